@@ -1,0 +1,202 @@
+package http1
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
+)
+
+// Body turns the framed bytes of one message into the bytes of its body. The
+// caller owns the buffer, passes the same one to every call and lets nobody
+// else write to it; it must be empty at the first Decode. When Decode is done
+// it holds the body, and behind it the trailer section if there is one.
+//
+// A caller that has all of a FixedLength body in hand needs no Body: it is the
+// Head.Length bytes behind the head.
+type Body struct {
+	framing Framing
+	state   bodyState
+	left    int64 // bytes of the body, or of the chunk, that are to come
+	limit   int64
+	length  int // bytes of the body in the buffer
+
+	digits   int // of the chunk size so far
+	overhead int // bytes of chunk framing so far
+	line     int // where the trailer line begins in the buffer
+	trailers int // trailer lines so far
+	lim      Limits
+}
+
+// bodyState is what Body expects next.
+type bodyState uint8
+
+const (
+	bodyDone    bodyState = iota
+	bodyBytes             // of a FixedLength or UntilClose body
+	chunkSize             // hexadecimal digits
+	chunkBlank            // white space before an extension
+	chunkExt              // what follows the first ';' of a chunk line
+	chunkSizeLF           // the LF of a chunk line
+	chunkData             // bytes of a chunk
+	chunkCR               // the CR behind them
+	chunkLF               // and the LF
+	trailerLine           // the trailer section
+)
+
+// Reset makes d ready for the body that h announces.
+func (d *Body) Reset(h *Head, lim *Limits) {
+	*d = Body{framing: h.Framing, left: h.Length, limit: lim.Message, lim: *lim}
+	switch h.Framing {
+	case FixedLength:
+		if d.left > 0 {
+			d.state = bodyBytes
+		}
+	case Chunked:
+		d.state = chunkSize
+	case UntilClose:
+		d.state = bodyBytes
+	}
+}
+
+// Done tells whether the body is complete.
+func (d *Body) Done() bool { return d.state == bodyDone }
+
+// Length is the number of bytes of the body that the buffer holds.
+func (d *Body) Length() int { return d.length }
+
+// Decode appends the bytes of the body that src holds to dst and returns how
+// many bytes of src it consumed: all of them, unless the body ends before. Call
+// it again with what follows until it is done; then src[n:] belongs to the next
+// message. After an error, an *Error, the connection is of no further use.
+//
+// No more than Limits.Message bytes are buffered, whatever sizes are announced,
+// and no memory is set aside before the bytes are there.
+func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done bool, err error) {
+	switch {
+	case d.state == bodyDone:
+		return 0, true, nil
+	case d.state != bodyBytes:
+		n, err = d.chunked(src, dst)
+	case d.framing == FixedLength:
+		n, err = d.fixed(src, dst)
+	default:
+		n, err = d.untilClose(src, dst)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return n, d.state == bodyDone, nil
+}
+
+func (d *Body) fixed(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
+	if d.left > d.limit-int64(d.length) {
+		return 0, ErrMessageTooLarge
+	}
+	n := d.take(src, dst)
+	if d.left == 0 {
+		d.state = bodyDone
+	}
+	return n, nil
+}
+
+// take moves up to d.left bytes.
+func (d *Body) take(src []byte, dst *bytebufferpool.ByteBuffer) int {
+	if int64(len(src)) > d.left {
+		src = src[:d.left]
+	}
+	dst.B = append(dst.B, src...)
+	d.left -= int64(len(src))
+	d.length += len(src)
+	return len(src)
+}
+
+func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
+	if int64(len(src)) > d.limit-int64(d.length) {
+		return 0, ErrMessageTooLarge
+	}
+	dst.B = append(dst.B, src...)
+	d.length += len(src)
+	return len(src), nil
+}
+
+// Close tells what the peer's close means: nil when the body is complete, by
+// that or before, else ErrTruncated.
+func (d *Body) Close() error {
+	if d.framing == UntilClose {
+		d.state = bodyDone
+	}
+	if d.state != bodyDone {
+		return ErrTruncated
+	}
+	return nil
+}
+
+// Trailers appends the trailer fields to into, but those that may not stand in
+// a trailer section. They alias dst.B, are valid as long as it is left alone,
+// and are complete once Decode is done.
+func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
+	if d.state != bodyDone || d.trailers == 0 {
+		return into
+	}
+	b := dst.B
+	for i := d.length; i < len(b)-2; {
+		name, value, next, err := field(b, i)
+		if err != nil {
+			return into // can't be: each line was checked as it came
+		}
+		if i = next; allowedTrailer(name) {
+			into = append(into, protocol.Header{Name: name, Value: value})
+		}
+	}
+	return into
+}
+
+// trailer moves lines of the trailer section to dst, checking each, up to the
+// empty line that ends the message. A section without fields leaves nothing.
+func (d *Body) trailer(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err error) {
+	for n < len(src) {
+		room := d.lim.Header - (len(dst.B) - d.length)
+		w := src[n:]
+		if len(w) > room {
+			w = w[:room]
+		}
+		lf := bytes.IndexByte(w, '\n')
+		if lf >= 0 {
+			w = w[:lf+1]
+		}
+		dst.B = append(dst.B, w...)
+		n += len(w)
+		if lf < 0 {
+			if len(w) == room {
+				return 0, ErrTrailerTooLarge
+			}
+			return n, nil
+		}
+		if err = d.trailerLine(dst); err != nil || d.state == bodyDone {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// trailerLine checks the line that ends dst.
+func (d *Body) trailerLine(dst *bytebufferpool.ByteBuffer) error {
+	line := dst.B[d.line:]
+	if len(line) < 2 || line[len(line)-2] != '\r' {
+		return ErrBareLF
+	}
+	if len(line) == 2 {
+		d.state = bodyDone
+		if d.trailers == 0 {
+			dst.B = dst.B[:d.length]
+		}
+		return nil
+	}
+	if d.trailers++; d.trailers > d.lim.Headers {
+		return ErrTooManyHeaders
+	}
+	d.line = len(dst.B)
+	_, _, _, err := field(line, 0)
+	return err
+}

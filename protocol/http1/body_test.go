@@ -1,0 +1,86 @@
+package http1
+
+import (
+	"math"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
+)
+
+// TestChunkSizeOverflow: with no limit to stop it earlier, a size past the
+// largest int64 is refused, not wrapped.
+func TestChunkSizeOverflow(t *testing.T) {
+	lim := &Limits{Header: 64, Headers: 4, Message: math.MaxInt64}
+	for size, want := range map[string]error{
+		"7FFFFFFFFFFFFFFF":  nil,
+		"8000000000000000":  ErrMessageTooLarge,
+		"8000000000000001":  ErrMessageTooLarge,
+		"FFFFFFFFFFFFFFFF":  ErrMessageTooLarge,
+		"10000000000000000": ErrBadChunkSize,
+	} {
+		var d Body
+		var dst bytebufferpool.ByteBuffer
+		d.Reset(&Head{Framing: Chunked}, lim)
+		n, done, err := d.Decode([]byte(size+"\r\nabc"), &dst)
+		if err != want || done || want == nil && (n != len(size)+5 || string(dst.B) != "abc") {
+			t.Errorf("%s: %d, %v, %v", size, n, done, err)
+		}
+	}
+}
+
+// TestBodyBuffer: the buffer holds the body and nothing behind it when there is
+// no trailer field, and the trailer section otherwise; a body that is done takes
+// nothing more.
+func TestBodyBuffer(t *testing.T) {
+	for in, want := range map[string]string{
+		"2\r\nhi\r\n0\r\n\r\n":         "hi",
+		"2\r\nhi\r\n0\r\nA: b\r\n\r\n": "hiA: b\r\n\r\n",
+	} {
+		var d Body
+		var dst bytebufferpool.ByteBuffer
+		d.Reset(&Head{Framing: Chunked}, testLimits)
+		if d.Done() {
+			t.Fatal("done before it began")
+		}
+		if n, done, err := d.Decode([]byte(in), &dst); n != len(in) || !done || err != nil {
+			t.Fatalf("%q: %d, %v, %v", in, n, done, err)
+		}
+		if string(dst.B) != want || d.Length() != 2 || !d.Done() || d.Close() != nil {
+			t.Fatalf("%q: %q, %d", in, dst.B, d.Length())
+		}
+		if n, done, err := d.Decode([]byte("GET"), &dst); n != 0 || !done || err != nil || string(dst.B) != want {
+			t.Fatalf("%q: %d, %v, %v, %q", in, n, done, err, dst.B)
+		}
+	}
+}
+
+// TestNoBody: what has no body, or an empty one, is done before the first byte.
+func TestNoBody(t *testing.T) {
+	for _, h := range []Head{{}, {Framing: FixedLength}} {
+		var d Body
+		d.Reset(&h, testLimits)
+		n, done, err := d.Decode([]byte("GET"), nil)
+		if n != 0 || !done || err != nil || !d.Done() || d.Close() != nil || d.Length() != 0 || len(d.Trailers(nil, nil)) != 0 {
+			t.Errorf("%+v: %d, %v, %v", h, n, done, err)
+		}
+	}
+}
+
+// TestHeadReuse: a Head and a Request that served another message leave no trace
+// of it.
+func TestHeadReuse(t *testing.T) {
+	var req protocol.Request
+	var h Head
+	for _, c := range acceptedRequests {
+		h.Reset()
+		if n, err := DecodeRequest([]byte(c.in+rest), &req, &h, testLimits); err != nil || n == 0 {
+			t.Fatal(c.why, err)
+		}
+		var fresh outcome
+		(feeder{lim: testLimits}).head([]byte(c.in), new(Head), &fresh)
+		if got := flagText(&h); got != fresh.flags || headerText(req.Headers) != fresh.head[len(fresh.head)-len(headerText(req.Headers)):] {
+			t.Errorf("%s: %q, %+v", c.why, got, fresh)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package http1
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// table is a set of bytes.
+type table [256]bool
+
+// tokenChar is tchar of RFC 9110 section 5.6.2.
+var tokenChar = newTable("!#$%&'*+-.^_`|~", alphanumeric)
+
+// targetChar is what may stand in a request target: visible ASCII but '#', which
+// would begin a fragment. RFC 3986 allows less; see the package comment.
+var targetChar = newTable("!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~", alphanumeric)
+
+// hostChar is what may stand in a registered name (RFC 3986 section 3.2.2).
+var hostChar = newTable("-._~!$&'()*+,;=%", alphanumeric)
+
+// ipv6Char is what may stand between the brackets of an IP literal; zones and
+// future versions are not for the wire (RFC 9110 has none in Host).
+var ipv6Char = newTable("0123456789ABCDEFabcdef:.")
+
+const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+func newTable(sets ...string) (t table) {
+	for _, set := range sets {
+		for i := range len(set) {
+			t[set[i]] = true
+		}
+	}
+	return t
+}
+
+// all tells whether every byte of b is in the set.
+func (t *table) all(b []byte) bool {
+	for _, c := range b {
+		if !t[c] {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+const (
+	eachByte = 0x0101010101010101
+	eachHigh = 0x8080808080808080
+)
+
+// textEnd returns the index of the first byte at or behind i that may not stand
+// in a field value (RFC 9110 section 5.5), that is, a control character other
+// than HTAB; len(b) if there is none.
+func textEnd(b []byte, i int) int {
+	for i+8 <= len(b) {
+		// The lowest set bit marks the first byte below 0x20 or equal to 0x7f;
+		// bits above it may be spurious (borrows of the subtractions).
+		x := binary.LittleEndian.Uint64(b[i:])
+		del := x ^ 0x7f*eachByte
+		m := ((x-0x20*eachByte)&^x | (del-eachByte)&^del) & eachHigh
+		if m == 0 {
+			i += 8
+			continue
+		}
+		if i += bits.TrailingZeros64(m) >> 3; b[i] != '\t' {
+			return i
+		}
+		i++
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c < 0x20 && c != '\t' || c == 0x7f {
+			return i
+		}
+	}
+	return i
+}

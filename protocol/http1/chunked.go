@@ -1,0 +1,169 @@
+package http1
+
+import (
+	"github.com/valyala/bytebufferpool"
+)
+
+// maxSizeDigits bounds the digits of a chunk size, leading zeros included.
+const maxSizeDigits = 16
+
+// chunkAllowance is how many bytes of framing each byte of content may cost, on
+// top of Limits.Header once: chunks of one byte need five. Sizes that are padded
+// with zeros and long extensions make a peer pay little for our work (RFC 9112
+// section 7.1.1 wants extensions bounded).
+const chunkAllowance = 8
+
+// chunked decodes the chunked transfer coding (RFC 9112 section 7.1).
+func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err error) {
+	for n < len(src) {
+		switch d.state {
+		case chunkData:
+			n += d.take(src[n:], dst)
+			if d.left == 0 {
+				d.state = chunkCR
+			}
+		case trailerLine:
+			used, err := d.trailer(src[n:], dst)
+			return n + used, err
+		case chunkExt:
+			end := textEnd(src, n)
+			d.overhead += end - n
+			if n = end; d.tooMuchFraming() {
+				return 0, ErrChunkOverhead
+			}
+			if n == len(src) {
+				return n, nil
+			}
+			if src[n] != '\r' {
+				return 0, ErrBadChunkExt
+			}
+			n++
+			d.state = chunkSizeLF
+		default:
+			if err = d.chunkByte(src[n]); err != nil {
+				return 0, err
+			}
+			n++
+			if d.state == trailerLine {
+				d.line = len(dst.B)
+			}
+		}
+	}
+	return n, nil
+}
+
+func (d *Body) tooMuchFraming() bool {
+	return d.overhead > d.lim.Header && int64(d.overhead-d.lim.Header) > chunkAllowance*int64(d.length)
+}
+
+// chunkByte takes one byte of a chunk's framing.
+func (d *Body) chunkByte(c byte) error {
+	if d.overhead++; d.tooMuchFraming() {
+		return ErrChunkOverhead
+	}
+	switch d.state {
+	case chunkSize:
+		if v := hexValue[c]; v >= 0 {
+			return d.sizeDigit(int64(v))
+		}
+		if d.digits == 0 {
+			return ErrBadChunkSize
+		}
+		return d.sizeEnd(c)
+	case chunkBlank:
+		if c == ';' {
+			d.state = chunkExt
+		} else if !isBlank(c) {
+			return ErrBadChunkSize
+		}
+	case chunkSizeLF:
+		if c != '\n' {
+			return ErrBareCR
+		}
+		d.digits = 0
+		d.state = chunkData
+		if d.left == 0 {
+			d.state = trailerLine
+		}
+	case chunkCR:
+		if c != '\r' {
+			return ErrBadChunkEnd
+		}
+		d.state = chunkLF
+	case chunkLF:
+		if c != '\n' {
+			return ErrBadChunkEnd
+		}
+		d.state = chunkSize
+	}
+	return nil
+}
+
+// sizeDigit adds a digit to the size of the chunk, which is checked before a
+// byte of it is buffered.
+func (d *Body) sizeDigit(v int64) error {
+	if d.digits++; d.digits > maxSizeDigits {
+		return ErrBadChunkSize
+	}
+	room := d.limit - int64(d.length)
+	if d.left > room>>4 {
+		return ErrMessageTooLarge
+	}
+	if d.left = d.left<<4 | v; d.left > room {
+		return ErrMessageTooLarge
+	}
+	return nil
+}
+
+// sizeEnd takes the byte behind the size. The grammar of extensions (RFC 9112
+// section 7.1.1) is not checked further than its bytes: none is of use here or
+// passed on, and where the line ends does not depend on it.
+func (d *Body) sizeEnd(c byte) error {
+	switch {
+	case c == '\r':
+		d.state = chunkSizeLF
+	case c == ';':
+		d.state = chunkExt
+	case isBlank(c):
+		d.state = chunkBlank
+	default:
+		return ErrBadChunkSize
+	}
+	return nil
+}
+
+// hexValue is the value of a hexadecimal digit, -1 for other bytes.
+var hexValue = func() (t [256]int8) {
+	for i := range t {
+		t[i] = -1
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = int8(i)
+	}
+	for i, c := range []byte("ABCDEF") {
+		t[c] = int8(10 + i)
+	}
+	return t
+}()
+
+// allowedTrailer tells whether a field may come behind the body: not if it
+// frames, routes, authenticates, modifies the request, controls the response or
+// describes the content (RFC 9110 section 6.5.1), concerns the connection, or is
+// one that proxies set and trust. Recipients that merge trailers into headers
+// would take it for the real one.
+func allowedTrailer(name []byte) bool {
+	if kindOf(name) != endToEnd || isOneOf(name, trailerForbidden) {
+		return false
+	}
+	return !protected(name) || isOneOf(name, trailerComputed)
+}
+
+// trailerForbidden is what protected does not name already.
+var trailerForbidden = []string{
+	"accept", "accept-charset", "accept-language", "age", "authentication-info", "max-forwards",
+	"proxy-authentication-info", "retry-after", "trailer", "user-agent", "warning",
+}
+
+// trailerComputed is what protected names, but is known only behind the body and
+// allowed there (RFC 9110 section 8.8.3, RFC 9530).
+var trailerComputed = []string{"etag", "content-digest"}

@@ -1,0 +1,190 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// hdr makes headers of name, value, name, value...
+func hdr(s ...string) (hs []protocol.Header) {
+	for i := 0; i < len(s); i += 2 {
+		hs = append(hs, protocol.Header{Name: []byte(s[i]), Value: []byte(s[i+1])})
+	}
+	return hs
+}
+
+func request(method, path, authority string, hs, trailers []protocol.Header, body string) *protocol.Request {
+	return &protocol.Request{Method: []byte(method), Path: []byte(path), Authority: []byte(authority), Headers: hs, Trailers: trailers, Body: []byte(body)}
+}
+
+func TestAppendRequest(t *testing.T) {
+	for _, c := range []struct {
+		req  *protocol.Request
+		want string
+	}{
+		{request("GET", "/", "h", nil, nil, ""), "GET / HTTP/1.1\r\nHost: h\r\n\r\n"},
+		{request("GET", "/", "", nil, nil, ""), "GET / HTTP/1.1\r\nHost: \r\n\r\n"},
+		{request("OPTIONS", "*", "h", nil, nil, ""), "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
+		{request("POST", "/", "h", nil, nil, ""), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"},
+		{request("GET", "/", "h", nil, nil, "b"), "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nb"},
+		{request("POST", "/a?b", "h:80", hdr("A", "b", "a", "c"), nil, "body"),
+			"POST /a?b HTTP/1.1\r\nHost: h:80\r\nA: b\r\na: c\r\nContent-Length: 4\r\n\r\nbody"},
+		{request("POST", "/", "h", hdr("Content-Length", "9", "HOST", "x", "Connection", "close", "TE", "x", "Upgrade", "x", "Expect", "x",
+			"keep-alive", "x", "transfer-encoding", "chunked", "Proxy-Connection", "x", "A", "b"), nil, "body"),
+			"POST / HTTP/1.1\r\nHost: h\r\nA: b\r\nContent-Length: 4\r\n\r\nbody"},
+		{request("POST", "/", "h", nil, hdr("X", "y", "Content-Length", "3", "Authorization", "z"), strings.Repeat("b", 17)),
+			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n" + strings.Repeat("b", 17) + "\r\n0\r\nX: y\r\n\r\n"},
+		{request("GET", "/", "h", nil, hdr("X", "y"), ""), "GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n"},
+	} {
+		if got := string(AppendRequest(nil, c.req)); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}
+
+func TestInvalidRequests(t *testing.T) {
+	for _, c := range []struct {
+		req *protocol.Request
+		err *Error
+	}{
+		{request("", "/", "h", nil, nil, ""), ErrUnsafeMethod},
+		{request("G T", "/", "h", nil, nil, ""), ErrUnsafeMethod},
+		{request("GET\r\n", "/", "h", nil, nil, ""), ErrUnsafeMethod},
+		{request("CONNECT", "/", "h", nil, nil, ""), ErrUnsafeMethod},
+		{request("GET", "", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "a", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "*", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/ HTTP/1.1\r\nA: b", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/a b", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/#", "h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/", "h\r\nA: b", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/", "u@h", nil, nil, ""), ErrUnsafeTarget},
+		{request("GET", "/", "h", hdr("", "b"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("A ", "b"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("A:b", "c"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("A", "b\n"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("A", "b\rc"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("A", "\x00"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", hdr("Connection", "\r\nB: c"), nil, ""), ErrUnsafeHeader},
+		{request("GET", "/", "h", nil, hdr("A", "long enough for words\r\nB: c"), ""), ErrUnsafeHeader},
+	} {
+		if err := ValidRequest(c.req); err != error(c.err) {
+			t.Errorf("%q %q %q %v: %v, want %v", c.req.Method, c.req.Path, c.req.Authority, c.req.Headers, err, c.err)
+		}
+		if got := string(AppendRequest([]byte("p"), c.req)); got != "p" {
+			t.Errorf("encoded as %q", got)
+		}
+	}
+}
+
+func response(status int, reason string, hs, trailers []protocol.Header, body string) *protocol.Response {
+	return &protocol.Response{Status: status, Reason: []byte(reason), Headers: hs, Trailers: trailers, Body: []byte(body), DeclaredLength: -1}
+}
+
+// declared is a response whose body stayed where it is.
+func declared(status int, n int64) *protocol.Response {
+	return &protocol.Response{Status: status, DeclaredLength: n}
+}
+
+func TestAppendResponse(t *testing.T) {
+	v11, v10 := ResponseFlags{Minor: 1}, ResponseFlags{}
+	head := ResponseFlags{Minor: 1, ToHead: true}
+	for _, c := range []struct {
+		resp *protocol.Response
+		f    ResponseFlags
+		want string
+	}{
+		{response(200, "OK", hdr("A", "b"), nil, "hi"), v11, "HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 2\r\n\r\nhi"},
+		{response(200, "", nil, nil, ""), v11, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		{response(200, "Fine", nil, nil, ""), v11, "HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n"},
+		{response(599, "", nil, nil, ""), v11, "HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n"},
+		{response(503, "", nil, nil, "x"), ResponseFlags{Minor: 1, Close: true}, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"},
+		{response(200, "", nil, nil, "hi"), v10, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi"},
+		{response(200, "", nil, nil, "hi"), ResponseFlags{Close: true}, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"},
+		{response(200, "", nil, hdr("X", "y"), "hi"), v11, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: y\r\n\r\n"},
+		{response(200, "", nil, hdr("X", "y"), "hi"), v10, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi"},
+		{response(200, "", hdr("Content-Length", "7", "connection", "close", "Transfer-Encoding", "chunked", "Set-Cookie", "a", "Set-Cookie", "b"), nil, "hi"), v11,
+			"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 2\r\n\r\nhi"},
+		{response(204, "", nil, hdr("X", "y"), "hi"), v11, "HTTP/1.1 204 No Content\r\n\r\n"},
+		{declared(304, 9), v11, "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n"},
+		{declared(304, -1), v11, "HTTP/1.1 304 Not Modified\r\n\r\n"},
+		{declared(200, 9), head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"},
+		{declared(200, 0), head, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		{declared(200, -1), head, "HTTP/1.1 200 OK\r\n\r\n"},
+		{response(503, "", nil, hdr("X", "y"), "busy"), head, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\n"},
+	} {
+		if got := string(AppendResponse(nil, c.resp, c.f)); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}
+
+func TestInvalidResponses(t *testing.T) {
+	for _, c := range []struct {
+		resp *protocol.Response
+		err  *Error
+	}{
+		{response(0, "", nil, nil, ""), ErrUnsafeStatus},
+		{response(100, "", nil, nil, ""), ErrUnsafeStatus},
+		{response(199, "", nil, nil, ""), ErrUnsafeStatus},
+		{response(600, "", nil, nil, ""), ErrUnsafeStatus},
+		{response(-200, "", nil, nil, ""), ErrUnsafeStatus},
+		{response(200, "OK\r\nA: b", nil, nil, ""), ErrUnsafeReason},
+		{response(200, "", hdr("A", "b\r\nC: d"), nil, ""), ErrUnsafeHeader},
+		{response(200, "", hdr("A\r\nB", "c"), nil, ""), ErrUnsafeHeader},
+		{response(200, "", nil, hdr("A", "b\n"), ""), ErrUnsafeHeader},
+	} {
+		if err := ValidResponse(c.resp); err != error(c.err) {
+			t.Errorf("%d %q %v: %v, want %v", c.resp.Status, c.resp.Reason, c.resp.Headers, err, c.err)
+		}
+		if got := string(AppendResponse([]byte("p"), c.resp, ResponseFlags{Minor: 1})); got != "p" {
+			t.Errorf("encoded as %q", got)
+		}
+	}
+}
+
+// TestAppendBodyAlone: a caller that writes head and body apart gets no unsafe
+// trailer through either.
+func TestAppendBodyAlone(t *testing.T) {
+	got := string(AppendBody(nil, []byte("b"), hdr("A", "b\r\n\r\nGET", "B:", "c", "D", "e", "Host", "f")))
+	if want := "1\r\nb\r\n0\r\nD: e\r\n\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := string(AppendBody([]byte("x"), []byte("b"), nil)); got != "xb" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestStatusLines holds the table to its shape: every registered code, once.
+func TestStatusLines(t *testing.T) {
+	for code := 200; code < 600; code++ {
+		line := string(appendStatusLine(nil, code, []byte(reasons[code])))
+		want := "HTTP/1.1 " + string([]byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)}) + " " + reasons[code] + "\r\n"
+		if line != want {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+}
+
+// TestTextEnd holds the word-wise search to the byte-wise definition, with every
+// byte at every offset.
+func TestTextEnd(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			b := []byte(strings.Repeat("a\t\xffb~", 4))
+			b[at] = byte(c)
+			want := len(b)
+			if c < 0x20 && c != '\t' || c == 0x7f {
+				want = at
+			}
+			if got := textEnd(b, 0); got != want {
+				t.Fatalf("byte %#x at %d: %d, want %d", c, at, got, want)
+			}
+			if got := textEnd(b, at); got != want && at < len(b) {
+				t.Fatalf("byte %#x at %d, from there: %d, want %d", c, at, got, want)
+			}
+		}
+	}
+}

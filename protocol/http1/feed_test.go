@@ -1,0 +1,177 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
+)
+
+// testLimits are small, so that inputs which reach them stay readable.
+var testLimits = &Limits{Header: 512, Headers: 12, Message: 1000}
+
+// outcome is all that a decoder says of one message, in a form that compares
+// and outlives the input.
+type outcome struct {
+	err      error
+	used     int    // bytes of input that the message took
+	head     string // start line and headers as decoded
+	flags    string
+	body     string
+	trailers string
+}
+
+// feeder plays the peer and the session in front of the decoder: input arrives
+// in pieces, a head is retried with all that is there, and what lies where a
+// previous call looked is destroyed in between.
+type feeder struct {
+	response bool
+	toHead   bool
+	eof      bool // the peer closes behind the input
+	lim      *Limits
+}
+
+// feed decodes the first message of input, cut at the given offsets.
+func (f feeder) feed(tb testing.TB, input []byte, cuts []int) (o outcome) {
+	var (
+		h        Head
+		d        Body
+		dst      bytebufferpool.ByteBuffer
+		held     []byte // bytes of the head so far
+		headDone bool
+		done     bool
+	)
+	from := 0
+	for _, to := range append(cuts, len(input)) {
+		piece := bytes.Clone(input[from:to])
+		from = to
+		if !headDone {
+			moved := append(bytes.Clone(held), piece...)
+			for i := range held {
+				held[i] = 0xaa
+			}
+			held = moved
+			n, err := f.head(held, &h, &o)
+			if errors.Is(err, ErrIncomplete) {
+				if n != 0 {
+					tb.Fatalf("n = %d with ErrIncomplete", n)
+				}
+				continue
+			}
+			if o.err = err; err != nil {
+				return o
+			}
+			headDone, o.used = true, n
+			d.Reset(&h, f.lim)
+			piece = held[n:]
+		}
+		var n int
+		n, done, o.err = d.Decode(piece, &dst)
+		if o.err != nil {
+			return outcome{err: o.err}
+		}
+		if o.used += n; done {
+			break
+		}
+		if n != len(piece) {
+			tb.Fatalf("Decode left %d of %d bytes and is not done", len(piece)-n, len(piece))
+		}
+	}
+	switch {
+	case !headDone:
+		o.err = ErrIncomplete
+	case f.eof && !done:
+		o.err = d.Close()
+	case !done:
+		o.err = ErrIncomplete
+	}
+	o.body = string(dst.B[:d.Length()])
+	o.trailers = headerText(d.Trailers(&dst, nil))
+	return o
+}
+
+func (f feeder) head(b []byte, h *Head, o *outcome) (n int, err error) {
+	if f.response {
+		var resp protocol.Response
+		n, err = DecodeResponse(b, f.toHead, &resp, h, f.lim)
+		o.head = strconv.Itoa(resp.Status) + " " + string(resp.Reason) + "|" + headerText(resp.Headers)
+		o.flags = flagText(h)
+		if resp.DeclaredLength >= 0 {
+			o.flags += " declared=" + strconv.FormatInt(resp.DeclaredLength, 10)
+		}
+	} else {
+		var req protocol.Request
+		n, err = DecodeRequest(b, &req, h, f.lim)
+		o.head = strings.Join([]string{string(req.Method), string(req.Path), string(req.Authority), headerText(req.Headers)}, "|")
+		o.flags = flagText(h)
+	}
+	if err != nil {
+		o.head, o.flags = "", ""
+	}
+	return n, err
+}
+
+func headerText(hs []protocol.Header) string {
+	var s strings.Builder
+	for _, h := range hs {
+		s.WriteString(string(h.Name) + "=" + string(h.Value) + ";")
+	}
+	return s.String()
+}
+
+// flagText names what is set in h, in the order of its fields.
+func flagText(h *Head) string {
+	var s []string
+	add := func(ok bool, name string) {
+		if ok {
+			s = append(s, name)
+		}
+	}
+	add(h.Minor == 0, "1.0")
+	add(h.KeepAlive, "keep")
+	add(h.ExpectContinue, "expect")
+	add(h.HeadMethod, "head")
+	add(h.Upgrade, "upgrade")
+	add(h.Connect, "connect")
+	add(h.Framing == FixedLength, "length="+strconv.FormatInt(h.Length, 10))
+	add(h.Framing == Chunked, "chunked")
+	add(h.Framing == UntilClose, "close")
+	return strings.Join(s, " ")
+}
+
+// feedAll feeds input whole, per byte and at random splits, and demands the same
+// outcome of all.
+func (f feeder) feedAll(tb testing.TB, input []byte, seed uint64) outcome {
+	tb.Helper()
+	whole := f.feed(tb, input, nil)
+	var each []int
+	for i := 1; i < len(input); i++ {
+		each = append(each, i)
+	}
+	check := func(how string, o outcome) {
+		tb.Helper()
+		if o != whole {
+			tb.Fatalf("outcome depends on how the input is split, %s:\ninput %q\nwhole %+v\nsplit %+v", how, input, whole, o)
+		}
+	}
+	check("per byte", f.feed(tb, input, each))
+	rng := rand.New(rand.NewPCG(seed, uint64(len(input))))
+	for range 8 {
+		check("at random", f.feed(tb, input, randomCuts(rng, len(input))))
+	}
+	return whole
+}
+
+func randomCuts(rng *rand.Rand, n int) (cuts []int) {
+	for i := 0; i < n; {
+		if i += 1 + rng.IntN(1+rng.IntN(24)); i < n {
+			cuts = append(cuts, i)
+		}
+	}
+	return cuts
+}

@@ -1,0 +1,98 @@
+package http1
+
+import "bytes"
+
+// Continue is the interim response that lets a client waiting with "Expect:
+// 100-continue" send its body (RFC 9110 section 10.1.1).
+const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// Limits bound what a peer may make us hold. They are taken literally: zero
+// allows nothing.
+type Limits struct {
+	Header  int   // bytes of a head, its first and its empty line included; also of a trailer section
+	Headers int   // field lines of a head; also of a trailer section
+	Message int64 // bytes of a body, framing not counted
+}
+
+// Framing is how the end of a body is found (RFC 9112 section 6.3).
+type Framing uint8
+
+const (
+	NoBody      Framing = iota // nothing follows the head
+	FixedLength                // Head.Length bytes follow
+	Chunked                    // the chunked transfer coding
+	UntilClose                 // all that comes until the peer closes; responses only
+)
+
+// Head is what a decoded head says about the connection and about the framing
+// of its body. The zero Head is ready for use; Reset it between messages. While
+// the decoder returns ErrIncomplete it holds how far the input was scanned, and
+// its fields mean nothing.
+type Head struct {
+	Minor          int  // 0 or 1, of HTTP/1.x
+	KeepAlive      bool // the peer lets the connection persist after this message
+	ExpectContinue bool // the peer waits for Continue before it sends the body
+	HeadMethod     bool // the method is HEAD, or was, for a response
+	Upgrade        bool // the request asks for an upgrade, or the response is a 101
+	WebSocket      bool // Upgrade, and to websocket alone
+	Connect        bool // the method is CONNECT; the target is in Request.Authority
+	Framing        Framing
+	Length         int64 // bytes of the body if Framing is FixedLength, else 0
+
+	start   int // first byte of the start line: 2 behind an empty line
+	fields  int // first byte behind the start line; 0: not seen yet
+	line    int // first byte of the line being scanned
+	scanned int // bytes known to hold no further LF
+}
+
+// Reset makes h ready for the next message.
+func (h *Head) Reset() { *h = Head{} }
+
+// end returns the length of the head that b starts with, with the empty line
+// that ends it. It looks at each byte once, however often it is called. Limits
+// are checked as if the input came byte by byte, so that the outcome does not
+// depend on how it was split.
+func (h *Head) end(b []byte, limit int, lineTooLong *Error) (int, error) {
+	limit += h.start
+	w := b
+	if len(w) > limit {
+		w = w[:limit]
+	}
+	for {
+		i := bytes.IndexByte(w[h.scanned:], '\n')
+		if i < 0 {
+			break
+		}
+		lf := h.scanned + i
+		if lf == h.line || w[lf-1] != '\r' {
+			return 0, ErrBareLF
+		}
+		empty := lf-1 == h.line
+		h.scanned, h.line = lf+1, lf+1
+		if h.fields == 0 {
+			h.fields = lf + 1
+		} else if empty {
+			return lf + 1, nil
+		}
+	}
+	h.scanned = len(w)
+	switch {
+	case len(w) < limit:
+		return 0, ErrIncomplete
+	case h.fields == 0:
+		return 0, lineTooLong
+	}
+	return 0, ErrHeaderTooLarge
+}
+
+// version reads exactly HTTP/1.0 or HTTP/1.1. Others of that form are
+// ErrBadVersion, all else is malformed (RFC 9112 section 2.3).
+func version(b []byte, malformed *Error) (minor int, err error) {
+	if len(b) != 8 || string(b[:5]) != "HTTP/" || b[6] != '.' || !isDigit(b[5]) || !isDigit(b[7]) {
+		return 0, malformed
+	}
+	if b[5] != '1' || b[7] > '1' {
+		return 0, ErrBadVersion
+	}
+	return int(b[7] - '0'), nil
+}

@@ -1,0 +1,224 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// The differential targets hold the decoder against net/http, which is more
+// lenient: what we accept it must accept too, and read in the same way, to the
+// same last byte. Differences that are known and harmless are named where they
+// are allowed.
+
+// FuzzRequestVsNetHTTP compares requests.
+func FuzzRequestVsNetHTTP(f *testing.F) {
+	seedRequests(f, func(b []byte) { f.Add(b) })
+	f.Fuzz(func(t *testing.T, in []byte) { compareRequest(t, in) })
+}
+
+// compareRequest tells whether in was accepted, and hence compared.
+func compareRequest(t *testing.T, in []byte) bool {
+	o := (feeder{lim: testLimits}).feed(t, in, nil)
+	if o.err != nil {
+		return false
+	}
+	req, h := decodeRequest(t, in, testLimits)
+	// net/http does not skip an empty line before the request; RFC 9112
+	// section 2.2 says a server should.
+	br := bufio.NewReaderSize(bytes.NewReader(bytes.TrimPrefix(in, []byte("\r\n"))), 1<<16)
+	r, err := http.ReadRequest(br)
+	if err != nil {
+		if !targetRefused(req, in) && !trailerRefused(req.Headers) {
+			t.Fatalf("net/http refuses %q: %v", in, err)
+		}
+		return true
+	}
+	if want := originForm(r.RequestURI, req); want != string(req.Path) {
+		t.Fatalf("target of %q: %q, net/http %q", in, req.Path, r.RequestURI)
+	}
+	// net/http decodes percent-escapes in the host of an absolute-form.
+	if r.Host != string(req.Authority) && !strings.Contains(string(req.Authority), "%") {
+		t.Fatalf("host of %q: %q, net/http %q", in, req.Authority, r.Host)
+	}
+	if r.Method != string(req.Method) || r.ProtoMinor != h.Minor || r.Close == h.KeepAlive {
+		t.Fatalf("%q: %+v, net/http %+v", in, h, r)
+	}
+	compareHeaders(t, in, req.Headers, r.Header, true)
+	compareBody(t, in, o, r.Body, br)
+	compareTrailers(t, in, req.Trailers, r.Trailer)
+	return true
+}
+
+// originForm is what the target that net/http saw comes to in origin-form.
+func originForm(target string, req *protocol.Request) string {
+	switch {
+	case string(req.Method) == "CONNECT":
+		return ""
+	case target[0] == '/' || target == "*":
+		return target
+	}
+	_, rest, _ := strings.Cut(target, "://")
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		return rest[i:]
+	}
+	if string(req.Method) == "OPTIONS" {
+		return "*"
+	}
+	return "/"
+}
+
+// targetRefused: net/http parses the target as a URL and refuses some that we
+// pass on unread, such as "/%zz": where a target ends does not depend on it.
+func targetRefused(req *protocol.Request, in []byte) bool {
+	line, _, _ := bytes.Cut(bytes.TrimPrefix(in, []byte("\r\n")), []byte("\r\n"))
+	target := strings.Split(string(line), " ")[1]
+	if string(req.Method) == "CONNECT" {
+		target = "http://" + target
+	}
+	_, err := url.ParseRequestURI(target)
+	return err != nil
+}
+
+// trailerRefused: net/http refuses a Trailer field that announces framing
+// fields. To us it is a hint, which announces nothing we would obey.
+func trailerRefused(hs []protocol.Header) bool {
+	return slices.ContainsFunc(hs, func(h protocol.Header) bool { return protocol.EqualFold(h.Name, "trailer") })
+}
+
+// FuzzResponseVsNetHTTP compares responses.
+func FuzzResponseVsNetHTTP(f *testing.F) {
+	seedResponses(f, func(b []byte, toHead bool) { f.Add(b, toHead) })
+	f.Fuzz(func(t *testing.T, in []byte, toHead bool) { compareResponse(t, in, toHead) })
+}
+
+// compareResponse tells whether in was accepted, and hence compared.
+func compareResponse(t *testing.T, in []byte, toHead bool) bool {
+	o := (feeder{response: true, toHead: toHead, eof: true, lim: testLimits}).feed(t, in, nil)
+	if o.err != nil {
+		return false
+	}
+	var resp protocol.Response
+	var h Head
+	n, err := DecodeResponse(in, toHead, &resp, &h, testLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, resp.Trailers = decodeBody(t, in[n:], &h, testLimits)
+	method := "GET"
+	if toHead {
+		method = "HEAD"
+	}
+	br := bufio.NewReaderSize(bytes.NewReader(in), 1<<16)
+	r, err := http.ReadResponse(br, &http.Request{Method: method})
+	if err != nil {
+		if !trailerRefused(resp.Headers) {
+			t.Fatalf("net/http refuses %q: %v", in, err)
+		}
+		return true
+	}
+	_, reason, _ := strings.Cut(r.Status, " ")
+	if r.StatusCode != resp.Status || strings.TrimSpace(reason) != strings.TrimSpace(string(resp.Reason)) || r.ProtoMinor != h.Minor {
+		t.Fatalf("%q: %d %q, net/http %q", in, resp.Status, resp.Reason, r.Status)
+	}
+	// The other way round we close where a 204 declares a body.
+	if h.KeepAlive && r.Close {
+		t.Fatalf("%q: kept alive, net/http closes", in)
+	}
+	compareHeaders(t, in, resp.Headers, r.Header, false)
+	compareBody(t, in, o, r.Body, br)
+	compareTrailers(t, in, resp.Trailers, r.Trailer)
+	return true
+}
+
+// compareHeaders demands the same values in the same order per name.
+func compareHeaders(t *testing.T, in []byte, ours []protocol.Header, theirs http.Header, request bool) {
+	byName := http.Header{}
+	for _, h := range ours {
+		name := textproto.CanonicalMIMEHeaderKey(string(h.Name))
+		byName[name] = append(byName[name], string(h.Value))
+	}
+	for name, values := range byName {
+		if name == "Trailer" && theirs[name] == nil {
+			continue // net/http takes it out where the coding is chunked
+		}
+		if name == "Host" && request {
+			t.Fatalf("%q: Host among the headers", in)
+		}
+		if !slices.Equal(values, theirs[name]) {
+			t.Fatalf("%q: %s: %q, net/http %q", in, name, values, theirs[name])
+		}
+	}
+	for name := range maps.Keys(theirs) {
+		k := kindOf([]byte(name))
+		switch {
+		case byName[name] != nil:
+		case k != endToEnd && (request || k != fieldHost && k != fieldExpect):
+		case name == "Cache-Control" && byName["Pragma"] != nil: // net/http makes one of the other
+		case nominatedIn(in, name) && !protected([]byte(name)):
+		default:
+			t.Fatalf("%q: %s is missing", in, name)
+		}
+	}
+}
+
+// nominatedIn looks at the input itself: net/http deletes Connection from a
+// response once it has seen "close" in it.
+func nominatedIn(in []byte, name string) bool {
+	for _, m := range connectionLine.FindAllSubmatch(in, -1) {
+		for option := range strings.SplitSeq(string(m[1]), ",") {
+			if strings.EqualFold(strings.Trim(option, " \t"), name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var connectionLine = regexp.MustCompile(`(?im)^connection:([^\r\n]*)`)
+
+var blankBeforeExtension = regexp.MustCompile("[0-9A-Fa-f][ \t]+;")
+
+// compareBody demands the same body and the same remainder behind it.
+func compareBody(t *testing.T, in []byte, o outcome, body io.ReadCloser, br *bufio.Reader) {
+	b, err := io.ReadAll(body)
+	if err != nil {
+		// It does not know the white space that RFC 9112 section 7.1.1 has
+		// recipients accept between a chunk size and an extension.
+		if blankBeforeExtension.Match(in) {
+			return
+		}
+		t.Fatalf("net/http refuses the body of %q: %v", in, err)
+	}
+	left, err := io.ReadAll(br)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != o.body || string(left) != string(in[o.used:]) {
+		t.Fatalf("%q: body %q left %q, net/http %q left %q", in, o.body, in[o.used:], b, left)
+	}
+}
+
+// compareTrailers demands that net/http knows ours; it keeps more.
+func compareTrailers(t *testing.T, in []byte, ours []protocol.Header, theirs http.Header) {
+	byName := http.Header{}
+	for _, h := range ours {
+		name := textproto.CanonicalMIMEHeaderKey(string(h.Name))
+		byName[name] = append(byName[name], string(h.Value))
+	}
+	for name, values := range byName {
+		if !slices.Equal(values, theirs[name]) {
+			t.Fatalf("%q: trailer %s: %q, net/http %q", in, name, values, theirs[name])
+		}
+	}
+}

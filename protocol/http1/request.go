@@ -1,0 +1,158 @@
+package http1
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// DecodeRequest decodes the head of a request from the start of b and returns
+// its length n; the body begins at b[n]. The slices of req alias b[:n] (but for
+// the Path that an absolute-form target leaves out: a constant) and are
+// valid as long as those bytes stay where they are.
+//
+// It returns ErrIncomplete until b holds the whole head, and an *Error when the
+// head is refused; the connection is then of no further use. ErrMessageTooLarge
+// alone comes with n > 0: the head is decoded and sound, but announces more
+// than lim.Message, and the caller may stream what it will not buffer.
+//
+// req is reset first; its Headers keep their capacity, and growing them is the
+// only allocation.
+func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int, err error) {
+	if h.start == 0 && len(b) > 0 && b[0] == '\r' {
+		// One empty line before a request is ignored (RFC 9112 section 2.2).
+		if len(b) < 2 {
+			return 0, ErrIncomplete
+		}
+		if b[1] != '\n' {
+			return 0, ErrBareCR
+		}
+		h.start, h.line, h.scanned = 2, 2, 2
+	}
+	if len(b) <= h.start {
+		return 0, ErrIncomplete
+	}
+	if !tokenChar[b[h.start]] {
+		return 0, ErrBadRequestLine // at once: TLS and other protocols may send no LF for long
+	}
+	f := fields{request: true, length: -1}
+	if n, err = h.request(b, req, &f, lim); err != nil {
+		return 0, err
+	}
+	if err = h.finishRequest(req, &f); err != nil {
+		return 0, err
+	}
+	if h.Length > lim.Message {
+		return n, ErrMessageTooLarge
+	}
+	return n, nil
+}
+
+// request decodes the start line and the fields. The first time it tries to do
+// so at once, since most heads arrive whole: that takes a quarter off. When this
+// fails, for whatever reason, the way that does not depend on how the input is
+// split decides: find the end, then decode.
+func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *Limits) (n int, err error) {
+	if h.scanned == h.start {
+		w := b[:min(len(b), h.start+lim.Header)]
+		if i := bytes.IndexByte(w[h.start:], '\n') + 1; i > 0 {
+			if n, err = h.requestFrom(w, h.start+i, req, f, lim); err == nil {
+				return n, nil
+			}
+		}
+	}
+	if n, err = h.end(b, lim.Header, ErrTargetTooLong); err != nil {
+		return 0, err
+	}
+	*f = fields{request: true, length: -1}
+	return h.requestFrom(b[:n], h.fields, req, f, lim)
+}
+
+// requestFrom decodes a head whose fields begin at b[i].
+func (h *Head) requestFrom(b []byte, i int, req *protocol.Request, f *fields, lim *Limits) (n int, err error) {
+	req.Reset()
+	if i-2 < h.start || b[i-2] != '\r' {
+		return 0, ErrBareLF
+	}
+	if err = h.requestLine(b[h.start:i-2], req); err != nil {
+		return 0, err
+	}
+	f.minor = h.Minor
+	req.Headers, n, err = f.parse(b, i, req.Headers, lim.Headers)
+	return n, err
+}
+
+// finishRequest draws the conclusions from all fields of a request.
+func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
+	if err := f.consistent(); err != nil {
+		return err
+	}
+	switch {
+	case f.hosts > 1:
+		return ErrDuplicateHost
+	case f.hosts == 0 && h.Minor == 1:
+		return ErrMissingHost
+	case f.hosts == 1 && !validAuthority(f.host, false):
+		return ErrBadHost
+	}
+	if req.Authority == nil { // else the target's own takes its place (RFC 9112 section 3.2.2)
+		req.Authority = f.host
+	}
+	switch {
+	case f.coding:
+		h.Framing = Chunked
+	case f.length >= 0:
+		h.Framing, h.Length = FixedLength, f.length
+	}
+	h.KeepAlive = f.keepAlive()
+	h.Upgrade = f.upgrades > 0 && f.options&optUpgrade != 0 && h.Minor == 1
+	h.WebSocket = h.Upgrade && f.upgrades == 1 && f.wsocket
+	// HTTP/1.0 clients don't know interim responses; one without a body does
+	// not wait for one (RFC 9110 section 10.1.1).
+	h.ExpectContinue = f.expect && h.Minor == 1 && (h.Framing == Chunked || h.Length > 0)
+	return nil
+}
+
+// requestLine decodes "GET /path HTTP/1.1" (RFC 9112 section 3).
+func (h *Head) requestLine(line []byte, req *protocol.Request) (err error) {
+	i := 0
+	for i < len(line) && tokenChar[line[i]] {
+		i++
+	}
+	if i == 0 || i == len(line) || line[i] != ' ' {
+		return ErrBadRequestLine
+	}
+	req.Method = line[:i]
+	rest := line[i+1:]
+	for i = 0; i < len(rest) && targetChar[rest[i]]; i++ {
+	}
+	if i == 0 || i == len(rest) {
+		return ErrBadRequestLine
+	}
+	if rest[i] != ' ' {
+		return ErrBadTarget
+	}
+	target := rest[:i]
+	if h.Minor, err = version(rest[i+1:], ErrBadRequestLine); err != nil {
+		return err
+	}
+	h.HeadMethod = string(req.Method) == "HEAD"
+	h.Connect = string(req.Method) == "CONNECT"
+	switch {
+	case h.Connect:
+		req.Authority = target
+		if !validAuthority(target, true) {
+			return ErrBadTarget
+		}
+	case target[0] == '/':
+		req.Path = target
+	case string(target) == "*":
+		if string(req.Method) != "OPTIONS" {
+			return ErrBadTarget
+		}
+		req.Path = target
+	default:
+		return absoluteForm(target, req)
+	}
+	return nil
+}

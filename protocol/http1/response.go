@@ -1,0 +1,116 @@
+package http1
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// DecodeResponse decodes the head of a response like DecodeRequest does that of
+// a request; toHead says that the request was a HEAD. Interim responses (1xx)
+// are returned like others, with NoBody: the caller skips them and decodes on
+// behind n with a reset Head, but for 101, where h.Upgrade is set.
+//
+// The same errors are returned; their Status is of no use here: a response that
+// is refused is a 502 to whoever waits for it.
+func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *Limits) (n int, err error) {
+	if len(b) > 0 && b[0] != 'H' {
+		return 0, ErrBadStatusLine
+	}
+	f := fields{length: -1}
+	if n, err = h.response(b, resp, &f, lim); err != nil {
+		return 0, err
+	}
+	h.HeadMethod = toHead
+	if err = h.finishResponse(resp, &f); err != nil {
+		return 0, err
+	}
+	if h.Length > lim.Message {
+		return n, ErrMessageTooLarge
+	}
+	return n, nil
+}
+
+// response does for a response what request does for a request.
+func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *Limits) (n int, err error) {
+	if h.scanned == 0 {
+		w := b[:min(len(b), lim.Header)]
+		if i := bytes.IndexByte(w, '\n') + 1; i > 0 {
+			if n, err = h.responseFrom(w, i, resp, f, lim); err == nil {
+				return n, nil
+			}
+		}
+	}
+	if n, err = h.end(b, lim.Header, ErrHeaderTooLarge); err != nil {
+		return 0, err
+	}
+	*f = fields{length: -1}
+	return h.responseFrom(b[:n], h.fields, resp, f, lim)
+}
+
+// responseFrom decodes a head whose fields begin at b[i].
+func (h *Head) responseFrom(b []byte, i int, resp *protocol.Response, f *fields, lim *Limits) (n int, err error) {
+	resp.Reset()
+	if i < 2 || b[i-2] != '\r' {
+		return 0, ErrBareLF
+	}
+	if err = h.statusLine(b[:i-2], resp); err != nil {
+		return 0, err
+	}
+	f.minor = h.Minor
+	resp.Headers, n, err = f.parse(b, i, resp.Headers, lim.Headers)
+	return n, err
+}
+
+// statusLine decodes "HTTP/1.1 200 OK" (RFC 9112 section 4).
+func (h *Head) statusLine(line []byte, resp *protocol.Response) (err error) {
+	if len(line) < len("HTTP/1.1 200") || line[8] != ' ' {
+		return ErrBadStatusLine
+	}
+	if h.Minor, err = version(line[:8], ErrBadStatusLine); err != nil {
+		return err
+	}
+	c, d, u := line[9], line[10], line[11]
+	if c < '1' || c > '5' || !isDigit(d) || !isDigit(u) {
+		return ErrBadStatusLine
+	}
+	resp.Status = int(c-'0')*100 + int(d-'0')*10 + int(u-'0')
+	if len(line) == 12 {
+		return nil // unambiguous without the space, and some servers leave it out
+	}
+	if line[12] != ' ' || textEnd(line, 13) != len(line) {
+		return ErrBadStatusLine
+	}
+	resp.Reason = line[13:]
+	return nil
+}
+
+// finishResponse draws the conclusions from all fields of a response (RFC 9112
+// section 6.3).
+func (h *Head) finishResponse(resp *protocol.Response, f *fields) error {
+	if err := f.consistent(); err != nil {
+		return err
+	}
+	h.KeepAlive = f.keepAlive()
+	switch {
+	case resp.Status < 200:
+		// What follows can't be told from the response that is still due.
+		if f.coding || f.length > 0 {
+			return ErrBodyNotAllowed
+		}
+		h.Upgrade = resp.Status == 101
+		h.WebSocket = h.Upgrade && f.upgrades == 1 && f.wsocket && f.options&optUpgrade != 0
+	case resp.Status == 204:
+		// No body, whatever it declares, but one that declares it may send it.
+		h.KeepAlive = h.KeepAlive && !f.coding && f.length <= 0
+	case resp.Status == 304 || h.HeadMethod:
+		resp.DeclaredLength = f.length
+	case f.coding:
+		h.Framing = Chunked
+	case f.length >= 0:
+		h.Framing, h.Length = FixedLength, f.length
+	default:
+		h.Framing, h.KeepAlive = UntilClose, false
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package http1
+
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+var (
+	rootPath = []byte("/")
+	asterisk = []byte("*")
+)
+
+// absoluteForm decodes "http://authority/path?query" (RFC 9112 section 3.2.2).
+func absoluteForm(target []byte, req *protocol.Request) error {
+	const scheme = "http://"
+	if len(target) < len(scheme) || !protocol.EqualFold(target[:len(scheme)], scheme) {
+		return ErrBadTarget
+	}
+	rest := target[len(scheme):]
+	end := bytes.IndexAny(rest, "/?")
+	switch {
+	case end < 0:
+		end = len(rest)
+		req.Path = rootPath
+		if string(req.Method) == "OPTIONS" {
+			req.Path = asterisk // RFC 9112 section 3.2.4
+		}
+	case rest[end] == '?':
+		// Valid, but there is no room for the path "/" that would have to be
+		// put before it, and no client is known to send it.
+		return ErrBadTarget
+	default:
+		req.Path = rest[end:]
+	}
+	req.Authority = rest[:end]
+	if end == 0 || !validAuthority(req.Authority, false) {
+		return ErrBadTarget
+	}
+	return nil
+}
+
+// validAuthority tells whether a is uri-host [ ":" port ] of RFC 9110 section
+// 7.2, without user information; needPort as for CONNECT. An empty host is
+// valid: targets without an authority have one.
+func validAuthority(a []byte, needPort bool) bool {
+	i := 0
+	if len(a) > 0 && a[0] == '[' {
+		i = bytes.IndexByte(a, ']') + 1
+		if i < len("[::]") || !ipv6Char.all(a[1:i-1]) {
+			return false
+		}
+	} else {
+		for i < len(a) && hostChar[a[i]] {
+			i++
+		}
+	}
+	if i == len(a) {
+		return !needPort
+	}
+	port := a[i+1:]
+	if a[i] != ':' || i == 0 || len(port) > 5 || needPort && len(port) == 0 {
+		return false
+	}
+	n := 0
+	for _, c := range port {
+		if !isDigit(c) {
+			return false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n <= 65535
+}

@@ -1,0 +1,35 @@
+package http1
+
+import "github.com/remora-proxy/remora/protocol"
+
+// upgradeFields ask for, or grant, a change of the connection to WebSocket (RFC
+// 6455 sections 4.1, 4.2.2). Both are about one connection, so each hop writes
+// its own.
+const upgradeFields = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+// AppendWebSocketRequest appends the head of req, which has no body, with the
+// wish to upgrade the connection to WebSocket, or nothing when ValidRequest
+// refuses it.
+func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
+	n := len(dst)
+	dst = AppendRequestHead(dst, req)
+	if len(dst) == n {
+		return dst
+	}
+	return append(dst[:len(dst)-len("\r\n")], upgradeFields...)
+}
+
+// AppendWebSocketResponse appends the 101 that grants the upgrade, with resp's
+// end-to-end headers, or nothing when one of these can't be sent safely.
+func AppendWebSocketResponse(dst []byte, resp *protocol.Response) []byte {
+	if !headersValid(resp.Headers) {
+		return dst
+	}
+	dst = append(dst, "HTTP/1.1 101 Switching Protocols\r\n"...)
+	for i := range resp.Headers {
+		if kindOf(resp.Headers[i].Name) == endToEnd {
+			dst = appendHeader(dst, &resp.Headers[i])
+		}
+	}
+	return append(dst, upgradeFields...)
+}
