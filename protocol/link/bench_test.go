@@ -1,0 +1,129 @@
+package link
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
+)
+
+// sink is a Handler that gives everything back at once and answers DATA and
+// prefaces on behalf of its Writer.
+type sink struct {
+	recorder
+	req  protocol.Request
+	resp protocol.Response
+	n    int
+}
+
+func (s *sink) NewRequest(uint64) *protocol.Request   { return &s.req }
+func (s *sink) NewResponse(uint64) *protocol.Response { return &s.resp }
+
+func (s *sink) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
+	s.n++
+	bytebufferpool.Put(buf)
+}
+
+func (s *sink) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec, buf *bytebufferpool.ByteBuffer) {
+	s.n++
+	bytebufferpool.Put(buf)
+}
+
+func (s *sink) OnLoad(Load) {}
+
+// roundTrip is one steady-state call over a link: request there, response back.
+func roundTrip(t testing.TB) (call func(), count *int) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	h, req, resp := &sink{}, typical(1), typicalResponse()
+	out := make([]byte, 0, 64<<10)
+	id := uint64(0)
+	return func() {
+		id++
+		d.w.Request(id, req, 500*time.Millisecond, nil)
+		out = d.w.Append(out[:0], 16<<10)
+		if err := a.r.Feed(out, h); err != nil {
+			t.Fatal(err)
+		}
+		a.w.Load(Load{Pending: 3, Latency: time.Millisecond})
+		a.w.Response(id, resp, protocol.CodecHTTP, nil)
+		out = a.w.Append(out[:0], 16<<10)
+		if err := d.r.Feed(out, h); err != nil {
+			t.Fatal(err)
+		}
+	}, &h.n
+}
+
+func TestSmallCallsDoNotAllocate(t *testing.T) {
+	call, n := roundTrip(t)
+	for range 100 {
+		call()
+	}
+	if *n != 200 {
+		t.Fatalf("%d messages arrived", *n)
+	}
+	if got := testing.AllocsPerRun(1000, call); got != 0 && !raceEnabled {
+		t.Errorf("%v allocations per call", got)
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	call, _ := roundTrip(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
+}
+
+func BenchmarkEncodeRequest(b *testing.B) {
+	d, _ := newLink(b, Settings{}, ReaderLimits{})
+	req := typical(1)
+	out := make([]byte, 0, 64<<10)
+	id := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		id++
+		d.w.Request(id, req, 500*time.Millisecond, nil)
+		out = d.w.Append(out[:0], 16<<10)
+	}
+	b.ReportMetric(float64(len(out)), "wire-bytes")
+}
+
+func BenchmarkDecodeRequest(b *testing.B) {
+	d, a := newLink(b, Settings{}, ReaderLimits{})
+	h, req := &sink{}, typical(1)
+	var out []byte
+	for id := range uint64(4) { // until all is interned
+		d.w.Request(id+1, req, time.Second, nil)
+		out = d.w.Append(out[:0], 0)
+		feed(b, a, out)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		a.r.lastID = 0 // the same bytes again
+		if err := a.r.Feed(out, h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkBigBody(b *testing.B) {
+	d, a := newLink(b, Settings{}, ReaderLimits{})
+	h, req := &sink{}, typical(1)
+	req.Body = make([]byte, 1<<20)
+	out := make([]byte, 0, 128<<10)
+	id := uint64(0)
+	b.SetBytes(1 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		id++
+		d.w.Request(id, req, time.Second, nil)
+		for d.w.Ready() {
+			out = d.w.Append(out[:0], 64<<10)
+			if err := a.r.Feed(out, h); err != nil {
+				b.Fatal(err)
+			}
+			d.w.Granted(a.r.Consumed())
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package link
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// Control frames. Bytes after the known ones in a payload are ignored, so that a
+// later version can add to them.
+
+func appendLoad(dst []byte, l Load) []byte {
+	since := uint64(0) // 0: no answer yet
+	if l.SinceAnswer >= 0 {
+		since = micros(l.SinceAnswer) + 1
+	}
+	fields := [4]uint64{uint64(l.Pending), uint64(l.Queued), micros(l.Latency), since}
+	length := 0
+	for _, v := range fields {
+		length += varintLen(v)
+	}
+	dst = appendHeader(dst, uint8(frameLoad), 0, length)
+	for _, v := range fields {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
+func parseLoad(b []byte) (l Load, err error) {
+	var fields [4]uint64
+	for i := range fields {
+		v, n := parseVarint(b)
+		if n <= 0 {
+			return l, ErrPayload
+		}
+		fields[i], b = v, b[n:]
+	}
+	const most = 1<<32 - 1
+	l.Pending, l.Queued = uint32(min(fields[0], most)), uint32(min(fields[1], most))
+	l.Latency = time.Duration(min(fields[2], maxMicros)) * time.Microsecond
+	l.SinceAnswer = -1
+	if fields[3] > 0 {
+		l.SinceAnswer = time.Duration(min(fields[3]-1, maxMicros)) * time.Microsecond
+	}
+	return l, nil
+}
+
+func parseCredit(b []byte) (uint32, error) {
+	v, n := parseVarint(b)
+	if n <= 0 || v == 0 || v > 1<<32-1 {
+		return 0, ErrPayload
+	}
+	return uint32(v), nil
+}
+
+// parseByte reads a payload of one byte: a Reason or Dropped.
+func parseByte(b []byte) (uint8, error) {
+	if len(b) == 0 {
+		return 0, ErrPayload
+	}
+	return b[0], nil
+}

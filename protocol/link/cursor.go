@@ -1,0 +1,92 @@
+package link
+
+// cursor reads the head of a message. It has two ways to fail, and after either
+// yields zero values until the end, so that its callers check once. err: the
+// peer does not keep to the protocol, the link must be closed. why: this message
+// can't be taken.
+type cursor struct {
+	b     []byte // what is left of the head
+	names *table
+	trace []byte // room for a restored traceparent; nil once used
+	size  int    // bytes of text that may still come, interned ones included
+	err   error
+	why   Reason
+}
+
+func (c *cursor) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.b = nil
+}
+
+func (c *cursor) reject(why Reason) {
+	if c.why == 0 {
+		c.why = why
+	}
+}
+
+func (c *cursor) byte() byte {
+	if len(c.b) == 0 {
+		c.fail(ErrHead)
+		return 0
+	}
+	v := c.b[0]
+	c.b = c.b[1:]
+	return v
+}
+
+func (c *cursor) varint() uint64 {
+	v, n := parseVarint(c.b)
+	if n <= 0 {
+		c.fail(ErrHead)
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+// take returns the next n bytes.
+func (c *cursor) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.fail(ErrHead)
+		return nil
+	}
+	v := c.b[:n:n]
+	c.b = c.b[n:]
+	return v
+}
+
+// text reads a text: twice its length and the bytes, or twice an index plus one.
+// A text that is not of class makes the message one to reject.
+func (c *cursor) text(class textClass) []byte {
+	return c.resolve(c.varint(), class)
+}
+
+func (c *cursor) resolve(v uint64, class textClass) []byte {
+	if v&1 != 0 {
+		if v>>1 >= uint64(len(c.names.entries)) {
+			c.fail(ErrIndex)
+			return nil
+		}
+		e := &c.names.entries[v>>1]
+		if e.class&class == 0 {
+			c.reject(Malformed)
+		}
+		c.spend(len(e.text))
+		return e.text
+	}
+	t := c.take(v >> 1)
+	if !isClass(t, class) {
+		c.reject(Malformed)
+	}
+	c.spend(len(t))
+	return t
+}
+
+// spend bounds what a head of many references to long entries expands to.
+func (c *cursor) spend(n int) {
+	if c.size -= n; c.size < 0 {
+		c.reject(TooLarge)
+	}
+}

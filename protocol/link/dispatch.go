@@ -1,0 +1,186 @@
+package link
+
+import (
+	"github.com/valyala/bytebufferpool"
+)
+
+// dispatch handles one whole frame. payload is valid until it returns.
+func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
+	r.moved++
+	switch f.typ {
+	case frameRequest, frameResponse:
+		return r.message(f, payload, h)
+	case frameDefine:
+		return r.names.define(f.id, payload)
+	case frameCredit:
+		n, err := parseCredit(payload)
+		if err == nil {
+			h.OnCredit(n)
+		}
+		return err
+	case framePing:
+		h.OnPing(f.id)
+	case framePong:
+		h.OnPong(f.id)
+	case frameLoad:
+		l, err := parseLoad(payload)
+		if err == nil {
+			h.OnLoad(l)
+		}
+		return err
+	case frameGoAway:
+		why, err := parseByte(payload)
+		if err == nil {
+			h.OnGoAway(f.id, Reason(why))
+		}
+		return err
+	case frameCancel, frameCancelAck, frameRefused:
+		return r.end(f, payload, h)
+	default:
+		return ErrFrameType
+	}
+	return nil
+}
+
+// end handles the frames that end a stream.
+func (r *Reader) end(f header, payload []byte, h Handler) error {
+	if f.id == 0 {
+		return ErrStreamID
+	}
+	if (f.typ == frameCancel) != (r.role == Acceptor) {
+		return ErrRole // the dialer cancels, the acceptor does the rest
+	}
+	r.Forget(f.id)
+	if f.typ == frameCancel {
+		h.OnCancel(f.id)
+		return nil
+	}
+	v, err := parseByte(payload)
+	if err != nil {
+		return err
+	}
+	if f.typ == frameRefused {
+		h.OnRefused(f.id, Reason(v))
+	} else {
+		h.OnCancelAck(f.id, Dropped(v))
+	}
+	return nil
+}
+
+// message handles a REQUEST or RESPONSE: a whole message, or the start of one.
+func (r *Reader) message(f header, payload []byte, h Handler) error {
+	if (f.typ == frameRequest) != (r.role == Acceptor) {
+		return ErrRole
+	}
+	if f.typ == frameRequest {
+		if f.id <= r.lastID {
+			return ErrStreamID
+		}
+		r.lastID = f.id
+	} else if f.id == 0 || r.streams[f.id] != nil {
+		return ErrStreamID
+	}
+	total := uint64(len(payload))
+	if f.flags&flagMore != 0 {
+		var n int
+		if total, n = parseVarint(payload); n <= 0 {
+			return ErrHead
+		}
+		payload = payload[n:]
+		if total <= uint64(len(payload)) {
+			return ErrHead // nothing would follow
+		}
+	}
+	head, n := parseVarint(payload)
+	if n <= 0 || head > total-uint64(n) {
+		return ErrHead
+	}
+	switch {
+	case total-uint64(n)-head > uint64(r.limits.Message) || head > uint64(r.headLimit()):
+		h.OnReject(f.id, TooLarge)
+	case f.flags&flagMore == 0:
+		buf := bytebufferpool.Get()
+		buf.B = append(buf.B[:0], payload...)
+		return r.deliver(f.typ, f.id, buf, h)
+	case len(r.streams) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full():
+		h.OnReject(f.id, Overload)
+	default:
+		r.admit(f.typ, f.id, int(total), payload)
+	}
+	return nil
+}
+
+// headLimit bounds both the encoded head and the text it stands for: the header
+// limit, and room for lengths and for what is no header.
+func (r *Reader) headLimit() int { return r.limits.Header + 4<<10 }
+
+// deliver decodes the whole message in buf and hands it over.
+func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer, h Handler) error {
+	length, n := parseVarint(buf.B) // checked by message
+	whole, end := len(buf.B), n+int(length)
+	r.cursor = cursor{names: &r.names, size: r.headLimit()}
+	if length > 1 && buf.B[n+1]&headTrace != 0 {
+		// Room for the text goes behind the message, before anything
+		// points into the buffer.
+		buf.B = append(buf.B, traceRoom[:]...)
+		r.cursor.trace = buf.B[whole:]
+	}
+	r.cursor.b = buf.B[n:end:end]
+	if t == frameRequest {
+		return r.request(id, buf.B[end:whole:whole], buf, h)
+	}
+	return r.response(id, buf.B[end:whole:whole], buf, h)
+}
+
+var traceRoom [traceText]byte
+
+// request decodes into a structure of the Reader's and trades that for the
+// handler's once it is known to be good.
+func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
+	req := &r.req
+	req.Reset()
+	ttl := r.cursor.readRequest(req, r.limits.Headers)
+	if !r.readable(id, buf, h) {
+		return r.cursor.err
+	}
+	req.Body = body
+	theirs := h.NewRequest(id)
+	if theirs == nil {
+		bytebufferpool.Put(buf)
+		return nil
+	}
+	*theirs, *req = *req, *theirs
+	h.OnRequest(id, theirs, ttl, buf)
+	return nil
+}
+
+func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
+	resp := &r.resp
+	resp.Reset()
+	codec := r.cursor.readResponse(resp, r.limits.Headers)
+	if !r.readable(id, buf, h) {
+		return r.cursor.err
+	}
+	resp.Body = body
+	theirs := h.NewResponse(id)
+	if theirs == nil {
+		bytebufferpool.Put(buf)
+		return nil
+	}
+	*theirs, *resp = *resp, *theirs
+	h.OnResponse(id, theirs, codec, buf)
+	return nil
+}
+
+// readable tells whether the head was read to its end; if not, buf is given back
+// and, unless the link is to be closed, the message rejected.
+func (r *Reader) readable(id uint64, buf *bytebufferpool.ByteBuffer, h Handler) bool {
+	if r.cursor.err == nil && r.cursor.why == 0 {
+		return true
+	}
+	bytebufferpool.Put(buf)
+	if r.cursor.err == nil {
+		h.OnReject(id, r.cursor.why)
+	}
+	return false
+}

@@ -1,0 +1,111 @@
+package link
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+// incoming is a message in reassembly.
+type incoming struct {
+	id    uint64
+	typ   frameType
+	total int                        // length of the whole message
+	buf   *bytebufferpool.ByteBuffer // what has arrived of it
+	seen  time.Duration              // when Expire first saw it; 0: not yet
+}
+
+// add appends b to the message. Room is made for what was announced, but for no
+// more than twice what has come: an announcement costs the peer nothing.
+func (s *incoming) add(b []byte) {
+	have := len(s.buf.B)
+	if want := have + len(b); want > cap(s.buf.B) {
+		reserve := min(2*want, s.total+traceText)
+		grown := make([]byte, have, reserve)
+		copy(grown, s.buf.B)
+		s.buf.B = grown
+	}
+	s.buf.B = append(s.buf.B, b...)
+}
+
+// admit begins the reassembly of message id, of which the whole length is total.
+func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
+	var s *incoming
+	if n := len(r.free); n > 0 {
+		s = r.free[n-1]
+		r.free = r.free[:n-1]
+	} else {
+		s = &incoming{}
+	}
+	*s = incoming{id: id, typ: t, total: total, buf: bytebufferpool.Get()}
+	s.buf.Reset()
+	s.add(first)
+	r.held += len(first)
+	r.streams[id] = s
+}
+
+// discard ends the reassembly of s and gives back its buffer.
+func (r *Reader) discard(s *incoming) {
+	bytebufferpool.Put(r.detach(s))
+}
+
+// detach ends the reassembly of s and returns its buffer.
+func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
+	buf := s.buf
+	delete(r.streams, s.id)
+	r.held -= len(buf.B)
+	if r.sink == s {
+		r.sink = nil // the rest of its frame is skipped
+	}
+	*s = incoming{}
+	if len(r.free) < maxFree {
+		r.free = append(r.free, s)
+	}
+	return buf
+}
+
+// beginData takes the header of a DATA frame. DATA of a message that is not in
+// reassembly was in flight when that was finished with, and is skipped.
+func (r *Reader) beginData(f header) error {
+	if f.id == 0 {
+		return ErrStreamID
+	}
+	if f.flags&flagAbort != 0 && f.length == 0 {
+		r.Forget(f.id)
+		return nil
+	}
+	if f.length == 0 {
+		return ErrPayload
+	}
+	if uint32(f.length) > r.window {
+		return ErrFlowControl
+	}
+	s := r.streams[f.id]
+	if s != nil && f.length > s.total-len(s.buf.B) {
+		return ErrOverrun
+	}
+	r.window -= uint32(f.length)
+	r.consumed += uint32(f.length) // all of it: the rest of the frame is as good as here
+	r.left, r.sink = f.length, s
+	return nil
+}
+
+// payload takes what b has of the payload of a streamed frame.
+func (r *Reader) payload(b []byte, h Handler) []byte {
+	n := min(len(b), r.left)
+	if r.left -= n; r.left == 0 {
+		r.moved++
+	}
+	if s := r.sink; s != nil {
+		s.add(b[:n])
+		r.held += n
+		if r.left == 0 {
+			r.sink = nil
+		}
+		if len(s.buf.B) == s.total {
+			t, id := s.typ, s.id
+			r.err = r.deliver(t, id, r.detach(s), h)
+		}
+	}
+	return b[n:]
+}

@@ -1,0 +1,181 @@
+package link
+
+import (
+	"bytes"
+	"hash/maphash"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// Bounds of the interning table of one direction.
+const (
+	tableEntries = 128
+	tableBytes   = 8 << 10
+
+	// Values get at most half of the table, so that they can't crowd out names.
+	valueEntries = tableEntries / 2
+	valueBytes   = tableBytes / 2
+
+	minEntry = 3   // shorter ones gain nothing
+	maxEntry = 256 // longer ones hardly repeat, and would fill the table
+
+	// traceIndex is an index that no entry can have. As the name of a header
+	// it stands for traceName with a value in binary.
+	traceIndex = tableEntries
+
+	// positions is how many header lines have a position cache.
+	positions = 48
+)
+
+// internedValues are the headers of which values are interned: those that repeat
+// between requests, and hold no secret. Anything that is not named here, such as
+// authorization, cookie and set-cookie, goes as literal text every time.
+var internedValues = []string{
+	"accept", "accept-encoding", "accept-language", "accept-ranges", "cache-control", "connection",
+	"content-encoding", "content-language", "content-type", "server", "te", "user-agent", "vary", "via",
+	"x-forwarded-proto", "x-powered-by",
+}
+
+// interner is the sending side's table: it turns texts into numbers. Entries are
+// never removed or changed.
+//
+// Whether a text repeats is not known when it comes first, and clients that
+// send a new header name in each request would fill the table with waste. So a
+// text is defined when it is seen for the second time while its fingerprint is in
+// a small sketch. Service names are the exception: they come from the
+// configuration.
+type interner struct {
+	entries [tableEntries]entry
+	n       int // entries in use
+	bytes   int // of text in them
+
+	values     int // entries that are values
+	valueBytes int
+
+	slots [2 * tableEntries]uint8 // open addressing by hash: 1 + index
+	seed  maphash.Seed
+
+	// seen has fingerprints of texts seen and not defined, the newest first in
+	// each set. Four ways, so that a few texts of one message which share a
+	// set don't evict each other for ever.
+	seen [64][4]uint32
+
+	// last has, for each position in the list of headers, the entries used by
+	// the previous message. Messages of one client look alike, so one
+	// comparison finds most names and values, without hashing.
+	last    [positions]hint
+	trailer hint
+
+	service, method, authority uint8 // the same for these
+
+	defs []byte // DEFINE frames to send before the next message
+}
+
+type entry struct {
+	text   []byte
+	values bool // a header name of which values are interned
+}
+
+func (t *interner) reset() {
+	*t = interner{seed: maphash.MakeSeed(), defs: t.defs[:0]}
+}
+
+// hint is what a header line resolved to the last time: 1 + index.
+type hint struct{ name, value uint8 }
+
+// kind of a text, for the bounds of the table.
+type kind uint8
+
+const (
+	kindName    kind = iota
+	kindValue        // shares half of the table
+	kindService      // defined at first sight
+)
+
+// lookup returns 1 + the index of text, defining it if it is due, or 0. hint is
+// an entry that it may be.
+func (t *interner) lookup(text []byte, hint uint8, k kind) uint8 {
+	if hint != 0 && bytes.Equal(t.entries[hint-1].text, text) {
+		return hint
+	}
+	if len(text) < minEntry || len(text) > maxEntry {
+		return 0
+	}
+	h := maphash.Bytes(t.seed, text)
+	slot := uint8(h)
+	for t.slots[slot] != 0 {
+		if i := t.slots[slot]; bytes.Equal(t.entries[i-1].text, text) {
+			return i
+		}
+		slot++ // wraps: there are as many slots as values of a uint8
+	}
+	if !t.repeats(h) && k != kindService || !t.room(len(text), k) || !isText(text) {
+		return 0
+	}
+	t.define(text, k)
+	t.slots[slot] = uint8(t.n)
+	return uint8(t.n)
+}
+
+// repeats tells whether a text with this hash was seen lately, and notes it.
+func (t *interner) repeats(h uint64) bool {
+	set, print := &t.seen[h>>8%uint64(len(t.seen))], uint32(h>>32)|1
+	for _, p := range set {
+		if p == print {
+			return true
+		}
+	}
+	copy(set[1:], set[:])
+	set[0] = print
+	return false
+}
+
+func (t *interner) room(size int, k kind) bool {
+	if k == kindValue && (t.values == valueEntries || t.valueBytes+size > valueBytes) {
+		return false
+	}
+	return t.n < tableEntries && t.bytes+size <= tableBytes
+}
+
+func (t *interner) define(text []byte, k kind) {
+	e := &t.entries[t.n]
+	e.text = bytes.Clone(text)
+	if k == kindName {
+		for _, name := range internedValues {
+			e.values = e.values || protocol.EqualFold(text, name)
+		}
+	}
+	if k == kindValue {
+		t.values++
+		t.valueBytes += len(text)
+	}
+	t.defs = appendHeader(t.defs, uint8(frameDefine), uint64(t.n), len(text))
+	t.defs = append(t.defs, text...)
+	t.n++
+	t.bytes += len(text)
+}
+
+// table is the receiving side's.
+type table struct {
+	entries []defined
+	bytes   int
+}
+
+type defined struct {
+	text  []byte // immutable: messages point to it for as long as they live
+	class textClass
+}
+
+// define adds entry index, which must be the next.
+func (t *table) define(index uint64, text []byte) error {
+	if index != uint64(len(t.entries)) || index >= tableEntries || len(text) == 0 || t.bytes+len(text) > tableBytes {
+		return ErrDefine
+	}
+	class := classify(text)
+	if class&classText == 0 {
+		return ErrDefine
+	}
+	t.entries = append(t.entries, defined{bytes.Clone(text), class})
+	t.bytes += len(text)
+	return nil
+}

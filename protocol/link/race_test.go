@@ -1,0 +1,6 @@
+//go:build race
+
+package link
+
+// raceEnabled: the race detector allocates.
+const raceEnabled = true

@@ -1,0 +1,91 @@
+package link
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
+)
+
+// A head that a later version made longer is read as far as it is known.
+func TestHeadsOfTheFuture(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	request := []byte{14, 0, 0, 0, 0, 0, 2, 'G', 2, '/', 0, 0, 7, 7, 7, 'b'}
+	feed(t, a, append(appendHeader(nil, uint8(frameRequest), 1, len(request)), request...))
+	response := []byte{6, 0, 0, 0xc8, 1, 0, 7, 'b'}
+	feed(t, d, append(appendHeader(nil, uint8(frameResponse), 1, len(response)), response...))
+	if req := a.h.requests[1]; req == nil || string(req.Body) != "b" || string(req.Path) != "/" {
+		t.Errorf("got %q", a.h.events)
+	}
+	if resp := d.h.responses[1]; resp == nil || string(resp.Body) != "b" || resp.Status != 200 {
+		t.Errorf("got %q", d.h.events)
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	for i, c := range []struct{ left, want time.Duration }{
+		{0, 0},                           // none stays none
+		{-time.Second, time.Microsecond}, // passed does not become none
+		{1, time.Microsecond},            // nor does very little
+		{1500 * time.Nanosecond, 2 * time.Microsecond},
+		{1<<63 - 1, (1<<63 - 1) / 1000 * 1000},
+	} {
+		id := uint64(i + 1)
+		d.w.Request(id, typical(1), c.left, nil)
+		exchange(t, d, a)
+		if got := a.h.ttls[id]; got != c.want {
+			t.Errorf("%v arrives as %v, want %v", c.left, got, c.want)
+		}
+	}
+}
+
+// stopper closes the Reader in the middle of what it is fed.
+type stopper struct {
+	recorder
+	r    *Reader
+	seen int
+}
+
+func (s *stopper) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
+	s.seen++
+	bytebufferpool.Put(buf)
+	s.r.Close()
+}
+
+func TestCloseInAHandlerEndsFeed(t *testing.T) {
+	d, _ := newLink(t, Settings{}, ReaderLimits{})
+	d.w.Request(1, big(100<<10), 0, nil) // ends last: in reassembly when 2 arrives
+	d.w.Request(2, typical(1), 0, nil)
+	d.w.Request(3, typical(1), 0, nil)
+	b := d.w.Append(nil, 1<<20)
+	splits(t, b, func(t *testing.T, parts [][]byte) {
+		_, a := newLink(t, Settings{}, ReaderLimits{})
+		h := &stopper{r: a.r}
+		for _, p := range parts {
+			if err := a.r.Feed(p, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if h.seen != 1 || a.r.Buffered() != 0 {
+			t.Errorf("%d requests after Close, %d bytes buffered", h.seen, a.r.Buffered())
+		}
+	})
+}
+
+// refuser has no use for any message.
+type refuser struct{ recorder }
+
+func (*refuser) NewRequest(uint64) *protocol.Request { return nil }
+
+func TestMessagesThatNobodyWantsAreDropped(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	h := &refuser{}
+	d.w.Request(1, big(20<<10), 0, nil)
+	d.w.Request(2, typical(1), 0, nil)
+	d.w.Ping(1)
+	if err := a.r.Feed(d.w.Append(nil, 1<<20), h); err != nil || len(h.events) != 1 || a.r.Buffered() != 0 {
+		t.Errorf("%v, %q, %d bytes buffered", err, h.events, a.r.Buffered())
+	}
+}

@@ -1,0 +1,125 @@
+package link
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// The head of a request:
+//
+//	codec, flags, attempt (a byte each) | time left in µs (varint, 0: none)
+//	service | method | path | authority | headers | trailers if flagged
+const (
+	// Flags of both heads, in their second byte.
+	headTrailers = 1 << 2
+	headTrace    = 1 << 3 // one of the headers is a traceparent in binary
+
+	requestHedge      = 1 << 0
+	requestIdempotent = 1 << 1
+	// Two bits of priority, lower first: what a full queue takes.
+	requestPriority = 4
+)
+
+// Priorities of requests in a provider's queue. They follow from attempt and
+// hedge in version 1, and are sent so that a later one can tell more apart.
+const (
+	priorityPrimary = 0
+	priorityRetry   = 1
+	priorityHedge   = 2
+)
+
+// appendRequest appends the head of req.
+func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Duration) []byte {
+	at := len(dst) + 1
+	dst = append(dst, byte(req.Codec), requestFlags(req), req.Attempt)
+	if ttl < 0 {
+		ttl = 1 // passed, which is not none: the peer must see it
+	}
+	dst = binary.AppendUvarint(dst, micros(ttl))
+	t.service = t.lookup(req.Service, t.service, kindService)
+	dst = appendText(dst, req.Service, t.service)
+	t.method = t.lookup(req.Method, t.method, kindName)
+	dst = appendText(dst, req.Method, t.method)
+	dst = appendLiteral(dst, req.Path)
+	t.authority = t.lookup(req.Authority, t.authority, kindValue)
+	dst = appendText(dst, req.Authority, t.authority)
+	dst, traced := t.appendHeaders(dst, req.Headers)
+	if traced {
+		dst[at] |= headTrace
+	}
+	if len(req.Trailers) != 0 {
+		dst = t.appendTrailers(dst, req.Trailers)
+	}
+	return dst
+}
+
+func requestFlags(req *protocol.Request) (flags byte) {
+	if req.Attempt > 0 {
+		flags = priorityRetry << requestPriority
+	}
+	if req.Hedge {
+		flags = requestHedge | priorityHedge<<requestPriority
+	}
+	if req.Idempotent {
+		flags |= requestIdempotent
+	}
+	if len(req.Trailers) != 0 {
+		flags |= headTrailers
+	}
+	return flags
+}
+
+// readRequest reads a head into req and returns the time left, 0 for none.
+func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duration {
+	req.Codec = protocol.Codec(c.byte())
+	flags := c.byte()
+	req.Hedge = flags&requestHedge != 0
+	req.Idempotent = flags&requestIdempotent != 0
+	req.Attempt = c.byte()
+	ttl := c.duration()
+
+	token, target, authority := nameClasses(req.Codec)
+	c.codec(req.Codec)
+	req.Service = c.text(classText)
+	req.Method = c.text(token)
+	req.Path = c.text(target)
+	req.Authority = c.text(authority)
+	req.Headers = c.headers(req.Headers, maxHeaders, token)
+	if flags&headTrailers != 0 {
+		req.Trailers = c.headers(req.Trailers, maxHeaders, token)
+	}
+	return ttl
+}
+
+// codec rejects messages in a form that a later version may have added.
+func (c *cursor) codec(codec protocol.Codec) {
+	if codec > protocol.CodecDubboHessian2 {
+		c.reject(Malformed)
+	}
+}
+
+// nameClasses tells what names and targets must look like: Dubbo's attachments
+// know no tokens, but a conversion to HTTP must not make two lines of one.
+func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
+	if codec == protocol.CodecHTTP {
+		return classToken, classTarget, classAuthority
+	}
+	return classText, classText, classText
+}
+
+// micros is d in microseconds, rounded up: 0 only for 0 or less.
+func micros(d time.Duration) uint64 {
+	if d <= 0 {
+		return 0
+	}
+	return uint64(d-1)/uint64(time.Microsecond) + 1
+}
+
+// maxMicros is the longest duration that is accepted: it fits a Duration.
+const maxMicros = uint64(1<<63-1) / uint64(time.Microsecond)
+
+func (c *cursor) duration() time.Duration {
+	return time.Duration(min(c.varint(), maxMicros)) * time.Microsecond
+}

@@ -1,0 +1,106 @@
+package link
+
+import (
+	"encoding/binary"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// The head of a response:
+//
+//	codec, flags (a byte each) | status (varint) | reason if flagged |
+//	declared length if flagged | headers | trailers if flagged
+//
+// Without its flag the reason is the standard one of the status, and there is no
+// declared length.
+const (
+	responseReason   = 1 << 0
+	responseDeclared = 1 << 1
+)
+
+// appendResponse appends the head of resp.
+func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec protocol.Codec) []byte {
+	at := len(dst) + 1
+	dst = append(dst, byte(codec), 0)
+	dst = binary.AppendUvarint(dst, uint64(resp.Status))
+	flags := byte(0)
+	if string(resp.Reason) != standardReason(uint64(resp.Status)) {
+		flags |= responseReason
+		dst = appendLiteral(dst, resp.Reason)
+	}
+	if resp.DeclaredLength >= 0 {
+		flags |= responseDeclared
+		dst = binary.AppendUvarint(dst, uint64(resp.DeclaredLength))
+	}
+	dst, traced := t.appendHeaders(dst, resp.Headers)
+	if traced {
+		flags |= headTrace
+	}
+	if len(resp.Trailers) != 0 {
+		flags |= headTrailers
+		dst = t.appendTrailers(dst, resp.Trailers)
+	}
+	dst[at] = flags
+	return dst
+}
+
+// readResponse reads a head into resp and returns the form of the message.
+func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.Codec {
+	codec := protocol.Codec(c.byte())
+	flags := c.byte()
+	c.codec(codec)
+	status := c.varint()
+	if status < 100 || status > 999 {
+		c.reject(Malformed)
+		return codec
+	}
+	resp.Status = int(status)
+	if flags&responseReason != 0 {
+		resp.Reason = c.text(classText)
+	} else {
+		resp.Reason = reasons[status-100]
+	}
+	if flags&responseDeclared != 0 {
+		resp.DeclaredLength = int64(min(c.varint(), 1<<63-1))
+	}
+	token, _, _ := nameClasses(codec)
+	resp.Headers = c.headers(resp.Headers, maxHeaders, token)
+	if flags&headTrailers != 0 {
+		resp.Trailers = c.headers(resp.Trailers, maxHeaders, token)
+	}
+	return codec
+}
+
+// standardReason is the reason phrase that is left out for status.
+func standardReason(status uint64) string {
+	if status-100 < uint64(len(reasons)) {
+		return string(reasons[status-100])
+	}
+	return ""
+}
+
+// reasons holds the registered reason phrases by status - 100, RFC 9110 section
+// 15 and the IANA registry. It is part of the protocol: a phrase that is added to
+// it needs a new version.
+var reasons = func() (t [900][]byte) {
+	for status, phrase := range map[int]string{
+		100: "Continue", 101: "Switching Protocols", 102: "Processing", 103: "Early Hints",
+		200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information", 204: "No Content",
+		205: "Reset Content", 206: "Partial Content", 207: "Multi-Status", 208: "Already Reported", 226: "IM Used",
+		300: "Multiple Choices", 301: "Moved Permanently", 302: "Found", 303: "See Other", 304: "Not Modified",
+		305: "Use Proxy", 307: "Temporary Redirect", 308: "Permanent Redirect",
+		400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found",
+		405: "Method Not Allowed", 406: "Not Acceptable", 407: "Proxy Authentication Required",
+		408: "Request Timeout", 409: "Conflict", 410: "Gone", 411: "Length Required", 412: "Precondition Failed",
+		413: "Content Too Large", 414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable",
+		417: "Expectation Failed", 421: "Misdirected Request", 422: "Unprocessable Content", 423: "Locked",
+		424: "Failed Dependency", 425: "Too Early", 426: "Upgrade Required", 428: "Precondition Required",
+		429: "Too Many Requests", 431: "Request Header Fields Too Large", 451: "Unavailable For Legal Reasons",
+		500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+		504: "Gateway Timeout", 505: "HTTP Version Not Supported", 506: "Variant Also Negotiates",
+		507: "Insufficient Storage", 508: "Loop Detected", 511: "Network Authentication Required",
+	} {
+		t[status-100] = []byte(phrase)
+	}
+	return t
+}()

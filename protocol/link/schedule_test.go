@@ -1,0 +1,297 @@
+package link
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// frameSeen is what a look at the wire tells of a frame.
+type frameSeen struct {
+	typ    frameType
+	id     uint64
+	length int
+}
+
+// frames cuts b, which holds whole frames, and checks their length.
+func frames(t *testing.T, b []byte) (fs []frameSeen) {
+	t.Helper()
+	for len(b) > 0 {
+		f, n, err := parseHeader(b, MaxFrame-headerRoom)
+		if err != nil || n == 0 || n+f.length > MaxFrame {
+			t.Fatalf("frame of %d+%d bytes: %v", n, f.length, err)
+		}
+		fs = append(fs, frameSeen{f.typ, f.id, f.length})
+		b = b[n+f.length:]
+	}
+	return fs
+}
+
+func big(n int) *protocol.Request {
+	return &protocol.Request{Method: []byte("POST"), Path: []byte("/"), Body: make([]byte, n)}
+}
+
+// A short message waits for no more DATA than the peer lets be unacknowledged,
+// whatever else is being sent.
+func TestShortMessageIsNotDelayedByLongOnes(t *testing.T) {
+	d, a := newLink(t, Settings{Window: 64 << 10}, ReaderLimits{})
+	for id := range uint64(10) {
+		d.w.Request(id+1, big(4<<20), time.Second, nil)
+	}
+	next := uint64(11)
+	for range 50 {
+		var wire []byte
+		for d.w.Ready() { // a peer that reads nothing
+			wire = d.w.Append(wire, 16<<10)
+		}
+		ahead := len(wire)
+		d.w.Request(next, typical(1), time.Second, nil)
+		wire = d.w.Append(wire, 16<<10)
+		if ahead > 64<<10+10*(headerRoom+64) {
+			t.Fatalf("%d bytes ahead of a short message", ahead)
+		}
+		feed(t, a, wire)
+		if a.h.requests[next] == nil {
+			t.Fatal("the short message did not arrive with what was sent before it")
+		}
+		d.w.Granted(a.r.Consumed())
+		next++
+	}
+}
+
+func TestDataGoesRoundRobin(t *testing.T) {
+	d, _ := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	for id := range uint64(3) {
+		d.w.Request(id+1, big(100<<10), 0, nil)
+	}
+	d.w.Request(4, typical(1), 0, nil)
+	var order []uint64
+	fs := frames(t, d.w.Append(nil, 1<<20))
+	for i, f := range fs {
+		if f.typ == frameData {
+			order = append(order, f.id)
+		} else if len(order) > 0 {
+			t.Errorf("frame %d, %v, comes after DATA", i, f)
+		}
+	}
+	want := slices.Repeat([]uint64{1, 2, 3}, len(order)/3+1)[:len(order)]
+	if len(order) < 9 || !slices.Equal(order, want) {
+		t.Errorf("DATA went out in the order %v", order)
+	}
+}
+
+func TestDataStopsAtTheWindow(t *testing.T) {
+	d, _ := newLink(t, Settings{Window: 100 << 10}, ReaderLimits{})
+	d.w.Request(1, big(1<<20), 0, nil)
+	count := func() (n int) {
+		for _, f := range frames(t, d.w.Append(nil, 1<<20)) {
+			if f.typ == frameData {
+				n += f.length
+			}
+		}
+		return n
+	}
+	if n := count(); n != 100<<10 || d.w.Ready() {
+		t.Errorf("sent %d bytes without credit, ready %t", n, d.w.Ready())
+	}
+	d.w.Granted(5)
+	if n := count(); n != 5 {
+		t.Errorf("sent %d bytes for a credit of 5", n)
+	}
+	d.w.Granted(1 << 31) // more than was taken: forced into the window
+	if n := count(); n != 100<<10 {
+		t.Errorf("sent %d bytes for an exaggerated credit", n)
+	}
+}
+
+func TestBudgetBoundsAppend(t *testing.T) {
+	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
+	d.w.Request(1, big(1<<20), 0, nil)
+	for id := range uint64(300) {
+		d.w.Request(id+2, typical(1), 0, nil)
+	}
+	for d.w.Ready() {
+		b := d.w.Append(nil, 4000)
+		if len(b) >= 4000+2*MaxFrame {
+			t.Fatalf("%d bytes for a budget of 4000", len(b))
+		}
+		data := 0
+		for _, f := range frames(t, b) {
+			if f.typ == frameData {
+				data++
+			}
+		}
+		if data == 0 {
+			t.Fatal("short messages starve DATA")
+		}
+		feed(t, a, b)
+		d.w.Granted(a.r.Consumed())
+	}
+	if len(a.h.requests) != 301 {
+		t.Errorf("%d requests arrived", len(a.h.requests))
+	}
+}
+
+func TestNothingLeavesBeforeOpen(t *testing.T) {
+	d := newSide(Dialer, Settings{}, ReaderLimits{})
+	var o owners
+	d.w.Request(1, typical(1), 0, o.next())
+	d.w.Request(2, big(10<<10), 0, o.next())
+	d.w.Ping(1)
+	hello := d.w.Append(nil, 1<<20)
+	if n, err := prefaceLen(hello); err != nil || n != len(hello) {
+		t.Fatalf("%d bytes left, of which the preface is %d: %v", len(hello), n, err)
+	}
+	if d.w.Ready() || len(d.w.Append(nil, 1<<20)) != 0 {
+		t.Error("there is more before Open")
+	}
+	if d.w.Drop(2) || o.released != 2 {
+		t.Error("a request that waits for Open counts as started")
+	}
+	a := newSide(Acceptor, Settings{}, ReaderLimits{})
+	if a.w.Ready() {
+		t.Error("an acceptor's preface may not leave before the version is known")
+	}
+	feed(t, a, hello)
+	feed(t, d, a.w.Append(nil, 0))
+	exchange(t, d, a)
+	if a.h.requests[1] == nil || len(a.h.requests) != 1 {
+		t.Errorf("got %q", a.h.events)
+	}
+}
+
+func TestDrop(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	var o owners
+	for id := range uint64(100) {
+		d.w.Request(id+1, typical(1), 0, o.next())
+	}
+	d.w.Request(101, big(1<<20), 0, o.next())
+	if d.w.Drop(101) || o.released != o.given {
+		t.Error("a long message that did not start: started, or not released")
+	}
+	for id := uint64(1); id <= 100; id += 2 {
+		if d.w.Cancel(id) {
+			t.Errorf("request %d counts as started", id)
+		}
+	}
+	queued := d.w.Queued()
+	exchange(t, d, a)
+	if len(a.h.requests) != 50 || a.h.requests[1] != nil || a.h.requests[2] == nil || len(a.h.events) != 50 {
+		t.Errorf("%d requests arrived, %d events", len(a.h.requests), len(a.h.events))
+	}
+	if !d.w.Drop(2) || !d.w.Drop(4711) {
+		t.Error("what left counts as not started")
+	}
+	if queued == 0 || d.w.Queued() != 0 {
+		t.Errorf("%d bytes queued, then %d", queued, d.w.Queued())
+	}
+	d.w.Request(102, big(1<<20), 0, o.next())
+	feed(t, a, d.w.Append(nil, 0))
+	if a.r.Buffered() == 0 {
+		t.Fatal("nothing of the long message arrived")
+	}
+	if !d.w.Drop(102) || o.released != o.given {
+		t.Error("a long message that started: not started, or not released")
+	}
+	feed(t, a, d.w.Append(nil, 0))
+	if a.r.Buffered() != 0 || a.h.requests[102] != nil {
+		t.Error("the peer keeps what it has of a dropped message")
+	}
+}
+
+func TestQueuedCountsWhatIsLeft(t *testing.T) {
+	d, _ := newLink(t, Settings{}, ReaderLimits{})
+	var o owners
+	one := 0
+	for id := range uint64(20) {
+		d.w.Request(id+1, typical(1), 0, o.next())
+		if id == 0 {
+			d.w.Append(nil, 0)
+		}
+		if id == 5 {
+			one = d.w.Queued() // all is interned by now
+		} else if id == 6 {
+			one = d.w.Queued() - one
+		}
+	}
+	for id := uint64(2); id <= 20; id += 5 {
+		d.w.Drop(id)
+	}
+	for d.w.Ready() {
+		before := d.w.Queued()
+		if n := len(d.w.Append(nil, 1)); before-n != d.w.Queued() {
+			t.Fatalf("%d queued, %d sent, %d left", before, n, d.w.Queued())
+		}
+	}
+	d.w.Request(21, big(1<<20), 0, o.next())
+	if n := d.w.Queued(); one < 100 || n < 1<<20 || n > 1<<20+100 {
+		t.Errorf("%d bytes for a message of 300, %d for one of 1 MiB", one, n)
+	}
+}
+
+// Dropping what piles up for a peer that does not read frees its memory, and
+// leaves what is not dropped in order.
+func TestDroppedMessagesFreeMemory(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	id := uint64(0)
+	for range 100 {
+		for range 100 {
+			id++
+			d.w.Request(id, typical(1), 0, nil)
+		}
+		for i := id - 99; i < id; i++ {
+			d.w.Drop(i)
+		}
+	}
+	if n := len(d.w.ready.buf); n > 200<<10 {
+		t.Errorf("100 messages of 500 bytes are left and take %d", n)
+	}
+	exchange(t, d, a)
+	if len(a.h.requests) != 100 || a.h.requests[100] == nil || a.h.requests[id] == nil {
+		t.Errorf("%d requests arrived", len(a.h.requests))
+	}
+}
+
+func TestSmallCreditWaitsForCompany(t *testing.T) {
+	d, a := newLink(t, Settings{Window: 64 << 10}, ReaderLimits{})
+	d.w.Credit(16<<10 - 1)
+	if d.w.Ready() {
+		t.Error("ready for less than a quarter of the window")
+	}
+	d.w.Ping(1)
+	feed(t, a, d.w.Append(nil, 0))
+	if !slices.Equal(a.h.events, []string{"credit 16383", "ping 1"}) {
+		t.Errorf("got %q", a.h.events)
+	}
+	d.w.Credit(16 << 10)
+	if !d.w.Ready() {
+		t.Error("not ready for a quarter of the window")
+	}
+}
+
+func TestResetStartsAnew(t *testing.T) {
+	d, a := newLink(t, Settings{}, ReaderLimits{})
+	var o owners
+	for id := range uint64(3) {
+		d.w.Request(id+1, typical(1), 0, o.next())
+	}
+	d.w.Request(4, big(1<<20), 0, o.next())
+	feed(t, a, d.w.Append(nil, 100))
+	d.w.Reset()
+	a.r.Reset(Acceptor, Settings{}, ReaderLimits{})
+	if o.released != o.given || a.r.Buffered() != 0 || d.w.Ready() {
+		t.Error("something of the old link is left")
+	}
+	d.w.Preface(Dialer, Settings{})
+	d.w.Open(1, Settings{})
+	clear(a.h.requests)
+	d.w.Request(1, typical(9), 0, nil)
+	feed(t, a, d.w.Append(nil, 0))
+	if got := a.h.requests[1]; got == nil || !bytes.Equal(got.Body, typical(9).Body) {
+		t.Errorf("got %q", a.h.events)
+	}
+}

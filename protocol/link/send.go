@@ -1,0 +1,154 @@
+package link
+
+// Append appends the next frames to dst: control, then whole short messages in
+// order, then DATA, one frame per message and round, while credit and budget
+// last. budget, in bytes, is soft: control goes out whole, and at least one
+// message and one DATA frame if there are such, so that neither starves. Apart
+// from control, dst grows by less than budget plus two frames.
+func (w *Writer) Append(dst []byte, budget int) []byte {
+	limit := len(dst) + budget
+	if w.greets() {
+		dst = w.appendPreface(dst)
+	}
+	if w.state != writerOpen {
+		return dst
+	}
+	dst = append(dst, w.names.defs...) // before what refers to them
+	dst = append(dst, w.control...)
+	w.names.defs, w.control = emptied(w.names.defs), emptied(w.control)
+	dst = w.slots.append(dst)
+	dst = w.ready.take(dst, limit, w.begun)
+	return w.appendData(dst, limit)
+}
+
+// greets tells whether the preface can leave.
+func (w *Writer) greets() bool {
+	return w.greet && (w.state == writerOpen || w.state == writerWaiting && w.role == Dialer)
+}
+
+func (w *Writer) appendPreface(dst []byte) []byte {
+	w.greet = false
+	v := versions{MinVersion, MaxVersion}
+	if w.role == Acceptor {
+		v = versions{w.version, w.version}
+	}
+	return appendPreface(dst, w.role, v, w.own)
+}
+
+// emptied is b with nothing in it, and without its memory if that is much.
+func emptied(b []byte) []byte {
+	if cap(b) > keepBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
+// begin lets s send DATA: its first frame has left.
+func (w *Writer) begin(s *outgoing) {
+	s.begun = true
+	w.sending.add(s)
+}
+
+func (w *Writer) appendData(dst []byte, limit int) []byte {
+	for first := true; w.credit > 0 && w.sending.n > 0 && (first || len(dst) < limit); first = false {
+		s := w.sending.next
+		n := min(s.left(), w.frame, w.credit)
+		dst = appendHeader(dst, uint8(frameData), s.id, n)
+		dst = s.appendChunk(dst, n)
+		w.credit -= n
+		if s.left() > 0 {
+			w.sending.next = s.next
+			continue
+		}
+		w.sending.remove(s)
+		delete(w.longs, s.id)
+		w.recycle(s)
+	}
+	return dst
+}
+
+// append appends the frames of the slots that are filled, and empties them.
+func (s *slots) append(dst []byte) []byte {
+	if s.credit > 0 {
+		dst = appendShort(dst, frameCredit, 0, uint64(s.credit))
+	}
+	if s.hasPing {
+		dst = appendHeader(dst, uint8(framePing), s.ping, 0)
+	}
+	if s.hasPong {
+		dst = appendHeader(dst, uint8(framePong), s.pong, 0)
+	}
+	if s.hasLoad {
+		dst = appendLoad(dst, s.load)
+	}
+	*s = slots{}
+	return dst
+}
+
+// Ready tells whether Append would yield something worth a write. Credit of less
+// than a quarter of the window alone is not: it rides with the next frames, and
+// the peer has three quarters left.
+func (w *Writer) Ready() bool {
+	if w.greets() {
+		return true
+	}
+	if w.state != writerOpen {
+		return false
+	}
+	s := &w.slots
+	return w.ready.live > 0 || len(w.control) > 0 || len(w.names.defs) > 0 ||
+		s.hasPing || s.hasPong || s.hasLoad || s.credit >= w.own.Window/4 ||
+		w.sending.n > 0 && w.credit > 0
+}
+
+// Granted adds what a CREDIT of the peer grants.
+func (w *Writer) Granted(n uint32) {
+	w.credit = min(w.credit+int(n), w.window)
+}
+
+// Cancel withdraws request id. If nothing of it has left, it is dropped here, and
+// no CANCEL_ACK will come: sent is false.
+func (w *Writer) Cancel(id uint64) (sent bool) {
+	if !w.Drop(id) {
+		return false
+	}
+	w.append(appendHeader(w.control, uint8(frameCancel), id, 0))
+	return true
+}
+
+// CancelAck answers a CANCEL. What is queued of the response has to be dropped
+// before, if it is not to be sent.
+func (w *Writer) CancelAck(id uint64, d Dropped) {
+	w.append(append(appendHeader(w.control, uint8(frameCancelAck), id, 1), byte(d)))
+}
+
+// Refused ends request id without a response; why says whether the application
+// may have seen it.
+func (w *Writer) Refused(id uint64, why Reason) {
+	w.append(append(appendHeader(w.control, uint8(frameRefused), id, 1), byte(why)))
+}
+
+// GoAway tells that requests above last are not processed.
+func (w *Writer) GoAway(last uint64, why Reason) {
+	w.append(append(appendHeader(w.control, uint8(frameGoAway), last, 1), byte(why)))
+}
+
+// append takes the control frames with one more at their end.
+func (w *Writer) append(control []byte) {
+	if w.state != writerClosed {
+		w.control = control
+	}
+}
+
+// Ping asks for a Pong(n). Only the last one not yet sent is kept.
+func (w *Writer) Ping(n uint64) { w.slots.ping, w.slots.hasPing = n, true }
+
+// Pong answers a Ping. Only the last one not yet sent is kept.
+func (w *Writer) Pong(n uint64) { w.slots.pong, w.slots.hasPong = n, true }
+
+// Credit grants n more bytes of DATA to the peer. Small grants wait for company:
+// see Ready.
+func (w *Writer) Credit(n uint32) { w.slots.credit += n }
+
+// Load reports the state of the service; the last one before an Append is sent.
+func (w *Writer) Load(l Load) { w.slots.load, w.slots.hasLoad = l, true }

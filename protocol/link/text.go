@@ -1,0 +1,89 @@
+package link
+
+import "encoding/binary"
+
+// What a text may be used for. Messages leave a sidecar as HTTP/1.1, where a line
+// break or a blank at the wrong place makes two requests of one (request
+// smuggling), so the receiver of a link checks them again: the peer may have got
+// the text from a protocol that allows them.
+type textClass uint8
+
+const (
+	classText      textClass = 1 << iota // no NUL, CR or LF: a field value
+	classTarget                          // no control character or blank, not empty: a request target
+	classAuthority                       // the same, or empty
+	classToken                           // RFC 9110 section 5.6.2, not empty: a field name, a method
+)
+
+// classes has the classes that a text with this byte can belong to.
+var classes = func() (t [256]textClass) {
+	for c := range t {
+		if c != 0 && c != '\r' && c != '\n' {
+			t[c] |= classText
+		}
+		if c > ' ' && c != 0x7f {
+			t[c] |= classTarget | classAuthority
+		}
+		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' {
+			t[c] |= classToken
+		}
+	}
+	for _, c := range "!#$%&'*+-.^_`|~" {
+		t[c] |= classToken
+	}
+	return t
+}()
+
+// classify returns all the classes that b belongs to.
+func classify(b []byte) textClass {
+	if len(b) == 0 {
+		return classText | classAuthority
+	}
+	class := classText | classTarget | classAuthority | classToken
+	for _, c := range b {
+		class &= classes[c]
+	}
+	return class
+}
+
+// isClass tells whether b belongs to class.
+func isClass(b []byte, class textClass) bool {
+	if class == classText {
+		return isText(b)
+	}
+	if len(b) == 0 {
+		return class == classAuthority
+	}
+	all := class
+	for _, c := range b {
+		all &= classes[c]
+	}
+	return all == class
+}
+
+const (
+	lowBits  = 0x0101010101010101
+	highBits = 0x8080808080808080
+)
+
+// isText tells whether b has no NUL, CR or LF, eight bytes at a time: blocks
+// without any byte below 0x20, nearly all, are passed by one test.
+func isText(b []byte) bool {
+	for len(b) >= 8 {
+		x := binary.LittleEndian.Uint64(b)
+		if (x-0x20*lowBits)&^x&highBits != 0 && !isTextSlow(b[:8]) {
+			return false
+		}
+		b = b[8:]
+	}
+	return isTextSlow(b)
+}
+
+func isTextSlow(b []byte) bool {
+	for _, c := range b {
+		if classes[c]&classText == 0 {
+			return false
+		}
+	}
+	return true
+}

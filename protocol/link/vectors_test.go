@@ -1,0 +1,217 @@
+package link
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// A vector is a file in testdata of lines
+//
+//	reader dialer|acceptor     whose Reader the bytes are for; first
+//	8d 52 4d 4c   # meaning    bytes on the wire, in hexadecimal
+//	62 *100       # meaning    the same byte many times
+//	= event                    what the Reader reports, in order
+//	! link_magic               the code of the error that ends the link
+//
+// Empty lines and lines that start with # are for people.
+type vector struct {
+	name   string
+	role   Role
+	wire   []byte
+	events []string
+	code   string
+}
+
+func loadVectors(t testing.TB) (vs []vector) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no vectors: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := vector{name: strings.TrimSuffix(filepath.Base(file), ".txt")}
+		for _, line := range strings.Split(string(text), "\n") {
+			switch {
+			case line == "reader dialer":
+				v.role = Dialer
+			case line == "reader acceptor":
+				v.role = Acceptor
+			case strings.HasPrefix(line, "= "):
+				v.events = append(v.events, line[2:])
+			case strings.HasPrefix(line, "! "):
+				v.code = line[2:]
+			default:
+				digits, _, _ := strings.Cut(line, "#")
+				digits, times, _ := strings.Cut(strings.TrimSpace(digits), "*")
+				b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+				if n := 0; times != "" && err == nil {
+					n, err = strconv.Atoi(times)
+					b = bytes.Repeat(b, n)
+				}
+				if err != nil {
+					t.Fatalf("%s: %q: %v", file, line, err)
+				}
+				v.wire = append(v.wire, b...)
+			}
+		}
+		if v.role == 0 {
+			t.Fatalf("%s: no reader", file)
+		}
+		vs = append(vs, v)
+	}
+	return vs
+}
+
+func TestVectorsAreRead(t *testing.T) {
+	for _, v := range loadVectors(t) {
+		t.Run(v.name, func(t *testing.T) {
+			splits(t, v.wire, func(t *testing.T, parts [][]byte) {
+				r, h := NewReader(v.role, Settings{}, ReaderLimits{}), newRecorder()
+				var err error
+				for _, p := range parts {
+					err = r.Feed(p, h)
+				}
+				if code := codeOf(err); code != v.code {
+					t.Errorf("got error %q, want %q", code, v.code)
+				}
+				if got, want := strings.Join(h.events, "\n"), strings.Join(v.events, "\n"); got != want {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+			})
+		})
+	}
+}
+
+func codeOf(err error) string {
+	if e, ok := err.(*Error); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// written is how the Writer makes the vectors that it makes.
+var written = map[string]func(w *Writer){
+	"preface-dialer":   func(w *Writer) { w.Preface(Dialer, Settings{Features: 1}) },
+	"preface-acceptor": func(w *Writer) { w.Preface(Acceptor, Settings{MaxFrame: 8192, Window: 65536, MaxStreams: 100}) },
+	"request": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Request(1, vectorRequest(), 500*time.Millisecond, nil)
+	},
+	"interning": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		for id := range uint64(4) {
+			w.Request(id+1, vectorRequest(), 0, nil)
+		}
+	},
+	"response": func(w *Writer) {
+		w.Preface(Acceptor, Settings{})
+		w.Response(1, &protocol.Response{Status: 200, Reason: []byte("OK"), Headers: headers("content-length", "2"),
+			Body: []byte("hi"), DeclaredLength: -1}, protocol.CodecHTTP, nil)
+		w.Response(300, &protocol.Response{Status: 304, Reason: []byte("Same"), DeclaredLength: 7,
+			Trailers: headers("x-sum", "1")}, protocol.CodecDubboHessian2, nil)
+	},
+	"long": func(w *Writer) {
+		w.Preface(Dialer, Settings{})
+		w.Open(1, Settings{MaxFrame: MinFrame})
+		for id := range uint64(2) {
+			w.Request(id+1, &protocol.Request{Method: []byte("PUT"), Path: []byte("/"), Body: bytes.Repeat([]byte{'b'}, 4200)}, 0, nil)
+		}
+	},
+	"control-acceptor": func(w *Writer) {
+		w.Preface(Acceptor, Settings{})
+		w.CancelAck(1, CancelDropped)
+		w.Refused(2, TooLarge)
+		w.GoAway(300, Draining)
+		w.Credit(65536)
+		w.Ping(0)
+		w.Pong(1000)
+		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceAnswer: 250 * time.Microsecond})
+	},
+	"control-dialer": func(w *Writer) { w.Preface(Dialer, Settings{}); w.Cancel(5) },
+}
+
+func vectorRequest() *protocol.Request {
+	return &protocol.Request{
+		Service: []byte("compute"), Method: []byte("POST"), Path: []byte("/v1/x?y"), Authority: []byte("compute:80"),
+		Headers: headers("accept", "text/plain", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+		Body:    []byte("hello"), Attempt: 1, Hedge: true, Idempotent: true,
+	}
+}
+
+var update = flag.Bool("update", false, "write new bytes and events into testdata, keeping no remarks")
+
+func TestVectorsAreWritten(t *testing.T) {
+	for name, f := range written {
+		t.Run(name, func(t *testing.T) {
+			w := NewWriter()
+			f(w)
+			w.Open(1, Settings{})
+			b := w.Append(nil, 1<<20)
+			if *update {
+				writeVector(t, name, b, w.role)
+				return
+			}
+			for _, v := range loadVectors(t) {
+				if v.name == name {
+					if !bytes.Equal(b, v.wire) {
+						t.Errorf("got\n%s\nwant\n%s", hex.Dump(b), hex.Dump(v.wire))
+					}
+					return
+				}
+			}
+			t.Error("there is no such file")
+		})
+	}
+}
+
+func writeVector(t *testing.T, name string, b []byte, writer Role) {
+	var sb strings.Builder
+	role, reader := Dialer, "reader dialer\n"
+	if writer == Dialer {
+		role, reader = Acceptor, "reader acceptor\n"
+	}
+	sb.WriteString(reader)
+	r, h := NewReader(role, Settings{}, ReaderLimits{}), newRecorder()
+	if err := r.Feed(b, h); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append([][]byte{b[:8+b[7]]}, cut(t, b[8+b[7]:])...) {
+		for len(f) > 0 {
+			n := min(len(f), 32)
+			fmt.Fprintf(&sb, "% x\n", f[:n])
+			f = f[n:]
+		}
+		sb.WriteString("\n")
+	}
+	for _, e := range h.events {
+		sb.WriteString("= " + e + "\n")
+	}
+	if err := os.WriteFile("testdata/"+name+".txt", []byte(sb.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cut splits b at the ends of its frames.
+func cut(t *testing.T, b []byte) (fs [][]byte) {
+	for len(b) > 0 {
+		f, n, err := parseHeader(b, MaxFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs, b = append(fs, b[:n+f.length]), b[n+f.length:]
+	}
+	return fs
+}
