@@ -1,0 +1,223 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Record is what a Cache keeps of one service.
+type Record struct {
+	// Service is the name the record was stored under.
+	Service string `json:"service"`
+
+	// Origin names the registry that the endpoints came from. A record of
+	// another origin is not for this process to use.
+	Origin string `json:"origin"`
+
+	// Cluster, Term and Revision are the registry's own idea of how new its
+	// data was; what they mean is up to it.
+	Cluster  uint64 `json:"cluster"`
+	Term     uint64 `json:"term"`
+	Revision int64  `json:"revision"`
+
+	Changed   time.Time  `json:"changed"`
+	Endpoints []Endpoint `json:"endpoints"`
+}
+
+// maxRecord bounds a file of the cache, in bytes: MaxEndpoints of ordinary size.
+const maxRecord = 8 << 20
+
+// Cache keeps the last known endpoints of services on disk, one file each, for a
+// start while the registry is away. Writes happen in the background, only the
+// newest record of a service counts, and a file is replaced as a whole or not at
+// all. A nil *Cache keeps nothing.
+type Cache struct {
+	dir string
+	log *slog.Logger
+
+	mu      sync.Mutex
+	pending map[string]Record // not yet written, by service; the newest only
+	wake    chan struct{}     // capacity 1
+	closing chan struct{}
+	done    chan struct{}
+}
+
+// OpenCache makes dir if it is missing and checks that it can be written to.
+// Close ends the cache.
+func OpenCache(dir string, log *slog.Logger) (*Cache, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("registry: cache: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, tempPattern)
+	if err != nil {
+		return nil, fmt.Errorf("registry: cache: %w", err)
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	c := &Cache{
+		dir:     dir,
+		log:     log,
+		pending: make(map[string]Record),
+		wake:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	go c.run()
+	return c, nil
+}
+
+// Load returns the record of service. ok is false when there is none that can be
+// used; a damaged one is reported in the log.
+func (c *Cache) Load(service string) (rec Record, ok bool) {
+	if c == nil {
+		return Record{}, false
+	}
+	rec, err := c.read(service)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.log.Warn("registry cache: file ignored", "file", c.path(service), "error", err)
+		}
+		return Record{}, false
+	}
+	return rec, true
+}
+
+func (c *Cache) read(service string) (Record, error) {
+	f, err := os.Open(c.path(service))
+	if err != nil {
+		return Record{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return Record{}, err
+	}
+	if len(data) > maxRecord {
+		return Record{}, errors.New("too large")
+	}
+	var rec Record
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return Record{}, err
+	}
+	if rec.Service != service {
+		return Record{}, fmt.Errorf("it is of service %q", rec.Service)
+	}
+	if len(rec.Endpoints) > MaxEndpoints {
+		return Record{}, errors.New("too many endpoints")
+	}
+	for _, e := range rec.Endpoints {
+		if canonical, _, _, err := ParseAddr(e.Addr); err != nil || canonical != e.Addr {
+			return Record{}, fmt.Errorf("%w: %q", ErrAddress, e.Addr)
+		}
+	}
+	rec.Endpoints = Normalize(rec.Endpoints)
+	return rec, nil
+}
+
+// Store keeps rec in place of what was stored for its service. It returns at
+// once; rec.Endpoints must not be written to afterwards.
+func (c *Cache) Store(rec Record) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	c.pending[rec.Service] = rec
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close writes what is still to be written and ends the cache. It must be called
+// once, after the last Store.
+func (c *Cache) Close() {
+	if c == nil {
+		return
+	}
+	close(c.closing)
+	<-c.done
+}
+
+func (c *Cache) run() {
+	defer close(c.done)
+	for {
+		select {
+		case <-c.wake:
+			c.flush()
+		case <-c.closing:
+			c.flush()
+			return
+		}
+	}
+}
+
+func (c *Cache) flush() {
+	c.mu.Lock()
+	batch := c.pending
+	c.pending = make(map[string]Record)
+	c.mu.Unlock()
+	for service, rec := range batch {
+		if err := c.write(rec); err != nil {
+			c.log.Warn("registry cache: not written", "service", service, "error", err)
+		}
+	}
+}
+
+const tempPattern = ".tmp-*"
+
+// write makes the file appear under its name complete and on disk, or not at all.
+func (c *Cache) write(rec Record) (err error) {
+	data, err := json.MarshalIndent(rec, "", " ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(c.dir, tempPattern)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), c.path(rec.Service))
+	}
+	if err == nil {
+		err = syncDir(c.dir)
+	}
+	return err
+}
+
+// syncDir makes a rename in dir survive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// path is a name that no service can make point elsewhere: "/" is escaped, and
+// the suffix keeps "." and ".." harmless.
+func (c *Cache) path(service string) string {
+	return filepath.Join(c.dir, url.PathEscape(service)+".json")
+}

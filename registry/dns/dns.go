@@ -1,0 +1,319 @@
+// Package dns turns host names in snapshots into addresses, so that nothing
+// behind it ever waits for a resolver.
+//
+// Go's resolver does not tell the TTL of its answers, so names are resolved
+// again at a fixed interval; a name that cannot be resolved keeps the addresses
+// it had. Where a name has IPv4 and IPv6 addresses, the IPv4 ones are used: both
+// usually lead to the same process, which would then count as two endpoints.
+package dns
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Options configures a Watcher. The zero value is fine.
+type Options struct {
+	Interval time.Duration // between two resolutions of one name. Default: 30 s
+	Timeout  time.Duration // of one resolution. Default: 5 s
+
+	// Lookup returns the addresses of a host name; it is called from several
+	// goroutines. Default: that of net.DefaultResolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	Logger *slog.Logger // nil: silent
+}
+
+const (
+	defaultInterval = 30 * time.Second
+	defaultTimeout  = 5 * time.Second
+
+	// parallel bounds the lookups that one watch has out at a time.
+	parallel = 8
+
+	// maxAddrs bounds the endpoints that one name becomes.
+	maxAddrs = 256
+)
+
+// Watcher delivers another watcher's snapshots with each host name replaced by
+// the addresses it resolves to, one endpoint each.
+type Watcher struct {
+	inner  registry.Watcher
+	opt    Options
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu     sync.Mutex // guards closed against tasks.Add
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+var _ registry.Watcher = (*Watcher)(nil)
+
+// New returns a Watcher of what inner watches. It must be closed.
+func New(inner registry.Watcher, opt Options) *Watcher {
+	if opt.Interval <= 0 {
+		opt.Interval = defaultInterval
+	}
+	if opt.Timeout <= 0 {
+		opt.Timeout = defaultTimeout
+	}
+	if opt.Lookup == nil {
+		opt.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Watcher{inner: inner, opt: opt}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// Watch implements registry.Watcher. The first snapshot waits until one endpoint
+// has an address, or all names have been asked for once.
+func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	t := &watch{
+		opt:    &w.opt,
+		ctx:    ctx,
+		notify: notify,
+		newest: make(chan *registry.Snapshot, 1),
+		answer: make(chan answers, 1),
+		names:  make(map[string]name),
+	}
+	w.tasks.Go(func() {
+		defer w.inner.Watch(service, t.offer)()
+		t.run()
+	})
+	return cancel
+}
+
+// Close ends all watches and returns when they have ended. It does not close the
+// inner watcher, and must not be called from a notify function.
+func (w *Watcher) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.cancel()
+	w.tasks.Wait()
+	return nil
+}
+
+// name is what is known of a host name.
+type name struct {
+	addrs []netip.Addr // sorted; kept while lookups fail
+	err   error        // of the last lookup
+	asked bool
+}
+
+// answers are the outcomes of one round of lookups.
+type answers map[string]name
+
+// watch follows one service. All but newest belongs to the goroutine of run.
+type watch struct {
+	opt    *Options
+	ctx    context.Context
+	notify func(*registry.Snapshot)
+	newest chan *registry.Snapshot // the inner watcher's last; capacity 1
+
+	in     *registry.Snapshot // what is being served
+	out    *registry.Snapshot // what was delivered; nil: nothing yet
+	names  map[string]name    // of in
+	answer chan answers       // of the round that is out; capacity 1
+	asking bool               // a round is out
+}
+
+// offer takes the inner watcher's snapshot and replaces one not yet looked at.
+// It is called from one goroutine at a time.
+func (t *watch) offer(s *registry.Snapshot) {
+	select {
+	case <-t.newest:
+	default:
+	}
+	t.newest <- s
+}
+
+func (t *watch) run() {
+	tick := time.NewTicker(t.opt.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			// A round that is out ends with ctx and leaves its answers in the
+			// channel. Waiting for it makes Close leave nothing behind.
+			if t.asking {
+				<-t.answer
+			}
+			return
+		case t.in = <-t.newest:
+			t.forget()
+			t.ask(false)
+		case <-tick.C:
+			t.ask(true)
+		case got := <-t.answer:
+			t.asking = false
+			t.learn(got)
+			t.ask(false) // what came up meanwhile
+		}
+		t.deliver()
+	}
+}
+
+// forget drops names that are no longer in use, and adds the new ones.
+func (t *watch) forget() {
+	names := make(map[string]name)
+	for _, e := range t.in.Endpoints {
+		if _, host, isIP, err := registry.ParseAddr(e.Addr); err == nil && !isIP {
+			names[host] = t.names[host]
+		}
+	}
+	t.names = names
+}
+
+// ask starts a round of lookups, of all names or only of those never asked for,
+// unless a round is out.
+func (t *watch) ask(all bool) {
+	if t.asking {
+		return
+	}
+	var hosts []string
+	for host, n := range t.names {
+		if all || !n.asked {
+			hosts = append(hosts, host)
+		}
+	}
+	if len(hosts) == 0 {
+		return
+	}
+	t.asking = true
+	go func() { t.answer <- t.lookup(hosts) }()
+}
+
+func (t *watch) lookup(hosts []string) answers {
+	var (
+		mu    sync.Mutex
+		got   = make(answers, len(hosts))
+		tasks sync.WaitGroup
+		slots = make(chan struct{}, parallel)
+	)
+	for _, host := range hosts {
+		slots <- struct{}{}
+		tasks.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
+			defer cancel()
+			addrs, err := t.opt.Lookup(ctx, host)
+			n := name{addrs: usable(addrs), err: err, asked: true}
+			mu.Lock()
+			defer mu.Unlock()
+			got[host] = n
+		})
+	}
+	tasks.Wait()
+	return got
+}
+
+// usable returns the addresses to use, sorted: a resolver that rotates its
+// answers does not look like a change.
+func usable(addrs []netip.Addr) []netip.Addr {
+	var v4, v6 []netip.Addr
+	for _, a := range addrs {
+		if a = a.Unmap(); a.Is4() {
+			v4 = append(v4, a)
+		} else {
+			v6 = append(v6, a)
+		}
+	}
+	use := v4
+	if len(use) == 0 {
+		use = v6
+	}
+	slices.SortFunc(use, netip.Addr.Compare)
+	use = slices.Compact(use)
+	return use[:min(len(use), maxAddrs)]
+}
+
+// learn takes the answers of a round. A failure, or an answer without an
+// address, leaves the addresses of before.
+func (t *watch) learn(got answers) {
+	for host, n := range got {
+		old, used := t.names[host]
+		if !used {
+			continue
+		}
+		if n.err != nil || len(n.addrs) == 0 {
+			if old.err == nil {
+				t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
+					"host", host, "addresses", len(old.addrs), "error", n.err)
+			}
+			n.addrs = old.addrs
+		}
+		t.names[host] = n
+	}
+}
+
+// deliver passes on what is known, if it is news.
+func (t *watch) deliver() {
+	if t.in == nil || t.ctx.Err() != nil {
+		return
+	}
+	if len(t.names) == 0 {
+		if t.out != t.in {
+			t.out = t.in
+			t.notify(t.out)
+		}
+		return
+	}
+	endpoints := t.resolved()
+	if t.out == nil && len(endpoints) == 0 && t.unasked() {
+		return
+	}
+	if t.out != nil && t.out.Source == t.in.Source && slices.Equal(t.out.Endpoints, endpoints) {
+		return
+	}
+	t.out = registry.NewSnapshot(t.in.Service, t.in.Source, time.Now(), endpoints)
+	t.notify(t.out)
+}
+
+func (t *watch) unasked() bool {
+	for _, n := range t.names {
+		if !n.asked {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *watch) resolved() []registry.Endpoint {
+	endpoints := make([]registry.Endpoint, 0, len(t.in.Endpoints))
+	for _, e := range t.in.Endpoints {
+		_, host, isIP, err := registry.ParseAddr(e.Addr)
+		if err != nil {
+			continue
+		}
+		if isIP {
+			endpoints = append(endpoints, e)
+			continue
+		}
+		_, port, _ := net.SplitHostPort(e.Addr) // ParseAddr has done the same
+		for _, a := range t.names[host].addrs {
+			e.Addr, e.Host = net.JoinHostPort(a.String(), port), host
+			endpoints = append(endpoints, e)
+		}
+	}
+	return registry.Normalize(endpoints)
+}

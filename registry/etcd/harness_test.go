@@ -1,0 +1,286 @@
+package etcd_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	prefix   = "/test"
+	patience = time.Minute // for anything that must happen
+)
+
+func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
+	t.Helper()
+	s, err := lab.StartEtcd(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// open returns a Registry with short times. change may be nil.
+func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Registry {
+	t.Helper()
+	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: time.Second, Grace: time.Second}
+	if change != nil {
+		change(&opt)
+	}
+	r, err := etcd.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// raw returns a plain client and a context for its requests.
+func raw(t *testing.T, s *lab.Etcd) (context.Context, *clientv3.Client) {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(func() { cancel(); c.Close() })
+	return ctx, c
+}
+
+func at(addr string, weight int) registry.Registration {
+	return registry.Registration{Service: "compute", Node: "n", Addr: addr, Weight: weight, Protocol: "link"}
+}
+
+// sink gathers the snapshots of one watch.
+type sink struct {
+	t    *testing.T
+	mu   sync.Mutex
+	all  []*registry.Snapshot
+	news chan struct{} // capacity 1
+	stop func()
+}
+
+func watch(t *testing.T, w registry.Watcher, service string) *sink {
+	t.Helper()
+	s := &sink{t: t, news: make(chan struct{}, 1)}
+	s.stop = w.Watch(service, func(snap *registry.Snapshot) {
+		s.mu.Lock()
+		s.all = append(s.all, snap)
+		s.mu.Unlock()
+		select {
+		case s.news <- struct{}{}:
+		default:
+		}
+	})
+	t.Cleanup(func() { s.stop(); s.check() })
+	return s
+}
+
+func (s *sink) history() []*registry.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// check holds all snapshots to what registry.Snapshot promises.
+func (s *sink) check() {
+	for i, snap := range s.history() {
+		if i > 0 && snap.Version <= s.all[i-1].Version {
+			s.t.Errorf("version %d after %d", snap.Version, s.all[i-1].Version)
+		}
+		if !slices.IsSortedFunc(snap.Endpoints, func(a, b registry.Endpoint) int { return strings.Compare(a.Addr, b.Addr) }) {
+			s.t.Errorf("not sorted: %v", snap.Endpoints)
+		}
+	}
+}
+
+// wait returns the newest snapshot as soon as it is as wanted.
+func (s *sink) wait(what string, ok func(*registry.Snapshot) bool) *registry.Snapshot {
+	s.t.Helper()
+	deadline := time.After(patience)
+	for {
+		if all := s.history(); len(all) > 0 && ok(all[len(all)-1]) {
+			return all[len(all)-1]
+		}
+		select {
+		case <-s.news:
+		case <-deadline:
+			s.t.Fatalf("never: %s; snapshots: %s", what, describe(s.history()))
+		}
+	}
+}
+
+// waitAddrs waits until the newest snapshot has just these addresses.
+func (s *sink) waitAddrs(addrs ...string) *registry.Snapshot {
+	s.t.Helper()
+	return s.wait(strings.Join(addrs, " "), func(snap *registry.Snapshot) bool { return slices.Equal(addrsOf(snap), addrs) })
+}
+
+// always fails the test if a snapshot so far does not have addr.
+func (s *sink) always(addr string) {
+	s.t.Helper()
+	for _, snap := range s.history() {
+		if !slices.Contains(addrsOf(snap), addr) {
+			s.t.Fatalf("%s went missing: %s", addr, describe(s.history()))
+		}
+	}
+}
+
+func addrsOf(s *registry.Snapshot) []string {
+	var addrs []string
+	for _, e := range s.Endpoints {
+		addrs = append(addrs, e.Addr)
+	}
+	return addrs
+}
+
+func describe(all []*registry.Snapshot) string {
+	var b strings.Builder
+	for _, s := range all {
+		b.WriteString("\n\t" + string(s.Source) + ": " + strings.Join(addrsOf(s), " "))
+	}
+	return b.String()
+}
+
+// eventually waits for what no event tells.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func waitState(t *testing.T, h registry.Handle, want registry.State) {
+	t.Helper()
+	eventually(t, "state "+want.String(), func() bool { return h.State() == want })
+}
+
+// forwarder is a TCP proxy that can be cut.
+type forwarder struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]struct{}
+	tasks sync.WaitGroup
+}
+
+func forward(t *testing.T, target string) *forwarder {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &forwarder{listener: l, target: target, conns: make(map[net.Conn]struct{})}
+	f.tasks.Go(f.accept)
+	t.Cleanup(func() {
+		l.Close()
+		f.setCut(true)
+		f.tasks.Wait()
+	})
+	return f
+}
+
+func (f *forwarder) addr() string { return f.listener.Addr().String() }
+
+func (f *forwarder) accept() {
+	for {
+		in, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", f.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		if !f.add(in, out) {
+			in.Close()
+			out.Close()
+			continue
+		}
+		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+			f.tasks.Go(func() {
+				io.Copy(pair[0], pair[1])
+				in.Close()
+				out.Close()
+			})
+		}
+	}
+}
+
+func (f *forwarder) add(conns ...net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		f.conns[c] = struct{}{}
+	}
+	return !f.cut
+}
+
+// setCut breaks all connections, and those to come, or heals.
+func (f *forwarder) setCut(cut bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cut = cut
+	if cut {
+		for c := range f.conns {
+			c.Close()
+		}
+		clear(f.conns)
+	}
+}
+
+// logBook counts log records by message.
+type logBook struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
+func (b *logBook) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b *logBook) WithGroup(string) slog.Handler            { return b }
+func (b *logBook) Handle(_ context.Context, r slog.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.counts == nil {
+		b.counts = make(map[string]int)
+	}
+	b.counts[r.Message]++
+	return nil
+}
+
+func logTo(b *logBook) func(*etcd.Options) {
+	return func(o *etcd.Options) { o.Logger = slog.New(b) }
+}
+
+func (b *logBook) count(message string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.counts[message]
+}

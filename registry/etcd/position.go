@@ -1,0 +1,132 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// position is how far etcd has come: within one cluster, neither the revision
+// nor the raft term ever goes back. The zero value is unknown.
+type position struct {
+	cluster, term uint64
+	revision      int64
+}
+
+func positionOf(h *pb.ResponseHeader) position {
+	return position{cluster: h.ClusterId, term: h.RaftTerm, revision: h.Revision}
+}
+
+// lostSince tells whether an etcd that was at floor and is at p now has lost
+// data in between. The cluster id alone does not tell: a server started anew
+// with the same flags has the same id.
+func (p position) lostSince(floor position) bool {
+	return floor != position{} && (p.cluster != floor.cluster || p.revision < floor.revision || p.term < floor.term)
+}
+
+// tracker follows etcd's position over all answers of a process, and tells all
+// watches and registrations when etcd has lost its data. It is needed because
+// etcd does not: a watch that resumes on an empty server at a revision that this
+// server has not reached yet waits in silence until it has.
+type tracker struct {
+	mu    sync.Mutex
+	now   position
+	epoch uint64        // grows when data were lost
+	lost  chan struct{} // closed then, and replaced
+}
+
+func (t *tracker) init() { t.lost = make(chan struct{}) }
+
+// mark is the tracker's state before a request is sent.
+type mark struct {
+	floor position
+	epoch uint64
+	lost  <-chan struct{} // closed when the epoch ends
+}
+
+func (t *tracker) mark() mark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}
+}
+
+// answered takes the header of a linearizable answer to a request sent at m, and
+// returns the mark that holds after it. Only such answers can be compared: a
+// request sent earlier may be answered from an earlier revision.
+func (t *tracker) answered(m mark, h *pb.ResponseHeader) (after mark, lostNow bool) {
+	p := positionOf(h)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.epoch == t.epoch {
+		if p.lostSince(m.floor) {
+			t.epoch++
+			t.now = p
+			close(t.lost)
+			t.lost = make(chan struct{})
+			lostNow = true
+		} else {
+			t.advance(p)
+		}
+	}
+	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}, lostNow
+}
+
+// saw takes the position of a watch's answer, which says only that etcd is at
+// least there.
+func (t *tracker) saw(epoch uint64, p position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if epoch == t.epoch {
+		t.advance(p)
+	}
+}
+
+func (t *tracker) advance(p position) {
+	if t.now.cluster == 0 {
+		t.now = p
+	}
+	t.now.term = max(t.now.term, p.term)
+	t.now.revision = max(t.now.revision, p.revision)
+}
+
+// probe asks etcd for its position until the Registry closes: every third of a
+// lease, at most every three seconds. One small read per process.
+func (r *Registry) probe() {
+	every := min(r.opt.LeaseTTL/3, requestTimeout)
+	for {
+		if err := r.probeOnce(); err != nil && r.ctx.Err() == nil {
+			r.stats.fail(r.log, err)
+		}
+		if !sleep(r.ctx, jitter(every)) {
+			return
+		}
+	}
+}
+
+func (r *Registry) probeOnce() error {
+	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
+	defer cancel()
+	m := r.position.mark()
+	// No such key exists, but whoever may watch the prefix may read it.
+	resp, err := r.client.Get(ctx, r.opt.Prefix+"/", clientv3.WithLimit(1))
+	if err != nil {
+		return err
+	}
+	r.answered(m, resp.Header)
+	return nil
+}
+
+// answered is tracker.answered with its consequences for log and counters.
+func (r *Registry) answered(m mark, h *pb.ResponseHeader) mark {
+	after, lost := r.position.answered(m, h)
+	r.stats.succeed(r.log)
+	if lost {
+		r.stats.losses.Add(1)
+		r.log.Warn("etcd has lost its data; known endpoints are kept until their nodes have registered anew",
+			"before", m.floor.revision, "now", h.Revision, "kept_at_most", (r.opt.LeaseTTL + r.opt.Grace).Round(time.Millisecond))
+	}
+	return after
+}

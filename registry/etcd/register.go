@@ -1,0 +1,280 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Register implements registry.Registrar.
+//
+// The key is put under a lease of its own. A put on a key that exists moves it
+// from the lease it had to the new one, so a node that restarts takes its key
+// over from its predecessor, and neither the end of the predecessor's lease nor
+// its drain removes it. For the same reason nothing here ever deletes a key.
+func (r *Registry) Register(reg registry.Registration) registry.Handle {
+	h := &handle{r: r, service: reg.Service, done: make(chan struct{})}
+	h.ctx, h.kill = context.WithCancel(r.ctx)
+	h.op, h.interrupt = context.WithCancel(h.ctx)
+	if h.key, h.value, h.err = r.entry(&reg); h.err != nil {
+		h.state = registry.Failed
+		r.log.Error("registration is invalid", "service", reg.Service, "error", h.err)
+		h.kill()
+		close(h.done)
+		return h
+	}
+	if !r.spawn(h.run) {
+		h.state, h.err = registry.Closed, ErrClosed
+		h.kill()
+		close(h.done)
+	}
+	return h
+}
+
+// goal is what a handle's owner wants.
+type goal uint8
+
+const (
+	up     goal = iota // registered
+	down               // withdrawn, for now
+	closed             // withdrawn, for good
+)
+
+// handle is one registration. Its goroutine pursues the goal; a new goal
+// interrupts whatever it is doing.
+type handle struct {
+	r          *Registry
+	service    string
+	key, value string
+
+	ctx  context.Context // of the goroutine
+	kill context.CancelFunc
+	done chan struct{} // closed when the goroutine has ended
+
+	// lease is the one that may hold the key; 0: none does. It is dropped only
+	// when etcd says that it is gone: whatever the outcome of a request that
+	// timed out, revoking this lease takes the key out. Owned by the goroutine.
+	lease clientv3.LeaseID
+
+	closing  sync.Once
+	closeErr error
+
+	mu        sync.Mutex
+	goal      goal
+	op        context.Context // ends when goal changes
+	interrupt context.CancelFunc
+	state     registry.State
+	err       error
+}
+
+func (h *handle) Withdraw() { h.want(down) }
+func (h *handle) Restore()  { h.want(up) }
+
+func (h *handle) Close(ctx context.Context) error {
+	h.closing.Do(func() {
+		h.want(closed)
+		select {
+		case <-h.done:
+		case <-ctx.Done():
+			h.kill()
+			<-h.done
+		}
+		h.kill()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		switch h.state {
+		case registry.Closed:
+			h.closeErr = h.err
+		case registry.Failed: // nothing was ever registered
+		default:
+			h.closeErr = ErrClosed
+			if err := ctx.Err(); err != nil {
+				h.closeErr = err
+			}
+			h.state, h.err = registry.Closed, h.closeErr
+		}
+	})
+	return h.closeErr
+}
+
+func (h *handle) State() registry.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+func (h *handle) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// want sets the goal; closed is final.
+func (h *handle) want(g goal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.goal == g || h.goal == closed {
+		return
+	}
+	h.goal = g
+	if h.state != registry.Failed && h.state != registry.Closed {
+		h.state = registry.Pending
+		if g == down {
+			h.state = registry.Withdrawn
+		}
+	}
+	h.interrupt()
+	h.op, h.interrupt = context.WithCancel(h.ctx)
+}
+
+func (h *handle) current() (context.Context, goal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.op, h.goal
+}
+
+// settle sets state and error, unless the goal that they answer to has changed.
+func (h *handle) settle(op context.Context, s registry.State, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if op.Err() == nil {
+		h.state, h.err = s, err
+	}
+}
+
+func (h *handle) run() {
+	defer close(h.done)
+	var pause retry
+	for h.ctx.Err() == nil {
+		op, g := h.current()
+		if g == up {
+			h.failed(op, h.hold(op, &pause))
+			pause.wait(op)
+			continue
+		}
+		switch err := h.revoke(op); {
+		case err != nil:
+			h.settle(op, withdrawing[g], err)
+			pause.wait(op)
+		case g == closed:
+			h.settle(op, registry.Closed, nil)
+			return
+		default:
+			h.settle(op, registry.Withdrawn, nil)
+			pause.reset()
+			<-op.Done()
+		}
+	}
+}
+
+// withdrawing is the state while a lease is yet to be revoked.
+var withdrawing = [...]registry.State{down: registry.Withdrawn, closed: registry.Pending}
+
+// failed notes why a registration could not be made or kept, and logs it when it
+// is news.
+func (h *handle) failed(op context.Context, err error) {
+	if op.Err() != nil {
+		return // not failed, but interrupted
+	}
+	if h.Err() == nil {
+		h.r.log.Warn("registration failed; it is tried again", "service", h.service, "key", h.key, "error", err)
+	}
+	h.settle(op, registry.Pending, err)
+}
+
+// hold registers, and keeps the registration until it breaks or op ends.
+func (h *handle) hold(op context.Context, pause *retry) error {
+	ctx, cancel := context.WithCancel(op)
+	defer cancel()
+	client, err := h.r.await(ctx)
+	if err != nil {
+		return err
+	}
+	lost := h.r.position.mark().lost
+	revision, err := h.put(ctx, client)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // of a lease of old
+		h.lease = 0
+		revision, err = h.put(ctx, client)
+	}
+	if err != nil {
+		return err
+	}
+	alive, err := client.KeepAlive(ctx, h.lease)
+	if err != nil {
+		return err
+	}
+	h.settle(op, registry.Registered, nil)
+	h.r.log.Info("registered", "service", h.service, "key", h.key)
+
+	// Whoever removes the key while its owner lives (an operator, the drain of
+	// a twin, an etcd that ended all leases at once) is put right at once.
+	opened := h.r.open(ctx, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	var events clientv3.WatchChan
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case events = <-opened:
+		case _, ok := <-alive:
+			if !ok {
+				return errors.New("lease is not kept alive")
+			}
+			pause.reset()
+		case resp, ok := <-events:
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			if !ok {
+				return errors.New("watch ended")
+			}
+			for _, ev := range resp.Events {
+				if ev.Type == mvccpb.DELETE {
+					return errors.New("key was removed")
+				}
+			}
+		case <-lost:
+			return errLost
+		}
+	}
+}
+
+// put writes the key, under the lease that etcd may still know or a new one.
+func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if h.lease == 0 {
+		resp, err := client.Grant(ctx, h.r.ttl)
+		if err != nil {
+			return 0, err
+		}
+		h.lease = resp.ID
+	}
+	resp, err := client.Put(ctx, h.key, h.value, clientv3.WithLease(h.lease))
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.Revision, nil
+}
+
+// revoke ends the lease, and the key with it if the key is still under it.
+func (h *handle) revoke(op context.Context) error {
+	if h.lease == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(op, requestTimeout)
+	defer cancel()
+	began := time.Now()
+	if _, err := h.r.client.Revoke(ctx, h.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return err
+	}
+	h.lease = 0
+	h.r.log.Info("withdrawn", "service", h.service, "key", h.key, "took", time.Since(began))
+	return nil
+}

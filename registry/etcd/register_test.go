@@ -1,0 +1,307 @@
+package etcd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/naming/endpoints"
+
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+func TestRegisterWithdrawRestoreClose(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	consumer, p1, p2 := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	got := watch(t, consumer, "compute")
+	got.waitAddrs()
+
+	h1 := p1.Register(registry.Registration{Service: "compute", Node: "n1", Addr: "10.0.0.1:80", Zone: "z", Protocol: "http"})
+	got.waitAddrs("10.0.0.1:80")
+	h2 := p2.Register(registry.Registration{Service: "compute", Node: "n2", Addr: "10.0.0.2:80", Weight: 3})
+	snap := got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	want := []registry.Endpoint{
+		{Addr: "10.0.0.1:80", Weight: 1, Zone: "z", Protocol: "http", Node: "n1"},
+		{Addr: "10.0.0.2:80", Weight: 3, Node: "n2"},
+	}
+	for i, e := range snap.Endpoints {
+		if e != want[i] {
+			t.Errorf("got %+v, want %+v", e, want[i])
+		}
+	}
+	if snap.Service != "compute" || snap.Source != registry.SourceLive || snap.Changed.IsZero() {
+		t.Errorf("snapshot %+v", snap)
+	}
+
+	h1.Withdraw()
+	h1.Withdraw()
+	if h1.State() != registry.Withdrawn {
+		t.Errorf("state %v after Withdraw", h1.State())
+	}
+	got.waitAddrs("10.0.0.2:80")
+	h1.Restore()
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	waitState(t, h1, registry.Registered)
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for range 2 {
+		if err := h2.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if h2.State() != registry.Closed || h2.Err() != nil {
+		t.Errorf("after Close: %v, %v", h2.State(), h2.Err())
+	}
+	h2.Restore() // closed is final
+	got.waitAddrs("10.0.0.1:80")
+
+	// The last one is kept for a while, then given up.
+	if err := h1.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	got.waitAddrs()
+}
+
+// gRPC clients that use etcd's own resolver must be able to read what is
+// registered here.
+func TestValueIsThatOfNamingEndpoints(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	r := open(t, s.Endpoint(), nil)
+	reg := at("10.0.0.5:15006", 0)
+	reg.Metadata = map[string]string{"version": "7", "weight": "ours counts"}
+	waitState(t, r.Register(reg), registry.Registered)
+
+	resp, err := client.Get(ctx, prefix+"/compute/n@10.0.0.5:15006")
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatal(resp, err)
+	}
+	const want = `{"Op":0,"Addr":"10.0.0.5:15006","Metadata":{"node":"n","protocol":"link","version":"7","weight":1,"zone":""}}`
+	if string(resp.Kvs[0].Value) != want {
+		t.Errorf("got  %s\nwant %s", resp.Kvs[0].Value, want)
+	}
+	manager, err := endpoints.NewManager(client, prefix+"/compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := manager.List(ctx)
+	if err != nil || list[prefix+"/compute/n@10.0.0.5:15006"].Addr != "10.0.0.5:15006" {
+		t.Errorf("etcd's manager sees %v, %v", list, err)
+	}
+	// And the other way round: what its manager writes is read here.
+	err = manager.AddEndpoint(ctx, prefix+"/compute/other", endpoints.Endpoint{Addr: "10.0.0.6:80", Metadata: "text"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, r, "compute").waitAddrs("10.0.0.5:15006", "10.0.0.6:80")
+}
+
+func TestRegistrationOutlivesLostLease(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	link := forward(t, s.Addr())
+	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), nil), open(t, s.Endpoint(), nil)
+	got := watch(t, consumer, "compute")
+	h := cutOff.Register(at("10.0.0.1:80", 0))
+	other.Register(at("10.0.0.2:80", 0))
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+
+	link.setCut(true)
+	got.waitAddrs("10.0.0.2:80") // its lease ran out
+	waitState(t, h, registry.Pending)
+	if h.Err() == nil {
+		t.Error("no error while cut off")
+	}
+	link.setCut(false)
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	waitState(t, h, registry.Registered)
+}
+
+func TestRegistrationIsPutRight(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	r := open(t, s.Endpoint(), nil)
+	const key = prefix + "/compute/n@10.0.0.1:80"
+	waitState(t, r.Register(at("10.0.0.1:80", 0)), registry.Registered)
+
+	for name, remove := range map[string]func(){
+		"deleted by hand": func() {
+			if _, err := client.Delete(ctx, key); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"lease revoked by hand": func() {
+			resp, err := client.Get(ctx, key)
+			if err != nil || len(resp.Kvs) != 1 {
+				t.Fatal(resp, err)
+			}
+			if _, err := client.Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		puts := client.Watch(ctx, key, clientv3.WithFilterDelete(), clientv3.WithCreatedNotify())
+		<-puts
+		remove()
+		if ev := <-puts; ev.Err() != nil || len(ev.Events) == 0 {
+			t.Fatalf("%s: not put again: %+v", name, ev)
+		}
+	}
+}
+
+// A node that restarts finds its predecessor's key. The end of the predecessor,
+// by drain or by its lease running out, must not take the key away.
+func TestSuccessorOwnsTheKey(t *testing.T) {
+	ends := map[string]func(t *testing.T, r *etcd.Registry, h registry.Handle){
+		"drain": func(t *testing.T, _ *etcd.Registry, h registry.Handle) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if err := h.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"crash": func(_ *testing.T, r *etcd.Registry, _ registry.Handle) { r.Close() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			s := startEtcd(t, lab.EtcdOptions{})
+			ctx, client := raw(t, s)
+			first, second, consumer := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+			old := first.Register(at("10.0.0.1:80", 1))
+			waitState(t, old, registry.Registered)
+			key, err := client.Get(ctx, prefix+"/compute/n@10.0.0.1:80")
+			if err != nil || len(key.Kvs) != 1 {
+				t.Fatal(key, err)
+			}
+			got := watch(t, consumer, "compute")
+			got.waitAddrs("10.0.0.1:80")
+
+			second.Register(at("10.0.0.1:80", 2))
+			got.wait("the successor's value", func(s *registry.Snapshot) bool { return s.Endpoints[0].Weight == 2 })
+			gone := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithRev(key.Header.Revision))
+			end(t, first, old)
+			eventually(t, "the end of the predecessor's lease", func() bool {
+				ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(key.Kvs[0].Lease))
+				return err == nil && ttl.TTL == -1
+			})
+			select {
+			case ev := <-gone:
+				t.Fatalf("the key was removed: %+v", ev)
+			default:
+			}
+			if now, err := client.Get(ctx, prefix+"/compute/n@10.0.0.1:80"); err != nil || len(now.Kvs) != 1 {
+				t.Fatalf("after the end of the predecessor: %v, %v", now, err)
+			}
+			got.always("10.0.0.1:80")
+		})
+	}
+}
+
+// The reverse: of two that live, the later owns the key, and leaves it to the
+// earlier when it goes.
+func TestTwinTakesOver(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	first, second, consumer := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	got := watch(t, consumer, "compute")
+	first.Register(at("10.0.0.1:80", 1))
+	got.waitAddrs("10.0.0.1:80")
+	h := second.Register(at("10.0.0.1:80", 2))
+	got.wait("the second's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 2 })
+	h.Withdraw()
+	got.wait("the first's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
+}
+
+func TestRegisterInvalid(t *testing.T) {
+	r := open(t, "127.0.0.1:1", nil)
+	for name, reg := range map[string]registry.Registration{
+		"no port":            {Service: "s", Node: "n", Addr: "10.0.0.1"},
+		"no address":         {Service: "s", Node: "n"},
+		"unspecified":        {Service: "s", Node: "n", Addr: "0.0.0.0:80"},
+		"no node":            {Service: "s", Addr: "10.0.0.1:80"},
+		"slash in node":      {Service: "s", Node: "a/b", Addr: "10.0.0.1:80"},
+		"no service":         {Node: "n", Addr: "10.0.0.1:80"},
+		"slash ends service": {Service: "s/", Node: "n", Addr: "10.0.0.1:80"},
+		"protocol":           {Service: "s", Node: "n", Addr: "10.0.0.1:80", Protocol: "smtp"},
+		"negative weight":    {Service: "s", Node: "n", Addr: "10.0.0.1:80", Weight: -1},
+	} {
+		h := r.Register(reg)
+		if h.State() != registry.Failed || h.Err() == nil {
+			t.Errorf("%s: %v, %v", name, h.State(), h.Err())
+		}
+		h.Withdraw()
+		h.Restore()
+		if err := h.Close(context.Background()); err != nil || h.State() != registry.Failed {
+			t.Errorf("%s: closed: %v, %v", name, h.State(), err)
+		}
+	}
+}
+
+func TestCloseWithoutEtcd(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	r := open(t, s.Endpoint(), nil)
+	never, known := r.Register(at("10.0.0.1:80", 0)), r.Register(at("10.0.0.2:80", 0))
+	waitState(t, known, registry.Registered)
+	waitState(t, never, registry.Registered)
+	s.Close()
+
+	known.Withdraw() // returns, though it can't succeed
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := known.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close with etcd down: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := never.Close(context.Background()); !errors.Is(err, etcd.ErrClosed) {
+		t.Errorf("Close after the Registry's: %v", err)
+	}
+	if h := r.Register(at("10.0.0.3:80", 0)); h.State() != registry.Closed || !errors.Is(h.Err(), etcd.ErrClosed) {
+		t.Errorf("Register after Close: %v, %v", h.State(), h.Err())
+	}
+	r.Watch("compute", func(*registry.Snapshot) { t.Error("notified after Close") })()
+}
+
+func TestWithPassword(t *testing.T) {
+	dir := t.TempDir()
+	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
+	ctx, client := raw(t, s)
+	for _, step := range []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", "secret"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := s.Addr()
+	s.Close()
+
+	// With a password even making the client needs etcd: it must not hold up New.
+	r := open(t, "http://"+addr, func(o *etcd.Options) { o.Username, o.Password = "root", "secret" })
+	got := watch(t, r, "compute")
+	h := r.Register(at("10.0.0.1:80", 0))
+	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
+	got.waitAddrs("10.0.0.1:80")
+	waitState(t, h, registry.Registered)
+
+	// Tokens do not survive a restart of etcd.
+	s.Close()
+	eventually(t, "notice of the outage", func() bool { return !r.Stats().Connected })
+	startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
+	r.Register(at("10.0.0.2:80", 0))
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+}
+
+func TestStateNames(t *testing.T) {
+	b, err := json.Marshal(registry.Registered.String())
+	if err != nil || string(b) != `"registered"` || registry.State(99).String() != "unknown" {
+		t.Error(string(b), err)
+	}
+}

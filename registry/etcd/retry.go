@@ -1,0 +1,39 @@
+package etcd
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	minRetry = 100 * time.Millisecond
+	maxRetry = 3 * time.Second
+)
+
+// retry is a jittered, bounded back-off. The zero value starts at minRetry.
+type retry struct{ next time.Duration }
+
+// wait pauses, longer each time, and tells whether ctx is still alive.
+func (b *retry) wait(ctx context.Context) bool {
+	b.next = min(max(2*b.next, minRetry), maxRetry)
+	return sleep(ctx, jitter(b.next))
+}
+
+// reset makes the next pause a short one.
+func (b *retry) reset() { b.next = 0 }
+
+// jitter is between half of d and d: many sidecars that lost the same etcd do
+// not come back in the same moment.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

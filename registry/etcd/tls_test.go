@@ -1,0 +1,105 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+// secure starts an etcd that wants client certificates, and returns the
+// authority of both sides.
+func secure(t *testing.T, names ...string) (*lab.Etcd, *testcerts.CA) {
+	t.Helper()
+	ca := testcerts.New(t)
+	server := testcerts.NewDir(t, ca, nil, nil)
+	server.Rotate(ca.Issue(testcerts.Leaf{Names: names}))
+	return startEtcd(t, lab.EtcdOptions{CertFile: server.Cert, KeyFile: server.Key, ClientCA: server.CA}), ca
+}
+
+// withFiles has a Registry use the identity in dir, looked at often.
+func withFiles(t *testing.T, dir testcerts.Dir, peers ...string) func(*etcd.Options) {
+	t.Helper()
+	source, err := certs.Open(certs.Options{
+		Cert: dir.Cert, Key: dir.Key, CA: dir.CA, Peers: peers, Interval: 5 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	return func(o *etcd.Options) { o.TLS = source.Client }
+}
+
+func TestTLS(t *testing.T) {
+	for name, peers := range map[string][]string{"by the address dialled": nil, "by a name": {"etcd.example"}} {
+		t.Run(name, func(t *testing.T) {
+			s, ca := secure(t, "127.0.0.1", "etcd.example")
+			dir := testcerts.NewDir(t, ca, nil, nil)
+			dir.Rotate(ca.Issue(testcerts.Leaf{}))
+			r := open(t, s.Endpoint(), withFiles(t, dir, peers...))
+			got := watch(t, r, "compute")
+			r.Register(at("10.0.0.1:80", 1))
+			got.waitAddrs("10.0.0.1:80")
+		})
+	}
+}
+
+// TestTLSRefused: an etcd that can't prove who it is, or does not take our
+// certificate, is one that does not answer; as soon as the files are right, it
+// does, with no restart.
+func TestTLSRefused(t *testing.T) {
+	other := testcerts.New(t)
+	for _, c := range []struct {
+		name   string
+		server []string // its names
+		peers  []string
+		spoil  func(dir testcerts.Dir, ca *testcerts.CA)
+		repair func(dir testcerts.Dir, ca *testcerts.CA) // nil: nothing helps
+	}{
+		{
+			"our certificate is from another authority", []string{"127.0.0.1"}, nil,
+			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Rotate(other.Issue(testcerts.Leaf{})) },
+			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Rotate(ca.Issue(testcerts.Leaf{})) },
+		},
+		{
+			"we trust another authority", []string{"127.0.0.1"}, nil,
+			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Write(dir.CA, other.PEM) },
+			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Write(dir.CA, ca.PEM) },
+		},
+		{"it has another address", []string{"127.0.0.2"}, nil, nil, nil},
+		{"it has another name", []string{"127.0.0.1", "etcd.example"}, []string{"other.example"}, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, ca := secure(t, c.server...)
+			dir := testcerts.NewDir(t, ca, nil, nil)
+			dir.Rotate(ca.Issue(testcerts.Leaf{}))
+			if c.spoil != nil {
+				c.spoil(dir, ca)
+			}
+			r := open(t, s.Endpoint(), withFiles(t, dir, c.peers...))
+			got := watch(t, r, "compute")
+			r.Register(at("10.0.0.1:80", 1))
+			eventually(t, "a failed probe", func() bool { return r.Stats().LastError != "" })
+			if st := r.Stats(); st.Connected || len(got.history()) > 0 {
+				t.Fatalf("connected all the same: %+v %v", st, got.history())
+			}
+			if c.repair != nil {
+				c.repair(dir, ca)
+				got.waitAddrs("10.0.0.1:80")
+			}
+		})
+	}
+}
+
+// TestTLSPlain: without TLS a secured etcd says nothing.
+func TestTLSPlain(t *testing.T) {
+	s, _ := secure(t, "127.0.0.1")
+	r := open(t, "http://"+s.Addr(), nil)
+	eventually(t, "a failed probe", func() bool { return r.Stats().LastError != "" })
+	if r.Stats().Connected {
+		t.Error("connected in plain text")
+	}
+}

@@ -1,0 +1,141 @@
+package etcd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// update is the value of a key, in the JSON of etcd's naming/endpoints, so that
+// gRPC clients with etcd's resolver can read it.
+type update struct {
+	Op       uint8 // 0: add; naming/endpoints never stores another
+	Addr     string
+	Metadata json.RawMessage
+}
+
+// metadata is what this package knows of update.Metadata.
+type metadata struct {
+	Weight   int    `json:"weight"`
+	Zone     string `json:"zone"`
+	Protocol string `json:"protocol"`
+	Node     string `json:"node"`
+}
+
+// reserved are the keys of the metadata that belong to metadata's fields.
+var reserved = map[string]bool{"weight": true, "zone": true, "protocol": true, "node": true}
+
+// maxValue bounds a value, in bytes.
+const maxValue = 64 << 10
+
+var (
+	errOp       = errors.New("its operation is not 0")
+	errLarge    = errors.New("it is too large")
+	errProtocol = errors.New("its protocol is none of link, http, dubbo, tcp")
+	errWeight   = errors.New("its weight is negative")
+)
+
+// decode reads a value. Metadata that is not an object is another system's and
+// is ignored; what is one has to make sense.
+func decode(value []byte) (registry.Endpoint, error) {
+	if len(value) > maxValue {
+		return registry.Endpoint{}, errLarge
+	}
+	var u update
+	if err := json.Unmarshal(value, &u); err != nil {
+		return registry.Endpoint{}, err
+	}
+	if u.Op != 0 {
+		return registry.Endpoint{}, errOp
+	}
+	addr, _, _, err := registry.ParseAddr(u.Addr)
+	if err != nil {
+		return registry.Endpoint{}, err
+	}
+	m := metadata{Weight: 1}
+	if len(u.Metadata) > 0 && u.Metadata[0] == '{' {
+		if err := json.Unmarshal(u.Metadata, &m); err != nil {
+			return registry.Endpoint{}, err
+		}
+	}
+	switch m.Protocol {
+	case "", "link", "http", "dubbo", "tcp":
+	default:
+		return registry.Endpoint{}, errProtocol
+	}
+	if m.Weight < 0 {
+		return registry.Endpoint{}, errWeight
+	}
+	return registry.Endpoint{
+		Addr:     addr,
+		Weight:   min(max(m.Weight, 1), registry.MaxWeight),
+		Zone:     m.Zone,
+		Protocol: m.Protocol,
+		Node:     m.Node,
+	}, nil
+}
+
+// encode returns the value of a registration, or why it can't have one.
+func encode(reg registry.Registration) (string, error) {
+	if reg.Weight < 0 {
+		return "", errWeight
+	}
+	meta := make(map[string]any, len(reg.Metadata)+len(reserved))
+	for k, v := range reg.Metadata {
+		if !reserved[k] {
+			meta[k] = v
+		}
+	}
+	meta["weight"] = min(max(reg.Weight, 1), registry.MaxWeight)
+	meta["zone"], meta["protocol"], meta["node"] = reg.Zone, reg.Protocol, reg.Node
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return "", err
+	}
+	value, err := json.Marshal(update{Addr: reg.Addr, Metadata: raw})
+	if err != nil {
+		return "", err
+	}
+	// What consumers would leave out is not worth registering.
+	if _, err := decode(value); err != nil {
+		return "", err
+	}
+	return string(value), nil
+}
+
+// checkService refuses names whose keys would be those of another service.
+func checkService(name string) error {
+	if name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
+		return fmt.Errorf("registry/etcd: service name %q is empty or has a / at an end", name)
+	}
+	return nil
+}
+
+// servicePrefix is what the keys of a service begin with.
+func (r *Registry) servicePrefix(service string) string {
+	return r.opt.Prefix + "/" + service + "/"
+}
+
+// nested tells that a key below a service's prefix belongs to another service,
+// one whose name begins with this one's and a "/".
+func nested(prefix, key string) bool { return strings.Contains(key[len(prefix):], "/") }
+
+// entry returns the key and the value of a registration.
+func (r *Registry) entry(reg *registry.Registration) (key, value string, err error) {
+	if err := checkService(reg.Service); err != nil {
+		return "", "", err
+	}
+	if reg.Node == "" || strings.Contains(reg.Node, "/") {
+		return "", "", fmt.Errorf("registry/etcd: node id %q is empty or has a / in it", reg.Node)
+	}
+	if reg.Addr, _, _, err = registry.ParseAddr(reg.Addr); err != nil {
+		return "", "", fmt.Errorf("registry/etcd: address to register: %w", err)
+	}
+	if value, err = encode(*reg); err != nil {
+		return "", "", fmt.Errorf("registry/etcd: registration of %s: %w", reg.Service, err)
+	}
+	return r.servicePrefix(reg.Service) + reg.Node + "@" + reg.Addr, value, nil
+}

@@ -1,0 +1,255 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Watch implements registry.Watcher. The first snapshot comes when etcd has
+// answered, or, when it does not within a second, from the cache; if there is
+// nothing in the cache, when etcd answers. A service without endpoints has an
+// empty snapshot. After Close no notify is called.
+func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	return r.resolved.Watch(service, notify)
+}
+
+// keys is the Registry as a watcher of addresses as they are registered, host
+// names included.
+type keys struct{ r *Registry }
+
+func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	r := k.r
+	ctx, cancel := context.WithCancel(r.ctx)
+	w := &watch{
+		r:       r,
+		ctx:     ctx,
+		service: service,
+		prefix:  r.servicePrefix(service),
+		notify:  notify,
+		view:    newView(r.opt.LeaseTTL, r.opt.Grace),
+		bad:     make(map[string]struct{}),
+	}
+	if !r.spawn(w.run) {
+		cancel()
+	}
+	return cancel
+}
+
+// watch follows one service for one caller. All of it belongs to the goroutine
+// of run.
+type watch struct {
+	r       *Registry
+	ctx     context.Context // ends with stop and with the Registry
+	service string
+	prefix  string
+	notify  func(*registry.Snapshot)
+
+	view *view
+	last *registry.Snapshot // delivered; nil: none yet
+	at   mark               // of the last list; the zero mark: none yet
+	pos  position           // of what view holds
+	bad  map[string]struct{}
+}
+
+// errLost ends following: etcd has lost its data.
+var errLost = errors.New("etcd has lost its data")
+
+// maxBad bounds the keys that watch remembers to have complained about.
+const maxBad = 1024
+
+func (w *watch) run() {
+	cached, ok := w.loadCache()
+	timeout := requestTimeout
+	if ok {
+		timeout = coldWait
+	}
+	var pause retry
+	for {
+		began := time.Now()
+		err := w.list(timeout)
+		timeout = requestTimeout
+		if err == nil {
+			err = w.follow()
+		} else if ok && w.last == nil {
+			w.deliver(cached)
+		}
+		if w.ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxRetry+requestTimeout { // it worked for a while
+			pause.reset()
+		}
+		w.r.log.Debug("watch of a service is begun anew", "service", w.service, "reason", err)
+		if !pause.wait(w.ctx) {
+			return
+		}
+	}
+}
+
+// loadCache seeds the view with what the cache knows of the service.
+func (w *watch) loadCache() (*registry.Snapshot, bool) {
+	rec, ok := w.r.cache.Load(w.service)
+	if !ok || rec.Origin != w.r.origin {
+		return nil, false
+	}
+	w.pos = position{cluster: rec.Cluster, term: rec.Term, revision: rec.Revision}
+	w.view.current = rec.Endpoints
+	return registry.NewSnapshot(w.service, registry.SourceCache, rec.Changed, slices.Clone(rec.Endpoints)), true
+}
+
+// list takes the whole state of the service.
+func (w *watch) list(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(w.ctx, timeout)
+	defer cancel()
+	client, err := w.r.await(ctx)
+	if err != nil {
+		return err
+	}
+	m := w.r.position.mark()
+	resp, err := client.Get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2*registry.MaxEndpoints))
+	if err != nil {
+		return err
+	}
+	w.r.stats.lists.Add(1)
+	after := w.r.answered(m, resp.Header)
+	lost := after.epoch != w.at.epoch
+	if w.at.lost == nil { // the first list: only the cache knows of a time before it
+		lost = positionOf(resp.Header).lostSince(w.pos)
+		if !lost && w.last == nil {
+			w.view.current = nil // etcd answers: the cache is of no use
+		}
+	}
+	w.at, w.pos = after, positionOf(resp.Header)
+
+	live := make(map[string]entry, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		if e, ok := w.decode(kv); ok && len(live) < registry.MaxEndpoints {
+			live[string(kv.Key)] = e
+		}
+	}
+	if len(live) == registry.MaxEndpoints {
+		w.r.log.Warn("service has too many endpoints; some are left out", "service", w.service, "limit", registry.MaxEndpoints)
+	}
+	w.view.replace(live, lost, time.Now())
+	return nil
+}
+
+// follow delivers what list has found and each change after it, until the watch
+// breaks.
+func (w *watch) follow() error {
+	timer := time.NewTimer(time.Hour) // no matter when, until settle sets it
+	defer timer.Stop()
+	w.settle(timer)
+
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	opened := w.r.open(ctx, w.prefix, clientv3.WithPrefix(),
+		clientv3.WithRev(w.pos.revision+1), clientv3.WithProgressNotify())
+	var events clientv3.WatchChan
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case events = <-opened:
+		case resp, ok := <-events:
+			if !ok {
+				return errors.New("watch ended")
+			}
+			// Compaction, too, is mended by listing again.
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			w.apply(&resp)
+		case <-timer.C:
+		case <-w.at.lost:
+			return errLost
+		}
+		w.settle(timer)
+	}
+}
+
+func (w *watch) apply(resp *clientv3.WatchResponse) {
+	w.pos = positionOf(&resp.Header)
+	w.r.position.saw(w.at.epoch, w.pos)
+	for _, ev := range resp.Events {
+		key := string(ev.Kv.Key)
+		e, ok := entry{}, false
+		if ev.Type == mvccpb.PUT {
+			e, ok = w.decode(ev.Kv)
+		}
+		_, known := w.view.live[key]
+		switch {
+		case !ok:
+			w.view.remove(key)
+			if ev.Type == mvccpb.DELETE {
+				delete(w.bad, key)
+			}
+		case known || len(w.view.live) < registry.MaxEndpoints:
+			w.view.put(key, e)
+		}
+	}
+}
+
+// decode reads one key; a value that makes no sense is left out, counted, and
+// logged the first time.
+func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
+	key := string(kv.Key)
+	if nested(w.prefix, key) {
+		return entry{}, false
+	}
+	endpoint, err := decode(kv.Value)
+	if err == nil {
+		delete(w.bad, key)
+		return entry{endpoint: endpoint, revision: kv.ModRevision}, true
+	}
+	w.r.stats.bad.Add(1)
+	if _, told := w.bad[key]; !told && len(w.bad) < maxBad {
+		w.bad[key] = struct{}{}
+		w.r.log.Warn("value in etcd is left out", "key", key, "error", err)
+	}
+	return entry{}, false
+}
+
+// settle delivers a snapshot if there is news, and sets timer to when time alone
+// may bring some.
+func (w *watch) settle(timer *time.Timer) {
+	now := time.Now()
+	changed, wake := w.view.settle(now)
+	if !wake.IsZero() {
+		timer.Reset(wake.Sub(now))
+	}
+	fresh := w.last == nil || w.last.Source == registry.SourceCache && !w.view.holding()
+	if !changed && !fresh {
+		return
+	}
+	at := now
+	if !changed && w.last != nil {
+		at = w.last.Changed // the same endpoints, now confirmed
+	}
+	endpoints := w.view.current
+	w.deliver(registry.NewSnapshot(w.service, registry.SourceLive, at, endpoints))
+	w.r.cache.Store(registry.Record{
+		Service:   w.service,
+		Origin:    w.r.origin,
+		Cluster:   w.pos.cluster,
+		Term:      w.pos.term,
+		Revision:  w.pos.revision,
+		Changed:   at,
+		Endpoints: endpoints,
+	})
+}
+
+func (w *watch) deliver(s *registry.Snapshot) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	w.last = s
+	w.notify(s)
+}

@@ -1,0 +1,277 @@
+package etcd_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+func put(t *testing.T, ctx context.Context, c *clientv3.Client, key, value string) int64 {
+	t.Helper()
+	resp, err := c.Put(ctx, prefix+"/"+key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+func TestWatchSeesEachChange(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	r := open(t, s.Endpoint(), nil)
+	put(t, ctx, client, "a/n@x", `{"Op":0,"Addr":"10.0.0.1:80"}`)
+	put(t, ctx, client, "a/b/n@x", `{"Op":0,"Addr":"10.0.0.9:80"}`)
+	a, nested := watch(t, r, "a"), watch(t, r, "a/b")
+	a.waitAddrs("10.0.0.1:80") // and nothing of a/b's
+	nested.waitAddrs("10.0.0.9:80")
+
+	put(t, ctx, client, "a/m@x", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":5}}`)
+	a.wait("the later of two keys with one address", func(s *registry.Snapshot) bool {
+		return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 5
+	})
+	if _, err := client.Delete(ctx, prefix+"/a/m@x"); err != nil {
+		t.Fatal(err)
+	}
+	a.wait("the earlier again", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
+
+	before := len(a.history())
+	put(t, ctx, client, "a/n@x", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{}}`) // no change
+	put(t, ctx, client, "a/o@x", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+	a.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	if n := len(a.history()) - before; n != 1 {
+		t.Errorf("%d snapshots for one change", n)
+	}
+	a.stop()
+	a.stop()
+	if len(nested.history()) != 1 {
+		t.Errorf("changes of another service were delivered: %s", describe(nested.history()))
+	}
+}
+
+func TestGarbageIsLeftOut(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	book := &logBook{}
+	r := open(t, s.Endpoint(), logTo(book))
+	bad := []string{
+		``, `garbage`, `[]`, `{"Op":1,"Addr":"10.0.0.1:80"}`, `{"Op":0}`, `{"Op":0,"Addr":"10.0.0.1"}`,
+		`{"Op":0,"Addr":"10.0.0.1:0"}`, `{"Op":0,"Addr":"10.0.0.1:99999"}`, `{"Op":0,"Addr":"0.0.0.0:80"}`,
+		`{"Op":0,"Addr":"10.0.0.300:80"}`, `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":"x"}}`,
+		`{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":-1}}`, `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"protocol":"smtp"}}`,
+	}
+	for i, v := range bad {
+		put(t, ctx, client, "s/"+string(rune('a'+i)), v)
+	}
+	put(t, ctx, client, "s/good", `{"Op":0,"Addr":"10.0.0.2:80","Metadata":{"weight":7,"zone":"z","protocol":"http","node":"n","more":[1]}}`)
+	got := watch(t, r, "s")
+	snap := got.waitAddrs("10.0.0.2:80")
+	if e := snap.Endpoints[0]; e != (registry.Endpoint{Addr: "10.0.0.2:80", Weight: 7, Zone: "z", Protocol: "http", Node: "n"}) {
+		t.Errorf("got %+v", e)
+	}
+	if n := r.Stats().BadValues; n != uint64(len(bad)) {
+		t.Errorf("%d bad values counted, want %d", n, len(bad))
+	}
+	put(t, ctx, client, "s/a", `still garbage`)
+	put(t, ctx, client, "s/b", `{"Op":0,"Addr":"10.0.0.3:80"}`) // mended
+	put(t, ctx, client, "s/good", `now garbage`)
+	got.waitAddrs("10.0.0.3:80")
+	if n := book.count("value in etcd is left out"); n != len(bad)+1 {
+		t.Errorf("logged %d times, want once per key: %d", n, len(bad)+1)
+	}
+}
+
+func TestEtcdRestarts(t *testing.T) {
+	dir := t.TempDir()
+	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
+	addr := s.Addr()
+	ctx, client := raw(t, s)
+	consumer, stays, goes := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	for range 20 { // a revision that an empty etcd does not reach by itself
+		put(t, ctx, client, "other/key", `x`)
+	}
+	h := stays.Register(at("10.0.0.1:80", 0))
+	h2 := goes.Register(at("10.0.0.2:80", 0))
+	waitState(t, h, registry.Registered)
+	waitState(t, h2, registry.Registered)
+	got := watch(t, consumer, "compute")
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+
+	// With its data: nothing changes, and changes are still seen.
+	s.Close()
+	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
+	waitState(t, h, registry.Registered)
+	h3 := stays.Register(at("10.0.0.3:80", 0))
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	if err := h3.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	if n := consumer.Stats().DataLosses; n != 0 {
+		t.Errorf("%d losses of data though none were lost", n)
+	}
+
+	// Without: who comes back is never missed, who does not is dropped later.
+	s.Close()
+	goes.Close()
+	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
+	got.waitAddrs("10.0.0.1:80")
+	waitState(t, h, registry.Registered)
+	if n := consumer.Stats().DataLosses; n == 0 {
+		t.Error("the loss of data was not noticed")
+	}
+	stays.Register(at("10.0.0.4:80", 0))
+	got.waitAddrs("10.0.0.1:80", "10.0.0.4:80")
+	got.always("10.0.0.1:80")
+}
+
+func TestWatchSurvivesCompaction(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	link := forward(t, s.Addr())
+	r := open(t, link.addr(), nil)
+	put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80"}`)
+	got := watch(t, r, "s")
+	got.waitAddrs("10.0.0.1:80")
+	lists := r.Stats().Lists
+
+	link.setCut(true)
+	var last int64
+	for range 10 {
+		last = put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+	}
+	if _, err := client.Delete(ctx, prefix+"/s/1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(ctx, last+1, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	link.setCut(false)
+	got.waitAddrs("10.0.0.2:80")
+	if r.Stats().Lists == lists {
+		t.Error("not listed again: the test did not compact what the watch needed")
+	}
+	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
+	got.waitAddrs("10.0.0.2:80", "10.0.0.3:80")
+}
+
+func TestColdStart(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
+	addr := s.Addr()
+	ctx, client := raw(t, s)
+	withCache := func(o *etcd.Options) { o.CacheDir = cache }
+	put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":3,"zone":"z"}}`)
+	first := open(t, s.Endpoint(), withCache)
+	known := watch(t, first, "s").waitAddrs("10.0.0.1:80")
+	first.Close()
+	s.Close()
+
+	r := open(t, "http://"+addr, withCache)
+	got := watch(t, r, "s")
+	snap := got.waitAddrs("10.0.0.1:80")
+	if snap.Source != registry.SourceCache || snap.Endpoints[0] != known.Endpoints[0] || !snap.Changed.Equal(known.Changed) {
+		t.Errorf("from the cache: %+v, stored: %+v", snap, known)
+	}
+	// Another registry's cache is not for us, nor is a damaged one.
+	strange := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
+	damaged := t.TempDir()
+	if err := os.WriteFile(filepath.Join(damaged, "s.json"), []byte(`{"service":"s","endpo`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir = damaged }), "s")
+
+	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
+	live := func(s *registry.Snapshot) bool { return s.Source == registry.SourceLive }
+	if snap := got.wait("live", live); len(snap.Endpoints) != 1 || !snap.Changed.Equal(known.Changed) {
+		t.Errorf("live: %+v", snap)
+	}
+	broken.wait("live", live)
+	strange.wait("live", live)
+	for _, s := range []*sink{strange, broken} {
+		if s.history()[0].Source != registry.SourceLive {
+			t.Errorf("the cache was used: %s", describe(s.history()))
+		}
+	}
+	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+
+	// Everything restarted, etcd without its data: what the cache knows stays
+	// until somebody has registered.
+	r.Close()
+	s.Close()
+	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
+	again := open(t, "http://"+addr, withCache)
+	kept := watch(t, again, "s")
+	kept.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	again.Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
+	kept.waitAddrs("10.0.0.2:80")
+	kept.always("10.0.0.2:80")
+}
+
+func TestHostNamesAreResolved(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	r := open(t, s.Endpoint(), func(o *etcd.Options) {
+		o.DNS.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("10.1.1.1")}, nil
+		}
+	})
+	r.Register(at("replica-1:80", 0))
+	snap := watch(t, r, "compute").waitAddrs("10.1.1.1:80")
+	if snap.Endpoints[0].Host != "replica-1" {
+		t.Errorf("got %+v", snap.Endpoints[0])
+	}
+}
+
+func TestOptions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, opt := range map[string]etcd.Options{
+		"no endpoint":    {},
+		"empty endpoint": {Endpoints: []string{""}},
+		"short lease":    {Endpoints: []string{"127.0.0.1:1"}, LeaseTTL: 1},
+		"negative grace": {Endpoints: []string{"127.0.0.1:1"}, Grace: -1},
+		"cache dir":      {Endpoints: []string{"127.0.0.1:1"}, CacheDir: file},
+	} {
+		if r, err := etcd.New(opt); err == nil {
+			r.Close()
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// After a loss of data, an endpoint whose node has not come back yet stays: here
+// the lease is so long that it must.
+func TestEndpointsOutliveLostData(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	addr := s.Addr()
+	ctx, client := raw(t, s)
+	consumer := open(t, s.Endpoint(), func(o *etcd.Options) { o.LeaseTTL = time.Hour })
+	for _, k := range []string{"1", "2"} {
+		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
+	}
+	got := watch(t, consumer, "s")
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	s.Close()
+	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
+	eventually(t, "notice of the loss", func() bool { return consumer.Stats().DataLosses == 1 })
+
+	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+	if _, err := client.Delete(ctx, prefix+"/s/2"); err != nil { // back, and gone for good
+		t.Fatal(err)
+	}
+	got.waitAddrs("10.0.0.1:80", "10.0.0.3:80")
+	got.always("10.0.0.1:80")
+}

@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNewSnapshot(t *testing.T) {
+	s := NewSnapshot("s", SourceLive, time.Now(), []Endpoint{
+		{Addr: "b:1", Weight: -4}, {Addr: "a:1", Weight: 5000, Node: "first"}, {Addr: "a:1", Node: "second"},
+	})
+	want := []Endpoint{{Addr: "a:1", Weight: MaxWeight, Node: "first"}, {Addr: "b:1", Weight: 1}}
+	if !slices.Equal(s.Endpoints, want) {
+		t.Errorf("got %+v, want %+v", s.Endpoints, want)
+	}
+	if later := NewSnapshot("s", SourceLive, time.Now(), nil); later.Version <= s.Version {
+		t.Errorf("version %d after %d", later.Version, s.Version)
+	}
+}
+
+func TestParseAddr(t *testing.T) {
+	for _, c := range []struct {
+		addr, canonical, host string
+		isIP                  bool
+	}{
+		{"10.0.0.1:80", "10.0.0.1:80", "10.0.0.1", true},
+		{"10.0.0.1:0080", "10.0.0.1:80", "10.0.0.1", true},
+		{"[FE80::0:1]:80", "[fe80::1]:80", "fe80::1", true},
+		{"[::ffff:10.0.0.1]:80", "10.0.0.1:80", "10.0.0.1", true},
+		{"Replica-1.example.com:443", "replica-1.example.com:443", "replica-1.example.com", false},
+		{"compose_name:1", "compose_name:1", "compose_name", false},
+		{"localhost:65535", "localhost:65535", "localhost", false},
+	} {
+		canonical, host, isIP, err := ParseAddr(c.addr)
+		if err != nil || canonical != c.canonical || host != c.host || isIP != c.isIP {
+			t.Errorf("%s: %q, %q, %v, %v", c.addr, canonical, host, isIP, err)
+		}
+	}
+	for _, addr := range []string{
+		"", ":", ":80", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:http",
+		"0.0.0.0:80", "[::]:80", "224.0.0.1:80", "10.0.0.256:80", "10.1:80", "::1:80", "a b:80", "a..b:80", "-a:80", "a-:80",
+		"http://a:80", "${POD_IP}:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 130) + "a:80",
+	} {
+		if canonical, _, _, err := ParseAddr(addr); err == nil {
+			t.Errorf("%q accepted as %q", addr, canonical)
+		}
+	}
+}
+
+func FuzzParseAddr(f *testing.F) {
+	for _, s := range []string{"10.0.0.1:80", "[::1%eth0]:9", "a.b:1", "[::ffff:1.2.3.4]:5"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		canonical, host, isIP, err := ParseAddr(s)
+		if err != nil {
+			return
+		}
+		again, host2, isIP2, err := ParseAddr(canonical)
+		if err != nil || again != canonical || host2 != host || isIP2 != isIP {
+			t.Fatalf("%q: %q is not canonical: %q, %v", s, canonical, again, err)
+		}
+	})
+}
+
+func TestCache(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "for it")
+	log := slog.New(slog.DiscardHandler)
+	c, err := OpenCache(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"compute", "a/b", "..", ".", "../../up", "with space", "ü"}
+	for i, name := range names {
+		for revision := range 5 { // the newest wins
+			c.Store(Record{
+				Service: name, Origin: "o", Cluster: 1<<64 - 1, Term: 3, Revision: int64(10*i + revision),
+				Changed: time.Unix(int64(i), 5).UTC(), Endpoints: []Endpoint{{Addr: "10.0.0.1:80", Weight: i + 1, Zone: "z"}},
+			})
+		}
+	}
+	c.Close()
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != len(names) {
+		t.Fatalf("%d files, %v", len(files), err) // none elsewhere, no temporary ones
+	}
+	if c, err = OpenCache(dir, log); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i, name := range names {
+		rec, ok := c.Load(name)
+		if !ok || rec.Revision != int64(10*i+4) || rec.Cluster != 1<<64-1 || !rec.Changed.Equal(time.Unix(int64(i), 5)) ||
+			!slices.Equal(rec.Endpoints, []Endpoint{{Addr: "10.0.0.1:80", Weight: i + 1, Zone: "z"}}) {
+			t.Errorf("%s: %+v, %v", name, rec, ok)
+		}
+	}
+}
+
+func TestCacheIgnoresDamage(t *testing.T) {
+	dir := t.TempDir()
+	c, err := OpenCache(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, ok := c.Load("s"); ok {
+		t.Error("a record out of nothing")
+	}
+	good := `{"service":"s","endpoints":[{"Addr":"10.0.0.1:80"}]}`
+	for content, want := range map[string]bool{
+		good: true, "": false, good[:20]: false, good + "x": false, strings.Repeat(" ", maxRecord) + good: false,
+		strings.Replace(good, `"s"`, `"t"`, 1): false, strings.Replace(good, ":80", "", 1): false,
+		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1): false,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "s.json"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if rec, ok := c.Load("s"); ok != want || ok && rec.Endpoints[0].Weight != 1 {
+			t.Errorf("%.60q: %+v, %v", content, rec, ok)
+		}
+	}
+}
+
+func TestNilCache(t *testing.T) {
+	var c *Cache
+	c.Store(Record{Service: "s"})
+	if _, ok := c.Load("s"); ok {
+		t.Error("a record out of nothing")
+	}
+	c.Close()
+}
