@@ -1,0 +1,216 @@
+package lb
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// latencyShare is the weight of a new sample in the recent latency. It is
+	// high, for only what is recent tells two idle endpoints apart.
+	latencyShare = 1.0 / 8
+
+	// latencyLife is when a latency is no longer recent. Endpoints that were
+	// slow once get no ties, and so no new samples: it must be forgotten.
+	latencyLife = time.Second
+
+	// usualShare is the same for the usual load, which must outlast a freeze.
+	usualShare = 1.0 / 64
+
+	// An endpoint is busy with more than busyFactor times its usual load, and
+	// at least busyFloor: twice next to nothing is no load yet.
+	busyFactor = 2
+	busyFloor  = 4
+
+	// stallPending is how many must wait at an endpoint before its silence
+	// means anything: one alone may just be a slow request.
+	stallPending = 2
+)
+
+// Load is what an endpoint's sidecar says about the service beside it.
+type Load struct {
+	// Pending is the number of requests of all consumers that are at the app
+	// or queued for it; Queued is the part of them in the queue.
+	Pending, Queued int
+
+	// Latency is the app's recent latency; 0: unknown.
+	Latency time.Duration
+
+	// SinceAnswer is how long ago the app last answered anybody; negative:
+	// it has not answered yet.
+	SinceAnswer time.Duration
+}
+
+// Endpoint is one replica as one loop sees it. It lives from the Update that
+// brings its address to the one that no longer has it; what is pending at it
+// then may still be counted off.
+type Endpoint struct {
+	// Addr, Zone and Weight are as the last Update had them. Weight is > 0.
+	Addr   string
+	Zone   string
+	Weight float64
+
+	// Ext is the core's: the upstream of this address. lb never touches it.
+	Ext any
+
+	process *atomic.Int32 // see CountIn
+	set     *Set          // nil once removed
+	pending int
+	streams int           // open ones: load, but nothing that owes an answer
+	started time.Duration // when the last attempt was handed to it
+	// quietSince is since when it has had something to answer and has not:
+	// the last answer, or the start of what is pending if it was idle before.
+	quietSince time.Duration
+	latency    time.Duration // moving average; 0: none yet
+	latencyAt  time.Duration // when its last sample came
+	usual      float64       // moving average of the load that attempts found
+	attempts   uint32        // how many are in usual, up to 1/usualShare
+
+	reported   bool
+	reportedAt time.Duration
+	others     float64 // reported by others, per weight
+}
+
+// Started counts an attempt that was handed to the endpoint: every kind, hedges
+// too. Exactly one Answered or Dropped follows, at the latest when the attempt's
+// deadline passes. A cancelled attempt stays counted until its endpoint has
+// answered it or said that it dropped it: else a frozen replica would look idle
+// as soon as its victims are rescued.
+func (e *Endpoint) Started(now time.Duration) {
+	if e.pending == 0 {
+		e.quietSince = now
+	}
+	if e.attempts < 1/usualShare {
+		e.attempts++
+	}
+	e.usual += (e.load(now) - e.usual) / float64(e.attempts)
+	e.pending++
+	if e.process != nil {
+		e.process.Add(1)
+	}
+	e.started = now
+}
+
+// Answered counts the answer to an attempt, good or bad, waited for or not.
+// latency is the time since its Started.
+func (e *Endpoint) Answered(now, latency time.Duration) {
+	e.over()
+	e.quietSince = now
+	e.sample(now, latency)
+}
+
+// sample takes a latency into the moving average. The longer there was none, the
+// more it weighs.
+func (e *Endpoint) sample(now, latency time.Duration) {
+	share := 1.0
+	if e.latency > 0 {
+		share = min(1, max(latencyShare, float64(now-e.latencyAt)/float64(latencyLife)))
+	}
+	e.latency += time.Duration(float64(latency-e.latency) * share)
+	e.latencyAt = now
+}
+
+// recent is the latency that decides between equals; 0 when none is recent.
+func (e *Endpoint) recent(now time.Duration) time.Duration {
+	if now-e.latencyAt >= latencyLife {
+		return 0
+	}
+	return e.latency
+}
+
+// Dropped counts an attempt that ended without an answer of the app: withdrawn,
+// refused, reset, or past its deadline. It says nothing about the app, so an
+// endpoint that was silent stays so, unless nothing is left that it could answer.
+func (e *Endpoint) Dropped(now time.Duration) { e.over() }
+
+func (e *Endpoint) over() {
+	if e.pending == 0 {
+		panic("lb: an attempt ended that was not started")
+	}
+	e.pending--
+	if e.process != nil {
+		e.process.Add(-1)
+	}
+}
+
+// Opened counts a stream, such as an opaque TCP connection, among the load of the
+// endpoint until its Closed. Since nobody knows when a stream should answer, it
+// plays no part in stalls, latency and the usual load.
+func (e *Endpoint) Opened() { e.stream(1) }
+
+// Closed counts a stream off.
+func (e *Endpoint) Closed() {
+	if e.streams == 0 {
+		panic("lb: a stream ended that was not opened")
+	}
+	e.stream(-1)
+}
+
+func (e *Endpoint) stream(n int) {
+	e.streams += n
+	if e.process != nil {
+		e.process.Add(int32(n))
+	}
+}
+
+// Streams is the number of this loop's streams at the endpoint.
+func (e *Endpoint) Streams() int { return e.streams }
+
+// CountIn makes n, which all loops of the process share, count the attempts of
+// them all at the address; this loop's are carried over to it. Without one, this
+// loop takes itself for the only one.
+func (e *Endpoint) CountIn(n *atomic.Int32) {
+	if n == e.process {
+		return
+	}
+	if e.process != nil {
+		e.process.Add(int32(-e.pending - e.streams))
+	}
+	n.Add(int32(e.pending + e.streams))
+	e.process = n
+}
+
+// Pending is the number of this loop's attempts at the endpoint.
+func (e *Endpoint) Pending() int { return e.pending }
+
+// Own is the number of this process's attempts at the endpoint.
+func (e *Endpoint) Own() int {
+	if e.process == nil {
+		return e.pending + e.streams
+	}
+	return int(e.process.Load())
+}
+
+// Latency is the moving average of the latency of answers to this loop, or, where
+// there was none for a second, of what was reported; 0 when nothing is known.
+func (e *Endpoint) Latency() time.Duration { return e.latency }
+
+// Silent is how long the endpoint has had something of this loop to answer and
+// has answered nobody; 0 when nothing is pending.
+func (e *Endpoint) Silent(now time.Duration) time.Duration {
+	if e.pending == 0 {
+		return 0
+	}
+	return now - e.quietSince
+}
+
+// Stalled tells whether two or more attempts are pending and nothing has been
+// answered for after. With after 0, nothing is ever stalled.
+func (e *Endpoint) Stalled(now, after time.Duration) bool {
+	return after > 0 && e.pending >= stallPending && now-e.quietSince >= after
+}
+
+// Busy tells whether the endpoint has more than twice its usual load, so that a
+// hedge would queue.
+func (e *Endpoint) Busy(now time.Duration) bool {
+	load := e.load(now)
+	return load >= busyFloor && load > busyFactor*e.usual
+}
+
+// load is the requests at the endpoint, own and reported.
+func (e *Endpoint) load(now time.Duration) float64 { return e.score(now) * e.Weight }
+
+// score is the load per weight: what least_pending compares.
+func (e *Endpoint) score(now time.Duration) float64 {
+	return float64(e.Own())/e.Weight + e.othersLoad(now)
+}

@@ -1,0 +1,253 @@
+package lb
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+func one(t *testing.T) (*Set, *Endpoint) {
+	t.Helper()
+	s := &Set{}
+	added, _ := s.Update([]Target{{Addr: "a"}})
+	return s, added[0]
+}
+
+func TestStalled(t *testing.T) {
+	const after = 5 * ms
+	for _, c := range []struct {
+		name string
+		do   func(e *Endpoint)
+		at   time.Duration
+		want bool
+	}{
+		{"nothing pending", func(e *Endpoint) {}, 100 * ms, false},
+		{"one pending is just slow", func(e *Endpoint) {
+			e.Started(0)
+		}, 100 * ms, false},
+		{"two pending, silent", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(1 * ms)
+		}, 5 * ms, true},
+		{"not for long enough", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(1 * ms)
+		}, 5*ms - 1, false},
+		{"idle before: counted from the start of the oldest", func(e *Endpoint) {
+			e.Started(0)
+			e.Answered(1*ms, 1*ms)
+			e.Started(100 * ms)
+			e.Started(101 * ms)
+		}, 104 * ms, false},
+		{"idle before, then silent", func(e *Endpoint) {
+			e.Started(0)
+			e.Answered(1*ms, 1*ms)
+			e.Started(100 * ms)
+			e.Started(101 * ms)
+		}, 105 * ms, true},
+		{"any answer is a sign of life", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Started(0)
+			e.Answered(4*ms, 4*ms)
+		}, 8 * ms, false},
+		{"silent since the last answer", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Started(0)
+			e.Answered(4*ms, 4*ms)
+		}, 9 * ms, true},
+		{"a dropped attempt is no sign of life", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Started(0)
+			e.Dropped(4 * ms)
+		}, 5 * ms, true},
+		{"but with all dropped there was nothing to answer", func(e *Endpoint) {
+			e.Started(0)
+			e.Dropped(4 * ms)
+			e.Started(4 * ms)
+			e.Started(4 * ms)
+		}, 8 * ms, false},
+		{"a report of an answer to others", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Report(6*ms, Load{SinceAnswer: 2 * ms}, 2)
+		}, 8 * ms, false},
+		{"a report of an answer long ago", func(e *Endpoint) {
+			e.Started(2 * ms)
+			e.Started(2 * ms)
+			e.Report(6*ms, Load{SinceAnswer: 5 * ms}, 2)
+		}, 7 * ms, true},
+		{"a report of an answer before the one that we had", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Started(0)
+			e.Answered(4*ms, 4*ms)
+			e.Report(5*ms, Load{SinceAnswer: 5 * ms}, 2)
+		}, 8 * ms, false},
+		{"a report of no answer at all", func(e *Endpoint) {
+			e.Started(0)
+			e.Started(0)
+			e.Report(4*ms, Load{SinceAnswer: -1}, 2)
+		}, 5 * ms, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, e := one(t)
+			s.Stall.After = after
+			c.do(e)
+			if got := s.Stalled(c.at, e); got != c.want {
+				t.Errorf("stalled: %v, want %v", got, c.want)
+			}
+			if e.Stalled(c.at, 0) {
+				t.Error("stalled although stalls are not looked for")
+			}
+		})
+	}
+}
+
+func TestPendingNeverNegative(t *testing.T) {
+	for name, end := range map[string]func(*Endpoint){
+		"answered": func(e *Endpoint) { e.Answered(0, 0) },
+		"dropped":  func(e *Endpoint) { e.Dropped(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, e := one(t)
+			e.Started(0)
+			end(e)
+			defer func() {
+				if recover() == nil {
+					t.Error("an attempt ended twice and nobody complained")
+				}
+				if e.Pending() != 0 {
+					t.Errorf("pending is %d", e.Pending())
+				}
+			}()
+			end(e)
+		})
+	}
+}
+
+func TestLatency(t *testing.T) {
+	_, e := one(t)
+	answer := func(at, latency time.Duration) {
+		e.Started(at - latency)
+		e.Answered(at, latency)
+	}
+	answer(10*ms, 8*ms)
+	if e.Latency() != 8*ms {
+		t.Errorf("after one answer: %v", e.Latency())
+	}
+	answer(20*ms, 16*ms)
+	if e.Latency() != 9*ms {
+		t.Errorf("after a second, an eighth of it: %v", e.Latency())
+	}
+	e.Report(30*ms, Load{Latency: 50 * ms}, 0)
+	if e.Latency() != 9*ms {
+		t.Errorf("a report replaced what was measured: %v", e.Latency())
+	}
+	answer(520*ms, 1*ms)
+	if e.Latency() != 5*ms {
+		t.Errorf("after half a second's pause the new one is half: %v", e.Latency())
+	}
+	if e.recent(1519*ms) == 0 || e.recent(1520*ms) != 0 {
+		t.Error("a latency is recent for one second")
+	}
+	e.Report(1600*ms, Load{Latency: 50 * ms}, 0)
+	if e.Latency() != 50*ms || e.recent(1600*ms) != 50*ms {
+		t.Errorf("reported, with nothing recent: %v", e.Latency())
+	}
+}
+
+func TestBusy(t *testing.T) {
+	_, e := one(t)
+	for range 3 {
+		e.Started(0)
+	}
+	if e.Busy(0) {
+		t.Error("busy with 3, which is next to nothing")
+	}
+	e.Started(0)
+	if !e.Busy(0) { // the four found 0, 1, 2 and 3
+		t.Error("not busy with 4, usual being 1.5")
+	}
+	for range 500 {
+		e.Started(0)
+		e.Answered(0, 1)
+	}
+	if e.Busy(0) {
+		t.Error("busy with 4, which has become usual")
+	}
+	e.Report(0, Load{Pending: 9}, 4)
+	if !e.Busy(0) {
+		t.Error("not busy with 4 own and 5 of others, usual being 4")
+	}
+}
+
+// Loops of one process see each other's attempts at once, not by report.
+func TestLoopsOfAProcessShareTheirCount(t *testing.T) {
+	var here, there Set
+	targets := []Target{{Addr: "a"}, {Addr: "b"}}
+	here.Update(targets)
+	there.Update(targets)
+	for i := range targets {
+		n := new(atomic.Int32)
+		here.At(i).CountIn(n)
+		there.At(i).CountIn(n)
+	}
+	rnd := rand.NewPCG(1, 1)
+	there.At(0).Started(0)
+	for range 20 {
+		if e := here.Pick(0, rnd, nil); e.Addr != "b" {
+			t.Fatal("picked the endpoint that another loop has given work")
+		}
+	}
+	there.At(0).Dropped(0)
+	if n := here.At(0).Own(); n != 0 {
+		t.Errorf("%d pending after the only one was dropped", n)
+	}
+}
+
+// TestStreamsAreLoadAndNoStall: open streams make an endpoint a worse pick, and
+// their silence means nothing.
+func TestStreamsAreLoadAndNoStall(t *testing.T) {
+	var s Set
+	s.Stall = Stall{After: time.Millisecond, Probe: time.Millisecond}
+	s.Update([]Target{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}})
+	a := s.Lookup("a")
+	for range 3 {
+		a.Opened()
+	}
+	if a.Own() != 3 || a.Pending() != 0 || a.Streams() != 3 {
+		t.Errorf("own %d, pending %d, streams %d", a.Own(), a.Pending(), a.Streams())
+	}
+	if a.Stalled(time.Hour, s.Stall.After) || a.Silent(time.Hour) != 0 {
+		t.Error("open streams look like a stall")
+	}
+	rnd := rand.NewPCG(1, 2)
+	for range 20 {
+		if got := s.Pick(0, rnd, nil); got.Addr != "b" {
+			t.Fatalf("picked %s, which has three streams", got.Addr)
+		}
+	}
+	var process atomic.Int32
+	a.CountIn(&process)
+	if process.Load() != 3 {
+		t.Errorf("the process counts %d", process.Load())
+	}
+	for range 3 {
+		a.Closed()
+	}
+	if process.Load() != 0 || a.Own() != 0 {
+		t.Errorf("%d left of the process, %d of the endpoint", process.Load(), a.Own())
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a stream ended that was not opened, and nothing was said")
+		}
+	}()
+	a.Closed()
+}

@@ -1,0 +1,285 @@
+package lb_test
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// mesh is one consumer loop and its replicas on virtual time: the workload of
+// the emulated replica, without network and sidecars, so that what it shows is
+// the policy alone.
+type mesh struct {
+	meshConfig
+	rnd      *rand.Rand
+	now      time.Duration
+	events   events
+	seq      int
+	replicas map[*lb.Endpoint]*replica
+	set      lb.Set
+	service  hedge.Service
+	latency  hedge.Estimator
+
+	latencies []time.Duration // of requests, after the warm-up
+	delays    []time.Duration // of their hedge timers
+	sent      int             // requests after the warm-up
+	hedges    int             // and their hedges
+	victims   int             // attempts sent to a replica that was seen to be frozen
+	gates     [hedge.Gates]int
+}
+
+// meshConfig is what the experiments vary.
+type meshConfig struct {
+	policy   lb.Policy
+	pickAny  func(m *mesh) *lb.Endpoint // instead of set.Pick
+	noStall  bool                       // no stall awareness
+	hedge    hedge.Policy
+	losers   losers
+	askOnce  bool    // a gate that is closed ends it
+	rate     float64 // requests per second
+	duration time.Duration
+	warmUp   time.Duration // not measured
+}
+
+// losers is what becomes of a primary's latency when its hedge won.
+type losers uint8
+
+const (
+	censored losers = iota // as it must be
+	leftOut                // the mistakes
+	cutOff
+)
+
+const (
+	freezeFor   = 50 * time.Millisecond
+	freezeEvery = 2 * time.Second
+	freezeShows = 5 * time.Millisecond // longer than any usual silence
+	sigma       = 0.5                  // of the lognormal service time, median 1 ms
+)
+
+// replica freezes all its requests for a while, now and then.
+type replica struct {
+	freezes []time.Duration // when they begin
+}
+
+func newReplica(rnd *rand.Rand, until time.Duration) *replica {
+	r := &replica{}
+	for at := time.Duration(0); at < until; at += freezeFor {
+		at += time.Duration(rnd.ExpFloat64() * float64(freezeEvery))
+		r.freezes = append(r.freezes, at)
+	}
+	return r
+}
+
+// finish is when work that is begun at start is done.
+func (r *replica) finish(start, work time.Duration) time.Duration {
+	i, _ := slices.BinarySearch(r.freezes, start-freezeFor+1)
+	end := start
+	for ; i < len(r.freezes) && r.freezes[i] < end+work; i++ {
+		work -= max(0, r.freezes[i]-end)
+		end = r.freezes[i] + freezeFor
+	}
+	return end + work
+}
+
+// frozenFor is how long it has been frozen at that moment; 0: it is not.
+func (r *replica) frozenFor(at time.Duration) time.Duration {
+	i, _ := slices.BinarySearch(r.freezes, at+1)
+	if i == 0 || at-r.freezes[i-1] >= freezeFor {
+		return 0
+	}
+	return at - r.freezes[i-1]
+}
+
+type event struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (q events) Len() int { return len(q) }
+func (q events) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *events) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+func (m *mesh) after(d time.Duration, do func()) {
+	m.seq++
+	heap.Push(&m.events, event{m.now + d, m.seq, do})
+}
+
+// run plays the whole experiment.
+func run(c meshConfig, seed uint64) *mesh {
+	m := &mesh{
+		meshConfig: c,
+		rnd:        rand.New(rand.NewPCG(seed, 1)),
+		replicas:   map[*lb.Endpoint]*replica{},
+		service:    hedge.NewService(1),
+	}
+	m.set.Policy = c.policy
+	added, _ := m.set.Update([]lb.Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}})
+	for _, e := range added {
+		m.replicas[e] = newReplica(m.rnd, c.duration+time.Second)
+	}
+	m.after(0, m.arrive)
+	for len(m.events) > 0 {
+		e := heap.Pop(&m.events).(event)
+		m.now = e.at
+		e.do()
+	}
+	return m
+}
+
+// request is one call: a primary and at most hedge.Max hedges.
+type request struct {
+	m        *mesh
+	start    time.Duration
+	tried    []*lb.Endpoint
+	done     bool
+	measured bool
+}
+
+func (m *mesh) arrive() {
+	if m.now >= m.duration {
+		return
+	}
+	m.after(time.Duration(m.rnd.ExpFloat64()/m.rate*float64(time.Second)), m.arrive)
+
+	delay := m.latency.Delay(m.now, &m.hedge)
+	if !m.noStall {
+		m.set.Stall = lb.Stall{After: m.latency.StallAfter(m.now, &m.hedge), Probe: delay}
+	}
+	r := &request{m: m, start: m.now, measured: m.now >= m.warmUp}
+	if r.measured {
+		m.sent++
+		m.delays = append(m.delays, delay)
+	}
+	m.service.Primary(m.now, &m.hedge)
+	var e *lb.Endpoint
+	if m.pickAny != nil {
+		e = m.pickAny(m)
+	} else {
+		e = m.set.Pick(m.now, m.rnd, nil)
+	}
+	r.attempt(e, false)
+	if m.hedge.Mode == hedge.On {
+		m.after(delay, r.late)
+	}
+}
+
+// late is the hedge timer.
+func (r *request) late() {
+	m := r.m
+	if r.done {
+		return
+	}
+	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline}
+	e := m.set.PickHedge(m.now, m.rnd, r.tried)
+	if e != nil {
+		q.Untried = 1
+	}
+	gate := m.service.Decide(m.now, &m.hedge, &m.latency, &q)
+	if r.measured {
+		m.gates[gate]++
+	}
+	if gate == hedge.Open {
+		if r.measured {
+			m.hedges++
+		}
+		r.attempt(e, true)
+	}
+	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
+		m.after(m.latency.Delay(m.now, &m.hedge), r.late)
+	}
+}
+
+func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
+	m := r.m
+	r.tried = append(r.tried, e)
+	if r.measured && m.replicas[e].frozenFor(m.now) > freezeShows {
+		m.victims++
+	}
+	e.Started(m.now)
+	start := m.now
+	work := time.Duration(math.Exp(m.rnd.NormFloat64()*sigma) * float64(time.Millisecond))
+	m.after(m.replicas[e].finish(start, work)-start, func() {
+		e.Answered(m.now, m.now-start)
+		if isHedge {
+			m.service.Done()
+		}
+		if r.done {
+			return // a loser, whose answer is discarded
+		}
+		r.done = true
+		if r.measured {
+			m.latencies = append(m.latencies, m.now-r.start)
+		}
+		switch {
+		case !isHedge:
+			m.latency.Observe(m.now, m.now-start)
+		case m.losers == censored:
+			m.latency.Censor(m.now)
+		case m.losers == cutOff:
+			m.latency.Observe(m.now, m.now-r.start)
+		}
+	})
+}
+
+// result is what several seeds gave together.
+type result struct {
+	sorted  []time.Duration
+	delay   time.Duration // mean
+	extra   float64       // hedges per request
+	victims int
+	gates   [hedge.Gates]int
+}
+
+func runSeeds(c meshConfig, seeds int) result {
+	var r result
+	var sent, hedges int
+	var delays time.Duration
+	for seed := range seeds {
+		m := run(c, uint64(seed))
+		r.sorted = append(r.sorted, m.latencies...)
+		sent += m.sent
+		hedges += m.hedges
+		r.victims += m.victims
+		for _, d := range m.delays {
+			delays += d
+		}
+		for g, n := range m.gates {
+			r.gates[g] += n
+		}
+	}
+	slices.Sort(r.sorted)
+	r.delay = delays / time.Duration(sent)
+	r.extra = float64(hedges) / float64(sent)
+	return r
+}
+
+func (r *result) quantile(q float64) time.Duration {
+	return r.sorted[int(math.Ceil(q*float64(len(r.sorted))))-1]
+}
+
+func (r *result) String() string {
+	ms := func(d time.Duration) string {
+		return strconv.FormatFloat(float64(d)/1e6, 'f', 2, 64) + " "
+	}
+	return "p50 " + ms(r.quantile(.5)) + "p95 " + ms(r.quantile(.95)) + "p99 " + ms(r.quantile(.99)) +
+		"p99.9 " + ms(r.quantile(.999)) + "max " + ms(r.sorted[len(r.sorted)-1]) +
+		"delay " + ms(r.delay) + "extra " + strconv.FormatFloat(100*r.extra, 'f', 2, 64) + "%"
+}

@@ -1,0 +1,131 @@
+package lb
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+)
+
+func three(s *Set) (a, b, c *Endpoint) {
+	added, _ := s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: 2}})
+	return added[0], added[1], added[2]
+}
+
+func TestReportFades(t *testing.T) {
+	var s Set
+	a, b, c := three(&s)
+	a.Report(0, Load{Pending: 13}, 3) // 10 of others
+	b.Report(0, Load{Pending: 2}, 0)
+	for _, x := range []struct {
+		at      time.Duration
+		a, b, c float64 // c has reported nothing: a mean one
+	}{
+		{at: 0, a: 10, b: 2, c: 6},
+		{at: 50 * ms, a: 8, b: 4, c: 6},
+		{at: 100 * ms, a: 6, b: 6, c: 6},
+		{at: 999 * ms, a: 6, b: 6, c: 6},
+		{at: 1099 * ms}, // the next look at all
+	} {
+		s.expire(x.at)
+		for i, e := range []*Endpoint{a, b, c} {
+			if got, want := e.score(x.at), []float64{x.a, x.b, x.c}[i]; got != want {
+				t.Errorf("%s after %v: %v, want %v", e.Addr, x.at, got, want)
+			}
+		}
+	}
+}
+
+func TestReportPerWeight(t *testing.T) {
+	var s Set
+	a, _, c := three(&s)
+	c.Report(0, Load{Pending: 10}, 4)
+	c.Started(0)
+	c.Started(0)
+	if got := c.score(0); got != 2.0/2+6.0/2 {
+		t.Errorf("2 own and 6 of others at weight 2: %v", got)
+	}
+	if got := a.score(0); got != 3 {
+		t.Errorf("one without a report is a mean one: %v", got)
+	}
+	if got := c.load(0); got != 8 {
+		t.Errorf("load is %v, want 8", got)
+	}
+}
+
+func TestNewWeightDropsReport(t *testing.T) {
+	var s Set
+	a, b, _ := three(&s)
+	a.Report(0, Load{Pending: 8}, 0)
+	b.Report(0, Load{Pending: 2}, 0)
+	s.Update([]Target{{Addr: "a", Weight: 4}, {Addr: "b"}})
+	if a.score(0) != 2 || b.score(0) != 2 {
+		t.Errorf("scores %v and %v, want 2: what a reported was per its old weight", a.score(0), b.score(0))
+	}
+}
+
+func TestPickDropsOldReports(t *testing.T) {
+	s, e := one(t)
+	e.Report(0, Load{Pending: 8}, 0)
+	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + reportFade} {
+		s.Pick(at, rand.NewPCG(1, 1), nil)
+	}
+	if s.reports != 0 || e.score(2*reportLife) != 0 {
+		t.Error("a report counts after its time")
+	}
+}
+
+func TestReportOfLessThanOwn(t *testing.T) {
+	_, e := one(t)
+	e.Report(0, Load{Pending: 3}, 5) // some of ours are still on the way
+	if e.score(0) != 0 {
+		t.Errorf("others have %v", e.score(0))
+	}
+	e.Report(0, Load{Pending: 3}, -1)
+	if e.score(0) != 3 {
+		t.Errorf("others have %v, want 3", e.score(0))
+	}
+}
+
+func TestRemovedTakesNoReport(t *testing.T) {
+	var s Set
+	a, b, _ := three(&s)
+	a.Report(0, Load{Pending: 4}, 0)
+	s.Update([]Target{{Addr: "b"}})
+	a.Report(0, Load{Pending: 8}, 0)
+	if s.reports != 0 || s.othersSum != 0 || b.score(0) != 0 {
+		t.Errorf("a removed endpoint still counts: %d reports, sum %v", s.reports, s.othersSum)
+	}
+}
+
+// The running sum is that of the reports which count, whatever happens.
+func TestReportSums(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var s Set
+	var now time.Duration
+	for range 5000 {
+		now += time.Duration(rnd.IntN(100)) * ms
+		switch n := rnd.IntN(10); {
+		case n == 0:
+			var targets []Target
+			for i := range rnd.IntN(6) {
+				targets = append(targets, Target{Addr: strconv.Itoa(rnd.IntN(8)), Weight: float64(1 + i%2)})
+			}
+			s.Update(targets)
+		case s.Len() > 0:
+			s.At(rnd.IntN(s.Len())).Report(now, Load{Pending: rnd.IntN(50)}, rnd.IntN(10))
+			s.Pick(now, rnd, nil)
+		}
+		reports, sum := 0, 0.0
+		for _, e := range s.endpoints {
+			if e.reported {
+				reports++
+				sum += e.others
+			}
+		}
+		if reports != s.reports || math.Abs(sum-s.othersSum) > 1e-6 {
+			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.reports, s.othersSum)
+		}
+	}
+}

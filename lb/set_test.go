@@ -1,0 +1,311 @@
+package lb
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+func addrs(es []*Endpoint) []string {
+	var out []string
+	for _, e := range es {
+		out = append(out, e.Addr)
+	}
+	return out
+}
+
+func TestUpdate(t *testing.T) {
+	var s Set
+	added, removed := s.Update([]Target{{Addr: "a"}, {Addr: "b", Zone: "x", Weight: 2}, {Addr: "a", Weight: 9}})
+	if got := addrs(added); !slices.Equal(got, []string{"a", "b"}) || removed != nil {
+		t.Fatalf("added %v, removed %v", got, addrs(removed))
+	}
+	a, b := added[0], added[1]
+	if a.Weight != 1 || b.Weight != 2 || b.Zone != "x" {
+		t.Errorf("weights %v and %v, zone %q", a.Weight, b.Weight, b.Zone)
+	}
+	a.Started(0)
+	b.Started(0)
+	b.Answered(5*ms, 5*ms)
+	b.Ext = "kept"
+
+	added, removed = s.Update([]Target{{Addr: "c"}, {Addr: "b", Zone: "y", Weight: 3}})
+	if got := addrs(added); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("added %v", got)
+	}
+	if got := addrs(removed); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("removed %v", got)
+	}
+	if s.Len() != 2 || s.At(1) != b || s.Lookup("b") != b || s.Lookup("a") != nil {
+		t.Error("the set does not hold what it was given")
+	}
+	if b.Latency() != 5*ms || b.Ext != "kept" || b.Weight != 3 || b.Zone != "y" {
+		t.Errorf("history lost or attributes stale: %+v", b)
+	}
+	a.Answered(9*ms, 9*ms) // what was pending is still counted off
+	if a.Pending() != 0 {
+		t.Errorf("pending %d at the removed", a.Pending())
+	}
+
+	added, removed = s.Update(nil)
+	if added != nil || len(removed) != 2 || s.Len() != 0 {
+		t.Errorf("emptied: added %v, removed %v", addrs(added), addrs(removed))
+	}
+	if s.Pick(0, rand.NewPCG(1, 1), nil) != nil || s.PickHedge(0, rand.NewPCG(1, 1), nil) != nil {
+		t.Error("picked from an empty set")
+	}
+}
+
+func TestUpdateMistrustsWeights(t *testing.T) {
+	for _, c := range []struct{ in, want float64 }{
+		{0, 1}, {-3, 1}, {math.NaN(), 1}, {math.Inf(1), maxWeight}, {math.Inf(-1), 1}, {0.5, 0.5}, {1e9, maxWeight},
+	} {
+		var s Set
+		added, _ := s.Update([]Target{{Addr: "a", Weight: c.in}})
+		if added[0].Weight != c.want {
+			t.Errorf("weight %v became %v, want %v", c.in, added[0].Weight, c.want)
+		}
+	}
+}
+
+func numbered(n int, weight func(i int) float64) []Target {
+	out := make([]Target, n)
+	for i := range out {
+		out[i] = Target{Addr: strconv.Itoa(i), Weight: weight(i)}
+	}
+	return out
+}
+
+func even(int) float64 { return 1 }
+
+func TestCounts(t *testing.T) {
+	s := Set{Stall: Stall{After: 5 * ms, Probe: 5 * ms}}
+	s.Update(numbered(4, even))
+	s.At(0).Started(0)
+	s.At(1).Started(0)
+	s.At(1).Started(0)
+	if pending, stalled := s.Counts(5 * ms); pending != 2 || stalled != 1 {
+		t.Errorf("%d with something pending, %d stalled; want 2 and 1", pending, stalled)
+	}
+}
+
+// Whatever the state, a pick is never a tried one, and there is one as long as
+// any is untried; a hedge never goes to a stalled or busy one.
+func TestPickProperties(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 2, 3, 8, 9, 40} {
+		s := Set{Stall: Stall{After: 5 * ms, Probe: 2 * ms}}
+		s.Update(numbered(n, func(i int) float64 { return float64(1 + i%3) }))
+		var now time.Duration
+		var tried []*Endpoint
+		for range 20000 {
+			now += time.Duration(rnd.IntN(1000)) * time.Microsecond
+			switch e := s.At(rnd.IntN(n)); {
+			case e.Pending() > 0 && rnd.IntN(3) > 0:
+				if rnd.IntN(4) == 0 {
+					e.Dropped(now)
+				} else {
+					e.Answered(now, time.Duration(rnd.IntN(5))*ms)
+				}
+			case rnd.IntN(4) == 0:
+				e.Report(now, Load{Pending: rnd.IntN(10), SinceAnswer: time.Duration(rnd.IntN(20)-1) * ms}, e.Pending())
+			}
+			tried = tried[:0]
+			for len(tried) < n {
+				if h := s.PickHedge(now, rnd, tried); h != nil {
+					if slices.Contains(tried, h) || s.Stalled(now, h) || h.Busy(now) {
+						t.Fatalf("a hedge to %s: tried, stalled or busy", h.Addr)
+					}
+				}
+				e := s.Pick(now, rnd, tried)
+				if e == nil || slices.Contains(tried, e) {
+					t.Fatalf("%d of %d tried, and the pick was %v", len(tried), n, e)
+				}
+				tried = append(tried, e)
+				if rnd.IntN(2) == 0 {
+					break
+				}
+			}
+			if len(tried) == n && (s.Pick(now, rnd, tried) != nil || s.PickHedge(now, rnd, tried) != nil) {
+				t.Fatal("all were tried, and there was a pick")
+			}
+			tried[0].Started(now)
+		}
+	}
+}
+
+// Idle endpoints are chosen in proportion to weight; loaded ones fill up in
+// proportion to it.
+func TestFairness(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{2, 3, 8, 9, 30} {
+		weight := func(i int) float64 { return float64(1 + i%3) }
+		var s Set
+		s.Update(numbered(n, weight))
+		total := s.weights[n-1]
+		idle := map[*Endpoint]int{}
+		const picks = 60000
+		for range picks {
+			idle[s.Pick(0, rnd, nil)]++
+		}
+		held := 300 * n
+		for range held {
+			s.Pick(0, rnd, nil).Started(0)
+		}
+		for i := range n {
+			e := s.At(i)
+			share := weight(i) / total
+			if got := float64(idle[e]) / picks; math.Abs(got-share) > 0.1*share {
+				t.Errorf("%d endpoints: idle, weight %v got %.4f, want about %.4f", n, e.Weight, got, share)
+			}
+			if got := float64(e.Pending()) / float64(held); math.Abs(got-share) > 0.05*share {
+				t.Errorf("%d endpoints: loaded, weight %v has %.4f, want about %.4f", n, e.Weight, got, share)
+			}
+		}
+	}
+}
+
+func TestDrawByWeight(t *testing.T) {
+	var s Set
+	s.Update(numbered(4, func(i int) float64 { return float64(1 + i) }))
+	v := View{Rand: rand.NewPCG(1, 2), set: &s}
+	const draws = 100000
+	got := map[*Endpoint]int{}
+	for range draws {
+		got[v.Draw()]++
+	}
+	for i := range 4 {
+		if share := float64(got[s.At(i)]) / draws; math.Abs(share-float64(1+i)/10) > 0.01 {
+			t.Errorf("weight %d of 10 was drawn %.3f of the time", 1+i, share)
+		}
+	}
+}
+
+func TestPickOrder(t *testing.T) {
+	answer := func(e *Endpoint, latency time.Duration) {
+		e.Started(0)
+		e.Answered(latency, latency)
+	}
+	for _, c := range []struct {
+		name string
+		do   func(a, b *Endpoint)
+		want string // of the two, each that is picked sometimes
+	}{
+		{"equals", func(a, b *Endpoint) {}, "ab"},
+		{"fewer pending", func(a, b *Endpoint) { a.Started(0) }, "b"},
+		{"fewer pending before latency", func(a, b *Endpoint) { a.Started(0); answer(b, 9*ms) }, "b"},
+		{"fewer of others", func(a, b *Endpoint) {
+			a.Report(10*ms, Load{Pending: 1}, 0)
+			b.Report(10*ms, Load{Pending: 3}, 0)
+		}, "a"},
+		{"lower latency", func(a, b *Endpoint) { answer(a, 2*ms); answer(b, 1*ms) }, "b"},
+		{"about the same latency", func(a, b *Endpoint) { answer(a, 1200*time.Microsecond); answer(b, 1*ms) }, "ab"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// Two of nine are left untried: by scan and by draw alike.
+			for _, n := range []int{2, 9} {
+				rnd := rand.NewPCG(1, 2)
+				var s Set
+				s.Update(numbered(n, even))
+				c.do(s.At(0), s.At(1))
+				got := [2]bool{}
+				for range 50 {
+					e := s.Pick(10*ms, rnd, s.endpoints[2:])
+					got[slices.Index(s.endpoints, e)] = true
+				}
+				want := [2]bool{c.want[0] == 'a', c.want[len(c.want)-1] == 'b'}
+				if got != want {
+					t.Errorf("%d endpoints: picked a, b: %v, want %v", n, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPickAvoidsStalled(t *testing.T) {
+	rnd := rand.NewPCG(1, 2)
+	s := Set{Stall: Stall{After: 5 * ms, Probe: 3 * ms}}
+	s.Update(numbered(2, even))
+	a, b := s.At(0), s.At(1)
+	for range 2 {
+		a.Started(0)
+	}
+	for range 3 { // b has more to do, but does it
+		b.Started(0)
+	}
+	b.Started(0)
+	b.Answered(4*ms, 4*ms)
+	if e := s.Pick(4*ms, rnd, nil); e != a {
+		t.Error("not stalled yet, a has the least pending")
+	}
+	if e := s.Pick(5*ms, rnd, nil); e != a {
+		t.Error("stalled, but due for a probe")
+	}
+	a.Started(5 * ms) // the probe
+	b.Started(5 * ms)
+	if e := s.Pick(7*ms, rnd, nil); e != b {
+		t.Error("picked a stalled endpoint right after its probe")
+	}
+	if e := s.Pick(8*ms, rnd, nil); e != a {
+		t.Error("one delay after the probe the next is due")
+	}
+	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != nil {
+		t.Error("a hedge is no probe")
+	}
+	if e := s.Pick(7*ms, rnd, []*Endpoint{b}); e != a {
+		t.Error("a stalled endpoint is better than none")
+	}
+	a.Answered(8*ms, 8*ms)
+	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != a {
+		t.Error("it has answered, and is as good as before")
+	}
+}
+
+func TestPickDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, n := range []int{3, 50} {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		s := Set{Stall: Stall{After: 5 * ms, Probe: 3 * ms}}
+		s.Update(numbered(n, even))
+		tried := make([]*Endpoint, 0, 2)
+		var now time.Duration
+		allocs := testing.AllocsPerRun(1000, func() {
+			now += ms
+			e := s.Pick(now, rnd, nil)
+			e.Started(now)
+			tried = append(tried[:0], e)
+			if h := s.PickHedge(now, rnd, tried); h != nil {
+				h.Started(now)
+				h.Report(now, Load{Pending: 5}, 1)
+				h.Dropped(now)
+			}
+			e.Answered(now, ms)
+		})
+		if allocs != 0 {
+			t.Errorf("%d endpoints: %v allocations per request", n, allocs)
+		}
+	}
+}
+
+func BenchmarkPick(b *testing.B) {
+	for _, n := range []int{3, 8, 9, 200} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			rnd := rand.NewPCG(1, 2)
+			s := Set{Stall: Stall{After: 5 * ms, Probe: 3 * ms}}
+			s.Update(numbered(n, even))
+			var now time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				now += time.Microsecond
+				e := s.Pick(now, rnd, nil)
+				e.Started(now)
+				e.Answered(now, ms)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package hedge
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// The histogram is log-linear over microseconds: exact to 1 µs below 64 µs, then
+// 32 buckets per doubling. A bucket is at most 1/32 wide, so its middle is
+// within 1.6% (and half a microsecond) of whatever fell into it. The last bucket
+// ends at 2^26 µs, 67 s.
+const (
+	subBits  = 5
+	linear   = 1 << (subBits + 1)
+	topBits  = 26
+	nBuckets = linear + (topBits-subBits-1)<<subBits
+)
+
+func bucketOf(d time.Duration) int {
+	if d < 0 {
+		return 0
+	}
+	us := uint64(d / time.Microsecond)
+	if us < linear {
+		return int(us)
+	}
+	if us >= 1<<topBits {
+		return nBuckets - 1
+	}
+	shift := bits.Len64(us) - subBits - 1
+	return shift<<subBits + int(us>>shift)
+}
+
+// middleOf is the latency that a bucket stands for.
+func middleOf(bucket int) time.Duration {
+	if bucket < linear {
+		return time.Duration(bucket)*time.Microsecond + time.Microsecond/2
+	}
+	shift := bucket>>subBits - 1
+	low := (bucket - shift<<subBits) << shift
+	return time.Duration(low)*time.Microsecond + time.Microsecond<<shift/2
+}
+
+// half is one half-window. Samples that are censored are known only to be slower
+// than every bucket.
+type half struct {
+	epoch    int64 // which half-window since the clock's start
+	finite   uint32
+	censored uint32
+	counts   [nBuckets]uint32
+}
+
+// window is two half-windows: the running one and the one before, so that what
+// is read covers between one and two half-widths and forgets in steps. A half's
+// slot is the parity of its epoch. The zero value is an empty window.
+type window struct{ halves [2]half }
+
+// at returns the half that samples of now go to, emptied first if it was left
+// from an earlier epoch.
+func (w *window) at(now, width time.Duration) *half {
+	epoch := int64(now / width)
+	h := &w.halves[epoch&1]
+	if h.epoch != epoch {
+		*h = half{epoch: epoch}
+	}
+	return h
+}
+
+// snapshot is a window as it stands at one moment. Halves that are over by then
+// count for nothing, without having been cleared: reading does not mutate.
+type snapshot struct {
+	halves           [2]*half // nil: empty or over
+	finite, censored uint64
+}
+
+func (w *window) read(now, width time.Duration) snapshot {
+	var s snapshot
+	epoch := int64(now / width)
+	for i := range w.halves {
+		h := &w.halves[i]
+		if h.epoch < epoch-1 || h.epoch > epoch {
+			continue
+		}
+		s.halves[i] = h
+		s.finite += uint64(h.finite)
+		s.censored += uint64(h.censored)
+	}
+	return s
+}
+
+func (s *snapshot) samples() uint64 { return s.finite + s.censored }
+
+// quantile returns the q-quantile; ok is false when it falls into the censored
+// mass or there is no sample.
+func (s *snapshot) quantile(q float64) (d time.Duration, ok bool) {
+	rank := max(1, uint64(math.Ceil(q*float64(s.samples()))))
+	if rank > s.finite {
+		return 0, false
+	}
+	var seen uint64
+	for i := range nBuckets {
+		for _, h := range s.halves {
+			if h != nil {
+				seen += uint64(h.counts[i])
+			}
+		}
+		if seen >= rank {
+			return middleOf(i), true
+		}
+	}
+	return 0, false
+}
