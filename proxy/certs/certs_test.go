@@ -1,0 +1,246 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
+	t.Helper()
+	s, err := Open(Options{
+		Cert: d.Cert, Key: d.Key, CA: d.CA, Peers: peers,
+		Interval: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// shake makes one handshake and tells how it ended on either side. The server
+// writes a byte, because a TLS 1.3 client is done before it is verified.
+func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	b, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(patience)
+	_ = a.SetDeadline(end)
+	_ = b.SetDeadline(end)
+	done := make(chan error, 1)
+	go func() {
+		c := tls.Server(a, server)
+		defer a.Close()
+		err := c.Handshake()
+		if err == nil {
+			_, err = c.Write([]byte{1})
+		}
+		done <- err
+	}()
+	c := tls.Client(b, client)
+	clientErr = c.Handshake()
+	if clientErr == nil {
+		_, clientErr = c.Read(make([]byte, 1))
+	}
+	b.Close()
+	return <-done, clientErr
+}
+
+func TestPeers(t *testing.T) {
+	cert := &x509.Certificate{DNSNames: []string{"A.Svc", "*.wild", "x.y.deep"}}
+	uri, err := url.Parse("spiffe://d/ns/a/sa/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert.URIs = []*url.URL{uri}
+	for _, c := range []struct {
+		pattern string
+		want    bool
+	}{
+		{"a.svc", true}, {"dns:a.svc", true}, {"A.SVC", true}, {"*.svc", true}, {"dns:*.SVC", true},
+		{"b.svc", false}, {"svc", false}, {"xa.svc", false}, {"a.svc.x", false}, {"*.a.svc", false},
+		{"*.wild", false}, {"x.wild", false},
+		{"*.deep", false}, {"*.y.deep", true}, {"y.deep", false},
+		{"spiffe://d/ns/a/sa/b", true}, {"spiffe://d/*", true}, {"spiffe://d/ns/a/*", true},
+		{"spiffe://d/ns/a/sa", false}, {"spiffe://d/ns/a/sa/b/*", false}, {"spiffe://d/n/*", false},
+		{"spiffe://e/*", false}, {"https://d/ns/a/sa/b", false}, {"spiffe://d/ns/a/sa/*", true},
+	} {
+		p, err := ParsePeers([]string{c.pattern})
+		if err != nil {
+			t.Errorf("%s: %v", c.pattern, err)
+			continue
+		}
+		if got := p[0].match(cert); got != c.want {
+			t.Errorf("%s matches: %t, want %t", c.pattern, got, c.want)
+		}
+	}
+	for _, bad := range []string{"", "*", "dns:", "*.", ".svc", "a.*", "*a.svc", "a b", "127.0.0.1:80", "spiffe://", "spiffe:///x", "spiffe://d/*/x", "spiffe://*/x"} {
+		if _, err := ParsePeers([]string{bad}); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// TestVerify: who is not who the list wants fails the handshake, on both sides,
+// with a code that says why.
+func TestVerify(t *testing.T) {
+	ca, other := testcerts.New(t), testcerts.New(t)
+	good := testcerts.NewDir(t, ca, nil, nil)
+	good.Rotate(ca.Issue(testcerts.Leaf{Names: []string{"spiffe://test/good"}}))
+	pair := func(cert, key []byte) []tls.Certificate {
+		p, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{p}
+	}
+	names := []string{"spiffe://test/good"}
+	for _, c := range []struct {
+		name string
+		cert []tls.Certificate
+		code string
+	}{
+		{"good", pair(ca.Issue(testcerts.Leaf{Names: names})), ""},
+		{"expired", pair(ca.Issue(testcerts.Leaf{Names: names, Expired: true})), CodeExpired},
+		{"another name", pair(ca.Issue(testcerts.Leaf{Names: []string{"spiffe://test/bad"}})), CodeWrongPeer},
+		{"no name", pair(ca.Issue(testcerts.Leaf{})), CodeWrongPeer},
+		{"self-signed", pair(testcerts.SelfSigned(t, testcerts.Leaf{Names: names})), CodeUnknownCA},
+		{"another authority", pair(other.Issue(testcerts.Leaf{Names: names})), CodeUnknownCA},
+		{"for other uses", pair(ca.Issue(testcerts.Leaf{Names: names, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}})), CodeBadCert},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t, good, "spiffe://test/good")
+			// As a client, and as a server.
+			serverErr, _ := shake(t, s.Server(), &tls.Config{Certificates: c.cert, InsecureSkipVerify: true})
+			_, clientErr := shake(t, &tls.Config{Certificates: c.cert, ClientAuth: tls.RequestClientCert}, s.Client())
+			for who, err := range map[string]error{"server": serverErr, "client": clientErr} {
+				var refused *VerifyError
+				switch {
+				case c.code == "" && err != nil:
+					t.Errorf("%s: %v", who, err)
+				case c.code != "" && (!errors.As(err, &refused) || refused.Code != c.code):
+					t.Errorf("%s: %v, want code %s", who, err, c.code)
+				}
+			}
+		})
+	}
+	s := open(t, good, "spiffe://test/good")
+	if err, _ := shake(t, s.Server(), &tls.Config{InsecureSkipVerify: true}); err == nil {
+		t.Error("a client without a certificate was taken")
+	}
+	old := &tls.Config{Certificates: pair(ca.Issue(testcerts.Leaf{Names: names})), InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
+	if err, _ := shake(t, s.Server(), old); err == nil {
+		t.Error("TLS 1.2 was taken from a client")
+	}
+	if _, err := shake(t, old, s.Client()); err == nil {
+		t.Error("TLS 1.2 was taken from a server")
+	}
+}
+
+// await waits for what the Source's goroutine does.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// TestReload: changed files serve the next handshake; broken ones change nothing
+// but a counter, once for each state they are in.
+func TestReload(t *testing.T) {
+	ca := testcerts.New(t)
+	dir := testcerts.NewDir(t, ca, nil, nil)
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{"one"}})
+	dir.Rotate(cert, key)
+	s := open(t, dir, "one", "two")
+	before, first := s.Server(), s.Stats()
+	if first.Loads != 1 || first.Expires.IsZero() {
+		t.Fatalf("%+v", first)
+	}
+	dir.Write(dir.Cert, []byte("half of a"))
+	await(t, "a failed reload", func() bool { return s.Stats().Failures == 1 })
+	if err := os.Remove(dir.Key); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another", func() bool { return s.Stats().Failures == 2 })
+	if s.Server() != before {
+		t.Error("broken files are in use")
+	}
+	cert, key = ca.Issue(testcerts.Leaf{Names: []string{"two"}})
+	dir.Write(dir.Key, key)
+	dir.Write(dir.Cert, cert)
+	await(t, "a reload", func() bool { return s.Stats().Loads == 2 })
+	peer, err := ParsePeers([]string{"two"})
+	if err != nil || s.Server() == before || !peer[0].match(s.Server().Certificates[0].Leaf) {
+		t.Errorf("%v; the certificate in use is not the new one", err)
+	}
+
+	next := testcerts.New(t)
+	dir.Write(dir.CA, next.PEM)
+	await(t, "new authorities", func() bool { return s.Stats().Loads == 3 })
+	p, err := tls.X509KeyPair(ca.Issue(testcerts.Leaf{Names: []string{"one"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *VerifyError
+	err, _ = shake(t, s.Server(), &tls.Config{Certificates: []tls.Certificate{p}, InsecureSkipVerify: true})
+	if !errors.As(err, &refused) || refused.Code != CodeUnknownCA {
+		t.Errorf("a client of the former authority: %v", err)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	ca := testcerts.New(t)
+	dir := testcerts.NewDir(t, ca, nil, nil)
+	dir.Rotate(ca.Issue(testcerts.Leaf{}))
+	_, otherKey := ca.Issue(testcerts.Leaf{})
+	other := dir.Key + "2"
+	dir.Write(other, otherKey)
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Cert: dir.Cert}, "together"},
+		{Options{Cert: dir.Cert, Key: "/none"}, "/none"},
+		{Options{Cert: dir.Cert, Key: other}, "private key does not match"},
+		{Options{Cert: dir.Cert, Key: dir.Key, CA: dir.Key}, "no certificate"},
+		{Options{CA: dir.CA, Peers: []string{"*"}}, "peers"},
+	} {
+		s, err := Open(c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}

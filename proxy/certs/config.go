@@ -1,0 +1,74 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"time"
+)
+
+// use makes configurations of f and puts them in place.
+func (s *Source) use(f files) error {
+	next := &configs{}
+	var own []tls.Certificate
+	if f.cert != nil {
+		pair, err := tls.X509KeyPair(f.cert, f.key)
+		if err != nil {
+			return fmt.Errorf("tls: %s and %s: %w", s.opt.Cert, s.opt.Key, err)
+		}
+		own = []tls.Certificate{pair}
+		next.expires = pair.Leaf.NotAfter
+		if !time.Now().Before(next.expires) {
+			s.opt.Logger.Warn("the TLS certificate has expired; peers will refuse it",
+				"code", CodeExpired, "cert", s.opt.Cert, "expired", next.expires)
+		}
+	}
+	var roots *x509.CertPool // nil: the system's
+	if f.ca != nil {
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(f.ca) {
+			return fmt.Errorf("tls: %s: no certificate in it", s.opt.CA)
+		}
+	}
+	next.server = s.serverConfig(own, roots)
+	next.client = s.clientConfig(own, roots)
+	s.current.Store(next)
+	s.loads.Add(1)
+	return nil
+}
+
+func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: own,
+		// The chain is verified in VerifyConnection, which knows why it fails.
+		ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			return s.peers.verify(cs.PeerCertificates, roots, x509.ExtKeyUsageClientAuth)
+		},
+		// Links live long, so resuming sessions saves little; without it each
+		// handshake shows a certificate, and that under today's rules.
+		SessionTicketsDisabled:      true,
+		DynamicRecordSizingDisabled: true,
+	}
+}
+
+func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool) *tls.Config {
+	c := &tls.Config{
+		MinVersion:                  tls.VersionTLS12,
+		Certificates:                own,
+		RootCAs:                     roots,
+		DynamicRecordSizingDisabled: true,
+	}
+	if len(s.peers) == 0 {
+		return c // the name dialled, verified by package tls
+	}
+	// Endpoints are dialled by address, which says nothing of who should be
+	// there: the chain and the peer's name are verified below instead.
+	c.MinVersion = tls.VersionTLS13
+	c.InsecureSkipVerify = true
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		return s.peers.verify(cs.PeerCertificates, roots, x509.ExtKeyUsageServerAuth)
+	}
+	return c
+}

@@ -1,0 +1,282 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// decoder fills a Config from a tree. What is wrong leaves the default in place
+// and is reported, so that one pass finds everything.
+type decoder struct {
+	file   string
+	config *Config
+	errs   Errors
+
+	positions map[string]position // of the values that were given, by shown path
+	failed    map[string]bool     // paths of values that could not be decoded
+}
+
+// path names a value twice: as people are shown it, services.compute.protocol,
+// and with the names of services and numbers of items left out, for tables:
+// services.*.protocol.
+type path struct{ shown, schema string }
+
+func (p path) key(name string) path {
+	if p.shown == "" {
+		return path{name, name}
+	}
+	return path{p.shown + "." + name, p.schema + "." + name}
+}
+
+func (p path) item(i int) path {
+	return path{fmt.Sprintf("%s[%d]", p.shown, i), p.schema + ".*"}
+}
+
+func (p path) entry(name string) path {
+	if strings.ContainsAny(name, ".[] ") || name == "" {
+		return path{fmt.Sprintf("%s[%q]", p.shown, name), p.schema + ".*"}
+	}
+	return path{p.shown + "." + name, p.schema + ".*"}
+}
+
+func (d *decoder) errorAt(at position, shown, format string, args ...any) {
+	d.failed[shown] = true
+	d.errs = append(d.errs, Error{
+		File: d.file, Line: at.line, Column: at.column, Path: shown, Text: fmt.Sprintf(format, args...),
+	})
+}
+
+// decode fills v, which holds its default, from n.
+func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
+	d.positions[p.shown] = n.at
+	if n.kind == kindBroken {
+		d.failed[p.shown] = true
+		if n.problem != "" {
+			d.errorAt(n.at, p.shown, "%s", n.problem)
+		}
+		return
+	}
+	if why := notBuilt(p.schema, n); why != "" {
+		d.errorAt(n.at, p.shown, "not built yet: %s", why)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.decodeStruct(n, v, p)
+	case reflect.Slice:
+		d.decodeSlice(n, v, f, p)
+	case reflect.Map:
+		d.decodeMap(n, v, f, p)
+	default:
+		if n.kind != kindScalar {
+			d.errorAt(n.at, p.shown, "expected %s, got %s", f.expected(v.Type()), describe(n))
+			return
+		}
+		if err := decodeScalar(n, v, f); err != nil {
+			d.errorAt(n.at, p.shown, "%s", err)
+		}
+	}
+}
+
+// decodeStruct goes through the fields in their order and then complains of the
+// keys that are no field.
+func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
+	if e, ok := v.Addr().Interface().(*Endpoint); ok && n.kind == kindScalar {
+		e.Address = n.text
+		return
+	}
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMapping {
+		d.errorAt(n.at, p.shown, "expected a mapping, got %s", describe(n))
+		return
+	}
+	given := make(map[string]*node, len(n.entries))
+	for _, e := range n.entries {
+		given[e.key] = e.value
+	}
+	fields := fieldsOf(v.Type())
+	for _, f := range fields {
+		if value, ok := given[f.name]; ok {
+			d.decode(value, fieldFor(value, v, f), f, p.key(f.name))
+		}
+	}
+	if r, ok := v.Addr().Interface().(*Route); ok && len(r.Split) > 0 {
+		r.Service = r.Split[0].Name
+	}
+	for _, e := range n.entries {
+		if !knows(fields, e.key) {
+			d.errorAt(e.at, p.key(e.key).shown, "unknown key; %s", expectedKeys(fields, e.key))
+		}
+	}
+}
+
+// fieldFor is what the value of key f goes into: the field, or, for a list of
+// services, the split of a route.
+func fieldFor(value *node, v reflect.Value, f field) reflect.Value {
+	if r, ok := v.Addr().Interface().(*Route); ok && f.name == "service" && value.kind == kindSequence {
+		return reflect.ValueOf(&r.Split).Elem()
+	}
+	return v.FieldByIndex(f.index)
+}
+
+func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindSequence {
+		d.errorAt(n.at, p.shown, "expected a list, got %s", describe(n))
+		return
+	}
+	// A new slice: the default's may be shared.
+	list := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
+	for i, item := range n.items {
+		d.setDefaults(list.Index(i), item)
+		d.decode(item, list.Index(i), f, p.item(i))
+	}
+	v.Set(list)
+}
+
+// setDefaults prepares an item of a list.
+func (d *decoder) setDefaults(v reflect.Value, n *node) {
+	switch item := v.Addr().Interface().(type) {
+	case *Endpoint:
+		item.setDefaults()
+	case *Register:
+		item.setDefaults()
+	case *Route:
+		item.Policy = DefaultPolicy()
+		if s := d.config.Services[firstService(n)]; s != nil {
+			item.Policy = s.Policy.clone()
+		}
+	case *Share:
+		item.setDefaults()
+	}
+}
+
+// firstService is the name of the service whose policy the route n has.
+func firstService(n *node) string {
+	target := n.value("service")
+	if target != nil && target.kind == kindSequence && len(target.items) > 0 {
+		target = target.items[0].value("name")
+	}
+	if target == nil {
+		return ""
+	}
+	return target.text
+}
+
+// value is what stands under key in a mapping, or nil.
+func (n *node) value(key string) *node {
+	for _, e := range n.entries {
+		if e.key == key {
+			return e.value
+		}
+	}
+	return nil
+}
+
+// decodeMap decodes the two maps there are: services, and strings by name.
+func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMapping {
+		d.errorAt(n.at, p.shown, "expected a mapping, got %s", describe(n))
+		return
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	for _, e := range n.entries {
+		value := reflect.New(v.Type().Elem()).Elem()
+		into := value
+		if value.Kind() == reflect.Pointer {
+			value.Set(reflect.ValueOf(DefaultService(e.key)))
+			into = value.Elem()
+		}
+		d.decode(e.value, into, f, p.entry(e.key))
+		v.SetMapIndex(reflect.ValueOf(e.key), value)
+	}
+}
+
+// describe is n in an error message.
+func describe(n *node) string {
+	switch n.kind {
+	case kindScalar:
+		return fmt.Sprintf("%q", n.text)
+	case kindSequence:
+		return "a list"
+	case kindMapping:
+		return "a mapping"
+	}
+	return "nothing"
+}
+
+// field is one key of a struct: what its tags say.
+type field struct {
+	name   string
+	index  []int
+	oneof  []string // the values of an enum
+	auto   string   // the number that the word "auto" stands for
+	size   bool     // an int64 in bytes
+	secret bool
+	min    string // inclusive; "": 0 for numbers and durations
+	max    string
+	in     string // an interval, for floats
+}
+
+// fieldsOf lists the keys of a struct type, those of inlined structs among them.
+func fieldsOf(t reflect.Type) []field {
+	var out []field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		name, option, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
+		if option == "inline" {
+			for _, f := range fieldsOf(sf.Type) {
+				f.index = append([]int{i}, f.index...)
+				out = append(out, f)
+			}
+			continue
+		}
+		if name == "-" {
+			continue
+		}
+		out = append(out, field{
+			name: name, index: []int{i},
+			oneof: strings.Fields(sf.Tag.Get("oneof")),
+			auto:  sf.Tag.Get("auto"),
+			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",
+			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
+		})
+	}
+	return out
+}
+
+// expected says what a scalar field wants.
+func (f field) expected(t reflect.Type) string {
+	var s string
+	switch {
+	case len(f.oneof) > 0:
+		return "one of " + strings.Join(f.oneof, ", ")
+	case t == reflect.TypeFor[time.Duration]():
+		s = "a duration such as 500ms"
+	case f.size:
+		s = "a size such as 64KiB"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "a string"
+	case t.Kind() == reflect.Float64:
+		return "a number"
+	default:
+		s = "a whole number"
+	}
+	if f.auto != "" {
+		s += " or auto"
+	}
+	return s
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"os"
+	"slices"
+	"time"
+)
+
+// Default is the configuration of an empty file: no listener, no service.
+func Default() *Config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return &Config{
+		Node:  Node{ID: host},
+		Log:   Log{Level: LevelInfo, Format: FormatJSON},
+		Admin: Admin{Address: "127.0.0.1:9901"},
+		Registry: Registry{
+			Etcd: Etcd{Prefix: "/remora/services", LeaseTTL: 10 * time.Second},
+		},
+		Services: map[string]*Service{},
+		Limits: Limits{
+			Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
+			Connections: 16384, Buffered: 256 << 20,
+		},
+		Timeouts: Timeouts{
+			Header: 10 * time.Second, Body: 30 * time.Second, Idle: 5 * time.Minute,
+			Write: 30 * time.Second, Drain: 30 * time.Second,
+		},
+	}
+}
+
+// DefaultService is a service of which the file says nothing but the name.
+func DefaultService(name string) *Service {
+	return &Service{
+		Name:           name,
+		Discover:       DiscoverEtcd,
+		Protocol:       ProtocolLink,
+		Serialization:  SerializationHessian2,
+		LB:             LB{Policy: LBLeastPending},
+		Policy:         DefaultPolicy(),
+		ConnectTimeout: 250 * time.Millisecond,
+		IdleTimeout:    4 * time.Second,
+		MaxPending:     1024,
+		MaxQueue:       1024,
+		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
+		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
+	}
+}
+
+// DefaultPolicy is the policy of a service that sets none: one retry where it
+// is free of harm, and no hedges.
+func DefaultPolicy() Policy {
+	return Policy{
+		Timeout: 15 * time.Second,
+		Retry:   Retry{Attempts: 1, On: []string{RetryConnect, RetryRefused}},
+		Hedge: Hedge{
+			Mode: HedgeOff, Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			Budget: 0.05, Max: 1,
+		},
+	}
+}
+
+// clone is p with nothing shared.
+func (p Policy) clone() Policy {
+	p.Retry.On = slices.Clone(p.Retry.On)
+	return p
+}
+
+// The defaults of list entries: what the decoder fills in before it reads one.
+
+func (e *Endpoint) setDefaults() { e.Weight = 1 }
+
+func (s *Share) setDefaults() { s.Weight = 1 }
+
+func (r *Register) setDefaults() {
+	r.Weight = 1
+	r.Check.Interval = time.Second
+}

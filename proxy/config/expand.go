@@ -1,0 +1,76 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// expand replaces ${VAR} and ${VAR:-default} (for unset or empty) in the text
+// of one scalar, and $$ by $. What a variable holds is not looked at again, so
+// it can neither refer to others nor change the structure of the file.
+func expand(text string, env func(string) (string, bool)) (string, error) {
+	if !strings.Contains(text, "$") {
+		return text, nil
+	}
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(text, '$')
+		if i < 0 || i == len(text)-1 {
+			b.WriteString(text)
+			return b.String(), nil
+		}
+		b.WriteString(text[:i])
+		text = text[i:]
+		switch text[1] {
+		case '$':
+			b.WriteByte('$')
+			text = text[2:]
+			continue
+		case '{':
+		default:
+			b.WriteByte('$')
+			text = text[1:]
+			continue
+		}
+		inner, rest, ok := strings.Cut(text[2:], "}")
+		if !ok {
+			return "", errors.New(`"${" without "}"; write $$ for a plain $`)
+		}
+		value, err := variable(inner, env)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(value)
+		text = rest
+	}
+}
+
+// variable looks up what stands between the braces of ${...}.
+func variable(inner string, env func(string) (string, bool)) (string, error) {
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	if !isName(name) {
+		return "", fmt.Errorf("${%s}: expected ${NAME} or ${NAME:-default}", inner)
+	}
+	if strings.Contains(fallback, "${") {
+		return "", fmt.Errorf("${%s}: a default can't hold another variable", inner)
+	}
+	value, ok := env(name)
+	switch {
+	case ok && value != "" || ok && !hasFallback:
+		return value, nil
+	case hasFallback:
+		return fallback, nil
+	}
+	return "", fmt.Errorf("environment variable %s is not set; ${%s:-value} gives a default", name, name)
+}
+
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+)
+
+// Load reads and checks the file at path, with ${VAR} taken from the process's
+// environment. The error is Errors when the content is at fault, or that of
+// reading the file.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return Parse(path, data, os.LookupEnv)
+}
+
+// Parse checks data; name stands for it in errors, and env looks up variables.
+// The error is nil or Errors: everything wrong with data.
+func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	d := &decoder{
+		file:      name,
+		config:    Default(),
+		positions: map[string]position{},
+		failed:    map[string]bool{},
+	}
+	r := treeReader{env: env, anchors: map[string]*node{}}
+	r.report = func(at position, format string, args ...any) { d.errorAt(at, "", format, args...) }
+	root := r.readTree(data)
+	switch {
+	case root == nil || root.kind == kindBroken:
+		if len(d.errs) > 0 {
+			return nil, d.errs
+		}
+	default:
+		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, path{})
+	}
+	v := validator{config: d.config, report: d.complain}
+	v.validate()
+	if len(d.errs) > 0 {
+		d.errs.sort()
+		return nil, d.errs
+	}
+	return d.config, nil
+}
+
+// complain reports what is wrong with a value that was decoded. Nothing is said
+// of a value that could not be: it, or what it is part of, was reported.
+func (d *decoder) complain(shown, format string, args ...any) {
+	for p := shown; p != ""; p = parent(p) {
+		if d.failed[p] {
+			return
+		}
+	}
+	at := d.locate(shown)
+	d.errs = append(d.errs, Error{
+		File: d.file, Line: at.line, Column: at.column, Path: shown, Text: fmt.Sprintf(format, args...),
+	})
+}
+
+// locate is the position of a path, or of the nearest thing above that the file
+// gives.
+func (d *decoder) locate(shown string) position {
+	for p := shown; p != ""; p = parent(p) {
+		if at, ok := d.positions[p]; ok {
+			return at
+		}
+	}
+	return position{line: 1, column: 1}
+}
+
+// parent cuts the last step off a shown path. Of a quoted name with dots it
+// leaves steps that match nothing, and then the parent.
+func parent(shown string) string {
+	return shown[:max(strings.LastIndexAny(shown, ".["), 0)]
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// decodeScalar sets v from the text of n, within the bounds that f gives. On an
+// error v is untouched.
+func decodeScalar(n *node, v reflect.Value, f field) error {
+	wrong := func() error {
+		return fmt.Errorf("expected %s, got %s", f.expected(v.Type()), f.show(n.text))
+	}
+	if v.Kind() == reflect.String {
+		if len(f.oneof) > 0 && !slices.Contains(f.oneof, n.text) {
+			return fmt.Errorf("%w%s", wrong(), didYouMean(n.text, f.oneof))
+		}
+		v.SetString(n.text)
+		return nil
+	}
+	isText := v.Type() == reflect.TypeFor[time.Duration]() || f.size // has a unit: text to YAML, quoted or not
+	if n.quoted && !isText {
+		return fmt.Errorf("%w in quotes, which makes it a string", wrong())
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		if n.text != "true" && n.text != "false" {
+			return wrong()
+		}
+		v.SetBool(n.text == "true")
+		return nil
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(n.text, 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return wrong()
+		}
+		if !within(x, f.in) {
+			return fmt.Errorf("expected a number in %s, got %s", f.in, f.show(n.text))
+		}
+		v.SetFloat(x)
+		return nil
+	}
+	if f.auto != "" && n.text == "auto" {
+		x, err := strconv.ParseInt(f.auto, 10, 64)
+		v.SetInt(x)
+		return err
+	}
+	x, err := f.parse(n.text, v.Type())
+	if err != nil {
+		return fmt.Errorf("%w%s", wrong(), unitHint(n.text, f, v.Type()))
+	}
+	if err := f.inBounds(x, v.Type()); err != nil {
+		return fmt.Errorf("%w, got %s", err, f.show(n.text))
+	}
+	v.SetInt(x)
+	return nil
+}
+
+// show quotes text for an error message, unless it is a secret.
+func (f field) show(text string) string {
+	if f.secret {
+		return "something else"
+	}
+	return strconv.Quote(text)
+}
+
+// parse reads an integer, size or duration.
+func (f field) parse(text string, t reflect.Type) (int64, error) {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		d, err := time.ParseDuration(text)
+		return int64(d), err
+	case f.size:
+		return parseSize(text)
+	}
+	return parseInt(text)
+}
+
+// parseInt reads a plain decimal number. A leading zero, which is octal to some
+// and decimal to others, is refused.
+func parseInt(text string) (int64, error) {
+	digits := strings.TrimPrefix(text, "-")
+	if strings.HasPrefix(text, "+") || len(digits) > 1 && digits[0] == '0' {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// sizeUnits, largest first: the order in which formatSize tries them.
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// parseSize reads a number of bytes, with or without a binary unit.
+func parseSize(text string) (int64, error) {
+	for _, u := range sizeUnits {
+		if number, ok := strings.CutSuffix(text, u.name); ok {
+			x, err := parseInt(number)
+			if err == nil && (x > math.MaxInt64/u.bytes || x < math.MinInt64/u.bytes) {
+				err = strconv.ErrRange
+			}
+			return x * u.bytes, err
+		}
+	}
+	return parseInt(text)
+}
+
+// formatSize is what parseSize reads, in the largest unit that divides it.
+func formatSize(x int64) string {
+	for _, u := range sizeUnits {
+		if x != 0 && x%u.bytes == 0 {
+			return strconv.FormatInt(x/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(x, 10)
+}
+
+// inBounds holds x against the bounds of f.
+func (f field) inBounds(x int64, t reflect.Type) error {
+	lowest := int64(0)
+	if f.min != "" {
+		lowest = f.mustParse(f.min, t)
+	}
+	if x < lowest {
+		return fmt.Errorf("expected at least %s", cmp.Or(f.min, "0"))
+	}
+	if f.max != "" && x > f.mustParse(f.max, t) {
+		return fmt.Errorf("expected at most %s", f.max)
+	}
+	return nil
+}
+
+// mustParse reads a bound in a tag.
+func (f field) mustParse(bound string, t reflect.Type) int64 {
+	x, err := f.parse(bound, t)
+	if err != nil {
+		panic("config: bad bound in a struct tag: " + bound)
+	}
+	return x
+}
+
+// within tells whether x is in an interval between 0 and 1 whose brackets say
+// which ends belong to it.
+func within(x float64, interval string) bool {
+	lowOK := x > 0 || x == 0 && strings.HasPrefix(interval, "[")
+	highOK := x < 1 || x == 1 && strings.HasSuffix(interval, "]")
+	return lowOK && highOK
+}
+
+// unitHint names the usual slips with units.
+func unitHint(text string, f field, t reflect.Type) string {
+	isDuration := t == reflect.TypeFor[time.Duration]()
+	if _, err := strconv.ParseFloat(text, 64); err == nil && isDuration {
+		return "; the unit is missing"
+	}
+	for _, decimal := range []string{"KB", "MB", "GB", "kB", "K", "M", "G", "k"} {
+		if f.size && strings.HasSuffix(text, decimal) {
+			return "; the units are KiB, MiB and GiB"
+		}
+	}
+	return ""
+}

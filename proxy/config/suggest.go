@@ -1,0 +1,75 @@
+package config
+
+import "strings"
+
+func knows(fields []field, key string) bool {
+	for _, f := range fields {
+		if f.name == key {
+			return true
+		}
+	}
+	return false
+}
+
+// expectedKeys says what might have been meant by key, or else what there is.
+func expectedKeys(fields []field, key string) string {
+	if len(fields) == 0 {
+		return "expected {}"
+	}
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	if hint := didYouMean(key, names); hint != "" {
+		return strings.TrimPrefix(hint, "; ")
+	}
+	return "expected one of " + strings.Join(names, ", ")
+}
+
+// didYouMean is "; did you mean x?" when one of the names is close to what was
+// given, or "".
+func didYouMean(given string, names []string) string {
+	best, bestDistance := "", max(2, len(given)/3)+1
+	if len(given) > 64 {
+		return ""
+	}
+	squash := strings.NewReplacer("_", "", "-", "")
+	for _, name := range names {
+		// maxQueue and max-queue are max_queue.
+		if strings.EqualFold(squash.Replace(given), squash.Replace(name)) {
+			return "; did you mean " + name + "?"
+		}
+		if d := distance(given, name); d < bestDistance && d < len(name) {
+			best, bestDistance = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance counts the edits from a to b, a swap of neighbours being one edit.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,93 @@
+package config
+
+import "strings"
+
+// TLS is an identity in PEM files, and whom it is shown to. The files are read
+// again when they change. The zero value is plain text.
+type TLS struct {
+	Cert string `yaml:"cert"` // own chain, leaf first
+	Key  string `yaml:"key"`  // of Cert
+	CA   string `yaml:"ca"`   // authorities that sign the peers' certificates; "": the system's
+
+	// Peers are the subject alternative names accepted of the other side:
+	// spiffe://domain/path, or with /* at its end all below; dns:name or name;
+	// *.suffix for one label more. Empty: the name that was dialled.
+	Peers []string `yaml:"peers"`
+}
+
+// Enabled tells whether any key is set.
+func (t *TLS) Enabled() bool {
+	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
+}
+
+// tls checks the keys of t against each other.
+func (v *validator) tls(at path, t *TLS) {
+	if (t.Cert == "") != (t.Key == "") {
+		v.report(at.shown, "cert and key are given together or not at all")
+	}
+	for i, name := range t.Peers {
+		if !isPeer(name) {
+			v.report(at.key("peers").item(i).shown, "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
+		}
+	}
+}
+
+// linkTLS checks the tls of a listener or service. Between sidecars both sides
+// prove who they are, so nothing of it can be left out.
+func (v *validator) linkTLS(at path, t *TLS, protocol, kind string) {
+	if !t.Enabled() {
+		return
+	}
+	v.tls(at, t)
+	if protocol != ProtocolLink {
+		v.report(at.shown, "not built yet: tls of %s that speak %s; it is built for link", kind, protocol)
+		return
+	}
+	for _, k := range []struct {
+		name    string
+		missing bool
+	}{{"cert", t.Cert == "" && t.Key == ""}, {"ca", t.CA == ""}, {"peers", len(t.Peers) == 0}} {
+		if k.missing {
+			v.report(at.key(k.name).shown, "missing; a link with tls needs cert, key, ca and peers")
+		}
+	}
+}
+
+// isPeer tells whether s has the form of a name in TLS.Peers.
+func isPeer(s string) bool {
+	if scheme, rest, isURI := strings.Cut(s, "://"); isURI {
+		rest = strings.TrimSuffix(rest, "/*")
+		return scheme != "" && rest != "" && rest[0] != '/' && !strings.ContainsAny(s[:len(scheme)]+rest, "* \t")
+	}
+	name := strings.TrimPrefix(s, "dns:")
+	suffix, isWild := strings.CutPrefix(name, "*")
+	return isWild == strings.HasPrefix(suffix, ".") && strings.Trim(suffix, ".") != "" && !strings.ContainsAny(suffix, "*/: \t")
+}
+
+// etcdTLS checks that the endpoints of etcd and the TLS towards it agree.
+func (v *validator) etcdTLS() {
+	e := &v.config.Registry.Etcd
+	at := path{shown: "registry.etcd"}
+	v.tls(at.key("tls"), &e.TLS)
+	for i, endpoint := range e.Endpoints {
+		shown := at.key("endpoints").item(i).shown
+		isHTTPS := strings.HasPrefix(endpoint, "https://")
+		switch {
+		case strings.HasPrefix(endpoint, "http://") && e.Secured():
+			v.report(shown, "plain text, but TLS is used towards etcd; expected https://host:port")
+		case !isHTTPS && !e.TLS.Enabled() && e.Secured():
+			v.report(shown, "expected https://, as of the other endpoints")
+		}
+	}
+}
+
+// Secured tells whether TLS is used towards etcd: tls is set or an endpoint is
+// an https URL.
+func (e *Etcd) Secured() bool {
+	for _, endpoint := range e.Endpoints {
+		if strings.HasPrefix(endpoint, "https://") {
+			return true
+		}
+	}
+	return e.TLS.Enabled()
+}

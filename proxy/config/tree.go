@@ -1,0 +1,292 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Bounds of a file, far above any real one, so that a wrong path (a disk image,
+// a generated file) ends in an error and not in an exhausted host.
+const (
+	maxFile  = 1 << 20 // bytes
+	maxDepth = 32      // nested mappings and sequences
+)
+
+// kind is what a node of the file is.
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindScalar
+	kindSequence
+	kindMapping
+	kindBroken // unusable; counts as not given
+)
+
+// position is a place in the file, both from 1.
+type position struct{ line, column int }
+
+// node is one value of the file, with anchors, aliases and merges resolved and
+// variables expanded. Aliases make several parents share one node.
+type node struct {
+	kind     kind
+	at       position
+	text     string // of a scalar
+	problem  string // why it is broken; "": reported already
+	quoted   bool   // the scalar can only be meant as a string
+	items    []*node
+	entries  []entry
+	resolved bool // false while its content is being read: a cycle
+}
+
+// entry is one key of a mapping.
+type entry struct {
+	key   string
+	at    position
+	value *node
+}
+
+// treeReader turns the parser's syntax tree into nodes.
+type treeReader struct {
+	env     func(string) (string, bool)
+	report  func(at position, format string, args ...any)
+	anchors map[string]*node
+	depth   int
+}
+
+// readTree parses data, which must hold one YAML document. It returns nil when
+// the document is empty or the syntax is broken, which is then reported.
+func (r *treeReader) readTree(data []byte) *node {
+	if len(data) > maxFile {
+		r.report(position{}, "larger than %d bytes; not a configuration file?", maxFile)
+		return nil
+	}
+	file, err := parse(data)
+	if err != nil {
+		r.reportSyntax(data, err)
+		return nil
+	}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if body != nil {
+			r.report(at(doc.Body.GetToken()), "a second document; expected one document per file")
+			break
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		return nil
+	}
+	return r.read(body)
+}
+
+// parse is the library's parser. Should malformed input make it panic, the file
+// is as bad as any other, and no reason to go down when it is reloaded.
+func parse(data []byte) (file *ast.File, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("not YAML")
+		}
+	}()
+	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+}
+
+// reportSyntax reports what the parser stumbled over.
+func (r *treeReader) reportSyntax(data []byte, err error) {
+	var syntax *yaml.SyntaxError
+	if !errors.As(err, &syntax) {
+		r.report(position{}, "not valid YAML: %s", firstLine(err.Error()))
+		return
+	}
+	where, hint := at(syntax.Token), ""
+	lines := strings.Split(string(data), "\n")
+	if i := where.line - 1; i >= 0 && i < len(lines) && strings.Contains(lines[i], "${") {
+		hint = `; inside { } and [ ] a variable must be quoted: "${VAR}"`
+	}
+	r.report(where, "not valid YAML: %s%s", firstLine(syntax.Message), hint)
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// at is the position of a token. The library counts some columns from 0.
+func at(t *token.Token) position {
+	if t == nil || t.Position == nil {
+		return position{}
+	}
+	return position{line: t.Position.Line, column: max(t.Position.Column, 1)}
+}
+
+// read turns one syntax node, and what is below it, into a node.
+func (r *treeReader) read(n ast.Node) *node {
+	out := &node{at: at(n.GetToken())}
+	r.readInto(out, n)
+	return out
+}
+
+// readInto fills out, which an anchor may already have made known.
+func (r *treeReader) readInto(out *node, n ast.Node) {
+	r.depth++
+	defer func() {
+		r.depth--
+		out.resolved = true
+	}()
+	if r.depth > maxDepth {
+		out.kind = kindBroken
+		r.report(out.at, "nested more than %d deep", maxDepth)
+		return
+	}
+	switch n := n.(type) {
+	case *ast.NullNode:
+	case *ast.MappingNode:
+		out.at = mappingAt(n)
+		r.readMapping(out, n.Values)
+	case *ast.MappingValueNode:
+		out.at = at(n.Key.GetToken())
+		r.readMapping(out, []*ast.MappingValueNode{n})
+	case *ast.SequenceNode:
+		out.kind = kindSequence
+		for _, v := range n.Values {
+			out.items = append(out.items, r.read(v))
+		}
+	case *ast.AnchorNode:
+		r.anchors[n.Name.GetToken().Value] = out
+		out.at = at(n.Value.GetToken())
+		r.readInto(out, n.Value)
+	case *ast.AliasNode:
+		r.readAlias(out, n)
+	case *ast.LiteralNode:
+		r.readScalar(out, n.Value.Value, true)
+	case *ast.StringNode:
+		r.readScalar(out, n.Value, n.Token.Type != token.StringType)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		r.readScalar(out, n.GetToken().Value, false)
+	default:
+		out.kind = kindBroken
+		r.report(out.at, "%s is not supported here", strings.ToLower(n.Type().String()))
+	}
+}
+
+// mappingAt is where a mapping starts: its brace, or its first key.
+func mappingAt(n *ast.MappingNode) position {
+	if !n.IsFlowStyle && len(n.Values) > 0 {
+		return at(n.Values[0].Key.GetToken())
+	}
+	return at(n.Start)
+}
+
+func (r *treeReader) readScalar(out *node, text string, quoted bool) {
+	expanded, err := expand(text, r.env)
+	if err != nil {
+		// The decoder reports it, because it knows the path.
+		out.kind, out.problem = kindBroken, err.Error()
+		return
+	}
+	out.kind, out.text = kindScalar, expanded
+	// "${N}" must be quoted in places, so quotes say nothing there.
+	out.quoted = quoted && expanded == text
+}
+
+// readAlias makes out a copy of the anchored node. It stays at the alias, so
+// that errors point to the place of use.
+func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
+	name := n.Value.GetToken().Value
+	target, ok := r.anchors[name]
+	out.kind = kindBroken
+	switch {
+	case !ok:
+		r.report(out.at, "no anchor &%s before this alias", name)
+	case !target.resolved:
+		r.report(out.at, "alias *%s inside its own anchor", name)
+	default:
+		where := out.at
+		*out = *target
+		out.at = where
+	}
+}
+
+// readMapping reads the entries of a mapping; keys that are given twice are
+// reported, and those of a merge ("<<") stand behind the mapping's own.
+func (r *treeReader) readMapping(out *node, values []*ast.MappingValueNode) {
+	out.kind = kindMapping
+	seen := map[string]position{}
+	var merges []*node
+	for _, v := range values {
+		value := r.read(v.Value)
+		if v.Key.IsMergeKey() {
+			merges = append(merges, value)
+			continue
+		}
+		key, where, ok := r.readKey(v.Key)
+		if !ok {
+			continue
+		}
+		if first, dup := seen[key]; dup {
+			r.report(where, "key %q was given before, in line %d", key, first.line)
+			continue
+		}
+		seen[key] = where
+		if value.kind == kindNull {
+			value.at = where
+		}
+		out.entries = append(out.entries, entry{key: key, at: where, value: value})
+	}
+	for _, m := range merges {
+		r.merge(out, seen, m)
+	}
+}
+
+// readKey is the text of a mapping's key, which is not expanded.
+func (r *treeReader) readKey(n ast.MapKeyNode) (key string, where position, ok bool) {
+	var inner ast.Node = n
+	if k, isExplicit := n.(*ast.MappingKeyNode); isExplicit {
+		inner = k.Value
+	}
+	if inner == nil {
+		r.report(at(n.GetToken()), "a key is missing")
+		return "", position{}, false
+	}
+	where = at(inner.GetToken())
+	switch k := inner.(type) {
+	case *ast.StringNode:
+		return k.Value, where, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return k.GetToken().Value, where, true
+	}
+	r.report(where, "expected a plain name as key")
+	return "", where, false
+}
+
+// merge adds the entries of from (a mapping or a list of them) that out lacks.
+func (r *treeReader) merge(out *node, seen map[string]position, from *node) {
+	switch from.kind {
+	case kindMapping:
+		for _, e := range from.entries {
+			if _, own := seen[e.key]; !own {
+				seen[e.key] = e.at
+				out.entries = append(out.entries, e)
+			}
+		}
+	case kindSequence:
+		for _, m := range from.items {
+			if m.kind != kindMapping && m.kind != kindBroken {
+				r.report(m.at, "expected a mapping to merge")
+				continue
+			}
+			r.merge(out, seen, m)
+		}
+	case kindBroken:
+	default:
+		r.report(from.at, "expected a mapping to merge, as in <<: *name")
+	}
+}

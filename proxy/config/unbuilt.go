@@ -1,0 +1,74 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unbuilt is a key, or some values of a key, that the format has and the
+// program does not act on yet. Such a key is an error, because silence would
+// leave an operator with a protection that isn't there.
+type unbuilt struct {
+	path   string // in schema form; a leading **. stands for any parents
+	values func(n *node) bool
+	what   string
+}
+
+// unbuiltKeys is the one list of them: a feature is switched on by deleting its
+// line.
+var unbuiltKeys = []unbuilt{
+	{"listeners.*.protocol", oneOf(ProtocolDubbo), "listeners that speak dubbo"},
+	{"services.*.protocol", oneOf(ProtocolDubbo), "services that speak dubbo"},
+	{"services.*.serialization", notEmpty, "dubbo serialization"},
+	{"services.*.lb.policy", oneOf(LBWeightedRoundRobin), "weighted round robin; expected " + LBLeastPending},
+	{"services.*.lb.policy", oneOf(LBPeakEWMA), "peak EWMA; expected " + LBLeastPending},
+	{"services.*.lb.policy", oneOf(LBRandom), "random picks; expected " + LBLeastPending},
+	{"services.*.lb.subset", notZero, "subsetting; expected 0"},
+	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
+	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
+	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
+	{"services.*.outlier", notEmpty, "outlier ejection"},
+	{"access_log", notEmpty, "the access log"},
+	{"tracing", notEmpty, "tracing"},
+}
+
+// notBuilt says which feature n would need that does not exist, or "".
+func notBuilt(schema string, n *node) string {
+	for _, u := range unbuiltKeys {
+		if matchesSchema(u.path, schema) && u.values(n) {
+			return u.what
+		}
+	}
+	return ""
+}
+
+// isUnbuilt tells whether a key is refused whatever it holds.
+func isUnbuilt(schema string) bool {
+	return notBuilt(schema, &node{kind: kindScalar, text: "anything"}) != ""
+}
+
+func matchesSchema(pattern, schema string) bool {
+	if tail, ok := strings.CutPrefix(pattern, "**."); ok {
+		return schema == tail || strings.HasSuffix(schema, "."+tail)
+	}
+	return schema == pattern
+}
+
+// The values that are refused.
+
+func oneOf(values ...string) func(*node) bool {
+	return func(n *node) bool { return n.kind == kindScalar && slices.Contains(values, n.text) }
+}
+
+func notEmpty(n *node) bool { return n.text != "" || len(n.items) > 0 || len(n.entries) > 0 }
+
+func moreThanOne(n *node) bool {
+	x, err := strconv.Atoi(n.text)
+	return err == nil && x > 1
+}
+
+func notZero(n *node) bool {
+	x, err := strconv.Atoi(n.text)
+	return err == nil && x > 0
+}

@@ -1,0 +1,270 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// validator finds what single values can't show: references to nothing, names
+// and addresses used twice, values that contradict each other.
+type validator struct {
+	config *Config
+	report func(shown, format string, args ...any)
+}
+
+func (v *validator) validate() {
+	c := v.config
+	v.node()
+	v.admin()
+	v.etcd()
+	v.listeners()
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		v.service(c.Services[name])
+	}
+	for i := range c.Routes {
+		v.route(i, &c.Routes[i])
+	}
+	for i := range c.Register {
+		v.register(i, &c.Register[i])
+	}
+	if c.Limits.Message > c.Limits.Buffered {
+		v.report("limits.message", "larger than limits.buffered (%s), so no such message could pass",
+			formatSize(c.Limits.Buffered))
+	}
+}
+
+// node checks the id, which becomes part of a registry key.
+func (v *validator) node() {
+	id := v.config.Node.ID
+	if id == "" || strings.ContainsAny(id, "/@ \t\n") {
+		v.report("node.id", "expected a name without spaces, / and @, got %q", id)
+	}
+}
+
+func (v *validator) admin() {
+	addr, token := v.config.Admin.Address, v.config.Admin.Token
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		v.report("admin.token", "expected ASCII without spaces, which is what a header can carry")
+	}
+	if addr == "" || !v.address("admin.address", addr, bindable) {
+		return
+	}
+	if token == "" && !isLoopback(addr) {
+		v.report("admin.address", "expected a loopback address: beyond it the admin API needs admin.token")
+	}
+}
+
+func (v *validator) etcd() {
+	e := &v.config.Registry.Etcd
+	for i, endpoint := range e.Endpoints {
+		shown := path{shown: "registry.etcd.endpoints"}.item(i).shown
+		scheme, addr, ok := strings.Cut(endpoint, "://")
+		if !ok {
+			scheme, addr = "http", endpoint
+		}
+		switch scheme {
+		case "http", "https":
+			v.address(shown, addr, dialable)
+		default:
+			v.report(shown, "expected host:port, http://host:port or https://host:port, got %q", endpoint)
+		}
+	}
+	v.etcdTLS()
+	if !strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/") {
+		v.report("registry.etcd.prefix", "expected a path such as /remora/services, got %q", e.Prefix)
+	}
+	if e.LeaseTTL%time.Second != 0 {
+		v.report("registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
+	}
+	if (e.Username == "") != (e.Password == "") {
+		v.report("registry.etcd", "username and password are given together or not at all")
+	}
+}
+
+func (v *validator) listeners() {
+	c := v.config
+	names, addresses := map[string]int{}, map[string]string{}
+	if c.Admin.Address != "" {
+		addresses[c.Admin.Address] = "admin.address"
+	}
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		at := path{shown: "listeners"}.item(i)
+		first, dup := names[l.Name]
+		switch {
+		case l.Name == "":
+			v.report(at.key("name").shown, "missing; a listener needs a name")
+		case dup:
+			v.report(at.key("name").shown, "%q is the name of listeners[%d] too", l.Name, first)
+		default:
+			names[l.Name] = i
+		}
+		if v.address(at.key("address").shown, l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
+			if other, dup := addresses[l.Address]; dup {
+				v.report(at.key("address").shown, "%s is %s too", l.Address, other)
+			} else {
+				addresses[l.Address] = at.key("address").shown
+			}
+		}
+		v.listener(at, l)
+	}
+}
+
+func (v *validator) listener(at path, l *Listener) {
+	c := v.config
+	switch l.Protocol {
+	case "":
+		v.report(at.key("protocol").shown, "missing; expected %s or %s", ProtocolHTTP, ProtocolLink)
+	case ProtocolLink:
+		if l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled() {
+			v.report(at.shown, "a link that is not on loopback needs tls, or insecure: true")
+		}
+		if l.Insecure && l.TLS.Enabled() {
+			v.report(at.key("insecure").shown, "contradicts tls")
+		}
+		if l.Service == "" {
+			v.report(at.key("service").shown, "missing; a link listener needs the service that takes its traffic")
+		}
+	case ProtocolTCP:
+		if l.Insecure {
+			v.report(at.key("insecure").shown, "only a link listener can be insecure, this one is %s", l.Protocol)
+		}
+		if l.Service == "" {
+			v.report(at.key("service").shown, "missing; a tcp listener needs the service that takes its connections")
+		}
+	default:
+		if l.Insecure {
+			v.report(at.key("insecure").shown, "only a link listener can be insecure, this one is %s", l.Protocol)
+		}
+		if l.Service == "" && len(c.Routes) == 0 {
+			v.report(at.key("service").shown, "missing, and there are no routes: no request could be answered")
+		}
+	}
+	v.rateLimit(at, &l.RateLimit)
+	if l.Service != "" {
+		v.reference(at.key("service").shown, l.Service)
+		v.speaks(at.key("service").shown, l.Service, l.Protocol == ProtocolTCP)
+	}
+	v.linkTLS(at.key("tls"), &l.TLS, l.Protocol, "listeners")
+	if s := c.Services[l.Service]; l.Protocol == ProtocolTCP && s != nil && s.TLS.Enabled() {
+		v.report(at.key("service").shown, "not built yet: tls towards the service of a %s listener", ProtocolTCP)
+	}
+}
+
+// reference holds the name of a service against those there are.
+func (v *validator) reference(shown, name string) {
+	if _, ok := v.config.Services[name]; ok {
+		return
+	}
+	names := slices.Sorted(maps.Keys(v.config.Services))
+	v.report(shown, "there is no service %q%s", name, didYouMean(name, names))
+}
+
+// speaks holds what a service speaks against what is to be sent there: opaque
+// bytes go where no sidecar expects the link, and requests where they are
+// understood.
+func (v *validator) speaks(shown, name string, opaque bool) {
+	s := v.config.Services[name]
+	switch {
+	case s == nil:
+	case opaque && s.Protocol != ProtocolTCP && s.Protocol != ProtocolHTTP:
+		v.report(shown, "service %s speaks %s; opaque tcp needs a service with protocol: %s or %s",
+			name, s.Protocol, ProtocolTCP, ProtocolHTTP)
+	case !opaque && s.Protocol == ProtocolTCP:
+		v.report(shown, "service %s takes opaque bytes, not requests; expected one with protocol: %s or %s",
+			name, ProtocolLink, ProtocolHTTP)
+	}
+}
+
+func (v *validator) route(i int, r *Route) {
+	at := path{shown: "routes"}.item(i)
+	switch {
+	case len(r.Split) > 0:
+		v.split(at.key("service"), r.Split)
+	case r.Service == "":
+		v.report(at.key("service").shown, "missing; a route needs a service")
+	default:
+		v.reference(at.key("service").shown, r.Service)
+		v.speaks(at.key("service").shown, r.Service, false)
+	}
+	match := at.key("match")
+	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
+		v.report(match.key("path").shown, `expected a path that starts with "/", got %q`, r.Match.Path)
+	}
+	if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
+		v.report(match.key("host").shown, "expected a host without port, got %q", r.Match.Host)
+	}
+	v.matchHeaders(match.key("header"), r.Match.Header)
+	v.rewrite(at.key("rewrite").key("path"), r)
+	for j, m := range r.Match.Method {
+		if m == "" || strings.ToUpper(m) != m || strings.ContainsAny(m, " \t") {
+			v.report(match.key("method").item(j).shown, "expected a method such as GET, got %q", m)
+		}
+	}
+	for j := range v.config.Routes[:i] {
+		earlier := &v.config.Routes[j].Match
+		if reflect.DeepEqual(earlier, &r.Match) || reflect.DeepEqual(earlier, &Match{}) {
+			v.report(at.shown, "never reached: routes[%d] takes all that this one would", j)
+			break
+		}
+	}
+	// What is inherited unchanged was reported where it stands.
+	s := v.config.Services[r.Service]
+	if s == nil || !reflect.DeepEqual(s.Retry, r.Retry) {
+		v.retry(at, &r.Policy)
+	}
+	if s == nil || s.Hedge != r.Hedge || s.Timeout != r.Timeout {
+		v.hedge(at, &r.Policy)
+	}
+}
+
+func (v *validator) retry(at path, p *Policy) {
+	on := at.key("retry").key("on")
+	for i, condition := range p.Retry.On {
+		shown := on.item(i).shown
+		switch {
+		case condition == RetryTimeout:
+			v.report(shown, "%q is not built yet: an attempt has no timeout of its own", condition)
+		case !isRetryCondition(condition):
+			v.report(shown, "expected one of %s or a status such as 503, got %q%s",
+				strings.Join(retryConditions, ", "), condition, didYouMean(condition, retryConditions))
+		case slices.Contains(p.Retry.On[:i], condition):
+			v.report(shown, "%q was given before", condition)
+		}
+	}
+}
+
+var retryConditions = []string{RetryConnect, RetryRefused, RetryReset, Retry5xx}
+
+// isRetryCondition takes the named conditions and single statuses of a server's
+// failure.
+func isRetryCondition(s string) bool {
+	status, err := strconv.Atoi(s)
+	return slices.Contains(retryConditions, s) || err == nil && len(s) == 3 && status >= 500 && status <= 599
+}
+
+// hedge checks delays and budget, the latter two only where they take effect.
+func (v *validator) hedge(at path, p *Policy) {
+	h, at := &p.Hedge, at.key("hedge")
+	if h.MinDelay > h.MaxDelay {
+		v.report(at.key("min_delay").shown, "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
+	}
+	if h.Mode == HedgeOff {
+		return
+	}
+	if h.Delay >= p.Timeout {
+		v.report(at.key("delay").shown, "%s is not less than the timeout of %s, so no hedge would ever be sent",
+			h.Delay, p.Timeout)
+	}
+	// A little slack for values that binary fractions can't hold, as 1-0.9.
+	const slack = 1e-9
+	if share := 1 - h.Quantile; h.Delay == 0 && share >= h.Budget-slack {
+		v.report(at.key("quantile").shown,
+			"leaves no room under the budget: past the %g-quantile, %.3g of all requests would hedge, and the budget is %g;"+
+				" expected a quantile above %.4g", h.Quantile, share, h.Budget, 1-h.Budget)
+	}
+}

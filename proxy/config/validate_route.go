@@ -1,0 +1,66 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxRewrite bounds rewrite.path, so that a path grows by no more than that.
+const maxRewrite = 1024
+
+// matchHeaders reports conditions that no request could meet.
+func (v *validator) matchHeaders(at path, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		shown, value := at.entry(name).shown, headers[name]
+		lower := strings.ToLower(name)
+		switch {
+		case name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }):
+			v.report(shown, "expected the name of a header, got %q", name)
+		case lower == "host":
+			v.report(shown, "expected match.host for the host")
+		case strings.HasPrefix(lower, "x-remora-"):
+			v.report(shown, "headers of the sidecar's own are taken out before routes are looked at")
+		case value != strings.Trim(value, " \t") || strings.ContainsAny(value, "\r\n\x00"):
+			v.report(shown, "expected a value as it stands in a header, without spaces around it, got %q", value)
+		}
+	}
+}
+
+// rewrite reports a replacement that would join wrongly with what follows the
+// prefix: /api in the place of /v1/ would make /apiusers of /v1/users.
+func (v *validator) rewrite(at path, r *Route) {
+	from, to := r.Match.Path, r.Rewrite.Path
+	switch {
+	case to == "":
+	case from == "":
+		v.report(at.shown, "takes the place of match.path, which is not set")
+	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }):
+		v.report(at.shown, `expected a path that starts with "/", got %q`, to)
+	case len(to) > maxRewrite:
+		v.report(at.shown, "expected at most %d bytes, got %d", maxRewrite, len(to))
+	case strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
+		v.report(at.shown, `expected it to end in "/" if and only if match.path does, %q; got %q`, from, to)
+	}
+}
+
+// split reports shares that make no whole.
+func (v *validator) split(at path, shares []Share) {
+	sum, seen := 0, map[string]bool{}
+	for i, s := range shares {
+		item := at.item(i)
+		switch {
+		case s.Name == "":
+			v.report(item.key("name").shown, "missing; a share needs a service")
+		case seen[s.Name]:
+			v.report(item.key("name").shown, "%s was given before", s.Name)
+		default:
+			v.reference(item.key("name").shown, s.Name)
+		}
+		seen[s.Name] = true
+		sum += s.Weight
+	}
+	if sum == 0 {
+		v.report(at.shown, "every weight is 0: no request could go anywhere")
+	}
+}

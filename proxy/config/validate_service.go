@@ -1,0 +1,128 @@
+package config
+
+import (
+	"net/netip"
+	"strings"
+)
+
+func (v *validator) service(s *Service) {
+	at := path{shown: "services"}.entry(s.Name)
+	if s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n") {
+		v.report(at.shown, "expected a name without spaces and /, got %q", s.Name)
+	}
+	endpoints := at.key("endpoints")
+	switch {
+	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
+		v.report(endpoints.shown, "missing; a static service needs endpoints")
+	case s.Discover == DiscoverEtcd && len(s.Endpoints) > 0:
+		v.report(endpoints.shown, "given, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
+	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
+		v.report(at.key("discover").shown, "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
+	}
+	seen := map[string]bool{}
+	for i, e := range s.Endpoints {
+		shown := endpoints.item(i).shown
+		if v.address(shown, e.Address, dialable) && seen[e.Address] {
+			v.report(shown, "%s was given before", e.Address)
+		}
+		seen[e.Address] = true
+	}
+	v.rateLimit(at, &s.RateLimit)
+	v.linkTLS(at.key("tls"), &s.TLS, s.Protocol, "services")
+	v.retry(at, &s.Policy)
+	v.hedge(at, &s.Policy)
+}
+
+func (v *validator) rateLimit(at path, l *RateLimit) {
+	if l.Burst > 0 && l.Rate == 0 {
+		v.report(at.key("rate_limit").key("rate").shown, "missing; a burst alone limits nothing")
+	}
+}
+
+func (v *validator) register(i int, r *Register) {
+	c, at := v.config, path{shown: "register"}.item(i)
+	if r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n") {
+		v.report(at.key("service").shown, "expected the name under which others find it, got %q", r.Service)
+	}
+	var listener *Listener
+	var names []string
+	for j := range c.Listeners {
+		names = append(names, c.Listeners[j].Name)
+		if c.Listeners[j].Name == r.Listener {
+			listener = &c.Listeners[j]
+		}
+	}
+	if listener == nil {
+		v.report(at.key("listener").shown, "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
+	}
+	v.address(at.key("advertise").shown, r.Advertise, dialable)
+	if len(c.Registry.Etcd.Endpoints) == 0 {
+		v.report(at.shown, "there is nowhere to register: registry.etcd.endpoints is empty")
+	}
+	for j, earlier := range c.Register[:i] {
+		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
+			v.report(at.shown, "register[%d] announces the same", j)
+		}
+	}
+	check := at.key("check")
+	if r.Check.HTTP != "" && r.Check.TCP {
+		v.report(check.shown, "expected http or tcp, got both")
+	}
+	if r.Check.HTTP != "" && !strings.HasPrefix(r.Check.HTTP, "/") {
+		v.report(check.key("http").shown, `expected a path that starts with "/", got %q`, r.Check.HTTP)
+	}
+	if (r.Check.HTTP != "" || r.Check.TCP) && listener != nil && listener.Service == "" {
+		v.report(check.shown, "listener %q has no service, so there is nothing to check", listener.Name)
+	}
+}
+
+// purpose is what an address is for.
+type purpose uint8
+
+const (
+	bindable purpose = iota // to listen on: no host means all, port 0 any
+	dialable                // to connect to: both are needed
+)
+
+// address reports an address that can't serve its purpose.
+func (v *validator) address(shown, addr string, use purpose) bool {
+	i := strings.LastIndexByte(addr, ':')
+	if addr == "" || i < 0 {
+		v.report(shown, "expected host:port, got %q", addr)
+		return false
+	}
+	host, port := addr[:i], addr[i+1:]
+	inner, bracketed := strings.CutPrefix(host, "[")
+	if bracketed {
+		host = strings.TrimSuffix(inner, "]")
+		_, err := netip.ParseAddr(host)
+		bracketed = err == nil && inner != host
+	}
+	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
+		v.report(shown, "expected host:port, an IPv6 host as in [::1]:80, got %q", addr)
+		return false
+	}
+	number, err := parseInt(port)
+	if err != nil || number < 0 || number > 65535 || number == 0 && use == dialable {
+		v.report(shown, "expected a port from %d to 65535, got %q", int(use), port)
+		return false
+	}
+	if use == dialable {
+		ip, err := netip.ParseAddr(host)
+		if host == "" || err == nil && ip.IsUnspecified() {
+			v.report(shown, "expected a host that can be connected to, got %q", addr)
+			return false
+		}
+	}
+	return true
+}
+
+// isLoopback tells whether only this host can reach addr.
+func isLoopback(addr string) bool {
+	host := addr[:max(strings.LastIndexByte(addr, ':'), 0)]
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// redacted stands where a secret is set.
+const redacted = "<redacted>"
+
+// YAML is the effective configuration, with defaults and with the policies that
+// routes inherit. Secrets are redacted, and keys whose feature is not built are
+// left out. Parse reads it back, to the same Config but for the secrets.
+func (c *Config) YAML() ([]byte, error) {
+	tree := encodeStruct(reflect.ValueOf(c).Elem(), path{})
+	data, err := yaml.MarshalWithOptions(tree, yaml.IndentSequence(true))
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration as YAML: %w", err)
+	}
+	return data, nil
+}
+
+func encodeStruct(v reflect.Value, p path) yaml.MapSlice {
+	out := yaml.MapSlice{}
+	for _, f := range fieldsOf(v.Type()) {
+		at := p.key(f.name)
+		if r, ok := v.Interface().(Route); ok && f.name == "service" && len(r.Split) > 0 {
+			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f, at)})
+			continue
+		}
+		if !isUnbuilt(at.schema) {
+			out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f, at)})
+		}
+	}
+	return out
+}
+
+func encode(v reflect.Value, f field, p path) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return encode(v.Elem(), f, p)
+	case reflect.Struct:
+		return encodeStruct(v, p)
+	case reflect.Slice:
+		items := make([]any, v.Len())
+		for i := range items {
+			items[i] = encode(v.Index(i), f, p.item(i))
+		}
+		return items
+	case reflect.Map:
+		out := yaml.MapSlice{}
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, k := range keys {
+			out = append(out, yaml.MapItem{Key: k.String(), Value: encode(v.MapIndex(k), f, p.entry(k.String()))})
+		}
+		return out
+	case reflect.String:
+		if f.secret && v.String() != "" {
+			return redacted
+		}
+		return strings.ReplaceAll(v.String(), "$", "$$") // Parse expands it
+	}
+	return encodeNumber(v, f)
+}
+
+// encodeNumber writes numbers, durations and sizes the way people do.
+func encodeNumber(v reflect.Value, f field) any {
+	isDuration := v.Type() == reflect.TypeFor[time.Duration]()
+	switch {
+	case !v.CanInt():
+		return v.Interface()
+	case f.auto != "" && strconv.FormatInt(v.Int(), 10) == f.auto:
+		return "auto"
+	case isDuration:
+		return formatDuration(time.Duration(v.Int()))
+	case f.size:
+		return formatSize(v.Int())
+	}
+	return v.Int()
+}
+
+// formatDuration is d without the zeros that Duration.String ends in: 5m, not
+// 5m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
