@@ -1,0 +1,225 @@
+package proxy
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// slots are the places in front of a service's application (max_concurrency)
+// and the bound of the queue for them. They are limits of the process, so they
+// are atomics; the queues themselves belong to the loops.
+type slots struct {
+	limit    int32 // 0: none
+	maxQueue int32
+	inUse    atomic.Int32
+	queued   atomic.Int32
+}
+
+func (s *slots) take() bool {
+	for {
+		n := s.inUse.Load()
+		if n >= s.limit {
+			return false
+		}
+		if s.inUse.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// slotOutcome is what an attempt that asks for a slot gets.
+type slotOutcome uint8
+
+const (
+	slotGranted slotOutcome = iota
+	slotQueued              // send follows when one is free
+	slotRefused
+)
+
+// neverQueued is the head time of an empty queue.
+const neverQueued = math.MaxInt64
+
+// retryShare is of how many slots one goes to a retry when primaries wait too:
+// behind all primaries, retries would never be served by an application that is
+// always busy, and a lost replica would cost every request that it had.
+const retryShare = 4
+
+// admissionQueue is one loop's queue for a service's slots: those that were not
+// tried before come first, but for one slot in retryShare; each in order of
+// arrival.
+type admissionQueue struct {
+	primary, retry waitList
+	passed         int          // retries have waited for so many primaries
+	oldest         atomic.Int64 // since when the head waits; other loops read it
+	granted        int          // slots handed to this loop and not given out yet
+	grant          Flush        // gives them out at the end of the turn
+	post           func()       // the same, for other loops to Post
+}
+
+// waitList is an intrusive FIFO of attempts.
+type waitList struct{ head, tail *attempt }
+
+type queueLink struct {
+	next, prev *attempt
+	since      time.Duration
+	list       *waitList
+}
+
+func (l *waitList) push(a *attempt, now time.Duration) {
+	a.waiting = queueLink{prev: l.tail, since: now, list: l}
+	if l.tail == nil {
+		l.head = a
+	} else {
+		l.tail.waiting.next = a
+	}
+	l.tail = a
+}
+
+func (l *waitList) remove(a *attempt) {
+	q := &a.waiting
+	if q.prev == nil {
+		l.head = q.next
+	} else {
+		q.prev.waiting.next = q.next
+	}
+	if q.next == nil {
+		l.tail = q.prev
+	} else {
+		q.next.waiting.prev = q.prev
+	}
+	a.waiting = queueLink{}
+}
+
+// admit asks for a slot for a. A hedge never queues: it is refused at once.
+func (s *service) admit(a *attempt) slotOutcome {
+	sl := &s.shared.slots
+	if sl.limit == 0 {
+		return slotGranted
+	}
+	if sl.queued.Load() == 0 && sl.take() {
+		a.slot = true
+		return slotGranted
+	}
+	if a.kind == hedgeAttempt || a.ex.hedged {
+		return slotRefused
+	}
+	if sl.queued.Add(1) > sl.maxQueue {
+		sl.queued.Add(-1)
+		return slotRefused
+	}
+	s.wait(a)
+	return slotQueued
+}
+
+// wait puts a into this loop's queue.
+func (s *service) wait(a *attempt) {
+	a.state = attemptWaiting
+	list := &s.queue.primary
+	if a.kind == retryAttempt || a.ex.attempt > 0 {
+		list = &s.queue.retry
+	}
+	list.push(a, s.w.loop.Now())
+	s.publishOldest()
+	// A slot may have become free between the failed take and the queueing; its
+	// releaser then saw an empty queue.
+	if s.shared.slots.take() {
+		s.handOver(s)
+	}
+}
+
+// unqueue takes a withdrawn attempt out of the queue, if it is there.
+func (s *service) unqueue(a *attempt) {
+	if a.waiting.list == nil {
+		return
+	}
+	a.waiting.list.remove(a)
+	s.shared.slots.queued.Add(-1)
+	s.publishOldest()
+}
+
+// release gives a slot back: to the loop whose queue's head has waited longest,
+// or to all when nobody waits.
+func (s *service) release() {
+	sl := &s.shared.slots
+	for {
+		if sl.queued.Load() > 0 {
+			if next := s.longestWaiting(); next != nil {
+				s.handOver(next)
+				return
+			}
+		}
+		sl.inUse.Add(-1)
+		// Someone may have queued meanwhile and found all slots taken: whoever
+		// queues looks for a slot after that, and we look at the queue after
+		// giving ours back, so one of the two sees the other.
+		if sl.queued.Load() == 0 || !sl.take() {
+			return
+		}
+	}
+}
+
+// longestWaiting is this service on the loop whose queue's head is the oldest,
+// or nil.
+func (s *service) longestWaiting() (longest *service) {
+	since := int64(neverQueued)
+	for _, w := range s.w.proc.workers {
+		other := w.services[s.shared.cfg.Name]
+		if t := other.queue.oldest.Load(); t < since {
+			longest, since = other, t
+		}
+	}
+	return longest
+}
+
+// handOver passes a slot that this loop holds to another, or to itself.
+func (s *service) handOver(to *service) {
+	if to == s {
+		s.queue.granted++
+		s.w.loop.Defer(&s.queue.grant)
+		return
+	}
+	to.w.loop.Post(to.queue.post)
+}
+
+// giveOut spends the slots that were handed to this loop on its queue.
+func (s *service) giveOut() {
+	for s.queue.granted > 0 {
+		s.queue.granted--
+		a := s.queue.next()
+		if a == nil { // withdrawn meanwhile
+			s.release()
+			continue
+		}
+		s.unqueue(a)
+		a.slot = true
+		a.send(nil)
+	}
+}
+
+// next is the attempt whose turn it is, or nil.
+func (q *admissionQueue) next() *attempt {
+	first, second := q.primary.head, q.retry.head
+	if first == nil || second == nil {
+		q.passed = 0
+		if first == nil {
+			return second
+		}
+		return first
+	}
+	if q.passed++; q.passed == retryShare {
+		q.passed = 0
+		return second
+	}
+	return first
+}
+
+func (s *service) publishOldest() {
+	oldest := int64(neverQueued)
+	for _, l := range [...]*waitList{&s.queue.primary, &s.queue.retry} {
+		if l.head != nil {
+			oldest = min(oldest, int64(l.head.waiting.since))
+		}
+	}
+	s.queue.oldest.Store(oldest)
+}

@@ -1,0 +1,204 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+)
+
+type attemptKind uint8
+
+const (
+	primaryAttempt attemptKind = iota
+	retryAttempt
+	hedgeAttempt
+)
+
+// attemptState is where an attempt stands.
+//
+//	over ─▶ waiting ─▶ sent ─▶ over
+//	           │         └─cancel▶ lingering ─▶ over
+//	           └─cancel▶ over
+type attemptState uint8
+
+const (
+	attemptOver      attemptState = iota // not begun, or ended
+	attemptWaiting                       // in the service's queue for a slot
+	attemptSent                          // with an upstream
+	attemptLingering                     // withdrawn, but its endpoint may still work on it
+)
+
+// attempt is one try of an exchange at one endpoint. It lives inside its
+// exchange. Its endpoint counts it as pending, and its service's slot is held,
+// until it is over.
+type attempt struct {
+	ex    *exchange
+	kind  attemptKind
+	index uint8 // position in the exchange; also the attempt number on the wire
+	state attemptState
+	slot  bool // holds a slot of the service
+
+	ep   *lb.Endpoint
+	up   upstream
+	sent time.Duration
+
+	// What the upstream keeps here: the link's stream id, or the connection.
+	stream uint64
+	link   *linkClient
+	conn   *httpUpstream
+
+	waiting queueLink // in the service's admission queue
+}
+
+// upstream carries attempts to one endpoint. It ends each with exactly one of
+// attempt.answered, attempt.failed and attempt.dropped, unless cancel or abort
+// said that it is over. send may end the attempt before it returns.
+type upstream interface {
+	send(a *attempt)
+	// cancel withdraws a, whose request memory is not valid after the call. It
+	// tells whether the endpoint may still be working on it.
+	cancel(a *attempt) (lingering bool)
+	// abort forgets a at once.
+	abort(a *attempt)
+	// retire closes the upstream once what it carries has ended.
+	retire()
+}
+
+// send hands the attempt to ep's upstream, or to the endpoint that the policy
+// picks.
+func (a *attempt) send(ep *lb.Endpoint) {
+	ex, now := a.ex, a.ex.w.loop.Now()
+	if ep == nil {
+		ep = ex.svc.pick(now, ex.tried[:a.index], ex.failedAt[:])
+	}
+	a.state = attemptWaiting
+	if ep == nil {
+		a.failed(FailNoEndpoint)
+		return
+	}
+	a.ep, a.sent, a.state = ep, now, attemptSent
+	ex.tried[a.index] = ep
+	ep.Started(now)
+	a.up = ep.Ext.(*endpoint).up
+	a.up.send(a)
+}
+
+// wireAttempt is the attempt number that the next hop sees: what led to this
+// exchange counts too.
+func (a *attempt) wireAttempt() uint8 { return min(a.ex.attempt+a.index, 255-maxAttempts) }
+
+// wireHedge tells the next hop that another attempt is out, here or further up.
+func (a *attempt) wireHedge() bool { return a.ex.hedged || a.kind == hedgeAttempt }
+
+// answered: the endpoint's answer is here, complete. Takes ownership of ans.
+func (a *attempt) answered(ans *answer) {
+	ex := a.ex
+	now := ex.w.loop.Now()
+	lingering := a.state == attemptLingering
+	if !lingering && a.kind == primaryAttempt {
+		ex.route.estimator.Observe(now, now-a.sent)
+	}
+	a.end(now, true)
+	if lingering {
+		ans.Release()
+		ex.settle()
+		return
+	}
+	ex.onAnswer(a, ans)
+}
+
+// failed: the attempt came to nothing.
+func (a *attempt) failed(f *Failure) {
+	ex := a.ex
+	lingering := a.state == attemptLingering
+	if f.retry == retryReset || f.retry == retryNever && a.ep != nil {
+		ex.reached = true
+	}
+	a.end(ex.w.loop.Now(), false)
+	if a.kind == hedgeAttempt && (f.retry == retryConnect || f == FailNoSlot) {
+		ex.hedgeMissed()
+	}
+	if lingering {
+		ex.settle()
+		return
+	}
+	if f != FailNoSlot {
+		ex.failedAt[0] = a.ep
+	}
+	ex.onFailure(a, f)
+}
+
+// dropped: a withdrawn attempt is over; answered tells whether the application
+// finished it all the same.
+func (a *attempt) dropped(answered bool) {
+	a.end(a.ex.w.loop.Now(), answered)
+	a.ex.settle()
+}
+
+// cancel withdraws the attempt if it is still out.
+func (a *attempt) cancel() {
+	switch a.state {
+	case attemptOver, attemptLingering:
+	case attemptWaiting:
+		a.ex.svc.unqueue(a)
+		a.end(a.ex.w.loop.Now(), false)
+	case attemptSent:
+		if a.ex.state == exchangeAnswered {
+			a.censor() // its hedge won
+		}
+		if a.up.cancel(a) {
+			a.state = attemptLingering
+			return
+		}
+		a.end(a.ex.w.loop.Now(), false)
+	}
+}
+
+// abort ends the attempt at once.
+func (a *attempt) abort() {
+	switch a.state {
+	case attemptOver:
+		return
+	case attemptWaiting:
+		a.ex.svc.unqueue(a)
+	case attemptSent:
+		a.censor()
+		a.ex.reached = true
+		a.up.abort(a)
+	case attemptLingering:
+		a.up.abort(a)
+	}
+	a.end(a.ex.w.loop.Now(), false)
+}
+
+// censor tells the estimate that a primary took longer than it was given: left
+// out, it would make the estimate sink.
+func (a *attempt) censor() {
+	if a.kind == primaryAttempt {
+		a.ex.route.estimator.Censor(a.ex.w.loop.Now())
+	}
+}
+
+// end settles the books of the endpoint and the service.
+func (a *attempt) end(now time.Duration, answered bool) {
+	if a.state == attemptOver {
+		panic("proxy: attempt ended twice")
+	}
+	if a.ep != nil {
+		if answered {
+			a.ep.Answered(now, now-a.sent)
+			a.ex.svc.observe(now, now-a.sent)
+		} else {
+			a.ep.Dropped(now)
+		}
+	}
+	a.state = attemptOver
+	a.ex.out--
+	if a.kind == hedgeAttempt {
+		a.ex.svc.hedging.Done()
+	}
+	if a.slot {
+		a.slot = false
+		a.ex.svc.release()
+	}
+}

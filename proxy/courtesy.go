@@ -1,0 +1,226 @@
+package proxy
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// What is added to messages and taken from them on the way. Two sidecars and the
+// link between them are one intermediary to the applications beside them: what a
+// request is given, it is given where it enters over HTTP, and an answer where it
+// comes from its application. Links carry both as they are.
+
+// Headers between the sidecar and what is beside it. From outside they are
+// honoured on loopback listeners only; none is sent on.
+const (
+	headerPrefix     = "x-remora-"
+	headerIdempotent = "x-remora-idempotent" // "1": may be sent more than once
+	headerAttempt    = "x-remora-attempt"    // attempt number that led to this call
+)
+
+// traceMember in tracestate marks a call that a hedge led to.
+const traceMember = "remora=h"
+
+// Names and values that are added. They are shared and never written to.
+var (
+	nameVia            = []byte("Via")
+	nameForwardedFor   = []byte("X-Forwarded-For")
+	nameForwardedProto = []byte("X-Forwarded-Proto")
+	nameRequestID      = []byte("X-Request-Id")
+	nameDate           = []byte("Date")
+
+	protoHTTP = []byte("http")
+
+	// viaValues is by the minor version of the message received (RFC 9110
+	// section 7.6.3). The pseudonym stands for all sidecars, so that none tells
+	// where it runs.
+	viaValues = [2][]byte{[]byte("1.0 remora"), []byte("1.1 remora")}
+)
+
+const (
+	// addedHeaders and addedBytes are more than a message grows by.
+	addedHeaders = 4
+	addedBytes   = 256
+
+	// maxRequestID is the longest X-Request-Id that is kept.
+	maxRequestID = 128
+
+	// maxForwarded and maxRewritten bound the memory for X-Forwarded-For and for
+	// a rewritten path that an exchange keeps for the next request.
+	maxForwarded = 256
+	maxRewritten = 512
+)
+
+// origin is what a session knows of its peer.
+type origin struct {
+	trusted bool   // on loopback: what it says of itself is believed
+	addr    []byte // its IP address
+}
+
+// clientField is a header that arrive looks at.
+type clientField uint8
+
+const (
+	fieldOther clientField = iota
+	fieldOwn               // x-remora-*
+	fieldForwardedFor
+	fieldForwardedProto
+	fieldRequestID
+	fieldTraceState
+)
+
+func clientFieldOf(name []byte) clientField {
+	switch {
+	case len(name) < len(headerPrefix)+1:
+		return fieldOther
+	case name[0]|0x20 == 't':
+		if protocol.EqualFold(name, "tracestate") {
+			return fieldTraceState
+		}
+		return fieldOther
+	case name[0]|0x20 != 'x':
+		return fieldOther
+	case protocol.EqualFold(name[:len(headerPrefix)], headerPrefix):
+		return fieldOwn
+	case protocol.EqualFold(name, "x-request-id"):
+		return fieldRequestID
+	case protocol.EqualFold(name, "x-forwarded-for"):
+		return fieldForwardedFor
+	case protocol.EqualFold(name, "x-forwarded-proto"):
+		return fieldForwardedProto
+	}
+	return fieldOther
+}
+
+// arrive takes in a request that came over HTTP/1.minor. The sidecar's own
+// headers are taken out and, if the peer can be trusted, heeded. Via,
+// X-Forwarded-For, X-Forwarded-Proto and X-Request-Id are added: after what a
+// trusted peer says there, instead of what any other does. An X-Request-Id is
+// kept from anyone if it is one, short and printable.
+func arrive(ex *exchange, from *origin, minor int) {
+	req := &ex.req
+	kept := req.Headers[:0]
+	ex.requestID, ex.forwarded = nil, ex.forwarded[:0]
+	proto := protoHTTP
+	for _, h := range req.Headers {
+		switch clientFieldOf(h.Name) {
+		case fieldOther:
+			kept = append(kept, h)
+		case fieldOwn:
+			if from.trusted {
+				hint(req, h)
+			}
+		case fieldForwardedFor:
+			if from.trusted && len(h.Value) > 0 {
+				ex.forwarded = append(append(ex.forwarded, h.Value...), ", "...)
+			}
+		case fieldForwardedProto:
+			if from.trusted && len(h.Value) > 0 {
+				proto = h.Value
+			}
+		case fieldRequestID:
+			if ex.requestID == nil && saneRequestID(h.Value) {
+				ex.requestID = h.Value
+			}
+		case fieldTraceState:
+			if from.trusted && bytes.Contains(h.Value, []byte(traceMember)) {
+				req.Hedge = true
+			}
+			kept = append(kept, h)
+		}
+	}
+	if ex.requestID == nil {
+		ex.requestID = newRequestID(&ex.w.ids, &ex.newID)
+	}
+	client := from.addr
+	if len(ex.forwarded) > 0 {
+		ex.forwarded = append(ex.forwarded, from.addr...)
+		client = ex.forwarded
+	}
+	req.Headers = append(kept,
+		protocol.Header{Name: nameVia, Value: viaValues[minor&1]},
+		protocol.Header{Name: nameForwardedFor, Value: client},
+		protocol.Header{Name: nameForwardedProto, Value: proto},
+		protocol.Header{Name: nameRequestID, Value: ex.requestID})
+}
+
+// hint heeds one of the sidecar's own headers.
+func hint(req *protocol.Request, h protocol.Header) {
+	switch {
+	case protocol.EqualFold(h.Name, headerIdempotent):
+		req.Idempotent = string(h.Value) == "1"
+	case protocol.EqualFold(h.Name, headerAttempt):
+		if n, err := strconv.ParseUint(string(h.Value), 10, 8); err == nil {
+			req.Attempt = uint8(n)
+		}
+	}
+}
+
+// saneRequestID tells whether an id can be passed on and logged as it is.
+func saneRequestID(id []byte) bool {
+	if len(id) == 0 || len(id) > maxRequestID {
+		return false
+	}
+	for _, c := range id {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// newRequestID fills buf with 128 random bits in hexadecimal. They tell requests
+// apart; they are no secret.
+func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
+	const digits = "0123456789abcdef"
+	for half := range 2 {
+		x := rnd.Uint64()
+		for i := range 16 {
+			buf[half*16+i] = digits[x&0xf]
+			x >>= 4
+		}
+	}
+	return buf[:]
+}
+
+// record adds to an answer that came over HTTP/1.minor what its recipient owes
+// to those it is passed on to: Via, and Date if there is none (RFC 9110 section
+// 6.6.1).
+func (ans *answer) record(minor int) {
+	hs := append(ans.Headers, protocol.Header{Name: nameVia, Value: viaValues[minor&1]})
+	if protocol.Find(ans.Headers, "date") == nil {
+		if now := ans.w.date(); now != nil {
+			copy(ans.date[:], now)
+			hs = append(hs, protocol.Header{Name: nameDate, Value: ans.date[:]})
+		}
+	}
+	ans.Headers = hs
+}
+
+// identify adds the request's id to the answer for its client, unless the
+// application has put one there.
+func (ans *answer) identify(id []byte) {
+	if protocol.Find(ans.Headers, "x-request-id") == nil {
+		ans.Headers = append(ans.Headers, protocol.Header{Name: nameRequestID, Value: id})
+	}
+}
+
+// peerAddr is the IP address in a connection's "ip:port", as X-Forwarded-For has
+// it.
+func peerAddr(remote string) []byte {
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		return []byte(ap.Addr().Unmap().WithZone("").String())
+	}
+	return []byte("unknown") // RFC 7239 section 6.2
+}
+
+// loopback tells whether a listener's address can be reached from this host
+// only.
+func loopback(addr string) bool {
+	ap, err := netip.ParseAddrPort(addr)
+	return err == nil && ap.Addr().IsLoopback()
+}

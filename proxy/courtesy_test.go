@@ -1,0 +1,161 @@
+package proxy_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// courtesies are the lines of a message that TestCourtesies looks at, in order.
+func courtesies(hs []protocol.Header) string {
+	var lines []string
+	for _, h := range hs {
+		switch name := strings.ToLower(string(h.Name)); name {
+		case "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "date":
+			lines = append(lines, name+": "+string(h.Value))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// madeID is an X-Request-Id that a sidecar made.
+var madeID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// TestCourtesies: what an application sees of how its request came, and what the
+// client sees of the answer, whether one sidecar is between them or two.
+func TestCourtesies(t *testing.T) {
+	const kept = "req_1/ABC"
+	for _, c := range []struct {
+		name     string
+		outside  bool // the listener is not on loopback
+		http10   bool
+		request  []string // header lines
+		answer   string   // header lines
+		seen     []string // by the application; X-Request-Id is looked at apart
+		returned []string // to the client
+		id       string   // "": a new one
+	}{
+		{name: "nothing there before",
+			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "HTTP/1.0", http10: true,
+			seen:     []string{"via: 1.0 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "an application behind a proxy",
+			request: []string{"via: 1.1 edge", "X-Forwarded-For: 198.51.100.7", "x-forwarded-for: 203.0.113.9",
+				"X-FORWARDED-PROTO: https", "X-Request-ID: " + kept},
+			seen: []string{"via: 1.1 edge", "via: 1.1 remora",
+				"x-forwarded-for: 198.51.100.7, 203.0.113.9, 10.99.0.1", "x-forwarded-proto: https"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
+		{name: "a stranger", outside: true,
+			request: []string{"via: 1.1 edge", "X-Forwarded-For: 198.51.100.7", "x-forwarded-proto: https",
+				"x-request-id: " + kept},
+			seen:     []string{"via: 1.1 edge", "via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
+		{name: "an answer with a date, by way of another proxy",
+			answer:   "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.1 cache\r\n",
+			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"date: Sun, 06 Nov 1994 08:49:37 GMT", "via: 1.1 cache", "via: 1.1 remora"}},
+		{name: "an id with a space", request: []string{"x-request-id: a b"},
+			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "an id too long", request: []string{"x-request-id: " + strings.Repeat("i", 129)},
+			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
+		{name: "an id just short enough", request: []string{"x-request-id: " + strings.Repeat("i", 128)},
+			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
+			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: strings.Repeat("i", 128)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachTopology(t, meshOptions{apps: 1}, func(t *testing.T, m *mesh) {
+				if c.outside {
+					m.consumer.cfg.Listeners[0].Address = "0.0.0.0:15001"
+				}
+				var seen string
+				m.apps[0].extra = c.answer
+				m.apps[0].seen = func(req *protocol.Request) { seen = courtesies(req.Headers) }
+				call := m.get("/", c.request...)
+				if c.http10 {
+					call.raw = []byte(strings.Replace(string(call.raw), "HTTP/1.1", "HTTP/1.0", 1))
+				}
+				m.w.Run(2500*time.Millisecond - m.w.Now())
+				m.do(call)
+				m.finish(call)
+				m.ok(call)
+				got, id, _ := strings.Cut(courtesies(call.headers), "\nx-request-id: ")
+				if want := strings.Join(c.returned, "\n"); got != want {
+					t.Errorf("the client got\n%s\nwant\n%s", got, want)
+				}
+				if id != c.id && (c.id != "" || !madeID.MatchString(id)) {
+					t.Errorf("the client got the id %q, want %q", id, c.id)
+				}
+				if want := strings.Join(c.seen, "\n") + "\nx-request-id: " + id; seen != want {
+					t.Errorf("the application got\n%s\nwant\n%s", seen, want)
+				}
+			})
+		})
+	}
+}
+
+// TestOwnAnswersAreDatedAndIdentified: so are those that no application gave.
+func TestOwnAnswersAreDatedAndIdentified(t *testing.T) {
+	m := newMesh(t, meshOptions{})
+	m.consumer.update("compute")
+	call := m.get("/", "x-request-id: mine")
+	m.do(call)
+	m.finish(call)
+	want := "date: Sun, 29 Mar 2026 23:59:59 GMT\nx-request-id: mine"
+	if got := courtesies(call.headers); call.code != "no-endpoint" || got != want {
+		t.Errorf("got %d %s with\n%s\nwant no-endpoint with\n%s", call.status, call.code, got, want)
+	}
+}
+
+// TestApplicationsIDStays: an application that names its answer is not
+// contradicted.
+func TestApplicationsIDStays(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1})
+	m.apps[0].extra = "x-request-id: the-apps\r\n"
+	call := m.get("/", "x-request-id: mine")
+	m.do(call)
+	m.finish(call)
+	m.ok(call)
+	if got := courtesies(call.headers); !strings.HasPrefix(got, "x-request-id: the-apps\nvia") || strings.Count(got, "x-request-id") != 1 {
+		t.Errorf("the client got\n%s", got)
+	}
+}
+
+// TestRequestIDsDiffer: between requests, and between loops.
+func TestRequestIDsDiffer(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, loops: 2})
+	seen := map[string]bool{}
+	for i := range 100 {
+		c := m.get("/")
+		m.dial(fmt.Sprintf("10.0.0.1:%d", 15001+i%2)).calls = []*call{c}
+		m.finish(c)
+		id := string(protocol.Find(c.headers, "x-request-id"))
+		if !madeID.MatchString(id) || seen[id] {
+			t.Fatalf("id %q, after %d others", id, len(seen))
+		}
+		seen[id] = true
+	}
+}
+
+// TestDateMoves: it is read anew as the second ends.
+func TestDateMoves(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1})
+	for range 50 {
+		before := epoch.Add(m.w.Now()).Truncate(time.Second)
+		call := m.get("/")
+		m.do(call)
+		m.finish(call)
+		date, err := time.Parse(time.RFC1123, string(protocol.Find(call.headers, "date")))
+		if after := epoch.Add(m.w.Now()); err != nil || date.Before(before) || date.After(after) {
+			t.Fatalf("answered between %v and %v, dated %v: %v", before, after, date, err)
+		}
+		m.w.Run(130 * time.Millisecond)
+	}
+}

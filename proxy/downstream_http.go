@@ -1,0 +1,309 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// httpState is what a downstream HTTP session does with the bytes that come in.
+type httpState uint8
+
+const (
+	httpHead   httpState = iota // collecting a request's head
+	httpBody                    // collecting its body
+	httpClosed                  // draining or closed: input is ignored
+)
+
+// httpSession is a downstream HTTP/1.1 connection. Requests are decoded as they
+// come, up to limits.pipelined of them, and processed one after another, so that
+// answers keep their order and a client's second request sees the effects of
+// its first (RFC 9112 section 9.3.2).
+type httpSession struct {
+	w      *Worker
+	conn   Conn
+	direct *route // of a listener with a fixed service, else nil
+	origin origin
+	rate   *rateLimit // of the listener; nil: none
+
+	state httpState
+	in    *bytebufferpool.ByteBuffer // input of which no message is complete
+	head  http1.Head
+	body  http1.Body
+	cur   *exchange // being received
+	held  int       // bytes of in and cur counted against limits.buffered
+
+	calls   []httpCall // received, in order; the first is being processed if busy
+	busy    bool
+	pumping bool
+	used    bool // a request has come
+	last    bool // the connection closes after the answers that are due
+
+	clock    clock    // idle, head and body timeouts
+	outbound outbound // write timeout
+	slow     Timer    // the client is behind
+
+	sessionLink
+}
+
+// httpCall is a received request in its place in the order of answers.
+type httpCall struct {
+	ex     *exchange
+	refuse *Failure // instead of ex: answered so, then the connection closes
+	minor  int
+	last   bool // the connection closes after this answer
+	toHead bool
+}
+
+func newHTTPSession(w *Worker, l *config.Listener, direct *route) *httpSession {
+	s := &httpSession{w: w, direct: direct, origin: origin{trusted: loopback(l.Address)}, rate: w.proc.rates[l.Name]}
+	s.clock.init(w.loop, s.onTimeout)
+	s.outbound.init(w)
+	s.slow.Fire = s.pump
+	return s
+}
+
+func (s *httpSession) OnOpen(c Conn) {
+	s.conn = c
+	s.outbound.conn = c
+	s.origin.addr = peerAddr(c.RemoteAddr())
+	s.w.sessions.add(s)
+	s.w.stats.Connections++
+	s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+	if s.w.proc.draining.Load() { // accepted just before the listener closed
+		s.drain()
+	}
+}
+
+// lateIdle is how long a draining connection may keep its first request to
+// itself: one may be on its way, and clients repeat what fails on a connection
+// that has answered before, not on a fresh one.
+const lateIdle = time.Second
+
+func (s *httpSession) OnData(b []byte) {
+	if s.state == httpBody {
+		b = s.receiveBody(b)
+	}
+	if len(b) > 0 && s.state == httpHead {
+		if s.in == nil {
+			s.in = bytebufferpool.Get()
+		}
+		_, _ = s.in.Write(b)
+		s.decode()
+	}
+	s.account()
+	s.pump()
+}
+
+// decode takes complete requests off the input.
+func (s *httpSession) decode() {
+	for s.state == httpHead && s.in != nil {
+		if s.cur == nil {
+			s.cur = s.w.exchange(s)
+			s.head.Reset()
+		}
+		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, &s.w.httpLimits)
+		switch {
+		case err == http1.ErrIncomplete:
+			if string(s.in.B) == "\r\n" { // some clients end a body so (RFC 9112 section 2.2)
+				s.dropInput()
+				return
+			}
+			if !s.clock.running(clockHead) {
+				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
+			}
+			return
+		case err != nil:
+			s.refuse(requestFailure(err))
+			return
+		case s.head.Connect:
+			s.refuse(FailUnsupported)
+			return
+		case len(s.calls) >= s.w.proc.cfg.Limits.Pipelined:
+			s.refuse(FailPipelined)
+			return
+		case s.head.WebSocket && s.upgrade(n):
+			return
+		}
+		s.onHead(n)
+	}
+}
+
+// onHead: the first n bytes of the input are a request's head. The buffer
+// becomes the exchange's; what follows the message moves to a new one.
+func (s *httpSession) onHead(n int) {
+	ex := s.cur
+	ex.head, s.in = s.in, nil
+	rest := ex.head.B[n:]
+	if s.head.Framing == http1.NoBody {
+		s.keepInput(rest)
+		ex.head.B = ex.head.B[:n]
+		s.onRequest()
+		return
+	}
+	if s.head.Framing == http1.FixedLength && int64(len(rest)) >= s.head.Length {
+		end := n + int(s.head.Length)
+		ex.req.Body = ex.head.B[n:end:end]
+		s.keepInput(ex.head.B[end:])
+		ex.head.B = ex.head.B[:end]
+		s.onRequest()
+		return
+	}
+	s.state = httpBody
+	s.body.Reset(&s.head, &s.w.httpLimits)
+	ex.body = bytebufferpool.Get()
+	s.clock.start(clockBody, s.w.proc.cfg.Timeouts.Body)
+	rest = s.receiveBody(rest)
+	if s.state == httpClosed {
+		return // refused, and ex with it
+	}
+	s.keepInput(rest)
+	ex.head.B = ex.head.B[:n]
+	if s.state == httpBody && s.head.ExpectContinue && len(s.calls) == 0 {
+		s.outbound.write([]byte(http1.Continue))
+		s.head.ExpectContinue = false
+	}
+}
+
+// keepInput starts a new input buffer with a copy of b.
+func (s *httpSession) keepInput(b []byte) {
+	if len(b) > 0 && s.state != httpClosed {
+		s.in = bytebufferpool.Get()
+		_, _ = s.in.Write(b)
+	}
+}
+
+// receiveBody feeds the body's decoder and returns what follows the message.
+func (s *httpSession) receiveBody(b []byte) (rest []byte) {
+	if s.w.proc.ledger.full(s.held) {
+		s.refuse(FailOverloaded)
+		return nil
+	}
+	ex := s.cur
+	n, done, err := s.body.Decode(b, ex.body)
+	if err != nil {
+		s.refuse(requestFailure(err))
+		return nil
+	}
+	if !done {
+		return nil
+	}
+	s.state = httpHead
+	size := s.body.Length()
+	ex.req.Body = ex.body.B[:size:size]
+	ex.req.Trailers = s.body.Trailers(ex.body, ex.req.Trailers[:0])
+	s.onRequest()
+	return b[n:]
+}
+
+// onRequest queues the request that is complete.
+func (s *httpSession) onRequest() {
+	s.clock.stop()
+	s.used = true
+	s.cur.hold()
+	s.calls = append(s.calls, httpCall{
+		ex: s.cur, minor: s.head.Minor, last: !s.head.KeepAlive, toHead: s.head.HeadMethod,
+	})
+	s.cur = nil
+	s.head.Reset()
+}
+
+// refuse answers what can't be a request once the earlier ones are answered,
+// and closes: where the next message would begin is not known.
+func (s *httpSession) refuse(f *Failure) {
+	s.state = httpClosed
+	s.dropInput()
+	s.clock.stop()
+	s.calls = append(s.calls, httpCall{refuse: f, minor: 1, last: true})
+}
+
+// onTimeout: an idle connection closes quietly; a slow request is refused.
+func (s *httpSession) onTimeout(k clockKind) {
+	switch k {
+	case clockHead:
+		s.refuse(FailSlowHead)
+	case clockBody:
+		s.refuse(FailSlowBody)
+	case clockIdle:
+		if s.busy || len(s.calls) > 0 {
+			return
+		}
+		s.close()
+		s.conn.Drain()
+		return
+	}
+	s.account()
+	s.pump()
+}
+
+// drain closes the connection after the answers that are due.
+func (s *httpSession) drain() {
+	s.last = true
+	switch {
+	case s.busy || len(s.calls) > 0 || s.cur != nil:
+	case !s.used:
+		s.clock.set(min(lateIdle, s.w.proc.cfg.Timeouts.Idle))
+	default:
+		s.close()
+		s.conn.Drain()
+	}
+}
+
+func (s *httpSession) OnClose(error) {
+	s.close()
+	s.clock.close()
+	s.outbound.stop()
+	s.w.loop.Stop(&s.slow)
+	s.w.sessions.remove(s)
+	s.w.stats.Connections--
+}
+
+// close ends the session's part: what was received and not answered is dropped,
+// what is in progress is withdrawn.
+func (s *httpSession) close() {
+	s.state = httpClosed
+	s.clock.stop()
+	s.dropInput()
+	calls := s.calls
+	s.calls = nil
+	for i, c := range calls {
+		switch {
+		case c.ex == nil:
+		case i == 0 && s.busy:
+			c.ex.cancel()
+		default:
+			s.w.recycle(c.ex)
+		}
+	}
+	s.busy = false
+	s.account()
+}
+
+func (s *httpSession) dropInput() {
+	if s.in != nil {
+		bytebufferpool.Put(s.in)
+		s.in = nil
+	}
+	if s.cur != nil {
+		s.w.recycle(s.cur)
+		s.cur = nil
+	}
+}
+
+// account keeps limits.buffered up to date with what is being received.
+func (s *httpSession) account() {
+	now := 0
+	if s.in != nil {
+		now = len(s.in.B)
+	}
+	if s.cur != nil && s.cur.body != nil {
+		now += len(s.cur.body.B)
+	}
+	if now != s.held {
+		s.w.held(now - s.held)
+		s.held = now
+	}
+}

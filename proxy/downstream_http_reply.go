@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+)
+
+// pump starts the next request when none is in progress.
+func (s *httpSession) pump() {
+	if s.pumping {
+		return
+	}
+	s.pumping = true
+	for !s.busy && len(s.calls) > 0 && !s.behind() {
+		s.busy = true
+		call := &s.calls[0]
+		if call.refuse != nil {
+			s.w.stats.failed(call.refuse)
+			s.fail(nil, call.refuse)
+			continue
+		}
+		ex := call.ex
+		arrive(ex, &s.origin, call.minor)
+		r := s.direct
+		if r == nil {
+			r = s.w.routeOf(&ex.req)
+		}
+		if r != nil {
+			r.rewritePath(ex)
+		}
+		ex.begin(r, s.rate)
+	}
+	s.pumping = false
+}
+
+// behind tells whether the client has so much left to read that its next request
+// has to wait; pump is called again then.
+func (s *httpSession) behind() bool {
+	if s.conn.Buffered() <= httpOutbound {
+		return false
+	}
+	s.w.loop.After(httpBehind, &s.slow)
+	return true
+}
+
+const (
+	// httpOutbound is how much may wait for a client to read it before the next
+	// of its pipelined requests begins.
+	httpOutbound = 256 << 10
+
+	// httpBehind is how long a session waits to look again.
+	httpBehind = 2 * time.Millisecond
+)
+
+func (s *httpSession) reply(ex *exchange, ans *answer) {
+	flags, last := s.flags()
+	ans.identify(ex.requestID)
+	out := http1.AppendResponseHead(s.w.scratch[:0], &ans.Response, flags)
+	if len(out) == 0 {
+		ans.Release()
+		s.fail(ex, FailMalformed)
+		return
+	}
+	if len(ans.Body) > writeTogether && len(ans.Trailers) == 0 && http1.HasBody(&ans.Response, flags) {
+		s.outbound.write(out)
+		s.outbound.write(ans.Body)
+	} else {
+		out = http1.AppendResponseBody(out, &ans.Response, flags)
+		s.outbound.write(out)
+	}
+	s.w.keepScratch(out)
+	ans.Release()
+	s.answered(last)
+}
+
+// writeTogether is the size up to which a body is copied behind its head so that
+// both leave in one write.
+const writeTogether = 16 << 10
+
+// flags says how the answer to the first call is to be framed, and whether the
+// connection closes after it.
+func (s *httpSession) flags() (f http1.ResponseFlags, last bool) {
+	call := &s.calls[0]
+	last = call.last || s.last || s.w.proc.draining.Load()
+	return http1.ResponseFlags{Minor: call.minor, Close: last, ToHead: call.toHead}, last
+}
+
+// fail answers with f. ex is nil when what came was no request.
+func (s *httpSession) fail(ex *exchange, f *Failure) {
+	flags, last := s.flags()
+	var id []byte
+	if ex != nil {
+		id = ex.requestID
+	}
+	out := appendFailure(s.w.scratch[:0], f, s.w.date(), id, flags)
+	s.outbound.write(out)
+	s.w.keepScratch(out)
+	s.answered(last)
+}
+
+func (s *httpSession) over(*exchange) {}
+
+// answered moves on to the next request after the first has its answer.
+func (s *httpSession) answered(last bool) {
+	s.busy = false
+	s.outbound.watch()
+	n := copy(s.calls, s.calls[1:])
+	s.calls[n] = httpCall{}
+	s.calls = s.calls[:n]
+	if last {
+		s.close()
+		s.conn.Drain()
+		return
+	}
+	if n == 0 && s.state == httpHead && s.in == nil {
+		s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+	}
+	if n == 0 && s.state == httpBody && s.head.ExpectContinue {
+		s.outbound.write([]byte(http1.Continue))
+		s.head.ExpectContinue = false
+	}
+	s.pump()
+}

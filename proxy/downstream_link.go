@@ -1,0 +1,235 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// linkSession is the accepting end of one link: another sidecar's requests for
+// the service of this listener.
+type linkSession struct {
+	linkConn
+	route   *route
+	rate    *rateLimit           // of the listener; nil: none
+	streams map[uint64]*exchange // begun and not over
+	cur     *exchange            // what the Reader decodes into
+	newest  uint64               // highest id that was complete or rejected
+	report  bool                 // answers are waiting: LOAD goes with them
+	sessionLink
+}
+
+func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
+	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
+	s.init(w, link.Acceptor, s)
+	return s
+}
+
+func (s *linkSession) carried() int { return len(s.streams) }
+
+// prepare puts the service's load beside the answers that leave.
+func (s *linkSession) prepare() {
+	if s.report {
+		s.report = false
+		s.w.Load(linkLoad(s.route.svc.load()))
+	}
+}
+
+func (s *linkSession) lost() {
+	s.close()
+	s.conn.Close()
+}
+
+// idled closes by way of a GOAWAY: a request that is on its way meanwhile was
+// surely not processed then.
+func (s *linkSession) idled() {
+	if s.state == linkOpen {
+		s.drain()
+		return
+	}
+	s.lost()
+}
+
+func (s *linkSession) OnOpen(c Conn) {
+	s.opened(c)
+	s.worker.sessions.add(s)
+	s.worker.stats.Connections++
+}
+
+func (s *linkSession) OnData(b []byte) {
+	if s.state == linkClosed {
+		return
+	}
+	if !s.feed(b) {
+		if s.broken == link.ErrVersion {
+			s.conn.Write(link.AppendRefusal(nil))
+			s.conn.Drain()
+		} else {
+			s.conn.Close()
+		}
+		s.close()
+		return
+	}
+	s.finishDrain()
+}
+
+func (s *linkSession) OnClose(error) {
+	s.close()
+	s.worker.sessions.remove(s)
+	s.worker.stats.Connections--
+}
+
+// OnPreface answers the dialler's.
+func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
+	s.w.Preface(link.Acceptor, link.Settings{})
+	s.w.Open(version, peer)
+	s.state = linkOpen
+	if s.worker.proc.draining.Load() {
+		s.drain()
+	}
+}
+
+func (s *linkSession) NewRequest(uint64) *protocol.Request {
+	if s.cur == nil {
+		s.cur = s.worker.exchange(s)
+	}
+	return &s.cur.req
+}
+
+func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer) {
+	ex := s.cur
+	s.cur = nil
+	s.newest = max(s.newest, id) // a long message ends after shorter, newer ones
+	ex.head, ex.tag = buf, id
+	if ttl > 0 {
+		req.Deadline = s.worker.loop.Now() + ttl
+	}
+	if s.state == linkDraining {
+		s.worker.recycle(ex)
+		s.w.Refused(id, link.Draining)
+		return
+	}
+	s.streams[id] = ex
+	ex.hold()
+	ex.begin(s.route, s.rate)
+}
+
+// NewResponse is for the other end.
+func (s *linkSession) NewResponse(uint64) *protocol.Response { return nil }
+
+// OnResponse is for the other end.
+func (s *linkSession) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
+}
+
+func (s *linkSession) OnReject(id uint64, why link.Reason) {
+	s.newest = max(s.newest, id)
+	s.w.Refused(id, why)
+}
+
+// OnCancel withdraws a request. What the application already works on stays
+// counted until it has answered.
+func (s *linkSession) OnCancel(id uint64) {
+	ex := s.streams[id]
+	switch {
+	case ex == nil: // in reassembly, or answered already
+		s.r.Forget(id)
+		s.w.Drop(id)
+		s.w.CancelAck(id, link.CancelDropped)
+	case ex.state != exchangeActive:
+		// cancelled twice: the acknowledgement is on its way
+	case ex.cancel():
+		s.w.CancelAck(id, link.CancelAtApp)
+	default:
+		delete(s.streams, id)
+		s.w.CancelAck(id, link.CancelDropped)
+	}
+}
+
+// OnCancelAck is for the other end.
+func (s *linkSession) OnCancelAck(uint64, link.Dropped) {}
+
+// OnRefused is for the other end.
+func (s *linkSession) OnRefused(uint64, link.Reason) {}
+
+// OnGoAway: the dialler will send nothing more; it closes when it is done.
+func (s *linkSession) OnGoAway(uint64, link.Reason) {}
+
+// OnLoad is for the other end.
+func (s *linkSession) OnLoad(link.Load) {}
+
+func (s *linkSession) reply(ex *exchange, ans *answer) {
+	delete(s.streams, ex.tag)
+	s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
+	s.report = true
+	s.schedule(len(s.streams) == 0)
+}
+
+func (s *linkSession) fail(ex *exchange, f *Failure) {
+	delete(s.streams, ex.tag)
+	s.w.Refused(ex.tag, f.refusal(ex.reached))
+	s.report = true
+	s.schedule(len(s.streams) == 0)
+}
+
+// over: the application has finished a request that was withdrawn.
+func (s *linkSession) over(ex *exchange) {
+	delete(s.streams, ex.tag)
+	if s.state == linkClosed {
+		return
+	}
+	s.w.CancelAck(ex.tag, link.CancelFinished)
+	s.report = true
+	s.schedule(len(s.streams) == 0)
+	s.finishDrain()
+}
+
+// drain tells the peer to send no more, and closes once all is answered.
+func (s *linkSession) drain() {
+	if s.state == linkOpen {
+		s.state = linkDraining
+		s.w.GoAway(s.newest, link.Draining)
+		s.flush()
+	}
+	s.finishDrain()
+}
+
+// finishDrain closes when the last answer has left and nothing is in reassembly:
+// the dialler goes on sending what the GOAWAY covers, and has to be told that it
+// was not processed. The dialler usually closes first, once it has all that it
+// asked for.
+func (s *linkSession) finishDrain() {
+	if s.state == linkDraining && len(s.streams) == 0 && s.w.Queued() == 0 && s.r.Buffered() == 0 {
+		s.conn.Drain()
+		s.close()
+	}
+}
+
+// close withdraws what the peer asked for and can't be told any more.
+func (s *linkSession) close() {
+	if s.state == linkClosed {
+		return
+	}
+	s.shut()
+	if s.cur != nil {
+		s.worker.recycle(s.cur)
+		s.cur = nil
+	}
+	for _, id := range inOrder(s.streams) {
+		if ex := s.streams[id]; ex.state == exchangeActive {
+			ex.cancel()
+		}
+	}
+	clear(s.streams)
+}
+
+func linkLoad(l lb.Load) link.Load {
+	return link.Load{
+		Pending: uint32(l.Pending), Queued: uint32(l.Queued),
+		Latency: l.Latency, SinceAnswer: l.SinceAnswer,
+	}
+}

@@ -1,0 +1,368 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// maxAttempts bounds the attempts of one exchange, free retries and hedges
+// included.
+const maxAttempts = 6
+
+// maxFreeEndpoints bounds how many endpoints are asked in vain for free (failed
+// connects, GOAWAY) before the exchange fails.
+const maxFreeEndpoints = 3
+
+// maxMissed bounds the hedges of one exchange that are turned away and tried
+// elsewhere: each sends the whole request for nothing, and takes the place of an
+// attempt that a retry may need later. One with more than missBody bytes of body
+// costs a hedge wherever it ends.
+const (
+	maxMissed = 2
+	missBody  = 64 << 10
+)
+
+// replier is the downstream's end of an exchange: the session it came from.
+// Exactly one of reply and fail is called, once, unless the session withdrew
+// the exchange with cancel.
+type replier interface {
+	// reply takes ownership of ans.
+	reply(ex *exchange, ans *answer)
+	fail(ex *exchange, f *Failure)
+	// over tells that the last attempt of a withdrawn exchange has ended. It
+	// is not called when cancel said that nothing was left at the application.
+	over(ex *exchange)
+}
+
+// exchangeState is where an exchange stands.
+//
+//	idle ──begin──▶ active ──▶ answered ──last attempt over──▶ idle
+//	                   └─cancel▶ abandoned ──last attempt over──▶ idle
+type exchangeState uint8
+
+const (
+	exchangeIdle      exchangeState = iota // on the free list, or being filled by a downstream
+	exchangeActive                         // the caller waits
+	exchangeAnswered                       // the caller has its response; losers may still be out
+	exchangeAbandoned                      // the caller is gone; attempts are still out
+)
+
+// exchange is the life of one request: its deadline, its attempts, and the one
+// response that comes of them. It owns the request's memory, and is recycled
+// when the caller is answered or gone and the last attempt is over.
+type exchange struct {
+	w     *Worker
+	from  replier
+	tag   uint64 // the downstream's own: the stream id of a link
+	state exchangeState
+	pass  pass // of the service's breaker
+
+	req     protocol.Request
+	attempt uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
+	hedged  bool
+	head    *bytebufferpool.ByteBuffer // what req's slices alias
+	body    *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
+	held    int                        // bytes of both, counted against limits.buffered
+
+	requestID []byte   // of a request that came over HTTP; aliases head or newID
+	newID     [32]byte // an id that was made here
+	forwarded []byte   // the value of X-Forwarded-For, where there was one before
+	path      []byte   // the path, where the route rewrote it
+
+	route    *route
+	svc      *service
+	began    time.Duration
+	retries  int // paid and status retries so far
+	free     int // free retries so far
+	hedges   int // hedges that reached an endpoint
+	missed   int // hedges that reached none
+	out      int // attempts that are not over
+	n        int // attempts used
+	attempts [maxAttempts]attempt
+	tried    [maxAttempts]*lb.Endpoint
+	failedAt [1]*lb.Endpoint // where the latest attempt failed that had its turn
+
+	best     *answer     // best of the bad answers so far
+	bestOf   attemptKind // which kind of attempt it came of
+	reached  bool        // the application may have seen the request
+	lastFail *Failure    // of the latest failed attempt since the last retry; of a hedge only when no other failed
+
+	deadline Timer
+	hedge    Timer
+}
+
+// begin takes a complete request from its downstream, of which rate is the limit
+// of the listener or nil, and starts on it. The exchange may be answered before
+// begin returns.
+func (ex *exchange) begin(r *route, rate *rateLimit) {
+	w := ex.w
+	ex.began = w.loop.Now()
+	ex.state = exchangeActive
+	w.stats.Requests++
+	switch {
+	case rate != nil && !rate.take(ex.began):
+		ex.fail(FailRateLimited)
+		return
+	case r == nil:
+		ex.fail(FailNoRoute)
+		return
+	}
+	ex.route, ex.svc = r, r.svc
+	ex.attempt, ex.hedged = ex.req.Attempt, ex.req.Hedge
+	if f := ex.admit(); f != nil {
+		ex.svc = nil
+		ex.fail(f)
+		return
+	}
+	ex.svc.stats.Requests++
+	ex.req.Service = ex.svc.shared.wireName
+	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(ex.req.Method)
+
+	left := r.timeout
+	if ex.req.Deadline != 0 {
+		left = min(left, ex.req.Deadline-ex.began)
+	}
+	if left <= 0 {
+		ex.fail(FailDeadline)
+		return
+	}
+	ex.req.Deadline = ex.began + left
+	w.loop.After(left, &ex.deadline)
+	ex.svc.hedging.Primary(ex.began, r.hedge)
+	if r.hedge.Mode == hedge.On {
+		ex.armHedge(ex.began)
+	}
+	ex.launch(primaryAttempt, nil)
+}
+
+// admit applies the limits of the process and of the service.
+func (ex *exchange) admit() *Failure {
+	p := ex.w.proc
+	if p.ledger.full(ex.held) {
+		return FailOverloaded
+	}
+	s := ex.svc.shared
+	if s.rate != nil && !s.rate.take(ex.began) {
+		return FailRateLimited
+	}
+	if s.pending.Add(1) > int32(s.maxPending) {
+		s.pending.Add(-1)
+		return FailOverloaded
+	}
+	if s.breaker != nil {
+		if ex.pass = s.breaker.ask(ex.began); ex.pass == passNone {
+			s.pending.Add(-1)
+			return FailBreakerOpen
+		}
+	}
+	return nil
+}
+
+// safeMethod tells the methods that may be sent twice by definition of the
+// mode: GET and HEAD only (design: gate not_idempotent).
+func safeMethod(m []byte) bool { return string(m) == "GET" || string(m) == "HEAD" }
+
+// launch starts the next attempt, at ep or, when ep is nil, where the policy
+// points once the service has a slot.
+func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
+	a := &ex.attempts[ex.n]
+	ex.n++
+	ex.out++
+	a.kind, a.ep, a.index = kind, nil, uint8(ex.n-1)
+	switch kind {
+	case retryAttempt:
+		ex.svc.stats.Retries++
+	case hedgeAttempt:
+		ex.svc.stats.Hedges++
+	}
+	switch ex.svc.admit(a) {
+	case slotGranted:
+		a.send(ep)
+	case slotQueued:
+	case slotRefused:
+		a.state = attemptWaiting
+		if kind == hedgeAttempt || ex.hedged {
+			a.failed(FailNoSlot)
+			return
+		}
+		a.failed(FailOverloaded)
+	}
+}
+
+// onHedgeTimer: the answer is late. Every gate must be open for a hedge to go.
+func (ex *exchange) onHedgeTimer() {
+	if ex.state != exchangeActive || ex.n == maxAttempts {
+		return
+	}
+	s, p, now := ex.svc, ex.route.hedge, ex.w.loop.Now()
+	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
+	q := hedge.Question{
+		Idempotent: ex.req.Idempotent,
+		Cascade:    ex.attempt > 0 || ex.hedged,
+		Left:       ex.req.Deadline - now,
+	}
+	if ep != nil {
+		q.Untried = 1
+	}
+	gate := s.hedging.Decide(now, p, &ex.route.estimator, &q)
+	s.stats.Gates[gate]++
+	if gate == hedge.Open {
+		ex.hedges++
+	}
+	if (gate == hedge.Open || gate.Transient()) && ex.hedges < p.Max {
+		ex.armHedge(now)
+	}
+	if gate == hedge.Open {
+		ex.launch(hedgeAttempt, ep)
+	}
+}
+
+// armHedge looks again one delay from now.
+func (ex *exchange) armHedge(now time.Duration) {
+	ex.w.loop.After(ex.route.estimator.Delay(now, ex.route.hedge), &ex.hedge)
+}
+
+// hedgeMissed: a hedge reached no application, so it cost that nothing and counts
+// for nothing; another endpoint may be asked one delay later, maxMissed times.
+func (ex *exchange) hedgeMissed() {
+	now := ex.w.loop.Now()
+	ex.svc.stats.HedgesMissed++
+	if ex.missed == maxMissed || len(ex.req.Body) > missBody {
+		return
+	}
+	ex.missed++
+	ex.svc.hedging.Refund(now)
+	ex.hedges--
+	if ex.state == exchangeActive && !ex.hedge.Armed() {
+		ex.armHedge(now)
+	}
+}
+
+// win answers the caller with ans, which came of such an attempt, and withdraws
+// what else is out.
+func (ex *exchange) win(of attemptKind, ans *answer) {
+	ex.enter(exchangeAnswered)
+	if of == hedgeAttempt {
+		ex.svc.stats.HedgesWon++
+	}
+	ex.finished(outcomeOf(ans.Status))
+	ex.judge(verdictOf(ans.Status))
+	ex.from.reply(ex, ans)
+	ex.withdraw()
+	ex.settle()
+}
+
+// giveUp answers the caller with the best bad answer, or with f.
+func (ex *exchange) giveUp(f *Failure) {
+	if ans := ex.takeBest(); ans != nil {
+		ex.win(ex.bestOf, ans)
+		return
+	}
+	ex.fail(f)
+}
+
+func (ex *exchange) fail(f *Failure) {
+	ex.enter(exchangeAnswered)
+	ex.w.stats.failed(f)
+	ex.finished(OutcomeFailed)
+	ex.judge(f.verdict())
+	ex.from.fail(ex, f)
+	ex.withdraw()
+	ex.settle()
+}
+
+// cancel is the downstream's word that the caller is gone. It tells whether
+// something is left at the application, in which case over follows.
+func (ex *exchange) cancel() (left bool) {
+	ex.enter(exchangeAbandoned)
+	ex.finished(OutcomeCancelled)
+	ex.judge(verdictNone)
+	ex.withdraw()
+	if left = ex.out > 0; !left {
+		ex.from = nil
+		ex.settle()
+	}
+	return left
+}
+
+// enter is the one place where a live exchange changes its state.
+func (ex *exchange) enter(to exchangeState) {
+	if ex.state != exchangeActive {
+		panic("proxy: exchange answered twice")
+	}
+	ex.state = to
+	ex.w.loop.Stop(&ex.hedge)
+}
+
+// withdraw cancels the attempts that are still out. Those that the application
+// may already work on stay out until it has answered or the deadline passes.
+func (ex *exchange) withdraw() {
+	for i := range ex.attempts[:ex.n] {
+		ex.attempts[i].cancel()
+	}
+	if ex.best != nil {
+		ex.takeBest().Release()
+	}
+	ex.releaseRequest()
+}
+
+// onDeadline: time is up for the caller, or for the losers.
+func (ex *exchange) onDeadline() {
+	if ex.state == exchangeActive {
+		for i := range ex.attempts[:ex.n] {
+			ex.attempts[i].abort()
+		}
+		ex.giveUp(FailDeadline)
+		return
+	}
+	for i := range ex.attempts[:ex.n] {
+		ex.attempts[i].abort()
+	}
+	ex.settle()
+}
+
+// settle recycles the exchange when nothing refers to it any more.
+func (ex *exchange) settle() {
+	if ex.out > 0 || ex.state == exchangeActive {
+		return
+	}
+	ex.w.loop.Stop(&ex.deadline)
+	ex.w.loop.Stop(&ex.hedge)
+	if ex.svc != nil {
+		ex.svc.shared.pending.Add(-1)
+	}
+	if ex.state == exchangeAbandoned && ex.from != nil {
+		ex.from.over(ex)
+	}
+	ex.w.recycle(ex)
+}
+
+// hold counts the memory of a complete request against limits.buffered.
+func (ex *exchange) hold() {
+	if ex.head != nil {
+		ex.held = len(ex.head.B)
+	}
+	if ex.body != nil {
+		ex.held += len(ex.body.B)
+	}
+	ex.w.held(ex.held)
+}
+
+func (ex *exchange) releaseRequest() {
+	if ex.head != nil {
+		bytebufferpool.Put(ex.head)
+		ex.head = nil
+	}
+	if ex.body != nil {
+		bytebufferpool.Put(ex.body)
+		ex.body = nil
+	}
+	ex.w.held(-ex.held)
+	ex.held = 0
+	ex.req.Reset()
+}

@@ -1,0 +1,82 @@
+package proxy
+
+import "github.com/remora-proxy/remora/protocol/link"
+
+// Failure is why an exchange or one of its attempts came to nothing. All
+// instances are package variables, so that failing allocates nothing; they are
+// compared by identity.
+type Failure struct {
+	Code   string // stable, sent as x-remora-error
+	Status int    // HTTP status towards the caller
+	Text   string // one line for people
+
+	// reason is what a link downstream tells the other sidecar instead of a
+	// status, so that it can decide on a retry.
+	reason link.Reason
+	retry  retryClass
+}
+
+// refusal is the reason for the other sidecar. Those below link.UpstreamReset
+// promise that the application saw nothing of the request.
+func (f *Failure) refusal(reached bool) link.Reason {
+	switch {
+	case !reached || f.reason >= link.UpstreamReset:
+		return f.reason
+	case f == FailDeadline:
+		return link.UpstreamTimeout
+	}
+	return link.UpstreamReset
+}
+
+// retryClass says what a failed attempt permits (design: retries that are free
+// because the request was surely not processed, and retries that are paid).
+type retryClass uint8
+
+const (
+	retryNever   retryClass = iota
+	retryConnect            // nothing was sent, or surely nothing processed: free, any method
+	retryRefused            // turned away before the application saw it: costs a token
+	retryReset              // may have been processed: idempotent only, costs a token
+)
+
+// The failures that a caller may see.
+var (
+	FailNoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
+		Text: "no route matches this request"}
+	FailNoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
+		Text: "the service has no endpoint"}
+	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,
+		Text: "too much work is pending"}
+	FailRateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, retry: retryRefused,
+		Text: "more requests a second than are allowed"}
+	FailBreakerOpen = &Failure{Code: "breaker-open", Status: 503, reason: link.Overload, retry: retryRefused,
+		Text: "the service has failed too often in a row"}
+	FailNoSlot = &Failure{Code: "no-slot", Status: 503, reason: link.NoSlot,
+		Text: "no free slot for a hedge"}
+	FailDraining = &Failure{Code: "draining", Status: 503, reason: link.Draining, retry: retryConnect,
+		Text: "shutting down"}
+	FailConnect = &Failure{Code: "upstream-connect", Status: 502, reason: link.UpstreamConnect, retry: retryConnect,
+		Text: "cannot connect to the endpoint"}
+	FailUnprocessed = &Failure{Code: "upstream-goaway", Status: 502, reason: link.UpstreamConnect, retry: retryConnect,
+		Text: "the endpoint went away before it took the request"}
+	FailReset = &Failure{Code: "upstream-reset", Status: 502, reason: link.UpstreamReset, retry: retryReset,
+		Text: "the connection to the endpoint was lost"}
+	FailMalformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,
+		Text: "the endpoint's answer is malformed"}
+	FailTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
+		Text: "the endpoint's answer is larger than limits.message"}
+	FailDeadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
+		Text: "no answer in time"}
+	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
+		Text: "too many requests are pipelined on this connection"}
+	FailBadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed,
+		Text: "the request can't be sent on safely"}
+	FailRequestTooLarge = &Failure{Code: "message-too-large", Status: 413, reason: link.TooLarge,
+		Text: "the request is larger than the other sidecar takes"}
+	FailSlowHead = &Failure{Code: "header-timeout", Status: 408,
+		Text: "the request's head took too long"}
+	FailSlowBody = &Failure{Code: "body-timeout", Status: 408,
+		Text: "the request's body took too long"}
+	FailUnsupported = &Failure{Code: "not-supported", Status: 501,
+		Text: "CONNECT is not supported"}
+)

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// Lease is a stream's place at a service: it counts as one of max_pending, and
+// as load of the endpoint that was picked, until Close. The stream itself is on
+// goroutines, so the methods may be called from any; each posts to the loop of
+// the Lease. One call is made after the answer to the one before.
+type Lease struct {
+	w   *Worker
+	svc *service
+
+	ep    *lb.Endpoint   // that counts the stream; nil between two picks
+	tried []*lb.Endpoint // ep too, and what does not take plain bytes
+	asked int            // endpoints given out
+}
+
+// Lease asks for a place at the service, and for an endpoint to connect to
+// ("ip:port"). picked is called on the loop, so it must not block; when it gets
+// a Failure there is no Lease to Close. After the loop has stopped it is not
+// called.
+func (w *Worker) Lease(service string, picked func(l *Lease, addr string, f *Failure)) {
+	w.loop.Post(func() {
+		l := &Lease{w: w, svc: w.services[service]}
+		f := l.enter()
+		if f == nil {
+			if f = l.pick(); f == nil {
+				picked(l, l.ep.Addr, nil)
+				return
+			}
+			l.svc.shared.pending.Add(-1)
+		}
+		w.stats.failed(f)
+		l.svc.stats.StreamsFailed++
+		picked(nil, "", f)
+	})
+}
+
+// enter takes one of max_pending.
+func (l *Lease) enter() *Failure {
+	s := l.svc.shared
+	if s.pending.Add(1) > int32(s.maxPending) {
+		s.pending.Add(-1)
+		return FailOverloaded
+	}
+	return nil
+}
+
+// pick chooses an endpoint that was not tried and takes plain bytes: what a
+// sidecar's link port expects is something else.
+func (l *Lease) pick() *Failure {
+	if l.asked == maxFreeEndpoints {
+		return FailConnect
+	}
+	now := l.w.loop.Now()
+	for {
+		ep := l.svc.set.Pick(now, l.w.rnd, l.tried)
+		if ep == nil {
+			break
+		}
+		l.tried = append(l.tried, ep)
+		if ep.Ext.(*endpoint).protocol == config.ProtocolLink {
+			continue
+		}
+		l.ep = ep
+		l.asked++
+		ep.Opened()
+		return nil
+	}
+	if l.asked > 0 {
+		return FailConnect
+	}
+	return FailNoEndpoint
+}
+
+// Again gives the endpoint back as one that can't be connected, and asks for
+// another, at most three in all. When picked gets a Failure, the Lease is
+// closed.
+func (l *Lease) Again(picked func(addr string, f *Failure)) {
+	l.w.loop.Post(func() {
+		l.leave()
+		f := l.pick()
+		if f == nil {
+			picked(l.ep.Addr, nil)
+			return
+		}
+		l.w.stats.failed(f)
+		l.svc.stats.StreamsFailed++
+		l.svc.shared.pending.Add(-1)
+		picked("", f)
+	})
+}
+
+// Connected tells that the endpoint took the connection: the stream is open.
+func (l *Lease) Connected() {
+	l.w.loop.Post(func() {
+		l.svc.stats.Streams++
+		l.svc.stats.StreamsOpen++
+	})
+}
+
+// Failed counts that the stream came to nothing after its endpoint took the
+// connection.
+func (l *Lease) Failed(f *Failure) {
+	l.w.loop.Post(func() {
+		l.w.stats.failed(f)
+		l.svc.stats.StreamsFailed++
+	})
+}
+
+// Close gives the place back, after Connected or before. in and out are the
+// bytes that went to the endpoint and came from it.
+func (l *Lease) Close(connected bool, in, out int64) {
+	l.w.loop.Post(func() {
+		if connected {
+			l.svc.stats.StreamsOpen--
+		}
+		l.svc.stats.StreamBytesIn += uint64(in)
+		l.svc.stats.StreamBytesOut += uint64(out)
+		l.leave()
+		l.svc.shared.pending.Add(-1)
+	})
+}
+
+func (l *Lease) leave() {
+	if l.ep != nil {
+		l.ep.Closed()
+		l.ep = nil
+	}
+}

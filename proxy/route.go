@@ -1,0 +1,205 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// route is one entry of the routing table on one loop: what it matches, where
+// it leads, and the policy in force there. The latency estimate of hedging is
+// the route's.
+type route struct {
+	host    []byte // lower case, without port; empty: any
+	prefix  []byte
+	methods [][]byte
+	headers []headerMatch
+	rewrite []byte // takes the place of prefix; empty: the path stays
+
+	// shares are the routes to the services of a split, this one to the first
+	// of them included; total is the sum of their weights.
+	shares []share
+	total  uint64
+
+	index         int // in Config.Routes; -1: of listeners with a fixed service
+	svc           *service
+	timeout       time.Duration
+	idempotent    bool
+	retryAttempts int
+	retryOn       retryOn
+	hedge         *hedge.Policy
+	estimator     hedge.Estimator
+}
+
+// share is one service's part of a split route. Each has a route of its own, and
+// with it an estimate of its own latency.
+type share struct {
+	route  *route
+	weight uint64
+}
+
+// headerMatch is one condition of a route.
+type headerMatch struct {
+	name  string // lower case
+	value []byte
+}
+
+// retryOn is the parsed retry.on list.
+type retryOn struct {
+	connect, refused, reset, any5xx bool
+	statuses                        []int
+}
+
+// newConfiguredRoute makes the route at index i of the configuration.
+func (w *Worker) newConfiguredRoute(i int) *route {
+	c := &w.proc.cfg.Routes[i]
+	to := func(service string) *route {
+		r := newRoute(&c.Match, w.services[service], &c.Policy)
+		r.index, r.rewrite = i, []byte(c.Rewrite.Path)
+		return r
+	}
+	first := to(c.Service)
+	for j, s := range c.Split {
+		r := first
+		if j > 0 {
+			r = to(s.Name)
+		}
+		first.shares = append(first.shares, share{r, uint64(s.Weight)})
+		first.total += uint64(s.Weight)
+	}
+	return first
+}
+
+// draw picks the share of one request, by the random number x.
+func (r *route) draw(x uint64) *route {
+	x %= r.total
+	for i := range r.shares {
+		if x < r.shares[i].weight {
+			return r.shares[i].route
+		}
+		x -= r.shares[i].weight
+	}
+	panic("proxy: a share is missing from its total")
+}
+
+func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
+	r := &route{
+		index: -1,
+		host:  bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), svc: svc,
+		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
+		hedge: hedgePolicy(&p.Hedge),
+	}
+	for _, method := range m.Method {
+		r.methods = append(r.methods, []byte(method))
+	}
+	for name, value := range m.Header {
+		r.headers = append(r.headers, headerMatch{strings.ToLower(name), []byte(value)})
+	}
+	for _, on := range p.Retry.On {
+		switch on {
+		case config.RetryConnect:
+			r.retryOn.connect = true
+		case config.RetryRefused:
+			r.retryOn.refused = true
+		case config.RetryReset:
+			r.retryOn.reset = true
+		case config.Retry5xx:
+			r.retryOn.any5xx = true
+		default:
+			if code, err := strconv.Atoi(on); err == nil {
+				r.retryOn.statuses = append(r.retryOn.statuses, code)
+			}
+		}
+	}
+	svc.routes = append(svc.routes, r)
+	return r
+}
+
+func hedgePolicy(h *config.Hedge) *hedge.Policy {
+	p := &hedge.Policy{
+		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
+		Budget: h.Budget, Max: h.Max,
+	}
+	if h.Mode == config.HedgeOn {
+		p.Mode = hedge.On
+	}
+	return p
+}
+
+// match tells whether every condition of the route that is set holds.
+func (r *route) match(req *protocol.Request) bool {
+	if len(r.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(r.host)) {
+		return false
+	}
+	if !bytes.HasPrefix(req.Path, r.prefix) {
+		return false
+	}
+	for i := range r.headers {
+		if !r.headers[i].match(req.Headers) {
+			return false
+		}
+	}
+	if len(r.methods) == 0 {
+		return true
+	}
+	for _, m := range r.methods {
+		if bytes.Equal(m, req.Method) {
+			return true
+		}
+	}
+	return false
+}
+
+// match tells whether one of the lines has the value.
+func (m *headerMatch) match(hs []protocol.Header) bool {
+	for i := range hs {
+		if protocol.EqualFold(hs[i].Name, m.name) && bytes.Equal(hs[i].Value, m.value) {
+			return true
+		}
+	}
+	return false
+}
+
+// rewritePath puts the route's rewrite in the place of the prefix that it
+// matched.
+func (r *route) rewritePath(ex *exchange) {
+	if len(r.rewrite) > 0 {
+		ex.path = append(append(ex.path[:0], r.rewrite...), ex.req.Path[len(r.prefix):]...)
+		ex.req.Path = ex.path
+	}
+}
+
+// retryStatus tells whether an answer with this status is to be retried.
+func (r *route) retryStatus(status int) bool {
+	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
+}
+
+// hostOnly cuts the port off an authority, which may hold an IPv6 literal.
+func hostOnly(authority []byte) []byte {
+	colon := bytes.LastIndexByte(authority, ':')
+	if colon < 0 || bytes.IndexByte(authority[colon:], ']') >= 0 {
+		return authority
+	}
+	return authority[:colon]
+}
+
+// routeOf returns the first route that matches, or nil; of a split route, the
+// one of the share that the request falls to.
+func (w *Worker) routeOf(req *protocol.Request) *route {
+	for _, r := range w.routes {
+		if !r.match(req) {
+			continue
+		}
+		if len(r.shares) > 0 {
+			return r.draw(w.rnd.Uint64())
+		}
+		return r
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// service is one upstream service on one loop: its endpoints with their
+// connections, its queue for slots, and what hedging knows of it.
+type service struct {
+	w       *Worker
+	shared  *sharedService
+	cfg     *config.Service
+	set     lb.Set
+	version uint64 // of the snapshot that set holds
+	hedging hedge.Service
+	queue   admissionQueue
+	stats   ServiceStats
+
+	routes    []*route      // that lead here
+	stallNext time.Duration // when Stall is worked out again
+	latency   time.Duration // of the application, moving average, for LOAD
+}
+
+// stallEvery is how often the threshold of a stall follows the latency.
+const stallEvery = 100 * time.Millisecond
+
+// endpoint is what the core keeps beside an lb.Endpoint, in its Ext.
+type endpoint struct {
+	lb       *lb.Endpoint
+	protocol string
+	up       upstream
+}
+
+func newService(w *Worker, shared *sharedService) *service {
+	s := &service{w: w, shared: shared, cfg: shared.cfg, hedging: hedge.NewService(w.proc.loops)}
+	s.queue.oldest.Store(neverQueued)
+	s.queue.grant.Do = s.giveOut
+	s.queue.post = func() {
+		s.queue.granted++
+		s.giveOut()
+	}
+	return s
+}
+
+// apply takes over a snapshot unless a newer one has been applied. Endpoints
+// that stay keep their connections and history; those that go serve what they
+// carry to its end.
+func (s *service) apply(snap *registry.Snapshot, own map[string]*atomic.Int32) {
+	if snap.Version <= s.version {
+		return
+	}
+	s.version = snap.Version
+	targets := make([]lb.Target, len(snap.Endpoints))
+	for i, e := range snap.Endpoints {
+		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight)}
+	}
+	_, removed := s.set.Update(targets)
+	for _, e := range removed {
+		e.Ext.(*endpoint).up.retire()
+	}
+	for i := range snap.Endpoints {
+		e := s.set.Lookup(snap.Endpoints[i].Addr)
+		e.CountIn(own[e.Addr])
+		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.cfg.Protocol))
+	}
+}
+
+// connect gives an endpoint the upstream for its protocol, unless it has it.
+func (s *service) connect(e *lb.Endpoint, proto string) {
+	if old, ok := e.Ext.(*endpoint); ok {
+		if old.protocol == proto {
+			return
+		}
+		old.up.retire()
+	}
+	target := &endpoint{lb: e, protocol: proto}
+	if proto == config.ProtocolLink {
+		target.up = newLinkUpstream(s, target)
+	} else {
+		target.up = newHTTPPool(s, target)
+	}
+	e.Ext = target
+}
+
+// pick chooses the endpoint of a primary or a retry. A retry may go where it
+// has been when there is nowhere else, but rather to an endpoint that refused a
+// hedge than to the one in failed, where the latest attempt came to nothing.
+func (s *service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endpoint {
+	if now >= s.stallNext {
+		s.stallNext = now + stallEvery
+		s.refreshStall(now)
+	}
+	if ep := s.set.Pick(now, s.w.rnd, tried); ep != nil || len(tried) == 0 {
+		return ep
+	}
+	if ep := s.set.Pick(now, s.w.rnd, failed); ep != nil {
+		return ep
+	}
+	return s.set.Pick(now, s.w.rnd, nil)
+}
+
+func (s *service) refreshStall(now time.Duration) {
+	var st lb.Stall
+	for _, r := range s.routes {
+		st.After = max(st.After, r.estimator.StallAfter(now, r.hedge))
+		st.Probe = max(st.Probe, r.estimator.Delay(now, r.hedge))
+	}
+	s.set.Stall = st
+}
+
+// observe notes how long the application took to answer.
+func (s *service) observe(now, latency time.Duration) {
+	s.shared.lastAnswer.Store(int64(now))
+	if s.latency == 0 {
+		s.latency = latency
+		return
+	}
+	s.latency += (latency - s.latency) / 8
+}
+
+// load is what this sidecar tells its consumers about the service.
+func (s *service) load() lb.Load {
+	l := lb.Load{
+		Pending:     int(s.shared.pending.Load()),
+		Queued:      int(s.shared.slots.queued.Load()),
+		Latency:     s.latency,
+		SinceAnswer: -1,
+	}
+	if last := time.Duration(s.shared.lastAnswer.Load()); last != 0 {
+		l.SinceAnswer = max(0, s.w.loop.Now()-last)
+	}
+	return l
+}

@@ -1,0 +1,317 @@
+package proxy_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/registry"
+)
+
+var fuzzLimits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
+
+// peer is the other end of a connection under test: it says what it is told to
+// and keeps what it hears.
+type peer struct {
+	conn  proxy.Conn
+	says  []byte                    // at once
+	reply func(heard []byte) []byte // to each arrival; may be nil
+	hangs bool                      // closes after the reply
+	heard []byte
+	ended bool
+}
+
+func (p *peer) OnOpen(c proxy.Conn) {
+	p.conn = c
+	c.Write(p.says)
+}
+
+func (p *peer) OnData(b []byte) {
+	p.heard = append(p.heard, b...)
+	if p.reply == nil {
+		return
+	}
+	if out := p.reply(p.heard); out != nil {
+		p.conn.Write(out)
+		if p.hangs {
+			p.conn.Drain()
+		}
+	}
+}
+
+func (p *peer) OnClose(error) { p.ended = true }
+
+// requestsIn decodes b as a server would: how many requests are complete, and
+// which of them are to HEAD. more tells whether the connection may stay open.
+func requestsIn(b []byte) (toHead []bool, more bool) {
+	for len(b) > 0 {
+		var req protocol.Request
+		var head http1.Head
+		var body http1.Body
+		var buf bytebufferpool.ByteBuffer
+		n, err := http1.DecodeRequest(b, &req, &head, &fuzzLimits)
+		if err != nil || head.Connect {
+			return toHead, err == http1.ErrIncomplete
+		}
+		body.Reset(&head, &fuzzLimits)
+		used, done, err := body.Decode(b[n:], &buf)
+		if err != nil || !done {
+			return toHead, err == nil
+		}
+		toHead = append(toHead, head.HeadMethod)
+		if !head.KeepAlive {
+			return toHead, false
+		}
+		b = b[n+used:]
+	}
+	return toHead, true
+}
+
+// responsesIn decodes b as a client would that sent the requests toHead, and
+// tells how many final responses it holds. Whatever is there must be well-formed
+// and whole.
+func responsesIn(t *testing.T, b []byte, toHead []bool) (n int) {
+	t.Helper()
+	for len(b) > 0 {
+		var resp protocol.Response
+		var head http1.Head
+		var body http1.Body
+		var buf bytebufferpool.ByteBuffer
+		used, err := http1.DecodeResponse(b, n < len(toHead) && toHead[n], &resp, &head, &fuzzLimits)
+		if err != nil {
+			t.Fatalf("response %d: %v\n%q", n, err, b)
+		}
+		b = b[used:]
+		if resp.Status < 200 {
+			continue
+		}
+		body.Reset(&head, &fuzzLimits)
+		used, done, err := body.Decode(b, &buf)
+		if err != nil || !done {
+			t.Fatalf("body of response %d: done %v, error %v\n%q", n, done, err, b)
+		}
+		b = b[used:]
+		n++
+		if !head.KeepAlive && len(b) > 0 {
+			t.Fatalf("the sidecar goes on after the last response: %q", b)
+		}
+	}
+	return n
+}
+
+// FuzzDownstreamHTTP says anything to an HTTP listener: each complete request is
+// answered, in order, the application gets only what is well-formed, and nothing
+// is left behind.
+func FuzzDownstreamHTTP(f *testing.F) {
+	post := "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+	chunked := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n"
+	expect := "PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"
+	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	for _, s := range []string{post, chunked, expect, get, post + chunked + expect + get, get + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + get,
+		strings.Repeat(get, 17), get + "GET / HTTP/1.0\r\n\r\n" + get, post + "\r\n" + get, get + "junk", chunked[:70],
+		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
+		f.Add([]byte(s), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+		m := newMesh(t, meshOptions{seed: seed, apps: 1, direct: true, limits: "limits: {message: 1MiB}"})
+		m.w.Options.Cut = 0.7
+		p := &peer{says: said}
+		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
+		m.w.RunUntil(func() bool { return p.ended }, 45*time.Second)
+		toHead, more := requestsIn(said)
+		n := responsesIn(t, p.heard, toHead)
+		if n > len(toHead)+1 || !p.ended && (n != len(toHead) || !more) {
+			t.Errorf("%d responses to %d requests, closed %v", n, len(toHead), p.ended)
+		}
+		if due := min(len(toHead), 16); n < due {
+			t.Errorf("only %d of %d complete requests were answered", n, due)
+		}
+		m.settled()
+	})
+}
+
+// answerIn tells whether said is one response with nothing behind it.
+func surplus(said []byte) bool {
+	for len(said) > 0 {
+		var resp protocol.Response
+		var head http1.Head
+		var body http1.Body
+		var buf bytebufferpool.ByteBuffer
+		n, err := http1.DecodeResponse(said, false, &resp, &head, &fuzzLimits)
+		if err != nil {
+			return false
+		}
+		said = said[n:]
+		if resp.Status < 200 {
+			continue
+		}
+		body.Reset(&head, &fuzzLimits)
+		n, done, err := body.Decode(said, &buf)
+		return err == nil && done && n < len(said)
+	}
+	return false
+}
+
+// FuzzUpstreamHTTP has an application say anything: each caller gets exactly one
+// well-formed response that is its own.
+func FuzzUpstreamHTTP(f *testing.F) {
+	ok := "HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\nContent-Length: 2\r\n\r\nok"
+	for _, s := range []string{ok, ok + ok, "HTTP/1.1 100 Continue\r\n\r\n" + ok, "HTTP/1.1 204 No Content\r\nx-nonce: NONCE\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\n\r\nuntil close", "HTTP/1.0 500 X\r\n\r\n", "HTTP/1.1 101 X\r\n\r\n", "junk",
+		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n",
+		"HTTP/1.1 304 X\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"} {
+		for hangs := range uint64(2) {
+			f.Add([]byte(s), hangs)
+		}
+	}
+	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+		m := newMesh(t, meshOptions{seed: seed, apps: 1, service: ", timeout: 1s, idempotent: true", provider: ", timeout: 1s",
+			limits: "limits: {message: 1MiB}"})
+		m.w.Options.Cut = 0.7
+		m.apps[0].stop()
+		app := m.w.Loop("10.0.1.1-raw")
+		m.w.Listen(m.apps[0].addr, app, func() proxy.Stream {
+			p := &peer{hangs: seed%2 == 1}
+			done := 0
+			p.reply = func(heard []byte) []byte {
+				if n := bytes.Count(heard, []byte("\r\n\r\n")); n == done {
+					return nil
+				} else {
+					done = n
+				}
+				nonce := heard[bytes.LastIndex(heard, []byte("x-nonce: "))+len("x-nonce: "):]
+				nonce, _, _ = bytes.Cut(nonce, []byte("\r\n"))
+				return bytes.ReplaceAll(said, []byte("NONCE"), nonce)
+			}
+			return p
+		})
+		raw := &peer{}
+		for range 3 {
+			raw.says, raw.heard, raw.ended = nil, nil, false
+			c := m.get("/")
+			raw.says = c.raw
+			m.clients.Do(func() { m.clients.Dial(egress, time.Second, raw) })
+			answered := func() bool { return raw.ended || bytes.Contains(raw.heard, []byte("\r\n\r\n")) }
+			if !m.w.RunUntil(answered, 10*time.Second) {
+				t.Fatal("no answer")
+			}
+			m.w.Run(100 * time.Millisecond)
+			if n := responsesIn(t, raw.heard, nil); n != 1 {
+				t.Fatalf("%d answers to one request: %q", n, raw.heard)
+			}
+			if i := bytes.Index(raw.heard, []byte("x-nonce: n")); i >= 0 && !surplus(said) && bytes.Contains(said, []byte("x-nonce: NONCE\r\n")) &&
+				!bytes.HasPrefix(raw.heard[i:], []byte("x-nonce: "+c.nonce)) {
+				t.Errorf("call %s got the answer %q", c.nonce, raw.heard)
+			}
+			m.clients.Do(func() { raw.conn.Close() })
+			m.w.Run(10 * time.Millisecond)
+		}
+		m.settled()
+	})
+}
+
+// linkPreface is what either side says first.
+func linkPreface(role link.Role) []byte {
+	w := link.NewWriter()
+	w.Preface(role, link.Settings{})
+	w.Open(1, link.Settings{})
+	return w.Append(nil, 1<<20)
+}
+
+// linkSeeds are the frames of an ordinary exchange.
+func linkSeeds(f *testing.F) {
+	w := link.NewWriter()
+	w.Preface(link.Dialer, link.Settings{})
+	w.Open(1, link.Settings{})
+	skip := len(w.Append(nil, 1<<20))
+	add := func() {
+		f.Add(w.Append(nil, 1<<20), uint64(1))
+		w.Reset()
+		w.Preface(link.Dialer, link.Settings{})
+		w.Open(1, link.Settings{})
+		w.Append(nil, skip)
+	}
+	req := protocol.Request{Method: []byte("POST"), Path: []byte("/"), Authority: []byte("a"), Body: []byte("abc")}
+	w.Request(1, &req, time.Second, nil)
+	w.Request(2, &req, 0, nil)
+	add()
+	w.Request(1, &req, time.Second, nil)
+	f.Add(append(w.Append(nil, 1<<20), 4, 1, 0), uint64(3)) // and CANCEL
+	req.Body = make([]byte, 20_000)
+	w.Request(3, &req, time.Second, nil)
+	add()
+	resp := protocol.Response{Status: 200, Body: []byte("abc"), DeclaredLength: -1}
+	w.Response(1, &resp, protocol.CodecHTTP, nil)
+	w.Response(2, &resp, protocol.CodecHTTP, nil)
+	w.Load(link.Load{Pending: 1})
+	add()
+	w.Refused(1, link.Overload)
+	w.CancelAck(2, link.CancelFinished)
+	w.GoAway(1, link.Draining)
+	w.Ping(1)
+	add()
+	resp.Body = make([]byte, 20_000)
+	w.Response(1, &resp, protocol.CodecHTTP, nil)
+	add()
+}
+
+// FuzzLinkAcceptor says anything behind a valid preface to a link listener.
+func FuzzLinkAcceptor(f *testing.F) {
+	linkSeeds(f)
+	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+		m := newMesh(t, meshOptions{seed: seed, apps: 1, limits: "limits: {message: 1MiB}",
+			provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
+		m.w.Options.Cut = 0.7
+		p := &peer{says: append(linkPreface(link.Dialer), said...)}
+		m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
+		m.w.Run(2 * time.Second)
+		if !p.ended {
+			m.clients.Do(func() { p.conn.Close() })
+		}
+		m.settled()
+	})
+}
+
+// FuzzLinkDialer has a provider say anything behind a valid preface: callers are
+// answered all the same, and no reply of one reaches two.
+func FuzzLinkDialer(f *testing.F) {
+	linkSeeds(f)
+	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+		m := newMesh(t, meshOptions{seed: seed, apps: 1, limits: "limits: {message: 1MiB}",
+			service: ", timeout: 1s, idempotent: true, hedge: {mode: on, delay: 5ms}, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}"})
+		m.w.Options.Cut = 0.7
+		var raw []registry.Endpoint
+		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {
+			m.w.Listen(addr, m.w.Loop(addr[:8]), func() proxy.Stream {
+				said := append(linkPreface(link.Acceptor), said...)
+				return &peer{reply: func([]byte) []byte { out := said; said = nil; return out }, hangs: seed%4 == 3}
+			})
+			raw = append(raw, registry.Endpoint{Addr: addr, Weight: 1})
+		}
+		m.consumer.update("compute", raw...)
+		m.w.Run(time.Millisecond)
+		var peers []*peer
+		for range 3 {
+			p := &peer{says: m.post(20_000).raw}
+			m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
+			peers = append(peers, p)
+		}
+		m.w.Run(3 * time.Second)
+		for _, p := range peers {
+			if n := responsesIn(t, p.heard, nil); n != 1 {
+				t.Errorf("%d answers to one request: %q", n, p.heard)
+			}
+			if !p.ended {
+				m.clients.Do(func() { p.conn.Close() })
+			}
+		}
+		m.settled()
+	})
+}

@@ -1,0 +1,114 @@
+package proxy
+
+import "github.com/remora-proxy/remora/proxy/hedge"
+
+// WorkerStats are the counts of one loop: plain integers that only the loop
+// writes. Worker.Report returns a copy.
+type WorkerStats struct {
+	Connections   int    // downstream connections open now
+	Requests      uint64 // exchanges begun
+	Replays       uint64 // requests sent again since a pooled connection had gone stale
+	WriteTimeouts uint64 // connections closed since the peer took nothing
+	Shed          uint64 // connections closed since they held most, far past limits.buffered
+	LinkFlushes   uint64 // writes to links
+	Cancels       uint64 // attempts withdrawn over a link
+	CancelsSaved  uint64 // of these, dropped before the application saw them
+
+	// Errors counts the answers that this sidecar made itself, by their stable
+	// code (x-remora-error); codes that did not occur are missing.
+	Errors map[string]uint64
+}
+
+func (s *WorkerStats) failed(f *Failure) {
+	if s.Errors == nil {
+		s.Errors = make(map[string]uint64)
+	}
+	s.Errors[f.Code]++
+}
+
+// Outcome is how a request ended for its caller. It is small and dense, fit to
+// index an array of counters.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Outcome2xx       Outcome = iota // the application's answer, by class
+	Outcome3xx                      //
+	Outcome4xx                      //
+	Outcome5xx                      //
+	OutcomeFailed                   // an answer or refusal of this sidecar; Errors has its code
+	OutcomeCancelled                // the caller went away or withdrew the request
+
+	// Outcomes is the number of outcomes.
+	Outcomes = int(OutcomeCancelled) + 1
+)
+
+var outcomeNames = [Outcomes]string{"2xx", "3xx", "4xx", "5xx", "failed", "cancelled"}
+
+// String returns the outcome's stable name, as metrics carry it.
+func (o Outcome) String() string {
+	if int(o) < Outcomes {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+func outcomeOf(status int) Outcome {
+	return Outcome(min(max(status/100, 2), 5) - 2)
+}
+
+// finished counts the end of the exchange for its caller. Without a route there
+// is no service to count it for.
+func (ex *exchange) finished(o Outcome) {
+	if ex.route == nil {
+		return
+	}
+	s := &ex.route.svc.stats
+	s.Outcomes[o]++
+	if o != OutcomeCancelled {
+		s.Latency.Observe(ex.w.loop.Now() - ex.began)
+	}
+}
+
+// ServiceStats are the counts of one service on one loop.
+type ServiceStats struct {
+	Requests          uint64 // admitted: not refused for a limit of process or service
+	Outcomes          [Outcomes]uint64
+	Latency           Histogram // from the complete request to the complete answer, failed ones too
+	Retries           uint64    // attempts after a failed one, free ones included
+	RetriesPaid       uint64    // of these, the ones that cost a token
+	RetriesOverBudget uint64    // retries that found no token
+	Hedges            uint64
+	HedgesMissed      uint64 // of these, the ones that reached no application
+	HedgesWon         uint64
+	Gates             [hedge.Gates]uint64 // by outcome of the decision to hedge
+
+	Streams        uint64 // streams that an endpoint took
+	StreamsOpen    int    // of these, the ones open now
+	StreamsFailed  uint64 // streams that came to nothing
+	StreamBytesIn  uint64 // towards endpoints, of streams that ended
+	StreamBytesOut uint64 // from endpoints, of streams that ended
+}
+
+// Add adds o to s.
+func (s *ServiceStats) Add(o *ServiceStats) {
+	s.Requests += o.Requests
+	for i, n := range o.Outcomes {
+		s.Outcomes[i] += n
+	}
+	s.Latency.Add(&o.Latency)
+	s.Retries += o.Retries
+	s.RetriesPaid += o.RetriesPaid
+	s.RetriesOverBudget += o.RetriesOverBudget
+	s.Hedges += o.Hedges
+	s.HedgesMissed += o.HedgesMissed
+	s.HedgesWon += o.HedgesWon
+	for i, n := range o.Gates {
+		s.Gates[i] += n
+	}
+	s.Streams += o.Streams
+	s.StreamsOpen += o.StreamsOpen
+	s.StreamsFailed += o.StreamsFailed
+	s.StreamBytesIn += o.StreamBytesIn
+	s.StreamBytesOut += o.StreamBytesOut
+}

@@ -1,0 +1,367 @@
+package proxy
+
+import (
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+)
+
+// httpPool is the HTTP upstream of one endpoint on one loop: a stack of idle
+// connections, the latest used on top, so that a surplus grows old and goes.
+// There are at most as many connections as the service has requests in flight.
+type httpPool struct {
+	svc     *service
+	target  *endpoint
+	idle    []*httpUpstream
+	open    int
+	retired bool
+	sweeper Timer
+}
+
+func newHTTPPool(s *service, target *endpoint) *httpPool {
+	p := &httpPool{svc: s, target: target}
+	p.sweeper.Fire = p.sweep
+	return p
+}
+
+func (p *httpPool) send(a *attempt) {
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		c.begin(a)
+		return
+	}
+	p.dial(a)
+}
+
+func (p *httpPool) dial(a *attempt) {
+	c := &httpUpstream{pool: p, w: p.svc.w, a: a}
+	c.outbound.init(c.w)
+	a.conn = c
+	p.open++
+	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
+}
+
+// Service implements Destined: an endpoint that the registry says speaks HTTP is
+// not sent in the clear what a service with TLS would have encrypted.
+func (c *httpUpstream) Service() string { return c.pool.svc.cfg.Name }
+
+// cancel leaves the request with the application if it may have it: its answer
+// is awaited and dropped, so that the connection stays and the application's
+// work stays counted.
+func (p *httpPool) cancel(a *attempt) (lingering bool) {
+	if a.conn.state == upstreamDialing {
+		a.conn.a = nil
+		a.conn = nil
+		return false
+	}
+	return true
+}
+
+// abort closes the connection: there is no other way to take a request back.
+func (p *httpPool) abort(a *attempt) {
+	c := a.conn
+	c.a, a.conn = nil, nil
+	if c.state != upstreamDialing {
+		c.close()
+	}
+}
+
+func (p *httpPool) retire() {
+	p.retired = true
+	p.svc.w.loop.Stop(&p.sweeper)
+	for _, c := range p.idle {
+		c.conn.Close()
+	}
+	p.idle = p.idle[:0]
+}
+
+// put makes c available again.
+func (p *httpPool) put(c *httpUpstream) {
+	if p.retired {
+		c.close()
+		return
+	}
+	c.idleSince = p.svc.w.loop.Now()
+	p.idle = append(p.idle, c)
+	if !p.sweeper.Armed() {
+		p.svc.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
+	}
+}
+
+// remove takes a connection that closed while idle off the stack.
+func (p *httpPool) remove(c *httpUpstream) {
+	for i, other := range p.idle {
+		if other == c {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			return
+		}
+	}
+}
+
+// sweep closes connections that were idle for idle_timeout. It runs a few times
+// per timeout at most, whatever the traffic.
+func (p *httpPool) sweep() {
+	now := p.svc.w.loop.Now()
+	stay := 0
+	for stay < len(p.idle) && now-p.idle[stay].idleSince >= p.svc.cfg.IdleTimeout {
+		p.idle[stay].close()
+		stay++
+	}
+	p.idle = append(p.idle[:0], p.idle[stay:]...)
+	if len(p.idle) > 0 {
+		next := max(p.idle[0].idleSince+p.svc.cfg.IdleTimeout-now, p.svc.cfg.IdleTimeout/8)
+		p.svc.w.loop.After(next, &p.sweeper)
+	}
+}
+
+// upstreamState is where an upstream HTTP connection stands.
+type upstreamState uint8
+
+const (
+	upstreamDialing upstreamState = iota // not open yet
+	upstreamIdle                         // open, no request out
+	upstreamHead                         // a request is out, its answer's head not complete
+	upstreamBody                         // the head is here
+	upstreamClosed
+)
+
+// httpUpstream is one connection to an HTTP endpoint. It carries one request at
+// a time.
+type httpUpstream struct {
+	pool  *httpPool
+	w     *Worker
+	conn  Conn
+	state upstreamState
+	a     *attempt // whose answer is awaited
+
+	reused    bool // has answered before
+	idleSince time.Duration
+	toHead    bool
+	ans       *answer // being received
+	in        *bytebufferpool.ByteBuffer
+	head      http1.Head
+	body      http1.Body
+	outbound  outbound
+	attempt   []byte // x-remora-attempt of the request being sent
+}
+
+// attemptHeader tells the application that this is not the first attempt. An
+// application that passes it on keeps its callees' sidecars from hedging again.
+var attemptHeader = []byte(headerAttempt)
+
+func (c *httpUpstream) OnOpen(conn Conn) {
+	c.conn, c.outbound.conn = conn, conn
+	c.state = upstreamIdle
+	if c.a == nil { // withdrawn while dialling
+		c.pool.put(c)
+		return
+	}
+	c.begin(c.a)
+}
+
+// begin sends a's request.
+func (c *httpUpstream) begin(a *attempt) {
+	req := &a.ex.req
+	c.a, a.conn = a, c
+	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
+	n := len(req.Headers)
+	if req.Attempt > 0 {
+		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
+		req.Headers = append(req.Headers, protocol.Header{Name: attemptHeader, Value: c.attempt})
+	}
+	out := http1.AppendRequestHead(c.w.scratch[:0], req)
+	req.Headers = req.Headers[:n]
+	if len(out) == 0 {
+		c.a, a.conn = nil, nil
+		c.pool.put(c)
+		a.failed(FailBadRequest)
+		return
+	}
+	c.state = upstreamHead
+	c.toHead = string(req.Method) == "HEAD"
+	c.head.Reset()
+	if len(req.Body) > writeTogether && len(req.Trailers) == 0 {
+		c.outbound.write(out)
+		c.outbound.write(req.Body)
+	} else {
+		out = http1.AppendBody(out, req.Body, req.Trailers)
+		c.outbound.write(out)
+	}
+	c.w.keepScratch(out)
+	c.outbound.watch()
+}
+
+func (c *httpUpstream) OnData(b []byte) {
+	switch c.state {
+	case upstreamIdle: // nobody asked: what it says can't be trusted
+		c.pool.remove(c)
+		c.close()
+	case upstreamHead:
+		c.receiveHead(b)
+	case upstreamBody:
+		c.receiveBody(b)
+	}
+}
+
+func (c *httpUpstream) receiveHead(b []byte) {
+	if c.ans == nil {
+		c.ans = c.w.answer()
+		c.in = bytebufferpool.Get()
+	}
+	_, _ = c.in.Write(b)
+	for {
+		n, err := http1.DecodeResponse(c.in.B, c.toHead, &c.ans.Response, &c.head, &c.w.httpLimits)
+		switch {
+		case err == http1.ErrIncomplete:
+			return
+		case err == http1.ErrMessageTooLarge:
+			c.fail(FailTooLarge)
+			return
+		case err != nil || c.ans.Status == 101: // no upgrade was asked for
+			c.fail(FailMalformed)
+			return
+		}
+		if c.ans.Status >= 200 {
+			c.onHead(n)
+			return
+		}
+		// An interim response; ours to drop (RFC 9110 section 15.2).
+		c.ans.Response.Reset()
+		c.head.Reset()
+		c.in.B = append(c.in.B[:0], c.in.B[n:]...)
+	}
+}
+
+// onHead: the first n bytes of the input are the head of the final response.
+func (c *httpUpstream) onHead(n int) {
+	ans := c.ans
+	ans.head, c.in = c.in, nil
+	rest := ans.head.B[n:]
+	switch {
+	case c.head.Framing == http1.NoBody:
+		c.done(len(rest))
+		return
+	case c.head.Framing == http1.FixedLength && int64(len(rest)) >= c.head.Length:
+		end := n + int(c.head.Length)
+		ans.Body = ans.head.B[n:end:end]
+		c.done(len(ans.head.B) - end)
+		return
+	}
+	c.state = upstreamBody
+	ans.body = bytebufferpool.Get()
+	c.body.Reset(&c.head, &c.w.httpLimits)
+	c.receiveBody(rest)
+}
+
+func (c *httpUpstream) receiveBody(b []byte) {
+	n, done, err := c.body.Decode(b, c.ans.body)
+	switch {
+	case err == http1.ErrMessageTooLarge:
+		c.fail(FailTooLarge)
+	case err != nil:
+		c.fail(FailMalformed)
+	case done:
+		c.finishBody(len(b) - n)
+	default:
+		c.ans.hold()
+	}
+}
+
+func (c *httpUpstream) finishBody(surplus int) {
+	size := c.body.Length()
+	c.ans.Body = c.ans.body.B[:size:size]
+	c.ans.Trailers = c.body.Trailers(c.ans.body, c.ans.Trailers[:0])
+	c.done(surplus)
+}
+
+// done hands the complete answer to its attempt. Bytes after it belong to no
+// request: such a connection is not used again.
+func (c *httpUpstream) done(surplus int) {
+	ans, a := c.ans, c.a
+	c.ans, c.a, a.conn = nil, nil, nil
+	ans.record(c.head.Minor)
+	ans.hold()
+	c.reused = true
+	if c.head.KeepAlive && surplus == 0 && c.conn.Buffered() == 0 {
+		c.state = upstreamIdle
+		c.pool.put(c)
+	} else {
+		c.close()
+	}
+	a.answered(ans)
+}
+
+// fail ends the attempt and the connection.
+func (c *httpUpstream) fail(f *Failure) {
+	a := c.a
+	c.close()
+	if a != nil {
+		c.a, a.conn = nil, nil
+		a.failed(f)
+	}
+}
+
+// close drops what was received and closes the connection.
+func (c *httpUpstream) close() {
+	if c.state == upstreamClosed {
+		return
+	}
+	c.state = upstreamClosed
+	c.outbound.stop()
+	if c.in != nil {
+		bytebufferpool.Put(c.in)
+		c.in = nil
+	}
+	if c.ans != nil {
+		c.ans.Release()
+		c.ans = nil
+	}
+	if c.conn != nil {
+		c.conn.Close()
+	}
+}
+
+func (c *httpUpstream) OnClose(err error) {
+	c.pool.open--
+	switch c.state {
+	case upstreamClosed:
+		return
+	case upstreamDialing:
+		c.fail(FailConnect)
+	case upstreamIdle:
+		c.pool.remove(c)
+		c.close()
+	case upstreamHead:
+		c.lost()
+	case upstreamBody:
+		if err == io.EOF && c.body.Close() == nil { // a body that ends with the connection
+			c.head.KeepAlive = false
+			c.finishBody(0)
+			return
+		}
+		c.fail(FailReset)
+	}
+}
+
+// lost: the peer closed before the head of an answer. On a connection that was
+// idle before, the likely reason is that its server had just closed it for
+// idleness: the request is sent once more on a fresh one if that is safe (RFC
+// 9112 section 9.3.1).
+func (c *httpUpstream) lost() {
+	a := c.a
+	again := c.reused && c.ans == nil && a.state == attemptSent && a.ex.req.Idempotent
+	if !again {
+		c.fail(FailReset)
+		return
+	}
+	c.close()
+	c.a, a.conn = nil, nil
+	c.w.stats.Replays++
+	c.pool.dial(a)
+}

@@ -1,0 +1,320 @@
+package proxy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+)
+
+// linkUpstream is the link upstream of one endpoint on one loop: one multiplexed
+// link, dialled on first use and again when it is lost.
+type linkUpstream struct {
+	svc    *service
+	target *endpoint
+	cur    *linkClient // takes new attempts; nil before the first, and after a loss
+	gone   bool        // the endpoint left the service
+}
+
+var _, _ Destined = (*linkClient)(nil), (*httpUpstream)(nil)
+
+func newLinkUpstream(s *service, target *endpoint) *linkUpstream {
+	return &linkUpstream{svc: s, target: target}
+}
+
+func (u *linkUpstream) send(a *attempt) {
+	if u.cur == nil {
+		u.cur = dialLink(u)
+	}
+	u.cur.send(a)
+}
+
+func (u *linkUpstream) cancel(a *attempt) bool { return a.link.cancel(a) }
+
+func (u *linkUpstream) abort(a *attempt) {
+	c := a.link
+	c.cancel(a)
+	c.forget(a)
+}
+
+func (u *linkUpstream) retire() {
+	u.gone = true
+	if c := u.cur; c != nil {
+		u.cur = nil
+		c.drain()
+	}
+}
+
+// linkClient is the dialling end of one link.
+type linkClient struct {
+	linkConn
+	up      *linkUpstream
+	streams map[uint64]*attempt // out, lingering ones included
+	next    uint64              // id of the next request
+	max     int                 // streams that the peer allows
+	ans     *answer             // what the Reader decodes into
+
+	handshake Timer
+}
+
+// Service implements Destined.
+func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
+
+func dialLink(u *linkUpstream) *linkClient {
+	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: defaultStreams}
+	c.init(u.svc.w, link.Dialer, c)
+	c.handshake.Fire = func() { c.close(FailConnect) }
+	c.w.Preface(link.Dialer, link.Settings{})
+	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
+	return c
+}
+
+func (c *linkClient) carried() int { return len(c.streams) }
+func (c *linkClient) prepare()     {}
+func (c *linkClient) lost()        { c.close(FailReset) }
+func (c *linkClient) idled()       { c.close(nil) }
+
+// defaultStreams holds until the peer's preface says more.
+const defaultStreams = 4096
+
+func (c *linkClient) OnOpen(conn Conn) {
+	if c.state == linkClosed {
+		conn.Close()
+		return
+	}
+	c.opened(conn)
+	c.worker.loop.After(c.up.svc.cfg.ConnectTimeout, &c.handshake)
+	c.flush()
+}
+
+func (c *linkClient) OnData(b []byte) {
+	if c.state != linkClosed && !c.feed(b) {
+		c.close(FailReset)
+		return
+	}
+	c.finishDrain()
+}
+
+func (c *linkClient) OnClose(error) {
+	if c.state != linkClosed {
+		c.close(FailReset)
+	}
+}
+
+func (c *linkClient) send(a *attempt) {
+	if len(c.streams) >= c.max {
+		a.failed(FailOverloaded)
+		return
+	}
+	req := &a.ex.req
+	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
+	a.stream, a.link = c.next, c
+	c.streams[c.next] = a
+	c.next++
+	c.w.Request(a.stream, req, req.Deadline-c.worker.loop.Now(), nil)
+	c.schedule(len(c.streams) == 1)
+}
+
+// cancel withdraws a; the other sidecar tells what became of it.
+func (c *linkClient) cancel(a *attempt) (lingering bool) {
+	if !c.w.Cancel(a.stream) {
+		c.forget(a)
+		return false
+	}
+	c.worker.stats.Cancels++
+	c.schedule(len(c.streams) == 1)
+	return true
+}
+
+// forget takes a out of the table; what still comes for it is ignored.
+func (c *linkClient) forget(a *attempt) {
+	delete(c.streams, a.stream)
+	a.link = nil
+}
+
+// take ends a's part on this link, for its outcome is here.
+func (c *linkClient) take(id uint64) *attempt {
+	a := c.streams[id]
+	if a != nil {
+		c.w.Drop(id)
+		c.forget(a)
+	}
+	return a
+}
+
+// OnPreface: the peer speaks our language; what was queued may leave.
+func (c *linkClient) OnPreface(version uint8, peer link.Settings) {
+	c.worker.loop.Stop(&c.handshake)
+	c.state = linkOpen
+	c.max = int(peer.MaxStreams)
+	c.w.Open(version, peer)
+	if c.up.gone {
+		c.state = linkDraining
+	}
+}
+
+// NewRequest is for the other end.
+func (c *linkClient) NewRequest(uint64) *protocol.Request { return nil }
+
+// OnRequest is for the other end.
+func (c *linkClient) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {
+}
+
+// NewResponse supplies the memory of an answer that someone waits for.
+func (c *linkClient) NewResponse(id uint64) *protocol.Response {
+	a := c.streams[id]
+	if a == nil {
+		return nil
+	}
+	if a.state == attemptLingering { // the CANCEL crossed the answer
+		c.take(id)
+		a.dropped(true)
+		return nil
+	}
+	if c.ans == nil {
+		c.ans = c.worker.answer()
+	}
+	return &c.ans.Response
+}
+
+func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer) {
+	ans := c.ans
+	c.ans = nil
+	ans.head, ans.codec = buf, codec
+	ans.hold()
+	a := c.take(id)
+	if a == nil {
+		ans.Release()
+		return
+	}
+	a.answered(ans)
+}
+
+// OnReject: the answer can't be taken.
+func (c *linkClient) OnReject(id uint64, why link.Reason) {
+	a := c.streams[id]
+	if a == nil {
+		return
+	}
+	c.w.Cancel(id)
+	c.take(id)
+	switch why {
+	case link.TooLarge:
+		a.failed(FailTooLarge)
+	case link.DeadlinePassed:
+		a.failed(FailDeadline)
+	default:
+		a.failed(FailMalformed)
+	}
+}
+
+// OnCancel is for the other end.
+func (c *linkClient) OnCancel(uint64) {}
+
+// OnCancelAck: a withdrawn attempt was dropped, is at the application, or is
+// finished there.
+func (c *linkClient) OnCancelAck(id uint64, d link.Dropped) {
+	if d != link.CancelDropped && d != link.CancelFinished {
+		return
+	}
+	a := c.take(id)
+	switch {
+	case a == nil:
+	case a.state != attemptLingering: // nobody withdrew it
+		a.failed(FailMalformed)
+	default:
+		if d == link.CancelDropped {
+			c.worker.stats.CancelsSaved++
+		}
+		a.dropped(d == link.CancelFinished)
+	}
+}
+
+func (c *linkClient) OnRefused(id uint64, why link.Reason) {
+	if a := c.take(id); a != nil {
+		a.failed(refusalFailure(why))
+	}
+}
+
+// OnGoAway: what the peer did not take is free to go elsewhere, and so is all
+// that comes after.
+func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
+	c.detach()
+	c.state = linkDraining
+	for _, id := range inOrder(c.streams) {
+		if id > last {
+			if a := c.take(id); a != nil {
+				a.failed(FailUnprocessed)
+			}
+		}
+	}
+}
+
+func (c *linkClient) OnLoad(l link.Load) {
+	ep := c.up.target.lb
+	ep.Report(c.worker.loop.Now(), lb.Load{
+		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceAnswer: l.SinceAnswer,
+	}, ep.Own())
+}
+
+// detach makes the next attempt dial anew.
+func (c *linkClient) detach() {
+	if c.up.cur == c {
+		c.up.cur = nil
+	}
+}
+
+// drain closes the link once nothing is out on it.
+func (c *linkClient) drain() {
+	if c.state == linkOpen {
+		c.state = linkDraining
+	}
+	c.finishDrain()
+}
+
+func (c *linkClient) finishDrain() {
+	if c.state == linkDraining && len(c.streams) == 0 {
+		c.close(nil)
+	}
+}
+
+// close ends the link and with f all that is out on it. A request of which
+// nothing has left counts as not sent, whatever f.
+func (c *linkClient) close(f *Failure) {
+	if c.state == linkClosed {
+		return
+	}
+	unopened := c.state == linkOpening
+	c.detach()
+	c.worker.loop.Stop(&c.handshake)
+	var unsent []uint64
+	for _, id := range inOrder(c.streams) {
+		if unopened || !c.w.Drop(id) {
+			unsent = append(unsent, id)
+		}
+	}
+	c.shut()
+	if c.ans != nil {
+		c.ans.Release()
+		c.ans = nil
+	}
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	for _, id := range inOrder(c.streams) {
+		a := c.streams[id]
+		if a == nil {
+			continue // withdrawn by an earlier one's failure
+		}
+		c.forget(a)
+		if _, whole := slices.BinarySearch(unsent, id); whole {
+			a.failed(FailConnect)
+			continue
+		}
+		a.failed(f)
+	}
+}

@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"math/rand/v2"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// Worker is everything that one loop owns: its view of the services, the
+// routes, the sessions accepted on it, and the free lists. A request lives on
+// one worker from its first byte to its last.
+type Worker struct {
+	proc     *Process
+	loop     Loop
+	log      Logger
+	rnd      *rand.PCG
+	ids      rand.PCG // of requests; apart from rnd, whose order tests replay
+	wall     wallTime
+	services map[string]*service
+	routes   []*route
+	direct   map[string]*route // of listeners with a fixed service, by service
+	stats    WorkerStats
+	sessions sessionList
+
+	httpLimits http1.Limits
+	linkLimits link.ReaderLimits
+
+	exchanges []*exchange // free
+	answers   []*answer   // free
+	scratch   []byte      // for encoding; valid within one callback
+	heldDelta int64       // bytes not yet told to the ledger
+	shedding  Flush       // past the hard mark: closes the greediest
+	full      func() bool // limits.buffered is reached
+}
+
+// Logger takes what an operator should know of, with key-value pairs as in
+// log/slog, whose *Logger is one. It must not block.
+type Logger interface {
+	Warn(msg string, args ...any)
+}
+
+// maxFree bounds the free lists; what is freed beyond it is left to the garbage
+// collector.
+const maxFree = 4096
+
+// ledgerStep is how many bytes a loop may hold or free before it tells the
+// process.
+const ledgerStep = 64 << 10
+
+// NewWorker adds a worker for loop to p. All workers are added before the first
+// connection, on one goroutine; the loop's own callbacks use it from then on.
+// seed feeds the picks of endpoints.
+func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
+	lim := &p.cfg.Limits
+	w := &Worker{
+		proc: p, loop: loop, log: log,
+		rnd:      rand.NewPCG(seed, uint64(len(p.workers))),
+		ids:      *rand.NewPCG(uint64(len(p.workers)), seed),
+		services: make(map[string]*service, len(p.services)),
+		direct:   make(map[string]*route),
+		httpLimits: http1.Limits{
+			Header: int(lim.Header), Headers: lim.Headers, Message: lim.Message,
+		},
+		linkLimits: link.ReaderLimits{
+			Message: lim.Message,
+			// What the other sidecar took in within these limits has grown.
+			Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
+		},
+	}
+	w.shedding.Do = w.shed
+	w.full = func() bool { return p.ledger.full(0) }
+	for name, shared := range p.services {
+		w.services[name] = newService(w, shared)
+	}
+	for i := range p.cfg.Routes {
+		w.routes = append(w.routes, w.newConfiguredRoute(i))
+	}
+	for i := range p.cfg.Listeners {
+		name := p.cfg.Listeners[i].Service
+		if svc := w.services[name]; svc != nil && w.direct[name] == nil {
+			w.direct[name] = newRoute(&config.Match{}, svc, &svc.cfg.Policy)
+		}
+	}
+	p.workers = append(p.workers, w)
+	return w
+}
+
+// Accept makes the session for a connection that came in on a listener.
+func (w *Worker) Accept(l *config.Listener) Stream {
+	if l.Protocol == config.ProtocolLink {
+		return newLinkSession(w, l, w.direct[l.Service])
+	}
+	return newHTTPSession(w, l, w.direct[l.Service])
+}
+
+// exchange takes one from the free list.
+func (w *Worker) exchange(from replier) *exchange {
+	n := len(w.exchanges)
+	if n == 0 {
+		ex := &exchange{w: w, from: from}
+		ex.deadline.Fire = ex.onDeadline
+		ex.hedge.Fire = ex.onHedgeTimer
+		for i := range ex.attempts {
+			ex.attempts[i].ex = ex
+		}
+		return ex
+	}
+	ex := w.exchanges[n-1]
+	w.exchanges[n-1] = nil
+	w.exchanges = w.exchanges[:n-1]
+	ex.from = from
+	return ex
+}
+
+// recycle returns an exchange whose request memory is released and whose
+// attempts are over.
+func (w *Worker) recycle(ex *exchange) {
+	ex.releaseRequest()
+	ex.from, ex.route, ex.svc, ex.pass = nil, nil, nil, passNone
+	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
+	ex.lastFail, ex.reached = nil, false
+	ex.requestID = nil
+	if cap(ex.forwarded) > maxForwarded {
+		ex.forwarded = nil
+	}
+	if cap(ex.path) > maxRewritten {
+		ex.path = nil
+	}
+	ex.failedAt[0] = nil
+	ex.n, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
+	ex.state = exchangeIdle
+	if len(w.exchanges) < maxFree {
+		w.exchanges = append(w.exchanges, ex)
+	}
+}
+
+// held counts bytes of messages taken into memory (n > 0) or released.
+func (w *Worker) held(n int) {
+	w.heldDelta += int64(n)
+	if w.heldDelta >= ledgerStep || w.heldDelta <= -ledgerStep {
+		total := w.proc.ledger.bytes.Add(w.heldDelta)
+		if w.heldDelta > 0 && total >= w.proc.ledger.hard {
+			w.loop.Defer(&w.shedding)
+		}
+		w.heldDelta = 0
+	}
+}
+
+// answer is one response in memory, with what its slices alias. It has one
+// owner at a time, who calls Release.
+type answer struct {
+	protocol.Response
+	codec protocol.Codec
+	w     *Worker
+	head  *bytebufferpool.ByteBuffer
+	body  *bytebufferpool.ByteBuffer
+	held  int
+	date  [dateLen]byte // the value of a Date that was added
+}
+
+// answer takes one from the free list, empty.
+func (w *Worker) answer() *answer {
+	n := len(w.answers)
+	if n == 0 {
+		return &answer{w: w, Response: protocol.Response{DeclaredLength: -1}}
+	}
+	ans := w.answers[n-1]
+	w.answers = w.answers[:n-1]
+	return ans
+}
+
+// hold counts the answer's memory, again when it has grown.
+func (ans *answer) hold() {
+	n := 0
+	if ans.head != nil {
+		n = len(ans.head.B)
+	}
+	if ans.body != nil {
+		n += len(ans.body.B)
+	}
+	ans.w.held(n - ans.held)
+	ans.held = n
+}
+
+// Release gives the answer's memory back.
+func (ans *answer) Release() {
+	if ans.head != nil {
+		bytebufferpool.Put(ans.head)
+	}
+	if ans.body != nil {
+		bytebufferpool.Put(ans.body)
+	}
+	ans.w.held(-ans.held)
+	ans.head, ans.body, ans.held, ans.codec = nil, nil, 0, protocol.CodecHTTP
+	ans.Response.Reset()
+	if w := ans.w; len(w.answers) < maxFree {
+		w.answers = append(w.answers, ans)
+	}
+}
+
+// maxScratch bounds the encoding buffer that a worker keeps between callbacks.
+const maxScratch = 256 << 10
+
+// keepScratch takes the encoding buffer back after it may have grown.
+func (w *Worker) keepScratch(b []byte) {
+	if cap(b) <= maxScratch {
+		w.scratch = b[:0]
+	}
+}
