@@ -1,0 +1,265 @@
+package conformance
+
+import (
+	"io"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// closeAnywhere closes within each kind of callback while input is on its way:
+// no OnData follows, and OnClose(nil) comes once, after the callback. The probe
+// checks all that.
+func closeAnywhere(s *suite) {
+	var loop proxy.Loop
+	s.do(func(l proxy.Loop) { loop = l })
+	places := []struct {
+		name  string
+		place func(p *probe, then func())
+	}{
+		{"OnOpen", func(p *probe, then func()) { p.onOpen = then }},
+		{"OnData", func(p *probe, then func()) { p.onData = func([]byte) { then() } }},
+		{"Timer", func(p *probe, then func()) {
+			p.onData = func([]byte) { p.onData = nil; loop.After(0, s.timer(then)) }
+		}},
+		{"Flush", func(p *probe, then func()) {
+			p.onData = func([]byte) { p.onData = nil; loop.Defer(s.flush(then)) }
+		}},
+		{"Post", func(p *probe, then func()) {
+			p.onData = func([]byte) { p.onData = nil; loop.Post(func() { s.call("Post", then) }) }
+		}},
+	}
+	for _, where := range places {
+		p := s.probe("close in " + where.name)
+		where.place(p, func() { p.close() })
+		far := s.Connect(s.listen(p))
+		far.Send(pattern(6, 1<<20))
+		s.Wait(p.name, p.isClosed)
+		s.settle()
+	}
+}
+
+// closeEachOther: of each two connections with input, the first to be called
+// closes the other, which then must not be called with data of the same turn.
+func closeEachOther(s *suite) {
+	const pairs = 20
+	probes := make([]*probe, 2*pairs)
+	for i := range probes {
+		probes[i] = s.probe("one of two")
+		probes[i].onData = func([]byte) {
+			if other := probes[i^1]; !other.ended {
+				other.close()
+			}
+		}
+	}
+	addr := s.listen(probes...)
+	peers := make([]Peer, len(probes))
+	for i := range peers {
+		peers[i] = s.Connect(addr)
+		s.Wait("the connection to be open", probes[i].isOpen)
+	}
+	for _, p := range peers {
+		p.Send([]byte("x"))
+	}
+	s.do(func(proxy.Loop) { time.Sleep(2 * time.Millisecond) }) // holds a real loop up, so that one turn has it all
+	s.Wait("one of each two to be closed", func() bool {
+		for i := 0; i < len(probes); i += 2 {
+			if !probes[i].closed && !probes[i+1].closed {
+				return false
+			}
+		}
+		return true
+	})
+	s.settle()
+}
+
+func closeTwice(s *suite) {
+	client, server := s.probe("client"), s.probe("server")
+	s.pair(client, server)
+	s.do(func(proxy.Loop) {
+		client.close()
+		client.close()
+		client.drain()
+	})
+	s.Wait("both to be closed", func() bool { return client.closed && server.closed })
+	s.settle()
+}
+
+// closeDropsBuffered: a Close behind far more than kernels buffer takes effect
+// although nobody reads, and what was not sent is lost.
+func closeDropsBuffered(s *suite) {
+	const size = 48 << 20
+	server := s.probe("server")
+	p := s.peer(server)
+	s.do(func(proxy.Loop) {
+		server.conn.Write(make([]byte, size))
+		server.close()
+	})
+	s.Wait("the close", server.isClosed)
+	p.Read()
+	n := 0
+	s.Wait("the peer to see the end", func() bool {
+		got, err := p.Got()
+		n = len(got)
+		return err != nil
+	})
+	if n == size {
+		s.t.Errorf("all %d bytes arrived though nobody read before the Close", n)
+	}
+}
+
+func peerCloses(s *suite) {
+	const size = 1 << 20
+	server := s.probe("server")
+	p := s.peer(server)
+	p.Read()
+	p.Send(pattern(7, size))
+	p.CloseWrite()
+	s.Wait("the close", server.isClosed)
+	s.settle()
+	s.do(func(proxy.Loop) {
+		if server.err != io.EOF {
+			s.t.Errorf("OnClose(%v) after the peer's close, want io.EOF", server.err)
+		}
+		s.same("server", server.got, pattern(7, size))
+	})
+}
+
+// peerHalfCloses: a half-close counts as a close, also when it is there before
+// the loop has seen the connection, and closes the other direction as well.
+func peerHalfCloses(s *suite) {
+	server := s.probe("server")
+	p := s.Connect(s.listen(server))
+	p.CloseWrite()
+	s.Wait("the close", server.isClosed)
+	p.Read()
+	s.waitGot(p, nil, io.EOF)
+	s.do(func(proxy.Loop) {
+		if !server.opened || server.err != io.EOF {
+			s.t.Errorf("opened=%t and OnClose(%v), want OnOpen and OnClose(io.EOF)", server.opened, server.err)
+		}
+	})
+}
+
+func peerResets(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	p.Reset()
+	s.Wait("the close", server.isClosed)
+	s.settle()
+	s.do(func(proxy.Loop) {
+		if !isReset(server.err) {
+			s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
+		}
+	})
+}
+
+// peerResetsWhileWritten: a write that fails closes, but never within itself.
+func peerResetsWhileWritten(s *suite) {
+	for round := range 10 {
+		server := s.probe("server")
+		p := s.peer(server)
+		var loop proxy.Loop
+		var t *proxy.Timer
+		block := make([]byte, 64<<10)
+		t = s.timer(func() {
+			for range 4 {
+				if !server.closed && server.conn.Buffered() > 8<<20 {
+					break
+				}
+				closed := server.closed
+				server.conn.Write(block)
+				if server.closed != closed {
+					s.t.Error("OnClose came within Write")
+				}
+			}
+			if !server.closed {
+				loop.After(0, t)
+			}
+		})
+		s.do(func(l proxy.Loop) { loop = l; l.After(0, t) })
+		if round%2 == 0 { // else the reset meets what is buffered
+			p.Read()
+		}
+		s.settle()
+		p.Reset()
+		s.Wait("the close", server.isClosed)
+		s.settle()
+		s.do(func(proxy.Loop) {
+			if !isReset(server.err) {
+				s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
+			}
+		})
+	}
+}
+
+// drainDelivers: what is buffered reaches a slow reader, then the end of file.
+func drainDelivers(s *suite) {
+	const size = 16 << 20
+	server := s.probe("server")
+	p := s.peer(server)
+	s.do(func(proxy.Loop) {
+		server.conn.Write(pattern(8, size))
+		if server.conn.Buffered() == 0 {
+			s.t.Errorf("nothing buffered after a Write of %d that nobody reads", size)
+		}
+		server.drain()
+		server.conn.Write([]byte("after Drain"))
+	})
+	s.settle()
+	s.do(func(proxy.Loop) {
+		if server.closed {
+			s.t.Error("closed before what was buffered is sent")
+		}
+	})
+	p.Read()
+	s.waitGot(p, pattern(8, size), io.EOF)
+	p.CloseWrite()
+	s.Wait("the close", server.isClosed)
+}
+
+// drainEndsAlone: a peer that never ends is waited for a second, not for ever.
+func drainEndsAlone(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	s.do(func(proxy.Loop) { server.conn.Write([]byte("answer")); server.drain() })
+	p.Read()
+	s.waitGot(p, []byte("answer"), io.EOF)
+	s.Wait("the close", server.isClosed)
+}
+
+// drainReadsAndDrops: input that was not read when Drain was called, or comes
+// later, does not turn into a reset that destroys the last answer.
+func drainReadsAndDrops(s *suite) {
+	const size = 64 << 10
+	for range 5 {
+		server := s.probe("server")
+		server.onData = func([]byte) {
+			server.conn.Write(pattern(9, size))
+			server.drain()
+		}
+		p := s.peer(server)
+		p.Send(make([]byte, 2<<20))
+		p.CloseWrite()
+		s.settle()
+		p.Read()
+		s.waitGot(p, pattern(9, size), io.EOF)
+		s.Wait("the close", server.isClosed)
+	}
+}
+
+// drainThenClose: Close cuts a Drain short.
+func drainThenClose(s *suite) {
+	const size = 48 << 20
+	server := s.probe("server")
+	p := s.peer(server)
+	s.do(func(proxy.Loop) { server.conn.Write(make([]byte, size)); server.drain() })
+	s.settle()
+	s.do(func(proxy.Loop) { server.close() })
+	s.Wait("the close", server.isClosed)
+	p.Read()
+	s.Wait("the peer to see the end", func() bool { _, err := p.Got(); return err != nil })
+	if got, _ := p.Got(); len(got) == size {
+		s.t.Errorf("all %d bytes arrived though nobody read before the Close", size)
+	}
+}

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+	"syscall"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+func openDataClose(s *suite) {
+	client, server := s.probe("client"), s.probe("server").echo()
+	client.onOpen = func() { client.conn.Write([]byte("hello")) }
+	client.onData = func([]byte) {
+		if len(client.got) == 5 {
+			client.close()
+		}
+	}
+	s.pair(client, server)
+	s.Wait("both to be closed", func() bool { return client.closed && server.closed })
+	s.settle()
+	s.do(func(proxy.Loop) {
+		s.same("client", client.got, []byte("hello"))
+		if client.err != nil {
+			s.t.Errorf("OnClose(%v) at the end that closed, want nil", client.err)
+		}
+		if server.err != io.EOF {
+			s.t.Errorf("OnClose(%v) at the other end, want io.EOF", server.err)
+		}
+	})
+}
+
+func writeInOpen(s *suite) {
+	client, server := s.probe("client"), s.probe("server")
+	client.onOpen = func() { client.conn.Write([]byte("from the client")) }
+	server.onOpen = func() { server.conn.Write([]byte("from the server")) }
+	s.pair(client, server)
+	s.Wait("both to be read", func() bool { return len(client.got) >= 15 && len(server.got) >= 15 })
+	s.do(func(proxy.Loop) {
+		s.same("client", client.got, []byte("from the server"))
+		s.same("server", server.got, []byte("from the client"))
+	})
+}
+
+// writesInOrder mixes small writes, which wait behind a large one, with others
+// from later callbacks.
+func writesInOrder(s *suite) {
+	client, server := s.probe("client"), s.probe("server")
+	s.pair(client, server)
+	want := pattern(1, 6<<20)
+	rest := want
+	write := func(n int) {
+		client.conn.Write(rest[:n])
+		rest = rest[n:]
+	}
+	s.do(func(l proxy.Loop) {
+		for n := range 100 {
+			write(n + 1)
+		}
+		write(4 << 20)
+		for range 100 {
+			write(1)
+		}
+		l.After(0, s.timer(func() { write(1 << 20) }))
+		l.After(soon, s.timer(func() { write(len(rest)) }))
+	})
+	s.Wait("all to arrive", func() bool { return len(server.got) >= len(want) })
+	s.do(func(proxy.Loop) { s.same("server", server.got, want) })
+}
+
+// writeTakesCopy overwrites what was written as soon as Write has returned.
+func writeTakesCopy(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	const size = 16 << 20 // more than kernels buffer
+	s.do(func(proxy.Loop) {
+		b := pattern(2, size)
+		server.conn.Write(b)
+		clear(b)
+		server.drain()
+	})
+	p.Read()
+	s.waitGot(p, pattern(2, size), io.EOF)
+}
+
+func writeEmpty(s *suite) {
+	client, server := s.probe("client"), s.probe("server")
+	s.pair(client, server)
+	s.do(func(proxy.Loop) {
+		client.conn.Write(nil)
+		client.conn.Write([]byte{})
+		client.conn.Write([]byte("x"))
+		client.conn.Write(nil)
+	})
+	s.Wait("one byte", func() bool { return len(server.got) > 0 })
+	s.settle()
+	s.do(func(proxy.Loop) { s.same("server", server.got, []byte("x")) })
+}
+
+func echoBig(s *suite) {
+	const size = 10 << 20
+	client, server := s.probe("client"), s.probe("server").echo()
+	client.onOpen = func() { client.conn.Write(pattern(3, size)) }
+	s.pair(client, server)
+	s.Wait("10 MiB to come back", func() bool { return len(client.got) >= size })
+	s.do(func(proxy.Loop) {
+		s.same("server", server.got, pattern(3, size))
+		s.same("client", client.got, pattern(3, size))
+		if n := client.conn.Buffered() + server.conn.Buffered(); n != 0 {
+			s.t.Errorf("%d bytes buffered after all were read", n)
+		}
+	})
+}
+
+func buffered(s *suite) {
+	server := s.probe("server")
+	p := s.peer(server)
+	const size = 16 << 20
+	s.do(func(proxy.Loop) {
+		if n := server.conn.Buffered(); n != 0 {
+			s.t.Errorf("%d bytes buffered before the first Write", n)
+		}
+		server.conn.Write(pattern(4, size))
+		if n := server.conn.Buffered(); n <= 0 || n > size {
+			s.t.Errorf("%d bytes buffered after a Write of %d that nobody reads", n, size)
+		}
+	})
+	s.settle()
+	s.do(func(proxy.Loop) {
+		before := server.conn.Buffered()
+		server.conn.Write(pattern(5, 1000))
+		const framing = 64 // of a driver that encrypts
+		if n := server.conn.Buffered(); n < before+1000 || n > before+1000+framing {
+			s.t.Errorf("%d bytes buffered, and %d after a Write of 1000 behind them", before, n)
+		}
+	})
+	p.Read()
+	s.Wait("the buffer to empty", func() bool { return server.conn.Buffered() == 0 })
+	s.do(func(proxy.Loop) { server.drain() })
+	s.waitGot(p, append(pattern(4, size), pattern(5, 1000)...), io.EOF)
+}
+
+// writeAfterEnd: a write does nothing after Close, Drain, and the peer's close,
+// within the callback that ended and after OnClose.
+func writeAfterEnd(s *suite) {
+	ends := []struct {
+		name string
+		end  func(local *probe, remote *probe)
+	}{
+		{"Close", func(local, _ *probe) { local.close() }},
+		{"Drain", func(local, _ *probe) { local.drain() }},
+		{"peer's close", func(_, remote *probe) { remote.close() }},
+	}
+	for _, e := range ends {
+		local, remote := s.probe(e.name+": local"), s.probe(e.name+": remote")
+		s.pair(local, remote)
+		write := func() {
+			local.conn.Write([]byte("late"))
+			local.conn.Write(make([]byte, 1<<20))
+		}
+		local.onClose = write
+		s.do(func(proxy.Loop) {
+			e.end(local, remote)
+			if local.ended {
+				write()
+			}
+		})
+		s.Wait("both to be closed", func() bool { return local.closed && remote.closed })
+		s.do(func(proxy.Loop) {
+			write()
+			local.conn.Close()
+			local.conn.Drain()
+		})
+		s.settle()
+		s.do(func(proxy.Loop) { s.same(remote.name, remote.got, nil) })
+	}
+}
+
+// writeAfterCloseReachesNobody: connections that come after a closed one, and may
+// have its descriptor, do not get what is written to it.
+func writeAfterCloseReachesNobody(s *suite) {
+	const count = 20
+	old, far := s.probe("closed"), s.probe("far end")
+	s.pair(old, far)
+	s.do(func(proxy.Loop) { old.close() })
+	s.Wait("both to be closed", func() bool { return old.closed && far.closed })
+	clients, servers := make([]*probe, count), make([]*probe, count)
+	for i := range count {
+		clients[i], servers[i] = s.probe("client"), s.probe("server")
+		s.pair(clients[i], servers[i])
+		s.do(func(proxy.Loop) {
+			old.conn.Write([]byte("misdirected"))
+			far.conn.Write([]byte("misdirected"))
+		})
+	}
+	s.do(func(proxy.Loop) {
+		for _, c := range clients {
+			c.conn.Write([]byte("x"))
+		}
+	})
+	s.Wait("each its byte", func() bool {
+		for _, p := range servers {
+			if len(p.got) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	s.settle()
+	s.do(func(proxy.Loop) {
+		for i := range count {
+			s.same("server", servers[i].got, []byte("x"))
+			s.same("client", clients[i].got, nil)
+		}
+	})
+}
+
+// isReset tells whether err is what a system says after a reset.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

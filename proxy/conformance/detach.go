@@ -1,0 +1,108 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// detachHandsOver detaches in the midst of input. What OnData gave before and
+// what the Socket gives after it is what the peer sent, and both directions end
+// on their own. A driver without sockets refuses, and nothing has changed.
+func detachHandsOver(s *suite) {
+	sent, answer := pattern(1, 4<<20), pattern(2, 1<<20)
+	rest := make(chan []byte, 1)
+	server := s.probe("server")
+	detached := false
+	server.onData = func([]byte) {
+		if detached || len(server.got) < 100<<10 {
+			return
+		}
+		detached = true
+		sock, err := server.conn.Detach()
+		if err != nil {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				s.t.Errorf("Detach: %v", err)
+			}
+			rest = nil
+			return
+		}
+		server.ended = true
+		if server.closed {
+			s.t.Error("OnClose came within Detach")
+		}
+		server.conn.Write([]byte("from a connection that has left"))
+		server.conn.Close()
+		go func() { rest <- serve(sock, answer) }()
+	}
+	p := s.peer(server)
+	p.Read()
+	p.Send(sent)
+	s.Wait("the connection to be detached", func() bool { return detached })
+	if rest == nil {
+		s.Wait("the rest of the input", func() bool { return len(server.got) == len(sent) })
+		s.same("the server", server.got, sent)
+		s.do(func(proxy.Loop) { server.conn.Write(answer); server.drain() })
+		s.waitGot(p, answer, io.EOF)
+		return
+	}
+	s.Wait("OnClose of the connection that left", server.isClosed)
+	p.CloseWrite()
+	s.waitGot(p, answer, io.EOF)
+	s.same("the server", append(server.got, <-rest...), sent)
+}
+
+// serve reads sock to its end, and only then answers: a half-close leaves the
+// other direction open.
+func serve(sock proxy.Socket, answer []byte) (rest []byte) {
+	defer sock.Close()
+	rest, err := io.ReadAll(sock)
+	if err != nil {
+		return nil
+	}
+	if _, err := sock.Write(answer); err != nil {
+		return nil
+	}
+	if err := sock.CloseWrite(); err != nil {
+		return nil
+	}
+	return rest
+}
+
+// detachRefused: with output buffered nobody may take the connection, and the
+// refusal costs it nothing.
+func detachRefused(s *suite) {
+	const size = 48 << 20
+	server := s.probe("server")
+	p := s.peer(server)
+	s.do(func(proxy.Loop) {
+		server.conn.Write(pattern(3, size))
+		if server.conn.Buffered() == 0 {
+			s.t.Error("nothing is buffered: the case shows nothing")
+		}
+		_, err := server.conn.Detach()
+		if !errors.Is(err, proxy.ErrDetachBuffered) && !errors.Is(err, errors.ErrUnsupported) {
+			s.t.Errorf("Detach with output buffered: %v", err)
+		}
+		server.drain()
+	})
+	p.Read()
+	s.waitGot(p, pattern(3, size), io.EOF)
+	s.Wait("the end", server.isClosed)
+}
+
+// detachAfterEnd: what is closed can't be detached.
+func detachAfterEnd(s *suite) {
+	for name, end := range map[string]func(p *probe){"closed": (*probe).close, "drained": (*probe).drain} {
+		server := s.probe(name)
+		s.peer(server)
+		s.do(func(proxy.Loop) {
+			end(server)
+			if _, err := server.conn.Detach(); !errors.Is(err, proxy.ErrDetachClosed) {
+				s.t.Errorf("Detach of a connection that is %s: %v", name, err)
+			}
+		})
+		s.Wait("the end", server.isClosed)
+	}
+}

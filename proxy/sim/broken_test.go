@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// brokenLoop, brokenConn and brokenStream pass on what no mutant overrides.
+type brokenLoop struct {
+	proxy.Loop
+	now    func() time.Duration
+	after  func(d time.Duration, t *proxy.Timer)
+	stop   func(t *proxy.Timer)
+	deferF func(f *proxy.Flush)
+	post   func(f func())
+	dial   func(addr string, timeout time.Duration, s proxy.Stream)
+
+	data     func(s *brokenStream, b []byte)
+	close    func(s *brokenStream, err error)
+	write    func(c *brokenConn, b []byte)
+	buffered func(c *brokenConn) int
+	closing  func(c *brokenConn)
+	drain    func(c *brokenConn)
+	detach   func(c *brokenConn) (proxy.Socket, error)
+
+	last *brokenConn // opened last
+}
+
+func (l *brokenLoop) Now() time.Duration {
+	if l.now != nil {
+		return l.now()
+	}
+	return l.Loop.Now()
+}
+
+func (l *brokenLoop) After(d time.Duration, t *proxy.Timer) {
+	if l.after != nil {
+		l.after(d, t)
+		return
+	}
+	l.Loop.After(d, t)
+}
+
+func (l *brokenLoop) Stop(t *proxy.Timer) {
+	if l.stop != nil {
+		l.stop(t)
+		return
+	}
+	l.Loop.Stop(t)
+}
+
+func (l *brokenLoop) Defer(f *proxy.Flush) {
+	if l.deferF != nil {
+		l.deferF(f)
+		return
+	}
+	l.Loop.Defer(f)
+}
+
+func (l *brokenLoop) Post(f func()) {
+	if l.post != nil {
+		l.post(f)
+		return
+	}
+	l.Loop.Post(f)
+}
+
+func (l *brokenLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+	if l.dial != nil {
+		l.dial(addr, timeout, s)
+		return
+	}
+	l.Loop.Dial(addr, timeout, l.wrap(s))
+}
+
+func (l *brokenLoop) wrap(s proxy.Stream) proxy.Stream {
+	return &brokenStream{Stream: s, l: l}
+}
+
+type brokenStream struct {
+	proxy.Stream
+	l *brokenLoop
+	c *brokenConn
+}
+
+func (s *brokenStream) OnOpen(c proxy.Conn) {
+	s.c = &brokenConn{Conn: c, l: s.l, s: s}
+	s.l.last = s.c
+	s.Stream.OnOpen(s.c)
+}
+
+func (s *brokenStream) OnData(b []byte) {
+	if s.l.data != nil {
+		s.l.data(s, b)
+		return
+	}
+	s.Stream.OnData(b)
+}
+
+func (s *brokenStream) OnClose(err error) {
+	if s.c != nil {
+		s.c.gone = true
+	}
+	if s.l.close != nil {
+		s.l.close(s, err)
+		return
+	}
+	s.Stream.OnClose(err)
+}
+
+type brokenConn struct {
+	proxy.Conn
+	l    *brokenLoop
+	s    *brokenStream
+	gone bool
+}
+
+func (c *brokenConn) Write(b []byte) {
+	if c.l.write != nil {
+		c.l.write(c, b)
+		return
+	}
+	c.Conn.Write(b)
+}
+
+func (c *brokenConn) Buffered() int {
+	if c.l.buffered != nil {
+		return c.l.buffered(c)
+	}
+	return c.Conn.Buffered()
+}
+
+func (c *brokenConn) Close() {
+	if c.l.closing != nil {
+		c.l.closing(c)
+		return
+	}
+	c.Conn.Close()
+}
+
+func (c *brokenConn) Drain() {
+	if c.l.drain != nil {
+		c.l.drain(c)
+		return
+	}
+	c.Conn.Drain()
+}
+
+func (c *brokenConn) Detach() (proxy.Socket, error) {
+	if c.l.detach != nil {
+		return c.l.detach(c)
+	}
+	return c.Conn.Detach()
+}

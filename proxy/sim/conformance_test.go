@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/conformance"
+)
+
+// TestConformance holds the simulator to proxy/loop.go, on several seeds.
+func TestConformance(t *testing.T) {
+	seeds := 4
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, func(t *testing.T) conformance.Harness {
+				return newHarness(t, uint64(seed))
+			})
+		})
+	}
+}
+
+const blackhole = "10.0.9.9:1"
+
+// harness is a world with the loop under test and one for the peers.
+type harness struct {
+	t     *testing.T
+	w     *World
+	l     *Loop
+	far   *Loop
+	ports int
+
+	// wrap is what the suite gets for l; a mutant breaks a rule here.
+	wrap   proxy.Loop
+	stream func(s proxy.Stream) proxy.Stream
+}
+
+func newHarness(t *testing.T, seed uint64) *harness {
+	w := New(seed)
+	w.OnFailure(t)
+	h := &harness{t: t, w: w, l: w.Loop("near"), far: w.Loop("far")}
+	h.wrap = h.l
+	h.stream = func(s proxy.Stream) proxy.Stream { return s }
+	w.Blackhole(blackhole, true)
+	return h
+}
+
+func (h *harness) Do(f func(l proxy.Loop)) { h.l.Do(func() { f(h.wrap) }) }
+
+func (h *harness) Outside(fs ...func(l proxy.Loop)) {
+	for _, f := range fs {
+		f(h.wrap)
+	}
+}
+
+func (h *harness) Wait(what string, cond func() bool) {
+	h.t.Helper()
+	ok := false
+	for deadline := h.w.Now() + 20*time.Second; h.w.Now() < deadline; {
+		h.l.Do(func() { ok = cond() })
+		if ok {
+			return
+		}
+		if h.w.Rand().IntN(4) == 0 { // late loops see many events in one turn
+			h.w.Pause(h.l, time.Duration(h.w.Rand().IntN(1000))*time.Microsecond)
+		}
+		h.w.Run(100 * time.Microsecond)
+	}
+	h.t.Fatalf("waited 20 s of virtual time for %s", what)
+}
+
+func (h *harness) Listen(accept func() proxy.Stream) string {
+	h.ports++
+	addr := fmt.Sprint("10.0.0.1:", h.ports)
+	h.w.Listen(addr, h.l, func() proxy.Stream { return h.stream(accept()) })
+	return addr
+}
+
+func (h *harness) Refused() string { return "10.0.0.1:9" }
+
+func (h *harness) Blackhole() (string, bool) { return blackhole, true }
+
+func (h *harness) Connect(addr string) conformance.Peer {
+	h.t.Helper()
+	p := &farEnd{h: h}
+	h.far.Do(func() { h.far.Dial(addr, time.Second, p) })
+	if !h.w.RunUntil(func() bool { return p.c != nil }, time.Second) {
+		h.t.Fatalf("no connection to %s", addr)
+	}
+	h.w.Hold(p.c, true)
+	return p
+}
+
+// farEnd is the Peer: a Stream on the far loop with the world's means.
+type farEnd struct {
+	h   *harness
+	c   proxy.Conn
+	got []byte
+	err error
+
+	queue []byte
+}
+
+func (p *farEnd) OnOpen(c proxy.Conn) { p.c = c }
+func (p *farEnd) OnData(b []byte)     { p.got = append(p.got, b...) }
+func (p *farEnd) OnClose(err error)   { p.err = err }
+
+func (p *farEnd) Read()                { p.h.w.Hold(p.c, false) }
+func (p *farEnd) Got() ([]byte, error) { return p.got, p.err }
+func (p *farEnd) Reset()               { p.h.w.Reset(p.c) }
+
+func (p *farEnd) CloseWrite() {
+	p.h.far.Do(func() {}) // the turn that sends what is queued
+	p.h.w.HalfClose(p.c)
+}
+
+// Send keeps order, which Post alone does not, and lets no time pass.
+func (p *farEnd) Send(b []byte) {
+	p.queue = append(p.queue, b...)
+	p.h.far.Post(func() {
+		p.c.Write(p.queue)
+		p.queue = nil
+	})
+}

@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// The errors that OnClose gets, as the system would give them. errTimeout has
+// Timeout() == true, as net.Error knows it.
+var (
+	errReset   error = syscall.ECONNRESET
+	errRefused error = syscall.ECONNREFUSED
+	errTimeout error = syscall.ETIMEDOUT
+)
+
+// lingerTime is how long a drained connection waits for the peer's end of file.
+const lingerTime = time.Second
+
+// connState is what the core knows of a connection.
+type connState uint8
+
+const (
+	stateDialing  connState = iota // no outcome yet
+	stateOpening                   // established in the kernel, OnOpen to come
+	stateOpen                      // OnOpen came
+	stateDraining                  // after Drain
+	stateClosed                    // OnClose came or is queued; the kernel may still send
+	stateGone                      // its process or host died: nobody to notify
+)
+
+// conn is one end of a connection: what the driver keeps of it and, in out,
+// what the kernel keeps of the direction away from it.
+type conn struct {
+	w      *World
+	loop   *Loop
+	stream proxy.Stream
+	accept func() proxy.Stream // inbound, until stream is there
+	peer   *conn               // nil before the dial reached the listener
+	link   *link               // towards the peer
+	addr   string              // dialed
+	remote string
+	id     uint32
+	index  int // in loop.conns
+	state  connState
+
+	queued    bool  // in loop.due
+	held      bool  // Hold: not read
+	half      bool  // HalfClose: the end of file follows what was written
+	reset     bool  // a reset has arrived
+	resetSent bool  // the kernel has answered late data with a reset
+	shut      bool  // write side shut, after Drain
+	lingered  bool  // a drained connection has waited long enough
+	err       error // for OnClose, or a dial's failure that the loop has not seen
+	out       pipe
+}
+
+// Write implements proxy.Conn.
+func (c *conn) Write(b []byte) {
+	c.loop.check("Conn.Write")
+	if c.state != stateOpen || c.half || len(b) == 0 {
+		return
+	}
+	if c.reset {
+		c.finish(errReset)
+		return
+	}
+	c.out.append(b)
+	c.flush()
+}
+
+// Buffered implements proxy.Conn.
+func (c *conn) Buffered() int {
+	c.loop.check("Conn.Buffered")
+	return int(c.out.written - c.out.kernel)
+}
+
+// Close implements proxy.Conn.
+func (c *conn) Close() {
+	c.loop.check("Conn.Close")
+	if c.state == stateOpen || c.state == stateDraining {
+		c.finish(nil)
+	}
+}
+
+// Drain implements proxy.Conn.
+func (c *conn) Drain() {
+	c.loop.check("Conn.Drain")
+	if c.state == stateOpen {
+		c.state = stateDraining
+		c.ready()
+	}
+}
+
+// Detach implements proxy.Conn by refusing: virtual time can't wait for a
+// goroutine that blocks on a socket.
+func (c *conn) Detach() (proxy.Socket, error) {
+	c.loop.check("Conn.Detach")
+	if c.state != stateOpen {
+		return nil, proxy.ErrDetachClosed
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// RemoteAddr implements proxy.Conn.
+func (c *conn) RemoteAddr() string { return c.remote }
+
+// ready puts c before the loop in its next turn.
+func (c *conn) ready() {
+	if c.queued || c.state >= stateClosed {
+		return
+	}
+	c.queued = true
+	c.loop.due = append(c.loop.due, c)
+	c.loop.need(c.w.now)
+}
+
+// service is c's part of a turn: what the real driver does when the poller says
+// that a connection is readable or writable.
+func (c *conn) service() {
+	switch c.state {
+	case stateDialing:
+		if c.err != nil {
+			c.finish(c.err)
+		}
+	case stateOpening:
+		c.open()
+		if c.w.rand.IntN(2) == 0 {
+			c.ready()
+			return
+		}
+		c.service()
+	case stateOpen:
+		c.serviceOpen()
+	case stateDraining:
+		c.serviceDraining()
+	}
+}
+
+func (c *conn) open() {
+	c.state = stateOpen
+	c.w.note(evkOpen, c.loop, c, 0)
+	c.loop.enter()
+	if c.accept != nil {
+		c.stream, c.accept = c.accept(), nil
+	}
+	c.stream.OnOpen(c)
+	c.loop.leave()
+}
+
+func (c *conn) serviceOpen() {
+	if c.out.written > c.out.kernel {
+		c.flush()
+	}
+	c.shutHalf()
+	in := &c.peer.out
+	if unread := in.unread(); unread > 0 && !c.held {
+		c.read(in, unread)
+		if c.state != stateOpen {
+			return
+		}
+	}
+	switch {
+	case in.unread() > 0:
+		if !c.held {
+			c.ready()
+		}
+	case c.reset:
+		c.finish(errReset)
+	case in.ended() && !c.held:
+		c.finish(io.EOF)
+	}
+}
+
+// read hands over some of what has arrived.
+func (c *conn) read(in *pipe, unread int64) {
+	n := c.w.cut(int(min(unread, int64(c.w.Options.ReadSize))))
+	b := c.w.buffer(n)
+	in.take(b)
+	c.peer.windowMoved()
+	c.w.note(evkData, c.loop, c, n)
+	c.loop.enter()
+	c.stream.OnData(b)
+	c.loop.leave()
+	poison(b)
+}
+
+func (c *conn) serviceDraining() {
+	c.flush()
+	in := &c.peer.out
+	if !c.held && in.unread() > 0 {
+		in.drop()
+		c.peer.windowMoved()
+	}
+	if !c.shut && c.out.written == c.out.kernel {
+		c.shut = true
+		c.out.fin = finWanted
+		c.transmit()
+		c.w.push(event{at: c.w.now + lingerTime, kind: evLinger, c: c})
+	}
+	if c.reset || c.lingered || c.shut && in.ended() {
+		c.finish(nil)
+	}
+}
+
+// flush moves what the kernel has room for out of the driver's buffer.
+func (c *conn) flush() {
+	c.out.accept(c.w.Options.SendBuffer)
+	c.transmit()
+}
+
+// writable has the loop flush again when there is something and room for it.
+func (c *conn) writable() {
+	if c.out.written > c.out.kernel && c.out.room(c.w.Options.SendBuffer) {
+		c.ready()
+	}
+}
+
+// finish closes c as close(2) does, for the reason err, and queues the notice.
+// Unread input makes it a reset, which destroys what the peer has not read.
+func (c *conn) finish(err error) {
+	established := c.peer != nil && c.state != stateDialing
+	c.state, c.err = stateClosed, err
+	c.loop.closed = append(c.loop.closed, c)
+	if established {
+		c.closeKernel()
+	} else if c.peer != nil {
+		c.sendReset() // half a handshake is withdrawn
+	}
+}
+
+// notify calls OnClose.
+func (c *conn) notify() {
+	c.loop.remove(c)
+	c.w.note(evkClose, c.loop, c, 0)
+	c.loop.enter()
+	c.stream.OnClose(c.err)
+	c.loop.leave()
+}

@@ -1,0 +1,227 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// Loop is one simulated event loop. It implements proxy.Loop; its other methods
+// are for the test and are called outside of callbacks.
+type Loop struct {
+	w    *World
+	name string
+	id   int
+	host *host
+	dead bool
+
+	timers  proxy.Timers
+	flushes proxy.Flushes
+	posts   []func()
+	due     []*conn // have an event for the next turn
+	closed  []*conn // have a close notice to come
+	conns   []*conn // all whose OnClose has not come
+
+	dueSpare   []*conn
+	postsSpare []func()
+	busyUntil  time.Duration // no turn before
+	wakeAt     time.Duration // of the wake event that counts
+	waking     bool
+}
+
+// Loop returns the loop called name, made on first use and anew after a Crash.
+// Its host is the name up to the first "/": "api" and "api/1" share one.
+func (w *World) Loop(name string) *Loop {
+	for _, l := range w.loops {
+		if l.name == name && !l.dead {
+			return l
+		}
+	}
+	hostName, _, _ := strings.Cut(name, "/")
+	l := &Loop{w: w, name: name, id: len(w.loops), host: w.host(hostName)}
+	w.revive(l.host)
+	l.busyUntil = w.now
+	w.loops = append(w.loops, l)
+	return l
+}
+
+// Name is the name that the loop was made with.
+func (l *Loop) Name() string { return l.name }
+
+// Do runs f in a turn of its own or of others and lets virtual time pass until
+// it has run. It panics when l does not come to it within an hour.
+func (l *Loop) Do(f func()) {
+	done := false
+	l.Post(func() { f(); done = true })
+	if !l.w.RunUntil(func() bool { return done }, time.Hour) {
+		panic("sim: loop " + l.name + " does not run")
+	}
+}
+
+// Now implements proxy.Loop.
+func (l *Loop) Now() time.Duration {
+	l.check("Loop.Now")
+	return l.w.now
+}
+
+// After implements proxy.Loop.
+func (l *Loop) After(d time.Duration, t *proxy.Timer) {
+	l.check("Loop.After")
+	l.timers.Arm(t, l.w.now+max(d, 0))
+}
+
+// Stop implements proxy.Loop.
+func (l *Loop) Stop(t *proxy.Timer) {
+	l.check("Loop.Stop")
+	l.timers.Disarm(t)
+}
+
+// Defer implements proxy.Loop.
+func (l *Loop) Defer(f *proxy.Flush) {
+	l.check("Loop.Defer")
+	l.flushes.Add(f)
+}
+
+// Dial implements proxy.Loop. A timeout of 0 or less is none.
+func (l *Loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+	l.check("Loop.Dial")
+	l.w.dial(l, addr, timeout, s)
+}
+
+// Post implements proxy.Loop. In the simulation all is one goroutine: it may be
+// called from anywhere in it. What is posted for one turn runs in random order.
+func (l *Loop) Post(f func()) {
+	if l.dead {
+		return
+	}
+	l.posts = append(l.posts, f)
+	l.need(l.w.now)
+}
+
+// check panics unless a callback of l is running.
+func (l *Loop) check(method string) {
+	if l.w.current != l {
+		panic("sim: " + method + " called outside of the callbacks of loop " + l.name)
+	}
+}
+
+// enter and leave bracket every call into the core.
+func (l *Loop) enter() {
+	if l.w.current != nil {
+		panic("sim: callback of loop " + l.name + " inside one of loop " + l.w.current.name)
+	}
+	l.w.current = l
+}
+
+func (l *Loop) leave() { l.w.current = nil }
+
+// need asks for a turn at the time at, or as soon as the loop is free.
+func (l *Loop) need(at time.Duration) {
+	at = max(at, l.busyUntil, l.w.now)
+	if l.dead || l.waking && l.wakeAt <= at {
+		return
+	}
+	l.waking, l.wakeAt = true, at
+	l.w.push(event{at: at, kind: evWake, l: l})
+}
+
+// wake answers a wake event; one that an earlier one overtook does not count.
+func (l *Loop) wake(at time.Duration) {
+	if l.dead || !l.waking || at != l.wakeAt {
+		return
+	}
+	l.waking = false
+	if l.busyUntil <= l.w.now && l.hasWork() {
+		l.turn()
+		l.busyUntil = max(l.busyUntil, l.w.now+max(l.w.Options.TurnCost, 1))
+	}
+	if l.dead {
+		return
+	}
+	if next, ok := l.timers.Next(); ok {
+		l.need(next)
+	}
+	if len(l.due)+len(l.posts)+len(l.closed) > 0 || !l.flushes.Empty() {
+		l.need(l.w.now)
+	}
+}
+
+func (l *Loop) hasWork() bool {
+	next, armed := l.timers.Next()
+	return len(l.due)+len(l.posts)+len(l.closed) > 0 || !l.flushes.Empty() ||
+		armed && next <= l.w.now
+}
+
+// turn is one round: events and timers, flushes, close notices.
+func (l *Loop) turn() {
+	w := l.w
+	mark := l.timers.Mark()
+	due, posts := l.due, l.posts
+	l.due, l.posts = l.dueSpare[:0], l.postsSpare[:0]
+	w.rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	w.rand.Shuffle(len(posts), func(i, j int) { posts[i], posts[j] = posts[j], posts[i] })
+
+	// Connections, timers and posts alternate at random; timers keep their order.
+	rest := posts
+	for _, c := range due {
+		if w.rand.IntN(2) == 0 {
+			l.fire(mark)
+		}
+		if len(rest) > 0 && w.rand.IntN(2) == 0 {
+			l.post(rest[0])
+			rest = rest[1:]
+		}
+		c.queued = false
+		c.service()
+	}
+	for _, f := range rest {
+		l.post(f)
+	}
+	for l.fire(mark) {
+	}
+	clear(due)
+	clear(posts)
+	l.dueSpare, l.postsSpare = due[:0], posts[:0]
+
+	for _, f := range l.flushes.Take() {
+		w.note(evkFlush, l, nil, 0)
+		l.enter()
+		f.Do()
+		l.leave()
+	}
+	// A notice may close another connection, whose notice then comes last.
+	for i := 0; i < len(l.closed); i++ {
+		l.closed[i].notify()
+	}
+	clear(l.closed)
+	l.closed = l.closed[:0]
+}
+
+func (l *Loop) post(f func()) {
+	l.w.note(evkPost, l, nil, 0)
+	l.enter()
+	f()
+	l.leave()
+}
+
+// fire runs the next timer that was due when the turn began, if there is one.
+func (l *Loop) fire(mark uint64) bool {
+	t := l.timers.Pop(l.w.now, mark)
+	if t == nil {
+		return false
+	}
+	l.w.note(evkTimer, l, nil, 0)
+	l.enter()
+	t.Fire()
+	l.leave()
+	return true
+}
+
+func (l *Loop) remove(c *conn) {
+	last := len(l.conns) - 1
+	l.conns[c.index] = l.conns[last]
+	l.conns[c.index].index = c.index
+	l.conns[last] = nil
+	l.conns = l.conns[:last]
+}

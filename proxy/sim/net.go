@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// Path is the network from one host to another, in that direction.
+type Path struct {
+	Latency   time.Duration // least time that a segment takes
+	Jitter    time.Duration // it takes up to this much more, at random
+	Bandwidth int64         // bytes per second, shared by all connections; 0: unlimited
+	Reset     float64       // probability that a segment breaks its connection
+	Refuse    float64       // probability that a dial is refused
+	Lose      float64       // probability that a dial is never answered
+}
+
+// DefaultNet is the network of a new World: 10 to 30 µs within a host, 100 to
+// 200 µs between hosts, no limits, no faults.
+func DefaultNet(from, to string) Path {
+	if from == to {
+		return Path{Latency: 10 * time.Microsecond, Jitter: 20 * time.Microsecond}
+	}
+	return Path{Latency: 100 * time.Microsecond, Jitter: 100 * time.Microsecond}
+}
+
+// Net sets the network: path gives the Path between any two hosts and is asked
+// once for each direction. What is on its way is not affected.
+func (w *World) Net(path func(from, to string) Path) {
+	w.net = path
+	for _, ln := range w.linkList {
+		ln.path = path(ln.from.name, ln.to.name)
+	}
+}
+
+// host is a machine: loops share its address and its links.
+type host struct {
+	name  string
+	ip    netip.Addr
+	ports int // ephemeral ports given out
+
+	down   bool    // Vanish: answers nothing
+	ghosts []*conn // whose peers do not know of the Vanish
+}
+
+func (w *World) host(name string) *host {
+	h := w.hosts[name]
+	if h == nil {
+		n := len(w.hosts) + 1
+		h = &host{name: name, ip: netip.AddrFrom4([4]byte{10, 99, byte(n >> 8), byte(n)})}
+		w.hosts[name] = h
+	}
+	return h
+}
+
+// link is one direction between two hosts.
+type link struct {
+	from, to *host
+	path     Path
+	free     time.Duration // when the last byte accepted so far has left
+	cut      bool          // partitioned
+}
+
+func (w *World) link(from, to *host) *link {
+	ln := w.links[[2]*host{from, to}]
+	if ln == nil {
+		ln = &link{from: from, to: to, path: w.net(from.name, to.name)}
+		w.links[[2]*host{from, to}] = ln
+		w.linkList = append(w.linkList, ln)
+	}
+	return ln
+}
+
+// delay draws how long one segment travels.
+func (ln *link) delay(w *World) time.Duration {
+	d := ln.path.Latency
+	if ln.path.Jitter > 0 {
+		d += time.Duration(w.rand.Int64N(int64(ln.path.Jitter)))
+	}
+	return d
+}
+
+// occupy sends n bytes behind what is being sent, and tells when the last has left.
+func (ln *link) occupy(now time.Duration, n int) time.Duration {
+	if ln.path.Bandwidth <= 0 {
+		return now
+	}
+	ln.free = max(ln.free, now) + time.Duration(int64(n)*int64(time.Second)/ln.path.Bandwidth)
+	return ln.free
+}
+
+type listener struct {
+	loop   *Loop
+	accept func() proxy.Stream
+}
+
+func (w *World) newConn(l *Loop) *conn {
+	w.conns++
+	c := &conn{w: w, loop: l, id: w.conns, index: len(l.conns)}
+	l.conns = append(l.conns, c)
+	return c
+}
+
+// dial sends the first segment of a handshake. An address that nobody has ever
+// listened on belongs to a host of its own that refuses.
+func (w *World) dial(l *Loop, addr string, timeout time.Duration, s proxy.Stream) {
+	to := w.homes[addr]
+	if to == nil {
+		to = w.host(addr)
+		w.homes[addr] = to
+	}
+	c := w.newConn(l)
+	c.stream, c.addr, c.remote = s, addr, addr
+	c.link = w.link(l.host, to)
+	w.note(evkDial, l, c, 0)
+	w.push(event{at: w.now + c.link.delay(w), kind: evSyn, c: c})
+	if timeout > 0 {
+		w.push(event{at: w.now + timeout, kind: evDialTimeout, c: c})
+	}
+}
+
+// handshake is c's dial arriving where it is addressed.
+func (w *World) handshake(c *conn) {
+	to, ln := c.link.to, w.listeners[c.addr]
+	back := w.link(to, c.link.from)
+	switch {
+	case c.state != stateDialing || to.down || w.black[c.addr] || w.chance(c.link.path.Lose):
+		return
+	case ln == nil || w.chance(c.link.path.Refuse):
+		w.push(event{at: w.now + back.delay(w), kind: evRefuse, c: c})
+		return
+	}
+	s := w.newConn(ln.loop)
+	s.state, s.accept, s.link = stateOpening, ln.accept, back
+	s.peer, c.peer = c, s
+	c.link.from.ports++
+	s.remote = c.link.from.ip.String() + ":" + strconv.Itoa(32768+c.link.from.ports%28232)
+	s.out.last = w.now + back.delay(w)
+	w.push(event{at: s.out.last, kind: evOpen, c: c})
+	s.ready()
+}
+
+// established is the handshake's end at the side that dialed.
+func (c *conn) established() {
+	if c.state == stateDialing && c.peer != nil && c.err == nil {
+		c.state = stateOpening
+		c.ready()
+	}
+}
+
+// dialOutcome is the failure of a dial, unless it has had an outcome already.
+func (c *conn) dialOutcome(err error) {
+	if c.state == stateDialing && c.err == nil {
+		c.err = err
+		c.ready()
+	}
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// noteKind names what the trace records.
+type noteKind uint8
+
+const (
+	evkOpen noteKind = iota
+	evkData
+	evkClose
+	evkTimer
+	evkFlush
+	evkPost
+	evkDial
+	evkScript
+	evkFault
+)
+
+var noteNames = [...]string{"open", "data", "close", "timer", "flush", "post", "dial", "script", "fault"}
+
+// note is one line of the trace.
+type note struct {
+	at   time.Duration
+	kind noteKind
+	loop *Loop
+	conn uint32
+	n    int
+}
+
+type trace struct {
+	hash uint64
+	keep bool
+	ring []note
+	next int
+	full bool
+}
+
+// traceLength is how many of the last events a failed test prints.
+const traceLength = 4096
+
+func (w *World) note(kind noteKind, l *Loop, c *conn, n int) {
+	loop, id := -1, uint32(0)
+	if l != nil {
+		loop = l.id
+	}
+	if c != nil {
+		id = c.id
+	}
+	t := &w.trace
+	x := uint64(w.now) ^ uint64(kind)<<56 ^ uint64(loop+1)<<40 ^ uint64(id)<<20 ^ uint64(n)
+	hi, lo := bits.Mul64(t.hash^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	t.hash = hi ^ lo
+	if t.keep {
+		t.ring[t.next] = note{w.now, kind, l, id, n}
+		t.next++
+		if t.next == len(t.ring) {
+			t.next, t.full = 0, true
+		}
+	}
+}
+
+// Hash sums up every event so far. Two runs that differ in anything that a
+// Stream, a Timer or a Flush could notice differ in it.
+func (w *World) Hash() uint64 { return w.trace.hash }
+
+// Reporter is the part of testing.TB that OnFailure needs.
+type Reporter interface {
+	Helper()
+	Failed() bool
+	Logf(format string, args ...any)
+	Cleanup(f func())
+}
+
+// OnFailure has the world keep a trace, and print its seed and last events when
+// the test fails.
+func (w *World) OnFailure(t Reporter) {
+	w.trace.keep, w.trace.ring = true, make([]note, traceLength)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("sim: seed %d, hash %016x, ended at %v\n%s", w.seed, w.Hash(), w.now, w.Trace())
+		}
+	})
+}
+
+// Trace is the last events, one per line: time, loop, what happened, the
+// connection, and for data the count of bytes. Empty without OnFailure.
+func (w *World) Trace() string {
+	t := &w.trace
+	lines := t.ring[:t.next]
+	var b strings.Builder
+	if t.full {
+		for _, n := range t.ring[t.next:] {
+			n.print(&b)
+		}
+	}
+	for _, n := range lines {
+		n.print(&b)
+	}
+	return b.String()
+}
+
+func (n *note) print(b *strings.Builder) {
+	name := "-"
+	if n.loop != nil {
+		name = n.loop.name
+	}
+	fmt.Fprintf(b, "%12v %-12s %-6s", n.at, name, noteNames[n.kind])
+	if n.conn != 0 {
+		fmt.Fprintf(b, " conn=%d", n.conn)
+	}
+	if n.kind == evkData {
+		fmt.Fprintf(b, " bytes=%d", n.n)
+	}
+	b.WriteByte('\n')
+}
