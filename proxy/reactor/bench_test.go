@@ -1,0 +1,228 @@
+package reactor
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// rawPeer is a blocking socket with no poller of Go's behind it, so that only
+// the engine's own work and allocations are seen.
+type rawPeer int
+
+func newRawPeer(t testing.TB, addr string) rawPeer {
+	t.Helper()
+	ap, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: ap.Port, Addr: [4]byte(ap.IP.To4())}); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)})
+	return rawPeer(fd)
+}
+
+func (p rawPeer) send(t testing.TB, b []byte) {
+	for {
+		_, err := unix.Write(int(p), b)
+		if err == nil {
+			return
+		}
+		if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (p rawPeer) receive(t testing.TB, b []byte) {
+	for {
+		_, err := unix.Read(int(p), b)
+		if err == nil {
+			return
+		}
+		if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+}
+
+// kinds are ways to answer: from the event, from a flush at the turn's end as
+// the loop chooses, and from one that always goes through gnet's Execute; the
+// last with two timers armed and stopped, as a request has.
+var kinds = []struct {
+	name   string
+	allocs float64 // per exchange
+	accept func(e *Engine) func() proxy.Stream
+}{
+	{"at once", 0, func(*Engine) func() proxy.Stream { return echo }},
+	{"flush", 0.25, func(e *Engine) func() proxy.Stream { return flushed(e, func() {}) }},
+	{"flush by Execute", 3, func(e *Engine) func() proxy.Stream {
+		return flushed(e, func() { e.loops[0].turns.solo, e.loops[0].turns.quiet = 0, 0 })
+	}},
+	{"timers", 0, func(e *Engine) func() proxy.Stream {
+		return func() proxy.Stream {
+			l := e.loops[0]
+			var conn proxy.Conn
+			hedge, deadline := &proxy.Timer{Fire: func() {}}, &proxy.Timer{Fire: func() {}}
+			return &stream{
+				open: func(c proxy.Conn) { conn = c },
+				data: func(b []byte) {
+					l.After(15*time.Second, deadline)
+					l.After(5*time.Millisecond, hedge)
+					conn.Write(b)
+					l.Stop(hedge)
+					l.Stop(deadline)
+				},
+			}
+		}
+	}},
+}
+
+// flushed echoes from a deferred flush.
+func flushed(e *Engine, before func()) func() proxy.Stream {
+	return func() proxy.Stream {
+		var conn proxy.Conn
+		var out []byte
+		f := &proxy.Flush{Do: func() { conn.Write(out) }}
+		return &stream{
+			open: func(c proxy.Conn) { conn = c },
+			data: func(b []byte) { before(); out = append(out[:0], b...); e.loops[0].Defer(f) },
+		}
+	}
+}
+
+// TestAllocations: an event that reads and writes allocates nothing; a flush
+// through Execute costs gnet's queue node and closure.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			e := start(t, Options{})
+			p := newRawPeer(t, listen(t, e, ListenOptions{}, k.accept(e)))
+			out, in := make([]byte, 300), make([]byte, 300)
+			n := testing.AllocsPerRun(2000, func() { p.send(t, out); p.receive(t, in) })
+			if n > k.allocs {
+				t.Errorf("%v allocations per exchange, want at most %v", n, k.allocs)
+			}
+		})
+	}
+}
+
+// BenchmarkPingPong is one connection, one exchange of 300 bytes at a time.
+func BenchmarkPingPong(b *testing.B) {
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) { exchange(b, 1, k.accept) })
+	}
+}
+
+// BenchmarkBusy is 64 connections that are ready at once.
+func BenchmarkBusy(b *testing.B) {
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) { exchange(b, 64, k.accept) })
+	}
+}
+
+func exchange(b *testing.B, conns int, accept func(e *Engine) func() proxy.Stream) {
+	e := start(b, Options{})
+	addr := listen(b, e, ListenOptions{}, accept(e))
+	peers := make([]rawPeer, conns)
+	for i := range peers {
+		peers[i] = newRawPeer(b, addr)
+	}
+	out, in := make([]byte, 300), make([]byte, 300)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, p := range peers {
+			p.send(b, out)
+		}
+		for _, p := range peers {
+			p.receive(b, in)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*conns), "ns/exchange")
+}
+
+// BenchmarkPost is a function posted from outside, and waited for.
+func BenchmarkPost(b *testing.B) {
+	e := start(b, Options{})
+	done := make(chan struct{})
+	f := func() { done <- struct{}{} }
+	b.ReportAllocs()
+	for b.Loop() {
+		e.loops[0].Post(f)
+		<-done
+	}
+}
+
+// BenchmarkTimer is a timer that fires 100 µs after the last; it reports how
+// late it is.
+func BenchmarkTimer(b *testing.B) {
+	e := start(b, Options{})
+	l := e.loops[0]
+	var due, late time.Duration
+	done := make(chan struct{})
+	n := 0
+	tm := &proxy.Timer{}
+	again := func() { due = l.Now() + 100*time.Microsecond; l.After(100*time.Microsecond, tm) }
+	tm.Fire = func() {
+		late += l.Now() - due
+		if n--; n > 0 {
+			again()
+		} else {
+			done <- struct{}{}
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Post(func() { n = 100; again() })
+		<-done
+	}
+	b.ReportMetric(float64(late.Nanoseconds())/float64(b.N*100), "ns-late")
+}
+
+// TestEchoForStrace serves for a while, with REACTOR_ECHO set to the kind and
+// the number of connections to talk over: the subject of `strace -c -f`.
+func TestEchoForStrace(t *testing.T) {
+	kind := os.Getenv("REACTOR_ECHO")
+	if kind == "" {
+		t.Skip("only on demand")
+	}
+	conns, err := strconv.Atoi(os.Getenv("REACTOR_ECHO_CONNS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds {
+		if k.name != kind {
+			continue
+		}
+		e := start(t, Options{})
+		addr := listen(t, e, ListenOptions{}, k.accept(e))
+		peers := make([]rawPeer, conns)
+		for i := range peers {
+			peers[i] = newRawPeer(t, addr)
+		}
+		b := make([]byte, 300)
+		for range 10_000 / conns {
+			for _, p := range peers {
+				p.send(t, b)
+			}
+			for _, p := range peers {
+				p.receive(t, b)
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package reactor_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/conformance"
+	"github.com/remora-proxy/remora/proxy/reactor"
+)
+
+// TestConformance holds the reactor to proxy/loop.go, alone on its loop and
+// with others beside it.
+func TestConformance(t *testing.T) {
+	for name, loops := range map[string]int{"one loop": 1, "three loops": 3} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Run(t, func(t *testing.T) conformance.Harness { return newHarness(t, loops) })
+		})
+	}
+}
+
+// TestConformanceTLS: with TLS between, nothing changes for the core.
+func TestConformanceTLS(t *testing.T) {
+	identity := reactor.NewIdentity(t)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		if strings.Contains(t.Name(), "Detach") {
+			t.Skip("a connection with TLS stays on its loop")
+		}
+		h := newHarnessWith(t, reactor.Options{
+			Loops: 2, DialTLS: func(proxy.Stream) func() *tls.Config { return identity.Client },
+		})
+		h.identity = identity
+		return h
+	})
+}
+
+// harness is an engine, of which the first loop is under test.
+type harness struct {
+	t *testing.T
+	e *reactor.Engine
+	l proxy.Loop
+
+	identity *certs.Source // nil: plain text
+}
+
+func newHarness(t *testing.T, loops int) *harness {
+	return newHarnessWith(t, reactor.Options{Loops: loops})
+}
+
+func newHarnessWith(t *testing.T, o reactor.Options) *harness {
+	o.Logger = slog.New(slog.DiscardHandler)
+	e, err := reactor.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := e.Stop(ctx); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		if n := e.Stats().Panics; n > 0 {
+			t.Errorf("%d panics", n)
+		}
+	})
+	return &harness{t: t, e: e, l: e.Loops()[0]}
+}
+
+func (h *harness) Do(f func(l proxy.Loop)) {
+	h.t.Helper()
+	done := make(chan struct{})
+	h.l.Post(func() { defer close(done); f(h.l) })
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		h.t.Fatal("the loop does not run what is posted")
+	}
+}
+
+func (h *harness) Outside(fs ...func(l proxy.Loop)) {
+	var all sync.WaitGroup
+	for _, f := range fs {
+		all.Go(func() { f(h.l) })
+	}
+	all.Wait()
+}
+
+// Wait asks the loop again and again: a condition has no event of its own.
+func (h *harness) Wait(what string, cond func() bool) {
+	h.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Microsecond) {
+		ok := false
+		h.Do(func(proxy.Loop) { ok = cond() })
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func (h *harness) Listen(accept func() proxy.Stream) string {
+	var o reactor.ListenOptions
+	if h.identity != nil {
+		o.TLS = h.identity.Server
+	}
+	l, err := h.e.ListenOn(h.l, "127.0.0.1:0", o,
+		func(proxy.Loop, string) proxy.Stream { return accept() })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+func (h *harness) Refused() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (h *harness) Blackhole() (string, bool) { return reactor.Blackhole(h.t), true }
+
+func (h *harness) Connect(addr string) conformance.Peer {
+	if h.identity != nil {
+		return conformance.TLSPeer(h.t, addr, h.identity.Client())
+	}
+	return conformance.NetPeer(h.t, addr)
+}

@@ -1,0 +1,234 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"syscall"
+
+	"github.com/panjf2000/gnet/v2"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// connState is where a connection is in its life.
+type connState uint8
+
+const (
+	connDialing  connState = iota // outbound, no socket on the loop yet
+	connArriving                  // inbound, on its way to the loop
+	connOpen                      // both directions in use
+	connDraining                  // drained: output left to send
+	connLinger                    // drained: the write side is shut, waiting for the peer's end
+	connClosed                    // no socket; the stream was told or will be
+)
+
+// conn is one connection.
+type conn struct {
+	loop   *loop
+	stream proxy.Stream // set by accept on arrival, for an inbound one
+	accept func(l proxy.Loop, remote string) proxy.Stream
+	remote string
+	slot   int // index in loop.conns
+	state  connState
+
+	// gc is gnet's side while it is open there, and nil from gnet's OnClose
+	// on, at once: its descriptor may be another's in the next moment, and
+	// gnet would write to it all the same.
+	gc gnet.Conn
+
+	arrived bool  // gnet announced the socket
+	err     error // what OnClose will say
+
+	secure *secure            // nil: plain text
+	config func() *tls.Config // of a dial with TLS; nil: plain text
+
+	timer proxy.Timer // of a dial or a drain
+	drain drain
+}
+
+var _ proxy.Conn = (*conn)(nil)
+
+// become changes the state, which only ever moves down the list. Anything else
+// is a fault of this package: the panic ends the connection.
+func (c *conn) become(next connState) {
+	if next <= c.state {
+		panic("reactor: illegal change of a connection's state")
+	}
+	c.state = next
+}
+
+// Write implements proxy.Conn.
+func (c *conn) Write(b []byte) {
+	if c.state != connOpen || len(b) == 0 {
+		return
+	}
+	if c.secure != nil {
+		c.secure.write(b)
+		return
+	}
+	// An error has been through gnet's OnClose, so through lost, by now.
+	_, _ = c.gc.Write(b)
+}
+
+// Buffered implements proxy.Conn.
+func (c *conn) Buffered() int {
+	if c.gc == nil {
+		return 0
+	}
+	return c.gc.OutboundBuffered()
+}
+
+// Close implements proxy.Conn.
+func (c *conn) Close() {
+	if c.secure != nil && c.state == connOpen && c.Buffered() == 0 {
+		c.notify()
+	}
+	if c.state != connClosed {
+		c.end(nil)
+	}
+}
+
+// RemoteAddr implements proxy.Conn.
+func (c *conn) RemoteAddr() string { return c.remote }
+
+// opened is gnet's word that the socket is on the loop.
+func (c *conn) opened(gc gnet.Conn) {
+	c.arrived = true
+	c.gc = gc
+	c.loop.eng.count.open.Add(1)
+	switch c.state {
+	case connClosed: // the dial took too long
+		_ = c.loop.el.Close(gc)
+		return
+	case connDialing:
+		c.loop.eng.count.dialed.Add(1)
+		c.loop.Stop(&c.timer)
+	default:
+		c.loop.adopt(c)
+	}
+	c.become(connOpen)
+	c.start()
+}
+
+// start calls the stream for the first time.
+func (c *conn) start() {
+	defer c.loop.recovered(c)
+	if c.accept != nil {
+		c.stream = c.accept(c.loop, c.remote)
+		if c.stream == nil {
+			c.end(nil)
+			return
+		}
+	}
+	c.stream.OnOpen(c)
+	if c.secure != nil {
+		c.secure.pump()
+	}
+}
+
+// notify tells the peer, over TLS, that an end of our own choosing comes.
+func (c *conn) notify() {
+	c.secure.notify()
+	if c.state == connClosed {
+		c.err = nil // the peer was gone; the end is ours all the same
+	}
+}
+
+// received hands b to the stream; after Drain it is dropped.
+func (c *conn) received(b []byte) {
+	if c.state != connOpen || len(b) == 0 {
+		return
+	}
+	defer c.loop.recovered(c)
+	if c.secure != nil {
+		c.secure.received(b)
+		return
+	}
+	c.stream.OnData(b)
+}
+
+// end closes the connection, whatever its state. The stream hears of it, with
+// err, at the end of the turn.
+func (c *conn) end(err error) {
+	c.closed(err)
+	gc := c.gc
+	if gc == nil {
+		return
+	}
+	if gc.OutboundBuffered() > 0 {
+		// A cut-off answer must not look like a complete one: end with a
+		// reset.
+		_ = gc.SetLinger(0)
+	}
+	_ = c.loop.el.Close(gc) // calls lost, where gc is dropped
+}
+
+// lost is gnet's word that the socket is going away.
+func (c *conn) lost(err error) {
+	if c.gc != nil {
+		c.gc = nil
+		c.loop.eng.count.open.Add(-1)
+		c.loop.load.Add(-1)
+		if c.accept != nil {
+			c.loop.eng.count.inbound.Add(-1)
+		}
+	}
+	switch c.state {
+	case connClosed:
+	case connDraining, connLinger:
+		c.closed(nil)
+	default:
+		c.closed(cause(err))
+	}
+}
+
+// closed makes the one transition into connClosed and queues the notice.
+func (c *conn) closed(err error) {
+	if c.state == connDialing {
+		c.loop.eng.count.dialErrors.Add(1)
+	}
+	c.become(connClosed)
+	c.err = err
+	c.loop.Stop(&c.timer)
+	c.loop.forget(c)
+	c.loop.notices = append(c.loop.notices, c)
+	c.loop.turns.left = true
+}
+
+// tell tells the stream that all is over.
+func (c *conn) tell() {
+	if c.stream == nil { // accept refused it or panicked
+		return
+	}
+	defer c.loop.recovered(nil)
+	c.stream.OnClose(c.err)
+}
+
+// timerFired is the end of a dial's patience, or a step of a drain.
+func (c *conn) timerFired() {
+	switch c.state {
+	case connDialing:
+		c.end(syscall.ETIMEDOUT)
+	case connDraining:
+		c.drained()
+	case connLinger:
+		c.end(nil)
+	}
+}
+
+// cause reduces an error to io.EOF or the system's error number, if it is one.
+func cause(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	var timeout interface{ Timeout() bool }
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return syscall.ETIMEDOUT
+	}
+	return err
+}

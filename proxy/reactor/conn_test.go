@@ -1,0 +1,397 @@
+package reactor
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// accepted makes one connection and gives its ends.
+func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
+	t.Helper()
+	got := make(chan *conn, 1)
+	open := s.open
+	s.open = func(c proxy.Conn) {
+		if open != nil {
+			open(c)
+		}
+		got <- c.(*conn)
+	}
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream { return s })
+	peer := dial(t, addr)
+	return recv(t, got, "the connection"), peer
+}
+
+// TestDrainSendsItAll: gnet's Close would lose what the kernel does not take at
+// once, and unread input would turn into a reset.
+func TestDrainSendsItAll(t *testing.T) {
+	e := start(t, Options{})
+	closed := make(chan error, 1)
+	body := bytes.Repeat([]byte("0123456789abcdef"), 32<<20/16)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	// The peer sends what nobody reads, before and after the drain begins.
+	flood := make([]byte, 1<<20)
+	go func() {
+		for {
+			if _, err := peer.Write(flood); err != nil {
+				return
+			}
+		}
+	}()
+	on(t, c.loop, func() {
+		c.Write(body)
+		c.Drain()
+		c.Write([]byte("too late"))
+		if c.Buffered() == 0 {
+			t.Error("the kernel took it all: the test shows nothing")
+		}
+	})
+	got, err := io.ReadAll(peer)
+	if !bytes.Equal(got, body) {
+		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(body), err)
+	}
+	if err := recv(t, closed, "OnClose"); err != nil {
+		t.Errorf("OnClose(%v)", err)
+	}
+}
+
+// TestDrainLingers: the kernel still holds the answer when the loop has handed
+// it over, and input that meets a closed socket makes the kernel drop it.
+func TestDrainLingers(t *testing.T) {
+	e := start(t, Options{})
+	answer := bytes.Repeat([]byte("answer"), 64<<10)
+	drained := make(chan connState, 1)
+	var c proxy.Conn
+	s := &stream{open: func(oc proxy.Conn) { c = oc }}
+	s.data = func([]byte) {
+		c.Write(answer)
+		c.Drain()
+		drained <- c.(*conn).state
+	}
+	_, peer := accepted(t, e, s)
+	_ = peer.SetReadBuffer(32 << 10) // so that most of it stays on our side
+	if _, err := peer.Write([]byte("request")); err != nil {
+		t.Fatal(err)
+	}
+	if state := recv(t, drained, "the drain"); state == connDraining {
+		t.Skip("the kernel did not take the answer at once")
+	}
+	if _, err := peer.Write([]byte("more, not asked for")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(peer); !bytes.Equal(got, answer) {
+		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(answer), err)
+	}
+}
+
+// TestDrainEnds: with the peer's end of file, or without it after a while, or
+// when the peer takes nothing.
+func TestDrainEnds(t *testing.T) {
+	cases := []struct {
+		name string
+		size int
+		peer func(peer *net.TCPConn)
+	}{
+		{"peer closes", 10, func(p *net.TCPConn) { p.Close() }},
+		{"peer shuts down", 10, func(p *net.TCPConn) { p.CloseWrite() }},
+		{"peer resets", 10, func(p *net.TCPConn) { p.SetLinger(0); p.Close() }},
+		{"peer stays", 10, func(p *net.TCPConn) {}},
+		{"peer resets, output left", 64 << 20, func(p *net.TCPConn) { p.SetLinger(0); p.Close() }},
+		{"peer takes nothing", 64 << 20, func(p *net.TCPConn) {}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			e := start(t, Options{WriteStall: 50 * time.Millisecond})
+			closed := make(chan error, 1)
+			c, peer := accepted(t, e, &stream{
+				data:  func([]byte) { t.Error("OnData after Drain") },
+				close: func(err error) { closed <- err },
+			})
+			on(t, c.loop, func() {
+				c.Write(make([]byte, tc.size))
+				c.Drain()
+				c.Drain()
+			})
+			_, _ = peer.Write([]byte("dropped"))
+			tc.peer(peer)
+			if err := recv(t, closed, "OnClose"); err != nil {
+				t.Errorf("OnClose(%v)", err)
+			}
+			on(t, c.loop, func() {
+				if c.timer.Armed() || len(c.loop.conns) > 0 || e.Stats().Open > 0 {
+					t.Error("something is left of it")
+				}
+			})
+		})
+	}
+}
+
+// TestCloseDuringDrain is how a core that has waited long enough ends it.
+func TestCloseDuringDrain(t *testing.T) {
+	e := start(t, Options{})
+	closed := make(chan error, 2)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	on(t, c.loop, func() {
+		c.Write(make([]byte, 64<<20))
+		c.Drain()
+		c.Close()
+		c.Close()
+	})
+	if err := recv(t, closed, "OnClose"); err != nil {
+		t.Errorf("OnClose(%v)", err)
+	}
+	// What was cut off must not look whole.
+	if n, err := io.Copy(io.Discard, peer); !isReset(err) {
+		t.Errorf("the peer got %d bytes, then %v", n, err)
+	}
+}
+
+// TestFailedWriteDoesNotReenter: gnet calls OnClose inside Write.
+func TestFailedWriteDoesNotReenter(t *testing.T) {
+	e := start(t, Options{})
+	var c proxy.Conn
+	inside := false
+	closed := make(chan error, 1)
+	hold := make(chan struct{})
+	s := &stream{}
+	s.data = func([]byte) {
+		<-hold // until the peer's reset is in
+		inside = true
+		for range 10 {
+			c.Write(make([]byte, 1<<20))
+		}
+		inside = false
+		if c.(*conn).gc != nil {
+			t.Error("no write failed: the test shows nothing")
+		}
+	}
+	s.close = func(err error) {
+		if inside {
+			t.Error("OnClose within OnData")
+		}
+		closed <- err
+	}
+	s.open = func(oc proxy.Conn) { c = oc }
+	_, peer := accepted(t, e, s)
+	if _, err := peer.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	peer.SetLinger(0)
+	peer.Close()
+	close(hold)
+	if err := recv(t, closed, "OnClose"); err == nil || err == io.EOF {
+		t.Errorf("OnClose(%v), want the system's error", err)
+	}
+}
+
+// TestStaleConnWritesToNobody: gnet writes to a closed connection's descriptor,
+// whosever it is by then.
+func TestStaleConnWritesToNobody(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	conns := make(chan *conn, 8)
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+		return &stream{open: func(c proxy.Conn) { conns <- c.(*conn) }}
+	})
+	// Several, since a new connection takes a descriptor for its peer, too.
+	stale := map[int]*conn{}
+	for range 8 {
+		dial(t, addr)
+		c := recv(t, conns, "a connection")
+		on(t, l, func() { stale[c.gc.Fd()] = c })
+	}
+	var late proxy.Flush
+	late.Do = func() {
+		for _, old := range stale {
+			old.Write([]byte("of another"))
+		}
+	}
+	on(t, l, func() {
+		for _, old := range stale {
+			old.Close()
+		}
+		late.Do()
+		l.Defer(&late)
+	})
+	reused := 0
+	for range 8 {
+		peer := dial(t, addr)
+		c := recv(t, conns, "another connection")
+		on(t, l, func() {
+			if old := stale[c.gc.Fd()]; old != nil {
+				reused++
+				old.Drain()
+				old.Close()
+			}
+			late.Do()
+			l.Defer(&late)
+		})
+		on(t, l, func() { c.Write([]byte("mine")); c.Drain() })
+		if got, err := io.ReadAll(peer); string(got) != "mine" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	if reused == 0 {
+		t.Error("no descriptor was used again: the test shows nothing")
+	}
+	if n := e.Stats().Panics; n > 0 {
+		t.Errorf("%d panics", n)
+	}
+}
+
+// TestFloodIsNotKept: gnet's inbound ring has no bound; all of each event is
+// consumed, so it stays empty.
+func TestFloodIsNotKept(t *testing.T) {
+	e := start(t, Options{})
+	total := 0
+	done := make(chan struct{})
+	const size = 16 << 20
+	c, peer := accepted(t, e, &stream{data: func(b []byte) {
+		if total += len(b); total == size {
+			close(done)
+		}
+	}})
+	go peer.Write(make([]byte, size))
+	recv(t, done, "the flood")
+	on(t, c.loop, func() {
+		if n := c.gc.InboundBuffered(); n > 0 {
+			t.Errorf("gnet has kept %d bytes", n)
+		}
+	})
+}
+
+func TestCauses(t *testing.T) {
+	refused := func(t *testing.T) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+	cases := []struct {
+		name, addr string
+		timeout    time.Duration
+		want       string
+	}{
+		{"refused", refused(t), patience, "connection refused"},
+		{"timed out", blackhole(t), time.Millisecond, "connection timed out"},
+		{"no time", blackhole(t), -1, "connection timed out"},
+		{"no address", "127.0.0.1", patience, "address 127.0.0.1: missing port in address"},
+	}
+	e := start(t, Options{})
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			closed := make(chan error, 1)
+			e.loops[0].Post(func() {
+				e.loops[0].Dial(tc.addr, tc.timeout, &stream{
+					open:  func(proxy.Conn) { t.Error("OnOpen") },
+					close: func(err error) { closed <- err },
+				})
+			})
+			var op *net.OpError
+			err := recv(t, closed, "OnClose")
+			if errors.As(err, &op) {
+				err = op.Err
+			}
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("OnClose(%v), want %q", err, tc.want)
+			}
+		})
+	}
+	if s := e.Stats(); s.DialErrors != int64(len(cases)) || s.Open != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestPanics: a panic in any callback is counted, ends its connection with
+// ErrPanic if it has one, and leaves the loop alive.
+func TestPanics(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	boom := func() { panic("boom") }
+	closed := make(chan error, 1)
+	s := &stream{close: func(err error) { closed <- err }}
+	streams := map[string]*stream{
+		"open":  {open: func(proxy.Conn) { boom() }, close: s.close},
+		"data":  {data: func([]byte) { boom() }, close: s.close},
+		"close": {open: func(c proxy.Conn) { c.Close() }, close: func(err error) { closed <- ErrPanic; boom() }},
+		"twice": {data: func([]byte) { boom() }, close: func(err error) { closed <- err; boom() }},
+	}
+	want := int64(0)
+	for name, s := range streams {
+		peer := dial(t, listen(t, e, ListenOptions{}, func() proxy.Stream { return s }))
+		_, _ = peer.Write([]byte("x"))
+		if err := recv(t, closed, name+": OnClose"); err != ErrPanic {
+			t.Errorf("%s: OnClose(%v)", name, err)
+		}
+		if want++; name == "twice" {
+			want++
+		}
+	}
+	peer := dial(t, listen(t, e, ListenOptions{}, func() proxy.Stream { boom(); return nil }))
+	if _, err := io.Copy(io.Discard, peer); err != nil && !isReset(err) {
+		t.Error(err)
+	}
+	fired := make(chan struct{}, 1)
+	on(t, l, func() {
+		l.After(0, &proxy.Timer{Fire: boom})
+		l.Defer(&proxy.Flush{Do: boom})
+		l.Post(boom)
+		l.After(time.Millisecond, &proxy.Timer{Fire: func() { fired <- struct{}{} }})
+	})
+	recv(t, fired, "a timer after the panics")
+	want += 4
+	on(t, l, func() {
+		if s := e.Stats(); s.Panics != want || s.Open != 0 || s.Inbound != 0 {
+			t.Errorf("stats %+v, want %d panics", s, want)
+		}
+	})
+}
+
+// TestDialTooLateIsClosed: a socket that arrives after its dial has timed out
+// is closed, and the stream hears once.
+func TestDialTooLateIsClosed(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	peers := make(chan net.Conn, 1)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			peers <- c
+		}
+	}()
+	closed := make(chan error, 2)
+	on(t, l, func() {
+		l.Dial(ln.Addr().String(), patience, &stream{
+			open:  func(proxy.Conn) { t.Error("OnOpen") },
+			close: func(err error) { closed <- err },
+		})
+		c := l.conns[0]
+		peer := recv(t, peers, "the connection")
+		t.Cleanup(func() { peer.Close() })
+		c.timerFired() // the socket is there, the loop is busy: now comes the timeout
+	})
+	recv(t, closed, "OnClose")
+	for e.dialer.busy() > 0 {
+		on(t, l, func() {})
+	}
+	if s := e.Stats(); s.Open != 0 || s.Dialed != 0 || l.load.Load() != 0 || len(closed) > 0 {
+		t.Errorf("stats %+v, load %d", s, l.load.Load())
+	}
+}
+
+func (d *dialer) busy() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.active
+}

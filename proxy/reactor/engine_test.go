@@ -1,0 +1,315 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+func TestStartRefusesLoopsOutOfRange(t *testing.T) {
+	for _, n := range []int{-1, MaxLoops + 1} {
+		if _, err := Start(Options{Loops: n}); !errors.Is(err, ErrLoops) {
+			t.Errorf("Start with %d loops: %v", n, err)
+		}
+	}
+}
+
+func TestEveryLoopIsKnown(t *testing.T) {
+	e := start(t, Options{Loops: 5})
+	seen := map[gnet.EventLoop]bool{}
+	for _, l := range e.loops {
+		on(t, l, func() { seen[l.el] = true })
+	}
+	if len(seen) != 5 {
+		t.Errorf("5 loops are %d of gnet's", len(seen))
+	}
+}
+
+func TestConnectionsSpreadOverLoops(t *testing.T) {
+	const loops, each = 3, 4
+	e := start(t, Options{Loops: loops})
+	arrived := make(chan proxy.Loop, loops*each)
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l proxy.Loop, remote string) proxy.Stream {
+		arrived <- l
+		return echo()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[proxy.Loop]int{}
+	for range loops * each {
+		dial(t, l.Addr().String())
+		count[recv(t, arrived, "a connection")]++
+	}
+	for i, l := range e.Loops() {
+		if count[l] != each {
+			t.Errorf("loop %d has %d connections, want %d", i, count[l], each)
+		}
+	}
+}
+
+// TestDialStaysOnItsLoop: a dialled connection must live on the loop that
+// dialled it, whatever gnet would choose.
+func TestDialStaysOnItsLoop(t *testing.T) {
+	e := start(t, Options{Loops: 3})
+	addr := listen(t, e, ListenOptions{}, echo)
+	for _, l := range e.loops {
+		got := make(chan gnet.EventLoop, 1)
+		l.Post(func() {
+			l.Dial(addr, patience, &stream{open: func(c proxy.Conn) { got <- c.(*conn).gc.EventLoop() }})
+		})
+		if recv(t, got, "a dial") != l.el {
+			t.Errorf("loop %d: the connection is on another", l.index)
+		}
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	e := start(t, Options{})
+	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ proxy.Loop, remote string) proxy.Stream {
+		if !strings.HasPrefix(remote, "[::1]:") {
+			t.Errorf("peer is %q", remote)
+		}
+		return echo()
+	})
+	if err != nil {
+		t.Skip("no IPv6 here:", err)
+	}
+	got := make(chan string, 1)
+	var out proxy.Conn
+	e.loops[0].Post(func() {
+		e.loops[0].Dial(l.Addr().String(), patience, &stream{
+			open: func(c proxy.Conn) { out = c; c.Write([]byte("six")) },
+			data: func(b []byte) { got <- string(b) + " " + out.RemoteAddr() },
+		})
+	})
+	if g, want := recv(t, got, "an echo"), "six "+l.Addr().String(); g != want {
+		t.Errorf("got %q, want %q", g, want)
+	}
+}
+
+func TestZoneIsNotGivenToGnet(t *testing.T) {
+	a := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1, Zone: "eth0"}
+	dropZone(a)
+	if a.Zone != "" {
+		t.Error("gnet would free the zone's memory, which is not its own")
+	}
+}
+
+func TestOverTheCap(t *testing.T) {
+	e := start(t, Options{MaxConnections: 2})
+	const busy = "HTTP/1.1 503 Service Unavailable\r\n\r\n"
+	addr := listen(t, e, ListenOptions{Overload: []byte(busy)}, echo)
+	a, b := dial(t, addr), dial(t, addr)
+	ask(t, a, "a")
+	ask(t, b, "b")
+	c := dial(t, addr)
+	// A request that nobody reads must not turn the answer into a reset.
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); err != nil || string(got) != busy {
+		t.Errorf("the refused connection got %q, %v", got, err)
+	}
+	if s := e.Stats(); s.Refused != 1 || s.Accepted != 2 || s.Inbound != 2 {
+		t.Errorf("stats %+v", s)
+	}
+	ask(t, a, "still here")
+
+	// The place of one that leaves is free again.
+	left := make(chan struct{})
+	e.loops[0].Post(func() { e.loops[0].closeAll(); close(left) })
+	recv(t, left, "the close")
+	ask(t, dial(t, addr), "let in")
+}
+
+func TestCapConnections(t *testing.T) {
+	for _, c := range []struct{ wanted, files, want int }{
+		{0, 1024, 512}, {100, 1024, 100}, {16384, 1024, 960}, {16384, 1 << 20, 16384}, {0, 70, 6}, {10, 10, 1},
+	} {
+		if got := capConnections(c.wanted, c.files); got != c.want {
+			t.Errorf("capConnections(%d, %d) = %d, want %d", c.wanted, c.files, got, c.want)
+		}
+	}
+}
+
+func TestOverTheCapInSilence(t *testing.T) {
+	e := start(t, Options{MaxConnections: 1})
+	addr := listen(t, e, ListenOptions{}, echo)
+	ask(t, dial(t, addr), "a")
+	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("the refused connection got %q, %v", got, err)
+	}
+}
+
+func TestAcceptMayRefuse(t *testing.T) {
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream { return nil })
+	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	on(t, e.loops[0], func() {})
+	if s := e.Stats(); s.Open != 0 || s.Inbound != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestListenerCloseKeepsConnections(t *testing.T) {
+	e := start(t, Options{})
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(proxy.Loop, string) proxy.Stream { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, l.Addr().String())
+	ask(t, c, "before")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := net.DialTimeout("tcp", l.Addr().String(), patience); err == nil {
+		c.Close()
+		t.Error("it still accepts")
+	}
+	ask(t, c, "after")
+}
+
+// TestStop: all streams are told, exactly once, one that redials forever does
+// not keep it, and afterwards nothing runs.
+func TestStop(t *testing.T) {
+	e := start(t, Options{Loops: 2})
+	const n = 8
+	closed := make(chan error, 4*n)
+	opened := make(chan struct{}, 2*n)
+	inbound := func() proxy.Stream {
+		return &stream{
+			open:  func(proxy.Conn) { opened <- struct{}{} },
+			close: func(err error) { closed <- err },
+		}
+	}
+	addr := listen(t, e, ListenOptions{}, inbound)
+	for range n {
+		dial(t, addr)
+		recv(t, opened, "a connection")
+	}
+	var late atomic.Int64
+	l := e.Loops()[0]
+	var redial func(error)
+	redial = func(err error) {
+		late.Add(1)
+		l.Dial(addr, patience, &stream{close: redial})
+	}
+	black := blackhole(t)
+	on(t, l, func() {
+		l.Dial(black, patience, &stream{close: redial})
+	})
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := recv(t, closed, "OnClose"); err != nil {
+			t.Errorf("OnClose(%v)", err)
+		}
+	}
+	if len(closed) > 0 || late.Load() == 0 {
+		t.Errorf("%d too many OnClose, %d of the redialler", len(closed), late.Load())
+	}
+	if s := e.Stats(); s.Open != 0 || s.Inbound != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	l.Post(func() { t.Error("a function ran after Stop") })
+	if _, err := e.Listen("127.0.0.1:0", ListenOptions{}, nil); !errors.Is(err, ErrStopped) {
+		t.Errorf("Listen after Stop: %v", err)
+	}
+	if err := e.Stop(ctx); err != ErrStopped {
+		t.Errorf("second Stop: %v", err)
+	}
+}
+
+func TestStopGivesUpWithItsContext(t *testing.T) {
+	e := start(t, Options{})
+	release := make(chan struct{})
+	entered := make(chan struct{})
+	e.loops[0].Post(func() { close(entered); <-release })
+	recv(t, entered, "the callback")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Stop: %v", err)
+	}
+	close(release)
+}
+
+func TestTwoEngines(t *testing.T) {
+	a, b := start(t, Options{}), start(t, Options{})
+	addr := listen(t, b, ListenOptions{}, echo)
+	got := make(chan string, 1)
+	a.loops[0].Post(func() {
+		a.loops[0].Dial(addr, patience, &stream{
+			open: func(c proxy.Conn) { c.Write([]byte("hello")) },
+			data: func(b []byte) { got <- string(b) },
+		})
+	})
+	if s := recv(t, got, "an echo"); s != "hello" {
+		t.Errorf("got %q", s)
+	}
+}
+
+func TestDialQueueHasDeadlines(t *testing.T) {
+	e := start(t, Options{MaxDials: 1})
+	black := blackhole(t)
+	l := e.loops[0]
+	var order []string
+	done := make(chan error, 2)
+	on(t, l, func() {
+		l.Dial(black, patience, &stream{close: func(err error) { order = append(order, "first"); done <- err }})
+		l.Dial(black, time.Millisecond, &stream{close: func(err error) { order = append(order, "second"); done <- err }})
+	})
+	err := recv(t, done, "the waiting dial to time out")
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("OnClose(%v), want a timeout", err)
+	}
+	on(t, l, func() {
+		if !slices.Equal(order, []string{"second"}) {
+			t.Errorf("ended: %v", order)
+		}
+	})
+}
+
+func TestDialQueueIsBounded(t *testing.T) {
+	e := start(t, Options{MaxDials: 1})
+	black := blackhole(t)
+	l := e.loops[0]
+	full := 0
+	done := make(chan struct{})
+	on(t, l, func() {
+		s := &stream{close: func(err error) {
+			if errors.Is(err, ErrDialQueue) { // the others end with Stop
+				full++
+				close(done)
+			}
+		}}
+		// One may be taken off the queue while it fills.
+		for len(l.notices) == 0 {
+			l.Dial(black, patience, s)
+		}
+	})
+	recv(t, done, "the dial too many to end")
+	on(t, l, func() {
+		if n := len(l.conns); n < maxWaitingDials || n > maxWaitingDials+1 || full != 1 {
+			t.Errorf("%d wait, %d refused", n, full)
+		}
+	})
+}

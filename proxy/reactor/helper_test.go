@@ -1,0 +1,142 @@
+package reactor
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+func TestMain(m *testing.M) {
+	if childMain() {
+		return
+	}
+	goleak.VerifyTestMain(m,
+		// gnet's pool of goroutines, idle: it is the process's, and made by
+		// the import.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// stream is a proxy.Stream of functions, each optional.
+type stream struct {
+	open  func(c proxy.Conn)
+	data  func(b []byte)
+	close func(err error)
+}
+
+func (s *stream) OnOpen(c proxy.Conn) {
+	if s.open != nil {
+		s.open(c)
+	}
+}
+
+func (s *stream) OnData(b []byte) {
+	if s.data != nil {
+		s.data(b)
+	}
+}
+
+func (s *stream) OnClose(err error) {
+	if s.close != nil {
+		s.close(err)
+	}
+}
+
+// echo answers with what it gets.
+func echo() proxy.Stream {
+	var conn proxy.Conn
+	return &stream{
+		open: func(c proxy.Conn) { conn = c },
+		data: func(b []byte) { conn.Write(b) },
+	}
+}
+
+// start starts an engine and stops it with the test.
+func start(t testing.TB, o Options) *Engine {
+	t.Helper()
+	if o.Loops == 0 {
+		o.Loops = 1
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	e, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := e.Stop(ctx); err != nil && err != ErrStopped {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	return e
+}
+
+// listen listens on loopback.
+func listen(t testing.TB, e *Engine, o ListenOptions, accept func() proxy.Stream) string {
+	t.Helper()
+	l, err := e.Listen("127.0.0.1:0", o, func(proxy.Loop, string) proxy.Stream { return accept() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+// on runs f on l and waits for it.
+func on(t testing.TB, l proxy.Loop, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	l.Post(func() { defer close(done); f() })
+	recv(t, done, "a posted function to run")
+}
+
+// recv receives from ch, or fails the test for want of what.
+func recv[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// dial connects from outside of the engine.
+func dial(t testing.TB, addr string) *net.TCPConn {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c.(*net.TCPConn)
+}
+
+// ask sends s and reads as many bytes back.
+func ask(t testing.TB, c net.Conn, s string) string {
+	t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, len(s))
+	if _, err := io.ReadFull(c, b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,134 @@
+package reactor
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// loop is one event loop: a thread's worth of connections, timers and deferred
+// work. All but what mu guards and the atomics belongs to gnet's goroutine of
+// that loop.
+type loop struct {
+	eng   *Engine
+	el    gnet.EventLoop // set at boot, by the arrival of the loop's timer
+	index int
+
+	now  time.Duration
+	busy bool // within enter and leave
+
+	clock   clock
+	timers  proxy.Timers
+	flushes proxy.Flushes
+	notices []*conn // closed, their streams not told yet
+	spare   []*conn // the other half of notices' double buffer
+	conns   []*conn // open or being dialled, in no order
+
+	turns turns // turn.go
+
+	// opened and sealed are where TLS decrypts to and encrypts to, in one
+	// event each; nil while no connection uses TLS.
+	opened, sealed []byte
+
+	// load is the number of connections placed here, for the spreading of
+	// accepted ones.
+	load atomic.Int64
+
+	mu      sync.Mutex
+	posts   []func()
+	posted  []func() // the other half of posts' double buffer
+	asked   bool     // a turn is coming that takes posts
+	retired bool     // gnet's loop must not be called any more
+}
+
+var _ proxy.Loop = (*loop)(nil)
+
+func newLoop(e *Engine, index int) *loop { return &loop{eng: e, index: index} }
+
+// Now implements proxy.Loop.
+func (l *loop) Now() time.Duration { return l.now }
+
+// After implements proxy.Loop. The timerfd is set when the callbacks of this
+// event are through, so a timer that is stopped before costs no system call.
+func (l *loop) After(d time.Duration, t *proxy.Timer) {
+	l.timers.Arm(t, l.now+min(max(d, 0), never))
+}
+
+// never is a time that does not overflow when the clock's is added, 73 years.
+const never = time.Duration(1 << 61)
+
+// Stop implements proxy.Loop.
+func (l *loop) Stop(t *proxy.Timer) { l.timers.Disarm(t) }
+
+// Defer implements proxy.Loop.
+func (l *loop) Defer(f *proxy.Flush) {
+	l.turns.left = true
+	l.flushes.Add(f)
+}
+
+// Dial implements proxy.Loop.
+func (l *loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+	c := &conn{loop: l, stream: s, remote: addr, state: connDialing}
+	c.timer.Fire = c.timerFired
+	if l.eng.dialTLS != nil {
+		c.config = l.eng.dialTLS(s)
+	}
+	l.adopt(c)
+	l.After(timeout, &c.timer)
+	if err := l.eng.dialer.add(c, time.Now().Add(timeout)); err != nil {
+		c.end(err)
+	}
+}
+
+// adopt makes c one of the loop's connections, until forget.
+func (l *loop) adopt(c *conn) {
+	c.slot = len(l.conns)
+	l.conns = append(l.conns, c)
+}
+
+func (l *loop) forget(c *conn) {
+	last := len(l.conns) - 1
+	moved := l.conns[last]
+	l.conns[c.slot], moved.slot = moved, c.slot
+	l.conns[last] = nil
+	l.conns = l.conns[:last]
+}
+
+// closeAll ends every connection, as Engine.Stop wants it.
+func (l *loop) closeAll() {
+	for len(l.conns) > 0 {
+		l.conns[len(l.conns)-1].end(nil)
+	}
+}
+
+// run calls f; a panic in it is counted and goes no further.
+func (l *loop) run(f func()) {
+	defer l.recovered(nil)
+	f()
+}
+
+// recovered is deferred around every callback. It ends the connection c, if the
+// callback was one's.
+func (l *loop) recovered(c *conn) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	l.eng.count.panics.Add(1)
+	l.eng.log.Error("panic in a callback of the event loop", "loop", l.index, "panic", r, "stack", string(debug.Stack()))
+	if c != nil && c.state != connClosed {
+		c.end(ErrPanic)
+	}
+}
+
+// Run implements gnet.Runnable: the turn that was asked for.
+func (l *loop) Run(context.Context) error {
+	l.turn()
+	return nil
+}

@@ -1,0 +1,112 @@
+package reactor_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestLoopsShareTheLimitsOfAProcess hands slots between loops that run at the
+// same time, while endpoints come and go and, last, the process drains: no
+// request is lost, the application is never given more than it may have, and no
+// slot is left behind.
+func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
+	const slots, clients, each = 3, 24, 60
+	var inApp, most atomic.Int32
+	var endpoints []registry.Endpoint
+	for range 3 {
+		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := inApp.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			_, _ = io.Copy(w, r.Body)
+			inApp.Add(-1)
+		}))
+		defer app.Close()
+		endpoints = append(endpoints, registry.Endpoint{Addr: app.Listener.Addr().String(), Weight: 1})
+	}
+	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
+services:
+  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, max_concurrency: %d, retry: {on: [connect]}}
+`, slots), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	e, err := reactor.Start(reactor.Options{Loops: 3, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.NewProcess(cfg, 3)
+	workers := make(map[proxy.Loop]*proxy.Worker)
+	for i, l := range e.Loops() {
+		workers[l] = proxy.NewWorker(p, l, quiet, uint64(i))
+	}
+	update := func(eps ...registry.Endpoint) {
+		p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, eps))
+	}
+	update(endpoints...)
+	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
+		return workers[l].Accept(&cfg.Listeners[0])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var busy sync.WaitGroup
+	for i := range clients {
+		busy.Add(1)
+		go func() {
+			defer busy.Done()
+			client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
+			defer client.CloseIdleConnections()
+			for k := range each {
+				body := fmt.Sprintf("%d of %d", k, i)
+				resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(body))
+				if err != nil {
+					t.Errorf("request %s: %v", body, err)
+					return
+				}
+				got, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode != 200 || string(got) != body {
+					t.Errorf("request %s: status %d, answer %q", body, resp.StatusCode, got)
+				}
+				if i == 0 { // one at a time, as Update wants it
+					update(append(endpoints[:k%3:k%3], endpoints[k%3+1:]...)...)
+				}
+			}
+		}()
+	}
+	busy.Wait()
+	p.Drain()
+	deadline := time.Now().Add(10 * time.Second)
+	for used, queued := p.Slots("local"); used != 0 || queued != 0 || p.Pending() != 0; used, queued = p.Slots("local") {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d slots in use, %d queued, %d pending at rest", used, queued, p.Pending())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := most.Load(); n > slots {
+		t.Errorf("%d requests at once in the application, want at most %d", n, slots)
+	}
+	_ = ln.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := e.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,182 @@
+package reactor
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"time"
+)
+
+// maxRecord is the most plain text that a TLS record carries (RFC 8446, section
+// 5.1), and so what one Read of a tls.Conn returns.
+const maxRecord = 16 << 10
+
+// maxGather bounds the records gathered for one write to the socket.
+const maxGather = 256 << 10
+
+// secure is the TLS of one connection. The handshake runs on a goroutine and
+// blocks like any; then the socket goes to its loop and the same tls.Conn goes
+// on there as a codec: it reads from what an event brought, and is told to come
+// back when there is no more. Why so: docs/decisions/0005-tls.md.
+type secure struct {
+	c    *conn
+	tls  *tls.Conn
+	wire wire
+}
+
+// wire is the socket of a tls.Conn: the real one during the handshake, the
+// events and writes of a loop afterwards.
+type wire struct {
+	c      *conn
+	nc     net.Conn // nil: the loop has it
+	in     []byte   // of the current event, not read yet
+	gather bool     // writes go to the loop's sealed buffer
+}
+
+// handshake makes c a TLS connection over nc, or returns why not; nc stays the
+// caller's. It blocks, for as long as ctx and until allow.
+func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
+	s := &secure{c: c}
+	s.wire = wire{c: c, nc: nc}
+	s.tls = side(&s.wire, config)
+	if err := nc.SetDeadline(until); err != nil {
+		return err
+	}
+	if err := s.tls.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	s.wire.nc = nil
+	c.secure = s
+	return nil
+}
+
+// received decrypts b, which is of no use to anybody afterwards.
+func (s *secure) received(b []byte) {
+	s.wire.in = b
+	s.pump()
+	s.wire.in = nil
+}
+
+// pump hands on all plain text there is. Some may be there without an event:
+// what came with the end of the handshake.
+func (s *secure) pump() {
+	c := s.c
+	for c.state == connOpen {
+		n, err := s.tls.Read(c.loop.plain())
+		if n > 0 {
+			c.stream.OnData(c.loop.opened[:n])
+		}
+		if err == nil || c.state != connOpen {
+			continue
+		}
+		switch err {
+		case errNoMore:
+		case io.EOF: // close_notify, the peer's orderly end
+			c.end(io.EOF)
+		default:
+			c.loop.eng.tlsFailed(c.remote, err)
+			c.end(err)
+		}
+		return
+	}
+}
+
+// write encrypts b and sends it, in one write as far as that is reasonable: a
+// tls.Conn writes record by record.
+func (s *secure) write(b []byte) {
+	l := s.c.loop
+	for len(b) > 0 && s.c.state == connOpen {
+		part := b[:min(len(b), maxGather)]
+		b = b[len(part):]
+		s.wire.gather = len(part) > maxRecord
+		_, err := s.tls.Write(part)
+		if s.wire.gather {
+			s.wire.gather = false
+			if err == nil {
+				_, _ = s.c.gc.Write(l.sealed) // an error has been through lost
+			}
+			l.sealed = l.sealed[:0]
+		}
+		if err != nil && s.c.state == connOpen {
+			s.c.end(err)
+		}
+	}
+}
+
+// notify sends close_notify, so that the peer can tell the end from a cut.
+func (s *secure) notify() {
+	_ = s.tls.CloseWrite() // an error has been through lost
+}
+
+// plain is the buffer that the loop's connections decrypt into, one at a time.
+func (l *loop) plain() []byte {
+	if l.opened == nil {
+		l.opened = make([]byte, maxRecord)
+	}
+	return l.opened
+}
+
+// Read implements net.Conn.
+func (w *wire) Read(b []byte) (int, error) {
+	if w.nc != nil {
+		return w.nc.Read(b)
+	}
+	if len(w.in) == 0 {
+		return 0, errNoMore
+	}
+	n := copy(b, w.in)
+	w.in = w.in[n:]
+	return n, nil
+}
+
+// Write implements net.Conn.
+func (w *wire) Write(b []byte) (int, error) {
+	switch {
+	case w.nc != nil:
+		return w.nc.Write(b)
+	case w.c.gc == nil:
+		return 0, net.ErrClosed
+	case w.gather:
+		w.c.loop.sealed = append(w.c.loop.sealed, b...)
+		return len(b), nil
+	}
+	if _, err := w.c.gc.Write(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Close implements net.Conn. On the loop nothing calls it: conn closes.
+func (w *wire) Close() error {
+	if w.nc != nil {
+		return w.nc.Close()
+	}
+	return nil
+}
+
+// LocalAddr implements net.Conn; nobody asks.
+func (w *wire) LocalAddr() net.Addr { return nil }
+
+// RemoteAddr implements net.Conn; nobody asks.
+func (w *wire) RemoteAddr() net.Addr { return nil }
+
+// SetDeadline implements net.Conn. On the loop there are timers instead, as for
+// the next two.
+func (w *wire) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (w *wire) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// errNoMore tells a tls.Conn that its input is at its end for now. Temporary is
+// what makes it keep its state and go on at the next Read.
+var errNoMore net.Error = noMore{}
+
+type noMore struct{}
+
+func (noMore) Error() string   { return "reactor: no more input in this event" }
+func (noMore) Timeout() bool   { return true }
+func (noMore) Temporary() bool { return true }

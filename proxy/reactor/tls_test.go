@@ -1,0 +1,290 @@
+package reactor
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/certs"
+)
+
+const meshName = "spiffe://test/sidecar"
+
+// NewIdentity is a sidecar's, in a mesh that accepts itself.
+func NewIdentity(t testing.TB) *certs.Source {
+	ca := testcerts.New(t)
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
+	return openIdentity(t, testcerts.NewDir(t, ca, cert, key))
+}
+
+func openIdentity(t testing.TB, dir testcerts.Dir) *certs.Source {
+	t.Helper()
+	s, err := certs.Open(certs.Options{
+		Cert: dir.Cert, Key: dir.Key, CA: dir.CA, Peers: []string{meshName},
+		Interval: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// logText is a log to look into.
+type logText struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// awaitFailure waits until a failure was counted.
+func awaitFailure(t *testing.T, e *Engine, code string, n int64) {
+	t.Helper()
+	for end := time.Now().Add(patience); e.Stats().TLSFailures[code] != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s was not counted %d times: %v", code, n, e.Stats().TLSFailures)
+		}
+	}
+}
+
+// TestTLSRefusesPeers: who is not wanted reaches no stream, is counted, and
+// logged with a code.
+func TestTLSRefusesPeers(t *testing.T) {
+	ca, other := testcerts.New(t), testcerts.New(t)
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
+	own := openIdentity(t, testcerts.NewDir(t, ca, cert, key))
+	names := []string{meshName}
+	for _, c := range []struct {
+		name, code string
+		issue      func() (cert, key []byte) // nil: none
+	}{
+		{"expired", certs.CodeExpired, func() ([]byte, []byte) { return ca.Issue(testcerts.Leaf{Names: names, Expired: true}) }},
+		{"wrong name", certs.CodeWrongPeer, func() ([]byte, []byte) { return ca.Issue(testcerts.Leaf{Names: []string{"spiffe://test/x"}}) }},
+		{"self-signed", certs.CodeUnknownCA, func() ([]byte, []byte) { return testcerts.SelfSigned(t, testcerts.Leaf{Names: names}) }},
+		{"other authority", certs.CodeUnknownCA, func() ([]byte, []byte) { return other.Issue(testcerts.Leaf{Names: names}) }},
+		{"no certificate", certs.CodeNoCertificate, nil},
+		{"plain text", CodePlaintext, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log logText
+			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() proxy.Stream {
+				t.Error("it was accepted")
+				return nil
+			})
+			raw := dial(t, addr)
+			nc := net.Conn(raw)
+			if c.code != CodePlaintext {
+				config := &tls.Config{InsecureSkipVerify: true}
+				if c.issue != nil {
+					pair, err := tls.X509KeyPair(c.issue())
+					if err != nil {
+						t.Fatal(err)
+					}
+					config.Certificates = []tls.Certificate{pair}
+				}
+				nc = tls.Client(raw, config)
+			}
+			_, _ = io.WriteString(nc, "GET / HTTP/1.1\r\n\r\n")
+			if b, err := io.ReadAll(nc); len(b) > 64 || c.code != CodePlaintext && err == nil {
+				t.Errorf("read %q, %v", b, err)
+			}
+			awaitFailure(t, e, c.code, 1)
+			for end := time.Now().Add(patience); !strings.Contains(log.String(), "code="+c.code); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("log: %s", log.String())
+				}
+			}
+			if st := e.Stats(); st.Handshakes != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestTLSDialRefuses: a dial ends without OnOpen when the server is another.
+func TestTLSDialRefuses(t *testing.T) {
+	own, other := NewIdentity(t), NewIdentity(t)
+	e := start(t, Options{DialTLS: func(proxy.Stream) func() *tls.Config { return own.Client }})
+	addr := listen(t, e, ListenOptions{TLS: other.Server}, echo)
+	ended := make(chan error, 1)
+	e.Loops()[0].Post(func() {
+		e.Loops()[0].Dial(addr, patience, &stream{
+			open:  func(proxy.Conn) { t.Error("opened") },
+			close: func(err error) { ended <- err },
+		})
+	})
+	if err := recv(t, ended, "the dial to fail"); err == nil {
+		t.Error("no error")
+	}
+	awaitFailure(t, e, certs.CodeUnknownCA, 1)
+	awaitFailure(t, e, CodeRefused, 1) // the listener's view of the same
+}
+
+// TestTLSHandshakeBounds: handshakes that never end hold a bounded number of
+// places, for a bounded time; others are turned away meanwhile and served after.
+func TestTLSHandshakeBounds(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{MaxHandshakes: 4, HandshakeTimeout: 500 * time.Millisecond})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	for range 4 {
+		dial(t, addr)
+	}
+	for len(e.shaking) < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
+		t.Errorf("one too many: %q, %v", b, err)
+	}
+	awaitFailure(t, e, CodeBusy, 1)
+	awaitFailure(t, e, CodeTimeout, 4)
+	c := tls.Client(dial(t, addr), own.Client())
+	if got := ask(t, c, "hello"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestTLSEarlyData: what a peer sends in one piece with the end of its handshake
+// is not left lying in the tls.Conn.
+func TestTLSEarlyData(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	for range 20 {
+		raw := dial(t, addr)
+		held := &holdback{TCPConn: raw}
+		c := tls.Client(held, own.Client())
+		if err := c.Handshake(); err != nil { // its last flight is held back
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "early"); err != nil {
+			t.Fatal(err)
+		}
+		held.release(t)
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != "early" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// holdback keeps all writes after the first until release, and sends them in one.
+type holdback struct {
+	*net.TCPConn
+	first bool
+	held  []byte
+	open  bool
+}
+
+func (h *holdback) Write(b []byte) (int, error) {
+	if !h.first || h.open {
+		h.first = true
+		return h.TCPConn.Write(b)
+	}
+	h.held = append(h.held, b...)
+	return len(b), nil
+}
+
+func (h *holdback) release(t *testing.T) {
+	h.open = true
+	if _, err := h.TCPConn.Write(h.held); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTLSBig: 10 MiB both ways at once, byte by byte the same, with the peer's
+// records cut anywhere.
+func TestTLSBig(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	c := tls.Client(dial(t, addr), own.Client())
+	sent := make([]byte, 10<<20)
+	for i := range sent {
+		sent[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	go func() { _, _ = c.Write(sent) }()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, sent) {
+		t.Fatalf("not the same: %v", err)
+	}
+}
+
+// TestTLSAllocs: a message in and one out allocate no more than package tls
+// does whenever it reads: a few bytes for each attempt, of which the last in an
+// event finds nothing. One is the client's.
+func TestTLSAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	c := tls.Client(dial(t, addr), own.Client())
+	own.Close() // its watch allocates
+	message, got := make([]byte, 300), make([]byte, 300)
+	if n := testing.AllocsPerRun(2000, func() {
+		if _, err := c.Write(message); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, got); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 3.5 {
+		t.Errorf("%v allocations per message and back", n)
+	}
+}
+
+// TestTLSRotation: certificates change while connections open and talk; none
+// breaks, old or new.
+func TestTLSRotation(t *testing.T) {
+	ca := testcerts.New(t)
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
+	dir := testcerts.NewDir(t, ca, cert, key)
+	own := openIdentity(t, dir)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	old := tls.Client(dial(t, addr), own.Client())
+	ask(t, old, "hello")
+	var serials []string
+	for round := range uint64(5) {
+		dir.Rotate(ca.Issue(testcerts.Leaf{Names: []string{meshName}}))
+		for end := time.Now().Add(patience); own.Stats().Loads < round+2; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("not reloaded")
+			}
+		}
+		c := tls.Client(dial(t, addr), own.Client())
+		if ask(t, c, "new") != "new" || ask(t, old, "old") != "old" {
+			t.Fatal("wrong echo")
+		}
+		serials = append(serials, c.ConnectionState().PeerCertificates[0].SerialNumber.String())
+	}
+	for i := range serials[1:] {
+		if serials[i] == serials[i+1] {
+			t.Errorf("rounds %d and %d got the same certificate", i, i+1)
+		}
+	}
+	if st := e.Stats(); len(st.TLSFailures) > 0 {
+		t.Errorf("%+v", st.TLSFailures)
+	}
+}

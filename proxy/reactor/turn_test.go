@@ -1,0 +1,292 @@
+package reactor
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// TestNothingStarvesSockets: work that brings about more of its own must leave
+// turns to the sockets. gnet's queue of functions alone would not.
+func TestNothingStarvesSockets(t *testing.T) {
+	cases := []struct {
+		name  string
+		begin func(l *loop, stop *bool)
+	}{
+		{"post", func(l *loop, stop *bool) {
+			var again func()
+			again = func() {
+				if !*stop {
+					l.Post(again)
+				}
+			}
+			again()
+		}},
+		{"flush", func(l *loop, stop *bool) {
+			f := &proxy.Flush{}
+			f.Do = func() {
+				if !*stop {
+					l.Defer(f)
+				}
+			}
+			l.Defer(f)
+		}},
+		{"flush and post", func(l *loop, stop *bool) {
+			f := &proxy.Flush{}
+			f.Do = func() {
+				if !*stop {
+					l.Post(func() { l.Defer(f) })
+				}
+			}
+			l.Defer(f)
+		}},
+		{"timer for now", func(l *loop, stop *bool) {
+			tm := &proxy.Timer{}
+			tm.Fire = func() {
+				if !*stop {
+					l.After(0, tm)
+				}
+			}
+			l.After(0, tm)
+		}},
+		{"refused dial", func(l *loop, stop *bool) {
+			s := &stream{}
+			s.close = func(error) {
+				if !*stop {
+					l.Dial("127.0.0.1:1", patience, s)
+				}
+			}
+			s.close(nil)
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Options{})
+			addr := listen(t, e, ListenOptions{}, echo)
+			stop := false
+			on(t, e.loops[0], func() { c.begin(e.loops[0], &stop) })
+			peer := dial(t, addr)
+			for i := range 100 {
+				want := "ping " + strconv.Itoa(i)
+				if got := ask(t, peer, want); got != want {
+					t.Fatalf("got %q", got)
+				}
+			}
+			on(t, e.loops[0], func() { stop = true })
+		})
+	}
+}
+
+// TestPostsKeepTheirOrder: beyond 1,024, gnet's queue lets later functions
+// overtake those that wait.
+func TestPostsKeepTheirOrder(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	const n, halfway, wave = 20_000, 1100, 5000
+	var got []int
+	hold, midway, more := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	l.Post(func() { <-hold })
+	for i := range n {
+		if i == wave {
+			close(hold)
+			recv(t, midway, "some functions to run")
+		}
+		l.Post(func() {
+			if got = append(got, i); i == halfway {
+				close(midway)
+				<-more
+			}
+		})
+	}
+	close(more)
+	on(t, l, func() {
+		if len(got) != n {
+			t.Fatalf("%d of %d ran", len(got), n)
+		}
+		for i, v := range got {
+			if i != v {
+				t.Fatalf("function %d ran as number %d", v, i)
+			}
+		}
+	})
+}
+
+// TestOrderOfATurn: callbacks, flushes, close notices; a flush once; none of it
+// within another.
+func TestOrderOfATurn(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	addr := listen(t, e, ListenOptions{}, echo)
+	var got []string
+	var conn proxy.Conn
+	done := make(chan struct{})
+	l.Post(func() {
+		l.Dial(addr, patience, &stream{
+			open:  func(c proxy.Conn) { conn = c; close(done) },
+			close: func(error) { got = append(got, "close") },
+		})
+	})
+	recv(t, done, "the dial")
+	f := &proxy.Flush{Do: func() { got = append(got, "flush") }}
+	on(t, l, func() {
+		l.Post(func() { got = append(got, "post") })
+		conn.Close()
+		l.Defer(f)
+		l.Defer(f)
+		got = append(got, "callback")
+	})
+	on(t, l, func() {})
+	on(t, l, func() {
+		want := []string{"callback", "flush", "close", "post"}
+		if len(got) != len(want) {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+func TestLearn(t *testing.T) {
+	var tn turns
+	for i, step := range []struct{ sharers, solo int }{
+		{1, 1}, {1, 3}, {1, 7}, {1, 15}, {1, 31}, {1, 31}, {2, 0}, {1, 1}, {9, 0}, {0, 0},
+	} {
+		tn.asked, tn.sharer = true, step.sharers
+		if tn.learn(); tn.solo != step.solo || tn.asked || tn.sharer != 0 {
+			t.Errorf("step %d: %+v, want %d solo", i, tn, step.solo)
+		}
+	}
+}
+
+// TestBusyTurnsAreShared: when several connections are ready at once, their
+// events share one flush.
+func TestBusyTurnsAreShared(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	const conns = 16
+	events, flushes := 0, 0
+	f := &proxy.Flush{Do: func() { flushes++ }}
+	got := make(chan struct{}, conns)
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+		return &stream{data: func([]byte) { events++; l.Defer(f); got <- struct{}{} }}
+	})
+	var peers []interface{ Write([]byte) (int, error) }
+	for range conns {
+		peers = append(peers, dial(t, addr))
+	}
+	for range 3 { // the first rounds teach the loop
+		hold := make(chan struct{})
+		held := make(chan struct{})
+		l.Post(func() { close(held); <-hold })
+		recv(t, held, "the loop to pause")
+		events, flushes = 0, 0
+		for _, p := range peers {
+			if _, err := p.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(hold)
+		for range peers {
+			recv(t, got, "data")
+		}
+		on(t, l, func() {})
+	}
+	on(t, l, func() {
+		if events != conns || flushes < 1 || flushes > 2 {
+			t.Errorf("%d flushes for %d events", flushes, events)
+		}
+	})
+}
+
+func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	type shot struct{ due, at time.Duration }
+	var shots []shot
+	done := make(chan struct{})
+	delays := []time.Duration{3300, 100, 0, 1700, 100, 9000, 250}
+	on(t, l, func() {
+		for _, d := range delays {
+			due := l.Now() + d*time.Microsecond
+			tm := &proxy.Timer{}
+			tm.Fire = func() {
+				if shots = append(shots, shot{due, l.Now()}); len(shots) == len(delays) {
+					close(done)
+				}
+			}
+			l.After(d*time.Microsecond, tm)
+		}
+	})
+	recv(t, done, "all timers")
+	for i, s := range shots {
+		if s.at < s.due {
+			t.Errorf("timer %d fired %v early", i, s.due-s.at)
+		}
+		if i > 0 && s.due < shots[i-1].due {
+			t.Errorf("timer %d fired out of order", i)
+		}
+		t.Logf("due %v, %v late", s.due, s.at-s.due)
+	}
+}
+
+// TestTimerForEver: a time that can't be added to the clock's is not past.
+func TestTimerForEver(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	tm := &proxy.Timer{Fire: func() { t.Error("fired") }}
+	on(t, l, func() { l.After(math.MaxInt64, tm) })
+	fired := make(chan struct{})
+	on(t, l, func() { l.After(0, &proxy.Timer{Fire: func() { close(fired) }}) })
+	recv(t, fired, "another timer")
+	on(t, l, func() {
+		if !tm.Armed() {
+			t.Error("the timer is gone")
+		}
+	})
+}
+
+// TestTimerfdIsSetLazily: a timer that is stopped in time costs nothing, one
+// that is later than another costs nothing, and an early wake is survived.
+func TestTimerfdIsSetLazily(t *testing.T) {
+	e := start(t, Options{})
+	l := e.loops[0]
+	var a, b proxy.Timer
+	a.Fire = func() { t.Error("a stopped timer fired") }
+	fired := make(chan struct{})
+	b.Fire = func() { close(fired) }
+	on(t, l, func() {
+		for range 100 {
+			l.After(time.Millisecond, &a)
+			l.Stop(&a)
+		}
+	})
+	on(t, l, func() {
+		if l.clock.armed != 0 {
+			t.Error("the timerfd is set with no timer armed")
+		}
+		l.After(5*time.Millisecond, &a)
+		l.rearm() // as at the end of each event
+		first := l.clock.armed
+		if first == 0 {
+			t.Error("the timerfd is not set")
+		}
+		l.Stop(&a)
+		l.After(10*time.Millisecond, &b)
+		l.rearm()
+		if l.clock.armed != first {
+			t.Error("the timerfd was set to a later time")
+		}
+	})
+	recv(t, fired, "the later timer, after an early wake")
+	on(t, l, func() {
+		if l.clock.armed != 0 {
+			t.Error("the timerfd is set with no timer armed")
+		}
+	})
+}
