@@ -1,0 +1,285 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/registry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// gnet has one pool of workers for the whole program, with no end.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// sidecar is a core on real loops with a tcp listener.
+type sidecar struct {
+	t      *testing.T
+	engine *reactor.Engine
+	proc   *proxy.Process
+	srv    *Server
+	ln     *Listener
+	addr   string
+}
+
+// options are what tests change of the sidecar.
+type options struct {
+	connections int    // limits.connections
+	timeout     string // of the service
+	more        string
+}
+
+// newSidecar listens for the service app at the endpoints.
+func newSidecar(t *testing.T, o options, endpoints ...string) *sidecar {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", []byte(`
+admin: {address: ""}
+listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, max_pending: 256, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
+`+o.more), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{t: t}
+	log := slog.New(slog.DiscardHandler)
+	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, Logger: log}); err != nil {
+		t.Fatal(err)
+	}
+	s.proc = proxy.NewProcess(cfg, 2)
+	for i, l := range s.engine.Loops() {
+		proxy.NewWorker(s.proc, l, log, uint64(i))
+	}
+	s.srv = New(Options{Config: cfg, Process: s.proc, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: log})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := errors.Join(s.srv.Close(ctx), s.engine.Stop(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	var list []registry.Endpoint
+	for _, addr := range endpoints {
+		list = append(list, registry.Endpoint{Addr: addr, Weight: 1})
+	}
+	s.update(list...)
+	if s.ln, err = s.srv.Listen(&cfg.Listeners[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.addr = s.ln.Addr().String()
+	return s
+}
+
+// update gives the service endpoints.
+func (s *sidecar) update(list ...registry.Endpoint) {
+	s.t.Helper()
+	snap := registry.NewSnapshot("app", registry.SourceLive, time.Unix(1700000000, 0), list)
+	s.proc.Update(snap)
+	s.eventually("the snapshot to be applied", func() error {
+		for _, r := range s.reports() {
+			if r.Services[0].Version != snap.Version {
+				return errors.New("not yet")
+			}
+		}
+		return nil
+	})
+}
+
+func (s *sidecar) reports() []proxy.WorkerReport {
+	s.t.Helper()
+	var reports []proxy.WorkerReport
+	for _, w := range s.proc.Workers() {
+		c := make(chan proxy.WorkerReport, 1)
+		w.Post(func() { c <- w.Report() })
+		reports = append(reports, receive(s.t, c, "a loop's report"))
+	}
+	return reports
+}
+
+// totals are the counts of all loops.
+func (s *sidecar) totals() (sum proxy.ServiceStats, failures map[string]uint64) {
+	s.t.Helper()
+	failures = map[string]uint64{}
+	for _, r := range s.reports() {
+		sum.Add(&r.Services[0].Stats)
+		for code, n := range r.Stats.Errors {
+			failures[code] += n
+		}
+	}
+	return sum, failures
+}
+
+// idle waits until nothing is left of any stream.
+func (s *sidecar) idle() {
+	s.t.Helper()
+	s.eventually("all streams to be over", func() error {
+		sum, _ := s.totals()
+		st := s.engine.Stats()
+		pending := s.proc.Pending()
+		if sum.StreamsOpen != 0 || st.Inbound != 0 || st.Open != 0 || pending != 0 || s.srv.Open() != 0 {
+			return fmt.Errorf("%d open, %d pending, engine %+v", sum.StreamsOpen, pending, st)
+		}
+		for _, r := range s.reports() {
+			for _, e := range r.Services[0].Endpoints {
+				if e.Pending != 0 {
+					return fmt.Errorf("endpoint %+v", e)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s *sidecar) eventually(what string, try func() error) {
+	s.t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	s.t.Fatalf("waited in vain for %s: %v", what, err)
+}
+
+// dial connects a client.
+func (s *sidecar) dial() *net.TCPConn {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc.(*net.TCPConn)
+}
+
+// pair is both ends of a stream.
+func (s *sidecar) pair(app *app) (client, server *net.TCPConn) {
+	s.t.Helper()
+	client = s.dial()
+	return client, receive(s.t, app.conns, "the application to get the connection")
+}
+
+func receive[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// app accepts connections for the test to do with as it likes.
+type app struct {
+	addr  string
+	conns chan *net.TCPConn
+}
+
+func newApp(t *testing.T) *app {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{addr: ln.Addr().String(), conns: make(chan *net.TCPConn, 1024)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = nc.SetDeadline(time.Now().Add(patience))
+			a.conns <- nc.(*net.TCPConn)
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-done
+		for len(a.conns) > 0 {
+			(<-a.conns).Close()
+		}
+	})
+	return a
+}
+
+// refusing is an address where nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// wantReset reads nc to a reset.
+func wantReset(t *testing.T, who string, nc net.Conn) {
+	t.Helper()
+	if _, err := io.ReadAll(nc); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%s read to %v, want a reset", who, err)
+	}
+}
+
+// wantRefused connects a client that is reset: maybe so soon that connecting
+// already tells.
+func (s *sidecar) wantRefused() {
+	s.t.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	if errors.Is(err, syscall.ECONNRESET) {
+		return
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	wantReset(s.t, "a client that can't be served", nc)
+}
+
+// filesClosed waits until no more descriptors are open than before. Package net
+// keeps the pipes of splice until the next garbage collections.
+func (s *sidecar) filesClosed(before int) {
+	s.t.Helper()
+	s.eventually("descriptors to be closed", func() error {
+		runtime.GC()
+		if n := openFiles(s.t); n > before {
+			return fmt.Errorf("%d open, %d before", n, before)
+		}
+		return nil
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("no /proc/self/fd")
+	}
+	return len(all)
+}

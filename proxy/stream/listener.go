@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// Back-off after a failed accept, mostly for want of descriptors.
+const (
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// Listener accepts opaque TCP connections for one service.
+type Listener struct {
+	srv  *Server
+	ln   net.Listener
+	cfg  *config.Listener
+	done chan struct{} // closed when nothing is accepted any more
+}
+
+// Addr is where l listens.
+func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Close stops accepting. Streams that were accepted go on.
+func (l *Listener) Close() error {
+	l.srv.mu.Lock()
+	delete(l.srv.listeners, l)
+	l.srv.mu.Unlock()
+	err := l.ln.Close()
+	<-l.done
+	if errors.Is(err, net.ErrClosed) {
+		return nil // Close before, or the Server's
+	}
+	return err
+}
+
+// run accepts until the listener is closed; an error is no reason to end.
+func (l *Listener) run() {
+	defer close(l.done)
+	backoff := minBackoff
+	for {
+		nc, err := l.ln.Accept()
+		if err == nil {
+			backoff = minBackoff
+			l.take(nc.(*net.TCPConn))
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if backoff == minBackoff {
+			l.srv.opt.Logger.Warn("accept failed", "listener", l.cfg.Name, "error", err)
+		}
+		l.srv.sleep(backoff)
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// take starts a stream, or resets what is over limits.connections.
+func (l *Listener) take(nc *net.TCPConn) {
+	if !l.srv.opt.Reserve() {
+		reset(nc)
+		return
+	}
+	if !l.srv.start(&tunnel{
+		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: l.srv.opt.Unreserve,
+	}) {
+		l.srv.opt.Unreserve()
+		reset(nc)
+	}
+}

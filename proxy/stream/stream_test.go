@@ -1,0 +1,345 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestEcho: every byte of many streams at once comes back in its place, both
+// ends end in order, and nothing is left over.
+func TestEcho(t *testing.T) {
+	const conns, rounds, size = 64, 3, 512 << 10
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	before := openFiles(t)
+	var echoes sync.WaitGroup
+	for round := range rounds {
+		var all sync.WaitGroup
+		for i := range conns {
+			all.Go(func() {
+				if err := echo(s.addr, uint64(round*conns+i), size); err != nil {
+					t.Error(err)
+				}
+			})
+			echoes.Go(func() {
+				nc := receive(t, a.conns, "a connection")
+				defer nc.Close()
+				if _, err := io.Copy(nc, nc); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	echoes.Wait()
+	s.idle()
+	sum, failures := s.totals()
+	const bytes = conns * rounds * size
+	if sum.Streams != conns*rounds || sum.StreamBytesIn != bytes || sum.StreamBytesOut != bytes || len(failures) > 0 {
+		t.Errorf("%d streams, %d bytes in, %d out, failures %v; want %d, and %d bytes each way",
+			sum.Streams, sum.StreamBytesIn, sum.StreamBytesOut, failures, conns*rounds, bytes)
+	}
+	s.filesClosed(before)
+}
+
+// echo sends size bytes in random pieces, ends its direction, and compares what
+// comes back.
+func echo(addr string, seed uint64, size int) error {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	sent := bytes.Repeat([]byte(fmt.Sprintf("stream %d; ", seed)), size/10+1)[:size]
+	failed := make(chan error, 1)
+	go func() {
+		for b := sent; len(b) > 0; {
+			n := min(len(b), 1+rnd.IntN(64<<10))
+			if _, err := nc.Write(b[:n]); err != nil {
+				failed <- err
+				return
+			}
+			b = b[n:]
+		}
+		failed <- nc.(*net.TCPConn).CloseWrite()
+	}()
+	got, err := io.ReadAll(nc)
+	if err := errors.Join(err, <-failed); err != nil {
+		return fmt.Errorf("stream %d: %w", seed, err)
+	}
+	if sha256.Sum256(got) != sha256.Sum256(sent) {
+		return fmt.Errorf("stream %d: %d bytes came back of %d, or not the same", seed, len(got), len(sent))
+	}
+	return nil
+}
+
+// TestHalfClose: either side may end its direction first; the other goes on.
+func TestHalfClose(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	for _, first := range []string{"client", "server"} {
+		client, server := s.pair(a)
+		one, other := client, server
+		if first == "server" {
+			one, other = server, client
+		}
+		_, _ = io.WriteString(one, "question")
+		_ = one.CloseWrite()
+		if got, err := io.ReadAll(other); string(got) != "question" || err != nil {
+			t.Errorf("%s first: %q, %v", first, got, err)
+		}
+		answer := strings.Repeat("answer", 1<<20)
+		go func() {
+			_, _ = io.WriteString(other, answer)
+			_ = other.CloseWrite()
+		}()
+		if got, err := io.ReadAll(one); string(got) != answer || err != nil {
+			t.Errorf("%s first: %d bytes of the answer, %v", first, len(got), err)
+		}
+		server.Close()
+	}
+	s.idle()
+}
+
+// TestReset: a reset of either end is a reset for the other, at once.
+func TestReset(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	s.srv.flush = time.Hour // not what ends these
+	for _, first := range []string{"client", "server"} {
+		client, server := s.pair(a)
+		one, other := client, server
+		if first == "server" {
+			one, other = server, client
+		}
+		_, _ = io.WriteString(one, "x")
+		if _, err := io.ReadFull(other, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		reset(one)
+		wantReset(t, "the other of the "+first, other)
+		other.Close()
+	}
+	s.idle()
+}
+
+// TestCloseOfReader: one side closes while the other sends on: the sender learns
+// of it, by a reset.
+func TestCloseOfReader(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	client.Close()
+	block := make([]byte, 64<<10)
+	for {
+		if _, err := server.Write(block); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the server may send for ever")
+			}
+			break
+		}
+	}
+	server.Close()
+	s.idle()
+}
+
+// TestBackpressure: a reader that stops stalls its sender after what kernels
+// hold, in either direction, and nothing is lost when it goes on.
+func TestBackpressure(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	for _, sender := range []string{"client", "server"} {
+		from, to := s.pair(a)
+		if sender == "server" {
+			from, to = to, from
+		}
+		const most = 64 << 20
+		sent, block := 0, make([]byte, 256<<10)
+		for sent < most {
+			_ = from.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+			n, err := from.Write(block)
+			sent += n
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sent >= most {
+			t.Errorf("the %s sent %d bytes that nobody read", sender, sent)
+		}
+		_ = from.CloseWrite()
+		if n, err := io.Copy(io.Discard, to); int(n) != sent || err != nil {
+			t.Errorf("%d bytes arrived of %d, %v", n, sent, err)
+		}
+		from.Close()
+		to.Close()
+	}
+	s.idle()
+}
+
+// TestConnectElsewhere: an endpoint that can't be connected costs a stream
+// nothing as long as one of three takes it.
+func TestConnectElsewhere(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, refusing(t), refusing(t), a.addr)
+	for range 20 {
+		client, server := s.pair(a)
+		client.Close()
+		server.Close()
+	}
+	s.idle()
+	sum, failures := s.totals()
+	if sum.Streams != 20 || sum.StreamsFailed != 0 || len(failures) > 0 {
+		t.Errorf("%d streams, %d failed, %v", sum.Streams, sum.StreamsFailed, failures)
+	}
+}
+
+// TestNobody: what can't be served is reset, and counted with its reason.
+func TestNobody(t *testing.T) {
+	for _, c := range []struct {
+		code string
+		list []registry.Endpoint
+	}{
+		{"upstream-connect", []registry.Endpoint{{Addr: refusing(t), Weight: 1}, {Addr: refusing(t), Weight: 1}}},
+		{"no-endpoint", nil},
+		{"no-endpoint", []registry.Endpoint{{Addr: newApp(t).addr, Weight: 1, Protocol: "link"}}},
+	} {
+		s := newSidecar(t, options{})
+		s.update(c.list...)
+		s.wantRefused()
+		s.idle()
+		sum, failures := s.totals()
+		if failures[c.code] != 1 || len(failures) != 1 || sum.StreamsFailed != 1 || sum.Streams != 0 {
+			t.Errorf("%s: failures %v, %d failed, %d open", c.code, failures, sum.StreamsFailed, sum.Streams)
+		}
+	}
+}
+
+// TestLimits: limits.connections and max_pending hold at their value and refuse
+// one past it; the place of a stream that ended is free again.
+func TestLimits(t *testing.T) {
+	for name, o := range map[string]options{
+		"limits.connections": {connections: 2},
+		"max_pending":        {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			s := newSidecar(t, o, a.addr)
+			limit := 2
+			if name == "max_pending" {
+				limit = 256
+			}
+			var ends []*net.TCPConn
+			for range limit {
+				client, server := s.pair(a)
+				ends = append(ends, client, server)
+			}
+			s.wantRefused()
+			ends[0].Close()
+			ends[1].Close()
+			s.eventually("a place to be free", func() error {
+				if s.proc.Pending() != limit-1 || s.engine.Stats().Inbound != int64(limit-1) {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			client, server := s.pair(a)
+			for _, nc := range append(ends, client, server) {
+				nc.Close()
+			}
+			s.idle()
+		})
+	}
+}
+
+// TestIdle: a stream in which nothing moves ends, and its ends can tell.
+func TestIdle(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "timeouts: {idle: 200ms}"}, a.addr)
+	client, server := s.pair(a)
+	wantReset(t, "the client", client)
+	wantReset(t, "the server", server)
+	server.Close()
+	s.idle()
+}
+
+// TestMovedCounts: bytes in either direction, and nothing else, make a stream
+// look alive.
+func TestMovedCounts(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	var tun *tunnel
+	s.eventually("the stream to be open", func() error {
+		s.srv.mu.Lock()
+		defer s.srv.mu.Unlock()
+		for tun = range s.srv.open {
+			tun.mu.Lock()
+			defer tun.mu.Unlock()
+			if tun.up != nil {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	last := tun.moved()
+	for i, pair := range [][2]net.Conn{{client, server}, {server, client}} {
+		_, _ = io.WriteString(pair[0], "x")
+		if _, err := io.ReadFull(pair[1], make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("the byte to be counted", func() error {
+			if n := tun.moved(); n != last+2 { // received from one end, acknowledged by the other
+				return fmt.Errorf("direction %d: %d, was %d", i, n, last)
+			}
+			return nil
+		})
+		last = tun.moved()
+	}
+	server.Close()
+}
+
+// TestClose cuts what is open, and what is being connected, and takes nothing
+// new.
+func TestClose(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	client, server := s.pair(a)
+	if err := s.ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if nc, err := net.Dial("tcp", s.addr); err == nil {
+		nc.Close()
+		t.Error("a closed listener accepts")
+	}
+	_, _ = io.WriteString(client, "still open")
+	if _, err := io.ReadFull(server, make([]byte, 10)); err != nil {
+		t.Errorf("a stream after its listener was closed: %v", err)
+	}
+	if err := s.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantReset(t, "the client", client)
+	wantReset(t, "the server", server)
+	if _, err := s.srv.Listen(&s.srv.opt.Config.Listeners[0]); !errors.Is(err, ErrClosed) {
+		t.Errorf("Listen after Close: %v", err)
+	}
+	server.Close()
+	s.idle()
+}

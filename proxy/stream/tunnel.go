@@ -1,0 +1,140 @@
+package stream
+
+import (
+	"net"
+	"sync"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// tunnel is one stream: a client's connection, and the one to an endpoint that
+// its bytes go to. It owns both.
+type tunnel struct {
+	srv     *Server
+	worker  *proxy.Worker // that keeps the account
+	service string
+	down    *net.TCPConn
+	release func()         // gives back the place of down, when all is over
+	upgrade *proxy.Upgrade // nil: opaque from the first byte
+
+	mu      sync.Mutex // guards up and severed
+	up      *net.TCPConn
+	severed bool
+
+	upgraded bool // the endpoint has agreed
+}
+
+// run is the stream's life.
+func (t *tunnel) run() {
+	defer t.release()
+	defer t.srv.ended(t)
+	lease, fail := t.connect()
+	if fail != nil {
+		t.refuse(fail)
+		return
+	}
+	if t.upgrade != nil {
+		if fail = t.handshake(); fail != nil {
+			lease.Failed(fail)
+			t.refuse(fail)
+		}
+		if !t.upgraded {
+			reset(t.up)
+			lease.Close(false, 0, 0)
+			return
+		}
+	}
+	lease.Connected()
+	in, out := t.relay()
+	lease.Close(true, in, out)
+}
+
+// refuse tells the client why it can't be served, if it speaks a protocol that
+// has words for it. Of an opaque stream only errors_total tells.
+func (t *tunnel) refuse(f *proxy.Failure) {
+	if t.upgrade == nil || t.srv.ctx.Err() != nil {
+		reset(t.down)
+		return
+	}
+	t.finish(t.upgrade.AppendFailure(nil, f, date()))
+}
+
+// answer is what the core says to a request for an endpoint.
+type answer struct {
+	lease *proxy.Lease
+	addr  string
+	fail  *proxy.Failure
+}
+
+// connect finds an endpoint that takes the connection. Without a Failure there
+// is up, and a Lease to close.
+func (t *tunnel) connect() (*proxy.Lease, *proxy.Failure) {
+	answers := make(chan answer, 1)
+	t.worker.Lease(t.service, func(l *proxy.Lease, addr string, f *proxy.Failure) {
+		answers <- answer{l, addr, f}
+	})
+	a := t.await(answers)
+	if a.fail != nil {
+		return nil, a.fail
+	}
+	for lease := a.lease; ; {
+		err := t.dial(a.addr)
+		if err == nil {
+			return lease, nil
+		}
+		if t.srv.ctx.Err() != nil {
+			lease.Close(false, 0, 0)
+			return nil, proxy.FailDraining
+		}
+		t.srv.opt.Logger.Debug("endpoint not connected", "service", t.service, "endpoint", a.addr, "error", err)
+		lease.Again(func(addr string, f *proxy.Failure) { answers <- answer{lease, addr, f} })
+		if a = t.await(answers); a.fail != nil {
+			return nil, a.fail // the core has closed it, or its loop is gone
+		}
+	}
+}
+
+// await waits for the core, whose loop may have stopped.
+func (t *tunnel) await(answers <-chan answer) (a answer) {
+	select {
+	case a = <-answers:
+		return a
+	case <-t.srv.ctx.Done():
+		return answer{fail: proxy.FailDraining}
+	}
+}
+
+func (t *tunnel) dial(addr string) error {
+	d := net.Dialer{Timeout: t.srv.opt.Config.Services[t.service].ConnectTimeout}
+	d.SetMultipathTCP(false)
+	nc, err := d.DialContext(t.srv.ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	up := nc.(*net.TCPConn)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.severed {
+		reset(up)
+		return ErrClosed
+	}
+	t.up = up
+	return nil
+}
+
+// cut ends the stream at once, with a reset at both ends.
+func (t *tunnel) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.severed = true
+	reset(t.down)
+	if t.up != nil {
+		reset(t.up)
+	}
+}
+
+// reset closes nc so that its peer does not take what it got for all there is.
+func reset(nc *net.TCPConn) {
+	_ = nc.SetLinger(0)
+	_ = nc.Close()
+}

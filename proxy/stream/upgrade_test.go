@@ -1,0 +1,286 @@
+package stream
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// serveHTTP gives s an http listener in front of the same service.
+func (s *sidecar) serveHTTP() {
+	s.t.Helper()
+	s.proc.SetStreams(s.srv)
+	byLoop := map[proxy.Loop]*proxy.Worker{}
+	for i, l := range s.engine.Loops() {
+		byLoop[l] = s.proc.Workers()[i]
+	}
+	c := &config.Listener{Name: "http", Address: "127.0.0.1:0", Protocol: config.ProtocolHTTP, Service: "app"}
+	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
+		return byLoop[l].Accept(c)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.addr = l.Addr().String()
+}
+
+const ask = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nX-Remora-Attempt: 3\r\nX-Request-Id: id\r\n" +
+	"Sec-WebSocket-Key: k\r\n" +
+	"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+// TestWebSocketPeers: a client and a server of a WebSocket library talk through
+// the sidecar, many at once, with messages of all sizes.
+func TestWebSocketPeers(t *testing.T) {
+	up := websocket.Upgrader{Subprotocols: []string{"echo"}}
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for {
+			kind, b, err := c.ReadMessage()
+			if err != nil {
+				return
+			}
+			if err := c.WriteMessage(kind, b); err != nil {
+				return
+			}
+		}
+	}))
+	defer app.Close()
+	s := newSidecar(t, options{}, app.Listener.Addr().String())
+	s.serveHTTP()
+	before := openFiles(t)
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			dialer := websocket.Dialer{Subprotocols: []string{"echo"}, HandshakeTimeout: patience}
+			c, _, err := dialer.Dial("ws://"+s.addr+"/echo", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_ = c.SetReadDeadline(time.Now().Add(patience))
+			if c.Subprotocol() != "echo" {
+				t.Errorf("subprotocol %q", c.Subprotocol())
+			}
+			for _, size := range []int{0, 1, 125, 126, 70_000, 1 << 20} {
+				sent := bytes.Repeat([]byte("w"), size)
+				if err := c.WriteMessage(websocket.BinaryMessage, sent); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, got, err := c.ReadMessage(); !bytes.Equal(got, sent) || err != nil {
+					t.Errorf("%d bytes came back of %d, %v", len(got), size, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.idle()
+	if sum, failures := s.totals(); sum.Streams != 32 || len(failures) > 0 {
+		t.Errorf("%d streams, failures %v", sum.Streams, failures)
+	}
+	s.filesClosed(before)
+}
+
+// TestUpgradeBytes: what either side sends right behind its head gets through,
+// interim responses do not count, and the sidecar's own headers stay here.
+func TestUpgradeBytes(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	s.serveHTTP()
+	client := s.dial()
+	_, _ = io.WriteString(client, ask+"early client")
+	server := receive(t, a.conns, "the connection")
+	const head = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nSec-WebSocket-Key: k\r\n" +
+		"Via: 1.1 remora\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Request-Id: id\r\n" +
+		"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	wantRead(t, "the server", server, head)
+	const answer = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" +
+		"HTTP/1.1 101 Sure\r\nUpgrade: websocket\r\nConnection: upgrade\r\nDate: now\r\nSec-WebSocket-Accept: a\r\n\r\nearly server"
+	for i := range len(answer) {
+		_, _ = io.WriteString(server, answer[i:i+1])
+	}
+	wantRead(t, "the server", server, "early client")
+	wantRead(t, "the client", client, "HTTP/1.1 101 Switching Protocols\r\nDate: now\r\nSec-WebSocket-Accept: a\r\n"+
+		"Via: 1.1 remora\r\nX-Request-Id: id\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly server")
+	_ = client.CloseWrite()
+	if rest, err := io.ReadAll(server); len(rest) > 0 || err != nil {
+		t.Errorf("the server read %q, %v", rest, err)
+	}
+	_, _ = io.WriteString(server, "late")
+	server.Close()
+	wantRead(t, "the client", client, "late")
+	s.idle()
+}
+
+var dateLine = regexp.MustCompile(`Date: [A-Z][a-z]{2}, [^\r]* GMT\r\n`)
+
+func wantRead(t *testing.T, who string, nc net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(nc, got); string(got) != want || err != nil {
+		t.Fatalf("%s read %q, %v, want %q", who, got[:n], err, want)
+	}
+}
+
+// TestUpgradeDenied: any answer but the 101 asked for reaches the client as a
+// message, its connection ends after it, and nothing that the client sends
+// behind its request reaches the server.
+func TestUpgradeDenied(t *testing.T) {
+	const smuggled = "GET /admin HTTP/1.1\r\nHost: app\r\n\r\n"
+	for name, c := range map[string]struct{ answer, want string }{
+		"length": {"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno",
+			"HTTP/1.1 403 No\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"},
+		"no body": {"HTTP/1.1 204 None\r\nA: b\r\n\r\n", "HTTP/1.1 204 None\r\nA: b\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nConnection: close\r\n\r\n"},
+		"chunked": {"HTTP/1.1 426 U\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+			"HTTP/1.1 426 U\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"},
+		"until close":     {"HTTP/1.1 200 OK\r\n\r\nplain", "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nContent-Length: 5\r\nConnection: close\r\n\r\nplain"},
+		"cut short":       {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nplain", "502 upstream-reset"},
+		"closed":          {"", "502 upstream-reset"},
+		"malformed":       {"SSH-2.0\r\n", "502 upstream-malformed"},
+		"other protocol":  {"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "502 upstream-malformed"},
+		"too large":       {"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n", "502 response-too-large"},
+		"101 unconfirmed": {"HTTP/1.1 101 S\r\n\r\n", "502 upstream-malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			s := newSidecar(t, options{}, a.addr)
+			s.serveHTTP()
+			client := s.dial()
+			_, _ = io.WriteString(client, ask+smuggled)
+			_ = client.CloseWrite()
+			server := receive(t, a.conns, "the connection")
+			requests := bufio.NewReader(server)
+			if _, err := http.ReadRequest(requests); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(server, c.answer)
+			_ = server.CloseWrite()
+			got, err := io.ReadAll(client)
+			if err != nil {
+				t.Error(err)
+			}
+			if !dateLine.Match(got) {
+				t.Errorf("no Date in %q", got)
+			}
+			got = dateLine.ReplaceAll(got, nil)
+			if status, code, _ := strings.Cut(c.want, " "); status == "502" {
+				if !strings.HasPrefix(string(got), "HTTP/1.1 "+status) ||
+					!strings.Contains(string(got), "X-Remora-Error: "+code+"\r\n") ||
+					!strings.Contains(string(got), "Connection: close\r\n") {
+					t.Errorf("got %q, want %s", got, c.want)
+				}
+			} else if string(got) != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if rest, _ := io.ReadAll(requests); len(rest) > 0 {
+				t.Errorf("the server read %q", rest)
+			}
+			server.Close()
+			s.idle()
+		})
+	}
+}
+
+// TestUpgradeUnserved: without an endpoint's answer the client gets ours.
+func TestUpgradeUnserved(t *testing.T) {
+	silent := newApp(t)
+	for want, s := range map[string]*sidecar{
+		"504 deadline":         newSidecar(t, options{timeout: "300ms"}, silent.addr),
+		"502 upstream-connect": newSidecar(t, options{}, refusing(t)),
+	} {
+		s.serveHTTP()
+		client := s.dial()
+		_, _ = io.WriteString(client, ask)
+		_ = client.CloseWrite()
+		got, err := io.ReadAll(client)
+		status, code, _ := strings.Cut(want, " ")
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+status) ||
+			!strings.Contains(string(got), "X-Remora-Error: "+code+"\r\n") {
+			t.Errorf("got %q, %v, want %s", got, err, want)
+		}
+		s.idle()
+	}
+}
+
+// TestUpgradeBehindOthers: a wish to upgrade that is pipelined behind another
+// request is an ordinary request, as is one with a body: nothing is answered out
+// of order.
+func TestUpgradeBehindOthers(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.Path+" upgrade="+r.Header.Get("Upgrade")+";")
+	}))
+	defer app.Close()
+	s := newSidecar(t, options{}, app.Listener.Addr().String())
+	s.serveHTTP()
+	client := s.dial()
+	const plain = "GET /first HTTP/1.1\r\nHost: app\r\n\r\n"
+	withBody := strings.Replace(ask, "\r\n\r\n", "\r\nContent-Length: 1\r\n\r\nx", 1)
+	_, _ = io.WriteString(client, plain+ask+withBody+"GET /last HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n")
+	got, err := io.ReadAll(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/first upgrade=;", "/chat upgrade=;", "/chat upgrade=;", "/last upgrade=;"} {
+		_, rest, found := strings.Cut(string(got), want)
+		if !found {
+			t.Fatalf("no %s in %q", want, got)
+		}
+		got = []byte(rest)
+	}
+	if n := s.engine.Stats().Detached; n != 0 {
+		t.Errorf("%d connections left their loop", n)
+	}
+}
+
+// TestUpgradeOverLink: a link carries no upgrade yet, so a wish for one is
+// ignored where only links lead to the service.
+func TestUpgradeOverLink(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{timeout: "300ms"})
+	s.update(registry.Endpoint{Addr: a.addr, Weight: 1, Protocol: config.ProtocolLink})
+	s.serveHTTP()
+	client := s.dial()
+	_, _ = io.WriteString(client, ask)
+	wantRead(t, "the client", client, "HTTP/1.1 504 ") // nobody answers the link's preface
+	if n := s.engine.Stats().Detached; n != 0 {
+		t.Errorf("%d connections left their loop", n)
+	}
+}
+
+// TestCloseDuringHandshake: the end of the sidecar does not wait for a slow
+// handshake, and the client can tell.
+func TestCloseDuringHandshake(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{timeout: "1h"}, a.addr)
+	s.serveHTTP()
+	client := s.dial()
+	_, _ = io.WriteString(client, ask)
+	server := receive(t, a.conns, "the connection")
+	if err := s.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantReset(t, "the client", client)
+	server.Close()
+	s.idle()
+}
