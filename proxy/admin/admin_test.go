@@ -1,0 +1,224 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// TestReady walks through the life of a sidecar.
+func TestReady(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	expect := func(status int, body string) {
+		t.Helper()
+		if got, text := s.get("/readyz"); got != status || text != body {
+			t.Errorf("/readyz answered %d %q, want %d %q", got, text, status, body)
+		}
+	}
+	expect(503, "starting\n")
+	if resp := s.call(http.MethodPost, "/drain"); resp.StatusCode != 503 || s.drains.Load() != 0 {
+		t.Errorf("/drain while starting answered %d", resp.StatusCode)
+	}
+	s.api.Enter(Serving)
+	expect(503, "service compute: no endpoints known yet\nservice empty: no endpoints known yet\n")
+	s.update("compute", "10.0.0.1:1")
+	expect(503, "service empty: no endpoints known yet\n")
+	s.update("empty") // known to be none; and nothing leads to unused
+	expect(200, "ready\n")
+	if resp := s.call(http.MethodPost, "/drain"); resp.StatusCode != 202 || s.drains.Load() != 1 {
+		t.Errorf("/drain answered %d", resp.StatusCode)
+	}
+	expect(503, "draining\n")
+	s.api.Enter(Drained)
+	s.api.Enter(Serving) // there is no way back
+	expect(503, "drained\n")
+	if status, body := s.get("/healthz"); status != 200 || body != "ok\n" {
+		t.Errorf("/healthz answered %d %q", status, body)
+	}
+}
+
+// TestStuckLoop: what needs a loop that does not answer fails, and says so.
+func TestStuckLoop(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute")
+	s.update("empty")
+	s.api.Enter(Serving)
+	release := make(chan struct{})
+	s.proc.Workers()[1].Post(func() { <-release })
+	defer close(release)
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/healthz":   {503, "loops [1] do not answer\n"},
+		"/readyz":    {503, "loops [1] do not answer\n"},
+		"/endpoints": {503, "admin: loops [1] do not answer\n"},
+		"/hedging":   {503, "admin: loops [1] do not answer\n"},
+		"/metrics":   {500, "loops [1] do not answer"},
+	} {
+		if status, body := s.get(path); status != want.status || !strings.Contains(body, want.text) {
+			t.Errorf("%s answered %d %q", path, status, body)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	app := newApp(t)
+	s.update("compute", app)
+	for range 4 {
+		if status := s.request("GET", "/"); status != 200 {
+			t.Fatalf("answered %d", status)
+		}
+	}
+	_, body := s.get("/endpoints")
+	var got endpointsBody
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	svc := got.Services["compute"]
+	if len(got.Services) != 3 || len(svc.Endpoints) != 1 || svc.Version == 0 || svc.Applied != svc.Version ||
+		svc.Source != "live" || svc.Changed.Unix() != 1700000000 {
+		t.Fatalf("%s", body)
+	}
+	e := svc.Endpoints[0]
+	if e.Address != app || e.Weight != 1 || e.Protocol != "http" || e.Connections == 0 || e.LatencyMS <= 0 || e.Reported != nil {
+		t.Errorf("%+v", e)
+	}
+	if other := got.Services["unused"]; other.Version != 0 || other.Source != "" || other.Changed != nil || other.Endpoints == nil {
+		t.Errorf("a service without a snapshot: %+v", other)
+	}
+	if len(got.Registrations) != 1 || got.Registrations[0].State != "registered" || !got.Registry.Connected {
+		t.Errorf("%s", body)
+	}
+	// Field order is part of the format.
+	for _, pair := range [][2]string{
+		{`"registry"`, `"registrations"`}, {`"registrations"`, `"services"`}, {`"compute"`, `"empty"`},
+		{`"version"`, `"applied"`}, {`"address"`, `"weight"`}, {`"weight"`, `"protocol"`}, {`"stalled"`, `"connections"`},
+	} {
+		if strings.Index(body, pair[0]) > strings.Index(body, pair[1]) {
+			t.Errorf("%s stands after %s", pair[0], pair[1])
+		}
+	}
+}
+
+func TestHedging(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	for range 3 {
+		s.request("GET", "/")
+	}
+	const gates = `"budget":0,"cascade":0,"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"useless":0`
+	const want = `{"services":{` +
+		`"compute":{"mode":"on","requests":3,"hedges":0,"won":0,"retries":0,"delay_ms":{"routes[0]":3,"routes[2]":50},"gates":{` + gates + `}},` +
+		`"empty":{"mode":"off","requests":0,"hedges":0,"won":0,"retries":0,"delay_ms":{"routes[1]":50},"gates":{` + gates + `}},` +
+		`"unused":{"mode":"off","requests":0,"hedges":0,"won":0,"retries":0,"delay_ms":{},"gates":{` + gates + `}}}}`
+	_, body := s.get("/hedging")
+	if got := strings.NewReplacer(" ", "", "\n", "").Replace(body); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestMerge: loops may be a snapshot apart.
+func TestMerge(t *testing.T) {
+	reports := []proxy.WorkerReport{
+		{Services: []proxy.ServiceReport{{Name: "a", Version: 7, HedgesInFlight: 1, Endpoints: []proxy.EndpointReport{
+			{Addr: "x", Pending: 1, Connections: 2, Latency: 3, Others: 4, Reported: true},
+			{Addr: "y", Pending: 1},
+		}}}},
+		{Services: []proxy.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Endpoints: []proxy.EndpointReport{
+			{Addr: "w", Pending: 5},
+			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true},
+		}}}},
+	}
+	got := merge(reports)[0]
+	want := []proxy.EndpointReport{
+		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true},
+		{Addr: "y", Pending: 1},
+		{Addr: "w", Pending: 5},
+	}
+	if got.Version != 5 || got.HedgesInFlight != 3 || len(got.Endpoints) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i, e := range got.Endpoints {
+		if e != want[i] {
+			t.Errorf("endpoint %+v, want %+v", e, want[i])
+		}
+	}
+}
+
+// TestGuard: only calls that mean this API get through.
+func TestGuard(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	for _, c := range []struct {
+		method, path, host, site string
+		want                     int
+	}{
+		{"GET", "/healthz", "127.0.0.1:9901", "", 200},
+		{"GET", "/healthz", "[::1]:9901", "", 200},
+		{"GET", "/healthz", "[::1]", "", 200},
+		{"GET", "/healthz", "localhost", "", 200},
+		{"HEAD", "/healthz", "127.0.0.1", "", 200},
+		{"GET", "/healthz", "evil.example", "", 403},
+		{"GET", "/healthz", "evil.example:9901", "", 403},
+		{"POST", "/drain", "127.0.0.1:9901", "cross-site", 403},
+		{"POST", "/drain", "127.0.0.1:9901", "", 503}, // starting
+		{"GET", "/drain", "127.0.0.1:9901", "", 405},
+		{"POST", "/healthz", "127.0.0.1:9901", "", 405},
+		{"GET", "/nothing", "127.0.0.1:9901", "", 404},
+		{"GET", "/debug/pprof/goroutine", "127.0.0.1:9901", "", 200},
+	} {
+		req := httptest.NewRequest(c.method, "http://"+c.host+c.path, nil)
+		if c.site != "" {
+			req.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		rec := httptest.NewRecorder()
+		s.api.Handler().ServeHTTP(rec, req)
+		if rec.Code != c.want {
+			t.Errorf("%s %s at %s answered %d, want %d", c.method, c.path, c.host, rec.Code, c.want)
+		}
+	}
+}
+
+// TestServe starts and closes the API on a real port.
+func TestServe(t *testing.T) {
+	addr := freeAddr(t)
+	s := newSidecar(t, "admin: {address: \""+addr+"\"}\n"+twoServices)
+	if err := s.api.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.api.Addr().String(); got != addr {
+		t.Errorf("serves at %s, want %s", got, addr)
+	}
+	again := New(s.api.opt)
+	if err := again.Start(); err == nil {
+		t.Error("a taken port was taken again")
+	}
+	if err := again.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + addr + "/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || !strings.Contains(string(body), "max_concurrency: 8") {
+		t.Errorf("/config answered %s, %v", body, err)
+	}
+	if err := s.api.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", addr); err == nil {
+		c.Close()
+		t.Error("still accepts")
+	}
+}

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// ask runs f on every loop and waits for all, for loopPatience or until ctx is
+// done. answers[i] is loop i's; stuck lists the loops that gave none.
+func ask[T any](ctx context.Context, p *proxy.Process, f func(*proxy.Worker) T) (answers []T, stuck []int) {
+	ctx, cancel := context.WithTimeout(ctx, loopPatience)
+	defer cancel()
+	type answer struct {
+		loop  int
+		value T
+	}
+	workers := p.Workers()
+	// Room for all: a loop that answers too late must not wait for a reader.
+	replies := make(chan answer, len(workers))
+	for i, w := range workers {
+		w.Post(func() { replies <- answer{i, f(w)} })
+	}
+	answers = make([]T, len(workers))
+	answered := make([]bool, len(workers))
+	for range workers {
+		select {
+		case a := <-replies:
+			answers[a.loop], answered[a.loop] = a.value, true
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	for i, ok := range answered {
+		if !ok {
+			stuck = append(stuck, i)
+		}
+	}
+	return answers, stuck
+}
+
+// collect asks every loop for its report. One collection is under way at a time,
+// whatever the number of scrapers, so that a loop has at most one to answer.
+func (s *Server) collect(ctx context.Context) ([]proxy.WorkerReport, error) {
+	select {
+	case s.reports <- struct{}{}:
+		defer func() { <-s.reports }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	reports, stuck := ask(ctx, s.opt.Process, (*proxy.Worker).Report)
+	if len(stuck) > 0 {
+		// Counters without one loop's part would look like a restart.
+		return nil, fmt.Errorf("admin: loops %v do not answer", stuck)
+	}
+	return reports, nil
+}
+
+// merge sums up what the loops say about a service. Routes and endpoints are the
+// loops' side by side: of routes the longest delay, of endpoints the sums of
+// counts and the worst of the rest.
+func merge(reports []proxy.WorkerReport) []proxy.ServiceReport {
+	var out []proxy.ServiceReport
+	for i := range reports {
+		if i == 0 {
+			out = reports[0].Services
+			continue
+		}
+		for j := range out {
+			mergeService(&out[j], &reports[i].Services[j])
+		}
+	}
+	return out
+}
+
+func mergeService(into, s *proxy.ServiceReport) {
+	into.Version = min(into.Version, s.Version)
+	into.Stats.Add(&s.Stats)
+	into.HedgesInFlight += s.HedgesInFlight
+	for i := range into.Routes {
+		into.Routes[i].Delay = max(into.Routes[i].Delay, s.Routes[i].Delay)
+	}
+	// Loops may be one snapshot apart.
+	at := make(map[string]int, len(into.Endpoints))
+	for i := range into.Endpoints {
+		at[into.Endpoints[i].Addr] = i
+	}
+	for _, e := range s.Endpoints {
+		i, ok := at[e.Addr]
+		if !ok {
+			into.Endpoints = append(into.Endpoints, e)
+			continue
+		}
+		mergeEndpoint(&into.Endpoints[i], &e)
+	}
+}
+
+func mergeEndpoint(into, e *proxy.EndpointReport) {
+	into.Connections += e.Connections
+	into.Pending += e.Pending
+	// Of the loops' averages the longest: one loop that has a slow endpoint
+	// should be seen.
+	into.Latency = max(into.Latency, e.Latency)
+	into.Stalled = into.Stalled || e.Stalled
+	into.Others = max(into.Others, e.Others)
+	into.Reported = into.Reported || e.Reported
+}

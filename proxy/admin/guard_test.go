@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestToken: with admin.token set, nothing but the sidecar's health is told to
+// those who don't present it.
+func TestToken(t *testing.T) {
+	const token = "correct-horse"
+	s := newSidecar(t, twoServices+"admin: {address: \"0.0.0.0:9901\", token: "+token+"}\n")
+	call := func(method, path, authorization string) int {
+		req := httptest.NewRequest(method, "http://sidecar.example:9901"+path, nil)
+		if authorization != "" {
+			req.Header.Set("Authorization", authorization)
+		}
+		rec := httptest.NewRecorder()
+		s.api.Handler().ServeHTTP(rec, req)
+		if body := rec.Body.String(); rec.Code == http.StatusUnauthorized &&
+			(rec.Header().Get("WWW-Authenticate") == "" || strings.Contains(body, token)) {
+			t.Errorf("%s %s: refused with %v %q", method, path, rec.Header(), body)
+		}
+		return rec.Code
+	}
+	denied := 0
+	for _, wrong := range []string{
+		"", "Bearer", "Bearer ", "Bearer " + token[:5], "Bearer " + token + "x", "Bearer x" + token,
+		"Basic " + token, token, "Bearer " + strings.ToUpper(token),
+	} {
+		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/hedging", "/debug/pprof/cmdline", "/none", "//healthz", "/healthz/"} {
+			denied++
+			if code := call(http.MethodGet, path, wrong); code != http.StatusUnauthorized {
+				t.Errorf("GET %s with %q: %d, want 401", path, wrong, code)
+			}
+		}
+		denied++
+		if code := call(http.MethodPost, "/drain", wrong); code != http.StatusUnauthorized || s.drains.Load() != 0 {
+			t.Errorf("POST /drain with %q: %d and %d drains, want 401 and none", wrong, code, s.drains.Load())
+		}
+		if code := call(http.MethodGet, "/healthz", wrong); code != http.StatusOK {
+			t.Errorf("GET /healthz with %q: %d, want 200", wrong, code)
+		}
+		if code := call(http.MethodGet, "/readyz", wrong); code != http.StatusServiceUnavailable {
+			t.Errorf("GET /readyz with %q: %d, want 503: it is starting", wrong, code)
+		}
+	}
+	for _, right := range []string{"Bearer " + token, "bearer  " + token} {
+		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/healthz"} {
+			if code := call(http.MethodGet, path, right); code != http.StatusOK {
+				t.Errorf("GET %s with %q: %d, want 200", path, right, code)
+			}
+		}
+	}
+	if got := s.api.denied.Load(); got != uint64(denied) {
+		t.Errorf("counted %d refused calls, want %d", got, denied)
+	}
+}

@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/registry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// gnet has one pool of workers for the whole program, with no end.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// sidecar is a core on real loops with the admin API on top.
+type sidecar struct {
+	t      *testing.T
+	engine *reactor.Engine
+	proc   *proxy.Process
+	api    *Server
+	egress string
+	drains atomic.Int32
+}
+
+const loopCount = 2
+
+// newSidecar serves HTTP on egress by the configuration, whose one listener's
+// address is replaced. No service has endpoints yet.
+func newSidecar(t *testing.T, yaml string) *sidecar {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{t: t}
+	log := slog.New(slog.DiscardHandler)
+	if s.engine, err = reactor.Start(reactor.Options{Loops: loopCount, Logger: log}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.engine.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.proc = proxy.NewProcess(cfg, loopCount)
+	byLoop := map[proxy.Loop]*proxy.Worker{}
+	for i, l := range s.engine.Loops() {
+		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
+	}
+	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
+		return byLoop[l].Accept(&cfg.Listeners[0])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.egress = l.Addr().String()
+	s.api = New(Options{
+		Config: cfg, Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
+		Reactor: func() ReactorStats {
+			st := ReactorStats(s.engine.Stats())
+			st.TLSFailures = map[string]int64{"tls_expired": 1}
+			return st
+		},
+		Identities: func() []Identity {
+			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Expires: time.Unix(1700000000, 0)}}
+		},
+		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
+		Registrations: func() []Registration {
+			return []Registration{{Service: "me", Address: "10.0.0.1:1", State: "registered"}}
+		},
+		Drain: func() { s.drains.Add(1); s.api.Enter(Draining) },
+	})
+	return s
+}
+
+// update gives a service endpoints, and waits until all loops have them.
+func (s *sidecar) update(service string, addrs ...string) {
+	s.t.Helper()
+	var list []registry.Endpoint
+	for _, a := range addrs {
+		list = append(list, registry.Endpoint{Addr: a, Weight: 1})
+	}
+	snap := registry.NewSnapshot(service, registry.SourceLive, time.Unix(1700000000, 0), list)
+	s.proc.Update(snap)
+	end := time.Now().Add(30 * time.Second)
+	for {
+		reports, stuck := ask(s.t.Context(), s.proc, (*proxy.Worker).Report)
+		applied := len(stuck) == 0
+		for _, r := range reports {
+			for _, svc := range r.Services {
+				applied = applied && (svc.Name != service || svc.Version == snap.Version)
+			}
+		}
+		if applied {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatal("the loops don't apply the snapshot")
+		}
+	}
+}
+
+// call asks the API, past the network.
+func (s *sidecar) call(method, path string) *http.Response {
+	req := httptest.NewRequest(method, "http://127.0.0.1:9901"+path, nil)
+	rec := httptest.NewRecorder()
+	s.api.Handler().ServeHTTP(rec, req)
+	return rec.Result()
+}
+
+func (s *sidecar) get(path string) (status int, body string) {
+	s.t.Helper()
+	resp := s.call(http.MethodGet, path)
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// request sends one request through the sidecar, on a connection of its own.
+func (s *sidecar) request(method, path string) (status int) {
+	s.t.Helper()
+	req, err := http.NewRequest(method, "http://"+s.egress+path, strings.NewReader(""))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Close = true
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// newApp answers with the status that the path names.
+func newApp(t *testing.T) (addr string) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/302":
+			w.Header().Set("Location", "/")
+			w.WriteHeader(http.StatusNotModified)
+		case "/404":
+			w.WriteHeader(http.StatusNotFound)
+		case "/500":
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+// freeAddr is one that nobody listens on.
+func freeAddr(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+const twoServices = `
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes:
+  - {match: {host: hedged}, service: compute, hedge: {mode: on, delay: 3ms}}
+  - {match: {path: /none}, service: empty}
+  - {service: compute}
+services:
+  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, max_concurrency: 8, breaker: {consecutive: 100}}
+  empty: {discover: static, endpoints: ["10.0.9.9:1"]}
+  unused: {discover: static, endpoints: ["10.0.9.9:1"]}
+`

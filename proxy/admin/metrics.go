@@ -1,0 +1,201 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+const (
+	// maxEndpointSeries bounds the endpoints of a service that have series of
+	// their own, first by address; remora_endpoints always has their number.
+	maxEndpointSeries = 200
+
+	// maxScrapes is how many scrapes may wait at once.
+	maxScrapes = 4
+)
+
+// metrics serves the collector below, and Go's own of runtime and process.
+func (s *Server) metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		&collector{s},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		// A scrape with a part missing would look like counters that went back.
+		ErrorHandling:       promhttp.HTTPErrorOnError,
+		MaxRequestsInFlight: maxScrapes,
+	})
+}
+
+// collector turns one report of every loop into metrics, at each scrape. The
+// loops count in plain integers and know nothing of Prometheus.
+type collector struct{ s *Server }
+
+// metric is one family: its description and type.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// all lists the families, for Describe.
+var all []*prometheus.Desc
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("remora_"+name, help, labels, nil)
+	all = append(all, d)
+	return d
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{describe(name, help, labels...), prometheus.CounterValue}
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{describe(name, help, labels...), prometheus.GaugeValue}
+}
+
+// sink is where the metrics of one scrape go.
+type sink chan<- prometheus.Metric
+
+func (to sink) put(m metric, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range all {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	to := sink(ch)
+	reports, err := c.s.collect(context.Background())
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(buildInfo.desc, err)
+		return
+	}
+	c.process(to, reports)
+	c.reactor(to)
+	c.tls(to)
+	c.registry(to)
+	for _, svc := range merge(reports) {
+		c.service(to, &svc)
+		c.hedging(to, &svc)
+		c.endpoints(to, &svc)
+	}
+}
+
+// The families of the process.
+var (
+	buildInfo   = gauge("build_info", "1, with the version of the program.", "version")
+	phase       = gauge("phase", "1 for the phase that the sidecar is in.", "phase")
+	loops       = gauge("loops", "Event loops.")
+	connections = gauge("downstream_connections", "Connections that were accepted and are open.")
+	buffered    = gauge("buffered_bytes", "Bytes of messages held, to within 64 KiB a loop.")
+	bufferedMax = gauge("buffered_limit_bytes", "What buffered_bytes may reach before new work is refused.")
+	errorsTotal = counter("errors_total", "Answers that the sidecar made itself, by x-remora-error.", "code")
+	replays     = counter("replays_total", "Requests sent again since a pooled connection had gone stale.")
+	writeStalls = counter("write_timeouts_total", "Connections closed because the peer took nothing.")
+	shed        = counter("shed_connections_total",
+		"Connections closed because they held the most with buffered_bytes a quarter past its limit.")
+	flushes = counter("link_flushes_total", "Writes to links.")
+	cancels = counter("link_cancels_total", "Attempts withdrawn over a link.")
+	denied  = counter("admin_denied_total", "Calls of the admin API without its token.")
+	saved   = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
+)
+
+func (c *collector) process(to sink, reports []proxy.WorkerReport) {
+	var sum proxy.WorkerStats
+	codes := map[string]uint64{}
+	for i := range reports {
+		st := &reports[i].Stats
+		sum.Connections += st.Connections
+		sum.Replays += st.Replays
+		sum.WriteTimeouts += st.WriteTimeouts
+		sum.Shed += st.Shed
+		sum.LinkFlushes += st.LinkFlushes
+		sum.Cancels += st.Cancels
+		sum.CancelsSaved += st.CancelsSaved
+		for code, n := range st.Errors {
+			codes[code] += n
+		}
+	}
+	to.put(buildInfo, 1, c.s.opt.Version)
+	for p := range phaseNames {
+		to.put(phase, truth(Phase(p) == c.s.Phase()), Phase(p).String())
+	}
+	to.put(denied, float64(c.s.denied.Load()))
+	to.put(loops, float64(len(reports)))
+	to.put(connections, float64(sum.Connections))
+	to.put(buffered, float64(c.s.opt.Process.Buffered()))
+	to.put(bufferedMax, float64(c.s.opt.Config.Limits.Buffered))
+	for code, n := range codes {
+		to.put(errorsTotal, float64(n), code)
+	}
+	to.put(replays, float64(sum.Replays))
+	to.put(writeStalls, float64(sum.WriteTimeouts))
+	to.put(shed, float64(sum.Shed))
+	to.put(flushes, float64(sum.LinkFlushes))
+	to.put(cancels, float64(sum.Cancels))
+	to.put(saved, float64(sum.CancelsSaved))
+}
+
+// The families of the driver.
+var (
+	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
+	refused      = counter("reactor_refused_total", "Connections closed at once, being over limits.connections.")
+	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
+	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")
+	dialErrors   = counter("reactor_dial_errors_total", "Dials that failed or took too long.")
+	panics       = counter("reactor_panics_total", "Panics recovered from callbacks.")
+	detached     = counter("reactor_detached_total", "Connections that left their loop to be a stream.")
+	open         = gauge("reactor_connections", "Open sockets by where they come from.", "direction")
+)
+
+func (c *collector) reactor(to sink) {
+	st := c.s.opt.Reactor()
+	to.put(accepted, float64(st.Accepted))
+	to.put(refused, float64(st.Refused))
+	to.put(acceptErrors, float64(st.AcceptErrors))
+	to.put(dialed, float64(st.Dialed))
+	to.put(dialErrors, float64(st.DialErrors))
+	to.put(panics, float64(st.Panics))
+	to.put(detached, float64(st.Detached))
+	to.put(open, float64(st.Inbound), "in")
+	to.put(open, float64(max(st.Open-st.Inbound, 0)), "out")
+}
+
+// The families of the registry. Without one they have no series.
+var (
+	registryUp   = gauge("registry_connected", "1 while the registry answers.")
+	registration = gauge("registration_state", "1 for the state that a registration is in.", "service", "address", "state")
+)
+
+func (c *collector) registry(to sink) {
+	if c.s.opt.Registry != nil {
+		to.put(registryUp, truth(c.s.opt.Registry().Connected))
+	}
+	if c.s.opt.Registrations == nil {
+		return
+	}
+	for _, r := range c.s.opt.Registrations() {
+		to.put(registration, 1, r.Service, r.Address, r.State)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
