@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/lab/demo"
+	"github.com/remora-proxy/remora/lab/replica"
+	"github.com/remora-proxy/remora/lab/report"
+)
+
+// demoFlags are the flags of the demo that are not demo.Options.
+type demoFlags struct{ mode, json, html, keep string }
+
+func demoCommand() *cobra.Command {
+	var (
+		o     demo.Options
+		flags demoFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show what Remora does: the same load without it, with it, and with hedging",
+		Long: `Show what Remora does, on this machine alone.
+
+Starts etcd and three replicas that freeze for 50 ms now and then, and sends them the same
+load three times: straight to the replicas in turn (direct), through a consumer sidecar and
+a provider sidecar beside each replica with hedging off (off), and with hedging on (on).
+
+The sidecars are real ones, with configuration files that --keep leaves for you to read and
+to deploy. Everything that was started is stopped at the end, on Ctrl-C and on failure.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, o, flags) },
+	}
+	f := cmd.Flags()
+	f.Float64Var(&o.Seconds, "seconds", 15, "length of each of the three measurements")
+	f.Float64Var(&o.Rate, "rate", 1000, "requests per second")
+	f.StringVar(&flags.mode, "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help)")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the replicas' freezes")
+	f.StringVar(&flags.json, "json", "", "write the figures to this file")
+	f.StringVar(&flags.html, "html", "", "write a page with the latency curves to this file")
+	f.StringVar(&flags.keep, "keep", "", "directory that keeps configuration files and logs")
+	f.StringVar(&o.Remora, "remora", "", "the remora binary (default: beside this one, or built from the source tree)")
+	return cmd
+}
+
+func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
+	if o.Mode, err = replica.ParseMode(flags.mode); err != nil {
+		return err
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	var cleanup func()
+	if o.Dir, cleanup, err = demo.WorkDir(flags.keep); err != nil {
+		return err
+	}
+	defer cleanup()
+	out := cmd.OutOrStdout()
+	o.Out = demo.NewScreen(out, isTerminal(out))
+	r, err := demo.Run(cmd.Context(), o)
+	o.Out.Clear()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s\n%s", r.Table(), r.Plot(72, 18))
+	if flags.keep != "" {
+		fmt.Fprintf(out, "\nconfiguration files and logs: %s\n", flags.keep)
+	}
+	if err := write(flags.json, r.JSON); err != nil {
+		return err
+	}
+	return write(flags.html, func(w io.Writer) error { return report.HTML(w, r) })
+}
+
+// write fills the file with what to writes, unless it is "".
+func write(file string, to func(io.Writer) error) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := to(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// isTerminal tells whether w is a character device, which a terminal is.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

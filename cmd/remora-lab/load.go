@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/lab/load"
+)
+
+func loadCommand() *cobra.Command {
+	var (
+		o       load.Options
+		asJSON  bool
+		headers []string
+		body    string
+	)
+	cmd := &cobra.Command{
+		Use:   "load URL...",
+		Short: "Send HTTP/1.1 load and measure latency from the intended send times",
+		Long: `Send HTTP/1.1 load to one or more URLs, in turn.
+
+The loop is open: requests go out at --rate whatever becomes of those before, and latency
+counts from the moment a request was meant to be sent, so that a server which freezes
+can't hide it. --closed makes it a closed loop: each connection sends as soon as it has
+its answer.
+
+Each request carries an x-nonce header, and an answer without the same one is an error
+(--no-nonce for servers that do not send it back). The report tells the generator's own
+part of the latency: the send lag.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, urls []string) error {
+			o.Targets = urls
+			for _, h := range headers {
+				name, value, ok := strings.Cut(h, ":")
+				if !ok {
+					return fmt.Errorf("header %q: want NAME:VALUE", h)
+				}
+				o.Header = append(o.Header, load.Header{Name: name, Value: strings.TrimSpace(value)})
+			}
+			if body != "" {
+				var err error
+				if o.Body, err = os.ReadFile(body); err != nil {
+					return err
+				}
+			}
+			return runLoad(cmd, o, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.Float64Var(&o.Rate, "rate", 1000, "requests per second over all URLs")
+	f.BoolVar(&o.Poisson, "poisson", false, "random gaps (exponential) instead of equal ones")
+	f.BoolVar(&o.Closed, "closed", false, "closed loop")
+	f.Int64Var(&o.Requests, "requests", 0, "closed loop: go on past --duration until so many have been sent")
+	f.DurationVar(&o.Duration, "duration", 10*time.Second, "how long to measure")
+	f.DurationVar(&o.Warmup, "warmup", 2*time.Second, "load before it that is not counted")
+	f.DurationVar(&o.Timeout, "timeout", 2*time.Second, "of one request, from its intended send time")
+	f.IntVar(&o.Connections, "connections", 64, "connections opened at the start")
+	f.IntVar(&o.MaxConnections, "max-connections", 1024, "bound of an open loop that finds all busy")
+	f.StringVar(&o.Method, "method", "POST", "HTTP method")
+	f.StringVar(&body, "body", "", "file with the body (default: 300 bytes of JSON)")
+	f.StringArrayVar(&headers, "header", nil, "NAME:VALUE to send; repeatable")
+	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
+	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
+	return cmd
+}
+
+func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) error {
+	res, err := load.Run(cmd.Context(), o)
+	if res == nil {
+		return err
+	}
+	if asJSON {
+		j, jerr := res.JSON()
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return errors.Join(err, jerr, enc.Encode(j))
+	}
+	return errors.Join(err, res.Text(cmd.OutOrStdout()))
+}

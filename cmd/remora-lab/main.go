@@ -1,0 +1,35 @@
+// Command remora-lab holds what is needed to see Remora work on one machine with
+// nothing else installed: an embedded etcd, replicas that freeze, load, and a
+// demo that puts them together.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	// The first signal ends what runs in an orderly way, a second one at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "remora-lab:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "remora-lab",
+		Short:         "A laboratory for the Remora sidecar",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), loadCommand())
+	return root
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/lab/load"
+	"github.com/remora-proxy/remora/lab/replica"
+)
+
+func execute(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := command()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func TestLoadPrintsTextOrJSON(t *testing.T) {
+	r, err := replica.Start(replica.Options{Mode: replica.Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(context.Background())
+	args := []string{"load", "--rate", "500", "--duration", "100ms", "--warmup", "0s", "--timeout", "20s",
+		"--header", "x-tier: gold", "http://" + r.Addr() + "/compute"}
+	out, err := execute(context.Background(), args...)
+	if err != nil || !strings.HasPrefix(out, "requests   50 in") {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = execute(context.Background(), append(args, "--json")...)
+	var j load.JSON
+	if err != nil || json.Unmarshal([]byte(out), &j) != nil || j.Requests != 50 || j.Errors != 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	out, err := execute(ctx, "replica", "--listen", "127.0.0.1:0", "--name", "r7", "--mode", "gc", "--cache-entries", "100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, last, _ := strings.Cut(out, "\n")
+	var s replica.Stats
+	if err := json.Unmarshal([]byte(last), &s); err != nil || s.Name != "r7" || s.Mode != replica.GC || s.Stalls < 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	for _, args := range [][]string{
+		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
+		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
+		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"},
+	} {
+		if out, err := execute(context.Background(), args...); err == nil {
+			t.Errorf("%v was accepted: %s", args, out)
+		}
+	}
+}

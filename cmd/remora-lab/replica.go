@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/lab/replica"
+)
+
+func replicaCommand() *cobra.Command {
+	var (
+		o    replica.Options
+		mode string
+	)
+	cmd := &cobra.Command{
+		Use:   "replica",
+		Short: "Run an emulated replica of a feature service that freezes now and then",
+		Long: `Run an emulated replica of a feature service.
+
+POST /compute answers 200 bytes of JSON after a lognormal service time. Modes:
+
+  stall       all calls freeze for --stall-len, at random moments of the replica's own
+  correlated  the same, at moments that all replicas with the same --seed share
+  gc          nothing is simulated: a cache full of pointers is dropped and refilled
+              every --stall-mean, and the garbage collector does the rest
+  fast        no delay at all, for benches
+
+/echo returns the request's body, /stats the counts, /healthz 200. An x-nonce header
+comes back in the answer. SIGTERM or Ctrl-C prints the counts and ends it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Mode, err = replica.ParseMode(mode); err != nil {
+				return err
+			}
+			return runReplica(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&mode, "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of freezes and service times")
+	f.StringVar(&o.Name, "name", "replica", "name told in answers and counts")
+	f.DurationVar(&o.Median, "median", time.Millisecond, "median service time")
+	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
+	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
+	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
+	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache, in entries of 13 objects")
+	return cmd
+}
+
+func runReplica(cmd *cobra.Command, o replica.Options) error {
+	r, err := replica.Start(o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s listens on %s, mode %s, seed %d\n", o.Name, r.Addr(), o.Mode, o.Seed)
+	<-cmd.Context().Done()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// Calls still frozen after that second are cut off: that is no error.
+	_ = r.Close(ctx)
+	return json.NewEncoder(cmd.OutOrStdout()).Encode(r.Stats())
+}

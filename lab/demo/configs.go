@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"embed"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"text/template"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.ParseFS(templateFiles, "templates/*.yaml"))
+
+// replicaCount is how many replicas there are.
+const replicaCount = 3
+
+// A layout says where everything is: addresses on 127.0.0.1, and files in dir.
+type layout struct {
+	dir           string
+	etcd          string
+	replicas      [replicaCount]string
+	links         [replicaCount]string // of the provider sidecars
+	providerAdmin [replicaCount]string
+	consumer      string // where the load is sent
+	consumerAdmin string
+}
+
+// newLayout finds free ports.
+func newLayout(dir string) (*layout, error) {
+	l := &layout{dir: dir}
+	want := []*string{&l.etcd, &l.consumer, &l.consumerAdmin}
+	for i := range replicaCount {
+		want = append(want, &l.replicas[i], &l.links[i], &l.providerAdmin[i])
+	}
+	// All are held until the last is found, so that none comes up twice.
+	var held []net.Listener
+	defer func() {
+		for _, ln := range held {
+			ln.Close()
+		}
+	}()
+	for _, addr := range want {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("demo: find a free port: %w", err)
+		}
+		held = append(held, ln)
+		*addr = ln.Addr().String()
+	}
+	return l, nil
+}
+
+func (l *layout) providerFile(i int) string {
+	return filepath.Join(l.dir, fmt.Sprintf("provider-%d.yaml", i+1))
+}
+
+func (l *layout) consumerFile(hedge string) string {
+	return filepath.Join(l.dir, "consumer-hedging-"+hedge+".yaml")
+}
+
+// writeConfigs writes the configuration files of all sidecars.
+func (l *layout) writeConfigs() error {
+	for i := range replicaCount {
+		err := render("provider.yaml", l.providerFile(i), fields{
+			ID: fmt.Sprintf("compute-%d", i+1), Admin: l.providerAdmin[i], Etcd: l.etcd,
+			Link: l.links[i], Replica: l.replicas[i],
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, hedge := range []string{"off", "on"} {
+		err := render("consumer.yaml", l.consumerFile(hedge), fields{
+			ID: "api-1", Admin: l.consumerAdmin, Etcd: l.etcd, Listen: l.consumer, Hedge: hedge,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields are what the templates take; each uses some.
+type fields struct{ File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string }
+
+func render(name, file string, data fields) error {
+	data.File = filepath.Base(file)
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("demo: configuration: %w", err)
+	}
+	defer f.Close()
+	if err := templates.ExecuteTemplate(f, name, data); err != nil {
+		return fmt.Errorf("demo: configuration %s: %w", file, err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,95 @@
+// Package demo shows what Remora does, on one machine with nothing installed:
+// three replicas that freeze now and then get the same load three times, called
+// directly, through sidecars, and through sidecars that hedge. The replicas, etcd
+// and sidecars are real processes with real configuration files, so that the
+// files left behind show how to deploy.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/remora-proxy/remora/lab/replica"
+	"github.com/remora-proxy/remora/lab/report"
+)
+
+// Options says what the demo runs. All fields but those with a default in their
+// comment are needed.
+type Options struct {
+	Seconds float64 // of each phase
+	Rate    float64 // requests per second
+	Mode    replica.Mode
+	Seed    uint64        // of the replicas; they have Seed, Seed+1 and Seed+2
+	Warmup  time.Duration // before each phase, not counted; default 2.5 s
+
+	Dir    string // for configuration files and logs; it exists
+	Self   string // path of remora-lab
+	Remora string // path of remora; default: found or built, see sidecarBinary
+	Out    *Screen
+}
+
+// A way to reach the replicas.
+type phaseKind struct {
+	title string
+	hedge string // mode of the consumer sidecar; "": no sidecars
+}
+
+var (
+	phaseDirect = phaseKind{"1/3 direct: round robin, no sidecars", ""}
+	phaseOff    = phaseKind{"2/3 off: through sidecars, hedging off", "off"}
+	phaseOn     = phaseKind{"3/3 on: through sidecars, hedging on", "on"}
+)
+
+// Run runs the three phases. Whatever it started has ended when it returns, also
+// when it failed or ctx ended.
+func Run(ctx context.Context, o Options) (*report.Report, error) {
+	if o.Warmup == 0 {
+		o.Warmup = 2500 * time.Millisecond
+	}
+	if o.Seconds <= 0 || o.Rate <= 0 {
+		return nil, errors.New("demo: seconds and rate must be positive")
+	}
+	l, err := newLayout(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.writeConfigs(); err != nil {
+		return nil, err
+	}
+	o.Out.Line("looking for the sidecar, or building it")
+	if o.Remora, err = sidecarBinary(ctx, o.Remora, o.Self, o.Dir); err != nil {
+		return nil, err
+	}
+	etcd := &group{dir: o.Dir}
+	defer etcd.stop()
+	p, err := etcd.start("etcd", o.Self, "etcd", "--listen", l.etcd)
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, p, "etcd", gets("http://"+l.etcd+"/health")); err != nil {
+		return nil, err
+	}
+	r := &report.Report{Mode: string(o.Mode), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
+	for _, step := range []struct {
+		kind phaseKind
+		into **report.Phase
+	}{{phaseDirect, &r.Direct}, {phaseOff, &r.Off}, {phaseOn, &r.On}} {
+		if *step.into, err = runPhase(ctx, o, l, step.kind); err != nil {
+			return r, fmt.Errorf("phase %s: %w", step.kind.title, err)
+		}
+	}
+	return r, nil
+}
+
+// WorkDir makes the directory for files and logs: keep, or a new one that cleanup
+// removes.
+func WorkDir(keep string) (dir string, cleanup func(), err error) {
+	if keep != "" {
+		return keep, func() {}, os.MkdirAll(keep, 0o755)
+	}
+	dir, err = os.MkdirTemp("", "remora-demo-")
+	return dir, func() { os.RemoveAll(dir) }, err
+}

@@ -1,0 +1,13 @@
+// Package lab is what the lab binary (cmd/remora-lab) is made of: everything
+// that is needed to see Remora work on one machine with nothing installed.
+//
+//   - lab/replica: an emulated replica of a feature service, fast nearly always
+//     and frozen now and then;
+//   - lab/load: an open-loop load generator that measures from the intended send
+//     time;
+//   - lab/report: tables, terminal plots, JSON and HTML of what was measured;
+//   - lab/demo: embedded etcd, replicas, sidecars and load put together;
+//   - lab/precise: sleeping more precisely than Go's timers do.
+//
+// Nothing in the sidecar imports it.
+package lab

@@ -1,0 +1,357 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/lab/replica"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// netpoll's poller lives as long as the process.
+		goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
+}
+
+// patience bounds waits for what must happen.
+const patience = 20 * time.Second
+
+// serve answers each request by what handle does with its connection: n counts
+// the requests of all connections from 1. A handle that returns false ends it.
+func serve(t *testing.T, handle func(n int64, nonce string, c net.Conn) bool) (url string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	var count atomic.Int64
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				br := bufio.NewReader(c)
+				for {
+					req, err := http.ReadRequest(br)
+					if err != nil {
+						return
+					}
+					io.Copy(io.Discard, req.Body)
+					if !handle(count.Add(1), req.Header.Get("x-nonce"), c) {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + ln.Addr().String() + "/compute"
+}
+
+func ok(nonce string, c net.Conn) bool {
+	_, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nx-nonce: %s\r\ncontent-length: 2\r\n\r\nok", nonce)
+	return err == nil
+}
+
+func run(t *testing.T, o Options) *Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if o.Timeout == 0 {
+		o.Timeout = patience
+	}
+	res, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// Requests 101 to 200 are answered once the 200th has come, which can't be
+// before the moment it was due: how slow the machine is can only add to that.
+func TestAFreezeShowsInFullFromTheIntendedSendTimes(t *testing.T) {
+	thaw := make(chan struct{})
+	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+		switch {
+		case n == 200:
+			close(thaw)
+		case n > 100 && n < 200:
+			<-thaw
+		}
+		return ok(nonce, c)
+	})
+	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 400 * time.Millisecond, Connections: 8})
+	if res.Counts.Requests != 400 || res.Counts.Failed() != 0 || res.Counts.Statuses[200] != 400 || res.Sent != 400 {
+		t.Fatalf("%+v, sent %d; want 400 good ones", res.Counts, res.Sent)
+	}
+	// The first of them waits for the 99 ms until the last is due, and so on down.
+	// Requests overtake each other by a little on their way, so the server's
+	// count and the generator's may differ by some: the slack.
+	const slack = 15
+	for i := range 80 {
+		q := 1 - float64(i+1)/400
+		if got, want := res.Quantile(q), time.Duration(99-i-slack)*time.Millisecond; got < want {
+			t.Errorf("the %d. slowest took %v, want at least %v", i+1, got, want)
+		}
+	}
+}
+
+// With one connection, requests behind a slow one are sent late. They count as
+// slow all the same, and the lag tells why.
+func TestRequestsThatWaitForAConnectionCountFromTheirIntendedTime(t *testing.T) {
+	const hold = 60 * time.Millisecond
+	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+		if n == 1 {
+			time.Sleep(hold)
+		}
+		return ok(nonce, c)
+	})
+	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 50 * time.Millisecond, Connections: 1, MaxConnections: 1})
+	if res.Counts.Requests != 50 || res.Counts.Failed() != 0 || res.Connections != 1 {
+		t.Fatalf("%+v over %d connections", res.Counts, res.Connections)
+	}
+	// The i-th was due i ms after the first and answered after the hold.
+	if got := time.Duration(res.Latency.Min()); got < 10*time.Millisecond {
+		t.Errorf("the fastest took %v, want at least 10 ms", got)
+	}
+	if got := time.Duration(res.Lag.Max()); got < 58*time.Millisecond {
+		t.Errorf("send lag at most %v, want at least 58 ms", got)
+	}
+}
+
+func TestErrorsAreCountedByKind(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	for _, tt := range []struct {
+		kind   ErrorKind
+		status int
+		handle func(nonce string, c net.Conn) bool
+	}{
+		{ErrStatus, 503, func(nonce string, c net.Conn) bool {
+			_, err := fmt.Fprint(c, "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
+			return err == nil
+		}},
+		{ErrNonce, 200, func(nonce string, c net.Conn) bool { return ok("someone-else's", c) }},
+		{ErrNonce, 200, func(nonce string, c net.Conn) bool {
+			_, err := fmt.Fprint(c, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+			return err == nil
+		}},
+		{ErrReset, 0, func(string, net.Conn) bool { return false }},
+		{ErrReset, 0, func(_ string, c net.Conn) bool {
+			fmt.Fprint(c, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+			return false
+		}},
+		{ErrProtocol, 0, func(_ string, c net.Conn) bool { fmt.Fprint(c, "SSH-2.0\r\n\r\n"); return true }},
+	} {
+		url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+			if n%4 == 0 {
+				return tt.handle(nonce, c)
+			}
+			return ok(nonce, c)
+		})
+		res := run(t, Options{Targets: []string{url}, Rate: 2000, Duration: 100 * time.Millisecond, Connections: 4})
+		if res.Counts.Requests != 200 || res.Counts.Errors[tt.kind] != 50 || res.Counts.Failed() != 50 {
+			t.Errorf("%s: %+v, want 50 of 200", tt.kind, res.Counts)
+		}
+		if tt.status != 0 && tt.status != 200 && res.Counts.Statuses[tt.status] != 50 {
+			t.Errorf("%s: statuses %v", tt.kind, res.Counts.Statuses)
+		}
+		if got := res.Latency.TotalCount(); got != 150 {
+			t.Errorf("%s: %d latencies, want those of the 150 good answers", tt.kind, got)
+		}
+	}
+}
+
+func TestTimeoutsAreCountedAndStayInTheTail(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+		if n == 10 {
+			<-never
+		}
+		return ok(nonce, c)
+	})
+	const timeout = time.Second
+	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 50 * time.Millisecond, Timeout: timeout, Connections: 4})
+	if res.Counts.Requests != 50 || res.Counts.Errors[ErrTimeout] != 1 || res.Counts.Failed() != 1 {
+		t.Fatalf("%+v, want one time-out of 50", res.Counts)
+	}
+	if got := res.Max(); got < timeout*99/100 || res.Latency.TotalCount() != 50 {
+		t.Errorf("max %v of %d, want the time-out among 50", got, res.Latency.TotalCount())
+	}
+}
+
+func TestAServerThatClosesAfterEachAnswer(t *testing.T) {
+	url := serve(t, func(_ int64, nonce string, c net.Conn) bool {
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nx-nonce: %s\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", nonce)
+		return false
+	})
+	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 50 * time.Millisecond, Connections: 2, MaxConnections: 2})
+	if res.Counts.Requests != 50 || res.Counts.Failed() != 0 || res.Connections != 50 {
+		t.Errorf("%+v over %d connections, want 50 good ones over 50", res.Counts, res.Connections)
+	}
+}
+
+func TestTargetsAreCalledInTurnAndWarmupIsNotCounted(t *testing.T) {
+	var served [3]int64
+	var urls []string
+	var replicas []*replica.Replica
+	for range served {
+		r, err := replica.Start(replica.Options{Mode: replica.Fast})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close(context.Background())
+		replicas = append(replicas, r)
+		urls = append(urls, "http://"+r.Addr()+"/compute")
+	}
+	var looks atomic.Int64
+	res := run(t, Options{Targets: urls, Rate: 1000, Warmup: 90 * time.Millisecond, Duration: 300 * time.Millisecond,
+		Connections: 6, Poisson: true, Seed: 3, Progress: func(Progress) { looks.Add(1) }})
+	if res.Sent != 390 || res.Counts.Requests != 300 || res.Counts.Failed() != 0 {
+		t.Errorf("sent %d, %+v; want 390 and 300", res.Sent, res.Counts)
+	}
+	for i, r := range replicas {
+		if got := r.Stats().Served; got != 130 {
+			t.Errorf("replica %d served %d, want 130", i, got)
+		}
+	}
+	if looks.Load() == 0 {
+		t.Error("no progress was told")
+	}
+}
+
+func TestClosedLoop(t *testing.T) {
+	r, err := replica.Start(replica.Options{Mode: replica.Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(context.Background())
+	res := run(t, Options{Targets: []string{"http://" + r.Addr() + "/compute"}, Closed: true,
+		Warmup: 50 * time.Millisecond, Duration: 200 * time.Millisecond, Connections: 4})
+	if served := r.Stats().Served; res.Sent != served || res.Sent == 0 || res.Counts.Requests > res.Sent || res.Counts.Failed() != 0 {
+		t.Errorf("sent %d, counted %+v, served %d", res.Sent, res.Counts, served)
+	}
+	if res.Connections != 4 {
+		t.Errorf("%d connections, want 4", res.Connections)
+	}
+}
+
+func TestClosedLoopGoesOnForTheRequestsOwed(t *testing.T) {
+	url := serve(t, func(_ int64, nonce string, c net.Conn) bool { return ok(nonce, c) })
+	res := run(t, Options{Targets: []string{url}, Closed: true, Requests: 1000, Duration: 1, Warmup: 1, Connections: 4})
+	// Each connection may have sent one before its time had come.
+	if n := res.Counts.Requests; n < 1000 || n > 1004 || res.Counts.Failed() != 0 {
+		t.Errorf("%+v, want 1000 good ones", res.Counts)
+	}
+}
+
+func TestCancelEndsARunThatWaits(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	never := make(chan struct{})
+	defer close(never)
+	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+		if n == 5 {
+			cancel()
+		}
+		<-never
+		return false
+	})
+	for _, closed := range []bool{false, true} {
+		if closed {
+			ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+		}
+		res, err := Run(ctx, Options{Targets: []string{url}, Rate: 100, Closed: closed, Duration: time.Hour, Timeout: time.Hour, Connections: 2})
+		if !errors.Is(err, ctx.Err()) || res == nil || res.Counts.Errors[ErrReset] != res.Counts.Requests {
+			t.Errorf("closed %v: %v, %+v", closed, err, res)
+		}
+		cancel()
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, o := range []Options{
+		{}, {Targets: []string{"http://127.0.0.1:1/"}}, {Targets: []string{"127.0.0.1:1"}, Rate: 1},
+		{Targets: []string{"https://127.0.0.1:1/"}, Rate: 1}, {Targets: []string{"http://127.0.0.1:1/"}, Rate: 2e6},
+		{Targets: []string{"http://a/", "http://b/"}, Rate: 1, Connections: 1},
+		{Targets: []string{"http://a/"}, Rate: 1, Timeout: -1},
+	} {
+		if _, err := Run(context.Background(), o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+func TestAServerThatIsDownIsAnErrorAtTheStart(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	if _, err := Run(context.Background(), Options{Targets: []string{"http://" + ln.Addr().String() + "/"}, Rate: 10}); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	rec := newRecorder()
+	start := time.Now()
+	rec.begin(start)
+	for i := range 1000 {
+		rec.end(start.Add(time.Duration(i+1)*time.Millisecond), time.Duration(i+1)*time.Millisecond, 200, "")
+	}
+	rec.end(start.Add(2*time.Second), 0, 0, ErrReset)
+	j, err := rec.result().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	json.Unmarshal(b, &got)
+	for key, want := range map[string]float64{"requests": 1001, "errors": 1, "seconds": 2, "p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999, "max_ms": 1000} {
+		if v, ok := got[key].(float64); !ok || v < want*.998 || v > want*1.002 {
+			t.Errorf("%s = %v, want %v", key, got[key], want)
+		}
+	}
+	raw, err := base64.StdEncoding.DecodeString(j.Histogram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := hdrhistogram.Decode(raw)
+	if err != nil || h.TotalCount() != 1000 {
+		t.Errorf("histogram: %v, %v", h, err)
+	}
+	last := -1.0
+	for _, p := range j.Curve {
+		if p.MS < last {
+			t.Errorf("the curve falls at %v", p)
+		}
+		last = p.MS
+	}
+	if len(j.Curve) < 25 || j.Curve[len(j.Curve)-1].Quantile != 1 {
+		t.Errorf("curve of %d points", len(j.Curve))
+	}
+}

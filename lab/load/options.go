@@ -1,0 +1,130 @@
+// Package load generates HTTP/1.1 load and measures it honestly: in an open loop
+// requests have intended send times that do not depend on the answers, and
+// latency counts from those, so that a frozen server can't hide its freeze by
+// slowing its callers down (coordinated omission).
+//
+// It uses one goroutine per connection on the standard library: a reader
+// blocked in the runtime's poller wakes with no hand-over between threads, and
+// the pacer sleeps on a timerfd in the same poller (lab/precise).
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Options says what load to make. The zero value of a field means its default.
+type Options struct {
+	// Targets are URLs ("http://127.0.0.1:15001/compute"), called in turn.
+	Targets []string
+
+	Method string // default POST
+	Body   []byte // default: 300 bytes of JSON; none for GET
+	Header []Header
+
+	// Rate is the open loop's, in requests per second over all targets.
+	Rate    float64
+	Poisson bool   // exponential gaps instead of equal ones
+	Seed    uint64 // of the gaps and nonces
+
+	// Closed makes a closed loop instead: each connection sends its next request
+	// as soon as it has its answer. Rate and Poisson are then unused.
+	Closed bool
+
+	// Requests is the least that a closed loop counts: it goes on past Duration
+	// until so many have been sent. 0: Duration alone ends it.
+	Requests int64
+
+	Duration time.Duration // of what is counted; default 10 s
+	Warmup   time.Duration // sent before it and not counted
+	Timeout  time.Duration // of one request, from its intended send time; default 2 s
+
+	// Connections are opened before the start, spread over the targets; an open
+	// loop opens more when all are busy, up to MaxConnections; past that requests
+	// wait. Defaults: 64 and 1,024.
+	Connections    int
+	MaxConnections int
+
+	// NoNonce is for servers that do not send x-nonce back.
+	NoNonce bool
+
+	// Progress, if set, is called about five times a second, from one goroutine.
+	Progress func(Progress)
+}
+
+// Header is a field line sent with each request.
+type Header struct{ Name, Value string }
+
+// Progress is a look at a load under way.
+type Progress struct {
+	Elapsed  time.Duration // since the end of the warm-up; negative during it
+	Requests int64         // answered or failed, and counted
+	Errors   int64
+	P50, P99 time.Duration // of all that was counted so far
+	Max      time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Method == "" {
+		o.Method = "POST"
+	}
+	if o.Body == nil && o.Method != "GET" && o.Method != "HEAD" {
+		o.Body = defaultBody(300)
+	}
+	if o.Duration == 0 {
+		o.Duration = 10 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.Connections == 0 {
+		o.Connections = 64
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 1024
+	}
+	o.MaxConnections = max(o.MaxConnections, o.Connections)
+	switch {
+	case len(o.Targets) == 0:
+		return o, errors.New("load: no target")
+	case !o.Closed && (o.Rate <= 0 || o.Rate > 1e6):
+		return o, fmt.Errorf("load: a rate of %v requests/s: want one in (0, 1e6]", o.Rate)
+	case o.Requests < 0 || o.Requests > 0 && !o.Closed:
+		return o, errors.New("load: a count of requests is for a closed loop")
+	case o.Duration < 0 || o.Warmup < 0 || o.Timeout < 0 || o.Connections < 0:
+		return o, errors.New("load: times and counts must not be negative")
+	case o.Connections < len(o.Targets):
+		return o, fmt.Errorf("load: %d connections can't reach %d targets", o.Connections, len(o.Targets))
+	}
+	return o, nil
+}
+
+// A target is a parsed URL.
+type target struct{ addr, host, path string }
+
+func parseTarget(s string) (target, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return target{}, fmt.Errorf("load: target: %w", err)
+	}
+	if u.Scheme != "http" || u.Host == "" || u.User != nil {
+		return target{}, fmt.Errorf("load: target %q: want http://host[:port]/path", s)
+	}
+	addr := u.Host
+	if u.Port() == "" {
+		addr = net.JoinHostPort(u.Hostname(), "80")
+	}
+	return target{addr: addr, host: u.Host, path: u.RequestURI()}, nil
+}
+
+// defaultBody is a JSON object of n bytes.
+func defaultBody(n int) []byte {
+	b := []byte(`{"op":"compute","keys":"`)
+	for i := 0; len(b) < n-2; i++ {
+		b = append(b, "0123456789abcdef"[i%16])
+	}
+	return append(b, `"}`...)
+}

@@ -1,0 +1,175 @@
+package load
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// ErrorKind is why a request failed.
+type ErrorKind string
+
+const (
+	ErrConnect  ErrorKind = "connect"  // no connection could be opened
+	ErrTimeout  ErrorKind = "timeout"  // no full answer in time
+	ErrReset    ErrorKind = "reset"    // the connection ended before the answer did
+	ErrProtocol ErrorKind = "protocol" // the answer is not HTTP
+	ErrStatus   ErrorKind = "status"   // the answer is not 2xx
+	ErrNonce    ErrorKind = "nonce"    // the answer is not to this request
+)
+
+// Result is what a load measured, warm-up left out unless said otherwise.
+type Result struct {
+	Sent   int64 // with the warm-up
+	Counts Counts
+	// Latency holds nanoseconds from the intended send time of each good answer,
+	// and of each time-out at what it took to give up: left out, the slowest
+	// requests would make the tail look better. Other failures are not in it.
+	Latency *hdrhistogram.Histogram
+	// Lag holds nanoseconds from a request's intended send time to the moment
+	// before it was written, with any wait for a connection: the generator's own
+	// part of the latencies.
+	Lag         *hdrhistogram.Histogram
+	Elapsed     time.Duration // from the end of the warm-up to the last answer
+	Connections int           // opened in all
+}
+
+// Counts are requests by their end.
+type Counts struct {
+	Requests int64
+	Errors   map[ErrorKind]int64
+	Statuses map[int]int64
+}
+
+// Failed is the sum of all kinds of error.
+func (c Counts) Failed() int64 {
+	var n int64
+	for _, v := range c.Errors {
+		n += v
+	}
+	return n
+}
+
+// Quantile is the latency that a share q of the requests did not exceed.
+func (r *Result) Quantile(q float64) time.Duration { return quantile(r.Latency, q) }
+
+// Max is the largest latency.
+func (r *Result) Max() time.Duration { return time.Duration(r.Latency.Max()) }
+
+func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(q * 100))
+}
+
+// newHistogram holds 1 µs to 1 min in nanoseconds, to three digits; what is
+// longer is recorded as the longest.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1000, int64(time.Minute), 3)
+}
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	// In range by the clamp, so there is no error to handle.
+	_ = h.RecordValue(int64(min(max(d, 0), time.Minute)))
+}
+
+// Point is a point of a latency curve.
+type Point struct {
+	Quantile float64 `json:"quantile"`
+	MS       float64 `json:"ms"`
+}
+
+// Curve is the latency at quantiles that get denser towards 1: ten for each nine,
+// to the fifth, as far as the count of requests carries.
+func (r *Result) Curve() []Point {
+	total := float64(r.Latency.TotalCount())
+	var curve []Point
+	for rest := 1.0; rest > 1e-5 && rest*total >= 1; rest /= 10 {
+		for i := range 9 {
+			above := rest * float64(10-i) / 10 // the share of requests above
+			if above*total < 1 {
+				break
+			}
+			q := 1 - above
+			curve = append(curve, Point{q, ms(r.Quantile(q))})
+		}
+	}
+	return append(curve, Point{1, ms(r.Max())})
+}
+
+// JSON is the form of a Result for programs. Latencies are in milliseconds.
+type JSON struct {
+	Requests    int64               `json:"requests"`
+	Sent        int64               `json:"sent"` // with the warm-up
+	Errors      int64               `json:"errors"`
+	ErrorKinds  map[ErrorKind]int64 `json:"error_kinds"`
+	Statuses    map[int]int64       `json:"statuses"`
+	Seconds     float64             `json:"seconds"`
+	Rate        float64             `json:"achieved_rate"` // requests per second
+	Mean        float64             `json:"mean_ms"`
+	P50         float64             `json:"p50_ms"`
+	P90         float64             `json:"p90_ms"`
+	P99         float64             `json:"p99_ms"`
+	P999        float64             `json:"p999_ms"`
+	P9999       float64             `json:"p9999_ms"`
+	Max         float64             `json:"max_ms"`
+	P99SendLag  float64             `json:"p99_send_lag_ms"`
+	MaxSendLag  float64             `json:"max_send_lag_ms"`
+	Connections int                 `json:"connections"`
+	Curve       []Point             `json:"curve"`
+	Histogram   string              `json:"histogram"` // HdrHistogram V2, compressed, base64; nanoseconds
+}
+
+// JSON converts r.
+func (r *Result) JSON() (JSON, error) {
+	encoded, err := r.Latency.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return JSON{}, fmt.Errorf("load: histogram: %w", err)
+	}
+	return JSON{
+		Requests: r.Counts.Requests, Sent: r.Sent,
+		Errors: r.Counts.Failed(), ErrorKinds: r.Counts.Errors, Statuses: r.Counts.Statuses,
+		Seconds: r.Elapsed.Seconds(), Rate: r.rate(),
+		Mean: r.Latency.Mean() / 1e6,
+		P50:  ms(r.Quantile(.5)), P90: ms(r.Quantile(.9)), P99: ms(r.Quantile(.99)),
+		P999: ms(r.Quantile(.999)), P9999: ms(r.Quantile(.9999)), Max: ms(r.Max()),
+		P99SendLag: ms(quantile(r.Lag, .99)), MaxSendLag: ms(time.Duration(r.Lag.Max())),
+		Connections: r.Connections,
+		Curve:       r.Curve(),
+		Histogram:   base64.StdEncoding.EncodeToString(encoded),
+	}, nil
+}
+
+func (r *Result) rate() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Counts.Requests) / r.Elapsed.Seconds()
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Text writes r for people.
+func (r *Result) Text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "requests   %d in %.1f s (%.0f/s), %d errors\n",
+		r.Counts.Requests, r.Elapsed.Seconds(), r.rate(), r.Counts.Failed())
+	for _, k := range slices.Sorted(maps.Keys(r.Counts.Errors)) {
+		fmt.Fprintf(&b, "           %-9s %d\n", k, r.Counts.Errors[k])
+	}
+	for _, s := range slices.Sorted(maps.Keys(r.Counts.Statuses)) {
+		fmt.Fprintf(&b, "           HTTP %d  %d\n", s, r.Counts.Statuses[s])
+	}
+	fmt.Fprintf(&b, "latency ms mean %.2f  p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  p99.99 %.2f  max %.2f\n",
+		r.Latency.Mean()/1e6, ms(r.Quantile(.5)), ms(r.Quantile(.9)), ms(r.Quantile(.99)),
+		ms(r.Quantile(.999)), ms(r.Quantile(.9999)), ms(r.Max()))
+	fmt.Fprintf(&b, "send lag   p99 %.3f ms, max %.3f ms (the generator's own part)\n",
+		ms(quantile(r.Lag, .99)), ms(time.Duration(r.Lag.Max())))
+	fmt.Fprintf(&b, "opened     %d connections\n", r.Connections)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,155 @@
+// Package replica emulates one replica of a feature service: a small HTTP/1.1
+// server whose calls take a millisecond or so, nearly always. Now and then it
+// freezes, in one of the ways that Mode lists, and it is these freezes that
+// Remora is there to hide.
+//
+//	POST /compute   200 bytes of JSON, after the service time
+//	     /echo      the request's body back, at once
+//	GET  /healthz   200, at once
+//	GET  /stats     Stats as JSON, at once
+//	POST /reset     starts schedule and counts anew; ?epoch=UNIXNANO, default now
+//
+// An x-nonce header comes back in the answer, so that a caller can tell that it
+// got its own.
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloudwego/netpoll"
+)
+
+// Options says how a replica behaves. The zero value of a field means its
+// default; Sigma, StallMean and StallLen have none.
+type Options struct {
+	Listen string // host:port; default "127.0.0.1:0"
+	Name   string // told in answers and Stats; default "replica"
+	Mode   Mode   // default Stall
+	Seed   uint64 // of freezes and service times
+
+	// The service time is lognormal.
+	Median time.Duration // default 1 ms
+	Sigma  float64       // of the logarithm; 0: constant
+
+	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0: none
+	StallLen  time.Duration // length of a freeze; unused in mode GC
+
+	// Epoch is where the schedule of freezes begins. Default: the Unix epoch in
+	// mode Correlated, so that replicas with one seed agree, else the start.
+	Epoch time.Time
+
+	CacheEntries int // mode GC: entries of 13 objects each; default 150,000
+}
+
+// A Replica is a running server.
+type Replica struct {
+	service  *service
+	listener net.Listener
+	loop     netpoll.EventLoop
+	stop     chan struct{}  // closed by Close
+	served   chan struct{}  // closed when Serve has returned
+	wg       sync.WaitGroup // the cache's goroutine
+}
+
+// quietNetpoll keeps netpoll from writing about each peer that went away.
+var quietNetpoll = sync.OnceFunc(func() { netpoll.SetLoggerOutput(io.Discard) })
+
+// Start listens and serves until Close.
+func Start(opts Options) (*Replica, error) {
+	opts, err := opts.withDefaults(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return serve(newService(opts))
+}
+
+func serve(s *service) (*Replica, error) {
+	quietNetpoll()
+	ln, err := net.Listen("tcp", s.opts.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
+	}
+	r := &Replica{service: s, listener: ln, stop: make(chan struct{}), served: make(chan struct{})}
+	if r.loop, err = netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(r.onConnect)); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
+	}
+	if s.cache != nil {
+		r.wg.Go(func() { s.cache.run(r.stop) })
+	}
+	go func() {
+		defer close(r.served)
+		r.loop.Serve(ln)
+	}()
+	return r, nil
+}
+
+func (o Options) withDefaults(now time.Time) (Options, error) {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Name == "" {
+		o.Name = "replica"
+	}
+	if o.Mode == "" {
+		o.Mode = Stall
+	}
+	if _, err := ParseMode(string(o.Mode)); err != nil {
+		return o, err
+	}
+	if o.Median == 0 {
+		o.Median = time.Millisecond
+	}
+	if o.CacheEntries == 0 {
+		o.CacheEntries = 150_000
+	}
+	if o.Epoch.IsZero() {
+		o.Epoch = now
+		if o.Mode == Correlated {
+			o.Epoch = time.Unix(0, 0)
+		}
+	}
+	switch {
+	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0:
+		return o, errors.New("a replica's times and sizes must not be negative")
+	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
+		return o, fmt.Errorf("replica name %q: want at most 64 visible ASCII characters", o.Name)
+	case o.Mode == GC && o.StallMean == 0:
+		return o, errors.New("mode gc needs a mean gap between refills")
+	}
+	return o, nil
+}
+
+// Addr is the address listened on.
+func (r *Replica) Addr() string { return r.listener.Addr().String() }
+
+// Stats is what was counted until now.
+func (r *Replica) Stats() Stats { return r.service.stats() }
+
+// Reset starts the schedule of freezes at epoch, the service times at their seed
+// and the counts at 0.
+func (r *Replica) Reset(epoch time.Time) { r.service.reset(epoch) }
+
+// Close stops listening and closes the connections, giving calls being worked on
+// until ctx is done to end.
+func (r *Replica) Close(ctx context.Context) error {
+	close(r.stop)
+	var errs error
+	for {
+		// A Shutdown that comes before Serve got going does nothing.
+		errs = errors.Join(errs, r.loop.Shutdown(ctx))
+		select {
+		case <-r.served:
+			r.wg.Wait()
+			return errs
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
