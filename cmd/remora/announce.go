@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// announcement keeps one endpoint of this sidecar in the registry while the
+// application behind it is healthy. A goroutine checks, if there is a check; the
+// first pass registers, later verdicts withdraw and restore.
+type announcement struct {
+	reg       registry.Registration
+	check     *check // nil: the application is taken for healthy
+	registrar registry.Registrar
+	log       *slog.Logger
+
+	cancel context.CancelFunc // ends the goroutine
+	done   chan struct{}      // closed when it has ended
+
+	mu     sync.Mutex
+	handle registry.Handle // nil before the first passed check
+	failed error           // of the latest check
+}
+
+// announce registers what the configuration says, now that the listeners are
+// open.
+func (s *sidecar) announce() error {
+	var announcements []*announcement // started when all of them make sense
+	for i := range s.cfg.Register {
+		r := &s.cfg.Register[i]
+		l := listener(s.cfg, r.Listener)
+		a := &announcement{
+			reg: registry.Registration{
+				Service: r.Service, Node: s.cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
+				Zone: s.cfg.Node.Zone, Protocol: l.Protocol,
+			},
+			registrar: s.etcd, log: s.log,
+		}
+		if r.Check.HTTP != "" || r.Check.TCP {
+			app := s.cfg.Services[l.Service]
+			if len(app.Endpoints) == 0 {
+				return fmt.Errorf("register[%d].check: service %s has no static endpoint to check", i, l.Service)
+			}
+			a.check = newCheckOf(&r.Check, app.Endpoints)
+		}
+		announcements = append(announcements, a)
+	}
+	for _, a := range announcements {
+		a.start()
+	}
+	s.announcements = announcements
+	return nil
+}
+
+// listener is the one with this name; the configuration has it.
+func listener(cfg *config.Config, name string) *config.Listener {
+	for i := range cfg.Listeners {
+		if cfg.Listeners[i].Name == name {
+			return &cfg.Listeners[i]
+		}
+	}
+	return nil
+}
+
+func (a *announcement) start() {
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.Background())
+	a.done = make(chan struct{})
+	if a.check == nil {
+		a.enter()
+		close(a.done)
+		return
+	}
+	go func() {
+		defer close(a.done)
+		a.check.run(ctx, a.onCheck)
+	}()
+}
+
+// onCheck takes the outcome of a check, and the verdict if that has changed.
+func (a *announcement) onCheck(err error, v verdict) {
+	a.mu.Lock()
+	a.failed = err
+	handle := a.handle
+	a.mu.Unlock()
+	switch {
+	case v == unchanged:
+	case v == sick:
+		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
+		handle.Withdraw()
+	case handle == nil:
+		a.enter()
+	default:
+		a.log.Info("health check passes again", "service", a.reg.Service)
+		handle.Restore()
+	}
+}
+
+func (a *announcement) enter() {
+	handle := a.registrar.Register(a.reg)
+	a.mu.Lock()
+	a.handle = handle
+	a.mu.Unlock()
+}
+
+// stop ends the checks, so that none restores what leave withdraws.
+func (a *announcement) stop() {
+	a.cancel()
+	<-a.done
+}
+
+// leave takes the endpoint out for good.
+func (a *announcement) leave(ctx context.Context) error {
+	a.stop()
+	a.mu.Lock()
+	handle := a.handle
+	a.mu.Unlock()
+	if handle == nil {
+		return nil
+	}
+	return handle.Close(ctx)
+}
+
+// checking is the state of an announcement whose check has not passed yet.
+const checking = "checking"
+
+func (a *announcement) status() admin.Registration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := admin.Registration{Service: a.reg.Service, Address: a.reg.Addr, State: checking}
+	err := a.failed
+	if a.handle != nil {
+		out.State = a.handle.State().String()
+		if e := a.handle.Err(); e != nil {
+			err = e
+		}
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	return out
+}
+
+// registrations lists them for the admin API, in the order of the configuration.
+func (s *sidecar) registrations() []admin.Registration {
+	if s.admin.Phase() == admin.Starting {
+		return nil // announce is not through
+	}
+	out := make([]admin.Registration, len(s.announcements))
+	for i, a := range s.announcements {
+		out[i] = a.status()
+	}
+	return out
+}

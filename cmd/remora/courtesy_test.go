@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestRoutes: net/http on either side of a sidecar that routes by header and
+// rewrites the path.
+func TestRoutes(t *testing.T) {
+	gold, rest := newPathServer(t, "gold"), newPathServer(t, "rest")
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: egress, address: %q, protocol: http}]
+routes:
+  - {match: {path: /api/, header: {x-tier: gold}}, rewrite: {path: /}, service: gold}
+  - {match: {path: /canary}, service: [{name: rest, weight: 3}, {name: gold, weight: 1}]}
+  - {service: rest}
+services:
+  gold: {discover: static, endpoints: [%q], protocol: http}
+  rest: {discover: static, endpoints: [%q], protocol: http}`, egress, gold, rest))
+	p.ready()
+	for _, c := range []struct{ tier, want string }{{"gold", "gold /users?x=1"}, {"silver", "rest /api/users?x=1"}} {
+		req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Tier", c.tier)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != c.want {
+			t.Errorf("tier %s: %q, want %q: %v", c.tier, body, c.want, err)
+		}
+	}
+	canaries(t, "http://"+egress+"/canary")
+}
+
+// canaries asks until both sides of a split have answered.
+func canaries(t *testing.T, url string) {
+	seen := map[string]bool{}
+	eventually(t, "both sides of the split", func() error {
+		resp, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if seen[string(body)] = true; !seen["gold /canary"] || !seen["rest /canary"] {
+			return fmt.Errorf("answered by %v: %v", seen, err)
+		}
+		return nil
+	})
+}
+
+// newPathServer answers with its name and the target that it was asked for.
+func newPathServer(t *testing.T, name string) (addr string) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, name+" "+r.URL.RequestURI())
+	}))
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+// TestCourtesies: net/http on either side of two sidecars sees how the request
+// came, its id, and when the answer was made.
+func TestCourtesies(t *testing.T) {
+	got := make(chan http.Header, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Clone()
+		w.Header()["Date"] = nil // net/http adds one otherwise
+	}))
+	defer srv.Close()
+	p, addr := provider(t, &app{addr: srv.Listener.Addr().String()})
+	egress := freeAddrs(t, 1)[0]
+	c := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{match: {path: /}, service: compute}]
+services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, addr))
+	p.ready()
+	c.ready()
+
+	req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "203.0.113.9")
+	before := time.Now().Truncate(time.Second)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+
+	seen := receive(t, "the request", got)
+	id := resp.Header.Get("X-Request-Id")
+	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) {
+		t.Errorf("the client got the id %q", id)
+	}
+	for name, want := range map[string]string{
+		"Via": "1.1 remora", "X-Forwarded-For": "203.0.113.9, 127.0.0.1", "X-Forwarded-Proto": "http", "X-Request-Id": id,
+	} {
+		if got := strings.Join(seen.Values(name), " | "); got != want {
+			t.Errorf("the application got %s: %q, want %q", name, got, want)
+		}
+	}
+	if via := strings.Join(resp.Header.Values("Via"), " | "); via != "1.1 remora" {
+		t.Errorf("the client got Via: %q", via)
+	}
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil || date.Before(before) || date.After(time.Now()) {
+		t.Errorf("the client got Date: %q, asked at %v", resp.Header.Get("Date"), before)
+	}
+}
+
+// TestLogLevel: a PUT makes a running sidecar say less, and then more.
+func TestLogLevel(t *testing.T) {
+	p, _ := consumer(t, newApp(t), "")
+	p.ready()
+	put := func(level string) {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodPut, "http://"+p.admin+"/log/level", strings.NewReader(level))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if out, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || string(out) != level+"\n" {
+			t.Fatalf("%d %q, %v", resp.StatusCode, out, err)
+		}
+	}
+	put("error")
+	put("info")
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	said := p.output.String()
+	for _, want := range []string{
+		`level=ERROR msg="log level changed" from=DEBUG to=ERROR`,
+		`level=ERROR msg="log level changed" from=ERROR to=INFO`,
+		`level=INFO msg=draining`,
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the log lacks %s", want)
+		}
+	}
+}

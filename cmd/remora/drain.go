@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/admin"
+)
+
+const (
+	// leaveTimeout bounds how long the registry may take to confirm that this
+	// sidecar is gone; after that its leases run out.
+	leaveTimeout = 3 * time.Second
+
+	// settle is how long a sidecar that has left the registry goes on serving
+	// as if nothing was, so that consumers hear of it. Those that speak the
+	// link are told again by GOAWAY; those that call a listener directly over
+	// HTTP have nothing but this.
+	settle = 200 * time.Millisecond
+
+	// drainLook is how often a drain looks whether it is done.
+	drainLook = 5 * time.Millisecond
+)
+
+// startDrain starts the drain unless it is under way: by a signal, or by POST
+// /drain, after which the process stays. drained is closed at its end.
+func (s *sidecar) startDrain() {
+	s.draining.Do(func() {
+		s.admin.Enter(admin.Draining)
+		go func() {
+			defer close(s.drained)
+			s.drain()
+			s.admin.Enter(admin.Drained)
+		}()
+	})
+}
+
+// drain takes the sidecar out of use, for at most timeouts.drain: first out of
+// the registry while it still serves, then no new connections, then every open
+// one is brought to its end. What is left after that is cut off by stop.
+func (s *sidecar) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
+	defer cancel()
+	if s.leave() {
+		wait(ctx, settle)
+	}
+	// First, so that whoever finds the listeners closed finds the rest draining.
+	s.proc.Drain()
+	for _, l := range s.listeners {
+		if err := l.Close(); err != nil {
+			s.log.Warn("listener not closed", "error", err)
+		}
+	}
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	for !s.idle() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			s.log.Warn("timeouts.drain has passed with work left",
+				"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
+			return
+		}
+	}
+	s.log.Info("drained")
+}
+
+// idle tells whether nothing is in flight and nobody is connected. What is
+// accepted counts as connected from then on, so nothing slips through.
+func (s *sidecar) idle() bool {
+	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
+}
+
+// leave takes all registrations out of the registry, at once, and tells whether
+// there were any.
+func (s *sidecar) leave() bool {
+	// Not part of timeouts.drain: even when that is 0, a lease that is revoked
+	// spares consumers lease_ttl of errors.
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	var tasks sync.WaitGroup
+	for _, a := range s.announcements {
+		tasks.Go(func() {
+			if err := a.leave(ctx); err != nil {
+				s.log.Warn("not withdrawn; the lease runs out by itself", "service", a.reg.Service, "error", err)
+			}
+		})
+	}
+	tasks.Wait()
+	return len(s.announcements) > 0
+}
+
+// wait waits for d, or until ctx is done.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

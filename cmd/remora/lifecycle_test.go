@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestLifecycle starts, drains and stops a sidecar within this process, at each
+// point at which a start can fail too, and looks for what is left behind.
+func TestLifecycle(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	a := newApp(t)
+	ignore := []goleak.Option{
+		goleak.IgnoreCurrent(),
+		// gnet has one pool of workers for the whole program, with no end.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	}
+	free := freeAddrs(t, 4)
+	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http}, far: {discover: etcd}}`, a.addr)
+	file := func(admin, egress, more string) string {
+		return fmt.Sprintf(`
+loops: 2
+admin: {address: %q}
+registry: {etcd: {endpoints: [%q]}}
+listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: bare, address: %q, protocol: http, service: far}]
+%s
+%s`, admin, free[3], egress, free[2], services, more)
+	}
+	for _, c := range []struct {
+		name, yaml string
+		want       string // in the error; "": none
+	}{
+		{"all is well", file(free[0], free[1], ""), ""},
+		{"no admin API", file("", free[1], ""), ""},
+		{"a registration, and etcd away", file(free[0], free[1],
+			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
+		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
+		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
+		{"nothing to check", file(free[0], free[1],
+			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1"}, {service: y, listener: bare, advertise: "10.0.0.1:2", check: {tcp: true}}]`),
+			"register[1].check: service far has no static endpoint to check"},
+	} {
+		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		s, err := start(cfg, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		if err == nil {
+			if resp, err := http.Get("http://" + free[1] + "/"); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			} else {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			s.startDrain()
+			s.startDrain()
+			receive(t, "the drain", s.drained)
+			s.stop()
+			if p := s.admin.Phase(); p != admin.Drained {
+				t.Errorf("%s: phase %v at the end", c.name, p)
+			}
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		if err := goleak.Find(ignore...); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestNewLog(t *testing.T) {
+	for _, c := range []struct {
+		level, format string
+		want          string
+	}{
+		{config.LevelDebug, config.FormatText, "level=DEBUG msg=d\nlevel=INFO msg=i\nlevel=WARN msg=w\nlevel=ERROR msg=e\n"},
+		{config.LevelInfo, config.FormatText, "level=INFO msg=i\nlevel=WARN msg=w\nlevel=ERROR msg=e\n"},
+		{config.LevelWarn, config.FormatJSON, `"level":"WARN","msg":"w"}` + "\n" + `"level":"ERROR","msg":"e"}` + "\n"},
+		{config.LevelError, config.FormatJSON, `"level":"ERROR","msg":"e"}` + "\n"},
+	} {
+		var out strings.Builder
+		log, _, flush := newLog(&config.Log{Level: c.level, Format: c.format}, &out)
+		log.Debug("d")
+		log.Info("i")
+		log.Warn("w")
+		log.Error("e")
+		flush(t.Context())
+		var got strings.Builder
+		for line := range strings.Lines(out.String()) {
+			got.WriteString(line[max(strings.Index(line, `level=`), strings.Index(line, `"level"`), 0):])
+		}
+		if got.String() != c.want {
+			t.Errorf("%s %s: %q, want %q", c.level, c.format, got.String(), c.want)
+		}
+	}
+}

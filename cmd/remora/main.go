@@ -1,0 +1,67 @@
+// Command remora is the sidecar.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1 // the command did not succeed
+	exitUsage  = 2 // the command line is wrong
+)
+
+// commands is what the program can do, one constructor per file.
+var commands = []func() *cobra.Command{
+	newRun,
+	newCheck,
+	newVersion,
+	newHealthcheck,
+}
+
+func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// reported is the error of a command that has already said what is wrong.
+type reported struct{}
+
+func (reported) Error() string { return "" }
+
+// failure is the error of a command line that was right and a command that
+// failed: exit code 1. Every other error is one of usage.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// newRoot is the command tree.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "remora",
+		Short:         "A sidecar proxy that keeps tail latency down",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("expected a command; %s --help lists them", cmd.CommandPath())
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	for _, newCommand := range commands {
+		root.AddCommand(failing(newCommand()))
+	}
+	return root
+}
+
+// failing marks the errors of a command's RunE as failures.
+func failing(cmd *cobra.Command) *cobra.Command {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := run(cmd, args); err != nil {
+				return failure{err}
+			}
+			return nil
+		}
+	}
+	return cmd
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "remora-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "remora")
+	build := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
+	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience is how long a test waits for what must happen. It is for a machine
+// that does much else; nothing is measured with it.
+const patience = 30 * time.Second
+
+// eventually polls try until it returns nil.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	end := time.Now().Add(patience)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s in vain: %v", what, err)
+		}
+		<-look.C
+	}
+}
+
+// receive waits for c.
+func receive[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited for %s in vain", what)
+		panic("not reached")
+	}
+}
+
+// freeAddrs are n addresses on 127.0.0.1 that nobody listens on.
+func freeAddrs(t *testing.T, n int) []string {
+	t.Helper()
+	var addrs []string
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close() // at the end, so that none comes up twice
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs
+}
+
+// process is a sidecar.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	file   string
+	admin  string
+	output buffer
+	exited chan struct{}
+}
+
+// buffer is a bytes.Buffer for two goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// startRemora runs "remora run" on a configuration, to which it adds the address
+// of the admin API, and its token if $REMORA_TEST_TOKEN is set.
+func startRemora(t *testing.T, yaml string) *process {
+	t.Helper()
+	p := &process{t: t, admin: freeAddrs(t, 1)[0], exited: make(chan struct{})}
+	p.file = filepath.Join(t.TempDir(), "remora.yaml")
+	yaml += fmt.Sprintf("\nadmin: {address: %q, token: \"${REMORA_TEST_TOKEN:-}\"}\nlog: {level: debug, format: text}\n", p.admin)
+	if err := os.WriteFile(p.file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(binary, "run", "-c", p.file)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("%s said:\n%s", p.file, p.output.String())
+		}
+	})
+	return p
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exitCode waits for the end.
+func (p *process) exitCode() int {
+	p.t.Helper()
+	receive(p.t, "the process to end", p.exited)
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// get asks the admin API.
+func (p *process) get(path string) (status int, body string) {
+	p.t.Helper()
+	resp, err := http.Get("http://" + p.admin + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
+}
+
+// await waits until the admin API answers so.
+func (p *process) await(path string, status int, body string) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%s to answer %d %q", path, status, body), func() error {
+		select {
+		case <-p.exited:
+			p.t.Fatal("the process has ended")
+		default:
+		}
+		if s, b := p.get(path); s != status || body != "" && b != body {
+			return fmt.Errorf("%d %q", s, b)
+		}
+		return nil
+	})
+}
+
+func (p *process) ready() { p.t.Helper(); p.await("/readyz", http.StatusOK, "ready\n") }
+
+// refused waits until nobody accepts at addr.
+func refused(t *testing.T, addr string) {
+	t.Helper()
+	eventually(t, "connections to be refused", func() error {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return errors.New("accepted")
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+		return nil
+	})
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// newRun is "remora run": the sidecar itself.
+func newRun() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Run the sidecar",
+		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
+			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load(cmd, file)
+			if err != nil {
+				return err
+			}
+			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
+			defer flushLog(flush)
+			return run(cfg, log, level)
+		},
+	}
+	configFlag(cmd, &file)
+	return cmd
+}
+
+// errInterrupted is the end by a second signal.
+var errInterrupted = errors.New("ended by a second signal, before all was drained")
+
+func run(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	s, err := start(cfg, log, level)
+	if err != nil {
+		return err
+	}
+	log.Info("draining", "signal", (<-signals).String(), "timeout", cfg.Timeouts.Drain)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.startDrain()
+		<-s.drained
+		s.stop()
+	}()
+	select {
+	case <-done:
+		log.Info("ended")
+		return nil
+	case <-signals:
+		return errInterrupted
+	}
+}
+
+// flushLog gives the last lines of the log a moment to leave.
+func flushLog(flush func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	flush(ctx)
+}

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// app is an application: it answers at once, but for /slow, which waits for
+// release.
+type app struct {
+	addr    string
+	arrived chan struct{} // a token for each request of /slow that is here
+	release chan struct{} // closed to let them go
+}
+
+// bigBody is the size of the answer to /big: more than sockets hold, and just
+// within limits.message.
+const bigBody = 4<<20 - 1<<10
+
+func newApp(t *testing.T) *app {
+	a := &app{arrived: make(chan struct{}, 64), release: make(chan struct{})}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			a.arrived <- struct{}{}
+			select {
+			case <-a.release:
+			case <-r.Context().Done():
+			}
+		}
+		if r.URL.Path == "/big" {
+			_, _ = w.Write(make([]byte, bigBody))
+			return
+		}
+		_, _ = io.Copy(w, io.MultiReader(strings.NewReader(r.Method+" "), r.Body))
+	}))
+	t.Cleanup(func() {
+		select {
+		case <-a.release:
+		default:
+			close(a.release)
+		}
+		srv.Close()
+	})
+	a.addr = srv.Listener.Addr().String()
+	return a
+}
+
+// consumer starts a sidecar in front of an application, and returns the address
+// that it serves on.
+func consumer(t *testing.T, a *app, more string) (*process, string) {
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: http, max_concurrency: 8}}
+%s`, egress, a.addr, more))
+	return p, egress
+}
+
+func TestRun(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	for range 3 {
+		resp, err := http.Post("http://"+egress+"/x", "text/plain", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 200 || string(body) != "POST hello" {
+			t.Fatalf("answered %d %q", resp.StatusCode, body)
+		}
+	}
+	for path, want := range map[string]string{
+		"/healthz":      `^ok\n$`,
+		"/config":       `(?s)listeners:.*name: egress.*max_concurrency: 8`,
+		"/":             `(?s)<title>Remora.*POST /drain`,
+		"/metrics":      `(?m)^remora_requests_total\{outcome="2xx",service="app"\} 3$`,
+		"/endpoints":    `(?s)"app": \{.*"source": "live".*"address": "` + a.addr + `"`,
+		"/debug/pprof/": `goroutine`,
+	} {
+		status, body := p.get(path)
+		if status != 200 || !regexp.MustCompile(want).MatchString(body) {
+			t.Errorf("%s answered %d %s", path, status, body)
+		}
+	}
+	_, body := p.get("/hedging")
+	var hedging struct {
+		Services map[string]struct {
+			Mode     string
+			Requests int
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &hedging); err != nil ||
+		hedging.Services["app"].Mode != "off" || hedging.Services["app"].Requests != 3 {
+		t.Errorf("/hedging answered %s: %v", body, err)
+	}
+	p.signal(syscall.SIGINT)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// slow sends a request that the application has and does not answer yet.
+func slow(t *testing.T, a *app, egress string) <-chan *http.Response {
+	t.Helper()
+	answer := make(chan *http.Response, 1)
+	go func() {
+		resp, err := http.Get("http://" + egress + "/slow")
+		if err != nil {
+			t.Errorf("the slow request failed: %v", err)
+			resp = &http.Response{Body: http.NoBody}
+		}
+		answer <- resp
+	}()
+	receive(t, "the slow request to arrive", a.arrived)
+	return answer
+}
+
+// TestDrainBySignal: a request in flight is answered, and the connection told to
+// close, while nothing new is taken.
+func TestDrainBySignal(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	answer := slow(t, a, egress)
+	p.signal(syscall.SIGTERM)
+	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
+	refused(t, egress)
+	if status, _ := p.get("/healthz"); status != 200 {
+		t.Errorf("/healthz answered %d while draining", status)
+	}
+	close(a.release)
+	resp := receive(t, "the answer", answer)
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "GET " || resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("answered %d %q, close %v, error %v", resp.StatusCode, body, resp.Close, err)
+	}
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestDrainSlowReader: an answer that its client has not read yet still arrives
+// whole.
+func TestDrainSlowReader(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	conn, err := net.Dial("tcp", egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the answer to be on its way", func() error {
+		if _, body := p.get("/metrics"); !strings.Contains(body, `remora_requests_total{outcome="2xx",service="app"} 1`) {
+			return errors.New("it is not counted")
+		}
+		return nil
+	})
+	p.signal(syscall.SIGTERM)
+	refused(t, egress)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); n != bigBody || err != nil {
+		t.Errorf("%d bytes of %d arrived: %v", n, bigBody, err)
+	}
+	conn.Close()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestSecondSignal: it ends the process, whatever is in flight.
+func TestSecondSignal(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	go func() {
+		if resp, err := http.Get("http://" + egress + "/slow"); err == nil {
+			resp.Body.Close()
+			t.Error("the slow request was answered")
+		}
+	}()
+	receive(t, "the slow request to arrive", a.arrived)
+	p.signal(syscall.SIGTERM)
+	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestDrainTimeout: what does not end within timeouts.drain is cut off.
+func TestDrainTimeout(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "timeouts: {drain: 50ms}")
+	p.ready()
+	cut := make(chan error, 1)
+	go func() {
+		resp, err := http.Get("http://" + egress + "/slow")
+		if err == nil {
+			resp.Body.Close()
+		}
+		cut <- err
+	}()
+	receive(t, "the slow request to arrive", a.arrived)
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if err := receive(t, "the connection to end", cut); err == nil {
+		t.Error("the slow request was answered")
+	}
+	if !strings.Contains(p.output.String(), "pending=1") {
+		t.Error("the log does not tell what was cut off")
+	}
+}
+
+// TestDrainByAPI: POST /drain does the same, but the process stays.
+func TestDrainByAPI(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	answer := slow(t, a, egress)
+	for range 2 { // a second time changes nothing
+		resp, err := http.Post("http://"+p.admin+"/drain", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusAccepted {
+			t.Fatalf("/drain answered %d", resp.StatusCode)
+		}
+	}
+	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
+	refused(t, egress)
+	close(a.release)
+	resp := receive(t, "the answer", answer)
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("answered %d", resp.StatusCode)
+	}
+	p.await("/readyz", http.StatusServiceUnavailable, "drained\n")
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestRunFailures(t *testing.T) {
+	a := newApp(t)
+	p := startRemora(t, fmt.Sprintf(`
+listeners: [{name: egress, address: %[1]q, protocol: http, service: app}]
+services: {app: {discover: static, endpoints: [%[1]q], protocol: http}}`, a.addr))
+	if code := p.exitCode(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if out := p.output.String(); !strings.Contains(out, "remora: listener egress: ") ||
+		!strings.Contains(out, "address already in use") {
+		t.Errorf("a taken port: %s", out)
+	}
+	p = startRemora(t, "loops: x\nnode: {idd: y}")
+	if code := p.exitCode(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if out := p.output.String(); !regexp.MustCompile(`^\S+\.yaml:1:8: loops: .*\n\S+\.yaml:2:8: node\.idd: .*\n$`).MatchString(out) {
+		t.Errorf("a wrong configuration: %s", out)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	a := newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	check := func(want int, out string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(binary, append([]string{"healthcheck"}, args...)...)
+		said, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want || !strings.Contains(string(said), out) {
+			t.Errorf("healthcheck %v: exit code %d: %s", args, code, said)
+		}
+	}
+	check(0, "", "--admin", p.admin)
+	check(0, "", "-c", p.file)
+	check(exitUsage, "admin config", "--admin", p.admin, "-c", p.file)
+	check(exitFailed, "405", "--admin", p.admin+"/drain?")
+	check(exitFailed, "no such file", "-c", p.file+"x")
+	answer := slow(t, a, egress)
+	p.signal(syscall.SIGTERM)
+	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
+	check(exitFailed, "503 Service Unavailable: draining", "--admin", p.admin)
+	check(0, "", "--admin", p.admin, "--live")
+	close(a.release)
+	receive(t, "the answer", answer).Body.Close()
+	p.exitCode()
+	check(exitFailed, "refused", "--admin", p.admin)
+}
+
+// TestAdminToken: with a token the state of a process is told to its holder
+// alone, and a health check still needs none.
+func TestAdminToken(t *testing.T) {
+	t.Setenv("REMORA_TEST_TOKEN", "correct-horse")
+	p, _ := consumer(t, newApp(t), "")
+	p.ready()
+	ask := func(authorization string) int {
+		req, err := http.NewRequest(http.MethodGet, "http://"+p.admin+"/config", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", authorization)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ask("Bearer correct-horse"); got != http.StatusOK {
+		t.Errorf("/config with the token: %d", got)
+	}
+	if got := ask("Bearer wrong"); got != http.StatusUnauthorized {
+		t.Errorf("/config with another token: %d", got)
+	}
+	for _, args := range [][]string{{"--admin", p.admin}, {"-c", p.file}, {"-c", p.file, "--live"}} {
+		if said, err := exec.Command(binary, append([]string{"healthcheck"}, args...)...).CombinedOutput(); err != nil {
+			t.Errorf("healthcheck %v: %v: %s", args, err, said)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+)
+
+// newer stands between two sidecars and makes each take the other for one of the
+// next release: the dialer offers version 2 too, and both have settings that
+// version 1 does not know. It returns the address to dial, and a channel with a
+// token for each link whose both prefaces passed.
+func newer(t *testing.T, to string) (addr string, passed <-chan struct{}) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	both := make(chan struct{}, 64)
+	go func() {
+		for {
+			down, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", to)
+			if err != nil {
+				down.Close()
+				continue
+			}
+			forward := func(dst, src net.Conn, highest byte, done chan<- struct{}) {
+				defer dst.Close()
+				if futurePreface(dst, src, highest) == nil && done != nil {
+					done <- struct{}{}
+				}
+				_, _ = io.Copy(dst, src)
+			}
+			go forward(up, down, 2, nil)
+			go forward(down, up, 1, both)
+		}
+	}()
+	return ln.Addr().String(), both
+}
+
+// futurePreface copies a preface: magic (4), role, lowest version, highest
+// version, length of the settings, settings.
+func futurePreface(dst io.Writer, src io.Reader, highest byte) error {
+	head := make([]byte, 8)
+	if _, err := io.ReadFull(src, head); err != nil {
+		return err
+	}
+	settings := make([]byte, head[7])
+	if _, err := io.ReadFull(src, settings); err != nil {
+		return err
+	}
+	head[6] = highest
+	head[7] += 3
+	_, err := dst.Write(append(append(head, settings...), 1, 2, 3))
+	return err
+}
+
+// TestNeighbouringVersions: a sidecar of the next release, which keeps this
+// one's version, and one of this release work together in both directions.
+func TestNeighbouringVersions(t *testing.T) {
+	p, ingress := provider(t, newApp(t))
+	between, passed := newer(t, ingress)
+	egress := freeAddrs(t, 1)[0]
+	c := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: compute}]
+services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, between))
+	p.ready()
+	c.ready()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for i := range 20 {
+		if err := post(client, egress, fmt.Sprint("request ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(t, "a link between the two", passed)
+}
