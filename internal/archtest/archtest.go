@@ -1,0 +1,128 @@
+// Package archtest holds the module to its architecture: which way imports
+// point, where each third-party library lives, what the core may not touch, and
+// how long a file may be. The rules are rules.go; the tests run them on this
+// module, and on small fixtures to see that they can fail.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// File is what the rules look at.
+type File struct {
+	Path    string // from the module's root, with slashes
+	Lines   int
+	Imports []Import
+	Uses    []Use // of package-level names, and go statements
+}
+
+// Import is one import of a file. Those of the module itself are relative to
+// its root: "proxy/config", and "." for the root.
+type Import struct {
+	Path string
+	Own  bool
+	Line int
+}
+
+// Use is a place that a rule may forbid: "time.Now", or "go" for a
+// statement.
+type Use struct {
+	What string
+	Line int
+}
+
+// Dir is the folder of the file: its package.
+func (f *File) Dir() string { return path.Dir(f.Path) }
+
+// IsTest tells whether the file is compiled for tests only.
+func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
+
+// Read parses the Go files under root, a module called module. It leaves out
+// testdata, hidden folders and modules within.
+func Read(root, module string) ([]File, error) {
+	var files []File
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != root && skips(name) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := ReadFile(filepath.ToSlash(rel), source, module)
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+// skips tells whether a folder is none of the module's packages.
+func skips(dir string) bool {
+	base := filepath.Base(dir)
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return base == "testdata" || base == "out" || base == "bin" || strings.HasPrefix(base, ".") || err == nil
+}
+
+// ReadFile parses one file.
+func ReadFile(name string, source []byte, module string) (File, error) {
+	f := File{Path: name, Lines: strings.Count(string(source), "\n")}
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return f, err
+	}
+	line := func(n ast.Node) int { return fset.Position(n.Pos()).Line }
+	names := map[string]string{} // of imports in this file, to their paths
+	for _, spec := range tree.Imports {
+		target, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return f, err
+		}
+		local := path.Base(target)
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		names[local] = target
+		if local == "." {
+			f.Uses = append(f.Uses, Use{"a dot import", line(spec)}) // it would hide the uses below
+		}
+		own := target == module || strings.HasPrefix(target, module+"/")
+		if own {
+			target = path.Clean(strings.TrimPrefix(strings.TrimPrefix(target, module), "/"))
+		}
+		f.Imports = append(f.Imports, Import{Path: target, Own: own, Line: line(spec)})
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			f.Uses = append(f.Uses, Use{"go", line(n)})
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && names[x.Name] != "" {
+				f.Uses = append(f.Uses, Use{names[x.Name] + "." + n.Sel.Name, line(n)})
+			}
+		}
+		return true
+	})
+	return f, nil
+}

@@ -1,0 +1,231 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxLines is the length past which a file is split.
+const maxLines = 400
+
+// layer is a package, or a tree of them, and what of the module it may import.
+type layer struct {
+	packages []string // patterns, see matches
+	may      []string // patterns; the package itself and those below always
+	why      string
+}
+
+// layers say which way imports point. The first that matches a package counts;
+// a package in none fails, so that a new one gets its place here.
+var layers = []layer{
+	{
+		[]string{"cmd/remora"},
+		[]string{"proxy/admin", "proxy/reactor", "proxy/stream", "proxy", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
+		"the binary wires the drivers to the core; what it does itself belongs into a package",
+	},
+	{
+		[]string{"cmd/remora-lab"},
+		[]string{"lab/...", "proxy/config", "internal/..."},
+		"the lab binary is a command line around lab",
+	},
+	{
+		[]string{"cmd/..."},
+		[]string{"..."},
+		"commands are at the top",
+	},
+	{
+		[]string{"lab/..."},
+		[]string{"..."},
+		"the lab may use all of the sidecar, so that a demo needs one binary",
+	},
+	{
+		[]string{"proxy/reactor", "proxy/sim", "proxy/stream", "proxy/admin", "proxy/conformance"},
+		[]string{
+			"proxy", "proxy/conformance", "protocol/...", "lb", "registry/...", "proxy/hedge", "proxy/config", "proxy/certs",
+			"internal/...",
+		},
+		"drivers, streams and admin sit on the core and know nothing of each other",
+	},
+	{
+		[]string{"proxy/hedge", "proxy/config", "proxy/certs"},
+		nil,
+		"a leaf: it can be read, tested and reused on its own",
+	},
+	{
+		[]string{"proxy"},
+		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/config"},
+		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
+	},
+	{
+		[]string{"protocol/http1", "protocol/link", "protocol/dubbo"},
+		[]string{"protocol"},
+		"a codec knows the neutral messages and no other codec: conversion happens in the core",
+	},
+	{
+		[]string{"protocol"},
+		nil,
+		"the neutral messages depend on no wire format",
+	},
+	{
+		[]string{"lb"},
+		[]string{"registry"},
+		"picking is pure; of the rest it knows only the registry's plain types",
+	},
+	{
+		[]string{"registry/dns"},
+		[]string{"registry"},
+		"dns decorates any source, so it knows none: it turns the host names of a snapshot into addresses",
+	},
+	{
+		[]string{"registry/etcd", "registry/static"},
+		[]string{"registry", "registry/dns"},
+		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
+	},
+	{
+		[]string{"registry"},
+		nil,
+		"snapshots are plain types that anyone may use",
+	},
+	{
+		[]string{"internal/..."},
+		nil,
+		"helpers of the build and of tests are leaves",
+	},
+	{
+		[]string{"scripts/...", "docker/...", "examples/..."},
+		[]string{"..."},
+		"not part of the sidecar",
+	},
+}
+
+// home is a third-party library and the packages that may import it.
+type home struct {
+	library  string // import path, or the start of it
+	packages []string
+	why      string
+}
+
+// homes is the one place for each library. A library in no home fails.
+var homes = []home{
+	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/..."},
+		"the engine's traps are handled in one package, and it can be replaced there"},
+	{"github.com/cloudwego/netpoll", []string{"lab/..."},
+		"it is the engine of the lab's replicas and load; the sidecar runs on the reactor"},
+	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
+		"the sidecar carries no etcd server; the lab and the tests of the client do"},
+	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/..."},
+		"the core sees snapshots; how they are fetched is one package's business"},
+	{"google.golang.org/grpc", []string{"registry/etcd/...", "lab/..."},
+		"it comes with the etcd client and is used for nothing else"},
+	{"go.uber.org/zap", []string{"registry/etcd/...", "lab/..."},
+		"it comes with the etcd client; the sidecar logs with log/slog"},
+	{"github.com/goccy/go-yaml", []string{"proxy/config"},
+		"the rest of the program sees plain structs"},
+	{"github.com/prometheus/", []string{"proxy/admin/..."},
+		"the core counts in its own integers; admin exports them"},
+	{"github.com/HdrHistogram/", []string{"lab/..."},
+		"it measures in the lab; the sidecar has its own small histogram"},
+	{"github.com/spf13/cobra", []string{"cmd/..."},
+		"command lines are parsed in commands"},
+	{"github.com/valyala/bytebufferpool", []string{"protocol/...", "proxy", "proxy/reactor/...", "proxy/stream/..."},
+		"buffers have one owner on the way of a request, and nobody else needs them"},
+	{"github.com/gorilla/websocket", []string{"_test"},
+		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
+	{"go.uber.org/goleak", []string{"_test"},
+		"it looks for leaked goroutines in tests"},
+	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
+		"system calls belong to the drivers"},
+}
+
+// core is what does no I/O: a request's way through it is a function of the
+// events that a driver hands in, so that a failing simulation replays exactly.
+var core = []string{"proxy", "lb", "proxy/hedge", "protocol/..."}
+
+const coreWhy = "the core gets time and connections from its loop alone, so that the simulator can replay it"
+
+// notInCore is what the core may not import or use.
+var notInCore = []string{
+	"net", "net/http", "os", "os/signal", "syscall", "sync", "log", "log/slog",
+	"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.NewTimer",
+	"time.NewTicker", "time.Tick", "go", "a dot import",
+}
+
+// Check returns what is wrong with the files, each with its reason.
+func Check(files []File) []string {
+	var wrong []string
+	for i := range files {
+		f := &files[i]
+		complain := func(line int, format string, args ...any) {
+			wrong = append(wrong, fmt.Sprintf("%s:%d: %s", f.Path, line, fmt.Sprintf(format, args...)))
+		}
+		if f.Lines > maxLines {
+			complain(f.Lines, "longer than %d lines: a reader should grasp a file in one sitting; split it", maxLines)
+		}
+		checkLayer(f, complain)
+		checkHomes(f, complain)
+		checkCore(f, complain)
+	}
+	return wrong
+}
+
+func checkLayer(f *File, complain func(int, string, ...any)) {
+	i := slices.IndexFunc(layers, func(l layer) bool { return matchesAny(l.packages, f.Dir()) })
+	if i < 0 {
+		complain(1, "package %s has no place in the layers; add it to internal/archtest/rules.go", f.Dir())
+		return
+	}
+	for _, imp := range f.Imports {
+		// Tests may drive a package through any other.
+		if !imp.Own || f.IsTest() || imp.Path == f.Dir() || matchesAny(layers[i].may, imp.Path) {
+			continue
+		}
+		complain(imp.Line, "%s must not import %s: %s", f.Dir(), imp.Path, layers[i].why)
+	}
+}
+
+func checkHomes(f *File, complain func(int, string, ...any)) {
+	for _, imp := range f.Imports {
+		first, _, _ := strings.Cut(imp.Path, "/")
+		if imp.Own || !strings.Contains(first, ".") {
+			continue // the module's own, or the standard library
+		}
+		i := slices.IndexFunc(homes, func(h home) bool { return strings.HasPrefix(imp.Path, h.library) })
+		if i < 0 {
+			complain(imp.Line, "%s has no home; a new library needs a reason, in internal/archtest/rules.go", imp.Path)
+			continue
+		}
+		h := homes[i]
+		atHome := matchesAny(h.packages, f.Dir()) ||
+			f.IsTest() && (slices.Contains(h.packages, f.Dir()+"_test") || slices.Contains(h.packages, "_test"))
+		if !atHome {
+			complain(imp.Line, "%s lives in %s: %s", imp.Path, strings.Join(h.packages, ", "), h.why)
+		}
+	}
+}
+
+func checkCore(f *File, complain func(int, string, ...any)) {
+	if f.IsTest() || !matchesAny(core, f.Dir()) {
+		return
+	}
+	for _, imp := range f.Imports {
+		if slices.Contains(notInCore, imp.Path) {
+			complain(imp.Line, "%s must not import %s: %s", f.Dir(), imp.Path, coreWhy)
+		}
+	}
+	for _, use := range f.Uses {
+		if slices.Contains(notInCore, use.What) {
+			complain(use.Line, "%s must not use %s: %s", f.Dir(), use.What, coreWhy)
+		}
+	}
+}
+
+// matchesAny tells whether a package is one of the patterns: a path, or a path
+// with /... for it and all below; "..." is all.
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		tree, isTree := strings.CutSuffix(p, "...")
+		tree = strings.TrimSuffix(tree, "/")
+		return pkg == p || isTree && (tree == "" || pkg == tree || strings.HasPrefix(pkg, tree+"/"))
+	})
+}
