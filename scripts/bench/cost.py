@@ -1,0 +1,176 @@
+"""Counts what a request costs in steady state: system calls and allocations of
+each sidecar. See scripts/cost.sh."""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from stack import Failed, Stack, Tools, wrk
+
+SIDECARS = ["consumer", "provider"]
+CONNECTIONS = [64, 1]
+SECONDS = 4
+
+# What the Go runtime's monitor calls with time, however many requests there are.
+OF_TIME = ["nanosleep"]
+
+# System calls that have no limit, of fewer than this per request, come with the
+# opening of connections.
+NOISE = 0.1
+
+
+class Strace:
+    """Counts the system calls of all threads of a process; a context manager."""
+
+    def __init__(self, pid, file):
+        self.pid, self.file = pid, file
+
+    def __enter__(self):
+        cmd = ["strace", "-f", "-c", "-U", "name,calls", "-p", str(self.pid), "-o", self.file]
+        self.proc = subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True)
+        line = self.proc.stderr.readline()
+        if "attached" not in line:
+            raise Failed(f"{' '.join(cmd)}: {line}{self.proc.stderr.read()}")
+        return self
+
+    def __exit__(self, *_):
+        self.proc.send_signal(signal.SIGINT)  # it detaches and writes its counts
+        self.proc.communicate(timeout=10)
+
+    def counts(self):
+        with open(self.file) as f:
+            rows = re.findall(r"^ *(\w+) +(\d+) *$", f.read(), re.M)
+        return {name: int(n) for name, n in rows if name not in ("total", *OF_TIME)}
+
+
+def count_syscalls(tools, connections):
+    """Of each sidecar, system calls per request by name."""
+    with Stack(tools, SIDECARS) as stack:
+        wrk(stack.url, connections, 1)
+        traces = [Strace(p.pid, os.path.join(stack.dir.name, f"{n}.strace")) for n, p in zip(SIDECARS, stack.proxies)]
+        with traces[0], traces[1]:
+            r = load(stack, connections)
+        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(SIDECARS, traces)}
+
+
+def load(stack, connections, seconds=SECONDS):
+    r = wrk(stack.url, connections, seconds)
+    stack.alive()
+    if r["errors"]:
+        raise Failed(f"{r['errors']} requests failed")
+    return r
+
+
+def metrics(port):
+    """A sidecar's /metrics, labels summed up, or None if it has none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as f:
+            text = f.read().decode()
+    except (urllib.error.URLError, ConnectionError):
+        return None
+    found = collections.Counter()
+    for m in re.finditer(r"^(\w+)(?:\{.*\})? (\S+)$", text, re.M):
+        found[m[1]] += float(m[2])
+    return found
+
+
+REQUESTS = "remora_requests_total"
+ALLOCATIONS = "go_memstats_mallocs_total"
+FLUSHES = "remora_link_flushes_total"
+
+
+def count_allocations(tools, connections):
+    """Of each sidecar, allocations per request and per flush of the link, between
+    two moments well within a run, so that opening connections does not count;
+    None where the sidecar has no admin API."""
+    with Stack(tools, SIDECARS) as stack, concurrent.futures.ThreadPoolExecutor() as pool:
+        if None in [metrics(port) for port in stack.admin]:
+            return None
+        asking = [cost_of_asking(port) for port in stack.admin]
+        running = pool.submit(load, stack, connections, SECONDS + 2)
+        time.sleep(1)
+        before = [metrics(port) for port in stack.admin]
+        time.sleep(SECONDS)
+        after = [metrics(port) for port in stack.admin]
+        running.result()
+    found = {}
+    for i, name in enumerate(SIDECARS):
+        d = {k: after[i][k] - before[i][k] for k in (REQUESTS, ALLOCATIONS, FLUSHES)}
+        n = max(0, d[ALLOCATIONS] - asking[i])
+        found[name] = {"allocations": n / d[REQUESTS], "allocations/flush": n / d[FLUSHES]}
+    return found
+
+
+def cost_of_asking(port):
+    """The most that one look at /metrics allocates, which is as much as thousands
+    of requests do."""
+    seen = [metrics(port)[ALLOCATIONS] for _ in range(6)]
+    return max(b - a for a, b in zip(seen, seen[1:]))
+
+
+def read_limits(file):
+    """{(sidecar, connections): {what: limit}}"""
+    limits = collections.defaultdict(dict)
+    with open(file) as f:
+        for number, line in enumerate(f, 1):
+            if not (line := line.split("#")[0].strip()):
+                continue
+            try:
+                sidecar, connections, what, most = line.split()
+                limits[sidecar, int(connections)][what] = float(most)
+            except ValueError:
+                raise Failed(f"{file}:{number}: want SIDECAR CONNECTIONS WHAT MOST")
+    return limits
+
+
+def compare(counts, limits):
+    """Prints one table; returns what rose."""
+    risen = [f"{what} (no longer measured)" for what in limits if what not in counts and "alloc" not in what]
+    for what, n in sorted(counts.items(), key=lambda c: -c[1]):
+        most = limits.get(what)
+        if most is None and n < NOISE:
+            continue
+        bad = n > (most if most is not None else NOISE)
+        print(f"  {what:20} {n:8.3f}  {'at most ' + format(most, 'g') if most is not None else 'not in the list'}"
+              + ("  RISEN" if bad else ""))
+        if bad:
+            risen.append(what)
+    return risen
+
+
+def main():
+    a = argparse.ArgumentParser(prog="scripts/cost.sh", description=__doc__)
+    a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
+    a.add_argument("--limits", required=True, help=argparse.SUPPRESS)
+    o = a.parse_args()
+    limits = read_limits(o.limits)
+    tools = Tools(o.binaries, "")
+    began = time.monotonic()
+    risen = []
+    for connections in CONNECTIONS:
+        calls = count_syscalls(tools, connections)
+        allocations = count_allocations(tools, connections)
+        for sidecar in SIDECARS:
+            print(f"{sidecar}, {connections} connection{'s' * (connections > 1)}, per request")
+            counts = {**calls[sidecar], "total": sum(calls[sidecar].values()), **(allocations or {}).get(sidecar, {})}
+            risen += [f"{sidecar} {connections} {w}" for w in compare(counts, limits[sidecar, connections])]
+        if allocations is None:
+            print("allocations are not counted: the sidecar has no admin API")
+    print(f"{time.monotonic() - began:.0f} s")
+    if risen:
+        raise Failed("risen: " + ", ".join(risen) + f"; if that is meant, change {o.limits}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as e:
+        sys.exit(f"cost: {e}")

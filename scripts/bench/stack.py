@@ -1,0 +1,256 @@
+"""What bench.py and cost.py measure: a replica, and the sidecars in front of it,
+as processes of this machine."""
+
+import glob
+import json
+import os
+import re
+import socket
+import subprocess
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Free ports are looked for from here, below the range that the kernel gives to
+# outgoing connections.
+FIRST_PORT = 21400
+
+
+class Failed(Exception):
+    """A process did not start, died, or gave wrong answers."""
+
+
+def free_ports(n):
+    """n ports of loopback that nobody listens on."""
+    found = []
+    for port in range(FIRST_PORT, 32000):
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == n:
+            return found
+    raise Failed(f"no {n} free ports from {FIRST_PORT} on")
+
+
+def certificates(directory):
+    """A key, a certificate of the name "bench", and the authority that signed it
+    (itself), as a tls block; made once for a directory."""
+    cert, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
+    if not os.path.exists(cert):
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+             "-subj", "/CN=bench", "-addext", "subjectAltName=DNS:bench", "-keyout", key, "-out", cert],
+            capture_output=True, text=True)
+        if made.returncode:
+            raise Failed(f"openssl: {made.stderr}")
+    return f"{{cert: {cert}, key: {key}, ca: {cert}, peers: [bench]}}"
+
+
+def remora_config(listen, listen_kind, upstream, upstream_kind, admin, listen_tls="{}", upstream_tls="{}"):
+    """The configuration of a sidecar with one listener and one upstream."""
+    return f"""\
+loops: 1
+log: {{level: warn, format: text}}
+admin: {{address: "127.0.0.1:{admin}"}}
+listeners: [{{name: in, address: "127.0.0.1:{listen}", protocol: {listen_kind}, service: out, tls: {listen_tls}}}]
+services:
+  out:
+    discover: static
+    endpoints: ["127.0.0.1:{upstream}"]
+    protocol: {upstream_kind}
+    tls: {upstream_tls}
+    max_pending: 4096
+"""
+
+
+def haproxy_config(listen, upstream):
+    return f"""\
+global
+    nbthread 1
+    maxconn 4096
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 1m
+    timeout server 1m
+    option http-keep-alive
+    http-reuse always
+frontend in
+    bind 127.0.0.1:{listen}
+    default_backend out
+backend out
+    server app 127.0.0.1:{upstream} maxconn 4096
+"""
+
+
+class Tools:
+    """Where the programs are; None for those that are not there."""
+
+    def __init__(self, binaries, peers):
+        self.remora = os.path.join(binaries, "remora")
+        self.lab = os.path.join(binaries, "remora-lab")
+        self.replica = executable(os.path.join(peers, "bin", "backend"))
+        self.relay = executable(os.path.join(peers, "bin", "relay"))
+        self.haproxy = which("haproxy")
+
+
+def executable(path):
+    return path if os.access(path, os.X_OK) else None
+
+
+def which(name):
+    for d in os.environ.get("PATH", "").split(":") + ["/usr/sbin", "/usr/local/sbin"]:
+        if p := executable(os.path.join(d, name)):
+            return p
+    return None
+
+
+class Stack:
+    """A replica and a chain of proxies before it; a context manager. proxies are
+    the names of the chain, the client's side first: "relay", "haproxy", "remora"
+    (HTTP in, HTTP out), "consumer" (HTTP in, link out), "provider" (link in,
+    HTTP out), and the latter two with "-tls" for TLS on the link."""
+
+    def __init__(self, tools, proxies):
+        self.tools, self.names = tools, proxies
+        self.replica = None
+        self.proxies = []  # processes, in the order of names
+        self.admin = []  # their admin ports; 0 for those that have none
+
+    def __enter__(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="remora-bench-")
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        procs = [p for p in self.proxies + [self.replica] if p]
+        for p in procs:
+            p.terminate()
+        for p in procs:
+            try:
+                p.wait(5)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+        self.dir.cleanup()
+
+    def _start(self):
+        n = len(self.names)
+        ports = free_ports(2 * n + 1)
+        self.admin = ports[n + 1 :]
+        self.front = ports[0]
+        self.url = f"http://127.0.0.1:{self.front}/compute"
+        self.replica = self._replica(ports[n])
+        for i in reversed(range(n)):
+            self.proxies.insert(0, self._proxy(self.names[i], ports[i], ports[i + 1], self.admin[i]))
+        self._wait_until_served()
+
+    def _replica(self, port):
+        addr = f"127.0.0.1:{port}"
+        if self.tools.replica:
+            return self._spawn([self.tools.replica], port, ADDR=addr, GOMAXPROCS="1")
+        return self._spawn([self.tools.lab, "replica", "--mode", "fast", "--listen", addr], port, GOMAXPROCS="1")
+
+    def _proxy(self, name, listen, upstream, admin):
+        if name == "relay":
+            return self._spawn([self.tools.relay, str(listen), str(upstream)], listen)
+        if name == "haproxy":
+            f = self._file(f"haproxy-{listen}.cfg", haproxy_config(listen, upstream))
+            return self._spawn([self.tools.haproxy, "-db", "-f", f], listen)
+        kind, _, secure = name.partition("-")
+        kinds = {"remora": ("http", "http"), "consumer": ("http", "link"), "provider": ("link", "http")}[kind]
+        tls = [certificates(self.dir.name) if secure and k == "link" else "{}" for k in kinds]
+        f = self._file(f"{name}.yaml", remora_config(listen, kinds[0], upstream, kinds[1], admin, *tls))
+        return self._spawn([self.tools.remora, "run", "-c", f], listen)
+
+    def _file(self, name, text):
+        path = os.path.join(self.dir.name, name)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+    def _spawn(self, cmd, port, **env):
+        """Starts cmd and waits until it listens on port."""
+        log = os.path.join(self.dir.name, f"{port}.log")
+        with open(log, "w") as f:
+            p = subprocess.Popen(cmd, env={**os.environ, **env}, stdout=f, stderr=f, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline and p.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return p
+            except OSError:
+                time.sleep(0.02)
+        p.kill()
+        p.wait()
+        with open(log) as f:
+            raise Failed(f"{' '.join(cmd)} does not listen on {port}:\n{f.read()}")
+
+    def _wait_until_served(self):
+        request = b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+        deadline = time.monotonic() + 10
+        answer = b""
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.front), 1) as s:
+                    s.sendall(request)
+                    answer = s.recv(4096)
+                    if answer.startswith(b"HTTP/1.1 200"):
+                        return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise Failed(f"{' and '.join(self.names) or 'the replica'}: no good answer: {answer!r}")
+
+    def alive(self):
+        for name, p in zip(self.names, self.proxies):
+            if p.poll() is not None:
+                raise Failed(f"{name} ended with status {p.returncode}")
+
+
+def wrk(url, connections, seconds):
+    """Runs wrk, a closed loop, and returns what post.lua reports."""
+    cmd = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", os.path.join(HERE, "post.lua"), url]
+    out = subprocess.run(cmd, capture_output=True, text=True)
+    m = re.search(r"^RESULT (.*)$", out.stdout, re.M)
+    if out.returncode or not m:
+        raise Failed(f"{' '.join(cmd)}: {out.stdout}{out.stderr}")
+    r = json.loads(m[1])
+    if r["requests"] == 0:
+        raise Failed(f"{' '.join(cmd)}: no request was answered")
+    return r
+
+
+def open_loop(lab, url, rate, seconds):
+    """Runs the lab's load generator, which counts latency from the time that each
+    request was meant to be sent, and returns the same as wrk."""
+    cmd = [lab, "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s", "--no-nonce", "--json", url]
+    out = subprocess.run(cmd, capture_output=True, text=True)
+    if out.returncode:
+        raise Failed(f"{' '.join(cmd)}: {out.stdout}{out.stderr}")
+    r = json.loads(out.stdout)
+    us = {k: r[f"{k}_ms"] * 1e3 for k in ("p50", "p99", "p999", "max")}
+    return {"requests": r["requests"], "seconds": r["seconds"], "errors": r["errors"], **us}
+
+
+def cpu(procs):
+    """Run time of all threads of the processes, in seconds. It is the scheduler's
+    count, in nanoseconds: /proc/PID/stat counts in ticks of 10 ms."""
+    total = 0
+    for p in procs:
+        for f in glob.glob(f"/proc/{p.pid}/task/*/schedstat"):
+            try:
+                with open(f) as s:
+                    total += int(s.read().split()[0])
+            except OSError:
+                pass  # the thread has ended
+    return total / 1e9

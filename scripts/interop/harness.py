@@ -1,0 +1,173 @@
+"""Processes, ports and counted checks for the suites that run real processes.
+
+Everything started here is a child of the suite, is stopped by its own process
+id when the suite ends for whatever reason, and is killed by the kernel if the
+suite itself is killed.
+"""
+
+import atexit
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Timeout(Exception):
+    """What was waited for did not happen in time."""
+
+
+def wait_for(what, seconds, condition):
+    """Returns condition()'s first true value; raises Timeout after seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Timeout(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def free_ports(n):
+    """n ports of 127.0.0.1 that nobody listened on a moment ago.
+
+    They lie below the range from which the kernel takes the ports of outgoing
+    connections, so that none of the suite's own connections takes one while its
+    server is being restarted.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        low = int(f.read().split()[0])
+    ports, candidate = [], 10_000 + os.getpid() * 37 % 8_000
+    while len(ports) < n:
+        candidate += 1
+        if candidate >= min(low, 65_000):
+            raise RuntimeError("no free port")
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", candidate))
+            except OSError:
+                continue
+        ports.append(candidate)
+    return ports
+
+
+def listens(port):
+    """Tells whether something accepts connections on a port of 127.0.0.1."""
+    with socket.socket() as s:
+        s.settimeout(1)
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Process:
+    """A child process that can be killed and started again."""
+
+    def __init__(self, name, argv, log, port=None, env=None, cwd=None):
+        self.name, self.argv, self.log, self.port = name, argv, log, port
+        self.env = {**os.environ, **(env or {})}
+        self.cwd, self.child = cwd, None
+
+    def start(self, wait=20):
+        """Starts it, and waits until it listens on its port if it has one."""
+        with open(self.log, "ab") as out:
+            self.child = subprocess.Popen(
+                self.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                env=self.env, cwd=self.cwd, preexec_fn=_die_with_parent)
+        if self.port:
+            wait_for(f"{self.name} to listen on {self.port}", wait,
+                     lambda: self.ended() or listens(self.port))
+        if self.ended():
+            raise RuntimeError(f"{self.name} ended at once; its log ends:\n{self.tail()}")
+        return self
+
+    def ended(self):
+        return self.child.poll() is not None
+
+    def kill(self):
+        """kill -9."""
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self):
+        """SIGTERM, and SIGKILL for what does not heed it."""
+        if self.child is None or self.ended():
+            return
+        self.child.terminate()
+        try:
+            self.child.wait(8)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def tail(self, n=2000):
+        with open(self.log, "rb") as f:
+            return f.read()[-n:].decode(errors="replace")
+
+    def rss(self):
+        """Resident memory in KiB."""
+        with open(f"/proc/{self.child.pid}/status", encoding="ascii") as f:
+            for line in f:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1])
+        return 0
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.child.pid}/fd"))
+
+
+class Suite:
+    """The processes and the counted checks of one suite."""
+
+    def __init__(self, directory):
+        self.dir, self.processes = directory, []
+        self.passed, self.failures = 0, []
+        atexit.register(self.stop)
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(sig, lambda s, _: sys.exit(128 + s))
+
+    def process(self, name, argv, port=None, env=None, cwd=None):
+        log = os.path.join(self.dir, name + ".log")
+        p = Process(name, argv, log, port, env, cwd)
+        self.processes.append(p)
+        return p
+
+    def stop(self):
+        """Stops all, the latest first."""
+        for p in reversed(self.processes):
+            p.stop()
+        self.processes.clear()
+
+    def check(self, name, good, detail=""):
+        """Counts a check; says so when it failed."""
+        if good:
+            self.passed += 1
+            print(f"ok    {name}", flush=True)
+        else:
+            self.failures.append(name)
+            print(f"FAIL  {name}  {detail}", flush=True)
+        return good
+
+    def attempt(self, name, function, *args):
+        """Counts a check that fails by raising."""
+        try:
+            function(*args)
+        except Exception as e:  # pylint: disable=broad-except
+            return self.check(name, False, f"{type(e).__name__}: {e}")
+        return self.check(name, True)
+
+    def finish(self):
+        """Stops all, prints the counts and returns the exit code."""
+        self.stop()
+        if self.failures:
+            print("\nfailed:\n  " + "\n  ".join(self.failures))
+        print(f"\n{self.passed} passed, {len(self.failures)} failed", flush=True)
+        return 1 if self.failures else 0

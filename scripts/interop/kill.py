@@ -1,0 +1,276 @@
+"""Kills processes of a mesh under load, and looks at what that costs: nothing.
+
+256 connections send at least 200,000 requests through one consumer sidecar and
+three provider sidecars to three replicas, while a provider's sidecar, a replica
+and etcd are killed (SIGKILL) and started again, etcd once with nothing left of
+its data. The generator gives each request a nonce that the replica sends back.
+Afterwards no request is pending anywhere, and memory, descriptors and
+goroutines are back where they were.
+
+    kill.py BIN DIR      BIN holds remora and remora-lab, DIR takes the logs
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+
+from harness import Suite, Timeout, free_ports, wait_for
+
+CONNECTIONS = 256
+REQUESTS = int(os.environ.get("REQUESTS", "200000"))
+SECONDS = 40  # the load lasts at least so long, so that all faults are within it
+LEASE = 5     # seconds; an endpoint that was killed leaves etcd after these
+
+CONSUMER = """
+node: {{id: consumer}}
+admin: {{address: "127.0.0.1:{admin}"}}
+registry: {{etcd: {{endpoints: ["127.0.0.1:{etcd}"]}}}}
+listeners: [{{name: egress, address: "127.0.0.1:{listen}", protocol: http}}]
+routes: [{{service: compute}}]
+services:
+  compute:
+    discover: etcd
+    protocol: link
+    timeout: 2s
+    idempotent: true
+    retry: {{attempts: 2, on: [connect, refused, reset]}}
+"""
+
+PROVIDER = """
+node: {{id: provider-{number}}}
+admin: {{address: "127.0.0.1:{admin}"}}
+registry: {{etcd: {{endpoints: ["127.0.0.1:{etcd}"], lease_ttl: {lease}s}}}}
+listeners: [{{name: ingress, address: "127.0.0.1:{listen}", protocol: link, service: local}}]
+services:
+  local: {{discover: static, endpoints: ["127.0.0.1:{replica}"], protocol: http, max_concurrency: 128}}
+register: [{{service: compute, listener: ingress, advertise: "127.0.0.1:{listen}"}}]
+"""
+
+
+def say(text):
+    print(f"{time.monotonic() - START:6.1f} s  {text}", flush=True)
+
+
+class Mesh:
+    """etcd, replicas, provider sidecars and the consumer's."""
+
+    def __init__(self, suite, binaries):
+        self.suite = suite
+        self.remora = os.path.join(binaries, "remora")
+        self.lab = os.path.join(binaries, "remora-lab")
+        etcd, peer, self.listen, *ports = free_ports(13)
+        admins, links, replicas = ports[:4], ports[4:7], ports[7:10]
+        self.data = os.path.join(suite.dir, "etcd")
+        client = f"http://127.0.0.1:{etcd}"
+        self.etcd = suite.process("etcd", [
+            "etcd", "--data-dir", self.data, "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+            "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
+            "--initial-cluster", f"default=http://127.0.0.1:{peer}"], etcd)
+        self.replicas = [suite.process(f"replica-{i + 1}", [
+            self.lab, "replica", "--listen", f"127.0.0.1:{port}", "--mode", "stall", "--stall-mean", "0",
+            "--median", "1ms", "--name", f"replica-{i + 1}"], port) for i, port in enumerate(replicas)]
+        self.providers = [self.sidecar(
+            f"provider-{i + 1}", links[i], admins[i],
+            PROVIDER.format(number=i + 1, admin=admins[i], etcd=etcd, lease=LEASE, listen=links[i], replica=port))
+            for i, port in enumerate(replicas)]
+        self.consumer = self.sidecar("consumer", self.listen, admins[3], CONSUMER.format(
+            admin=admins[3], etcd=etcd, listen=self.listen))
+        self.sidecars = [self.consumer, *self.providers]
+
+    def sidecar(self, name, listen, admin, text):
+        file = os.path.join(self.suite.dir, name + ".yaml")
+        with open(file, "w", encoding="ascii") as f:
+            f.write(text)
+        p = self.suite.process(name, [self.remora, "run", "-c", file], listen)
+        p.admin = f"http://127.0.0.1:{admin}"
+        return p
+
+    def start(self):
+        for p in [self.etcd, *self.replicas, *self.providers, self.consumer]:
+            p.start()
+        for replica in self.replicas:
+            wait_for(f"the consumer to reach {replica.name}", 20, lambda: self.reaches(replica.name))
+
+    def reaches(self, name):
+        """Tells whether a request to the consumer was answered by a replica."""
+        url = f"http://127.0.0.1:{self.listen}/stats"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as r:
+                return json.load(r)["name"] == name
+        except OSError:
+            return False
+
+    def load(self, *options):
+        """Starts a load whose report is JSON."""
+        return subprocess.Popen(
+            [self.lab, "load", "--closed", "--connections", str(CONNECTIONS), "--warmup", "0s", "--json",
+             "--timeout", "10s", *options, f"http://127.0.0.1:{self.listen}/compute"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+
+def faults(mesh):
+    """One kill after another, each process back before the next dies."""
+    def at(second):
+        time.sleep(max(0, START_LOAD + second - time.monotonic()))
+
+    def kill(p, back):
+        p.kill()
+        say(f"killed {p.name}")
+        time.sleep(back)
+        p.start()
+        say(f"{p.name} is back")
+
+    at(2)
+    kill(mesh.providers[0], 2)   # back before its lease has ended
+    at(6)
+    kill(mesh.replicas[1], 2)
+    at(10)
+    kill(mesh.etcd, 3)           # with its data
+    at(15)
+    mesh.etcd.kill()
+    shutil.rmtree(mesh.data)     # and without
+    say("killed etcd and removed its data")
+    time.sleep(LEASE + 2)
+    mesh.etcd.start()
+    say("etcd is back, empty")
+    at(26)
+    kill(mesh.providers[1], LEASE + 3)  # away for longer than its lease
+    at(36)
+    kill(mesh.replicas[2], 0)
+
+
+def get(p, path):
+    with urllib.request.urlopen(p.admin + path, timeout=5) as r:
+        return r.read().decode()
+
+
+def goroutines(p):
+    """How many there are, but for the engine's pool of workers, which end when they have been idle long enough."""
+    stacks = get(p, "/debug/pprof/goroutine?debug=1").split("\n\n")
+    counts = [(int(m.group(1)), stack) for stack in stacks if (m := re.search(r"^(\d+) @", stack, re.MULTILINE))]
+    return sum(n for n, stack in counts if "ants/v2.(*goWorker).run" not in stack)
+
+
+# What a sidecar counts as unfinished; each is in /metrics once for a service or an endpoint.
+PENDING = ("remora_requests_pending", "remora_requests_queued", "remora_slots_in_use", "remora_endpoint_pending")
+
+
+def pending(p):
+    """The sum of a sidecar's counts of unfinished work."""
+    total, metrics = 0, get(p, "/metrics")
+    for name in PENDING:
+        values = re.findall(rf"^{name}\{{.*\}} (\S+)$", metrics, re.MULTILINE)
+        if not values:
+            raise RuntimeError(f"{p.name} has no metric {name}")
+        total += sum(float(v) for v in values)
+    return int(total)
+
+
+class Level:
+    """What a sidecar uses."""
+
+    def __init__(self, p):
+        self.pid, self.pending = p.child.pid, pending(p)
+        self.rss, self.fds, self.goroutines = p.rss(), p.fds(), goroutines(p)
+
+    def above(self, before):
+        """What is higher than before, by more than comes and goes by itself."""
+        return [what for what, high in (
+            ("pending", self.pending > 0),
+            ("memory", self.rss > 1.3 * before.rss + 8 * 1024),
+            ("descriptors", self.fds > before.fds + 2),
+            ("goroutines", self.goroutines > before.goroutines + 3)) if high]
+
+
+# How long pooled connections take to be closed once they are idle, and memory
+# to go back, with some seconds to spare.
+REST = 20
+
+
+def at_rest(mesh):
+    """The levels at which sidecars without traffic stay."""
+    def look():
+        return [Level(p) for p in mesh.sidecars]
+
+    def counts(levels):
+        return [(level.pending, level.fds, level.goroutines) for level in levels]
+
+    end, levels = time.monotonic() + REST, look()
+    since = time.monotonic()
+    while time.monotonic() < min(end, since + 5):
+        time.sleep(0.5)
+        now = look()
+        if counts(now) != counts(levels):
+            since = time.monotonic()
+        levels = now
+    return levels
+
+
+def after(p, before):
+    """The level of a sidecar once it is back at the one before, or after REST."""
+    try:
+        wait_for("rest", REST, lambda: not Level(p).above(before))
+    except Timeout:
+        pass
+    return Level(p)
+
+
+def compare(suite, mesh, before, now):
+    print(f"\n{'':12}{'RSS MiB':>18}{'descriptors':>16}{'goroutines':>16}{'pending':>10}")
+    for p, b, a in zip(mesh.sidecars, before, now):
+        print(f"{p.name:12}{b.rss / 1024:8.1f} ->{a.rss / 1024:7.1f}{b.fds:8} ->{a.fds:5}"
+              f"{b.goroutines:8} ->{a.goroutines:5}{a.pending:10.0f}{'' if a.pid == b.pid else '  (restarted)'}")
+    print()
+    for p, b, a in zip(mesh.sidecars, before, now):
+        above = a.above(b)
+        suite.check(f"{p.name}: nothing is pending", "pending" not in above)
+        for what in ("memory", "descriptors", "goroutines"):
+            suite.check(f"{p.name}: {what} back at the level before", what not in above)
+
+
+def main():
+    global START_LOAD  # pylint: disable=global-statement
+    suite = Suite(sys.argv[2])
+    mesh = Mesh(suite, sys.argv[1])
+    mesh.start()
+    say("the mesh is up; its consumer may have answered no-endpoint until then")
+
+    warm = mesh.load("--duration", "4s")  # free lists and pools grow to their size
+    warm.communicate(timeout=60)
+    before = at_rest(mesh)
+    say("levels taken")
+
+    START_LOAD = time.monotonic()
+    load = mesh.load("--duration", f"{SECONDS}s", "--requests", str(REQUESTS))
+    faults(mesh)
+    out, _ = load.communicate(timeout=100)
+    report = json.loads(out)
+    say(f"{report['requests']} requests at {report['achieved_rate']:.0f}/s, p50 {report['p50_ms']:.2f} ms, "
+        f"p99 {report['p99_ms']:.2f} ms, max {report['max_ms']:.2f} ms; errors {report['error_kinds']}, "
+        f"statuses {report['statuses']}")
+    now = [after(p, b) for p, b in zip(mesh.sidecars, before)]
+
+    if report["errors"]:
+        print("what the sidecars answered themselves:")
+        for p in mesh.sidecars:
+            print(" ", p.name, re.findall(r'^remora_errors_total\{code="(.*)"\} (\S+)$', get(p, "/metrics"), re.MULTILINE))
+    suite.check(f"at least {REQUESTS} requests", report["requests"] >= REQUESTS, str(report["requests"]))
+    suite.check("no errors", report["errors"] == 0, f"{report['error_kinds']} {report['statuses']}")
+    suite.check("no answer is another request's", not report["error_kinds"].get("nonce"))
+    suite.check("every answer is a 200", report["statuses"] == {"200": report["requests"]}, str(report["statuses"]))
+    suite.attempt("all replicas are in use again", lambda: [
+        wait_for(r.name, 20, lambda: mesh.reaches(r.name)) for r in mesh.replicas])
+    compare(suite, mesh, before, now)
+    return suite.finish()
+
+
+START = START_LOAD = time.monotonic()
+
+if __name__ == "__main__":
+    sys.exit(main())
