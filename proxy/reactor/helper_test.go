@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // stream is a proxy.Stream of functions, each optional.
 type stream struct {
@@ -63,11 +63,15 @@ func echo() proxy.Stream {
 	}
 }
 
-// start starts an engine and stops it with the test.
+// start starts an engine and stops it with the test. Handshakes may take long
+// unless o says otherwise.
 func start(t testing.TB, o Options) *Engine {
 	t.Helper()
 	if o.Loops == 0 {
 		o.Loops = 1
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = patience
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
