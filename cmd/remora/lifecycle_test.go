@@ -28,7 +28,7 @@ func TestLifecycle(t *testing.T) {
 		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
 	}
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}, far: {discover: etcd}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -76,9 +76,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		http.DefaultClient.CloseIdleConnections()
-		if err := goleak.Find(ignore...); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		eventually(t, c.name+": all goroutines to end", func() error { return goleak.Find(ignore...) })
 	}
 }
 

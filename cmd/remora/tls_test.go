@@ -45,7 +45,7 @@ func secureProvider(t *testing.T, app string, d testcerts.Dir) (*process, string
 loops: 2
 limits: {message: 16MiB}
 listeners: [{name: ingress, address: %q, protocol: link, service: local, tls: %s}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, block(d, consumerName), app))
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`, ingress, block(d, consumerName), app))
 	p.ready()
 	return p, ingress
 }
@@ -58,7 +58,7 @@ loops: 2
 limits: {message: 16MiB}
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 10s, tls: %s}}`,
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, tls: %s}}`,
 		egress, ingress, block(d, providerName)))
 	p.ready()
 	return p, egress
@@ -139,7 +139,7 @@ func TestTLSRefused(t *testing.T) {
 		egress := freeAddrs(t, 1)[0]
 		p := startRemora(t, fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http, service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, ingress))
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s}}`, egress, ingress))
 		p.ready()
 		resp, err := http.Get("http://" + egress + "/x")
 		if err != nil {
