@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 	t.Helper()
