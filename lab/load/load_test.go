@@ -19,11 +19,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	leaktest.Main(m,
 		// netpoll's poller lives as long as the process.
 		goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 )
 
@@ -17,13 +16,7 @@ func TestMain(m *testing.M) {
 	if childMain() {
 		return
 	}
-	goleak.VerifyTestMain(m,
-		// gnet's pool of goroutines, idle: it is the process's, and made by
-		// the import.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	)
+	leaktest.Main(m, leaktest.Engine...)
 }
 
 // patience is how long a test waits for what must come.
