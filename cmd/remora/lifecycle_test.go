@@ -23,7 +23,7 @@ func TestLifecycle(t *testing.T) {
 	a := newApp(t)
 	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}, far: {discover: etcd}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2

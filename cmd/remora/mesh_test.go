@@ -25,7 +25,7 @@ func provider(t *testing.T, a *app) (*process, string) {
 	return startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`, ingress, a.addr)), ingress
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, a.addr)), ingress
 }
 
 // served is how many requests a provider's application has answered.
@@ -49,7 +49,7 @@ func TestDrainProviderUnderLoad(t *testing.T) {
 loops: 2
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, connect_timeout: 15s}}`, egress, addr1, addr2))
+services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, addr1, addr2))
 	p1.ready()
 	p2.ready()
 	c.ready()
@@ -150,7 +150,7 @@ func TestRegistration(t *testing.T) {
 node: {id: n1, zone: z1}
 registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
 register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check: {http: /healthz, interval: 200ms}}]`,
 		e.Addr(), ingress, checked, ingress))
 	p.ready()

@@ -64,7 +64,7 @@ func consumer(t *testing.T, a *app, more string) (*process, string) {
 loops: 2
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
-services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, max_concurrency: 8}}
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: 8}}
 %s`, egress, a.addr, more))
 	return p, egress
 }

@@ -41,7 +41,7 @@ func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
 	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
 services:
-  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, max_concurrency: %d, retry: {on: [connect]}}
+  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %d, retry: {on: [connect]}}
 `, slots), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)

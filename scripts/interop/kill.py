@@ -41,6 +41,7 @@ services:
     connect_timeout: 10s
     idempotent: true
     retry: {{attempts: 2, on: [connect, refused, reset]}}
+    hedge: {{budget: 1}} # of retries: a slow machine sends few requests to earn them, and loses as many at a kill
 """
 
 PROVIDER = """
