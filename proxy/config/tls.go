@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // TLS is an identity in PEM files, and whom it is shown to. The files are read
 // again when they change. The zero value is plain text.
@@ -18,6 +22,29 @@ type TLS struct {
 // Enabled tells whether any key is set.
 func (t *TLS) Enabled() bool {
 	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
+}
+
+// TLSBlock is a tls block of a configuration and the path of its key.
+type TLSBlock struct {
+	Path string // as in services.compute.tls
+	TLS  *TLS
+}
+
+// TLSBlocks are those in use.
+func (c *Config) TLSBlocks() (blocks []TLSBlock) {
+	add := func(at path, t *TLS) {
+		if t.Enabled() {
+			blocks = append(blocks, TLSBlock{at.key("tls").shown, t})
+		}
+	}
+	add(path{shown: "registry.etcd"}, &c.Registry.Etcd.TLS)
+	for i := range c.Listeners {
+		add(path{shown: "listeners"}.item(i), &c.Listeners[i].TLS)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		add(path{shown: "services"}.entry(name), &c.Services[name].TLS)
+	}
+	return blocks
 }
 
 // tls checks the keys of t against each other.
