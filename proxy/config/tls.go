@@ -59,17 +59,40 @@ func (v *validator) tls(at path, t *TLS) {
 	}
 }
 
-// linkTLS checks the tls of a listener or service. Between sidecars both sides
-// prove who they are, so nothing of it can be left out.
-func (v *validator) linkTLS(at path, t *TLS, protocol, kind string) {
-	if !t.Enabled() {
+// listenerTLS checks the tls of a listener.
+func (v *validator) listenerTLS(at path, l *Listener) {
+	if !l.TLS.Enabled() {
 		return
 	}
-	v.tls(at, t)
-	if protocol != ProtocolLink {
-		v.report(at.shown, "not built yet: tls of %s that speak %s; it is built for link", kind, protocol)
+	v.tls(at, &l.TLS)
+	if l.Protocol != ProtocolLink {
+		v.report(at.shown, "not built yet: tls of listeners that speak %s; it is built for link", l.Protocol)
 		return
 	}
+	v.linkTLS(at, &l.TLS)
+}
+
+// serviceTLS checks the tls of a service.
+func (v *validator) serviceTLS(at path, s *Service) {
+	if !s.TLS.Enabled() {
+		return
+	}
+	v.tls(at, &s.TLS)
+	switch s.Protocol {
+	case ProtocolLink:
+		v.linkTLS(at, &s.TLS)
+	case ProtocolTCP:
+		if len(s.TLS.Peers) == 0 {
+			v.report(at.key("peers").shown, "missing; the address of an endpoint says nothing of who should be there")
+		}
+	default:
+		v.report(at.shown, "not built yet: tls of services that speak %s; it is built for link and tcp", s.Protocol)
+	}
+}
+
+// linkTLS checks the tls of a link. Between sidecars both sides prove who they
+// are, so nothing of it can be left out.
+func (v *validator) linkTLS(at path, t *TLS) {
 	for _, k := range []struct {
 		name    string
 		missing bool
