@@ -152,7 +152,7 @@ type Route struct {
 	Rewrite Rewrite `yaml:"rewrite"`
 
 	// Policy is the effective one: that of Service, overridden field by field
-	// by what the route sets. It holds for the whole of a Split.
+	// by what the route sets. Each Share of a Split has its own.
 	Policy `yaml:",inline"`
 }
 
@@ -160,6 +160,10 @@ type Route struct {
 type Share struct {
 	Name   string `yaml:"name"`
 	Weight int    `yaml:"weight" max:"65535"` // of the sum over the split; 0: nothing for now
+
+	// Policy is the effective one: that of the service, overridden by what the
+	// route sets, and that by what the share sets.
+	Policy `yaml:",inline"`
 }
 
 // Rewrite changes a request on its way.

@@ -304,29 +304,6 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// TestSplit: a list of services is a split, whose first service sets the policy.
-func TestSplit(t *testing.T) {
-	c := mustParse(t, `
-listeners: [{name: a, address: "127.0.0.1:1", protocol: http}]
-routes: [{service: [{name: s, weight: 95}, {name: next}], idempotent: true}]
-services:
-  s: {discover: static, endpoints: ["a:1"], timeout: 3s}
-  next: {discover: static, endpoints: ["b:1"], timeout: 4s}`)
-	r := &c.Routes[0]
-	want := []Share{{"s", 95}, {"next", 1}}
-	if r.Service != "s" || !slices.Equal(r.Split, want) || r.Timeout != 3*time.Second || !r.Idempotent {
-		t.Errorf("got %+v", r)
-	}
-	data, err := c.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &mustParse(t, string(data)).Routes[0]
-	if again.Service != "s" || !slices.Equal(again.Split, want) || !reflect.DeepEqual(again.Policy, r.Policy) {
-		t.Errorf("printed and read %+v\nwant %+v\n%s", again, r, data)
-	}
-}
-
 // roundTrip prints and reads c.
 func roundTrip(t *testing.T, c *Config) {
 	t.Helper()
