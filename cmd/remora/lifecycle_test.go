@@ -28,7 +28,7 @@ func TestLifecycle(t *testing.T) {
 		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
 	}
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, check: {http: /}}, far: {discover: etcd, check: {tcp: true}}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -48,9 +48,6 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
 		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
-		{"nothing to check", file(free[0], free[1],
-			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1"}, {service: y, listener: bare, advertise: "10.0.0.1:2", check: {tcp: true}}]`),
-			"register[1].check: service far has no static endpoint to check"},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
 		if err != nil {

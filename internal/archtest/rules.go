@@ -78,6 +78,11 @@ var layers = []layer{
 		"dns decorates any source, so it knows none: it turns the host names of a snapshot into addresses",
 	},
 	{
+		[]string{"registry/health"},
+		[]string{"registry"},
+		"health decorates any source, so it knows none: it adds verdicts to the endpoints of a snapshot",
+	},
+	{
 		[]string{"registry/etcd", "registry/static"},
 		[]string{"registry", "registry/dns"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",

@@ -77,7 +77,7 @@ func TestFull(t *testing.T) {
 		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
-	compute.Endpoints = []Endpoint{}
+	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true
 	local.Discover, local.Protocol, local.MaxConcurrency = DiscoverStatic, ProtocolHTTP, 64
 	local.Endpoints = []Endpoint{{Address: "127.0.0.1:8080", Weight: 1}}
 	want.Services = map[string]*Service{"compute": compute, "local": local}
@@ -93,7 +93,7 @@ func TestFull(t *testing.T) {
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
-		Check: Check{HTTP: "/healthz", Interval: time.Second},
+		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)
