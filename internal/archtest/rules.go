@@ -139,6 +139,8 @@ var homes = []home{
 		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
 	{"go.uber.org/goleak", []string{"_test"},
 		"it looks for leaked goroutines in tests"},
+	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
+		"name servers are asked in one package"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
 		"system calls belong to the drivers"},
 }
