@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -84,6 +86,46 @@ services:
 	serve("a")
 	turn("b", false, b)
 	serve("ab")
+}
+
+// TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
+// of its link port, and found again when it is back; the endpoint is a host name.
+func TestLinkCheck(t *testing.T) {
+	a := newApp(t)
+	p, ingress := provider(t, a)
+	p.ready()
+	_, port, err := net.SplitHostPort(ingress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	egress := freeAddrs(t, 1)[0]
+	c := startRemora(t, fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: compute}]
+services:
+  compute:
+    discover: static
+    endpoints: ["localhost:%s"]
+    protocol: link
+    connect_timeout: 15s
+    check: {tcp: true, interval: 20ms, timeout: 15s}`, egress, port))
+	c.ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "before"); err != nil {
+		t.Error(err)
+	}
+	if _, body := c.get("/endpoints"); !strings.Contains(body, `"host": "localhost"`) {
+		t.Errorf("/endpoints does not say where the address is from: %s", body)
+	}
+	p.signal(syscall.SIGKILL)
+	c.awaitHealth("compute", ingress, false)
+	startRemora(t, fmt.Sprintf(`
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.addr)).ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "after"); err != nil {
+		t.Error(err)
+	}
 }
 
 // servedBy is what a server answers with 200.
