@@ -123,22 +123,18 @@ func TestTCP(t *testing.T) {
 // allows and never more.
 func TestParallel(t *testing.T) {
 	const n = 4 * parallel
-	var at, tooMany atomic.Int64
-	full := make(chan struct{})
+	var at atomic.Int64
+	full, free := make(chan struct{}, 1), make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer at.Add(-1)
-		switch now := at.Add(1); {
-		case now > parallel:
-			tooMany.Store(now)
-		case now == parallel:
+		if at.Add(1) >= parallel {
 			select {
-			case <-full:
+			case full <- struct{}{}:
 			default:
-				close(full)
 			}
 		}
 		select {
-		case <-full:
+		case <-free:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case <-r.Context().Done():
 		}
@@ -153,11 +149,18 @@ func TestParallel(t *testing.T) {
 	c.Unhealthy = 1
 	src, next := follow(t, c)
 	src.set(endpoints...)
+	next()
+	receive(t, "checks up to the bound", full)
+	for range 100 { // turns in which more could be started
+		src.set(endpoints...)
+		next()
+	}
+	if now := at.Load(); now != parallel {
+		t.Errorf("%d checks at a time, the bound is %d", now, parallel)
+	}
+	close(free)
 	for unhealthy := 0; unhealthy < n; {
 		_, addrs := next()
 		unhealthy = len(addrs)
-	}
-	if m := tooMany.Load(); m > 0 {
-		t.Errorf("%d checks at a time, the bound is %d", m, parallel)
 	}
 }
