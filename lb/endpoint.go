@@ -55,7 +55,8 @@ type Endpoint struct {
 	// Ext is the core's: the upstream of this address. lb never touches it.
 	Ext any
 
-	avoided bool          // unhealthy, and not all are
+	weight  float64       // what picks go by: Weight times ramp
+	avoided bool          // unhealthy or ejected, and not too many are
 	process *atomic.Int32 // see CountIn
 	set     *Set          // nil once removed
 	pending int
@@ -71,7 +72,22 @@ type Endpoint struct {
 
 	reported   bool
 	reportedAt time.Duration
-	others     float64 // reported by others, per weight
+	others     float64 // reported by others, per Weight
+
+	peak   float64 // nanoseconds; see observePeak
+	peakAt time.Duration
+	turn   float64 // virtual time of the next; see WeightedRoundRobin
+
+	ramp      float64 // part of the weight that has been reached
+	rampSince time.Duration
+
+	health
+}
+
+func newEndpoint(addr string, s *Set) *Endpoint {
+	e := &Endpoint{Addr: addr, set: s, ramp: 1}
+	e.success = 1
+	return e
 }
 
 // Started counts an attempt that was handed to the endpoint: every kind, hedges
@@ -94,12 +110,20 @@ func (e *Endpoint) Started(now time.Duration) {
 	e.started = now
 }
 
-// Answered counts the answer to an attempt, good or bad, waited for or not.
-// latency is the time since its Started.
+// Answered counts the answer to an attempt, waited for or not. latency is the
+// time since its Started, or 0 where it tells nothing: that of a failure, which
+// may be quick because no work was done.
 func (e *Endpoint) Answered(now, latency time.Duration) {
 	e.over()
 	e.quietSince = now
+	if latency <= 0 {
+		return
+	}
 	e.sample(now, latency)
+	e.observePeak(now, latency)
+	half := e.half(now)
+	half.answers++
+	half.latency += latency
 }
 
 // sample takes a latency into the moving average. The longer there was none, the
@@ -211,9 +235,13 @@ func (e *Endpoint) Busy(now time.Duration) bool {
 }
 
 // load is the requests at the endpoint, own and reported.
-func (e *Endpoint) load(now time.Duration) float64 { return e.score(now) * e.Weight }
+func (e *Endpoint) load(now time.Duration) float64 {
+	return float64(e.Own()) + e.othersLoad(now)*e.Weight
+}
 
-// score is the load per weight: what least_pending compares.
+// score is the load per weight: what least_pending compares. An endpoint that
+// fails every second attempt at once would seem to work twice as fast, so its
+// load is taken per attempt that is served.
 func (e *Endpoint) score(now time.Duration) float64 {
-	return float64(e.Own())/e.Weight + e.othersLoad(now)
+	return e.load(now) / (e.weight * e.success)
 }

@@ -1,16 +1,13 @@
 package lb
 
-const (
-	// scanUpTo is how many endpoints LeastPending compares all of.
-	scanUpTo = 8
+import "time"
 
-	// drawTries is how often it draws in vain before it looks at them all.
-	drawTries = 8
+// scanUpTo is how many endpoints a policy compares all of.
+const scanUpTo = 8
 
-	// latencyTie is how much slower an endpoint may be and still be as good as
-	// the fastest. Closer than that, the averages differ by chance.
-	latencyTie = 1.25
-)
+// latencyTie is how much slower an endpoint may be and still be as good as the
+// fastest. Closer than that, the averages differ by chance.
+const latencyTie = 1.25
 
 // LeastPending picks the endpoint with the least load per weight, own and as
 // reported by others; among equals one whose recent latency is low; among those
@@ -27,72 +24,60 @@ const (
 type LeastPending struct{}
 
 // Choose implements Policy.
-func (LeastPending) Choose(v *View) *Endpoint {
+func (LeastPending) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).score) }
+
+// cost is what picks an endpoint: the least.
+type cost func(e *Endpoint, now time.Duration) float64
+
+// cheapest compares all eligible endpoints of few, and two drawn of many.
+func (v *View) cheapest(of cost) *Endpoint {
 	if v.Len() <= scanUpTo {
-		return leastOfAll(v)
+		return v.cheapestOfAll(of)
 	}
-	first := drawEligible(v, nil)
+	first := v.drawEligible(nil)
 	if first == nil {
-		return leastOfAll(v)
+		return v.cheapestOfAll(of)
 	}
-	second := drawEligible(v, first)
+	second := v.drawEligible(first)
 	if second == nil {
-		return leastOfAll(v)
+		return v.cheapestOfAll(of)
 	}
-	return better(v, first, second)
+	return v.better(of, first, second)
 }
 
-// drawEligible draws until it has an eligible endpoint other than not, but gives
-// up after drawTries.
-func drawEligible(v *View, not *Endpoint) *Endpoint {
-	for range drawTries {
-		if e := v.Draw(); e != not && v.Eligible(e) {
-			return e
-		}
-	}
-	return nil
-}
-
-// leastOfAll looks at every endpoint: once for the least score and the least
+// cheapestOfAll looks at every endpoint: once for the least cost and the least
 // latency among those that have it, once to choose among what is as good.
-func leastOfAll(v *View) *Endpoint {
+func (v *View) cheapestOfAll(of cost) *Endpoint {
 	var best *Endpoint
-	var score float64
-	for i := range v.Len() {
-		e := v.At(i)
+	var least float64
+	for _, e := range v.group.endpoints {
 		if !v.Eligible(e) {
 			continue
 		}
-		x := v.Score(e)
-		if best == nil || x < score || x == score && e.recent(v.Now) < best.recent(v.Now) {
-			best, score = e, x
+		x := of(e, v.Now)
+		if best == nil || x < least || x == least && e.recent(v.Now) < best.recent(v.Now) {
+			best, least = e, x
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	// Each of the equals replaces the chosen one with its share of the weight
-	// seen so far, and so ends up chosen with its share of all.
-	// Other loops count meanwhile, so it may be that nobody has that score now.
-	chosen := best
-	var sum float64
-	for i := range v.Len() {
-		e := v.At(i)
-		if v.Score(e) != score || v.slower(e, best) || !v.Eligible(e) {
-			continue
-		}
-		sum += e.Weight
-		if sum == e.Weight || v.float()*sum < e.Weight {
-			chosen = e
+	var equals lot
+	for _, e := range v.group.endpoints {
+		if of(e, v.Now) == least && !v.slower(e, best) && v.Eligible(e) {
+			equals.add(v, e)
 		}
 	}
-	return chosen
+	if equals.drawn == nil { // other loops have counted meanwhile
+		return best
+	}
+	return equals.drawn
 }
 
 // better keeps the first of two unless the second is better. Of equals it is the
 // first that was drawn exactly in proportion to weight.
-func better(v *View, first, second *Endpoint) *Endpoint {
-	x, y := v.Score(first), v.Score(second)
+func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
+	x, y := of(first, v.Now), of(second, v.Now)
 	if y < x || y == x && v.slower(first, second) {
 		return second
 	}

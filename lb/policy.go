@@ -5,21 +5,25 @@ import (
 	"time"
 )
 
-// Policy chooses one endpoint among those that are eligible.
+// Policy chooses one endpoint among those that are eligible. One value may serve
+// many sets: what a policy has to remember is kept with the endpoints.
 type Policy interface {
 	// Choose returns an eligible endpoint of v, or nil when there is none. v
 	// is valid during the call.
 	Choose(v *View) *Endpoint
 }
 
+// drawTries is how often a policy draws in vain before it looks at all.
+const drawTries = 8
+
 // purpose is what an endpoint is picked for.
 type purpose uint8
 
 const (
-	forPrimary   purpose = iota // a primary or retry: healthy, and not stalled or due for a probe
-	forHedge                    // a hedge: healthy, neither stalled nor busy
-	despiteStall                // a primary or retry, the other healthy ones being stalled
-	lastResort                  // a primary or retry, the others being unhealthy
+	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled or due for a probe
+	forHedge                    // a hedge: not avoided, neither stalled nor busy
+	despiteStall                // a primary or retry, the others that are not avoided being stalled
+	lastResort                  // a primary or retry, the others being unhealthy or ejected
 )
 
 // View is one pick's view of a Set.
@@ -28,19 +32,20 @@ type View struct {
 	Rand Rand
 
 	set     *Set
+	group   *group
 	tried   []*Endpoint
 	purpose purpose
 }
 
 // Len is the number of endpoints, eligible or not.
-func (v *View) Len() int { return len(v.set.endpoints) }
+func (v *View) Len() int { return len(v.group.endpoints) }
 
 // At returns the i-th endpoint.
-func (v *View) At(i int) *Endpoint { return v.set.endpoints[i] }
+func (v *View) At(i int) *Endpoint { return v.group.endpoints[i] }
 
 // Eligible tells whether e may be picked.
 func (v *View) Eligible(e *Endpoint) bool {
-	if e.avoided && v.purpose != lastResort || slices.Contains(v.tried, e) {
+	if e.avoided && !v.despiteAvoided(e) || slices.Contains(v.tried, e) {
 		return false
 	}
 	stall := &v.set.Stall
@@ -53,19 +58,55 @@ func (v *View) Eligible(e *Endpoint) bool {
 	return true
 }
 
+// despiteAvoided tells whether e, which is unhealthy or ejected, may be picked
+// all the same.
+func (v *View) despiteAvoided(e *Endpoint) bool {
+	return v.purpose == lastResort || v.purpose == forPrimary && e.probeDue(v.Now)
+}
+
 // Score is e's load per weight: own pending and what others are reported to have.
 func (v *View) Score(e *Endpoint) float64 { return e.score(v.Now) }
 
 // Draw returns an endpoint, eligible or not, at random in proportion to weight.
 // There must be one.
-func (v *View) Draw() *Endpoint {
-	sums := v.set.weights
-	x := v.float() * sums[len(sums)-1]
-	i, exact := slices.BinarySearch(sums, x)
-	if exact {
-		i++ // the sums are the exclusive upper ends
+func (v *View) Draw() *Endpoint { return v.group.at(v.float()) }
+
+// drawEligible draws until it has an eligible endpoint other than not, but gives
+// up after drawTries.
+func (v *View) drawEligible(not *Endpoint) *Endpoint {
+	for range drawTries {
+		if e := v.Draw(); e != not && v.Eligible(e) {
+			return e
+		}
 	}
-	return v.set.endpoints[min(i, len(sums)-1)]
+	return nil
+}
+
+// drawOfEligible looks at all endpoints and returns an eligible one at random, in
+// proportion to weight, or nil.
+func (v *View) drawOfEligible() *Endpoint {
+	var l lot
+	for _, e := range v.group.endpoints {
+		if v.Eligible(e) {
+			l.add(v, e)
+		}
+	}
+	return l.drawn
+}
+
+// lot draws one of the endpoints added, in proportion to weight: each replaces
+// the one drawn before with its share of the weight seen so far, and so ends up
+// drawn with its share of all.
+type lot struct {
+	drawn *Endpoint
+	sum   float64
+}
+
+func (l *lot) add(v *View, e *Endpoint) {
+	l.sum += e.weight
+	if l.drawn == nil || v.float()*l.sum < e.weight {
+		l.drawn = e
+	}
 }
 
 // float is uniform in [0, 1).

@@ -67,7 +67,7 @@ func (s *Set) expire(now time.Duration) {
 		return
 	}
 	s.expireAt = now + reportFade
-	for _, e := range s.endpoints {
+	for _, e := range s.all.endpoints {
 		if e.reported && now-e.reportedAt >= reportLife {
 			e.forget()
 		}

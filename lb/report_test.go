@@ -118,7 +118,7 @@ func TestReportSums(t *testing.T) {
 			s.Pick(now, rnd, nil)
 		}
 		reports, sum := 0, 0.0
-		for _, e := range s.endpoints {
+		for _, e := range s.all.endpoints {
 			if e.reported {
 				reports++
 				sum += e.others

@@ -1,9 +1,6 @@
 package lb
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Target is an endpoint as the registry has it.
 type Target struct {
@@ -12,7 +9,7 @@ type Target struct {
 	Weight float64 // relative share of load; not above 0: 1
 
 	// Unhealthy endpoints are picked when all others have been tried. Where
-	// all are, the check is taken to be at fault and none counts as such.
+	// too many are, none counts as such; see Set.Panic.
 	Unhealthy bool
 }
 
@@ -31,22 +28,52 @@ type Stall struct {
 }
 
 // Set is the endpoints of one service on one loop. The zero value is an empty
-// set that picks by least_pending. It must not be copied once it has endpoints.
+// set that picks by least_pending, ejects nobody and knows no zones. Its settings
+// are not changed once it has endpoints, and then it must not be copied.
 type Set struct {
 	// Policy chooses among the endpoints; nil: LeastPending.
 	Policy Policy
+
+	// Zone is where this process runs: picks stay there as long as the load
+	// allows. "": zones are not looked at.
+	Zone string
+
+	// SlowStart is how long the weight of an endpoint that a later snapshot
+	// brings grows from a tenth to all of it. 0: at once.
+	SlowStart time.Duration
+
+	// Outlier says which endpoints are ejected.
+	Outlier Outlier
+
+	// Panic is the share of the endpoints, unhealthy and ejected ones together,
+	// above which none counts as such: what finds fault with so many is more
+	// likely at fault itself. 0: only where all are.
+	Panic float64
 
 	// Stall is kept up to date by the owner, from the service's slowest route:
 	// what is silence for a fast one may be plain work for a slow one.
 	Stall Stall
 
-	endpoints []*Endpoint
+	// Ejections counts them by reason; the owner reads it.
+	Ejections [Reasons]uint64
+
+	all       group
+	near, far group // by zone; empty where zones make no difference
 	byAddr    map[string]*Endpoint
-	weights   []float64 // running sums of the endpoints' weights
 
 	reports   int     // endpoints whose report counts
 	othersSum float64 // of their others
 	expireAt  time.Duration
+
+	ramping int // endpoints whose weight still grows
+	rampAt  time.Duration
+
+	ejected   int
+	panics    bool
+	latencyAt time.Duration
+	measured  []measured // scratch of compareLatencies
+
+	virtual float64 // time of the turns of WeightedRoundRobin
 
 	view View // reused by every pick
 }
@@ -56,8 +83,8 @@ type Set struct {
 // and takes on the new zone, weight and health. added and removed are the
 // caller's.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
+	first := len(s.all.endpoints) == 0
 	next := make(map[string]*Endpoint, len(targets))
-	allUnhealthy := !slices.ContainsFunc(targets, func(t Target) bool { return !t.Unhealthy })
 	list := make([]*Endpoint, 0, len(targets))
 	for _, t := range targets {
 		if next[t.Addr] != nil {
@@ -65,31 +92,31 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 		}
 		e := s.byAddr[t.Addr]
 		if e == nil {
-			e = &Endpoint{Addr: t.Addr, set: s}
+			e = newEndpoint(t.Addr, s)
 			added = append(added, e)
 		}
 		if w := usableWeight(t.Weight); w != e.Weight {
 			e.forget() // it was per the old weight
 			e.Weight = w
 		}
-		e.Zone, e.Unhealthy, e.avoided = t.Zone, t.Unhealthy, t.Unhealthy && !allUnhealthy
+		e.Zone, e.Unhealthy = t.Zone, t.Unhealthy
 		next[t.Addr] = e
 		list = append(list, e)
 	}
-	for _, e := range s.endpoints {
+	for _, e := range s.all.endpoints {
 		if next[e.Addr] == nil {
 			e.forget()
 			e.set = nil
 			removed = append(removed, e)
 		}
 	}
-	s.endpoints, s.byAddr = list, next
-	s.weights = make([]float64, len(list))
-	sum := 0.0
-	for i, e := range list {
-		sum += e.Weight
-		s.weights[i] = sum
-	}
+	s.all, s.byAddr = newGroup(list), next
+	s.measured = make([]measured, 0, len(list))
+	s.splitZones()
+	s.startSlowly(added, first)
+	s.weigh()
+	s.keepEjected()
+	s.trust()
 	return added, removed
 }
 
@@ -108,10 +135,10 @@ func usableWeight(w float64) float64 {
 const maxWeight = 1e6
 
 // Len is the number of endpoints.
-func (s *Set) Len() int { return len(s.endpoints) }
+func (s *Set) Len() int { return len(s.all.endpoints) }
 
 // At returns the i-th endpoint, in the order of the last Update.
-func (s *Set) At(i int) *Endpoint { return s.endpoints[i] }
+func (s *Set) At(i int) *Endpoint { return s.all.endpoints[i] }
 
 // Lookup returns the endpoint with this address, or nil.
 func (s *Set) Lookup(addr string) *Endpoint { return s.byAddr[addr] }
@@ -124,7 +151,7 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 // Counts returns how many endpoints have this loop's requests pending, and how
 // many of those are stalled.
 func (s *Set) Counts(now time.Duration) (pending, stalled int) {
-	for _, e := range s.endpoints {
+	for _, e := range s.all.endpoints {
 		if e.pending > 0 {
 			pending++
 		}
@@ -135,33 +162,53 @@ func (s *Set) Counts(now time.Duration) (pending, stalled int) {
 	return pending, stalled
 }
 
+// Panics tells whether so many endpoints are unhealthy or ejected that none
+// counts as such.
+func (s *Set) Panics() bool { return s.panics }
+
 // Pick returns the endpoint for a primary attempt or a retry: never one in
 // tried; a stalled one only as its probe or when no other is left but unhealthy
-// ones, and those last; nil when all have been tried. Whoever wants to try one again leaves it out of tried. It
-// counts nothing: Started does, once the attempt is handed over.
+// or ejected ones, and those last; nil when all have been tried. Whoever wants to
+// try one again leaves it out of tried. It counts nothing: Started does, once the
+// attempt is handed over.
 func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
+	s.refresh(now)
 	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
-		if e := s.pick(now, rnd, tried, p); e != nil {
+		if e := s.pickNear(now, rnd, tried, p); e != nil {
 			return e
 		}
 	}
 	return nil
 }
 
-// PickHedge returns the endpoint for a hedge: never one in tried, nor one that
-// is stalled, busy or unhealthy; nil when there is no other.
+// PickHedge returns the endpoint for a hedge, whatever the policy and the zone
+// the one with the least pending: never one in tried, nor one that is stalled,
+// busy, unhealthy or ejected; nil when there is no other.
 func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
-	return s.pick(now, rnd, tried, forHedge)
+	s.refresh(now)
+	return s.choose(LeastPending{}, &s.all, now, rnd, tried, forHedge)
 }
 
-func (s *Set) pick(now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
+// refresh does what is due every now and then.
+func (s *Set) refresh(now time.Duration) {
 	s.expire(now)
-	s.view = View{Now: now, Rand: rnd, set: s, tried: tried, purpose: p}
-	policy := s.Policy
-	if policy == nil {
-		policy = LeastPending{}
+	s.rampUp(now)
+	s.compareLatencies(now)
+}
+
+func (s *Set) policy() Policy {
+	if s.Policy == nil {
+		return LeastPending{}
 	}
-	e := policy.Choose(&s.view)
+	return s.Policy
+}
+
+func (s *Set) choose(by Policy, g *group, now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
+	if len(g.endpoints) == 0 {
+		return nil
+	}
+	s.view = View{Now: now, Rand: rnd, set: s, group: g, tried: tried, purpose: p}
+	e := by.Choose(&s.view)
 	s.view = View{} // tried is the caller's
 	return e
 }

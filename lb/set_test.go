@@ -145,7 +145,7 @@ func TestFairness(t *testing.T) {
 		weight := func(i int) float64 { return float64(1 + i%3) }
 		var s Set
 		s.Update(numbered(n, weight))
-		total := s.weights[n-1]
+		total := s.all.sums[n-1]
 		idle := map[*Endpoint]int{}
 		const picks = 60000
 		for range picks {
@@ -171,7 +171,7 @@ func TestFairness(t *testing.T) {
 func TestDrawByWeight(t *testing.T) {
 	var s Set
 	s.Update(numbered(4, func(i int) float64 { return float64(1 + i) }))
-	v := View{Rand: rand.NewPCG(1, 2), set: &s}
+	v := View{Rand: rand.NewPCG(1, 2), set: &s, group: &s.all}
 	const draws = 100000
 	got := map[*Endpoint]int{}
 	for range draws {
@@ -213,8 +213,8 @@ func TestPickOrder(t *testing.T) {
 				c.do(s.At(0), s.At(1))
 				got := [2]bool{}
 				for range 50 {
-					e := s.Pick(10*ms, rnd, s.endpoints[2:])
-					got[slices.Index(s.endpoints, e)] = true
+					e := s.Pick(10*ms, rnd, s.all.endpoints[2:])
+					got[slices.Index(s.all.endpoints, e)] = true
 				}
 				want := [2]bool{c.want[0] == 'a', c.want[len(c.want)-1] == 'b'}
 				if got != want {

@@ -1,0 +1,39 @@
+package lb
+
+import "slices"
+
+// group is the endpoints that one pick is among: all of a set, or those in its
+// zone, or those in the others.
+type group struct {
+	endpoints []*Endpoint
+	sums      []float64 // running sums of their weights
+	turns     turns
+}
+
+func newGroup(endpoints []*Endpoint) group {
+	return group{
+		endpoints: endpoints,
+		sums:      make([]float64, len(endpoints)),
+		turns:     turns{order: make([]*Endpoint, 0, len(endpoints))},
+	}
+}
+
+// weigh takes over the weights as they are now.
+func (g *group) weigh() {
+	sum := 0.0
+	for i, e := range g.endpoints {
+		sum += e.weight
+		g.sums[i] = sum
+	}
+}
+
+// at returns the endpoint whose part of the sum of weights x is in, x being from
+// [0, 1).
+func (g *group) at(x float64) *Endpoint {
+	last := len(g.sums) - 1
+	i, exact := slices.BinarySearch(g.sums, x*g.sums[last])
+	if exact {
+		i++ // the sums are the exclusive upper ends
+	}
+	return g.endpoints[min(i, last)]
+}

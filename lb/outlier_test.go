@@ -1,0 +1,363 @@
+package lb
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const sec = time.Second
+
+// judged is a set of n endpoints, the first of which is to be ejected.
+func judged(n int, o Outlier) (*Set, *Endpoint) {
+	s := &Set{Outlier: o}
+	s.Update(numbered(n, even))
+	return s, s.At(0)
+}
+
+func (e *Endpoint) judgeMany(now time.Duration, n int, good bool) {
+	for range n {
+		e.Judge(now, good)
+	}
+}
+
+var strict = Outlier{Consecutive: 5, SuccessRate: 0.5, Base: sec, MaxEjected: 0.5}
+
+func TestEjection(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		o      Outlier
+		do     func(e *Endpoint)
+		want   Reason
+		ejects bool
+	}{
+		{"one failure below the limit", strict, func(e *Endpoint) { e.judgeMany(0, 4, false) }, 0, false},
+		{"the limit", strict, func(e *Endpoint) { e.judgeMany(0, 5, false) }, ByConsecutive, true},
+		{"a good one in between", strict, func(e *Endpoint) {
+			e.judgeMany(0, 4, false)
+			e.Judge(0, true)
+			e.judgeMany(0, 4, false)
+		}, 0, false},
+		{"half fail", strict, func(e *Endpoint) {
+			for range 50 {
+				e.Judge(0, true)
+				e.Judge(0, false)
+			}
+		}, 0, false},
+		{"one more than half", strict, func(e *Endpoint) {
+			for range 10 {
+				e.Judge(0, true)
+				e.Judge(0, false)
+			}
+			e.Judge(0, false)
+		}, BySuccessRate, true},
+		{"more than half of too few", strict, func(e *Endpoint) {
+			for range 6 {
+				e.judgeMany(0, 1, true)
+				e.judgeMany(0, 2, false)
+			}
+			e.Judge(0, false) // the nineteenth
+		}, 0, false},
+		{"failures long ago", strict, func(e *Endpoint) {
+			for at := time.Duration(0); at < 100*sec; at += 6 * sec {
+				e.judgeMany(at, 4, false)
+				e.judgeMany(at, 3, true)
+			}
+		}, 0, false},
+		{"nothing is looked at", Outlier{Base: sec, MaxEjected: 1}, func(e *Endpoint) { e.judgeMany(0, 100, false) }, 0, false},
+		{"none may be ejected", Outlier{Consecutive: 1, Base: sec}, func(e *Endpoint) { e.judgeMany(0, 100, false) }, 0, false},
+		{"a deadline passed in silence", strict, func(e *Endpoint) {
+			for range 5 {
+				e.Started(0)
+			}
+			for range 5 {
+				e.TimedOut(sec)
+				e.Dropped(sec)
+			}
+		}, ByConsecutive, true},
+		{"in a shorter silence", strict, func(e *Endpoint) {
+			for range 5 {
+				e.Started(1)
+			}
+			for range 5 {
+				e.TimedOut(sec)
+				e.Dropped(sec)
+			}
+		}, 0, false},
+		{"while it answered others", strict, func(e *Endpoint) {
+			for range 6 {
+				e.Started(0)
+			}
+			e.Answered(sec, sec)
+			for range 5 {
+				e.TimedOut(sec + 1)
+				e.Dropped(sec + 1)
+			}
+		}, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, e := judged(4, c.o)
+			c.do(e)
+			why, ejected := e.Ejected()
+			if ejected != c.ejects || ejected && why != c.want {
+				t.Errorf("ejected %v by %v; want %v by %v", ejected, why, c.ejects, c.want)
+			}
+			if total := s.Ejections[ByConsecutive] + s.Ejections[BySuccessRate]; (total == 1) != c.ejects {
+				t.Errorf("counted %v", s.Ejections)
+			}
+		})
+	}
+}
+
+// TestEjectionReturns: an ejected endpoint gets nothing for its time, then one
+// request; served, it is as good as new; failed, it is out for twice as long.
+func TestEjectionReturns(t *testing.T) {
+	s, e := judged(3, strict)
+	rnd := rand.NewPCG(1, 2)
+	for i := 1; i < 3; i++ { // whatever is free would be picked at once
+		s.At(i).Started(0)
+	}
+	picked := func(now time.Duration) bool { return s.Pick(now, rnd, nil) == e }
+	now, term := time.Duration(0), sec
+	e.judgeMany(now, 5, false)
+	for round := range 9 {
+		e.judgeMany(now, 50, round%2 == 0) // begun before: they say nothing
+		if picked(now + term - 1) {
+			t.Fatalf("round %d: picked before %v were over", round, term)
+		}
+		now += term
+		if !picked(now) {
+			t.Fatalf("round %d: no probe after %v", round, term)
+		}
+		e.Started(now)
+		if picked(now + term - 1) {
+			t.Fatalf("round %d: a second request while the probe is out", round)
+		}
+		if s.PickHedge(now, rnd, nil) == e {
+			t.Fatal("a hedge to an ejected endpoint")
+		}
+		now += term / 2
+		e.Judge(now, false)
+		e.Answered(now, 0)
+		term = min(2*term, 64*sec)
+	}
+	if s.Ejections[ByConsecutive] != 10 {
+		t.Errorf("counted %v", s.Ejections)
+	}
+
+	now += term
+	e.Started(now) // a probe that comes to nothing
+	e.Dropped(now)
+	if picked(now+term-1) || !picked(now+term) {
+		t.Error("after a probe that came to nothing the next is due a term later")
+	}
+	e.Started(now + term)
+	now += term + ms
+	e.Judge(now, true)
+	e.Answered(now, ms)
+	if _, ejected := e.Ejected(); ejected || !picked(now) {
+		t.Error("still out after it served its probe")
+	}
+	e.judgeMany(now, 4, false)
+	if _, ejected := e.Ejected(); ejected {
+		t.Error("failures from before the ejection count")
+	}
+	e.Judge(now, false)
+	if e.term != 64*sec {
+		t.Errorf("failed again at once, it is out for %v", e.term)
+	}
+	now = e.until
+	e.Judge(now, true)
+	now += 64 * sec
+	e.judgeMany(now, 5, false)
+	if e.term != sec {
+		t.Errorf("failed after it served for as long as it was out, it is out for %v", e.term)
+	}
+}
+
+// TestEjectionLimit: at most the share is out, of any set.
+func TestEjectionLimit(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		max  float64
+		want int
+	}{
+		{1, 0.5, 0}, {2, 0.5, 1}, {3, 0.5, 1}, {4, 0.5, 2}, {10, 0.3, 3}, {10, 0.29, 2}, {100, 0.29, 29}, {3, 1, 3}, {3, 0, 0},
+	} {
+		o := strict
+		o.MaxEjected = c.max
+		s, _ := judged(c.n, o)
+		for _, e := range s.all.endpoints {
+			e.judgeMany(0, 10, false)
+		}
+		out := 0
+		for _, e := range s.all.endpoints {
+			if _, ejected := e.Ejected(); ejected {
+				out++
+			}
+		}
+		if out != c.want {
+			t.Errorf("%d of %d are out, want %d", out, c.n, c.want)
+		}
+	}
+
+	s, _ := judged(8, strict)
+	for i := range 4 {
+		s.At(i).judgeMany(0, 5, false)
+	}
+	s.Update(numbered(5, even)) // the four and one more
+	if s.ejected != 2 {
+		t.Errorf("%d of five are out after the set shrank, want 2", s.ejected)
+	}
+	s.Update(numbered(1, even))
+	if why, ejected := s.At(0).Ejected(); ejected {
+		t.Errorf("the only one left is out by %v", why)
+	}
+}
+
+// TestPanic: with more than the share bad, all are picked; at the share, the
+// others only.
+func TestPanic(t *testing.T) {
+	rnd := rand.NewPCG(1, 2)
+	s := Set{Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, Panic: 0.5}
+	targets := numbered(6, even)
+	targets[0].Unhealthy = true
+	s.Update(targets)
+	reached := func() int {
+		got := map[*Endpoint]bool{}
+		for range 400 {
+			got[s.Pick(0, rnd, nil)] = true
+		}
+		return len(got)
+	}
+	s.At(1).Judge(0, false)
+	s.At(2).Judge(0, false)
+	if n := reached(); n != 3 || s.Panics() {
+		t.Errorf("half is bad: %d of 6 are picked, panic %v", n, s.Panics())
+	}
+	s.At(3).Judge(0, false)
+	if n := reached(); n != 6 || !s.Panics() {
+		t.Errorf("more than half is bad: %d of 6 are picked, panic %v", n, s.Panics())
+	}
+	targets[0].Unhealthy = false
+	s.Update(targets)
+	if n := reached(); n != 3 || s.Panics() {
+		t.Errorf("one is healthy again: %d of 6 are picked, panic %v", n, s.Panics())
+	}
+}
+
+// TestFailuresDoNotAttract: an endpoint that fails part of its requests at once
+// seems to work faster; it gets its share at most.
+func TestFailuresDoNotAttract(t *testing.T) {
+	for _, failing := range []float64{0.1, 0.4, 0.8} {
+		var s Set // ejects nobody
+		s.Update(numbered(3, even))
+		bad := s.At(0)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var queue events
+		picked := 0
+		const n, busy = 30000, 30
+		for i := range n {
+			for queue.Len() > busy {
+				queue.end()
+			}
+			e := s.Pick(queue.now, rnd, nil)
+			if e == bad && i >= 1000 {
+				picked++
+			}
+			e.Started(queue.now)
+			took := time.Duration(1+rnd.ExpFloat64()*1000) * time.Microsecond
+			fails := e == bad && rnd.Float64() < failing
+			if fails {
+				took = time.Microsecond
+			}
+			queue.add(queue.now+took, func(now time.Duration) {
+				e.Judge(now, !fails)
+				if fails {
+					took = 0
+				}
+				e.Answered(now, took)
+			})
+		}
+		if share := float64(picked) / (n - 1000); share > 0.36 {
+			t.Errorf("one that fails %v of its requests got %.3f of all", failing, share)
+		}
+	}
+}
+
+func TestLatencyEjection(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		latency []time.Duration // mean of each
+		answers int
+		want    int // ejected, from the slowest on
+	}{
+		{"alike", []time.Duration{ms, ms, ms, ms, ms, ms}, 30, 0},
+		{"at the factor", []time.Duration{ms, ms, ms, 3 * ms}, 30, 0},
+		{"past it", []time.Duration{ms, ms, ms, 3*ms + 1}, 30, 1},
+		{"too few answers", []time.Duration{ms, ms, ms, 9 * ms}, 19, 0},
+		{"enough", []time.Duration{ms, ms, ms, 9 * ms}, 20, 1},
+		{"two of six", []time.Duration{ms, ms, ms, ms, 9 * ms, 8 * ms}, 30, 2},
+		{"of two", []time.Duration{ms, 9 * ms}, 30, 1},
+		{"half of them", []time.Duration{ms, ms, 9 * ms, 9 * ms}, 30, 2},
+		{"most of them", []time.Duration{ms, 9 * ms, 9 * ms, 9 * ms}, 30, 0},
+		{"alone", []time.Duration{9 * ms}, 30, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := strict
+			o.Latency = 3
+			s, _ := judged(len(c.latency), o)
+			for i, latency := range c.latency {
+				e := s.At(i)
+				for range c.answers {
+					e.Started(sec)
+					e.Answered(sec, latency)
+				}
+			}
+			s.Pick(2*sec, rand.NewPCG(1, 2), nil)
+			if got := int(s.Ejections[ByLatency]); got != c.want || s.ejected != c.want {
+				t.Errorf("%d were ejected, want %d", got, c.want)
+			}
+			for i, latency := range c.latency {
+				if why, ejected := s.At(i).Ejected(); ejected && (why != ByLatency || latency < 3*ms) {
+					t.Errorf("ejected by %v with a mean of %v", why, latency)
+				}
+			}
+		})
+	}
+}
+
+// TestFreezeIsNoLatency: a short freeze now and then is not what the latency
+// criterion is about.
+func TestFreezeIsNoLatency(t *testing.T) {
+	o := strict
+	o.Latency = 3
+	s, e := judged(3, o)
+	rnd := rand.NewPCG(1, 2)
+	for i := range 20000 {
+		now := time.Duration(i) * ms
+		for j := range s.Len() {
+			s.At(j).Started(now)
+			latency := ms
+			if s.At(j) == e && i%1000 < 3 { // what a freeze of 50 ms catches
+				latency = 50 * ms
+			}
+			s.At(j).Answered(now, latency)
+		}
+		s.Pick(now, rnd, nil)
+	}
+	if s.Ejections[ByLatency] != 0 {
+		t.Errorf("counted %v", s.Ejections)
+	}
+}
+
+// TestRemovedIsNotJudged: what was pending at a removed endpoint may still end.
+func TestRemovedIsNotJudged(t *testing.T) {
+	s, e := judged(4, strict)
+	s.Update(numbered(4, even)[1:])
+	e.judgeMany(0, 50, false)
+	e.TimedOut(sec)
+	if s.ejected != 0 || s.Ejections != [Reasons]uint64{} {
+		t.Errorf("%d ejected, counted %v", s.ejected, s.Ejections)
+	}
+}

@@ -1,0 +1,230 @@
+package lb
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// policies are those that a configuration may name.
+var policies = []Policy{LeastPending{}, WeightedRoundRobin{}, PeakEWMA{}, Random{}}
+
+// TestPoliciesByWeight: what is idle is picked in proportion to weight.
+func TestPoliciesByWeight(t *testing.T) {
+	for _, p := range policies {
+		for _, n := range []int{1, 3, 8, 9, 60} {
+			t.Run(fmt.Sprintf("%T/%d", p, n), func(t *testing.T) {
+				s := Set{Policy: p}
+				s.Update(numbered(n, func(i int) float64 { return float64(1 + i%3) }))
+				picks := 2000 * n
+				got := map[*Endpoint]int{}
+				rnd := rand.NewPCG(1, 2)
+				for range picks {
+					got[s.Pick(0, rnd, nil)]++
+				}
+				for _, e := range s.all.endpoints {
+					want := float64(picks) * e.Weight / s.all.sums[n-1]
+					if math.Abs(float64(got[e])-want) > 0.2*want {
+						t.Errorf("weight %v got %d picks, want about %.0f", e.Weight, got[e], want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPoliciesEligibility: whatever the policy, nobody that is tried, stalled,
+// unhealthy or ejected is picked while another is left, and then in that order.
+func TestPoliciesEligibility(t *testing.T) {
+	for _, p := range policies {
+		for _, n := range []int{4, 40} {
+			t.Run(fmt.Sprintf("%T/%d", p, n), func(t *testing.T) {
+				rnd := rand.NewPCG(1, 2)
+				s := Set{
+					Policy: p, Stall: Stall{After: ms, Probe: time.Hour},
+					Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1},
+				}
+				targets := numbered(n, even)
+				targets[1].Unhealthy = true
+				s.Update(targets)
+				stalled, unhealthy, ejected, good := s.At(0), s.At(1), s.At(2), s.At(3)
+				stalled.Started(0)
+				stalled.Started(0)
+				ejected.Judge(0, false)
+				tried := slices.Clone(s.all.endpoints[4:])
+				for range 200 {
+					if e := s.Pick(10*ms, rnd, tried); e != good {
+						t.Fatalf("picked %s", e.Addr)
+					}
+					if e := s.PickHedge(10*ms, rnd, tried); e != good {
+						t.Fatalf("picked %s for a hedge", e.Addr)
+					}
+				}
+				tried = append(tried, good)
+				if e := s.PickHedge(10*ms, rnd, tried); e != nil {
+					t.Errorf("a hedge to %s", e.Addr)
+				}
+				if e := s.Pick(10*ms, rnd, tried); e != stalled {
+					t.Errorf("picked %s before the stalled one", e.Addr)
+				}
+				tried = append(tried, stalled)
+				if e := s.Pick(10*ms, rnd, tried); e != unhealthy && e != ejected {
+					t.Errorf("picked %v as a last resort", e)
+				}
+				if e := s.Pick(10*ms, rnd, append(tried, unhealthy, ejected)); e != nil {
+					t.Errorf("picked %s, all being tried", e.Addr)
+				}
+			})
+		}
+	}
+}
+
+func TestPoliciesDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, p := range policies {
+		s := Set{Policy: p, Zone: "a", SlowStart: time.Hour, Outlier: Outlier{
+			Consecutive: 5, SuccessRate: 0.5, Latency: 3, Base: ms, MaxEjected: 0.5,
+		}}
+		targets := numbered(30, even)
+		for i := range targets {
+			targets[i].Zone = []string{"a", "b"}[i%2]
+		}
+		s.Update(targets[:25])
+		s.Update(targets)
+		rnd := rand.NewPCG(1, 2)
+		var now time.Duration
+		s.Pick(now, rnd, nil)
+		allocs := testing.AllocsPerRun(5000, func() {
+			now += ms
+			e := s.Pick(now, rnd, nil)
+			e.Started(now)
+			e.Judge(now, e != s.At(0))
+			e.Answered(now, ms)
+		})
+		if allocs != 0 || s.Ejections[ByConsecutive]+s.Ejections[BySuccessRate] == 0 {
+			t.Errorf("%T: %v allocations a request, ejections %v", p, allocs, s.Ejections)
+		}
+	}
+}
+
+// sequence picks n times and names what was picked.
+func sequence(s *Set, n int) string {
+	var b strings.Builder
+	rnd := rand.NewPCG(3, 4)
+	for range n {
+		b.WriteString(s.Pick(0, rnd, nil).Addr)
+	}
+	return b.String()
+}
+
+// TestRoundRobinIsSmooth: in any stretch, each endpoint has its exact share, give
+// or take one turn.
+func TestRoundRobinIsSmooth(t *testing.T) {
+	for _, weights := range [][]float64{{1}, {1, 1}, {5, 1, 1}, {1, 2, 3, 4}, {0.5, 7}} {
+		s := Set{Policy: WeightedRoundRobin{}}
+		var total float64
+		var targets []Target
+		for i, w := range weights {
+			targets = append(targets, Target{Addr: string(rune('a' + i)), Weight: w})
+			total += w
+		}
+		s.Update(targets)
+		turns := sequence(&s, 500)
+		for from := 0; from < 400; from += 7 {
+			for _, length := range []int{1, 2, 7, 20, 99} {
+				stretch := turns[from : from+length]
+				for i, w := range weights {
+					got, want := float64(strings.Count(stretch, targets[i].Addr)), float64(length)*w/total
+					// A stretch may begin or end just before a turn, and turns at
+					// the same time come one after another.
+					if slack := 1 + float64(len(weights)-1)*w/total; math.Abs(got-want) > slack+1e-9 {
+						t.Fatalf("weights %v: %q has %v of %s, want %.2f", weights, stretch, got, targets[i].Addr, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRoundRobinOutOfStep: sidecars that start with the same snapshot do not go
+// to the same endpoint first.
+func TestRoundRobinOutOfStep(t *testing.T) {
+	first := map[string]int{}
+	for seed := range uint64(3000) {
+		s := Set{Policy: WeightedRoundRobin{}}
+		s.Update(numbered(3, even))
+		first[s.Pick(0, rand.NewPCG(seed, 1), nil).Addr]++
+	}
+	for addr, n := range first {
+		if n < 800 || n > 1200 {
+			t.Errorf("%d of 3000 loops began with %s", n, addr)
+		}
+	}
+}
+
+// TestRoundRobinKeepsTurns: a snapshot that adds one endpoint neither restarts
+// the others nor gives the new one more than its share.
+func TestRoundRobinKeepsTurns(t *testing.T) {
+	s := Set{Policy: WeightedRoundRobin{}}
+	all := []Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}, {Addr: "d"}}
+	s.Update(all[:3])
+	sequence(&s, 1000)
+	s.Update(all)
+	turns := sequence(&s, 400)
+	for _, target := range all {
+		if n := strings.Count(turns, target.Addr); n < 98 || n > 102 {
+			t.Errorf("%s had %d of 400 turns", target.Addr, n)
+		}
+	}
+}
+
+func TestPeakEWMA(t *testing.T) {
+	s := Set{Policy: PeakEWMA{}}
+	s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: 2}})
+	rnd := rand.NewPCG(1, 2)
+	a, b, c := s.At(0), s.At(1), s.At(2)
+	answer := func(e *Endpoint, now, latency time.Duration) {
+		e.Started(now - latency)
+		e.Answered(now, latency)
+	}
+	pick := func(now time.Duration, want *Endpoint, why string) {
+		t.Helper()
+		if e := s.Pick(now, rnd, nil); e != want {
+			t.Errorf("%s: picked %s", why, e.Addr)
+		}
+	}
+	answer(a, 10*ms, 2*ms)
+	answer(b, 10*ms, 2*ms)
+	pick(10*ms, c, "of c nothing is known")
+	c.Started(10 * ms)
+	a.Started(10 * ms)
+	pick(10*ms, b, "c owes its first answer, a has something to do")
+	c.Answered(14*ms, 4*ms)
+	a.Answered(14*ms, 2*ms)
+	b.Started(14 * ms)
+	c.Started(14 * ms)
+	c.Started(14 * ms)
+	pick(14*ms, a, "a has nothing to do")
+	a.Started(14 * ms)
+	a.Started(14 * ms)
+	pick(14*ms, b, "b has one, a two, c two of twice the latency at twice the weight")
+
+	b.Answered(64*ms, 50*ms)
+	a.Started(64 * ms)
+	pick(64*ms, c, "b's one slow answer counts at once; a has three, c two of twice the latency at twice the weight")
+	for now := 65 * ms; now < 100*ms; now += 5 * ms {
+		answer(b, now, 2*ms)
+	}
+	if got := b.peakNow(100 * ms); got < float64(40*ms) {
+		t.Errorf("after a few quick answers a peak of 50 ms has sunk to %v", time.Duration(got))
+	}
+	if got := b.peakNow(time.Minute); got > float64(2*ms) {
+		t.Errorf("after a minute it is still %v", time.Duration(got))
+	}
+}

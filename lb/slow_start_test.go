@@ -1,0 +1,96 @@
+package lb
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestSlowStart: the share of a new endpoint grows in a straight line, under each
+// policy.
+func TestSlowStart(t *testing.T) {
+	for _, p := range policies {
+		s := Set{Policy: p, SlowStart: 10 * time.Second}
+		s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}})
+		rnd := rand.NewPCG(1, 2)
+		share := func(now time.Duration) float64 {
+			n := 0
+			for range 6000 {
+				if s.Pick(now, rnd, nil).Addr == "new" {
+					n++
+				}
+			}
+			return float64(n) / 6000
+		}
+		s.Pick(time.Second, rnd, nil)
+		s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}, {Addr: "new", Weight: 1}})
+		for _, c := range []struct {
+			after    time.Duration
+			min, max float64
+		}{
+			{0, 0.02, 0.045}, // 0.1 of 3.1
+			{5 * time.Second, 0.12, 0.19},
+			{10 * time.Second, 0.23, 0.27},
+			{time.Hour, 0.23, 0.27},
+		} {
+			if got := share(time.Minute + c.after); got < c.min || got > c.max {
+				t.Errorf("%T: after %v the share is %.3f, want %v to %v", p, c.after, got, c.min, c.max)
+			}
+		}
+	}
+}
+
+// TestSlowStartNotForMost: endpoints that replace most of a set start at once,
+// and so do those of the first snapshot; at just half they start slowly.
+func TestSlowStartNotForMost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		old  []string
+		new  []string
+		slow bool
+	}{
+		{"the first snapshot", nil, []string{"a", "b"}, false},
+		{"one of four", []string{"a", "b", "c"}, []string{"a", "b", "c", "d"}, true},
+		{"half", []string{"a", "b"}, []string{"a", "b", "c", "d"}, true},
+		{"more than half", []string{"a", "b"}, []string{"a", "b", "c", "d", "e"}, false},
+		{"all", []string{"a", "b"}, []string{"c", "d"}, false},
+	} {
+		s := Set{SlowStart: time.Second}
+		s.Update(targetsOf(c.old))
+		added, _ := s.Update(targetsOf(c.new))
+		for _, e := range added {
+			if slow := e.weight < e.Weight; slow != c.slow {
+				t.Errorf("%s: %s starts slowly: %v", c.name, e.Addr, slow)
+			}
+		}
+	}
+}
+
+// TestSlowStartOutlivesUpdates: a snapshot in between neither ends nor restarts a
+// ramp, and growth counts towards the half that may be slow.
+func TestSlowStartOutlivesUpdates(t *testing.T) {
+	s := Set{SlowStart: 10 * time.Second}
+	rnd := rand.NewPCG(1, 2)
+	s.Update(targetsOf([]string{"a", "b"}))
+	s.Update(targetsOf([]string{"a", "b", "c"}))
+	s.Pick(0, rnd, nil)
+	s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c", Weight: 4}, {Addr: "d"}})
+	s.Pick(5*time.Second, rnd, nil)
+	if c := s.Lookup("c"); c.weight < 2 || c.weight > 2.4 {
+		t.Errorf("half-way to 4 the weight is %v", c.weight)
+	}
+	s.Update(targetsOf([]string{"a", "b", "c", "d", "e"}))
+	if e := s.Lookup("e"); e.weight != 1 {
+		t.Errorf("with two of five still slow, a third starts with %v", e.weight)
+	}
+	if s.Pick(16*time.Second, rnd, nil); s.ramping != 0 {
+		t.Errorf("%d still grow", s.ramping)
+	}
+}
+
+func targetsOf(addrs []string) (out []Target) {
+	for _, a := range addrs {
+		out = append(out, Target{Addr: a})
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package lb
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func replicas(n int) []Target {
+	out := make([]Target, n)
+	for i := range out {
+		out[i] = Target{Addr: fmt.Sprintf("10.0.%d.%d:15006", i/256, i%256), Weight: 1}
+	}
+	return out
+}
+
+func subsetAddrs(targets []Target, n int, node string) []string {
+	var out []string
+	for _, t := range Subset(slices.Clone(targets), n, node) {
+		out = append(out, t.Addr)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestSubset(t *testing.T) {
+	targets := replicas(50)
+	for _, n := range []int{0, 50, 51} {
+		if got := len(subsetAddrs(targets, n, "api-1")); got != 50 {
+			t.Errorf("subset %d has %d of 50", n, got)
+		}
+	}
+	want := subsetAddrs(targets, 10, "api-1")
+	if len(want) != 10 {
+		t.Fatalf("subset 10 has %d", len(want))
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+	if got := subsetAddrs(targets, 10, "api-1"); !slices.Equal(got, want) {
+		t.Error("the order of the targets matters")
+	}
+	if got := subsetAddrs(targets, 10, "api-2"); slices.Equal(got, want) {
+		t.Error("two nodes have the same subset")
+	}
+}
+
+// TestSubsetChurn: one target that goes or comes costs a subset one place at
+// most, and only where it is in it.
+func TestSubsetChurn(t *testing.T) {
+	targets := replicas(100)
+	for node := range 200 {
+		name := fmt.Sprintf("api-%d", node)
+		with, without := subsetAddrs(targets, 10, name), subsetAddrs(targets[1:], 10, name)
+		kept := 0
+		for _, addr := range with {
+			if slices.Contains(without, addr) {
+				kept++
+			}
+		}
+		want := 10
+		if slices.Contains(with, targets[0].Addr) {
+			want = 9
+		}
+		if kept != want {
+			t.Fatalf("%s keeps %d of 10, want %d", name, kept, want)
+		}
+	}
+}
+
+// TestSubsetSpread: as even as independent nodes can be, in proportion to weight.
+func TestSubsetSpread(t *testing.T) {
+	const nodes, n = 2000, 20
+	targets := replicas(200)
+	for i := range targets {
+		targets[i].Weight = float64(1 + i%2)
+	}
+	used := map[string]int{}
+	for node := range nodes {
+		for _, addr := range subsetAddrs(targets, n, fmt.Sprintf("api-%d", node)) {
+			used[addr]++
+		}
+	}
+	for _, target := range targets {
+		want := nodes * n * target.Weight / 300
+		if got := float64(used[target.Addr]); math.Abs(got-want) > 5*math.Sqrt(want) {
+			t.Errorf("%s of weight %v is in %v subsets, want about %.0f", target.Addr, target.Weight, got, want)
+		}
+	}
+}
+
+// TestSubsetHealth: the unhealthy make room for the next in rank, and come back
+// to their place.
+func TestSubsetHealth(t *testing.T) {
+	targets := replicas(30)
+	before := subsetAddrs(targets, 10, "api-1")
+	sick := slices.IndexFunc(targets, func(t Target) bool { return t.Addr == before[0] })
+	targets[sick].Unhealthy = true
+	after := subsetAddrs(targets, 10, "api-1")
+	if slices.Contains(after, before[0]) || len(after) != 10 {
+		t.Errorf("with %s unhealthy: %v", before[0], after)
+	}
+	for i := range targets {
+		targets[i].Unhealthy = true
+	}
+	if got := subsetAddrs(targets, 10, "api-1"); !slices.Equal(got, before) {
+		t.Error("with all unhealthy it is not what it is with none")
+	}
+}
