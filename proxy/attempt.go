@@ -98,7 +98,11 @@ func (a *attempt) answered(ans *answer) {
 	if !lingering && a.kind == primaryAttempt {
 		ex.route.estimator.Observe(now, now-a.sent)
 	}
-	a.end(now, true)
+	if ans.Status >= 500 {
+		a.end(now, endFailure)
+	} else {
+		a.end(now, endServed)
+	}
 	if lingering {
 		ans.Release()
 		ex.settle()
@@ -114,7 +118,11 @@ func (a *attempt) failed(f *Failure) {
 	if f.retry == retryReset || f.retry == retryNever && a.ep != nil {
 		ex.reached = true
 	}
-	a.end(ex.w.loop.Now(), false)
+	how := endNothing
+	if f.blames() {
+		how = endBroken
+	}
+	a.end(ex.w.loop.Now(), how)
 	if a.kind == hedgeAttempt && (f.retry == retryConnect || f == FailNoSlot) {
 		ex.hedgeMissed()
 	}
@@ -131,7 +139,11 @@ func (a *attempt) failed(f *Failure) {
 // dropped: a withdrawn attempt is over; answered tells whether the application
 // finished it all the same.
 func (a *attempt) dropped(answered bool) {
-	a.end(a.ex.w.loop.Now(), answered)
+	how := endNothing
+	if answered {
+		how = endUnseen
+	}
+	a.end(a.ex.w.loop.Now(), how)
 	a.ex.settle()
 }
 
@@ -141,7 +153,7 @@ func (a *attempt) cancel() {
 	case attemptOver, attemptLingering:
 	case attemptWaiting:
 		a.ex.svc.unqueue(a)
-		a.end(a.ex.w.loop.Now(), false)
+		a.end(a.ex.w.loop.Now(), endNothing)
 	case attemptSent:
 		if a.ex.state == exchangeAnswered {
 			a.censor() // its hedge won
@@ -150,12 +162,13 @@ func (a *attempt) cancel() {
 			a.state = attemptLingering
 			return
 		}
-		a.end(a.ex.w.loop.Now(), false)
+		a.end(a.ex.w.loop.Now(), endNothing)
 	}
 }
 
-// abort ends the attempt at once.
+// abort ends the attempt at once, its deadline having passed.
 func (a *attempt) abort() {
+	now := a.ex.w.loop.Now()
 	switch a.state {
 	case attemptOver:
 		return
@@ -164,11 +177,13 @@ func (a *attempt) abort() {
 	case attemptSent:
 		a.censor()
 		a.ex.reached = true
+		a.ep.TimedOut(now)
 		a.up.abort(a)
 	case attemptLingering:
+		a.ep.TimedOut(now)
 		a.up.abort(a)
 	}
-	a.end(a.ex.w.loop.Now(), false)
+	a.end(now, endNothing)
 }
 
 // censor tells the estimate that a primary took longer than it was given: left
@@ -179,18 +194,24 @@ func (a *attempt) censor() {
 	}
 }
 
+// ending is how an attempt ended for its endpoint.
+type ending uint8
+
+const (
+	endNothing ending = iota // no answer, which nobody can blame it for
+	endBroken                // no answer: it can't be reached, or does not keep to the protocol
+	endUnseen                // an answer that nobody waited for
+	endServed                // an answer
+	endFailure               // an answer with status 5xx
+)
+
 // end settles the books of the endpoint and the service.
-func (a *attempt) end(now time.Duration, answered bool) {
+func (a *attempt) end(now time.Duration, how ending) {
 	if a.state == attemptOver {
 		panic("proxy: attempt ended twice")
 	}
 	if a.ep != nil {
-		if answered {
-			a.ep.Answered(now, now-a.sent)
-			a.ex.svc.observe(now, now-a.sent)
-		} else {
-			a.ep.Dropped(now)
-		}
+		a.settle(now, how)
 	}
 	a.state = attemptOver
 	a.ex.out--
@@ -201,4 +222,28 @@ func (a *attempt) end(now time.Duration, answered bool) {
 		a.slot = false
 		a.ex.svc.release()
 	}
+}
+
+// settle is end for the endpoint. The latency of a failure would speak for it:
+// failing may be quick.
+func (a *attempt) settle(now time.Duration, how ending) {
+	latency := now - a.sent
+	switch how {
+	case endNothing:
+		a.ep.Dropped(now)
+		return
+	case endBroken:
+		a.ep.Judge(now, false)
+		a.ep.Dropped(now)
+		return
+	case endUnseen:
+		a.ep.Answered(now, latency)
+	case endServed:
+		a.ep.Judge(now, true)
+		a.ep.Answered(now, latency)
+	case endFailure:
+		a.ep.Judge(now, false)
+		a.ep.Answered(now, 0)
+	}
+	a.ex.svc.observe(now, latency)
 }

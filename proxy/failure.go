@@ -16,6 +16,12 @@ type Failure struct {
 	retry  retryClass
 }
 
+// blames tells whether the failure is the endpoint's, and not one of load, of the
+// request, or of a drain.
+func (f *Failure) blames() bool {
+	return f == FailConnect || f == FailReset || f == FailMalformed
+}
+
 // refusal is the reason for the other sidecar. Those below link.UpstreamReset
 // promise that the application saw nothing of the request.
 func (f *Failure) refusal(reached bool) link.Reason {

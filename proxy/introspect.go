@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
@@ -39,7 +40,8 @@ type ServiceReport struct {
 	Stats   ServiceStats
 
 	Breaker        BreakerState
-	HedgesInFlight int // losers that are not over yet included
+	Panics         bool // so many endpoints are unhealthy or ejected that none counts as such
+	HedgesInFlight int  // losers that are not over yet included
 
 	// Routes that lead to the service, in order of configuration; the one of
 	// listeners with a fixed service comes last.
@@ -64,6 +66,8 @@ type EndpointReport struct {
 	Latency     time.Duration // recent average; 0: unknown
 	Stalled     bool          // silent for too long with requests pending
 	Unhealthy   bool          // by its active health check
+	Ejected     bool          // until it has served a probe
+	EjectedBy   lb.Reason     // why, if Ejected
 	Others      float64       // load of others that its sidecar reported
 	Reported    bool          // Others is less than a second old
 }
@@ -93,7 +97,7 @@ func (w *Worker) Post(f func()) { w.loop.Post(f) }
 func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()
 	r := ServiceReport{
-		Name: s.cfg.Name, Version: s.version, Stats: s.stats,
+		Name: s.cfg.Name, Version: s.version, Stats: s.counts(), Panics: s.set.Panics(),
 		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(),
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
@@ -110,6 +114,7 @@ func (s *service) report() ServiceReport {
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 		}
 		at.Others, at.Reported = e.Reported(now)
+		at.EjectedBy, at.Ejected = e.Ejected()
 	}
 	return r
 }
@@ -136,6 +141,13 @@ func (p *Process) ServicePending(service string) int {
 // ServiceStats returns a copy of the loop's counts for a service. It is called
 // on the loop.
 func (w *Worker) ServiceStats(service string) *ServiceStats {
-	s := w.services[service].stats
-	return &s
+	stats := w.services[service].counts()
+	return &stats
+}
+
+// counts are the service's, those that its set keeps among them.
+func (s *service) counts() ServiceStats {
+	stats := s.stats
+	stats.Ejections = s.set.Ejections
+	return stats
 }

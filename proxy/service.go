@@ -46,7 +46,25 @@ func newService(w *Worker, shared *sharedService) *service {
 		s.queue.granted++
 		s.giveOut()
 	}
+	s.set.Policy = policies[s.cfg.LB.Policy]
+	s.set.Zone = w.proc.cfg.Node.Zone
+	s.set.SlowStart = s.cfg.LB.SlowStart
+	s.set.Panic = s.cfg.LB.Panic
+	s.set.Outlier = lb.Outlier{
+		Consecutive: s.cfg.Outlier.Consecutive,
+		SuccessRate: s.cfg.Outlier.SuccessRate,
+		Latency:     float64(s.cfg.Outlier.Latency),
+		Base:        s.cfg.Outlier.Base,
+		MaxEjected:  s.cfg.Outlier.MaxEjected,
+	}
 	return s
+}
+
+var policies = map[string]lb.Policy{
+	config.LBLeastPending:       lb.LeastPending{},
+	config.LBWeightedRoundRobin: lb.WeightedRoundRobin{},
+	config.LBPeakEWMA:           lb.PeakEWMA{},
+	config.LBRandom:             lb.Random{},
 }
 
 // apply takes over a snapshot unless a newer one has been applied. Endpoints
@@ -61,12 +79,15 @@ func (s *service) apply(snap *registry.Snapshot, own map[string]*atomic.Int32) {
 	for i, e := range snap.Endpoints {
 		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
 	}
-	_, removed := s.set.Update(targets)
+	_, removed := s.set.Update(lb.Subset(targets, s.cfg.LB.Subset, s.w.proc.cfg.Node.ID))
 	for _, e := range removed {
 		e.Ext.(*endpoint).up.retire()
 	}
 	for i := range snap.Endpoints {
 		e := s.set.Lookup(snap.Endpoints[i].Addr)
+		if e == nil { // not in the subset
+			continue
+		}
 		e.CountIn(own[e.Addr])
 		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.cfg.Protocol))
 	}

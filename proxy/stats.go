@@ -1,6 +1,9 @@
 package proxy
 
-import "github.com/remora-proxy/remora/proxy/hedge"
+import (
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
 
 // WorkerStats are the counts of one loop: plain integers that only the loop
 // writes. Worker.Report returns a copy.
@@ -83,6 +86,8 @@ type ServiceStats struct {
 	HedgesWon         uint64
 	Gates             [hedge.Gates]uint64 // by outcome of the decision to hedge
 
+	Ejections [lb.Reasons]uint64 // of endpoints, by reason
+
 	Streams        uint64 // streams that an endpoint took
 	StreamsOpen    int    // of these, the ones open now
 	StreamsFailed  uint64 // streams that came to nothing
@@ -105,6 +110,9 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.HedgesWon += o.HedgesWon
 	for i, n := range o.Gates {
 		s.Gates[i] += n
+	}
+	for i, n := range o.Ejections {
+		s.Ejections[i] += n
 	}
 	s.Streams += o.Streams
 	s.StreamsOpen += o.StreamsOpen

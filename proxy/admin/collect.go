@@ -80,6 +80,7 @@ func mergeService(into, s *proxy.ServiceReport) {
 	into.Version = min(into.Version, s.Version)
 	into.Stats.Add(&s.Stats)
 	into.HedgesInFlight += s.HedgesInFlight
+	into.Panics = into.Panics || s.Panics
 	for i := range into.Routes {
 		into.Routes[i].Delay = max(into.Routes[i].Delay, s.Routes[i].Delay)
 	}
@@ -106,6 +107,9 @@ func mergeEndpoint(into, e *proxy.EndpointReport) {
 	into.Latency = max(into.Latency, e.Latency)
 	into.Stalled = into.Stalled || e.Stalled
 	into.Unhealthy = into.Unhealthy || e.Unhealthy
+	if !into.Ejected {
+		into.Ejected, into.EjectedBy = e.Ejected, e.EjectedBy
+	}
 	into.Others = max(into.Others, e.Others)
 	into.Reported = into.Reported || e.Reported
 }

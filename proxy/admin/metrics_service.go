@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
@@ -26,6 +27,8 @@ var (
 	retriesOver = counter("retries_over_budget_total", "Retries not made for want of budget.", "service")
 	endpoints   = gauge("endpoints", "Endpoints known.", "service")
 	unhealthy   = gauge("endpoints_unhealthy", "Those of them that fail their active health check, if there is one.", "service")
+	ejections   = counter("ejections_total", "Ejections of endpoints, by the loop and by reason: the key of outlier.", "service", "reason")
+	panicking   = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that none counts as such.", "service")
 	snapshotAt  = gauge("endpoints_changed_timestamp_seconds",
 		"When the endpoints became what they are, by where they are known from.", "service", "source")
 )
@@ -55,6 +58,7 @@ var (
 	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
 	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
 	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
+	endpointEjected  = gauge("endpoint_ejected", "1 while some loop has ejected the endpoint.", "service", "endpoint")
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
@@ -95,6 +99,10 @@ func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	if cfg.Check.Enabled() {
 		to.put(unhealthy, float64(countUnhealthy(svc.Endpoints)), name)
 	}
+	for why, n := range svc.Stats.Ejections {
+		to.put(ejections, float64(n), name, lb.Reason(why).String())
+	}
+	to.put(panicking, truth(svc.Panics), name)
 	if snap := p.Snapshot(name); snap != nil && !snap.Changed.IsZero() {
 		to.put(snapshotAt, float64(snap.Changed.UnixMilli())/1000, name, string(snap.Source))
 	}
@@ -150,6 +158,7 @@ func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
 		if checked {
 			to.put(endpointHealthy, truth(!e.Unhealthy), svc.Name, e.Addr)
 		}
+		to.put(endpointEjected, truth(e.Ejected), svc.Name, e.Addr)
 		to.put(endpointConns, float64(e.Connections), svc.Name, e.Addr)
 		if e.Reported {
 			to.put(endpointReported, e.Others, svc.Name, e.Addr)

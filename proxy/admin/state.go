@@ -41,6 +41,7 @@ type serviceState struct {
 	Pending   int             `json:"pending"`
 	Slots     int             `json:"slots"`
 	Queued    int             `json:"queued"`
+	Panic     bool            `json:"panic"` // on some loop: unhealthy and ejected endpoints count as good, being so many
 	Endpoints []endpointState `json:"endpoints"`
 }
 
@@ -55,6 +56,8 @@ type endpointState struct {
 	LatencyMS   float64  `json:"latency_ms"`
 	Stalled     bool     `json:"stalled"`
 	Healthy     *bool    `json:"healthy,omitempty"` // by its active health check, if there is one
+	Ejected     string   `json:"ejected,omitempty"` // by some loop, and why: the outlier key
+	Unused      bool     `json:"unused,omitempty"`  // not in lb.subset
 	Connections int      `json:"connections"`
 	Reported    *float64 `json:"reported,omitempty"` // load of others, if its sidecar said so of late
 }
@@ -84,7 +87,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 	p, cfg := s.opt.Process, s.opt.Config.Services[svc.Name]
 	out := serviceState{
-		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Endpoints: []endpointState{},
+		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []endpointState{},
 	}
 	out.Slots, out.Queued = p.Slots(svc.Name)
 	snap := p.Snapshot(svc.Name)
@@ -110,7 +113,11 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 			healthy := !e.Unhealthy
 			st.Healthy = &healthy
 		}
+		st.Unused = cfg.LB.Subset > 0 && seen[e.Addr] == nil
 		if at := seen[e.Addr]; at != nil {
+			if at.Ejected {
+				st.Ejected = at.EjectedBy.String()
+			}
 			st.Pending, st.LatencyMS, st.Stalled, st.Connections = at.Pending, ms(at.Latency), at.Stalled, at.Connections
 			if at.Reported {
 				st.Reported = &at.Others

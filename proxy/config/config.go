@@ -229,16 +229,19 @@ type Endpoint struct {
 
 // LB is how an endpoint is picked.
 type LB struct {
-	Policy string `yaml:"policy" oneof:"least_pending weighted_round_robin peak_ewma random"`
-	Subset int    `yaml:"subset"` // endpoints used at most; 0: all
+	Policy    string        `yaml:"policy" oneof:"least_pending weighted_round_robin peak_ewma random"`
+	Subset    int           `yaml:"subset"`           // endpoints used at most; 0: all
+	SlowStart time.Duration `yaml:"slow_start"`       // until a new endpoint has its weight; 0: at once
+	Panic     float64       `yaml:"panic" in:"[0,1]"` // share of bad endpoints above which all count; 0: when all are bad
 }
 
-// Outlier ejects endpoints that fail. Not built yet.
+// Outlier ejects endpoints that do worse than they should.
 type Outlier struct {
-	Consecutive int           `yaml:"consecutive" min:"1"`     // failures in a row
-	SuccessRate float64       `yaml:"success_rate" in:"[0,1]"` // below it; in [0, 1]
-	Base        time.Duration `yaml:"base" min:"1ms"`          // of the ejection time
-	MaxEjected  float64       `yaml:"max_ejected" in:"[0,1]"`  // share of endpoints; in [0, 1]
+	Consecutive int           `yaml:"consecutive"`             // failures in a row; 0: not looked at
+	SuccessRate float64       `yaml:"success_rate" in:"[0,1]"` // ejected below it; 0: not looked at
+	Latency     int           `yaml:"latency" max:"1000"`      // mean latency, in medians of the others; 0: not looked at
+	Base        time.Duration `yaml:"base" min:"1ms" max:"1h"` // of the ejection time
+	MaxEjected  float64       `yaml:"max_ejected" in:"[0,1]"`  // share of endpoints; 0: none is ejected
 }
 
 // Breaker stops the calls of a service that only fails. The zero Consecutive is

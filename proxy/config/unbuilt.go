@@ -21,14 +21,9 @@ var unbuiltKeys = []unbuilt{
 	{"listeners.*.protocol", oneOf(ProtocolDubbo), "listeners that speak dubbo"},
 	{"services.*.protocol", oneOf(ProtocolDubbo), "services that speak dubbo"},
 	{"services.*.serialization", notEmpty, "dubbo serialization"},
-	{"services.*.lb.policy", oneOf(LBWeightedRoundRobin), "weighted round robin; expected " + LBLeastPending},
-	{"services.*.lb.policy", oneOf(LBPeakEWMA), "peak EWMA; expected " + LBLeastPending},
-	{"services.*.lb.policy", oneOf(LBRandom), "random picks; expected " + LBLeastPending},
-	{"services.*.lb.subset", notZero, "subsetting; expected 0"},
 	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
 	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
 	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
-	{"services.*.outlier", notEmpty, "outlier ejection"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }
@@ -66,9 +61,4 @@ func notEmpty(n *node) bool { return n.text != "" || len(n.items) > 0 || len(n.e
 func moreThanOne(n *node) bool {
 	x, err := strconv.Atoi(n.text)
 	return err == nil && x > 1
-}
-
-func notZero(n *node) bool {
-	x, err := strconv.Atoi(n.text)
-	return err == nil && x > 0
 }

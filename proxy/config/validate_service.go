@@ -28,10 +28,17 @@ func (v *validator) service(s *Service) {
 		seen[e.Address] = true
 	}
 	v.serviceCheck(at.key("check"), s)
+	v.outlier(at.key("outlier"), &s.Outlier)
 	v.rateLimit(at, &s.RateLimit)
 	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
 	v.hedge(at, &s.Policy)
+}
+
+func (v *validator) outlier(at path, o *Outlier) {
+	if o.Latency == 1 {
+		v.report(at.key("latency").shown, "1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
+	}
 }
 
 func (v *validator) rateLimit(at path, l *RateLimit) {
