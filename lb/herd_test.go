@@ -1,6 +1,7 @@
 package lb_test
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"math/rand/v2"
@@ -24,8 +25,11 @@ type herd struct {
 	sets   []lb.Set
 	queues []*queue
 
-	waits  []time.Duration // per request, from sent to answered
-	picked []int           // per replica
+	waits   []time.Duration // per request, from sent to answered
+	picked  []int           // per replica
+	served  []map[int]int   // per replica, by tenth of a second
+	over    []time.Duration // since when a replica has had more than twice the mean pending; -1: it has not
+	longest time.Duration   // that one had
 }
 
 // herdConfig is what the experiments vary.
@@ -34,13 +38,24 @@ type herdConfig struct {
 	policy          lb.Policy
 	noReports       bool
 	foreign         float64 // part of the first replica that others use
+
+	service  time.Duration // mean; 0: herdService
+	use      float64       // of the workers; 0: herdUse
+	duration time.Duration // 0: herdDuration
+	workers  []int         // per replica; nil: herdWorkers each
+	weights  []float64     // that the loops know of; nil: even
+	closed   int           // requests that are always out, instead of arrivals at a rate
+	subset   int           // replicas that each loop uses; 0: all
 }
 
 // queue is a replica of so many workers; what finds none free waits.
 type queue struct {
+	workers int
 	busy    int
 	waiting []func()
 }
+
+func (q *queue) pending() int { return q.busy + len(q.waiting) }
 
 const (
 	herdWorkers  = 4
@@ -48,6 +63,8 @@ const (
 	herdService  = time.Millisecond
 	herdNetwork  = 200 * time.Microsecond
 	herdDuration = 3 * time.Second
+	herdTick     = 100 * time.Millisecond
+	watchUpTo    = 10
 )
 
 func (h *herd) after(d time.Duration, do func()) {
@@ -56,6 +73,9 @@ func (h *herd) after(d time.Duration, do func()) {
 }
 
 func runHerd(c herdConfig) *herd {
+	c.service = cmp.Or(c.service, herdService)
+	c.use = cmp.Or(c.use, herdUse)
+	c.duration = cmp.Or(c.duration, herdDuration)
 	h := &herd{
 		herdConfig: c,
 		rnd:        rand.New(rand.NewPCG(7, 7)),
@@ -64,20 +84,34 @@ func runHerd(c herdConfig) *herd {
 	}
 	var targets []lb.Target
 	for i := range c.replicas {
-		targets = append(targets, lb.Target{Addr: strconv.Itoa(i)})
-		h.queues = append(h.queues, &queue{})
+		target, workers := lb.Target{Addr: strconv.Itoa(i)}, herdWorkers
+		if c.weights != nil {
+			target.Weight = c.weights[i]
+		}
+		if c.workers != nil {
+			workers = c.workers[i]
+		}
+		targets = append(targets, target)
+		h.queues = append(h.queues, &queue{workers: workers})
+		h.served = append(h.served, map[int]int{})
+		h.over = append(h.over, -1)
 	}
 	for i := range h.sets {
 		h.sets[i].Policy = c.policy
-		added, _ := h.sets[i].Update(targets)
-		for j, e := range added {
-			e.Ext = j
+		added, _ := h.sets[i].Update(lb.Subset(slices.Clone(targets), c.subset, "loop-"+strconv.Itoa(i)))
+		for _, e := range added {
+			e.Ext, _ = strconv.Atoi(e.Addr)
 		}
+	}
+	for range c.closed {
+		h.after(0, h.send)
 	}
 	if c.foreign > 0 {
 		h.after(0, h.arriveForeign)
 	}
-	h.after(0, h.arrive)
+	if c.closed == 0 {
+		h.after(0, h.arrive)
+	}
 	for len(h.events) > 0 {
 		e := heap.Pop(&h.events).(event)
 		h.now = e.at
@@ -92,12 +126,16 @@ func (h *herd) exp(mean time.Duration) time.Duration {
 }
 
 func (h *herd) arrive() {
-	if h.now >= herdDuration {
+	if h.now >= h.duration {
 		return
 	}
-	perSecond := (herdUse*float64(len(h.queues)) - h.foreign) * herdWorkers / herdService.Seconds()
+	perSecond := (h.use*float64(len(h.queues)) - h.foreign) * herdWorkers / h.service.Seconds()
 	h.after(h.exp(time.Duration(float64(time.Second)/perSecond)), h.arrive)
+	h.send()
+}
 
+// send is a request of some loop.
+func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
 	e := set.Pick(h.now, h.rnd, nil)
 	e.Started(h.now)
@@ -106,28 +144,32 @@ func (h *herd) arrive() {
 	start := h.now
 	h.after(herdNetwork, func() {
 		h.serve(h.queues[r], func(pending int) { // answered by the replica
+			h.served[r][int(h.now/herdTick)]++
 			h.after(herdNetwork, func() { // seen by the loop
 				e.Answered(h.now, h.now-start)
 				if !h.noReports {
 					e.Report(h.now, lb.Load{Pending: pending}, e.Pending())
 				}
 				h.waits = append(h.waits, h.now-start)
+				if h.closed > 0 && h.now < h.duration {
+					h.send()
+				}
 			})
 		})
 	})
 }
 
 func (h *herd) arriveForeign() {
-	if h.now >= herdDuration {
+	if h.now >= h.duration {
 		return
 	}
-	h.after(h.exp(time.Duration(float64(herdService)/(h.foreign*herdWorkers))), h.arriveForeign)
+	h.after(h.exp(time.Duration(float64(h.service)/(h.foreign*herdWorkers))), h.arriveForeign)
 	h.serve(h.queues[0], func(int) {})
 }
 
 func (h *herd) serve(q *queue, done func(pending int)) {
 	work := func() {
-		h.after(h.exp(herdService), func() {
+		h.after(h.exp(h.service), func() {
 			q.busy--
 			if len(q.waiting) > 0 {
 				q.busy++
@@ -135,18 +177,63 @@ func (h *herd) serve(q *queue, done func(pending int)) {
 				q.waiting = q.waiting[1:]
 				next()
 			}
-			done(q.busy + len(q.waiting))
+			h.watch()
+			done(q.pending())
 		})
 	}
-	if q.busy == herdWorkers {
+	if q.busy == q.workers {
 		q.waiting = append(q.waiting, work)
-		return
+	} else {
+		q.busy++
+		work()
 	}
-	q.busy++
-	work()
+	h.watch()
 }
 
-func (h *herd) p99() time.Duration { return h.waits[len(h.waits)*99/100] }
+// watch looks for replicas that have had more than twice the mean pending for
+// long, of up to watchUpTo.
+func (h *herd) watch() {
+	if h.replicas > watchUpTo {
+		return
+	}
+	sum := 0
+	for _, q := range h.queues {
+		sum += q.pending()
+	}
+	for i, q := range h.queues {
+		switch over := q.pending()*h.replicas > 2*sum; {
+		case !over:
+			h.over[i] = -1
+		case h.over[i] < 0:
+			h.over[i] = h.now
+		default:
+			h.longest = max(h.longest, h.now-h.over[i])
+		}
+	}
+}
+
+// busiest is the most that a replica served in any second, by tenths of one, in
+// means.
+func (h *herd) busiest() float64 {
+	total, most := 0, 0
+	ticks := int(h.duration / herdTick)
+	for _, served := range h.served {
+		for from := ticks / 10; from+10 <= ticks; from++ {
+			n := 0
+			for tick := from; tick < from+10; tick++ {
+				n += served[tick]
+			}
+			most = max(most, n)
+			total += n
+		}
+	}
+	seconds := ticks - ticks/10 - 9
+	return float64(most*h.replicas*seconds) / float64(total)
+}
+
+func (h *herd) p99() time.Duration { return h.quantile(0.99) }
+
+func (h *herd) quantile(q float64) time.Duration { return h.waits[int(q*float64(len(h.waits)))] }
 
 func (h *herd) share(replica int) float64 {
 	return float64(h.picked[replica]) / float64(len(h.waits))
