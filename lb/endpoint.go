@@ -56,6 +56,7 @@ type Endpoint struct {
 	Ext any
 
 	weight  float64       // what picks go by: Weight times ramp
+	success float64       // share of good attempts; 1 with no failure in the record
 	avoided bool          // unhealthy or ejected, and not too many are
 	process *atomic.Int32 // see CountIn
 	set     *Set          // nil once removed
@@ -85,9 +86,7 @@ type Endpoint struct {
 }
 
 func newEndpoint(addr string, s *Set) *Endpoint {
-	e := &Endpoint{Addr: addr, set: s, ramp: 1}
-	e.success = 1
-	return e
+	return &Endpoint{Addr: addr, set: s, ramp: 1, success: 1}
 }
 
 // Started counts an attempt that was handed to the endpoint: every kind, hedges
@@ -137,12 +136,25 @@ func (e *Endpoint) sample(now, latency time.Duration) {
 	e.latencyAt = now
 }
 
-// recent is the latency that decides between equals; 0 when none is recent.
+// recent is the latency of late; 0 when there is none.
 func (e *Endpoint) recent(now time.Duration) time.Duration {
 	if now-e.latencyAt >= latencyLife {
 		return 0
 	}
 	return e.latency
+}
+
+// rank decides between equals: the recent latency, of an endpoint that fails for
+// each attempt that is served. Where nothing is known it is 0, to find out.
+func (e *Endpoint) rank(now time.Duration) float64 {
+	latency := e.recent(now)
+	if e.success == 1 {
+		return float64(latency)
+	}
+	if latency == 0 {
+		latency = latencyLife
+	}
+	return float64(latency) / e.success
 }
 
 // Dropped counts an attempt that ended without an answer of the app: withdrawn,

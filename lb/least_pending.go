@@ -55,7 +55,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 			continue
 		}
 		x := of(e, v.Now)
-		if best == nil || x < least || x == least && e.recent(v.Now) < best.recent(v.Now) {
+		if best == nil || x < least || x == least && e.rank(v.Now) < best.rank(v.Now) {
 			best, least = e, x
 		}
 	}
@@ -86,5 +86,5 @@ func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
 
 // slower tells whether a is slower than b by more than chance.
 func (v *View) slower(a, b *Endpoint) bool {
-	return float64(a.recent(v.Now)) > latencyTie*float64(b.recent(v.Now))
+	return a.rank(v.Now) > latencyTie*b.rank(v.Now)
 }

@@ -54,8 +54,9 @@ const (
 
 	maxDoublings = 6
 
-	// latencyEvery is how often latencies are compared.
-	latencyEvery = time.Second
+	// reviewEvery is how often records are looked at that nothing was added to,
+	// and latencies are compared.
+	reviewEvery = time.Second
 )
 
 // health is what an endpoint's attempts say of it.
@@ -63,7 +64,6 @@ type health struct {
 	failures int       // in a row
 	record   [2]counts // of this half of the window, and of the one before
 	halfAt   time.Duration
-	success  float64 // share of good attempts, 1 with no failure in the record
 
 	ejected   bool
 	reason    Reason
@@ -101,10 +101,15 @@ func (h *health) count(now time.Duration, good bool) {
 		half.bad++
 		h.failures++
 	}
-	h.success = 1
-	if well, badly := h.totals(); badly > 0 {
-		h.success = (well + prior) / (well + badly + prior)
+}
+
+// rate is the share of good attempts; 1 with no bad one in the record.
+func (h *health) rate() float64 {
+	good, bad := h.totals()
+	if bad == 0 {
+		return 1
 	}
+	return (good + prior) / (good + bad + prior)
 }
 
 func (h *health) totals() (good, bad float64) {
@@ -125,6 +130,7 @@ func (h *health) meanLatency() (mean time.Duration, ok bool) {
 // failed. Attempts that were withdrawn, or turned away for load, are not judged.
 func (e *Endpoint) Judge(now time.Duration, good bool) {
 	e.count(now, good)
+	e.success = e.rate()
 	switch s := e.set; {
 	case s == nil:
 	case e.ejected && now < e.until: // started before
@@ -234,16 +240,27 @@ func (s *Set) trust() {
 	}
 }
 
+// review lets records grow old, so that an endpoint that nobody picked for its
+// failures is picked again, and compares latencies.
+func (s *Set) review(now time.Duration) {
+	if now < s.reviewAt {
+		return
+	}
+	s.reviewAt = now + reviewEvery
+	for _, e := range s.all.endpoints {
+		e.half(now)
+		e.success = e.rate()
+	}
+	if s.Outlier.Latency > 0 {
+		s.compareLatencies(now)
+	}
+}
+
 // compareLatencies ejects those that have been slow for the whole of their record,
 // the slowest first.
 func (s *Set) compareLatencies(now time.Duration) {
-	if s.Outlier.Latency <= 0 || now < s.latencyAt {
-		return
-	}
-	s.latencyAt = now + latencyEvery
 	list := s.measured[:0]
 	for _, e := range s.all.endpoints {
-		e.half(now)
 		if mean, ok := e.meanLatency(); ok && !e.ejected {
 			list = append(list, measured{e, mean})
 		}

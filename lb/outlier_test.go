@@ -219,7 +219,7 @@ func TestEjectionLimit(t *testing.T) {
 // others only.
 func TestPanic(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
-	s := Set{Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, Panic: 0.5}
+	s := Set{Policy: Random{}, Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, Panic: 0.5}
 	targets := numbered(6, even)
 	targets[0].Unhealthy = true
 	s.Update(targets)
@@ -281,6 +281,44 @@ func TestFailuresDoNotAttract(t *testing.T) {
 		}
 		if share := float64(picked) / (n - 1000); share > 0.36 {
 			t.Errorf("one that fails %v of its requests got %.3f of all", failing, share)
+		}
+	}
+}
+
+// TestIdleFailuresDoNotAttract: where nothing is pending anywhere, one that fails
+// at once is not taken for the quickest; once its failures are old, it is tried
+// again.
+func TestIdleFailuresDoNotAttract(t *testing.T) {
+	for _, p := range policies {
+		s := Set{Policy: p}
+		s.Update(numbered(3, even))
+		rnd := rand.NewPCG(1, 2)
+		var now time.Duration
+		picks := func(works bool) (ofFirst int) { // of 3000
+			for range 3000 {
+				now += ms
+				e := s.Pick(now, rnd, nil)
+				e.Started(now)
+				latency := 2 * ms
+				if e == s.At(0) {
+					ofFirst++
+					if !works {
+						latency = 0
+					}
+				}
+				e.Judge(now, latency > 0)
+				e.Answered(now, latency)
+			}
+			return ofFirst
+		}
+		if n := picks(false); n > 1200 {
+			t.Errorf("%T: %d of 3000 picks are of one that fails", p, n)
+		}
+		now += 2 * recordHalf
+		s.Pick(now, rnd, nil)
+		now += recordHalf
+		if n := picks(true); n < 600 {
+			t.Errorf("%T: well again, it got %d of 3000 picks", p, n)
 		}
 	}
 }

@@ -11,7 +11,7 @@ const peakLife = time.Second
 // latency is a moving average that takes a slower answer over at once and forgets
 // it slowly, so that an endpoint is left alone from its first slow answer on:
 // Finagle's Peak EWMA (twitter/finagle, PeakEwma.scala). An endpoint of unknown
-// latency gets one request, and the next when that is answered.
+// latency gets one request, and the next when that is answered well.
 //
 // Like LeastPending, it compares two drawn of more than 8 endpoints.
 type PeakEWMA struct{}
@@ -24,7 +24,7 @@ const unknownLatency = float64(time.Hour)
 
 func (e *Endpoint) peakCost(now time.Duration) float64 {
 	latency, load := e.peakNow(now), e.load(now)
-	if latency == 0 && load > 0 {
+	if latency == 0 && (load > 0 || e.success < 1) {
 		latency = unknownLatency
 	}
 	return latency * (load + 1) / (e.weight * e.success)

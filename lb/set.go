@@ -68,10 +68,10 @@ type Set struct {
 	ramping int // endpoints whose weight still grows
 	rampAt  time.Duration
 
-	ejected   int
-	panics    bool
-	latencyAt time.Duration
-	measured  []measured // scratch of compareLatencies
+	ejected  int
+	panics   bool
+	reviewAt time.Duration
+	measured []measured // scratch of review
 
 	virtual float64 // time of the turns of WeightedRoundRobin
 
@@ -83,7 +83,6 @@ type Set struct {
 // and takes on the new zone, weight and health. added and removed are the
 // caller's.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
-	first := len(s.all.endpoints) == 0
 	next := make(map[string]*Endpoint, len(targets))
 	list := make([]*Endpoint, 0, len(targets))
 	for _, t := range targets {
@@ -113,7 +112,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.all, s.byAddr = newGroup(list), next
 	s.measured = make([]measured, 0, len(list))
 	s.splitZones()
-	s.startSlowly(added, first)
+	s.startSlowly(added)
 	s.weigh()
 	s.keepEjected()
 	s.trust()
@@ -193,7 +192,7 @@ func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoin
 func (s *Set) refresh(now time.Duration) {
 	s.expire(now)
 	s.rampUp(now)
-	s.compareLatencies(now)
+	s.review(now)
 }
 
 func (s *Set) policy() Policy {

@@ -16,16 +16,16 @@ const (
 )
 
 // startSlowly has the added endpoints begin with a part of their weight, unless
-// more than half of the set would: the few old ones could not carry the rest.
-// In the first snapshot all are new.
-func (s *Set) startSlowly(added []*Endpoint, first bool) {
+// more than half of the set would: the few old ones could not carry the rest. In
+// the first snapshot all are new, so none does.
+func (s *Set) startSlowly(added []*Endpoint) {
 	growing := len(added)
 	for _, e := range s.all.endpoints {
 		if e.ramp < 1 {
 			growing++
 		}
 	}
-	if first || s.SlowStart <= 0 || 2*growing > len(s.all.endpoints) {
+	if s.SlowStart <= 0 || 2*growing > len(s.all.endpoints) {
 		return
 	}
 	for _, e := range added {

@@ -46,6 +46,9 @@ func TestFastFailuresDoNotAttract(t *testing.T) {
 		if got := m.spread(20, 100); got[0] > 2000/3 {
 			t.Errorf("requests by application: %v, want a third at most at the first", got)
 		}
+		if got := m.spread(1, 200); got[0] > 200/3 {
+			t.Errorf("one after another, requests by application: %v, want a third at most at the first", got)
+		}
 		m.settled()
 	})
 }
