@@ -98,7 +98,7 @@ func runHerd(c herdConfig) *herd {
 	}
 	for i := range h.sets {
 		h.sets[i].Policy = c.policy
-		added, _ := h.sets[i].Update(lb.Subset(slices.Clone(targets), c.subset, "loop-"+strconv.Itoa(i)))
+		added, _ := h.sets[i].Update(lb.Subset(targets, c.subset, "loop-"+strconv.Itoa(i)))
 		for _, e := range added {
 			e.Ext, _ = strconv.Atoi(e.Addr)
 		}

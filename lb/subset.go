@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 
 // Subset returns the n targets that the sidecar node uses; all when there are no
 // more, or n is 0. The healthy come first. The answer depends on nothing but the
-// arguments, whatever their order; targets is sorted by it.
+// arguments, whatever their order.
 //
 // It is rendezvous hashing (Thaler and Ravishankar, 1996), weighted: each node
 // ranks the targets by a hash of both names and takes the first n. One target
@@ -22,25 +23,30 @@ func Subset(targets []Target, n int, node string) []Target {
 	if n <= 0 || len(targets) <= n {
 		return targets
 	}
-	ranks := make(map[string]float64, len(targets))
-	for _, t := range targets {
-		ranks[t.Addr] = rank(node, &t)
+	list := make([]ranked, len(targets))
+	for i, t := range targets {
+		list[i] = ranked{t, rank(node, &t)}
 	}
-	slices.SortFunc(targets, func(a, b Target) int {
-		switch x, y := ranks[a.Addr], ranks[b.Addr]; {
-		case a.Unhealthy != b.Unhealthy:
+	slices.SortFunc(list, func(a, b ranked) int {
+		if a.Unhealthy != b.Unhealthy {
 			if a.Unhealthy {
 				return 1
 			}
 			return -1
-		case x < y:
-			return -1
-		case x > y:
-			return 1
 		}
-		return strings.Compare(a.Addr, b.Addr)
+		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Addr, b.Addr))
 	})
-	return targets[:n]
+	subset := make([]Target, n)
+	for i := range subset {
+		subset[i] = list[i].Target
+	}
+	return subset
+}
+
+// ranked is a target with its place in the order of a node.
+type ranked struct {
+	Target
+	rank float64
 }
 
 // rank is smaller for a heavier target: an exponential variable of its weight, so

@@ -18,7 +18,7 @@ func replicas(n int) []Target {
 
 func subsetAddrs(targets []Target, n int, node string) []string {
 	var out []string
-	for _, t := range Subset(slices.Clone(targets), n, node) {
+	for _, t := range Subset(targets, n, node) {
 		out = append(out, t.Addr)
 	}
 	slices.Sort(out)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -57,6 +58,12 @@ func (p *Process) Update(snap *registry.Snapshot) {
 	if shared == nil {
 		return
 	}
+	targets := make([]lb.Target, len(snap.Endpoints))
+	for i, e := range snap.Endpoints {
+		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
+	}
+	// Not on the loops: to rank a thousand takes a millisecond.
+	targets = lb.Subset(targets, shared.cfg.LB.Subset, p.cfg.Node.ID)
 	own := make(map[string]*atomic.Int32, len(snap.Endpoints))
 	for _, e := range snap.Endpoints {
 		if own[e.Addr] = shared.own[e.Addr]; own[e.Addr] == nil {
@@ -66,7 +73,7 @@ func (p *Process) Update(snap *registry.Snapshot) {
 	shared.own = own
 	shared.snapshot.Store(snap)
 	for _, w := range p.workers {
-		w.loop.Post(func() { w.services[snap.Service].apply(snap, own) })
+		w.loop.Post(func() { w.services[snap.Service].apply(snap, targets, own) })
 	}
 }
 

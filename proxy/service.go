@@ -70,16 +70,13 @@ var policies = map[string]lb.Policy{
 // apply takes over a snapshot unless a newer one has been applied. Endpoints
 // that stay keep their connections and history; those that go serve what they
 // carry to its end.
-func (s *service) apply(snap *registry.Snapshot, own map[string]*atomic.Int32) {
+// The targets are those of the snapshot that this process uses.
+func (s *service) apply(snap *registry.Snapshot, targets []lb.Target, own map[string]*atomic.Int32) {
 	if snap.Version <= s.version {
 		return
 	}
 	s.version = snap.Version
-	targets := make([]lb.Target, len(snap.Endpoints))
-	for i, e := range snap.Endpoints {
-		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
-	}
-	_, removed := s.set.Update(lb.Subset(targets, s.cfg.LB.Subset, s.w.proc.cfg.Node.ID))
+	_, removed := s.set.Update(targets)
 	for _, e := range removed {
 		e.Ext.(*endpoint).up.retire()
 	}
