@@ -1,0 +1,84 @@
+package lb
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestFailuresDoNotAttract: an endpoint that fails part of its requests at once
+// seems to work faster; it gets its share at most.
+func TestFailuresDoNotAttract(t *testing.T) {
+	for _, failing := range []float64{0.1, 0.4, 0.8} {
+		var s Set // ejects nobody
+		s.Update(numbered(3, even))
+		bad := s.At(0)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var queue events
+		picked := 0
+		const n, busy = 30000, 30
+		for i := range n {
+			for queue.Len() > busy {
+				queue.end()
+			}
+			e := s.Pick(queue.now, rnd, nil)
+			if e == bad && i >= 1000 {
+				picked++
+			}
+			e.Started(queue.now)
+			took := time.Duration(1+rnd.ExpFloat64()*1000) * time.Microsecond
+			fails := e == bad && rnd.Float64() < failing
+			if fails {
+				took = time.Microsecond
+			}
+			queue.add(queue.now+took, func(now time.Duration) {
+				e.Judge(now, !fails)
+				if fails {
+					took = 0
+				}
+				e.Answered(now, took)
+			})
+		}
+		if share := float64(picked) / (n - 1000); share > 0.36 {
+			t.Errorf("one that fails %v of its requests got %.3f of all", failing, share)
+		}
+	}
+}
+
+// TestIdleFailuresDoNotAttract: where nothing is pending anywhere, one that fails
+// at once is not taken for the quickest; once its failures are old, it is tried
+// again.
+func TestIdleFailuresDoNotAttract(t *testing.T) {
+	for _, p := range policies {
+		s := Set{Policy: p}
+		s.Update(numbered(3, even))
+		rnd := rand.NewPCG(1, 2)
+		var now time.Duration
+		picks := func(works bool) (ofFirst int) { // of 3000
+			for range 3000 {
+				now += ms
+				e := s.Pick(now, rnd, nil)
+				e.Started(now)
+				latency := 2 * ms
+				if e == s.At(0) {
+					ofFirst++
+					if !works {
+						latency = 0
+					}
+				}
+				e.Judge(now, latency > 0)
+				e.Answered(now, latency)
+			}
+			return ofFirst
+		}
+		if n := picks(false); n > 1200 {
+			t.Errorf("%T: %d of 3000 picks are of one that fails", p, n)
+		}
+		now += 2 * recordHalf
+		s.Pick(now, rnd, nil)
+		now += recordHalf
+		if n := picks(true); n < 600 {
+			t.Errorf("%T: well again, it got %d of 3000 picks", p, n)
+		}
+	}
+}
