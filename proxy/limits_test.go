@@ -127,6 +127,36 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
+// TestRequestsPerConnection: the last request of a connection is answered like
+// the others and told so; what is pipelined behind it reaches no application.
+func TestRequestsPerConnection(t *testing.T) {
+	eachTopology(t, meshOptions{apps: 1, limits: "limits: {requests: 3}"}, func(t *testing.T, m *mesh) {
+		one, two, three, past := m.post(10), m.get("/"), m.post(10), m.post(10)
+		cl := m.do(one, two, three, past)
+		m.finish(one, two, three, past)
+		m.ok(one, two, three)
+		if one.last || two.last || !three.last {
+			t.Errorf("Connection: close with the answers: %t %t %t, want it with the third", one.last, two.last, three.last)
+		}
+		if past.err == nil || !cl.ended {
+			t.Errorf("one past the limit: status %d, connection closed %t", past.status, cl.ended)
+		}
+		calls := []*call{m.post(10), m.post(10), m.post(10), m.post(10)}
+		for _, c := range calls[1:] {
+			calls[0].raw = append(calls[0].raw, c.raw...)
+			c.raw = nil
+		}
+		m.do(calls...)
+		m.finish(calls...)
+		m.ok(calls[:3]...)
+		if calls[3].err == nil || m.apps[0].served != 6 {
+			t.Errorf("pipelined past the limit: status %d; the application served %d, want 6",
+				calls[3].status, m.apps[0].served)
+		}
+		m.settled()
+	})
+}
+
 func TestSlowRequests(t *testing.T) {
 	cases := []struct {
 		text, code string

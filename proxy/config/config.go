@@ -279,7 +279,8 @@ type Limits struct {
 	Message     int64 `yaml:"message" unit:"size" min:"1KiB"` // body handled as a whole; longer ones stream
 	Header      int64 `yaml:"header" unit:"size" min:"1KiB"`  // start line and header section
 	Headers     int   `yaml:"headers" min:"1" max:"65535"`    // fields per message
-	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`  // requests per downstream connection
+	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`  // requests waiting on a downstream connection
+	Requests    int   `yaml:"requests"`                       // answered on a downstream HTTP connection; 0: no limit
 	Connections int   `yaml:"connections" min:"1"`            // downstream ones, per process
 	Buffered    int64 `yaml:"buffered" unit:"size" min:"1MiB"`
 }
