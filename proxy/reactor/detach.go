@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -14,7 +15,7 @@ import (
 type detached struct {
 	*net.TCPConn
 	eng    *Engine
-	in     bool // it was accepted, and so holds a place among Inbound
+	place  place
 	closed atomic.Bool
 }
 
@@ -27,9 +28,7 @@ func (s *detached) Close() error {
 		return net.ErrClosed
 	}
 	s.eng.count.outside.Add(-1)
-	if s.in {
-		s.eng.count.inbound.Add(-1)
-	}
+	s.place.leave()
 	return s.TCPConn.Close()
 }
 
@@ -54,10 +53,8 @@ func (c *conn) Detach() (proxy.Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &detached{TCPConn: nc, eng: c.loop.eng, in: c.accept != nil}
-	if s.in {
-		c.loop.eng.count.inbound.Add(1) // lost takes one away
-	}
+	s := &detached{TCPConn: nc, eng: c.loop.eng, place: c.place}
+	c.place = place{} // it is the Socket's now
 	c.loop.eng.count.outside.Add(1)
 	c.loop.eng.count.detached.Add(1)
 	c.end(nil)
@@ -84,28 +81,18 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Reserve takes a place among the accepted connections for one that never comes
-// to a loop, if Options.MaxConnections leaves one; Unreserve gives it back. Any
-// goroutine may call them.
-func (e *Engine) Reserve() bool {
-	if !e.reserve() {
-		return false
+// Reserve takes a place among the accepted connections for one from remote that
+// never comes to a loop, if MaxConnections and MaxPerSource leave one. It returns
+// what gives the place back, once, or nil if there is none. Any goroutine may call
+// either.
+func (e *Engine) Reserve(remote net.Addr) (release func()) {
+	at, ok := e.places.take(remote)
+	if !ok {
+		return nil
 	}
 	e.count.outside.Add(1)
-	return true
-}
-
-// Unreserve gives back what Reserve has taken.
-func (e *Engine) Unreserve() {
-	e.count.outside.Add(-1)
-	e.count.inbound.Add(-1)
-}
-
-func (e *Engine) reserve() bool {
-	if e.count.inbound.Add(1) > e.max {
-		e.count.inbound.Add(-1)
-		e.count.refused.Add(1)
-		return false
-	}
-	return true
+	return sync.OnceFunc(func() {
+		e.count.outside.Add(-1)
+		at.leave()
+	})
 }

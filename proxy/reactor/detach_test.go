@@ -164,7 +164,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
-	if e.Reserve() {
+	if e.Reserve(sock.(net.Conn).RemoteAddr()) != nil {
 		t.Error("a place was given beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
@@ -186,10 +186,9 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d in the end", n)
 	}
-	if !e.Reserve() {
+	if e.Reserve(sock.(net.Conn).RemoteAddr()) == nil {
 		t.Error("the place was not given back")
 	}
-	e.Unreserve()
 }
 
 // TestDetachOutbound: a dialled connection may leave too, at once on OnOpen.

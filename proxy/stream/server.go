@@ -19,10 +19,10 @@ type Options struct {
 	Config  *config.Config
 	Process *proxy.Process
 
-	// Reserve takes one of limits.connections for an accepted connection and
-	// Unreserve gives it back. Any goroutine calls them.
-	Reserve   func() bool
-	Unreserve func()
+	// Reserve takes one of limits.connections and limits.per_source for a
+	// connection that was accepted from remote, and returns what gives it
+	// back, or nil if there is none left. Any goroutine calls either.
+	Reserve func(remote net.Addr) (release func())
 
 	Logger *slog.Logger
 }
