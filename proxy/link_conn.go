@@ -30,6 +30,10 @@ const (
 	// the Writer keeps the rest, where short messages can still overtake it.
 	linkOutbound = 256 << 10
 
+	// linkStreams is how many requests may be open on a link: what our preface
+	// allows the peer, and what the peer is taken to allow until its own is here.
+	linkStreams = 4096
+
 	// linkControl is how many bytes of control frames may wait besides. Those
 	// that end 4096 streams take 30 KiB.
 	linkControl = 1 << 20
