@@ -84,6 +84,7 @@ type Engine struct {
 	count  counters
 	places places // of accepted connections
 	stall  time.Duration
+	linger time.Duration // lingerTime
 
 	dialTLS          func(service string) func() *tls.Config
 	shaking          chan struct{} // a token for each handshake of an accepted connection
@@ -155,7 +156,7 @@ func Start(o Options) (*Engine, error) {
 		o.HandshakeTimeout = 5 * time.Second
 	}
 	e := &Engine{
-		log: o.Logger, stall: o.WriteStall,
+		log: o.Logger, stall: o.WriteStall, linger: lingerTime,
 		listeners: make(map[*Listener]struct{}),
 		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}
