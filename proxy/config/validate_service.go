@@ -29,7 +29,7 @@ func (v *validator) service(s *Service) {
 	}
 	v.serviceCheck(at.key("check"), s)
 	v.rateLimit(at, &s.RateLimit)
-	v.linkTLS(at.key("tls"), &s.TLS, s.Protocol, "services")
+	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
 	v.hedge(at, &s.Policy)
 }
