@@ -72,6 +72,7 @@ type exchange struct {
 	requestID []byte   // of a request that came over HTTP; aliases head or newID
 	newID     [32]byte // an id that was made here
 	forwarded []byte   // the value of X-Forwarded-For, where there was one before
+	passed    int      // sidecars that it has passed, by its Via
 	path      []byte   // the path, where the route rewrote it
 
 	route    *route
@@ -107,6 +108,9 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	switch {
 	case rate != nil && !rate.take(ex.began):
 		ex.fail(FailRateLimited)
+		return
+	case ex.passed > maxPassed:
+		ex.fail(FailLoop)
 		return
 	case r == nil:
 		ex.fail(FailNoRoute)

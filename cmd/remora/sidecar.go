@@ -38,6 +38,7 @@ type sidecar struct {
 	streams       *stream.Server
 	static        *static.Watcher
 	etcd          *etcd.Registry // nil: none configured
+	checks        []func()       // of services; each call ends one
 	announcements []*announcement
 	identities    []identity
 
@@ -170,18 +171,6 @@ func (s *sidecar) connect() (err error) {
 	return nil
 }
 
-// watch follows the endpoints of every service.
-func (s *sidecar) watch() error {
-	for name, svc := range s.cfg.Services {
-		var w registry.Watcher = s.static
-		if svc.Discover == config.DiscoverEtcd {
-			w = s.etcd
-		}
-		w.Watch(name, s.proc.Update)
-	}
-	return nil
-}
-
 // listen opens all listeners.
 func (s *sidecar) listen() error {
 	byLoop := make(map[proxy.Loop]*proxy.Worker)
@@ -226,6 +215,9 @@ func (s *sidecar) stop() {
 	var err error
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
+	}
+	for _, end := range s.checks {
+		end()
 	}
 	if s.etcd != nil {
 		err = errors.Join(err, s.etcd.Close())

@@ -187,7 +187,7 @@ func (l *Listener) shake(c *conn, nc net.Conn) bool {
 		return true
 	}
 	_ = nc.Close()
-	if e.ctx.Err() == nil {
+	if e.ctx.Err() == nil && err != errSilent {
 		e.tlsFailed(c.remote, err)
 	}
 	return false
