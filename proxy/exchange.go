@@ -31,6 +31,7 @@ const (
 // Exactly one of reply and fail is called, once, unless the session withdrew
 // the exchange with cancel.
 type replier interface {
+	holder
 	// reply takes ownership of ans.
 	reply(ex *exchange, ans *answer)
 	fail(ex *exchange, f *Failure)
@@ -142,8 +143,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 
 // admit applies the limits of the process and of the service.
 func (ex *exchange) admit() *Failure {
-	p := ex.w.proc
-	if p.ledger.full(ex.held) {
+	if ex.w.proc.ledger.full(ex.held) && ex.w.greedy(ex.from) {
 		return FailOverloaded
 	}
 	s := ex.svc.shared

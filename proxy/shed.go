@@ -5,17 +5,61 @@ import (
 	"slices"
 )
 
-// shedLeast is the least that a connection must hold to be closed for it.
+// holder is a downstream connection as far as memory is concerned.
+type holder interface {
+	// weight is how many bytes are held for the connection's peer.
+	weight() int
+}
+
+// share is how much an accepted connection may hold and still get new work done
+// with limits.buffered reached: an equal part of what there is up to the hard
+// mark. So one peer that piles up memory stops itself and not others, and
+// many that stay within their shares don't take the loops past the hard mark.
+func (w *Worker) share() int {
+	return w.part(w.proc.ledger.hard - w.proc.ledger.limit)
+}
+
+// part divides bytes among the loops, and this one's among its connections.
+func (w *Worker) part(bytes int64) int {
+	return int(bytes) / w.proc.loops / max(1, w.sessions.n)
+}
+
+// greedy tells that h is over its share. It adds up all that h holds, so it is
+// asked only when the ledger is full.
+func (w *Worker) greedy(h holder) bool { return h.weight() > w.share() }
+
+func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.w.greedy(s) }
+
+func (s *linkSession) crowded() bool { return s.worker.proc.ledger.full(0) && s.worker.greedy(s) }
+
+// shedLeast is the least that a connection must hold to be closed for it, while
+// connections are few.
 const shedLeast = 64 << 10
 
+// shedAll gets the process below the hard mark: what one peer piles up is not to
+// be paid by all. It runs when the loop has grown past the mark, at the end of
+// the turn, since it ends exchanges. What is held elsewhere is the other loops' to
+// close.
+func (w *Worker) shedAll() {
+	w.shed()
+	if !w.proc.ledger.over(w.heldDelta) {
+		return
+	}
+	for _, other := range w.proc.workers {
+		if other != w {
+			other.loop.Post(other.shed)
+		}
+	}
+}
+
 // shed closes the connections of this loop that hold the most, until the process
-// is below the hard mark or none holds much: what one peer piles up is not to be
-// paid by all. It runs when the loop has grown past the mark, at the end of the
-// turn, since it ends exchanges.
+// is below the hard mark or none holds much. With so many connections that a
+// little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
-	for w.proc.ledger.bytes.Load()+w.heldDelta >= w.proc.ledger.hard {
+	l := &w.proc.ledger
+	for l.over(w.heldDelta) {
 		weight, cut := w.greediest()
-		if weight < shedLeast {
+		if weight < min(shedLeast, w.part(l.hard)) {
 			return
 		}
 		w.stats.Shed++
