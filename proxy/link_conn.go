@@ -63,6 +63,7 @@ type linkConn struct {
 	out      Flush
 	stuffed  Timer // the peer takes less than it is sent
 	outbound outbound
+	starved  Timer // armed while DATA waits for credit
 	expiry   Timer // armed while a message or frame is here in part
 	beat     Timer
 	heard    bool // something arrived since the last beat
@@ -98,6 +99,7 @@ func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool
 	c.stuffed.Fire = c.flush
 	c.beat.Fire = c.onBeat
 	c.expiry.Fire = c.expire
+	c.starved.Fire = c.starve
 	c.outbound.init(w)
 }
 
@@ -200,6 +202,19 @@ func (c *linkConn) flush() {
 	}
 	c.account()
 	c.outbound.watch()
+	if c.w.Starved() && !c.starved.Armed() {
+		c.worker.loop.After(c.worker.proc.cfg.Timeouts.Write, &c.starved)
+	}
+}
+
+// starve gives up a peer that takes no DATA, read as it may all that it is sent.
+func (c *linkConn) starve() {
+	if !c.w.Starved() { // what was waiting is withdrawn
+		return
+	}
+	c.worker.stats.WriteTimeouts++
+	c.worker.log.Warn("link closed: no credit from the peer", "peer", c.conn.RemoteAddr())
+	c.end.lost()
 }
 
 // onBeat runs every linkBeat while the link is open.
@@ -235,7 +250,10 @@ func (c *linkConn) OnPing(n uint64) {
 
 func (c *linkConn) OnPong(uint64) {}
 
-func (c *linkConn) OnCredit(n uint32) { c.w.Granted(n) }
+func (c *linkConn) OnCredit(n uint32) {
+	c.w.Granted(n)
+	c.worker.loop.Stop(&c.starved)
+}
 
 // shut releases everything; the connection is the caller's to close.
 func (c *linkConn) shut() {
@@ -246,6 +264,7 @@ func (c *linkConn) shut() {
 	c.worker.loop.Stop(&c.beat)
 	c.worker.loop.Stop(&c.expiry)
 	c.worker.loop.Stop(&c.stuffed)
+	c.worker.loop.Stop(&c.starved)
 	c.worker.held(-c.held)
 	c.held = 0
 }
