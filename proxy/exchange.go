@@ -31,10 +31,12 @@ const (
 // Exactly one of reply and fail is called, once, unless the session withdrew
 // the exchange with cancel.
 type replier interface {
-	holder
 	// reply takes ownership of ans.
 	reply(ex *exchange, ans *answer)
 	fail(ex *exchange, f *Failure)
+	// greedy tells, with memory short, that ex is to be refused for what its
+	// caller holds.
+	greedy(ex *exchange) bool
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
 	over(ex *exchange)
@@ -143,7 +145,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 
 // admit applies the limits of the process and of the service.
 func (ex *exchange) admit() *Failure {
-	if ex.w.proc.ledger.full(ex.held) && ex.w.greedy(ex.from) {
+	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
 	s := ex.svc.shared

@@ -2,7 +2,8 @@ package proxy
 
 // session is a downstream connection as the worker sees it.
 type session interface {
-	holder
+	// weight is how many bytes are held for the session's peer.
+	weight() int
 	link() *sessionLink
 	// drain closes the session once what it carries is answered.
 	drain()

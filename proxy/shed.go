@@ -5,12 +5,6 @@ import (
 	"slices"
 )
 
-// holder is a downstream connection as far as memory is concerned.
-type holder interface {
-	// weight is how many bytes are held for the connection's peer.
-	weight() int
-}
-
 // share is how much an accepted connection may hold and still get new work done
 // with limits.buffered reached: an equal part of what there is up to the hard
 // mark. So one peer that piles up memory stops itself and not others, and
@@ -24,13 +18,23 @@ func (w *Worker) part(bytes int64) int {
 	return int(bytes) / w.proc.loops / max(1, w.sessions.n)
 }
 
-// greedy tells that h is over its share. It adds up all that h holds, so it is
-// asked only when the ledger is full.
-func (w *Worker) greedy(h holder) bool { return h.weight() > w.share() }
+// crowded tells that the client is to send no more: memory is short, and it is
+// over its share.
+func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.greedy(nil) }
 
-func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.w.greedy(s) }
+func (s *httpSession) greedy(*exchange) bool { return s.weight() > s.w.share() }
 
-func (s *linkSession) crowded() bool { return s.worker.proc.ledger.full(0) && s.worker.greedy(s) }
+// crowded tells that no reassembly is to begin.
+func (s *linkSession) crowded() bool {
+	return s.worker.proc.ledger.full(0) && s.weight() > s.worker.share()
+}
+
+// greedy lets small requests pass on any link, for it carries those of many
+// callers: up to a share more in all.
+func (s *linkSession) greedy(ex *exchange) bool {
+	share := s.worker.share()
+	return ex.held > share/len(s.streams) && s.weight() > share
+}
 
 // shedLeast is the least that a connection must hold to be closed for it, while
 // connections are few.
