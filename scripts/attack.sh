@@ -4,6 +4,7 @@
 # and is gone at the end. The last line is the count of attacks.
 #
 #   scripts/attack.sh [NAME...]   only attacks with NAME in their names
+#   BUFFERED=32                   limits.buffered, MiB
 #   KEEP=DIR                      keep configuration files and logs in DIR
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,10 +1,13 @@
 """What clients do to an HTTP listener. Each attack takes the port and when to end."""
 
+import os
+
 from crowd import crowd
 
 MESSAGE = 1 << 20   # limits.message
 CONNECTIONS = 1000  # limits.connections
 HEADER = 64 << 10   # limits.header
+BUFFERED = int(os.environ.get("BUFFERED", "32"))  # limits.buffered, MiB
 
 
 def post(path, size, body=b"", fields=b""):
@@ -36,7 +39,7 @@ def huge_heads(port, end):
 
 def half_bodies(port, end):
     """Bodies that lack their last byte, and more of them than limits.buffered."""
-    crowd(port, end, 100, post(b"/compute", MESSAGE, bytes(MESSAGE - 1)), pause=0.2)
+    crowd(port, end, min(3 * BUFFERED, CONNECTIONS - 100), post(b"/compute", MESSAGE, bytes(MESSAGE - 1)), pause=0.2)
 
 
 def many_half_bodies(port, end):
@@ -64,10 +67,10 @@ ATTACKS = {
     "slow bodies": (slow_bodies, "body-timeout"),
     "connections past the limit": (idle, "connections refused"),
     "half heads": (half_heads, "connections shed"),
-    "huge heads": (huge_heads, "headers-too-large"),
+    "huge heads": (huge_heads, "too-many-headers"),
     "half bodies": (half_bodies, "overloaded"),
     "many half bodies": (many_half_bodies, "overloaded"),
-    "endless tiny chunks": (tiny_chunks, "message-too-large"),
+    "endless tiny chunks": (tiny_chunks, "chunk-overhead"),
     "pipelines": (pipelines, "too-many-pipelined"),
-    "unread answers": (unread_answers, "connections shed"),
+    "unread answers": (unread_answers, "overloaded"),
 }
