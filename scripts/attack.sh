@@ -15,4 +15,4 @@ mkdir -p "$dir/bin"
 trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 360 python3 -B scripts/attack/attack.py "$dir/bin" "$dir" "$@"
+timeout --kill-after=10 900 python3 -B scripts/attack/attack.py "$dir/bin" "$dir" "$@"

@@ -25,8 +25,8 @@ routes:
   - {match: {path: /canary}, service: [{name: rest, weight: 3}, {name: gold, weight: 1}]}
   - {service: rest}
 services:
-  gold: {discover: static, endpoints: [%q], protocol: http}
-  rest: {discover: static, endpoints: [%q], protocol: http}`, egress, gold, rest))
+  gold: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}
+  rest: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, gold, rest))
 	p.ready()
 	for _, c := range []struct{ tier, want string }{{"gold", "gold /users?x=1"}, {"silver", "rest /api/users?x=1"}} {
 		req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
@@ -88,7 +88,7 @@ func TestCourtesies(t *testing.T) {
 loops: 1
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{match: {path: /}, service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, addr))
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, addr))
 	p.ready()
 	c.ready()
 

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -20,15 +21,9 @@ import (
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	a := newApp(t)
-	ignore := []goleak.Option{
-		goleak.IgnoreCurrent(),
-		// gnet has one pool of workers for the whole program, with no end.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	}
+	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}, far: {discover: etcd}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -76,7 +71,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		http.DefaultClient.CloseIdleConnections()
-		if err := goleak.Find(ignore...); err != nil {
+		if err := leaktest.Wait(ignore...); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

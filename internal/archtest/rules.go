@@ -132,7 +132,7 @@ var homes = []home{
 		"buffers have one owner on the way of a request, and nobody else needs them"},
 	{"github.com/gorilla/websocket", []string{"_test"},
 		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
-	{"go.uber.org/goleak", []string{"_test"},
+	{"go.uber.org/goleak", []string{"_test", "internal/leaktest"},
 		"it looks for leaked goroutines in tests"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
 		"system calls belong to the drivers"},

@@ -50,6 +50,7 @@ func TestStuckLoop(t *testing.T) {
 	s.update("compute")
 	s.update("empty")
 	s.api.Enter(Serving)
+	s.api.patience = loopPatience
 	release := make(chan struct{})
 	s.proc.Workers()[1].Post(func() { <-release })
 	defer close(release)

@@ -213,7 +213,7 @@ func (c *conn) timerFired() {
 	case connDraining:
 		c.drained()
 	case connLinger:
-		c.end(nil)
+		c.lingered()
 	}
 }
 

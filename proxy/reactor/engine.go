@@ -79,6 +79,7 @@ type Engine struct {
 	count  counters
 	max    int64 // open accepted connections
 	stall  time.Duration
+	linger time.Duration // lingerTime
 
 	dialTLS          func(service string) func() *tls.Config
 	shaking          chan struct{} // a token for each handshake of an accepted connection
@@ -149,7 +150,7 @@ func Start(o Options) (*Engine, error) {
 		o.HandshakeTimeout = 5 * time.Second
 	}
 	e := &Engine{
-		log: o.Logger, max: int64(o.MaxConnections), stall: o.WriteStall,
+		log: o.Logger, max: int64(o.MaxConnections), stall: o.WriteStall, linger: lingerTime,
 		listeners: make(map[*Listener]struct{}),
 		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}

@@ -94,7 +94,7 @@ func TestEtcdRestarts(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
-	consumer, stays, goes := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	for range 20 { // a revision that an empty etcd does not reach by itself
 		put(t, ctx, client, "other/key", `x`)
 	}
@@ -209,10 +209,9 @@ func TestColdStart(t *testing.T) {
 	r.Close()
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	again := open(t, "http://"+addr, withCache)
-	kept := watch(t, again, "s")
+	kept := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { withCache(o); brief(o) }), "s")
 	kept.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
-	again.Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
+	open(t, "http://"+addr, nil).Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
 	kept.waitAddrs("10.0.0.2:80")
 	kept.always("10.0.0.2:80")
 }

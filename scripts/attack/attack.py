@@ -26,14 +26,13 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop"))
 
 # pylint: disable=wrong-import-position
-from harness import Suite, Timeout, free_ports, wait_for
+from harness import PATIENCE, Suite, Timeout, free_ports, wait_for
 from on_http import ATTACKS, BUFFERED, CONNECTIONS
 from on_link import ON_ACCEPTOR, ON_DIALER, dialled
 from sidecar import get, goroutines, pending
 
 RATE = 200   # well-behaved requests per second
 SECONDS = 4  # of one attack
-REST = 15    # at most, until nothing of it is left
 BOUND = 1.1 * (128 + 2.5 * BUFFERED) + 24  # MiB, as docs/operations.md says
 
 COMMON = """
@@ -42,21 +41,21 @@ loops: 2
 log: {{level: error}}
 admin: {{address: "127.0.0.1:{admin}"}}
 limits: {{message: 1MiB, buffered: {buffered}MiB, connections: {connections}}}
-timeouts: {{header: 1s, body: 2s, idle: 2s, write: 2s}}
+timeouts: {{header: 1s, body: 2s, idle: 10s, write: 3s}}
 """
 
 CONSUMER = COMMON + """
 listeners: [{{name: egress, address: "127.0.0.1:{listen}", protocol: http}}]
 routes: [{{match: {{path: /evil}}, service: evil}}, {{service: compute}}]
 services:
-  compute: {{discover: static, endpoints: ["127.0.0.1:{to}"], protocol: link, timeout: 3s}}
+  compute: {{discover: static, endpoints: ["127.0.0.1:{to}"], protocol: link, timeout: 20s, connect_timeout: 15s}}
   evil: {{discover: static, endpoints: ["127.0.0.1:{evil}"], protocol: link, timeout: 1s}}
 """
 
 PROVIDER = COMMON + """
 listeners: [{{name: ingress, address: "127.0.0.1:{listen}", protocol: link, service: local}}]
 services:
-  local: {{discover: static, endpoints: ["127.0.0.1:{to}"], protocol: http, max_concurrency: 128, timeout: 3s, idle_timeout: 1s}}
+  local: {{discover: static, endpoints: ["127.0.0.1:{to}"], protocol: http, max_concurrency: 128, timeout: 20s, idle_timeout: 1s}}
 """
 
 
@@ -90,14 +89,14 @@ class Mesh:
 
     def rest(self):
         """Takes the levels of sidecars that have worked, and do so no more."""
-        wait_for("an end of pooled connections", REST, lambda: not any(
-            re.search(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', get(s, "/metrics"), re.M) for s in self.sidecars))
+        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
+        wait_for("the end of pooled connections", PATIENCE, lambda: not pooled.search(get(self.provider, "/metrics")))
         self.before = {s: Level(s) for s in self.sidecars}
 
     def load(self, seconds):
         """Starts the well-behaved load, whose report is JSON; a second of it is not counted."""
         return subprocess.Popen(
-            [self.lab, "load", "--rate", str(RATE), "--connections", "16", "--warmup", "1s", "--json",
+            [self.lab, "load", "--rate", str(RATE), "--connections", "16", "--warmup", "1s", "--json", "--timeout", "20s",
              "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
@@ -129,12 +128,19 @@ class Level:
 
 
 def at_rest(p, before):
-    """The level once it is back at the one before all attacks, or after REST."""
+    """The level once it is back at the one before all attacks, or after PATIENCE."""
+    level = None
+
+    def rests():
+        nonlocal level
+        level = Level(p)
+        return not level.above(before)
+
     try:
-        wait_for("rest", REST, lambda: not Level(p).above(before))
+        wait_for("rest", PATIENCE, rests)
     except Timeout:
         pass
-    return Level(p)
+    return level
 
 
 class Table:
@@ -159,7 +165,7 @@ def run(suite, mesh, table, name, p, attack, meets):
     load = mesh.load(SECONDS)
     time.sleep(1)  # the load has its connections before the attack takes what is left
     attack(time.monotonic() + SECONDS - 0.5)
-    out, _ = load.communicate(timeout=30)
+    out, _ = load.communicate(timeout=PATIENCE)
     report = json.loads(out)
     after = {s: at_rest(s, before[s]) for s in mesh.sidecars}
     met = {k: n - counts.get(k, 0) for k, n in refusals(p).items() if n > counts.get(k, 0)}
@@ -200,7 +206,7 @@ def main():
     suite = Suite(sys.argv[2])
     mesh = Mesh(suite, sys.argv[1])
     mesh.start()
-    mesh.load(1).communicate(timeout=30)
+    mesh.load(1).communicate(timeout=PATIENCE)
     mesh.rest()
     print(f"limits.buffered {BUFFERED} MiB; bound of memory {BOUND:.0f} MiB; RSS before, peak, after\n")
     table = Table()

@@ -44,7 +44,7 @@ def half_bodies(port, end):
 
 def many_half_bodies(port, end):
     """The same in small pieces, each below the share of a connection."""
-    crowd(port, end, CONNECTIONS - 100, post(b"/compute", MESSAGE, bytes(40_000)), b"x", pause=0.2)
+    crowd(port, end, CONNECTIONS - 100, post(b"/compute", MESSAGE, bytes(1250 * BUFFERED)), b"x", pause=0.2)
 
 
 def tiny_chunks(port, end):

@@ -3,9 +3,11 @@
 import re
 import urllib.request
 
+from harness import PATIENCE
+
 
 def get(p, path):
-    with urllib.request.urlopen(p.admin + path, timeout=5) as r:
+    with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
         return r.read().decode()
 
 
