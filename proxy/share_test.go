@@ -9,6 +9,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // small gives a mesh 1 MiB of limits.buffered, and 4 MiB more to the hard mark.
@@ -181,5 +182,34 @@ func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
 		m.w.Hold(cl.conn, false)
 	}
 	m.w.Run(31 * time.Second)
+	m.settled()
+}
+
+// A link to an endpoint carries many callers' requests: of these, the greedy are
+// closed and not the link.
+func TestLinkOutlivesGreedyCallers(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, limits: small, service: ", timeout: 10s"})
+	provider := m.nodes[1]
+	provider.crash()
+	provider.cfg.Limits.Buffered = 64 << 20
+	provider.start()
+	provider.listen(15006)
+	provider.update("local", registry.Endpoint{Addr: m.apps[0].addr, Weight: 1})
+	m.apps[0].body = func(req *protocol.Request) []byte {
+		if len(req.Body) > 1000 {
+			return bytes.Repeat([]byte{'y'}, 1<<20)
+		}
+		return nil
+	}
+	m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
+	greedy := m.burst(8, 400_000)
+	m.w.Run(90 * time.Millisecond)
+	modest := m.post(1000)
+	m.do(modest)
+	m.finish(append(greedy, modest)...)
+	m.ok(modest)
+	if n := m.consumer.shed(); n == 0 || n > 6 {
+		t.Errorf("%d connections closed, want some of the 8 greedy ones", n)
+	}
 	m.settled()
 }

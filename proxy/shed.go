@@ -72,12 +72,14 @@ func (w *Worker) shed() {
 	}
 }
 
-// greediest finds the downstream connection or the link to an endpoint that
-// holds the most.
+// greediest finds the downstream connection that holds the most, or a link to an
+// endpoint that does so for each of its requests: who asked for them is to pay
+// before all who share the link.
 func (w *Worker) greediest() (weight int, cut func()) {
+	rank := 0
 	for s := w.sessions.head; s != nil; s = s.link().next {
-		if n := s.weight(); n > weight {
-			weight, cut = n, s.cut
+		if n := s.weight(); n > rank {
+			rank, weight, cut = n, n, s.cut
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
@@ -87,8 +89,9 @@ func (w *Worker) greediest() (weight int, cut func()) {
 			if !ok || up.cur == nil {
 				continue
 			}
-			if n := up.cur.held + up.cur.outbound.counted; n > weight {
-				weight, cut = n, up.cur.lost
+			n := up.cur.held + up.cur.outbound.counted
+			if each := n / max(1, up.cur.carried()); each > rank {
+				rank, weight, cut = each, n, up.cur.lost
 			}
 		}
 	}
@@ -96,15 +99,19 @@ func (w *Worker) greediest() (weight int, cut func()) {
 }
 
 // weight is how many bytes the exchange holds: its request, a bad answer that
-// waits for a better one, and what its attempts over HTTP are receiving or have
-// not got rid of.
+// waits for a better one, what its attempts are receiving, and what they have not
+// got rid of over HTTP.
 func (ex *exchange) weight() int {
 	n := ex.held
 	if ex.best != nil {
 		n += ex.best.held
 	}
 	for i := range ex.attempts[:ex.n] {
-		if c := ex.attempts[i].conn; c != nil {
+		a := &ex.attempts[i]
+		if l := a.link; l != nil {
+			n += l.r.Assembled(a.stream)
+		}
+		if c := a.conn; c != nil {
 			n += c.outbound.counted
 			if c.ans != nil {
 				n += c.ans.held

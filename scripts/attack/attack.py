@@ -96,7 +96,7 @@ class Mesh:
     def load(self, seconds):
         """Starts the well-behaved load, whose report is JSON; a second of it is not counted."""
         return subprocess.Popen(
-            [self.lab, "load", "--rate", str(RATE), "--connections", "16", "--warmup", "1s", "--json", "--timeout", "20s",
+            [self.lab, "load", "--rate", str(RATE), "--connections", "32", "--max-connections", "32", "--warmup", "1s", "--json", "--timeout", "20s",
              "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
