@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/protocol/link"
 )
 
 // What a client does not read counts as buffered, until it has read it.
@@ -91,63 +90,5 @@ func TestStuckReaderIsClosed(t *testing.T) {
 	m.consumer.loop.Do(func() { n = m.consumer.proc.Workers()[0].Report().Stats.WriteTimeouts })
 	if n != 1 {
 		t.Errorf("%d write timeouts counted, want 1", n)
-	}
-}
-
-// frugal is a peer on a link that asked for 1 MiB, and gives credit only when told.
-type frugal struct {
-	peer
-	m *mesh
-	w *link.Writer
-}
-
-func newFrugal(t *testing.T) *frugal {
-	m := newMesh(t, meshOptions{apps: 1, limits: "timeouts: {write: 5s}"})
-	m.apps[0].body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
-	p := &frugal{m: m, w: link.NewWriter()}
-	p.w.Preface(link.Dialer, link.Settings{})
-	p.w.Open(1, link.Settings{})
-	p.w.Request(1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"),
-		Authority: []byte("local")}, time.Minute, nil)
-	p.says = p.w.Append(nil, 1<<20)
-	m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
-	m.w.Run(time.Second)
-	return p
-}
-
-// live lets seconds pass in which the peer shows that it is alive.
-func (p *frugal) live(seconds int) {
-	for range seconds {
-		p.w.Ping(1)
-		p.m.clients.Do(func() { p.conn.Write(p.w.Append(nil, 1)) })
-		p.m.w.Run(time.Second)
-	}
-}
-
-// A peer that reads all and gives no credit for it loses its link after
-// timeouts.write, alive as it is.
-func TestLinkWithoutCreditIsClosed(t *testing.T) {
-	p := newFrugal(t)
-	p.live(3)
-	p.w.Credit(64 << 10) // the time begins anew
-	p.live(5)
-	provider := p.m.nodes[1].proc
-	if n := provider.Held(); n < 800_000 || p.ended {
-		t.Errorf("%d bytes held, link closed: %t, before timeouts.write is over", n, p.ended)
-	}
-	p.m.w.Run(time.Second)
-	if n := provider.Held(); n != 0 || !p.ended {
-		t.Errorf("%d bytes held, link closed: %t, after it", n, p.ended)
-	}
-	p.m.settled()
-}
-
-// Nobody waits for credit once what needed it is withdrawn.
-func TestLinkOutlivesAWithdrawnAnswer(t *testing.T) {
-	p := newFrugal(t)
-	p.w.Cancel(1)
-	p.live(10)
-	if n := p.m.nodes[1].proc.Held(); n != 0 || p.ended {
-		t.Errorf("%d bytes held, link closed: %t", n, p.ended)
 	}
 }

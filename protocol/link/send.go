@@ -101,9 +101,6 @@ func (w *Writer) Ready() bool {
 		w.sending.n > 0 && w.credit > 0
 }
 
-// Starved tells whether DATA waits for the peer's CREDIT.
-func (w *Writer) Starved() bool { return w.sending.n > 0 && w.credit == 0 }
-
 // Granted adds what a CREDIT of the peer grants.
 func (w *Writer) Granted(n uint32) {
 	w.credit = min(w.credit+int(n), w.window)
