@@ -178,12 +178,22 @@ func (a *attempt) abort() {
 		a.censor()
 		a.ex.reached = true
 		a.ep.TimedOut(now)
+		a.measure()
 		a.up.abort(a)
 	case attemptLingering:
 		a.ep.TimedOut(now)
+		a.measure()
 		a.up.abort(a)
 	}
 	a.end(now, endNothing)
+}
+
+// measure tells the slots how long the application took, or that it took at
+// least so long.
+func (a *attempt) measure() {
+	if a.slot {
+		a.ex.svc.measured(a.sent)
+	}
 }
 
 // censor tells the estimate that a primary took longer than it was given: left
@@ -246,4 +256,5 @@ func (a *attempt) settle(now time.Duration, how ending) {
 		a.ep.Answered(now, 0)
 	}
 	a.ex.svc.observe(now, latency)
+	a.measure()
 }

@@ -34,6 +34,9 @@ type replier interface {
 	// reply takes ownership of ans.
 	reply(ex *exchange, ans *answer)
 	fail(ex *exchange, f *Failure)
+	// greedy tells, with memory short, that ex is to be refused for what its
+	// caller holds.
+	greedy(ex *exchange) bool
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
 	over(ex *exchange)
@@ -146,8 +149,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 
 // admit applies the limits of the process and of the service.
 func (ex *exchange) admit() *Failure {
-	p := ex.w.proc
-	if p.ledger.full(ex.held) {
+	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
 	s := ex.svc.shared

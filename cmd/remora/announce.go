@@ -16,7 +16,7 @@ import (
 // first pass registers, later verdicts withdraw and restore.
 type announcement struct {
 	reg       registry.Registration
-	check     *config.Check
+	check     config.Check
 	app       []string // the application's addresses
 	registrar registry.Registrar
 	log       *slog.Logger
@@ -40,7 +40,7 @@ func (s *sidecar) announce() error {
 				Service: r.Service, Node: s.cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
 				Zone: s.cfg.Node.Zone, Protocol: l.Protocol,
 			},
-			check: &r.Check, registrar: s.etcd, log: s.log,
+			check: r.Check, registrar: s.etcd, log: s.log,
 		}
 		if app := s.cfg.Services[l.Service]; app != nil {
 			for _, e := range app.Endpoints {
@@ -74,7 +74,7 @@ func (a *announcement) start() {
 	}
 	go func() {
 		defer close(a.done)
-		health.Application(ctx, checkOf(a.check), a.app, a.onCheck)
+		health.Application(ctx, checkOf(&a.check), a.app, a.onCheck)
 	}()
 }
 

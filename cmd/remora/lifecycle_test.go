@@ -23,7 +23,9 @@ func TestLifecycle(t *testing.T) {
 	a := newApp(t)
 	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}, far: {discover: etcd, check: {tcp: true}}}`, a.addr)
+	services := fmt.Sprintf(`services:
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}
+  far: {discover: etcd, check: {tcp: true}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2

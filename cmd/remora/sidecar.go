@@ -93,7 +93,7 @@ func (s *sidecar) startLoops() (err error) {
 		debug.SetMemoryLimit(memoryBase + 5*s.cfg.Limits.Buffered/2)
 	}
 	s.engine, err = reactor.Start(reactor.Options{
-		Loops: loops, MaxConnections: s.cfg.Limits.Connections, WriteStall: s.cfg.Timeouts.Write,
+		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		DialTLS: dialTLS, Logger: s.log,
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *sidecar) startLoops() (err error) {
 		proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.streams = stream.New(stream.Options{
-		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: s.log,
+		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
 	return nil

@@ -47,6 +47,9 @@ const (
 	SerializationFastjson = "fastjson"
 )
 
+// MaxConcurrencyAuto is the MaxConcurrency that follows the application.
+const MaxConcurrencyAuto = -1
+
 // Log levels and formats.
 const (
 	LevelDebug = "debug"
@@ -125,6 +128,8 @@ type Listener struct {
 	Protocol string `yaml:"protocol" oneof:"http dubbo link tcp"`
 	Service  string `yaml:"service"`  // all traffic goes there; "": by route
 	Insecure bool   `yaml:"insecure"` // a link off loopback, in plain text
+
+	Connections int `yaml:"connections"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
 
 	RateLimit RateLimit `yaml:"rate_limit"`
 
@@ -293,8 +298,10 @@ type Limits struct {
 	Message     int64 `yaml:"message" unit:"size" min:"1KiB"` // body handled as a whole; longer ones stream
 	Header      int64 `yaml:"header" unit:"size" min:"1KiB"`  // start line and header section
 	Headers     int   `yaml:"headers" min:"1" max:"65535"`    // fields per message
-	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`  // requests per downstream connection
+	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`  // requests waiting on a downstream connection
+	Requests    int   `yaml:"requests"`                       // answered on a downstream HTTP connection; 0: no limit
 	Connections int   `yaml:"connections" min:"1"`            // downstream ones, per process
+	PerSource   int   `yaml:"per_source"`                     // of these, from one IPv4 address or IPv6 /64; 0: no limit
 	Buffered    int64 `yaml:"buffered" unit:"size" min:"1MiB"`
 }
 

@@ -74,7 +74,7 @@ func TestFull(t *testing.T) {
 	want.Registry.Etcd.Endpoints = []string{"127.0.0.1:2379"}
 	want.Listeners = []Listener{
 		{Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP},
-		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true},
+		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
 	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true
@@ -251,6 +251,8 @@ func TestEdges(t *testing.T) {
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {burst: 5}}}", "a burst alone limits nothing"},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {rate: 5}, breaker: {consecutive: 3}}}", ""},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], breaker: {half_open: 0}}}", "half_open"},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: auto}}", ""},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: automatic}}", "number or auto"},
 	} {
 		got := ""
 		if _, err := Parse("test", []byte(c.text), environment); err != nil {

@@ -23,7 +23,6 @@ var unbuiltKeys = []unbuilt{
 	{"services.*.serialization", notEmpty, "dubbo serialization"},
 	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
 	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
-	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }

@@ -41,6 +41,7 @@ type sidecar struct {
 // options are what tests change of the sidecar.
 type options struct {
 	connections int    // limits.connections
+	perSource   int    // limits.per_source
 	timeout     string // of the service
 	more        string
 }
@@ -58,14 +59,14 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, ma
 	}
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)
-	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, Logger: log}); err != nil {
+	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, MaxPerSource: o.perSource, Logger: log}); err != nil {
 		t.Fatal(err)
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: log})
+	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
