@@ -1,6 +1,9 @@
 package lb
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // scanUpTo is how many endpoints a policy compares all of.
 const scanUpTo = 8
@@ -50,11 +53,18 @@ func (v *View) cheapest(of cost) *Endpoint {
 func (v *View) cheapestOfAll(of cost) *Endpoint {
 	var best *Endpoint
 	var least float64
-	for _, e := range v.group.endpoints {
-		if !v.Eligible(e) {
+	var costs [scanUpTo]float64 // of the first ones: all, but where draws were in vain
+	for i, e := range v.group.endpoints {
+		x := math.Inf(1)
+		if v.Eligible(e) {
+			x = of(e, v.Now)
+		}
+		if i < scanUpTo {
+			costs[i] = x
+		}
+		if math.IsInf(x, 1) {
 			continue
 		}
-		x := of(e, v.Now)
 		if best == nil || x < least || x == least && e.rank(v.Now) < best.rank(v.Now) {
 			best, least = e, x
 		}
@@ -63,8 +73,11 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 		return nil
 	}
 	var equals lot
-	for _, e := range v.group.endpoints {
-		if of(e, v.Now) == least && !v.slower(e, best) && v.Eligible(e) {
+	for i, e := range v.group.endpoints {
+		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || of(e, v.Now) != least) {
+			continue
+		}
+		if !v.slower(e, best) {
 			equals.add(v, e)
 		}
 	}

@@ -230,3 +230,24 @@ func TestPeakEWMA(t *testing.T) {
 		t.Errorf("after a minute it is still %v", time.Duration(got))
 	}
 }
+
+func BenchmarkPolicies(b *testing.B) {
+	for _, p := range policies {
+		for _, n := range []int{3, 200} {
+			b.Run(fmt.Sprintf("%T/%d", p, n), func(b *testing.B) {
+				rnd := rand.NewPCG(1, 2)
+				s := Set{Policy: p, Outlier: Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5}}
+				s.Update(numbered(n, even))
+				var now time.Duration
+				b.ReportAllocs()
+				for b.Loop() {
+					now += time.Microsecond
+					e := s.Pick(now, rnd, nil)
+					e.Started(now)
+					e.Judge(now, true)
+					e.Answered(now, ms)
+				}
+			})
+		}
+	}
+}
