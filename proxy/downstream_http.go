@@ -125,7 +125,7 @@ func (s *httpSession) decode() {
 		case len(s.calls) >= s.w.proc.cfg.Limits.Pipelined:
 			s.refuse(FailPipelined)
 			return
-		case s.head.WebSocket && s.upgrade(n):
+		case s.head.WebSocket && s.leave(StreamWebSocket, n):
 			return
 		}
 		s.onHead(n)

@@ -94,6 +94,9 @@ func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
 	}
 }
 
+// OnStream: the connection carries a stream.
+func (s *linkSession) OnStream(link.Stream, []byte) { s.lost() }
+
 func (s *linkSession) NewRequest(uint64) *protocol.Request {
 	if s.cur == nil {
 		s.cur = s.worker.exchange(s)

@@ -14,28 +14,33 @@ type Lease struct {
 	svc *service
 
 	ep    *lb.Endpoint   // that counts the stream; nil between two picks
-	tried []*lb.Endpoint // ep too, and what does not take plain bytes
+	tried []*lb.Endpoint // ep too
 	asked int            // endpoints given out
 }
 
-// Lease asks for a place at the service, and for an endpoint to connect to
-// ("ip:port"). picked is called on the loop, so it must not block; when it gets
-// a Failure there is no Lease to Close. After the loop has stopped it is not
-// called.
-func (w *Worker) Lease(service string, picked func(l *Lease, addr string, f *Failure)) {
+// Place is an endpoint to connect to.
+type Place struct {
+	Addr string // "ip:port"
+	Link bool   // a sidecar's link port: it expects the preface of a stream
+}
+
+// Lease asks for a place at the service, and for an endpoint to connect to.
+// picked is called on the loop, so it must not block; when it gets a Failure
+// there is no Lease to Close. After the loop has stopped it is not called.
+func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failure)) {
 	w.loop.Post(func() {
 		l := &Lease{w: w, svc: w.services[service]}
 		f := l.enter()
 		if f == nil {
 			if f = l.pick(); f == nil {
-				picked(l, l.ep.Addr, nil)
+				picked(l, l.place(), nil)
 				return
 			}
 			l.svc.shared.pending.Add(-1)
 		}
 		w.stats.failed(f)
 		l.svc.stats.StreamsFailed++
-		picked(nil, "", f)
+		picked(nil, Place{}, f)
 	})
 }
 
@@ -49,48 +54,45 @@ func (l *Lease) enter() *Failure {
 	return nil
 }
 
-// pick chooses an endpoint that was not tried and takes plain bytes: what a
-// sidecar's link port expects is something else.
+func (l *Lease) place() Place {
+	return Place{Addr: l.ep.Addr, Link: l.ep.Ext.(*endpoint).protocol == config.ProtocolLink}
+}
+
+// pick chooses an endpoint that was not tried.
 func (l *Lease) pick() *Failure {
 	if l.asked == maxFreeEndpoints {
 		return FailConnect
 	}
-	now := l.w.loop.Now()
-	for {
-		ep := l.svc.set.Pick(now, l.w.rnd, l.tried)
-		if ep == nil {
-			break
-		}
-		l.tried = append(l.tried, ep)
-		if ep.Ext.(*endpoint).protocol == config.ProtocolLink {
-			continue
-		}
-		l.ep = ep
-		l.asked++
-		ep.Opened()
-		return nil
-	}
-	if l.asked > 0 {
+	ep := l.svc.set.Pick(l.w.loop.Now(), l.w.rnd, l.tried)
+	switch {
+	case ep != nil:
+	case l.asked > 0:
 		return FailConnect
+	default:
+		return FailNoEndpoint
 	}
-	return FailNoEndpoint
+	l.tried = append(l.tried, ep)
+	l.ep = ep
+	l.asked++
+	ep.Opened()
+	return nil
 }
 
 // Again gives the endpoint back as one that can't be connected, and asks for
 // another, at most three in all. When picked gets a Failure, the Lease is
 // closed.
-func (l *Lease) Again(picked func(addr string, f *Failure)) {
+func (l *Lease) Again(picked func(at Place, f *Failure)) {
 	l.w.loop.Post(func() {
 		l.leave()
 		f := l.pick()
 		if f == nil {
-			picked(l.ep.Addr, nil)
+			picked(l.place(), nil)
 			return
 		}
 		l.w.stats.failed(f)
 		l.svc.stats.StreamsFailed++
 		l.svc.shared.pending.Add(-1)
-		picked("", f)
+		picked(Place{}, f)
 	})
 }
 
@@ -123,6 +125,18 @@ func (l *Lease) Close(connected bool, in, out int64) {
 		l.leave()
 		l.svc.shared.pending.Add(-1)
 	})
+}
+
+// adopt is the Lease of a stream that ep already carries: an answer that turned
+// out to have no end in sight. It counts beside max_pending, where the exchange
+// that it was part of has gone through.
+func (w *Worker) adopt(svc *service, ep *lb.Endpoint) *Lease {
+	l := &Lease{w: w, svc: svc, ep: ep}
+	svc.shared.pending.Add(1)
+	ep.Opened()
+	svc.stats.Streams++
+	svc.stats.StreamsOpen++
+	return l
 }
 
 func (l *Lease) leave() {

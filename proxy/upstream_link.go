@@ -157,6 +157,9 @@ func (c *linkClient) OnPreface(version uint8, peer link.Settings) {
 	}
 }
 
+// OnStream is for the other end.
+func (c *linkClient) OnStream(link.Stream, []byte) {}
+
 // NewRequest is for the other end.
 func (c *linkClient) NewRequest(uint64) *protocol.Request { return nil }
 

@@ -21,6 +21,8 @@ type Body struct {
 	limit   int64
 	length  int // bytes of the body in the buffer
 
+	discarded int64 // bytes of the body that were in the buffer before
+
 	digits   int // of the chunk size so far
 	overhead int // bytes of chunk framing so far
 	line     int // where the trailer line begins in the buffer

@@ -53,7 +53,7 @@ func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 }
 
 func (d *Body) tooMuchFraming() bool {
-	return d.overhead > d.lim.Header && int64(d.overhead-d.lim.Header) > chunkAllowance*int64(d.length)
+	return d.overhead > d.lim.Header && int64(d.overhead-d.lim.Header) > chunkAllowance*(d.discarded+int64(d.length))
 }
 
 // chunkByte takes one byte of a chunk's framing.

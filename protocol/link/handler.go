@@ -15,6 +15,11 @@ type Handler interface {
 	// is given. version is the one that both speak.
 	OnPreface(version uint8, peer Settings)
 
+	// OnStream comes instead, and is the last call: the connection carries a
+	// stream, and rest, valid until OnStream returns, is what followed its
+	// preface. It comes to acceptors only.
+	OnStream(s Stream, rest []byte)
+
 	// NewRequest supplies the structure for the OnRequest of id that follows at
 	// once. The decoded one is swapped with it, lists of headers and their
 	// capacity included, so that nothing is copied and nothing allocated when

@@ -124,6 +124,10 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 		if len(r.partial.B) < n {
 			continue
 		}
+		if r.role == Acceptor && Role(r.partial.B[len(magic)]) == streamRole {
+			r.stream(b, h)
+			return nil
+		}
 		version, peer, err := parsePreface(r.partial.B, r.role, r.own)
 		r.dropPartial()
 		if err != nil {
@@ -135,6 +139,17 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 		return b
 	}
 	return nil
+}
+
+// stream ends the link before it began: the preface is a stream's, rest what
+// follows it.
+func (r *Reader) stream(rest []byte, h Handler) {
+	s, err := parseStreamPreface(r.partial.B, r.own)
+	r.dropPartial()
+	if r.err = err; err == nil {
+		r.state = readClosed
+		h.OnStream(s, rest)
+	}
 }
 
 // next takes the frame at the start of b.

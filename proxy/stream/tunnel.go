@@ -14,8 +14,8 @@ type tunnel struct {
 	worker  *proxy.Worker // that keeps the account
 	service string
 	down    *net.TCPConn
-	release func()         // gives back the place of down, when all is over
-	upgrade *proxy.Upgrade // nil: opaque from the first byte
+	release func()               // gives back the place of down, when all is over
+	upgrade *proxy.StreamRequest // nil: opaque from the first byte
 
 	mu      sync.Mutex // guards up and severed
 	up      *net.TCPConn
@@ -62,7 +62,7 @@ func (t *tunnel) refuse(f *proxy.Failure) {
 // answer is what the core says to a request for an endpoint.
 type answer struct {
 	lease *proxy.Lease
-	addr  string
+	at    proxy.Place
 	fail  *proxy.Failure
 }
 
@@ -70,15 +70,15 @@ type answer struct {
 // is up, and a Lease to close.
 func (t *tunnel) connect() (*proxy.Lease, *proxy.Failure) {
 	answers := make(chan answer, 1)
-	t.worker.Lease(t.service, func(l *proxy.Lease, addr string, f *proxy.Failure) {
-		answers <- answer{l, addr, f}
+	t.worker.Lease(t.service, func(l *proxy.Lease, at proxy.Place, f *proxy.Failure) {
+		answers <- answer{l, at, f}
 	})
 	a := t.await(answers)
 	if a.fail != nil {
 		return nil, a.fail
 	}
 	for lease := a.lease; ; {
-		err := t.dial(a.addr)
+		err := t.dial(a.at.Addr)
 		if err == nil {
 			return lease, nil
 		}
@@ -86,8 +86,8 @@ func (t *tunnel) connect() (*proxy.Lease, *proxy.Failure) {
 			lease.Close(false, 0, 0)
 			return nil, proxy.FailDraining
 		}
-		t.srv.opt.Logger.Debug("endpoint not connected", "service", t.service, "endpoint", a.addr, "error", err)
-		lease.Again(func(addr string, f *proxy.Failure) { answers <- answer{lease, addr, f} })
+		t.srv.opt.Logger.Debug("endpoint not connected", "service", t.service, "endpoint", a.at.Addr, "error", err)
+		lease.Again(func(at proxy.Place, f *proxy.Failure) { answers <- answer{lease, at, f} })
 		if a = t.await(answers); a.fail != nil {
 			return nil, a.fail // the core has closed it, or its loop is gone
 		}

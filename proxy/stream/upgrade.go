@@ -12,17 +12,18 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 )
 
 // readSize is how much is read at once of an answer to a request for an upgrade.
 const readSize = 4 << 10
 
-// WebSocket implements proxy.Streams: the request goes to an endpoint, and when
+// Request implements proxy.Streams: the request goes to an endpoint, and when
 // that grants the upgrade, the connections become one stream. Any other answer
 // goes to the client, which is then disconnected: what it might send next was
 // not asked for by anybody who reads requests here.
-func (s *Server) WebSocket(client proxy.Socket, u *proxy.Upgrade) {
+func (s *Server) Request(client proxy.Socket, u *proxy.StreamRequest) {
 	over, ok := client.(interface{ NetConn() net.Conn })
 	if !ok {
 		_ = client.Close()
@@ -65,6 +66,7 @@ func (t *tunnel) handshake() *proxy.Failure {
 			return proxy.FailMalformed
 		case head.WebSocket:
 			t.upgrade.Record(&resp, head.Minor, date())
+			t.upgrade.Identify(&resp)
 			return t.switchOver(&resp, in[n:])
 		case resp.Status == 101:
 			return proxy.FailMalformed // to what nobody asked for
@@ -73,6 +75,7 @@ func (t *tunnel) handshake() *proxy.Failure {
 			head.Reset()
 		default:
 			t.upgrade.Record(&resp, head.Minor, date())
+			t.upgrade.Identify(&resp)
 			return t.answer(&resp, &head, in[n:])
 		}
 	}
@@ -183,3 +186,18 @@ func failure(err error) *proxy.Failure {
 
 // date is the value of Date for a message of this moment.
 func date() []byte { return []byte(time.Now().UTC().Format(http.TimeFormat)) }
+
+// Answer implements proxy.Streams.
+func (s *Server) Answer(client proxy.Socket, a *proxy.StreamAnswer) {
+	_ = client.Close()
+	a.Source.Close()
+}
+
+// Park implements proxy.Streams.
+func (s *Server) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
+	src.Close()
+	return token, false
+}
+
+// Accept implements proxy.Streams.
+func (s *Server) Accept(peer proxy.Socket, _ *proxy.StreamAccept) { _ = peer.Close() }
