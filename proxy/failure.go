@@ -64,7 +64,7 @@ var (
 	FailMalformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,
 		Text: "the endpoint's answer is malformed"}
 	FailTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
-		Text: "the endpoint's answer is larger than limits.message"}
+		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
 	FailDeadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
 	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
@@ -77,6 +77,6 @@ var (
 		Text: "the request's head took too long"}
 	FailSlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
-	FailUnsupported = &Failure{Code: "not-supported", Status: 501,
-		Text: "CONNECT is not supported"}
+	FailUnsupported = &Failure{Code: "not-supported", Status: 501, reason: link.NoService,
+		Text: "this connection can't carry a stream"}
 )

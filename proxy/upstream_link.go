@@ -68,7 +68,7 @@ func dialLink(u *linkUpstream) *linkClient {
 	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: defaultStreams}
 	c.init(u.svc.w, link.Dialer, c)
 	c.handshake.Fire = func() { c.close(FailConnect) }
-	c.w.Preface(link.Dialer, link.Settings{})
+	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
 	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
 	return c
 }
@@ -190,8 +190,16 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 	ans.head, ans.codec = buf, codec
 	ans.hold()
 	a := c.take(id)
-	if a == nil {
+	switch {
+	case a == nil:
 		ans.Release()
+		return
+	case ans.StreamToken == nil:
+	case c.fetchable(a, ans):
+		c.fetch(a, ans)
+	default:
+		ans.Release()
+		a.failed(FailMalformed)
 		return
 	}
 	a.answered(ans)
