@@ -59,6 +59,8 @@ type meshOptions struct {
 
 	loops     int   // of each sidecar; default 1
 	bandwidth int64 // bytes per second between hosts; 0: no limit
+
+	nodes func(m *mesh) // called when the sidecars are there, before any traffic
 }
 
 func newMesh(t *testing.T, o meshOptions) *mesh {
@@ -104,6 +106,9 @@ services:
 %s`, a.addr, o.provider, o.limits))
 		p.listen(15006)
 		p.update("local", registry.Endpoint{Addr: a.addr, Weight: 1})
+	}
+	if o.nodes != nil {
+		o.nodes(m)
 	}
 	m.consumer.update("compute", endpoints...)
 	m.w.Run(time.Millisecond)
