@@ -2,6 +2,7 @@ package stream
 
 import (
 	"net"
+	"net/http"
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -33,7 +34,9 @@ func (t *tunnel) run() {
 		t.refuse(fail)
 		return
 	}
+	status := 0
 	if t.upgrade != nil {
+		status = http.StatusSwitchingProtocols
 		if fail = t.handshake(); fail != nil {
 			lease.Failed(fail)
 			t.refuse(fail)
@@ -44,7 +47,7 @@ func (t *tunnel) run() {
 			return
 		}
 	}
-	lease.Connected()
+	lease.Connected(status)
 	in, out := t.relay()
 	lease.Close(true, in, out)
 }
