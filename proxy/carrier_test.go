@@ -64,7 +64,7 @@ func newStreamMesh(t *testing.T, o meshOptions) (m *mesh, consumer, provider *ca
 	t.Helper()
 	consumer, provider = &carrier{}, &carrier{}
 	o.nodes = func(m *mesh) {
-		m.w.Options.Sockets = true
+		m.w.Options.Sockets = !o.noSockets
 		for _, n := range m.nodes {
 			c := provider
 			if n == m.consumer {

@@ -56,11 +56,13 @@ type meshOptions struct {
 	provider string // YAML of the provider's service local
 	limits   string // YAML at top level of both
 	listener string // YAML of the consumer's listener
+	match    string // YAML of the consumer's route, before its service
 
 	loops     int   // of each sidecar; default 1
 	bandwidth int64 // bytes per second between hosts; 0: no limit
 
-	nodes func(m *mesh) // called when the sidecars are there, before any traffic
+	nodes     func(m *mesh) // called when the sidecars are there, before any traffic
+	noSockets bool          // with streams: connections can't leave their loops
 }
 
 func newMesh(t *testing.T, o meshOptions) *mesh {
@@ -84,10 +86,10 @@ func newMesh(t *testing.T, o meshOptions) *mesh {
 	}
 	m.consumer = m.node("10.0.0.1", fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http%s}]
-routes: [{service: compute}]
+routes: [{%sservice: compute}]
 services:
   compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
-%s`, o.listener, protocolName, o.service, o.limits))
+%s`, o.listener, o.match, protocolName, o.service, o.limits))
 	m.consumer.listen(15001)
 
 	var endpoints []registry.Endpoint
