@@ -56,6 +56,7 @@ type meshOptions struct {
 	provider string // YAML of the provider's service local
 	limits   string // YAML at top level of both
 	listener string // YAML of the consumer's listener
+	ingress  string // YAML of the providers' listeners
 	match    string // YAML of the consumer's route, before its service
 
 	loops     int   // of each sidecar; default 1
@@ -102,10 +103,10 @@ services:
 			continue
 		}
 		p := m.node(host, fmt.Sprintf(`
-listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local%s}]
 services:
   local: {discover: static, endpoints: ["%s"], protocol: http%s}
-%s`, a.addr, o.provider, o.limits))
+%s`, o.ingress, a.addr, o.provider, o.limits))
 		p.listen(15006)
 		p.update("local", registry.Endpoint{Addr: a.addr, Weight: 1})
 	}

@@ -22,7 +22,7 @@ func (m *mesh) scripted(i int, says func() string) **peer {
 	a := m.apps[i]
 	a.stop()
 	latest := new(*peer)
-	m.w.Listen(a.addr, a.loop, func() proxy.Stream {
+	a.stop = m.w.Listen(a.addr, a.loop, func() proxy.Stream {
 		*latest = &peer{reply: func(heard []byte) []byte {
 			if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
 				return nil
