@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/valyala/bytebufferpool"
 
@@ -106,22 +107,22 @@ func (s *httpSession) keep(b []byte) {
 // leave, and the request is to be treated as where there are no streams.
 func (s *httpSession) depart() bool {
 	client, err := s.conn.Detach()
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		s.w.stats.Left[s.kind.departure()]++
 		r := s.streamRequest(s.calls[0].ex)
 		s.close()
 		s.w.proc.streams.Request(client, r)
 		return true
-	case ErrDetachClosed: // OnClose is to come
+	case err == ErrDetachClosed: // OnClose is to come
 		return true
-	}
-	switch s.kind {
-	case StreamWebSocket: // the wish is ignored (RFC 9110 section 7.8)
+	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
+		s.stay(FailOverloaded)
+	case s.kind == StreamWebSocket: // the wish is ignored (RFC 9110 section 7.8)
 		s.state = httpClosed
 		s.dropInput()
 		s.calls[0].leaves = false
-	case StreamConnect:
+	case s.kind == StreamConnect:
 		s.stay(FailUnsupported)
 	default:
 		s.stay(requestFailure(http1.ErrMessageTooLarge))

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/http1"
@@ -44,12 +45,15 @@ func (s *linkSession) OnStream(st link.Stream, rest []byte) {
 		return
 	}
 	peer, err := s.conn.Detach()
-	switch err {
-	case nil:
-	case ErrDetachClosed: // OnClose is to come
+	switch {
+	case err == nil:
+	case err == ErrDetachClosed: // OnClose is to come
 		return
-	default:
+	case errors.Is(err, errors.ErrUnsupported):
 		s.refuseStream(&st, FailUnsupported)
+		return
+	default: // the system has no descriptor left
+		s.refuseStream(&st, FailOverloaded)
 		return
 	}
 	s.close()

@@ -93,7 +93,7 @@ func (c *linkConn) init(w *Worker, role link.Role, end linkEnd) {
 	if role == link.Acceptor { // answers are no new work
 		limits.Full = w.full
 	}
-	c.r = link.NewReader(role, link.Settings{}, limits)
+	c.r = link.NewReader(role, w.proc.linkSettings(), limits)
 	c.w = link.NewWriter()
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush

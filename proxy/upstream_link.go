@@ -190,17 +190,17 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 	ans.head, ans.codec = buf, codec
 	ans.hold()
 	a := c.take(id)
-	switch {
-	case a == nil:
+	if a == nil {
 		ans.Release()
 		return
-	case ans.StreamToken == nil:
-	case c.fetchable(a, ans):
+	}
+	if ans.StreamToken != nil {
+		if string(a.ex.req.Method) == "HEAD" { // there can't be a body
+			ans.Release()
+			a.failed(FailMalformed)
+			return
+		}
 		c.fetch(a, ans)
-	default:
-		ans.Release()
-		a.failed(FailMalformed)
-		return
 	}
 	a.answered(ans)
 }

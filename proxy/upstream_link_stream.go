@@ -7,13 +7,6 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
-// fetchable tells whether the token of an answer to a makes sense: it was asked
-// for, and stands for all of a body where there may be one.
-func (c *linkClient) fetchable(a *attempt, ans *answer) bool {
-	return c.worker.proc.streams != nil && len(ans.Body) == 0 &&
-		ans.Status >= 200 && ans.Status != 204 && ans.Status != 304 && string(a.ex.req.Method) != "HEAD"
-}
-
 // fetch gives the answer to a the stream that its token stands for.
 func (c *linkClient) fetch(a *attempt, ans *answer) {
 	head := http1.Head{Framing: http1.Chunked}

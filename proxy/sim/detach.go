@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"io"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -72,6 +73,14 @@ func (s socket) CloseWrite() error {
 	}
 	return nil
 }
+
+// The deadlines bound nothing: no method waits.
+func (s socket) SetDeadline(time.Time) error      { return nil }
+func (s socket) SetReadDeadline(time.Time) error  { return nil }
+func (s socket) SetWriteDeadline(time.Time) error { return nil }
+
+// Secure is false: the simulation does not encrypt.
+func (s socket) Secure() bool { return false }
 
 // Close closes as close(2) does.
 func (s socket) Close() error {
