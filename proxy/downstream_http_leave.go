@@ -109,7 +109,7 @@ func (s *httpSession) depart() bool {
 	client, err := s.conn.Detach()
 	switch {
 	case err == nil:
-		s.w.stats.Left[s.kind.departure()]++
+		s.w.stats.Left[s.kind]++
 		r := s.streamRequest(s.calls[0].ex)
 		s.close()
 		s.w.proc.streams.Request(client, r)

@@ -14,6 +14,9 @@ type Lease struct {
 	w    *Worker
 	svc  *service
 	pass pass // of the service's breaker
+	// last is what Connected or Failed has to say to the breaker. The caller's
+	// goroutine writes it for Close, which may overtake them on the way.
+	last verdict
 
 	ep    *lb.Endpoint   // that counts the stream; nil between two picks
 	tried []*lb.Endpoint // ep too
@@ -103,6 +106,7 @@ func (l *Lease) Again(picked func(at Place, f *Failure)) {
 // or, if an answer with a status comes first, that its head is here. The breaker
 // learns from the status; 0 is that of streams without one.
 func (l *Lease) Connected(status int) {
+	l.last = verdictOf(status)
 	l.w.loop.Post(func() {
 		l.judge(verdictOf(status))
 		l.svc.stats.Streams++
@@ -112,13 +116,16 @@ func (l *Lease) Connected(status int) {
 
 // Failed counts that the stream came to nothing after its endpoint took the
 // connection.
-func (l *Lease) Failed(f *Failure) { l.w.loop.Post(func() { l.fail(f) }) }
+func (l *Lease) Failed(f *Failure) {
+	l.last = f.verdict()
+	l.w.loop.Post(func() { l.fail(f) })
+}
 
 // Close gives the place back, after Connected or before. in and out are the
 // bytes that went to the endpoint and came from it.
 func (l *Lease) Close(connected bool, in, out int64) {
 	l.w.loop.Post(func() {
-		l.judge(verdictNone)
+		l.judge(l.last)
 		if connected {
 			l.svc.stats.StreamsOpen--
 		}

@@ -25,14 +25,14 @@ type WorkerStats struct {
 // It is small and dense, fit to index an array of counters.
 type Departure uint8
 
-// The departures.
+// The departures, those of StreamKind first.
 const (
-	LeftBody      Departure = iota // a client's, with a request whose body is long
-	LeftWebSocket                  // a client's, with a wish to upgrade
-	LeftConnect                    // a client's, with a CONNECT
-	LeftAnswer                     // a client's, with an answer that is long or lasts
-	LeftParked                     // the body of such an answer, for another sidecar to fetch
-	LeftAccepted                   // another sidecar's, with a stream
+	LeftBody      = Departure(StreamBody)      // a client's, with a request whose body is long
+	LeftWebSocket = Departure(StreamWebSocket) // a client's, with a wish to upgrade
+	LeftConnect   = Departure(StreamConnect)   // a client's, with a CONNECT
+	LeftAnswer    = LeftConnect + 1            // a client's, with an answer that is long or lasts
+	LeftParked    = LeftAnswer + 1             // the body of such an answer, for another sidecar to fetch
+	LeftAccepted  = LeftParked + 1             // another sidecar's, with a stream
 
 	// Departures is the number of departures.
 	Departures = int(LeftAccepted) + 1
@@ -46,16 +46,6 @@ func (d Departure) String() string {
 		return departureNames[d]
 	}
 	return "unknown"
-}
-
-func (k StreamKind) departure() Departure {
-	switch k {
-	case StreamWebSocket:
-		return LeftWebSocket
-	case StreamConnect:
-		return LeftConnect
-	}
-	return LeftBody
 }
 
 func (s *WorkerStats) failed(f *Failure) {

@@ -113,8 +113,8 @@ var (
 	left    = counter("stream_departures_total",
 		"What left the loops to be a stream: a client with its request (body, websocket, connect) or its answer, "+
 			"an answer parked for another sidecar, another sidecar's stream accepted.", "kind")
-	denied  = counter("admin_denied_total", "Calls of the admin API without its token.")
-	saved   = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
+	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
+	saved  = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )
 
 func (c *collector) process(to sink, reports []proxy.WorkerReport) {
