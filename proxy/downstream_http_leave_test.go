@@ -94,8 +94,10 @@ func TestRequestsLeave(t *testing.T) {
 // A request leaves after the answers to those before it, with all that came
 // meanwhile.
 func TestRequestLeavesAfterPredecessors(t *testing.T) {
-	for seed, l := range leavings() {
-		t.Run(l.name, func(t *testing.T) {
+	all := leavings()
+	for seed := range 40 {
+		l := all[seed%len(all)]
+		t.Run(fmt.Sprint(l.name, seed), func(t *testing.T) {
 			m, c, _ := newStreamMesh(t, meshOptions{apps: 1, seed: uint64(seed), limits: smallMessages})
 			m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
 			first, second := m.get("/1"), m.get("/2")
