@@ -104,7 +104,7 @@ func (s *sidecar) startLoops() (err error) {
 		proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.streams = stream.New(stream.Options{
-		Config: s.cfg, Process: s.proc, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: s.log,
+		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
 	return nil

@@ -28,7 +28,7 @@ func (v *validator) service(s *Service) {
 		seen[e.Address] = true
 	}
 	v.rateLimit(at, &s.RateLimit)
-	v.linkTLS(at.key("tls"), &s.TLS, s.Protocol, "services")
+	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
 	v.hedge(at, &s.Policy)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,11 +28,8 @@ func TestConformance(t *testing.T) {
 func TestConformanceTLS(t *testing.T) {
 	identity := reactor.NewIdentity(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		if strings.Contains(t.Name(), "Detach") {
-			t.Skip("a connection with TLS stays on its loop")
-		}
 		h := newHarnessWith(t, reactor.Options{
-			Loops: 2, DialTLS: func(proxy.Stream) func() *tls.Config { return identity.Client },
+			Loops: 2, DialTLS: func(string) func() *tls.Config { return identity.Client },
 		})
 		h.identity = identity
 		return h
@@ -120,14 +115,7 @@ func (h *harness) Listen(accept func() proxy.Stream) string {
 	return l.Addr().String()
 }
 
-func (h *harness) Refused() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+func (h *harness) Refused() string { return reactor.Nobody(h.t) }
 
 func (h *harness) Blackhole() (string, bool) { return reactor.Blackhole(h.t), true }
 

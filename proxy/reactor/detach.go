@@ -1,51 +1,21 @@
 package reactor
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// detached is a connection that has left its loop, on a descriptor of its own.
-type detached struct {
-	*net.TCPConn
-	eng    *Engine
-	in     bool // it was accepted, and so holds a place among Inbound
-	closed atomic.Bool
-}
-
-// NetConn is the connection itself, for deadlines and for splice.
-func (s *detached) NetConn() net.Conn { return s.TCPConn }
-
-// Close closes the connection and gives its place back, once.
-func (s *detached) Close() error {
-	if s.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	s.eng.count.outside.Add(-1)
-	if s.in {
-		s.eng.count.inbound.Add(-1)
-	}
-	return s.TCPConn.Close()
-}
-
-// errDetachTLS refuses to hand out a socket whose bytes are encrypted.
-var errDetachTLS = errors.New("reactor: detach: a connection with TLS stays on its loop")
-
 // Detach implements proxy.Conn. gnet can't give a descriptor away, so the Socket
 // gets a duplicate and gnet closes its own, which ends nothing: the connection
 // lives as long as one descriptor does. Every event consumes all input (see
-// handler.OnTraffic), so gnet holds none of it back.
+// handler.OnTraffic), so gnet holds none of it back; what TLS has of it goes
+// along with the Socket.
 func (c *conn) Detach() (proxy.Socket, error) {
 	if c.state != connOpen {
 		return nil, proxy.ErrDetachClosed
-	}
-	if c.secure != nil {
-		return nil, errDetachTLS
 	}
 	if c.gc.OutboundBuffered() > 0 {
 		return nil, proxy.ErrDetachBuffered
@@ -54,14 +24,24 @@ func (c *conn) Detach() (proxy.Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &detached{TCPConn: nc, eng: c.loop.eng, in: c.accept != nil}
-	if s.in {
-		c.loop.eng.count.inbound.Add(1) // lost takes one away
-	}
-	c.loop.eng.count.outside.Add(1)
 	c.loop.eng.count.detached.Add(1)
+	s := c.leave(nc)
 	c.end(nil)
 	return s, nil
+}
+
+// leave makes nc the connection's own, off the loop. The place among Inbound is
+// taken before lost gives up the one on the loop, so that it is never free.
+func (c *conn) leave(nc *net.TCPConn) proxy.Socket {
+	e, in := c.loop.eng, c.accept != nil
+	if c.secure == nil {
+		s := &plainSocket{TCPConn: nc}
+		s.place.take(e, in)
+		return s
+	}
+	s := &secureSocket{Conn: c.secure.leave(nc), raw: nc}
+	s.place.take(e, in)
+	return s
 }
 
 // duplicate makes a connection of package net on the same socket.

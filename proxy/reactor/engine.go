@@ -37,10 +37,11 @@ type Options struct {
 	// before it is closed with what it still holds. 0: 30 s.
 	WriteStall time.Duration
 
-	// DialTLS says whether a connection dialled for s uses TLS: it returns
-	// where to ask for the configuration at its handshake, or nil for plain
-	// text. It is called on the loops. nil: no connection does.
-	DialTLS func(s proxy.Stream) func() *tls.Config
+	// DialTLS says whether connections to a service use TLS: it returns where
+	// to ask for the configuration at a handshake, or nil for plain text. Of a
+	// stream that is no proxy.Destined the service is "". It is called on the
+	// loops and by DialSocket. nil: no connection does.
+	DialTLS func(service string) func() *tls.Config
 
 	// MaxHandshakes bounds the TLS handshakes of accepted connections that
 	// are under way; what comes beyond is closed at once. 0: 512.
@@ -79,7 +80,7 @@ type Engine struct {
 	max    int64 // open accepted connections
 	stall  time.Duration
 
-	dialTLS          func(s proxy.Stream) func() *tls.Config
+	dialTLS          func(service string) func() *tls.Config
 	shaking          chan struct{} // a token for each handshake of an accepted connection
 	handshakeTimeout time.Duration
 	tlsFailures      tlsFailures

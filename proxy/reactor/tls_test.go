@@ -124,7 +124,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 // TestTLSDialRefuses: a dial ends without OnOpen when the server is another.
 func TestTLSDialRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
-	e := start(t, Options{DialTLS: func(proxy.Stream) func() *tls.Config { return own.Client }})
+	e := start(t, Options{DialTLS: func(string) func() *tls.Config { return own.Client }})
 	addr := listen(t, e, ListenOptions{TLS: other.Server}, echo)
 	ended := make(chan error, 1)
 	e.Loops()[0].Post(func() {

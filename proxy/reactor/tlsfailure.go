@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"maps"
@@ -37,7 +38,7 @@ func tlsCode(err error) string {
 		return CodePlaintext
 	case errors.Is(err, errBusy):
 		return CodeBusy
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return CodeTimeout
 	case errors.As(err, &op) && op.Op == "remote error": // package tls's word for an alert
 		return CodeRefused

@@ -19,6 +19,10 @@ type Options struct {
 	Config  *config.Config
 	Process *proxy.Process
 
+	// Dial connects to an endpoint ("ip:port") of a service, with TLS where the
+	// service has it. The Socket rests on a TCP connection, see proxy.Socket.
+	Dial func(ctx context.Context, addr, service string) (proxy.Socket, error)
+
 	// Reserve takes one of limits.connections for an accepted connection and
 	// Unreserve gives it back. Any goroutine calls them.
 	Reserve   func() bool
