@@ -12,15 +12,14 @@ import (
 // streamOf tells whether the request whose head is here, decoded with err, is to
 // leave the loop.
 func (s *httpSession) streamOf(err error) (kind StreamKind, leaves bool) {
+	long := err == http1.ErrMessageTooLarge
 	switch {
-	case s.w.proc.streams == nil:
-		return 0, false
-	case err == http1.ErrMessageTooLarge:
-		return StreamBody, true
-	case err != nil:
+	case s.w.proc.streams == nil, err != nil && !long:
 		return 0, false
 	case s.head.Connect:
 		return StreamConnect, true
+	case long:
+		return StreamBody, true
 	}
 	// RFC 6455 section 4.1: a GET, and what had a body could not be joined.
 	return StreamWebSocket, s.head.WebSocket && s.head.Framing == http1.NoBody && string(s.cur.req.Method) == "GET"

@@ -27,6 +27,7 @@ func TestRefusedToLeave(t *testing.T) {
 			func(m *mesh, _ *peer) { m.speak(egress, connect); m.w.Run(time.Millisecond) }, 429, "rate-limited"},
 		{"no memory", long, meshOptions{}, fill, 503, "overloaded"},
 		{"CONNECT with a body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 1\r\n\r\nx", meshOptions{}, nil, 400, "bad-request"},
+		{"CONNECT with a long body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n", meshOptions{}, nil, 400, "bad-request"},
 		{"CONNECT in a drain", connect, meshOptions{},
 			func(m *mesh, _ *peer) { m.consumer.proc.Drain(); m.w.Run(time.Millisecond) }, 503, "draining"},
 		{"unread output", strings.Repeat("GET / HTTP/1.1\r\nHost: compute\r\n\r\n", 2) + long + strings.Repeat("x", 70_000),

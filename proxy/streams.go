@@ -112,8 +112,8 @@ type StreamSource struct {
 	Token   link.Token
 	Timeout time.Duration
 
-	// Body decodes what is still to come into Buffer, which holds what is here and
-	// is never nil before Close.
+	// Body decodes what is still to come, if it is not done, into Buffer, which
+	// holds what is here and is never nil before Close.
 	Body   http1.Body
 	Buffer *bytebufferpool.ByteBuffer
 

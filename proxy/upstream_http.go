@@ -268,7 +268,7 @@ func (c *httpUpstream) receiveBody(b []byte) {
 		c.fail(FailTooLarge)
 	case err != nil:
 		c.fail(FailMalformed)
-	case done:
+	case done && !c.long():
 		c.finishBody(len(b) - n)
 	default:
 		c.ans.hold()
@@ -345,7 +345,7 @@ func (c *httpUpstream) OnClose(err error) {
 	case upstreamHead:
 		c.lost()
 	case upstreamBody:
-		if err == io.EOF && c.body.Close() == nil { // a body that ends with the connection
+		if err == io.EOF && c.body.Close() == nil && !c.long() { // a body that ends with the connection
 			c.head.KeepAlive = false
 			c.finishBody(0)
 			return

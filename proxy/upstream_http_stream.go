@@ -42,8 +42,8 @@ func (c *httpUpstream) long() bool {
 	return max(c.head.Length, int64(c.body.Length())) > c.w.httpLimits.Message
 }
 
-// lasting is called when more of a body is here, but not its end: it may be a
-// stream.
+// lasting is called when more of a body is here, but not its end, or when it is
+// too long for a message: it may be a stream.
 func (c *httpUpstream) lasting() {
 	switch {
 	case c.w.proc.streams == nil:
