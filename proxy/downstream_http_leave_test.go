@@ -123,6 +123,24 @@ func TestRequestLeavesAfterPredecessors(t *testing.T) {
 	}
 }
 
+// What waits to leave counts against limits.buffered, and no more once it has
+// left.
+func TestWaitingRequestIsCounted(t *testing.T) {
+	m, c, _ := newStreamMesh(t, meshOptions{apps: 1, limits: smallMessages})
+	m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
+	l := leavings()[1]
+	m.speak(egress, getStream+l.head+l.body)
+	m.w.Run(50 * time.Millisecond)
+	if n := m.consumer.proc.Held(); len(c.requests) != 0 || n < longMessage {
+		t.Errorf("%d left; %d bytes are counted", len(c.requests), n)
+	}
+	m.until("a stream", func() bool { return len(c.requests) == 1 })
+	if n := m.consumer.proc.Held(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+	settledStreams(m, c)
+}
+
 // bulky is a mesh in which an answer is too long for the buffers on its way.
 func bulky(t *testing.T, limits string) (m *mesh, c *carrier) {
 	m, c, _ = newStreamMesh(t, meshOptions{apps: 1, direct: true, limits: limits})

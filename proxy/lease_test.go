@@ -102,8 +102,11 @@ func TestLeaseIsJudged(t *testing.T) {
 			}
 			silent.l.Close(false, 0, 0)
 			m.w.Run(time.Millisecond)
-			good(0) // an opaque stream
+			opaque := m.lease()
+			opaque.l.Connected(0) // and open for long
+			m.w.Run(time.Millisecond)
 			good(404)
+			opaque.l.Close(true, 0, 0)
 			m.settled()
 		})
 	}

@@ -117,7 +117,7 @@ func TestShortAnswersStay(t *testing.T) {
 	}
 	// The length of a slow body is known.
 	m, c, _ := newStreamMesh(t, meshOptions{apps: 1, direct: true, limits: smallMessages})
-	app := m.script(0, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfir")
+	app := m.script(0, events+"Content-Length: 5\r\n\r\nfir")
 	p := m.speak(egress, getStream)
 	m.w.Run(time.Second)
 	m.apps[0].loop.Do(func() { (*app).conn.Write([]byte("st")) })
