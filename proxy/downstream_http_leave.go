@@ -49,7 +49,7 @@ func (s *httpSession) leave(kind StreamKind) {
 	s.cur = nil
 	s.state, s.kind = httpLeaving, kind
 	s.clock.stop()
-	s.used = true
+	s.requests++
 	ex.hold()
 	ex.route = s.routed(ex, s.head.Minor)
 	s.calls = append(s.calls, httpCall{
@@ -94,7 +94,7 @@ func (s *httpSession) keep(b []byte) {
 	switch {
 	case int64(len(s.in.B)+len(b)) > s.w.httpLimits.Message:
 		s.stay(requestFailure(http1.ErrMessageTooLarge))
-	case s.w.proc.ledger.full(s.held):
+	case s.crowded():
 		s.stay(FailOverloaded)
 	default:
 		_, _ = s.in.Write(b)

@@ -11,10 +11,11 @@ import (
 
 // linkSettings are what this sidecar announces on its links.
 func (p *Process) linkSettings() link.Settings {
-	if p.streams == nil {
-		return link.Settings{}
+	s := link.Settings{MaxStreams: linkStreams}
+	if p.streams != nil {
+		s.Features = link.FeatureStreams
 	}
-	return link.Settings{Features: link.FeatureStreams}
+	return s
 }
 
 // replyStream answers with ans, whose body the other sidecar fetches over a
