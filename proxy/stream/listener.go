@@ -60,16 +60,18 @@ func (l *Listener) run() {
 	}
 }
 
-// take starts a stream, or resets what is over limits.connections.
+// take starts a stream, or resets what is over limits.connections or
+// limits.per_source.
 func (l *Listener) take(nc *net.TCPConn) {
-	if !l.srv.opt.Reserve() {
+	release := l.srv.opt.Reserve(nc.RemoteAddr())
+	if release == nil {
 		reset(nc)
 		return
 	}
 	if !l.srv.start(&tunnel{
-		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: l.srv.opt.Unreserve,
+		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: release,
 	}) {
-		l.srv.opt.Unreserve()
+		release()
 		reset(nc)
 	}
 }
