@@ -105,7 +105,7 @@ func (s *sidecar) startLoops() (err error) {
 		proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.streams = stream.New(stream.Options{
-		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Logger: s.log,
+		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
 	return nil

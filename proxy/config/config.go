@@ -126,6 +126,8 @@ type Listener struct {
 	Service  string `yaml:"service"`  // all traffic goes there; "": by route
 	Insecure bool   `yaml:"insecure"` // a link off loopback, in plain text
 
+	Connections int `yaml:"connections"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
+
 	RateLimit RateLimit `yaml:"rate_limit"`
 
 	TLS TLS `yaml:"tls"`
