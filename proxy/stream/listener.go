@@ -62,14 +62,17 @@ func (l *Listener) run() {
 
 // take starts a stream, or resets what is over limits.connections.
 func (l *Listener) take(nc *net.TCPConn) {
+	down := &end{conn: nc, tcp: nc}
 	if !l.srv.opt.Reserve() {
-		reset(nc)
+		down.reset()
 		return
 	}
-	if !l.srv.start(&tunnel{
-		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: l.srv.opt.Unreserve,
-	}) {
+	service := l.srv.opt.Config.Services[l.cfg.Service]
+	t := &tunnel{
+		pair: &pair{srv: l.srv, down: down}, words: silent,
+		wish: l.srv.opaque(l.srv.worker(), service.Name, service.Timeout),
+	}
+	if !l.srv.start(t.pair, func() { defer l.srv.opt.Unreserve(); t.run() }) {
 		l.srv.opt.Unreserve()
-		reset(nc)
 	}
 }
