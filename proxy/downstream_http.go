@@ -39,8 +39,9 @@ type httpSession struct {
 	calls   []httpCall // received, in order; the first is being processed if busy
 	busy    bool
 	pumping bool
-	used    bool // a request has come
 	last    bool // the connection closes after the answers that are due
+
+	requests int // received
 
 	clock    clock    // idle, head and body timeouts
 	outbound outbound // write timeout
@@ -112,6 +113,10 @@ func (s *httpSession) decode() {
 				s.dropInput()
 				return
 			}
+			if s.crowded() {
+				s.refuse(FailOverloaded)
+				return
+			}
 			if !s.clock.running(clockHead) {
 				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
 			}
@@ -178,7 +183,7 @@ func (s *httpSession) keepInput(b []byte) {
 
 // receiveBody feeds the body's decoder and returns what follows the message.
 func (s *httpSession) receiveBody(b []byte) (rest []byte) {
-	if s.w.proc.ledger.full(s.held) {
+	if s.crowded() {
 		s.refuse(FailOverloaded)
 		return nil
 	}
@@ -202,10 +207,11 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 // onRequest queues the request that is complete.
 func (s *httpSession) onRequest() {
 	s.clock.stop()
-	s.used = true
+	s.requests++
 	s.cur.hold()
 	s.calls = append(s.calls, httpCall{
-		ex: s.cur, minor: s.head.Minor, last: !s.head.KeepAlive, toHead: s.head.HeadMethod,
+		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
+		last: !s.head.KeepAlive || s.requests == s.w.proc.cfg.Limits.Requests,
 	})
 	s.cur = nil
 	s.head.Reset()
@@ -244,7 +250,7 @@ func (s *httpSession) drain() {
 	s.last = true
 	switch {
 	case s.busy || len(s.calls) > 0 || s.cur != nil:
-	case !s.used:
+	case s.requests == 0:
 		s.clock.set(min(lateIdle, s.w.proc.cfg.Timeouts.Idle))
 	default:
 		s.close()

@@ -26,7 +26,7 @@ type linkSession struct {
 
 func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
 	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
-	s.init(w, link.Acceptor, s)
+	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
 
@@ -86,7 +86,7 @@ func (s *linkSession) OnClose(error) {
 
 // OnPreface answers the dialler's.
 func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
-	s.w.Preface(link.Acceptor, link.Settings{})
+	s.w.Preface(link.Acceptor, link.Settings{MaxStreams: linkStreams})
 	s.w.Open(version, peer)
 	s.state = linkOpen
 	if s.worker.proc.draining.Load() {
@@ -112,14 +112,23 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	if ttl > 0 {
 		req.Deadline = s.worker.loop.Now() + ttl
 	}
-	if s.state == linkDraining {
-		s.worker.recycle(ex)
-		s.w.Refused(id, link.Draining)
+	switch {
+	case s.state == linkDraining:
+		s.turnAway(id, ex, link.Draining)
+		return
+	case len(s.streams) >= linkStreams:
+		s.turnAway(id, ex, link.Overload)
 		return
 	}
 	s.streams[id] = ex
 	ex.hold()
 	ex.begin(s.route, s.rate)
+}
+
+// turnAway refuses a request that has not begun.
+func (s *linkSession) turnAway(id uint64, ex *exchange, why link.Reason) {
+	s.worker.recycle(ex)
+	s.w.Refused(id, why)
 }
 
 // NewResponse is for the other end.

@@ -67,8 +67,9 @@ type Conn interface {
 
 	// Drain closes in an orderly way: no OnData follows; what is buffered is
 	// sent, the write side is shut, and input is read and dropped until the
-	// peer's end of file or one second, so that no reset destroys the last
-	// answer. Then the connection is closed and OnClose called. A Close while
+	// peer's end of file or one second, and on where the driver can tell that
+	// the peer still takes output, so that no reset destroys the last answer.
+	// Then the connection is closed and OnClose called. A Close while
 	// it drains cuts that short.
 	Drain()
 

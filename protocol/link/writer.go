@@ -246,6 +246,9 @@ func (w *Writer) Drop(id uint64) (started bool) {
 // messages not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
+// Starved tells whether DATA waits for the peer's CREDIT.
+func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
+
 // Control is the count of bytes of control frames held for sending. It stays
 // small but where a peer asks for answers to CANCEL and PING that it does not read.
 func (w *Writer) Control() int { return len(w.control) }

@@ -154,6 +154,7 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 var (
 	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
 	refused      = counter("reactor_refused_total", "Connections closed at once, being over limits.connections.")
+	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, being over limits.per_source.")
 	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
 	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")
 	dialErrors   = counter("reactor_dial_errors_total", "Dials that failed or took too long.")
@@ -166,6 +167,7 @@ func (c *collector) reactor(to sink) {
 	st := c.s.opt.Reactor()
 	to.put(accepted, float64(st.Accepted))
 	to.put(refused, float64(st.Refused))
+	to.put(refusedFrom, float64(st.RefusedSource))
 	to.put(acceptErrors, float64(st.AcceptErrors))
 	to.put(dialed, float64(st.Dialed))
 	to.put(dialErrors, float64(st.DialErrors))

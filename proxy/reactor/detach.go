@@ -30,17 +30,17 @@ func (c *conn) Detach() (proxy.Socket, error) {
 	return s, nil
 }
 
-// leave makes nc the connection's own, off the loop. The place among Inbound is
-// taken before lost gives up the one on the loop, so that it is never free.
+// leave makes nc the connection's own, off the loop. It keeps its place.
 func (c *conn) leave(nc *net.TCPConn) proxy.Socket {
-	e, in := c.loop.eng, c.accept != nil
+	e, at := c.loop.eng, c.place
+	c.place = place{}
 	if c.secure == nil {
 		s := &plainSocket{TCPConn: nc}
-		s.place.take(e, in)
+		s.outside.begin(e, at)
 		return s
 	}
 	s := &secureSocket{Conn: c.secure.leave(nc), raw: nc}
-	s.place.take(e, in)
+	s.outside.begin(e, at)
 	return s
 }
 
@@ -64,28 +64,16 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Reserve takes a place among the accepted connections for one that never comes
-// to a loop, if Options.MaxConnections leaves one; Unreserve gives it back. Any
-// goroutine may call them.
-func (e *Engine) Reserve() bool {
-	if !e.reserve() {
-		return false
+// Reserve takes a place among the accepted connections for one from remote that
+// never comes to a loop, if MaxConnections and MaxPerSource leave one. It returns
+// what gives the place back, once, or nil if there is none. Any goroutine may call
+// either.
+func (e *Engine) Reserve(remote net.Addr) (release func()) {
+	at, ok := e.places.take(remote)
+	if !ok {
+		return nil
 	}
-	e.count.outside.Add(1)
-	return true
-}
-
-// Unreserve gives back what Reserve has taken.
-func (e *Engine) Unreserve() {
-	e.count.outside.Add(-1)
-	e.count.inbound.Add(-1)
-}
-
-func (e *Engine) reserve() bool {
-	if e.count.inbound.Add(1) > e.max {
-		e.count.inbound.Add(-1)
-		e.count.refused.Add(1)
-		return false
-	}
-	return true
+	o := &outside{}
+	o.begin(e, at)
+	return func() { o.end() }
 }

@@ -132,7 +132,8 @@ func (l *Listener) run() {
 // take places nc on the loop with the fewest connections, or refuses it.
 func (l *Listener) take(nc net.Conn) {
 	e := l.eng
-	if !e.reserve() {
+	at, ok := e.places.take(nc.RemoteAddr())
+	if !ok {
 		l.refuse(nc)
 		return
 	}
@@ -143,23 +144,23 @@ func (l *Listener) take(nc net.Conn) {
 		}
 	}
 	target.load.Add(1)
-	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving}
+	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, place: at}
 	enroll := func() {
 		if l.opts.TLS != nil && !l.shake(c, nc) {
 			target.load.Add(-1)
-			e.count.inbound.Add(-1)
+			c.place.leave()
 			return
 		}
 		if err := c.enroll(nc); err != nil {
 			target.load.Add(-1)
-			e.count.inbound.Add(-1)
+			c.place.leave()
 			e.count.acceptErrors.Add(1)
 			e.log.Warn("accepted connection lost", "remote", c.remote, "error", err)
 		}
 	}
 	if !e.spawn(enroll) {
 		target.load.Add(-1)
-		e.count.inbound.Add(-1)
+		c.place.leave()
 		_ = nc.Close()
 		return
 	}
@@ -186,7 +187,7 @@ func (l *Listener) shake(c *conn, nc net.Conn) bool {
 		return true
 	}
 	_ = nc.Close()
-	if e.ctx.Err() == nil {
+	if e.ctx.Err() == nil && err != errSilent {
 		e.tlsFailed(c.remote, err)
 	}
 	return false

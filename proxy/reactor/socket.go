@@ -16,31 +16,26 @@ import (
 // it of the end.
 const notifyTime = time.Second
 
-// place is what an engine counts of a connection that is on none of its loops.
-type place struct {
+// outside is what an engine counts of a connection that is on none of its loops.
+type outside struct {
 	eng    *Engine
-	in     bool // it was accepted, and so is one of Inbound
+	place  place
 	closed atomic.Bool
 }
 
-// take counts a connection; leave gives its place back.
-func (p *place) take(e *Engine, in bool) {
-	p.eng, p.in = e, in
+// begin counts a connection, which has the place at; end gives that back.
+func (o *outside) begin(e *Engine, at place) {
+	o.eng, o.place = e, at
 	e.count.outside.Add(1)
-	if in {
-		e.count.inbound.Add(1)
-	}
 }
 
-// leave is false when it was called before.
-func (p *place) leave() bool {
-	if p.closed.Swap(true) {
+// end is false when it was called before.
+func (o *outside) end() bool {
+	if o.closed.Swap(true) {
 		return false
 	}
-	p.eng.count.outside.Add(-1)
-	if p.in {
-		p.eng.count.inbound.Add(-1)
-	}
+	o.eng.count.outside.Add(-1)
+	o.place.leave()
 	return true
 }
 
@@ -48,7 +43,7 @@ func (p *place) leave() bool {
 // kernel by io.Copy.
 type plainSocket struct {
 	*net.TCPConn
-	place place
+	outside outside
 }
 
 // NetConn is the TCP connection.
@@ -59,7 +54,7 @@ func (s *plainSocket) Secure() bool { return false }
 
 // Close closes the connection and gives its place back, once.
 func (s *plainSocket) Close() error {
-	if !s.place.leave() {
+	if !s.outside.end() {
 		return net.ErrClosed
 	}
 	return s.TCPConn.Close()
@@ -69,8 +64,8 @@ func (s *plainSocket) Close() error {
 // connection below, where package tls can't set them: see wire.
 type secureSocket struct {
 	*tls.Conn
-	raw   *net.TCPConn
-	place place
+	raw     *net.TCPConn
+	outside outside
 }
 
 // NetConn is the TCP connection, whose bytes are encrypted.
@@ -103,7 +98,7 @@ func (s *secureSocket) CloseWrite() error {
 // Close sends close_notify, for which it may wait for notifyTime, closes the
 // connection and gives its place back, once.
 func (s *secureSocket) Close() error {
-	if !s.place.leave() {
+	if !s.outside.end() {
 		return net.ErrClosed
 	}
 	_ = s.raw.SetWriteDeadline(time.Now().Add(notifyTime)) // fails when NetConn was closed, as Close will
@@ -142,7 +137,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (proxy.So
 	config := e.configOf(service)
 	if config == nil {
 		s := &plainSocket{TCPConn: raw}
-		s.place.take(e, false)
+		s.outside.begin(e, place{})
 		return s, nil
 	}
 	over := tls.Client(&wire{nc: raw}, config())
@@ -150,6 +145,6 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (proxy.So
 		return nil, err
 	}
 	s := &secureSocket{Conn: over, raw: raw}
-	s.place.take(e, false)
+	s.outside.begin(e, place{})
 	return s, nil
 }

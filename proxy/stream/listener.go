@@ -60,10 +60,12 @@ func (l *Listener) run() {
 	}
 }
 
-// take starts a stream, or resets what is over limits.connections.
+// take starts a stream, or resets what is over limits.connections or
+// limits.per_source.
 func (l *Listener) take(nc *net.TCPConn) {
 	down := &end{conn: nc, tcp: nc}
-	if !l.srv.opt.Reserve() {
+	release := l.srv.opt.Reserve(nc.RemoteAddr())
+	if release == nil {
 		down.reset()
 		return
 	}
@@ -72,7 +74,7 @@ func (l *Listener) take(nc *net.TCPConn) {
 		pair: &pair{srv: l.srv, down: down}, words: silent,
 		wish: l.srv.opaque(l.srv.worker(), service.Name, service.Timeout),
 	}
-	if !l.srv.start(t.pair, func() { defer l.srv.opt.Unreserve(); t.run() }) {
-		l.srv.opt.Unreserve()
+	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
+		release()
 	}
 }

@@ -25,10 +25,10 @@ type Options struct {
 	// service has it. The Socket rests on a TCP connection, see proxy.Socket.
 	Dial func(ctx context.Context, addr, service string) (proxy.Socket, error)
 
-	// Reserve takes one of limits.connections for an accepted connection and
-	// Unreserve gives it back. Any goroutine calls them.
-	Reserve   func() bool
-	Unreserve func()
+	// Reserve takes one of limits.connections and limits.per_source for a
+	// connection that was accepted from remote, and returns what gives it
+	// back, or nil if there is none left. Any goroutine calls either.
+	Reserve func(remote net.Addr) (release func())
 
 	Logger *slog.Logger
 }
