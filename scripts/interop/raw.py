@@ -174,7 +174,7 @@ def refusals(port):
             ("POST / HTTP/1.1\nHost: c\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\n\n", 400),
             ("POST / HTTP/1.1\nHost: c\nTransfer-Encoding: gzip\n\n", 501),
             ("GET / HTTP/2.0\nHost: c\n\n", 505),
-            ("CONNECT c:443 HTTP/1.1\nHost: c:443\n\n", 501)):
+            ("CONNECT c:443 HTTP/1.1\nHost: c:443\n\n", 404)):
         wire = Wire(port)
         wire.send(text)
         status, fields, _, _ = wire.response()
