@@ -47,8 +47,14 @@ type Response struct {
 	Body     []byte
 
 	// DeclaredLength is the Content-Length of a response that carries no body
-	// (to HEAD, or 304); -1 when none was declared. Ignored otherwise.
+	// (to HEAD, or 304) or whose body is a stream; -1 when none was declared.
+	// Ignored otherwise.
 	DeclaredLength int64
+
+	// StreamToken of a response that came over a link stands for its body,
+	// which waits on a connection of its own (link.StreamAnswer). nil: Body is
+	// all of it.
+	StreamToken []byte
 }
 
 // Reset empties r and keeps the capacity of its slices of headers.

@@ -15,6 +15,6 @@
 //	upstream_http.go, upstream_link.go       attempt to bytes, bytes to answer
 //	outcome.go                               winner, retry, or failure
 //	downstream_http_reply.go                 Response to bytes
-//	upgrade.go                               WebSocket: the connection leaves, to proxy/stream
+//	streams.go, downstream_http_leave.go     what leaves the loops, to proxy/stream
 //	lease.go                                 a stream's place at a service; its bytes are proxy/stream's
 package proxy

@@ -13,9 +13,10 @@ import (
 type httpState uint8
 
 const (
-	httpHead   httpState = iota // collecting a request's head
-	httpBody                    // collecting its body
-	httpClosed                  // draining or closed: input is ignored
+	httpHead    httpState = iota // collecting a request's head
+	httpBody                     // collecting its body
+	httpLeaving                  // the last request waits to leave with the connection: input is kept for it
+	httpClosed                   // draining, closed or gone: input is ignored
 )
 
 // httpSession is a downstream HTTP/1.1 connection. Requests are decoded as they
@@ -30,16 +31,18 @@ type httpSession struct {
 	rate   *rateLimit // of the listener; nil: none
 
 	state httpState
-	in    *bytebufferpool.ByteBuffer // input of which no message is complete
+	in    *bytebufferpool.ByteBuffer // input of which no message is complete, or for what is to leave
 	head  http1.Head
 	body  http1.Body
-	cur   *exchange // being received
-	held  int       // bytes of in and cur counted against limits.buffered
+	cur   *exchange  // being received
+	kind  StreamKind // of the request that is to leave; head and body are its
+	held  int        // bytes of in, cur and parting counted against limits.buffered
 
 	calls   []httpCall // received, in order; the first is being processed if busy
 	busy    bool
 	pumping bool
-	last    bool // the connection closes after the answers that are due
+	last    bool          // the connection closes after the answers that are due
+	parting *StreamAnswer // to leave with, when what was answered before has left
 
 	requests int // received
 
@@ -53,7 +56,8 @@ type httpSession struct {
 // httpCall is a received request in its place in the order of answers.
 type httpCall struct {
 	ex     *exchange
-	refuse *Failure // instead of ex: answered so, then the connection closes
+	refuse *Failure // how it is answered, then the connection closes; ex may be nil
+	leaves bool     // with the connection
 	minor  int
 	last   bool // the connection closes after this answer
 	toHead bool
@@ -63,7 +67,7 @@ func newHTTPSession(w *Worker, l *config.Listener, direct *route) *httpSession {
 	s := &httpSession{w: w, direct: direct, origin: origin{trusted: loopback(l.Address)}, rate: w.proc.rates[l.Name]}
 	s.clock.init(w.loop, s.onTimeout)
 	s.outbound.init(w)
-	s.slow.Fire = s.pump
+	s.slow.Fire = s.onSlow
 	return s
 }
 
@@ -94,6 +98,8 @@ func (s *httpSession) OnData(b []byte) {
 		}
 		_, _ = s.in.Write(b)
 		s.decode()
+	} else if s.state == httpLeaving && len(b) > 0 {
+		s.keep(b)
 	}
 	s.account()
 	s.pump()
@@ -107,6 +113,7 @@ func (s *httpSession) decode() {
 			s.head.Reset()
 		}
 		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, &s.w.httpLimits)
+		kind, leaves := s.streamOf(err)
 		switch {
 		case err == http1.ErrIncomplete:
 			if string(s.in.B) == "\r\n" { // some clients end a body so (RFC 9112 section 2.2)
@@ -121,16 +128,17 @@ func (s *httpSession) decode() {
 				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
 			}
 			return
-		case err != nil:
+		case err != nil && !leaves:
 			s.refuse(requestFailure(err))
 			return
-		case s.head.Connect:
+		case s.head.Connect && !leaves:
 			s.refuse(FailUnsupported)
 			return
 		case len(s.calls) >= s.w.proc.cfg.Limits.Pipelined:
 			s.refuse(FailPipelined)
 			return
-		case s.head.WebSocket && s.upgrade(n):
+		case leaves:
+			s.leaveAtHead(kind, n)
 			return
 		}
 		s.onHead(n)
@@ -158,12 +166,12 @@ func (s *httpSession) onHead(n int) {
 		return
 	}
 	s.state = httpBody
-	s.body.Reset(&s.head, &s.w.httpLimits)
+	s.body.Reset(&s.head, s.w.bodyLimits())
 	ex.body = bytebufferpool.Get()
 	s.clock.start(clockBody, s.w.proc.cfg.Timeouts.Body)
 	rest = s.receiveBody(rest)
-	if s.state == httpClosed {
-		return // refused, and ex with it
+	if s.state >= httpLeaving {
+		return // refused, or all taken; ex is not the session's any more
 	}
 	s.keepInput(rest)
 	ex.head.B = ex.head.B[:n]
@@ -191,6 +199,10 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 	n, done, err := s.body.Decode(b, ex.body)
 	if err != nil {
 		s.refuse(requestFailure(err))
+		return nil
+	}
+	if int64(s.body.Length()) > s.w.httpLimits.Message {
+		s.leave(StreamBody)
 		return nil
 	}
 	if !done {
@@ -273,6 +285,7 @@ func (s *httpSession) close() {
 	s.state = httpClosed
 	s.clock.stop()
 	s.dropInput()
+	s.dropParting()
 	calls := s.calls
 	s.calls = nil
 	for i, c := range calls {
@@ -307,6 +320,9 @@ func (s *httpSession) account() {
 	}
 	if s.cur != nil && s.cur.body != nil {
 		now += len(s.cur.body.B)
+	}
+	if s.parting != nil {
+		now += len(s.parting.Source.Buffer.B)
 	}
 	if now != s.held {
 		s.w.held(now - s.held)

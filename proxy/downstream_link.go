@@ -21,6 +21,7 @@ type linkSession struct {
 	cur     *exchange            // what the Reader decodes into
 	newest  uint64               // highest id that was complete or rejected
 	report  bool                 // answers are waiting: LOAD goes with them
+	fetches bool                 // the peer comes for the bodies of answers that are streams
 	sessionLink
 }
 
@@ -86,7 +87,8 @@ func (s *linkSession) OnClose(error) {
 
 // OnPreface answers the dialler's.
 func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
-	s.w.Preface(link.Acceptor, link.Settings{MaxStreams: linkStreams})
+	s.w.Preface(link.Acceptor, s.worker.proc.linkSettings())
+	s.fetches = peer.Features&link.FeatureStreams != 0
 	s.w.Open(version, peer)
 	s.state = linkOpen
 	if s.worker.proc.draining.Load() {
@@ -173,7 +175,11 @@ func (s *linkSession) OnLoad(link.Load) {}
 
 func (s *linkSession) reply(ex *exchange, ans *answer) {
 	delete(s.streams, ex.tag)
-	s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
+	if ans.stream != nil {
+		s.replyStream(ex, ans)
+	} else {
+		s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
+	}
 	s.report = true
 	s.schedule(len(s.streams) == 0)
 }

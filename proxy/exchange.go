@@ -148,25 +148,12 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 }
 
 // admit applies the limits of the process and of the service.
-func (ex *exchange) admit() *Failure {
+func (ex *exchange) admit() (f *Failure) {
 	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
-	s := ex.svc.shared
-	if s.rate != nil && !s.rate.take(ex.began) {
-		return FailRateLimited
-	}
-	if s.pending.Add(1) > int32(s.maxPending) {
-		s.pending.Add(-1)
-		return FailOverloaded
-	}
-	if s.breaker != nil {
-		if ex.pass = s.breaker.ask(ex.began); ex.pass == passNone {
-			s.pending.Add(-1)
-			return FailBreakerOpen
-		}
-	}
-	return nil
+	ex.pass, f = ex.svc.shared.admit(ex.began)
+	return f
 }
 
 // safeMethod tells the methods that may be sent twice by definition of the

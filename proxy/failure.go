@@ -22,6 +22,10 @@ func (f *Failure) blames() bool {
 	return f == FailConnect || f == FailReset || f == FailMalformed
 }
 
+// Reason is what another sidecar is told of f where a link has no request to
+// refuse: as the reply to a stream.
+func (f *Failure) Reason() link.Reason { return f.reason }
+
 // refusal is the reason for the other sidecar. Those below link.UpstreamReset
 // promise that the application saw nothing of the request.
 func (f *Failure) refusal(reached bool) link.Reason {
@@ -72,7 +76,7 @@ var (
 	FailMalformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,
 		Text: "the endpoint's answer is malformed"}
 	FailTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
-		Text: "the endpoint's answer is larger than limits.message"}
+		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
 	FailDeadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
 	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
@@ -85,6 +89,6 @@ var (
 		Text: "the request's head took too long"}
 	FailSlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
-	FailUnsupported = &Failure{Code: "not-supported", Status: 501,
-		Text: "CONNECT is not supported"}
+	FailUnsupported = &Failure{Code: "not-supported", Status: 501, reason: link.NoService,
+		Text: "this connection can't carry a stream"}
 )

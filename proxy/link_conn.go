@@ -97,7 +97,7 @@ func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool
 	c.worker, c.end = w, end
 	limits := w.linkLimits
 	limits.Full = full
-	c.r = link.NewReader(role, link.Settings{}, limits)
+	c.r = link.NewReader(role, w.proc.linkSettings(), limits)
 	c.w = link.NewWriter()
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush

@@ -154,3 +154,24 @@ func newSharedService(c *config.Service) *sharedService {
 	}
 	return s
 }
+
+// admit applies the limits of the service to a request or stream. Without a
+// Failure it counts as one of max_pending, and its pass is to be judged.
+func (s *sharedService) admit(now time.Duration) (pass, *Failure) {
+	if s.rate != nil && !s.rate.take(now) {
+		return passNone, FailRateLimited
+	}
+	if s.pending.Add(1) > int32(s.maxPending) {
+		s.pending.Add(-1)
+		return passNone, FailOverloaded
+	}
+	if s.breaker == nil {
+		return passNone, nil
+	}
+	p := s.breaker.ask(now)
+	if p == passNone {
+		s.pending.Add(-1)
+		return passNone, FailBreakerOpen
+	}
+	return p, nil
+}

@@ -68,7 +68,7 @@ func dialLink(u *linkUpstream) *linkClient {
 	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: linkStreams}
 	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.close(FailConnect) }
-	c.w.Preface(link.Dialer, link.Settings{})
+	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
 	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
 	return c
 }
@@ -154,6 +154,9 @@ func (c *linkClient) OnPreface(version uint8, peer link.Settings) {
 	}
 }
 
+// OnStream is for the other end.
+func (c *linkClient) OnStream(link.Stream, []byte) {}
+
 // NewRequest is for the other end.
 func (c *linkClient) NewRequest(uint64) *protocol.Request { return nil }
 
@@ -187,6 +190,14 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 	if a == nil {
 		ans.Release()
 		return
+	}
+	if ans.StreamToken != nil {
+		if string(a.ex.req.Method) == "HEAD" { // there can't be a body
+			ans.Release()
+			a.failed(FailMalformed)
+			return
+		}
+		c.fetch(a, ans)
 	}
 	a.answered(ans)
 }
@@ -233,7 +244,7 @@ func (c *linkClient) OnCancelAck(id uint64, d link.Dropped) {
 
 func (c *linkClient) OnRefused(id uint64, why link.Reason) {
 	if a := c.take(id); a != nil {
-		a.failed(refusalFailure(why))
+		a.failed(FailureOf(why))
 	}
 }
 

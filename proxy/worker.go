@@ -29,6 +29,7 @@ type Worker struct {
 	sessions sessionList
 
 	httpLimits http1.Limits
+	noLimit    http1.Limits // httpLimits for bodies of any length
 	linkLimits link.ReaderLimits
 
 	exchanges []*exchange // free
@@ -72,6 +73,8 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 			Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
 		},
 	}
+	w.noLimit = w.httpLimits
+	w.noLimit.Message = http1.NoLimit
 	w.shedding.Do = w.shedAll
 	for name, shared := range p.services {
 		w.services[name] = newService(w, shared)
@@ -95,6 +98,15 @@ func (w *Worker) Accept(l *config.Listener) Stream {
 		return newLinkSession(w, l, w.direct[l.Service])
 	}
 	return newHTTPSession(w, l, w.direct[l.Service])
+}
+
+// bodyLimits are those of a body that is received: of any length where it can
+// leave the loop when it has become too long for a message.
+func (w *Worker) bodyLimits() *http1.Limits {
+	if w.proc.streams == nil {
+		return &w.httpLimits
+	}
+	return &w.noLimit
 }
 
 // exchange takes one from the free list.
@@ -160,6 +172,9 @@ type answer struct {
 	body  *bytebufferpool.ByteBuffer
 	held  int
 	date  [dateLen]byte // the value of a Date that was added
+
+	stream *StreamSource // of what body does not hold; nil: Body is all
+	token  link.Token    // that StreamToken points to
 }
 
 // answer takes one from the free list, empty.
@@ -182,12 +197,25 @@ func (ans *answer) hold() {
 	if ans.body != nil {
 		n += len(ans.body.B)
 	}
+	if ans.stream != nil {
+		n += len(ans.stream.Buffer.B)
+	}
 	ans.w.held(n - ans.held)
 	ans.held = n
 }
 
-// Release gives the answer's memory back.
+// takeStream makes the stream the caller's.
+func (ans *answer) takeStream() *StreamSource {
+	src := ans.stream
+	ans.stream = nil
+	return src
+}
+
+// Release gives the answer's memory back, and up a stream that nobody took.
 func (ans *answer) Release() {
+	if ans.stream != nil {
+		ans.takeStream().Close()
+	}
 	if ans.head != nil {
 		bytebufferpool.Put(ans.head)
 	}

@@ -95,6 +95,25 @@ func headersValid(hs []protocol.Header) bool {
 // When ValidRequest refuses req it appends nothing, so a caller that did not ask
 // can't send what it should not.
 func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
+	n := len(dst)
+	if dst = appendRequestFields(dst, req); len(dst) == n {
+		return dst
+	}
+	switch {
+	case len(req.Trailers) > 0:
+		dst = append(dst, chunkedField...)
+	case len(req.Body) > 0 || definesContent(req.Method):
+		dst = appendLength(dst, int64(len(req.Body)))
+	}
+	return append(dst, '\r', '\n')
+}
+
+// chunkedField announces the chunked transfer coding.
+const chunkedField = "Transfer-Encoding: chunked\r\n"
+
+// appendRequestFields appends the head of req up to its framing, or nothing when
+// ValidRequest refuses it.
+func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	size, err := requestSize(req)
 	if err != nil {
 		return dst
@@ -111,13 +130,7 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 			dst = appendHeader(dst, &req.Headers[i])
 		}
 	}
-	switch {
-	case len(req.Trailers) > 0:
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-	case len(req.Body) > 0 || definesContent(req.Method):
-		dst = appendLength(dst, int64(len(req.Body)))
-	}
-	return append(dst, '\r', '\n')
+	return dst
 }
 
 // definesContent tells whether a request with this method says so when it has
@@ -148,6 +161,36 @@ func AppendRequest(dst []byte, req *protocol.Request) []byte {
 //
 // When ValidResponse refuses resp it appends nothing.
 func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
+	n := len(dst)
+	if dst = appendResponseFields(dst, resp); len(dst) == n {
+		return dst
+	}
+	switch {
+	case resp.Status == 204:
+	case resp.Status == 304 || f.ToHead:
+		if n := declaredLength(resp); n >= 0 {
+			dst = appendLength(dst, n)
+		}
+	case chunkedResponse(resp, f):
+		dst = append(dst, chunkedField...)
+	default:
+		dst = appendLength(dst, int64(len(resp.Body)))
+	}
+	switch {
+	case f.Close:
+		dst = append(dst, closeField...)
+	case f.Minor == 0:
+		dst = append(dst, "Connection: keep-alive\r\n"...)
+	}
+	return append(dst, '\r', '\n')
+}
+
+// closeField announces that the connection closes after the message.
+const closeField = "Connection: close\r\n"
+
+// appendResponseFields appends the head of resp up to its framing, or nothing
+// when ValidResponse refuses it.
+func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	size, err := responseSize(resp)
 	if err != nil {
 		return dst
@@ -160,24 +203,7 @@ func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []
 			dst = appendHeader(dst, &resp.Headers[i])
 		}
 	}
-	switch {
-	case resp.Status == 204:
-	case resp.Status == 304 || f.ToHead:
-		if n := declaredLength(resp); n >= 0 {
-			dst = appendLength(dst, n)
-		}
-	case chunkedResponse(resp, f):
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-	default:
-		dst = appendLength(dst, int64(len(resp.Body)))
-	}
-	switch {
-	case f.Close:
-		dst = append(dst, "Connection: close\r\n"...)
-	case f.Minor == 0:
-		dst = append(dst, "Connection: keep-alive\r\n"...)
-	}
-	return append(dst, '\r', '\n')
+	return dst
 }
 
 // declaredLength is the Content-Length of a response whose body stays here.
@@ -229,12 +255,23 @@ func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	if len(trailers) == 0 {
 		return append(dst, body...)
 	}
-	if len(body) > 0 {
-		dst = strconv.AppendInt(dst, int64(len(body)), 16)
-		dst = append(dst, '\r', '\n')
-		dst = append(dst, body...)
-		dst = append(dst, '\r', '\n')
+	return AppendLastChunk(AppendChunk(dst, body), trailers)
+}
+
+// AppendChunk appends b as one chunk, and nothing when b is empty: that would end
+// the body.
+func AppendChunk(dst, b []byte) []byte {
+	if len(b) == 0 {
+		return dst
 	}
+	dst = strconv.AppendInt(dst, int64(len(b)), 16)
+	dst = append(dst, '\r', '\n')
+	dst = append(dst, b...)
+	return append(dst, '\r', '\n')
+}
+
+// AppendLastChunk ends a chunked body, with the trailers that may stand there.
+func AppendLastChunk(dst []byte, trailers []protocol.Header) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailers {
 		if headersValid(trailers[i:i+1]) && allowedTrailer(trailers[i].Name) {

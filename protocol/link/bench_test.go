@@ -32,6 +32,8 @@ func (s *sink) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec, buf 
 
 func (s *sink) OnLoad(Load) {}
 
+func (s *sink) OnStream(Stream, []byte) {}
+
 // roundTrip is one steady-state call over a link: request there, response back.
 func roundTrip(t testing.TB) (call func(), count *int) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})

@@ -17,6 +17,7 @@ var (
 	ErrVersion     = &Error{"link_version", "no protocol version in common with the peer"}
 	ErrRefused     = &Error{"link_version_refused", "the peer supports no version that we offered"}
 	ErrSettings    = &Error{"link_settings", "malformed or unusable settings in the preface"}
+	ErrStreamKind  = &Error{"link_stream_kind", "a stream of a kind that is unknown"}
 	ErrVarint      = &Error{"link_varint", "a variable-length integer is too long or not in its shortest form"}
 	ErrFrameType   = &Error{"link_frame_type", "a frame type that is unknown and may not be skipped"}
 	ErrFrameSize   = &Error{"link_frame_size", "a frame is longer than agreed"}

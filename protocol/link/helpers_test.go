@@ -102,6 +102,8 @@ func (h *recorder) OnRefused(id uint64, why Reason)  { h.note("refused %d %s", i
 func (h *recorder) OnPing(n uint64)                  { h.note("ping %d", n) }
 func (h *recorder) OnPong(n uint64)                  { h.note("pong %d", n) }
 func (h *recorder) OnGoAway(last uint64, why Reason) { h.note("goaway %d %s", last, why) }
+func (h *recorder) OnStream(s Stream, rest []byte)   { h.note("stream %+v %q", s, rest) }
+
 func (h *recorder) OnLoad(l Load) {
 	h.note("load pending=%d queued=%d latency=%v since=%v", l.Pending, l.Queued, l.Latency, l.SinceAnswer)
 }
@@ -125,6 +127,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 func showResponse(resp *protocol.Response, codec protocol.Codec) string {
 	var sb strings.Builder
 	fmt.Fprintf(&sb, "codec=%d status=%d reason=%q declared=%d", codec, resp.Status, resp.Reason, resp.DeclaredLength)
+	if resp.StreamToken != nil {
+		fmt.Fprintf(&sb, " token=%x", resp.StreamToken)
+	}
 	showHeaders(&sb, "h", resp.Headers)
 	showHeaders(&sb, "t", resp.Trailers)
 	showBody(&sb, resp.Body)

@@ -16,7 +16,9 @@ const (
 	Dialer   Role = 1
 	Acceptor Role = 2
 
-	refusal Role = 3 // in the place of a role: no version in common
+	// In the place of a role:
+	refusal    Role = 3 // no version in common
+	streamRole Role = 4 // no link but a stream, see Stream
 )
 
 // A preface is
@@ -82,8 +84,7 @@ func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settin
 	if from != Dialer && from != Acceptor || from == role {
 		return 0, peer, ErrRole
 	}
-	version = min(own.max, theirs.max)
-	if version < own.min || version < theirs.min || theirs.min > theirs.max {
+	if version = common(own, theirs); version == 0 {
 		return 0, peer, ErrVersion
 	}
 	if from == Acceptor && theirs.min != theirs.max {
@@ -91,6 +92,15 @@ func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settin
 	}
 	peer, err = parseSettings(b[prefaceHeader:])
 	return version, peer, err
+}
+
+// common is the highest version in both ranges, 0 if there is none.
+func common(own, theirs versions) uint8 {
+	v := min(own.max, theirs.max)
+	if v < own.min || v < theirs.min || theirs.min > theirs.max {
+		return 0
+	}
+	return v
 }
 
 func parseSettings(b []byte) (s Settings, err error) {

@@ -16,6 +16,7 @@ type Reader struct {
 	limits ReaderLimits
 	err    error // what Feed returned; it returns it for ever
 	frame  int   // longest payload
+	tokens bool  // responses may have a StreamToken
 
 	// partial holds the start of a frame (or of the preface) that is not DATA,
 	// need is its whole length, 0 while its header is not complete.
@@ -72,6 +73,7 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 		own:     versions{MinVersion, MaxVersion},
 		limits:  l.withDefaults(),
 		frame:   int(own.MaxFrame) - headerRoom,
+		tokens:  own.Features&FeatureStreams != 0,
 		window:  own.Window,
 		streams: r.streams,
 		req:     r.req,
@@ -124,6 +126,10 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 		if len(r.partial.B) < n {
 			continue
 		}
+		if r.role == Acceptor && Role(r.partial.B[len(magic)]) == streamRole {
+			r.stream(b, h)
+			return nil
+		}
 		version, peer, err := parsePreface(r.partial.B, r.role, r.own)
 		r.dropPartial()
 		if err != nil {
@@ -135,6 +141,17 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 		return b
 	}
 	return nil
+}
+
+// stream ends the link before it began: the preface is a stream's, rest what
+// follows it.
+func (r *Reader) stream(rest []byte, h Handler) {
+	s, err := parseStreamPreface(r.partial.B, r.own)
+	r.dropPartial()
+	if r.err = err; err == nil {
+		r.state = readClosed
+		h.OnStream(s, rest)
+	}
 }
 
 // next takes the frame at the start of b.

@@ -9,13 +9,14 @@ import (
 // The head of a response:
 //
 //	codec, flags (a byte each) | status (varint) | reason if flagged |
-//	declared length if flagged | headers | trailers if flagged
+//	declared length if flagged | token if flagged | headers | trailers if flagged
 //
 // Without its flag the reason is the standard one of the status, and there is no
-// declared length.
+// declared length. A token comes in the place of the body and its trailers.
 const (
 	responseReason   = 1 << 0
 	responseDeclared = 1 << 1
+	responseStream   = 1 << 4 // its body is fetched with the token that follows
 )
 
 // appendResponse appends the head of resp.
@@ -31,6 +32,10 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 	if resp.DeclaredLength >= 0 {
 		flags |= responseDeclared
 		dst = binary.AppendUvarint(dst, uint64(resp.DeclaredLength))
+	}
+	if len(resp.StreamToken) > 0 {
+		flags |= responseStream
+		dst = append(dst, resp.StreamToken...)
 	}
 	dst, traced := t.appendHeaders(dst, resp.Headers)
 	if traced {
@@ -63,12 +68,24 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	if flags&responseDeclared != 0 {
 		resp.DeclaredLength = int64(min(c.varint(), 1<<63-1))
 	}
+	if flags&responseStream != 0 {
+		resp.StreamToken = c.take(uint64(len(Token{})))
+		if !mayStream(status) || flags&headTrailers != 0 {
+			c.reject(Malformed)
+		}
+	}
 	token, _, _ := nameClasses(codec)
 	resp.Headers = c.headers(resp.Headers, maxHeaders, token)
 	if flags&headTrailers != 0 {
 		resp.Trailers = c.headers(resp.Trailers, maxHeaders, token)
 	}
 	return codec
+}
+
+// mayStream tells whether a body may follow this status (RFC 9112 section 6.3): a
+// body behind another would be read as the next response.
+func mayStream(status uint64) bool {
+	return status >= 200 && status != 204 && status != 304
 }
 
 // standardReason is the reason phrase that is left out for status.

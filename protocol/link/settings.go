@@ -22,8 +22,8 @@ type Settings struct {
 	// MaxStreams is how many requests the other side may have open. The Writer
 	// does not count them: the caller does. Default: 4096.
 	MaxStreams uint32
-	// Features is a set of bits; none is defined in version 1, and unknown
-	// ones are ignored. What both sides set may be used.
+	// Features is a set of bits, of which unknown ones are ignored: see
+	// FeatureStreams.
 	Features uint64
 }
 

@@ -36,7 +36,7 @@ var (
 // The families of streams.
 var (
 	streams = counter("streams_total",
-		"Streams (opaque tcp, WebSocket) by what became of them: connected, or failed to.", "service", "result")
+		"Streams by what became of them: connected, or failed to.", "service", "result")
 	streamsOpen = gauge("streams_open", "Streams open now.", "service")
 	streamBytes = counter("stream_bytes_total",
 		"Bytes of streams that ended: in, towards the endpoint, and out, from it.", "service", "direction")

@@ -38,7 +38,7 @@ func DefaultService(name string) *Service {
 		Discover:       DiscoverEtcd,
 		Protocol:       ProtocolLink,
 		Serialization:  SerializationHessian2,
-		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.5},
+		LB:             LB{Policy: LBLeastPending, SlowStart: 10 * time.Second, Panic: 0.9},
 		Policy:         DefaultPolicy(),
 		ConnectTimeout: 250 * time.Millisecond,
 		IdleTimeout:    4 * time.Second,

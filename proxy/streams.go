@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+)
+
+// Streams carries what leaves the loops: what has no end that anybody could wait
+// for, and what is too long to be held. proxy/stream implements it. Its methods
+// do not block, and own what they are given.
+type Streams interface {
+	// Request takes over a client's connection with the request that it carried
+	// last, and answers it whatever comes of it.
+	Request(client Socket, r *StreamRequest)
+
+	// Answer takes over a client's connection to send the answer to its last
+	// request.
+	Answer(client Socket, a *StreamAnswer)
+
+	// Park keeps the body of an answer until the sidecar that asked comes for
+	// it with the token. It does so for a few seconds; ok is false, and src
+	// closed, when too many wait.
+	Park(src *StreamSource) (token link.Token, ok bool)
+
+	// Accept takes over another sidecar's connection.
+	Accept(peer Socket, a *StreamAccept)
+}
+
+// SetStreams says who carries streams. It is called before any traffic; without
+// it, messages are all there is: wishes to upgrade are ignored, as RFC 9110
+// section 7.8 allows, and what is too long is refused.
+func (p *Process) SetStreams(s Streams) { p.streams = s }
+
+// StreamKind is what a client's connection turns into.
+type StreamKind uint8
+
+const (
+	// StreamBody is a request with a body too long to be held, and its answer.
+	StreamBody StreamKind = iota
+	// StreamWebSocket is a request to upgrade to WebSocket.
+	StreamWebSocket
+	// StreamConnect is a CONNECT: bytes to an endpoint of the service and back.
+	StreamConnect
+)
+
+// StreamRequest is the last request of a client's connection. It owns its memory.
+type StreamRequest struct {
+	Kind    StreamKind
+	Worker  *Worker // whose Lease is to be asked for the endpoint
+	Service string
+	Timeout time.Duration // of the answer's head, from the request's last byte on
+	Head    []byte        // the request as the endpoint is to see it; empty if it can't be sent safely, and of a StreamConnect
+	Minor   int           // of the client's version, HTTP/1.x
+	ToHead  bool          // the request is a HEAD
+
+	// Body decodes what is still to come of a StreamBody's body; it may be done.
+	// Buffer, nil of other kinds, is what it decodes into, and holds what it has.
+	Body   http1.Body
+	Chunks bool // Head announces chunks, not a Content-Length
+	Buffer *bytebufferpool.ByteBuffer
+	Rest   []byte // what came behind that, as it came
+
+	requestID []byte
+}
+
+// Record adds to an answer that came straight from an application over
+// HTTP/1.minor what its recipient is owed: Via, and date (the value of Date)
+// where there is none.
+func (r *StreamRequest) Record(resp *protocol.Response, minor int, date []byte) {
+	hs := append(resp.Headers, protocol.Header{Name: nameVia, Value: viaValues[minor&1]})
+	if protocol.Find(hs, "date") == nil {
+		hs = append(hs, protocol.Header{Name: nameDate, Value: date})
+	}
+	resp.Headers = hs
+}
+
+// Identify adds the request's id to an answer that has none. A request that came
+// from another sidecar has its id added there.
+func (r *StreamRequest) Identify(resp *protocol.Response) {
+	if r.requestID != nil && protocol.Find(resp.Headers, "x-request-id") == nil {
+		resp.Headers = append(resp.Headers, protocol.Header{Name: nameRequestID, Value: r.requestID})
+	}
+}
+
+// AppendFailure appends the response that tells the client of f, the last one of
+// its connection.
+func (r *StreamRequest) AppendFailure(dst []byte, f *Failure, date []byte) []byte {
+	return appendFailure(dst, f, date, r.requestID, http1.ResponseFlags{Minor: r.Minor, Close: true, ToHead: r.ToHead})
+}
+
+// StreamAnswer is an answer whose body goes to its client as it comes. The
+// connection closes after it.
+type StreamAnswer struct {
+	Head   []byte // goes first
+	Chunks bool   // the body goes in chunks; else as it is
+	Source *StreamSource
+}
+
+// StreamSource is where the body of an answer comes from. It has one owner, who
+// passes it on or closes it.
+type StreamSource struct {
+	// Socket is the endpoint's connection. nil: the body is fetched from Addr,
+	// the link port of an endpoint of Service, with Token and within Timeout.
+	Socket  Socket
+	Addr    string
+	Service string
+	Token   link.Token
+	Timeout time.Duration
+
+	// Body decodes what is still to come, if it is not done, into Buffer, which
+	// holds what is here and is never nil before Close.
+	Body   http1.Body
+	Buffer *bytebufferpool.ByteBuffer
+
+	Lease *Lease // connected
+}
+
+// Close gives the body up.
+func (s *StreamSource) Close() {
+	if s.Socket != nil {
+		_ = s.Socket.Close()
+	}
+	if s.Buffer != nil {
+		bytebufferpool.Put(s.Buffer)
+		s.Buffer = nil
+	}
+	s.Lease.Close(true, 0, 0)
+}
+
+// StreamAccept is a stream that another sidecar has for a service of this one.
+type StreamAccept struct {
+	Worker  *Worker
+	Service string
+	Timeout time.Duration // of the endpoint's answer
+	Stream  link.Stream
+	Rest    []byte // what followed the preface
+}
+
+// Hold counts n bytes of a stream's buffers against limits.buffered, or gives
+// them back (n < 0). Any goroutine may call it.
+func (p *Process) Hold(n int) { p.ledger.bytes.Add(int64(n)) }
+
+// Full tells that limits.buffered is reached, so that no new work is to be taken.
+func (p *Process) Full() bool { return p.ledger.full(0) }
