@@ -13,9 +13,10 @@ import (
 type httpState uint8
 
 const (
-	httpHead   httpState = iota // collecting a request's head
-	httpBody                    // collecting its body
-	httpClosed                  // draining or closed: input is ignored
+	httpHead    httpState = iota // collecting a request's head
+	httpBody                     // collecting its body
+	httpLeaving                  // the last request waits to leave with the connection: input is kept for it
+	httpClosed                   // draining, closed or gone: input is ignored
 )
 
 // httpSession is a downstream HTTP/1.1 connection. Requests are decoded as they
@@ -30,17 +31,20 @@ type httpSession struct {
 	rate   *rateLimit // of the listener; nil: none
 
 	state httpState
-	in    *bytebufferpool.ByteBuffer // input of which no message is complete
+	in    *bytebufferpool.ByteBuffer // input of which no message is complete, or for what is to leave
 	head  http1.Head
 	body  http1.Body
-	cur   *exchange // being received
-	held  int       // bytes of in and cur counted against limits.buffered
+	cur   *exchange  // being received
+	kind  StreamKind // of the request that is to leave; head and body are its
+	held  int        // bytes of in, cur and parting counted against limits.buffered
 
 	calls   []httpCall // received, in order; the first is being processed if busy
 	busy    bool
 	pumping bool
-	used    bool // a request has come
-	last    bool // the connection closes after the answers that are due
+	last    bool          // the connection closes after the answers that are due
+	parting *StreamAnswer // to leave with, when what was answered before has left
+
+	requests int // received
 
 	clock    clock    // idle, head and body timeouts
 	outbound outbound // write timeout
@@ -52,7 +56,8 @@ type httpSession struct {
 // httpCall is a received request in its place in the order of answers.
 type httpCall struct {
 	ex     *exchange
-	refuse *Failure // instead of ex: answered so, then the connection closes
+	refuse *Failure // how it is answered, then the connection closes; ex may be nil
+	leaves bool     // with the connection
 	minor  int
 	last   bool // the connection closes after this answer
 	toHead bool
@@ -62,7 +67,7 @@ func newHTTPSession(w *Worker, l *config.Listener, direct *route) *httpSession {
 	s := &httpSession{w: w, direct: direct, origin: origin{trusted: loopback(l.Address)}, rate: w.proc.rates[l.Name]}
 	s.clock.init(w.loop, s.onTimeout)
 	s.outbound.init(w)
-	s.slow.Fire = s.pump
+	s.slow.Fire = s.onSlow
 	return s
 }
 
@@ -93,6 +98,8 @@ func (s *httpSession) OnData(b []byte) {
 		}
 		_, _ = s.in.Write(b)
 		s.decode()
+	} else if s.state == httpLeaving && len(b) > 0 {
+		s.keep(b)
 	}
 	s.account()
 	s.pump()
@@ -106,26 +113,32 @@ func (s *httpSession) decode() {
 			s.head.Reset()
 		}
 		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, &s.w.httpLimits)
+		kind, leaves := s.streamOf(err)
 		switch {
 		case err == http1.ErrIncomplete:
 			if string(s.in.B) == "\r\n" { // some clients end a body so (RFC 9112 section 2.2)
 				s.dropInput()
 				return
 			}
+			if s.crowded() {
+				s.refuse(FailOverloaded)
+				return
+			}
 			if !s.clock.running(clockHead) {
 				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
 			}
 			return
-		case err != nil:
+		case err != nil && !leaves:
 			s.refuse(requestFailure(err))
 			return
-		case s.head.Connect:
+		case s.head.Connect && !leaves:
 			s.refuse(FailUnsupported)
 			return
 		case len(s.calls) >= s.w.proc.cfg.Limits.Pipelined:
 			s.refuse(FailPipelined)
 			return
-		case s.head.WebSocket && s.leave(StreamWebSocket, n):
+		case leaves:
+			s.leaveAtHead(kind, n)
 			return
 		}
 		s.onHead(n)
@@ -153,12 +166,12 @@ func (s *httpSession) onHead(n int) {
 		return
 	}
 	s.state = httpBody
-	s.body.Reset(&s.head, &s.w.httpLimits)
+	s.body.Reset(&s.head, s.w.bodyLimits())
 	ex.body = bytebufferpool.Get()
 	s.clock.start(clockBody, s.w.proc.cfg.Timeouts.Body)
 	rest = s.receiveBody(rest)
-	if s.state == httpClosed {
-		return // refused, and ex with it
+	if s.state >= httpLeaving {
+		return // refused, or all taken; ex is not the session's any more
 	}
 	s.keepInput(rest)
 	ex.head.B = ex.head.B[:n]
@@ -178,7 +191,7 @@ func (s *httpSession) keepInput(b []byte) {
 
 // receiveBody feeds the body's decoder and returns what follows the message.
 func (s *httpSession) receiveBody(b []byte) (rest []byte) {
-	if s.w.proc.ledger.full(s.held) {
+	if s.crowded() {
 		s.refuse(FailOverloaded)
 		return nil
 	}
@@ -186,6 +199,10 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 	n, done, err := s.body.Decode(b, ex.body)
 	if err != nil {
 		s.refuse(requestFailure(err))
+		return nil
+	}
+	if int64(s.body.Length()) > s.w.httpLimits.Message {
+		s.leave(StreamBody)
 		return nil
 	}
 	if !done {
@@ -202,10 +219,11 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 // onRequest queues the request that is complete.
 func (s *httpSession) onRequest() {
 	s.clock.stop()
-	s.used = true
+	s.requests++
 	s.cur.hold()
 	s.calls = append(s.calls, httpCall{
-		ex: s.cur, minor: s.head.Minor, last: !s.head.KeepAlive, toHead: s.head.HeadMethod,
+		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
+		last: !s.head.KeepAlive || s.requests == s.w.proc.cfg.Limits.Requests,
 	})
 	s.cur = nil
 	s.head.Reset()
@@ -244,7 +262,7 @@ func (s *httpSession) drain() {
 	s.last = true
 	switch {
 	case s.busy || len(s.calls) > 0 || s.cur != nil:
-	case !s.used:
+	case s.requests == 0:
 		s.clock.set(min(lateIdle, s.w.proc.cfg.Timeouts.Idle))
 	default:
 		s.close()
@@ -267,6 +285,7 @@ func (s *httpSession) close() {
 	s.state = httpClosed
 	s.clock.stop()
 	s.dropInput()
+	s.dropParting()
 	calls := s.calls
 	s.calls = nil
 	for i, c := range calls {
@@ -301,6 +320,9 @@ func (s *httpSession) account() {
 	}
 	if s.cur != nil && s.cur.body != nil {
 		now += len(s.cur.body.B)
+	}
+	if s.parting != nil {
+		now += len(s.parting.Source.Buffer.B)
 	}
 	if now != s.held {
 		s.w.held(now - s.held)

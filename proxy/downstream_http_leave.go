@@ -2,38 +2,149 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
+
+	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
-// leave hands the connection over with the request whose head is the first n
-// bytes of the input. Otherwise nothing has changed.
-func (s *httpSession) leave(kind StreamKind, n int) bool {
-	w, req := s.w, &s.cur.req
-	if w.proc.streams == nil || s.busy || len(s.calls) > 0 || s.last ||
-		s.head.Framing != http1.NoBody || string(req.Method) != "GET" || w.proc.ledger.full(s.held) {
-		return false
+// streamOf tells whether the request whose head is here, decoded with err, is to
+// leave the loop.
+func (s *httpSession) streamOf(err error) (kind StreamKind, leaves bool) {
+	long := err == http1.ErrMessageTooLarge
+	switch {
+	case s.w.proc.streams == nil, err != nil && !long:
+		return 0, false
+	case s.head.Connect:
+		return StreamConnect, true
+	case long:
+		return StreamBody, true
 	}
-	r := s.direct
-	if r == nil {
-		r = w.routeOf(req)
+	// RFC 6455 section 4.1: a GET, and what had a body could not be joined.
+	return StreamWebSocket, s.head.WebSocket && s.head.Framing == http1.NoBody && string(s.cur.req.Method) == "GET"
+}
+
+// leaveAtHead is leave for a request of which the first n bytes of the input are
+// the head.
+func (s *httpSession) leaveAtHead(kind StreamKind, n int) {
+	ex := s.cur
+	ex.head, s.in = s.in, nil
+	s.keepInput(ex.head.B[n:])
+	ex.head.B = ex.head.B[:n]
+	if kind == StreamBody {
+		s.body.Reset(&s.head, s.w.bodyLimits())
+		ex.body = bytebufferpool.Get()
 	}
-	if r == nil {
-		return false
+	s.leave(kind)
+}
+
+// leave queues the request that is being received as the one with which the
+// connection leaves the loop, once those before it are answered and the answers
+// have left. What comes meanwhile is kept. No timeout runs for the client, who is
+// not waited for: the deadlines of the requests before this one and the write
+// timeout bound the wait.
+func (s *httpSession) leave(kind StreamKind) {
+	ex := s.cur
+	s.cur = nil
+	s.state, s.kind = httpLeaving, kind
+	s.clock.stop()
+	s.requests++
+	ex.hold()
+	ex.route = s.routed(ex, s.head.Minor)
+	s.calls = append(s.calls, httpCall{
+		ex: ex, leaves: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
+	})
+	if f := s.mayLeave(ex); f != nil {
+		s.stay(f)
 	}
+}
+
+func (s *httpSession) mayLeave(ex *exchange) *Failure {
+	p := s.w.proc
+	switch {
+	case s.rate != nil && !s.rate.take(s.w.loop.Now()):
+		return FailRateLimited
+	case ex.route == nil:
+		return FailNoRoute
+	case s.kind == StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?
+		return FailBadRequest
+	case s.kind != StreamBody && p.draining.Load(): // it may last for hours
+		return FailDraining
+	case p.ledger.full(s.held + ex.held):
+		return FailOverloaded
+	}
+	return nil
+}
+
+// stay has the request that was to leave refused in its turn.
+func (s *httpSession) stay(f *Failure) {
+	s.state = httpClosed
+	s.dropInput()
+	call := &s.calls[len(s.calls)-1]
+	call.leaves, call.refuse = false, f
+}
+
+// keep adds to what came behind the request that is to leave. More than a
+// message of it is refused: the loop can't stop reading.
+func (s *httpSession) keep(b []byte) {
+	if s.in == nil {
+		s.in = bytebufferpool.Get()
+	}
+	switch {
+	case int64(len(s.in.B)+len(b)) > s.w.httpLimits.Message:
+		s.stay(requestFailure(http1.ErrMessageTooLarge))
+	case s.crowded():
+		s.stay(FailOverloaded)
+	default:
+		_, _ = s.in.Write(b)
+	}
+}
+
+// depart hands the connection over with its last request, whose turn it is. It
+// tells whether there is nothing more to do; otherwise the connection can't
+// leave, and the request is to be treated as where there are no streams.
+func (s *httpSession) depart() bool {
 	client, err := s.conn.Detach()
-	if err != nil {
-		return false
+	switch {
+	case err == nil:
+		s.w.stats.Left[s.kind]++
+		r := s.streamRequest(s.calls[0].ex)
+		s.close()
+		s.w.proc.streams.Request(client, r)
+		return true
+	case err == ErrDetachClosed: // OnClose is to come
+		return true
+	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
+		s.stay(FailOverloaded)
+	case s.kind == StreamWebSocket: // the wish is ignored (RFC 9110 section 7.8)
+		s.state = httpClosed
+		s.dropInput()
+		s.calls[0].leaves = false
+	case s.kind == StreamConnect:
+		s.stay(FailUnsupported)
+	default:
+		s.stay(requestFailure(http1.ErrMessageTooLarge))
 	}
-	arrive(s.cur, &s.origin, s.head.Minor)
-	r.rewritePath(s.cur)
-	u := &StreamRequest{
-		Kind: kind, Worker: w, Service: r.svc.cfg.Name, Timeout: r.timeout, Minor: s.head.Minor,
-		Head:      http1.AppendWebSocketRequest(nil, req),
-		Rest:      bytes.Clone(s.in.B[n:]),
-		requestID: bytes.Clone(s.cur.requestID),
+	return false
+}
+
+// streamRequest makes the request of ex one that owns its memory.
+func (s *httpSession) streamRequest(ex *exchange) *StreamRequest {
+	r := &StreamRequest{
+		Kind: s.kind, Worker: s.w, Service: ex.route.svc.cfg.Name, Timeout: ex.route.timeout,
+		Minor: s.head.Minor, ToHead: s.head.HeadMethod, requestID: bytes.Clone(ex.requestID),
 	}
-	s.close()
-	w.proc.streams.Request(client, u)
-	return true
+	switch s.kind {
+	case StreamBody:
+		r.Head = http1.AppendStreamRequest(nil, &ex.req, &s.head)
+		r.Body, r.Chunks = s.body, s.head.Framing == http1.Chunked
+		r.Buffer, ex.body = ex.body, nil
+	case StreamWebSocket:
+		r.Head = http1.AppendWebSocketRequest(nil, &ex.req)
+	}
+	if s.in != nil {
+		r.Rest, s.in = s.in.B, nil // the array is the request's now
+	}
+	return r
 }

@@ -13,31 +13,50 @@ func (s *httpSession) pump() {
 	}
 	s.pumping = true
 	for !s.busy && len(s.calls) > 0 && !s.behind() {
+		if s.calls[0].leaves && s.depart() {
+			break
+		}
 		s.busy = true
-		call := &s.calls[0]
-		if call.refuse != nil {
-			s.w.stats.failed(call.refuse)
-			s.fail(nil, call.refuse)
+		ex := s.calls[0].ex
+		if f := s.calls[0].refuse; f != nil {
+			s.w.stats.failed(f)
+			s.fail(ex, f)
+			if ex != nil {
+				s.w.recycle(ex)
+			}
 			continue
 		}
-		ex := call.ex
-		arrive(ex, &s.origin, call.minor)
-		r := s.direct
+		r := ex.route // of one that was to leave
 		if r == nil {
-			r = s.w.routeOf(&ex.req)
-		}
-		if r != nil {
-			r.rewritePath(ex)
+			r = s.routed(ex, s.calls[0].minor)
 		}
 		ex.begin(r, s.rate)
 	}
 	s.pumping = false
 }
 
+// routed takes in a request that came over HTTP/1.minor and finds its route, nil
+// if there is none.
+func (s *httpSession) routed(ex *exchange, minor int) *route {
+	arrive(ex, &s.origin, minor)
+	r := s.direct
+	if r == nil {
+		r = s.w.routeOf(&ex.req)
+	}
+	if r != nil {
+		r.rewritePath(ex)
+	}
+	return r
+}
+
 // behind tells whether the client has so much left to read that its next request
-// has to wait; pump is called again then.
+// has to wait, one that is to leave for all of it; pump is called again then.
 func (s *httpSession) behind() bool {
-	if s.conn.Buffered() <= httpOutbound {
+	room := httpOutbound
+	if s.calls[0].leaves {
+		room = 0
+	}
+	if s.conn.Buffered() <= room {
 		return false
 	}
 	s.w.loop.After(httpBehind, &s.slow)
@@ -54,6 +73,10 @@ const (
 )
 
 func (s *httpSession) reply(ex *exchange, ans *answer) {
+	if ans.stream != nil {
+		s.replyStream(ex, ans)
+		return
+	}
 	flags, last := s.flags()
 	ans.identify(ex.requestID)
 	out := http1.AppendResponseHead(s.w.scratch[:0], &ans.Response, flags)

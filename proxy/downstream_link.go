@@ -21,12 +21,13 @@ type linkSession struct {
 	cur     *exchange            // what the Reader decodes into
 	newest  uint64               // highest id that was complete or rejected
 	report  bool                 // answers are waiting: LOAD goes with them
+	fetches bool                 // the peer comes for the bodies of answers that are streams
 	sessionLink
 }
 
 func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
 	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
-	s.init(w, link.Acceptor, s)
+	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
 
@@ -86,16 +87,14 @@ func (s *linkSession) OnClose(error) {
 
 // OnPreface answers the dialler's.
 func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
-	s.w.Preface(link.Acceptor, link.Settings{})
+	s.w.Preface(link.Acceptor, s.worker.proc.linkSettings())
+	s.fetches = peer.Features&link.FeatureStreams != 0
 	s.w.Open(version, peer)
 	s.state = linkOpen
 	if s.worker.proc.draining.Load() {
 		s.drain()
 	}
 }
-
-// OnStream: the connection carries a stream.
-func (s *linkSession) OnStream(link.Stream, []byte) { s.lost() }
 
 func (s *linkSession) NewRequest(uint64) *protocol.Request {
 	if s.cur == nil {
@@ -112,14 +111,23 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	if ttl > 0 {
 		req.Deadline = s.worker.loop.Now() + ttl
 	}
-	if s.state == linkDraining {
-		s.worker.recycle(ex)
-		s.w.Refused(id, link.Draining)
+	switch {
+	case s.state == linkDraining:
+		s.turnAway(id, ex, link.Draining)
+		return
+	case len(s.streams) >= linkStreams:
+		s.turnAway(id, ex, link.Overload)
 		return
 	}
 	s.streams[id] = ex
 	ex.hold()
 	ex.begin(s.route, s.rate)
+}
+
+// turnAway refuses a request that has not begun.
+func (s *linkSession) turnAway(id uint64, ex *exchange, why link.Reason) {
+	s.worker.recycle(ex)
+	s.w.Refused(id, why)
 }
 
 // NewResponse is for the other end.
@@ -167,7 +175,11 @@ func (s *linkSession) OnLoad(link.Load) {}
 
 func (s *linkSession) reply(ex *exchange, ans *answer) {
 	delete(s.streams, ex.tag)
-	s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
+	if ans.stream != nil {
+		s.replyStream(ex, ans)
+	} else {
+		s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
+	}
 	s.report = true
 	s.schedule(len(s.streams) == 0)
 }

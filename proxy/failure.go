@@ -43,6 +43,8 @@ const (
 var (
 	FailNoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
+	FailLoop = &Failure{Code: "loop-detected", Status: 508,
+		Text: "the request comes back to where it has been"}
 	FailNoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,
@@ -64,7 +66,7 @@ var (
 	FailMalformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,
 		Text: "the endpoint's answer is malformed"}
 	FailTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
-		Text: "the endpoint's answer is larger than limits.message"}
+		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
 	FailDeadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
 	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
@@ -77,6 +79,6 @@ var (
 		Text: "the request's head took too long"}
 	FailSlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
-	FailUnsupported = &Failure{Code: "not-supported", Status: 501,
-		Text: "CONNECT is not supported"}
+	FailUnsupported = &Failure{Code: "not-supported", Status: 501, reason: link.NoService,
+		Text: "this connection can't carry a stream"}
 )

@@ -63,6 +63,7 @@ type EndpointReport struct {
 	Pending     int           // this loop's attempts and streams there
 	Latency     time.Duration // recent average; 0: unknown
 	Stalled     bool          // silent for too long with requests pending
+	Unhealthy   bool          // by its active health check
 	Others      float64       // load of others that its sidecar reported
 	Reported    bool          // Others is less than a second old
 }
@@ -106,7 +107,7 @@ func (s *service) report() ServiceReport {
 		at := &r.Endpoints[i]
 		*at = EndpointReport{
 			Addr: e.Addr, Connections: connections(e.Ext.(*endpoint).up) + e.Streams(), Pending: e.Pending() + e.Streams(),
-			Latency: e.Latency(), Stalled: s.set.Stalled(now, e),
+			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 		}
 		at.Others, at.Reported = e.Reported(now)
 	}

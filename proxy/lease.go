@@ -5,13 +5,18 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Lease is a stream's place at a service: it counts as one of max_pending, and
-// as load of the endpoint that was picked, until Close. The stream itself is on
-// goroutines, so the methods may be called from any; each posts to the loop of
-// the Lease. One call is made after the answer to the one before.
+// Lease is a stream's place at a service: it passes the service's rate limit and
+// breaker as a request does, and counts as one of max_pending, and as load of the
+// endpoint that was picked, until Close. The stream itself is on goroutines, so
+// the methods may be called from any; each posts to the loop of the Lease. One
+// call is made after the answer to the one before.
 type Lease struct {
-	w   *Worker
-	svc *service
+	w    *Worker
+	svc  *service
+	pass pass // of the service's breaker
+	// last is what Connected or Failed has to say to the breaker. The caller's
+	// goroutine writes it for Close, which may overtake them on the way.
+	last verdict
 
 	ep    *lb.Endpoint   // that counts the stream; nil between two picks
 	tried []*lb.Endpoint // ep too
@@ -30,29 +35,31 @@ type Place struct {
 func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failure)) {
 	w.loop.Post(func() {
 		l := &Lease{w: w, svc: w.services[service]}
-		f := l.enter()
-		if f == nil {
-			if f = l.pick(); f == nil {
-				picked(l, l.place(), nil)
-				return
-			}
-			l.svc.shared.pending.Add(-1)
+		var f *Failure
+		if l.pass, f = l.svc.shared.admit(w.loop.Now()); f != nil {
+			l.fail(f)
+			picked(nil, Place{}, f)
+			return
 		}
-		w.stats.failed(f)
-		l.svc.stats.StreamsFailed++
-		picked(nil, Place{}, f)
+		if f = l.pick(); f != nil {
+			l.fail(f)
+			l.svc.shared.pending.Add(-1)
+			picked(nil, Place{}, f)
+			return
+		}
+		picked(l, l.place(), nil)
 	})
 }
 
-// enter takes one of max_pending.
-func (l *Lease) enter() *Failure {
-	s := l.svc.shared
-	if s.pending.Add(1) > int32(s.maxPending) {
-		s.pending.Add(-1)
-		return FailOverloaded
-	}
-	return nil
+// fail counts that the stream came to nothing.
+func (l *Lease) fail(f *Failure) {
+	l.w.stats.failed(f)
+	l.svc.stats.StreamsFailed++
+	l.judge(f.verdict())
 }
+
+// judge tells the service's breaker, once, what came of the stream.
+func (l *Lease) judge(v verdict) { l.svc.shared.judge(l.w.loop.Now(), &l.pass, v) }
 
 func (l *Lease) place() Place {
 	return Place{Addr: l.ep.Addr, Link: l.ep.Ext.(*endpoint).protocol == config.ProtocolLink}
@@ -89,16 +96,19 @@ func (l *Lease) Again(picked func(at Place, f *Failure)) {
 			picked(l.place(), nil)
 			return
 		}
-		l.w.stats.failed(f)
-		l.svc.stats.StreamsFailed++
+		l.fail(f)
 		l.svc.shared.pending.Add(-1)
 		picked(Place{}, f)
 	})
 }
 
-// Connected tells that the endpoint took the connection: the stream is open.
-func (l *Lease) Connected() {
+// Connected tells that the stream is open: that the endpoint took the connection,
+// or, if an answer with a status comes first, that its head is here. The breaker
+// learns from the status; 0 is that of streams without one.
+func (l *Lease) Connected(status int) {
+	l.last = verdictOf(status)
 	l.w.loop.Post(func() {
+		l.judge(verdictOf(status))
 		l.svc.stats.Streams++
 		l.svc.stats.StreamsOpen++
 	})
@@ -107,16 +117,15 @@ func (l *Lease) Connected() {
 // Failed counts that the stream came to nothing after its endpoint took the
 // connection.
 func (l *Lease) Failed(f *Failure) {
-	l.w.loop.Post(func() {
-		l.w.stats.failed(f)
-		l.svc.stats.StreamsFailed++
-	})
+	l.last = f.verdict()
+	l.w.loop.Post(func() { l.fail(f) })
 }
 
 // Close gives the place back, after Connected or before. in and out are the
 // bytes that went to the endpoint and came from it.
 func (l *Lease) Close(connected bool, in, out int64) {
 	l.w.loop.Post(func() {
+		l.judge(l.last)
 		if connected {
 			l.svc.stats.StreamsOpen--
 		}

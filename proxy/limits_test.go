@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy"
 )
 
 // raw makes a call of literal bytes; the answer carries no nonce of its own.
@@ -68,13 +69,104 @@ func TestHeadersAtTheirLimit(t *testing.T) {
 		m.do(most)
 		m.finish(most)
 		m.ok(most)
-		head := "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: "
-		longest := m.raw(head + strings.Repeat("f", 64<<10-len(head)-len("\r\n\r\n")) + "\r\n\r\n")
+		longest := m.padded(64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
 		m.apps[0].extra = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
 		m.do(longest)
 		m.finish(longest)
 		m.ok(longest)
 	})
+}
+
+// padded is a raw call of n bytes, which PAD in the text is filled up to.
+func (m *mesh) padded(n int, text string) *call {
+	c := m.raw(text)
+	pad := bytes.Repeat([]byte{'p'}, n-len(c.raw)+len("PAD"))
+	c.raw = bytes.Replace(c.raw, []byte("PAD"), pad, 1)
+	return c
+}
+
+// TestOnePastTheHeadLimits: a head at its limit is taken, and one byte more is
+// refused, as too long a target only where the request line alone is it.
+func TestOnePastTheHeadLimits(t *testing.T) {
+	const limit = 64 << 10
+	const target, rest = "GET /PAD HTTP/1.1\r\n", "Host: a\r\nx-nonce: NONCE\r\n\r\n"
+	for _, c := range []struct {
+		name, text, code string
+		at, status       int // at: bytes of text that are taken
+	}{
+		{"header section", "GET / HTTP/1.1\r\na: PAD\r\n" + rest, "header-too-large", limit, 431},
+		{"target in a head", target + rest, "header-too-large", limit, 431},
+		{"request line", target, "target-too-long", 0, 414},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMesh(t, meshOptions{apps: 1})
+			var calls []*call
+			if c.at > 0 {
+				calls = append(calls, m.padded(c.at, c.text))
+			}
+			past := m.padded(limit+1, c.text)
+			cl := m.do(append(calls, past)...)
+			m.finish(past)
+			m.ok(calls...)
+			m.refused(past, cl, c.status, c.code)
+			m.settled()
+		})
+	}
+}
+
+// chunked is a POST of n bytes in chunks of up to 64 KiB.
+func (m *mesh) chunked(n int) *call {
+	c := m.raw("POST / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for n > 0 {
+		k := min(n, 64<<10)
+		c.raw = fmt.Appendf(c.raw, "%x\r\n%s\r\n", k, bytes.Repeat([]byte{'c'}, k))
+		n -= k
+	}
+	c.raw = append(c.raw, "0\r\n\r\n"...)
+	return c
+}
+
+func TestChunkedMessageAtItsLimit(t *testing.T) {
+	eachTopology(t, meshOptions{apps: 1}, func(t *testing.T, m *mesh) {
+		at, past := m.chunked(maxMessage), m.chunked(maxMessage+1)
+		cl := m.do(at, past)
+		m.finish(at, past)
+		m.ok(at)
+		if want := fmt.Sprintf("nonce=%s path=/ body=%d", at.nonce, maxMessage); string(at.body) != want {
+			t.Errorf("the application got %q, want %q", at.body, want)
+		}
+		m.refused(past, cl, 413, "message-too-large")
+		m.settled()
+	})
+}
+
+// TestAnswersAtTheLimit: however an answer is framed, it may be as long as
+// limits.message and no longer.
+func TestAnswersAtTheLimit(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nx-nonce: n1\r\n"
+	chunk := func(n int) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n, strings.Repeat("y", n)) }
+	for name, answer := range map[string]func(n int) string{
+		"chunked":     func(n int) string { return head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(n) },
+		"until close": func(n int) string { return head + "\r\n" + strings.Repeat("y", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n, code := range map[int]string{maxMessage: "", maxMessage + 1: "response-too-large"} {
+				eachTopology(t, meshOptions{apps: 1}, func(t *testing.T, m *mesh) {
+					m.apps[0].stop()
+					m.w.Listen(m.apps[0].addr, m.w.Loop("10.0.1.1-raw"), func() proxy.Stream {
+						return &peer{reply: func([]byte) []byte { return []byte(answer(n)) }, hangs: true}
+					})
+					c := m.get("/")
+					m.do(c)
+					m.finish(c)
+					if c.code != code || code == "" && (c.status != 200 || len(c.body) != n) {
+						t.Errorf("%d bytes: status %d %s with %d", n, c.status, c.code, len(c.body))
+					}
+					m.settled()
+				})
+			}
+		})
+	}
 }
 
 func TestMessageAtItsLimit(t *testing.T) {
@@ -125,6 +217,36 @@ func TestPipelining(t *testing.T) {
 			m.settled()
 		})
 	}
+}
+
+// TestRequestsPerConnection: the last request of a connection is answered like
+// the others and told so; what is pipelined behind it reaches no application.
+func TestRequestsPerConnection(t *testing.T) {
+	eachTopology(t, meshOptions{apps: 1, limits: "limits: {requests: 3}"}, func(t *testing.T, m *mesh) {
+		one, two, three, past := m.post(10), m.get("/"), m.post(10), m.post(10)
+		cl := m.do(one, two, three, past)
+		m.finish(one, two, three, past)
+		m.ok(one, two, three)
+		if one.last || two.last || !three.last {
+			t.Errorf("Connection: close with the answers: %t %t %t, want it with the third", one.last, two.last, three.last)
+		}
+		if past.err == nil || !cl.ended {
+			t.Errorf("one past the limit: status %d, connection closed %t", past.status, cl.ended)
+		}
+		calls := []*call{m.post(10), m.post(10), m.post(10), m.post(10)}
+		for _, c := range calls[1:] {
+			calls[0].raw = append(calls[0].raw, c.raw...)
+			c.raw = nil
+		}
+		m.do(calls...)
+		m.finish(calls...)
+		m.ok(calls[:3]...)
+		if calls[3].err == nil || m.apps[0].served != 6 {
+			t.Errorf("pipelined past the limit: status %d; the application served %d, want 6",
+				calls[3].status, m.apps[0].served)
+		}
+		m.settled()
+	})
 }
 
 func TestSlowRequests(t *testing.T) {
@@ -229,25 +351,4 @@ func TestQueueDropsWhatIsTooLate(t *testing.T) {
 	if good != 1 || m.apps[0].served > 2 {
 		t.Errorf("%d answered, %d served; want 1 and at most 2", good, m.apps[0].served)
 	}
-}
-
-func TestBufferedBytesAreBounded(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1, direct: true, limits: "limits: {message: 1MiB, buffered: 1MiB}"})
-	m.apps[0].delay = func() time.Duration { return 50 * time.Millisecond }
-	big := []*call{m.post(600_000), m.post(600_000)}
-	m.do(big[0])
-	m.do(big[1])
-	m.w.Run(30 * time.Millisecond)
-	c := m.post(10)
-	m.do(c)
-	m.finish(append(big, c)...)
-	m.ok(big...)
-	if c.status != 503 || c.code != "overloaded" {
-		t.Errorf("status %d %s with 1.2 MB held, want 503 overloaded", c.status, c.code)
-	}
-	m.settled()
-	after := m.post(10)
-	m.do(after)
-	m.finish(after)
-	m.ok(after)
 }

@@ -30,6 +30,10 @@ const (
 	// the Writer keeps the rest, where short messages can still overtake it.
 	linkOutbound = 256 << 10
 
+	// linkStreams is how many requests may be open on a link: what our preface
+	// allows the peer, and what the peer is taken to allow until its own is here.
+	linkStreams = 4096
+
 	// linkControl is how many bytes of control frames may wait besides. Those
 	// that end 4096 streams take 30 KiB.
 	linkControl = 1 << 20
@@ -63,6 +67,7 @@ type linkConn struct {
 	out      Flush
 	stuffed  Timer // the peer takes less than it is sent
 	outbound outbound
+	starving Timer // armed while DATA waits for the peer's credit
 	expiry   Timer // armed while a message or frame is here in part
 	beat     Timer
 	heard    bool // something arrived since the last beat
@@ -87,18 +92,18 @@ type linkEnd interface {
 	idled()
 }
 
-func (c *linkConn) init(w *Worker, role link.Role, end linkEnd) {
+// init prepares either end. full tells when no reassembly is to begin; nil: never.
+func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool) {
 	c.worker, c.end = w, end
 	limits := w.linkLimits
-	if role == link.Acceptor { // answers are no new work
-		limits.Full = w.full
-	}
-	c.r = link.NewReader(role, link.Settings{}, limits)
+	limits.Full = full
+	c.r = link.NewReader(role, w.proc.linkSettings(), limits)
 	c.w = link.NewWriter()
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush
 	c.beat.Fire = c.onBeat
 	c.expiry.Fire = c.expire
+	c.starving.Fire = c.starved
 	c.outbound.init(w)
 }
 
@@ -201,6 +206,29 @@ func (c *linkConn) flush() {
 	}
 	c.account()
 	c.outbound.watch()
+	c.watchCredit()
+}
+
+// watchCredit sees to it that a peer which takes frames and gives no credit for
+// them has timeouts.write, as one that takes no frames: what waits for it stays
+// in memory meanwhile.
+func (c *linkConn) watchCredit() {
+	starved, armed := c.w.Starved(), c.starving.Armed()
+	switch {
+	case starved && !armed:
+		c.worker.loop.After(c.worker.proc.cfg.Timeouts.Write, &c.starving)
+	case !starved && armed:
+		c.worker.loop.Stop(&c.starving)
+	}
+}
+
+func (c *linkConn) starved() {
+	if !c.w.Starved() {
+		return // what waited was withdrawn
+	}
+	c.worker.log.Warn("link closed: the peer gives no credit", "peer", c.conn.RemoteAddr())
+	c.worker.stats.WriteTimeouts++
+	c.end.lost()
 }
 
 // onBeat runs every linkBeat while the link is open.
@@ -236,7 +264,10 @@ func (c *linkConn) OnPing(n uint64) {
 
 func (c *linkConn) OnPong(uint64) {}
 
-func (c *linkConn) OnCredit(n uint32) { c.w.Granted(n) }
+func (c *linkConn) OnCredit(n uint32) {
+	c.worker.loop.Stop(&c.starving)
+	c.w.Granted(n)
+}
 
 // shut releases everything; the connection is the caller's to close.
 func (c *linkConn) shut() {
@@ -247,6 +278,7 @@ func (c *linkConn) shut() {
 	c.worker.loop.Stop(&c.beat)
 	c.worker.loop.Stop(&c.expiry)
 	c.worker.loop.Stop(&c.stuffed)
+	c.worker.loop.Stop(&c.starving)
 	c.worker.held(-c.held)
 	c.held = 0
 }

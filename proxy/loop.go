@@ -67,8 +67,9 @@ type Conn interface {
 
 	// Drain closes in an orderly way: no OnData follows; what is buffered is
 	// sent, the write side is shut, and input is read and dropped until the
-	// peer's end of file or one second, so that no reset destroys the last
-	// answer. Then the connection is closed and OnClose called. A Close while
+	// peer's end of file or one second, and on where the driver can tell that
+	// the peer still takes output, so that no reset destroys the last answer.
+	// Then the connection is closed and OnClose called. A Close while
 	// it drains cuts that short.
 	Drain()
 
@@ -88,17 +89,35 @@ type Conn interface {
 	RemoteAddr() string
 }
 
-// Socket is a connection that has left its loop. Its methods block, as those of
-// a net.Conn do, and may be called from any goroutine. A driver's Socket that
-// rests on a net.Conn gives it as NetConn() net.Conn, for deadlines and for
-// copies within the kernel. The core passes a Socket on and never uses it.
+// Socket is a connection that has left its loop, or never was on one. Its
+// methods block, as those of a net.Conn do, and may be called from any
+// goroutine. The core passes a Socket on and never uses it.
+//
+// A driver's Socket that rests on sockets implements all of net.Conn, and
+// NetConn() net.Conn: the *net.TCPConn below, for its options and counters. If
+// the Socket is not Secure, that carries the same bytes, and two such are copied
+// within the kernel. To end with a reset, NetConn is closed first, without
+// lingering, and then the Socket.
 //
 // An accepted connection goes on counting against limits.connections until its
 // Socket is closed.
 type Socket interface {
 	io.ReadWriteCloser
-	// CloseWrite shuts the sending direction: the peer reads an end of file.
+
+	// CloseWrite shuts the sending direction: the peer reads an end of file
+	// and can go on sending. It blocks as Write does.
 	CloseWrite() error
+
+	// SetDeadline bounds Read, Write and CloseWrite, pending ones too; the zero
+	// time lifts the bound. When Secure, a write that ran into it is the last.
+	SetDeadline(t time.Time) error
+	// SetReadDeadline bounds Read alone.
+	SetReadDeadline(t time.Time) error
+	// SetWriteDeadline bounds Write and CloseWrite.
+	SetWriteDeadline(t time.Time) error
+
+	// Secure tells whether the bytes are encrypted on their way (TLS).
+	Secure() bool
 }
 
 // Why Conn.Detach refuses.

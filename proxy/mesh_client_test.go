@@ -26,6 +26,7 @@ type call struct {
 
 	headers []protocol.Header
 	toHead  bool
+	last    bool // the answer came with "Connection: close"
 }
 
 // client is a keep-alive connection to a sidecar that sends one call after
@@ -132,7 +133,7 @@ func (c *client) OnData(b []byte) {
 		k.finish(&resp, c.in[n:n+int(head.Length)])
 		c.in = append(c.in[:0:0], c.in[n+int(head.Length):]...)
 		c.calls = c.calls[1:]
-		if !head.KeepAlive {
+		if k.last = !head.KeepAlive; k.last {
 			c.conn.Close()
 			return
 		}

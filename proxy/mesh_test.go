@@ -56,9 +56,14 @@ type meshOptions struct {
 	provider string // YAML of the provider's service local
 	limits   string // YAML at top level of both
 	listener string // YAML of the consumer's listener
+	ingress  string // YAML of the providers' listeners
+	match    string // YAML of the consumer's route, before its service
 
 	loops     int   // of each sidecar; default 1
 	bandwidth int64 // bytes per second between hosts; 0: no limit
+
+	nodes     func(m *mesh) // called when the sidecars are there, before any traffic
+	noSockets bool          // with streams: connections can't leave their loops
 }
 
 func newMesh(t *testing.T, o meshOptions) *mesh {
@@ -82,10 +87,10 @@ func newMesh(t *testing.T, o meshOptions) *mesh {
 	}
 	m.consumer = m.node("10.0.0.1", fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http%s}]
-routes: [{service: compute}]
+routes: [{%sservice: compute}]
 services:
   compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
-%s`, o.listener, protocolName, o.service, o.limits))
+%s`, o.listener, o.match, protocolName, o.service, o.limits))
 	m.consumer.listen(15001)
 
 	var endpoints []registry.Endpoint
@@ -98,12 +103,15 @@ services:
 			continue
 		}
 		p := m.node(host, fmt.Sprintf(`
-listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local%s}]
 services:
   local: {discover: static, endpoints: ["%s"], protocol: http%s}
-%s`, a.addr, o.provider, o.limits))
+%s`, o.ingress, a.addr, o.provider, o.limits))
 		p.listen(15006)
 		p.update("local", registry.Endpoint{Addr: a.addr, Weight: 1})
+	}
+	if o.nodes != nil {
+		o.nodes(m)
 	}
 	m.consumer.update("compute", endpoints...)
 	m.w.Run(time.Millisecond)

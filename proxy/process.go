@@ -92,7 +92,7 @@ func (p *Process) Pending() (n int) {
 
 // ledger counts the bytes of messages held in memory (limits.buffered).
 type ledger struct {
-	limit int64 // from here on, new work is refused
+	limit int64 // from here on, greedy peers are refused new work
 	// hard is the mark from which on the loops close what is greediest: past
 	// the limit, what is in progress may still grow, and answers come in.
 	hard  int64
@@ -104,9 +104,12 @@ type ledger struct {
 // connection to another.
 const hardMessages = 4
 
-// full tells that new work is to be refused: that others than what has counted
-// own bytes for itself hold all there is.
+// full tells that memory is short: that others than what has counted own bytes
+// for itself hold all there is. New work is then refused to greedy peers.
 func (l *ledger) full(own int) bool { return l.bytes.Load()-int64(own) >= l.limit }
+
+// over tells that the hard mark is passed, delta bytes not yet told included.
+func (l *ledger) over(delta int64) bool { return l.bytes.Load()+delta >= l.hard }
 
 // sharedService is the part of a service that all loops share.
 type sharedService struct {
@@ -139,4 +142,25 @@ func newSharedService(c *config.Service) *sharedService {
 	s.slots.limit = int32(c.MaxConcurrency)
 	s.slots.maxQueue = int32(c.MaxQueue)
 	return s
+}
+
+// admit applies the limits of the service to a request or stream. Without a
+// Failure it counts as one of max_pending, and its pass is to be judged.
+func (s *sharedService) admit(now time.Duration) (pass, *Failure) {
+	if s.rate != nil && !s.rate.take(now) {
+		return passNone, FailRateLimited
+	}
+	if s.pending.Add(1) > int32(s.maxPending) {
+		s.pending.Add(-1)
+		return passNone, FailOverloaded
+	}
+	if s.breaker == nil {
+		return passNone, nil
+	}
+	p := s.breaker.ask(now)
+	if p == passNone {
+		s.pending.Add(-1)
+		return passNone, FailBreakerOpen
+	}
+	return p, nil
 }

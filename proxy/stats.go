@@ -14,9 +14,38 @@ type WorkerStats struct {
 	Cancels       uint64 // attempts withdrawn over a link
 	CancelsSaved  uint64 // of these, dropped before the application saw them
 
+	Left [Departures]uint64 // connections and bodies that left the loop to be streams
+
 	// Errors counts the answers that this sidecar made itself, by their stable
 	// code (x-remora-error); codes that did not occur are missing.
 	Errors map[string]uint64
+}
+
+// Departure is with what a connection, or the body of an answer, left its loop.
+// It is small and dense, fit to index an array of counters.
+type Departure uint8
+
+// The departures, those of StreamKind first.
+const (
+	LeftBody      = Departure(StreamBody)      // a client's, with a request whose body is long
+	LeftWebSocket = Departure(StreamWebSocket) // a client's, with a wish to upgrade
+	LeftConnect   = Departure(StreamConnect)   // a client's, with a CONNECT
+	LeftAnswer    = LeftConnect + 1            // a client's, with an answer that is long or lasts
+	LeftParked    = LeftAnswer + 1             // the body of such an answer, for another sidecar to fetch
+	LeftAccepted  = LeftParked + 1             // another sidecar's, with a stream
+
+	// Departures is the number of departures.
+	Departures = int(LeftAccepted) + 1
+)
+
+var departureNames = [Departures]string{"body", "websocket", "connect", "answer", "parked", "accepted"}
+
+// String returns the departure's stable name, as metrics carry it.
+func (d Departure) String() string {
+	if int(d) < Departures {
+		return departureNames[d]
+	}
+	return "unknown"
 }
 
 func (s *WorkerStats) failed(f *Failure) {

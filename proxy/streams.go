@@ -54,12 +54,12 @@ type StreamRequest struct {
 	Worker  *Worker // whose Lease is to be asked for the endpoint
 	Service string
 	Timeout time.Duration // of the answer's head, from the request's last byte on
-	Head    []byte        // the request as the endpoint is to see it; empty if it can't be sent safely
+	Head    []byte        // the request as the endpoint is to see it; empty if it can't be sent safely, and of a StreamConnect
 	Minor   int           // of the client's version, HTTP/1.x
 	ToHead  bool          // the request is a HEAD
 
-	// Body decodes what is still to come of the request's body. Buffer, nil if
-	// there is none, is what it decodes into, and holds what it has.
+	// Body decodes what is still to come of a StreamBody's body; it may be done.
+	// Buffer, nil of other kinds, is what it decodes into, and holds what it has.
 	Body   http1.Body
 	Chunks bool // Head announces chunks, not a Content-Length
 	Buffer *bytebufferpool.ByteBuffer
@@ -112,7 +112,8 @@ type StreamSource struct {
 	Token   link.Token
 	Timeout time.Duration
 
-	// Body decodes what is still to come, Buffer holds what is here.
+	// Body decodes what is still to come, if it is not done, into Buffer, which
+	// holds what is here and is never nil before Close.
 	Body   http1.Body
 	Buffer *bytebufferpool.ByteBuffer
 

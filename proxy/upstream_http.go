@@ -42,6 +42,7 @@ func (p *httpPool) send(a *attempt) {
 func (p *httpPool) dial(a *attempt) {
 	c := &httpUpstream{pool: p, w: p.svc.w, a: a}
 	c.outbound.init(c.w)
+	c.pause.Fire = c.leave
 	a.conn = c
 	p.open++
 	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
@@ -147,6 +148,7 @@ type httpUpstream struct {
 	in        *bytebufferpool.ByteBuffer
 	head      http1.Head
 	body      http1.Body
+	pause     Timer // the answer's body is not complete: it may be a stream
 	outbound  outbound
 	attempt   []byte // x-remora-attempt of the request being sent
 }
@@ -220,10 +222,10 @@ func (c *httpUpstream) receiveHead(b []byte) {
 		switch {
 		case err == http1.ErrIncomplete:
 			return
-		case err == http1.ErrMessageTooLarge:
+		case err == http1.ErrMessageTooLarge && c.w.proc.streams == nil:
 			c.fail(FailTooLarge)
 			return
-		case err != nil || c.ans.Status == 101: // no upgrade was asked for
+		case err != nil && err != http1.ErrMessageTooLarge || c.ans.Status == 101: // no upgrade was asked for
 			c.fail(FailMalformed)
 			return
 		}
@@ -255,7 +257,7 @@ func (c *httpUpstream) onHead(n int) {
 	}
 	c.state = upstreamBody
 	ans.body = bytebufferpool.Get()
-	c.body.Reset(&c.head, &c.w.httpLimits)
+	c.body.Reset(&c.head, c.w.bodyLimits())
 	c.receiveBody(rest)
 }
 
@@ -266,10 +268,11 @@ func (c *httpUpstream) receiveBody(b []byte) {
 		c.fail(FailTooLarge)
 	case err != nil:
 		c.fail(FailMalformed)
-	case done:
+	case done && !c.long():
 		c.finishBody(len(b) - n)
 	default:
 		c.ans.hold()
+		c.lasting()
 	}
 }
 
@@ -285,6 +288,7 @@ func (c *httpUpstream) finishBody(surplus int) {
 func (c *httpUpstream) done(surplus int) {
 	ans, a := c.ans, c.a
 	c.ans, c.a, a.conn = nil, nil, nil
+	c.w.loop.Stop(&c.pause)
 	ans.record(c.head.Minor)
 	ans.hold()
 	c.reused = true
@@ -314,6 +318,7 @@ func (c *httpUpstream) close() {
 	}
 	c.state = upstreamClosed
 	c.outbound.stop()
+	c.w.loop.Stop(&c.pause)
 	if c.in != nil {
 		bytebufferpool.Put(c.in)
 		c.in = nil
@@ -340,7 +345,7 @@ func (c *httpUpstream) OnClose(err error) {
 	case upstreamHead:
 		c.lost()
 	case upstreamBody:
-		if err == io.EOF && c.body.Close() == nil { // a body that ends with the connection
+		if err == io.EOF && c.body.Close() == nil && !c.long() { // a body that ends with the connection
 			c.head.KeepAlive = false
 			c.finishBody(0)
 			return

@@ -65,10 +65,10 @@ type linkClient struct {
 func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
-	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: defaultStreams}
-	c.init(u.svc.w, link.Dialer, c)
+	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: linkStreams}
+	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.close(FailConnect) }
-	c.w.Preface(link.Dialer, link.Settings{})
+	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
 	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
 	return c
 }
@@ -77,9 +77,6 @@ func (c *linkClient) carried() int { return len(c.streams) }
 func (c *linkClient) prepare()     {}
 func (c *linkClient) lost()        { c.close(FailReset) }
 func (c *linkClient) idled()       { c.close(nil) }
-
-// defaultStreams holds until the peer's preface says more.
-const defaultStreams = 4096
 
 func (c *linkClient) OnOpen(conn Conn) {
 	if c.state == linkClosed {
@@ -193,6 +190,14 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 	if a == nil {
 		ans.Release()
 		return
+	}
+	if ans.StreamToken != nil {
+		if string(a.ex.req.Method) == "HEAD" { // there can't be a body
+			ans.Release()
+			a.failed(FailMalformed)
+			return
+		}
+		c.fetch(a, ans)
 	}
 	a.answered(ans)
 }

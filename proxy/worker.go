@@ -29,6 +29,7 @@ type Worker struct {
 	sessions sessionList
 
 	httpLimits http1.Limits
+	noLimit    http1.Limits // httpLimits for bodies of any length
 	linkLimits link.ReaderLimits
 
 	exchanges []*exchange // free
@@ -36,7 +37,6 @@ type Worker struct {
 	scratch   []byte      // for encoding; valid within one callback
 	heldDelta int64       // bytes not yet told to the ledger
 	shedding  Flush       // past the hard mark: closes the greediest
-	full      func() bool // limits.buffered is reached
 }
 
 // Logger takes what an operator should know of, with key-value pairs as in
@@ -73,8 +73,9 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 			Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
 		},
 	}
-	w.shedding.Do = w.shed
-	w.full = func() bool { return p.ledger.full(0) }
+	w.noLimit = w.httpLimits
+	w.noLimit.Message = http1.NoLimit
+	w.shedding.Do = w.shedAll
 	for name, shared := range p.services {
 		w.services[name] = newService(w, shared)
 	}
@@ -97,6 +98,15 @@ func (w *Worker) Accept(l *config.Listener) Stream {
 		return newLinkSession(w, l, w.direct[l.Service])
 	}
 	return newHTTPSession(w, l, w.direct[l.Service])
+}
+
+// bodyLimits are those of a body that is received: of any length where it can
+// leave the loop when it has become too long for a message.
+func (w *Worker) bodyLimits() *http1.Limits {
+	if w.proc.streams == nil {
+		return &w.httpLimits
+	}
+	return &w.noLimit
 }
 
 // exchange takes one from the free list.
@@ -125,7 +135,7 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.pass = nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID = nil
+	ex.requestID, ex.passed = nil, 0
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}
@@ -144,8 +154,8 @@ func (w *Worker) recycle(ex *exchange) {
 func (w *Worker) held(n int) {
 	w.heldDelta += int64(n)
 	if w.heldDelta >= ledgerStep || w.heldDelta <= -ledgerStep {
-		total := w.proc.ledger.bytes.Add(w.heldDelta)
-		if w.heldDelta > 0 && total >= w.proc.ledger.hard {
+		w.proc.ledger.bytes.Add(w.heldDelta)
+		if w.heldDelta > 0 && w.proc.ledger.over(0) {
 			w.loop.Defer(&w.shedding)
 		}
 		w.heldDelta = 0
@@ -162,6 +172,9 @@ type answer struct {
 	body  *bytebufferpool.ByteBuffer
 	held  int
 	date  [dateLen]byte // the value of a Date that was added
+
+	stream *StreamSource // of what body does not hold; nil: Body is all
+	token  link.Token    // that StreamToken points to
 }
 
 // answer takes one from the free list, empty.
@@ -184,12 +197,25 @@ func (ans *answer) hold() {
 	if ans.body != nil {
 		n += len(ans.body.B)
 	}
+	if ans.stream != nil {
+		n += len(ans.stream.Buffer.B)
+	}
 	ans.w.held(n - ans.held)
 	ans.held = n
 }
 
-// Release gives the answer's memory back.
+// takeStream makes the stream the caller's.
+func (ans *answer) takeStream() *StreamSource {
+	src := ans.stream
+	ans.stream = nil
+	return src
+}
+
+// Release gives the answer's memory back, and up a stream that nobody took.
 func (ans *answer) Release() {
+	if ans.stream != nil {
+		ans.takeStream().Close()
+	}
 	if ans.head != nil {
 		bytebufferpool.Put(ans.head)
 	}

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/remora-proxy/remora/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestNewSnapshot(t *testing.T) {
 	s := NewSnapshot("s", SourceLive, time.Now(), []Endpoint{

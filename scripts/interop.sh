@@ -19,4 +19,4 @@ python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/interop/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 290 "$venv/bin/python" scripts/interop/interop.py "$dir/bin" "$dir"
+timeout --kill-after=10 1800 "$venv/bin/python" scripts/interop/interop.py "$dir/bin" "$dir"

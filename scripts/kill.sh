@@ -15,4 +15,4 @@ mkdir -p "$dir/bin"
 trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 170 python3 scripts/interop/kill.py "$dir/bin" "$dir"
+timeout --kill-after=10 1200 python3 scripts/interop/kill.py "$dir/bin" "$dir"

@@ -40,7 +40,7 @@ gotest() {
 	local log=$logs/$1.json status=0
 	shift
 	echo "go test $*"
-	go test -json -timeout 10m "$@" >"$log" || status=$?
+	go test -json -timeout 60m "$@" >"$log" || status=$?
 	if ((status == 0)); then
 		output "$log" | grep -E '^(ok|FAIL|panic)' || true
 	else

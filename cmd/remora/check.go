@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -15,10 +17,11 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check -c FILE",
 		Short: "Check a configuration file",
-		Long:  "Check a configuration file and print every error in it as file:line:column: key: text.",
-		Args:  cobra.NoArgs,
+		Long: "Check a configuration file, with the certificates and keys that it names, and print every error as\n" +
+			"file:line:column: key: text. Nothing is connected or listened to.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := load(cmd, file)
+			_, err := load(cmd, file, checkFiles)
 			return err
 		},
 	}
@@ -26,9 +29,18 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
+// checkFiles looks at the files of all tls blocks.
+func checkFiles(c *config.Config, report func(path, text string)) {
+	for _, b := range c.TLSBlocks() {
+		for _, f := range certs.Check(certs.Options{Cert: b.TLS.Cert, Key: b.TLS.Key, CA: b.TLS.CA}, time.Now()) {
+			report(b.Path+"."+f.Key, f.Err.Error())
+		}
+	}
+}
+
 // load reads the configuration, and prints all that is wrong with it.
-func load(cmd *cobra.Command, file string) (*config.Config, error) {
-	cfg, err := config.Load(file)
+func load(cmd *cobra.Command, file string, more ...config.Inspect) (*config.Config, error) {
+	cfg, err := config.Load(file, more...)
 	var errs config.Errors
 	if !errors.As(err, &errs) {
 		return cfg, err

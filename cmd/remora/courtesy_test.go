@@ -25,8 +25,8 @@ routes:
   - {match: {path: /canary}, service: [{name: rest, weight: 3}, {name: gold, weight: 1}]}
   - {service: rest}
 services:
-  gold: {discover: static, endpoints: [%q], protocol: http}
-  rest: {discover: static, endpoints: [%q], protocol: http}`, egress, gold, rest))
+  gold: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}
+  rest: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, gold, rest))
 	p.ready()
 	for _, c := range []struct{ tier, want string }{{"gold", "gold /users?x=1"}, {"silver", "rest /api/users?x=1"}} {
 		req, err := http.NewRequest(http.MethodGet, "http://"+egress+"/api/users?x=1", nil)
@@ -88,7 +88,7 @@ func TestCourtesies(t *testing.T) {
 loops: 1
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{match: {path: /}, service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, addr))
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, addr))
 	p.ready()
 	c.ready()
 
@@ -123,6 +123,29 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egres
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil || date.Before(before) || date.After(time.Now()) {
 		t.Errorf("the client got Date: %q, asked at %v", resp.Header.Get("Date"), before)
+	}
+}
+
+// TestLoop: a sidecar whose endpoint is its own listener answers, and soon.
+func TestLoop(t *testing.T) {
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %[1]q, protocol: http}]
+routes: [{service: self}]
+services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout: 60s, connect_timeout: 15s}}`, egress))
+	p.ready()
+	resp, err := http.Get("http://" + egress + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if code := resp.Header.Get("X-Remora-Error"); resp.StatusCode != http.StatusLoopDetected || code != "loop-detected" {
+		t.Errorf("%d %s", resp.StatusCode, code)
+	}
+	_, metrics := p.get("/metrics")
+	if want := `remora_requests_total{outcome="5xx",service="self"} 9`; !strings.Contains(metrics, want+"\n") {
+		t.Errorf("the metrics lack %s", want)
 	}
 }
 

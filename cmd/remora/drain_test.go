@@ -37,7 +37,7 @@ func TestLeaveFirst(t *testing.T) {
 	cfg, err := config.Parse("test.yaml", []byte(fmt.Sprintf(`
 admin: {address: ""}
 listeners: [{name: egress, address: %q, protocol: http, service: app}]
-services: {app: {discover: static, endpoints: [%q], protocol: http}}`, egress, a.addr)), nil)
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, egress, a.addr)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

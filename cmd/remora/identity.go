@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -29,7 +28,7 @@ func (s *sidecar) identity(name string, t *config.TLS) (*certs.Source, error) {
 
 // dialTLS opens the identities of the services that have one, and returns what
 // the driver asks for each connection; nil if there are none.
-func (s *sidecar) dialTLS() (func(proxy.Stream) func() *tls.Config, error) {
+func (s *sidecar) dialTLS() (func(service string) func() *tls.Config, error) {
 	byService := make(map[string]func() *tls.Config)
 	for name, svc := range s.cfg.Services {
 		if !svc.TLS.Enabled() {
@@ -44,16 +43,12 @@ func (s *sidecar) dialTLS() (func(proxy.Stream) func() *tls.Config, error) {
 	if len(byService) == 0 {
 		return nil, nil
 	}
-	return func(stream proxy.Stream) func() *tls.Config {
-		if d, ok := stream.(proxy.Destined); ok {
-			return byService[d.Service()]
-		}
-		return nil
-	}, nil
+	return func(service string) func() *tls.Config { return byService[service] }, nil
 }
 
 // listenOptions opens the identity of a listener, if it has one.
 func (s *sidecar) listenOptions(c *config.Listener) (o reactor.ListenOptions, err error) {
+	o.MaxConnections = c.Connections
 	if !c.TLS.Enabled() {
 		return o, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -20,15 +21,11 @@ import (
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	a := newApp(t)
-	ignore := []goleak.Option{
-		goleak.IgnoreCurrent(),
-		// gnet has one pool of workers for the whole program, with no end.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	}
+	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services:
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}
+  far: {discover: etcd, check: {tcp: true}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -48,9 +45,6 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
 		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
-		{"nothing to check", file(free[0], free[1],
-			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1"}, {service: y, listener: bare, advertise: "10.0.0.1:2", check: {tcp: true}}]`),
-			"register[1].check: service far has no static endpoint to check"},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
 		if err != nil {
@@ -76,7 +70,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		http.DefaultClient.CloseIdleConnections()
-		if err := goleak.Find(ignore...); err != nil {
+		if err := leaktest.Wait(ignore...); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,10 +22,12 @@ import (
 // provider starts the sidecar of an application, and returns its link's address.
 func provider(t *testing.T, a *app) (*process, string) {
 	ingress := freeAddrs(t, 1)[0]
-	return startRemora(t, fmt.Sprintf(`
+	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.addr)), ingress
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, a.addr))
+	p.ready() // before anybody asks for other free addresses
+	return p, ingress
 }
 
 // served is how many requests a provider's application has answered.
@@ -48,7 +51,7 @@ func TestDrainProviderUnderLoad(t *testing.T) {
 loops: 2
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: [%q, %q], protocol: link}}`, egress, addr1, addr2))
+services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, addr1, addr2))
 	p1.ready()
 	p2.ready()
 	c.ready()
@@ -149,8 +152,8 @@ func TestRegistration(t *testing.T) {
 node: {id: n1, zone: z1}
 registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}
-register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check: {http: /healthz, interval: 20ms}}]`,
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
+register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check: {http: /healthz, interval: 200ms}}]`,
 		e.Addr(), ingress, checked, ingress))
 	p.ready()
 	seen := sick.asked.Load()
@@ -160,9 +163,13 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 		}
 		return nil
 	})
-	if _, body := p.get("/endpoints"); !regexp.MustCompile(`"state": "checking",\s*"error": ".*503`).MatchString(body) {
-		t.Errorf("/endpoints before the first passed check: %s", body)
-	}
+	eventually(t, "/endpoints to tell of the failed checks", func() error {
+		_, body := p.get("/endpoints")
+		if !regexp.MustCompile(`"state": "checking",\s*"error": ".*503`).MatchString(body) {
+			return errors.New(body)
+		}
+		return nil
+	})
 	select {
 	case s := <-snapshots:
 		t.Errorf("registered before the first passed check: %+v", s)

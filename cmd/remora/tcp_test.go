@@ -18,7 +18,7 @@ func tcpSidecar(t *testing.T, endpoint, more string) (*process, string) {
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: in, address: %q, protocol: tcp, service: app}]
-services: {app: {discover: static, endpoints: [%q], protocol: tcp}}
+services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeout: 15s, timeout: 2m}}
 %s`, in, endpoint, more))
 	p.ready()
 	return p, in

@@ -44,8 +44,9 @@ func secureProvider(t *testing.T, app string, d testcerts.Dir) (*process, string
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 limits: {message: 16MiB}
+timeouts: {body: 2m, write: 2m}
 listeners: [{name: ingress, address: %q, protocol: link, service: local, tls: %s}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, block(d, consumerName), app))
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, block(d, consumerName), app))
 	p.ready()
 	return p, ingress
 }
@@ -56,9 +57,10 @@ func secureConsumer(t *testing.T, ingress string, d testcerts.Dir) (*process, st
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 limits: {message: 16MiB}
+timeouts: {body: 2m, write: 2m}
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 10s, tls: %s}}`,
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m, tls: %s}}`,
 		egress, ingress, block(d, providerName)))
 	p.ready()
 	return p, egress
@@ -139,7 +141,7 @@ func TestTLSRefused(t *testing.T) {
 		egress := freeAddrs(t, 1)[0]
 		p := startRemora(t, fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http, service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, ingress))
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, ingress))
 		p.ready()
 		resp, err := http.Get("http://" + egress + "/x")
 		if err != nil {

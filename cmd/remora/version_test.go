@@ -71,7 +71,7 @@ func TestNeighbouringVersions(t *testing.T) {
 loops: 1
 listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: compute}]
-services: {compute: {discover: static, endpoints: [%q], protocol: link}}`, egress, between))
+services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, egress, between))
 	p.ready()
 	c.ready()
 	client := &http.Client{Transport: &http.Transport{}}

@@ -78,6 +78,11 @@ var layers = []layer{
 		"dns decorates any source, so it knows none: it turns the host names of a snapshot into addresses",
 	},
 	{
+		[]string{"registry/health"},
+		[]string{"registry"},
+		"health decorates any source, so it knows none: it adds verdicts to the endpoints of a snapshot",
+	},
+	{
 		[]string{"registry/etcd", "registry/static"},
 		[]string{"registry", "registry/dns"},
 		"a source of endpoints knows the registry's types, puts dns around itself, and knows no other source",
@@ -132,8 +137,10 @@ var homes = []home{
 		"buffers have one owner on the way of a request, and nobody else needs them"},
 	{"github.com/gorilla/websocket", []string{"_test"},
 		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
-	{"go.uber.org/goleak", []string{"_test"},
+	{"go.uber.org/goleak", []string{"_test", "internal/leaktest"},
 		"it looks for leaked goroutines in tests"},
+	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
+		"name servers are asked in one package"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
 		"system calls belong to the drivers"},
 }

@@ -24,6 +24,7 @@ type Options struct {
 	Mode    replica.Mode
 	Seed    uint64        // of the replicas; they have Seed, Seed+1 and Seed+2
 	Warmup  time.Duration // before each phase, not counted; default 2.5 s
+	Timeout time.Duration // of one request; default 2 s
 
 	Dir    string // for configuration files and logs; it exists
 	Self   string // path of remora-lab

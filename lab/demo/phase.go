@@ -124,7 +124,7 @@ func (p *phase) targets() []string {
 func (p *phase) load(ctx context.Context, what string, d time.Duration) (*load.Result, error) {
 	total := d.Seconds()
 	res, err := load.Run(ctx, load.Options{
-		Targets: p.targets(), Rate: p.opts.Rate, Seed: p.opts.Seed, Duration: d,
+		Targets: p.targets(), Rate: p.opts.Rate, Seed: p.opts.Seed, Duration: d, Timeout: p.opts.Timeout,
 		Progress: func(s load.Progress) {
 			p.opts.Out.Live(fmt.Sprintf("%s %4.1f of %.1f s  %6d requests  %d errors  p50 %.2f ms  p99 %.2f ms  max %.1f ms",
 				what, min(max(s.Elapsed.Seconds(), 0), total), total, s.Requests, s.Errors, ms(s.P50), ms(s.P99), ms(s.Max)))

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/lab/replica"
@@ -66,7 +67,7 @@ func runReplica(ctx context.Context, args []string) error {
 		return err
 	}
 	r, err := replica.Start(replica.Options{Listen: flags["--listen"], Name: flags["--name"], Mode: replica.Mode(flags["--mode"]),
-		Seed: seed, Sigma: .5, StallMean: 300e6, StallLen: 20e6})
+		Seed: seed, Sigma: .5, StallMean: time.Minute, StallLen: 20 * time.Millisecond})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,17 +19,18 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	leaktest.Main(m,
 		// netpoll's poller lives as long as the process.
 		goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }
 
 // patience bounds waits for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // serve answers each request by what handle does with its connection: n counts
 // the requests of all connections from 1. A handle that returns false ends it.
@@ -193,8 +195,10 @@ func TestTimeoutsAreCountedAndStayInTheTail(t *testing.T) {
 	})
 	const timeout = time.Second
 	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 50 * time.Millisecond, Timeout: timeout, Connections: 4})
-	if res.Counts.Requests != 50 || res.Counts.Errors[ErrTimeout] != 1 || res.Counts.Failed() != 1 {
-		t.Fatalf("%+v, want one time-out of 50", res.Counts)
+	// A machine that stands still for the time-out may add some to the one.
+	late := res.Counts.Errors[ErrTimeout]
+	if res.Counts.Requests != 50 || late < 1 || res.Counts.Failed() != late || res.Counts.Statuses[200] != 50-late {
+		t.Fatalf("%+v, want a time-out among 50", res.Counts)
 	}
 	if got := res.Max(); got < timeout*99/100 || res.Latency.TotalCount() != 50 {
 		t.Errorf("max %v of %d, want the time-out among 50", got, res.Latency.TotalCount())
@@ -225,9 +229,8 @@ func TestTargetsAreCalledInTurnAndWarmupIsNotCounted(t *testing.T) {
 		replicas = append(replicas, r)
 		urls = append(urls, "http://"+r.Addr()+"/compute")
 	}
-	var looks atomic.Int64
 	res := run(t, Options{Targets: urls, Rate: 1000, Warmup: 90 * time.Millisecond, Duration: 300 * time.Millisecond,
-		Connections: 6, Poisson: true, Seed: 3, Progress: func(Progress) { looks.Add(1) }})
+		Connections: 6, Poisson: true, Seed: 3})
 	if res.Sent != 390 || res.Counts.Requests != 300 || res.Counts.Failed() != 0 {
 		t.Errorf("sent %d, %+v; want 390 and 300", res.Sent, res.Counts)
 	}
@@ -236,8 +239,19 @@ func TestTargetsAreCalledInTurnAndWarmupIsNotCounted(t *testing.T) {
 			t.Errorf("replica %d served %d, want 130", i, got)
 		}
 	}
-	if looks.Load() == 0 {
-		t.Error("no progress was told")
+}
+
+func TestProgressIsTold(t *testing.T) {
+	told := make(chan struct{})
+	var once sync.Once
+	url := serve(t, func(_ int64, nonce string, c net.Conn) bool {
+		<-told
+		return ok(nonce, c)
+	})
+	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 10 * time.Millisecond, Connections: 1,
+		Progress: func(Progress) { once.Do(func() { close(told) }) }})
+	if res.Counts.Requests != 10 || res.Counts.Failed() != 0 {
+		t.Errorf("%+v, want 10 good ones", res.Counts)
 	}
 }
 
@@ -267,20 +281,17 @@ func TestClosedLoopGoesOnForTheRequestsOwed(t *testing.T) {
 }
 
 func TestCancelEndsARunThatWaits(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
 	never := make(chan struct{})
 	defer close(never)
-	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
-		if n == 5 {
-			cancel()
-		}
-		<-never
-		return false
-	})
 	for _, closed := range []bool{false, true} {
-		if closed {
-			ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
-		}
+		ctx, cancel := context.WithCancel(context.Background())
+		url := serve(t, func(n int64, nonce string, c net.Conn) bool {
+			if n == 2 {
+				cancel()
+			}
+			<-never
+			return false
+		})
 		res, err := Run(ctx, Options{Targets: []string{url}, Rate: 100, Closed: closed, Duration: time.Hour, Timeout: time.Hour, Connections: 2})
 		if !errors.Is(err, ctx.Err()) || res == nil || res.Counts.Errors[ErrReset] != res.Counts.Requests {
 			t.Errorf("closed %v: %v, %+v", closed, err, res)

@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds waits for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A fakeClock stands still unless it is advanced.
 type fakeClock struct {

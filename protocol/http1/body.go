@@ -21,12 +21,12 @@ type Body struct {
 	limit   int64
 	length  int // bytes of the body in the buffer
 
-	discarded int64 // bytes of the body that were in the buffer before
+	passed int64 // bytes of the body before them: see Discard and Skip
 
-	digits   int // of the chunk size so far
-	overhead int // bytes of chunk framing so far
-	line     int // where the trailer line begins in the buffer
-	trailers int // trailer lines so far
+	digits   int   // of the chunk size so far
+	overhead int64 // bytes of chunk framing so far
+	line     int   // where the trailer line begins in the buffer
+	trailers int   // trailer lines so far
 	lim      Limits
 }
 
@@ -67,6 +67,9 @@ func (d *Body) Done() bool { return d.state == bodyDone }
 // Length is the number of bytes of the body that the buffer holds.
 func (d *Body) Length() int { return d.length }
 
+// room is the number of bytes that the body may still have.
+func (d *Body) room() int64 { return d.limit - d.passed - int64(d.length) }
+
 // Decode appends the bytes of the body that src holds to dst and returns how
 // many bytes of src it consumed: all of them, unless the body ends before. Call
 // it again with what follows until it is done; then src[n:] belongs to the next
@@ -92,7 +95,7 @@ func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done b
 }
 
 func (d *Body) fixed(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
-	if d.left > d.limit-int64(d.length) {
+	if d.left > d.room() {
 		return 0, ErrMessageTooLarge
 	}
 	n := d.take(src, dst)
@@ -114,7 +117,7 @@ func (d *Body) take(src []byte, dst *bytebufferpool.ByteBuffer) int {
 }
 
 func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
-	if int64(len(src)) > d.limit-int64(d.length) {
+	if int64(len(src)) > d.room() {
 		return 0, ErrMessageTooLarge
 	}
 	dst.B = append(dst.B, src...)

@@ -27,7 +27,7 @@ func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 			return n + used, err
 		case chunkExt:
 			end := textEnd(src, n)
-			d.overhead += end - n
+			d.overhead += int64(end - n)
 			if n = end; d.tooMuchFraming() {
 				return 0, ErrChunkOverhead
 			}
@@ -53,7 +53,7 @@ func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 }
 
 func (d *Body) tooMuchFraming() bool {
-	return d.overhead > d.lim.Header && int64(d.overhead-d.lim.Header) > chunkAllowance*(d.discarded+int64(d.length))
+	return d.overhead-int64(d.lim.Header) > chunkAllowance*(d.passed+int64(d.length))
 }
 
 // chunkByte takes one byte of a chunk's framing.
@@ -105,7 +105,7 @@ func (d *Body) sizeDigit(v int64) error {
 	if d.digits++; d.digits > maxSizeDigits {
 		return ErrBadChunkSize
 	}
-	room := d.limit - int64(d.length)
+	room := d.room()
 	if d.left > room>>4 {
 		return ErrMessageTooLarge
 	}

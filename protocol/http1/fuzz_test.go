@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -149,6 +150,28 @@ func FuzzChunked(f *testing.F) {
 		again, _ := feedChunked(t, append(out, rest...), 5, &Limits{Header: 200, Headers: 9, Message: lim.Message})
 		if again.err != nil || again.used != len(out) || again.body != whole.body || again.trailers != whole.trailers+"x=y;" {
 			t.Fatalf("%q became %q: %+v", in, out, again)
+		}
+	})
+}
+
+// FuzzBodyStream: a body that is passed on as it comes, in whatever form and
+// pieces, is the one that it is as a message, and as little of it is held as the
+// pieces are long.
+func FuzzBodyStream(f *testing.F) {
+	for _, c := range streamBodies {
+		f.Add(uint8(c.head.Framing), uint16(c.head.Length), []byte(c.in), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, framing uint8, length uint16, in []byte, seed uint64) {
+		h := &Head{Framing: Framing(framing % 4)}
+		if h.Framing == FixedLength {
+			h.Length = int64(length)
+		}
+		lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+		rng := rand.New(rand.NewPCG(seed, uint64(len(in))))
+		cuts := randomCuts(rng, len(in))
+		sameRelayed(t, h, lim, in, cuts)
+		if r, _ := relayed(h, lim, in, cuts); r.held > 24+lim.Header {
+			t.Fatalf("%q cut at %d: %d bytes held", in, cuts, r.held)
 		}
 	})
 }

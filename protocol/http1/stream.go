@@ -15,7 +15,12 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	if dst = appendRequestFields(dst, req); len(dst) == n {
 		return dst
 	}
-	dst = appendFraming(dst, h)
+	switch {
+	case h.Framing != NoBody:
+		dst = appendFraming(dst, h)
+	case definesContent(req.Method):
+		dst = appendLength(dst, 0)
+	}
 	if h.ExpectContinue {
 		dst = append(dst, "Expect: 100-continue\r\n"...)
 	}
@@ -24,24 +29,32 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 
 // AppendStreamResponse appends the head of resp for a body that follows as it
 // comes, framed as h says: FixedLength with its Content-Length, else in chunks,
-// or, for an HTTP/1.0 client (minor 0), until the close that ends it anyway. It
-// appends nothing when ValidResponse refuses resp.
+// or, for an HTTP/1.0 client (minor 0), until the close that ends it anyway.
+// With NoBody it says what a 304, or the answer to a HEAD, declares. It appends
+// nothing when ValidResponse refuses resp, or when h announces a body that the
+// client would not expect with that status.
 func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor int) []byte {
+	if h.Framing != NoBody && !HasBody(resp, ResponseFlags{}) {
+		return dst
+	}
 	n := len(dst)
 	if dst = appendResponseFields(dst, resp); len(dst) == n {
 		return dst
 	}
-	if h.Framing == FixedLength || minor >= 1 {
+	switch {
+	case h.Framing == NoBody:
+		if resp.Status != 204 && resp.DeclaredLength >= 0 {
+			dst = appendLength(dst, resp.DeclaredLength)
+		}
+	case h.Framing == FixedLength || minor >= 1:
 		dst = appendFraming(dst, h)
 	}
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
+// appendFraming announces the body of h.
 func appendFraming(dst []byte, h *Head) []byte {
-	switch h.Framing {
-	case NoBody:
-		return dst
-	case FixedLength:
+	if h.Framing == FixedLength {
 		return appendLength(dst, h.Length)
 	}
 	return append(dst, chunkedField...)
@@ -52,31 +65,35 @@ const NoLimit = 1 << 62
 
 // Discard removes from dst the bytes of the body that it holds, once they were
 // passed on, so that a body of any length passes through a small buffer. What
-// dst holds of a trailer section stays.
+// dst holds of a trailer section stays, but moves: take Trailers afterwards. The
+// bytes go on counting against Limits.Message. dst may be nil if nothing was
+// decoded into it.
 func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
-	n := copy(dst.B, dst.B[d.length:])
-	dst.B = dst.B[:n]
+	if d.length == 0 {
+		return
+	}
+	dst.B = dst.B[:copy(dst.B, dst.B[d.length:])]
 	d.line -= d.length
-	d.discarded += int64(d.length)
+	d.passed += int64(d.length)
 	d.length = 0
 }
 
 // Verbatim tells how many of the bytes to come are the body's as they are, so
 // that they can be copied without Decode: all that is left of a FixedLength body,
-// NoLimit of one until the close, 0 of others.
+// all that Limits.Message leaves of one until the close, 0 of others.
 func (d *Body) Verbatim() int64 {
 	switch {
 	case d.state != bodyBytes:
 		return 0
 	case d.framing == FixedLength:
-		return d.left
+		return min(d.left, d.room())
 	}
-	return NoLimit
+	return d.room()
 }
 
-// Skip counts n of Verbatim bytes as passed on.
+// Skip counts n more bytes, of those that Verbatim told of, as passed on.
 func (d *Body) Skip(n int64) {
-	d.discarded += n
+	d.passed += n
 	if d.framing == FixedLength {
 		if d.left -= n; d.left == 0 {
 			d.state = bodyDone

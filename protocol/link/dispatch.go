@@ -158,6 +158,9 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	resp := &r.resp
 	resp.Reset()
 	codec := r.cursor.readResponse(resp, r.limits.Headers)
+	if resp.StreamToken != nil && (len(body) > 0 || !r.tokens) {
+		r.cursor.reject(Malformed) // a body in two places, or one that nobody would fetch
+	}
 	if !r.readable(id, buf, h) {
 		return r.cursor.err
 	}

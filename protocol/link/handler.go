@@ -15,9 +15,9 @@ type Handler interface {
 	// is given. version is the one that both speak.
 	OnPreface(version uint8, peer Settings)
 
-	// OnStream comes instead, and is the last call: the connection carries a
-	// stream, and rest, valid until OnStream returns, is what followed its
-	// preface. It comes to acceptors only.
+	// OnStream comes instead, to acceptors only, and is the last call: the
+	// connection carries a stream, and rest, valid until OnStream returns, is
+	// what Feed was given behind its preface.
 	OnStream(s Stream, rest []byte)
 
 	// NewRequest supplies the structure for the OnRequest of id that follows at
@@ -38,7 +38,9 @@ type Handler interface {
 	// place to drop the answer to a request that nobody waits for: nil.
 	NewResponse(id uint64) *protocol.Response
 
-	// OnResponse hands over a whole response, with the same rule of ownership.
+	// OnResponse hands over a whole response, with the same rule of ownership:
+	// its StreamToken aliases buf, never the table. Without FeatureStreams in
+	// the Reader's own settings there is none.
 	OnResponse(id uint64, resp *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer)
 
 	// OnReject: message id can't be taken, and what else arrives of it is

@@ -127,6 +127,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 func showResponse(resp *protocol.Response, codec protocol.Codec) string {
 	var sb strings.Builder
 	fmt.Fprintf(&sb, "codec=%d status=%d reason=%q declared=%d", codec, resp.Status, resp.Reason, resp.DeclaredLength)
+	if resp.StreamToken != nil {
+		fmt.Fprintf(&sb, " token=%x", resp.StreamToken)
+	}
 	showHeaders(&sb, "h", resp.Headers)
 	showHeaders(&sb, "t", resp.Trailers)
 	showBody(&sb, resp.Body)

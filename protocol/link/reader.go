@@ -16,6 +16,7 @@ type Reader struct {
 	limits ReaderLimits
 	err    error // what Feed returned; it returns it for ever
 	frame  int   // longest payload
+	tokens bool  // responses may have a StreamToken
 
 	// partial holds the start of a frame (or of the preface) that is not DATA,
 	// need is its whole length, 0 while its header is not complete.
@@ -72,6 +73,7 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 		own:     versions{MinVersion, MaxVersion},
 		limits:  l.withDefaults(),
 		frame:   int(own.MaxFrame) - headerRoom,
+		tokens:  own.Features&FeatureStreams != 0,
 		window:  own.Window,
 		streams: r.streams,
 		req:     r.req,
@@ -248,6 +250,15 @@ func (r *Reader) Buffered() int {
 		return r.held
 	}
 	return r.held + len(r.partial.B)
+}
+
+// Assembled is the count of bytes held of message id, 0 if it is not in
+// reassembly.
+func (r *Reader) Assembled(id uint64) int {
+	if s := r.streams[id]; s != nil {
+		return len(s.buf.B)
+	}
+	return 0
 }
 
 // Consumed is the count of DATA bytes taken since the last call: what to grant

@@ -34,10 +34,7 @@ const (
 func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Duration) []byte {
 	at := len(dst) + 1
 	dst = append(dst, byte(req.Codec), requestFlags(req), req.Attempt)
-	if ttl < 0 {
-		ttl = 1 // passed, which is not none: the peer must see it
-	}
-	dst = binary.AppendUvarint(dst, micros(ttl))
+	dst = binary.AppendUvarint(dst, timeLeft(ttl))
 	t.service = t.lookup(req.Service, t.service, kindService)
 	dst = appendText(dst, req.Service, t.service)
 	t.method = t.lookup(req.Method, t.method, kindName)
@@ -107,6 +104,15 @@ func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
 		return classToken, classTarget, classAuthority
 	}
 	return classText, classText, classText
+}
+
+// timeLeft is d in microseconds, rounded up: 0 only for 0, which is none. One
+// that has passed is 1, for the peer must see it.
+func timeLeft(d time.Duration) uint64 {
+	if d < 0 {
+		return 1
+	}
+	return micros(d)
 }
 
 // micros is d in microseconds, rounded up: 0 only for 0 or less.

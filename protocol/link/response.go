@@ -12,7 +12,7 @@ import (
 //	declared length if flagged | token if flagged | headers | trailers if flagged
 //
 // Without its flag the reason is the standard one of the status, and there is no
-// declared length.
+// declared length. A token comes in the place of the body and its trailers.
 const (
 	responseReason   = 1 << 0
 	responseDeclared = 1 << 1
@@ -33,7 +33,7 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 		flags |= responseDeclared
 		dst = binary.AppendUvarint(dst, uint64(resp.DeclaredLength))
 	}
-	if len(resp.StreamToken) == len(Token{}) {
+	if len(resp.StreamToken) > 0 {
 		flags |= responseStream
 		dst = append(dst, resp.StreamToken...)
 	}
@@ -70,6 +70,9 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	}
 	if flags&responseStream != 0 {
 		resp.StreamToken = c.take(uint64(len(Token{})))
+		if !mayStream(status) || flags&headTrailers != 0 {
+			c.reject(Malformed)
+		}
 	}
 	token, _, _ := nameClasses(codec)
 	resp.Headers = c.headers(resp.Headers, maxHeaders, token)
@@ -77,6 +80,12 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 		resp.Trailers = c.headers(resp.Trailers, maxHeaders, token)
 	}
 	return codec
+}
+
+// mayStream tells whether a body may follow this status (RFC 9112 section 6.3): a
+// body behind another would be read as the next response.
+func mayStream(status uint64) bool {
+	return status >= 200 && status != 204 && status != 304
 }
 
 // standardReason is the reason phrase that is left out for status.

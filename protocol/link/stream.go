@@ -6,7 +6,8 @@ import (
 )
 
 // FeatureStreams in Settings.Features: this side carries streams on connections
-// of their own. A dialer that sets it takes responses with a StreamToken.
+// of their own. An acceptor that sets it takes them, a dialer that sets it takes
+// responses with a StreamToken, and to one that does not none is sent.
 const FeatureStreams = 1 << 0
 
 // Stream is what a connection to a link port begins with that carries one stream
@@ -14,13 +15,14 @@ const FeatureStreams = 1 << 0
 //
 //	kind (1 byte) | time left (varint, microseconds; 0: no deadline) | token (16 bytes, StreamAnswer only)
 //
-// What follows the preface is the stream's. The accepting side answers a
-// StreamOpaque or StreamAnswer with one byte first: StreamTaken, or the Reason
-// why not, after which it closes.
+// with further bytes ignored. What follows the preface is the stream's. The
+// accepting side answers a StreamOpaque or StreamAnswer with one byte first:
+// StreamTaken, or the Reason why not, after which it closes.
 type Stream struct {
 	Kind StreamKind
 	// TimeLeft is how long the dialer waits for the reply, or for the head of
-	// the answer after the request's last byte; 0: no deadline.
+	// the answer after the request's last byte; 0: no deadline, negative: it has
+	// passed (the peer sees 1 µs).
 	TimeLeft time.Duration
 	Token    Token // of a StreamAnswer
 }
@@ -43,7 +45,8 @@ const (
 const StreamTaken = 0
 
 // Token stands for a response's body that waits for a connection of its own. It
-// is random, a secret, and good once.
+// is good once, and whoever has it gets the body: make it with crypto/rand, and
+// keep it out of logs.
 type Token [16]byte
 
 // AppendStream appends the preface of a stream.
@@ -52,7 +55,7 @@ func AppendStream(dst []byte, s *Stream) []byte {
 	dst = append(dst, byte(streamRole), MinVersion, MaxVersion, 0)
 	start := len(dst)
 	dst = append(dst, byte(s.Kind))
-	dst = binary.AppendUvarint(dst, micros(s.TimeLeft))
+	dst = binary.AppendUvarint(dst, timeLeft(s.TimeLeft))
 	if s.Kind == StreamAnswer {
 		dst = append(dst, s.Token[:]...)
 	}

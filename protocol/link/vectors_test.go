@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestVectorsAreRead(t *testing.T) {
 	for _, v := range loadVectors(t) {
 		t.Run(v.name, func(t *testing.T) {
 			splits(t, v.wire, func(t *testing.T, parts [][]byte) {
-				r, h := NewReader(v.role, Settings{}, ReaderLimits{}), newRecorder()
+				r, h := NewReader(v.role, Settings{Features: FeatureStreams}, ReaderLimits{}), newRecorder()
 				var err error
 				for _, p := range parts {
 					err = r.Feed(p, h)
@@ -123,6 +124,12 @@ var written = map[string]func(w *Writer){
 		w.Response(300, &protocol.Response{Status: 304, Reason: []byte("Same"), DeclaredLength: 7,
 			Trailers: headers("x-sum", "1")}, protocol.CodecDubboHessian2, nil)
 	},
+	"response-token": func(w *Writer) {
+		w.Preface(Acceptor, Settings{Features: FeatureStreams})
+		w.Open(1, Settings{Features: FeatureStreams})
+		w.Response(1, &protocol.Response{Status: 200, Reason: []byte("OK"), DeclaredLength: 1 << 33, StreamToken: vectorToken[:]},
+			protocol.CodecHTTP, nil)
+	},
 	"long": func(w *Writer) {
 		w.Preface(Dialer, Settings{})
 		w.Open(1, Settings{MaxFrame: MinFrame})
@@ -141,6 +148,26 @@ var written = map[string]func(w *Writer){
 		w.Load(Load{Pending: 12, Queued: 3, Latency: 1500 * time.Microsecond, SinceAnswer: 250 * time.Microsecond})
 	},
 	"control-dialer": func(w *Writer) { w.Preface(Dialer, Settings{}); w.Cancel(5) },
+}
+
+var vectorToken = Token{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf}
+
+// Vectors of streams have no Writer.
+func TestStreamVectorsAreWritten(t *testing.T) {
+	for name, s := range map[string]Stream{
+		"stream-http":   {Kind: StreamHTTP, TimeLeft: 1500 * time.Microsecond},
+		"stream-opaque": {Kind: StreamOpaque},
+		"stream-answer": {Kind: StreamAnswer, TimeLeft: time.Millisecond, Token: vectorToken},
+	} {
+		i := slices.IndexFunc(loadVectors(t), func(v vector) bool { return v.name == name })
+		if i < 0 {
+			t.Errorf("%s: there is no such file", name)
+			continue
+		}
+		if v, b := loadVectors(t)[i], AppendStream(nil, &s); !bytes.HasPrefix(v.wire, b) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, hex.Dump(b), hex.Dump(v.wire))
+		}
+	}
 }
 
 func vectorRequest() *protocol.Request {

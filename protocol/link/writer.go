@@ -26,7 +26,8 @@ type Writer struct {
 	greet   bool // the preface has not left
 	version uint8
 	own     Settings
-	frame   int // longest payload that the peer takes
+	frame   int  // longest payload that the peer takes
+	tokens  bool // the peer takes responses with a StreamToken
 
 	control []byte // frames that precede all messages
 	slots   slots
@@ -78,7 +79,7 @@ func (w *Writer) Reset() {
 	w.Close()
 	w.names.reset()
 	w.state, w.own = writerWaiting, Settings{}.withDefaults()
-	w.role, w.greet, w.version = 0, false, 0
+	w.role, w.greet, w.version, w.tokens = 0, false, 0, false
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
@@ -113,6 +114,7 @@ func (w *Writer) Open(version uint8, peer Settings) {
 	peer = peer.withDefaults()
 	w.state, w.version = writerOpen, version
 	w.frame = int(peer.MaxFrame) - headerRoom
+	w.tokens = peer.Features&FeatureStreams != 0
 	w.window = int(peer.Window)
 	w.credit = w.window
 }
@@ -127,12 +129,28 @@ func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o 
 	w.message(frameRequest, id, req.Body, o)
 }
 
-// Response queues the answer to request id. o may be nil.
+// Response queues the answer to request id. o may be nil. One with a StreamToken
+// has no Body; where the token can't go, because the peer lacks FeatureStreams,
+// the request is Refused (ResponseTooLarge) instead.
 func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Codec, o Owner) {
+	if !w.sendable(resp) {
+		w.Refused(id, ResponseTooLarge)
+		if o != nil {
+			o.Release()
+		}
+		return
+	}
 	if w.state != writerClosed {
 		w.scratch = w.names.appendResponse(w.scratch[:0], resp, codec)
 	}
 	w.message(frameResponse, id, resp.Body, o)
+}
+
+// sendable tells whether the peer will get all of resp: one that does not know
+// tokens would take the empty body for the whole one.
+func (w *Writer) sendable(resp *protocol.Response) bool {
+	return len(resp.StreamToken) == 0 ||
+		w.tokens && len(resp.StreamToken) == len(Token{}) && len(resp.Body) == 0 && len(resp.Trailers) == 0
 }
 
 // message queues the message of which the head is in scratch.
@@ -227,6 +245,9 @@ func (w *Writer) Drop(id uint64) (started bool) {
 // Queued is the count of bytes held for sending: encoded ones and those of
 // messages not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
+
+// Starved tells whether DATA waits for the peer's CREDIT.
+func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
 
 // Control is the count of bytes of control frames held for sending. It stays
 // small but where a peer asks for answers to CANCEL and PING that it does not read.

@@ -52,16 +52,17 @@ type Options struct {
 
 // ReactorStats are the driver's counters, as reactor.Stats has them.
 type ReactorStats struct {
-	Accepted     int64 // connections accepted and given to a loop
-	Refused      int64 // connections closed at once, being over the limit
-	AcceptErrors int64 // failed accepts, and accepted sockets that no loop took
-	Inbound      int64 // accepted connections now open, detached and reserved ones too
-	Open         int64 // connections now open, accepted and dialled, detached and reserved ones too
-	Dialed       int64 // connections established
-	DialErrors   int64 // dials that failed or took too long
-	Panics       int64 // panics recovered from callbacks
-	Detached     int64 // connections that left their loop
-	Handshakes   int64 // TLS handshakes that succeeded
+	Accepted      int64 // connections accepted and given to a loop
+	Refused       int64 // connections closed at once, being over limits.connections
+	RefusedSource int64 // connections closed at once, being over limits.per_source
+	AcceptErrors  int64 // failed accepts, and accepted sockets that no loop took
+	Inbound       int64 // accepted connections now open, detached and reserved ones too
+	Open          int64 // connections now open, accepted and dialled, detached and reserved ones too
+	Dialed        int64 // connections established
+	DialErrors    int64 // dials that failed or took too long
+	Panics        int64 // panics recovered from callbacks
+	Detached      int64 // connections that left their loop
+	Handshakes    int64 // TLS handshakes that succeeded
 
 	// TLSFailures counts refused and broken TLS connections by code.
 	TLSFailures map[string]int64
@@ -98,6 +99,8 @@ type Server struct {
 	served  chan struct{}
 	reports chan struct{} // held while the loops are asked
 	denied  atomic.Uint64 // calls without the token
+
+	patience time.Duration // loopPatience
 }
 
 const (
@@ -113,7 +116,7 @@ const (
 
 // New makes the API, in phase Starting and not yet listening.
 func New(o Options) *Server {
-	s := &Server{opt: o, served: make(chan struct{}), reports: make(chan struct{}, 1)}
+	s := &Server{opt: o, patience: loopPatience, served: make(chan struct{}), reports: make(chan struct{}, 1)}
 	s.http = http.Server{
 		Handler:           s.guard(s.routes()),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -3,14 +3,15 @@ package admin
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// ask runs f on every loop and waits for all, for loopPatience or until ctx is
-// done. answers[i] is loop i's; stuck lists the loops that gave none.
-func ask[T any](ctx context.Context, p *proxy.Process, f func(*proxy.Worker) T) (answers []T, stuck []int) {
-	ctx, cancel := context.WithTimeout(ctx, loopPatience)
+// ask runs f on every loop and waits for all, for patience or until ctx is done.
+// answers[i] is loop i's; stuck lists the loops that gave none.
+func ask[T any](ctx context.Context, p *proxy.Process, patience time.Duration, f func(*proxy.Worker) T) (answers []T, stuck []int) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	type answer struct {
 		loop  int
@@ -50,7 +51,7 @@ func (s *Server) collect(ctx context.Context) ([]proxy.WorkerReport, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	reports, stuck := ask(ctx, s.opt.Process, (*proxy.Worker).Report)
+	reports, stuck := ask(ctx, s.opt.Process, s.patience, (*proxy.Worker).Report)
 	if len(stuck) > 0 {
 		// Counters without one loop's part would look like a restart.
 		return nil, fmt.Errorf("admin: loops %v do not answer", stuck)
@@ -104,6 +105,7 @@ func mergeEndpoint(into, e *proxy.EndpointReport) {
 	// should be seen.
 	into.Latency = max(into.Latency, e.Latency)
 	into.Stalled = into.Stalled || e.Stalled
+	into.Unhealthy = into.Unhealthy || e.Unhealthy
 	into.Others = max(into.Others, e.Others)
 	into.Reported = into.Reported || e.Reported
 }

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
@@ -21,12 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// gnet has one pool of workers for the whole program, with no end.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	)
+	leaktest.Main(m, leaktest.Engine...)
 }
 
 // sidecar is a core on real loops with the admin API on top.
@@ -40,6 +34,9 @@ type sidecar struct {
 }
 
 const loopCount = 2
+
+// patience is how long a test waits for what must come, such as a loop's answer.
+const patience = time.Minute
 
 // newSidecar serves HTTP on egress by the configuration, whose one listener's
 // address is replaced. No service has endpoints yet.
@@ -87,6 +84,7 @@ func newSidecar(t *testing.T, yaml string) *sidecar {
 		},
 		Drain: func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})
+	s.api.patience = patience
 	return s
 }
 
@@ -99,9 +97,9 @@ func (s *sidecar) update(service string, addrs ...string) {
 	}
 	snap := registry.NewSnapshot(service, registry.SourceLive, time.Unix(1700000000, 0), list)
 	s.proc.Update(snap)
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(patience)
 	for {
-		reports, stuck := ask(s.t.Context(), s.proc, (*proxy.Worker).Report)
+		reports, stuck := ask(s.t.Context(), s.proc, patience, (*proxy.Worker).Report)
 		applied := len(stuck) == 0
 		for _, r := range reports {
 			for _, svc := range r.Services {
@@ -186,7 +184,9 @@ routes:
   - {match: {path: /none}, service: empty}
   - {service: compute}
 services:
-  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, max_concurrency: 8, breaker: {consecutive: 100}}
+  compute:
+    {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: 8,
+     breaker: {consecutive: 100}, check: {tcp: true}}
   empty: {discover: static, endpoints: ["10.0.9.9:1"]}
   unused: {discover: static, endpoints: ["10.0.9.9:1"]}
 `

@@ -14,7 +14,7 @@ import (
 // alive. It says nothing about endpoints or the registry, for a restart would
 // not help with those.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
-	_, stuck := ask(r.Context(), s.opt.Process, func(*proxy.Worker) struct{} { return struct{}{} })
+	_, stuck := ask(r.Context(), s.opt.Process, s.patience, func(*proxy.Worker) struct{} { return struct{}{} })
 	if len(stuck) > 0 {
 		unavailable(w, []string{fmt.Sprintf("loops %v do not answer", stuck)})
 		return
@@ -32,7 +32,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	services := s.routedServices()
-	missing, stuck := ask(r.Context(), s.opt.Process, func(w *proxy.Worker) []string {
+	missing, stuck := ask(r.Context(), s.opt.Process, s.patience, func(w *proxy.Worker) []string {
 		var names []string
 		for _, name := range services {
 			if !w.Applied(name) {

@@ -110,8 +110,11 @@ var (
 		"Connections closed because they held the most with buffered_bytes a quarter past its limit.")
 	flushes = counter("link_flushes_total", "Writes to links.")
 	cancels = counter("link_cancels_total", "Attempts withdrawn over a link.")
-	denied  = counter("admin_denied_total", "Calls of the admin API without its token.")
-	saved   = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
+	left    = counter("stream_departures_total",
+		"What left the loops to be a stream: a client with its request (body, websocket, connect) or its answer, "+
+			"an answer parked for another sidecar, another sidecar's stream accepted.", "kind")
+	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
+	saved  = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )
 
 func (c *collector) process(to sink, reports []proxy.WorkerReport) {
@@ -126,6 +129,9 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 		sum.LinkFlushes += st.LinkFlushes
 		sum.Cancels += st.Cancels
 		sum.CancelsSaved += st.CancelsSaved
+		for d, n := range st.Left {
+			sum.Left[d] += n
+		}
 		for code, n := range st.Errors {
 			codes[code] += n
 		}
@@ -145,6 +151,9 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 	to.put(replays, float64(sum.Replays))
 	to.put(writeStalls, float64(sum.WriteTimeouts))
 	to.put(shed, float64(sum.Shed))
+	for d, n := range sum.Left {
+		to.put(left, float64(n), proxy.Departure(d).String())
+	}
 	to.put(flushes, float64(sum.LinkFlushes))
 	to.put(cancels, float64(sum.Cancels))
 	to.put(saved, float64(sum.CancelsSaved))
@@ -154,6 +163,7 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 var (
 	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
 	refused      = counter("reactor_refused_total", "Connections closed at once, being over limits.connections.")
+	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, being over limits.per_source.")
 	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
 	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")
 	dialErrors   = counter("reactor_dial_errors_total", "Dials that failed or took too long.")
@@ -166,6 +176,7 @@ func (c *collector) reactor(to sink) {
 	st := c.s.opt.Reactor()
 	to.put(accepted, float64(st.Accepted))
 	to.put(refused, float64(st.Refused))
+	to.put(refusedFrom, float64(st.RefusedSource))
 	to.put(acceptErrors, float64(st.AcceptErrors))
 	to.put(dialed, float64(st.Dialed))
 	to.put(dialErrors, float64(st.DialErrors))

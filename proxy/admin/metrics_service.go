@@ -25,6 +25,7 @@ var (
 	retries     = counter("retries_total", "Attempts after a failed one.", "service")
 	retriesOver = counter("retries_over_budget_total", "Retries not made for want of budget.", "service")
 	endpoints   = gauge("endpoints", "Endpoints known.", "service")
+	unhealthy   = gauge("endpoints_unhealthy", "Those of them that fail their active health check, if there is one.", "service")
 	snapshotAt  = gauge("endpoints_changed_timestamp_seconds",
 		"When the endpoints became what they are, by where they are known from.", "service", "source")
 )
@@ -32,7 +33,7 @@ var (
 // The families of streams.
 var (
 	streams = counter("streams_total",
-		"Streams (opaque tcp, WebSocket) by what became of them: connected, or failed to.", "service", "result")
+		"Streams by what became of them: connected, or failed to.", "service", "result")
 	streamsOpen = gauge("streams_open", "Streams open now.", "service")
 	streamBytes = counter("stream_bytes_total",
 		"Bytes of streams that ended: in, towards the endpoint, and out, from it.", "service", "direction")
@@ -53,6 +54,7 @@ var (
 	endpointLatency  = gauge("endpoint_latency_seconds", "Recent latency, the longest of all loops.", "service", "endpoint")
 	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
 	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
+	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
@@ -90,9 +92,21 @@ func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	to.put(streamBytes, float64(svc.Stats.StreamBytesIn), name, "in")
 	to.put(streamBytes, float64(svc.Stats.StreamBytesOut), name, "out")
 	to.put(endpoints, float64(len(svc.Endpoints)), name)
+	if cfg.Check.Enabled() {
+		to.put(unhealthy, float64(countUnhealthy(svc.Endpoints)), name)
+	}
 	if snap := p.Snapshot(name); snap != nil && !snap.Changed.IsZero() {
 		to.put(snapshotAt, float64(snap.Changed.UnixMilli())/1000, name, string(snap.Source))
 	}
+}
+
+func countUnhealthy(list []proxy.EndpointReport) (n int) {
+	for i := range list {
+		if list[i].Unhealthy {
+			n++
+		}
+	}
+	return n
 }
 
 // latency is h as a classic histogram.
@@ -124,7 +138,7 @@ func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
 }
 
 func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
-	list := svc.Endpoints
+	list, checked := svc.Endpoints, c.s.opt.Config.Services[svc.Name].Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
 	}
@@ -133,6 +147,9 @@ func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
 		to.put(endpointPending, float64(e.Pending), svc.Name, e.Addr)
 		to.put(endpointLatency, e.Latency.Seconds(), svc.Name, e.Addr)
 		to.put(endpointStalled, truth(e.Stalled), svc.Name, e.Addr)
+		if checked {
+			to.put(endpointHealthy, truth(!e.Unhealthy), svc.Name, e.Addr)
+		}
 		to.put(endpointConns, float64(e.Connections), svc.Name, e.Addr)
 		if e.Reported {
 			to.put(endpointReported, e.Others, svc.Name, e.Addr)

@@ -54,6 +54,7 @@ type endpointState struct {
 	Pending     int      `json:"pending"`
 	LatencyMS   float64  `json:"latency_ms"`
 	Stalled     bool     `json:"stalled"`
+	Healthy     *bool    `json:"healthy,omitempty"` // by its active health check, if there is one
 	Connections int      `json:"connections"`
 	Reported    *float64 `json:"reported,omitempty"` // load of others, if its sidecar said so of late
 }
@@ -81,7 +82,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 // serviceState joins what the registry says about a service with what the loops
 // see of it.
 func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
-	p := s.opt.Process
+	p, cfg := s.opt.Process, s.opt.Config.Services[svc.Name]
 	out := serviceState{
 		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Endpoints: []endpointState{},
 	}
@@ -103,7 +104,11 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 			Address: e.Addr, Weight: e.Weight, Zone: e.Zone, Protocol: e.Protocol, Node: e.Node, Host: e.Host,
 		}
 		if st.Protocol == "" {
-			st.Protocol = s.opt.Config.Services[svc.Name].Protocol
+			st.Protocol = cfg.Protocol
+		}
+		if cfg.Check.Enabled() {
+			healthy := !e.Unhealthy
+			st.Healthy = &healthy
 		}
 		if at := seen[e.Addr]; at != nil {
 			st.Pending, st.LatencyMS, st.Stalled, st.Connections = at.Pending, ms(at.Latency), at.Stalled, at.Connections

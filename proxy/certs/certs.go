@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -172,17 +173,28 @@ func (s *Source) readFiles() (f files, err error) {
 		path string
 		into *[]byte
 	}{{s.opt.Cert, &f.cert}, {s.opt.Key, &f.key}, {s.opt.CA, &f.ca}} {
-		if x.path == "" {
-			continue
-		}
-		if *x.into, err = os.ReadFile(x.path); err != nil {
+		if *x.into, err = readPEM(x.path); err != nil {
 			return f, fmt.Errorf("tls: %w", err)
-		}
-		if len(*x.into) > maxFile {
-			return f, fmt.Errorf("tls: %s is larger than 1 MiB", x.path)
 		}
 	}
 	return f, nil
+}
+
+// readPEM reads one file, nil for none.
+func readPEM(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(b) > maxFile {
+		err = fmt.Errorf("%s is larger than 1 MiB", path)
+	}
+	return b, err
 }
 
 func (f *files) digest() [sha256.Size]byte {

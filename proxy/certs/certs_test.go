@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 	t.Helper()

@@ -27,7 +27,7 @@ func (s *Source) use(f files) error {
 	if f.ca != nil {
 		roots = x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(f.ca) {
-			return fmt.Errorf("tls: %s: no certificate in it", s.opt.CA)
+			return fmt.Errorf("tls: %s: %w", s.opt.CA, errNoCertificate)
 		}
 	}
 	next.server = s.serverConfig(own, roots)

@@ -7,20 +7,25 @@ import (
 	"strings"
 )
 
+// Inspect finds what is wrong with a configuration beyond its text, such as files
+// that it names, and reports it by the path of a key. What the text has wrong
+// is at its default in c.
+type Inspect func(c *Config, report func(path, text string))
+
 // Load reads and checks the file at path, with ${VAR} taken from the process's
 // environment. The error is Errors when the content is at fault, or that of
 // reading the file.
-func Load(path string) (*Config, error) {
+func Load(path string, more ...Inspect) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return Parse(path, data, os.LookupEnv)
+	return Parse(path, data, os.LookupEnv, more...)
 }
 
 // Parse checks data; name stands for it in errors, and env looks up variables.
 // The error is nil or Errors: everything wrong with data.
-func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
+func Parse(name string, data []byte, env func(string) (string, bool), more ...Inspect) (*Config, error) {
 	d := &decoder{
 		file:      name,
 		config:    Default(),
@@ -40,6 +45,9 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	v := validator{config: d.config, report: d.complain}
 	v.validate()
+	for _, inspect := range more {
+		inspect(d.config, func(path, text string) { d.complain(path, "%s", text) })
+	}
 	if len(d.errs) > 0 {
 		d.errs.sort()
 		return nil, d.errs

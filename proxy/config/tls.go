@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // TLS is an identity in PEM files, and whom it is shown to. The files are read
 // again when they change. The zero value is plain text.
@@ -20,6 +24,29 @@ func (t *TLS) Enabled() bool {
 	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
 }
 
+// TLSBlock is a tls block of a configuration and the path of its key.
+type TLSBlock struct {
+	Path string // as in services.compute.tls
+	TLS  *TLS
+}
+
+// TLSBlocks are those in use.
+func (c *Config) TLSBlocks() (blocks []TLSBlock) {
+	add := func(at path, t *TLS) {
+		if t.Enabled() {
+			blocks = append(blocks, TLSBlock{at.key("tls").shown, t})
+		}
+	}
+	add(path{shown: "registry.etcd"}, &c.Registry.Etcd.TLS)
+	for i := range c.Listeners {
+		add(path{shown: "listeners"}.item(i), &c.Listeners[i].TLS)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		add(path{shown: "services"}.entry(name), &c.Services[name].TLS)
+	}
+	return blocks
+}
+
 // tls checks the keys of t against each other.
 func (v *validator) tls(at path, t *TLS) {
 	if (t.Cert == "") != (t.Key == "") {
@@ -32,17 +59,40 @@ func (v *validator) tls(at path, t *TLS) {
 	}
 }
 
-// linkTLS checks the tls of a listener or service. Between sidecars both sides
-// prove who they are, so nothing of it can be left out.
-func (v *validator) linkTLS(at path, t *TLS, protocol, kind string) {
-	if !t.Enabled() {
+// listenerTLS checks the tls of a listener.
+func (v *validator) listenerTLS(at path, l *Listener) {
+	if !l.TLS.Enabled() {
 		return
 	}
-	v.tls(at, t)
-	if protocol != ProtocolLink {
-		v.report(at.shown, "not built yet: tls of %s that speak %s; it is built for link", kind, protocol)
+	v.tls(at, &l.TLS)
+	if l.Protocol != ProtocolLink {
+		v.report(at.shown, "not built yet: tls of listeners that speak %s; it is built for link", l.Protocol)
 		return
 	}
+	v.linkTLS(at, &l.TLS)
+}
+
+// serviceTLS checks the tls of a service.
+func (v *validator) serviceTLS(at path, s *Service) {
+	if !s.TLS.Enabled() {
+		return
+	}
+	v.tls(at, &s.TLS)
+	switch s.Protocol {
+	case ProtocolLink:
+		v.linkTLS(at, &s.TLS)
+	case ProtocolTCP:
+		if len(s.TLS.Peers) == 0 {
+			v.report(at.key("peers").shown, "missing; the address of an endpoint says nothing of who should be there")
+		}
+	default:
+		v.report(at.shown, "not built yet: tls of services that speak %s; it is built for link and tcp", s.Protocol)
+	}
+}
+
+// linkTLS checks the tls of a link. Between sidecars both sides prove who they
+// are, so nothing of it can be left out.
+func (v *validator) linkTLS(at path, t *TLS) {
 	for _, k := range []struct {
 		name    string
 		missing bool

@@ -149,10 +149,7 @@ func (v *validator) listener(at path, l *Listener) {
 		v.reference(at.key("service").shown, l.Service)
 		v.speaks(at.key("service").shown, l.Service, l.Protocol == ProtocolTCP)
 	}
-	v.linkTLS(at.key("tls"), &l.TLS, l.Protocol, "listeners")
-	if s := c.Services[l.Service]; l.Protocol == ProtocolTCP && s != nil && s.TLS.Enabled() {
-		v.report(at.key("service").shown, "not built yet: tls towards the service of a %s listener", ProtocolTCP)
-	}
+	v.listenerTLS(at.key("tls"), l)
 }
 
 // reference holds the name of a service against those there are.
@@ -212,14 +209,7 @@ func (v *validator) route(i int, r *Route) {
 			break
 		}
 	}
-	// What is inherited unchanged was reported where it stands.
-	s := v.config.Services[r.Service]
-	if s == nil || !reflect.DeepEqual(s.Retry, r.Retry) {
-		v.retry(at, &r.Policy)
-	}
-	if s == nil || s.Hedge != r.Hedge || s.Timeout != r.Timeout {
-		v.hedge(at, &r.Policy)
-	}
+	v.routePolicies(at, r)
 }
 
 func (v *validator) retry(at path, p *Policy) {

@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
+// dialTime is how long a Peer may take to be connected.
+const dialTime = time.Minute
+
 // NetPeer is the Peer of a real driver: a plain blocking TCP connection to addr.
 // It is closed with the test.
 func NetPeer(t *testing.T, addr string) Peer {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	c, err := net.DialTimeout("tcp", addr, dialTime)
 	if err != nil {
 		t.Fatalf("dial %s: %v", addr, err)
 	}
@@ -24,7 +27,7 @@ func NetPeer(t *testing.T, addr string) Peer {
 // close_notify.
 func TLSPeer(t *testing.T, addr string, config *tls.Config) Peer {
 	t.Helper()
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: config}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTime}, Config: config}
 	c, err := d.Dial("tcp", addr)
 	if err != nil {
 		t.Fatalf("dial %s: %v", addr, err)

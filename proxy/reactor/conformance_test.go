@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,16 +28,16 @@ func TestConformance(t *testing.T) {
 func TestConformanceTLS(t *testing.T) {
 	identity := reactor.NewIdentity(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		if strings.Contains(t.Name(), "Detach") {
-			t.Skip("a connection with TLS stays on its loop")
-		}
 		h := newHarnessWith(t, reactor.Options{
-			Loops: 2, DialTLS: func(proxy.Stream) func() *tls.Config { return identity.Client },
+			Loops: 2, DialTLS: func(string) func() *tls.Config { return identity.Client },
 		})
 		h.identity = identity
 		return h
 	})
 }
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
 
 // harness is an engine, of which the first loop is under test.
 type harness struct {
@@ -56,12 +54,13 @@ func newHarness(t *testing.T, loops int) *harness {
 
 func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	o.Logger = slog.New(slog.DiscardHandler)
+	o.HandshakeTimeout = patience
 	e, err := reactor.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := e.Stop(ctx); err != nil {
 			t.Errorf("Stop: %v", err)
@@ -79,7 +78,7 @@ func (h *harness) Do(f func(l proxy.Loop)) {
 	h.l.Post(func() { defer close(done); f(h.l) })
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		h.t.Fatal("the loop does not run what is posted")
 	}
 }
@@ -95,7 +94,7 @@ func (h *harness) Outside(fs ...func(l proxy.Loop)) {
 // Wait asks the loop again and again: a condition has no event of its own.
 func (h *harness) Wait(what string, cond func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
 		ok := false
 		h.Do(func(proxy.Loop) { ok = cond() })
 		if ok {
@@ -120,14 +119,7 @@ func (h *harness) Listen(accept func() proxy.Stream) string {
 	return l.Addr().String()
 }
 
-func (h *harness) Refused() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+func (h *harness) Refused() string { return reactor.Nobody(h.t) }
 
 func (h *harness) Blackhole() (string, bool) { return reactor.Blackhole(h.t), true }
 

@@ -31,6 +31,7 @@ type conn struct {
 	remote string
 	slot   int // index in loop.conns
 	state  connState
+	place  place // of an accepted connection, until it leaves the loop
 
 	// gc is gnet's side while it is open there, and nil from gnet's OnClose
 	// on, at once: its descriptor may be another's in the next moment, and
@@ -170,9 +171,7 @@ func (c *conn) lost(err error) {
 		c.gc = nil
 		c.loop.eng.count.open.Add(-1)
 		c.loop.load.Add(-1)
-		if c.accept != nil {
-			c.loop.eng.count.inbound.Add(-1)
-		}
+		c.place.leave()
 	}
 	switch c.state {
 	case connClosed:
@@ -213,7 +212,7 @@ func (c *conn) timerFired() {
 	case connDraining:
 		c.drained()
 	case connLinger:
-		c.end(nil)
+		c.lingered()
 	}
 }
 

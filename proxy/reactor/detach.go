@@ -1,51 +1,21 @@
 package reactor
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// detached is a connection that has left its loop, on a descriptor of its own.
-type detached struct {
-	*net.TCPConn
-	eng    *Engine
-	in     bool // it was accepted, and so holds a place among Inbound
-	closed atomic.Bool
-}
-
-// NetConn is the connection itself, for deadlines and for splice.
-func (s *detached) NetConn() net.Conn { return s.TCPConn }
-
-// Close closes the connection and gives its place back, once.
-func (s *detached) Close() error {
-	if s.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	s.eng.count.outside.Add(-1)
-	if s.in {
-		s.eng.count.inbound.Add(-1)
-	}
-	return s.TCPConn.Close()
-}
-
-// errDetachTLS refuses to hand out a socket whose bytes are encrypted.
-var errDetachTLS = errors.New("reactor: detach: a connection with TLS stays on its loop")
-
 // Detach implements proxy.Conn. gnet can't give a descriptor away, so the Socket
 // gets a duplicate and gnet closes its own, which ends nothing: the connection
 // lives as long as one descriptor does. Every event consumes all input (see
-// handler.OnTraffic), so gnet holds none of it back.
+// handler.OnTraffic), so gnet holds none of it back; what TLS has of it goes
+// along with the Socket.
 func (c *conn) Detach() (proxy.Socket, error) {
 	if c.state != connOpen {
 		return nil, proxy.ErrDetachClosed
-	}
-	if c.secure != nil {
-		return nil, errDetachTLS
 	}
 	if c.gc.OutboundBuffered() > 0 {
 		return nil, proxy.ErrDetachBuffered
@@ -54,14 +24,24 @@ func (c *conn) Detach() (proxy.Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &detached{TCPConn: nc, eng: c.loop.eng, in: c.accept != nil}
-	if s.in {
-		c.loop.eng.count.inbound.Add(1) // lost takes one away
-	}
-	c.loop.eng.count.outside.Add(1)
 	c.loop.eng.count.detached.Add(1)
+	s := c.leave(nc)
 	c.end(nil)
 	return s, nil
+}
+
+// leave makes nc the connection's own, off the loop. It keeps its place.
+func (c *conn) leave(nc *net.TCPConn) proxy.Socket {
+	e, at := c.loop.eng, c.place
+	c.place = place{}
+	if c.secure == nil {
+		s := &plainSocket{TCPConn: nc}
+		s.outside.begin(e, at)
+		return s
+	}
+	s := &secureSocket{Conn: c.secure.leave(nc), raw: nc}
+	s.outside.begin(e, at)
+	return s
 }
 
 // duplicate makes a connection of package net on the same socket.
@@ -84,28 +64,20 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Reserve takes a place among the accepted connections for one that never comes
-// to a loop, if Options.MaxConnections leaves one; Unreserve gives it back. Any
-// goroutine may call them.
-func (e *Engine) Reserve() bool {
-	if !e.reserve() {
-		return false
+// Room is for a listener whose connections never come to a loop. The function it
+// returns takes a place among the accepted connections for one from remote, if
+// MaxConnections, MaxPerSource and max, which bounds those of the room (0: nothing
+// more), leave one; it returns what gives the place back, once, or nil. Any
+// goroutine may call these.
+func (e *Engine) Room(max int) (reserve func(remote net.Addr) (release func())) {
+	in := &room{max: int64(max)}
+	return func(remote net.Addr) (release func()) {
+		at, ok := e.places.take(remote, in)
+		if !ok {
+			return nil
+		}
+		o := &outside{}
+		o.begin(e, at)
+		return func() { o.end() }
 	}
-	e.count.outside.Add(1)
-	return true
-}
-
-// Unreserve gives back what Reserve has taken.
-func (e *Engine) Unreserve() {
-	e.count.outside.Add(-1)
-	e.count.inbound.Add(-1)
-}
-
-func (e *Engine) reserve() bool {
-	if e.count.inbound.Add(1) > e.max {
-		e.count.inbound.Add(-1)
-		e.count.refused.Add(1)
-		return false
-	}
-	return true
 }

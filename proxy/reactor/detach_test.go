@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/certs"
 )
 
 // openFiles counts this process's descriptors.
@@ -47,9 +49,8 @@ func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
 		}
 		left.Go(func() {
 			defer sock.Close()
-			nc := sock.(interface{ NetConn() net.Conn }).NetConn()
-			_ = nc.SetDeadline(time.Now().Add(patience))
-			if _, err := io.Copy(nc, nc); err != nil {
+			_ = sock.SetDeadline(time.Now().Add(patience))
+			if _, err := io.Copy(sock, sock); err != nil {
 				t.Errorf("echo after Detach: %v", err)
 			}
 			_ = sock.CloseWrite()
@@ -60,33 +61,44 @@ func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
 
 // TestDetachUnderLoad has many connections leave their loops at once, each in
 // the midst of a stream of its own, again and again: every byte comes back in
-// its place, and no descriptor or count is left over.
+// its place, and no descriptor or count is left over. The dialled ones leave as
+// soon as they are open, or never were on a loop.
 func TestDetachUnderLoad(t *testing.T) {
-	const conns, rounds, size = 64, 4, 256 << 10
-	e := start(t, Options{Loops: 2})
+	t.Run("plain", func(t *testing.T) { detachUnderLoad(t, nil) })
+	t.Run("TLS", func(t *testing.T) { detachUnderLoad(t, NewIdentity(t)) })
+}
+
+func detachUnderLoad(t *testing.T, own *certs.Source) {
+	const conns, rounds, size = 48, 3, 256 << 10
+	e := start(t, withTLS(Options{Loops: 2}, own))
 	var left sync.WaitGroup
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(1, 2))
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+	addr := listen(t, e, listenTLS(own), func() proxy.Stream {
 		mu.Lock()
 		defer mu.Unlock()
 		return echoAfter(t, rnd.IntN(size/2), &left)
 	})
+	connect := []func(*testing.T, *Engine, string, *certs.Source) (halfCloser, error){dialOutside, dialDetached, dialSocket}
 	before := openFiles(t)
 	for round := range rounds {
 		var all sync.WaitGroup
 		for i := range conns {
 			all.Go(func() {
-				if err := exchangeBytes(addr, uint64(round*conns+i), size); err != nil {
-					t.Error(err)
+				nc, err := connect[i%len(connect)](t, e, addr, own)
+				if err == nil {
+					err = exchangeBytes(nc, uint64(round*conns+i), size)
+				}
+				if err != nil {
+					t.Errorf("connection %d: %v", i, err)
 				}
 			})
 		}
 		all.Wait()
 	}
 	left.Wait()
-	if n := e.Stats().Detached; n != conns*rounds {
-		t.Errorf("%d connections left their loop, want %d", n, conns*rounds)
+	if n, want := e.Stats().Detached, int64(rounds*conns*4/3); n != want {
+		t.Errorf("%d connections left their loop, want %d", n, want)
 	}
 	settled(t, func() error {
 		if st := e.Stats(); st.Inbound != 0 || st.Open != 0 {
@@ -97,6 +109,71 @@ func TestDetachUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// withTLS makes all dials use own, listenTLS a listener; nil: plain text.
+func withTLS(o Options, own *certs.Source) Options {
+	if own != nil {
+		o.DialTLS = func(string) func() *tls.Config { return own.Client }
+	}
+	return o
+}
+
+func listenTLS(own *certs.Source) (o ListenOptions) {
+	if own != nil {
+		o.TLS = own.Server
+	}
+	return o
+}
+
+// halfCloser is what a Socket and the connections of package net have in common.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// dialOutside connects from outside of the engine.
+func dialOutside(_ *testing.T, _ *Engine, addr string, own *certs.Source) (halfCloser, error) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if own == nil {
+		return nc.(*net.TCPConn), nil
+	}
+	return tls.Client(nc, own.Client()), nil
+}
+
+// dialDetached connects on a loop, which the connection leaves at once.
+func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
+	got := make(chan halfCloser, 1)
+	ended := make(chan error, 1)
+	l := e.Loops()[0]
+	l.Post(func() {
+		l.Dial(addr, patience, &stream{
+			open: func(c proxy.Conn) {
+				if sock, err := c.Detach(); err != nil {
+					t.Errorf("Detach: %v", err)
+				} else {
+					got <- sock.(halfCloser)
+				}
+			},
+			close: func(err error) { ended <- err },
+		})
+	})
+	if err := recv(t, ended, "OnClose of a dialled connection"); err != nil {
+		return nil, err
+	}
+	return recv(t, got, "the connection"), nil
+}
+
+// dialSocket connects past the loops.
+func dialSocket(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
+	sock, err := e.DialSocket(t.Context(), addr, "service")
+	if err != nil {
+		return nil, err
+	}
+	return sock.(halfCloser), nil
 }
 
 // settled waits until check passes.
@@ -111,12 +188,8 @@ func settled(t *testing.T, check func() error) {
 	t.Fatal(err)
 }
 
-// exchangeBytes sends size bytes in random pieces and compares the echo.
-func exchangeBytes(addr string, seed uint64, size int) error {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		return err
-	}
+// exchangeBytes sends size bytes in random pieces, compares the echo, and closes.
+func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	rnd := rand.New(rand.NewPCG(seed, 3))
@@ -134,14 +207,14 @@ func exchangeBytes(addr string, seed uint64, size int) error {
 			}
 			b = b[n:]
 		}
-		failed <- nc.(*net.TCPConn).CloseWrite()
+		failed <- nc.CloseWrite()
 	}()
 	got, err := io.ReadAll(nc)
 	if err := errors.Join(err, <-failed); err != nil {
-		return fmt.Errorf("connection %d: %w", seed, err)
+		return err
 	}
 	if !bytes.Equal(got, sent) {
-		return fmt.Errorf("connection %d: %d bytes came back of %d, or not the same", seed, len(got), len(sent))
+		return fmt.Errorf("%d bytes came back of %d, or not the same", len(got), len(sent))
 	}
 	return nil
 }
@@ -164,7 +237,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
-	if e.Reserve() {
+	if e.Room(0)(&net.TCPAddr{}) != nil {
 		t.Error("a place was given beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
@@ -186,29 +259,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d in the end", n)
 	}
-	if !e.Reserve() {
+	if e.Room(0)(&net.TCPAddr{}) == nil {
 		t.Error("the place was not given back")
-	}
-	e.Unreserve()
-}
-
-// TestDetachOutbound: a dialled connection may leave too, at once on OnOpen.
-func TestDetachOutbound(t *testing.T) {
-	e := start(t, Options{})
-	addr := listen(t, e, ListenOptions{}, echo)
-	got := make(chan proxy.Socket, 1)
-	on(t, e.Loops()[0], func() {
-		e.Loops()[0].Dial(addr, patience, &stream{open: func(c proxy.Conn) {
-			sock, err := c.Detach()
-			if err != nil {
-				t.Errorf("Detach: %v", err)
-			}
-			got <- sock
-		}})
-	})
-	sock := recv(t, got, "the connection")
-	defer sock.Close()
-	if answer := ask(t, sock.(interface{ NetConn() net.Conn }).NetConn(), "hello"); answer != "hello" {
-		t.Errorf("echo: %q", answer)
 	}
 }

@@ -1,7 +1,9 @@
 package reactor
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -78,7 +80,7 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = w.c.secureDial(nc, w.until)
+		err = d.eng.shaken(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, w.until, tls.Client, w.c.config()))
 	}
 	if err == nil {
 		w.c.loop.load.Add(1)
@@ -95,11 +97,9 @@ func (d *dialer) dial(w dialing) {
 	}
 }
 
-// secureDial makes the handshake of a dialled connection, which it closes if that
-// fails.
-func (c *conn) secureDial(nc net.Conn, until time.Time) error {
-	e := c.loop.eng
-	err := c.handshake(e.ctx, nc, until, tls.Client, c.config())
+// shaken counts how the handshake of a dialled connection has ended, and closes
+// it if that was badly.
+func (e *Engine) shaken(nc net.Conn, remote string, err error) error {
 	if err == nil {
 		e.count.handshakes.Add(1)
 		return nil
@@ -108,8 +108,19 @@ func (c *conn) secureDial(nc net.Conn, until time.Time) error {
 	if e.ctx.Err() != nil {
 		return ErrStopped
 	}
-	e.tlsFailed(c.remote, err)
+	if !errors.Is(err, context.Canceled) { // nobody's failure
+		e.tlsFailed(remote, err)
+	}
 	return err
+}
+
+// configOf is where to ask for the TLS configuration of a connection to the
+// service; nil: it is plain text.
+func (e *Engine) configOf(service string) func() *tls.Config {
+	if e.dialTLS == nil {
+		return nil
+	}
+	return e.dialTLS(service)
 }
 
 // enroll hands nc to c's loop and returns when it has arrived there, or why it

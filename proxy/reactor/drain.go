@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,12 +12,13 @@ import (
 // close with unread input makes the kernel send a reset, which can destroy the
 // last answer on its way.
 type drain struct {
-	left     int           // bytes buffered when last looked
+	left     int           // bytes not sent when last looked: first of gnet's, then of the kernel's
 	progress time.Duration // when that last sank
 	wait     time.Duration // until the next look
 }
 
-// lingerTime is how long a drained connection waits for its peer's end.
+// lingerTime is how long a drained connection waits for its peer's end, and how
+// often it looks after that whether the kernel still has output.
 const lingerTime = time.Second
 
 // Drain polls, because gnet has no "writable" event: first after minDrainPoll,
@@ -52,15 +54,36 @@ func (c *conn) drained() {
 			c.end(nil) // the peer is gone already
 			return
 		}
-		c.loop.After(lingerTime, &c.timer)
+		d.left = math.MaxInt // the kernel's output is another count
+		c.loop.After(c.loop.eng.linger, &c.timer)
 		return
 	}
-	if n < d.left {
-		d.left, d.progress = n, c.loop.now
-	} else if c.loop.now-d.progress >= c.loop.eng.stall {
+	if c.stalled(n) {
 		c.end(nil)
 		return
 	}
 	c.loop.After(d.wait, &c.timer)
 	d.wait = min(2*d.wait, maxDrainPoll)
+}
+
+// lingered is the end of the wait for the peer's end, unless the kernel has yet
+// to deliver output to a slow peer: the reset would destroy that.
+func (c *conn) lingered() {
+	n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCOUTQ)
+	if err != nil || n == 0 || c.stalled(n) {
+		c.end(nil)
+		return
+	}
+	c.loop.After(c.loop.eng.linger, &c.timer)
+}
+
+// stalled tells whether the peer has taken nothing of the output, of which n
+// bytes are left, for WriteStall.
+func (c *conn) stalled(n int) bool {
+	d := &c.drain
+	if n < d.left {
+		d.left, d.progress = n, c.loop.now
+		return false
+	}
+	return c.loop.now-d.progress >= c.loop.eng.stall
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,10 @@ type Options struct {
 	// allows.
 	MaxConnections int
 
+	// MaxPerSource bounds those of one peer, over all listeners: of an IPv4
+	// address, or of a /64 network of IPv6. 0: only MaxConnections does.
+	MaxPerSource int
+
 	// MaxDials bounds the connection attempts under way; further ones wait,
 	// their timeout running. 0: 128.
 	MaxDials int
@@ -37,10 +42,11 @@ type Options struct {
 	// before it is closed with what it still holds. 0: 30 s.
 	WriteStall time.Duration
 
-	// DialTLS says whether a connection dialled for s uses TLS: it returns
-	// where to ask for the configuration at its handshake, or nil for plain
-	// text. It is called on the loops. nil: no connection does.
-	DialTLS func(s proxy.Stream) func() *tls.Config
+	// DialTLS says whether connections to a service use TLS: it returns where
+	// to ask for the configuration at a handshake, or nil for plain text. Of a
+	// stream that is no proxy.Destined the service is "". It is called on the
+	// loops and by DialSocket. nil: no connection does.
+	DialTLS func(service string) func() *tls.Config
 
 	// MaxHandshakes bounds the TLS handshakes of accepted connections that
 	// are under way; what comes beyond is closed at once. 0: 512.
@@ -76,10 +82,11 @@ type Engine struct {
 	loops  []*loop
 	dialer dialer
 	count  counters
-	max    int64 // open accepted connections
+	places places // of accepted connections
 	stall  time.Duration
+	linger time.Duration // lingerTime
 
-	dialTLS          func(s proxy.Stream) func() *tls.Config
+	dialTLS          func(service string) func() *tls.Config
 	shaking          chan struct{} // a token for each handshake of an accepted connection
 	handshakeTimeout time.Duration
 	tlsFailures      tlsFailures
@@ -99,25 +106,26 @@ type Engine struct {
 
 // counters are the running totals behind Stats.
 type counters struct {
-	accepted, refused, acceptErrors atomic.Int64
-	dialed, dialErrors              atomic.Int64
-	inbound, open, panics           atomic.Int64
-	detached, outside               atomic.Int64 // outside: Reserve, and sockets that left
-	handshakes                      atomic.Int64
+	accepted, acceptErrors atomic.Int64
+	dialed, dialErrors     atomic.Int64
+	open, panics           atomic.Int64
+	detached, outside      atomic.Int64 // outside: Reserve, and sockets that left
+	handshakes             atomic.Int64
 }
 
 // Stats is a snapshot of an Engine's counters.
 type Stats struct {
-	Accepted     int64 // connections accepted and given to a loop
-	Refused      int64 // connections closed at once, being over MaxConnections
-	AcceptErrors int64 // failed accepts, and accepted sockets that no loop took
-	Inbound      int64 // accepted connections now open, detached and reserved ones too
-	Open         int64 // connections now open, accepted and dialled, detached and reserved ones too
-	Dialed       int64 // connections established
-	DialErrors   int64 // dials that failed or took too long
-	Panics       int64 // panics recovered from callbacks
-	Detached     int64 // connections that left their loop
-	Handshakes   int64 // TLS handshakes that succeeded
+	Accepted      int64 // connections accepted and given to a loop
+	Refused       int64 // connections closed at once, being over MaxConnections
+	RefusedSource int64 // connections closed at once, being over MaxPerSource
+	AcceptErrors  int64 // failed accepts, and accepted sockets that no loop took
+	Inbound       int64 // accepted connections now open, detached and reserved ones too
+	Open          int64 // connections now open, accepted and dialled, detached and reserved ones too
+	Dialed        int64 // connections established
+	DialErrors    int64 // dials that failed or took too long
+	Panics        int64 // panics recovered from callbacks
+	Detached      int64 // connections that left their loop
+	Handshakes    int64 // TLS handshakes that succeeded
 
 	// TLSFailures counts refused and broken TLS connections by code.
 	TLSFailures map[string]int64
@@ -148,10 +156,12 @@ func Start(o Options) (*Engine, error) {
 		o.HandshakeTimeout = 5 * time.Second
 	}
 	e := &Engine{
-		log: o.Logger, max: int64(o.MaxConnections), stall: o.WriteStall,
+		log: o.Logger, stall: o.WriteStall, linger: lingerTime,
 		listeners: make(map[*Listener]struct{}),
 		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}
+	e.places.max, e.places.maxSource = int64(o.MaxConnections), o.MaxPerSource
+	e.places.bySource = make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.dialer = dialer{eng: e, max: o.MaxDials}
 	if err := e.boot(o.Loops); err != nil {
@@ -214,8 +224,9 @@ func (e *Engine) Loops() []proxy.Loop {
 func (e *Engine) Stats() Stats {
 	c := &e.count
 	return Stats{
-		Accepted: c.accepted.Load(), Refused: c.refused.Load(), AcceptErrors: c.acceptErrors.Load(),
-		Inbound: c.inbound.Load(), Open: c.open.Load() + c.outside.Load(),
+		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
+		Refused: e.places.refused.Load(), RefusedSource: e.places.refusedSource.Load(),
+		Inbound: e.places.taken.Load(), Open: c.open.Load() + c.outside.Load(),
 		Dialed: c.dialed.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
 		Handshakes: c.handshakes.Load(), TLSFailures: e.tlsFailures.snapshot(),

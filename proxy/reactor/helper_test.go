@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 )
 
@@ -17,17 +16,11 @@ func TestMain(m *testing.M) {
 	if childMain() {
 		return
 	}
-	goleak.VerifyTestMain(m,
-		// gnet's pool of goroutines, idle: it is the process's, and made by
-		// the import.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	)
+	leaktest.Main(m, leaktest.Engine...)
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // stream is a proxy.Stream of functions, each optional.
 type stream struct {
@@ -63,11 +56,15 @@ func echo() proxy.Stream {
 	}
 }
 
-// start starts an engine and stops it with the test.
+// start starts an engine and stops it with the test. Handshakes may take long
+// unless o says otherwise.
 func start(t testing.TB, o Options) *Engine {
 	t.Helper()
 	if o.Loops == 0 {
 		o.Loops = 1
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = patience
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

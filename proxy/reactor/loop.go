@@ -74,11 +74,12 @@ func (l *loop) Defer(f *proxy.Flush) {
 
 // Dial implements proxy.Loop.
 func (l *loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
-	c := &conn{loop: l, stream: s, remote: addr, state: connDialing}
-	c.timer.Fire = c.timerFired
-	if l.eng.dialTLS != nil {
-		c.config = l.eng.dialTLS(s)
+	service := ""
+	if d, ok := s.(proxy.Destined); ok {
+		service = d.Service()
 	}
+	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.configOf(service)}
+	c.timer.Fire = c.timerFired
 	l.adopt(c)
 	l.After(timeout, &c.timer)
 	if err := l.eng.dialer.add(c, time.Now().Add(timeout)); err != nil {

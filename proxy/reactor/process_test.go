@@ -41,7 +41,7 @@ func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
 	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
 services:
-  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, max_concurrency: %d, retry: {on: [connect]}}
+  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %d, retry: {on: [connect]}}
 `, slots), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ services:
 		busy.Add(1)
 		go func() {
 			defer busy.Done()
-			client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
+			client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 			defer client.CloseIdleConnections()
 			for k := range each {
 				body := fmt.Sprintf("%d of %d", k, i)
@@ -93,7 +93,7 @@ services:
 	}
 	busy.Wait()
 	p.Drain()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for used, queued := p.Slots("local"); used != 0 || queued != 0 || p.Pending() != 0; used, queued = p.Slots("local") {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d slots in use, %d queued, %d pending at rest", used, queued, p.Pending())
@@ -104,7 +104,7 @@ services:
 		t.Errorf("%d requests at once in the application, want at most %d", n, slots)
 	}
 	_ = ln.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Error(err)

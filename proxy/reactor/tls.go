@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -18,32 +19,36 @@ const maxGather = 256 << 10
 // secure is the TLS of one connection. The handshake runs on a goroutine and
 // blocks like any; then the socket goes to its loop and the same tls.Conn goes
 // on there as a codec: it reads from what an event brought, and is told to come
-// back when there is no more. Why so: docs/decisions/0005-tls.md.
+// back when there is no more. When the connection leaves its loop, the tls.Conn
+// goes along and blocks again. Why so: docs/decisions/0005-tls.md.
 type secure struct {
 	c    *conn
 	tls  *tls.Conn
-	wire wire
+	wire *wire
 }
 
-// wire is the socket of a tls.Conn: the real one during the handshake, the
-// events and writes of a loop afterwards.
+// wire is the socket of a tls.Conn: the real one off the loops, which is during
+// the handshake and after Detach, and in between the events and writes of one.
 type wire struct {
-	c      *conn
+	c      *conn    // nil: there is no loop
 	nc     net.Conn // nil: the loop has it
-	in     []byte   // of the current event, not read yet
+	in     []byte   // arrived and not read yet: on a loop, of the current event
+	heard  bool     // the socket has brought something, off the loops
 	gather bool     // writes go to the loop's sealed buffer
 }
 
 // handshake makes c a TLS connection over nc, or returns why not; nc stays the
 // caller's. It blocks, for as long as ctx and until allow.
 func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
-	s := &secure{c: c}
-	s.wire = wire{c: c, nc: nc}
-	s.tls = side(&s.wire, config)
+	s := &secure{c: c, wire: &wire{c: c, nc: nc}}
+	s.tls = side(s.wire, config)
 	if err := nc.SetDeadline(until); err != nil {
 		return err
 	}
 	if err := s.tls.HandshakeContext(ctx); err != nil {
+		if err == io.EOF && !s.wire.heard {
+			return errSilent
+		}
 		return err
 	}
 	s.wire.nc = nil
@@ -51,11 +56,19 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 	return nil
 }
 
-// received decrypts b, which is of no use to anybody afterwards.
+// received decrypts b, all of it while the connection is open, so that nothing
+// is left in wire when the event is over.
 func (s *secure) received(b []byte) {
 	s.wire.in = b
 	s.pump()
-	s.wire.in = nil
+}
+
+// leave gives the tls.Conn away, to go on over nc, with what it holds and what
+// the current event still has for it. From here on the loop has no way to it.
+func (s *secure) leave(nc net.Conn) *tls.Conn {
+	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in)}
+	s.c.secure = nil
+	return s.tls
 }
 
 // pump hands on all plain text there is. Some may be there without an event:
@@ -119,15 +132,19 @@ func (l *loop) plain() []byte {
 
 // Read implements net.Conn.
 func (w *wire) Read(b []byte) (int, error) {
-	if w.nc != nil {
-		return w.nc.Read(b)
+	switch {
+	case len(w.in) > 0:
+		n := copy(b, w.in)
+		if w.in = w.in[n:]; len(w.in) == 0 {
+			w.in = nil // off the loops it is memory of its own
+		}
+		return n, nil
+	case w.nc != nil:
+		n, err := w.nc.Read(b)
+		w.heard = w.heard || n > 0
+		return n, err
 	}
-	if len(w.in) == 0 {
-		return 0, errNoMore
-	}
-	n := copy(b, w.in)
-	w.in = w.in[n:]
-	return n, nil
+	return 0, errNoMore
 }
 
 // Write implements net.Conn.
@@ -161,8 +178,10 @@ func (w *wire) LocalAddr() net.Addr { return nil }
 // RemoteAddr implements net.Conn; nobody asks.
 func (w *wire) RemoteAddr() net.Addr { return nil }
 
-// SetDeadline implements net.Conn. On the loop there are timers instead, as for
-// the next two.
+// SetDeadline implements net.Conn by nothing, as the next two. A loop has timers
+// instead; off the loops the socket's own deadlines hold, which must not be those
+// that package tls sets around close_notify: five seconds, and then now. A peer
+// that reads slower than that would lose the end of its stream.
 func (w *wire) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

@@ -3,6 +3,7 @@ package reactor
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -121,10 +122,30 @@ func TestTLSRefusesPeers(t *testing.T) {
 	}
 }
 
+// TestTLSHealthCheck: a peer that connects and goes, as health checks do, is no
+// failure; one that breaks off in the middle of a handshake is.
+func TestTLSHealthCheck(t *testing.T) {
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
+	for _, text := range []string{"", "\x16\x03\x01"} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.ReadAll(c) // until the listener has closed
+		c.Close()
+	}
+	awaitFailure(t, e, CodeFailed, 1)
+}
+
 // TestTLSDialRefuses: a dial ends without OnOpen when the server is another.
 func TestTLSDialRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
-	e := start(t, Options{DialTLS: func(proxy.Stream) func() *tls.Config { return own.Client }})
+	e := start(t, Options{DialTLS: func(string) func() *tls.Config { return own.Client }})
 	addr := listen(t, e, ListenOptions{TLS: other.Server}, echo)
 	ended := make(chan error, 1)
 	e.Loops()[0].Post(func() {
@@ -141,26 +162,52 @@ func TestTLSDialRefuses(t *testing.T) {
 }
 
 // TestTLSHandshakeBounds: handshakes that never end hold a bounded number of
-// places, for a bounded time; others are turned away meanwhile and served after.
+// places; others are turned away meanwhile and served after.
 func TestTLSHandshakeBounds(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{MaxHandshakes: 4, HandshakeTimeout: 500 * time.Millisecond})
+	e := start(t, Options{MaxHandshakes: 4})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	var silent []net.Conn
 	for range 4 {
-		dial(t, addr)
+		silent = append(silent, dial(t, addr))
 	}
-	for len(e.shaking) < 4 {
-		time.Sleep(time.Millisecond)
-	}
+	awaitShaking(t, e, 4)
 	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
 		t.Errorf("one too many: %q, %v", b, err)
 	}
 	awaitFailure(t, e, CodeBusy, 1)
-	awaitFailure(t, e, CodeTimeout, 4)
+	for _, c := range silent {
+		c.Close()
+	}
+	awaitShaking(t, e, 0)
 	c := tls.Client(dial(t, addr), own.Client())
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// TestTLSHandshakeTimeout: a handshake that never ends is ended, and its place
+// is free again.
+func TestTLSHandshakeTimeout(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{HandshakeTimeout: time.Millisecond})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
+		t.Errorf("it ended with %q, %v", b, err)
+	}
+	awaitFailure(t, e, CodeTimeout, 1)
+	awaitShaking(t, e, 0)
+}
+
+// awaitShaking waits until n handshakes are under way.
+func awaitShaking(t *testing.T, e *Engine, n int) {
+	t.Helper()
+	settled(t, func() error {
+		if got := len(e.shaking); got != n {
+			return fmt.Errorf("%d handshakes, want %d", got, n)
+		}
+		return nil
+	})
 }
 
 // TestTLSEarlyData: what a peer sends in one piece with the end of its handshake

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"maps"
@@ -22,6 +23,10 @@ const (
 	CodeFailed    = "tls_failed"    // anything else, such as a connection that broke
 )
 
+// errSilent is when the peer closed without a word. On a listener that is how
+// health checks connect, so it is no failure there.
+var errSilent = errors.New("reactor: the peer closed before the handshake")
+
 // errBusy is when a handshake was not begun.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 
@@ -37,7 +42,7 @@ func tlsCode(err error) string {
 		return CodePlaintext
 	case errors.Is(err, errBusy):
 		return CodeBusy
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return CodeTimeout
 	case errors.As(err, &op) && op.Op == "remote error": // package tls's word for an alert
 		return CodeRefused

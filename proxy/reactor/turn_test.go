@@ -1,10 +1,14 @@
 package reactor
 
 import (
+	"errors"
 	"math"
+	"net"
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -173,12 +177,18 @@ func TestBusyTurnsAreShared(t *testing.T) {
 	events, flushes := 0, 0
 	f := &proxy.Flush{Do: func() { flushes++ }}
 	got := make(chan struct{}, conns)
+	opened := make(chan *conn, conns)
 	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
-		return &stream{data: func([]byte) { events++; l.Defer(f); got <- struct{}{} }}
+		return &stream{
+			open: func(c proxy.Conn) { opened <- c.(*conn) },
+			data: func([]byte) { events++; l.Defer(f); got <- struct{}{} },
+		}
 	})
-	var peers []interface{ Write([]byte) (int, error) }
+	var peers []net.Conn
+	var ends []*conn
 	for range conns {
 		peers = append(peers, dial(t, addr))
+		ends = append(ends, recv(t, opened, "a connection"))
 	}
 	for range 3 { // the first rounds teach the loop
 		hold := make(chan struct{})
@@ -191,6 +201,9 @@ func TestBusyTurnsAreShared(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for _, c := range ends {
+			awaitInput(t, c)
+		}
 		close(hold)
 		for range peers {
 			recv(t, got, "data")
@@ -201,6 +214,19 @@ func TestBusyTurnsAreShared(t *testing.T) {
 		if events != conns || flushes < 1 || flushes > 2 {
 			t.Errorf("%d flushes for %d events", flushes, events)
 		}
+	})
+}
+
+// awaitInput waits until the kernel has something for c, which nobody else uses
+// meanwhile.
+func awaitInput(t *testing.T, c *conn) {
+	t.Helper()
+	settled(t, func() error {
+		n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCINQ)
+		if err == nil && n == 0 {
+			err = errors.New("no input")
+		}
+		return err
 	})
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"io"
 	"syscall"
 	"time"
@@ -30,6 +29,7 @@ const (
 	stateDraining                  // after Drain
 	stateClosed                    // OnClose came or is queued; the kernel may still send
 	stateGone                      // its process or host died: nobody to notify
+	stateDetached                  // it has left the loop: a Socket's
 )
 
 // conn is one end of a connection: what the driver keeps of it and, in out,
@@ -93,16 +93,6 @@ func (c *conn) Drain() {
 		c.state = stateDraining
 		c.ready()
 	}
-}
-
-// Detach implements proxy.Conn by refusing: virtual time can't wait for a
-// goroutine that blocks on a socket.
-func (c *conn) Detach() (proxy.Socket, error) {
-	c.loop.check("Conn.Detach")
-	if c.state != stateOpen {
-		return nil, proxy.ErrDetachClosed
-	}
-	return nil, errors.ErrUnsupported
 }
 
 // RemoteAddr implements proxy.Conn.

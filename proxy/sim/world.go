@@ -25,6 +25,9 @@ type Options struct {
 	// Cut is the probability that a segment, and again a read, is cut short at
 	// a random place; one cut in four leaves a single byte. Default 0.25.
 	Cut float64
+	// Sockets lets connections leave their loops, for tests whose goroutine uses
+	// their Sockets itself. Default: Detach is refused.
+	Sockets bool
 }
 
 // World is a set of loops and the network between them. It lives in one

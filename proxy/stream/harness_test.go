@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
@@ -23,16 +22,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// gnet has one pool of workers for the whole program, with no end.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
-	)
+	leaktest.Main(m, leaktest.Engine...)
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // sidecar is a core on real loops with a tcp listener.
 type sidecar struct {
@@ -47,6 +41,7 @@ type sidecar struct {
 // options are what tests change of the sidecar.
 type options struct {
 	connections int    // limits.connections
+	perSource   int    // limits.per_source
 	timeout     string // of the service
 	more        string
 }
@@ -64,14 +59,14 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, ma
 	}
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)
-	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, Logger: log}); err != nil {
+	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, MaxPerSource: o.perSource, Logger: log}); err != nil {
 		t.Fatal(err)
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Config: cfg, Process: s.proc, Reserve: s.engine.Reserve, Unreserve: s.engine.Unreserve, Logger: log})
+	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -16,9 +16,12 @@ const (
 
 // Listener accepts opaque TCP connections for one service.
 type Listener struct {
-	srv  *Server
-	ln   net.Listener
-	cfg  *config.Listener
+	srv *Server
+	ln  net.Listener
+	cfg *config.Listener
+
+	reserve func(remote net.Addr) (release func())
+
 	done chan struct{} // closed when nothing is accepted any more
 }
 
@@ -60,16 +63,17 @@ func (l *Listener) run() {
 	}
 }
 
-// take starts a stream, or resets what is over limits.connections.
+// take starts a stream, or resets what is over a limit of connections.
 func (l *Listener) take(nc *net.TCPConn) {
-	if !l.srv.opt.Reserve() {
+	release := l.reserve(nc.RemoteAddr())
+	if release == nil {
 		reset(nc)
 		return
 	}
 	if !l.srv.start(&tunnel{
-		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: l.srv.opt.Unreserve,
+		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: release,
 	}) {
-		l.srv.opt.Unreserve()
+		release()
 		reset(nc)
 	}
 }

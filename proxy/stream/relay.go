@@ -2,7 +2,6 @@ package stream
 
 import (
 	"io"
-	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +14,7 @@ const flushTime = time.Second
 // relay copies both ways until both have ended, and closes both connections. Of
 // each connection's bytes it holds none: io.Copy between two TCP connections is
 // splice, within the kernel, so a reader that stops stalls its sender through
-// the two kernels' buffers.
+// the two kernels' buffers. With TLS on one it holds a buffer for each direction.
 //
 // An end of file is passed on as one, and the other direction goes on. An error
 // ends both with a reset.
@@ -26,13 +25,16 @@ func (t *tunnel) relay() (in, out int64) {
 	go func() { back <- t.copy(t.down, t.up) }()
 	in = t.copy(t.up, t.down)
 	out = <-back
+	if t.torn.Load() {
+		t.cut()
+	}
 	_ = t.down.Close()
 	_ = t.up.Close()
 	return in, out
 }
 
 // copy passes on what src sends, and its end.
-func (t *tunnel) copy(dst, src *net.TCPConn) (n int64) {
+func (t *tunnel) copy(dst, src conn) (n int64) {
 	n, err := io.Copy(dst, src)
 	if err == nil {
 		err = dst.CloseWrite()
@@ -51,17 +53,16 @@ func (t *tunnel) copy(dst, src *net.TCPConn) (n int64) {
 
 // broken makes the stream end in a reset, soon.
 func (t *tunnel) broken() {
+	t.torn.Store(true)
 	until := time.Now().Add(t.srv.flush)
-	for _, nc := range []*net.TCPConn{t.down, t.up} {
-		_ = nc.SetLinger(0)
-		_ = nc.SetDeadline(until)
-	}
+	_ = t.down.SetDeadline(until)
+	_ = t.up.SetDeadline(until)
 }
 
 // dead tells whether the connection was reset: no state is left of it but the
 // descriptor.
-func dead(nc *net.TCPConn) bool {
-	info, err := tcpInfo(nc)
+func dead(c conn) bool {
+	info, err := tcpInfo(c)
 	return err != nil || info.State == tcpClose
 }
 
@@ -69,13 +70,13 @@ func dead(nc *net.TCPConn) bool {
 const tcpClose = 7
 
 // tcpInfo asks the kernel how the connection is.
-func tcpInfo(nc *net.TCPConn) (info *unix.TCPInfo, err error) {
-	raw, err := nc.SyscallConn()
+func tcpInfo(c conn) (info *unix.TCPInfo, err error) {
+	sc, err := raw(c).SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) {
+	err = sc.Control(func(fd uintptr) {
 		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
 	if err == nil {

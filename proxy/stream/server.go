@@ -19,10 +19,15 @@ type Options struct {
 	Config  *config.Config
 	Process *proxy.Process
 
-	// Reserve takes one of limits.connections for an accepted connection and
-	// Unreserve gives it back. Any goroutine calls them.
-	Reserve   func() bool
-	Unreserve func()
+	// Dial connects to an endpoint ("ip:port") of a service, with TLS where the
+	// service has it. The Socket rests on a TCP connection, see proxy.Socket.
+	Dial func(ctx context.Context, addr, service string) (proxy.Socket, error)
+
+	// Room gives a listener what takes one of limits.connections, of
+	// limits.per_source and of its own max (0: none) for a connection that was
+	// accepted from remote, and returns what gives it back, or nil if there is
+	// none left. Any goroutine calls these.
+	Room func(max int) (reserve func(remote net.Addr) (release func()))
 
 	Logger *slog.Logger
 }
@@ -62,7 +67,7 @@ func (s *Server) Listen(c *config.Listener) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
-	l := &Listener{srv: s, ln: ln, cfg: c, done: make(chan struct{})}
+	l := &Listener{srv: s, ln: ln, cfg: c, reserve: s.opt.Room(c.Connections), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

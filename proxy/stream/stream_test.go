@@ -231,11 +231,12 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestLimits: limits.connections and max_pending hold at their value and refuse
+// TestLimits: limits.connections, limits.per_source and max_pending hold at their value and refuse
 // one past it; the place of a stream that ended is free again.
 func TestLimits(t *testing.T) {
 	for name, o := range map[string]options{
 		"limits.connections": {connections: 2},
+		"limits.per_source":  {perSource: 2},
 		"max_pending":        {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,11 @@
 package stream
 
 import (
+	"context"
 	"net"
+	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -18,8 +21,9 @@ type tunnel struct {
 	upgrade *proxy.StreamRequest // nil: opaque from the first byte
 
 	mu      sync.Mutex // guards up and severed
-	up      *net.TCPConn
+	up      conn
 	severed bool
+	torn    atomic.Bool // the stream is to end in a reset
 
 	upgraded bool // the endpoint has agreed
 }
@@ -33,7 +37,9 @@ func (t *tunnel) run() {
 		t.refuse(fail)
 		return
 	}
+	status := 0
 	if t.upgrade != nil {
+		status = http.StatusSwitchingProtocols
 		if fail = t.handshake(); fail != nil {
 			lease.Failed(fail)
 			t.refuse(fail)
@@ -44,7 +50,7 @@ func (t *tunnel) run() {
 			return
 		}
 	}
-	lease.Connected()
+	lease.Connected(status)
 	in, out := t.relay()
 	lease.Close(true, in, out)
 }
@@ -105,13 +111,13 @@ func (t *tunnel) await(answers <-chan answer) (a answer) {
 }
 
 func (t *tunnel) dial(addr string) error {
-	d := net.Dialer{Timeout: t.srv.opt.Config.Services[t.service].ConnectTimeout}
-	d.SetMultipathTCP(false)
-	nc, err := d.DialContext(t.srv.ctx, "tcp", addr)
+	ctx, cancel := context.WithTimeout(t.srv.ctx, t.srv.opt.Config.Services[t.service].ConnectTimeout)
+	defer cancel()
+	sock, err := t.srv.opt.Dial(ctx, addr, t.service)
 	if err != nil {
 		return err
 	}
-	up := nc.(*net.TCPConn)
+	up := sock.(conn)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.severed {
@@ -133,8 +139,25 @@ func (t *tunnel) cut() {
 	}
 }
 
-// reset closes nc so that its peer does not take what it got for all there is.
-func reset(nc *net.TCPConn) {
+// conn is one end of a stream: a TCP connection or a Socket on one.
+type conn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// raw is the TCP connection of c, whose bytes may be encrypted ones.
+func raw(c conn) *net.TCPConn {
+	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return over.NetConn().(*net.TCPConn)
+	}
+	return c.(*net.TCPConn)
+}
+
+// reset closes c so that its peer does not take what it got for all there is:
+// from below, since the orderly end of TLS would tell it so.
+func reset(c conn) {
+	nc := raw(c)
 	_ = nc.SetLinger(0)
 	_ = nc.Close()
+	_ = c.Close()
 }

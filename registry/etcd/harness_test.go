@@ -12,15 +12,15 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
 	prefix   = "/test"
@@ -37,10 +37,11 @@ func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
 	return s
 }
 
-// open returns a Registry with short times. change may be nil.
+// open returns a Registry whose leases outlive any pause of the machine. change
+// may be nil.
 func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Registry {
 	t.Helper()
-	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: time.Second, Grace: time.Second}
+	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: 10 * time.Minute, Grace: time.Second}
 	if change != nil {
 		change(&opt)
 	}
@@ -51,6 +52,9 @@ func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Regis
 	t.Cleanup(func() { r.Close() })
 	return r
 }
+
+// brief is for a test that waits until time has run out.
+func brief(o *etcd.Options) { o.LeaseTTL = time.Second }
 
 // raw returns a plain client and a context for its requests.
 func raw(t *testing.T, s *lab.Etcd) (context.Context, *clientv3.Client) {

@@ -105,7 +105,7 @@ func TestValueIsThatOfNamingEndpoints(t *testing.T) {
 func TestRegistrationOutlivesLostLease(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	link := forward(t, s.Addr())
-	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), nil), open(t, s.Endpoint(), nil)
+	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), brief), open(t, s.Endpoint(), nil)
 	got := watch(t, consumer, "compute")
 	h := cutOff.Register(at("10.0.0.1:80", 0))
 	other.Register(at("10.0.0.2:80", 0))
@@ -157,15 +157,19 @@ func TestRegistrationIsPutRight(t *testing.T) {
 // A node that restarts finds its predecessor's key. The end of the predecessor,
 // by drain or by its lease running out, must not take the key away.
 func TestSuccessorOwnsTheKey(t *testing.T) {
-	ends := map[string]func(t *testing.T, r *etcd.Registry, h registry.Handle){
-		"drain": func(t *testing.T, _ *etcd.Registry, h registry.Handle) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			if err := h.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+	type predecessor struct {
+		etcd   *clientv3.Client
+		r      *etcd.Registry
+		handle registry.Handle
+		lease  clientv3.LeaseID
+	}
+	ends := map[string]func(ctx context.Context, p predecessor) error{
+		"drain": func(ctx context.Context, p predecessor) error { return p.handle.Close(ctx) },
+		"crash": func(ctx context.Context, p predecessor) error {
+			p.r.Close()
+			_, err := p.etcd.Revoke(ctx, p.lease) // what its running out is to etcd
+			return err
 		},
-		"crash": func(_ *testing.T, r *etcd.Registry, _ registry.Handle) { r.Close() },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -184,11 +188,13 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 			second.Register(at("10.0.0.1:80", 2))
 			got.wait("the successor's value", func(s *registry.Snapshot) bool { return s.Endpoints[0].Weight == 2 })
 			gone := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithRev(key.Header.Revision))
-			end(t, first, old)
-			eventually(t, "the end of the predecessor's lease", func() bool {
-				ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(key.Kvs[0].Lease))
-				return err == nil && ttl.TTL == -1
-			})
+			lease := clientv3.LeaseID(key.Kvs[0].Lease)
+			if err := end(ctx, predecessor{client, first, old, lease}); err != nil {
+				t.Fatal(err)
+			}
+			if ttl, err := client.TimeToLive(ctx, lease); err != nil || ttl.TTL != -1 {
+				t.Fatalf("the predecessor's lease lives: %+v, %v", ttl, err)
+			}
 			select {
 			case ev := <-gone:
 				t.Fatalf("the key was removed: %+v", ev)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
@@ -94,7 +95,7 @@ func TestEtcdRestarts(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
-	consumer, stays, goes := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	for range 20 { // a revision that an empty etcd does not reach by itself
 		put(t, ctx, client, "other/key", `x`)
 	}
@@ -209,10 +210,9 @@ func TestColdStart(t *testing.T) {
 	r.Close()
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	again := open(t, "http://"+addr, withCache)
-	kept := watch(t, again, "s")
+	kept := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { withCache(o); brief(o) }), "s")
 	kept.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
-	again.Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
+	open(t, "http://"+addr, nil).Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
 	kept.waitAddrs("10.0.0.2:80")
 	kept.always("10.0.0.2:80")
 }
@@ -220,8 +220,8 @@ func TestColdStart(t *testing.T) {
 func TestHostNamesAreResolved(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	r := open(t, s.Endpoint(), func(o *etcd.Options) {
-		o.DNS.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("10.1.1.1")}, nil
+		o.DNS.Lookup = func(_ context.Context, host string) (dns.Answer, error) {
+			return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.1.1.1")}}, nil
 		}
 	})
 	r.Register(at("replica-1:80", 0))

@@ -17,6 +17,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST_PORT = 21400
 
 
+# Seconds that a process has to start, and one request to be answered. No result
+# depends on it.
+PATIENCE = 60
+
+
 class Failed(Exception):
     """A process did not start, died, or gave wrong answers."""
 
@@ -63,6 +68,7 @@ services:
     discover: static
     endpoints: ["127.0.0.1:{upstream}"]
     protocol: {upstream_kind}
+    connect_timeout: 10s
     tls: {upstream_tls}
     max_pending: 4096
 """
@@ -183,7 +189,7 @@ class Stack:
         log = os.path.join(self.dir.name, f"{port}.log")
         with open(log, "w") as f:
             p = subprocess.Popen(cmd, env={**os.environ, **env}, stdout=f, stderr=f, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and p.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
@@ -197,7 +203,7 @@ class Stack:
 
     def _wait_until_served(self):
         request = b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         answer = b""
         while time.monotonic() < deadline:
             try:
@@ -219,7 +225,7 @@ class Stack:
 
 def wrk(url, connections, seconds):
     """Runs wrk, a closed loop, and returns what post.lua reports."""
-    cmd = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", os.path.join(HERE, "post.lua"), url]
+    cmd = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{PATIENCE}s", "-s", os.path.join(HERE, "post.lua"), url]
     out = subprocess.run(cmd, capture_output=True, text=True)
     m = re.search(r"^RESULT (.*)$", out.stdout, re.M)
     if out.returncode or not m:

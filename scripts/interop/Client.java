@@ -71,7 +71,7 @@ public class Client {
   }
 
   private static HttpRequest.Builder to(String url) {
-    return HttpRequest.newBuilder(URI.create(url)).timeout(Duration.ofSeconds(20));
+    return HttpRequest.newBuilder(URI.create(url)).timeout(Duration.ofSeconds(120));
   }
 
   private static void echo(HttpClient c, String base, int size, boolean chunked, String how)

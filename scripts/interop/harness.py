@@ -15,6 +15,10 @@ import sys
 import time
 
 PR_SET_PDEATHSIG = 1
+
+# Seconds for what must happen, on a machine that does much else; nothing is
+# measured with it.
+PATIENCE = 120
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -65,7 +69,7 @@ def free_ports(n):
 def listens(port):
     """Tells whether something accepts connections on a port of 127.0.0.1."""
     with socket.socket() as s:
-        s.settimeout(1)
+        s.settimeout(5)
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
@@ -77,7 +81,7 @@ class Process:
         self.env = {**os.environ, **(env or {})}
         self.cwd, self.child = cwd, None
 
-    def start(self, wait=20):
+    def start(self, wait=PATIENCE):
         """Starts it, and waits until it listens on its port if it has one."""
         with open(self.log, "ab") as out:
             self.child = subprocess.Popen(
@@ -114,9 +118,20 @@ class Process:
 
     def rss(self):
         """Resident memory in KiB."""
+        return self._memory("VmRSS:")
+
+    def peak(self):
+        """The most resident memory since its start or forget_peak, in KiB."""
+        return self._memory("VmHWM:")
+
+    def forget_peak(self):
+        with open(f"/proc/{self.child.pid}/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")
+
+    def _memory(self, field):
         with open(f"/proc/{self.child.pid}/status", encoding="ascii") as f:
             for line in f:
-                if line.startswith("VmRSS:"):
+                if line.startswith(field):
                     return int(line.split()[1])
         return 0
 

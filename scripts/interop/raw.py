@@ -7,6 +7,7 @@ import random
 import re
 import socket
 
+from harness import PATIENCE
 from with_requests import LIMIT, expect
 
 
@@ -15,7 +16,7 @@ class Wire:
 
     def __init__(self, port):
         self.port = port
-        self.socket = socket.create_connection(("127.0.0.1", port), 20)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
 

@@ -8,6 +8,8 @@ import random
 
 import requests
 
+from harness import PATIENCE
+
 MiB = 1 << 20
 LIMIT = 4 * MiB  # limits.message, by default
 SIZES = [0, 1, 300, 16_383, 16_384, 16_385, 65_536, 262_145, MiB, LIMIT - 1, LIMIT]
@@ -38,7 +40,7 @@ class Caller:
 
     def call(self, method, path, body=None, **headers):
         nonce = os.urandom(8).hex()
-        r = self.session.request(method, self.base + path, data=body, timeout=20,
+        r = self.session.request(method, self.base + path, data=body, timeout=PATIENCE,
                                  headers={"x-nonce": nonce, **headers})
         expect("x-nonce", r.headers.get("x-nonce"), nonce)
         return r
@@ -67,17 +69,17 @@ def past_the_limit(suite, port):
 
     def request(chunked):
         body = bytes(LIMIT + 1)
-        r = caller.session.post(caller.base + "/echo", data=in_pieces(body) if chunked else body, timeout=20)
+        r = caller.session.post(caller.base + "/echo", data=in_pieces(body) if chunked else body, timeout=PATIENCE)
         expect("status", r.status_code, 413)
         expect("x-remora-error", r.headers.get("x-remora-error"), "message-too-large")
 
     def response():
-        r = caller.session.get(f"{caller.base}/size/{LIMIT + 1}", timeout=20)
+        r = caller.session.get(f"{caller.base}/size/{LIMIT + 1}", timeout=PATIENCE)
         expect("status", r.status_code, 502)
         expect("x-remora-error", r.headers.get("x-remora-error"), "response-too-large")
 
     def exactly():
-        r = caller.session.get(f"{caller.base}/size/{LIMIT}", timeout=20)
+        r = caller.session.get(f"{caller.base}/size/{LIMIT}", timeout=PATIENCE)
         expect("status", r.status_code, 200)
         expect("length", len(r.content), LIMIT)
 

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+)
+
+// TestCheckFiles: "remora check" opens what tls blocks name, and says of each
+// file what is wrong, where in the configuration it is named.
+func TestCheckFiles(t *testing.T) {
+	ca := testcerts.New(t)
+	good := identityOf(t, ca, providerName)
+	other := identityOf(t, ca, providerName)
+	text := filepath.Join(t.TempDir(), "text.pem")
+	if err := os.WriteFile(text, []byte("no PEM\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expired := testcerts.NewDir(t, ca, nil, nil)
+	expired.Rotate(ca.Issue(testcerts.Leaf{Names: []string{providerName}, Expired: true}))
+	chain := testcerts.NewDir(t, ca, nil, nil) // its authority is over
+	old, _ := testcerts.SelfSigned(t, testcerts.Leaf{Expired: true, Usage: []x509.ExtKeyUsage{}})
+	chain.Write(chain.CA, old)
+	bundle := testcerts.NewDir(t, ca, nil, nil)
+	bundle.Write(bundle.CA, append(old, ca.PEM...))
+
+	for _, c := range []struct {
+		name          string
+		cert, key, ca string
+		want          string // a regular expression for all of the output
+	}{
+		{"good", good.Cert, good.Key, good.CA, ``},
+		{"an authority that is over beside another", good.Cert, good.Key, bundle.CA, ``},
+		{"missing", "/none/cert.pem", good.Key, good.CA, `\S+:6:13: services\.compute\.tls\.cert: open /none/cert.pem: no such file.*\n`},
+		{"unreadable", good.Cert, t.TempDir(), good.CA, `\S+:7:12: services\.compute\.tls\.key: read .*: is a directory\n`},
+		{"mismatched", good.Cert, other.Key, good.CA, `\S+:7:12: services\.compute\.tls\.key: \S+key.pem, for \S+cert.pem: .*does not match.*\n`},
+		{"expired", expired.Cert, expired.Key, good.CA, `\S+:6:13: services\.compute\.tls\.cert: \S+cert.pem: expired at 20.*Z\n`},
+		{"no PEM", text, good.Key, text, `\S+:6:13: services\.compute\.tls\.cert: \S+text.pem: no certificate in it\n` +
+			`\S+:8:11: services\.compute\.tls\.ca: \S+text.pem: no certificate in it\n`},
+		{"an authority that is over", good.Cert, good.Key, chain.CA, `\S+:8:11: services\.compute\.tls\.ca: \S+: expired at .*\n`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// The names have no addresses: nothing is looked up.
+			file := filepath.Join(t.TempDir(), "remora.yaml")
+			if err := os.WriteFile(file, fmt.Appendf(nil, `services:
+  compute:
+    discover: static
+    endpoints: ["compute.invalid:1"]
+    tls:
+      cert: %q
+      key: %q
+      ca: %q
+      peers: [%q]
+`, c.cert, c.key, c.ca, providerName), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			code := execute([]string{"check", "-c", file}, &out, &out)
+			if (code == 0) != (c.want == "") || !matches(c.want, out.String()) {
+				t.Errorf("exit code %d, said\n%s", code, &out)
+			}
+		})
+	}
+}
+
+// TestCheckBlocks: all tls blocks are looked at, and what else is wrong is said
+// along with it, in the order of the file.
+func TestCheckBlocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "remora.yaml")
+	if err := os.WriteFile(file, []byte(`loops: x
+registry: {etcd: {endpoints: ["https://etcd.invalid:2379"], tls: {ca: /none/1}}}
+listeners:
+  - {name: in, address: "127.0.0.1:1", protocol: link, service: app.v1, tls: {cert: /none/2, key: /none/3, ca: /none/4, peers: [a]}}
+services:
+  app.v1: {discover: etcd, protocol: http, loops: 1}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	execute([]string{"check", "-c", file}, &out, &out)
+	if !matches(`\S+:1:8: loops: .*
+\S+:2:71: registry\.etcd\.tls\.ca: open /none/1: .*
+\S+:4:85: listeners\[0\]\.tls\.cert: open /none/2: .*
+\S+:4:99: listeners\[0\]\.tls\.key: open /none/3: .*
+\S+:4:112: listeners\[0\]\.tls\.ca: open /none/4: .*
+\S+:6:\d+: services\["app\.v1"\]\.loops: .*
+`, out.String()) {
+		t.Errorf("said\n%s", &out)
+	}
+}

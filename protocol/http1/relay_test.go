@@ -1,0 +1,376 @@
+package http1
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+// relay passes a body on piece by piece, as a stream does.
+type relay struct {
+	d        Body
+	dst      bytebufferpool.ByteBuffer
+	out      []byte // the body in chunks, as passed on
+	passed   []byte // the same, bare
+	held     int    // the most bytes that dst had
+	used     int    // bytes of input
+	trailers string
+}
+
+// piece takes b and tells whether the body is complete.
+func (r *relay) piece(b []byte) (done bool, err error) {
+	n, done, err := r.d.Decode(b, &r.dst)
+	if err != nil {
+		return false, err
+	}
+	r.used += n
+	r.held = max(r.held, len(r.dst.B))
+	r.out = AppendChunk(r.out, r.dst.B[:r.d.Length()])
+	r.passed = append(r.passed, r.dst.B[:r.d.Length()]...)
+	r.d.Discard(&r.dst)
+	if done {
+		r.end()
+	}
+	return done, nil
+}
+
+func (r *relay) end() {
+	trailers := r.d.Trailers(&r.dst, nil)
+	r.trailers = headerText(trailers)
+	r.out = AppendLastChunk(r.out, trailers)
+}
+
+// relayed passes on the first body of in, cut at the given offsets, and closes
+// behind it.
+func relayed(h *Head, lim *Limits, in []byte, cuts []int) (*relay, error) {
+	r := &relay{}
+	r.d.Reset(h, lim)
+	from := 0
+	for _, to := range append(cuts, len(in)) {
+		piece := bytes.Clone(in[from:to])
+		if done, err := r.piece(piece); done || err != nil {
+			return r, err
+		}
+		clear(piece)
+		from = to
+	}
+	if err := r.d.Close(); err != nil {
+		return r, err
+	}
+	r.end()
+	return r, nil
+}
+
+// whole decodes the first body of in as a message.
+func whole(h *Head, lim *Limits, in []byte) (o outcome) {
+	var d Body
+	var dst bytebufferpool.ByteBuffer
+	d.Reset(h, lim)
+	if o.used, _, o.err = d.Decode(in, &dst); o.err == nil {
+		o.err = d.Close()
+	}
+	o.body, o.trailers = string(dst.B[:d.Length()]), headerText(d.Trailers(&dst, nil))
+	return o
+}
+
+// sameRelayed demands that the body of in, passed on in pieces, is what it is
+// whole, also to the one that it is passed on to.
+func sameRelayed(t *testing.T, h *Head, lim *Limits, in []byte, cuts []int) {
+	t.Helper()
+	want := whole(h, lim, in)
+	got, err := relayed(h, lim, in, cuts)
+	if err != want.err {
+		t.Fatalf("%q cut at %d: %v, whole %v", in, cuts, err, want.err)
+	}
+	if err != nil {
+		return
+	}
+	if string(got.passed) != want.body || got.trailers != want.trailers || got.used != want.used {
+		t.Fatalf("%q cut at %d:\ngot  %q %q %d\nwant %+v", in, cuts, got.passed, got.trailers, got.used, want)
+	}
+	again := whole(&Head{Framing: Chunked}, &Limits{Header: 1 << 20, Headers: 128, Message: NoLimit}, append(got.out, rest...))
+	if again.err != nil || again.body != want.body || again.trailers != want.trailers || again.used != len(got.out) {
+		t.Fatalf("%q cut at %d became %q: %+v", in, cuts, got.out, again)
+	}
+}
+
+// streamBodies are bodies in every form that a relay meets.
+var streamBodies = []struct {
+	head Head
+	in   string
+}{
+	{Head{}, "GET"},
+	{Head{Framing: FixedLength}, "GET"},
+	{Head{Framing: FixedLength, Length: 11}, "hello worldGET"},
+	{Head{Framing: FixedLength, Length: 11}, "hello worl"},
+	{Head{Framing: UntilClose}, ""},
+	{Head{Framing: UntilClose}, "hello world"},
+	{Head{Framing: Chunked}, "0\r\n\r\nGET"},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n1;x=y\r\n \r\n005 ;z\r\nworld\r\n0\r\n\r\nGET"},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n0;x\r\nX-Sum: 1\r\nContent-Length: 3\r\nY:\r\n\r\nGET"},
+	{Head{Framing: Chunked}, "b\r\nhello\r\n0\r\n\r\n\r\n0\r\nX: y\r\n\r\n"},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n0\r\nX: y\r\nZ: "},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n5\r\nwor"},
+	{Head{Framing: Chunked}, "5\r\nhelloX"},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n0\r\nX: y\nZ: z\r\n\r\n"},
+	{Head{Framing: Chunked}, "5\r\nhello\r\n4000000000000001\r\n"},
+}
+
+// TestRelayedBodies cuts at every byte, at every pair of bytes, and everywhere.
+func TestRelayedBodies(t *testing.T) {
+	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
+	for _, c := range streamBodies {
+		var each []int
+		for i := range len(c.in) + 1 {
+			each = append(each, i)
+			for j := i; j <= len(c.in); j++ {
+				sameRelayed(t, &c.head, lim, []byte(c.in), []int{i, j})
+			}
+		}
+		sameRelayed(t, &c.head, lim, []byte(c.in), each)
+	}
+}
+
+// TestRelayedAtRandom: any body, in any form and in any pieces.
+func TestRelayedAtRandom(t *testing.T) {
+	lim := &Limits{Header: 512, Headers: 12, Message: NoLimit}
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		h, in := randomBody(rng)
+		sameRelayed(t, &h, lim, in, randomCuts(rng, len(in)))
+	}
+}
+
+func randomBody(rng *rand.Rand) (h Head, in []byte) {
+	h.Framing = Framing(1 + rng.IntN(3))
+	for range rng.IntN(8) {
+		piece := make([]byte, rng.IntN(1+rng.IntN(300)))
+		for i := range piece {
+			piece[i] = "0\r\n:a"[rng.IntN(5)] // what may be mistaken for framing
+		}
+		if h.Framing == Chunked {
+			in = AppendChunk(in, piece)
+		} else {
+			in = append(in, piece...)
+		}
+	}
+	switch h.Framing {
+	case FixedLength:
+		h.Length = int64(len(in))
+	case Chunked:
+		in = AppendLastChunk(in, hdr("X-Sum", "1", "Vary", "x", "Y", "")[:rng.IntN(4)])
+	}
+	if h.Framing != UntilClose {
+		in = append(in, rest...)
+	}
+	return h, in
+}
+
+// TestRelayedInSmallMemory: the buffer holds one piece and the trailer section,
+// whatever passes through it.
+func TestRelayedInSmallMemory(t *testing.T) {
+	var r relay
+	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
+	r.d.Reset(&Head{Framing: Chunked}, lim)
+	feed := func(piece string) bool {
+		done, err := r.piece([]byte(piece))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	feed("100000\r\n")
+	for range 1 << 20 / 64 {
+		feed(strings.Repeat("b", 64))
+	}
+	for _, c := range "\r\n0\r\nX-Sum: 1\r\n\r" {
+		feed(string(c))
+	}
+	if !feed("\n") || len(r.passed) != 1<<20 || r.trailers != "X-Sum=1;" || r.held > 64 || cap(r.dst.B) > 1<<10 {
+		t.Errorf("%d passed on, trailers %q, at most %d held in %d", len(r.passed), r.trailers, r.held, cap(r.dst.B))
+	}
+}
+
+// TestDiscardNothing: there may be no buffer for a body that has none.
+func TestDiscardNothing(t *testing.T) {
+	var d Body
+	d.Reset(&Head{}, testLimits)
+	d.Discard(nil)
+	if !d.Done() {
+		t.Error("not done")
+	}
+}
+
+// TestLimitsOfRelayed: what was passed on still counts.
+func TestLimitsOfRelayed(t *testing.T) {
+	lim := &Limits{Header: 64, Headers: 4, Message: 10}
+	for name, c := range map[string]struct {
+		head Head
+		in   string
+		want error
+	}{
+		"chunks at the limit": {Head{Framing: Chunked}, "5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n", nil},
+		"chunks over":         {Head{Framing: Chunked}, "5\r\nhello\r\n6\r\nworlds\r\n0\r\n\r\n", ErrMessageTooLarge},
+		"close at the limit":  {Head{Framing: UntilClose}, "helloworld", nil},
+		"close over":          {Head{Framing: UntilClose}, "helloworlds", ErrMessageTooLarge},
+		"length over":         {Head{Framing: FixedLength, Length: 11}, "helloworlds", ErrMessageTooLarge},
+	} {
+		var each []int
+		for i := range len(c.in) {
+			each = append(each, i)
+		}
+		if _, err := relayed(&c.head, lim, []byte(c.in), each); err != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestChunkSizesWithoutLimit: sizes that would overflow what was passed on are
+// refused, and so is a sum that would.
+func TestChunkSizesWithoutLimit(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want error
+	}{
+		{"4000000000000000\r\n", nil},
+		{"4000000000000001\r\n", ErrMessageTooLarge},
+		{"7fffffffffffffff\r\n", ErrMessageTooLarge},
+		{"ffffffffffffffff\r\n", ErrMessageTooLarge},
+		{"10000000000000000\r\n", ErrBadChunkSize},
+		{"1\r\nb\r\n3fffffffffffffff\r\n", nil},
+		{"1\r\nb\r\n4000000000000000\r\n", ErrMessageTooLarge},
+	} {
+		r := &relay{}
+		r.d.Reset(&Head{Framing: Chunked}, &Limits{Header: 64, Headers: 4, Message: NoLimit})
+		var err error
+		for i := 0; i < len(c.in) && err == nil; i++ {
+			_, err = r.piece([]byte{c.in[i]})
+		}
+		if err != c.want {
+			t.Errorf("%q: %v, want %v", c.in, err, c.want)
+		}
+	}
+}
+
+// TestFramingOfRelayed: content that was passed on pays for its framing for ever,
+// and a peer that sends framing alone comes no further than with a whole message.
+func TestFramingOfRelayed(t *testing.T) {
+	lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+	r := &relay{}
+	r.d.Reset(&Head{Framing: Chunked}, lim)
+	for range 1000 { // six bytes each for one of content
+		if _, err := r.piece([]byte("01\r\nb\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	padding := int64(64 + 8*1000 - 6*1000 - len("1;"))
+	if _, err := r.piece([]byte("1;" + strings.Repeat("x", int(padding)))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.piece([]byte("x")); err != error(ErrChunkOverhead) {
+		t.Error(err)
+	}
+}
+
+func TestVerbatim(t *testing.T) {
+	lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+	var d Body
+	var dst bytebufferpool.ByteBuffer
+	verbatim := func(when string, want int64) {
+		t.Helper()
+		if got := d.Verbatim(); got != want {
+			t.Errorf("%s: %d, want %d", when, got, want)
+		}
+	}
+	decode := func(in string, n int, done bool, err error) {
+		t.Helper()
+		if gotN, gotDone, gotErr := d.Decode([]byte(in), &dst); gotN != n || gotDone != done || gotErr != err {
+			t.Errorf("Decode: %d, %t, %v", gotN, gotDone, gotErr)
+		}
+	}
+
+	d.Reset(&Head{Framing: FixedLength, Length: 10}, lim)
+	verbatim("length, new", 10)
+	decode("abc", 3, false, nil)
+	verbatim("length, 3 held", 7)
+	d.Skip(5) // they overtake nothing: what is held was passed on, or will be first
+	verbatim("length, 5 skipped", 2)
+	decode("d", 1, false, nil)
+	d.Discard(&dst)
+	verbatim("length, all but one", 1)
+	if len(dst.B) != 0 || d.Close() != error(ErrTruncated) {
+		t.Errorf("%q, %v", dst.B, d.Close())
+	}
+	d.Skip(1)
+	verbatim("length, all", 0)
+	if !d.Done() || d.Close() != nil {
+		t.Error("not done")
+	}
+	decode("GET", 0, true, nil)
+
+	d.Reset(&Head{Framing: FixedLength, Length: math.MaxInt64}, lim)
+	verbatim("length over the limit", NoLimit)
+	decode("a", 0, false, ErrMessageTooLarge)
+
+	d.Reset(&Head{Framing: UntilClose}, lim)
+	verbatim("until close, new", NoLimit)
+	d.Skip(1 << 40)
+	verbatim("until close, 1 TiB skipped", NoLimit-1<<40)
+	d.Skip(NoLimit - 1<<40)
+	verbatim("until close, at the limit", 0)
+	decode("a", 0, false, ErrMessageTooLarge)
+	if d.Done() || d.Close() != nil || !d.Done() {
+		t.Error("the close does not end it")
+	}
+
+	for _, h := range []Head{{}, {Framing: FixedLength}, {Framing: Chunked}} {
+		d.Reset(&h, lim)
+		verbatim("nothing or chunks", 0)
+	}
+	decode("5\r\nhel", 6, false, nil)
+	verbatim("in a chunk", 0)
+}
+
+// BenchmarkRelay passes a body on in chunks of 16 KiB, as a stream between two
+// sidecars does.
+func BenchmarkRelay(b *testing.B) {
+	pass := newCopy(b)
+	b.SetBytes(relayChunk)
+	b.ReportAllocs()
+	for b.Loop() {
+		pass()
+	}
+}
+
+// TestNoAllocationsRelayed: a stream of any length allocates nothing.
+func TestNoAllocationsRelayed(t *testing.T) {
+	noAllocations(t, "relayed chunk", newCopy(t))
+}
+
+const relayChunk = 16 << 10
+
+// newCopy returns the loop of a stream, which passes on one chunk, cut in two.
+func newCopy(tb testing.TB) (pass func()) {
+	var d Body
+	var dst bytebufferpool.ByteBuffer
+	d.Reset(&Head{Framing: Chunked}, &Limits{Header: 1 << 10, Headers: 8, Message: NoLimit})
+	in := AppendChunk(nil, bytes.Repeat([]byte("s"), relayChunk))
+	out := make([]byte, 0, 2*relayChunk)
+	return func() {
+		out = out[:0]
+		for _, piece := range [][]byte{in[:relayChunk/2], in[relayChunk/2:]} {
+			if n, _, err := d.Decode(piece, &dst); n != len(piece) || err != nil {
+				tb.Fatal(n, err)
+			}
+			out = AppendChunk(out, dst.B[:d.Length()])
+			d.Discard(&dst)
+		}
+		if len(out) < relayChunk || len(dst.B) != 0 {
+			tb.Fatal(len(out), len(dst.B))
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"github.com/remora-proxy/remora/protocol/http1"
+)
+
+// replyStream answers the first call with ans, whose body is a stream. It is the
+// connection's last answer: the body goes to the client as it comes, off the
+// loop.
+func (s *httpSession) replyStream(ex *exchange, ans *answer) {
+	call := &s.calls[0]
+	call.ex, call.last = nil, true
+	ans.identify(ex.requestID)
+	head := http1.Head{Framing: http1.Chunked}
+	if ans.DeclaredLength >= 0 {
+		head.Framing, head.Length = http1.FixedLength, ans.DeclaredLength
+	}
+	out := http1.AppendStreamResponse(nil, &ans.Response, &head, call.minor)
+	if len(out) == 0 {
+		ans.Release()
+		s.fail(ex, FailMalformed)
+		return
+	}
+	s.parting = &StreamAnswer{
+		Head: out, Source: ans.takeStream(),
+		Chunks: head.Framing == http1.Chunked && call.minor >= 1,
+	}
+	ans.Release()
+	s.state = httpClosed
+	s.clock.stop()
+	s.dropInput()
+	s.account()
+	s.part()
+}
+
+// part hands the connection over with its last answer, once those before it have
+// left. Until then the write timeout watches the client.
+func (s *httpSession) part() {
+	client, err := s.conn.Detach()
+	switch err {
+	case nil:
+		a := s.parting
+		s.parting = nil
+		s.w.stats.Left[LeftAnswer]++
+		s.close()
+		s.w.proc.streams.Answer(client, a)
+	case ErrDetachBuffered:
+		s.w.loop.After(httpBehind, &s.slow)
+	case ErrDetachClosed: // OnClose is to come
+	default:
+		s.dropParting()
+		s.w.stats.failed(FailTooLarge)
+		s.fail(nil, FailTooLarge)
+	}
+}
+
+func (s *httpSession) dropParting() {
+	if s.parting != nil {
+		s.parting.Source.Close()
+		s.parting = nil
+	}
+}
+
+// onSlow looks again at a client that was behind.
+func (s *httpSession) onSlow() {
+	if s.parting != nil {
+		s.part()
+		return
+	}
+	s.pump()
+}

@@ -1,0 +1,184 @@
+package reactor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+func TestSourceOf(t *testing.T) {
+	for _, c := range []struct {
+		ip, zone, want string
+	}{
+		{"192.0.2.7", "", "192.0.2.7"},
+		{"::ffff:192.0.2.7", "", "192.0.2.7"},
+		{"2001:db8:1:2:3:4:5:6", "", "2001:db8:1:2::"},
+		{"2001:db8:1:2:ffff:ffff:ffff:ffff", "", "2001:db8:1:2::"},
+		{"2001:db8:1:3::", "", "2001:db8:1:3::"},
+		{"fe80::1", "eth0", "fe80::"},
+	} {
+		if got := sourceOf(&net.TCPAddr{IP: net.ParseIP(c.ip), Zone: c.zone, Port: 9}); got.String() != c.want {
+			t.Errorf("%s%%%s counts for %s, want %s", c.ip, c.zone, got, c.want)
+		}
+	}
+}
+
+// dialFrom connects from an address of loopback.
+func dialFrom(t testing.TB, from, addr string) *net.TCPConn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c.(*net.TCPConn)
+}
+
+// wantPlaces waits until so many places are taken, by so many sources.
+func (e *Engine) wantPlaces(t *testing.T, taken int64, sources int) {
+	t.Helper()
+	settled(t, func() error {
+		e.places.mu.Lock()
+		n := len(e.places.bySource)
+		e.places.mu.Unlock()
+		if got := e.places.taken.Load(); got != taken || n != sources {
+			return fmt.Errorf("%d places are taken by %d sources, want %d by %d", got, n, taken, sources)
+		}
+		return nil
+	})
+}
+
+// TestPerSource: over all listeners, one address has its two connections and no
+// third one, and others are served meanwhile. A place is free again once its
+// connection has ended, and nothing is kept of who has none.
+func TestPerSource(t *testing.T) {
+	e := start(t, Options{Loops: 2, MaxPerSource: 2})
+	const busy = "busy"
+	one, two := listen(t, e, ListenOptions{Overload: []byte(busy)}, echo), listen(t, e, ListenOptions{}, echo)
+	a, b := dialFrom(t, "127.0.0.2", one), dialFrom(t, "127.0.0.2", two)
+	ask(t, a, "a")
+	ask(t, b, "b")
+	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", one)); string(got) != busy || err != nil {
+		t.Errorf("the third of one source got %q, %v", got, err)
+	}
+	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", two)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("the third at another listener got %q, %v", got, err)
+	}
+	c, d := dialFrom(t, "127.0.0.3", one), dialFrom(t, "127.0.0.3", one)
+	ask(t, c, "c")
+	ask(t, d, "d")
+	if st := e.Stats(); st.RefusedSource != 2 || st.Refused != 0 || st.Accepted != 4 || st.Inbound != 4 {
+		t.Errorf("stats %+v", st)
+	}
+	b.Close()
+	e.wantPlaces(t, 3, 2)
+	ask(t, dialFrom(t, "127.0.0.2", one), "again")
+	on(t, e.loops[0], e.loops[0].closeAll)
+	on(t, e.loops[1], e.loops[1].closeAll)
+	e.wantPlaces(t, 0, 0)
+}
+
+// TestPerSourceWithinMaxConnections: who is refused for want of any place is not
+// counted by source, so that the table stays as small as MaxConnections.
+func TestPerSourceWithinMaxConnections(t *testing.T) {
+	e := start(t, Options{MaxConnections: 2, MaxPerSource: 2})
+	addr := listen(t, e, ListenOptions{}, echo)
+	ask(t, dialFrom(t, "127.0.0.2", addr), "a")
+	ask(t, dialFrom(t, "127.0.0.3", addr), "b")
+	for i := range 5 {
+		_, _ = io.ReadAll(dialFrom(t, fmt.Sprint("127.0.0.", 2+i), addr))
+	}
+	e.wantPlaces(t, 2, 2)
+	if st := e.Stats(); st.Refused != 5 || st.RefusedSource != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestPerSourceOutside: connections that have left their loop, and those that
+// never come to one, count until they are closed.
+func TestPerSourceOutside(t *testing.T) {
+	e := start(t, Options{MaxPerSource: 2})
+	left := make(chan proxy.Socket, 1)
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+		return &stream{open: func(c proxy.Conn) {
+			sock, err := c.Detach()
+			if err != nil {
+				t.Errorf("Detach: %v", err)
+			}
+			left <- sock
+		}}
+	})
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+	release := e.Room(0)(from)
+	dialFrom(t, "127.0.0.2", addr)
+	sock := recv(t, left, "the connection")
+	if e.Room(0)(from) != nil {
+		t.Error("a third place was given")
+	}
+	e.wantPlaces(t, 2, 1)
+	if err := sock.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("second Close: %v", err)
+	}
+	e.wantPlaces(t, 1, 1)
+	release()
+	release()
+	e.wantPlaces(t, 0, 0)
+	if st := e.Stats(); st.Open != 0 || st.RefusedSource != 1 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestPerSourceHandshake: a connection counts during its TLS handshake, and no
+// longer once that has failed.
+func TestPerSourceHandshake(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{MaxPerSource: 1, HandshakeTimeout: time.Minute})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	silent := dialFrom(t, "127.0.0.2", addr)
+	e.wantPlaces(t, 1, 1)
+	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", addr)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("beside a handshake came %q, %v", got, err)
+	}
+	silent.Close()
+	e.wantPlaces(t, 0, 0)
+}
+
+// TestPerListener: a listener has its connections and no more, whatever others
+// have, and a place is free again once its connection has ended.
+func TestPerListener(t *testing.T) {
+	e := start(t, Options{MaxConnections: 4})
+	small, open := listen(t, e, ListenOptions{MaxConnections: 2}, echo), listen(t, e, ListenOptions{}, echo)
+	a, b := dial(t, small), dial(t, small)
+	ask(t, a, "a")
+	ask(t, b, "b")
+	if got, err := io.ReadAll(dial(t, small)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("the third of two got %q, %v", got, err)
+	}
+	ask(t, dial(t, open), "c")
+	b.Close()
+	e.wantPlaces(t, 2, 0)
+	ask(t, dial(t, small), "again")
+	reserve := e.Room(1)
+	release := reserve(&net.TCPAddr{})
+	if release == nil || e.Room(1)(&net.TCPAddr{}) != nil {
+		t.Error("not four places in all")
+	}
+	release()
+	if release = reserve(&net.TCPAddr{}); release == nil {
+		t.Fatal("the place of a room is not free again")
+	}
+	release()
+	if st := e.Stats(); st.Refused != 2 {
+		t.Errorf("stats %+v", st)
+	}
+}

@@ -1,0 +1,274 @@
+package reactor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/certs"
+)
+
+// leaver is a stream that leaves its loop as soon as it is open.
+func leaver(t *testing.T, left chan<- proxy.Socket) func() proxy.Stream {
+	return func() proxy.Stream {
+		return &stream{open: func(c proxy.Conn) {
+			sock, err := c.Detach()
+			if err != nil {
+				t.Errorf("Detach: %v", err)
+				return
+			}
+			_ = sock.SetDeadline(time.Now().Add(patience))
+			left <- sock
+		}}
+	}
+}
+
+// detachedTLS is a connection with TLS whose one end has left its loop.
+func detachedTLS(t *testing.T, e *Engine) (sock proxy.Socket, peer *tls.Conn) {
+	t.Helper()
+	own := NewIdentity(t)
+	left := make(chan proxy.Socket, 1)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
+	peer = tls.Client(dial(t, addr), own.Client())
+	if err := peer.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	sock = recv(t, left, "the connection to leave its loop")
+	t.Cleanup(func() { sock.Close() })
+	return sock, peer
+}
+
+// TestSocketEarlyData: what came in one piece with the end of the handshake goes
+// along with the connection, and what comes later follows it.
+func TestSocketEarlyData(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	left := make(chan proxy.Socket, 1)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
+	for range 20 {
+		held := &holdback{TCPConn: dial(t, addr)}
+		peer := tls.Client(held, own.Client())
+		if err := peer.Handshake(); err != nil { // its last flight is held back
+			t.Fatal(err)
+		}
+		early := strings.Repeat("early", 10<<10) // several records
+		if _, err := io.WriteString(peer, early); err != nil {
+			t.Fatal(err)
+		}
+		held.release(t)
+		sock := recv(t, left, "the connection to leave its loop")
+		if _, err := io.WriteString(peer, " and late"); err != nil {
+			t.Fatal(err)
+		}
+		if err := peer.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(sock); string(got) != early+" and late" || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if err := sock.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSocketHalfClose: after CloseWrite the peer reads an end of file and can
+// send on; the other way round is in the conformance suite.
+func TestSocketHalfClose(t *testing.T) {
+	sock, peer := detachedTLS(t, start(t, Options{}))
+	if _, err := io.WriteString(sock, "last words"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sock.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(peer); string(got) != "last words" || err != nil {
+		t.Errorf("the peer read %q, %v", got, err)
+	}
+	sent := strings.Repeat("on and on ", 100<<10)
+	go func() {
+		_, _ = io.WriteString(peer, sent)
+		peer.Close()
+	}()
+	if got, err := io.ReadAll(sock); string(got) != sent || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	// Package tls leaves a deadline behind; a peer slower than that would have
+	// lost its end of file.
+	raw := sock.(interface{ NetConn() net.Conn }).NetConn()
+	if _, err := raw.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("Write below a Socket whose sending side is shut: %v", err)
+	}
+}
+
+// TestSocketDeadline: a read that runs into its deadline, in the midst of a
+// record too, costs nothing but the time.
+func TestSocketDeadline(t *testing.T) {
+	e := start(t, Options{})
+	own := NewIdentity(t)
+	left := make(chan proxy.Socket, 1)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
+	held := &holdback{TCPConn: dial(t, addr), open: true}
+	peer := tls.Client(held, own.Client())
+	if err := peer.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	sock := recv(t, left, "the connection to leave its loop")
+	defer sock.Close()
+	held.open = false
+	if _, err := io.WriteString(peer, "record"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.TCPConn.Write(held.held[:7]); err != nil {
+		t.Fatal(err)
+	}
+	held.held = held.held[7:]
+	for range 2 {
+		_ = sock.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if _, err := sock.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("Read past its deadline: %v", err)
+		}
+	}
+	_ = sock.SetReadDeadline(time.Now().Add(patience))
+	held.release(t)
+	got := make([]byte, 6)
+	if _, err := io.ReadFull(sock, got); string(got) != "record" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = sock.SetWriteDeadline(time.Now().Add(-time.Second))
+	if _, err := sock.Write(got); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Write past its deadline: %v", err)
+	}
+}
+
+// TestSocketReset: closed from below, a Socket ends for its peer as a cut, and
+// its place is given back.
+func TestSocketReset(t *testing.T) {
+	e := start(t, Options{})
+	sock, peer := detachedTLS(t, e)
+	if st := e.Stats(); st.Inbound != 1 || st.Open != 1 || st.Detached != 1 {
+		t.Errorf("%+v", st)
+	}
+	raw := sock.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn)
+	if err := errors.Join(raw.SetLinger(0), raw.Close()); err != nil {
+		t.Error(err)
+	}
+	_ = sock.Close()
+	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("second Close: %v", err)
+	}
+	if _, err := io.ReadAll(peer); !isReset(err) {
+		t.Errorf("the peer read to %v, want a reset", err)
+	}
+	if st := e.Stats(); st.Inbound != 0 || st.Open != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestDialSocket: a service has TLS or not, and each end of a dial is counted.
+func TestDialSocket(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{DialTLS: func(service string) func() *tls.Config {
+		if service == "secured" {
+			return own.Client
+		}
+		return nil
+	}})
+	for service, addr := range map[string]string{
+		"secured": listen(t, e, ListenOptions{TLS: own.Server}, echo),
+		"plain":   listen(t, e, ListenOptions{}, echo),
+	} {
+		sock, err := e.DialSocket(t.Context(), addr, service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sock.Secure() != (service == "secured") {
+			t.Errorf("%s: Secure is %t", service, sock.Secure())
+		}
+		nc := sock.(net.Conn)
+		if nc.RemoteAddr().String() != addr || nc.LocalAddr() == nil {
+			t.Errorf("%s: from %v to %v", service, nc.LocalAddr(), nc.RemoteAddr())
+		}
+		_ = sock.SetDeadline(time.Now().Add(patience))
+		if got := ask(t, nc, "hello"); got != "hello" {
+			t.Errorf("%s: %q", service, got)
+		}
+		if err := sock.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := e.DialSocket(t.Context(), nobody(t), "plain"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("where nobody listens: %v", err)
+	}
+	if st := e.Stats(); st.Dialed != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
+		t.Errorf("%+v", st)
+	}
+	settled(t, func() error {
+		if st := e.Stats(); st.Open != 0 {
+			return errors.New("connections count as open")
+		}
+		return nil
+	})
+}
+
+// TestDialSocketRefuses: who is another than the list wants, and who does not
+// speak, is no Socket, and the log says why.
+func TestDialSocketRefuses(t *testing.T) {
+	own, other := NewIdentity(t), NewIdentity(t)
+	var log logText
+	e := start(t, withTLS(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, own))
+	_, err := e.DialSocket(t.Context(), listen(t, e, ListenOptions{TLS: other.Server}, echo), "service")
+	var refused *certs.VerifyError
+	if !errors.As(err, &refused) || refused.Code != certs.CodeUnknownCA {
+		t.Errorf("another authority: %v", err)
+	}
+	silent := listen(t, e, ListenOptions{}, func() proxy.Stream { return &stream{} })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := e.DialSocket(ctx, silent, "service"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that does not speak: %v", err)
+	}
+	for _, code := range []string{certs.CodeUnknownCA, CodeTimeout} {
+		if n := e.Stats().TLSFailures[code]; n != 1 || !strings.Contains(log.String(), "code="+code) {
+			t.Errorf("%s was counted %d times; log: %s", code, n, log.String())
+		}
+	}
+	if n := e.Stats().DialErrors; n != 2 {
+		t.Errorf("%d failed dials, want 2", n)
+	}
+}
+
+// TestDialSocketStop: Stop ends a dial in the midst of its handshake.
+func TestDialSocketStop(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	e := start(t, withTLS(Options{}, NewIdentity(t)))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e.DialSocket(t.Context(), ln.Addr().String(), "service")
+		ended <- err
+	}()
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := recv(t, ended, "the dial to end"); !errors.Is(err, ErrStopped) {
+		t.Errorf("%v, want ErrStopped", err)
+	}
+}

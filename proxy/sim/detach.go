@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// Detach implements proxy.Conn by refusing, for virtual time can't wait for a
+// goroutine that blocks on a socket; unless Options.Sockets says that nobody
+// will.
+func (c *conn) Detach() (proxy.Socket, error) {
+	c.loop.check("Conn.Detach")
+	switch {
+	case c.state != stateOpen || c.reset:
+		return nil, proxy.ErrDetachClosed
+	case !c.w.Options.Sockets:
+		return nil, errors.ErrUnsupported
+	case c.Buffered() > 0:
+		return nil, proxy.ErrDetachBuffered
+	}
+	c.state, c.err = stateDetached, nil
+	c.loop.closed = append(c.loop.closed, c)
+	return socket{c}, nil
+}
+
+// ErrWouldBlock is returned by the methods of a Socket that would block: nothing
+// has arrived to be read, or the kernel's buffer has no room.
+var ErrWouldBlock = errors.New("sim: the call would block")
+
+// socket is a connection that has left its loop. Its methods are called in the
+// world's goroutine, at any time, and never block.
+type socket struct{ c *conn }
+
+// Read reads what has arrived.
+func (s socket) Read(b []byte) (int, error) {
+	in := &s.c.peer.out
+	n := int(min(in.unread(), int64(len(b))))
+	switch {
+	case n > 0:
+		in.take(b[:n])
+		s.c.peer.windowMoved()
+		return n, nil
+	case s.c.reset:
+		return 0, errReset
+	case in.ended():
+		return 0, io.EOF
+	}
+	return 0, ErrWouldBlock
+}
+
+// Write sends b if the kernel has room for any of it.
+func (s socket) Write(b []byte) (int, error) {
+	switch {
+	case s.c.reset || s.c.out.fin != finNone:
+		return 0, errReset
+	case !s.c.out.room(s.c.w.Options.SendBuffer):
+		return 0, ErrWouldBlock
+	}
+	s.c.out.append(b)
+	s.c.out.kernel = s.c.out.written
+	s.c.transmit()
+	return len(b), nil
+}
+
+// CloseWrite sends an end of file after what was written.
+func (s socket) CloseWrite() error {
+	if s.c.out.fin == finNone {
+		s.c.out.fin = finWanted
+		s.c.transmit()
+	}
+	return nil
+}
+
+// The deadlines bound nothing: no method waits.
+func (s socket) SetDeadline(time.Time) error      { return nil }
+func (s socket) SetReadDeadline(time.Time) error  { return nil }
+func (s socket) SetWriteDeadline(time.Time) error { return nil }
+
+// Secure is false: the simulation does not encrypt.
+func (s socket) Secure() bool { return false }
+
+// Close closes as close(2) does.
+func (s socket) Close() error {
+	if s.c.state == stateDetached {
+		s.c.state = stateClosed
+		s.c.closeKernel()
+	}
+	return nil
+}
