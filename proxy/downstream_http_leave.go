@@ -65,6 +65,8 @@ func (s *httpSession) mayLeave(ex *exchange) *Failure {
 	switch {
 	case s.rate != nil && !s.rate.take(s.w.loop.Now()):
 		return FailRateLimited
+	case s.kind == StreamConnect && s.direct != nil:
+		return FailUnsupported
 	case ex.route == nil:
 		return FailNoRoute
 	case s.kind == StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?

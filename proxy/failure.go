@@ -16,6 +16,10 @@ type Failure struct {
 	retry  retryClass
 }
 
+// Reason is what another sidecar is told of f where a link has no request to
+// refuse: as the reply to a stream.
+func (f *Failure) Reason() link.Reason { return f.reason }
+
 // refusal is the reason for the other sidecar. Those below link.UpstreamReset
 // promise that the application saw nothing of the request.
 func (f *Failure) refusal(reached bool) link.Reason {

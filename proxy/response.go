@@ -35,7 +35,8 @@ var refusals = map[link.Reason]*Failure{
 	link.Malformed:         FailBadRequest,
 }
 
-func refusalFailure(why link.Reason) *Failure {
+// FailureOf is what a refusal by another sidecar means to whoever waits here.
+func FailureOf(why link.Reason) *Failure {
 	if f := refusals[why]; f != nil {
 		return f
 	}

@@ -149,7 +149,7 @@ func (r *route) match(req *protocol.Request) bool {
 		}
 	}
 	if len(r.methods) == 0 {
-		return true
+		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only where a route says so
 	}
 	for _, m := range r.methods {
 		if bytes.Equal(m, req.Method) {

@@ -244,7 +244,7 @@ func (c *linkClient) OnCancelAck(id uint64, d link.Dropped) {
 
 func (c *linkClient) OnRefused(id uint64, why link.Reason) {
 	if a := c.take(id); a != nil {
-		a.failed(refusalFailure(why))
+		a.failed(FailureOf(why))
 	}
 }
 

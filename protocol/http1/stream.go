@@ -52,6 +52,23 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
+// AppendInterim appends an interim response (1xx, but no 101), to be passed on
+// to an HTTP/1.1 client before the response itself, or nothing when it can't be
+// sent safely.
+func AppendInterim(dst []byte, resp *protocol.Response) []byte {
+	if resp.Status < 100 || resp.Status > 199 || resp.Status == 101 ||
+		textEnd(resp.Reason, 0) != len(resp.Reason) || !headersValid(resp.Headers) {
+		return dst
+	}
+	dst = appendStatusLine(dst, resp.Status, resp.Reason)
+	for i := range resp.Headers {
+		if kindOf(resp.Headers[i].Name) == endToEnd {
+			dst = appendHeader(dst, &resp.Headers[i])
+		}
+	}
+	return append(dst, '\r', '\n')
+}
+
 // appendFraming announces the body of h.
 func appendFraming(dst []byte, h *Head) []byte {
 	if h.Framing == FixedLength {
@@ -77,6 +94,9 @@ func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 	d.passed += int64(d.length)
 	d.length = 0
 }
+
+// Framing is what Reset was told.
+func (d *Body) Framing() Framing { return d.framing }
 
 // Verbatim tells how many of the bytes to come are the body's as they are, so
 // that they can be copied without Decode: all that is left of a FixedLength body,

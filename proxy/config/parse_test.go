@@ -216,7 +216,7 @@ func TestEdges(t *testing.T) {
 		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a}}]`, "tls.peers: missing"},
 		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, peers: [x]}}]`, "tls.ca: missing"},
 		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {ca: a, peers: [x]}}]`, "tls.cert: missing"},
-		{`services: {s: {discover: static, endpoints: ["a:1"], tls: ` + mutual + `}}` + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", "opaque tcp needs"},
+		{`services: {s: {discover: static, endpoints: ["a:1"], tls: ` + mutual + `}}` + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
 		{`services: {s: {discover: static, endpoints: ["a:1"], protocol: tcp, tls: {peers: [x]}}}` + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
 		{`services: {s: {discover: static, endpoints: ["a:1"], protocol: tcp, tls: {ca: a}}}`, "tls.peers: missing"},
 		{`services: {s: {discover: static, endpoints: ["a:1"], tls: {ca: a, peers: [x]}}}`, "tls.cert: missing"},

@@ -162,15 +162,15 @@ func (v *validator) reference(shown, name string) {
 }
 
 // speaks holds what a service speaks against what is to be sent there: opaque
-// bytes go where no sidecar expects the link, and requests where they are
-// understood.
+// bytes go to an application, or to a sidecar that passes them on, and requests
+// where they are understood.
 func (v *validator) speaks(shown, name string, opaque bool) {
 	s := v.config.Services[name]
 	switch {
 	case s == nil:
-	case opaque && s.Protocol != ProtocolTCP && s.Protocol != ProtocolHTTP:
-		v.report(shown, "service %s speaks %s; opaque tcp needs a service with protocol: %s or %s",
-			name, s.Protocol, ProtocolTCP, ProtocolHTTP)
+	case opaque && s.Protocol == ProtocolDubbo:
+		v.report(shown, "service %s speaks %s; opaque tcp needs a service with protocol: %s, %s or %s",
+			name, s.Protocol, ProtocolTCP, ProtocolHTTP, ProtocolLink)
 	case !opaque && s.Protocol == ProtocolTCP:
 		v.report(shown, "service %s takes opaque bytes, not requests; expected one with protocol: %s or %s",
 			name, ProtocolLink, ProtocolHTTP)

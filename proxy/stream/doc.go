@@ -1,5 +1,5 @@
-// Package stream carries what is no message: connections whose bytes nobody
-// waits to be complete. They run on goroutines and the standard library, two to
+// Package stream carries what is no message: bytes that nobody
+// waits for to be complete. Streams run on goroutines and the standard library, two to
 // a stream, because blocking reads and writes bring backpressure from end to end
 // and half-close for free, and the reactor's engine has neither.
 //
@@ -7,10 +7,17 @@
 //
 //	server.go    what all streams share, and how they are ended
 //	listener.go  tcp listeners: accepts, counts, refuses
-//	tunnel.go    one stream: its endpoint, its connection there, its account
-//	upgrade.go   a WebSocket's handshake, on a connection that left the reactor
-//	relay.go     the bytes, both ways
-//	idle.go      ends what has stopped moving
+//	accept.go    streams that another sidecar brings
+//	end.go       one connection; what the kernel knows of it
+//	pair.go      the two connections of a stream, and how they end
+//	connect.go   finds an endpoint that takes the stream
+//	tunnel.go    a stream of opaque bytes
+//	relay.go     bytes, both ways
+//	request.go   an HTTP request and its answer, both of any length
+//	answer.go    an answer whose request was a message
+//	park.go      answers that wait for another sidecar to fetch them
+//	body.go      one body, one way, strictly decoded and framed again
+//	idle.go      ends what has stopped moving, a client that takes nothing too
 //
 // The core picks endpoints and keeps the accounts (proxy.Lease).
 package stream

@@ -10,7 +10,7 @@ import (
 // the copies need neither deadlines nor buffers of ours, and a slow reader keeps
 // its stream as long as it takes anything at all.
 type watch struct {
-	t      *tunnel
+	p      *pair
 	idle   time.Duration
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -23,8 +23,8 @@ type watch struct {
 // between one and 1+1/looks times the timeout after its last byte.
 const looks = 4
 
-func (t *tunnel) watch() *watch {
-	w := &watch{t: t, idle: t.srv.opt.Config.Timeouts.Idle, change: time.Now()}
+func (p *pair) watch() *watch {
+	w := &watch{p: p, idle: p.srv.opt.Config.Timeouts.Idle, change: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(w.every(), w.look)
@@ -39,12 +39,12 @@ func (w *watch) look() {
 	if w.ended {
 		return
 	}
-	moved, now := w.t.moved(), time.Now()
-	if moved != w.moved {
+	moved, now := w.p.moved(), time.Now()
+	if moved != w.moved || w.p.waits.Load() {
 		w.moved, w.change = moved, now
 	} else if now.Sub(w.change) >= w.idle {
 		w.ended = true
-		w.t.cut()
+		w.p.cut()
 		return
 	}
 	w.timer.Reset(w.every())
@@ -55,15 +55,4 @@ func (w *watch) stop() {
 	defer w.mu.Unlock()
 	w.ended = true
 	w.timer.Stop()
-}
-
-// moved is the bytes that came from both ends and that both have acknowledged.
-func (t *tunnel) moved() (n uint64) {
-	if info, err := tcpInfo(t.down); err == nil {
-		n += info.Bytes_received + info.Bytes_acked
-	}
-	if info, err := tcpInfo(t.up); err == nil {
-		n += info.Bytes_received + info.Bytes_acked
-	}
-	return n
 }

@@ -65,15 +65,18 @@ func (l *Listener) run() {
 
 // take starts a stream, or resets what is over a limit of connections.
 func (l *Listener) take(nc *net.TCPConn) {
+	down := &end{conn: nc, tcp: nc}
 	release := l.reserve(nc.RemoteAddr())
 	if release == nil {
-		reset(nc)
+		down.reset()
 		return
 	}
-	if !l.srv.start(&tunnel{
-		srv: l.srv, worker: l.srv.worker(), service: l.cfg.Service, down: nc, release: release,
-	}) {
+	service := l.srv.opt.Config.Services[l.cfg.Service]
+	t := &tunnel{
+		pair: &pair{srv: l.srv, down: down}, words: silent,
+		wish: l.srv.opaque(l.srv.worker(), service.Name, service.Timeout),
+	}
+	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
 		release()
-		reset(nc)
 	}
 }

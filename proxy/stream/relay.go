@@ -4,83 +4,73 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/remora-proxy/remora/proxy"
 )
 
 // flushTime is how long the other direction of a broken stream may go on with
 // what the kernel still holds of it.
 const flushTime = time.Second
 
-// relay copies both ways until both have ended, and closes both connections. Of
-// each connection's bytes it holds none: io.Copy between two TCP connections is
-// splice, within the kernel, so a reader that stops stalls its sender through
-// the two kernels' buffers. With TLS on one it holds a buffer for each direction.
+// relay sends rest up, copies both ways until both have ended, and closes both
+// connections. Of each connection's bytes it holds none: between two TCP
+// connections the copy is splice, within the kernel, so a reader that stops
+// stalls its sender through the two kernels' buffers. With TLS on one it holds a
+// buffer for each direction.
 //
 // An end of file is passed on as one, and the other direction goes on. An error
 // ends both with a reset.
-func (t *tunnel) relay() (in, out int64) {
-	watch := t.watch()
-	defer watch.stop()
+func (p *pair) relay(rest []byte) (in, out int64) {
 	back := make(chan int64, 1)
-	go func() { back <- t.copy(t.down, t.up) }()
-	in = t.copy(t.up, t.down)
-	out = <-back
-	if t.torn.Load() {
-		t.cut()
+	go func() { back <- p.copy(p.down, p.up) }()
+	if len(rest) > 0 { // to write nothing would consume the error of a reset
+		if _, err := p.up.Write(rest); err != nil {
+			p.lost(p.up)
+		}
 	}
-	_ = t.down.Close()
-	_ = t.up.Close()
+	in = int64(len(rest)) + p.copy(p.up, p.down)
+	out = <-back
+	if p.torn.Load() {
+		p.cut()
+	}
+	_ = p.down.Close()
+	_ = p.up.Close()
 	return in, out
 }
 
 // copy passes on what src sends, and its end.
-func (t *tunnel) copy(dst, src conn) (n int64) {
-	n, err := io.Copy(dst, src)
+func (p *pair) copy(dst, src *end) (n int64) {
+	n, err := copyAll(p.srv.opt.Process, dst, src)
 	if err == nil {
 		err = dst.CloseWrite()
 	}
-	switch {
-	case err == nil:
-	case dead(src):
-		t.cut()
-	default:
-		// dst is gone. What it sent before is still to be passed on, and its
-		// end is met by the other direction.
-		t.broken()
+	if err != nil {
+		p.lost(src)
 	}
 	return n
 }
 
-// broken makes the stream end in a reset, soon.
-func (t *tunnel) broken() {
-	t.torn.Store(true)
-	until := time.Now().Add(t.srv.flush)
-	_ = t.down.SetDeadline(until)
-	_ = t.up.SetDeadline(until)
+// lost ends the stream in a reset: at once if it was e that was reset. Else the
+// other end is gone; what it sent before is still to be passed on, soon, and its
+// end is met by the other direction.
+func (p *pair) lost(e *end) {
+	if e.dead() {
+		p.cut()
+		return
+	}
+	p.torn.Store(true)
+	until := time.Now().Add(p.srv.flush)
+	_ = p.down.SetDeadline(until)
+	_ = p.up.SetDeadline(until)
 }
 
-// dead tells whether the connection was reset: no state is left of it but the
-// descriptor.
-func dead(c conn) bool {
-	info, err := tcpInfo(c)
-	return err != nil || info.State == tcpClose
-}
-
-// tcpClose is TCP_CLOSE of linux/tcp_states.h.
-const tcpClose = 7
-
-// tcpInfo asks the kernel how the connection is.
-func tcpInfo(c conn) (info *unix.TCPInfo, err error) {
-	sc, err := raw(c).SyscallConn()
-	if err != nil {
-		return nil, err
+// copyAll copies up to the end of file.
+func copyAll(proc *proxy.Process, to, from *end) (int64, error) {
+	if !to.secure && !from.secure {
+		return io.Copy(to.tcp, from.tcp)
 	}
-	var failed error
-	err = sc.Control(func(fd uintptr) {
-		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
-	if err == nil {
-		err = failed
-	}
-	return info, err
+	proc.Hold(blockSize)
+	defer proc.Hold(-blockSize)
+	block := blocks.Get().(*[blockSize]byte)
+	defer blocks.Put(block)
+	return io.CopyBuffer(struct{ io.Writer }{to.conn}, struct{ io.Reader }{from.conn}, block[:])
 }

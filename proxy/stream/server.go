@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -42,18 +44,21 @@ type Server struct {
 	cancel context.CancelFunc
 	next   atomic.Uint32 // the worker whose turn it is to pick
 	flush  time.Duration // flushTime
+	park   time.Duration // parkTime
 
 	mu        sync.Mutex
 	closed    bool
-	open      map[*tunnel]struct{}
+	open      map[*pair]struct{}
+	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
-	all       sync.WaitGroup // goroutines of listeners and tunnels
+	all       sync.WaitGroup // goroutines of listeners and streams
 }
 
 // New makes a Server. Close ends it.
 func New(o Options) *Server {
 	s := &Server{
-		opt: o, flush: flushTime, open: make(map[*tunnel]struct{}), listeners: make(map[*Listener]struct{}),
+		opt: o, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
+		parked: make(map[link.Token]*parked), listeners: make(map[*Listener]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -78,29 +83,33 @@ func (s *Server) Listen(c *config.Listener) (*Listener, error) {
 	return l, nil
 }
 
-// start begins t, or tells that it is too late.
-func (s *Server) start(t *tunnel) bool {
+// start has run carry the stream of p, or cuts it and tells that it is too late.
+func (s *Server) start(p *pair, run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
+		p.cut()
 		return false
 	}
-	s.open[t] = struct{}{}
-	s.all.Go(t.run)
+	s.open[p] = struct{}{}
+	s.all.Go(func() {
+		defer s.ended(p)
+		run()
+	})
 	return true
 }
 
-func (s *Server) ended(t *tunnel) {
+func (s *Server) ended(p *pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, t)
+	delete(s.open, p)
 }
 
-// Open is the number of streams that are open or being connected.
+// Open is the number of streams that are open, being connected, or parked.
 func (s *Server) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open)
+	return len(s.open) + len(s.parked)
 }
 
 // worker takes turns: streams are few and long, and a pick is short.
@@ -118,8 +127,12 @@ func (s *Server) Close(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.ln.Close()
 	}
-	for t := range s.open {
-		t.cut()
+	for p := range s.open {
+		p.cut()
+	}
+	for token, p := range s.parked {
+		delete(s.parked, token)
+		p.abandon()
 	}
 	s.mu.Unlock()
 	s.cancel()
@@ -131,6 +144,17 @@ func (s *Server) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// opaque is the wish for an endpoint of the service that takes any bytes.
+func (s *Server) opaque(w *proxy.Worker, service string, timeout time.Duration) wish {
+	return wish{worker: w, service: service, kind: link.StreamOpaque, timeout: timeout}
+}
+
+// limits are those of messages whose bodies are passed on.
+func (s *Server) limits() *http1.Limits {
+	lim := &s.opt.Config.Limits
+	return &http1.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: http1.NoLimit}
 }
 
 // sleep waits for d, or until the Server is closed.

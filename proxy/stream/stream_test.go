@@ -130,7 +130,7 @@ func TestReset(t *testing.T) {
 		if _, err := io.ReadFull(other, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		reset(one)
+		(&end{conn: one, tcp: one}).reset()
 		wantReset(t, "the other of the "+first, other)
 		other.Close()
 	}
@@ -218,7 +218,6 @@ func TestNobody(t *testing.T) {
 	}{
 		{"upstream-connect", []registry.Endpoint{{Addr: refusing(t), Weight: 1}, {Addr: refusing(t), Weight: 1}}},
 		{"no-endpoint", nil},
-		{"no-endpoint", []registry.Endpoint{{Addr: newApp(t).addr, Weight: 1, Protocol: "link"}}},
 	} {
 		s := newSidecar(t, options{})
 		s.update(c.list...)
@@ -286,7 +285,7 @@ func TestMovedCounts(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	client, server := s.pair(a)
-	var tun *tunnel
+	var tun *pair
 	s.eventually("the stream to be open", func() error {
 		s.srv.mu.Lock()
 		defer s.srv.mu.Unlock()

@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// Accept implements proxy.Streams.
+func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
+	down := endOf(peer)
+	if down == nil {
+		_ = peer.Close()
+		return
+	}
+	p := &pair{srv: s, down: down}
+	switch a.Stream.Kind {
+	case link.StreamAnswer:
+		s.handOver(p, a.Stream.Token)
+	case link.StreamOpaque:
+		t := &tunnel{
+			pair: p, wish: s.opaque(a.Worker, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
+			words: func(f *proxy.Failure) []byte { return []byte{byte(f.Reason())} },
+		}
+		s.start(p, t.run)
+	default:
+		s.start(p, func() { p.serve(a) })
+	}
+}
+
+// handOver delivers the parked body that the token stands for, as
+// link.StreamAnswer says. A token that is wrong, or too late, gets a reason.
+func (s *Server) handOver(p *pair, token link.Token) {
+	parked := s.fetch(token)
+	if parked == nil {
+		s.start(p, func() { p.refuse([]byte{byte(link.DeadlinePassed)}) })
+		return
+	}
+	src := parked.taken()
+	s.deliver(&delivery{pair: p, head: []byte{link.StreamTaken}, chunks: chunked(&src.Body), src: src})
+}
+
+// serve carries the request that another sidecar sends. The courtesies of a
+// proxy to client and endpoint were its.
+func (p *pair) serve(a *proxy.StreamAccept) {
+	r := &proxy.StreamRequest{Worker: a.Worker, Service: a.Service, Timeout: a.Timeout, Minor: 1}
+	if f := p.receive(r, a.Rest); f != nil {
+		p.refuse(r.AppendFailure(nil, f, date()))
+		return
+	}
+	(&exchange{pair: p, r: r}).run()
+}
+
+// receive reads the head of the request, behind in.
+func (p *pair) receive(r *proxy.StreamRequest, in []byte) *proxy.Failure {
+	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.opt.Config.Timeouts.Header))
+	var head http1.Head
+	var req protocol.Request
+	lim := p.srv.limits()
+	n, err := http1.DecodeRequest(in, &req, &head, lim)
+	for err == http1.ErrIncomplete {
+		if in, err = more(p.down, in); err == nil {
+			n, err = http1.DecodeRequest(in, &req, &head, lim)
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return proxy.FailSlowHead
+	case err != nil:
+		return proxy.FailBadRequest
+	}
+	_ = p.down.SetReadDeadline(time.Time{})
+	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in[n:]
+	if head.WebSocket && head.Framing == http1.NoBody {
+		r.Kind, r.Head = proxy.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
+		return nil
+	}
+	r.Kind, r.Head = proxy.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
+	r.Body.Reset(&head, lim)
+	r.Chunks, r.Buffer = head.Framing == http1.Chunked, bytebufferpool.Get()
+	return nil
+}

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// connects is an address whose connections are CONNECTs, with bytes behind.
+func (s *sidecar) connects(rest string) string {
+	return s.front(func(nc *net.TCPConn) {
+		s.srv.Request(socket{nc}, &proxy.StreamRequest{
+			Kind: proxy.StreamConnect, Worker: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
+		})
+	})
+}
+
+// TestConnect: after a CONNECT bytes go both ways, those behind its head first;
+// one that can't be served is told so.
+func TestConnect(t *testing.T) {
+	a := newApp(t)
+	hops(t, a.addr, func(t *testing.T, s *sidecar) {
+		client := s.dialTo(s.connects("early "))
+		server := receive(t, a.conns, "the connection")
+		wantRead(t, "the client", client, connected)
+		_, _ = io.WriteString(client, "late")
+		_ = client.CloseWrite()
+		if got, err := io.ReadAll(server); string(got) != "early late" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		_, _ = io.WriteString(server, "answer")
+		server.Close()
+		wantRead(t, "the client", client, "answer")
+	})
+	hops(t, refusing(t), func(t *testing.T, s *sidecar) {
+		wantRead(t, "the client", s.dialTo(s.connects("")), "HTTP/1.1 502 Bad Gateway\r\n")
+	})
+}
+
+// TestWebSocketMesh: an upgrade is granted through sidecars; half-closes and
+// resets pass.
+func TestWebSocketMesh(t *testing.T) {
+	a := newApp(t)
+	hops(t, a.addr, func(t *testing.T, s *sidecar) {
+		addr := s.requests()
+		client := s.dialTo(addr)
+		_, _ = io.WriteString(client, ask+"early")
+		server := receive(t, a.conns, "the connection")
+		wantRead(t, "the server", server, "GET /chat?x=1 HTTP/1.1\r\n")
+		_, _ = io.WriteString(server, "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\nDate: x\r\n\r\nhello")
+		wantRead(t, "the client", client, "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nVia: 1.1 remora\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+		_ = client.CloseWrite()
+		if got, err := io.ReadAll(server); len(got) < 5 || string(got[len(got)-5:]) != "early" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		(&end{conn: server, tcp: server}).reset()
+		wantReset(t, "the client", client)
+	})
+}

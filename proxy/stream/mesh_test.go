@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// socket is a connection that never was on a loop.
+type socket struct{ *net.TCPConn }
+
+func (s socket) NetConn() net.Conn { return s.TCPConn }
+func (s socket) Secure() bool      { return false }
+
+// front has take carry what connects to the address.
+func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {
+	s.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			take(nc.(*net.TCPConn))
+		}
+	}()
+	s.t.Cleanup(func() { ln.Close(); <-done })
+	return ln.Addr().String()
+}
+
+// requests is an address whose connections begin with a request for Request.
+func (s *sidecar) requests() string {
+	return s.front(func(nc *net.TCPConn) {
+		r := &proxy.StreamRequest{Worker: s.srv.worker(), Service: "app", Timeout: patience}
+		down := endOf(socket{nc})
+		if f := (&pair{srv: s.srv, down: down}).receive(r, nil); f != nil {
+			if len(r.Rest) == 0 { // a CONNECT, or nothing
+				nc.Close()
+			}
+			return
+		}
+		s.srv.Request(socket{nc}, r)
+	})
+}
+
+// links is an address where other sidecars bring streams.
+func (s *sidecar) links() string {
+	magic := len(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})) - 6
+	return s.front(func(nc *net.TCPConn) {
+		head := make([]byte, magic+4)
+		if _, err := io.ReadFull(nc, head); err != nil {
+			nc.Close()
+			return
+		}
+		rest := make([]byte, head[len(head)-1])
+		_, _ = io.ReadFull(nc, rest)
+		left, n := binary.Uvarint(rest[1:])
+		st := link.Stream{Kind: link.StreamKind(rest[0]), TimeLeft: time.Duration(left) * time.Microsecond}
+		copy(st.Token[:], rest[1+n:])
+		s.srv.Accept(socket{nc}, &proxy.StreamAccept{Worker: s.srv.worker(), Service: "app", Timeout: patience, Stream: st})
+	})
+}
+
+// before is a sidecar whose endpoint is s.
+func (s *sidecar) before() *sidecar {
+	s.t.Helper()
+	b := newSidecar(s.t, options{})
+	b.update(registry.Endpoint{Addr: s.links(), Weight: 1, Protocol: config.ProtocolLink})
+	return b
+}
+
+// hops calls test with one sidecar before the application, and with two.
+func hops(t *testing.T, app string, test func(t *testing.T, first *sidecar)) {
+	t.Run("one sidecar", func(t *testing.T) {
+		s := newSidecar(t, options{}, app)
+		test(t, s)
+		s.idle()
+		s.released()
+	})
+	t.Run("two sidecars", func(t *testing.T) {
+		s := newSidecar(t, options{}, app)
+		b := s.before()
+		test(t, b)
+		for _, s := range []*sidecar{b, s} {
+			s.idle()
+			s.released()
+		}
+	})
+}
+
+// released wants no byte counted any more.
+func (s *sidecar) released() {
+	s.t.Helper()
+	if n := s.proc.Buffered(); n != 0 {
+		s.t.Errorf("%d bytes still count", n)
+	}
+}
+
+// TestOpaqueMesh: opaque bytes, half-close and resets pass through two sidecars.
+func TestOpaqueMesh(t *testing.T) {
+	a := newApp(t)
+	hops(t, a.addr, func(t *testing.T, s *sidecar) {
+		client, server := s.pair(a)
+		question := strings.Repeat("question", 1<<17)
+		go func() {
+			_, _ = io.WriteString(client, question)
+			_ = client.CloseWrite()
+		}()
+		if got, err := io.ReadAll(server); string(got) != question || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		_, _ = io.WriteString(server, "answer")
+		server.Close()
+		if got, err := io.ReadAll(client); string(got) != "answer" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		client, server = s.pair(a)
+		(&end{conn: server, tcp: server}).reset()
+		wantReset(t, "the client", client)
+	})
+}

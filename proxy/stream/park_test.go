@@ -1,0 +1,127 @@
+package stream
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// source is an answer of the application whose connection is server; early is
+// the part of its body that is here.
+func (s *sidecar) source(a *app, h http1.Head, early string) (src *proxy.StreamSource, server *net.TCPConn) {
+	s.t.Helper()
+	p := &pair{srv: s.srv}
+	w := s.srv.opaque(s.srv.worker(), "app", patience)
+	lease, _, fail := p.connect(&w)
+	if fail != nil {
+		s.t.Fatal(fail)
+	}
+	lease.Connected(200)
+	server = receive(s.t, a.conns, "the connection")
+	src = &proxy.StreamSource{Socket: p.up.conn.(proxy.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
+	src.Body.Reset(&h, s.srv.limits())
+	if _, _, err := src.Body.Decode([]byte(early), src.Buffer); err != nil {
+		s.t.Fatal(err)
+	}
+	return src, server
+}
+
+// fetched is a client that b answers with the body that token stands for at s.
+func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
+	s.t.Helper()
+	leases := make(chan *proxy.Lease, 1)
+	w := b.srv.worker()
+	w.Lease("app", func(l *proxy.Lease, _ proxy.Place, _ *proxy.Failure) { leases <- l })
+	src := &proxy.StreamSource{
+		Addr: at, Service: "app", Token: token, Timeout: patience,
+		Buffer: bytebufferpool.Get(), Lease: receive(s.t, leases, "a lease"),
+	}
+	src.Lease.Connected(200)
+	src.Body.Reset(&h, s.srv.limits())
+	addr := b.front(func(nc *net.TCPConn) {
+		b.srv.Answer(socket{nc}, &proxy.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})
+	})
+	return b.dialTo(addr)
+}
+
+// TestFetched: the body of an answer is fetched once, whole, in either framing.
+func TestFetched(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	b, at := s.before(), s.links()
+	long := bytes.Repeat([]byte("x"), 2<<20)
+	for _, h := range []http1.Head{
+		{Framing: http1.FixedLength, Length: int64(len(long)) + 5}, {Framing: http1.UntilClose},
+	} {
+		src, server := s.source(a, h, "early")
+		token, ok := s.srv.Park(src)
+		if !ok {
+			t.Fatal("not parked")
+		}
+		next := h
+		if h.Framing == http1.UntilClose {
+			next = http1.Head{Framing: http1.Chunked}
+		}
+		client := s.fetched(b, at, token, next)
+		if next.Framing == http1.Chunked {
+			wantRead(t, "the client", client, "head|5\r\nearly\r\n")
+			_, _ = io.WriteString(server, "event")
+			wantRead(t, "the client", client, "5\r\nevent\r\n")
+			server.Close()
+			wantRead(t, "the client", client, "0\r\n\r\n")
+		} else {
+			go func() { _, _ = server.Write(long) }()
+			if got, err := io.ReadAll(client); string(got) != "head|early"+string(long) || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		}
+		client.Close()
+		server.Close()
+		again := s.fetched(b, at, token, next)
+		if got, err := io.ReadAll(again); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
+			t.Errorf("the token is good twice: %q, %v", got, err)
+		}
+		again.Close()
+	}
+	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "early")
+	token, _ := s.srv.Park(src)
+	client := s.fetched(b, at, token, http1.Head{Framing: http1.Chunked})
+	wantRead(t, "the client", client, "head|5\r\nearly\r\n")
+	client.Close()
+	wantReset(t, "the application of a client that left", server)
+	for _, s := range []*sidecar{b, s} {
+		s.idle()
+		s.released()
+	}
+}
+
+// TestParked: what nobody comes for is given up, after its time or when the
+// server closes.
+func TestParked(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	s.srv.park = 1
+	src, server := s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	if _, ok := s.srv.Park(src); !ok {
+		t.Fatal("not parked")
+	}
+	wantReset(t, "the application that nobody fetched from", server)
+	s.srv.park = patience
+	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
+	if _, ok := s.srv.Park(src); !ok {
+		t.Fatal("not parked")
+	}
+	if err := s.srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantReset(t, "the application of a server that closed", server)
+	s.released()
+	s.idle()
+}

@@ -1,0 +1,286 @@
+package stream
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy"
+)
+
+const (
+	// readSize is how much is read at once of a head.
+	readSize = 4 << 10
+
+	// maxInterim bounds the interim responses to one request.
+	maxInterim = 32
+)
+
+// Request implements proxy.Streams.
+func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
+	down := endOf(client)
+	if down == nil {
+		_ = client.Close()
+		return
+	}
+	p := &pair{srv: s, down: down}
+	if r.Kind != proxy.StreamConnect {
+		s.start(p, (&exchange{pair: p, r: r}).run)
+		return
+	}
+	t := &tunnel{
+		pair: p, wish: s.opaque(r.Worker, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
+		words: func(f *proxy.Failure) []byte { return r.AppendFailure(nil, f, date()) },
+	}
+	s.start(p, t.run)
+}
+
+// exchange is a request, whose body may still be coming, and its answer; after a
+// 101 it is a tunnel. The request is passed on by the goroutine that listens to
+// the client, the answer by run.
+type exchange struct {
+	*pair
+	r      *proxy.StreamRequest
+	linked bool // the endpoint is another sidecar
+	lease  *proxy.Lease
+	free   func() // gives back what counts for r
+
+	headed    bool                          // the answer's head is here; guarded by mu
+	blame     atomic.Pointer[proxy.Failure] // why the request could not be passed on
+	complete  atomic.Bool                   // the request was passed on
+	connected bool                          // the lease knows
+	in        atomic.Int64                  // bytes of the bodies, or of the tunnel
+	out       int64
+}
+
+func (x *exchange) run() {
+	n := len(x.r.Head) + len(x.r.Rest)
+	if x.r.Buffer != nil {
+		n += len(x.r.Buffer.B)
+	}
+	proc := x.srv.opt.Process
+	full := proc.Full()
+	proc.Hold(n)
+	x.free = sync.OnceFunc(func() { proc.Hold(-n) })
+	defer x.free()
+	if f := x.carry(full); f != nil {
+		if x.lease != nil && !x.isCut() {
+			x.lease.Failed(f)
+		}
+		x.settled.Store(true)
+		x.part(false)
+		x.refuse(x.r.AppendFailure(nil, f, date()))
+	}
+	if x.heard != nil {
+		<-x.heard
+	}
+	if x.lease != nil {
+		x.lease.Close(x.connected, x.in.Load(), x.out)
+	}
+}
+
+// carry finds an endpoint and talks to it. After a Failure the client has no
+// answer yet.
+func (x *exchange) carry(full bool) (fail *proxy.Failure) {
+	switch {
+	case len(x.r.Head) == 0:
+		return proxy.FailBadRequest
+	case full:
+		return proxy.FailOverloaded
+	}
+	x.lease, x.linked, fail = x.connect(&wish{
+		worker: x.r.Worker, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
+	})
+	if fail != nil {
+		return fail
+	}
+	watch := x.watch()
+	defer watch.stop()
+	if _, err := x.up.Write(x.r.Head); err != nil {
+		return failure(err)
+	}
+	if x.r.Kind == proxy.StreamBody {
+		x.listen(x.upload)
+	} else {
+		x.due()
+	}
+	return x.answer()
+}
+
+// upload passes on what is left of the request.
+func (x *exchange) upload() {
+	x.free()
+	t := transfer{
+		proc: x.srv.opt.Process, from: x.down, to: x.up,
+		body: &x.r.Body, held: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
+	}
+	f := t.run()
+	x.in.Store(t.sent)
+	switch f {
+	case noFault:
+		x.complete.Store(true)
+		x.due()
+	case toFault: // what the endpoint has said before it left is still to be read
+		x.due()
+	case malformed:
+		x.blame.Store(proxy.FailBadRequest)
+		x.part(false)
+	default:
+		if !x.settled.Load() {
+			x.cut()
+		}
+	}
+}
+
+// due sets the time for the head of the answer.
+func (x *exchange) due() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.headed {
+		x.waits.Store(true)
+		_ = x.up.SetReadDeadline(time.Now().Add(x.r.Timeout))
+	}
+}
+
+// arrived: the head of the answer is here.
+func (x *exchange) arrived() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.headed = true
+	x.waits.Store(false)
+	_ = x.up.SetReadDeadline(time.Time{})
+}
+
+// answer reads the head of the answer, after interim ones, and has the rest
+// follow.
+func (x *exchange) answer() *proxy.Failure {
+	var in []byte
+	var head http1.Head
+	var resp protocol.Response
+	lim := x.srv.limits()
+	for interim := 0; ; {
+		n, err := http1.DecodeResponse(in, x.r.ToHead, &resp, &head, lim)
+		switch {
+		case err == http1.ErrIncomplete:
+			if in, err = more(x.up, in); err == nil {
+				continue
+			}
+			if f := x.blame.Load(); f != nil {
+				return f
+			}
+			return failure(err)
+		case err != nil || interim == maxInterim:
+			return proxy.FailMalformed
+		case head.WebSocket && x.r.Kind == proxy.StreamWebSocket:
+			return x.upgrade(&resp, &head, in[n:])
+		case resp.Status == http.StatusSwitchingProtocols:
+			return proxy.FailMalformed // to what nobody asked for
+		case resp.Status >= 200:
+			return x.pass(&resp, &head, in[n:])
+		}
+		if f := x.interim(&resp); f != nil {
+			return f
+		}
+		in = in[n:]
+		head.Reset()
+		interim++
+	}
+}
+
+// more reads on behind in.
+func more(from *end, in []byte) ([]byte, error) {
+	n := len(in)
+	in = append(in, make([]byte, readSize)...)
+	m, err := from.Read(in[n:])
+	if m > 0 {
+		err = nil
+	}
+	return in[:n+m], err
+}
+
+func (x *exchange) interim(resp *protocol.Response) *proxy.Failure {
+	if x.r.Minor == 0 {
+		return nil
+	}
+	out := http1.AppendInterim(nil, resp)
+	if len(out) == 0 {
+		return proxy.FailMalformed
+	}
+	if _, err := x.down.Write(out); err != nil {
+		x.cut()
+	}
+	return nil
+}
+
+// sign adds to the answer what its recipient is owed. Another sidecar has done
+// its part.
+func (x *exchange) sign(resp *protocol.Response, head *http1.Head) {
+	x.arrived()
+	if !x.linked {
+		x.r.Record(resp, head.Minor, date())
+	}
+	x.r.Identify(resp)
+}
+
+// open sends the head of the answer; from here on a fault can't be told in words.
+func (x *exchange) open(status int, head []byte) bool {
+	x.lease.Connected(status)
+	x.connected = true
+	if _, err := x.down.Write(head); err != nil {
+		x.cut()
+		return false
+	}
+	return true
+}
+
+// pass sends the answer on, and disconnects.
+func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in []byte) *proxy.Failure {
+	x.sign(resp, head)
+	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)
+	if len(out) == 0 {
+		return proxy.FailMalformed
+	}
+	if !x.open(resp.Status, out) {
+		return nil
+	}
+	var body http1.Body
+	body.Reset(head, x.srv.limits())
+	t := transfer{
+		proc: x.srv.opt.Process, from: x.up, to: x.down,
+		body: &body, held: bytebufferpool.Get(), rest: in, chunks: chunked(&body) && x.r.Minor > 0,
+	}
+	f := t.run()
+	x.out = t.sent
+	if f != noFault {
+		x.cut()
+		return nil
+	}
+	x.settled.Store(true)
+	x.part(x.complete.Load() || x.r.Kind == proxy.StreamWebSocket)
+	x.finish(nil)
+	return nil
+}
+
+// upgrade passes the 101 on, and joins the connections.
+func (x *exchange) upgrade(resp *protocol.Response, head *http1.Head, early []byte) *proxy.Failure {
+	x.sign(resp, head)
+	out := http1.AppendWebSocketResponse(nil, resp)
+	if len(out) == 0 {
+		return proxy.FailMalformed
+	}
+	if x.open(resp.Status, append(out, early...)) {
+		var in int64
+		in, x.out = x.relay(x.r.Rest)
+		x.in.Store(in)
+	}
+	return nil
+}
+
+// date is the value of Date for a message of this moment.
+func date() []byte { return []byte(time.Now().UTC().Format(http.TimeFormat)) }
