@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Streams through two sidecars, with programs that are not Remora's own: curl
+# moving 10 GiB both ways, Server-Sent Events and WebSocket of a Python server
+# with their usual libraries; see streams/streams.py. Needs curl and Python 3
+# with venv. Everything listens on free ports of 127.0.0.1 and is gone at the
+# end. The last line is the count of checks.
+#
+#   BYTES=N      what curl moves each way; default 10 GiB
+#   VENV=DIR     where the Python environment is kept from run to run
+#   KEEP=DIR     keep configuration files and logs in DIR
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+dir=${KEEP:-$(mktemp -d)}
+mkdir -p "$dir/bin"
+trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+
+venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-streams-venv}
+python3 -m venv "$venv"
+"$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/streams/requirements.txt
+
+go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
+PYTHONPATH=scripts/interop timeout --kill-after=10 900 \
+	"$venv/bin/python" scripts/streams/streams.py "$dir/bin" "$dir" "${BYTES:-$((10 << 30))}"
