@@ -112,20 +112,6 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 	return e.Stalled(now, s.Stall.After)
 }
 
-// Counts returns how many endpoints have this loop's requests pending, and how
-// many of those are stalled.
-func (s *Set) Counts(now time.Duration) (pending, stalled int) {
-	for _, e := range s.endpoints {
-		if e.pending > 0 {
-			pending++
-		}
-		if s.Stalled(now, e) {
-			stalled++
-		}
-	}
-	return pending, stalled
-}
-
 // Pick returns the endpoint for a primary attempt or a retry: never one in
 // tried; a stalled one only as its probe or when no other is left; nil when all
 // have been tried. Whoever wants to try one again leaves it out of tried. It

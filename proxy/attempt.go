@@ -96,7 +96,7 @@ func (a *attempt) answered(ans *answer) {
 	now := ex.w.loop.Now()
 	lingering := a.state == attemptLingering
 	if !lingering && a.kind == primaryAttempt {
-		ex.route.estimator.Observe(now, now-a.sent)
+		ex.route.hedging.Estimator.Observe(now, now-a.sent)
 	}
 	a.end(now, true)
 	if lingering {
@@ -175,7 +175,7 @@ func (a *attempt) abort() {
 // out, it would make the estimate sink.
 func (a *attempt) censor() {
 	if a.kind == primaryAttempt {
-		a.ex.route.estimator.Censor(a.ex.w.loop.Now())
+		a.ex.route.hedging.Estimator.Censor(a.ex.w.loop.Now())
 	}
 }
 

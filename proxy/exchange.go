@@ -133,8 +133,8 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	}
 	ex.req.Deadline = ex.began + left
 	w.loop.After(left, &ex.deadline)
-	ex.svc.hedging.Primary(ex.began, r.hedge)
-	if r.hedge.Mode == hedge.On {
+	ex.svc.hedging.Primary(ex.began, r.hedging)
+	if r.hedging.Policy.Mode == hedge.On {
 		ex.armHedge(ex.began)
 	}
 	ex.launch(primaryAttempt, nil)
@@ -174,11 +174,8 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	ex.n++
 	ex.out++
 	a.kind, a.ep, a.index = kind, nil, uint8(ex.n-1)
-	switch kind {
-	case retryAttempt:
+	if kind == retryAttempt {
 		ex.svc.stats.Retries++
-	case hedgeAttempt:
-		ex.svc.stats.Hedges++
 	}
 	switch ex.svc.admit(a) {
 	case slotGranted:
@@ -199,22 +196,22 @@ func (ex *exchange) onHedgeTimer() {
 	if ex.state != exchangeActive || ex.n == maxAttempts {
 		return
 	}
-	s, p, now := ex.svc, ex.route.hedge, ex.w.loop.Now()
+	s, r, now := ex.svc, ex.route.hedging, ex.w.loop.Now()
 	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
 	q := hedge.Question{
 		Idempotent: ex.req.Idempotent,
 		Cascade:    ex.attempt > 0 || ex.hedged,
 		Left:       ex.req.Deadline - now,
 	}
+	q.Heard, q.Silent = s.set.Silence(now, r.Estimator.SilentAfter(now, &r.Policy))
 	if ep != nil {
 		q.Untried = 1
 	}
-	gate := s.hedging.Decide(now, p, &ex.route.estimator, &q)
-	s.stats.Gates[gate]++
+	gate := s.hedging.Decide(now, r, &q)
 	if gate == hedge.Open {
 		ex.hedges++
 	}
-	if (gate == hedge.Open || gate.Transient()) && ex.hedges < p.Max {
+	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
 		ex.armHedge(now)
 	}
 	if gate == hedge.Open {
@@ -224,14 +221,14 @@ func (ex *exchange) onHedgeTimer() {
 
 // armHedge looks again one delay from now.
 func (ex *exchange) armHedge(now time.Duration) {
-	ex.w.loop.After(ex.route.estimator.Delay(now, ex.route.hedge), &ex.hedge)
+	ex.w.loop.After(ex.route.hedging.Delay(now), &ex.hedge)
 }
 
 // hedgeMissed: a hedge reached no application, so it cost that nothing and counts
 // for nothing; another endpoint may be asked one delay later, maxMissed times.
 func (ex *exchange) hedgeMissed() {
 	now := ex.w.loop.Now()
-	ex.svc.stats.HedgesMissed++
+	ex.route.hedging.Missed()
 	if ex.missed == maxMissed || len(ex.req.Body) > missBody {
 		return
 	}
@@ -247,8 +244,8 @@ func (ex *exchange) hedgeMissed() {
 // what else is out.
 func (ex *exchange) win(of attemptKind, ans *answer) {
 	ex.enter(exchangeAnswered)
-	if of == hedgeAttempt {
-		ex.svc.stats.HedgesWon++
+	if of == hedgeAttempt && ans.Status < 500 {
+		ex.route.hedging.Won()
 	}
 	ex.finished(outcomeOf(ans.Status))
 	ex.judge(verdictOf(ans.Status))

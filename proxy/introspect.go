@@ -92,13 +92,13 @@ func (w *Worker) Post(f func()) { w.loop.Post(f) }
 func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()
 	r := ServiceReport{
-		Name: s.cfg.Name, Version: s.version, Stats: s.stats,
+		Name: s.cfg.Name, Version: s.version, Stats: s.counts(),
 		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(),
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
 		r.Routes = append(r.Routes, RouteReport{
-			Route: rt.index, Mode: rt.hedge.Mode, Delay: rt.estimator.Delay(now, rt.hedge),
+			Route: rt.index, Mode: rt.hedging.Policy.Mode, Delay: rt.hedging.Delay(now),
 		})
 	}
 	for i := range r.Endpoints {
@@ -132,9 +132,18 @@ func (p *Process) ServicePending(service string) int {
 	return int(p.services[service].pending.Load())
 }
 
+// counts are the service's, with those of hedging from its routes.
+func (s *service) counts() ServiceStats {
+	c := s.stats
+	for _, r := range s.routes {
+		c.Counts.Add(&r.hedging.Counts)
+	}
+	return c
+}
+
 // ServiceStats returns a copy of the loop's counts for a service. It is called
 // on the loop.
 func (w *Worker) ServiceStats(service string) *ServiceStats {
-	s := w.services[service].stats
+	s := w.services[service].counts()
 	return &s
 }

@@ -109,8 +109,8 @@ func (s *service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endp
 func (s *service) refreshStall(now time.Duration) {
 	var st lb.Stall
 	for _, r := range s.routes {
-		st.After = max(st.After, r.estimator.StallAfter(now, r.hedge))
-		st.Probe = max(st.Probe, r.estimator.Delay(now, r.hedge))
+		st.After = max(st.After, r.hedging.Estimator.StallAfter(now, &r.hedging.Policy))
+		st.Probe = max(st.Probe, r.hedging.Delay(now))
 	}
 	s.set.Stall = st
 }
