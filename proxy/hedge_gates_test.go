@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
@@ -152,5 +153,43 @@ func TestUselessHedgesStop(t *testing.T) {
 	m.settled()
 	if s = m.consumer.stats("compute"); s.HedgesWon < won+20 {
 		t.Errorf("%d more hedges won, gates %v; want hedging to come back", s.HedgesWon-won, s.Gates)
+	}
+}
+
+// A provider without a limit refuses hedges while its application is stalled, or
+// has far more to do than usual; what is no hedge goes through.
+func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 2, service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
+	m.warm(150)
+	second := m.nodes[2]
+	m.apps[1].frozen = m.w.Now() + 200*time.Millisecond
+	m.consumer.update("compute", m.endpoint(1))
+	stuck := m.burst(8, 10)
+	pending := func() bool { return second.proc.Pending() == len(stuck) }
+	if !m.w.RunUntil(pending, time.Second) {
+		t.Fatal("the requests did not arrive")
+	}
+	m.w.Run(50 * time.Millisecond)
+	m.apps[0].frozen = m.w.Now() + 100*time.Millisecond
+	hedged := 0
+	m.apps[1].seen = func(req *protocol.Request) {
+		if protocol.Find(req.Headers, "x-remora-attempt") != nil {
+			hedged++
+		}
+	}
+	// The consumer is new to the second, and so does not know how it is.
+	m.consumer.update("compute", m.endpoint(0))
+	late := m.post(10)
+	m.do(late)
+	m.w.Run(2 * time.Millisecond)
+	m.consumer.update("compute", m.endpoint(0), m.endpoint(1))
+	if !m.w.RunUntil(func() bool { return m.consumer.stats("compute").Hedges > 0 }, time.Second) {
+		t.Fatal("no hedge was sent")
+	}
+	m.finish(append(stuck, late)...)
+	m.ok(append(stuck, late)...)
+	m.settled()
+	if s := m.consumer.stats("compute"); hedged != 0 || s.HedgesMissed == 0 {
+		t.Errorf("%d hedges reached the stalled application, %d missed; want none and some", hedged, s.HedgesMissed)
 	}
 }
