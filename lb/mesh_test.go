@@ -188,7 +188,7 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline}
+	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len()}
 	q.Heard, q.Silent = m.set.Silence(m.now, m.route.Estimator.SilentAfter(m.now, &m.hedge))
 	e := m.set.PickHedge(m.now, m.rnd, r.tried)
 	if e != nil {

@@ -62,12 +62,13 @@ type exchange struct {
 	state exchangeState
 	pass  pass // of the service's breaker
 
-	req     protocol.Request
-	attempt uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
-	hedged  bool
-	head    *bytebufferpool.ByteBuffer // what req's slices alias
-	body    *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
-	held    int                        // bytes of both, counted against limits.buffered
+	req      protocol.Request
+	attempt  uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
+	hedged   bool
+	unhedged bool                       // the caller wants no hedges
+	head     *bytebufferpool.ByteBuffer // what req's slices alias
+	body     *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
+	held     int                        // bytes of both, counted against limits.buffered
 
 	requestID []byte   // of a request that came over HTTP; aliases head or newID
 	newID     [32]byte // an id that was made here
@@ -134,7 +135,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	ex.req.Deadline = ex.began + left
 	w.loop.After(left, &ex.deadline)
 	ex.svc.hedging.Primary(ex.began, r.hedging)
-	if r.hedging.Policy.Mode == hedge.On {
+	if r.hedging.Policy.Mode == hedge.On && !ex.unhedged {
 		ex.armHedge(ex.began)
 	}
 	ex.launch(primaryAttempt, nil)
@@ -202,6 +203,7 @@ func (ex *exchange) onHedgeTimer() {
 		Idempotent: ex.req.Idempotent,
 		Cascade:    ex.attempt > 0 || ex.hedged,
 		Left:       ex.req.Deadline - now,
+		Endpoints:  s.set.Len(),
 	}
 	q.Heard, q.Silent = s.set.Silence(now, r.Estimator.SilentAfter(now, &r.Policy))
 	if ep != nil {

@@ -25,8 +25,6 @@ var unbuiltKeys = []unbuilt{
 	{"services.*.lb.policy", oneOf(LBPeakEWMA), "peak EWMA; expected " + LBLeastPending},
 	{"services.*.lb.policy", oneOf(LBRandom), "random picks; expected " + LBLeastPending},
 	{"services.*.lb.subset", notZero, "subsetting; expected 0"},
-	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
-	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
 	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
 	{"services.*.outlier", notEmpty, "outlier ejection"},
 	{"access_log", notEmpty, "the access log"},
@@ -62,11 +60,6 @@ func oneOf(values ...string) func(*node) bool {
 }
 
 func notEmpty(n *node) bool { return n.text != "" || len(n.items) > 0 || len(n.entries) > 0 }
-
-func moreThanOne(n *node) bool {
-	x, err := strconv.Atoi(n.text)
-	return err == nil && x > 1
-}
 
 func notZero(n *node) bool {
 	x, err := strconv.Atoi(n.text)

@@ -35,10 +35,10 @@ type Question struct {
 	// Hedging it again would multiply load down a chain of calls.
 	Cascade bool
 
-	// Heard is the number of endpoints that have had something of this loop to
-	// answer within the last SilentAfter; Silent is the part of them that have it
-	// still and have answered nothing for as long.
-	Heard, Silent int
+	// Endpoints is the number of them. Heard is how many have had something of
+	// this loop to answer within the last SilentAfter, and Silent how many of
+	// those have it still and have answered nothing for as long.
+	Endpoints, Heard, Silent int
 
 	// Untried is the number of endpoints that may take the hedge: not tried by
 	// this request, not busy, not stalled. That there is one is enough.
@@ -49,13 +49,11 @@ type Question struct {
 }
 
 // correlated tells whether so much is silent that a hedge would wait with the
-// rest: more than half of those heard of, or all where these are three or fewer.
-// One alone is what hedging is for.
+// rest: more than half of the endpoints heard of, and three at least or both of
+// two. Fewer may have stopped at one time by chance, and an idle one may well
+// answer: that is what hedging is for.
 func (q *Question) correlated() bool {
-	if q.Heard <= 3 {
-		return q.Silent >= 2 && q.Silent == q.Heard
-	}
-	return 2*q.Silent > q.Heard
+	return q.Endpoints > 1 && q.Silent >= min(q.Endpoints, 3) && 2*q.Silent > q.Heard
 }
 
 // Primary counts a first attempt, which earns its route's budget. It is called
