@@ -129,7 +129,7 @@ func run(c meshConfig, seed uint64) *mesh {
 		rnd:        rand.New(rand.NewPCG(seed, 1)),
 		replicas:   map[*lb.Endpoint]*replica{},
 		service:    hedge.NewService(1),
-		route:      hedge.NewRoute(c.hedge),
+		route:      hedge.NewRoute(c.hedge, 1),
 	}
 	m.set.Policy = c.policy
 	added, _ := m.set.Update([]lb.Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}})

@@ -93,6 +93,8 @@ type exchange struct {
 	reached  bool        // the application may have seen the request
 	lastFail *Failure    // of the latest failed attempt since the last retry; of a hedge only when no other failed
 
+	watch hedge.Watch // of the primary, in shadow mode
+
 	deadline Timer
 	hedge    Timer
 }
@@ -201,7 +203,7 @@ func (ex *exchange) onHedgeTimer() {
 	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
 	q := hedge.Question{
 		Idempotent: ex.req.Idempotent,
-		Cascade:    ex.attempt > 0 || ex.hedged,
+		Cascade:    ex.cascade(),
 		Left:       ex.req.Deadline - now,
 		Endpoints:  s.set.Len(),
 	}
@@ -220,6 +222,9 @@ func (ex *exchange) onHedgeTimer() {
 		ex.launch(hedgeAttempt, ep)
 	}
 }
+
+// cascade tells whether the request is itself a hedge or retry of whoever sent it.
+func (ex *exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
 
 // armHedge looks again one delay from now.
 func (ex *exchange) armHedge(now time.Duration) {

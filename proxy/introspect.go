@@ -39,7 +39,8 @@ type ServiceReport struct {
 	Stats   ServiceStats
 
 	Breaker        BreakerState
-	HedgesInFlight int // losers that are not over yet included
+	HedgesInFlight int     // losers that are not over yet included
+	Tokens         float64 // hedges and paid retries that could be sent at once
 
 	// Routes that lead to the service, in order of configuration; the one of
 	// listeners with a fixed service comes last.
@@ -54,6 +55,11 @@ type RouteReport struct {
 	// Delay is how long a request waits for its hedge now; what it would wait
 	// where hedging is off.
 	Delay time.Duration
+
+	Counts    hedge.Counts
+	WinRate   float64            // of the last few hundred hedges; see hedge.Route.WinRate
+	Latency   hedge.Distribution // of primaries
+	Forecasts []hedge.Forecast   // with mode shadow only
 }
 
 // EndpointReport is one endpoint as one loop sees it.
@@ -93,12 +99,14 @@ func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()
 	r := ServiceReport{
 		Name: s.cfg.Name, Version: s.version, Stats: s.counts(),
-		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(),
+		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
 		r.Routes = append(r.Routes, RouteReport{
 			Route: rt.index, Mode: rt.hedging.Policy.Mode, Delay: rt.hedging.Delay(now),
+			Counts: rt.hedging.Counts, WinRate: rt.hedging.WinRate(),
+			Latency: rt.hedging.Estimator.Distribution(now), Forecasts: rt.hedging.Forecasts(now),
 		})
 	}
 	for i := range r.Endpoints {

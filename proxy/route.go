@@ -92,7 +92,7 @@ func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
 		index: -1,
 		host:  bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), svc: svc,
 		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
-		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge)),
+		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.w.proc.loops),
 	}
 	for _, method := range m.Method {
 		r.methods = append(r.methods, []byte(method))
@@ -125,8 +125,11 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
 		Budget: h.Budget, Max: h.Max,
 	}
-	if h.Mode == config.HedgeOn {
+	switch h.Mode {
+	case config.HedgeOn:
 		p.Mode = hedge.On
+	case config.HedgeShadow:
+		p.Mode = hedge.Shadow
 	}
 	return p
 }

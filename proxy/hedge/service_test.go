@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		}, Cascade},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, r, q := NewService(1), NewRoute(*auto()), willing()
+			s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
 			observe(&r.Estimator, 1000, 0, 4*ms)
 			c.do(&s, r, &q)
 			tokens, inFlight := s.Tokens(0), s.InFlight()
@@ -102,7 +102,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecideBeforeAnythingIsKnown(t *testing.T) {
-	s, r, q := NewService(1), NewRoute(*auto()), willing()
+	s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
 	q.Left = 1
 	if got := s.Decide(0, r, &q); got != Open {
 		t.Errorf("%v, want open: no median says that it is too late", got)
@@ -147,7 +147,7 @@ func TestInFlightLimit(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	s := NewService(1)
-	r := NewRoute(*auto())
+	r := NewRoute(*auto(), 1)
 	take := func(now time.Duration) (n int) {
 		for s.Retry(now) {
 			n++
@@ -192,7 +192,7 @@ func TestBudgetHolds(t *testing.T) {
 	for range 50 {
 		s := NewService(1 + rnd.IntN(4))
 		start := s.Tokens(0)
-		r := NewRoute(*auto())
+		r := NewRoute(*auto(), 1)
 		r.Policy.Budget = 0.01 + 0.2*rnd.Float64()
 		var now time.Duration
 		earned, taken := 0.0, 0.0
@@ -246,7 +246,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	s, r := NewService(1), NewRoute(*auto())
+	s, r := NewService(1), NewRoute(*auto(), 1)
 	var now time.Duration
 	opened := 0
 	allocs := testing.AllocsPerRun(5000, func() {
@@ -273,7 +273,7 @@ func TestNoAllocations(t *testing.T) {
 
 // One request's share: earn, delay, observe.
 func BenchmarkRequest(b *testing.B) {
-	s, r := NewService(1), NewRoute(*auto())
+	s, r := NewService(1), NewRoute(*auto(), 1)
 	var now time.Duration
 	b.ReportAllocs()
 	for b.Loop() {

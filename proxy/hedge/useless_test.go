@@ -91,7 +91,7 @@ func TestOldWinsAreForgotten(t *testing.T) {
 
 // A hedge that reached no application counts for nothing.
 func TestWinRate(t *testing.T) {
-	r := NewRoute(*auto())
+	r := NewRoute(*auto(), 1)
 	for range 5 {
 		r.wins.hedge()
 	}
