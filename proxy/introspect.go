@@ -57,7 +57,8 @@ type RouteReport struct {
 	Delay time.Duration
 
 	Counts    hedge.Counts
-	WinRate   float64            // of the last few hundred hedges; see hedge.Route.WinRate
+	Recent    int                // hedges that the gate useless remembers
+	RecentWon int                // of these, the ones that won
 	Latency   hedge.Distribution // of primaries
 	Forecasts []hedge.Forecast   // with mode shadow only
 }
@@ -103,11 +104,7 @@ func (s *service) report() ServiceReport {
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
-		r.Routes = append(r.Routes, RouteReport{
-			Route: rt.index, Mode: rt.hedging.Policy.Mode, Delay: rt.hedging.Delay(now),
-			Counts: rt.hedging.Counts, WinRate: rt.hedging.WinRate(),
-			Latency: rt.hedging.Estimator.Distribution(now), Forecasts: rt.hedging.Forecasts(now),
-		})
+		r.Routes = append(r.Routes, rt.report(now))
 	}
 	for i := range r.Endpoints {
 		e := s.set.At(i)
@@ -119,6 +116,16 @@ func (s *service) report() ServiceReport {
 		at.Others, at.Reported = e.Reported(now)
 	}
 	return r
+}
+
+func (r *route) report(now time.Duration) RouteReport {
+	h := r.hedging
+	out := RouteReport{
+		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
+		Latency: h.Estimator.Distribution(now), Forecasts: h.Forecasts(now),
+	}
+	out.Recent, out.RecentWon = h.Recent()
+	return out
 }
 
 // connections is how many an upstream has, be they still dialled.

@@ -95,6 +95,6 @@ func (r *Route) Missed() {
 	r.wins.missed()
 }
 
-// WinRate is the part of the last few hundred hedges that won; while the gate
-// useless is closed, of its probes.
-func (r *Route) WinRate() float64 { return r.wins.rate() }
+// Recent is the number of the last few hundred hedges, and of those that won; while
+// the gate useless is closed, of its probes.
+func (r *Route) Recent() (hedges, won int) { return int(r.wins.sent), int(r.wins.won) }

@@ -150,14 +150,14 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 	p.Delay = 5 * ms
 	s, r := shadowed(p)
 	var ws [30]Watch
-	sent := func(i int) time.Duration { return 1100*ms + time.Duration(i)*ms }
+	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
 	for i := range ws {
 		ws[i] = Watch{Hedgeable: true, Left: NoDeadline}
 		s.Primary(sent(i), r)
 		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
 	}
 	for i := range ws { // all thaw at once
-		r.Answered(1200*ms, 1200*ms-sent(i), &ws[i])
+		r.Answered(1100*ms, 1100*ms-sent(i), &ws[i])
 	}
 	f := r.current(1200 * ms)
 	if slowest, _ := f.Latency.Quantile(1); slowest < 90*ms {

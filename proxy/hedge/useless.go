@@ -75,6 +75,3 @@ func (w *wins) missed() {
 }
 
 func (w *wins) poor() bool { return w.won*uselessFloor < w.sent }
-
-// rate is the part of the remembered hedges that won; 0 when there are none.
-func (w *wins) rate() float64 { return float64(w.won) / float64(max(w.sent, w.won, 1)) }

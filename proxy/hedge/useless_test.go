@@ -90,15 +90,15 @@ func TestOldWinsAreForgotten(t *testing.T) {
 }
 
 // A hedge that reached no application counts for nothing.
-func TestWinRate(t *testing.T) {
+func TestRecent(t *testing.T) {
 	r := NewRoute(*auto(), 1)
 	for range 5 {
 		r.wins.hedge()
 	}
 	r.Won()
 	r.Missed()
-	if got := r.WinRate(); got != 0.25 {
-		t.Errorf("win rate %v of four hedges that one won", got)
+	if hedges, won := r.Recent(); hedges != 4 || won != 1 {
+		t.Errorf("%d of %d won, want one of four", won, hedges)
 	}
 	if r.Counts.HedgesWon != 1 || r.Counts.HedgesMissed != 1 {
 		t.Errorf("counted %+v", r.Counts)
