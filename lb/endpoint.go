@@ -45,14 +45,17 @@ type Load struct {
 // brings its address to the one that no longer has it; what is pending at it
 // then may still be counted off.
 type Endpoint struct {
-	// Addr, Zone and Weight are as the last Update had them. Weight is > 0.
-	Addr   string
-	Zone   string
-	Weight float64
+	// Addr, Zone, Weight and Unhealthy are as the last Update had them. Weight
+	// is > 0.
+	Addr      string
+	Zone      string
+	Weight    float64
+	Unhealthy bool
 
 	// Ext is the core's: the upstream of this address. lb never touches it.
 	Ext any
 
+	avoided bool          // unhealthy, and not all are
 	process *atomic.Int32 // see CountIn
 	set     *Set          // nil once removed
 	pending int

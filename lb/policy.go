@@ -16,9 +16,10 @@ type Policy interface {
 type purpose uint8
 
 const (
-	forPrimary purpose = iota // a primary or retry: not stalled, or due for a probe
-	forHedge                  // a hedge: neither stalled nor busy
-	lastResort                // a primary or retry, all others being stalled
+	forPrimary   purpose = iota // a primary or retry: healthy, and not stalled or due for a probe
+	forHedge                    // a hedge: healthy, neither stalled nor busy
+	despiteStall                // a primary or retry, the other healthy ones being stalled
+	lastResort                  // a primary or retry, the others being unhealthy
 )
 
 // View is one pick's view of a Set.
@@ -39,7 +40,7 @@ func (v *View) At(i int) *Endpoint { return v.set.endpoints[i] }
 
 // Eligible tells whether e may be picked.
 func (v *View) Eligible(e *Endpoint) bool {
-	if slices.Contains(v.tried, e) {
+	if e.avoided && v.purpose != lastResort || slices.Contains(v.tried, e) {
 		return false
 	}
 	stall := &v.set.Stall

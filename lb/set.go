@@ -1,12 +1,19 @@
 package lb
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Target is an endpoint as the registry has it.
 type Target struct {
 	Addr   string // host:port; its identity
 	Zone   string
 	Weight float64 // relative share of load; not above 0: 1
+
+	// Unhealthy endpoints are picked when all others have been tried. Where
+	// all are, the check is taken to be at fault and none counts as such.
+	Unhealthy bool
 }
 
 // Rand is a source of uniform 64-bit numbers; *rand.PCG of math/rand/v2 is one.
@@ -46,9 +53,11 @@ type Set struct {
 
 // Update makes the set hold exactly these targets, the first of those with the
 // same address. An endpoint whose address stays keeps its history and its Ext,
-// and takes on the new zone and weight. added and removed are the caller's.
+// and takes on the new zone, weight and health. added and removed are the
+// caller's.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	next := make(map[string]*Endpoint, len(targets))
+	allUnhealthy := !slices.ContainsFunc(targets, func(t Target) bool { return !t.Unhealthy })
 	list := make([]*Endpoint, 0, len(targets))
 	for _, t := range targets {
 		if next[t.Addr] != nil {
@@ -63,7 +72,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 			e.forget() // it was per the old weight
 			e.Weight = w
 		}
-		e.Zone = t.Zone
+		e.Zone, e.Unhealthy, e.avoided = t.Zone, t.Unhealthy, t.Unhealthy && !allUnhealthy
 		next[t.Addr] = e
 		list = append(list, e)
 	}
@@ -113,18 +122,20 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 }
 
 // Pick returns the endpoint for a primary attempt or a retry: never one in
-// tried; a stalled one only as its probe or when no other is left; nil when all
-// have been tried. Whoever wants to try one again leaves it out of tried. It
+// tried; a stalled one only as its probe or when no other is left but unhealthy
+// ones, and those last; nil when all have been tried. Whoever wants to try one again leaves it out of tried. It
 // counts nothing: Started does, once the attempt is handed over.
 func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
-	if e := s.pick(now, rnd, tried, forPrimary); e != nil {
-		return e
+	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
+		if e := s.pick(now, rnd, tried, p); e != nil {
+			return e
+		}
 	}
-	return s.pick(now, rnd, tried, lastResort)
+	return nil
 }
 
 // PickHedge returns the endpoint for a hedge: never one in tried, nor one that
-// is stalled or busy; nil when there is no other.
+// is stalled, busy or unhealthy; nil when there is no other.
 func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	return s.pick(now, rnd, tried, forHedge)
 }

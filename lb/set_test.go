@@ -253,6 +253,51 @@ func TestPickAvoidsStalled(t *testing.T) {
 	}
 }
 
+// Unhealthy endpoints are picked last, and never for a hedge; where all are, none
+// counts as such.
+func TestPickAvoidsUnhealthy(t *testing.T) {
+	for _, n := range []int{3, 50} { // by scan and by draw
+		rnd := rand.NewPCG(1, 2)
+		s := Set{Stall: Stall{After: 5 * ms, Probe: time.Hour}}
+		targets := numbered(n, even)
+		for i := range targets {
+			targets[i].Unhealthy = i > 0
+		}
+		s.Update(targets)
+		good := s.At(0)
+		for range 4 {
+			good.Started(0)
+		}
+		for now := time.Duration(0); now < 100*ms; now += ms { // stalled from 5 ms on
+			if e := s.Pick(now, rnd, nil); e != good {
+				t.Fatalf("%d endpoints, at %v: picked the unhealthy %s", n, now, e.Addr)
+			}
+		}
+		tried := []*Endpoint{good}
+		if e := s.Pick(0, rnd, tried); e == nil || e == good {
+			t.Errorf("%d endpoints: picked %v when the healthy one was tried", n, e)
+		}
+		if e := s.PickHedge(0, rnd, tried); e != nil {
+			t.Errorf("%d endpoints: a hedge to the unhealthy %s", n, e.Addr)
+		}
+
+		targets[0].Unhealthy = true
+		s.Update(targets)
+		if e := s.Pick(0, rnd, nil); e == nil || e == good {
+			t.Errorf("%d endpoints, all unhealthy: picked %v, which is not the least loaded", n, e)
+		}
+		if e := s.PickHedge(0, rnd, tried); e == nil {
+			t.Errorf("%d endpoints, all unhealthy: no hedge", n)
+		}
+
+		targets[1].Unhealthy = false
+		s.Update(targets)
+		if e := s.Pick(0, rnd, nil); e != s.At(1) {
+			t.Errorf("%d endpoints: picked %s and not the one that came back", n, e.Addr)
+		}
+	}
+}
+
 func TestPickDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

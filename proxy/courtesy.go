@@ -40,12 +40,20 @@ var (
 	// section 7.6.3). The pseudonym stands for all sidecars, so that none tells
 	// where it runs.
 	viaValues = [2][]byte{[]byte("1.0 remora"), []byte("1.1 remora")}
+
+	// viaPseudonym is the part of them that names us.
+	viaPseudonym = []byte(" remora")
 )
 
 const (
 	// addedHeaders and addedBytes are more than a message grows by.
 	addedHeaders = 4
 	addedBytes   = 256
+
+	// maxPassed is how many sidecars a request may have passed, by its Via. A
+	// chain of applications that hand Via on is shorter; what goes on is routed
+	// back to where it comes from.
+	maxPassed = 8
 
 	// maxRequestID is the longest X-Request-Id that is kept.
 	maxRequestID = 128
@@ -72,10 +80,13 @@ const (
 	fieldForwardedProto
 	fieldRequestID
 	fieldTraceState
+	fieldVia
 )
 
 func clientFieldOf(name []byte) clientField {
 	switch {
+	case len(name) == len(nameVia) && protocol.EqualFold(name, "via"):
+		return fieldVia
 	case len(name) < len(headerPrefix)+1:
 		return fieldOther
 	case name[0]|0x20 == 't':
@@ -105,7 +116,7 @@ func clientFieldOf(name []byte) clientField {
 func arrive(ex *exchange, from *origin, minor int) {
 	req := &ex.req
 	kept := req.Headers[:0]
-	ex.requestID, ex.forwarded = nil, ex.forwarded[:0]
+	ex.requestID, ex.forwarded, ex.passed = nil, ex.forwarded[:0], 0
 	proto := protoHTTP
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
@@ -127,6 +138,9 @@ func arrive(ex *exchange, from *origin, minor int) {
 			if ex.requestID == nil && saneRequestID(h.Value) {
 				ex.requestID = h.Value
 			}
+		case fieldVia:
+			ex.passed += bytes.Count(h.Value, viaPseudonym)
+			kept = append(kept, h)
 		case fieldTraceState:
 			if from.trusted && bytes.Contains(h.Value, []byte(traceMember)) {
 				req.Hedge = true

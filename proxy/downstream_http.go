@@ -113,6 +113,10 @@ func (s *httpSession) decode() {
 				s.dropInput()
 				return
 			}
+			if s.crowded() {
+				s.refuse(FailOverloaded)
+				return
+			}
 			if !s.clock.running(clockHead) {
 				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
 			}
@@ -179,7 +183,7 @@ func (s *httpSession) keepInput(b []byte) {
 
 // receiveBody feeds the body's decoder and returns what follows the message.
 func (s *httpSession) receiveBody(b []byte) (rest []byte) {
-	if s.w.proc.ledger.full(s.held) {
+	if s.crowded() {
 		s.refuse(FailOverloaded)
 		return nil
 	}

@@ -26,7 +26,7 @@ type linkSession struct {
 
 func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
 	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
-	s.init(w, link.Acceptor, s)
+	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
 

@@ -34,6 +34,9 @@ type replier interface {
 	// reply takes ownership of ans.
 	reply(ex *exchange, ans *answer)
 	fail(ex *exchange, f *Failure)
+	// greedy tells, with memory short, that ex is to be refused for what its
+	// caller holds.
+	greedy(ex *exchange) bool
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
 	over(ex *exchange)
@@ -73,6 +76,7 @@ type exchange struct {
 	requestID []byte   // of a request that came over HTTP; aliases head or newID
 	newID     [32]byte // an id that was made here
 	forwarded []byte   // the value of X-Forwarded-For, where there was one before
+	passed    int      // sidecars that it has passed, by its Via
 	path      []byte   // the path, where the route rewrote it
 
 	route    *route
@@ -111,6 +115,9 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	case rate != nil && !rate.take(ex.began):
 		ex.fail(FailRateLimited)
 		return
+	case ex.passed > maxPassed:
+		ex.fail(FailLoop)
+		return
 	case r == nil:
 		ex.fail(FailNoRoute)
 		return
@@ -145,8 +152,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 
 // admit applies the limits of the process and of the service.
 func (ex *exchange) admit() *Failure {
-	p := ex.w.proc
-	if p.ledger.full(ex.held) {
+	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
 	s := ex.svc.shared

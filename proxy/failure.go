@@ -43,6 +43,8 @@ const (
 var (
 	FailNoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
+	FailLoop = &Failure{Code: "loop-detected", Status: 508,
+		Text: "the request comes back to where it has been"}
 	FailNoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,

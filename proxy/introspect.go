@@ -25,6 +25,9 @@ func (p *Process) Slots(service string) (used, queued int) {
 	return int(s.slots.inUse.Load()), int(s.slots.queued.Load())
 }
 
+// SlotLimit is how many slots a service has now; 0: there is no limit.
+func (p *Process) SlotLimit(service string) int { return int(p.services[service].slots.limit.Load()) }
+
 // WorkerReport is what one loop knows at one moment, as plain data: nothing in
 // it refers to what the loop goes on using.
 type WorkerReport struct {
@@ -70,6 +73,7 @@ type EndpointReport struct {
 	Pending     int           // this loop's attempts and streams there
 	Latency     time.Duration // recent average; 0: unknown
 	Stalled     bool          // silent for too long with requests pending
+	Unhealthy   bool          // by its active health check
 	Others      float64       // load of others that its sidecar reported
 	Reported    bool          // Others is less than a second old
 }
@@ -111,7 +115,7 @@ func (s *service) report() ServiceReport {
 		at := &r.Endpoints[i]
 		*at = EndpointReport{
 			Addr: e.Addr, Connections: connections(e.Ext.(*endpoint).up) + e.Streams(), Pending: e.Pending() + e.Streams(),
-			Latency: e.Latency(), Stalled: s.set.Stalled(now, e),
+			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 		}
 		at.Others, at.Reported = e.Reported(now)
 	}

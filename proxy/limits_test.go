@@ -352,24 +352,3 @@ func TestQueueDropsWhatIsTooLate(t *testing.T) {
 		t.Errorf("%d answered, %d served; want 1 and at most 2", good, m.apps[0].served)
 	}
 }
-
-func TestBufferedBytesAreBounded(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1, direct: true, limits: "limits: {message: 1MiB, buffered: 1MiB}"})
-	m.apps[0].delay = func() time.Duration { return 50 * time.Millisecond }
-	big := []*call{m.post(600_000), m.post(600_000)}
-	m.do(big[0])
-	m.do(big[1])
-	m.w.Run(30 * time.Millisecond)
-	c := m.post(10)
-	m.do(c)
-	m.finish(append(big, c)...)
-	m.ok(big...)
-	if c.status != 503 || c.code != "overloaded" {
-		t.Errorf("status %d %s with 1.2 MB held, want 503 overloaded", c.status, c.code)
-	}
-	m.settled()
-	after := m.post(10)
-	m.do(after)
-	m.finish(after)
-	m.ok(after)
-}

@@ -92,12 +92,11 @@ type linkEnd interface {
 	idled()
 }
 
-func (c *linkConn) init(w *Worker, role link.Role, end linkEnd) {
+// init prepares either end. full tells when no reassembly is to begin; nil: never.
+func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool) {
 	c.worker, c.end = w, end
 	limits := w.linkLimits
-	if role == link.Acceptor { // answers are no new work
-		limits.Full = w.full
-	}
+	limits.Full = full
 	c.r = link.NewReader(role, link.Settings{}, limits)
 	c.w = link.NewWriter()
 	c.out.Do = c.flush

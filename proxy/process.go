@@ -92,7 +92,7 @@ func (p *Process) Pending() (n int) {
 
 // ledger counts the bytes of messages held in memory (limits.buffered).
 type ledger struct {
-	limit int64 // from here on, new work is refused
+	limit int64 // from here on, greedy peers are refused new work
 	// hard is the mark from which on the loops close what is greediest: past
 	// the limit, what is in progress may still grow, and answers come in.
 	hard  int64
@@ -104,9 +104,12 @@ type ledger struct {
 // connection to another.
 const hardMessages = 4
 
-// full tells that new work is to be refused: that others than what has counted
-// own bytes for itself hold all there is.
+// full tells that memory is short: that others than what has counted own bytes
+// for itself hold all there is. New work is then refused to greedy peers.
 func (l *ledger) full(own int) bool { return l.bytes.Load()-int64(own) >= l.limit }
+
+// over tells that the hard mark is passed, delta bytes not yet told included.
+func (l *ledger) over(delta int64) bool { return l.bytes.Load()+delta >= l.hard }
 
 // sharedService is the part of a service that all loops share.
 type sharedService struct {
@@ -136,7 +139,11 @@ func newSharedService(c *config.Service) *sharedService {
 	if c.Breaker.Consecutive > 0 {
 		s.breaker = newBreaker(&c.Breaker)
 	}
-	s.slots.limit = int32(c.MaxConcurrency)
 	s.slots.maxQueue = int32(c.MaxQueue)
+	if c.MaxConcurrency == config.MaxConcurrencyAuto {
+		s.slots.auto = newAutoLimit(&s.slots.limit)
+	} else {
+		s.slots.limit.Store(int32(c.MaxConcurrency))
+	}
 	return s
 }

@@ -37,7 +37,7 @@ type route struct {
 }
 
 // share is one service's part of a split route. Each has a route of its own, and
-// with it an estimate of its own latency.
+// with it its service's policy and an estimate of its own latency.
 type share struct {
 	route  *route
 	weight uint64
@@ -58,20 +58,23 @@ type retryOn struct {
 // newConfiguredRoute makes the route at index i of the configuration.
 func (w *Worker) newConfiguredRoute(i int) *route {
 	c := &w.proc.cfg.Routes[i]
-	to := func(service string) *route {
-		r := newRoute(&c.Match, w.services[service], &c.Policy)
+	to := func(service string, p *config.Policy) *route {
+		r := newRoute(&c.Match, w.services[service], p)
 		r.index, r.rewrite = i, []byte(c.Rewrite.Path)
 		return r
 	}
-	first := to(c.Service)
-	for j, s := range c.Split {
-		r := first
-		if j > 0 {
-			r = to(s.Name)
-		}
-		first.shares = append(first.shares, share{r, uint64(s.Weight)})
-		first.total += uint64(s.Weight)
+	if len(c.Split) == 0 {
+		return to(c.Service, &c.Policy)
 	}
+	shares := make([]share, len(c.Split))
+	total := uint64(0)
+	for j := range c.Split {
+		s := &c.Split[j]
+		shares[j] = share{to(s.Name, &s.Policy), uint64(s.Weight)}
+		total += uint64(s.Weight)
+	}
+	first := shares[0].route
+	first.shares, first.total = shares, total
 	return first
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy"
@@ -12,18 +13,19 @@ import (
 )
 
 // routed is a mesh with the given routes; each of the services a, b and c has
-// the application of its place.
-func routed(t *testing.T, direct bool, routes string) *mesh {
+// the application of its place, and of more the text of its place.
+func routed(t *testing.T, direct bool, routes string, more ...string) *mesh {
 	m := newMesh(t, meshOptions{direct: direct})
 	proto := map[bool]string{false: "link", true: "http"}[direct]
+	more = append(more, "", "", "")
 	m.consumer.stop[0]()
 	n := m.node("10.0.0.1/routed", fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
 routes: [%s]
 services:
-  a: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s}
-  b: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s}
-  c: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s}`, routes, proto))
+  a: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[3]s}
+  b: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[4]s}
+  c: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[5]s}`, routes, proto, more[0], more[1], more[2]))
 	n.host = "10.0.0.1"
 	n.listen(15001)
 	for i, name := range []string{"a", "b", "c"} {
@@ -133,5 +135,20 @@ func TestSplit(t *testing.T) {
 	}
 	if second := run(); !maps.Equal(first, second) {
 		t.Errorf("served %v, and then %v", first, second)
+	}
+}
+
+// TestSplitPolicies: a share's requests follow its own service's policy. Service
+// b answers too late for its own timeout, not for that of the first of the split.
+func TestSplitPolicies(t *testing.T) {
+	m := routed(t, true, `
+{match: {path: /x/}, service: [{name: a, weight: 0}, {name: b}]},
+{match: {path: /y/}, timeout: 2s, service: [{name: a, weight: 0}, {name: b}]}`,
+		"timeout: 5s", "timeout: 20ms")
+	m.apps[1].delay = func() time.Duration { return time.Second }
+	for _, c := range []struct{ path, want string }{{"/x/", "deadline"}, {"/y/", "b /y/"}} {
+		if got := m.served(m.get(c.path)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.path, got, c.want)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (s *service) apply(snap *registry.Snapshot, own map[string]*atomic.Int32) {
 	s.version = snap.Version
 	targets := make([]lb.Target, len(snap.Endpoints))
 	for i, e := range snap.Endpoints {
-		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight)}
+		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
 	}
 	_, removed := s.set.Update(targets)
 	for _, e := range removed {

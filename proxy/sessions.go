@@ -2,11 +2,11 @@ package proxy
 
 // session is a downstream connection as the worker sees it.
 type session interface {
+	// weight is how many bytes are held for the session's peer.
+	weight() int
 	link() *sessionLink
 	// drain closes the session once what it carries is answered.
 	drain()
-	// weight is how many bytes are held for the session's peer.
-	weight() int
 	// cut closes the connection at once and gives up what it asked for, at the
 	// applications too.
 	cut()

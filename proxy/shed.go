@@ -5,17 +5,65 @@ import (
 	"slices"
 )
 
-// shedLeast is the least that a connection must hold to be closed for it.
+// share is how much an accepted connection may hold and still get new work done
+// with limits.buffered reached: an equal part of what there is up to the hard
+// mark. So one peer that piles up memory stops itself and not others, and
+// many that stay within their shares don't take the loops past the hard mark.
+func (w *Worker) share() int {
+	return w.part(w.proc.ledger.hard - w.proc.ledger.limit)
+}
+
+// part divides bytes among the loops, and this one's among its connections.
+func (w *Worker) part(bytes int64) int {
+	return int(bytes) / w.proc.loops / max(1, w.sessions.n)
+}
+
+// crowded tells that the client is to send no more: memory is short, and it is
+// over its share.
+func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.greedy(nil) }
+
+func (s *httpSession) greedy(*exchange) bool { return s.weight() > s.w.share() }
+
+// crowded tells that no reassembly is to begin.
+func (s *linkSession) crowded() bool {
+	return s.worker.proc.ledger.full(0) && s.weight() > s.worker.share()
+}
+
+// greedy lets small requests pass on any link, for it carries those of many
+// callers: up to a share more in all.
+func (s *linkSession) greedy(ex *exchange) bool {
+	share := s.worker.share()
+	return ex.held > share/len(s.streams) && s.weight() > share
+}
+
+// shedLeast is the least that a connection must hold to be closed for it, while
+// connections are few.
 const shedLeast = 64 << 10
 
+// shedAll gets the process below the hard mark: what one peer piles up is not to
+// be paid by all. It runs when the loop has grown past the mark, at the end of
+// the turn, since it ends exchanges. What is held elsewhere is the other loops' to
+// close.
+func (w *Worker) shedAll() {
+	w.shed()
+	if !w.proc.ledger.over(w.heldDelta) {
+		return
+	}
+	for _, other := range w.proc.workers {
+		if other != w {
+			other.loop.Post(other.shed)
+		}
+	}
+}
+
 // shed closes the connections of this loop that hold the most, until the process
-// is below the hard mark or none holds much: what one peer piles up is not to be
-// paid by all. It runs when the loop has grown past the mark, at the end of the
-// turn, since it ends exchanges.
+// is below the hard mark or none holds much. With so many connections that a
+// little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
-	for w.proc.ledger.bytes.Load()+w.heldDelta >= w.proc.ledger.hard {
+	l := &w.proc.ledger
+	for l.over(w.heldDelta) {
 		weight, cut := w.greediest()
-		if weight < shedLeast {
+		if weight < min(shedLeast, w.part(l.hard)) {
 			return
 		}
 		w.stats.Shed++
@@ -24,12 +72,14 @@ func (w *Worker) shed() {
 	}
 }
 
-// greediest finds the downstream connection or the link to an endpoint that
-// holds the most.
+// greediest finds the downstream connection that holds the most, or a link to an
+// endpoint that does so for each of its requests: who asked for them is to pay
+// before all who share the link.
 func (w *Worker) greediest() (weight int, cut func()) {
+	rank := 0
 	for s := w.sessions.head; s != nil; s = s.link().next {
-		if n := s.weight(); n > weight {
-			weight, cut = n, s.cut
+		if n := s.weight(); n > rank {
+			rank, weight, cut = n, n, s.cut
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
@@ -39,8 +89,9 @@ func (w *Worker) greediest() (weight int, cut func()) {
 			if !ok || up.cur == nil {
 				continue
 			}
-			if n := up.cur.held + up.cur.outbound.counted; n > weight {
-				weight, cut = n, up.cur.lost
+			n := up.cur.held + up.cur.outbound.counted
+			if each := n / max(1, up.cur.carried()); each > rank {
+				rank, weight, cut = each, n, up.cur.lost
 			}
 		}
 	}
@@ -48,15 +99,19 @@ func (w *Worker) greediest() (weight int, cut func()) {
 }
 
 // weight is how many bytes the exchange holds: its request, a bad answer that
-// waits for a better one, and what its attempts over HTTP are receiving or have
-// not got rid of.
+// waits for a better one, what its attempts are receiving, and what they have not
+// got rid of over HTTP.
 func (ex *exchange) weight() int {
 	n := ex.held
 	if ex.best != nil {
 		n += ex.best.held
 	}
 	for i := range ex.attempts[:ex.n] {
-		if c := ex.attempts[i].conn; c != nil {
+		a := &ex.attempts[i]
+		if l := a.link; l != nil {
+			n += l.r.Assembled(a.stream)
+		}
+		if c := a.conn; c != nil {
 			n += c.outbound.counted
 			if c.ans != nil {
 				n += c.ans.held

@@ -19,8 +19,10 @@ func (n *node) shed() (count uint64) {
 
 // halves are the starts of n requests, each of about size bytes, of which nothing
 // more comes.
-func halves(n, size int) []byte {
-	w := link.NewWriter()
+func halves(n, size int) []byte { return halvesOf(link.NewWriter(), n, size) }
+
+// halvesOf is halves by a Writer that can go on.
+func halvesOf(w *link.Writer, n, size int) []byte {
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	out := w.Append(nil, 1<<20)
@@ -76,30 +78,6 @@ func TestHalfFrameEndsTheLink(t *testing.T) {
 		}
 	}
 	m.settled()
-}
-
-// With limits.buffered reached, no reassembly begins: the second peer's requests
-// are refused one by one, and its link stays.
-func TestFullLedgerRefusesLongMessages(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1, limits: "limits: {message: 1MiB, buffered: 1MiB}"})
-	dial := func(says []byte) *peer {
-		p := &peer{says: says}
-		m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
-		m.w.Run(20 * time.Millisecond)
-		return p
-	}
-	dial(halves(100, 16<<10))
-	before := m.nodes[1].proc.Held()
-	if before < 1<<20 {
-		t.Fatalf("%d bytes held, want the limit at least", before)
-	}
-	p := dial(halves(100, 2000))
-	if n := m.nodes[1].proc.Held() - before; n > 1000 {
-		t.Errorf("%d bytes more are held", n)
-	}
-	if p.ended || len(p.heard) < 300 {
-		t.Errorf("link closed: %t; %d bytes came back, too few to refuse 100 requests", p.ended, len(p.heard))
-	}
 }
 
 // A peer that cancels on and on and reads nothing loses its link long before it

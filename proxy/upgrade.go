@@ -59,7 +59,7 @@ func (u *Upgrade) AppendFailure(dst []byte, f *Failure, date []byte) []byte {
 func (s *httpSession) upgrade(n int) bool {
 	w, req := s.w, &s.cur.req
 	if w.proc.streams == nil || s.busy || len(s.calls) > 0 || s.last ||
-		s.head.Framing != http1.NoBody || string(req.Method) != "GET" || w.proc.ledger.full(s.held) {
+		s.head.Framing != http1.NoBody || string(req.Method) != "GET" || s.crowded() {
 		return false
 	}
 	r := s.direct

@@ -66,7 +66,7 @@ func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
 	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: linkStreams}
-	c.init(u.svc.w, link.Dialer, c)
+	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.close(FailConnect) }
 	c.w.Preface(link.Dialer, link.Settings{})
 	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)

@@ -36,7 +36,6 @@ type Worker struct {
 	scratch   []byte      // for encoding; valid within one callback
 	heldDelta int64       // bytes not yet told to the ledger
 	shedding  Flush       // past the hard mark: closes the greediest
-	full      func() bool // limits.buffered is reached
 }
 
 // Logger takes what an operator should know of, with key-value pairs as in
@@ -73,8 +72,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 			Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
 		},
 	}
-	w.shedding.Do = w.shed
-	w.full = func() bool { return p.ledger.full(0) }
+	w.shedding.Do = w.shedAll
 	for name, shared := range p.services {
 		w.services[name] = newService(w, shared)
 	}
@@ -125,7 +123,7 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.pass = nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID, ex.unhedged = nil, false
+	ex.requestID, ex.passed, ex.unhedged = nil, 0, false
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}
@@ -144,8 +142,8 @@ func (w *Worker) recycle(ex *exchange) {
 func (w *Worker) held(n int) {
 	w.heldDelta += int64(n)
 	if w.heldDelta >= ledgerStep || w.heldDelta <= -ledgerStep {
-		total := w.proc.ledger.bytes.Add(w.heldDelta)
-		if w.heldDelta > 0 && total >= w.proc.ledger.hard {
+		w.proc.ledger.bytes.Add(w.heldDelta)
+		if w.heldDelta > 0 && w.proc.ledger.over(0) {
 			w.loop.Defer(&w.shedding)
 		}
 		w.heldDelta = 0

@@ -40,6 +40,10 @@ type Endpoint struct {
 
 	// Host is the host name that Addr was resolved from, or "".
 	Host string
+
+	// Unhealthy is the verdict of an active health check (package health): it is
+	// used when no other is left. The registries know nothing of it.
+	Unhealthy bool `json:"-"`
 }
 
 const (

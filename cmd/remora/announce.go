@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/health"
 )
 
 // announcement keeps one endpoint of this sidecar in the registry while the
@@ -16,7 +16,8 @@ import (
 // first pass registers, later verdicts withdraw and restore.
 type announcement struct {
 	reg       registry.Registration
-	check     *check // nil: the application is taken for healthy
+	check     config.Check
+	app       []string // the application's addresses
 	registrar registry.Registrar
 	log       *slog.Logger
 
@@ -31,7 +32,6 @@ type announcement struct {
 // announce registers what the configuration says, now that the listeners are
 // open.
 func (s *sidecar) announce() error {
-	var announcements []*announcement // started when all of them make sense
 	for i := range s.cfg.Register {
 		r := &s.cfg.Register[i]
 		l := listener(s.cfg, r.Listener)
@@ -40,21 +40,16 @@ func (s *sidecar) announce() error {
 				Service: r.Service, Node: s.cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
 				Zone: s.cfg.Node.Zone, Protocol: l.Protocol,
 			},
-			registrar: s.etcd, log: s.log,
+			check: r.Check, registrar: s.etcd, log: s.log,
 		}
-		if r.Check.HTTP != "" || r.Check.TCP {
-			app := s.cfg.Services[l.Service]
-			if len(app.Endpoints) == 0 {
-				return fmt.Errorf("register[%d].check: service %s has no static endpoint to check", i, l.Service)
+		if app := s.cfg.Services[l.Service]; app != nil {
+			for _, e := range app.Endpoints {
+				a.app = append(a.app, e.Address)
 			}
-			a.check = newCheckOf(&r.Check, app.Endpoints)
 		}
-		announcements = append(announcements, a)
-	}
-	for _, a := range announcements {
 		a.start()
+		s.announcements = append(s.announcements, a)
 	}
-	s.announcements = announcements
 	return nil
 }
 
@@ -72,26 +67,26 @@ func (a *announcement) start() {
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.done = make(chan struct{})
-	if a.check == nil {
+	if !a.check.Enabled() {
 		a.enter()
 		close(a.done)
 		return
 	}
 	go func() {
 		defer close(a.done)
-		a.check.run(ctx, a.onCheck)
+		health.Application(ctx, checkOf(&a.check), a.app, a.onCheck)
 	}()
 }
 
 // onCheck takes the outcome of a check, and the verdict if that has changed.
-func (a *announcement) onCheck(err error, v verdict) {
+func (a *announcement) onCheck(err error, v health.Verdict) {
 	a.mu.Lock()
 	a.failed = err
 	handle := a.handle
 	a.mu.Unlock()
 	switch {
-	case v == unchanged:
-	case v == sick:
+	case v == health.Unchanged:
+	case v == health.Unhealthy:
 		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
 		handle.Withdraw()
 	case handle == nil:

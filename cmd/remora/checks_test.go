@@ -1,17 +1,17 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
-	"time"
-
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // switchable is the health check of an application that can be switched off.
@@ -29,110 +29,147 @@ func (s *switchable) start(t *testing.T) (addr string) {
 
 func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked.Add(1)
-	if r.URL.Path != "/healthz" || s.down.Load() {
+	switch {
+	case r.URL.Path != "/healthz":
+		_, _ = io.WriteString(w, s.app)
+	case s.down.Load():
 		http.Error(w, "down", http.StatusServiceUnavailable)
 	}
 }
 
-func TestVerdict(t *testing.T) {
-	for _, c := range []struct {
-		outcomes string // + passed, - failed
-		want     string // h healthy, s sick, . unchanged
-	}{
-		{"+", "h"},
-		{"---+", "...h"},
-		{"+-", "h."},
-		{"+--", "h.s"},
-		{"+-+-+-", "h....."},
-		{"+--+", "h.s."},
-		{"+--++", "h.s.h"},
-		{"+--+-++", "h.s...h"},
-	} {
-		check := newCheckOf(&config.Check{TCP: true, Interval: time.Second}, nil)
-		var got strings.Builder
-		for _, o := range c.outcomes {
-			got.WriteByte(".hs"[check.note(o == '+')])
-		}
-		if got.String() != c.want {
-			t.Errorf("%s: verdicts %s, want %s", c.outcomes, got.String(), c.want)
-		}
+// TestHealthChecks: of two real servers, one that fails its check gets no request
+// until it passes again; when both fail, both serve.
+func TestHealthChecks(t *testing.T) {
+	apps := map[string]*switchable{"a": {app: "a"}, "b": {app: "b"}}
+	a, b := apps["a"].start(t), apps["b"].start(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: s}]
+services:
+  s:
+    discover: static
+    endpoints: [%q, %q]
+    protocol: http
+    connect_timeout: 15s
+    check: {http: /healthz, interval: 20ms, timeout: 15s, healthy: 2, unhealthy: 3}`, egress, a, b))
+	p.ready()
+	serve := func(want string) {
+		t.Helper()
+		count := map[string]int{}
+		eventually(t, "answers of "+want, func() error {
+			for range 50 {
+				by, err := servedBy("http://" + egress + "/")
+				if err != nil || !strings.Contains(want, by) {
+					t.Fatalf("served by %q, want %s: %v", by, want, err)
+				}
+				count[by]++
+			}
+			if len(count) < len(want) {
+				return fmt.Errorf("served by %v", count)
+			}
+			return nil
+		})
 	}
+	turn := func(app string, down bool, addr string) {
+		t.Helper()
+		apps[app].down.Store(down)
+		p.awaitHealth("s", addr, !down)
+	}
+	serve("ab")
+	turn("a", true, a)
+	serve("b")
+	turn("b", true, b)
+	serve("ab")
+	turn("a", false, a)
+	serve("a")
+	turn("b", false, b)
+	serve("ab")
 }
 
-func TestAsk(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/moved":
-			http.Redirect(w, r, "/sick", http.StatusFound)
-		case "/hangs":
-			<-r.Context().Done()
-		case "/sick":
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	defer srv.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
+// of its link port, and found again when it is back; the endpoint is a host name.
+func TestLinkCheck(t *testing.T) {
+	a := newApp(t)
+	p, ingress := provider(t, a)
+	p.ready()
+	_, port, err := net.SplitHostPort(ingress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
-	up, down := srv.Listener.Addr().String(), ln.Addr().String()
-	for _, c := range []struct {
-		path  string // "": TCP
-		addrs []string
-		want  string // in the error; "": none
-	}{
-		{"", []string{up}, ""},
-		{"", []string{down}, "refused"},
-		{"", []string{down, up}, ""},
-		{"/", []string{up}, ""},
-		{"/", []string{down, up}, ""},
-		{"/", []string{down}, "refused"},
-		{"/moved", []string{up}, ""},
-		{"/sick", []string{up}, "500"},
-		{"/hangs", []string{up}, "deadline"},
-	} {
-		check := newCheckOf(&config.Check{HTTP: c.path, Interval: 200 * time.Millisecond}, nil)
-		check.addrs = c.addrs
-		if c.path != "/hangs" {
-			check.client.Timeout = patience
-		}
-		err := check.ask(context.Background())
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(strings.ToLower(err.Error()), c.want) {
-			t.Errorf("%q at %v: %v, want %q", c.path, c.addrs, err, c.want)
-		}
+	egress := freeAddrs(t, 1)[0]
+	c := startRemora(t, fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: compute}]
+services:
+  compute:
+    discover: static
+    endpoints: ["localhost:%s"]
+    protocol: link
+    connect_timeout: 15s
+    check: {tcp: true, interval: 20ms, timeout: 15s}`, egress, port))
+	c.ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "before"); err != nil {
+		t.Error(err)
 	}
-	if limit := newCheckOf(&config.Check{Interval: time.Minute}, nil).client.Timeout; limit != checkTimeout {
-		t.Errorf("timeout %v", limit)
+	if _, body := c.get("/endpoints"); !strings.Contains(body, `"host": "localhost"`) {
+		t.Errorf("/endpoints does not say where the address is from: %s", body)
+	}
+	p.signal(syscall.SIGKILL)
+	c.awaitHealth("compute", ingress, false)
+	startRemora(t, fmt.Sprintf(`
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.addr)).ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "after"); err != nil {
+		t.Error(err)
 	}
 }
 
-// TestCheckRun: outcomes arrive one by one until the context ends.
-func TestCheckRun(t *testing.T) {
-	s := &switchable{}
-	check := newCheckOf(&config.Check{HTTP: "/healthz", Interval: 10 * time.Millisecond}, []config.Endpoint{{Address: s.start(t)}})
-	check.client.Timeout = patience // slowness is not the subject
-	ctx, cancel := context.WithCancel(context.Background())
-	verdicts := make(chan verdict)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		check.run(ctx, func(err error, v verdict) {
-			if v == sick && !strings.Contains(err.Error(), "503") {
-				err = errors.Join(errors.New("sick without a reason"), err)
-				t.Error(err)
-			}
-			if v != unchanged {
-				verdicts <- v
-			}
-		})
-	}()
-	for _, want := range []verdict{healthy, sick, healthy} {
-		s.down.Store(want == sick)
-		if got := receive(t, "a verdict", verdicts); got != want {
-			t.Errorf("verdict %v, want %v", got, want)
-		}
+// servedBy is what a server answers with 200.
+func servedBy(url string) (string, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return "", err
 	}
-	cancel()
-	receive(t, "the end", ended)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = errors.Join(err, errors.New(resp.Status))
+	}
+	return string(body), err
+}
+
+// awaitHealth waits until all loops have this verdict on an endpoint, and the
+// metrics show it.
+func (p *process) awaitHealth(service, addr string, healthy bool) {
+	p.t.Helper()
+	line := fmt.Sprintf("remora_endpoint_healthy{endpoint=%q,service=%q} %d\n", addr, service, map[bool]int{true: 1}[healthy])
+	eventually(p.t, fmt.Sprintf("the health of %s to be %v", addr, healthy), func() error {
+		var state struct {
+			Services map[string]struct {
+				Version, Applied uint64
+				Endpoints        []struct {
+					Address string
+					Healthy bool
+				}
+			}
+		}
+		_, body := p.get("/endpoints")
+		if err := json.Unmarshal([]byte(body), &state); err != nil {
+			return err
+		}
+		s := state.Services[service]
+		for _, e := range s.Endpoints {
+			if e.Address == addr && (e.Healthy != healthy || s.Applied != s.Version) {
+				return fmt.Errorf("%+v", s)
+			}
+		}
+		if _, metrics := p.get("/metrics"); !strings.Contains(metrics, line) {
+			return fmt.Errorf("no metric %s", line)
+		}
+		return nil
+	})
 }

@@ -126,6 +126,29 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 }
 
+// TestLoop: a sidecar whose endpoint is its own listener answers, and soon.
+func TestLoop(t *testing.T) {
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %[1]q, protocol: http}]
+routes: [{service: self}]
+services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout: 60s, connect_timeout: 15s}}`, egress))
+	p.ready()
+	resp, err := http.Get("http://" + egress + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if code := resp.Header.Get("X-Remora-Error"); resp.StatusCode != http.StatusLoopDetected || code != "loop-detected" {
+		t.Errorf("%d %s", resp.StatusCode, code)
+	}
+	_, metrics := p.get("/metrics")
+	if want := `remora_requests_total{outcome="5xx",service="self"} 9`; !strings.Contains(metrics, want+"\n") {
+		t.Errorf("the metrics lack %s", want)
+	}
+}
+
 // TestLogLevel: a PUT makes a running sidecar say less, and then more.
 func TestLogLevel(t *testing.T) {
 	p, _ := consumer(t, newApp(t), "")

@@ -48,6 +48,7 @@ func (s *sidecar) dialTLS() (func(service string) func() *tls.Config, error) {
 
 // listenOptions opens the identity of a listener, if it has one.
 func (s *sidecar) listenOptions(c *config.Listener) (o reactor.ListenOptions, err error) {
+	o.MaxConnections = c.Connections
 	if !c.TLS.Enabled() {
 		return o, nil
 	}

@@ -23,7 +23,9 @@ func TestLifecycle(t *testing.T) {
 	a := newApp(t)
 	ignore := append([]goleak.Option{goleak.IgnoreCurrent()}, leaktest.Engine...)
 	free := freeAddrs(t, 4)
-	services := fmt.Sprintf(`services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}, far: {discover: etcd}}`, a.addr)
+	services := fmt.Sprintf(`services:
+  app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, check: {http: /}}
+  far: {discover: etcd, check: {tcp: true}}`, a.addr)
 	file := func(admin, egress, more string) string {
 		return fmt.Sprintf(`
 loops: 2
@@ -43,9 +45,6 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
 		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
-		{"nothing to check", file(free[0], free[1],
-			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1"}, {service: y, listener: bare, advertise: "10.0.0.1:2", check: {tcp: true}}]`),
-			"register[1].check: service far has no static endpoint to check"},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
 		if err != nil {

@@ -22,10 +22,12 @@ import (
 // provider starts the sidecar of an application, and returns its link's address.
 func provider(t *testing.T, a *app) (*process, string) {
 	ingress := freeAddrs(t, 1)[0]
-	return startRemora(t, fmt.Sprintf(`
+	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, a.addr)), ingress
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, a.addr))
+	p.ready() // before anybody asks for other free addresses
+	return p, ingress
 }
 
 // served is how many requests a provider's application has answered.

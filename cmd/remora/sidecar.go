@@ -38,6 +38,7 @@ type sidecar struct {
 	streams       *stream.Server
 	static        *static.Watcher
 	etcd          *etcd.Registry // nil: none configured
+	checks        []func()       // of services; each call ends one
 	announcements []*announcement
 	identities    []identity
 
@@ -104,7 +105,7 @@ func (s *sidecar) startLoops() (err error) {
 		proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
 	s.streams = stream.New(stream.Options{
-		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Logger: s.log,
+		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
 	return nil
@@ -170,18 +171,6 @@ func (s *sidecar) connect() (err error) {
 	return nil
 }
 
-// watch follows the endpoints of every service.
-func (s *sidecar) watch() error {
-	for name, svc := range s.cfg.Services {
-		var w registry.Watcher = s.static
-		if svc.Discover == config.DiscoverEtcd {
-			w = s.etcd
-		}
-		w.Watch(name, s.proc.Update)
-	}
-	return nil
-}
-
 // listen opens all listeners.
 func (s *sidecar) listen() error {
 	byLoop := make(map[proxy.Loop]*proxy.Worker)
@@ -226,6 +215,9 @@ func (s *sidecar) stop() {
 	var err error
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
+	}
+	for _, end := range s.checks {
+		end()
 	}
 	if s.etcd != nil {
 		err = errors.Join(err, s.etcd.Close())

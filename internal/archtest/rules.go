@@ -48,13 +48,13 @@ var layers = []layer{
 		"drivers, streams and admin sit on the core and know nothing of each other",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/config", "proxy/certs"},
+		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"proxy"},
-		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/config"},
+		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/config"},
 		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
 	},
 	{
@@ -76,6 +76,11 @@ var layers = []layer{
 		[]string{"registry/dns"},
 		[]string{"registry"},
 		"dns decorates any source, so it knows none: it turns the host names of a snapshot into addresses",
+	},
+	{
+		[]string{"registry/health"},
+		[]string{"registry"},
+		"health decorates any source, so it knows none: it adds verdicts to the endpoints of a snapshot",
 	},
 	{
 		[]string{"registry/etcd", "registry/static"},
@@ -134,6 +139,8 @@ var homes = []home{
 		"it is a peer in tests; the sidecar passes WebSockets on and speaks none"},
 	{"go.uber.org/goleak", []string{"_test", "internal/leaktest"},
 		"it looks for leaked goroutines in tests"},
+	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
+		"name servers are asked in one package"},
 	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
 		"system calls belong to the drivers"},
 }

@@ -235,6 +235,15 @@ func (r *Reader) Buffered() int {
 	return r.held + len(r.partial.B)
 }
 
+// Assembled is the count of bytes held of message id, 0 if it is not in
+// reassembly.
+func (r *Reader) Assembled(id uint64) int {
+	if s := r.streams[id]; s != nil {
+		return len(s.buf.B)
+	}
+	return 0
+}
+
 // Consumed is the count of DATA bytes taken since the last call: what to grant
 // back with Writer.Credit.
 func (r *Reader) Consumed() uint32 {

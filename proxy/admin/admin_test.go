@@ -119,12 +119,12 @@ func TestMerge(t *testing.T) {
 		}}}},
 		{Services: []proxy.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Endpoints: []proxy.EndpointReport{
 			{Addr: "w", Pending: 5},
-			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true},
+			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true, Unhealthy: true},
 		}}}},
 	}
 	got := merge(reports)[0]
 	want := []proxy.EndpointReport{
-		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true},
+		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true, Unhealthy: true},
 		{Addr: "y", Pending: 1},
 		{Addr: "w", Pending: 5},
 	}

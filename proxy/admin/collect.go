@@ -120,6 +120,7 @@ func mergeEndpoint(into, e *proxy.EndpointReport) {
 	// should be seen.
 	into.Latency = max(into.Latency, e.Latency)
 	into.Stalled = into.Stalled || e.Stalled
+	into.Unhealthy = into.Unhealthy || e.Unhealthy
 	into.Others = max(into.Others, e.Others)
 	into.Reported = into.Reported || e.Reported
 }

@@ -184,7 +184,9 @@ routes:
   - {match: {path: /none}, service: empty}
   - {service: compute}
 services:
-  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: 8, breaker: {consecutive: 100}}
+  compute:
+    {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: 8,
+     breaker: {consecutive: 100}, check: {tcp: true}}
   empty: {discover: static, endpoints: ["10.0.9.9:1"]}
   unused: {discover: static, endpoints: ["10.0.9.9:1"]}
 `

@@ -19,12 +19,13 @@ var (
 	pending     = gauge("requests_pending", "Requests in flight, losers still at an application included.", "service")
 	pendingMax  = gauge("requests_pending_limit", "max_pending.", "service")
 	slots       = gauge("slots_in_use", "Requests at the application, of max_concurrency.", "service")
-	slotsMax    = gauge("slots_limit", "max_concurrency; 0: no limit.", "service")
+	slotsMax    = gauge("slots_limit", "What max_concurrency is now; 0: no limit.", "service")
 	queued      = gauge("requests_queued", "Requests that wait for a slot.", "service")
 	breaker     = gauge("breaker_state", "Of the breaker, if there is one; 1: closed, 2: open, 3: half-open.", "service")
 	retries     = counter("retries_total", "Attempts after a failed one.", "service")
 	retriesOver = counter("retries_over_budget_total", "Retries not made for want of budget.", "service")
 	endpoints   = gauge("endpoints", "Endpoints known.", "service")
+	unhealthy   = gauge("endpoints_unhealthy", "Those of them that fail their active health check, if there is one.", "service")
 	snapshotAt  = gauge("endpoints_changed_timestamp_seconds",
 		"When the endpoints became what they are, by where they are known from.", "service", "source")
 )
@@ -53,6 +54,7 @@ var (
 	endpointLatency  = gauge("endpoint_latency_seconds", "Recent latency, the longest of all loops.", "service", "endpoint")
 	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
 	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
+	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
@@ -77,7 +79,7 @@ func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	to.put(pendingMax, float64(cfg.MaxPending), name)
 	inUse, waiting := p.Slots(name)
 	to.put(slots, float64(inUse), name)
-	to.put(slotsMax, float64(max(cfg.MaxConcurrency, 0)), name)
+	to.put(slotsMax, float64(p.SlotLimit(name)), name)
 	to.put(queued, float64(waiting), name)
 	if svc.Breaker != proxy.BreakerNone {
 		to.put(breaker, float64(svc.Breaker), name)
@@ -90,9 +92,21 @@ func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	to.put(streamBytes, float64(svc.Stats.StreamBytesIn), name, "in")
 	to.put(streamBytes, float64(svc.Stats.StreamBytesOut), name, "out")
 	to.put(endpoints, float64(len(svc.Endpoints)), name)
+	if cfg.Check.Enabled() {
+		to.put(unhealthy, float64(countUnhealthy(svc.Endpoints)), name)
+	}
 	if snap := p.Snapshot(name); snap != nil && !snap.Changed.IsZero() {
 		to.put(snapshotAt, float64(snap.Changed.UnixMilli())/1000, name, string(snap.Source))
 	}
+}
+
+func countUnhealthy(list []proxy.EndpointReport) (n int) {
+	for i := range list {
+		if list[i].Unhealthy {
+			n++
+		}
+	}
+	return n
 }
 
 // latency is h as a classic histogram.
@@ -125,7 +139,7 @@ func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
 }
 
 func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
-	list := svc.Endpoints
+	list, checked := svc.Endpoints, c.s.opt.Config.Services[svc.Name].Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
 	}
@@ -134,6 +148,9 @@ func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
 		to.put(endpointPending, float64(e.Pending), svc.Name, e.Addr)
 		to.put(endpointLatency, e.Latency.Seconds(), svc.Name, e.Addr)
 		to.put(endpointStalled, truth(e.Stalled), svc.Name, e.Addr)
+		if checked {
+			to.put(endpointHealthy, truth(!e.Unhealthy), svc.Name, e.Addr)
+		}
 		to.put(endpointConns, float64(e.Connections), svc.Name, e.Addr)
 		if e.Reported {
 			to.put(endpointReported, e.Others, svc.Name, e.Addr)

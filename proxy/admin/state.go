@@ -39,6 +39,7 @@ type serviceState struct {
 	Changed   *time.Time      `json:"changed,omitempty"` // when the endpoints became what they are
 	Pending   int             `json:"pending"`
 	Slots     int             `json:"slots"`
+	SlotLimit int             `json:"slots_limit"` // 0: none
 	Queued    int             `json:"queued"`
 	Endpoints []endpointState `json:"endpoints"`
 }
@@ -53,6 +54,7 @@ type endpointState struct {
 	Pending     int      `json:"pending"`
 	LatencyMS   float64  `json:"latency_ms"`
 	Stalled     bool     `json:"stalled"`
+	Healthy     *bool    `json:"healthy,omitempty"` // by its active health check, if there is one
 	Connections int      `json:"connections"`
 	Reported    *float64 `json:"reported,omitempty"` // load of others, if its sidecar said so of late
 }
@@ -80,11 +82,12 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 // serviceState joins what the registry says about a service with what the loops
 // see of it.
 func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
-	p := s.opt.Process
+	p, cfg := s.opt.Process, s.opt.Config.Services[svc.Name]
 	out := serviceState{
 		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Endpoints: []endpointState{},
 	}
 	out.Slots, out.Queued = p.Slots(svc.Name)
+	out.SlotLimit = p.SlotLimit(svc.Name)
 	snap := p.Snapshot(svc.Name)
 	if snap == nil {
 		return out
@@ -102,7 +105,11 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 			Address: e.Addr, Weight: e.Weight, Zone: e.Zone, Protocol: e.Protocol, Node: e.Node, Host: e.Host,
 		}
 		if st.Protocol == "" {
-			st.Protocol = s.opt.Config.Services[svc.Name].Protocol
+			st.Protocol = cfg.Protocol
+		}
+		if cfg.Check.Enabled() {
+			healthy := !e.Unhealthy
+			st.Healthy = &healthy
 		}
 		if at := seen[e.Addr]; at != nil {
 			st.Pending, st.LatencyMS, st.Stalled, st.Connections = at.Pending, ms(at.Latency), at.Stalled, at.Connections

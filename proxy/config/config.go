@@ -47,6 +47,9 @@ const (
 	SerializationFastjson = "fastjson"
 )
 
+// MaxConcurrencyAuto is the MaxConcurrency that follows the application.
+const MaxConcurrencyAuto = -1
+
 // Log levels and formats.
 const (
 	LevelDebug = "debug"
@@ -126,6 +129,8 @@ type Listener struct {
 	Service  string `yaml:"service"`  // all traffic goes there; "": by route
 	Insecure bool   `yaml:"insecure"` // a link off loopback, in plain text
 
+	Connections int `yaml:"connections"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
+
 	RateLimit RateLimit `yaml:"rate_limit"`
 
 	TLS TLS `yaml:"tls"`
@@ -152,7 +157,7 @@ type Route struct {
 	Rewrite Rewrite `yaml:"rewrite"`
 
 	// Policy is the effective one: that of Service, overridden field by field
-	// by what the route sets. It holds for the whole of a Split.
+	// by what the route sets. Each Share of a Split has its own.
 	Policy `yaml:",inline"`
 }
 
@@ -160,6 +165,10 @@ type Route struct {
 type Share struct {
 	Name   string `yaml:"name"`
 	Weight int    `yaml:"weight" max:"65535"` // of the sum over the split; 0: nothing for now
+
+	// Policy is the effective one: that of the service, overridden by what the
+	// route sets, and that by what the share sets.
+	Policy `yaml:",inline"`
 }
 
 // Rewrite changes a request on its way.
@@ -209,6 +218,7 @@ type Service struct {
 	MaxConcurrency int           `yaml:"max_concurrency" auto:"-1"` // at the app at once; 0: no limit, -1: auto
 	MaxQueue       int           `yaml:"max_queue"`                 // waiting for MaxConcurrency; 0: refuse at once
 
+	Check     Check     `yaml:"check"` // of each endpoint
 	Outlier   Outlier   `yaml:"outlier"`
 	Breaker   Breaker   `yaml:"breaker"`
 	RateLimit RateLimit `yaml:"rate_limit"`
@@ -263,16 +273,22 @@ type Register struct {
 	Listener  string `yaml:"listener"`  // one of Config.Listeners
 	Advertise string `yaml:"advertise"` // host:port that others dial
 	Weight    int    `yaml:"weight" min:"1" max:"65535"`
-	Check     Check  `yaml:"check"`
+	Check     Check  `yaml:"check"` // of the application behind the listener
 }
 
-// Check is the health check of the application behind a registration. The zero
-// value but for Interval checks nothing.
+// Check is an active health check: of each endpoint of a service, or of the
+// application behind a registration. With neither HTTP nor TCP there is none.
 type Check struct {
-	HTTP     string        `yaml:"http"` // path to GET; "": no HTTP check
-	TCP      bool          `yaml:"tcp"`  // connect only
-	Interval time.Duration `yaml:"interval" min:"10ms"`
+	HTTP      string        `yaml:"http"` // path to GET; "": no HTTP check
+	TCP       bool          `yaml:"tcp"`  // connect only
+	Interval  time.Duration `yaml:"interval" min:"10ms"`
+	Timeout   time.Duration `yaml:"timeout" min:"1ms"`             // of one check
+	Healthy   int           `yaml:"healthy" min:"1" max:"65535"`   // passes in a row that make the unhealthy healthy
+	Unhealthy int           `yaml:"unhealthy" min:"1" max:"65535"` // failures in a row that make the healthy unhealthy
 }
+
+// Enabled tells whether anything is checked.
+func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP }
 
 // Limits bound what a peer can make the sidecar hold. Sizes are in bytes.
 type Limits struct {

@@ -14,6 +14,7 @@ type decoder struct {
 	config *Config
 	errs   Errors
 
+	route     *node               // the one being decoded
 	positions map[string]position // of the values that were given, by shown path
 	failed    map[string]bool     // paths of values that could not be decoded
 }
@@ -148,25 +149,46 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	case *Register:
 		item.setDefaults()
 	case *Route:
-		item.Policy = DefaultPolicy()
-		if s := d.config.Services[firstService(n)]; s != nil {
-			item.Policy = s.Policy.clone()
-		}
+		d.route = n
+		item.Policy = d.policyOf(firstService(n))
 	case *Share:
 		item.setDefaults()
+		item.Policy = d.policyOf(n.scalar("name"))
+		d.override(&item.Policy)
 	}
+}
+
+// policyOf is a copy of the policy of a service, the default one where there is
+// no such service.
+func (d *decoder) policyOf(service string) Policy {
+	if s := d.config.Services[service]; s != nil {
+		return s.Policy.clone()
+	}
+	return DefaultPolicy()
+}
+
+// override sets in p what the route being decoded sets of its policy. What is
+// wrong there is reported when the route itself takes it in.
+func (d *decoder) override(p *Policy) {
+	silent := decoder{positions: map[string]position{}, failed: map[string]bool{}}
+	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), path{})
 }
 
 // firstService is the name of the service whose policy the route n has.
 func firstService(n *node) string {
 	target := n.value("service")
 	if target != nil && target.kind == kindSequence && len(target.items) > 0 {
-		target = target.items[0].value("name")
+		return target.items[0].scalar("name")
 	}
-	if target == nil {
-		return ""
+	return n.scalar("service")
+}
+
+// scalar is the text of the scalar under key in a mapping, or "".
+func (n *node) scalar(key string) string {
+	if value := n.value(key); value != nil {
+		return value.text
 	}
-	return target.text
+	return ""
 }
 
 // value is what stands under key in a mapping, or nil.

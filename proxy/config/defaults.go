@@ -44,6 +44,7 @@ func DefaultService(name string) *Service {
 		IdleTimeout:    4 * time.Second,
 		MaxPending:     1024,
 		MaxQueue:       1024,
+		Check:          defaultCheck(),
 		Breaker:        Breaker{Open: 5 * time.Second, HalfOpen: 1},
 		Outlier:        Outlier{Consecutive: 5, SuccessRate: 0.5, Base: time.Second, MaxEjected: 0.5},
 	}
@@ -76,5 +77,10 @@ func (s *Share) setDefaults() { s.Weight = 1 }
 
 func (r *Register) setDefaults() {
 	r.Weight = 1
-	r.Check.Interval = time.Second
+	r.Check = defaultCheck()
+}
+
+// defaultCheck checks nothing until it is told how.
+func defaultCheck() Check {
+	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3}
 }

@@ -74,10 +74,10 @@ func TestFull(t *testing.T) {
 	want.Registry.Etcd.Endpoints = []string{"127.0.0.1:2379"}
 	want.Listeners = []Listener{
 		{Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP},
-		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true},
+		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
-	compute.Endpoints = []Endpoint{}
+	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true
 	local.Discover, local.Protocol, local.MaxConcurrency = DiscoverStatic, ProtocolHTTP, 64
 	local.Endpoints = []Endpoint{{Address: "127.0.0.1:8080", Weight: 1}}
 	want.Services = map[string]*Service{"compute": compute, "local": local}
@@ -93,7 +93,7 @@ func TestFull(t *testing.T) {
 	}
 	want.Register = []Register{{
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
-		Check: Check{HTTP: "/healthz", Interval: time.Second},
+		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)
@@ -251,6 +251,8 @@ func TestEdges(t *testing.T) {
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {burst: 5}}}", "a burst alone limits nothing"},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {rate: 5}, breaker: {consecutive: 3}}}", ""},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], breaker: {half_open: 0}}}", "half_open"},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: auto}}", ""},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: automatic}}", "number or auto"},
 	} {
 		got := ""
 		if _, err := Parse("test", []byte(c.text), environment); err != nil {
@@ -305,29 +307,6 @@ func TestYAML(t *testing.T) {
 		}
 		c.Node.Zone = "a $b ${c} $$: #\n"
 		roundTrip(t, c)
-	}
-}
-
-// TestSplit: a list of services is a split, whose first service sets the policy.
-func TestSplit(t *testing.T) {
-	c := mustParse(t, `
-listeners: [{name: a, address: "127.0.0.1:1", protocol: http}]
-routes: [{service: [{name: s, weight: 95}, {name: next}], idempotent: true}]
-services:
-  s: {discover: static, endpoints: ["a:1"], timeout: 3s}
-  next: {discover: static, endpoints: ["b:1"], timeout: 4s}`)
-	r := &c.Routes[0]
-	want := []Share{{"s", 95}, {"next", 1}}
-	if r.Service != "s" || !slices.Equal(r.Split, want) || r.Timeout != 3*time.Second || !r.Idempotent {
-		t.Errorf("got %+v", r)
-	}
-	data, err := c.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &mustParse(t, string(data)).Routes[0]
-	if again.Service != "s" || !slices.Equal(again.Split, want) || !reflect.DeepEqual(again.Policy, r.Policy) {
-		t.Errorf("printed and read %+v\nwant %+v\n%s", again, r, data)
 	}
 }
 

@@ -25,7 +25,6 @@ var unbuiltKeys = []unbuilt{
 	{"services.*.lb.policy", oneOf(LBPeakEWMA), "peak EWMA; expected " + LBLeastPending},
 	{"services.*.lb.policy", oneOf(LBRandom), "random picks; expected " + LBLeastPending},
 	{"services.*.lb.subset", notZero, "subsetting; expected 0"},
-	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
 	{"services.*.outlier", notEmpty, "outlier ejection"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},

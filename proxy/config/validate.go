@@ -209,14 +209,7 @@ func (v *validator) route(i int, r *Route) {
 			break
 		}
 	}
-	// What is inherited unchanged was reported where it stands.
-	s := v.config.Services[r.Service]
-	if s == nil || !reflect.DeepEqual(s.Retry, r.Retry) {
-		v.retry(at, &r.Policy)
-	}
-	if s == nil || s.Hedge != r.Hedge || s.Timeout != r.Timeout {
-		v.hedge(at, &r.Policy)
-	}
+	v.routePolicies(at, r)
 }
 
 func (v *validator) retry(at path, p *Policy) {

@@ -44,6 +44,34 @@ func (v *validator) rewrite(at path, r *Route) {
 	}
 }
 
+// routePolicies checks the policy of a route and those of its shares. What is
+// inherited unchanged was reported where it stands.
+func (v *validator) routePolicies(at path, r *Route) {
+	var inherited []*Policy
+	inherit := func(service string) {
+		if s := v.config.Services[service]; s != nil {
+			inherited = append(inherited, &s.Policy)
+		}
+	}
+	inherit(r.Service)
+	v.policy(at, &r.Policy, inherited)
+	inherited = append(inherited, &r.Policy)
+	for i := range r.Split {
+		s := &r.Split[i]
+		inherit(s.Name)
+		v.policy(at.key("service").item(i), &s.Policy, inherited)
+	}
+}
+
+func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return slices.Equal(p.Retry.On, q.Retry.On) }) {
+		v.retry(at, p)
+	}
+	if !slices.ContainsFunc(inherited, func(q *Policy) bool { return p.Hedge == q.Hedge && p.Timeout == q.Timeout }) {
+		v.hedge(at, p)
+	}
+}
+
 // split reports shares that make no whole.
 func (v *validator) split(at path, shares []Share) {
 	sum, seen := 0, map[string]bool{}

@@ -27,6 +27,7 @@ func (v *validator) service(s *Service) {
 		}
 		seen[e.Address] = true
 	}
+	v.serviceCheck(at.key("check"), s)
 	v.rateLimit(at, &s.RateLimit)
 	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
@@ -64,16 +65,7 @@ func (v *validator) register(i int, r *Register) {
 			v.report(at.shown, "register[%d] announces the same", j)
 		}
 	}
-	check := at.key("check")
-	if r.Check.HTTP != "" && r.Check.TCP {
-		v.report(check.shown, "expected http or tcp, got both")
-	}
-	if r.Check.HTTP != "" && !strings.HasPrefix(r.Check.HTTP, "/") {
-		v.report(check.key("http").shown, `expected a path that starts with "/", got %q`, r.Check.HTTP)
-	}
-	if (r.Check.HTTP != "" || r.Check.TCP) && listener != nil && listener.Service == "" {
-		v.report(check.shown, "listener %q has no service, so there is nothing to check", listener.Name)
-	}
+	v.registerCheck(at.key("check"), &r.Check, listener)
 }
 
 // purpose is what an address is for.

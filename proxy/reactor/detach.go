@@ -64,16 +64,20 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Reserve takes a place among the accepted connections for one from remote that
-// never comes to a loop, if MaxConnections and MaxPerSource leave one. It returns
-// what gives the place back, once, or nil if there is none. Any goroutine may call
-// either.
-func (e *Engine) Reserve(remote net.Addr) (release func()) {
-	at, ok := e.places.take(remote)
-	if !ok {
-		return nil
+// Room is for a listener whose connections never come to a loop. The function it
+// returns takes a place among the accepted connections for one from remote, if
+// MaxConnections, MaxPerSource and max, which bounds those of the room (0: nothing
+// more), leave one; it returns what gives the place back, once, or nil. Any
+// goroutine may call these.
+func (e *Engine) Room(max int) (reserve func(remote net.Addr) (release func())) {
+	in := &room{max: int64(max)}
+	return func(remote net.Addr) (release func()) {
+		at, ok := e.places.take(remote, in)
+		if !ok {
+			return nil
+		}
+		o := &outside{}
+		o.begin(e, at)
+		return func() { o.end() }
 	}
-	o := &outside{}
-	o.begin(e, at)
-	return func() { o.end() }
 }

@@ -27,6 +27,10 @@ type ListenOptions struct {
 	// demand and verify what it wants of the peer: only one whose handshake
 	// has succeeded reaches accept. nil: plain text.
 	TLS func() *tls.Config
+
+	// MaxConnections bounds the listener's open connections, within those of
+	// the Engine; what is over it is refused. 0: no bound of its own.
+	MaxConnections int
 }
 
 // Listener accepts connections for an Engine's loops.
@@ -36,6 +40,7 @@ type Listener struct {
 	loops  []*loop // where connections go
 	accept func(l proxy.Loop, remote string) proxy.Stream
 	opts   ListenOptions
+	room   room
 	shed   chan struct{} // a token for each refused connection being told so
 	done   chan struct{} // closed when the accepting goroutine has ended
 	ctx    context.Context
@@ -70,6 +75,7 @@ func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
 		shed: make(chan struct{}, maxShed), done: make(chan struct{}),
 	}
+	l.room.max = int64(o.MaxConnections)
 	l.ctx, l.cancel = context.WithCancel(e.ctx)
 	e.mu.Lock()
 	stopping := e.stopping
@@ -132,7 +138,7 @@ func (l *Listener) run() {
 // take places nc on the loop with the fewest connections, or refuses it.
 func (l *Listener) take(nc net.Conn) {
 	e := l.eng
-	at, ok := e.places.take(nc.RemoteAddr())
+	at, ok := e.places.take(nc.RemoteAddr(), &l.room)
 	if !ok {
 		l.refuse(nc)
 		return
@@ -187,7 +193,7 @@ func (l *Listener) shake(c *conn, nc net.Conn) bool {
 		return true
 	}
 	_ = nc.Close()
-	if e.ctx.Err() == nil {
+	if e.ctx.Err() == nil && err != errSilent {
 		e.tlsFailed(c.remote, err)
 	}
 	return false

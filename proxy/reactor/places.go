@@ -14,7 +14,7 @@ type places struct {
 	maxSource int // 0: no bound, and nothing is kept by source
 
 	taken         atomic.Int64
-	refused       atomic.Int64 // for want of a place
+	refused       atomic.Int64 // for want of a place, here or in the room
 	refusedSource atomic.Int64 // for having too many of them
 
 	// bySource has an entry for each source with a connection, so never more
@@ -23,27 +23,36 @@ type places struct {
 	bySource map[netip.Addr]int
 }
 
+// room is a listener's part of the places.
+type room struct {
+	max   int64 // 0: all there are
+	taken atomic.Int64
+}
+
 // place is what one accepted connection holds. The zero place, that of a dialled
 // one, is none.
 type place struct {
 	of     *places
+	room   *room
 	source netip.Addr
 }
 
-// take finds a place for a connection from remote; ok is false if there is none.
-func (p *places) take(remote net.Addr) (_ place, ok bool) {
-	if p.taken.Add(1) > p.max {
-		p.taken.Add(-1)
+// take finds a place in the room for a connection from remote; ok is false if
+// there is none.
+func (p *places) take(remote net.Addr, in *room) (_ place, ok bool) {
+	taken, here := p.taken.Add(1), in.taken.Add(1)
+	got := place{of: p, room: in, source: sourceOf(remote)}
+	switch {
+	case taken > p.max || in.max > 0 && here > in.max:
 		p.refused.Add(1)
-		return place{}, false
-	}
-	got := place{of: p, source: sourceOf(remote)}
-	if !p.countSource(got.source) {
-		p.taken.Add(-1)
+	case !p.countSource(got.source):
 		p.refusedSource.Add(1)
-		return place{}, false
+	default:
+		return got, true
 	}
-	return got, true
+	in.taken.Add(-1)
+	p.taken.Add(-1)
+	return place{}, false
 }
 
 // leave gives the place back, once.
@@ -54,6 +63,7 @@ func (at *place) leave() {
 	}
 	at.of = nil
 	p.forgetSource(at.source)
+	at.room.taken.Add(-1)
 	p.taken.Add(-1)
 }
 

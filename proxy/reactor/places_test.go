@@ -116,10 +116,10 @@ func TestPerSourceOutside(t *testing.T) {
 		}}
 	})
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
-	release := e.Reserve(from)
+	release := e.Room(0)(from)
 	dialFrom(t, "127.0.0.2", addr)
 	sock := recv(t, left, "the connection")
-	if e.Reserve(from) != nil {
+	if e.Room(0)(from) != nil {
 		t.Error("a third place was given")
 	}
 	e.wantPlaces(t, 2, 1)
@@ -151,4 +151,34 @@ func TestPerSourceHandshake(t *testing.T) {
 	}
 	silent.Close()
 	e.wantPlaces(t, 0, 0)
+}
+
+// TestPerListener: a listener has its connections and no more, whatever others
+// have, and a place is free again once its connection has ended.
+func TestPerListener(t *testing.T) {
+	e := start(t, Options{MaxConnections: 4})
+	small, open := listen(t, e, ListenOptions{MaxConnections: 2}, echo), listen(t, e, ListenOptions{}, echo)
+	a, b := dial(t, small), dial(t, small)
+	ask(t, a, "a")
+	ask(t, b, "b")
+	if got, err := io.ReadAll(dial(t, small)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("the third of two got %q, %v", got, err)
+	}
+	ask(t, dial(t, open), "c")
+	b.Close()
+	e.wantPlaces(t, 2, 0)
+	ask(t, dial(t, small), "again")
+	reserve := e.Room(1)
+	release := reserve(&net.TCPAddr{})
+	if release == nil || e.Room(1)(&net.TCPAddr{}) != nil {
+		t.Error("not four places in all")
+	}
+	release()
+	if release = reserve(&net.TCPAddr{}); release == nil {
+		t.Fatal("the place of a room is not free again")
+	}
+	release()
+	if st := e.Stats(); st.Refused != 2 {
+		t.Errorf("stats %+v", st)
+	}
 }

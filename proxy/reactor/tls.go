@@ -33,6 +33,7 @@ type wire struct {
 	c      *conn    // nil: there is no loop
 	nc     net.Conn // nil: the loop has it
 	in     []byte   // arrived and not read yet: on a loop, of the current event
+	heard  bool     // the socket has brought something, off the loops
 	gather bool     // writes go to the loop's sealed buffer
 }
 
@@ -45,6 +46,9 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 		return err
 	}
 	if err := s.tls.HandshakeContext(ctx); err != nil {
+		if err == io.EOF && !s.wire.heard {
+			return errSilent
+		}
 		return err
 	}
 	s.wire.nc = nil
@@ -136,7 +140,9 @@ func (w *wire) Read(b []byte) (int, error) {
 		}
 		return n, nil
 	case w.nc != nil:
-		return w.nc.Read(b)
+		n, err := w.nc.Read(b)
+		w.heard = w.heard || n > 0
+		return n, err
 	}
 	return 0, errNoMore
 }

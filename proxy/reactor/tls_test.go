@@ -122,6 +122,26 @@ func TestTLSRefusesPeers(t *testing.T) {
 	}
 }
 
+// TestTLSHealthCheck: a peer that connects and goes, as health checks do, is no
+// failure; one that breaks off in the middle of a handshake is.
+func TestTLSHealthCheck(t *testing.T) {
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
+	for _, text := range []string{"", "\x16\x03\x01"} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.ReadAll(c) // until the listener has closed
+		c.Close()
+	}
+	awaitFailure(t, e, CodeFailed, 1)
+}
+
 // TestTLSDialRefuses: a dial ends without OnOpen when the server is another.
 func TestTLSDialRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)

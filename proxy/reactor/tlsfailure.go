@@ -23,6 +23,10 @@ const (
 	CodeFailed    = "tls_failed"    // anything else, such as a connection that broke
 )
 
+// errSilent is when the peer closed without a word. On a listener that is how
+// health checks connect, so it is no failure there.
+var errSilent = errors.New("reactor: the peer closed before the handshake")
+
 // errBusy is when a handshake was not begun.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 

@@ -66,7 +66,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, ma
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Reserve: s.engine.Reserve, Logger: log})
+	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -16,9 +16,12 @@ const (
 
 // Listener accepts opaque TCP connections for one service.
 type Listener struct {
-	srv  *Server
-	ln   net.Listener
-	cfg  *config.Listener
+	srv *Server
+	ln  net.Listener
+	cfg *config.Listener
+
+	reserve func(remote net.Addr) (release func())
+
 	done chan struct{} // closed when nothing is accepted any more
 }
 
@@ -60,10 +63,9 @@ func (l *Listener) run() {
 	}
 }
 
-// take starts a stream, or resets what is over limits.connections or
-// limits.per_source.
+// take starts a stream, or resets what is over a limit of connections.
 func (l *Listener) take(nc *net.TCPConn) {
-	release := l.srv.opt.Reserve(nc.RemoteAddr())
+	release := l.reserve(nc.RemoteAddr())
 	if release == nil {
 		reset(nc)
 		return

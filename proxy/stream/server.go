@@ -23,10 +23,11 @@ type Options struct {
 	// service has it. The Socket rests on a TCP connection, see proxy.Socket.
 	Dial func(ctx context.Context, addr, service string) (proxy.Socket, error)
 
-	// Reserve takes one of limits.connections and limits.per_source for a
-	// connection that was accepted from remote, and returns what gives it
-	// back, or nil if there is none left. Any goroutine calls either.
-	Reserve func(remote net.Addr) (release func())
+	// Room gives a listener what takes one of limits.connections, of
+	// limits.per_source and of its own max (0: none) for a connection that was
+	// accepted from remote, and returns what gives it back, or nil if there is
+	// none left. Any goroutine calls these.
+	Room func(max int) (reserve func(remote net.Addr) (release func()))
 
 	Logger *slog.Logger
 }
@@ -66,7 +67,7 @@ func (s *Server) Listen(c *config.Listener) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
-	l := &Listener{srv: s, ln: ln, cfg: c, done: make(chan struct{})}
+	l := &Listener{srv: s, ln: ln, cfg: c, reserve: s.opt.Room(c.Connections), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -1,8 +1,8 @@
 // Package dns turns host names in snapshots into addresses, so that nothing
 // behind it ever waits for a resolver.
 //
-// Go's resolver does not tell the TTL of its answers, so names are resolved
-// again at a fixed interval; a name that cannot be resolved keeps the addresses
+// A name is resolved again when the TTL of its records ends, or at a fixed
+// interval where there is none; a name that cannot be resolved keeps the addresses
 // it had. Where a name has IPv4 and IPv6 addresses, the IPv4 ones are used: both
 // usually lead to the same process, which would then count as two endpoints.
 package dns
@@ -10,6 +10,7 @@ package dns
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,12 +22,15 @@ import (
 
 // Options configures a Watcher. The zero value is fine.
 type Options struct {
-	Interval time.Duration // between two resolutions of one name. Default: 30 s
-	Timeout  time.Duration // of one resolution. Default: 5 s
+	// Interval is the time between two resolutions of a name that failed, or
+	// whose TTL is not known. Default: 30 s
+	Interval time.Duration
+
+	Timeout time.Duration // of one resolution. Default: 5 s
 
 	// Lookup returns the addresses of a host name; it is called from several
-	// goroutines. Default: that of net.DefaultResolver.
-	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// goroutines. Default: Go's own resolver.
+	Lookup func(ctx context.Context, host string) (Answer, error)
 
 	Logger *slog.Logger // nil: silent
 }
@@ -34,6 +38,11 @@ type Options struct {
 const (
 	defaultInterval = 30 * time.Second
 	defaultTimeout  = 5 * time.Second
+
+	// minTTL and maxTTL bound what a name server can ask of us: a storm of
+	// queries, or addresses that are gone for good.
+	minTTL = time.Second
+	maxTTL = 5 * time.Minute
 
 	// parallel bounds the lookups that one watch has out at a time.
 	parallel = 8
@@ -66,9 +75,7 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 		opt.Timeout = defaultTimeout
 	}
 	if opt.Lookup == nil {
-		opt.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
+		opt.Lookup = resolver{new(net.Dialer).DialContext}.lookup
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -117,7 +124,7 @@ func (w *Watcher) Close() error {
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
 	err   error        // of the last lookup
-	asked bool
+	due   time.Time    // when it is looked up again; zero: it has not been yet
 }
 
 // answers are the outcomes of one round of lookups.
@@ -148,8 +155,8 @@ func (t *watch) offer(s *registry.Snapshot) {
 }
 
 func (t *watch) run() {
-	tick := time.NewTicker(t.opt.Interval)
-	defer tick.Stop()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -161,16 +168,27 @@ func (t *watch) run() {
 			return
 		case t.in = <-t.newest:
 			t.forget()
-			t.ask(false)
-		case <-tick.C:
-			t.ask(true)
 		case got := <-t.answer:
 			t.asking = false
 			t.learn(got)
-			t.ask(false) // what came up meanwhile
+		case <-wake.C:
 		}
+		t.ask()
 		t.deliver()
+		wake.Reset(t.sleep())
 	}
+}
+
+// sleep is the time until a name is due, unless something else wakes run before.
+func (t *watch) sleep() time.Duration {
+	d := time.Hour
+	if t.asking {
+		return d
+	}
+	for _, n := range t.names {
+		d = min(d, time.Until(n.due))
+	}
+	return d
 }
 
 // forget drops names that are no longer in use, and adds the new ones.
@@ -184,15 +202,15 @@ func (t *watch) forget() {
 	t.names = names
 }
 
-// ask starts a round of lookups, of all names or only of those never asked for,
-// unless a round is out.
-func (t *watch) ask(all bool) {
+// ask starts a round of lookups of all names that are due, unless a round is out.
+func (t *watch) ask() {
 	if t.asking {
 		return
 	}
+	now := time.Now()
 	var hosts []string
 	for host, n := range t.names {
-		if all || !n.asked {
+		if !n.due.After(now) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -216,8 +234,8 @@ func (t *watch) lookup(hosts []string) answers {
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 			defer cancel()
-			addrs, err := t.opt.Lookup(ctx, host)
-			n := name{addrs: usable(addrs), err: err, asked: true}
+			a, err := t.opt.Lookup(ctx, host)
+			n := name{addrs: usable(a.Addrs), err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 			mu.Lock()
 			defer mu.Unlock()
 			got[host] = n
@@ -225,6 +243,16 @@ func (t *watch) lookup(hosts []string) answers {
 	}
 	tasks.Wait()
 	return got
+}
+
+// pause is the time from an answer to the next lookup: its TTL, if it has one,
+// and up to a tenth more, so that many sidecars do not ask at once.
+func (o *Options) pause(ttl time.Duration, err error) time.Duration {
+	d := o.Interval
+	if err == nil && ttl >= 0 {
+		d = min(max(ttl, minTTL), maxTTL)
+	}
+	return d + rand.N(d/10+1)
 }
 
 // usable returns the addresses to use, sorted: a resolver that rotates its
@@ -291,7 +319,7 @@ func (t *watch) deliver() {
 
 func (t *watch) unasked() bool {
 	for _, n := range t.names {
-		if !n.asked {
+		if n.due.IsZero() {
 			return true
 		}
 	}

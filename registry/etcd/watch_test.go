@@ -12,6 +12,7 @@ import (
 
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
@@ -219,8 +220,8 @@ func TestColdStart(t *testing.T) {
 func TestHostNamesAreResolved(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	r := open(t, s.Endpoint(), func(o *etcd.Options) {
-		o.DNS.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("10.1.1.1")}, nil
+		o.DNS.Lookup = func(_ context.Context, host string) (dns.Answer, error) {
+			return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.1.1.1")}}, nil
 		}
 	})
 	r.Register(at("replica-1:80", 0))

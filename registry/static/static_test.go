@@ -29,7 +29,7 @@ func (z *zone) set(host string, addrs ...string) {
 	z.hosts[host] = addrs
 }
 
-func (z *zone) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	select {
 	case z.asked <- host:
 	default:
@@ -37,13 +37,13 @@ func (z *zone) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.hosts[host] == nil {
-		return nil, errors.New("no such host")
+		return dns.Answer{}, errors.New("no such host")
 	}
-	var addrs []netip.Addr
+	answer := dns.Answer{TTL: -1}
 	for _, a := range z.hosts[host] {
-		addrs = append(addrs, netip.MustParseAddr(a))
+		answer.Addrs = append(answer.Addrs, netip.MustParseAddr(a))
 	}
-	return addrs, nil
+	return answer, nil
 }
 
 func start(t *testing.T, z *zone, endpoints ...registry.Endpoint) (next func() []string) {
@@ -142,9 +142,9 @@ func TestBadAddress(t *testing.T) {
 func TestHangingResolver(t *testing.T) {
 	w, err := New(map[string][]registry.Endpoint{"s": {{Addr: "slow:80"}, {Addr: "10.0.0.1:80"}}}, dns.Options{
 		Timeout: time.Hour,
-		Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		Lookup: func(ctx context.Context, _ string) (dns.Answer, error) {
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return dns.Answer{}, ctx.Err()
 		},
 	})
 	if err != nil {

@@ -118,9 +118,20 @@ class Process:
 
     def rss(self):
         """Resident memory in KiB."""
+        return self._memory("VmRSS:")
+
+    def peak(self):
+        """The most resident memory since its start or forget_peak, in KiB."""
+        return self._memory("VmHWM:")
+
+    def forget_peak(self):
+        with open(f"/proc/{self.child.pid}/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")
+
+    def _memory(self, field):
         with open(f"/proc/{self.child.pid}/status", encoding="ascii") as f:
             for line in f:
-                if line.startswith("VmRSS:"):
+                if line.startswith(field):
                     return int(line.split()[1])
         return 0
 

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestSplit: each service of a list has its own policy, changed by what the route
+// sets, and that by what its share sets; printed and read back, it is the same.
+func TestSplit(t *testing.T) {
+	c := mustParse(t, `
+routes:
+- match: {path: /a}
+  service: [{name: s, weight: 95}, {name: r, timeout: 1s}]
+  retry: {on: [reset]}
+services:
+  s: {discover: static, endpoints: ["a:1"], timeout: 2s, hedge: {mode: on, min_delay: 3ms}, retry: {attempts: 2}}
+  r: {discover: static, endpoints: ["a:1"], timeout: 4s, idempotent: true}
+`)
+	first, second := c.Services["s"].Policy.clone(), c.Services["r"].Policy.clone()
+	first.Retry.On = []string{RetryReset}
+	second.Retry.On = []string{RetryReset}
+	second.Timeout = time.Second
+	want := Route{
+		Match: Match{Path: "/a"}, Service: "s", Policy: first,
+		Split: []Share{{Name: "s", Weight: 95, Policy: first}, {Name: "r", Weight: 1, Policy: second}},
+	}
+	if got := c.Routes[0]; !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if on := c.Services["r"].Retry.On; len(on) != 2 {
+		t.Errorf("the service's own policy changed: %v", on)
+	}
+	data, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := mustParse(t, string(data)).Routes[0]
+	if !reflect.DeepEqual(again.Split, want.Split) || !reflect.DeepEqual(again.Policy, want.Policy) {
+		t.Errorf("printed and read %+v\nwant %+v\n%s", again, want, data)
+	}
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+)
+
+// check reports what makes a check impossible whatever it is of.
+func (v *validator) check(at path, c *Check) {
+	if c.HTTP != "" && c.TCP {
+		v.report(at.shown, "expected http or tcp, got both")
+	}
+	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
+		v.report(at.key("http").shown, `expected a path that starts with "/", got %q`, c.HTTP)
+	}
+}
+
+// serviceCheck checks the check of a service's endpoints. Those of etcd may say
+// by themselves that they speak http.
+func (v *validator) serviceCheck(at path, s *Service) {
+	v.check(at, &s.Check)
+	if s.Check.HTTP != "" && s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP {
+		v.report(at.key("http").shown, "the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
+	}
+}
+
+// registerCheck checks the check of the application behind a listener, nil if
+// there is no such listener.
+func (v *validator) registerCheck(at path, c *Check, l *Listener) {
+	v.check(at, c)
+	if !c.Enabled() || l == nil {
+		return
+	}
+	s := v.config.Services[l.Service]
+	switch {
+	case l.Service == "":
+		v.report(at.shown, "listener %q has no service, so there is nothing to check", l.Name)
+	case s != nil && s.Discover != DiscoverStatic:
+		v.report(at.shown, "service %s has no static endpoints, so there is nothing to check", s.Name)
+	}
+}

@@ -1,0 +1,166 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// TestLookup: addresses and the lowest TTL on the way to them, from a name server
+// on sockets.
+func TestLookup(t *testing.T) {
+	s := newServer(t)
+	s.set("one.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 7})
+	s.set("zero.example.test", host{addrs: []string{"10.0.0.1"}})
+	s.set("both.example.test", host{addrs: []string{"10.0.0.1", "fd00::1"}, ttl: 8})
+	s.set("six.example.test", host{addrs: []string{"fd00::1"}, ttl: 9})
+	s.set("alias.example.test", host{alias: "far.example.test", short: 3, addrs: []string{"10.0.0.2"}, ttl: 60})
+	s.set("cold.example.test", host{alias: "far.example.test", short: 60, addrs: []string{"10.0.0.2"}, ttl: 3})
+	s.set("long.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 11, long: true})
+	s.set("empty.example.test", host{alias: "far.example.test", short: 3})
+	s.set("sick.example.test", host{rcode: dnsmessage.RCodeServerFailure})
+	for _, c := range []struct {
+		host  string
+		addrs string
+		ttl   time.Duration
+	}{
+		{"one.example.test", "[10.0.0.1]", 7 * time.Second},
+		{"zero.example.test", "[10.0.0.1]", 0},
+		{"both.example.test", "[10.0.0.1 fd00::1]", 8 * time.Second},
+		{"six.example.test", "[fd00::1]", 9 * time.Second},
+		{"alias.example.test", "[10.0.0.2]", 3 * time.Second},
+		{"cold.example.test", "[10.0.0.2]", 3 * time.Second},
+		{"long.example.test", "[10.0.0.3]", 11 * time.Second},
+		{"empty.example.test", "[]", -1},
+		{"sick.example.test", "[]", -1},
+		{"none.example.test", "[]", -1},
+	} {
+		a, err := resolver{s.dial}.lookup(t.Context(), c.host)
+		slices.SortFunc(a.Addrs, netip.Addr.Compare)
+		if fmt.Sprint(a.Addrs) != c.addrs || a.TTL != c.ttl && a.TTL >= 0 || (a.TTL < 0) != (c.ttl < 0) || (err != nil) != (c.addrs == "[]") {
+			t.Errorf("%s: %+v, %v; want %s for %v", c.host, a, err, c.addrs, c.ttl)
+		}
+	}
+}
+
+// TestLookupInHosts: a name from /etc/hosts costs no query and has no TTL.
+func TestLookupInHosts(t *testing.T) {
+	a, err := resolver{func(context.Context, string, string) (net.Conn, error) {
+		t.Error("a name server was asked")
+		return nil, errors.New("none")
+	}}.lookup(t.Context(), "localhost")
+	if err != nil || len(a.Addrs) == 0 || !a.Addrs[0].IsLoopback() || a.TTL >= 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestPause(t *testing.T) {
+	o := Options{Interval: 30 * time.Second}
+	for _, c := range []struct {
+		ttl  time.Duration
+		err  error
+		want time.Duration
+	}{
+		{20 * time.Second, nil, 20 * time.Second},
+		{0, nil, minTTL},
+		{24 * time.Hour, nil, maxTTL},
+		{-1, nil, o.Interval},
+		{20 * time.Second, errors.New("sick"), o.Interval},
+	} {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			p := o.pause(c.ttl, c.err)
+			if seen[p] = true; p < c.want || p > c.want*11/10 {
+				t.Errorf("TTL %v, %v: %v, want %v and up to a tenth more", c.ttl, c.err, p, c.want)
+			}
+		}
+		if len(seen) < 10 {
+			t.Errorf("TTL %v: always the same pause", c.ttl)
+		}
+	}
+}
+
+// fixed is a watcher of endpoints that never change.
+type fixed []registry.Endpoint
+
+func (f fixed) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	notify(registry.NewSnapshot(service, registry.SourceLive, time.Unix(1, 0), slices.Clone(f)))
+	return func() {}
+}
+
+// start resolves short and long, and returns what expects their addresses next.
+func start(t *testing.T, s *server, interval time.Duration) (expect func(short, long string)) {
+	t.Helper()
+	w := New(fixed{{Addr: "short.example.test:80"}, {Addr: "long.example.test:80"}},
+		Options{Lookup: resolver{s.dial}.lookup, Interval: interval, Timeout: patience})
+	t.Cleanup(func() { w.Close() })
+	got := make(chan []registry.Endpoint, 100)
+	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	return func(short, long string) {
+		t.Helper()
+		want := []registry.Endpoint{
+			{Addr: short + ":80", Weight: 1, Host: "short.example.test"}, {Addr: long + ":80", Weight: 1, Host: "long.example.test"},
+		}
+		if e := receive(t, got); !slices.Equal(e, want) {
+			t.Fatalf("got %v, want %v", e, want)
+		}
+	}
+}
+
+// TestTTL: a name is resolved again when its TTL ends, whatever the interval and
+// apart from names that hold longer.
+func TestTTL(t *testing.T) {
+	s := newServer(t)
+	s.set("short.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 1})
+	s.set("long.example.test", host{addrs: []string{"10.0.0.9"}, ttl: 3600})
+	expect := start(t, s, time.Hour)
+	expect("10.0.0.1", "10.0.0.9")
+	s.set("long.example.test", host{addrs: []string{"10.0.0.8"}, ttl: 3600})
+	s.set("short.example.test", host{addrs: []string{"10.0.0.2"}, ttl: 1})
+	expect("10.0.0.2", "10.0.0.9")
+}
+
+// TestFailure: while its server fails, a name keeps its addresses, and is asked
+// for again at the interval.
+func TestFailure(t *testing.T) {
+	s := newServer(t)
+	s.set("short.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 0})
+	s.set("long.example.test", host{addrs: []string{"10.0.0.9"}, ttl: 3600})
+	expect := start(t, s, time.Millisecond)
+	expect("10.0.0.1", "10.0.0.9")
+	s.set("short.example.test", host{rcode: dnsmessage.RCodeServerFailure})
+	for len(s.asked) > 0 {
+		<-s.asked
+	}
+	for range 20 { // several lookups, of several queries each
+		receive(t, s.asked)
+	}
+	s.set("short.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 1})
+	expect("10.0.0.3", "10.0.0.9")
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("not reached")
+	}
+}

@@ -1,0 +1,125 @@
+package health
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		from     judge
+		outcomes string // + passed, - failed
+		want     string // h now healthy, u now unhealthy, . unchanged
+	}{
+		{judge{healthy: true}, "+--+---", "......u"},
+		{judge{healthy: true}, "---+-+-++", "..u.....h"},
+		{judge{healthy: true}, "---++---", "..u.h..u"},
+		{judge{unproven: true}, "---+", "...h"},
+		{judge{unproven: true}, "+---+-++", "h..u...h"},
+	} {
+		var got strings.Builder
+		for _, o := range c.outcomes {
+			switch changed := c.from.note(&Check{Healthy: 2, Unhealthy: 3}, o == '+'); {
+			case !changed:
+				got.WriteByte('.')
+			case c.from.healthy:
+				got.WriteByte('h')
+			default:
+				got.WriteByte('u')
+			}
+		}
+		if got.String() != c.want {
+			t.Errorf("%s: %s, want %s", c.outcomes, got.String(), c.want)
+		}
+	}
+}
+
+func TestAsk(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/sick", http.StatusFound)
+		case "/hangs":
+			<-r.Context().Done()
+		case "/sick":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/wordy":
+			w.Header().Set("X-Long", strings.Repeat("x", maxHeader))
+		}
+	}))
+	defer srv.Close()
+	up, down := srv.Listener.Addr().String(), closedPort(t)
+	for _, c := range []struct {
+		path    string // "": TCP
+		addrs   []string
+		timeout time.Duration
+		want    string // in the error; "": none
+	}{
+		{"", []string{up}, patience, ""},
+		{"", []string{down}, patience, "refused"},
+		{"", []string{down, up}, patience, ""},
+		{"/", []string{up}, patience, ""},
+		{"/", []string{down, up}, patience, ""},
+		{"/", []string{down}, patience, "refused"},
+		{"/moved", []string{up}, patience, ""},
+		{"/sick", []string{up}, patience, "500"},
+		{"/wordy", []string{up}, patience, "header"},
+		{"/hangs", []string{up}, 100 * time.Millisecond, "deadline"},
+	} {
+		a := newAsker(&Check{Path: c.path, Timeout: c.timeout})
+		err := a.askAny(context.Background(), c.addrs)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(strings.ToLower(err.Error()), c.want) {
+			t.Errorf("%q at %v: %v, want %q", c.path, c.addrs, err, c.want)
+		}
+	}
+}
+
+func TestPause(t *testing.T) {
+	c := Check{Interval: time.Second}
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		p := c.pause()
+		if seen[p] = true; p < 900*time.Millisecond || p > 1100*time.Millisecond {
+			t.Fatalf("%v", p)
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d different pauses", len(seen))
+	}
+}
+
+// TestApplication: outcomes arrive one by one until the context ends; the first
+// pass makes the application healthy, and after that the thresholds count.
+func TestApplication(t *testing.T) {
+	s := newScripted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	type told struct {
+		failed  bool
+		verdict Verdict
+	}
+	got, ended := make(chan told, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Application(ctx, fast, []string{closedPort(t), s.addr}, func(err error, v Verdict) { got <- told{err != nil, v} })
+	}()
+	receive(t, "the first check", s.asked)
+	for _, c := range []struct {
+		status int
+		want   told
+	}{
+		{503, told{true, Unchanged}}, {200, told{false, Healthy}},
+		{503, told{true, Unchanged}}, {503, told{true, Unchanged}}, {503, told{true, Unhealthy}},
+		{200, told{false, Unchanged}}, {200, told{false, Healthy}},
+	} {
+		s.answers(c.status)
+		if v := receive(t, "the outcome", got); v != c.want {
+			t.Errorf("status %d: %+v, want %+v", c.status, v, c.want)
+		}
+	}
+	cancel()
+	receive(t, "the end", ended)
+}

@@ -1,0 +1,166 @@
+package health
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// source is a watcher whose snapshots a test makes.
+type source struct{ notify func(*registry.Snapshot) }
+
+func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
+	s.notify = notify
+	notify(registry.NewSnapshot("s", registry.SourceCache, time.Unix(1, 0), nil))
+	return func() {}
+}
+
+func (s *source) set(endpoints ...registry.Endpoint) {
+	s.notify(registry.NewSnapshot("s", registry.SourceLive, time.Unix(2, 0), endpoints))
+}
+
+// follow checks what a source has. next returns the addresses of the next
+// snapshot and, apart, of its unhealthy endpoints.
+func follow(t *testing.T, c Check) (src *source, next func() (all, unhealthy []string)) {
+	t.Helper()
+	src = &source{}
+	got := make(chan *registry.Snapshot, 100)
+	stop := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)},
+		func(s *registry.Snapshot) { got <- s })
+	t.Cleanup(stop)
+	version := uint64(0)
+	next = func() (all, unhealthy []string) {
+		t.Helper()
+		s := receive(t, "a snapshot", got)
+		if s.Version <= version {
+			t.Errorf("version %d after %d", s.Version, version)
+		}
+		version = s.Version
+		for _, e := range s.Endpoints {
+			all = append(all, e.Addr)
+			if e.Unhealthy {
+				unhealthy = append(unhealthy, e.Addr)
+			}
+		}
+		return all, unhealthy
+	}
+	if all, _ := next(); len(all) != 0 {
+		t.Fatalf("began with %v", all)
+	}
+	return src, next
+}
+
+func expect(t *testing.T, next func() (all, unhealthy []string), all, unhealthy []string) {
+	t.Helper()
+	slices.Sort(all)
+	gotAll, gotUnhealthy := next()
+	if !slices.Equal(gotAll, all) || !slices.Equal(gotUnhealthy, unhealthy) {
+		t.Fatalf("got %v, unhealthy %v; want %v, unhealthy %v", gotAll, gotUnhealthy, all, unhealthy)
+	}
+}
+
+// TestThresholds: an endpoint turns unhealthy with the third failure in a row,
+// and healthy with the second pass, and no sooner. What a verdict is before that
+// shows in a snapshot that comes for another reason.
+func TestThresholds(t *testing.T) {
+	s, other := newScripted(t), closedPort(t)
+	src, next := follow(t, fast)
+	one, two := registry.Endpoint{Addr: s.addr}, registry.Endpoint{Addr: other, Protocol: "link"}
+	src.set(one)
+	expect(t, next, []string{s.addr}, nil)
+	receive(t, "the first check", s.asked)
+
+	s.answers(200, 503, 503, 200, 503, 503)
+	src.set(one, two)
+	expect(t, next, []string{s.addr, other}, nil)
+	s.answers(503)
+	expect(t, next, []string{s.addr, other}, []string{s.addr})
+
+	s.answers(200, 503, 200)
+	src.set(one) // which does not change it
+	expect(t, next, []string{s.addr}, []string{s.addr})
+	s.answers(200)
+	expect(t, next, []string{s.addr}, nil)
+
+	// One that goes and comes back begins anew.
+	s.answers(503, 503, 503)
+	expect(t, next, []string{s.addr}, []string{s.addr})
+	src.set(two)
+	expect(t, next, []string{other}, nil)
+	src.set(one)
+	expect(t, next, []string{s.addr}, nil)
+}
+
+// TestTCP: a port that refuses is unhealthy, whatever is spoken there, until
+// somebody listens.
+func TestTCP(t *testing.T) {
+	c := fast
+	c.Path = ""
+	up := httptest.NewServer(http.NotFoundHandler())
+	defer up.Close()
+	src, next := follow(t, c)
+	addr := closedPort(t)
+	src.set(registry.Endpoint{Addr: up.Listener.Addr().String()}, registry.Endpoint{Addr: addr, Protocol: "link"})
+	all := []string{addr, up.Listener.Addr().String()}
+	expect(t, next, all, nil)
+	expect(t, next, all, []string{addr})
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	expect(t, next, all, nil)
+}
+
+// TestParallel: many endpoints are all checked, as many at a time as the bound
+// allows and never more.
+func TestParallel(t *testing.T) {
+	const n = 4 * parallel
+	var at atomic.Int64
+	full, free := make(chan struct{}, 1), make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer at.Add(-1)
+		if at.Add(1) >= parallel {
+			select {
+			case full <- struct{}{}:
+			default:
+			}
+		}
+		select {
+		case <-free:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case <-r.Context().Done():
+		}
+	})
+	var endpoints []registry.Endpoint
+	for range n {
+		srv := httptest.NewServer(handler)
+		t.Cleanup(srv.Close)
+		endpoints = append(endpoints, registry.Endpoint{Addr: srv.Listener.Addr().String()})
+	}
+	c := fast
+	c.Unhealthy = 1
+	src, next := follow(t, c)
+	src.set(endpoints...)
+	next()
+	receive(t, "checks up to the bound", full)
+	for range 100 { // turns in which more could be started
+		src.set(endpoints...)
+		next()
+	}
+	if now := at.Load(); now != parallel {
+		t.Errorf("%d checks at a time, the bound is %d", now, parallel)
+	}
+	close(free)
+	for unhealthy := 0; unhealthy < n; {
+		_, addrs := next()
+		unhealthy = len(addrs)
+	}
+}

@@ -1,0 +1,28 @@
+package health
+
+// judge holds the outcomes of one thing's checks against the thresholds.
+type judge struct {
+	healthy  bool
+	unproven bool // has never passed: one pass makes it healthy
+	streak   int  // of outcomes that contradict healthy
+}
+
+// note takes an outcome in and tells whether it has changed the verdict.
+func (j *judge) note(c *Check, passed bool) (changed bool) {
+	if passed == j.healthy {
+		j.streak = 0
+		return false
+	}
+	need := c.Healthy
+	switch {
+	case j.healthy:
+		need = c.Unhealthy
+	case j.unproven:
+		need = 1
+	}
+	if j.streak++; j.streak < need {
+		return false
+	}
+	*j = judge{healthy: passed}
+	return true
+}

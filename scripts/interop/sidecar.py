@@ -1,0 +1,33 @@
+"""What a sidecar tells of itself through its admin API, at p.admin."""
+
+import re
+import urllib.request
+
+from harness import PATIENCE
+
+
+def get(p, path):
+    with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
+        return r.read().decode()
+
+
+def goroutines(p):
+    """How many there are, but for the engine's pool of workers, which end when they have been idle long enough."""
+    stacks = get(p, "/debug/pprof/goroutine?debug=1").split("\n\n")
+    counts = [(int(m.group(1)), stack) for stack in stacks if (m := re.search(r"^(\d+) @", stack, re.MULTILINE))]
+    return sum(n for n, stack in counts if "ants/v2.(*goWorker).run" not in stack)
+
+
+# What a sidecar counts as unfinished; each is in /metrics once for a service or an endpoint.
+PENDING = ("remora_requests_pending", "remora_requests_queued", "remora_slots_in_use", "remora_endpoint_pending")
+
+
+def pending(p):
+    """The sum of a sidecar's counts of unfinished work."""
+    total, metrics = 0, get(p, "/metrics")
+    for name in PENDING:
+        values = re.findall(rf"^{name}\{{.*\}} (\S+)$", metrics, re.MULTILINE)
+        if not values:
+            raise RuntimeError(f"{p.name} has no metric {name}")
+        total += sum(float(v) for v in values)
+    return int(total)
