@@ -48,7 +48,7 @@ func (m *mesh) freeze(at, d time.Duration, apps ...*app) {
 // suffer runs a stream of requests through a mesh in trouble. It returns their
 // latencies in order, and what the consumer reports at the end.
 func suffer(t *testing.T, tr *trouble, hedging string) (took []time.Duration, route *proxy.RouteReport) {
-	const length = 12 * time.Second
+	const length = 8 * time.Second
 	m := newMesh(t, meshOptions{service: ", idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
 	m.lognormal(3)
 	tr.do(m, rand.New(rand.NewPCG(5, 6)), length)
