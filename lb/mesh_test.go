@@ -24,7 +24,7 @@ type mesh struct {
 	replicas map[*lb.Endpoint]*replica
 	set      lb.Set
 	service  hedge.Service
-	latency  hedge.Estimator
+	route    *hedge.Route
 
 	latencies []time.Duration // of requests, after the warm-up
 	delays    []time.Duration // of their hedge timers
@@ -129,6 +129,7 @@ func run(c meshConfig, seed uint64) *mesh {
 		rnd:        rand.New(rand.NewPCG(seed, 1)),
 		replicas:   map[*lb.Endpoint]*replica{},
 		service:    hedge.NewService(1),
+		route:      hedge.NewRoute(c.hedge, 1),
 	}
 	m.set.Policy = c.policy
 	added, _ := m.set.Update([]lb.Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}})
@@ -159,16 +160,16 @@ func (m *mesh) arrive() {
 	}
 	m.after(time.Duration(m.rnd.ExpFloat64()/m.rate*float64(time.Second)), m.arrive)
 
-	delay := m.latency.Delay(m.now, &m.hedge)
+	delay := m.route.Delay(m.now)
 	if !m.noStall {
-		m.set.Stall = lb.Stall{After: m.latency.StallAfter(m.now, &m.hedge), Probe: delay}
+		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.now, &m.hedge), Probe: delay}
 	}
 	r := &request{m: m, start: m.now, measured: m.now >= m.warmUp}
 	if r.measured {
 		m.sent++
 		m.delays = append(m.delays, delay)
 	}
-	m.service.Primary(m.now, &m.hedge)
+	m.service.Primary(m.now, m.route)
 	var e *lb.Endpoint
 	if m.pickAny != nil {
 		e = m.pickAny(m)
@@ -187,12 +188,13 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline}
+	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len()}
+	q.Heard, q.Silent = m.set.Silence(m.now, m.route.Estimator.SilentAfter(m.now, &m.hedge))
 	e := m.set.PickHedge(m.now, m.rnd, r.tried)
 	if e != nil {
 		q.Untried = 1
 	}
-	gate := m.service.Decide(m.now, &m.hedge, &m.latency, &q)
+	gate := m.service.Decide(m.now, m.route, &q)
 	if r.measured {
 		m.gates[gate]++
 	}
@@ -203,7 +205,7 @@ func (r *request) late() {
 		r.attempt(e, true)
 	}
 	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
-		m.after(m.latency.Delay(m.now, &m.hedge), r.late)
+		m.after(m.route.Delay(m.now), r.late)
 	}
 }
 
@@ -225,16 +227,19 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 			return // a loser, whose answer is discarded
 		}
 		r.done = true
+		if isHedge {
+			m.route.Won()
+		}
 		if r.measured {
 			m.latencies = append(m.latencies, m.now-r.start)
 		}
 		switch {
 		case !isHedge:
-			m.latency.Observe(m.now, m.now-start)
+			m.route.Estimator.Observe(m.now, m.now-start)
 		case m.losers == censored:
-			m.latency.Censor(m.now)
+			m.route.Estimator.Censor(m.now)
 		case m.losers == cutOff:
-			m.latency.Observe(m.now, m.now-r.start)
+			m.route.Estimator.Observe(m.now, m.now-r.start)
 		}
 	})
 }

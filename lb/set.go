@@ -147,20 +147,6 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 	return e.Stalled(now, s.Stall.After)
 }
 
-// Counts returns how many endpoints have this loop's requests pending, and how
-// many of those are stalled.
-func (s *Set) Counts(now time.Duration) (pending, stalled int) {
-	for _, e := range s.all.endpoints {
-		if e.pending > 0 {
-			pending++
-		}
-		if s.Stalled(now, e) {
-			stalled++
-		}
-	}
-	return pending, stalled
-}
-
 // Panics tells whether so many endpoints are unhealthy or ejected that none
 // counts as such.
 func (s *Set) Panics() bool { return s.panics }

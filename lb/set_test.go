@@ -81,17 +81,6 @@ func numbered(n int, weight func(i int) float64) []Target {
 
 func even(int) float64 { return 1 }
 
-func TestCounts(t *testing.T) {
-	s := Set{Stall: Stall{After: 5 * ms, Probe: 5 * ms}}
-	s.Update(numbered(4, even))
-	s.At(0).Started(0)
-	s.At(1).Started(0)
-	s.At(1).Started(0)
-	if pending, stalled := s.Counts(5 * ms); pending != 2 || stalled != 1 {
-		t.Errorf("%d with something pending, %d stalled; want 2 and 1", pending, stalled)
-	}
-}
-
 // Whatever the state, a pick is never a tried one, and there is one as long as
 // any is untried; a hedge never goes to a stalled or busy one.
 func TestPickProperties(t *testing.T) {

@@ -108,7 +108,7 @@ func TestTailWithout(t *testing.T) {
 
 	c = workload(hedge.On)
 	c.pickAny = atRandom
-	t.Run("least pending", worse(c, .999, 10*time.Millisecond))
+	t.Run("least pending", worse(c, .999, 8*time.Millisecond))
 }
 
 // LeastPending's choice to compare all of a small set: two drawn of three miss

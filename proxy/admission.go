@@ -93,10 +93,16 @@ func (l *waitList) remove(a *attempt) {
 	a.waiting = queueLink{}
 }
 
-// admit asks for a slot for a. A hedge never queues: it is refused at once.
+// admit asks for a slot for a. A hedge never queues: it is refused at once, be it
+// ours or that of the sidecar that sent it. Where no slots are counted, one that
+// was sent here is refused when every application is stalled or busy; for one of
+// ours PickHedge has seen to that.
 func (s *service) admit(a *attempt) slotOutcome {
 	sl := &s.shared.slots
 	if sl.limit.Load() == 0 {
+		if a.kind == primaryAttempt && a.ex.hedged && s.set.PickHedge(s.w.loop.Now(), s.w.rnd, nil) == nil {
+			return slotRefused
+		}
 		return slotGranted
 	}
 	if sl.queued.Load() == 0 && sl.take() {

@@ -174,6 +174,7 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"guarded", allocMeshOptions{answer: fixed,
 			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
 		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", allocMeshOptions{answer: fixed, late: true,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
 	}

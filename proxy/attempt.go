@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
 type attemptKind uint8
@@ -77,10 +78,21 @@ func (a *attempt) send(ep *lb.Endpoint) {
 		return
 	}
 	a.ep, a.sent, a.state = ep, now, attemptSent
+	if a.kind == primaryAttempt && ex.route.hedging.Shadows() {
+		a.follow(now)
+	}
 	ex.tried[a.index] = ep
 	ep.Started(now)
 	a.up = ep.Ext.(*endpoint).up
 	a.up.send(a)
+}
+
+// follow has shadow mode look at a primary that is about to start at a.ep.
+func (a *attempt) follow(now time.Duration) {
+	ex, s := a.ex, a.ex.svc
+	ex.watch = hedge.Watch{Hedgeable: ex.req.Idempotent && !ex.cascade() && !ex.unhedged, Left: ex.req.Deadline - now}
+	shut := s.set.Stalled(now, a.ep) || a.ep.Busy(now)
+	ex.route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*endpoint).id, shut)
 }
 
 // wireAttempt is the attempt number that the next hop sees: what led to this
@@ -96,7 +108,7 @@ func (a *attempt) answered(ans *answer) {
 	now := ex.w.loop.Now()
 	lingering := a.state == attemptLingering
 	if !lingering && a.kind == primaryAttempt {
-		ex.route.estimator.Observe(now, now-a.sent)
+		ex.route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
 	if ans.Status >= 500 {
 		a.end(now, endFailure)
@@ -200,7 +212,7 @@ func (a *attempt) measure() {
 // out, it would make the estimate sink.
 func (a *attempt) censor() {
 	if a.kind == primaryAttempt {
-		a.ex.route.estimator.Censor(a.ex.w.loop.Now())
+		a.ex.route.hedging.Late(a.ex.w.loop.Now(), &a.ex.watch)
 	}
 }
 

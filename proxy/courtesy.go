@@ -19,7 +19,8 @@ import (
 const (
 	headerPrefix     = "x-remora-"
 	headerIdempotent = "x-remora-idempotent" // "1": may be sent more than once
-	headerAttempt    = "x-remora-attempt"    // attempt number that led to this call
+	headerAttempt    = "x-remora-attempt"    // attempt number that led to this call; also sent to the application
+	headerHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
 )
 
 // traceMember in tracestate marks a call that a hedge led to.
@@ -123,7 +124,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 			kept = append(kept, h)
 		case fieldOwn:
 			if from.trusted {
-				hint(req, h)
+				ex.hint(h)
 			}
 		case fieldForwardedFor:
 			if from.trusted && len(h.Value) > 0 {
@@ -163,10 +164,13 @@ func arrive(ex *exchange, from *origin, minor int) {
 }
 
 // hint heeds one of the sidecar's own headers.
-func hint(req *protocol.Request, h protocol.Header) {
+func (ex *exchange) hint(h protocol.Header) {
+	req := &ex.req
 	switch {
 	case protocol.EqualFold(h.Name, headerIdempotent):
 		req.Idempotent = string(h.Value) == "1"
+	case protocol.EqualFold(h.Name, headerHedge):
+		ex.unhedged = string(h.Value) == "off"
 	case protocol.EqualFold(h.Name, headerAttempt):
 		if n, err := strconv.ParseUint(string(h.Value), 10, 8); err == nil {
 			req.Attempt = uint8(n)

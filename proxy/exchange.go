@@ -65,12 +65,13 @@ type exchange struct {
 	state exchangeState
 	pass  pass // of the service's breaker
 
-	req     protocol.Request
-	attempt uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
-	hedged  bool
-	head    *bytebufferpool.ByteBuffer // what req's slices alias
-	body    *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
-	held    int                        // bytes of both, counted against limits.buffered
+	req      protocol.Request
+	attempt  uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
+	hedged   bool
+	unhedged bool                       // the caller wants no hedges
+	head     *bytebufferpool.ByteBuffer // what req's slices alias
+	body     *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
+	held     int                        // bytes of both, counted against limits.buffered
 
 	requestID []byte   // of a request that came over HTTP; aliases head or newID
 	newID     [32]byte // an id that was made here
@@ -95,6 +96,8 @@ type exchange struct {
 	bestOf   attemptKind // which kind of attempt it came of
 	reached  bool        // the application may have seen the request
 	lastFail *Failure    // of the latest failed attempt since the last retry; of a hedge only when no other failed
+
+	watch hedge.Watch // of the primary, in shadow mode
 
 	deadline Timer
 	hedge    Timer
@@ -140,8 +143,8 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	}
 	ex.req.Deadline = ex.began + left
 	w.loop.After(left, &ex.deadline)
-	ex.svc.hedging.Primary(ex.began, r.hedge)
-	if r.hedge.Mode == hedge.On {
+	ex.svc.hedging.Primary(ex.began, r.hedging)
+	if r.hedging.Policy.Mode == hedge.On && !ex.unhedged {
 		ex.armHedge(ex.began)
 	}
 	ex.launch(primaryAttempt, nil)
@@ -167,11 +170,8 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	ex.n++
 	ex.out++
 	a.kind, a.ep, a.index = kind, nil, uint8(ex.n-1)
-	switch kind {
-	case retryAttempt:
+	if kind == retryAttempt {
 		ex.svc.stats.Retries++
-	case hedgeAttempt:
-		ex.svc.stats.Hedges++
 	}
 	switch ex.svc.admit(a) {
 	case slotGranted:
@@ -192,22 +192,23 @@ func (ex *exchange) onHedgeTimer() {
 	if ex.state != exchangeActive || ex.n == maxAttempts {
 		return
 	}
-	s, p, now := ex.svc, ex.route.hedge, ex.w.loop.Now()
+	s, r, now := ex.svc, ex.route.hedging, ex.w.loop.Now()
 	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
 	q := hedge.Question{
 		Idempotent: ex.req.Idempotent,
-		Cascade:    ex.attempt > 0 || ex.hedged,
+		Cascade:    ex.cascade(),
 		Left:       ex.req.Deadline - now,
+		Endpoints:  s.set.Len(),
 	}
+	q.Heard, q.Silent = s.set.Silence(now, r.Estimator.SilentAfter(now, &r.Policy))
 	if ep != nil {
 		q.Untried = 1
 	}
-	gate := s.hedging.Decide(now, p, &ex.route.estimator, &q)
-	s.stats.Gates[gate]++
+	gate := s.hedging.Decide(now, r, &q)
 	if gate == hedge.Open {
 		ex.hedges++
 	}
-	if (gate == hedge.Open || gate.Transient()) && ex.hedges < p.Max {
+	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
 		ex.armHedge(now)
 	}
 	if gate == hedge.Open {
@@ -215,16 +216,19 @@ func (ex *exchange) onHedgeTimer() {
 	}
 }
 
+// cascade tells whether the request is itself a hedge or retry of whoever sent it.
+func (ex *exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
+
 // armHedge looks again one delay from now.
 func (ex *exchange) armHedge(now time.Duration) {
-	ex.w.loop.After(ex.route.estimator.Delay(now, ex.route.hedge), &ex.hedge)
+	ex.w.loop.After(ex.route.hedging.Delay(now), &ex.hedge)
 }
 
 // hedgeMissed: a hedge reached no application, so it cost that nothing and counts
 // for nothing; another endpoint may be asked one delay later, maxMissed times.
 func (ex *exchange) hedgeMissed() {
 	now := ex.w.loop.Now()
-	ex.svc.stats.HedgesMissed++
+	ex.route.hedging.Missed()
 	if ex.missed == maxMissed || len(ex.req.Body) > missBody {
 		return
 	}
@@ -240,8 +244,8 @@ func (ex *exchange) hedgeMissed() {
 // what else is out.
 func (ex *exchange) win(of attemptKind, ans *answer) {
 	ex.enter(exchangeAnswered)
-	if of == hedgeAttempt {
-		ex.svc.stats.HedgesWon++
+	if of == hedgeAttempt && ans.Status < 500 {
+		ex.route.hedging.Won()
 	}
 	ex.finished(outcomeOf(ans.Status))
 	ex.judge(verdictOf(ans.Status))

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -234,4 +235,91 @@ func TestRetryAfterRefusedHedgeAvoidsTheEndpointThatFailed(t *testing.T) {
 	m.finish(taken, lost)
 	m.ok(taken, lost)
 	m.settled()
+}
+
+// With max: 2 a request whose first hedge is late as well gets a second one, one
+// delay later, at a third application. Applications see which attempt they serve.
+func TestSecondHedge(t *testing.T) {
+	for most, want := range map[int]struct {
+		attempts []string
+		within   time.Duration
+	}{
+		1: {[]string{"", "1"}, 150 * time.Millisecond},
+		2: {[]string{"", "1", "2"}, 15 * time.Millisecond},
+	} {
+		eachTopology(t, meshOptions{service: fmt.Sprintf(`, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, max: %d}`, most)},
+			func(t *testing.T, m *mesh) {
+				var attempts []string
+				at := map[*app]int{}
+				for _, a := range m.apps {
+					a.seen = func(req *protocol.Request) {
+						at[a]++
+						attempts = append(attempts, string(protocol.Find(req.Headers, "x-remora-attempt")))
+						if len(attempts) <= 2 {
+							a.frozen = m.w.Now() + 100*time.Millisecond
+						}
+					}
+				}
+				c := m.post(10)
+				m.do(c)
+				m.finish(c)
+				m.ok(c)
+				m.settled()
+				if !slices.Equal(attempts, want.attempts) || len(at) != len(attempts) {
+					t.Errorf("max %d: attempts %q at %d applications, want %q at as many", most, attempts, len(at), want.attempts)
+				}
+				if c.took > want.within {
+					t.Errorf("max %d: it took %v, want at most %v", most, c.took, want.within)
+				}
+			})
+	}
+}
+
+// A caller that wants no hedges gets none, if it can be trusted; the application
+// does not hear of its wish, and a wish that is not "off" is none.
+func TestCallerOptsOut(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		hedges uint64
+	}{{"x-remora-hedge: off", 0}, {"X-Remora-Hedge: off", 0}, {"x-remora-hedge: on", 1}, {"x-none: off", 1}} {
+		eachTopology(t, meshOptions{service: hedgeOn}, func(t *testing.T, m *mesh) {
+			for _, a := range m.apps {
+				a.delay = func() time.Duration { return 8 * time.Millisecond }
+				a.seen = func(req *protocol.Request) {
+					if protocol.Find(req.Headers, "x-remora-hedge") != nil {
+						t.Error("the application saw x-remora-hedge")
+					}
+				}
+			}
+			k := m.post(10, c.header)
+			plain := m.post(10)
+			m.do(k, plain)
+			m.finish(k)
+			if n := m.consumer.stats("compute").Hedges; n != c.hedges {
+				t.Errorf("%s: %d hedges, want %d", c.header, n, c.hedges)
+			}
+			m.finish(plain)
+			m.ok(k, plain)
+			m.settled()
+			if n := m.consumer.stats("compute").Hedges; n != c.hedges+1 {
+				t.Errorf("%d hedges after one more request, which said nothing", n)
+			}
+		})
+	}
+}
+
+// Of a caller that is not on loopback the wish is not heeded.
+func TestStrangersCanNotOptOut(t *testing.T) {
+	m := newMesh(t, meshOptions{service: hedgeOn})
+	m.consumer.cfg.Listeners[0].Address = "0.0.0.0:15001"
+	for _, a := range m.apps {
+		a.delay = func() time.Duration { return 8 * time.Millisecond }
+	}
+	k := m.post(10, "x-remora-hedge: off")
+	m.do(k)
+	m.finish(k)
+	m.settled()
+	if n := m.consumer.stats("compute").Hedges; n != 1 {
+		t.Errorf("%d hedges, want 1", n)
+	}
 }

@@ -43,8 +43,9 @@ type ServiceReport struct {
 	Stats   ServiceStats
 
 	Breaker        BreakerState
-	Panics         bool // so many endpoints are unhealthy or ejected that none counts as such
-	HedgesInFlight int  // losers that are not over yet included
+	Panics         bool    // so many endpoints are unhealthy or ejected that none counts as such
+	HedgesInFlight int     // losers that are not over yet included
+	Tokens         float64 // hedges and paid retries that could be sent at once
 
 	// Routes that lead to the service, in order of configuration; the one of
 	// listeners with a fixed service comes last.
@@ -59,6 +60,12 @@ type RouteReport struct {
 	// Delay is how long a request waits for its hedge now; what it would wait
 	// where hedging is off.
 	Delay time.Duration
+
+	Counts    hedge.Counts
+	Recent    int                // hedges that the gate useless remembers
+	RecentWon int                // of these, the ones that won
+	Latency   hedge.Distribution // of primaries
+	Forecasts []hedge.Forecast   // with mode shadow only
 }
 
 // EndpointReport is one endpoint as one loop sees it.
@@ -101,13 +108,11 @@ func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()
 	r := ServiceReport{
 		Name: s.cfg.Name, Version: s.version, Stats: s.counts(), Panics: s.set.Panics(),
-		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(),
+		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
-		r.Routes = append(r.Routes, RouteReport{
-			Route: rt.index, Mode: rt.hedge.Mode, Delay: rt.estimator.Delay(now, rt.hedge),
-		})
+		r.Routes = append(r.Routes, rt.report(now))
 	}
 	for i := range r.Endpoints {
 		e := s.set.At(i)
@@ -120,6 +125,16 @@ func (s *service) report() ServiceReport {
 		at.EjectedBy, at.Ejected = e.Ejected()
 	}
 	return r
+}
+
+func (r *route) report(now time.Duration) RouteReport {
+	h := r.hedging
+	out := RouteReport{
+		Route: r.index, Mode: h.Policy.Mode, Delay: h.Delay(now), Counts: h.Counts,
+		Latency: h.Estimator.Distribution(now), Forecasts: h.Forecasts(now),
+	}
+	out.Recent, out.RecentWon = h.Recent()
+	return out
 }
 
 // connections is how many an upstream has, be they still dialled.
@@ -141,16 +156,19 @@ func (p *Process) ServicePending(service string) int {
 	return int(p.services[service].pending.Load())
 }
 
+// counts are the service's, with those of hedging from its routes.
+func (s *service) counts() ServiceStats {
+	c := s.stats
+	for _, r := range s.routes {
+		c.Counts.Add(&r.hedging.Counts)
+	}
+	c.Ejections = s.set.Ejections
+	return c
+}
+
 // ServiceStats returns a copy of the loop's counts for a service. It is called
 // on the loop.
 func (w *Worker) ServiceStats(service string) *ServiceStats {
-	stats := w.services[service].counts()
-	return &stats
-}
-
-// counts are the service's, those that its set keeps among them.
-func (s *service) counts() ServiceStats {
-	stats := s.stats
-	stats.Ejections = s.set.Ejections
-	return stats
+	s := w.services[service].counts()
+	return &s
 }

@@ -33,8 +33,7 @@ type route struct {
 	idempotent    bool
 	retryAttempts int
 	retryOn       retryOn
-	hedge         *hedge.Policy
-	estimator     hedge.Estimator
+	hedging       *hedge.Route
 }
 
 // share is one service's part of a split route. Each has a route of its own, and
@@ -96,7 +95,7 @@ func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
 		index: -1,
 		host:  bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), svc: svc,
 		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
-		hedge: hedgePolicy(&p.Hedge),
+		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.w.proc.loops),
 	}
 	for _, method := range m.Method {
 		r.methods = append(r.methods, []byte(method))
@@ -124,13 +123,16 @@ func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
 	return r
 }
 
-func hedgePolicy(h *config.Hedge) *hedge.Policy {
-	p := &hedge.Policy{
+func hedgePolicy(h *config.Hedge) hedge.Policy {
+	p := hedge.Policy{
 		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
 		Budget: h.Budget, Max: h.Max,
 	}
-	if h.Mode == config.HedgeOn {
+	switch h.Mode {
+	case config.HedgeOn:
 		p.Mode = hedge.On
+	case config.HedgeShadow:
+		p.Mode = hedge.Shadow
 	}
 	return p
 }

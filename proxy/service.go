@@ -25,6 +25,7 @@ type service struct {
 
 	routes    []*route      // that lead here
 	stallNext time.Duration // when Stall is worked out again
+	lastID    uint32        // of an endpoint
 	latency   time.Duration // of the application, moving average, for LOAD
 }
 
@@ -33,6 +34,7 @@ const stallEvery = 100 * time.Millisecond
 
 // endpoint is what the core keeps beside an lb.Endpoint, in its Ext.
 type endpoint struct {
+	id       uint32 // within the service
 	lb       *lb.Endpoint
 	protocol string
 	up       upstream
@@ -98,7 +100,8 @@ func (s *service) connect(e *lb.Endpoint, proto string) {
 		}
 		old.up.retire()
 	}
-	target := &endpoint{lb: e, protocol: proto}
+	s.lastID++
+	target := &endpoint{id: s.lastID, lb: e, protocol: proto}
 	if proto == config.ProtocolLink {
 		target.up = newLinkUpstream(s, target)
 	} else {
@@ -127,8 +130,8 @@ func (s *service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endp
 func (s *service) refreshStall(now time.Duration) {
 	var st lb.Stall
 	for _, r := range s.routes {
-		st.After = max(st.After, r.estimator.StallAfter(now, r.hedge))
-		st.Probe = max(st.Probe, r.estimator.Delay(now, r.hedge))
+		st.After = max(st.After, r.hedging.Estimator.StallAfter(now, &r.hedging.Policy))
+		st.Probe = max(st.Probe, r.hedging.Delay(now))
 	}
 	s.set.Stall = st
 }

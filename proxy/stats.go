@@ -110,10 +110,8 @@ type ServiceStats struct {
 	Retries           uint64    // attempts after a failed one, free ones included
 	RetriesPaid       uint64    // of these, the ones that cost a token
 	RetriesOverBudget uint64    // retries that found no token
-	Hedges            uint64
-	HedgesMissed      uint64 // of these, the ones that reached no application
-	HedgesWon         uint64
-	Gates             [hedge.Gates]uint64 // by outcome of the decision to hedge
+
+	hedge.Counts // of all routes that lead to the service
 
 	Ejections [lb.Reasons]uint64 // of endpoints, by reason
 
@@ -134,12 +132,7 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 	s.Retries += o.Retries
 	s.RetriesPaid += o.RetriesPaid
 	s.RetriesOverBudget += o.RetriesOverBudget
-	s.Hedges += o.Hedges
-	s.HedgesMissed += o.HedgesMissed
-	s.HedgesWon += o.HedgesWon
-	for i, n := range o.Gates {
-		s.Gates[i] += n
-	}
+	s.Counts.Add(&o.Counts)
 	for i, n := range o.Ejections {
 		s.Ejections[i] += n
 	}

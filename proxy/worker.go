@@ -135,7 +135,7 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.pass = nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID, ex.passed = nil, 0
+	ex.requestID, ex.passed, ex.unhedged = nil, 0, false
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}

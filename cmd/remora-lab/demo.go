@@ -15,6 +15,9 @@ import (
 // demoFlags are the flags of the demo that are not demo.Options.
 type demoFlags struct{ mode, json, html, keep string }
 
+// modeShadow is the --mode that compares shadow mode's forecast with the truth.
+const modeShadow = "shadow"
+
 func demoCommand() *cobra.Command {
 	var (
 		o     demo.Options
@@ -28,6 +31,8 @@ func demoCommand() *cobra.Command {
 Starts etcd and three replicas that freeze for 50 ms now and then, and sends them the same
 load three times: straight to the replicas in turn (direct), through a consumer sidecar and
 a provider sidecar beside each replica with hedging off (off), and with hedging on (on).
+With --mode shadow it goes through the sidecars twice: with hedging in shadow mode, which
+sends none and forecasts what they would do, and on; the forecast is shown beside the truth.
 
 The sidecars are real ones, with configuration files that --keep leaves for you to read and
 to deploy. Everything that was started is stopped at the end, on Ctrl-C and on failure.`,
@@ -37,7 +42,7 @@ to deploy. Everything that was started is stopped at the end, on Ctrl-C and on f
 	f := cmd.Flags()
 	f.Float64Var(&o.Seconds, "seconds", 15, "length of each of the three measurements")
 	f.Float64Var(&o.Rate, "rate", 1000, "requests per second")
-	f.StringVar(&flags.mode, "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help)")
+	f.StringVar(&flags.mode, "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help); shadow: stall, with a forecast")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the replicas' freezes")
 	f.StringVar(&flags.json, "json", "", "write the figures to this file")
 	f.StringVar(&flags.html, "html", "", "write a page with the latency curves to this file")
@@ -47,6 +52,9 @@ to deploy. Everything that was started is stopped at the end, on Ctrl-C and on f
 }
 
 func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
+	if o.Shadow = flags.mode == modeShadow; o.Shadow {
+		flags.mode = string(replica.Stall)
+	}
 	if o.Mode, err = replica.ParseMode(flags.mode); err != nil {
 		return err
 	}
@@ -65,7 +73,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s\n%s", r.Table(), r.Plot(72, 18))
+	fmt.Fprintf(out, "\n%s\n%s%s", r.Table(), r.ForecastTable(), r.Plot(72, 18))
 	if flags.keep != "" {
 		fmt.Fprintf(out, "\nconfiguration files and logs: %s\n", flags.keep)
 	}

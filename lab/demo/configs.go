@@ -72,7 +72,7 @@ func (l *layout) writeConfigs() error {
 			return err
 		}
 	}
-	for _, hedge := range []string{"off", "on"} {
+	for _, hedge := range []string{"off", "shadow", "on"} {
 		err := render("consumer.yaml", l.consumerFile(hedge), fields{
 			ID: "api-1", Admin: l.consumerAdmin, Etcd: l.etcd, Listen: l.consumer, Hedge: hedge,
 		})

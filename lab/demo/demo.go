@@ -22,6 +22,7 @@ type Options struct {
 	Seconds float64 // of each phase
 	Rate    float64 // requests per second
 	Mode    replica.Mode
+	Shadow  bool          // run shadow mode, then hedging, and compare
 	Seed    uint64        // of the replicas; they have Seed, Seed+1 and Seed+2
 	Warmup  time.Duration // before each phase, not counted; default 2.5 s
 	Timeout time.Duration // of one request; default 2 s
@@ -42,9 +43,34 @@ var (
 	phaseDirect = phaseKind{"1/3 direct: round robin, no sidecars", ""}
 	phaseOff    = phaseKind{"2/3 off: through sidecars, hedging off", "off"}
 	phaseOn     = phaseKind{"3/3 on: through sidecars, hedging on", "on"}
+
+	phaseShadow   = phaseKind{"1/2 shadow: through sidecars, hedging off and forecast", "shadow"}
+	phaseForecast = phaseKind{"2/2 on: through sidecars, hedging on", "on"}
 )
 
-// Run runs the three phases. Whatever it started has ended when it returns, also
+// step is a phase and where its figures go.
+type step struct {
+	kind phaseKind
+	into **report.Phase
+}
+
+// steps are the phases to run, in order.
+func (o *Options) steps(r *report.Report) []step {
+	if o.Shadow {
+		return []step{{phaseShadow, &r.Off}, {phaseForecast, &r.On}}
+	}
+	return []step{{phaseDirect, &r.Direct}, {phaseOff, &r.Off}, {phaseOn, &r.On}}
+}
+
+// modeName is the mode as it is asked for on the command line.
+func (o *Options) modeName() string {
+	if o.Shadow {
+		return "shadow"
+	}
+	return string(o.Mode)
+}
+
+// Run runs the phases. Whatever it started has ended when it returns, also
 // when it failed or ctx ended.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Warmup == 0 {
@@ -73,11 +99,8 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := await(ctx, p, "etcd", gets("http://"+l.etcd+"/health")); err != nil {
 		return nil, err
 	}
-	r := &report.Report{Mode: string(o.Mode), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
-	for _, step := range []struct {
-		kind phaseKind
-		into **report.Phase
-	}{{phaseDirect, &r.Direct}, {phaseOff, &r.Off}, {phaseOn, &r.On}} {
+	r := &report.Report{Mode: o.modeName(), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
+	for _, step := range o.steps(r) {
 		if *step.into, err = runPhase(ctx, o, l, step.kind); err != nil {
 			return r, fmt.Errorf("phase %s: %w", step.kind.title, err)
 		}

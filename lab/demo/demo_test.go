@@ -46,7 +46,7 @@ func TestConfigurationFilesAreValid(t *testing.T) {
 			t.Errorf("provider %d: %+v", i, local)
 		}
 	}
-	for _, mode := range []string{config.HedgeOff, config.HedgeOn} {
+	for _, mode := range []string{config.HedgeOff, config.HedgeShadow, config.HedgeOn} {
 		c, err := config.Load(l.consumerFile(mode))
 		if err != nil {
 			t.Fatal(err)
@@ -136,6 +136,27 @@ func TestTheDemoRunsItsThreePhasesAndLeavesNothingRunning(t *testing.T) {
 	}
 	if r.Direct.Stalls != 1 || r.Off.Stalls != 1 || r.On.Stalls != 1 {
 		t.Errorf("freezes: %d, %d, %d; want one in each phase", r.Direct.Stalls, r.Off.Stalls, r.On.Stalls)
+	}
+	assertNothingRuns(t, o.Dir)
+}
+
+// In shadow mode the demo runs two phases, and keeps what the first one forecast.
+func TestTheDemoOfShadowMode(t *testing.T) {
+	t.Setenv(roleEnv, "sidecar that hedges the first ten")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out bytes.Buffer
+	o := options(t, &out)
+	o.Shadow = true
+	r, err := Run(ctx, o)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if r.Mode != "shadow" || r.Direct != nil || r.Off.Hedges != 0 || r.On.Hedges != 10 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Off.Forecasts) != 1 || *r.Off.Forecasts[0].P99 != 3.5 || len(r.On.Forecasts) != 0 {
+		t.Errorf("forecasts %+v and %+v", r.Off.Forecasts, r.On.Forecasts)
 	}
 	assertNothingRuns(t, o.Dir)
 }

@@ -179,6 +179,9 @@ type hedgingState struct {
 	Hedges int64            `json:"hedges"`
 	Won    int64            `json:"won"`
 	Gates  map[string]int64 `json:"gates"`
+	Routes []struct {
+		Shadow []report.Forecast `json:"shadow"`
+	} `json:"routes"`
 }
 
 // hedging asks the consumer sidecar what hedging did. Without sidecars: nothing.
@@ -231,6 +234,9 @@ func summarize(res *load.Result, stats []replica.Stats, before, after hedgingSta
 			}
 			out.Gates[gate] = n
 		}
+	}
+	for _, r := range after.Routes {
+		out.Forecasts = append(out.Forecasts, r.Shadow...)
 	}
 	for _, p := range res.Curve() {
 		out.Curve = append(out.Curve, report.Point{Quantile: p.Quantile, MS: p.MS})

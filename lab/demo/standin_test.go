@@ -157,5 +157,10 @@ func (s *standIn) hedging(w http.ResponseWriter, _ *http.Request) {
 	if s.mode == "on" && s.n.Load() > warm {
 		hedges, won, budget = 13, 5, 8
 	}
-	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d}}}}`, s.mode, hedges, won, budget)
+	forecast := "[]"
+	if s.mode == "shadow" {
+		forecast = `[{"delay_ms":2.6,"current":true,"p99_ms":3.5,"p999_ms":null,"extra_load":0.03}]`
+	}
+	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d},"routes":[{"shadow":%s}]}}}`,
+		s.mode, hedges, won, budget, forecast)
 }

@@ -36,6 +36,19 @@ type Phase struct {
 	// MaxSendLag is by how much the generator itself was late at worst.
 	MaxSendLag float64 `json:"max_send_lag_ms"`
 	Curve      []Point `json:"curve,omitempty"`
+
+	// Forecasts are what shadow mode said during the phase.
+	Forecasts []Forecast `json:"forecasts,omitempty"`
+}
+
+// A Forecast is what hedging would do with one delay, as shadow mode has it. Nil is
+// a quantile that it can't tell.
+type Forecast struct {
+	DelayMS   float64  `json:"delay_ms"`
+	Current   bool     `json:"current"` // the delay that is in force
+	P99       *float64 `json:"p99_ms"`
+	P999      *float64 `json:"p999_ms"`
+	ExtraLoad float64  `json:"extra_load"`
 }
 
 // A Report is the outcome of a whole demo. A phase that was not run is nil.

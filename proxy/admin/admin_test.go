@@ -110,23 +110,6 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-func TestHedging(t *testing.T) {
-	s := newSidecar(t, twoServices)
-	s.update("compute", newApp(t))
-	for range 3 {
-		s.request("GET", "/")
-	}
-	const gates = `"budget":0,"cascade":0,"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"useless":0`
-	const want = `{"services":{` +
-		`"compute":{"mode":"on","requests":3,"hedges":0,"won":0,"retries":0,"delay_ms":{"routes[0]":3,"routes[2]":50},"gates":{` + gates + `}},` +
-		`"empty":{"mode":"off","requests":0,"hedges":0,"won":0,"retries":0,"delay_ms":{"routes[1]":50},"gates":{` + gates + `}},` +
-		`"unused":{"mode":"off","requests":0,"hedges":0,"won":0,"retries":0,"delay_ms":{},"gates":{` + gates + `}}}}`
-	_, body := s.get("/hedging")
-	if got := strings.NewReplacer(" ", "", "\n", "").Replace(body); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 // TestMerge: loops may be a snapshot apart.
 func TestMerge(t *testing.T) {
 	reports := []proxy.WorkerReport{

@@ -81,8 +81,9 @@ func mergeService(into, s *proxy.ServiceReport) {
 	into.Stats.Add(&s.Stats)
 	into.HedgesInFlight += s.HedgesInFlight
 	into.Panics = into.Panics || s.Panics
+	into.Tokens += s.Tokens
 	for i := range into.Routes {
-		into.Routes[i].Delay = max(into.Routes[i].Delay, s.Routes[i].Delay)
+		mergeRoute(&into.Routes[i], &s.Routes[i])
 	}
 	// Loops may be one snapshot apart.
 	at := make(map[string]int, len(into.Endpoints))
@@ -96,6 +97,20 @@ func mergeService(into, s *proxy.ServiceReport) {
 			continue
 		}
 		mergeEndpoint(&into.Endpoints[i], &e)
+	}
+}
+
+func mergeRoute(into, r *proxy.RouteReport) {
+	into.Delay = max(into.Delay, r.Delay)
+	into.Counts.Add(&r.Counts)
+	into.Recent += r.Recent
+	into.RecentWon += r.RecentWon
+	into.Latency.Add(&r.Latency)
+	for i := range into.Forecasts {
+		f, of := &into.Forecasts[i], &r.Forecasts[i]
+		f.Delay = max(f.Delay, of.Delay)
+		f.Latency.Add(&of.Latency)
+		f.Hedges += of.Hedges
 	}
 }
 

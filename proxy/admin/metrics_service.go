@@ -44,7 +44,7 @@ var (
 
 // The families of hedging.
 var (
-	hedges    = counter("hedges_total", "Hedges sent, and those of them that won.", "service", "result")
+	hedges    = counter("hedges_total", "Hedges sent; those of them that won, and that reached no application (missed).", "service", "result")
 	gates     = counter("hedge_gates_total", "Decisions not to hedge, by the gate that was closed.", "service", "gate")
 	hedgesOut = gauge("hedges_in_flight", "Hedges that are not over.", "service")
 	delay     = gauge("hedge_delay_seconds", "How long a request waits for its hedge, the longest of all loops.",
@@ -136,6 +136,7 @@ func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
 	name := svc.Name
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
 	to.put(hedges, float64(svc.Stats.HedgesWon), name, "won")
+	to.put(hedges, float64(svc.Stats.HedgesMissed), name, "missed")
 	for g := hedge.Open + 1; int(g) < hedge.Gates; g++ {
 		to.put(gates, float64(svc.Stats.Gates[g]), name, g.String())
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
-	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
 // config answers with the effective configuration, secrets redacted.
@@ -128,50 +127,6 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 		out.Endpoints = append(out.Endpoints, st)
 	}
 	return out
-}
-
-// hedgingBody is the answer of /hedging.
-type hedgingBody struct {
-	Services map[string]hedgingState `json:"services"`
-}
-
-type hedgingState struct {
-	Mode     string             `json:"mode"` // the strongest of the routes that lead here
-	Requests uint64             `json:"requests"`
-	Hedges   uint64             `json:"hedges"`
-	Won      uint64             `json:"won"`
-	Retries  uint64             `json:"retries"`
-	DelayMS  map[string]float64 `json:"delay_ms"` // by route, the longest of all loops
-	Gates    map[string]uint64  `json:"gates"`    // decisions not to hedge, by what stopped it
-}
-
-func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.collect(r.Context())
-	if err != nil {
-		unavailable(w, []string{err.Error()})
-		return
-	}
-	body := hedgingBody{Services: map[string]hedgingState{}}
-	for _, svc := range merge(reports) {
-		st := hedgingState{
-			Mode: s.opt.Config.Services[svc.Name].Hedge.Mode, Requests: svc.Stats.Requests, Hedges: svc.Stats.Hedges,
-			Won: svc.Stats.HedgesWon, Retries: svc.Stats.Retries,
-			DelayMS: map[string]float64{}, Gates: map[string]uint64{},
-		}
-		strongest := hedge.Off
-		for _, rt := range svc.Routes {
-			strongest = max(strongest, rt.Mode)
-			st.DelayMS[routeName(rt.Route)] = ms(rt.Delay)
-		}
-		if len(svc.Routes) > 0 {
-			st.Mode = strongest.String()
-		}
-		for g := hedge.Open + 1; int(g) < hedge.Gates; g++ {
-			st.Gates[g.String()] = svc.Stats.Gates[g]
-		}
-		body.Services[svc.Name] = st
-	}
-	writeJSON(w, &body)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -21,8 +20,6 @@ var unbuiltKeys = []unbuilt{
 	{"listeners.*.protocol", oneOf(ProtocolDubbo), "listeners that speak dubbo"},
 	{"services.*.protocol", oneOf(ProtocolDubbo), "services that speak dubbo"},
 	{"services.*.serialization", notEmpty, "dubbo serialization"},
-	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
-	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }
@@ -56,8 +53,3 @@ func oneOf(values ...string) func(*node) bool {
 }
 
 func notEmpty(n *node) bool { return n.text != "" || len(n.items) > 0 || len(n.entries) > 0 }
-
-func moreThanOne(n *node) bool {
-	x, err := strconv.Atoi(n.text)
-	return err == nil && x > 1
-}

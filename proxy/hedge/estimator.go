@@ -96,6 +96,16 @@ func (e *Estimator) StallAfter(now time.Duration, p *Policy) time.Duration {
 	return after
 }
 
+// SilentAfter is how long an endpoint that has something to answer is silent when
+// it stopped with the request that is late now: the delay, less the median that
+// the request may have been there before the stop. Less than two medians of
+// silence are nothing unusual. It is shorter than StallAfter, for what counts is
+// whether many are silent at once. It is cached like Delay.
+func (e *Estimator) SilentAfter(now time.Duration, p *Policy) time.Duration {
+	delay, median := e.Delay(now, p), e.estimate(now, p.Quantile).median
+	return max(delay-median, 2*median)
+}
+
 // Quantile reads the q-quantile of the latency of primaries, of the last 5-10 s
 // or else 30-60 s. ok is false with fewer than 100 samples and when the quantile
 // falls among the censored. It scans the histogram: for reports, not for every

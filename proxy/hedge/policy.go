@@ -74,8 +74,7 @@ func DefaultPolicy() Policy {
 // small and dense, fit to index an array of counters.
 type Gate uint8
 
-// The gates. Correlated and Useless are named for the counters' sake; nothing
-// closes them yet.
+// The gates.
 const (
 	Open          Gate = iota // sent
 	NotIdempotent             // the request must not reach two replicas

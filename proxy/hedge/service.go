@@ -35,6 +35,11 @@ type Question struct {
 	// Hedging it again would multiply load down a chain of calls.
 	Cascade bool
 
+	// Endpoints is the number of them. Heard is how many have had something of
+	// this loop to answer within the last SilentAfter, and Silent how many of
+	// those have it still and have answered nothing for as long.
+	Endpoints, Heard, Silent int
+
 	// Untried is the number of endpoints that may take the hedge: not tried by
 	// this request, not busy, not stalled. That there is one is enough.
 	Untried int
@@ -43,44 +48,73 @@ type Question struct {
 	Left time.Duration
 }
 
-// Primary counts a first attempt, which earns its route's budget. It is called
-// whatever the mode, for paid retries draw on the same tokens.
-func (s *Service) Primary(now time.Duration, p *Policy) {
-	s.tokens.Primary(now, p.Budget)
+// correlated tells whether so much is silent that a hedge would wait with the
+// rest: more than half of the endpoints heard of, and three at least or both of
+// two. Fewer may have stopped at one time by chance, and an idle one may well
+// answer: that is what hedging is for.
+func (q *Question) correlated() bool {
+	return q.Endpoints > 1 && q.Silent >= min(q.Endpoints, 3) && 2*q.Silent > q.Heard
 }
 
-// Decide asks all gates whether a hedge is to be sent now. When the answer is
-// Open it has taken a token and a slot: the caller sends the hedge, and calls
-// Done once. Otherwise nothing changed, and the answer is the first gate that
-// was closed, in this order:
+// Primary counts a first attempt, which earns its route's budget. It is called
+// whatever the mode, for paid retries draw on the same tokens.
+func (s *Service) Primary(now time.Duration, r *Route) {
+	r.Counts.Primaries++
+	r.wins.primary(r.Policy.Budget)
+	if r.shadow != nil {
+		r.shadow.primary(now, r.Policy.Budget)
+	}
+	s.tokens.Primary(now, r.Policy.Budget)
+}
+
+// Decide asks all gates whether a hedge is to be sent now, and counts the answer.
+// When that is Open it has taken a token and a slot: the caller sends the hedge,
+// and calls Done once. Otherwise nothing was taken, and the answer is the first
+// gate that was closed, in this order:
 //
 //	not_idempotent, cascade    facts of the request
-//	no_endpoint                nobody to send it to
+//	correlated, no_endpoint    nobody to send it to
 //	deadline                   too late to be of use
+//	useless                    hedges do not help
 //	budget, concurrency        too dear
 //
 // The dear ones come last so that their counters mean "would have been sent, had
-// there been more to spend". Correlated and useless will come before them. The
-// caller asks only with p.Mode On and fewer than p.Max hedges sent; it asks again
-// one delay later while that holds and the answer was Open or Transient.
-func (s *Service) Decide(now time.Duration, p *Policy, r *Estimator, q *Question) Gate {
-	est := r.estimate(now, p.Quantile)
+// there been more to spend"; correlated comes before no_endpoint, for when all
+// others are silent it is what says why. The caller asks only with mode On and
+// fewer than Max hedges sent; it asks again one delay later while that holds and
+// the answer was Open or Transient.
+func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
+	gate := s.gate(now, r, q)
+	r.Counts.Gates[gate]++
+	if gate == Open {
+		s.tokens.Take(now)
+		s.inFlight.Add()
+		r.Counts.Hedges++
+		r.wins.hedge()
+	}
+	return gate
+}
+
+func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
+	est, budget := r.Estimator.estimate(now, r.Policy.Quantile), r.Policy.Budget
 	switch {
 	case !q.Idempotent:
 		return NotIdempotent
 	case q.Cascade:
 		return Cascade
+	case q.correlated():
+		return Correlated
 	case q.Untried <= 0:
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < est.median:
 		return Deadline
-	case p.Budget <= 0 || s.tokens.Have(now) < 1:
+	case !r.wins.pass():
+		return Useless
+	case budget <= 0 || s.tokens.Have(now) < 1:
 		return Budget
 	case s.inFlight.Count() >= s.inFlight.Limit(est.tail, s.tokens.in.perSecond(now)):
 		return Concurrency
 	}
-	s.tokens.Take(now)
-	s.inFlight.Add()
 	return Open
 }
 

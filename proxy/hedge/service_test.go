@@ -41,41 +41,54 @@ func willing() Question {
 func TestDecide(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(s *Service, p *Policy, q *Question)
+		do   func(s *Service, r *Route, q *Question)
 		want Gate
 	}{
-		{"all well", func(s *Service, p *Policy, q *Question) {}, Open},
-		{"nothing said", func(s *Service, p *Policy, q *Question) { *q = Question{} }, NotIdempotent},
-		{"not idempotent", func(s *Service, p *Policy, q *Question) { q.Idempotent = false }, NotIdempotent},
-		{"cascade", func(s *Service, p *Policy, q *Question) { q.Cascade = true }, Cascade},
-		{"no endpoint", func(s *Service, p *Policy, q *Question) { q.Untried = 0 }, NoEndpoint},
-		{"past the deadline", func(s *Service, p *Policy, q *Question) { q.Left = -ms }, Deadline},
-		{"less than a median left", func(s *Service, p *Policy, q *Question) { q.Left = 3 * ms }, Deadline},
-		{"a median left", func(s *Service, p *Policy, q *Question) { q.Left = 5 * ms }, Open},
-		{"budget spent", func(s *Service, p *Policy, q *Question) {
+		{"all well", func(s *Service, r *Route, q *Question) {}, Open},
+		{"nothing said", func(s *Service, r *Route, q *Question) { *q = Question{} }, NotIdempotent},
+		{"not idempotent", func(s *Service, r *Route, q *Question) { q.Idempotent = false }, NotIdempotent},
+		{"cascade", func(s *Service, r *Route, q *Question) { q.Cascade = true }, Cascade},
+		{"all are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 3, 3 }, Correlated},
+		{"both are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 2, 2, 2 }, Correlated},
+		{"one of three speaks", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 3, 2 }, Open},
+		{"one of three is idle", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 3, 2, 2 }, Open},
+		{"the only one is silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 1, 1, 1 }, Open},
+		{"two of many are silent, and nothing is heard of the rest", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 9, 2, 2 }, Open},
+		{"half of six are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 6, 3 }, Open},
+		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 5, 3 }, Correlated},
+		{"cascade comes first", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
+		{"hedges do not win", func(s *Service, r *Route, q *Question) { neverWin(r) }, Useless},
+		{"they do not, but it is too late anyway", func(s *Service, r *Route, q *Question) {
+			neverWin(r)
+			q.Left = 3 * ms
+		}, Deadline},
+		{"no endpoint", func(s *Service, r *Route, q *Question) { q.Untried = 0 }, NoEndpoint},
+		{"past the deadline", func(s *Service, r *Route, q *Question) { q.Left = -ms }, Deadline},
+		{"less than a median left", func(s *Service, r *Route, q *Question) { q.Left = 3 * ms }, Deadline},
+		{"a median left", func(s *Service, r *Route, q *Question) { q.Left = 5 * ms }, Open},
+		{"budget spent", func(s *Service, r *Route, q *Question) {
 			for s.Retry(0) {
 			}
 		}, Budget},
-		{"no budget at all", func(s *Service, p *Policy, q *Question) { p.Budget = 0 }, Budget},
-		{"too many in flight", func(s *Service, p *Policy, q *Question) { s.inFlight.n = 10 }, Concurrency},
-		{"the budget is asked first", func(s *Service, p *Policy, q *Question) {
+		{"no budget at all", func(s *Service, r *Route, q *Question) { r.Policy.Budget = 0 }, Budget},
+		{"too many in flight", func(s *Service, r *Route, q *Question) { s.inFlight.n = 10 }, Concurrency},
+		{"the budget is asked first", func(s *Service, r *Route, q *Question) {
 			s.inFlight.n = 10
 			for s.Retry(0) {
 			}
 		}, Budget},
-		{"facts before costs", func(s *Service, p *Policy, q *Question) {
+		{"facts before costs", func(s *Service, r *Route, q *Question) {
 			q.Cascade = true
 			for s.Retry(0) {
 			}
 		}, Cascade},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, p, q := NewService(1), auto(), willing()
-			var r Estimator
-			observe(&r, 1000, 0, 4*ms)
-			c.do(&s, p, &q)
+			s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
+			observe(&r.Estimator, 1000, 0, 4*ms)
+			c.do(&s, r, &q)
 			tokens, inFlight := s.Tokens(0), s.InFlight()
-			if got := s.Decide(0, p, &r, &q); got != c.want {
+			if got := s.Decide(0, r, &q); got != c.want {
 				t.Fatalf("%v, want %v", got, c.want)
 			}
 			if c.want == Open {
@@ -89,13 +102,13 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecideBeforeAnythingIsKnown(t *testing.T) {
-	s, p, q := NewService(1), auto(), willing()
+	s, r, q := NewService(1), NewRoute(*auto(), 1), willing()
 	q.Left = 1
-	if got := s.Decide(0, p, &Estimator{}, &q); got != Open {
+	if got := s.Decide(0, r, &q); got != Open {
 		t.Errorf("%v, want open: no median says that it is too late", got)
 	}
 	q.Left = 0
-	if got := s.Decide(0, p, &Estimator{}, &q); got != Deadline {
+	if got := s.Decide(0, r, &q); got != Deadline {
 		t.Errorf("%v with nothing left, want deadline", got)
 	}
 }
@@ -134,7 +147,7 @@ func TestInFlightLimit(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	s := NewService(1)
-	p := auto()
+	r := NewRoute(*auto(), 1)
 	take := func(now time.Duration) (n int) {
 		for s.Retry(now) {
 			n++
@@ -146,7 +159,7 @@ func TestTokens(t *testing.T) {
 	}
 	primaries := func(from, to time.Duration, perSecond int) {
 		for at := from; at < to; at += time.Second / time.Duration(perSecond) {
-			s.Primary(at, p)
+			s.Primary(at, r)
 		}
 	}
 	primaries(0, time.Second, 100)
@@ -179,15 +192,15 @@ func TestBudgetHolds(t *testing.T) {
 	for range 50 {
 		s := NewService(1 + rnd.IntN(4))
 		start := s.Tokens(0)
-		p := auto()
-		p.Budget = 0.01 + 0.2*rnd.Float64()
+		r := NewRoute(*auto(), 1)
+		r.Policy.Budget = 0.01 + 0.2*rnd.Float64()
 		var now time.Duration
 		earned, taken := 0.0, 0.0
 		for range 5000 {
 			now += time.Duration(rnd.ExpFloat64() * float64(rnd.IntN(20)) * float64(ms))
 			if rnd.IntN(3) > 0 {
-				s.Primary(now, p)
-				earned += p.Budget
+				s.Primary(now, r)
+				earned += r.Policy.Budget
 			} else if s.Retry(now) {
 				taken++
 			}
@@ -233,20 +246,20 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	s, p := NewService(1), auto()
-	var r Estimator
+	s, r := NewService(1), NewRoute(*auto(), 1)
 	var now time.Duration
 	opened := 0
 	allocs := testing.AllocsPerRun(5000, func() {
 		now += ms
-		s.Primary(now, p)
-		r.Observe(now, 2*ms)
-		r.Delay(now, p)
-		r.StallAfter(now, p)
+		s.Primary(now, r)
+		r.Estimator.Observe(now, 2*ms)
+		r.Delay(now)
+		r.Estimator.StallAfter(now, &r.Policy)
 		q := willing()
-		if s.Decide(now, p, &r, &q) == Open {
+		if s.Decide(now, r, &q) == Open {
 			opened++
-			r.Censor(now)
+			r.Estimator.Censor(now)
+			r.Won()
 			s.Done()
 		}
 	})
@@ -260,14 +273,13 @@ func TestNoAllocations(t *testing.T) {
 
 // One request's share: earn, delay, observe.
 func BenchmarkRequest(b *testing.B) {
-	s, p := NewService(1), auto()
-	var r Estimator
+	s, r := NewService(1), NewRoute(*auto(), 1)
 	var now time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 20 * time.Microsecond
-		s.Primary(now, p)
-		r.Delay(now, p)
-		r.Observe(now, 2*ms)
+		s.Primary(now, r)
+		r.Delay(now)
+		r.Estimator.Observe(now, 2*ms)
 	}
 }

@@ -1,0 +1,42 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
+
+// ForecastTable is what shadow mode said beside what hedging then did; "" when
+// there was no shadow mode.
+func (r *Report) ForecastTable() string {
+	if r.Off == nil || len(r.Off.Forecasts) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tp99\tp99.9\textra load\t")
+	row := func(name string, p99, p999 *float64, load float64) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f%%\t\n", name, milliseconds(p99), milliseconds(p999), 100*load)
+	}
+	row("measured without hedging", &r.Off.P99, &r.Off.P999, r.Off.ExtraLoad)
+	for _, f := range r.Off.Forecasts {
+		name := fmt.Sprintf("forecast with delay %.1f", f.DelayMS)
+		if f.Current {
+			name += " (the current one)"
+		}
+		row(name, f.P99, f.P999, f.ExtraLoad)
+	}
+	if r.On != nil {
+		row("measured with hedging", &r.On.P99, &r.On.P999, r.On.ExtraLoad)
+	}
+	w.Flush() // to memory: it can't fail
+	b.WriteString("\n")
+	return b.String()
+}
+
+func milliseconds(ms *float64) string {
+	if ms == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", *ms)
+}

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"net/http"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// hedgingBody is the answer of /hedging.
+type hedgingBody struct {
+	Cancels      uint64                  `json:"cancels"`       // attempts withdrawn over links
+	CancelsSaved uint64                  `json:"cancels_saved"` // of these, dropped before the application saw them
+	Services     map[string]hedgingState `json:"services"`
+}
+
+type hedgingState struct {
+	Mode string `json:"mode"` // the strongest of the routes that lead here
+	hedgingCounts
+	Retries  uint64             `json:"retries"`
+	InFlight int                `json:"in_flight"`
+	Tokens   float64            `json:"tokens"`   // hedges and paid retries that could be sent at once
+	DelayMS  map[string]float64 `json:"delay_ms"` // by route
+	Routes   []routeHedging     `json:"routes"`
+}
+
+// hedgingCounts are since the start.
+type hedgingCounts struct {
+	Requests  uint64            `json:"requests"`
+	Hedges    uint64            `json:"hedges"`
+	Missed    uint64            `json:"missed"` // hedges that reached no application
+	Won       uint64            `json:"won"`
+	ExtraLoad float64           `json:"extra_load"` // hedges that reached one, per request
+	Gates     map[string]uint64 `json:"gates"`      // decisions not to hedge, by what stopped it
+}
+
+type routeHedging struct {
+	Route   string     `json:"route"`
+	Mode    string     `json:"mode"`
+	DelayMS float64    `json:"delay_ms"` // in force now, the longest of all loops
+	WinRate *float64   `json:"win_rate"` // of the last few hundred hedges; null: there were none
+	Latency quantiles  `json:"latency"`  // of first attempts
+	Shadow  []forecast `json:"shadow,omitempty"`
+	hedgingCounts
+}
+
+// quantiles are of the last 30 to 60 s, in milliseconds; null: unknown, or beyond
+// the deadline.
+type quantiles struct {
+	Samples int64    `json:"samples"`
+	P50     *float64 `json:"p50_ms"`
+	P97     *float64 `json:"p97_ms"`
+	P99     *float64 `json:"p99_ms"`
+	P999    *float64 `json:"p999_ms"`
+}
+
+// forecast is what hedging would have done with one delay during the same time.
+type forecast struct {
+	DelayMS   float64  `json:"delay_ms"`
+	Current   bool     `json:"current"` // the delay that is in force now
+	P99       *float64 `json:"p99_ms"`
+	P999      *float64 `json:"p999_ms"`
+	ExtraLoad float64  `json:"extra_load"`
+}
+
+func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
+	reports, err := s.collect(r.Context())
+	if err != nil {
+		unavailable(w, []string{err.Error()})
+		return
+	}
+	body := hedgingBody{Services: map[string]hedgingState{}}
+	for i := range reports {
+		body.Cancels += reports[i].Stats.Cancels
+		body.CancelsSaved += reports[i].Stats.CancelsSaved
+	}
+	for _, svc := range merge(reports) {
+		body.Services[svc.Name] = s.hedgingState(&svc)
+	}
+	writeJSON(w, &body)
+}
+
+func (s *Server) hedgingState(svc *proxy.ServiceReport) hedgingState {
+	st := hedgingState{
+		Mode: s.opt.Config.Services[svc.Name].Hedge.Mode, hedgingCounts: countsOf(&svc.Stats.Counts),
+		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
+		DelayMS: map[string]float64{}, Routes: []routeHedging{},
+	}
+	// Requests that were refused before they began are not among the primaries.
+	st.Requests = svc.Stats.Requests
+	strongest := hedge.Off
+	for i := range svc.Routes {
+		rt := &svc.Routes[i]
+		strongest = max(strongest, rt.Mode)
+		st.DelayMS[routeName(rt.Route)] = ms(rt.Delay)
+		st.Routes = append(st.Routes, routeState(rt))
+	}
+	if len(svc.Routes) > 0 {
+		st.Mode = strongest.String()
+	}
+	return st
+}
+
+func routeState(r *proxy.RouteReport) routeHedging {
+	st := routeHedging{
+		Route: routeName(r.Route), Mode: r.Mode.String(), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
+		Latency: quantiles{
+			Samples: r.Latency.Samples(), P50: quantile(&r.Latency, .5), P97: quantile(&r.Latency, .97),
+			P99: quantile(&r.Latency, .99), P999: quantile(&r.Latency, .999),
+		},
+	}
+	if r.Recent > 0 {
+		rate := float64(r.RecentWon) / float64(r.Recent)
+		st.WinRate = &rate
+	}
+	for i := range r.Forecasts {
+		f := &r.Forecasts[i]
+		st.Shadow = append(st.Shadow, forecast{
+			DelayMS: ms(f.Delay), Current: f.Current,
+			P99: quantile(&f.Latency, .99), P999: quantile(&f.Latency, .999),
+			ExtraLoad: share(f.Hedges, uint64(f.Latency.Samples())),
+		})
+	}
+	return st
+}
+
+func countsOf(c *hedge.Counts) hedgingCounts {
+	out := hedgingCounts{
+		Requests: c.Primaries, Hedges: c.Hedges, Missed: c.HedgesMissed, Won: c.HedgesWon,
+		ExtraLoad: share(c.Hedges-c.HedgesMissed, c.Primaries), Gates: map[string]uint64{},
+	}
+	for g := hedge.Open + 1; int(g) < hedge.Gates; g++ {
+		out.Gates[g.String()] = c.Gates[g]
+	}
+	return out
+}
+
+// share is part of whole, 0 of nothing.
+func share(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
+
+func quantile(d *hedge.Distribution, q float64) *float64 {
+	latency, ok := d.Quantile(q)
+	if !ok {
+		return nil
+	}
+	x := ms(latency)
+	return &x
+}

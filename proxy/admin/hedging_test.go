@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+const threeModes = `
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes:
+  - {match: {host: hedged}, service: compute, hedge: {mode: on, delay: 3ms}}
+  - {service: compute}
+services:
+  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s, timeout: 2m,
+            hedge: {mode: shadow, min_delay: 3ms, max_delay: 5ms}}
+  unused: {discover: static, endpoints: ["10.0.9.9:1"]}
+`
+
+// The names are what scripts and dashboards are built on.
+func TestHedgingAnswer(t *testing.T) {
+	s := newSidecar(t, threeModes)
+	const (
+		counts = `"requests":0,"hedges":0,"missed":0,"won":0,"extra_load":0,"gates":{"budget":0,"cascade":0,` +
+			`"concurrency":0,"correlated":0,"deadline":0,"no_endpoint":0,"not_idempotent":0,"useless":0}`
+		latency = `"win_rate":null,"latency":{"samples":0,"p50_ms":null,"p97_ms":null,"p99_ms":null,"p999_ms":null}`
+		unknown = `"p99_ms":null,"p999_ms":null,"extra_load":0}`
+		want    = `{"cancels":0,"cancels_saved":0,"services":{` +
+			`"compute":{"mode":"on",` + counts + `,"retries":0,"in_flight":0,"tokens":10,` +
+			`"delay_ms":{"routes[0]":3,"routes[1]":5},"routes":[` +
+			`{"route":"routes[0]","mode":"on","delay_ms":3,` + latency + `,` + counts + `},` +
+			`{"route":"routes[1]","mode":"shadow","delay_ms":5,` + latency + `,"shadow":[` +
+			`{"delay_ms":5,"current":true,` + unknown + `,{"delay_ms":3,"current":false,` + unknown + `,` +
+			`{"delay_ms":5,"current":false,` + unknown + `],` + counts + `}]},` +
+			`"unused":{"mode":"off",` + counts + `,"retries":0,"in_flight":0,"tokens":10,"delay_ms":{},"routes":[]}}}`
+	)
+	_, body := s.get("/hedging")
+	if got := strings.NewReplacer(" ", "", "\n", "").Replace(body); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestHedgingCounts(t *testing.T) {
+	s := newSidecar(t, threeModes)
+	s.update("compute", newApp(t))
+	for range 3 {
+		s.request("GET", "/")
+	}
+	_, body := s.get("/hedging")
+	var got hedgingBody
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	svc := got.Services["compute"]
+	shadow := svc.Routes[1]
+	if svc.Requests != 3 || shadow.Requests != 3 || svc.Routes[0].Requests != 0 ||
+		shadow.Latency.Samples != 3 || shadow.Latency.P99 == nil || *shadow.Latency.P99 <= 0 {
+		t.Errorf("%s", body)
+	}
+	for _, f := range shadow.Shadow {
+		if f.P99 == nil || *f.P99 != *shadow.Latency.P99 {
+			t.Errorf("with one endpoint there is nothing to gain: %s", body)
+		}
+	}
+}
+
+// Loops are added up: counts and distributions; of delays the longest is shown.
+func TestMergeOfRoutes(t *testing.T) {
+	report := func(delay time.Duration, latencies ...time.Duration) proxy.WorkerReport {
+		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
+		for _, d := range latencies {
+			r.Answered(0, d, &hedge.Watch{})
+		}
+		return proxy.WorkerReport{Services: []proxy.ServiceReport{{Name: "a", Tokens: 2, Routes: []proxy.RouteReport{{
+			Delay: delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
+			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Forecasts: r.Forecasts(0),
+		}}}}}
+	}
+	svc := merge([]proxy.WorkerReport{report(3*time.Millisecond, 1*time.Millisecond), report(4*time.Millisecond, 9*time.Millisecond)})[0]
+	got := routeState(&svc.Routes[0])
+	if svc.Tokens != 4 || got.DelayMS != 4 || got.Requests != 20 || got.Hedges != 6 || got.Missed != 2 || got.Won != 2 ||
+		got.ExtraLoad != .2 || *got.WinRate != .25 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||
+		got.Shadow[0].DelayMS != 4 || *got.Shadow[0].P99 < 8.9 {
+		t.Errorf("%+v", got)
+	}
+}

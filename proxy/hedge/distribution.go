@@ -1,0 +1,65 @@
+package hedge
+
+import (
+	"math"
+	"time"
+)
+
+// Distribution is the latency of primaries during the last 30 to 60 s, as plain
+// data, to be added up over loops.
+type Distribution struct {
+	counts   [nBuckets]int64
+	censored int64 // slower than can be said
+}
+
+// Distribution copies the long window: for reports, not for every request.
+func (e *Estimator) Distribution(now time.Duration) (d Distribution) {
+	s := e.long.read(now, longHalf)
+	for _, h := range s.halves {
+		if h == nil {
+			continue
+		}
+		for i, n := range h.counts {
+			d.counts[i] += int64(n)
+		}
+	}
+	d.censored = int64(s.censored)
+	return d
+}
+
+// Add adds o to d.
+func (d *Distribution) Add(o *Distribution) {
+	for i, n := range o.counts {
+		d.counts[i] += n
+	}
+	d.censored += o.censored
+}
+
+func (d *Distribution) change(c *change) {
+	for i, n := range c.counts {
+		d.counts[i] += int64(n)
+	}
+	d.censored += c.censored
+}
+
+// Samples is the number of primaries.
+func (d *Distribution) Samples() int64 {
+	n := d.censored
+	for _, c := range d.counts {
+		n += c
+	}
+	return n
+}
+
+// Quantile returns the q-quantile; ok is false when there is no sample, or it
+// falls among those that were cut off.
+func (d *Distribution) Quantile(q float64) (latency time.Duration, ok bool) {
+	rank := max(1, int64(math.Ceil(q*float64(d.Samples()))))
+	var seen int64
+	for i, n := range d.counts {
+		if seen += n; seen >= rank {
+			return middleOf(i), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,217 @@
+package hedge
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTimeline(t *testing.T) {
+	const mine, other, third = 1, 2, 3
+	at := func(n int) time.Duration { return 10*time.Second + time.Duration(n)*ms }
+	for _, c := range []struct {
+		name string
+		do   func(l *timeline)
+		want uint32 // µs, or as start.took has it; 0: nothing is found
+	}{
+		{"nothing was sent", func(l *timeline) {}, 0},
+		{"only to the same endpoint", func(l *timeline) { l.note(at(500), mine, 3*ms) }, 0},
+		{"to another", func(l *timeline) { l.note(at(500), other, 3*ms) }, 3000},
+		{"not answered yet", func(l *timeline) { l.note(at(500), other, 0) }, tookPending},
+		{"the nearest", func(l *timeline) {
+			l.note(at(490), other, 3*ms)
+			l.note(at(505), other, 4*ms)
+			l.note(at(530), other, 5*ms)
+		}, 4000},
+		{"out of reach", func(l *timeline) { l.note(at(500-timelineReach-1), other, 3*ms) }, 0},
+		{"shut", func(l *timeline) { l.add(at(500), other, true) }, tookShut},
+		{"rather not shut", func(l *timeline) {
+			l.add(at(500), other, true)
+			l.note(at(500), third, 3*ms)
+		}, 3000},
+		{"as near on the other side, and not shut", func(l *timeline) {
+			l.add(at(501), other, true)
+			l.note(at(499), third, 3*ms)
+		}, 3000},
+		{"before the timeline has gone round", func(l *timeline) { l.note(at(500-timelineSlots), other, 3*ms) }, 0},
+		{"more than a slot holds", func(l *timeline) {
+			for range startsPerSlot {
+				l.note(at(500), mine, 3*ms)
+			}
+			l.note(at(500), other, 4*ms)
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var l timeline
+			c.do(&l)
+			for range 3 { // whichever comes first in the slot
+				var got uint32
+				if s := l.near(at(500), mine); s != nil {
+					got = s.took
+				}
+				if got != c.want {
+					t.Errorf("found %d, want %d", got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// note adds a primary; took is 0 while it is out.
+func (t *timeline) note(at time.Duration, endpoint uint32, took time.Duration) {
+	if i, ok := t.add(at, endpoint, false); ok && took > 0 {
+		t.answered(at, i, took)
+	}
+}
+
+// A primary that is answered after its slot was taken by later ones changes
+// nothing there.
+func TestTimelineForgetsWhatIsOld(t *testing.T) {
+	var l timeline
+	i, _ := l.add(5*ms, 1, false)
+	l.add(5*ms+timelineSlots*slotWidth, 2, false)
+	l.answered(5*ms, i, time.Second)
+	if s := l.near(5*ms+timelineSlots*slotWidth, 9); s == nil || s.took != tookPending {
+		t.Errorf("found %+v, want one that is pending", s)
+	}
+}
+
+// shadowed is a route in shadow mode that has seen answers of 1 ms.
+func shadowed(p Policy) (*Service, *Route) {
+	p.Mode = Shadow
+	s, r := NewService(1), NewRoute(p, 1)
+	for i := range 1000 {
+		r.serve(&s, time.Duration(i)*ms, ms)
+	}
+	return &s, r
+}
+
+// serve has a primary begin at at and take took; two others answer at once then.
+func (r *Route) serve(s *Service, at, took time.Duration) {
+	w := Watch{Hedgeable: true, Left: NoDeadline}
+	s.Primary(at, r)
+	r.Sent(at, &w, uint32(at/ms)%3, false)
+	r.Answered(at+took, took, &w)
+}
+
+func (r *Route) current(now time.Duration) Forecast { return r.Forecasts(now)[0] }
+
+func TestForecastOfOneSlowRequest(t *testing.T) {
+	fixed := DefaultPolicy()
+	fixed.Delay = 5 * ms
+	const at = 900 * ms
+	for _, c := range []struct {
+		name   string
+		change func(p *Policy, w *Watch)
+		hedges uint64
+		took   time.Duration
+	}{
+		{"rescued", func(p *Policy, w *Watch) {}, 1, 6 * ms},
+		{"not idempotent", func(p *Policy, w *Watch) { w.Hedgeable = false }, 0, 50 * ms},
+		{"no time left", func(p *Policy, w *Watch) { w.Left = 5 * ms }, 0, 50 * ms},
+		{"at 20 ms", func(p *Policy, w *Watch) { p.Delay = 20 * ms }, 1, 21 * ms},
+		{"two hedges are as good", func(p *Policy, w *Watch) { p.Max = 2 }, 1, 6 * ms},
+		{"no budget", func(p *Policy, w *Watch) { p.Budget = 0 }, 0, 50 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, w := fixed, Watch{Hedgeable: true, Left: NoDeadline}
+			c.change(&p, &w)
+			_, r := shadowed(p)
+			if p.Budget == 0 {
+				r.shadow.plans[0].tokens = 0
+			}
+			r.Sent(at, &w, 0, false)
+			r.Answered(at+50*ms, 50*ms, &w)
+			f := r.current(at + 50*ms)
+			slowest, _ := f.Latency.Quantile(1)
+			if f.Hedges != c.hedges || (slowest-c.took).Abs() > c.took/20 || f.Latency.Samples() != 1001 || !f.Current {
+				t.Errorf("%d hedges, slowest %v of %d; want %d and %v", f.Hedges, slowest, f.Latency.Samples(), c.hedges, c.took)
+			}
+		})
+	}
+}
+
+// What was cut off at its deadline counts as rescued too.
+func TestForecastOfARequestThatWasCutOff(t *testing.T) {
+	p := DefaultPolicy()
+	p.Delay = 5 * ms
+	_, r := shadowed(p)
+	w := Watch{Hedgeable: true, Left: 100 * ms}
+	r.Sent(900*ms, &w, 0, false)
+	r.Late(1000*ms, &w)
+	f := r.current(1000 * ms)
+	if slowest, ok := f.Latency.Quantile(1); !ok || slowest > 7*ms || f.Hedges != 1 {
+		t.Errorf("slowest %v (%v), %d hedges; want 6 ms and one", slowest, ok, f.Hedges)
+	}
+}
+
+// While all endpoints are slow at once, a hedge gains nothing.
+func TestForecastOfACorrelatedStall(t *testing.T) {
+	p := DefaultPolicy()
+	p.Delay = 5 * ms
+	s, r := shadowed(p)
+	var ws [30]Watch
+	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
+	for i := range ws {
+		ws[i] = Watch{Hedgeable: true, Left: NoDeadline}
+		s.Primary(sent(i), r)
+		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
+	}
+	for i := range ws { // all thaw at once
+		r.Answered(1100*ms, 1100*ms-sent(i), &ws[i])
+	}
+	f := r.current(1200 * ms)
+	if slowest, _ := f.Latency.Quantile(1); slowest < 90*ms {
+		t.Errorf("slowest %v; a stall of 100 ms was sold as a gain", slowest)
+	}
+}
+
+// The delays beside the one in force are those within the bounds.
+func TestForecastDelays(t *testing.T) {
+	p := DefaultPolicy()
+	p.Mode, p.MinDelay, p.MaxDelay = Shadow, 2*ms, 10*ms
+	var got []time.Duration
+	for _, f := range NewRoute(p, 1).Forecasts(0) {
+		got = append(got, f.Delay)
+	}
+	want := []time.Duration{10 * ms, 2 * ms, 3 * ms, 5 * ms, 10 * ms}
+	if len(got) != len(want) {
+		t.Fatalf("delays %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("delays %v, want %v", got, want)
+		}
+	}
+	if NewRoute(DefaultPolicy(), 1).Forecasts(0) != nil {
+		t.Error("forecasts without shadow mode")
+	}
+}
+
+func TestShadowDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	s, r := shadowed(DefaultPolicy())
+	at := time.Second
+	if n := testing.AllocsPerRun(1000, func() {
+		at += 2 * ms
+		r.serve(s, at, 40*ms)
+	}); n != 0 {
+		t.Errorf("%v allocations per request", n)
+	}
+}
+
+// What shadow mode adds to a request: one of 50 is slow.
+func BenchmarkShadow(b *testing.B) {
+	s, r := shadowed(DefaultPolicy())
+	at, i := time.Second, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		at += 200 * time.Microsecond
+		took := ms
+		if i++; i%50 == 0 {
+			took = 30 * ms
+		}
+		r.serve(s, at, took)
+	}
+}
