@@ -95,7 +95,10 @@ func TestEtcdRestarts(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
-	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	// A lease is asked about every third of its time: who stays learns so that
+	// its own is gone.
+	tells := func(o *etcd.Options) { o.LeaseTTL = 15 * time.Second }
+	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), tells), open(t, s.Endpoint(), nil)
 	for range 20 { // a revision that an empty etcd does not reach by itself
 		put(t, ctx, client, "other/key", `x`)
 	}
