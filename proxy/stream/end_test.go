@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"errors"
 	"io"
+	"net"
 	"testing"
 	"time"
 )
@@ -40,4 +42,37 @@ func TestFinishSlowReader(t *testing.T) {
 	}
 	client.Close()
 	receive(t, done, "the end")
+}
+
+// TestResetTold: a reset that a write was told of is one for the other end too,
+// though the connection then reads like one that has ended.
+func TestResetTold(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{})
+	dial := func() (own *end, other *net.TCPConn) {
+		own = &end{}
+		own.tcp = s.dialTo(a.addr)
+		own.conn = own.tcp
+		return own, receive(t, a.conns, "the connection")
+	}
+	down, client := dial()
+	up, server := dial()
+	(&end{conn: server, tcp: server}).reset()
+	s.eventually("the reset to arrive", func() error {
+		if !up.dead() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if _, err := up.Write([]byte("x")); err == nil {
+		t.Fatal("a write after a reset")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		(&pair{srv: s.srv, down: down, up: up}).relay(nil)
+	}()
+	wantReset(t, "the client", client)
+	client.Close()
+	receive(t, done, "the relay to end")
 }
