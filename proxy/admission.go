@@ -10,7 +10,8 @@ import (
 // and the bound of the queue for them. They are limits of the process, so they
 // are atomics; the queues themselves belong to the loops.
 type slots struct {
-	limit    int32 // 0: none
+	limit    atomic.Int32 // 0: none
+	auto     *autoLimit   // moves limit; nil: it stays
 	maxQueue int32
 	inUse    atomic.Int32
 	queued   atomic.Int32
@@ -19,7 +20,8 @@ type slots struct {
 func (s *slots) take() bool {
 	for {
 		n := s.inUse.Load()
-		if n >= s.limit {
+		if n >= s.limit.Load() {
+			s.auto.reach()
 			return false
 		}
 		if s.inUse.CompareAndSwap(n, n+1) {
@@ -94,7 +96,7 @@ func (l *waitList) remove(a *attempt) {
 // admit asks for a slot for a. A hedge never queues: it is refused at once.
 func (s *service) admit(a *attempt) slotOutcome {
 	sl := &s.shared.slots
-	if sl.limit == 0 {
+	if sl.limit.Load() == 0 {
 		return slotGranted
 	}
 	if sl.queued.Load() == 0 && sl.take() {
@@ -139,11 +141,12 @@ func (s *service) unqueue(a *attempt) {
 }
 
 // release gives a slot back: to the loop whose queue's head has waited longest,
-// or to all when nobody waits.
+// or to all when nobody waits. A slot that a lowered limit has no room for is
+// gone.
 func (s *service) release() {
 	sl := &s.shared.slots
 	for {
-		if sl.queued.Load() > 0 {
+		if sl.queued.Load() > 0 && sl.inUse.Load() <= sl.limit.Load() {
 			if next := s.longestWaiting(); next != nil {
 				s.handOver(next)
 				return

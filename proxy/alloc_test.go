@@ -170,6 +170,7 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"forwarded before", allocMeshOptions{answer: fixed}, []string{forwardedHead}},
 		{"limited", allocMeshOptions{answer: fixed,
 			service: ", max_concurrency: 4", provider: ", max_concurrency: 1"}, []string{postHead + body}},
+		{"limited automatically", allocMeshOptions{answer: fixed, provider: ", max_concurrency: auto"}, []string{postHead + body}},
 		{"guarded", allocMeshOptions{answer: fixed,
 			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
 		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},

@@ -164,11 +164,21 @@ func (a *attempt) abort() {
 	case attemptSent:
 		a.censor()
 		a.ex.reached = true
+		a.measure()
 		a.up.abort(a)
 	case attemptLingering:
+		a.measure()
 		a.up.abort(a)
 	}
 	a.end(a.ex.w.loop.Now(), false)
+}
+
+// measure tells the slots how long the application took, or that it took at
+// least so long.
+func (a *attempt) measure() {
+	if a.slot {
+		a.ex.svc.measured(a.sent)
+	}
 }
 
 // censor tells the estimate that a primary took longer than it was given: left
@@ -188,6 +198,7 @@ func (a *attempt) end(now time.Duration, answered bool) {
 		if answered {
 			a.ep.Answered(now, now-a.sent)
 			a.ex.svc.observe(now, now-a.sent)
+			a.measure()
 		} else {
 			a.ep.Dropped(now)
 		}

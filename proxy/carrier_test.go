@@ -63,6 +63,9 @@ func (c *carrier) close() {
 func newStreamMesh(t *testing.T, o meshOptions) (m *mesh, consumer, provider *carrier) {
 	t.Helper()
 	consumer, provider = &carrier{}, &carrier{}
+	if o.match == "" {
+		o.match = "match: {method: [CONNECT, GET, HEAD, POST, PUT]}, "
+	}
 	o.nodes = func(m *mesh) {
 		m.w.Options.Sockets = !o.noSockets
 		for _, n := range m.nodes {

@@ -23,6 +23,7 @@ func TestRefusedToLeave(t *testing.T) {
 		{"no route", "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 100000\r\n\r\n",
 			meshOptions{match: "match: {host: compute}, "}, nil, 404, "no-route"},
 		{"CONNECT without a route", connect, meshOptions{match: "match: {path: /}, "}, nil, 404, "no-route"},
+		{"CONNECT that no route names", connect, meshOptions{match: "match: {method: []}, "}, nil, 404, "no-route"},
 		{"listener's rate", long, meshOptions{listener: ", rate_limit: {rate: 1}"},
 			func(m *mesh, _ *peer) { m.speak(egress, connect); m.w.Run(time.Millisecond) }, 429, "rate-limited"},
 		{"no memory", long, meshOptions{}, fill, 503, "overloaded"},

@@ -25,6 +25,9 @@ func (p *Process) Slots(service string) (used, queued int) {
 	return int(s.slots.inUse.Load()), int(s.slots.queued.Load())
 }
 
+// SlotLimit is how many slots a service has now; 0: there is no limit.
+func (p *Process) SlotLimit(service string) int { return int(p.services[service].slots.limit.Load()) }
+
 // WorkerReport is what one loop knows at one moment, as plain data: nothing in
 // it refers to what the loop goes on using.
 type WorkerReport struct {

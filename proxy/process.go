@@ -139,8 +139,12 @@ func newSharedService(c *config.Service) *sharedService {
 	if c.Breaker.Consecutive > 0 {
 		s.breaker = newBreaker(&c.Breaker)
 	}
-	s.slots.limit = int32(c.MaxConcurrency)
 	s.slots.maxQueue = int32(c.MaxQueue)
+	if c.MaxConcurrency == config.MaxConcurrencyAuto {
+		s.slots.auto = newAutoLimit(&s.slots.limit)
+	} else {
+		s.slots.limit.Store(int32(c.MaxConcurrency))
+	}
 	return s
 }
 

@@ -57,3 +57,71 @@ func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
 		t.Errorf("%d slots in use, want 1", n)
 	}
 }
+
+// Requests that wait get the slots that an automatic limit gains, at once: nobody
+// else would hand those out.
+func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
+	s := autoService(t)
+	slots := &s.shared.slots
+	for slots.take() {
+	}
+	before := slots.inUse.Load()
+	const waiting = 3
+	for range waiting {
+		slots.queued.Add(1)
+		s.wait(&attempt{ex: s.w.exchange(nil)})
+	}
+	for range 50 { // a window's worth
+		slots.auto.sums.Add(sample(time.Millisecond))
+	}
+	s.measured(s.w.loop.Now() - time.Millisecond)
+	if limit := slots.limit.Load(); limit < before+waiting {
+		t.Fatalf("the limit is %d, and was %d", limit, before)
+	}
+	if s.queue.granted != waiting || slots.inUse.Load() != before+waiting {
+		t.Errorf("%d slots granted, %d in use, want %d more than %d", s.queue.granted, slots.inUse.Load(), waiting, before)
+	}
+}
+
+// Slots that a lowered limit has no room for are not handed on, and the others
+// are.
+func TestSlotsLostAreNotHandedOn(t *testing.T) {
+	s := autoService(t)
+	slots := &s.shared.slots
+	for slots.take() {
+	}
+	slots.queued.Add(1)
+	s.wait(&attempt{ex: s.w.exchange(nil)})
+	const limit = 2
+	slots.limit.Store(limit)
+	for slots.inUse.Load() > limit {
+		before := slots.inUse.Load()
+		s.release()
+		if after := slots.inUse.Load(); s.queue.granted != 0 || after != before-1 {
+			t.Fatalf("%d of %d slots in use after one was given back, %d granted", after, before, s.queue.granted)
+		}
+	}
+	s.release()
+	if s.queue.granted != 1 || slots.inUse.Load() != limit {
+		t.Errorf("%d slots granted, %d in use, want 1 and %d", s.queue.granted, slots.inUse.Load(), limit)
+	}
+}
+
+// autoService is a service on one loop whose limit is automatic.
+func autoService(t *testing.T) *service {
+	t.Helper()
+	cfg := config.Default()
+	local := config.DefaultService("local")
+	local.MaxConcurrency = config.MaxConcurrencyAuto
+	cfg.Services["local"] = local
+	return NewWorker(NewProcess(cfg, 1), &stillLoop{}, nil, 1).services["local"]
+}
+
+// A number of answers and the sum of their latencies share a word.
+func TestSampleSums(t *testing.T) {
+	sum := sample(1500*time.Microsecond) + sample(2*longestSample)
+	want := uint64((1500*time.Microsecond + longestSample) / time.Microsecond)
+	if answers, latency := sum>>sumBits, sum&(1<<sumBits-1); answers != 2 || latency != want {
+		t.Errorf("%d answers of %d us, want 2 of %d", answers, latency, want)
+	}
+}

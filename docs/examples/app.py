@@ -23,6 +23,11 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16  # an answer leaves in one write, if it fits
     disable_nagle_algorithm = True
 
+    def handle_expect_100(self):
+        go_on = super().handle_expect_100()
+        self.wfile.flush()
+        return go_on
+
     def read_body(self):
         if self.headers.get("transfer-encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("content-length", 0)))

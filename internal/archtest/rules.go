@@ -48,13 +48,13 @@ var layers = []layer{
 		"drivers, streams and admin sit on the core and know nothing of each other",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/config", "proxy/certs"},
+		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"proxy"},
-		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/config"},
+		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/config"},
 		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
 	},
 	{

@@ -19,7 +19,7 @@ var (
 	pending     = gauge("requests_pending", "Requests in flight, losers still at an application included.", "service")
 	pendingMax  = gauge("requests_pending_limit", "max_pending.", "service")
 	slots       = gauge("slots_in_use", "Requests at the application, of max_concurrency.", "service")
-	slotsMax    = gauge("slots_limit", "max_concurrency; 0: no limit.", "service")
+	slotsMax    = gauge("slots_limit", "What max_concurrency is now; 0: no limit.", "service")
 	queued      = gauge("requests_queued", "Requests that wait for a slot.", "service")
 	breaker     = gauge("breaker_state", "Of the breaker, if there is one; 1: closed, 2: open, 3: half-open.", "service")
 	retries     = counter("retries_total", "Attempts after a failed one.", "service")
@@ -79,7 +79,7 @@ func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	to.put(pendingMax, float64(cfg.MaxPending), name)
 	inUse, waiting := p.Slots(name)
 	to.put(slots, float64(inUse), name)
-	to.put(slotsMax, float64(max(cfg.MaxConcurrency, 0)), name)
+	to.put(slotsMax, float64(p.SlotLimit(name)), name)
 	to.put(queued, float64(waiting), name)
 	if svc.Breaker != proxy.BreakerNone {
 		to.put(breaker, float64(svc.Breaker), name)

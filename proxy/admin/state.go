@@ -40,6 +40,7 @@ type serviceState struct {
 	Changed   *time.Time      `json:"changed,omitempty"` // when the endpoints became what they are
 	Pending   int             `json:"pending"`
 	Slots     int             `json:"slots"`
+	SlotLimit int             `json:"slots_limit"` // 0: none
 	Queued    int             `json:"queued"`
 	Endpoints []endpointState `json:"endpoints"`
 }
@@ -87,6 +88,7 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Endpoints: []endpointState{},
 	}
 	out.Slots, out.Queued = p.Slots(svc.Name)
+	out.SlotLimit = p.SlotLimit(svc.Name)
 	snap := p.Snapshot(svc.Name)
 	if snap == nil {
 		return out

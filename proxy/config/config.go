@@ -47,6 +47,9 @@ const (
 	SerializationFastjson = "fastjson"
 )
 
+// MaxConcurrencyAuto is the MaxConcurrency that follows the application.
+const MaxConcurrencyAuto = -1
+
 // Log levels and formats.
 const (
 	LevelDebug = "debug"

@@ -251,6 +251,8 @@ func TestEdges(t *testing.T) {
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {burst: 5}}}", "a burst alone limits nothing"},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {rate: 5}, breaker: {consecutive: 3}}}", ""},
 		{"services: {s: {discover: static, endpoints: [\"a:1\"], breaker: {half_open: 0}}}", "half_open"},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: auto}}", ""},
+		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: automatic}}", "number or auto"},
 	} {
 		got := ""
 		if _, err := Parse("test", []byte(c.text), environment); err != nil {

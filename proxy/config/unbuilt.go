@@ -27,7 +27,6 @@ var unbuiltKeys = []unbuilt{
 	{"services.*.lb.subset", notZero, "subsetting; expected 0"},
 	{"**.hedge.mode", oneOf(HedgeShadow), "shadow mode; expected off or on"},
 	{"**.hedge.max", moreThanOne, "more than one hedge per request; expected 1"},
-	{"services.*.max_concurrency", oneOf("auto"), "an automatic limit; expected a number"},
 	{"services.*.outlier", notEmpty, "outlier ejection"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -278,4 +279,29 @@ func (d *dialer) busy() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.active
+}
+
+// TestResetTakenForEOF: gnet calls a reset an end of file when it sees the error
+// before the kernel has shut the socket. The error is still there to be asked for.
+func TestResetTakenForEOF(t *testing.T) {
+	e := start(t, Options{})
+	closed := make(chan error, 1)
+	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
+	on(t, e.loops[0], func() { // so gnet can't look
+		_ = peer.SetLinger(0)
+		_ = peer.Close()
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			info, err := unix.GetsockoptTCPInfo(c.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err != nil {
+				t.Errorf("TCP_INFO: %v", err)
+			}
+			if err != nil || info.State == unix.BPF_TCP_CLOSE {
+				break
+			}
+		}
+		(&handler{e}).OnClose(c.gc, io.EOF)
+	})
+	if err := recv(t, closed, "OnClose"); err != syscall.ECONNRESET {
+		t.Errorf("OnClose(%v) after a reset", err)
+	}
 }

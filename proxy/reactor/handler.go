@@ -1,9 +1,12 @@
 package reactor
 
 import (
+	"io"
+	"syscall"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 )
 
 // handler receives gnet's events. What a socket is for hangs on it as gnet's
@@ -51,6 +54,9 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 		}
 		return gnet.None
 	}
+	if err == io.EOF {
+		err = ended(gc)
+	}
 	if c.loop.busy {
 		c.lost(err)
 		return gnet.None
@@ -59,4 +65,15 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	c.lost(err)
 	c.loop.leave()
 	return gnet.None
+}
+
+// ended is what gnet's end of file really is. The kernel sets a reset's error a
+// moment before it shuts the socket, and gnet takes an event of that moment, an
+// error with nothing to read or write, for an orderly end; an answer that ends
+// with its connection would look complete.
+func ended(gc gnet.Conn) error {
+	if errno, err := unix.GetsockoptInt(gc.Fd(), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
+		return syscall.Errno(errno)
+	}
+	return io.EOF
 }

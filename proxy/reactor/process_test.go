@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/adaptive"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/registry"
@@ -24,7 +25,12 @@ import (
 // request is lost, the application is never given more than it may have, and no
 // slot is left behind.
 func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
-	const slots, clients, each = 3, 24, 60
+	t.Run("fixed", func(t *testing.T) { shareLimits(t, "3", 3) })
+	t.Run("auto", func(t *testing.T) { shareLimits(t, "auto", adaptive.Most) })
+}
+
+func shareLimits(t *testing.T, maxConcurrency string, slots int32) {
+	const clients, each = 24, 60
 	var inApp, most atomic.Int32
 	var endpoints []registry.Endpoint
 	for range 3 {
@@ -41,8 +47,8 @@ func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
 	cfg, err := config.Parse("a.yaml", fmt.Appendf(nil, `
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: http, service: local}]
 services:
-  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %d, retry: {on: [connect]}}
-`, slots), func(string) (string, bool) { return "", false })
+  local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: 2m, max_concurrency: %s, retry: {on: [connect]}}
+`, maxConcurrency), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}

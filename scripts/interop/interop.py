@@ -55,7 +55,7 @@ def curl(suite, port):
     body = os.path.join(suite.dir, "body")
     url = f"http://127.0.0.1:{port}"
 
-    def echo(size, *options, at=url, env=None, limit=LIMIT):
+    def echo(size, *options, at=url, env=None):
         data = os.urandom(size)
         with open(body, "wb") as f:
             f.write(data)
@@ -63,13 +63,10 @@ def curl(suite, port):
                    "-w", "%{http_code} %{num_connects}", "-H", "x-nonce: curl-1", "-H", "Content-Type: a/b",
                    *options, at], env=env)
         status = ran.stdout.decode().split(" ")[0]
-        expect("status, " + ran.stderr.decode(), status, "200" if size <= limit else "413")
+        expect("status, " + ran.stderr.decode(), status, "200")
         head = with_file(body + ".head")
-        if size <= limit:
-            expect("body", with_file(body + ".back") == data, True)
-            expect("x-nonce", re.findall(rb"(?im)^x-nonce: (.*)\r$", head), [b"curl-1"])
-        else:
-            expect("x-remora-error", re.findall(rb"(?im)^x-remora-error: (.*)\r$", head), [b"message-too-large"])
+        expect("body", with_file(body + ".back") == data, True)
+        expect("x-nonce", re.findall(rb"(?im)^x-nonce: (.*)\r$", head), [b"curl-1"])
         return head
 
     def continues():
