@@ -140,10 +140,12 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (proxy.So
 		s.outside.begin(e, place{})
 		return s, nil
 	}
-	over := tls.Client(&wire{nc: raw}, config())
+	below := &wire{nc: raw}
+	over := tls.Client(below, config())
 	if err := e.shaken(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
+	below.shaken = true
 	s := &secureSocket{Conn: over, raw: raw}
 	s.outside.begin(e, place{})
 	return s, nil

@@ -34,6 +34,7 @@ type wire struct {
 	nc     net.Conn // nil: the loop has it
 	in     []byte   // arrived and not read yet: on a loop, of the current event
 	heard  bool     // the socket has brought something, off the loops
+	shaken bool     // the handshake is over, off the loops: TLS says when the end is
 	gather bool     // writes go to the loop's sealed buffer
 }
 
@@ -66,7 +67,7 @@ func (s *secure) received(b []byte) {
 // leave gives the tls.Conn away, to go on over nc, with what it holds and what
 // the current event still has for it. From here on the loop has no way to it.
 func (s *secure) leave(nc net.Conn) *tls.Conn {
-	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in)}
+	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), shaken: true}
 	s.c.secure = nil
 	return s.tls
 }
@@ -142,6 +143,9 @@ func (w *wire) Read(b []byte) (int, error) {
 	case w.nc != nil:
 		n, err := w.nc.Read(b)
 		w.heard = w.heard || n > 0
+		if err == io.EOF && w.shaken {
+			err = errTruncated // package tls takes an io.EOF between two records for an orderly end
+		}
 		return n, err
 	}
 	return 0, errNoMore

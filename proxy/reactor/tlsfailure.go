@@ -27,6 +27,10 @@ const (
 // health checks connect, so it is no failure there.
 var errSilent = errors.New("reactor: the peer closed before the handshake")
 
+// errTruncated is the end of a connection without a close_notify: what came may
+// not be all there is (RFC 8446, section 6.1).
+var errTruncated = errors.New("reactor: the peer broke off without a close_notify")
+
 // errBusy is when a handshake was not begun.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 

@@ -40,6 +40,9 @@ func (d *delivery) run() {
 	d.listen(func() {}) // its end is the source's
 	var sent int64
 	if fail := d.source(); fail != nil {
+		if !d.isCut() {
+			d.src.Lease.Failed(fail)
+		}
 		words := proxy.StreamRequest{Minor: 1}
 		d.refuse(words.AppendFailure(nil, fail, date()))
 	} else {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"net"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,7 @@ type end struct {
 	conn
 	tcp    *net.TCPConn // below, for its counters and to reset it
 	secure bool         // the bytes of tcp are encrypted ones
+	told   atomic.Bool  // that there is no more for it; from then on a close is no reset
 }
 
 // endOf is the end that a Socket of a driver with sockets makes; nil for others.
@@ -72,4 +74,16 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 		err = failed
 	}
 	return info, err
+}
+
+// unsent is how many bytes the peer has yet to acknowledge.
+func (e *end) unsent() (n int) {
+	sc, err := e.tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	if sc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil || err != nil {
+		return 0
+	}
+	return n
 }

@@ -49,17 +49,36 @@ type options struct {
 // newSidecar listens for the service app at the endpoints.
 func newSidecar(t *testing.T, o options, endpoints ...string) *sidecar {
 	t.Helper()
-	cfg, err := config.Parse("test.yaml", []byte(`
+	s := startSidecar(t, `
 admin: {address: ""}
 listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
 services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, max_pending: 256, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
-`+o.more), func(string) (string, bool) { return "", false })
+`+o.more, reactor.Options{MaxConnections: o.connections, MaxPerSource: o.perSource})
+	var list []registry.Endpoint
+	for _, addr := range endpoints {
+		list = append(list, registry.Endpoint{Addr: addr, Weight: 1})
+	}
+	s.update(list...)
+	var err error
+	if s.ln, err = s.srv.Listen(&s.srv.opt.Config.Listeners[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.addr = s.ln.Addr().String()
+	return s
+}
+
+// startSidecar has the configuration's core on loops, with streams, and no
+// listener.
+func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &sidecar{t: t}
 	log := slog.New(slog.DiscardHandler)
-	if s.engine, err = reactor.Start(reactor.Options{Loops: 2, MaxConnections: o.connections, MaxPerSource: o.perSource, Logger: log}); err != nil {
+	o.Loops, o.Logger = 2, log
+	if s.engine, err = reactor.Start(o); err != nil {
 		t.Fatal(err)
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
@@ -73,16 +92,10 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, ma
 		if err := errors.Join(s.srv.Close(ctx), s.engine.Stop(ctx)); err != nil {
 			t.Error(err)
 		}
+		if n := s.proc.Held(); n != 0 {
+			t.Errorf("%d bytes still count at the end", n)
+		}
 	})
-	var list []registry.Endpoint
-	for _, addr := range endpoints {
-		list = append(list, registry.Endpoint{Addr: addr, Weight: 1})
-	}
-	s.update(list...)
-	if s.ln, err = s.srv.Listen(&cfg.Listeners[0]); err != nil {
-		t.Fatal(err)
-	}
-	s.addr = s.ln.Addr().String()
 	return s
 }
 
@@ -278,3 +291,6 @@ func openFiles(t *testing.T) int {
 	}
 	return len(all)
 }
+
+// endpoint is one without anything particular.
+func endpoint(addr string) registry.Endpoint { return registry.Endpoint{Addr: addr, Weight: 1} }

@@ -1,7 +1,10 @@
 package stream
 
 import (
+	"errors"
 	"io"
+	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,9 +97,29 @@ func (p *pair) finish(out []byte) {
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
 	if p.heard != nil {
 		<-p.heard
-		return
 	}
-	_, _ = io.Copy(io.Discard, p.down)
+	p.linger()
+}
+
+// linger waits for the end of down. One that does not come is waited for as long
+// as the kernel has output that a slow peer still takes.
+func (p *pair) linger() {
+	left, progress := math.MaxInt, time.Now()
+	for {
+		_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
+		if _, err := io.Copy(io.Discard, p.down); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		n, now := p.down.unsent(), time.Now()
+		switch {
+		case n == 0:
+			return
+		case n < left:
+			left, progress = n, now
+		case now.Sub(progress) >= p.srv.opt.Config.Timeouts.Write:
+			return
+		}
+	}
 }
 
 // refuse tells down why there is no answer, if there is a way to say so.

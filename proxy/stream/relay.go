@@ -2,6 +2,7 @@ package stream
 
 import (
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -40,7 +41,11 @@ func (p *pair) relay(rest []byte) (in, out int64) {
 // copy passes on what src sends, and its end.
 func (p *pair) copy(dst, src *end) (n int64) {
 	n, err := copyAll(p.srv.opt.Process, dst, src)
+	if err == nil && src.dead() && !src.told.Load() {
+		err = syscall.ECONNRESET // which a write to src was told of instead
+	}
 	if err == nil {
+		dst.told.Store(true)
 		err = dst.CloseWrite()
 	}
 	if err != nil {

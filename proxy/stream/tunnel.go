@@ -18,7 +18,8 @@ type tunnel struct {
 }
 
 func (t *tunnel) run() {
-	if t.srv.opt.Process.Full() {
+	cfg := t.srv.opt.Config.Services[t.service]
+	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // else no buffer is needed
 		t.refuse(t.words(proxy.FailOverloaded))
 		return
 	}

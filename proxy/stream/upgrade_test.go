@@ -15,27 +15,14 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
 // serveHTTP gives s an http listener in front of the same service.
 func (s *sidecar) serveHTTP() {
 	s.t.Helper()
 	s.proc.SetStreams(s.srv)
-	byLoop := map[proxy.Loop]*proxy.Worker{}
-	for i, l := range s.engine.Loops() {
-		byLoop[l] = s.proc.Workers()[i]
-	}
-	c := &config.Listener{Name: "http", Address: "127.0.0.1:0", Protocol: config.ProtocolHTTP, Service: "app"}
-	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
-		return byLoop[l].Accept(c)
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
+	s.addr = s.listen(&config.Listener{Name: "http", Address: "127.0.0.1:0", Protocol: config.ProtocolHTTP, Service: "app"}, nil)
 }
 
 const ask = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nX-Remora-Attempt: 3\r\nX-Request-Id: id\r\n" +

@@ -1,0 +1,302 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol/link"
+)
+
+// TestChainFull: with limits.buffered reached, streams are refused in words, by
+// either sidecar. An answer whose request was let in still arrives.
+func TestChainFull(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, io.MultiReader(r.Body, io.LimitReader(zeros{}, 4*longest)))
+	}))
+	defer app.Close()
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		for i, s := range c.nodes {
+			limit := int(s.srv.opt.Config.Limits.Buffered)
+			s.proc.Hold(limit)
+			resp, err := c.client.Post("http://"+c.addr+"/", "", io.LimitReader(zeros{}, 2*longest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 503 || resp.Header.Get("X-Remora-Error") != "overloaded" {
+				t.Errorf("sidecar %d: status %d, %v", i, resp.StatusCode, resp.Header)
+			}
+			resp, err = c.client.Get("http://" + c.addr + "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, resp.Body); n != 4*longest || err != nil {
+				t.Errorf("sidecar %d: %d bytes, %v", i, n, err)
+			}
+			resp.Body.Close()
+			s.proc.Hold(-limit)
+		}
+	}, app.Listener.Addr().String())
+}
+
+// TestChainParkedFull: with as many answers parked as may be, one more is too
+// long, and its application is not kept waiting.
+func TestChainParkedFull(t *testing.T) {
+	app := newEvents(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		s := c.nodes[1].srv
+		fill := func(change func(link.Token)) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for i := range maxParked {
+				change(link.Token{byte(i), byte(i >> 8)})
+			}
+		}
+		fill(func(token link.Token) { s.parked[token] = nil })
+		resp, err := c.client.Get("http://" + c.addr + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 502 || resp.Header.Get("X-Remora-Error") != "response-too-large" {
+			t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
+		}
+		receive(t, app.gone, "the application to hear of it")
+		fill(func(token link.Token) { delete(s.parked, token) })
+		c.listen().Body.Close()
+		receive(t, app.gone, "the application to hear of it")
+	}, app.Listener.Addr().String())
+}
+
+// TestChainUnknownToken: a token that was never issued gets nothing but a reason.
+func TestChainUnknownToken(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		nc := c.peer()
+		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamAnswer, TimeLeft: patience, Token: link.Token{7}}))
+		if got, err := io.ReadAll(nc); len(got) != 1 || got[0] != byte(link.DeadlinePassed) || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		nc.Close()
+	}, a.addr)
+}
+
+// peer is a connection to the second sidecar, as the first makes them.
+func (c *chain) peer() net.Conn {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	sock, err := c.nodes[0].engine.DialSocket(ctx, c.nodes[1].addr, "app")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { sock.Close() })
+	nc := endOf(sock).conn
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc
+}
+
+// TestChainTunnelEnds: between sidecars an end is an end and a reset a reset, and
+// a connection that breaks off without TLS's own end is no end either.
+func TestChainTunnelEnds(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		tunnel := func() (client, server *net.TCPConn) {
+			client = c.dial()
+			_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n")
+			readUntil(t, client, connected)
+			return client, receive(t, a.conns, "the connection")
+		}
+		client, server := tunnel()
+		_, _ = io.WriteString(client, "question")
+		_ = client.CloseWrite()
+		if got, err := io.ReadAll(server); string(got) != "question" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		_, _ = io.WriteString(server, "answer")
+		server.Close()
+		if got, err := io.ReadAll(client); string(got) != "answer" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		client.Close()
+		client, server = tunnel()
+		(&end{conn: server, tcp: server}).reset()
+		wantReset(t, "the client", client)
+		client, server = tunnel()
+		(&end{conn: client, tcp: client}).reset()
+		wantReset(t, "the server", server)
+		server.Close()
+		if !c.secure {
+			return
+		}
+		client, server = tunnel()
+		for p := range c.nodes[1].srv.pairs() {
+			_ = p.down.tcp.CloseWrite() // without a close_notify
+		}
+		wantReset(t, "the client of a connection broken off", client)
+		server.Close()
+	}, a.addr)
+}
+
+// pairs are the streams that are open.
+func (s *Server) pairs() map[*pair]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[*pair]struct{}{}
+	for p := range s.open {
+		all[p] = struct{}{}
+	}
+	return all
+}
+
+// TestChainClose: the end of either sidecar cuts every kind of stream so that
+// both ends can tell, and leaves nothing.
+func TestChainClose(t *testing.T) {
+	for i, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+				app := newApp(t)
+				c.nodes[1].replace(app.addr)
+				upload, download, tunnel := c.dial(), c.dial(), c.dial()
+				_, _ = fmt.Fprintf(upload, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nbody", 1<<30)
+				_, _ = io.WriteString(download, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
+				_, _ = io.WriteString(tunnel, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n")
+				readUntil(t, tunnel, connected)
+				var servers []*net.TCPConn
+				for range 3 {
+					server := receive(t, app.conns, "a connection")
+					_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent one")
+					servers = append(servers, server)
+				}
+				for _, client := range []net.Conn{upload, download, tunnel} {
+					readUntil(t, client, "event one")
+				}
+				if err := c.nodes[i].srv.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, nc := range append(servers, upload, download, tunnel) {
+					wantGone(t, "an end", nc)
+					nc.Close()
+				}
+			})
+		})
+	}
+}
+
+// replace gives the last sidecar of a chain another application.
+func (s *sidecar) replace(addr string) {
+	s.update(endpoint(addr))
+}
+
+// TestChainDrain: a drain lets streams go on, also an answer that is fetched when
+// it has begun, and takes no new ones.
+func TestChainDrain(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		upload, download := c.dial(), c.dial()
+		length := longest + 4
+		_, _ = fmt.Fprintf(upload, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\n", length)
+		server := receive(t, a.conns, "the upload")
+		readUntil(t, server, "\r\n\r\n")
+		_, _ = io.WriteString(download, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
+		source := receive(t, a.conns, "the download")
+		readUntil(t, source, "\r\n\r\n")
+		for _, s := range c.nodes {
+			s.proc.Drain()
+		}
+		_, _ = io.CopyN(upload, zeros{}, int64(length))
+		_, _ = io.CopyN(io.Discard, server, int64(length))
+		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+		readUntil(t, upload, "\r\n\r\ndone")
+		_, _ = io.WriteString(source, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+		_, _ = io.WriteString(source, "event one")
+		readUntil(t, download, "event one")
+		source.Close()
+		readUntil(t, download, "0\r\n\r\n")
+		for _, nc := range []net.Conn{upload, download, server} {
+			nc.Close()
+		}
+	}, a.addr)
+}
+
+// TestChainIdle: a stream in which nothing moves is cut, so that its client can
+// tell; one whose client is slow is not.
+func TestChainIdle(t *testing.T) {
+	app := newEvents(t)
+	linked(t, chainOptions{more: "timeouts: {idle: 300ms}"}, func(t *testing.T, c *chain) {
+		resp := c.listen()
+		if rest, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("an end that looks complete: %q", rest)
+		}
+		receive(t, app.gone, "the application to hear of it")
+	}, app.Listener.Addr().String())
+}
+
+// TestChainSlowReader: a client that takes a little now and then is not idle.
+func TestChainSlowReader(t *testing.T) {
+	const idle, size = 2 * time.Second, 64 << 20
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		_, _ = io.CopyN(w, zeros{}, size)
+	}))
+	defer app.Close()
+	c := newChain(t, chainOptions{more: "timeouts: {idle: 2s}"}, app.Listener.Addr().String())
+	client := c.dial()
+	_ = client.SetReadBuffer(64 << 10)
+	_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
+	readUntil(t, client, "\r\n\r\n")
+	got := int64(0)
+	for began := time.Now(); time.Since(began) < 2*idle; time.Sleep(20 * time.Millisecond) {
+		n, err := io.CopyN(io.Discard, client, 128<<10)
+		if got += n; err != nil {
+			t.Fatalf("%v after %d bytes", err, got)
+		}
+	}
+	if got >= size/2 {
+		t.Fatalf("%d bytes are no slow reading", got)
+	}
+	if n, err := io.Copy(io.Discard, client); got+n != size || err != nil {
+		t.Errorf("%d bytes of %d, %v", got+n, size, err)
+	}
+	client.Close()
+	c.over()
+}
+
+// TestTunnelFull: bytes that no buffer is needed for go on where memory is short.
+func TestTunnelFull(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	limit := int(s.srv.opt.Config.Limits.Buffered)
+	s.proc.Hold(limit)
+	defer s.proc.Hold(-limit)
+	client, server := s.pair(a)
+	_, _ = io.WriteString(client, "bytes")
+	wantRead(t, "the server", server, "bytes")
+	client.Close()
+	server.Close()
+	s.idle()
+}
+
+// TestFetchFailed: an answer that could not be fetched is counted as a failure.
+func TestFetchFailed(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{}, a.addr)
+	b, at := s.before(), s.links()
+	client := s.fetched(b, at, link.Token{7}, http1.Head{Framing: http1.Chunked})
+	if got, err := io.ReadAll(client); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	client.Close()
+	b.idle()
+	if sum, failures := b.totals(); sum.StreamsFailed != 1 || failures["deadline"] != 1 {
+		t.Errorf("%d failed, %v", sum.StreamsFailed, failures)
+	}
+}

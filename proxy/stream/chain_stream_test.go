@@ -1,0 +1,231 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// events is an application that sends events until its caller leaves, which it
+// tells of in gone.
+type events struct {
+	*httptest.Server
+	gone chan struct{}
+}
+
+func newEvents(t *testing.T) *events {
+	e := &events{gone: make(chan struct{}, 16)}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: first\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		e.gone <- struct{}{}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// listen has a client get events, the first of which is here.
+func (c *chain) listen() *http.Response {
+	c.t.Helper()
+	resp, err := c.client.Get("http://" + c.addr + "/")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { resp.Body.Close() })
+	readUntil(c.t, resp.Body, "data: first\n\n")
+	return resp
+}
+
+// TestChainEvents: an event arrives when it is sent, and the application learns
+// at once that nobody listens any more.
+func TestChainEvents(t *testing.T) {
+	app := newEvents(t)
+	test := func(t *testing.T, c *chain) {
+		for range 3 {
+			resp := c.listen()
+			if !resp.Close {
+				t.Error("no Connection: close")
+			}
+			resp.Body.Close()
+			receive(t, app.gone, "the application to hear of it")
+		}
+	}
+	linked(t, chainOptions{more: "timeouts: {idle: 1h}"}, test, app.Listener.Addr().String())
+	linked(t, chainOptions{sidecars: 3}, test, app.Listener.Addr().String())
+}
+
+// TestChainPauses: an answer that makes pauses is passed on as it comes, and one
+// that ends when it might have been taken for a stream arrives whole.
+func TestChainPauses(t *testing.T) {
+	goOn := make(chan struct{})
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first ")
+		w.(http.Flusher).Flush()
+		if late, err := time.ParseDuration(r.Header.Get("Late")); err == nil {
+			time.Sleep(late) // the moment is the point
+		} else {
+			<-goOn
+		}
+		_, _ = io.WriteString(w, "second")
+	}))
+	defer app.Close()
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		resp, err := c.client.Get("http://" + c.addr + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		readUntil(t, resp.Body, "first ")
+		goOn <- struct{}{}
+		if rest, err := io.ReadAll(resp.Body); string(rest) != "second" || err != nil {
+			t.Errorf("read on: %q, %v", rest, err)
+		}
+		got := make(chan error)
+		const requests = 40
+		for i := range requests {
+			go func() {
+				r, _ := http.NewRequest("GET", "http://"+c.addr+"/", nil)
+				r.Header.Set("Late", fmt.Sprint(80*time.Millisecond+time.Duration(i)*time.Millisecond))
+				resp, err := c.client.Do(r)
+				if err != nil {
+					got <- err
+					return
+				}
+				defer resp.Body.Close()
+				b, err := io.ReadAll(resp.Body)
+				if string(b) != "first second" {
+					err = errors.Join(err, fmt.Errorf("read %q", b))
+				}
+				got <- err
+			}()
+		}
+		for range requests {
+			if err := receive(t, got, "an answer"); err != nil {
+				t.Error(err)
+			}
+		}
+	}, app.Listener.Addr().String())
+}
+
+// TestChainHedged: of a hedged GET the attempt that answers with a stream wins;
+// the stream that the other answers with later is not taken, and the account is
+// even.
+func TestChainHedged(t *testing.T) {
+	var asked atomic.Int32
+	won, lost := make(chan struct{}), make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		loser := asked.Add(1)%2 == 1
+		if loser {
+			<-won
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(4*longest))
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 4*longest))
+		if loser {
+			lost <- struct{}{}
+		}
+	})
+	one, other := httptest.NewServer(handler), httptest.NewServer(handler)
+	defer one.Close()
+	defer other.Close()
+	for _, sidecars := range []int{1, 2} {
+		c := newChain(t, chainOptions{
+			sidecars: sidecars, service: "hedge: {mode: on, delay: 20ms, budget: 1}",
+		}, one.Listener.Addr().String(), other.Listener.Addr().String())
+		for range 4 {
+			resp, err := c.client.Get("http://" + c.addr + "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, resp.Body); n != 4*longest || err != nil {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			resp.Body.Close()
+			won <- struct{}{}
+			receive(t, lost, "the loser to end")
+		}
+		c.over()
+	}
+}
+
+// TestChainEarlyAnswer: an application may answer, and leave, while the request
+// is still being sent.
+func TestChainEarlyAnswer(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		client := c.dial()
+		_, _ = fmt.Fprintf(client, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\n", 1<<30)
+		done := make(chan error, 1)
+		go func() {
+			_, err := io.CopyN(client, zeros{}, 1<<30)
+			done <- err
+		}()
+		server := receive(t, a.conns, "the connection")
+		readUntil(t, server, "\r\n\r\n\x00")
+		_, _ = io.WriteString(server, "HTTP/1.1 413 Large\r\nContent-Length: 2\r\n\r\nno")
+		head := readUntil(t, client, "\r\n\r\nno")
+		if !strings.HasPrefix(head, "HTTP/1.1 413 ") || !strings.Contains(head, "Connection: close\r\n") {
+			t.Errorf("read %q", head)
+		}
+		server.Close()
+		if err := receive(t, done, "the client to be stopped"); err == nil {
+			t.Error("1 GiB was sent that nobody wanted")
+		}
+		client.Close()
+	}, a.addr)
+}
+
+// TestChainPipelined: what turns its connection into a stream has its turn behind
+// the requests before it.
+func TestChainPipelined(t *testing.T) {
+	a := newApp(t)
+	const first = "GET /first HTTP/1.1\r\nHost: app\r\n\r\n"
+	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", longest+4)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		for _, second := range []string{
+			"PUT / HTTP/1.1\r\nHost: app\r\n" + length,
+			"CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n",
+			ask,
+		} {
+			client := c.dial()
+			_, _ = io.WriteString(client, first+second+"early")
+			server := receive(t, a.conns, "the first request")
+			readUntil(t, server, "\r\n\r\n")
+			_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfirst")
+			server.Close()
+			readUntil(t, client, "\r\n\r\nfirst")
+			server = receive(t, a.conns, "the second request")
+			if strings.HasPrefix(second, "GET") {
+				readUntil(t, server, "\r\n\r\n")
+				_, _ = io.WriteString(server, "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+			}
+			readUntil(t, server, "early")
+			if !strings.HasPrefix(second, "PUT") {
+				readUntil(t, client, "\r\n\r\n")
+				_, _ = io.WriteString(server, "bytes")
+				readUntil(t, client, "bytes")
+			}
+			client.Close()
+			wantGoneOrEnd(t, server)
+			server.Close()
+		}
+	}, a.addr)
+}
+
+// wantGoneOrEnd reads to the end of a connection, however it comes.
+func wantGoneOrEnd(t *testing.T, from net.Conn) {
+	t.Helper()
+	var ne net.Error
+	if _, err := io.Copy(io.Discard, from); errors.As(err, &ne) && ne.Timeout() {
+		t.Error("no end came")
+	}
+}
