@@ -26,9 +26,11 @@ admin: {{address: "127.0.0.1:{provider_admin}"}}
 listeners:
   - {{name: bulk, address: "127.0.0.1:{bulk_link}", protocol: link, service: bulk}}
   - {{name: web, address: "127.0.0.1:{web_link}", protocol: link, service: web}}
+  - {{name: small, address: "127.0.0.1:{small_link}", protocol: link, service: small}}
 services:
   bulk: {{discover: static, endpoints: ["127.0.0.1:{bulk}"], protocol: http}}
   web: {{discover: static, endpoints: ["127.0.0.1:{web}"], protocol: http}}
+  small: {{discover: static, endpoints: ["127.0.0.1:{small}"], protocol: http}}
 """
 
 CONSUMER = """
@@ -40,21 +42,25 @@ listeners:
 routes:
   - {{match: {{host: web, method: [CONNECT]}}, service: web}}
   - {{match: {{host: web}}, service: web}}
+  - {{match: {{path: /small}}, service: small}}
   - {{service: bulk}}
 services:
   bulk: {{discover: static, endpoints: ["127.0.0.1:{bulk_link}"], protocol: link}}
   web: {{discover: static, endpoints: ["127.0.0.1:{web_link}"], protocol: link}}
+  small: {{discover: static, endpoints: ["127.0.0.1:{small_link}"], protocol: link}}
 """
 
-NAMES = ("provider_admin", "consumer_admin", "bulk", "web", "bulk_link", "web_link", "egress", "raw")
+NAMES = ("provider_admin", "consumer_admin", "bulk", "web", "small", "bulk_link", "web_link", "small_link", "egress",
+         "raw")
 
 # How much a sidecar may grow while it carries gigabytes: what its runtime and
 # the kernel's pipes take, and nothing that depends on the length.
 GROWTH = 32 * MiB
 
-# What streams carry each way beside small requests: so much that they would show,
-# and little enough to leave the machine's processors something to do.
-RATE = os.environ.get("RATE", "25M")
+# What streams carry each way beside small requests, in bytes a second: so much
+# that they would show, and little enough to leave the processors something to do.
+# They are paced by their senders; curl's own limit makes bursts of megabytes.
+RATE = int(os.environ.get("RATE", "25000000"))
 
 # Longer than anything takes that works.
 PATIENCE = 60
@@ -68,6 +74,8 @@ class Bench:
         self.port = dict(zip(NAMES, free_ports(len(NAMES))))
         self.egress = f"http://127.0.0.1:{self.port['egress']}"
         self.start("bulk", [self.tool("bulk"), "serve", f"127.0.0.1:{self.port['bulk']}"], "bulk")
+        # Apart, so that it is not its own process's streams that small requests wait for.
+        self.start("small", [self.tool("bulk"), "serve", f"127.0.0.1:{self.port['small']}"], "small")
         self.start("web", [sys.executable, os.path.join(HERE, "app.py"), str(self.port["web"])], "web")
         self.sidecars = [self.sidecar("provider", PROVIDER, "bulk_link"), self.sidecar("consumer", CONSUMER, "egress")]
 
@@ -262,8 +270,8 @@ def beside(suite, bench):
         return json.loads(out)
 
     def streams():
-        up = f"{bench.tool('bulk')} bytes {100 * GiB} | curl -sS --limit-rate {RATE} -T - {bench.egress}/sum"
-        down = f"curl -sS --limit-rate {RATE} -o /dev/null {bench.egress}/bytes/{100 * GiB}"
+        up = f"{bench.tool('bulk')} bytes {100 * GiB} {RATE} | curl -sS -T - {bench.egress}/sum"
+        down = f"curl -sS -o /dev/null '{bench.egress}/bytes/{100 * GiB}?rate={RATE}'"
         return [subprocess.Popen(["bash", "-c", "exec 2>/dev/null; " + c], stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, start_new_session=True) for c in (up, down)]
 
