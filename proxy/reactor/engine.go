@@ -109,7 +109,7 @@ type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialed, dialErrors     atomic.Int64
 	open, panics           atomic.Int64
-	detached, outside      atomic.Int64 // outside: Reserve, and sockets that left
+	detached, outside      atomic.Int64 // outside: those of a Room, and sockets that left
 	handshakes             atomic.Int64
 }
 
