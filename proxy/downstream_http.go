@@ -116,8 +116,9 @@ func (s *httpSession) decode() {
 		kind, leaves := s.streamOf(err)
 		switch {
 		case err == http1.ErrIncomplete:
-			if string(s.in.B) == "\r\n" { // some clients end a body so (RFC 9112 section 2.2)
-				s.dropInput()
+			if s.blank() {
+				s.w.recycle(s.cur)
+				s.cur = nil
 				return
 			}
 			if s.crowded() {
@@ -143,6 +144,12 @@ func (s *httpSession) decode() {
 		}
 		s.onHead(n)
 	}
+}
+
+// blank tells whether nothing of a request is here: no input, or an empty line,
+// which some clients end a body with. One is ignored (RFC 9112 section 2.2).
+func (s *httpSession) blank() bool {
+	return s.in == nil || len(s.in.B) <= len("\r\n") && string(s.in.B) == "\r\n"[:len(s.in.B)]
 }
 
 // onHead: the first n bytes of the input are a request's head. The buffer

@@ -136,7 +136,7 @@ func (s *httpSession) answered(last bool) {
 		s.conn.Drain()
 		return
 	}
-	if n == 0 && s.state == httpHead && s.in == nil {
+	if n == 0 && s.state == httpHead && s.blank() {
 		s.clock.set(s.w.proc.cfg.Timeouts.Idle)
 	}
 	if n == 0 && s.state == httpBody && s.head.ExpectContinue {

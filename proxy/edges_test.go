@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,4 +185,46 @@ func TestFinishedLoserCountsAsAnAnswer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One empty line before a request is ignored and a second one refused, however
+// they arrive (RFC 9112 section 2.2); with no request behind it the connection
+// is idle, and closes as such.
+func TestEmptyLines(t *testing.T) {
+	get := "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"
+	for _, c := range []struct {
+		says []string
+		want string // of the answers
+		ends time.Duration
+	}{
+		{[]string{get, get}, "200 200", 5 * time.Minute},
+		{[]string{"\r\n" + get}, "200", 5 * time.Minute},
+		{[]string{"\r\n", get}, "200", 5 * time.Minute},
+		{[]string{"\r", "\n", get, "\r", "\n"}, "200", 5 * time.Minute},
+		{[]string{get + "\r\n"}, "200", 5 * time.Minute},
+		{[]string{get, "\r\n" + get}, "200 200", 5 * time.Minute},
+		{[]string{"\r\n\r\n" + get}, "400", time.Second},
+		{[]string{"\r\n", "\r\n", get}, "400", time.Second},
+		{[]string{get, "\r\n", "\r", "\n"}, "200 400", time.Second},
+	} {
+		m := newMesh(t, meshOptions{apps: 1})
+		p := m.speak(egress, "")
+		for _, b := range c.says {
+			m.w.Run(100 * time.Millisecond)
+			m.clients.Do(func() { p.conn.Write([]byte(b)) })
+		}
+		m.w.Run(c.ends - time.Second)
+		if p.ended && c.ends > time.Second {
+			t.Errorf("%q: closed before it was idle for long", c.says)
+		}
+		m.w.RunUntil(func() bool { return p.ended }, 10*time.Second)
+		var got []string
+		for _, answer := range strings.Split(string(p.heard), "HTTP/1.1 ")[1:] {
+			got = append(got, answer[:3])
+		}
+		if strings.Join(got, " ") != c.want || !p.ended {
+			t.Errorf("%q: answered %v, want %s; closed %t", c.says, got, c.want, p.ended)
+		}
+		m.settled()
+	}
 }
