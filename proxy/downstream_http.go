@@ -322,7 +322,7 @@ func (s *httpSession) dropInput() {
 // account keeps limits.buffered up to date with what is being received.
 func (s *httpSession) account() {
 	now := 0
-	if s.in != nil {
+	if !s.blank() {
 		now = len(s.in.B)
 	}
 	if s.cur != nil && s.cur.body != nil {

@@ -115,7 +115,7 @@ func FuzzDownstreamHTTP(f *testing.F) {
 	expect := "PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"
 	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	for _, s := range []string{post, chunked, expect, get, post + chunked + expect + get, get + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + get,
-		"\r\n" + get, "\r\n\r\n" + get, strings.Repeat(get, 17), get + "GET / HTTP/1.0\r\n\r\n" + get, post + "\r\n" + get, get + "junk", chunked[:70],
+		"\r", "\r\n" + get, "\r\n\r\n" + get, strings.Repeat(get, 17), get + "GET / HTTP/1.0\r\n\r\n" + get, post + "\r\n" + get, get + "junk", chunked[:70],
 		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
 		f.Add([]byte(s), uint64(1))
 	}

@@ -28,9 +28,9 @@ listeners:
   - {{name: web, address: "127.0.0.1:{web_link}", protocol: link, service: web}}
   - {{name: small, address: "127.0.0.1:{small_link}", protocol: link, service: small}}
 services:
-  bulk: {{discover: static, endpoints: ["127.0.0.1:{bulk}"], protocol: http}}
-  web: {{discover: static, endpoints: ["127.0.0.1:{web}"], protocol: http}}
-  small: {{discover: static, endpoints: ["127.0.0.1:{small}"], protocol: http}}
+  bulk: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{bulk}"], protocol: http}}
+  web: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{web}"], protocol: http}}
+  small: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{small}"], protocol: http}}
 """
 
 CONSUMER = """
@@ -45,9 +45,9 @@ routes:
   - {{match: {{path: /small}}, service: small}}
   - {{service: bulk}}
 services:
-  bulk: {{discover: static, endpoints: ["127.0.0.1:{bulk_link}"], protocol: link}}
-  web: {{discover: static, endpoints: ["127.0.0.1:{web_link}"], protocol: link}}
-  small: {{discover: static, endpoints: ["127.0.0.1:{small_link}"], protocol: link}}
+  bulk: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{bulk_link}"], protocol: link}}
+  web: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{web_link}"], protocol: link}}
+  small: {{discover: static, connect_timeout: 10s, endpoints: ["127.0.0.1:{small_link}"], protocol: link}}
 """
 
 NAMES = ("provider_admin", "consumer_admin", "bulk", "web", "small", "bulk_link", "web_link", "small_link", "egress",
