@@ -39,6 +39,7 @@ func (d *delivery) run() {
 	defer d.srv.opt.Process.Hold(-len(d.head))
 	d.listen(func() {}) // its end is the source's
 	var sent int64
+	var whole bool
 	if fail := d.source(); fail != nil {
 		if !d.isCut() {
 			d.src.Lease.Failed(fail)
@@ -46,9 +47,9 @@ func (d *delivery) run() {
 		words := proxy.StreamRequest{Minor: 1}
 		d.refuse(words.AppendFailure(nil, fail, date()))
 	} else {
-		sent = d.send()
+		sent, whole = d.send()
 	}
-	d.part(false)
+	d.part(whole)
 	<-d.heard
 	d.src.Lease.Close(true, 0, sent)
 }
@@ -69,12 +70,12 @@ func (d *delivery) source() *proxy.Failure {
 }
 
 // send passes the answer on. One that is cut short ends in a reset.
-func (d *delivery) send() (sent int64) {
+func (d *delivery) send() (sent int64, whole bool) {
 	watch := d.watch()
 	defer watch.stop()
 	if _, err := d.down.Write(d.head); err != nil {
 		d.cut()
-		return 0
+		return 0, false
 	}
 	t := transfer{
 		proc: d.srv.opt.Process, from: d.up, to: d.down,
@@ -82,10 +83,10 @@ func (d *delivery) send() (sent int64) {
 	}
 	if t.run() != noFault {
 		d.cut()
-		return t.sent
+		return t.sent, false
 	}
 	d.finish(nil)
-	return t.sent
+	return t.sent, true
 }
 
 // chunked tells whether the body of b has no length that was announced.

@@ -221,6 +221,28 @@ func TestChainCutShort(t *testing.T) {
 	}, a.addr)
 }
 
+// TestChainApplicationKept: an application that has given its whole answer reads
+// an end of file, not a reset, which many log as an error.
+func TestChainApplicationKept(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
+		client := c.dial()
+		_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
+		server := receive(t, a.conns, "the connection")
+		readUntil(t, server, "\r\n\r\n")
+		_, _ = fmt.Fprintf(server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", longest+1)
+		_, _ = server.Write(make([]byte, longest+1))
+		if n, err := io.Copy(io.Discard, client); n < longest || err != nil {
+			t.Errorf("%d bytes arrived, %v", n, err)
+		}
+		client.Close()
+		if rest, err := io.ReadAll(server); len(rest) > 0 || err != nil {
+			t.Errorf("the application read %q, %v", rest, err)
+		}
+		server.Close()
+	}, a.addr)
+}
+
 // readUntil reads until what was read ends with want.
 func readUntil(t *testing.T, from io.Reader, want string) (got string) {
 	t.Helper()
