@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Draws the plots of docs/hedging.md, docs/images/*.svg, from two measurements:
+# Draws latency curves with hedging and without (docs/images/tail.svg), and what shadow
+# mode forecasts for each delay (docs/images/forecast.svg), from two measurements:
 #
 #   scripts/tail.sh --json TAIL.json
 #   remora-lab demo --mode shadow --seconds 30 --json SHADOW.json

@@ -1,5 +1,5 @@
-"""Draws what scripts/tail.sh and remora-lab demo --mode shadow measured, as SVG for
-docs/hedging.md. See scripts/plots.sh."""
+"""Draws what scripts/tail.sh and remora-lab demo --mode shadow measured, as SVG.
+See scripts/plots.sh."""
 
 import json
 import math
