@@ -6,7 +6,7 @@
 #   remora-lab demo --mode shadow --seconds 30 --json SHADOW.json
 #   scripts/plots.sh [TAIL.json SHADOW.json]
 #
-# Without files it takes the measurements itself, in 12 minutes; for them the machine
+# Without files it takes the measurements itself, in 13 minutes; for them the machine
 # should have nothing else to do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
