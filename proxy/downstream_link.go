@@ -22,11 +22,15 @@ type linkSession struct {
 	newest  uint64               // highest id that was complete or rejected
 	report  bool                 // answers are waiting: LOAD goes with them
 	fetches bool                 // the peer comes for the bodies of answers that are streams
+	opaque  bool                 // the service takes streams of bytes, and no requests
 	sessionLink
 }
 
 func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
-	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
+	s := &linkSession{
+		route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange),
+		opaque: r.svc.cfg.Protocol == config.ProtocolTCP,
+	}
 	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
@@ -115,6 +119,9 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	switch {
 	case s.state == linkDraining:
 		s.turnAway(id, ex, link.Draining)
+		return
+	case s.opaque:
+		s.turnAway(id, ex, link.NoService)
 		return
 	case len(s.streams) >= linkStreams:
 		s.turnAway(id, ex, link.Overload)
