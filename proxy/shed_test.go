@@ -143,26 +143,3 @@ func TestGreediestIsClosed(t *testing.T) {
 	m.w.Run(time.Second)
 	m.settled()
 }
-
-// A link is cut with all that it asked for.
-func TestGreediestLinkIsClosed(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1, limits: "limits: {message: 1MiB, buffered: 1MiB}"})
-	m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
-	m.apps[0].body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
-	calls := m.burst(8, 10)
-	m.w.Run(50 * time.Millisecond)
-	m.w.Pause(m.consumer.loop, time.Second)
-	m.w.Run(500 * time.Millisecond)
-	if n := m.nodes[1].proc.Held(); n > 5<<20+64<<10 {
-		t.Errorf("%d bytes held, over the hard mark of 5 MiB", n)
-	}
-	if n := m.nodes[1].shed(); n != 1 {
-		t.Errorf("%d links closed, want 1", n)
-	}
-	m.finish(calls...)
-	m.settled()
-	after := m.post(10)
-	m.do(after)
-	m.finish(after)
-	m.ok(after)
-}
