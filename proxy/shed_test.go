@@ -80,23 +80,23 @@ func TestHalfFrameEndsTheLink(t *testing.T) {
 	m.settled()
 }
 
-// A peer that cancels on and on and reads nothing loses its link long before it
-// holds much.
-func TestCancelFloodEndsTheLink(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1})
+// A peer that is refused on and on and reads nothing loses its link long before
+// it holds much.
+func TestUnreadRefusalsEndTheLink(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, ingress: ", rate_limit: {rate: 1}"})
 	w := link.NewWriter()
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	flood := w.Append(nil, 1<<20)
-	for id := range uint64(1_000_000) {
-		w.Cancel(id + 1)
+	for id := range uint64(400_000) {
+		w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 	}
-	p := &peer{says: w.Append(flood, 1<<20)}
-	m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
+	p := &peer{says: w.Append(flood, 64<<20)}
+	m.clients.Do(func() { m.clients.Dial(ingress, time.Second, p) })
 	m.w.RunUntil(func() bool { return p.conn != nil }, time.Second)
 	m.w.Hold(p.conn, true)
 	most := int64(0)
-	for range 100 {
+	for range 200 {
 		m.w.Run(time.Millisecond)
 		most = max(most, m.nodes[1].proc.Held())
 	}
