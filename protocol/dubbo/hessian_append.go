@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxChunk is how many UTF-16 code units a chunk of a string has at most; Java
-// writes as many.
+// maxChunk is how many UTF-16 code units a chunk of a string has at most, and how
+// many bytes one of binary. Java writes strings in chunks of as many.
 const maxChunk = 0x8000
 
 // appendHessianString appends text, which is UTF-8.
@@ -132,4 +132,15 @@ func appendHessianBool(dst []byte, v bool) []byte {
 // appendHessianDate appends milliseconds since 1970.
 func appendHessianDate(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 'J'), uint64(v))
+}
+
+// appendHessianBinary appends b in chunks.
+func appendHessianBinary(dst, b []byte) []byte {
+	for len(b) > maxChunk {
+		dst = append(dst, 'A', maxChunk>>8, maxChunk&0xff)
+		dst = append(dst, b[:maxChunk]...)
+		b = b[maxChunk:]
+	}
+	dst = append(dst, 'B', byte(len(b)>>8), byte(len(b)))
+	return append(dst, b...)
 }
