@@ -29,7 +29,9 @@ func TestFastjsonInvocation(t *testing.T) {
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
 		{head + "\"\"\n{\"timeout\":\"-1\"}\n",
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
-		{head + "\"\"\n{\"timeout\":\"9223372036854775808\"}\n",
+		{head + "\"\"\n{\"timeout\":\"9223372036854775808\"}\n", // digits
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{head + "\"\"\n{\"timeout\":\"999999999999999999\"}\n", // nanoseconds
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
 	} {
 		inv := Invocation{Group: []byte("left over"), Timeout: 1}
