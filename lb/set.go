@@ -65,6 +65,8 @@ type Set struct {
 	othersSum float64 // of their others
 	expireAt  time.Duration
 
+	pace pace // of all endpoints
+
 	ramping int // endpoints whose weight still grows
 	rampAt  time.Duration
 
