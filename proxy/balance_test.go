@@ -93,10 +93,11 @@ func TestWhatEjects(t *testing.T) {
 	}
 }
 
-// An ejected endpoint that is well again gets one request after its time, and
-// then its share.
+// An ejected endpoint that is well again gets one request after its time, then a
+// small part of the load, and its share in the end.
 func TestEjectedEndpointComesBack(t *testing.T) {
-	eachTopology(t, meshOptions{service: fmt.Sprintf(outlierConfig, "10s", 0.5)}, func(t *testing.T, m *mesh) {
+	const slowly = ", lb: {policy: weighted_round_robin, slow_start: 10s}"
+	eachTopology(t, meshOptions{service: fmt.Sprintf(outlierConfig, "10s", 0.5) + slowly}, func(t *testing.T, m *mesh) {
 		sick := m.apps[0]
 		sick.status = 500
 		m.spread(12, 20)
@@ -109,6 +110,10 @@ func TestEjectedEndpointComesBack(t *testing.T) {
 		}
 		m.w.Run(20 * time.Second)
 		sick.status = 200
+		if got := m.spread(12, 60); got[0] < 10 || got[0] > 60 {
+			t.Errorf("requests by application: %v, want a twentieth at the first, which is back", got)
+		}
+		m.w.Run(10 * time.Second)
 		if got := m.spread(12, 60); got[0] < 720/4 {
 			t.Errorf("requests by application: %v, want about a third at the first, which is well again", got)
 		}
