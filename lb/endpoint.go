@@ -178,8 +178,11 @@ func (e *Endpoint) over() {
 
 // Opened counts a stream, such as an opaque TCP connection, among the load of the
 // endpoint until its Closed. Since nobody knows when a stream should answer, it
-// plays no part in stalls, latency and the usual load.
-func (e *Endpoint) Opened() { e.stream(1) }
+// plays no part in stalls, latency and the usual load; it may be a probe.
+func (e *Endpoint) Opened(now time.Duration) {
+	e.stream(1)
+	e.started = now
+}
 
 // Closed counts a stream off.
 func (e *Endpoint) Closed() {
