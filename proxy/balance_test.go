@@ -198,3 +198,36 @@ func TestNewEndpointStartsSlowly(t *testing.T) {
 	}
 	m.settled()
 }
+
+// Replicas of 2, 4 and 6 workers whose sidecars report their queues serve nearly
+// as many as when the consumer knows the weights, with as many requests out as
+// there are workers.
+func TestUnequalReplicasByTheirQueues(t *testing.T) {
+	workers := []int{2, 4, 6}
+	serve := func(weights ...int) (took time.Duration) {
+		m := newMesh(t, meshOptions{service: ", timeout: 15s"})
+		var eps []registry.Endpoint
+		for i, a := range m.apps {
+			a.pool(workers[i], 5*time.Millisecond)
+			p := m.nodes[i+1]
+			p.crash()
+			p.cfg.Services["local"].MaxConcurrency = workers[i]
+			p.restart(a)
+			eps = append(eps, m.endpoint(i))
+			eps[i].Weight = weights[i]
+		}
+		m.consumer.update("compute", eps...)
+		m.w.Run(time.Millisecond)
+		m.spread(12, 20)
+		began := m.w.Now()
+		m.spread(12, 150)
+		took = m.w.Now() - began
+		m.settled()
+		return took
+	}
+	blind, perfect := serve(1, 1, 1), serve(1, 2, 3)
+	t.Logf("as many requests took %v, with perfect weights %v", blind, perfect)
+	if float64(perfect) < 0.97*float64(blind) {
+		t.Errorf("as many requests took %v, with perfect weights %v", blind, perfect)
+	}
+}
