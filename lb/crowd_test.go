@@ -45,7 +45,7 @@ func TestThousandOnThree(t *testing.T) {
 func TestMeshGrows(t *testing.T) {
 	sizes, seeds := []int{10, 100, 1000}, uint64(crowdSeeds)
 	if lb.RaceEnabled { // which takes many times the memory
-		sizes, seeds = []int{10, 100, 300}, 1
+		sizes, seeds = []int{10, 100}, 1
 	}
 	for _, n := range sizes {
 		for _, subset := range []int{0, 20} {

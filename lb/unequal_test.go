@@ -47,7 +47,7 @@ func TestUnequalReplicas(t *testing.T) {
 	loads := []float64{0.6, 0.8, 0.95, 1, 1.2}
 	seeds, duration := uint64(3), 5*time.Second
 	if lb.RaceEnabled { // which tells nothing here, and takes long
-		loads, seeds, duration = []float64{1}, 1, 4*time.Second
+		loads, seeds, duration = []float64{1}, 1, 3*time.Second
 	}
 	for _, kind := range unequal {
 		for _, loops := range []int{1, 3, 30} {
