@@ -1,0 +1,83 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDetector: the verdict comes with the byte that decides, however the bytes
+// are split.
+func TestDetector(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Verdict
+		at   int // bytes that the verdict takes
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", IsHTTP, 13},
+		{"OPTIONS * HTTP/1.0\r\n\r\n", IsHTTP, 17},
+		{"GET http://a/b?c=d HTTP/1.1\r\n", IsHTTP, 26},
+		{"CONNECT a:443 HTTP/1.1\r\n", IsHTTP, 21},
+		{"G", Undecided, 1},
+		{"GET /a HTTP/1", Undecided, 13},
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NotHTTP, 12},
+		{"GET /\r\n", NotHTTP, 6}, // HTTP/0.9
+		{"GET  / HTTP/1.1\r\n", NotHTTP, 5},
+		{" GET / HTTP/1.1\r\n", NotHTTP, 1},
+		{"\r\nGET / HTTP/1.1\r\n", NotHTTP, 1},
+		{"*1\r\n$4\r\nPING\r\n", NotHTTP, 3}, // Redis
+		{"PING\r\n", NotHTTP, 5},
+		{"SET key value\r\n", NotHTTP, 9},
+		{"EHLO client.example\r\n", NotHTTP, 20}, // SMTP
+		{"SSH-2.0-OpenSSH_9.2\r\n", NotHTTP, 20},
+		{"\x16\x03\x01\x02\x00\x01", NotHTTP, 1}, // TLS
+		{"\xda\xbb\xc2\x00", NotHTTP, 1},         // Dubbo
+		{"\x00\x00\x00\x08\x04\xd2\x16\x2f", NotHTTP, 1},
+		{strings.Repeat("x", 40), NotHTTP, maxDetectMethod + 1},
+		{"GET /" + strings.Repeat("x", 9000), NotHTTP, 4 + maxDetectTarget + 1},
+	} {
+		var each Detector
+		for i := range len(c.in) {
+			v := each.Feed([]byte{c.in[i]})
+			if want := verdictAt(c.want, c.at, i+1); v != want {
+				t.Fatalf("%.40q, byte by byte: %d after %d bytes, want %d", c.in, v, i+1, want)
+			}
+			if v != Undecided {
+				break
+			}
+		}
+		for i := range len(c.in) + 1 {
+			var d Detector
+			v := d.Feed([]byte(c.in[:i]))
+			if want := verdictAt(c.want, c.at, i); v != want {
+				t.Fatalf("%.40q: %d of the first %d bytes, want %d", c.in, v, i, want)
+			}
+			if v == Undecided {
+				v = d.Feed([]byte(c.in[i:]))
+			}
+			if v != c.want {
+				t.Fatalf("%.40q split at %d: %d, want %d", c.in, i, v, c.want)
+			}
+		}
+	}
+}
+
+// verdictAt is the verdict after n bytes, of one that takes at of them.
+func verdictAt(v Verdict, at, n int) Verdict {
+	if n < at {
+		return Undecided
+	}
+	return v
+}
+
+// TestDetectorAgrees: what the decoder takes, the detector knows as HTTP, an empty
+// line before it aside.
+func TestDetectorAgrees(t *testing.T) {
+	for _, c := range acceptedRequests {
+		if strings.HasPrefix(c.in, "\r\n") {
+			continue
+		}
+		if v := new(Detector).Feed([]byte(c.in)); v != IsHTTP {
+			t.Errorf("%s: %d for %q", c.why, v, c.in)
+		}
+	}
+}
