@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type carrier struct {
 	answers  []*proxy.StreamAnswer
 	parked   []*proxy.StreamSource
 	accepted []*proxy.StreamAccept
+	passed   []passage
 	full     bool // nothing more can be parked
 }
 
@@ -30,6 +32,13 @@ func (c *carrier) Request(client proxy.Socket, r *proxy.StreamRequest) {
 func (c *carrier) Answer(client proxy.Socket, a *proxy.StreamAnswer) {
 	c.sockets, c.answers = append(c.sockets, client), append(c.answers, a)
 }
+
+func (c *carrier) Pass(client proxy.Socket, to netip.AddrPort, first []byte) {
+	c.sockets, c.passed = append(c.sockets, client), append(c.passed, passage{to.String(), string(first)})
+}
+
+// passage is what Pass was told.
+type passage struct{ to, first string }
 
 func (c *carrier) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
 	if c.full {

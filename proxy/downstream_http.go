@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -29,6 +30,10 @@ type httpSession struct {
 	direct *route // of a listener with a fixed service, else nil
 	origin origin
 	rate   *rateLimit // of the listener; nil: none
+
+	// original is where the connection goes on to when it has no route here; the
+	// zero value: nowhere.
+	original netip.AddrPort
 
 	state httpState
 	in    *bytebufferpool.ByteBuffer // input of which no message is complete, or for what is to leave
@@ -75,6 +80,9 @@ func (s *httpSession) OnOpen(c Conn) {
 	s.conn = c
 	s.outbound.conn = c
 	s.origin.addr = peerAddr(c.RemoteAddr())
+	if s.w.proc.streams != nil {
+		s.original = c.OriginalDst()
+	}
 	s.w.sessions.add(s)
 	s.w.stats.Connections++
 	s.clock.set(s.w.proc.cfg.Timeouts.Idle)
@@ -128,6 +136,9 @@ func (s *httpSession) decode() {
 			if !s.clock.running(clockHead) {
 				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
 			}
+			return
+		case s.original.IsValid() && s.unrouted(err):
+			s.pass()
 			return
 		case err != nil && !leaves:
 			s.refuse(requestFailure(err))
@@ -249,7 +260,11 @@ func (s *httpSession) refuse(f *Failure) {
 func (s *httpSession) onTimeout(k clockKind) {
 	switch k {
 	case clockHead:
-		s.refuse(FailSlowHead)
+		if s.original.IsValid() && s.requests == 0 {
+			s.pass()
+		} else {
+			s.refuse(FailSlowHead)
+		}
 	case clockBody:
 		s.refuse(FailSlowBody)
 	case clockIdle:

@@ -51,7 +51,9 @@ func (s *httpSession) leave(kind StreamKind) {
 	s.clock.stop()
 	s.requests++
 	ex.hold()
-	ex.route = s.routed(ex, s.head.Minor)
+	if ex.route == nil {
+		ex.route = s.routed(ex, s.head.Minor)
+	}
 	s.calls = append(s.calls, httpCall{
 		ex: ex, leaves: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
 	})
@@ -109,6 +111,9 @@ func (s *httpSession) keep(b []byte) {
 func (s *httpSession) depart() bool {
 	client, err := s.conn.Detach()
 	switch {
+	case err == nil && s.kind == StreamPass:
+		s.handOn(client)
+		return true
 	case err == nil:
 		s.w.stats.Left[s.kind]++
 		r := s.streamRequest(s.calls[0].ex)
@@ -116,6 +121,10 @@ func (s *httpSession) depart() bool {
 		s.w.proc.streams.Request(client, r)
 		return true
 	case err == ErrDetachClosed: // OnClose is to come
+		return true
+	case s.kind == StreamPass: // there are no words for it
+		s.close()
+		s.conn.Close()
 		return true
 	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
 		s.stay(FailOverloaded)

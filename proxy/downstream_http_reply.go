@@ -26,10 +26,11 @@ func (s *httpSession) pump() {
 			}
 			continue
 		}
-		r := ex.route // of one that was to leave
+		r := ex.route // of one that was to leave, or could have been passed on
 		if r == nil {
 			r = s.routed(ex, s.calls[0].minor)
 		}
+		ex.route = nil // until begin has admitted it
 		ex.begin(r, s.rate)
 	}
 	s.pumping = false

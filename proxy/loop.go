@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 )
 
@@ -87,6 +88,11 @@ type Conn interface {
 
 	// RemoteAddr is the peer's "ip:port".
 	RemoteAddr() string
+
+	// OriginalDst is where an accepted connection was going when the kernel
+	// redirected it to the listener. The zero value of one that was not, and of
+	// those of listeners that do not ask.
+	OriginalDst() netip.AddrPort
 }
 
 // Socket is a connection that has left its loop, or never was on one. Its

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -81,6 +82,8 @@ func (c *nullConn) Buffered() int      { return 0 }
 func (c *nullConn) Close()             { c.closed = true }
 func (c *nullConn) Drain()             { c.closed = true }
 func (c *nullConn) RemoteAddr() string { return "192.0.2.1:1" }
+
+func (c *nullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
 func (c *nullConn) Detach() (proxy.Socket, error) { return nil, errors.ErrUnsupported }
 

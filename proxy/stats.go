@@ -33,7 +33,8 @@ const (
 	LeftBody      = Departure(StreamBody)      // a client's, with a request whose body is long
 	LeftWebSocket = Departure(StreamWebSocket) // a client's, with a wish to upgrade
 	LeftConnect   = Departure(StreamConnect)   // a client's, with a CONNECT
-	LeftAnswer    = LeftConnect + 1            // a client's, with an answer that is long or lasts
+	LeftPass      = Departure(StreamPass)      // a redirected one, for where it was going
+	LeftAnswer    = LeftPass + 1               // a client's, with an answer that is long or lasts
 	LeftParked    = LeftAnswer + 1             // the body of such an answer, for another sidecar to fetch
 	LeftAccepted  = LeftParked + 1             // another sidecar's, with a stream
 
@@ -41,7 +42,7 @@ const (
 	Departures = int(LeftAccepted) + 1
 )
 
-var departureNames = [Departures]string{"body", "websocket", "connect", "answer", "parked", "accepted"}
+var departureNames = [Departures]string{"body", "websocket", "connect", "pass", "answer", "parked", "accepted"}
 
 // String returns the departure's stable name, as metrics carry it.
 func (d Departure) String() string {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -21,6 +22,11 @@ type Streams interface {
 	// Answer takes over a client's connection to send the answer to its last
 	// request.
 	Answer(client Socket, a *StreamAnswer)
+
+	// Pass takes over a client's connection that was redirected here on its way
+	// to another address, to carry it there: first what it has sent already,
+	// then all that comes, both ways and unchanged.
+	Pass(client Socket, to netip.AddrPort, first []byte)
 
 	// Park keeps the body of an answer until the sidecar that asked comes for
 	// it with the token. It does so for a few seconds; ok is false, and src
@@ -46,6 +52,9 @@ const (
 	StreamWebSocket
 	// StreamConnect is a CONNECT: bytes to an endpoint of the service and back.
 	StreamConnect
+	// StreamPass is no request: bytes to where the client meant its connection
+	// to go, and back.
+	StreamPass
 )
 
 // StreamRequest is the last request of a client's connection. It owns its memory.

@@ -112,7 +112,8 @@ var (
 	cancels = counter("link_cancels_total", "Attempts withdrawn over a link.")
 	left    = counter("stream_departures_total",
 		"What left the loops to be a stream: a client with its request (body, websocket, connect) or its answer, "+
-			"an answer parked for another sidecar, another sidecar's stream accepted.", "kind")
+			"an answer parked for another sidecar, another sidecar's stream accepted; and redirected connections "+
+			"that pass to where they were going.", "kind")
 	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
 	saved  = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net/netip"
 	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
@@ -43,6 +44,9 @@ type conn struct {
 
 	secure *secure            // nil: plain text
 	config func() *tls.Config // of a dial with TLS; nil: plain text
+
+	original netip.AddrPort // of an accepted connection that was redirected
+	early    []byte         // what it sent before it came to the loop
 
 	timer proxy.Timer // of a dial or a drain
 	drain drain
@@ -93,6 +97,9 @@ func (c *conn) Close() {
 // RemoteAddr implements proxy.Conn.
 func (c *conn) RemoteAddr() string { return c.remote }
 
+// OriginalDst implements proxy.Conn.
+func (c *conn) OriginalDst() netip.AddrPort { return c.original }
+
 // opened is gnet's word that the socket is on the loop.
 func (c *conn) opened(gc gnet.Conn) {
 	c.arrived = true
@@ -126,6 +133,9 @@ func (c *conn) start() {
 	if c.secure != nil {
 		c.secure.pump()
 	}
+	early := c.early
+	c.early = nil
+	c.received(early)
 }
 
 // notify tells the peer, over TLS, that an end of our own choosing comes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,8 @@ type Engine struct {
 	stall  time.Duration
 	linger time.Duration // lingerTime
 
+	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
+
 	dialTLS          func(service string) func() *tls.Config
 	shaking          chan struct{} // a token for each handshake of an accepted connection
 	handshakeTimeout time.Duration
@@ -156,7 +159,7 @@ func Start(o Options) (*Engine, error) {
 		o.HandshakeTimeout = 5 * time.Second
 	}
 	e := &Engine{
-		log: o.Logger, stall: o.WriteStall, linger: lingerTime,
+		log: o.Logger, stall: o.WriteStall, linger: lingerTime, originalDst: originalDst,
 		listeners: make(map[*Listener]struct{}),
 		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}

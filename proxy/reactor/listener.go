@@ -28,6 +28,10 @@ type ListenOptions struct {
 	// has succeeded reaches accept. nil: plain text.
 	TLS func() *tls.Config
 
+	// Transparent makes a listener for redirected connections, in plain text.
+	// nil: they are like any other.
+	Transparent *Transparent
+
 	// MaxConnections bounds the listener's open connections, within those of
 	// the Engine; what is over it is refused. 0: no bound of its own.
 	MaxConnections int
@@ -155,6 +159,10 @@ func (l *Listener) take(nc net.Conn) {
 		if l.opts.TLS != nil && !l.shake(c, nc) {
 			target.load.Add(-1)
 			c.place.leave()
+			return
+		}
+		if l.opts.Transparent != nil && l.diverted(c, nc.(*net.TCPConn)) {
+			target.load.Add(-1) // its place goes along
 			return
 		}
 		if err := c.enroll(nc); err != nil {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"io"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -44,8 +45,11 @@ type conn struct {
 	addr   string              // dialed
 	remote string
 	id     uint32
-	index  int // in loop.conns
-	state  connState
+
+	original netip.AddrPort // where the dial was going before it was redirected
+
+	index int // in loop.conns
+	state connState
 
 	queued    bool  // in loop.due
 	held      bool  // Hold: not read
@@ -97,6 +101,9 @@ func (c *conn) Drain() {
 
 // RemoteAddr implements proxy.Conn.
 func (c *conn) RemoteAddr() string { return c.remote }
+
+// OriginalDst implements proxy.Conn.
+func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
 // ready puts c before the loop in its next turn.
 func (c *conn) ready() {

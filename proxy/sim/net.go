@@ -107,13 +107,17 @@ func (w *World) newConn(l *Loop) *conn {
 // dial sends the first segment of a handshake. An address that nobody has ever
 // listened on belongs to a host of its own that refuses.
 func (w *World) dial(l *Loop, addr string, timeout time.Duration, s proxy.Stream) {
+	c := w.newConn(l)
+	c.stream, c.remote = s, addr
+	if to, ok := w.redirects[addr]; ok {
+		c.original, addr = netip.MustParseAddrPort(addr), to
+	}
+	c.addr = addr
 	to := w.homes[addr]
 	if to == nil {
 		to = w.host(addr)
 		w.homes[addr] = to
 	}
-	c := w.newConn(l)
-	c.stream, c.addr, c.remote = s, addr, addr
 	c.link = w.link(l.host, to)
 	w.note(evkDial, l, c, 0)
 	w.push(event{at: w.now + c.link.delay(w), kind: evSyn, c: c})
@@ -135,7 +139,7 @@ func (w *World) handshake(c *conn) {
 	}
 	s := w.newConn(ln.loop)
 	s.state, s.accept, s.link = stateOpening, ln.accept, back
-	s.peer, c.peer = c, s
+	s.peer, c.peer, s.original = c, s, c.original
 	c.link.from.ports++
 	s.remote = c.link.from.ip.String() + ":" + strconv.Itoa(32768+c.link.from.ports%28232)
 	s.out.last = w.now + back.delay(w)

@@ -50,8 +50,9 @@ type World struct {
 	listeners map[string]*listener
 	homes     map[string]*host // where an address was last listened on
 	black     map[string]bool
-	held      []event // stopped by a partition
-	conns     uint32  // connections so far
+	redirects map[string]string // where dials to an address go instead
+	held      []event           // stopped by a partition
+	conns     uint32            // connections so far
 
 	scratch []byte // what OnData gets
 	trace   trace
@@ -75,6 +76,7 @@ func New(seed uint64) *World {
 		listeners: map[string]*listener{},
 		homes:     map[string]*host{},
 		black:     map[string]bool{},
+		redirects: map[string]string{},
 	}
 }
 
@@ -170,6 +172,10 @@ func (w *World) cut(n int) int {
 	}
 	return 1 + w.rand.IntN(n-1)
 }
+
+// Redirect has dials to the address from ("ip:port") arrive at to, whose listener
+// learns of from by proxy.Conn.OriginalDst, as after an iptables REDIRECT.
+func (w *World) Redirect(from, to string) { w.redirects[from] = to }
 
 // Listen accepts connections to addr ("ip:port") on l, each with the Stream
 // that accept returns. accept runs on the loop, right before OnOpen. close

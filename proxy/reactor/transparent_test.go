@@ -1,0 +1,196 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+var elsewhere = netip.MustParseAddrPort("192.0.2.7:8080")
+
+// passed is what Transparent.Pass was given.
+type passed struct {
+	s     proxy.Socket
+	to    netip.AddrPort
+	first string
+}
+
+// redirected is an engine whose listener takes all connections for redirected
+// ones, or for direct ones if to is the zero value.
+func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func() proxy.Stream) (e *Engine, addr string, pass chan passed) {
+	t.Helper()
+	e = start(t, Options{Loops: 2})
+	e.originalDst = func(*net.TCPConn) netip.AddrPort { return to }
+	pass = make(chan passed, 1)
+	addr = listen(t, e, ListenOptions{Transparent: &Transparent{
+		Wait: wait,
+		Pass: func(s proxy.Socket, to netip.AddrPort, first []byte) { pass <- passed{s, to, string(first)} },
+	}}, accept)
+	return e, addr, pass
+}
+
+// recording is a stream that sends what it gets, with where it was going, after an
+// end of line.
+func recording(got chan string) func() proxy.Stream {
+	return func() proxy.Stream {
+		var conn proxy.Conn
+		all := ""
+		return &stream{
+			open: func(c proxy.Conn) { conn = c },
+			data: func(b []byte) {
+				if all += string(b); b[len(b)-1] == '\n' {
+					got <- conn.OriginalDst().String() + " " + all
+				}
+			},
+		}
+	}
+}
+
+// TestRedirectedHTTP: a request comes to a loop, wherever it is split, and all of
+// it.
+func TestRedirectedHTTP(t *testing.T) {
+	const says = "GET /a HTTP/1.1\r\n"
+	got := make(chan string, 1)
+	_, addr, pass := redirected(t, patience, elsewhere, recording(got))
+	for i := 1; i <= len(says); i++ {
+		nc := dial(t, addr)
+		sendSplit(t, nc, says, i)
+		select {
+		case all := <-got:
+			if want := elsewhere.String() + " " + says; all != want {
+				t.Errorf("split at %d: the loop got %q, want %q", i, all, want)
+			}
+		case p := <-pass:
+			t.Errorf("split at %d: passed with %q", i, p.first)
+			_ = p.s.Close()
+		case <-time.After(patience):
+			t.Fatal("neither passed nor on a loop")
+		}
+		nc.Close()
+	}
+}
+
+// sendSplit writes the first i bytes of says, and the rest once the kernel has
+// delivered them.
+func sendSplit(t *testing.T, nc *net.TCPConn, says string, i int) {
+	t.Helper()
+	_ = nc.SetNoDelay(true)
+	for _, part := range []string{says[:i], says[i:]} {
+		if _, err := io.WriteString(nc, part); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // for the split's sake; nothing depends on it
+	}
+}
+
+// TestRedirectedPass: anything else passes, wherever it is split, with its
+// half-close.
+func TestRedirectedPass(t *testing.T) {
+	for _, says := range []string{"PING\r\n", "hello", "GET /a\r\n", "PRI * HTTP/2.0\r\n\r\nSM", "\x16\x03\x01", "GET / HTTP/1"} {
+		e, addr, pass := redirected(t, patience, elsewhere, echo)
+		for i := 1; i <= len(says); i++ {
+			nc := dial(t, addr)
+			sendSplit(t, nc, says, i)
+			_ = nc.CloseWrite()
+			p := recv(t, pass, "the connection to pass")
+			_ = p.s.SetDeadline(time.Now().Add(patience))
+			rest, err := io.ReadAll(p.s)
+			if got := p.first + string(rest); p.to != elsewhere || got != says || err != nil {
+				t.Errorf("split at %d: passed to %s: %q, %v; want %q", i, p.to, got, err, says)
+			}
+			if _, err := io.WriteString(p.s, "bye"); err != nil {
+				t.Error(err)
+			}
+			_ = p.s.Close()
+			if got, err := io.ReadAll(nc); string(got) != "bye" || err != nil {
+				t.Errorf("the client read %q, %v", got, err)
+			}
+		}
+		settled(t, func() error {
+			if st := e.Stats(); st.Inbound != 0 || st.Open != 0 || st.Accepted != int64(len(says)) {
+				return fmt.Errorf("%+v", st)
+			}
+			return nil
+		})
+	}
+}
+
+// TestRedirectedSilence: a client that waits for its server to speak passes.
+func TestRedirectedSilence(t *testing.T) {
+	_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, echo)
+	nc := dial(t, addr)
+	p := recv(t, pass, "the connection to pass")
+	defer p.s.Close()
+	if p.first != "" {
+		t.Errorf("first is %q", p.first)
+	}
+	_ = p.s.SetWriteDeadline(time.Now().Add(patience)) // no read deadline may be left
+	if _, err := io.WriteString(p.s, "220 ready\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	banner := make([]byte, len("220 ready\r\n"))
+	if _, err := io.ReadFull(nc, banner); err != nil || string(banner) != "220 ready\r\n" {
+		t.Errorf("the client read %q, %v", banner, err)
+	}
+	if _, err := io.WriteString(nc, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(p.s, banner[:1]); err != nil {
+		t.Errorf("reading on: %v", err)
+	}
+}
+
+// TestNotRedirected: who calls the listener itself comes to a loop, whatever it
+// says, and has nowhere to go on to.
+func TestNotRedirected(t *testing.T) {
+	_, addr, _ := redirected(t, patience, netip.AddrPort{}, echo)
+	if got := ask(t, dial(t, addr), "PING\r\n"); got != "PING\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestOriginalDstOfDirect: the kernel names no original destination of a
+// connection that was not redirected; scripts/intercept-test.sh sees the others.
+func TestOriginalDstOfDirect(t *testing.T) {
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+		ln, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		dial(t, ln.Addr().String())
+		nc, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if to := originalDst(nc.(*net.TCPConn)); to.IsValid() {
+			t.Errorf("%s: %s", at, to)
+		}
+	}
+}
+
+// TestStopWhileSilent: Stop does not wait for clients that say nothing.
+func TestStopWhileSilent(t *testing.T) {
+	e, addr, pass := redirected(t, time.Hour, elsewhere, echo)
+	dial(t, addr)
+	settled(t, func() error {
+		if e.Stats().Accepted == 0 {
+			return errors.New("not accepted")
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	_ = recv(t, pass, "the connection to pass").s.Close()
+}
