@@ -49,6 +49,9 @@ func (s *sidecar) dialTLS() (func(service string) func() *tls.Config, error) {
 // listenOptions opens the identity of a listener, if it has one.
 func (s *sidecar) listenOptions(c *config.Listener) (o reactor.ListenOptions, err error) {
 	o.MaxConnections = c.Connections
+	if c.Transparent {
+		o.Transparent = &reactor.Transparent{Wait: s.cfg.Timeouts.Detect, Pass: s.streams.Pass}
+	}
 	if !c.TLS.Enabled() {
 		return o, nil
 	}

@@ -129,6 +129,10 @@ type Listener struct {
 	Service  string `yaml:"service"`  // all traffic goes there; "": by route
 	Insecure bool   `yaml:"insecure"` // a link off loopback, in plain text
 
+	// Transparent takes in connections that the kernel redirects here. What has
+	// no route, or is no HTTP, passes to where it was going.
+	Transparent bool `yaml:"transparent"`
+
 	Connections int `yaml:"connections"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
 
 	RateLimit RateLimit `yaml:"rate_limit"`
@@ -307,6 +311,7 @@ type Limits struct {
 
 // Timeouts of downstream connections.
 type Timeouts struct {
+	Detect time.Duration `yaml:"detect" min:"1ms"` // for a redirected connection to show that it is HTTP
 	Header time.Duration `yaml:"header" min:"1ms"` // first byte to end of the header section
 	Body   time.Duration `yaml:"body" min:"1ms"`   // end of the header section to end of the body
 	Idle   time.Duration `yaml:"idle" min:"1ms"`   // between requests

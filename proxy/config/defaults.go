@@ -25,8 +25,8 @@ func Default() *Config {
 			Connections: 16384, Buffered: 256 << 20,
 		},
 		Timeouts: Timeouts{
-			Header: 10 * time.Second, Body: 30 * time.Second, Idle: 5 * time.Minute,
-			Write: 30 * time.Second, Drain: 30 * time.Second,
+			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
+			Idle: 5 * time.Minute, Write: 30 * time.Second, Drain: 30 * time.Second,
 		},
 	}
 }

@@ -145,6 +145,9 @@ func (v *validator) listener(at path, l *Listener) {
 		}
 	}
 	v.rateLimit(at, &l.RateLimit)
+	if l.Transparent {
+		v.transparent(at, l)
+	}
 	if l.Service != "" {
 		v.reference(at.key("service").shown, l.Service)
 		if l.Protocol != ProtocolLink { // which carries either
@@ -152,6 +155,19 @@ func (v *validator) listener(at path, l *Listener) {
 		}
 	}
 	v.listenerTLS(at.key("tls"), l)
+}
+
+// transparent reports what a listener of redirected connections can't have.
+func (v *validator) transparent(at path, l *Listener) {
+	shown := at.key("transparent").shown
+	switch {
+	case l.Protocol != ProtocolHTTP:
+		v.report(shown, "only an http listener can be transparent, this one is %s", l.Protocol)
+	case l.Service != "":
+		v.report(shown, "contradicts service: what goes there and what passes is for the routes to say")
+	case l.TLS.Enabled():
+		v.report(shown, "contradicts tls: what passes must pass as it came")
+	}
 }
 
 // reference holds the name of a service against those there are.

@@ -12,6 +12,7 @@
 //	pair.go      the two connections of a stream, and how they end
 //	connect.go   finds an endpoint that takes the stream
 //	tunnel.go    a stream of opaque bytes
+//	pass.go      a redirected connection, to where it was going; hops.go: never in a circle
 //	relay.go     bytes, both ways
 //	request.go   an HTTP request and its answer, both of any length
 //	answer.go    an answer whose request was a message

@@ -45,6 +45,7 @@ type Server struct {
 	next   atomic.Uint32 // the worker whose turn it is to pick
 	flush  time.Duration // flushTime
 	park   time.Duration // parkTime
+	hops   hopSet        // of passages
 
 	mu        sync.Mutex
 	closed    bool
