@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Programs that know nothing of Remora, behind intercept.sh: see
+# intercept/intercept.py. It makes two network namespaces, joined by a veth pair,
+# and takes them away again; nothing else of this host is touched. Needs root,
+# Go, curl, Java 17 or later, Node, Python 3, and of Debian's packages iptables,
+# iproute2, util-linux and redis-server. What is missing is said, and is a
+# failure. The last line is the count of checks.
+#
+#   CALLS=N    HTTP calls of each program and kind of address; default 100
+#   KEEP=DIR   keep configuration files and logs in DIR
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+missing=()
+for tool in curl go ip ip6tables iptables java node python3 redis-server setpriv; do
+	command -v "$tool" >/dev/null || missing+=("$tool")
+done
+if ((${#missing[@]} > 0)); then
+	echo "intercept-test.sh: not installed: ${missing[*]}" >&2
+	exit 1
+fi
+if ((EUID != 0)); then
+	echo 'intercept-test.sh: needs root, to make network namespaces' >&2
+	exit 1
+fi
+
+dir=${KEEP:-$(mktemp -d)}
+mkdir -p "$dir/bin"
+chmod 755 "$dir" "$dir/bin" # Remora runs as a user of its own
+trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+
+CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora
+PYTHONPATH=scripts/interop timeout --kill-after=10 900 \
+	python3 scripts/intercept/intercept.py "$dir" "${CALLS:-100}"

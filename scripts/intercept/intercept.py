@@ -1,0 +1,280 @@
+"""Transparent interception, between network namespaces.
+
+    intercept.py DIR CALLS    DIR/bin holds remora, DIR takes the logs
+
+Programs in one namespace call servers in the other; intercept.sh stands between
+them, and the programs know of nothing.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from harness import PATIENCE, Suite, wait_for
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+INTERCEPT = os.path.join(HERE, "..", "intercept.sh")
+
+PROXY_UID, APP_UID, NOBODY = "61001", "61002", "61003"
+NEAR4, FAR4, NEAR6, FAR6 = "10.77.0.1", "10.77.0.2", "fd77::1", "fd77::2"
+HOSTS = ("compute", "other", "store", "lines", "greeter")
+REPLICAS = ("9001", "9002", "9003")
+
+CONFIG = """
+loops: 2
+admin: {{address: "127.0.0.1:9901"}}
+listeners:
+  - {{name: egress4, address: "127.0.0.1:15001", protocol: http, transparent: true}}
+  - {{name: egress6, address: "[::1]:15001", protocol: http, transparent: true}}
+routes:
+  - {{match: {{host: compute4}}, service: compute4}}
+  - {{match: {{host: compute6}}, service: compute6}}
+services:
+  compute4: &service
+    discover: static
+    endpoints: ["{far4}:9001", "{far4}:9002", "{far4}:9003"]
+    protocol: http
+    connect_timeout: 15s
+    timeout: 60s
+    hedge: {{mode: on, delay: 20ms, budget: 0.5}}
+  compute6: {{<<: *service, endpoints: ["[{far6}]:9001", "[{far6}]:9002", "[{far6}]:9003"]}}
+# A Java that has just begun may take long from its connection to its request; what
+# waits for its server to speak waits as long.
+timeouts: {{detect: 5s}}
+"""
+
+
+def run(*argv, check=True, **more):
+    ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+                         **more)
+    if check and ran.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: exit {ran.returncode}: {ran.stderr[-500:]}")
+    return ran
+
+
+class Lab:
+    """Two namespaces, and what runs in them."""
+
+    def __init__(self, suite):
+        self.suite = suite
+        self.near, self.far = (f"remora-{name}-{os.getpid()}" for name in ("near", "far"))
+        self.names = f"/etc/netns/{self.near}"
+
+    def build(self):
+        for space in (self.near, self.far):
+            run("ip", "netns", "add", space)
+        run("ip", "link", "add", "veth0", "netns", self.near, "type", "veth", "peer", "name", "veth0", "netns", self.far)
+        for space, v4, v6 in ((self.near, NEAR4, NEAR6), (self.far, FAR4, FAR6)):
+            run("ip", "-n", space, "address", "add", v4 + "/24", "dev", "veth0")
+            run("ip", "-n", space, "address", "add", v6 + "/64", "dev", "veth0", "nodad")
+            run("ip", "-n", space, "link", "set", "veth0", "up")
+            run("ip", "-n", space, "link", "set", "lo", "up")
+        os.makedirs(self.names)  # ip netns exec puts it in the place of /etc/hosts
+        with open(self.names + "/hosts", "w", encoding="ascii") as f:
+            for address, suffix in (("127.0.0.1 localhost", ""), (FAR4, "4"), (FAR6, "6")):
+                f.write(" ".join([address] + [host + suffix for host in HOSTS if suffix]) + "\n")
+
+    def remove(self):
+        """Takes away what build has made, all or part."""
+        self.suite.stop()
+        for space in (self.near, self.far):
+            run("ip", "netns", "del", space, check=False)
+        shutil.rmtree(self.names, ignore_errors=True)
+
+    def start(self):
+        config = os.path.join(self.suite.dir, "remora.yaml")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(CONFIG.format(far4=FAR4, far6=FAR6))
+        as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups"]
+        remora = os.path.join(self.suite.dir, "bin", "remora")
+        self.spawn("remora", self.near, *as_proxy, remora, "run", "-c", config)
+        self.spawn("far", self.far, sys.executable, os.path.join(HERE, "far.py"))
+        self.spawn("redis", self.far, "redis-server", "--port", "6379", "--bind", "0.0.0.0", "::",
+                   "--protected-mode", "no", "--save", "")
+        wait_for("Remora", PATIENCE, lambda: self.curl(self.near, "http://127.0.0.1:9901/readyz", check=False))
+        wait_for("the servers", PATIENCE, lambda: self.curl(self.far, "http://127.0.0.1:7000/", check=False))
+        wait_for("Redis", PATIENCE, lambda: "PONG" in self.ask_redis())
+
+    def spawn(self, name, space, *argv):
+        self.suite.process(name, ["ip", "netns", "exec", space, *argv]).start()
+
+    def ask_redis(self):
+        return self.execute(self.far, "redis-cli", "PING", check=False).stdout
+
+    def execute(self, space, *argv, **more):
+        return run("ip", "netns", "exec", space, *argv, **more)
+
+    def curl(self, space, url, check=True):
+        return self.execute(space, "curl", "--silent", "--fail", "--max-time", "60", url, check=check).stdout
+
+    def intercept(self, *args, **more):
+        return self.execute(self.near, INTERCEPT, *args, **more)
+
+    def rules(self):
+        """What the nat tables hold, without comments and counters."""
+        all_rules = "".join(self.execute(self.near, tool, "-t", "nat").stdout for tool in ("iptables-save", "ip6tables-save"))
+        return re.sub(r"#.*\n|\[\d+:\d+\]", "", all_rules)
+
+    def counts(self):
+        """Requests so far, by the port of the server."""
+        return json.loads(self.curl(self.far, "http://127.0.0.1:7000/"))
+
+    def metric(self, name):
+        text = self.curl(self.near, "http://127.0.0.1:9901/metrics")
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0
+
+    def passed(self):
+        return self.metric('remora_stream_departures_total{kind="pass"}')
+
+    def program(self, name, argv, suffix, calls):
+        """Runs a program, and counts the checks that it makes itself."""
+        ran = self.execute(self.near, *argv, suffix, str(calls), check=False)
+        lines = ran.stdout.splitlines()
+        for line in lines:
+            verdict, what = line.split(" ", 1)
+            self.suite.check(f"{name}, IPv{suffix}: {what}", verdict == "ok")
+        return self.suite.check(f"{name}, IPv{suffix}: all was tried", len(lines) == CHECKS and ran.returncode == 0,
+                                ran.stderr[-500:])
+
+
+PROGRAMS = {
+    "Python": [sys.executable, os.path.join(HERE, "client.py")],
+    "Node": ["node", os.path.join(HERE, "client.js")],
+    "Java": ["java", os.path.join(HERE, "Client.java")],
+}
+
+# What each program does, and of that, how often it opens a connection to pass. The
+# Java client makes two for HTTP.
+CHECKS = 6
+PASSES = {"Python": 5, "Node": 5, "Java": 6}
+
+
+def spread(before, after):
+    """Requests at each replica, and at the original, between two counts."""
+    return [after[port] - before[port] for port in REPLICAS], after["8080"] - before["8080"]
+
+
+def everybody(suite, lab, calls):
+    print("\n== everybody's connections", flush=True)
+    lab.intercept("install", "--proxy-uid", PROXY_UID)
+    once = lab.rules()
+    suite.check("install makes rules for IPv4 and IPv6", once.count("-j REDIRECT --to-ports 15001") == 2, once)
+    lab.intercept("install", "--proxy-uid", PROXY_UID)
+    suite.check("a second install changes nothing", lab.rules() == once, lab.rules())
+    for name, argv in PROGRAMS.items():
+        for suffix in "46":
+            before, passed = lab.counts(), lab.passed()
+            lab.program(name, argv, suffix, calls)
+            replicas, original = spread(before, lab.counts())
+            suite.check(f"{name}, IPv{suffix}: calls are balanced", min(replicas) > 0 and original == 0,
+                        f"{replicas} at the replicas, {original} at the original")
+            suite.check(f"{name}, IPv{suffix}: calls are hedged", sum(replicas) > calls, f"{replicas} of {calls} calls")
+            passed = lab.passed() - passed
+            suite.check(f"{name}, IPv{suffix}: the rest passes through Remora", passed == PASSES[name], f"{passed}")
+            print(f"      {calls} calls, {replicas} at the replicas, {original} at the original; {passed:.0f} passed")
+
+
+def get(lab, url, *before):
+    return lab.execute(lab.near, *before, "curl", "--silent", "--max-time", "60", url, check=False).stdout
+
+
+def by_ports(suite, lab):
+    print("\n== by ports", flush=True)
+    lab.intercept("install", "--proxy-uid", PROXY_UID, "--ports", "80,8000-8080")
+    passed = lab.passed()
+    suite.check("a port in the list is redirected", get(lab, "http://compute4:8080/").startswith("replica"))
+    suite.check("one that is not is left alone", "Host: other4" in get(lab, "http://other4:8081/"))
+    lab.intercept("install", "--proxy-uid", PROXY_UID, "--exclude-ports", "8080")
+    suite.check("an excluded port is left alone", get(lab, "http://compute4:8080/") == "original")
+    suite.check("so it does not pass through Remora", lab.passed() == passed)
+    lab.intercept("install", "--proxy-uid", PROXY_UID, "--exclude", FAR4 + "/32")
+    suite.check("an excluded address is left alone", get(lab, "http://compute4:8080/") == "original")
+    suite.check("and others are not", get(lab, "http://compute6:8080/").startswith("replica"))
+
+
+def by_uid(suite, lab):
+    print("\n== by uid", flush=True)
+    as_app = ["setpriv", "--reuid", APP_UID, "--clear-groups"]
+    lab.intercept("install", "--proxy-uid", PROXY_UID, "--uid", APP_UID)
+    for suffix in "46":
+        url = f"http://compute{suffix}:8080/"
+        suite.check(f"IPv{suffix}: this user's connections are redirected", get(lab, url, *as_app).startswith("replica"))
+        suite.check(f"IPv{suffix}: another's are not", get(lab, url) == "original")
+
+
+def circle(suite, lab):
+    """Remora's own connections are not excluded, by mistake."""
+    print("\n== a wrong --proxy-uid", flush=True)
+    lab.intercept("install", "--proxy-uid", NOBODY)
+    for suffix in "46":
+        ran = lab.execute(lab.near, "curl", "--silent", "--max-time", "60", f"http://other{suffix}:8081/", check=False)
+        suite.check(f"IPv{suffix}: a connection that would go in a circle is reset", ran.returncode in (52, 56),
+                    f"curl exit {ran.returncode}")
+    found = lab.metric('remora_errors_total{code="loop-detected"}')
+    suite.check("each is found out at once", found == 2, f"{found}")
+    suite.check("nothing goes on in circles", wait_for(
+        "connections to end", PATIENCE, lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0))
+    direct = get(lab, "http://127.0.0.1:15001/")
+    suite.check("who calls the listener itself is answered", "no route" in direct, direct)
+
+
+def removal(suite, lab):
+    print("\n== remove", flush=True)
+    for what in ("remove", "a second remove"):
+        lab.intercept("remove")
+        suite.check(f"{what} leaves nothing", "REMORA" not in lab.rules(), lab.rules())
+    suite.check("connections go where they always went", get(lab, "http://compute4:8080/") == "original")
+
+
+def refusals(suite, lab):
+    print("\n== what can't be", flush=True)
+
+    def refused(what, words, *argv, env=None):
+        ran = lab.execute(lab.near, *argv, check=False, env=env)
+        suite.check(what, ran.returncode == 1 and words in ran.stderr, f"exit {ran.returncode}: {ran.stderr}")
+
+    tools = os.path.join(suite.dir, "tools")  # all that the script needs but iptables
+    os.makedirs(tools, exist_ok=True)
+    for tool in ("basename", "bash", "env", "id", "sed"):
+        if not os.path.exists(os.path.join(tools, tool)):
+            os.symlink(shutil.which(tool), os.path.join(tools, tool))
+    install = [INTERCEPT, "install", "--proxy-uid", PROXY_UID]
+    refused("without rights it says so", "CAP_NET_ADMIN", "setpriv", "--reuid", NOBODY, "--clear-groups",
+            "--inh-caps=-all", "bash", "-c", f'exec bash -s "$@" <"{os.path.join(suite.dir, "intercept.sh")}"', "-",
+            *install[1:])
+    refused("without iptables too", "iptables is not installed", os.path.join(tools, "env"), "PATH=" + tools, *install)
+    refused("--proxy-uid is a must", "--proxy-uid is missing", INTERCEPT, "install")
+    refused("Remora's own user is not redirected", "need another user", *install, "--uid", PROXY_UID)
+    refused("an unknown user", "there is no user", INTERCEPT, "install", "--proxy-uid", "no-such-user")
+    refused("a port that is none", "not a port", *install, "--ports", "80,66000")
+    refused("an address that is none", "invalid mask", *install, "--exclude", "10.0.0.0/99")
+    suite.check("nothing of that leaves a trace", "REMORA" not in lab.rules(), lab.rules())
+
+
+def main():
+    suite, calls = Suite(sys.argv[1]), int(sys.argv[2])
+    shutil.copy(INTERCEPT, suite.dir)  # where any user can read it
+    lab = Lab(suite)
+    try:
+        try:
+            lab.build()
+        except RuntimeError as e:
+            suite.check("network namespaces", False, f"can't be made on this machine: {e}")
+            return suite.finish()
+        lab.start()
+        everybody(suite, lab, calls)
+        by_ports(suite, lab)
+        by_uid(suite, lab)
+        circle(suite, lab)
+        removal(suite, lab)
+        refusals(suite, lab)
+        return suite.finish()
+    finally:
+        lab.remove()
+
+
+sys.exit(main())
