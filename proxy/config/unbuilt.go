@@ -17,9 +17,6 @@ type unbuilt struct {
 // unbuiltKeys is the one list of them: a feature is switched on by deleting its
 // line.
 var unbuiltKeys = []unbuilt{
-	{"listeners.*.protocol", oneOf(ProtocolDubbo), "listeners that speak dubbo"},
-	{"services.*.protocol", oneOf(ProtocolDubbo), "services that speak dubbo"},
-	{"services.*.serialization", notEmpty, "dubbo serialization"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }
