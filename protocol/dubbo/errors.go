@@ -19,18 +19,21 @@ var (
 
 // Refusals of a body.
 var (
-	ErrSerialization = &Error{"dubbo-serialization", 400, "a serialization other than hessian2 and fastjson"}
-	ErrBadInvocation = &Error{"dubbo-bad-invocation", 400, "malformed Dubbo call"}
-	ErrBadAnswer     = &Error{"dubbo-bad-answer", 502, "malformed Dubbo answer"}
-	ErrTooDeep       = &Error{"dubbo-too-deep", 400, "a value is nested too deep"}
+	ErrSerialization       = &Error{"dubbo-serialization", 400, "a serialization other than hessian2 and fastjson"}
+	ErrAnswerSerialization = &Error{"dubbo-serialization", 502, "an answer in a serialization other than hessian2 and fastjson"}
+	ErrBadInvocation       = &Error{"dubbo-bad-invocation", 400, "a Dubbo call is malformed or nested too deep"}
+	ErrBadAnswer           = &Error{"dubbo-bad-answer", 502, "a Dubbo answer is malformed, nested too deep or refers to itself"}
+	ErrReplyTooLarge       = &Error{"response-too-large", 502, "a Dubbo answer is too large as text or JSON"}
 )
 
 // Refusals to convert an HTTP request into a call.
 var (
-	ErrNotCall     = &Error{"dubbo-not-a-call", 404, "neither the form of a Dubbo call nor POST /interface/method with JSON"}
-	ErrBadForm     = &Error{"dubbo-bad-form", 400, "malformed form of a Dubbo call"}
-	ErrBadJSON     = &Error{"dubbo-bad-json", 400, "malformed JSON of a Dubbo call"}
-	ErrBadTypes    = &Error{"dubbo-bad-types", 400, "malformed parameter types"}
-	ErrBadArgument = &Error{"dubbo-bad-argument", 400, "an argument does not fit its type"}
-	ErrArguments   = &Error{"dubbo-argument-count", 400, "not as many arguments as types, or too many"}
+	ErrNotCall       = &Error{"dubbo-not-a-call", 404, "neither the form of a Dubbo call nor POST /interface/method with JSON"}
+	ErrBadForm       = &Error{"dubbo-bad-form", 400, "malformed form of a Dubbo call"}
+	ErrBadJSON       = &Error{"dubbo-bad-json", 400, "the JSON of a Dubbo call is malformed or nested too deep"}
+	ErrBadName       = &Error{"dubbo-bad-name", 400, "a Dubbo call without an interface or method, or with a malformed name"}
+	ErrBadTypes      = &Error{"dubbo-bad-types", 400, "malformed parameter types"}
+	ErrBadArgument   = &Error{"dubbo-bad-argument", 400, "an argument does not fit its type"}
+	ErrBadAttachment = &Error{"dubbo-bad-attachment", 400, "malformed, reserved or too many attachments"}
+	ErrArguments     = &Error{"dubbo-argument-count", 400, "not as many arguments as types, or too many"}
 )
