@@ -154,6 +154,9 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	req.Codec, _ = dubboCodec(f.Serialization)
 	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
 	req.Body, req.OneWay = body.B, !f.TwoWay
+	if inv.Timeout > 0 {
+		req.Deadline = s.w.loop.Now() + inv.Timeout
+	}
 	ex.head, ex.tag = body, uint64(f.ID)
 	ex.hold()
 	ex.place = len(s.calls)

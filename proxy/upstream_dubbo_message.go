@@ -122,9 +122,11 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 // convert makes the answer f, whose body is ans.head, one of HTTP.
 func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
 	ans.body = bytebufferpool.Get()
-	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare)
-	if err != nil {
-		ans.body.B = text
+	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(ans.w.httpLimits.Message))
+	switch {
+	case err == dubbo.ErrReplyTooLarge:
+		return FailTooLarge
+	case err != nil:
 		return FailMalformed
 	}
 	ans.converted(text, reply)
