@@ -82,8 +82,8 @@ func (t *transcoder) scalar(tok token) {
 	}
 }
 
-// appendDouble writes a double as Java does, as far as JSON has it: always with a
-// fraction or an exponent.
+// appendDouble writes a double with a fraction or an exponent always, so that it
+// can be told from an integer.
 func appendDouble(dst []byte, v float64) []byte {
 	const noExponent, exponent = 1e-3, 1e7
 	size := math.Abs(v)

@@ -103,22 +103,22 @@ func primitive(name []byte) byte {
 
 // shape is what the values of a type look like.
 type shape struct {
-	form     form
+	form     valueForm
 	bits     int  // of an integer; 0: any number of them
 	nullable bool // not a primitive
 }
 
-type form uint8
+type valueForm uint8
 
 const (
-	formAny     form = iota // any JSON
-	formText                // a string
-	formChar                // a string of one UTF-16 code unit
-	formBool                //
-	formInteger             //
-	formFloat               //
-	formDecimal             // java.math.BigDecimal or BigInteger: a number that is an object in hessian2
-	formDate                // an integer: milliseconds since 1970
+	formAny     valueForm = iota // any JSON
+	formText                     // a string
+	formChar                     // a string of one UTF-16 code unit
+	formBool                     //
+	formInteger                  //
+	formFloat                    //
+	formDecimal                  // java.math.BigDecimal or BigInteger: a number that is an object in hessian2
+	formDate                     // an integer: milliseconds since 1970
 )
 
 func shapeOf(descriptor []byte) shape {
