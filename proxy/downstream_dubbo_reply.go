@@ -104,6 +104,22 @@ func (s *dubboSession) weight() int {
 	return n
 }
 
+// relieve gives up the call that holds the most.
+func (s *dubboSession) relieve() bool {
+	var greediest *exchange
+	most := 0
+	for _, ex := range s.calls {
+		if n := ex.weight(); n > most {
+			greediest, most = ex, n
+		}
+	}
+	if most < shedLeast {
+		return false
+	}
+	greediest.shed()
+	return true
+}
+
 func (s *dubboSession) cut() {
 	out := s.calls
 	s.close()

@@ -68,8 +68,6 @@ func (c *Call) reset() {
 	if cap(c.scratch) > maxScratch {
 		c.scratch = nil
 	}
-	clear(c.args)
-	clear(c.attachments)
 	*c = Call{args: c.args[:0], attachments: c.attachments[:0], scratch: c.scratch[:0]}
 }
 

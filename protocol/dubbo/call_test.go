@@ -120,7 +120,7 @@ func TestFormRefused(t *testing.T) {
 		{"interface=a.B&method=m&%zz=1", ErrBadForm},
 		{good + "Ljava/lang/String;&parameter=%ff", ErrBadForm},
 		{good + "Ljava/lang/String;&parameter=\xc3", ErrBadForm},
-		{good + "V&parameter=1", ErrBadTypes},
+		{good + "X&parameter=1", ErrBadTypes},
 		{good + "java.lang.String&parameter=1", ErrBadTypes},
 		{good + "I", ErrArguments},
 		{good + "&parameter=", ErrArguments},

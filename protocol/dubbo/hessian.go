@@ -205,9 +205,9 @@ func (r *hessianReader) double(tag byte) token {
 	return t
 }
 
-// list is the head of a list of n values, of a byte at least each.
+// list is the head of a list of n values.
 func (r *hessianReader) list(n int64) token {
-	if n < 0 || n > int64(len(r.b)-r.i) {
+	if n < 0 {
 		return r.fail()
 	}
 	return token{kind: tokenList, num: n}

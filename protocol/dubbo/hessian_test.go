@@ -153,6 +153,18 @@ func TestHessianReplay(t *testing.T) {
 	}
 }
 
+// TestHessianJSONGrowth writes objects of few bytes, of which the names of the
+// fields are long, no further than max.
+func TestHessianJSONGrowth(t *testing.T) {
+	b := []byte("C\x01X\x91S\x03\xe8" + strings.Repeat("n", 1000) + "XI\x00\x00\x04\x00" + strings.Repeat("\x60\x90", 1<<10))
+	if got, tr := toJSON(b, 10_000); !tr.tooLarge || len(got) > 12_000 {
+		t.Errorf("%d bytes, %v", len(got), tr.tooLarge)
+	}
+	if got, tr := toJSON(b, 1<<21); tr.r.bad || len(got) < 1000<<10 {
+		t.Errorf("%d bytes, %v", len(got), tr.r.bad)
+	}
+}
+
 func TestHessianReaderKeepsNoBody(t *testing.T) {
 	var inv Invocation
 	if err := inv.Parse(Hessian2, unhexed(t, hessian2Call)[HeaderSize:]); err != nil || inv.reader.b != nil {

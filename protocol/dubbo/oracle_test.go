@@ -94,7 +94,7 @@ func randomPojo(r *rand.Rand, depth int) (*pojo, any) {
 
 func TestReadsWhatTheLibraryWrites(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for i := range 5000 {
+	for i := range 1500 {
 		value, want := randomValue(r, 4)
 		e := hessian.NewEncoder()
 		if err := e.Encode(value); err != nil {

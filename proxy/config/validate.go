@@ -148,7 +148,9 @@ func (v *validator) listener(at path, l *Listener) {
 	v.rateLimit(at, &l.RateLimit)
 	if l.Service != "" {
 		v.reference(at.key("service").shown, l.Service)
-		v.speaks(at.key("service").shown, l.Service, l.Protocol)
+		if l.Protocol != ProtocolLink { // which carries either
+			v.speaks(at.key("service").shown, l.Service, l.Protocol)
+		}
 	}
 	v.listenerTLS(at.key("tls"), l)
 }
