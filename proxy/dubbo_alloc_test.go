@@ -93,11 +93,11 @@ func (m *allocMesh) pass(call, want []byte) {
 
 // TestAllocationsPerDubboCall: a form call's whole way to a Dubbo provider and
 // back allocates nothing, and neither does a call that is Dubbo already. All
-// requests are of much the same size, for the pool of buffers keeps those of the
-// sizes that it saw last.
+// requests are of much the same size, here and in TestAllocationsPerRequest, for
+// the pool of buffers keeps those of the sizes that it saw last.
 func TestAllocationsPerDubboCall(t *testing.T) {
 	value := dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusOK, Body: []byte("1\n-1234567890\n")}
-	form := "interface=com.acme.Demo&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + strings.Repeat("x%20", 100)
+	form := "interface=com.acme.Demo&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + strings.Repeat("x%20", 40)
 	post := fmt.Appendf(nil, "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: %d\r\n\r\n%s", len(form), form)
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {
@@ -109,7 +109,7 @@ func TestAllocationsPerDubboCall(t *testing.T) {
 			for name, as := range serializations {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, name), func(t *testing.T) {
 					m := newDubboAllocMesh(t, hops, clients, "dubbo", value)
-					call := frameOf(77, as.id, as.call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 500)))
+					call := frameOf(77, as.id, as.call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
 					ans := value
 					ans.ID = 77
 					want := dubbo.AppendFrame(nil, &ans)
