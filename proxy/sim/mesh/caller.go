@@ -20,6 +20,10 @@ const (
 	patience  = 20 * time.Millisecond
 )
 
+// callerSuffix makes a host of its own of a consumer's callers, so that their
+// sidecar can be taken off the network without them.
+const callerSuffix = "-caller"
+
 var body = bytes.Repeat([]byte{'x'}, largeBody)
 
 // caller is all that calls one consumer's sidecar: an open loop of requests at
@@ -34,7 +38,7 @@ type caller struct {
 }
 
 func newCaller(m *mesh, i int) *caller {
-	c := &caller{m: m, consumer: i, loop: m.w.Loop(consumerHost(i) + "-caller"), rnd: m.random(forArrivals, i)}
+	c := &caller{m: m, consumer: i, loop: m.w.Loop(consumerHost(i) + callerSuffix), rnd: m.random(forArrivals, i)}
 	c.next.Fire = c.send
 	return c
 }

@@ -4,6 +4,9 @@ import "time"
 
 // schedule has everything happen that the Spec says.
 func (m *mesh) schedule() {
+	if m.spec.Breaks > 0 || m.spec.Bandwidth > 0 {
+		m.heldUp(0)
+	}
 	for _, e := range m.spec.Events {
 		m.plan(e, e.At)
 	}
@@ -133,7 +136,7 @@ func (m *mesh) troubleProvider(e Event, p *provider) {
 		p.pause(e.For)
 	case Reset:
 		for _, c := range m.consumers {
-			m.w.ResetAll(c.host, p.host)
+			m.w.ResetAll(c.host, p.called())
 		}
 	case PartitionTo, PartitionFrom:
 		p.partition(e.Action == PartitionTo)

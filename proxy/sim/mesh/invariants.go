@@ -10,8 +10,8 @@ import (
 // What holds in every run, whatever the Spec:
 //
 //   - A request has one answer, its own, or its connection is closed; that only
-//     when the consumer's sidecar has ended. It is one of a known set of statuses.
-//     (ledger.ended, callerConn)
+//     when the consumer's sidecar has ended. It is one of a known set of statuses,
+//     and comes by the deadline. (ledger.ended, callerConn)
 //   - Hedges and paid retries stay within budget × primaries + burst, by the
 //     sidecars' own counts and by what applications see. (checkBudget, checkExtra)
 //   - No attempt goes to an endpoint that the request has tried while there is

@@ -84,6 +84,8 @@ func (l *ledger) ended(nonce int, how fate, status int) {
 		l.wrong("request %d was answered %d", nonce, status)
 	case how == closed && !consumer.down && consumer.lives == c.life:
 		l.wrong("request %d got no answer: its connection was closed", nonce)
+	case how == answered && c.over > c.sent+consumer.timeout()+grace && c.over > l.mesh.troubled:
+		l.wrong("request %d was answered %v after it was sent, past its deadline", nonce, c.over-c.sent)
 	}
 }
 
@@ -96,7 +98,8 @@ func mayAnswer(status int) bool {
 	return false
 }
 
-// grace is how long what a sidecar sent before may arrive after a request is over.
+// grace is what a sidecar may take to be heard of: by an application that a request
+// is over, by a caller that its deadline has passed.
 const grace = 10 * time.Millisecond
 
 // arrived notes that an application got the request.
@@ -116,8 +119,9 @@ func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 			return // sent again since a pooled connection had gone stale
 		case v.attempt == attempt:
 			l.wrong("request %d, which is not idempotent, was sent twice to provider %d", nonce, provider+1)
-		case l.untried(c, attempt) && l.mesh.providers[provider].stats().Retries == 0: // they count as attempts, too
-			l.wrong("attempt %d of request %d went to provider %d, which had been tried, and others had not", attempt, nonce, provider+1)
+		case l.untried(c, max(attempt, v.attempt)) && l.mesh.providers[provider].stats().Retries == 0: // they count as attempts, too
+			l.wrong("attempts %d and %d of request %d went to provider %d, which had been tried, and others had not",
+				v.attempt, attempt, nonce, provider+1)
 		}
 	}
 	c.visits = append(c.visits, visit{provider, attempt})
@@ -129,8 +133,8 @@ func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 	}
 }
 
-// untried tells whether there surely was an endpoint left for attempt that the
-// request had not tried.
+// untried tells whether there surely was an endpoint left for an attempt that the
+// request had not tried: attempts are counted from 0, whether they arrive or not.
 func (l *ledger) untried(c *call, attempt int) bool {
 	consumer := l.mesh.consumers[c.consumer]
 	return consumer.endpointsAt < c.sent && attempt < consumer.endpoints

@@ -24,6 +24,13 @@ func Random(seed uint64) Spec {
 	if d.chance(.5) {
 		s.StallEvery, s.StallFor = d.duration(30*time.Millisecond, 200*time.Millisecond), d.duration(5*time.Millisecond, 60*time.Millisecond)
 	}
+	s.Direct = d.chance(.15)
+	if d.chance(.15) {
+		s.Breaks = .003
+	}
+	if d.chance(.15) {
+		s.Bandwidth = d.oneOf(1_000_000, 20_000_000)
+	}
 	s.NewsMin, s.NewsMax = 0, d.duration(time.Millisecond, 40*time.Millisecond)
 	s.Lease = d.duration(10*time.Millisecond, 100*time.Millisecond)
 	s.Duration = 200 * time.Millisecond

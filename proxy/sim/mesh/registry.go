@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/remora-proxy/remora/registry"
@@ -89,8 +88,7 @@ func (r *registryService) snapshots() []*registry.Snapshot {
 		var endpoints []registry.Endpoint
 		for i, member := range r.members {
 			if member {
-				addr := fmt.Sprintf("%s:%d", r.m.providers[i].host, ingressPort+loop)
-				endpoints = append(endpoints, registry.Endpoint{Addr: addr, Weight: r.m.spec.weight(i)})
+				endpoints = append(endpoints, registry.Endpoint{Addr: r.m.providers[i].addr(loop), Weight: r.m.spec.weight(i)})
 			}
 		}
 		snaps = append(snaps, registry.NewSnapshot("compute", registry.SourceLive, epoch, endpoints))

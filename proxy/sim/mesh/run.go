@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -73,6 +74,7 @@ const (
 func newMesh(s Spec, t tampering) *mesh {
 	m := &mesh{spec: s, tampering: t, w: sim.New(s.Seed), loadBy: 1}
 	m.ledger.mesh = m
+	m.w.Net(m.path)
 	m.w.OnTurn(m.ledger.turn)
 	m.registry = newRegistry(m)
 	consumerConfig, err := s.consumerConfig()
@@ -100,8 +102,18 @@ func newMesh(s Spec, t tampering) *mesh {
 	return m
 }
 
+// path is the network between two hosts. What is beside each other stays whole.
+func (m *mesh) path(from, to string) sim.Path {
+	p := sim.DefaultNet(from, to)
+	if !strings.HasSuffix(from, callerSuffix) && !strings.HasSuffix(to, callerSuffix) && !m.over {
+		p.Reset, p.Bandwidth = m.spec.Breaks, int64(m.spec.Bandwidth)
+	}
+	return p
+}
+
 // repair ends what is broken still.
 func (m *mesh) repair() {
+	m.w.Net(m.path)
 	m.registry.up()
 	for _, p := range m.providers {
 		p.heal()

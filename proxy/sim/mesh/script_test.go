@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -123,5 +124,22 @@ func TestMistakesInScripts(t *testing.T) {
 	}
 	if _, err := Parse("x", "consumers 1"); err == nil {
 		t.Error("a scenario without a title is none")
+	}
+}
+
+// The script in the documentation is one.
+func TestDocumentedScript(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/simulation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```\n# Comments")
+	script, _, _ = strings.Cut(script, "```")
+	sc, err := Parse("simulation.md", "#"+script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sc.Expects) != 3 {
+		t.Errorf("it expects %v", sc.Expects)
 	}
 }

@@ -32,6 +32,8 @@ type sidecar struct {
 	// the next.
 	lives int
 	past  proxy.ServiceStats // of former lives
+
+	paused time.Duration // until then
 }
 
 // begin starts a fresh process.
@@ -86,6 +88,7 @@ func (s *sidecar) bury() {
 
 // pause stops the process for d.
 func (s *sidecar) pause(d time.Duration) {
+	s.paused = max(s.paused, s.m.w.Now()+d)
 	for _, l := range s.loops {
 		if !s.down {
 			s.m.w.Pause(l, d)
@@ -136,10 +139,12 @@ func (c *consumer) start() {
 	c.m.registry.tell(c)
 }
 
+func (c *consumer) timeout() time.Duration { return c.cfg.Services["compute"].Timeout }
+
 // hear takes news of the service's endpoints.
 func (c *consumer) hear(snap *registry.Snapshot) {
 	c.proc.Update(snap)
-	c.endpoints, c.endpointsAt = len(snap.Endpoints), c.m.w.Now()
+	c.endpoints, c.endpointsAt = len(snap.Endpoints), max(c.m.w.Now(), c.paused)
 	if subset := c.cfg.Services["compute"].LB.Subset; subset > 0 {
 		c.endpoints = min(c.endpoints, subset)
 	}
@@ -165,6 +170,22 @@ func newProvider(m *mesh, i int, cfg *config.Config) *provider {
 		sidecar: sidecar{m: m, index: i, host: host, port: ingressPort, cfg: cfg},
 		app:     newApp(m, i, host+"-app", fmt.Sprintf("%s:%d", host, appPort)),
 	}
+}
+
+// called is the host that consumers call.
+func (p *provider) called() string {
+	if p.m.spec.Direct {
+		return p.app.name
+	}
+	return p.host
+}
+
+// addr is what consumers dial that use such a loop of the provider.
+func (p *provider) addr(loop int) string {
+	if p.m.spec.Direct {
+		return p.app.addr
+	}
+	return fmt.Sprintf("%s:%d", p.host, ingressPort+loop)
 }
 
 // start brings up the application, and the sidecar beside it.
@@ -216,7 +237,7 @@ func (p *provider) heal() {
 	}
 	p.from, p.to = false, false
 	for _, c := range p.m.consumers {
-		p.m.w.Heal(c.host, p.host)
+		p.m.w.Heal(c.host, p.called())
 	}
 }
 
@@ -225,10 +246,10 @@ func (p *provider) partition(towards bool) {
 	for _, c := range p.m.consumers {
 		if towards {
 			p.to = true
-			p.m.w.PartitionOneWay(c.host, p.host)
+			p.m.w.PartitionOneWay(c.host, p.called())
 		} else {
 			p.from = true
-			p.m.w.PartitionOneWay(p.host, c.host)
+			p.m.w.PartitionOneWay(p.called(), c.host)
 		}
 	}
 }

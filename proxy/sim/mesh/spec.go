@@ -19,7 +19,8 @@ type Spec struct {
 
 	Consumers int
 	Providers int
-	Loops     int // of each sidecar
+	Loops     int  // of each sidecar
+	Direct    bool // consumers call the applications themselves, past the providers' sidecars
 
 	Threads  int       // of each application
 	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty: by 1
@@ -31,6 +32,9 @@ type Spec struct {
 
 	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0: none
 	StallFor   time.Duration // all its requests freeze for so long
+
+	Breaks    float64 // share of the segments between hosts that break their connection
+	Bandwidth int     // bytes per second from one host to another; 0: no limit
 
 	NewsMin, NewsMax time.Duration // what the registry's news takes to a consumer
 	Lease            time.Duration // until a provider that died leaves the registry
@@ -106,13 +110,16 @@ const (
 var topLevel = map[string]bool{"limits": true, "timeouts": true, "node": true}
 
 func (s *Spec) consumerConfig() (*config.Config, error) {
+	protocol := config.ProtocolLink
+	if s.Direct {
+		protocol = config.ProtocolHTTP
+	}
 	return parseConfig("consumer", `
 listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
 routes: [{service: compute}]
 services:
   compute:
-    protocol: link
-`, s.Consumer)
+    protocol: `+protocol+"\n", s.Consumer)
 }
 
 func (s *Spec) providerConfig() (*config.Config, error) {

@@ -55,6 +55,14 @@ var statements = []statement{
 	count("consumers", 1, func(s *Spec) *int { return &s.Consumers }),
 	count("providers", 1, func(s *Spec) *int { return &s.Providers }),
 	count("loops", 1, func(s *Spec) *int { return &s.Loops }),
+	{"direct",
+		func(s *Spec, _ *words) { s.Direct = true },
+		func(s *Spec) []string {
+			if !s.Direct {
+				return nil
+			}
+			return []string{""}
+		}},
 	count("threads", 1, func(s *Spec) *int { return &s.Threads }),
 	{"capacity",
 		func(s *Spec, w *words) {
@@ -91,6 +99,15 @@ var statements = []statement{
 			}
 			return []string{"every " + s.StallEvery.String() + " for " + s.StallFor.String()}
 		}},
+	{"bandwidth",
+		func(s *Spec, w *words) { s.Bandwidth = int(w.rate()) },
+		func(s *Spec) []string {
+			if s.Bandwidth == 0 {
+				return nil
+			}
+			return []string{strconv.Itoa(s.Bandwidth) + "/s"}
+		}},
+	part("breaks", func(s *Spec) *float64 { return &s.Breaks }),
 	{"news",
 		func(s *Spec, w *words) {
 			s.NewsMin = w.duration("the least delay")
@@ -159,7 +176,7 @@ func (s *Spec) String() string {
 			continue
 		}
 		for _, l := range st.show(s) {
-			b.WriteString(st.word + " " + l + "\n")
+			b.WriteString(strings.TrimSpace(st.word+" "+l) + "\n")
 		}
 	}
 	for _, e := range s.Events {
