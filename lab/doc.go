@@ -2,7 +2,9 @@
 // that is needed to see Remora work on one machine with nothing installed.
 //
 //   - lab/replica: an emulated replica of a feature service, fast nearly always
-//     and frozen now and then;
+//     and frozen now and then, or a Dubbo provider with a fixed pool;
+//   - lab/consumer: a service that calls a Dubbo provider through its sidecar and
+//     checks the answers;
 //   - lab/load: an open-loop load generator that measures from the intended send
 //     time;
 //   - lab/report: tables, terminal plots, JSON and HTML of what was measured;

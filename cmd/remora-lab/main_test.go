@@ -55,10 +55,30 @@ func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestADubboReplicaIsSteadyUnlessAskedOtherwise(t *testing.T) {
+	run := func(args ...string) (s replica.Stats) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		out, err := execute(ctx, append([]string{"replica", "--listen", "127.0.0.1:0", "--protocol", "dubbo"}, args...)...)
+		_, last, _ := strings.Cut(out, "\n")
+		if err != nil || json.Unmarshal([]byte(last), &s) != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return s
+	}
+	if s := run(); s.Stalls != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s := run("--stall-mean", "1ms", "--stall-len", "1ms"); s.Stalls == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	for _, args := range [][]string{
 		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
-		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
+		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"replica", "--protocol", "smtp"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
 		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"},
 	} {
 		if out, err := execute(context.Background(), args...); err == nil {
