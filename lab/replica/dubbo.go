@@ -140,10 +140,11 @@ func (c *dubboConn) write(answers []byte) bool {
 		b := c.out
 		c.out = c.sent[:0]
 		c.mu.Unlock()
-		ok := write(c.nc, b)
+		// Unlike nc's Writer, Write may be called while the connection is being closed.
+		_, err := c.nc.Write(b)
 		c.mu.Lock()
 		c.sent = b
-		if !ok {
+		if err != nil {
 			return false
 		}
 	}
