@@ -78,6 +78,9 @@ func (l *Lease) pick() *Failure {
 	default:
 		return FailNoEndpoint
 	}
+	if ep.Ext.(*endpoint).protocol == config.ProtocolDubbo {
+		return FailUnsupported
+	}
 	l.tried = append(l.tried, ep)
 	l.ep = ep
 	l.asked++

@@ -1,0 +1,195 @@
+package dubbo
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+)
+
+// maxArguments is the most that a Java method may have (JVMS section 4.3.3).
+const maxArguments = 255
+
+// countTypes counts the parameters that concatenated descriptors describe.
+func countTypes(descriptors []byte) (n int, ok bool) {
+	for len(descriptors) > 0 {
+		size := descriptorLen(descriptors)
+		if size == 0 || n == maxArguments {
+			return 0, false
+		}
+		descriptors = descriptors[size:]
+		n++
+	}
+	return n, true
+}
+
+// descriptorLen is the length of the field descriptor (JVMS section 4.3.2) at the
+// start of b, 0 for none.
+func descriptorLen(b []byte) int {
+	i := 0
+	for i < len(b) && b[i] == '[' {
+		i++
+	}
+	if i == len(b) {
+		return 0
+	}
+	switch b[i] {
+	case 'B', 'C', 'D', 'F', 'I', 'J', 'S', 'Z':
+		return i + 1
+	case 'L':
+		n := bytes.IndexByte(b[i:], ';')
+		if n > 1 && isClassName(b[i+1:i+n]) {
+			return i + n + 1
+		}
+	}
+	return 0
+}
+
+// isClassName tells whether a class may have this name in its internal form
+// (JVMS section 4.2.1), which takes nearly anything.
+func isClassName(name []byte) bool {
+	for _, c := range name {
+		if c <= ' ' || c == '.' || c == '[' || c == '"' || c == '\\' || c == 0x7f {
+			return false
+		}
+	}
+	return utf8.Valid(name)
+}
+
+// appendDescriptor appends the descriptor of the type that Java calls name. What
+// is no name of a type makes no descriptor either.
+func appendDescriptor(dst, name []byte) []byte {
+	for {
+		element, isArray := bytes.CutSuffix(name, []byte("[]"))
+		if !isArray {
+			break
+		}
+		dst = append(dst, '[')
+		name = element
+	}
+	if code := primitive(name); code != 0 {
+		return append(dst, code)
+	}
+	dst = append(dst, 'L')
+	for _, c := range name {
+		if c == '.' {
+			c = '/'
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, ';')
+}
+
+func primitive(name []byte) byte {
+	switch string(name) {
+	case "boolean":
+		return 'Z'
+	case "byte":
+		return 'B'
+	case "char":
+		return 'C'
+	case "double":
+		return 'D'
+	case "float":
+		return 'F'
+	case "int":
+		return 'I'
+	case "long":
+		return 'J'
+	case "short":
+		return 'S'
+	}
+	return 0
+}
+
+// shape is what the values of a type look like.
+type shape struct {
+	form     valueForm
+	bits     int  // of an integer; 0: any number of them
+	nullable bool // not a primitive
+}
+
+type valueForm uint8
+
+const (
+	formAny     valueForm = iota // any JSON
+	formText                     // a string
+	formChar                     // a string of one UTF-16 code unit
+	formBool                     //
+	formInteger                  //
+	formFloat                    //
+	formDecimal                  // java.math.BigDecimal or BigInteger: a number that is an object in hessian2
+	formDate                     // an integer: milliseconds since 1970
+)
+
+func shapeOf(descriptor []byte) shape {
+	switch string(descriptor) {
+	case "Ljava/lang/String;", "Ljava/lang/CharSequence;":
+		return shape{formText, 0, true}
+	case "C", "Ljava/lang/Character;":
+		return shape{formChar, 0, len(descriptor) > 1}
+	case "Z", "Ljava/lang/Boolean;":
+		return shape{formBool, 0, len(descriptor) > 1}
+	case "B", "Ljava/lang/Byte;":
+		return shape{formInteger, 8, len(descriptor) > 1}
+	case "S", "Ljava/lang/Short;":
+		return shape{formInteger, 16, len(descriptor) > 1}
+	case "I", "Ljava/lang/Integer;":
+		return shape{formInteger, 32, len(descriptor) > 1}
+	case "J", "Ljava/lang/Long;":
+		return shape{formInteger, 64, len(descriptor) > 1}
+	case "F", "D", "Ljava/lang/Float;", "Ljava/lang/Double;":
+		return shape{formFloat, 0, len(descriptor) > 1}
+	case "Ljava/math/BigDecimal;", "Ljava/math/BigInteger;":
+		return shape{formDecimal, 0, true}
+	case "Ljava/util/Date;":
+		return shape{formDate, 64, true}
+	}
+	return shape{formAny, 0, descriptor[0] == '[' || descriptor[0] == 'L'}
+}
+
+// fits tells whether the argument is a value of the type. What came as text is
+// checked to be JSON unless the type is textual.
+func (a *argument) fits(descriptor []byte) bool {
+	s := shapeOf(descriptor)
+	textual := s.form == formText || s.form == formChar
+	if !a.json {
+		if textual {
+			return s.form == formText || isOneUnit(a.text)
+		}
+		value, ok := oneJSON(a.text)
+		if !ok {
+			return false
+		}
+		a.text, a.json = value, true
+	}
+	first := a.text[0]
+	isNumber := first == '-' || '0' <= first && first <= '9'
+	switch {
+	case first == 'n':
+		return s.nullable
+	case textual:
+		return first == '"' && (s.form == formText || isOneUnit(appendUnescaped(nil, inner(a.text))))
+	case s.form == formBool:
+		return first == 't' || first == 'f'
+	case s.form == formInteger, s.form == formDate:
+		return isNumber && isInteger(a.text) && fitsBits(a.text, s.bits)
+	case s.form == formFloat:
+		return isNumber
+	case s.form == formDecimal:
+		return isNumber && (string(descriptor) == "Ljava/math/BigDecimal;" || isInteger(a.text))
+	}
+	return true
+}
+
+func isOneUnit(text []byte) bool {
+	r, n := utf8.DecodeRune(text)
+	return len(text) > 0 && n == len(text) && r <= 0xffff
+}
+
+// isInteger tells whether a JSON number has neither fraction nor exponent.
+func isInteger(number []byte) bool { return bytes.IndexAny(number, ".eE") < 0 }
+
+func fitsBits(integer []byte, bits int) bool {
+	_, err := strconv.ParseInt(string(integer), 10, bits)
+	return err == nil
+}
