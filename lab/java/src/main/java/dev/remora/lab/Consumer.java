@@ -12,7 +12,7 @@ import org.apache.dubbo.config.RegistryConfig;
  *
  * <pre>
  * Consumer PORT checks           each kind of call once; a line "ok" or "FAIL" for each
- * Consumer PORT idle SECONDS     one call, silence with heartbeats every second, one call
+ * Consumer PORT idle             one call, heartbeats alone until a line is read, one call
  * Consumer PORT load SECONDS N   N threads, each with one call after the other
  * </pre>
  *
@@ -25,7 +25,7 @@ public final class Consumer {
         int port = Integer.parseInt(args[0]);
         switch (args[1]) {
             case "checks" -> Checks.run(refer(port, null, null), refer(port, "blue", "2.0.0"));
-            case "idle" -> Load.idle(refer(port, null, null), Integer.parseInt(args[2]));
+            case "idle" -> Load.idle(refer(port, null, null));
             case "load" -> Load.run(refer(port, null, null), Integer.parseInt(args[2]), Integer.parseInt(args[3]));
             default -> throw new IllegalArgumentException(args[1]);
         }
@@ -49,7 +49,7 @@ public final class Consumer {
         reference.setTimeout(Integer.getInteger("timeout", 30_000));
         reference.setRetries(0);
         reference.setCheck(false);
-        reference.setParameters(Map.of("heartbeat", "1000"));
+        reference.setParameters(Map.of("heartbeat", "1000")); // a connection without an answer for 3 s is given up
         return reference.get();
     }
 

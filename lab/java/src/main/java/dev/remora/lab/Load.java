@@ -1,5 +1,6 @@
 package dev.remora.lab;
 
+import java.io.IOException;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ThreadLocalRandom;
@@ -42,10 +43,10 @@ final class Load {
         }
     }
 
-    /** Says when the silence begins, so that connections can be compared before and after it. */
-    static void idle(Sampler s, int seconds) throws InterruptedException {
+    /** One call, and another one when a line arrives. */
+    static void idle(Sampler s) throws IOException {
         System.out.println(call(s) + " before");
-        Thread.sleep(seconds * 1000L);
+        System.in.read();
         System.out.println(call(s) + " after");
     }
 
