@@ -41,6 +41,20 @@ func TestLoadPrintsTextOrJSON(t *testing.T) {
 	}
 }
 
+func TestLoadToEachURL(t *testing.T) {
+	r, err := replica.Start(replica.Options{Mode: replica.Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(context.Background())
+	first, second := "http://"+r.Addr()+"/compute", "http://"+r.Addr()+"/healthz"
+	out, err := execute(context.Background(), "load", "--each", "--rate", "500", "--duration", "100ms", "--warmup", "0s",
+		"--timeout", "20s", first, second)
+	if err != nil || !strings.HasPrefix(out, first+"\nrequests   50 in") || !strings.Contains(out, "\n"+second+"\nrequests   50 in") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
