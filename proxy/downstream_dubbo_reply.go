@@ -78,8 +78,11 @@ func (s *dubboSession) write() {
 
 // dubbo is the status that tells a Dubbo caller of f.
 func (f *Failure) dubbo() dubbo.Status {
-	if f == FailMalformed {
+	switch f {
+	case FailMalformed:
 		return dubbo.StatusBadResponse
+	case FailNotConvertible:
+		return dubbo.StatusServiceNotFound
 	}
 	return dubbo.StatusOf(f.Status)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // inFastjson has the sidecar that speaks to the provider convert to fastjson.
@@ -165,15 +166,18 @@ func TestWhatIsNoCall(t *testing.T) {
 // TestDubboToHTTP: calls of Dubbo are not converted to HTTP; their callers learn
 // that the service is not there.
 func TestDubboToHTTP(t *testing.T) {
-	m := newDubboMesh(t, dubboOptions{apps: 1, speaks: "http"})
-	m.apps[0].stop()
-	heard := &peer{}
-	c := m.caller(egressDubbo)
-	c.wants(c.call(dubbo.Fastjson, fastjsonCall(demo, "", "", "m", "x")), dubbo.StatusServiceNotFound, "")
-	if n := m.consumer.stats("compute").Retries; n != 0 || heard.conn != nil {
-		t.Errorf("%d retries", n)
-	}
-	m.settled()
+	eachWay(t, func(t *testing.T, direct bool) {
+		m := newDubboMesh(t, dubboOptions{apps: 1, speaks: "http", direct: direct})
+		if direct {
+			m.consumer.update("compute", registry.Endpoint{Addr: m.apps[0].addr, Weight: 1, Protocol: "http"})
+		}
+		c := m.caller(egressDubbo)
+		c.wants(c.call(dubbo.Fastjson, fastjsonCall(demo, "", "", "m", "x")), dubbo.StatusServiceNotFound, "")
+		if n := m.consumer.stats("compute").Retries; n != 0 || m.apps[0].dialed != 0 {
+			t.Errorf("%d retries, %d connections", n, m.apps[0].dialed)
+		}
+		m.settled()
+	})
 }
 
 // TestStreamsAreNoCalls: what would have to leave the loop can't go to a Dubbo

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -274,6 +275,34 @@ func TestEndpointsThatGo(t *testing.T) {
 	m.until("the end of the connection", func() bool { return !m.apps[0].conns[0].open })
 	if !m.apps[1].conns[0].open {
 		t.Error("the endpoint that stayed lost its connection")
+	}
+	m.settled()
+}
+
+// TestDubboProviderThatDoesNotRead: of the calls to a provider that does not read, most stay where
+// they can go elsewhere when it is lost.
+func TestDubboProviderThatDoesNotRead(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{apps: 2, direct: true, service: ", hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
+	a := m.apps[0]
+	c := m.caller(egressDubbo)
+	for range 4 {
+		c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+	}
+	m.w.Hold(a.conns[0].conn, true)
+	var ids []int64
+	for range 200 {
+		ids = append(ids, c.hessian("m", strings.Repeat("x", 30_000)))
+	}
+	m.w.Run(time.Second)
+	m.w.Crash(a.loop)
+	lost := 0
+	for _, id := range ids {
+		if c.await(id).Status != dubbo.StatusOK {
+			lost++
+		}
+	}
+	if lost == 0 || lost > 50 {
+		t.Errorf("%d of 100 calls were lost", lost)
 	}
 	m.settled()
 }

@@ -115,6 +115,10 @@ func TestDubboOneWay(t *testing.T) {
 			c.say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: id, Body: body}))
 		}
 		m.until("the calls", func() bool { return arrived == 5 })
+		m.w.Run(100 * time.Millisecond)
+		if n := m.consumer.proc.Pending(); n != 0 {
+			t.Errorf("%d calls are waited for", n)
+		}
 		m.settled()
 		m.apps[0].stop()
 		m.w.Crash(m.apps[0].loop)
@@ -128,10 +132,10 @@ func TestDubboOneWay(t *testing.T) {
 // conditions on HTTP and on Dubbo keep apart.
 func TestDubboRoutes(t *testing.T) {
 	m := newDubboMesh(t, dubboOptions{apps: 1, routes: `
-- {match: {path: /}, service: other}
 - {match: {service: com.acme.A, version: "1.0", group: g, method: [find]}, service: compute}
 - {match: {service: com.acme.B}, service: compute}
-- {match: {service: com.acme.C, method: [GET]}, service: compute, timeout: 50ms}`})
+- {match: {service: com.acme.C, method: [GET]}, service: compute, timeout: 50ms}
+- {match: {path: /}, service: other}`})
 	c := m.caller(egressDubbo)
 	for name, as := range serializations {
 		for _, call := range []struct {

@@ -147,6 +147,9 @@ func TestFormRefused(t *testing.T) {
 		{good + "La/B;&parameter=", ErrBadArgument},
 		{good + "Ljava/util/Date;&parameter=%22today%22", ErrBadArgument},
 		{good + "Ljava/math/BigInteger;&parameter=1.5", ErrBadArgument},
+		{good + "Ljava/math/BigDecimal;&parameter=%221%22", ErrBadArgument},
+		{good + "[B&parameter=[1]", ErrBadArgument},
+		{good + "[B&parameter=%22*%22", ErrBadArgument},
 	} {
 		var call Call
 		if err := call.Parse(form(c.form)); err != c.want {
@@ -225,21 +228,24 @@ func TestJSONCall(t *testing.T) {
 
 // TestTypedNumbers sees that a type, not the value, decides how a number goes.
 func TestTypedNumbers(t *testing.T) {
-	call := parsed(t, jsonCall("/a.B/m", `{"types":["long","double","java.util.Date","java.math.BigDecimal","java.math.BigInteger"],
-		"args":[1,1,5,1.50,123456789012345678901]}`))
+	call := parsed(t, jsonCall("/a.B/m", `{"types":["long","double","java.util.Date","java.math.BigDecimal","java.math.BigDecimal","byte[]","char[]"],
+		"args":[1,1,5,1.50,123456789012345678901,"AQIDBA==","abc"]}`))
 	body := string(frameOf(t, call, Hessian2).Body)
 	const want = "\xe1" + "D\x3f\xf0\x00\x00\x00\x00\x00\x00" + "J\x00\x00\x00\x00\x00\x00\x00\x05" +
-		"C\x14java.math.BigDecimal\x91\x05valueO\x90\x041.50" + "C\x14java.math.BigInteger\x91\x05valueO\x91\x15123456789012345678901"
+		"C\x14java.math.BigDecimal\x91\x05valueO\x90\x041.50" + "C\x14java.math.BigDecimal\x91\x05valueO\x91\x15123456789012345678901" +
+		"B\x00\x04\x01\x02\x03\x04" + "\x03abc"
 	if !strings.Contains(body, want) {
 		t.Errorf("got %q", body)
 	}
-	call = parsed(t, jsonCall("/a.B/m", `{"args":[[123456789012345678901]]}`))
-	if got := arguments(t, call); got != "[123456789012345678901]" {
-		t.Errorf("got %s", got)
-	}
 	before := []byte("before")
-	if got, err := call.AppendFrame(before, Hessian2, 1); err != ErrBadArgument || string(got) != "before" {
-		t.Errorf("a number too large: got %q, %v", got, err)
+	for _, body := range []string{`{"args":[[1234567890123456789012]]}`, `{"args":[1234567890123456789012],"types":["java.math.BigInteger"]}`} {
+		call = parsed(t, jsonCall("/a.B/m", body))
+		if got := arguments(t, call); strings.Trim(got, "[]") != "1234567890123456789012" {
+			t.Errorf("got %s", got)
+		}
+		if got, err := call.AppendFrame(before, Hessian2, 1); err != ErrBadArgument || string(got) != "before" {
+			t.Errorf("a number too large: got %q, %v", got, err)
+		}
 	}
 	if got, err := call.AppendFrame(before, 3, 1); err != ErrSerialization || string(got) != "before" {
 		t.Errorf("another serialization: got %q, %v", got, err)

@@ -3,11 +3,12 @@ package dubbo
 import (
 	"encoding/binary"
 	"math"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// maxChunk is how many UTF-16 code units a chunk of a string has at most; Java
-// writes as many.
+// maxChunk is how many UTF-16 code units a chunk of a string has at most, and how
+// many bytes one of binary. Java writes strings in chunks of as many.
 const maxChunk = 0x8000
 
 // appendHessianString appends text, which is UTF-8.
@@ -37,11 +38,13 @@ func appendHessianString(dst, text []byte) []byte {
 // units they are.
 func measure(text []byte) (units, size int) {
 	for size < len(text) {
-		r, n := utf8.DecodeRune(text[size:])
-		width := 1
-		if r > math.MaxUint16 {
-			width = 2
+		if n := asciiLen(text[size:min(len(text), size+maxChunk-units)]); n > 0 {
+			units += n
+			size += n
+			continue
 		}
+		r, n := utf8.DecodeRune(text[size:])
+		width := utf16.RuneLen(r)
 		if units+width > maxChunk {
 			break
 		}
@@ -51,22 +54,39 @@ func measure(text []byte) (units, size int) {
 	return units, size
 }
 
+// asciiLen is how much of the start of text is ASCII.
+func asciiLen(text []byte) int {
+	i := 0
+	for i+8 <= len(text) && binary.LittleEndian.Uint64(text[i:])&highBits == 0 {
+		i += 8
+	}
+	for i < len(text) && text[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
 // appendCESU8 appends text with pairs of surrogates for the characters outside
 // the BMP.
 func appendCESU8(dst, text []byte) []byte {
-	for len(text) > 0 {
-		if text[0] < 0xf0 {
-			dst = append(dst, text[0])
-			text = text[1:]
-			continue
+	for {
+		i := 0
+		for i < len(text) && text[i] < firstOfFour {
+			i++
 		}
-		r, n := utf8.DecodeRune(text)
-		dst = appendThreeBytes(dst, 0xd800+(r-0x10000)>>10)
-		dst = appendThreeBytes(dst, 0xdc00+(r-0x10000)&0x3ff)
-		text = text[n:]
+		dst = append(dst, text[:i]...)
+		if i == len(text) {
+			return dst
+		}
+		r, n := utf8.DecodeRune(text[i:])
+		high, low := utf16.EncodeRune(r)
+		dst = appendThreeBytes(appendThreeBytes(dst, high), low)
+		text = text[i+n:]
 	}
-	return dst
 }
+
+// firstOfFour is the least byte that a character of four bytes begins with.
+const firstOfFour = 0xf0
 
 func appendThreeBytes(dst []byte, r rune) []byte {
 	return append(dst, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)
@@ -112,4 +132,15 @@ func appendHessianBool(dst []byte, v bool) []byte {
 // appendHessianDate appends milliseconds since 1970.
 func appendHessianDate(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 'J'), uint64(v))
+}
+
+// appendHessianBinary appends b in chunks.
+func appendHessianBinary(dst, b []byte) []byte {
+	for len(b) > maxChunk {
+		dst = append(dst, 'A', maxChunk>>8, maxChunk&0xff)
+		dst = append(dst, b[:maxChunk]...)
+		b = b[maxChunk:]
+	}
+	dst = append(dst, 'B', byte(len(b)>>8), byte(len(b)))
+	return append(dst, b...)
 }

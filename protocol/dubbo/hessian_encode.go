@@ -31,7 +31,12 @@ func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
 	case s.form == formFloat:
 		e.double(a.text)
 	case s.form == formDecimal:
-		e.decimal(a.text, descriptor)
+		e.decimal(a.text)
+	case s.form == formBig:
+		e.bad = true // Java has its int array there, or 0 where it may not look into it
+	case s.form == formBytes:
+		b, _ := decodeBase64(a.text)
+		e.dst = appendHessianBinary(e.dst, b)
 	default:
 		r := jsonReader{b: a.text}
 		e.value(&r)
@@ -103,27 +108,14 @@ func (e *hessianEncoder) double(json []byte) {
 	e.dst = appendHessianDouble(e.dst, v)
 }
 
-// decimal writes a number as an object of its class, with the text as its only
-// field.
-func (e *hessianEncoder) decimal(number, descriptor []byte) {
-	e.dst = append(e.dst, 'C')
-	start := len(e.text)
-	e.text = appendClassName(e.text, descriptor)
-	e.dst = appendHessianString(e.dst, e.text[start:])
-	e.text = e.text[:start]
-	e.dst = append(e.dst, "\x91\x05valueO"...)
+// decimal writes a java.math.BigDecimal: an object with the text of the number as
+// its only field.
+func (e *hessianEncoder) decimal(number []byte) {
+	e.dst = append(e.dst, 'C', byte(len(bigDecimal)))
+	e.dst = append(e.dst, bigDecimal+"\x91\x05valueO"...)
 	e.dst = appendHessianInt(e.dst, int32(e.classes))
 	e.dst = appendHessianString(e.dst, number)
 	e.classes++
 }
 
-// appendClassName appends what Java calls the class of a descriptor.
-func appendClassName(dst, descriptor []byte) []byte {
-	for _, c := range descriptor[1 : len(descriptor)-1] {
-		if c == '/' {
-			c = '.'
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
+const bigDecimal = "java.math.BigDecimal"

@@ -153,7 +153,7 @@ func (t *transcoder) key() {
 
 func (t *transcoder) object(tok token) {
 	class := t.r.classes[tok.num]
-	if isDecimal(t.r.nameAt(class.name)) && class.fields == 1 {
+	if class.fields == 1 && string(t.r.nameAt(class.name)) == bigDecimal {
 		t.decimal(tok)
 		return
 	}
@@ -169,13 +169,7 @@ func (t *transcoder) object(tok token) {
 	t.end('{', '}', open)
 }
 
-// isDecimal tells whether objects of a class are numbers, whose only field is
-// their text.
-func isDecimal(class []byte) bool {
-	return string(class) == "java.math.BigDecimal" || string(class) == "java.math.BigInteger"
-}
-
-// decimal writes the number that a decimal object holds.
+// decimal writes the number that a java.math.BigDecimal holds as its text.
 func (t *transcoder) decimal(tok token) {
 	for n := t.r.enter(tok); t.r.element(&n); {
 		number := jsonReader{b: t.r.name()}

@@ -1,6 +1,8 @@
 package dubbo
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -186,6 +188,20 @@ func TestLibraryIntegers(t *testing.T) {
 		}
 		if got, want := appendHessianInt(nil, int32(n)), e.Buffer(); string(got) != string(want) {
 			t.Errorf("int %d: got %x, want %x", n, got, want)
+		}
+	}
+}
+
+func TestLibraryReadsBinary(t *testing.T) {
+	for _, n := range []int{0, 1, maxChunk, maxChunk + 1, 3 * maxChunk, 1 << 20} {
+		want := bytes.Repeat([]byte("b"), n)
+		b := appendHessianBinary(nil, want)
+		got, err := hessian.NewDecoder(b).Decode()
+		if err != nil || !bytes.Equal(got.([]byte), want) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if text, tr := toJSON(b, 1<<21); tr.r.bad || text != `"`+base64.StdEncoding.EncodeToString(want)+`"` {
+			t.Errorf("%d bytes: got %.60s", n, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dubbo
 
 import (
 	"bytes"
+	"encoding/base64"
 	"strconv"
 	"unicode/utf8"
 )
@@ -117,13 +118,15 @@ const (
 	formBool                     //
 	formInteger                  //
 	formFloat                    //
-	formDecimal                  // java.math.BigDecimal or BigInteger: a number that is an object in hessian2
+	formDecimal                  // a number of any size
+	formBig                      // an integer of any size
 	formDate                     // an integer: milliseconds since 1970
+	formBytes                    // a string: base64
 )
 
 func shapeOf(descriptor []byte) shape {
 	switch string(descriptor) {
-	case "Ljava/lang/String;", "Ljava/lang/CharSequence;":
+	case "Ljava/lang/String;", "Ljava/lang/CharSequence;", "[C":
 		return shape{formText, 0, true}
 	case "C", "Ljava/lang/Character;":
 		return shape{formChar, 0, len(descriptor) > 1}
@@ -139,8 +142,12 @@ func shapeOf(descriptor []byte) shape {
 		return shape{formInteger, 64, len(descriptor) > 1}
 	case "F", "D", "Ljava/lang/Float;", "Ljava/lang/Double;":
 		return shape{formFloat, 0, len(descriptor) > 1}
-	case "Ljava/math/BigDecimal;", "Ljava/math/BigInteger;":
+	case "Ljava/math/BigDecimal;":
 		return shape{formDecimal, 0, true}
+	case "Ljava/math/BigInteger;":
+		return shape{formBig, 0, true}
+	case "[B":
+		return shape{formBytes, 0, true}
 	case "Ljava/util/Date;":
 		return shape{formDate, 64, true}
 	}
@@ -173,12 +180,24 @@ func (a *argument) fits(descriptor []byte) bool {
 		return first == 't' || first == 'f'
 	case s.form == formInteger, s.form == formDate:
 		return isNumber && isInteger(a.text) && fitsBits(a.text, s.bits)
-	case s.form == formFloat:
+	case s.form == formBig:
+		return isNumber && isInteger(a.text)
+	case s.form == formFloat, s.form == formDecimal:
 		return isNumber
-	case s.form == formDecimal:
-		return isNumber && (string(descriptor) == "Ljava/math/BigDecimal;" || isInteger(a.text))
+	case s.form == formBytes:
+		_, ok := decodeBase64(a.text)
+		return ok
 	}
 	return true
+}
+
+// decodeBase64 decodes a JSON string.
+func decodeBase64(json []byte) ([]byte, bool) {
+	if json[0] != '"' {
+		return nil, false
+	}
+	b, err := base64.StdEncoding.AppendDecode(nil, appendUnescaped(nil, inner(json)))
+	return b, err == nil
 }
 
 func isOneUnit(text []byte) bool {
@@ -187,7 +206,7 @@ func isOneUnit(text []byte) bool {
 }
 
 // isInteger tells whether a JSON number has neither fraction nor exponent.
-func isInteger(number []byte) bool { return bytes.IndexAny(number, ".eE") < 0 }
+func isInteger(number []byte) bool { return !bytes.ContainsAny(number, ".eE") }
 
 func fitsBits(integer []byte, bits int) bool {
 	_, err := strconv.ParseInt(string(integer), 10, bits)
