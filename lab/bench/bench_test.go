@@ -17,7 +17,7 @@ func fakeSidecar(t *testing.T, token string) Sidecar {
 	looks := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" || r.Header.Get("Authorization") != "Bearer "+token {
-			http.Error(w, "no", 401)
+			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
 		looks++
@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch n := calls.Add(1); {
 		case n <= 2:
-			http.Error(w, "not ready", 503)
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
 		case n%10 == 0:
 			http.Error(w, "no", 500)
 		}
