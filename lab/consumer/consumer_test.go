@@ -76,7 +76,9 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		"a line": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, dubbo.HashCode(r.PostFormValue("parameter")))
 		}, `\n", want `, Stats{Wrong: 1}},
-		"a failure": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no endpoint", http.StatusServiceUnavailable) }, "status 503: no endpoint", Stats{Failed: 1}},
+		"a failure": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no endpoint", http.StatusServiceUnavailable)
+		}, "status 503: no endpoint", Stats{Failed: 1}},
 		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "no answer: ", Stats{Failed: 1}},
 	} {
 		c, _ := start(t, tt.sidecar)
