@@ -26,6 +26,7 @@ type Worker struct {
 	routes   []*route
 	direct   map[string]*route // of listeners with a fixed service, by service
 	stats    WorkerStats
+	millis   milliseconds
 	sessions sessionList
 
 	httpLimits http1.Limits

@@ -127,4 +127,6 @@ func mergeEndpoint(into, e *proxy.EndpointReport) {
 	}
 	into.Others = max(into.Others, e.Others)
 	into.Reported = into.Reported || e.Reported
+	into.Ejections += e.Ejections
+	into.Stats.Add(&e.Stats)
 }
