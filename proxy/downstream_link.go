@@ -91,6 +91,7 @@ func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
 	s.fetches = peer.Features&link.FeatureStreams != 0
 	s.w.Open(version, peer)
 	s.state = linkOpen
+	s.worker.proc.links.Add(1) // before the look at draining: Links relies on it
 	if s.worker.proc.draining.Load() {
 		s.drain()
 	}
@@ -228,6 +229,9 @@ func (s *linkSession) finishDrain() {
 func (s *linkSession) close() {
 	if s.state == linkClosed {
 		return
+	}
+	if s.state != linkOpening {
+		s.worker.proc.links.Add(-1)
 	}
 	s.shut()
 	if s.cur != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -35,6 +36,28 @@ func TestDrainingProviderLosesNothing(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A provider that drains with its link port open turns new links away, which
+// looks to the consumer as if the port was closed: it goes elsewhere for free, and
+// soon does not ask any more.
+func TestDrainingPortTurnsAway(t *testing.T) {
+	m := newMesh(t, meshOptions{service: ", retry: {on: [connect]}, outlier: {base: 1h}"})
+	all := m.crowd(20, 20, 100)
+	provider := m.nodes[1].proc
+	m.w.At(30*time.Millisecond, provider.Drain)
+	m.finish(all...)
+	m.ok(all...)
+	if n := m.consumer.stats("compute").Ejections; n != [lb.Reasons]uint64{lb.ByConsecutive: 1} {
+		t.Errorf("ejections %v, want one for links that are turned away", n)
+	}
+	if n := provider.Links(); n != 0 {
+		t.Errorf("%d links after a drain", n)
+	}
+	if n := m.nodes[2].proc.Links(); n != 1 {
+		t.Errorf("%d links at a provider that serves", n)
+	}
+	m.settled()
 }
 
 // A consumer that drains answers what it has, then closes.

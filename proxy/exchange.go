@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -25,6 +26,14 @@ const maxFreeEndpoints = 3
 const (
 	maxMissed = 2
 	missBody  = 64 << 10
+)
+
+// hedgeSlack is how late a hedge timer may be before the loop counts as having been
+// away. A timer that was put off once for that fires whenever it does: a loop that
+// is always late hedges all the same.
+const (
+	hedgeSlack    = 500 * time.Microsecond
+	hedgeWhenever = math.MaxInt64 - hedgeSlack
 )
 
 // replier is the downstream's end of an exchange: the session it came from.
@@ -101,6 +110,7 @@ type exchange struct {
 
 	deadline Timer
 	hedge    Timer
+	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
 }
 
 // begin takes a complete request from its downstream, of which rate is the limit
@@ -146,7 +156,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	ex.req.Deadline = ex.began + left
 	w.loop.After(left, &ex.deadline)
 	ex.svc.hedging.Primary(ex.began, r.hedging)
-	if r.hedging.Policy.Mode == hedge.On && !ex.unhedged {
+	if r.hedging.Policy.Mode != hedge.Off && !ex.unhedged {
 		ex.armHedge(ex.began)
 	}
 	ex.launch(primaryAttempt, nil)
@@ -189,11 +199,27 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	}
 }
 
-// onHedgeTimer: the answer is late. Every gate must be open for a hedge to go.
+// onHedgeTimer: the answer is late, or the loop is: it was busy or had no CPU when
+// the timer was due, and what came meanwhile is looked at first. Else answered
+// requests would be hedged, and endpoints whose answers lie here taken for silent.
 func (ex *exchange) onHedgeTimer() {
 	if ex.state != exchangeActive || ex.n == maxAttempts {
 		return
 	}
+	if now := ex.w.loop.Now(); now > ex.hedgeDue+hedgeSlack {
+		ex.hedgeDue = hedgeWhenever
+		ex.w.loop.After(0, &ex.hedge)
+		return
+	}
+	if ex.route.hedging.Shadows() {
+		ex.watch.Asked = ex.w.loop.Now()
+		return
+	}
+	ex.askHedge()
+}
+
+// askHedge: every gate must be open for a hedge to go.
+func (ex *exchange) askHedge() {
 	s, r, now := ex.svc, ex.route.hedging, ex.w.loop.Now()
 	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
 	q := hedge.Question{
@@ -223,7 +249,9 @@ func (ex *exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
 
 // armHedge looks again one delay from now.
 func (ex *exchange) armHedge(now time.Duration) {
-	ex.w.loop.After(ex.route.hedging.Delay(now), &ex.hedge)
+	delay := ex.route.hedging.Delay(now)
+	ex.hedgeDue = now + delay
+	ex.w.loop.After(delay, &ex.hedge)
 }
 
 // hedgeMissed: a hedge reached no application, so it cost that nothing and counts

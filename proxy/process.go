@@ -24,6 +24,7 @@ type Process struct {
 	workers  []*Worker
 	streams  Streams // nil: none
 	ledger   ledger
+	links    atomic.Int32 // accepted ones that may carry requests
 	draining atomic.Bool
 	loops    int
 }
@@ -96,6 +97,11 @@ func (p *Process) Pending() (n int) {
 	}
 	return n
 }
+
+// Links is the number of accepted links that may carry requests. After Drain it
+// only falls, but for a moment at each link that is turned away; at 0 no answer
+// is parked any more.
+func (p *Process) Links() int { return int(p.links.Load()) }
 
 // ledger counts the bytes of messages held in memory (limits.buffered).
 type ledger struct {

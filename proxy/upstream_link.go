@@ -249,14 +249,19 @@ func (c *linkClient) OnRefused(id uint64, why link.Reason) {
 }
 
 // OnGoAway: what the peer did not take is free to go elsewhere, and so is all
-// that comes after.
+// that comes after. A link that is turned away at its start is a connection that
+// is refused: the endpoint is not to be picked for having nothing to do.
 func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
 	c.detach()
 	c.state = linkDraining
+	f := FailUnprocessed
+	if last == 0 {
+		f = FailConnect
+	}
 	for _, id := range inOrder(c.streams) {
 		if id > last {
 			if a := c.take(id); a != nil {
-				a.failed(FailUnprocessed)
+				a.failed(f)
 			}
 		}
 	}

@@ -6,6 +6,8 @@
 # end. The last line is the count of checks.
 #
 #   BYTES=N      what curl moves each way; default 10 GiB
+#   ROUNDS=N     of small requests with and without streams; default 3
+#   RATE=N       bytes a second of each of those streams; default 25 MB
 #   VENV=DIR     where the Python environment is kept from run to run
 #   KEEP=DIR     keep configuration files and logs in DIR
 set -euo pipefail

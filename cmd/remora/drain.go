@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 const (
@@ -37,8 +38,10 @@ func (s *sidecar) startDrain() {
 }
 
 // drain takes the sidecar out of use, for at most timeouts.drain: first out of
-// the registry while it still serves, then no new connections, then every open
-// one is brought to its end. What is left after that is cut off by stop.
+// the registry while it still serves, then no new work, then every open
+// connection is brought to its end. Link ports stay open for as long as another
+// sidecar may come for an answer that it asked for. What is left after that is
+// cut off by stop.
 func (s *sidecar) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
@@ -47,24 +50,32 @@ func (s *sidecar) drain() {
 	}
 	// First, so that whoever finds the listeners closed finds the rest draining.
 	s.proc.Drain()
-	for _, l := range s.listeners {
+	s.shut(func(l *config.Listener) bool { return l.Protocol != config.ProtocolLink })
+	until(ctx, s.fetched)
+	s.shut(func(l *config.Listener) bool { return l.Protocol == config.ProtocolLink })
+	if !until(ctx, s.idle) {
+		s.log.Warn("timeouts.drain has passed with work left",
+			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
+		return
+	}
+	s.log.Info("drained")
+}
+
+// shut closes the listeners that are so.
+func (s *sidecar) shut(so func(l *config.Listener) bool) {
+	for i, l := range s.listeners {
+		if !so(&s.cfg.Listeners[i]) {
+			continue
+		}
 		if err := l.Close(); err != nil {
 			s.log.Warn("listener not closed", "error", err)
 		}
 	}
-	look := time.NewTicker(drainLook)
-	defer look.Stop()
-	for !s.idle() {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			s.log.Warn("timeouts.drain has passed with work left",
-				"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
-			return
-		}
-	}
-	s.log.Info("drained")
 }
+
+// fetched tells whether no answer waits for another sidecar to come for it, and
+// none will: the order matters.
+func (s *sidecar) fetched() bool { return s.proc.Links() == 0 && s.streams.Parked() == 0 }
 
 // idle tells whether nothing is in flight and nobody is connected. What is
 // accepted counts as connected from then on, so nothing slips through.
@@ -99,4 +110,18 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// until waits for what ok tells, and tells whether that came before ctx was done.
+func until(ctx context.Context, ok func() bool) bool {
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }

@@ -17,6 +17,9 @@ var templates = template.Must(template.ParseFS(templateFiles, "templates/*.yaml"
 // replicaCount is how many replicas there are.
 const replicaCount = 3
 
+// consumerModes are how the consumer sidecars of the demo's phases hedge.
+var consumerModes = []string{"off", "shadow", "on"}
+
 // A layout says where everything is: addresses on 127.0.0.1, and files in dir.
 type layout struct {
 	dir           string
@@ -24,14 +27,21 @@ type layout struct {
 	replicas      [replicaCount]string
 	links         [replicaCount]string // of the provider sidecars
 	providerAdmin [replicaCount]string
-	consumer      string // where the load is sent
-	consumerAdmin string
+	consumers     map[string]*consumer // by how they hedge
 }
+
+// consumer is a consumer sidecar's addresses; the load is sent to listen.
+type consumer struct{ listen, admin string }
 
 // newLayout finds free ports.
 func newLayout(dir string) (*layout, error) {
-	l := &layout{dir: dir}
-	want := []*string{&l.etcd, &l.consumer, &l.consumerAdmin}
+	l := &layout{dir: dir, consumers: map[string]*consumer{}}
+	want := []*string{&l.etcd}
+	for _, hedge := range consumerModes {
+		c := &consumer{}
+		l.consumers[hedge] = c
+		want = append(want, &c.listen, &c.admin)
+	}
 	for i := range replicaCount {
 		want = append(want, &l.replicas[i], &l.links[i], &l.providerAdmin[i])
 	}
@@ -72,9 +82,9 @@ func (l *layout) writeConfigs() error {
 			return err
 		}
 	}
-	for _, hedge := range []string{"off", "shadow", "on"} {
+	for hedge, c := range l.consumers {
 		err := render("consumer.yaml", l.consumerFile(hedge), fields{
-			ID: "api-1", Admin: l.consumerAdmin, Etcd: l.etcd, Listen: l.consumer, Hedge: hedge,
+			ID: "api-1", Admin: c.admin, Etcd: l.etcd, Listen: c.listen, Hedge: hedge,
 		})
 		if err != nil {
 			return err

@@ -44,22 +44,26 @@ var (
 	phaseOff    = phaseKind{"2/3 off: through sidecars, hedging off", "off"}
 	phaseOn     = phaseKind{"3/3 on: through sidecars, hedging on", "on"}
 
-	phaseShadow   = phaseKind{"1/2 shadow: through sidecars, hedging off and forecast", "shadow"}
+	phaseShadow   = phaseKind{"1/2 shadow: through sidecars, hedging off and forecast; in turn with", "shadow"}
 	phaseForecast = phaseKind{"2/2 on: through sidecars, hedging on", "on"}
 )
 
-// step is a phase and where its figures go.
+// step is phases that run together, and where their figures go.
 type step struct {
-	kind phaseKind
-	into **report.Phase
+	kinds []phaseKind
+	into  []**report.Phase
 }
 
-// steps are the phases to run, in order.
+// steps are what to run, in order.
 func (o *Options) steps(r *report.Report) []step {
 	if o.Shadow {
-		return []step{{phaseShadow, &r.Off}, {phaseForecast, &r.On}}
+		return []step{{[]phaseKind{phaseShadow, phaseForecast}, []**report.Phase{&r.Off, &r.On}}}
 	}
-	return []step{{phaseDirect, &r.Direct}, {phaseOff, &r.Off}, {phaseOn, &r.On}}
+	return []step{
+		{[]phaseKind{phaseDirect}, []**report.Phase{&r.Direct}},
+		{[]phaseKind{phaseOff}, []**report.Phase{&r.Off}},
+		{[]phaseKind{phaseOn}, []**report.Phase{&r.On}},
+	}
 }
 
 // modeName is the mode as it is asked for on the command line.
@@ -101,8 +105,12 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	r := &report.Report{Mode: o.modeName(), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
 	for _, step := range o.steps(r) {
-		if *step.into, err = runPhase(ctx, o, l, step.kind); err != nil {
-			return r, fmt.Errorf("phase %s: %w", step.kind.title, err)
+		phases, err := runPhases(ctx, o, l, step.kinds...)
+		if err != nil {
+			return r, fmt.Errorf("phase %s: %w", step.kinds[0].title, err)
+		}
+		for i, p := range phases {
+			*step.into[i] = p
 		}
 	}
 	return r, nil

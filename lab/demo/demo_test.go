@@ -60,7 +60,7 @@ func TestConfigurationFilesAreValid(t *testing.T) {
 		if s.Hedge != want {
 			t.Errorf("hedge %+v: the file says that these are the defaults, which are %+v", s.Hedge, want)
 		}
-		if c.Listeners[0].Address != l.consumer || c.Routes[0].Service != "compute" || c.Admin.Address != l.consumerAdmin {
+		if c.Listeners[0].Address != l.consumers[mode].listen || c.Routes[0].Service != "compute" || c.Admin.Address != l.consumers[mode].admin {
 			t.Errorf("hedging %s: %+v %+v", mode, c.Listeners[0], c.Routes[0])
 		}
 	}
@@ -140,7 +140,8 @@ func TestTheDemoRunsItsThreePhasesAndLeavesNothingRunning(t *testing.T) {
 	assertNothingRuns(t, o.Dir)
 }
 
-// In shadow mode the demo runs two phases, and keeps what the first one forecast.
+// In shadow mode the demo runs two phases in turn, which meet the same freezes, and
+// keeps what the first one forecast.
 func TestTheDemoOfShadowMode(t *testing.T) {
 	t.Setenv(roleEnv, "sidecar that hedges the first ten")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -148,15 +149,20 @@ func TestTheDemoOfShadowMode(t *testing.T) {
 	var out bytes.Buffer
 	o := options(t, &out)
 	o.Shadow = true
+	o.Seconds = 2 * sliceLength.Seconds()
 	r, err := Run(ctx, o)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if r.Mode != "shadow" || r.Direct != nil || r.Off.Hedges != 0 || r.On.Hedges != 10 {
+	if r.Mode != "shadow" || r.Direct != nil || r.Off.Hedges != 0 || r.On.Hedges != 10 || r.Off.Requests != 1000 || r.On.Requests != 1000 {
 		t.Errorf("%+v", r)
 	}
-	if len(r.Off.Forecasts) != 1 || *r.Off.Forecasts[0].P99 != 3.5 || len(r.On.Forecasts) != 0 {
-		t.Errorf("forecasts %+v and %+v", r.Off.Forecasts, r.On.Forecasts)
+	if r.Off.ExtraLoad != 0 || r.On.ExtraLoad != .01 || r.Off.Stalls != r.On.Stalls || r.On.Stalls == 0 {
+		t.Errorf("extra load %v and %v, freezes %d and %d; want 0 and 0.01, and the same freezes",
+			r.Off.ExtraLoad, r.On.ExtraLoad, r.Off.Stalls, r.On.Stalls)
+	}
+	if len(r.Off.Forecasts) != 1 || *r.Off.Forecasts[0].P99 != 3.5 || *r.Off.Seen.P99 != 4.5 || len(r.On.Forecasts) != 0 || r.On.Seen != nil {
+		t.Errorf("forecasts %+v of %+v, and %+v", r.Off.Forecasts, r.Off.Seen, r.On.Forecasts)
 	}
 	assertNothingRuns(t, o.Dir)
 }
@@ -230,9 +236,9 @@ func TestSummarizeTakesDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := summarize(res, []replica.Stats{{Served: 60, Stalls: 1}, {Served: 44, Stalls: 2}},
-		hedgingState{Hedges: 5, Won: 1, Gates: map[string]int64{"budget": 2, "cascade": 1}},
-		hedgingState{Hedges: 9, Won: 3, Gates: map[string]int64{"budget": 4, "cascade": 1}})
+	measured := &phase{before: hedgingState{Hedges: 5, Won: 1, Gates: map[string]int64{"budget": 2, "cascade": 1}}, served: 104, stalls: 3}
+	measured.result.Add(res)
+	p := measured.summarize(hedgingState{Hedges: 9, Won: 3, Gates: map[string]int64{"budget": 4, "cascade": 1}})
 	if p.Requests != 100 || p.ExtraLoad != .04 || p.Hedges != 4 || p.HedgesWon != 2 || p.Stalls != 3 ||
 		len(p.Gates) != 1 || p.Gates["budget"] != 2 {
 		t.Errorf("%+v", p)

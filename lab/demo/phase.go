@@ -14,72 +14,121 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// A phase is one under way.
-type phase struct {
+// A mesh is the replicas and sidecars of the phases that share them.
+type mesh struct {
 	opts   Options
 	layout *layout
-	kind   phaseKind
-	procs  *group
+	procs  *group // the replicas come first
 }
 
-func runPhase(ctx context.Context, o Options, l *layout, kind phaseKind) (*report.Phase, error) {
-	o.Out.Line(kind.title)
-	p := &phase{opts: o, layout: l, kind: kind, procs: &group{dir: o.Dir}}
-	defer p.procs.stop()
+// A phase is one under way, and what it has measured so far.
+type phase struct {
+	*mesh
+	kind   phaseKind
+	before hedgingState // at the end of the warm-up
+	result load.Result
+	served int64
+	stalls int64
+}
+
+// sliceLength is about how long phases that share a mesh take turns for.
+const sliceLength = 2500 * time.Millisecond
+
+// runPhases measures the kinds on one mesh. Several take turns, so that all meet the
+// same machine, and the same freezes.
+func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([]*report.Phase, error) {
+	m := &mesh{opts: o, layout: l, procs: &group{dir: o.Dir}}
+	defer m.procs.stop()
+	var phases []*phase
+	for _, kind := range kinds {
+		o.Out.Line(kind.title)
+		phases = append(phases, &phase{mesh: m, kind: kind})
+	}
 	o.Out.Live("starting")
-	if err := p.start(ctx); err != nil {
+	if err := m.start(ctx, kinds); err != nil {
 		return nil, err
 	}
-	// The warm-up is a load of its own. Between it and the measurement nothing is
-	// in flight, so that requests, calls served and hedges of the measurement
-	// are all counted from 0, and it meets the same freezes in each phase.
-	if _, err := p.load(ctx, "warm-up", o.Warmup); err != nil {
-		return nil, err
-	}
-	warm, err := p.idle(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range warm {
-		if s.Served == 0 {
-			return nil, fmt.Errorf("demo: replica %s got none of the warm-up's requests", s.Name)
+	for _, p := range phases {
+		if err := p.warmUp(ctx); err != nil {
+			return nil, err
 		}
 	}
-	if err := p.reset(ctx); err != nil {
-		return nil, err
+	length, slices := time.Duration(o.Seconds*float64(time.Second)), 1
+	if len(phases) > 1 {
+		slices = int(max(1, length/sliceLength))
 	}
-	before, err := p.hedging(ctx)
-	if err != nil {
-		return nil, err
+	for i := range slices {
+		for _, p := range phases {
+			if err := p.measure(ctx, time.Duration(i)*length/time.Duration(slices), length/time.Duration(slices)); err != nil {
+				return nil, err
+			}
+		}
 	}
-	res, err := p.load(ctx, "measuring", time.Duration(o.Seconds*float64(time.Second)))
-	if err != nil {
-		return nil, err
+	var out []*report.Phase
+	for _, p := range phases {
+		after, err := p.hedging(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r := p.summarize(after)
+		o.Out.Line(fmt.Sprintf("  %d requests, %d errors, p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms",
+			r.Requests, r.Errors, r.P50, r.P99, r.P999))
+		out = append(out, r)
+	}
+	return out, m.procs.check()
+}
+
+// warmUp is a load of its own: between it and the measurement nothing is in flight,
+// so that requests, calls served and hedges are all counted from 0.
+func (p *phase) warmUp(ctx context.Context) error {
+	if err := p.reset(ctx, 0); err != nil {
+		return err
+	}
+	if _, err := p.load(ctx, "warm-up", 0, p.opts.Warmup, p.opts.Warmup); err != nil {
+		return err
 	}
 	stats, err := p.idle(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	after, err := p.hedging(ctx)
-	if err != nil {
-		return nil, err
+	for _, s := range stats {
+		if s.Served == 0 {
+			return fmt.Errorf("demo: replica %s got none of the warm-up's requests", s.Name)
+		}
 	}
-	out := summarize(res, stats, before, after)
-	o.Out.Line(fmt.Sprintf("  %d requests, %d errors, p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms",
-		out.Requests, out.Errors, out.P50, out.P99, out.P999))
-	return out, p.procs.check()
+	p.before, err = p.hedging(ctx)
+	return err
 }
 
-// start starts the replicas, and unless the phase is direct the sidecars, and
-// returns once all are ready.
-func (p *phase) start(ctx context.Context) error {
-	l, o := p.layout, p.opts
+// measure runs the part of the phase from the offset from on, for d. It meets the
+// freezes of that part of the schedule, as each phase does.
+func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
+	if err := p.reset(ctx, from); err != nil {
+		return err
+	}
+	res, err := p.load(ctx, "measuring "+p.kind.hedge, from, d, time.Duration(p.opts.Seconds*float64(time.Second)))
+	if err != nil {
+		return err
+	}
+	p.result.Add(res)
+	stats, err := p.idle(ctx)
+	for _, s := range stats {
+		p.served += s.Served
+		p.stalls += s.Stalls
+	}
+	return err
+}
+
+// start starts the replicas, and the sidecars that the kinds need, and returns once
+// all are ready.
+func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
+	l, o := m.layout, m.opts
 	for i, addr := range l.replicas {
 		seed := o.Seed + uint64(i)
 		if o.Mode == replica.Correlated {
 			seed = o.Seed // shared, so that the freezes are
 		}
-		proc, err := p.procs.start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
+		proc, err := m.procs.start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
 			"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
 			"--mode", string(o.Mode), "--seed", strconv.FormatUint(seed, 10))
 		if err != nil {
@@ -89,20 +138,26 @@ func (p *phase) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.kind.hedge == "" {
+	if kinds[0].hedge == "" {
 		return nil
 	}
 	for i, admin := range l.providerAdmin {
 		name := fmt.Sprintf("provider-%d", i+1)
-		if err := p.sidecar(ctx, name, l.providerFile(i), admin); err != nil {
+		if err := m.sidecar(ctx, name, l.providerFile(i), admin); err != nil {
 			return err
 		}
 	}
-	return p.sidecar(ctx, "consumer-hedging-"+p.kind.hedge, l.consumerFile(p.kind.hedge), l.consumerAdmin)
+	for _, kind := range kinds {
+		err := m.sidecar(ctx, "consumer-hedging-"+kind.hedge, l.consumerFile(kind.hedge), l.consumers[kind.hedge].admin)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (p *phase) sidecar(ctx context.Context, name, file, admin string) error {
-	proc, err := p.procs.start(name, p.opts.Remora, "run", "-c", file)
+func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
+	proc, err := m.procs.start(name, m.opts.Remora, "run", "-c", file)
 	if err != nil {
 		return err
 	}
@@ -112,7 +167,7 @@ func (p *phase) sidecar(ctx context.Context, name, file, admin string) error {
 // targets are where the load goes.
 func (p *phase) targets() []string {
 	if p.kind.hedge != "" {
-		return []string{"http://" + p.layout.consumer + "/compute"}
+		return []string{"http://" + p.layout.consumers[p.kind.hedge].listen + "/compute"}
 	}
 	var urls []string
 	for _, addr := range p.layout.replicas {
@@ -121,13 +176,13 @@ func (p *phase) targets() []string {
 	return urls
 }
 
-func (p *phase) load(ctx context.Context, what string, d time.Duration) (*load.Result, error) {
-	total := d.Seconds()
+// load sends requests for d, which begins at from of total.
+func (p *phase) load(ctx context.Context, what string, from, d, total time.Duration) (*load.Result, error) {
 	res, err := load.Run(ctx, load.Options{
 		Targets: p.targets(), Rate: p.opts.Rate, Seed: p.opts.Seed, Duration: d, Timeout: p.opts.Timeout,
 		Progress: func(s load.Progress) {
 			p.opts.Out.Live(fmt.Sprintf("%s %4.1f of %.1f s  %6d requests  %d errors  p50 %.2f ms  p99 %.2f ms  max %.1f ms",
-				what, min(max(s.Elapsed.Seconds(), 0), total), total, s.Requests, s.Errors, ms(s.P50), ms(s.P99), ms(s.Max)))
+				what, (from + min(max(s.Elapsed, 0), d)).Seconds(), total.Seconds(), s.Requests, s.Errors, ms(s.P50), ms(s.P99), ms(s.Max)))
 		},
 	})
 	if err != nil {
@@ -138,10 +193,10 @@ func (p *phase) load(ctx context.Context, what string, d time.Duration) (*load.R
 
 // idle waits until no replica has a call in flight (losers of hedges outlive
 // their request), and returns what each has counted.
-func (p *phase) idle(ctx context.Context) ([]replica.Stats, error) {
-	stats := make([]replica.Stats, len(p.layout.replicas))
-	for i, addr := range p.layout.replicas {
-		proc := p.procs.procs[i]
+func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
+	stats := make([]replica.Stats, len(m.layout.replicas))
+	for i, addr := range m.layout.replicas {
+		proc := m.procs.procs[i]
 		err := await(ctx, proc, proc.name+" to be idle", func(ctx context.Context) error {
 			b, err := call(ctx, http.MethodGet, "http://"+addr+"/stats")
 			if err != nil {
@@ -162,10 +217,11 @@ func (p *phase) idle(ctx context.Context) ([]replica.Stats, error) {
 	return stats, nil
 }
 
-// reset starts the replicas' freezes anew, at one moment for all.
-func (p *phase) reset(ctx context.Context) error {
-	epoch := strconv.FormatInt(time.Now().UnixNano(), 10)
-	for _, addr := range p.layout.replicas {
+// reset starts the replicas' counts anew, at one moment for all, and puts them at the
+// offset from of their schedules of freezes.
+func (m *mesh) reset(ctx context.Context, from time.Duration) error {
+	epoch := strconv.FormatInt(time.Now().Add(-from).UnixNano(), 10)
+	for _, addr := range m.layout.replicas {
 		if _, err := call(ctx, http.MethodPost, "http://"+addr+"/reset?epoch="+epoch); err != nil {
 			return err
 		}
@@ -180,7 +236,8 @@ type hedgingState struct {
 	Won    int64            `json:"won"`
 	Gates  map[string]int64 `json:"gates"`
 	Routes []struct {
-		Shadow []report.Forecast `json:"shadow"`
+		Latency *report.Seen      `json:"latency"`
+		Shadow  []report.Forecast `json:"shadow"`
 	} `json:"routes"`
 }
 
@@ -189,7 +246,7 @@ func (p *phase) hedging(ctx context.Context) (hedgingState, error) {
 	if p.kind.hedge == "" {
 		return hedgingState{}, nil
 	}
-	b, err := call(ctx, http.MethodGet, "http://"+p.layout.consumerAdmin+"/hedging")
+	b, err := call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/hedging")
 	if err != nil {
 		return hedgingState{}, err
 	}
@@ -211,21 +268,18 @@ func parseHedging(b []byte, mode string) (hedgingState, error) {
 }
 
 // summarize puts together what the load, the replicas and the consumer counted.
-func summarize(res *load.Result, stats []replica.Stats, before, after hedgingState) *report.Phase {
+func (p *phase) summarize(after hedgingState) *report.Phase {
+	res, before := &p.result, p.before
 	out := &report.Phase{
 		Requests: res.Counts.Requests, Errors: res.Counts.Failed(),
 		P50: ms(res.Quantile(.5)), P90: ms(res.Quantile(.9)), P99: ms(res.Quantile(.99)),
 		P999: ms(res.Quantile(.999)), Max: ms(res.Max()),
 		Hedges: after.Hedges - before.Hedges, HedgesWon: after.Won - before.Won,
+		Stalls:     p.stalls,
 		MaxSendLag: ms(time.Duration(res.Lag.Max())),
 	}
-	var served int64
-	for _, s := range stats {
-		served += s.Served
-		out.Stalls += s.Stalls
-	}
 	if out.Requests > 0 {
-		out.ExtraLoad = float64(served-out.Requests) / float64(out.Requests)
+		out.ExtraLoad = float64(p.served-out.Requests) / float64(out.Requests)
 	}
 	for gate, n := range after.Gates {
 		if n -= before.Gates[gate]; n > 0 {
@@ -236,10 +290,12 @@ func summarize(res *load.Result, stats []replica.Stats, before, after hedgingSta
 		}
 	}
 	for _, r := range after.Routes {
-		out.Forecasts = append(out.Forecasts, r.Shadow...)
+		if len(r.Shadow) > 0 {
+			out.Seen, out.Forecasts = r.Latency, r.Shadow
+		}
 	}
-	for _, p := range res.Curve() {
-		out.Curve = append(out.Curve, report.Point{Quantile: p.Quantile, MS: p.MS})
+	for _, at := range res.Curve() {
+		out.Curve = append(out.Curve, report.Point{Quantile: at.Quantile, MS: at.MS})
 	}
 	return out
 }

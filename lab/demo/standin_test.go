@@ -161,6 +161,6 @@ func (s *standIn) hedging(w http.ResponseWriter, _ *http.Request) {
 	if s.mode == "shadow" {
 		forecast = `[{"delay_ms":2.6,"current":true,"p99_ms":3.5,"p999_ms":null,"extra_load":0.03}]`
 	}
-	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d},"routes":[{"shadow":%s}]}}}`,
+	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d},"routes":[{"latency":{"p99_ms":4.5},"shadow":%s}]}}}`,
 		s.mode, hedges, won, budget, forecast)
 }

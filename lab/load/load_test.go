@@ -366,3 +366,25 @@ func TestJSON(t *testing.T) {
 		t.Errorf("curve of %d points", len(j.Curve))
 	}
 }
+
+func TestResultsAddUp(t *testing.T) {
+	part := func(took time.Duration, kind ErrorKind) *Result {
+		rec := newRecorder()
+		rec.begin(time.Unix(0, 0))
+		rec.sent(took / 2)
+		rec.end(time.Unix(1, 0), took, 200, kind)
+		r := rec.result()
+		r.Sent, r.Connections = 2, 3
+		return r
+	}
+	var sum Result
+	sum.Add(part(4*time.Millisecond, ""))
+	sum.Add(part(8*time.Millisecond, ErrTimeout))
+	if sum.Sent != 4 || sum.Connections != 6 || sum.Elapsed != 2*time.Second || sum.Counts.Requests != 2 ||
+		sum.Counts.Failed() != 1 || sum.Counts.Statuses[200] != 2 {
+		t.Errorf("%+v", sum)
+	}
+	if sum.Latency.TotalCount() != 2 || sum.Max() < 7*time.Millisecond || sum.Quantile(.5) > 5*time.Millisecond || sum.Lag.TotalCount() != 2 {
+		t.Errorf("latencies up to %v, half up to %v, %d of the generator", sum.Max(), sum.Quantile(.5), sum.Lag.TotalCount())
+	}
+}

@@ -40,6 +40,27 @@ type Result struct {
 	Connections int           // opened in all
 }
 
+// Add adds what o measured to r, of which the zero value is empty. Connections that
+// both used are counted twice.
+func (r *Result) Add(o *Result) {
+	if r.Latency == nil {
+		r.Latency, r.Lag = newHistogram(), newHistogram()
+		r.Counts = Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}}
+	}
+	r.Sent += o.Sent
+	r.Counts.Requests += o.Counts.Requests
+	for kind, n := range o.Counts.Errors {
+		r.Counts.Errors[kind] += n
+	}
+	for status, n := range o.Counts.Statuses {
+		r.Counts.Statuses[status] += n
+	}
+	r.Latency.Merge(o.Latency)
+	r.Lag.Merge(o.Lag)
+	r.Elapsed += o.Elapsed
+	r.Connections += o.Connections
+}
+
 // Counts are requests by their end.
 type Counts struct {
 	Requests int64

@@ -19,6 +19,9 @@ func (r *Report) ForecastTable() string {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f%%\t\n", name, milliseconds(p99), milliseconds(p999), 100*load)
 	}
 	row("measured without hedging", &r.Off.P99, &r.Off.P999, r.Off.ExtraLoad)
+	if s := r.Off.Seen; s != nil {
+		row("as the sidecar saw it", s.P99, s.P999, r.Off.ExtraLoad)
+	}
 	for _, f := range r.Off.Forecasts {
 		name := fmt.Sprintf("forecast with delay %.1f", f.DelayMS)
 		if f.Current {
@@ -30,8 +33,25 @@ func (r *Report) ForecastTable() string {
 		row("measured with hedging", &r.On.P99, &r.On.P999, r.On.ExtraLoad)
 	}
 	w.Flush() // to memory: it can't fail
+	b.WriteString(r.unseen())
 	b.WriteString("\n")
 	return b.String()
+}
+
+// unseenShare is how much of the P99 may pass unseen by the sidecar before the table
+// says so.
+const unseenShare = 0.1
+
+// unseen tells when a good part of the latency was none that the sidecar could see:
+// the forecast is of the rest.
+func (r *Report) unseen() string {
+	s := r.Off.Seen
+	if s == nil || s.P99 == nil || r.Off.P99-*s.P99 <= unseenShare*r.Off.P99 {
+		return ""
+	}
+	return fmt.Sprintf("\n%.2f of %.2f ms of the p99 passed before the sidecar had the request or after it had the\n"+
+		"answer: the caller, the kernel and the sidecar waiting for a CPU. No hedge helps there, and the\n"+
+		"forecast does not know of it.\n", r.Off.P99-*s.P99, r.Off.P99)
 }
 
 func milliseconds(ms *float64) string {

@@ -7,7 +7,8 @@ import (
 
 func TestForecastTable(t *testing.T) {
 	p99, p999 := 3.4, 5.6
-	r := &Report{Off: &Phase{P99: 4, P999: 40}, On: &Phase{P99: 3.5, P999: 6, ExtraLoad: .03}}
+	seen := 3.9
+	r := &Report{Off: &Phase{P99: 4, P999: 40, Seen: &Seen{P99: &seen}}, On: &Phase{P99: 3.5, P999: 6, ExtraLoad: .03}}
 	if got := r.ForecastTable(); got != "" {
 		t.Errorf("without a forecast: %q", got)
 	}
@@ -22,11 +23,23 @@ func TestForecastTable(t *testing.T) {
 	want := []string{
 		"p99 p99.9 extra load",
 		"measured without hedging 4.00 40.00 0.00%",
+		"as the sidecar saw it 3.90 – 0.00%",
 		"forecast with delay 2.6 (the current one) 3.40 5.60 3.10%",
 		"forecast with delay 20.0 – – 0.00%",
 		"measured with hedging 3.50 6.00 3.00%",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What the sidecar can't see is told when it is much of the P99.
+func TestForecastTableTellsWhatPassedUnseen(t *testing.T) {
+	for seen, want := range map[float64]string{9.5: "", 8.5: "1.50 of 10.00 ms of the p99 passed"} {
+		r := &Report{Off: &Phase{P99: 10, Seen: &Seen{P99: &seen}, Forecasts: []Forecast{{DelayMS: 20}}}}
+		got := r.ForecastTable()
+		if told := strings.Contains(got, "passed before the sidecar"); told != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%v ms of 10 seen: %s", seen, got)
+		}
 	}
 }

@@ -37,8 +37,17 @@ type Phase struct {
 	MaxSendLag float64 `json:"max_send_lag_ms"`
 	Curve      []Point `json:"curve,omitempty"`
 
-	// Forecasts are what shadow mode said during the phase.
+	// Forecasts are what shadow mode said during the phase, and Seen is what it went
+	// by.
 	Forecasts []Forecast `json:"forecasts,omitempty"`
+	Seen      *Seen      `json:"seen,omitempty"`
+}
+
+// Seen is the latency as the sidecar measured it, from handing a request on to its
+// answer. Nil is a quantile that it can't tell.
+type Seen struct {
+	P99  *float64 `json:"p99_ms"`
+	P999 *float64 `json:"p999_ms"`
 }
 
 // A Forecast is what hedging would do with one delay, as shadow mode has it. Nil is

@@ -1,6 +1,10 @@
 package hedge
 
-import "time"
+import (
+	"cmp"
+	"math"
+	"time"
+)
 
 // shadowDelays are what shadow mode tries beside the delay that is in force, as far
 // as they lie within [MinDelay, MaxDelay].
@@ -8,6 +12,9 @@ var shadowDelays = [...]time.Duration{
 	1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
 }
+
+// never is when a hedge leaves that does not.
+const never = time.Duration(math.MaxInt64)
 
 // maxAsks bounds how often one request asks in vain for its hedge in the forecast,
 // as it does one delay later each when the gate was transient.
@@ -22,6 +29,11 @@ type Watch struct {
 
 	// Left is the time from the start of the attempt to the request's deadline.
 	Left time.Duration
+
+	// Asked is when the request's hedge timer fired, armed with the delay in force;
+	// 0: it has not. Between the two a loop may have been away, and then no hedge
+	// would have left any sooner.
+	Asked time.Duration
 
 	sent     time.Duration
 	endpoint uint32
@@ -94,30 +106,42 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	if !w.Hedgeable {
 		return
 	}
+	current := r.Delay(now)
 	for i := range s.plans {
 		p := &s.plans[i]
-		delay := p.delay
-		if delay == 0 {
-			delay = r.Delay(now)
-		}
-		if took <= delay {
+		delay := cmp.Or(p.delay, current)
+		first := w.firstHedge(delay, current)
+		if took <= first {
 			continue
 		}
 		c := p.change(now)
-		if better := s.hedged(p, c, now, r, w, delay); better < took {
+		if better := s.hedged(p, c, now, r, w, first, delay); better < took {
 			p.wins.win()
 			c.move(took, better, cutOff)
 		}
 	}
 }
 
-// hedged returns when the caller would have been answered with a hedge after
-// delay, and counts the hedges in c.
-func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watch, delay time.Duration) time.Duration {
+// firstHedge is how long after the attempt's start its loop would have sent a hedge
+// with such a delay, current being the one in force. A loop that came to the timer
+// of that one late, or after the answer, would not have come to a later one sooner.
+func (w *Watch) firstHedge(delay, current time.Duration) time.Duration {
+	switch {
+	case delay < current:
+		return delay
+	case w.Asked == 0:
+		return never
+	}
+	return max(delay, w.Asked-w.sent)
+}
+
+// hedged returns when the caller would have been answered with a hedge at first,
+// and if need be further ones a delay later each, and counts the hedges in c.
+func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watch, first, delay time.Duration) time.Duration {
 	s.refill(p, now)
 	median := r.Estimator.estimate(now, r.Policy.Quantile).median
 	best, sent := now-w.sent, 0
-	for at := delay; at < best && at <= maxAsks*delay && sent < r.Policy.Max; at += delay {
+	for at := first; at < best && at <= first+maxAsks*delay && sent < r.Policy.Max; at += delay {
 		if w.Left-at < median || !p.wins.pass() {
 			break
 		}

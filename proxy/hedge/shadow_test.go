@@ -90,6 +90,9 @@ func (r *Route) serve(s *Service, at, took time.Duration) {
 	w := Watch{Hedgeable: true, Left: NoDeadline}
 	s.Primary(at, r)
 	r.Sent(at, &w, uint32(at/ms)%3, false)
+	if due := at + r.Delay(at); due < at+took {
+		w.Asked = due
+	}
 	r.Answered(at+took, took, &w)
 }
 
@@ -108,12 +111,15 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"rescued", func(p *Policy, w *Watch) {}, 1, 6 * ms},
 		{"not idempotent", func(p *Policy, w *Watch) { w.Hedgeable = false }, 0, 50 * ms},
 		{"no time left", func(p *Policy, w *Watch) { w.Left = 5 * ms }, 0, 50 * ms},
-		{"at 20 ms", func(p *Policy, w *Watch) { p.Delay = 20 * ms }, 1, 21 * ms},
+		{"at 20 ms", func(p *Policy, w *Watch) { p.Delay, w.Asked = 20*ms, at+20*ms }, 1, 21 * ms},
+		{"asked late, for the loop was away", func(p *Policy, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
+		{"answered before it was asked", func(p *Policy, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
 		{"two hedges are as good", func(p *Policy, w *Watch) { p.Max = 2 }, 1, 6 * ms},
 		{"no budget", func(p *Policy, w *Watch) { p.Budget = 0 }, 0, 50 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, w := fixed, Watch{Hedgeable: true, Left: NoDeadline}
+			w.Asked = at + p.Delay
 			c.change(&p, &w)
 			_, r := shadowed(p)
 			if p.Budget == 0 {
@@ -135,7 +141,7 @@ func TestForecastOfARequestThatWasCutOff(t *testing.T) {
 	p := DefaultPolicy()
 	p.Delay = 5 * ms
 	_, r := shadowed(p)
-	w := Watch{Hedgeable: true, Left: 100 * ms}
+	w := Watch{Hedgeable: true, Left: 100 * ms, Asked: 905 * ms}
 	r.Sent(900*ms, &w, 0, false)
 	r.Late(1000*ms, &w)
 	f := r.current(1000 * ms)
@@ -152,7 +158,7 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 	var ws [30]Watch
 	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
 	for i := range ws {
-		ws[i] = Watch{Hedgeable: true, Left: NoDeadline}
+		ws[i] = Watch{Hedgeable: true, Left: NoDeadline, Asked: sent(i) + p.Delay}
 		s.Primary(sent(i), r)
 		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
 	}
@@ -162,6 +168,25 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 	f := r.current(1200 * ms)
 	if slowest, _ := f.Latency.Quantile(1); slowest < 90*ms {
 		t.Errorf("slowest %v; a stall of 100 ms was sold as a gain", slowest)
+	}
+}
+
+// A shorter delay than the one in force is not held up by a loop that came late to
+// that one; a longer one is.
+func TestForecastsOfOtherDelaysWhenTheLoopWasAway(t *testing.T) {
+	p := DefaultPolicy()
+	p.Delay = 4 * ms
+	_, r := shadowed(p)
+	w := Watch{Hedgeable: true, Left: NoDeadline, Asked: 914 * ms}
+	r.Sent(900*ms, &w, 0, false)
+	r.Answered(950*ms, 50*ms, &w)
+	want := map[time.Duration]time.Duration{ // and the answer takes 1 ms
+		1 * ms: 2 * ms, 2 * ms: 3 * ms, 3 * ms: 4 * ms, 4 * ms: 15 * ms, 5 * ms: 15 * ms, 10 * ms: 15 * ms, 20 * ms: 21 * ms,
+	}
+	for _, f := range r.Forecasts(950 * ms) {
+		if slowest, _ := f.Latency.Quantile(1); (slowest - want[f.Delay]).Abs() > want[f.Delay]/20 {
+			t.Errorf("delay %v: slowest %v, want %v", f.Delay, slowest, want[f.Delay])
+		}
 	}
 }
 

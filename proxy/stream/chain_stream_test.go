@@ -163,10 +163,10 @@ func TestChainEarlyAnswer(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		client := c.dial()
-		_, _ = fmt.Fprintf(client, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\n", 1<<30)
+		_, _ = fmt.Fprintf(client, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\n", 1<<40)
 		done := make(chan error, 1)
 		go func() {
-			_, err := io.CopyN(client, zeros{}, 1<<30)
+			_, err := io.CopyN(client, zeros{}, 1<<40)
 			done <- err
 		}()
 		server := receive(t, a.conns, "the connection")
@@ -178,7 +178,7 @@ func TestChainEarlyAnswer(t *testing.T) {
 		}
 		server.Close()
 		if err := receive(t, done, "the client to be stopped"); err == nil {
-			t.Error("1 GiB was sent that nobody wanted")
+			t.Error("1 TiB was sent that nobody wanted")
 		}
 		client.Close()
 	}, a.addr)

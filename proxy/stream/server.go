@@ -112,6 +112,13 @@ func (s *Server) Open() int {
 	return len(s.open) + len(s.parked)
 }
 
+// Parked is the number of answers that wait for another sidecar to fetch them.
+func (s *Server) Parked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.parked)
+}
+
 // worker takes turns: streams are few and long, and a pick is short.
 func (s *Server) worker() *proxy.Worker {
 	all := s.opt.Process.Workers()

@@ -118,6 +118,7 @@ type Registry struct {
 	resolved *dns.Watcher // of the Registry's own watches
 	position tracker
 	stats    counters
+	reason   reason
 
 	mu     sync.Mutex // guards closed against tasks.Add
 	closed bool
@@ -214,7 +215,7 @@ func (r *Registry) connect() {
 			r.probe()
 			return
 		}
-		r.stats.fail(r.log, err)
+		r.stats.fail(r.log, r.reason.explain(err))
 		if !pause.wait(r.ctx) {
 			return
 		}
@@ -236,7 +237,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			// gRPC's own bound of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
-		})},
+		}), grpc.WithChainUnaryInterceptor(r.reason.observe)},
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client expect TLS; the option has the last word

@@ -98,7 +98,7 @@ func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
 		if err := r.probeOnce(); err != nil && r.ctx.Err() == nil {
-			r.stats.fail(r.log, err)
+			r.stats.fail(r.log, r.reason.explain(err))
 		}
 		if !sleep(r.ctx, jitter(every)) {
 			return

@@ -155,13 +155,13 @@ func (h *handle) run() {
 	for h.ctx.Err() == nil {
 		op, g := h.current()
 		if g == up {
-			h.failed(op, h.hold(op, &pause))
+			h.failed(op, h.r.reason.explain(h.hold(op, &pause)))
 			pause.wait(op)
 			continue
 		}
 		switch err := h.revoke(op); {
 		case err != nil:
-			h.settle(op, withdrawing[g], err)
+			h.settle(op, withdrawing[g], h.r.reason.explain(err))
 			pause.wait(op)
 		case g == closed:
 			h.settle(op, registry.Closed, nil)

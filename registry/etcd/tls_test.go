@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,8 +49,8 @@ func TestTLS(t *testing.T) {
 }
 
 // TestTLSRefused: an etcd that can't prove who it is, or does not take our
-// certificate, is one that does not answer; as soon as the files are right, it
-// does, with no restart.
+// certificate, is one that does not answer, and it shows why; as soon as the files
+// are right, it answers, with no restart.
 func TestTLSRefused(t *testing.T) {
 	other := testcerts.New(t)
 	for _, c := range []struct {
@@ -58,19 +59,22 @@ func TestTLSRefused(t *testing.T) {
 		peers  []string
 		spoil  func(dir testcerts.Dir, ca *testcerts.CA)
 		repair func(dir testcerts.Dir, ca *testcerts.CA) // nil: nothing helps
+		why    string                                    // in the error of probe and registration
 	}{
 		{
 			"our certificate is from another authority", []string{"127.0.0.1"}, nil,
 			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Rotate(other.Issue(testcerts.Leaf{})) },
 			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Rotate(ca.Issue(testcerts.Leaf{})) },
+			"remote error: tls: unknown certificate authority",
 		},
 		{
 			"we trust another authority", []string{"127.0.0.1"}, nil,
 			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Write(dir.CA, other.PEM) },
 			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Write(dir.CA, ca.PEM) },
+			"certificate signed by unknown authority",
 		},
-		{"it has another address", []string{"127.0.0.2"}, nil, nil, nil},
-		{"it has another name", []string{"127.0.0.1", "etcd.example"}, []string{"other.example"}, nil, nil},
+		{"it has another address", []string{"127.0.0.2"}, nil, nil, nil, "certificate is valid for 127.0.0.2, not 127.0.0.1"},
+		{"it has another name", []string{"127.0.0.1", "etcd.example"}, []string{"other.example"}, nil, nil, "etcd.example"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, ca := secure(t, c.server...)
@@ -81,14 +85,17 @@ func TestTLSRefused(t *testing.T) {
 			}
 			r := open(t, s.Endpoint(), withFiles(t, dir, c.peers...))
 			got := watch(t, r, "compute")
-			r.Register(at("10.0.0.1:80", 1))
-			eventually(t, "a failed probe", func() bool { return r.Stats().LastError != "" })
+			h := r.Register(at("10.0.0.1:80", 1))
+			told := func(why string) bool { return strings.Contains(why, c.why) }
+			eventually(t, "a failed probe", func() bool { return told(r.Stats().LastError) })
+			eventually(t, "a failed registration", func() bool { err := h.Err(); return err != nil && told(err.Error()) })
 			if st := r.Stats(); st.Connected || len(got.history()) > 0 {
 				t.Fatalf("connected all the same: %+v %v", st, got.history())
 			}
 			if c.repair != nil {
 				c.repair(dir, ca)
 				got.waitAddrs("10.0.0.1:80")
+				eventually(t, "no error", func() bool { return r.Stats().LastError == "" })
 			}
 		})
 	}
@@ -98,7 +105,7 @@ func TestTLSRefused(t *testing.T) {
 func TestTLSPlain(t *testing.T) {
 	s, _ := secure(t, "127.0.0.1")
 	r := open(t, "http://"+s.Addr(), nil)
-	eventually(t, "a failed probe", func() bool { return r.Stats().LastError != "" })
+	eventually(t, "a failed probe", func() bool { return strings.Contains(r.Stats().LastError, "preface") })
 	if r.Stats().Connected {
 		t.Error("connected in plain text")
 	}

