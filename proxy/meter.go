@@ -113,3 +113,15 @@ func (s *EndpointStats) Add(o *EndpointStats) {
 	s.BytesIn += o.BytesIn
 	s.BytesOut += o.BytesOut
 }
+
+// Ended is how many attempts have ended.
+func (s *EndpointStats) Ended() (n uint64) {
+	for _, k := range s.Endings {
+		n += k
+	}
+	return n
+}
+
+// Failed is how many of them speak against the endpoint: it gave no answer, or
+// one with a status of 5xx.
+func (s *EndpointStats) Failed() uint64 { return s.Endings[endBroken] + s.Endings[endFailure] }

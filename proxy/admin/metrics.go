@@ -50,7 +50,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	to := sink(ch)
-	reports, err := c.s.collect(context.Background())
+	reports, err := gather(context.Background(), c.s, (*proxy.Worker).Report)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(buildInfo.desc, err)
 		return

@@ -46,14 +46,14 @@ func (l *loop) resume() {
 }
 
 // leave ends what enter or resume began: it ends the turn or sees to it that one
-// comes. An event that left no work was no turn, and what follows may be a wait.
+// comes. An event that left no work was a turn of its own.
 func (l *loop) leave() {
 	if l.turns.left {
 		l.turns.left = false
 		l.settle()
 	}
-	if !l.turns.asked && !l.turns.again {
-		l.turns.began, l.turns.events = 0, 0
+	if l.turns.began != 0 && !l.turns.asked {
+		l.measure()
 	}
 	l.rearm()
 	l.busy = false
