@@ -101,13 +101,15 @@ class Browser:
             details = params["exceptionDetails"]
             self.said.append(details.get("exception", {}).get("description", details["text"]))
         elif event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
-            self.said.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+            if params["entry"]["source"] != "network":  # what fails there the page tells itself
+                self.said.append(params["entry"]["text"])
 
     def open(self, url, width, height, dark):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=url)
+        self.said.clear()  # of the page before
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
@@ -116,7 +118,9 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, condition):
-        """Waits until a condition of the page holds; False if it never does."""
+        """Waits until a condition of the page holds; False if it never does. While
+        the page is loading it may not even make sense."""
+        condition = f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if self.evaluate(condition):
@@ -124,12 +128,12 @@ class Browser:
             time.sleep(0.1)
         return False
 
-    def screenshot(self, path):
-        height = self.evaluate("document.documentElement.scrollHeight")
-        width = self.evaluate("innerWidth")
+    def show_all(self):
+        """Makes the window as high as its page."""
+        width, height = self.evaluate("innerWidth"), self.evaluate("document.documentElement.scrollHeight")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.wait("document.readyState === 'complete'")
-        time.sleep(1.5)  # one more frame in the new size; nothing is checked
+
+    def screenshot(self, path):
         shot = self.call("Page.captureScreenshot", format="png")
         with open(path, "wb") as f:
             f.write(base64.b64decode(shot["data"]))

@@ -128,7 +128,7 @@ def look(stack, browser, check):
     }).length"""
     total = browser.evaluate("document.querySelectorAll('canvas').length")
     check(f"all {total} canvases are drawn on", browser.wait(f"{drawn} === {total}"))
-    check("nothing is wrong", browser.evaluate("document.getElementById('trouble').hidden") and not browser.said)
+    check("nothing is wrong", browser.wait("document.getElementById('trouble').hidden") and not browser.said)
     for line in browser.said:
         print("      the browser says:", line)
 
@@ -157,7 +157,7 @@ def look_at_token(binaries, browser, check):
         check("without the token there is no dashboard", status == 401)
         browser.open(url.replace("//", f"//x:{token}@"), 1280, 900, dark=False)
         check("with the token as the password there is", browser.wait("document.getElementById('node')?.textContent === 'api-1'"))
-        check("and nothing is wrong", not browser.said)
+        check("and nothing is wrong", browser.wait("document.getElementById('trouble').hidden") and not browser.said)
 
 
 def main():
@@ -173,11 +173,10 @@ def main():
             look(stack, browser, check)
             look_for_burst(stack, browser, check)
             if args.screenshot:
-                time.sleep(45)  # for lines that are worth a picture
-                burst = threading.Timer(1.2, stack.burst)
-                burst.start()
+                time.sleep(60)  # for lines that are worth a picture
+                browser.show_all()
+                look_for_burst(stack, browser, check)
                 browser.screenshot(args.screenshot)
-                burst.join()
         look_at_token(args.binaries, browser, check)
     print(f"{check.passed} passed, {check.failed} failed")
     return 1 if check.failed else 0
