@@ -12,7 +12,7 @@ import (
 // gate keeps it from going there.
 func TestSecondHedgeWhenTwoOfThreeFreeze(t *testing.T) {
 	const (
-		length = 10 * time.Second
+		length = 6 * time.Second
 		every  = 500 * time.Millisecond
 		freeze = 50 * time.Millisecond
 	)

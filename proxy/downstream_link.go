@@ -22,11 +22,24 @@ type linkSession struct {
 	newest  uint64               // highest id that was complete or rejected
 	report  bool                 // answers are waiting: LOAD goes with them
 	fetches bool                 // the peer comes for the bodies of answers that are streams
+	opaque  bool                 // the service takes streams of bytes, and no requests
+	cancels int                  // of requests that are over, that the peer may still send
 	sessionLink
 }
 
+// A dialler withdraws a request at most twice: when it needs it no more, and when
+// it gives up waiting for what became of it. One that does so much more often has
+// a loop busy with nothing.
+const (
+	cancelsPerRequest = 2
+	spareCancels      = 256
+)
+
 func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
-	s := &linkSession{route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange)}
+	s := &linkSession{
+		route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange),
+		opaque: r.svc.cfg.Protocol == config.ProtocolTCP, cancels: spareCancels,
+	}
 	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
@@ -108,6 +121,7 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	ex := s.cur
 	s.cur = nil
 	s.newest = max(s.newest, id) // a long message ends after shorter, newer ones
+	s.cancels += cancelsPerRequest
 	ex.head, ex.tag = buf, id
 	if ttl > 0 {
 		req.Deadline = s.worker.loop.Now() + ttl
@@ -115,6 +129,9 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	switch {
 	case s.state == linkDraining:
 		s.turnAway(id, ex, link.Draining)
+		return
+	case s.opaque:
+		s.turnAway(id, ex, link.NoService)
 		return
 	case len(s.streams) >= linkStreams:
 		s.turnAway(id, ex, link.Overload)
@@ -140,6 +157,7 @@ func (s *linkSession) OnResponse(uint64, *protocol.Response, protocol.Codec, *by
 
 func (s *linkSession) OnReject(id uint64, why link.Reason) {
 	s.newest = max(s.newest, id)
+	s.cancels += cancelsPerRequest
 	s.w.Refused(id, why)
 }
 
@@ -149,17 +167,34 @@ func (s *linkSession) OnCancel(id uint64) {
 	ex := s.streams[id]
 	switch {
 	case ex == nil: // in reassembly, or answered already
+		if s.r.Assembled(id) > 0 {
+			s.cancels += cancelsPerRequest
+		}
+		if !s.mayCancel() {
+			return
+		}
 		s.r.Forget(id)
 		s.w.Drop(id)
 		s.w.CancelAck(id, link.CancelDropped)
-	case ex.state != exchangeActive:
-		// cancelled twice: the acknowledgement is on its way
+	case ex.state != exchangeActive: // cancelled twice: the acknowledgement is on its way
+		s.mayCancel()
 	case ex.cancel():
 		s.w.CancelAck(id, link.CancelAtApp)
 	default:
 		delete(s.streams, id)
 		s.w.CancelAck(id, link.CancelDropped)
 	}
+}
+
+// mayCancel counts a CANCEL of what is over, and closes the link for too many.
+func (s *linkSession) mayCancel() bool {
+	s.cancels--
+	if s.cancels >= 0 {
+		return true
+	}
+	s.worker.log.Warn("link closed: the peer withdraws more than it has asked for", "peer", s.conn.RemoteAddr())
+	s.lost()
+	return false
 }
 
 // OnCancelAck is for the other end.

@@ -75,6 +75,8 @@ func (s *linkSession) mayTake(st *link.Stream) *Failure {
 		return nil
 	case p.draining.Load():
 		return FailDraining
+	case s.opaque && st.Kind == link.StreamHTTP:
+		return FailNoRoute
 	case s.rate != nil && !s.rate.take(s.worker.loop.Now()):
 		return FailRateLimited
 	case p.ledger.full(s.held):

@@ -79,6 +79,8 @@ var (
 		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
 	FailDeadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
+	FailShed = &Failure{Code: "shed", Status: 503, reason: link.Overload,
+		Text: "memory is short, and this request took the most"}
 	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
 		Text: "too many requests are pipelined on this connection"}
 	FailBadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed,

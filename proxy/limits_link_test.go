@@ -171,3 +171,40 @@ func TestFullInterningTable(t *testing.T) {
 	m.ok(calls...)
 	m.settled()
 }
+
+// A peer may withdraw each of its requests, late and twice; one that withdraws on
+// and on what it has not asked for loses its link, though it reads what it is told.
+func TestCancelsWithoutRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		requests, cancels int
+		ends              bool
+	}{
+		"late and twice": {1000, 2000, false},
+		"of nothing":     {10, 1000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMesh(t, meshOptions{apps: 1})
+			w := link.NewWriter()
+			w.Preface(link.Dialer, link.Settings{})
+			w.Open(1, link.Settings{})
+			p := &peer{says: w.Append(nil, 1<<20)}
+			m.clients.Do(func() { m.clients.Dial(ingress, time.Second, p) })
+			m.until("a link", func() bool { return p.conn != nil })
+			for id := range uint64(c.requests) {
+				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
+			}
+			m.clients.Do(func() { p.conn.Write(w.Append(nil, 1<<20)) })
+			m.until("all answers", func() bool { return m.apps[0].served == c.requests })
+			m.w.Run(time.Second)
+			for n := range c.cancels {
+				w.Cancel(uint64(n%c.requests + 1))
+			}
+			m.clients.Do(func() { p.conn.Write(w.Append(nil, 1<<20)) })
+			m.w.Run(time.Second)
+			if p.ended != c.ends {
+				t.Errorf("link closed: %t", p.ended)
+			}
+			m.settled()
+		})
+	}
+}

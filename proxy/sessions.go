@@ -2,14 +2,12 @@ package proxy
 
 // session is a downstream connection as the worker sees it.
 type session interface {
+	holder
 	// weight is how many bytes are held for the session's peer.
 	weight() int
 	link() *sessionLink
 	// drain closes the session once what it carries is answered.
 	drain()
-	// cut closes the connection at once and gives up what it asked for, at the
-	// applications too.
-	cut()
 }
 
 // sessionLink is a session's place in its worker's list.

@@ -36,8 +36,18 @@ func (s *linkSession) greedy(ex *exchange) bool {
 	return ex.held > share/len(s.streams) && s.weight() > share
 }
 
+// holder is a connection that memory is held for.
+type holder interface {
+	// relieve gives up the request that holds the most, if that is shedLeast or
+	// more and the connection can do without it.
+	relieve() bool
+	// cut closes the connection at once and gives up what it asked for, at the
+	// applications too.
+	cut()
+}
+
 // shedLeast is the least that a connection must hold to be closed for it, while
-// connections are few.
+// connections are few, and a request to be given up.
 const shedLeast = 64 << 10
 
 // shedAll gets the process below the hard mark: what one peer piles up is not to
@@ -56,30 +66,34 @@ func (w *Worker) shedAll() {
 	}
 }
 
-// shed closes the connections of this loop that hold the most, until the process
-// is below the hard mark or none holds much. With so many connections that a
+// shed takes from the connections of this loop that hold the most, until the
+// process is below the hard mark or none holds much: a greedy request, or the
+// connection with all that it carries where there is no such thing. With so many connections that a
 // little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
 	l := &w.proc.ledger
 	for l.over(w.heldDelta) {
-		weight, cut := w.greediest()
+		weight, h := w.greediest()
 		if weight < min(shedLeast, w.part(l.hard)) {
 			return
 		}
+		if h.relieve() {
+			continue
+		}
 		w.stats.Shed++
 		w.log.Warn("connection closed: it holds the most, far past limits.buffered", "bytes", weight)
-		cut()
+		h.cut()
 	}
 }
 
 // greediest finds the downstream connection that holds the most, or a link to an
 // endpoint that does so for each of its requests: who asked for them is to pay
 // before all who share the link.
-func (w *Worker) greediest() (weight int, cut func()) {
+func (w *Worker) greediest() (weight int, h holder) {
 	rank := 0
 	for s := w.sessions.head; s != nil; s = s.link().next {
 		if n := s.weight(); n > rank {
-			rank, weight, cut = n, n, s.cut
+			rank, weight, h = n, n, s
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
@@ -91,11 +105,11 @@ func (w *Worker) greediest() (weight int, cut func()) {
 			}
 			n := up.cur.held + up.cur.outbound.counted
 			if each := n / max(1, up.cur.carried()); each > rank {
-				rank, weight, cut = each, n, up.cur.lost
+				rank, weight, h = each, n, up.cur
 			}
 		}
 	}
-	return weight, cut
+	return weight, h
 }
 
 // weight is how many bytes the exchange holds: its request, a bad answer that
@@ -138,6 +152,9 @@ func (s *httpSession) weight() int {
 	return n
 }
 
+// relieve: HTTP/1.1 has no way to withdraw one answer.
+func (s *httpSession) relieve() bool { return false }
+
 func (s *httpSession) cut() {
 	var busy *exchange
 	if s.busy {
@@ -149,26 +166,5 @@ func (s *httpSession) cut() {
 	}
 	s.w.sessions.remove(s)
 	s.outbound.stop()
-	s.conn.Close()
-}
-
-func (s *linkSession) weight() int {
-	n := s.r.Buffered() + s.w.Queued() + s.outbound.counted
-	for _, ex := range s.streams {
-		n += ex.weight()
-	}
-	return n
-}
-
-func (s *linkSession) cut() {
-	var out []*exchange
-	for _, id := range inOrder(s.streams) {
-		out = append(out, s.streams[id])
-	}
-	s.close()
-	for _, ex := range out {
-		ex.forsake()
-	}
-	s.worker.sessions.remove(s)
 	s.conn.Close()
 }

@@ -80,23 +80,23 @@ func TestHalfFrameEndsTheLink(t *testing.T) {
 	m.settled()
 }
 
-// A peer that cancels on and on and reads nothing loses its link long before it
-// holds much.
-func TestCancelFloodEndsTheLink(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1})
+// A peer that is refused on and on and reads nothing loses its link long before
+// it holds much.
+func TestUnreadRefusalsEndTheLink(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, ingress: ", rate_limit: {rate: 1}"})
 	w := link.NewWriter()
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	flood := w.Append(nil, 1<<20)
-	for id := range uint64(1_000_000) {
-		w.Cancel(id + 1)
+	for id := range uint64(400_000) {
+		w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 	}
-	p := &peer{says: w.Append(flood, 1<<20)}
-	m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
+	p := &peer{says: w.Append(flood, 64<<20)}
+	m.clients.Do(func() { m.clients.Dial(ingress, time.Second, p) })
 	m.w.RunUntil(func() bool { return p.conn != nil }, time.Second)
 	m.w.Hold(p.conn, true)
 	most := int64(0)
-	for range 100 {
+	for range 200 {
 		m.w.Run(time.Millisecond)
 		most = max(most, m.nodes[1].proc.Held())
 	}
@@ -142,27 +142,4 @@ func TestGreediestIsClosed(t *testing.T) {
 	}
 	m.w.Run(time.Second)
 	m.settled()
-}
-
-// A link is cut with all that it asked for.
-func TestGreediestLinkIsClosed(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 1, limits: "limits: {message: 1MiB, buffered: 1MiB}"})
-	m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
-	m.apps[0].body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
-	calls := m.burst(8, 10)
-	m.w.Run(50 * time.Millisecond)
-	m.w.Pause(m.consumer.loop, time.Second)
-	m.w.Run(500 * time.Millisecond)
-	if n := m.nodes[1].proc.Held(); n > 5<<20+64<<10 {
-		t.Errorf("%d bytes held, over the hard mark of 5 MiB", n)
-	}
-	if n := m.nodes[1].shed(); n != 1 {
-		t.Errorf("%d links closed, want 1", n)
-	}
-	m.finish(calls...)
-	m.settled()
-	after := m.post(10)
-	m.do(after)
-	m.finish(after)
-	m.ok(after)
 }

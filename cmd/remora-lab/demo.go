@@ -31,8 +31,9 @@ func demoCommand() *cobra.Command {
 Starts etcd and three replicas that freeze for 50 ms now and then, and sends them the same
 load three times: straight to the replicas in turn (direct), through a consumer sidecar and
 a provider sidecar beside each replica with hedging off (off), and with hedging on (on).
-With --mode shadow it goes through the sidecars twice: with hedging in shadow mode, which
-sends none and forecasts what they would do, and on; the forecast is shown beside the truth.
+With --mode shadow it goes through two consumer sidecars in turn, every 2.5 s: one with
+hedging in shadow mode, which sends no hedges and forecasts what they would do, and one with
+hedging on. The forecast is shown beside the truth.
 
 The sidecars are real ones, with configuration files that --keep leaves for you to read and
 to deploy. Everything that was started is stopped at the end, on Ctrl-C and on failure.`,

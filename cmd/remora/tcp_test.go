@@ -62,6 +62,72 @@ func TestTCPCarriesHTTP2(t *testing.T) {
 	}
 }
 
+// TestTCPThroughTwo: a plain TCP server behind two sidecars gets what its client
+// sends, talks back, and hears its half-close; requests are nothing for it, and are
+// refused before they reach it.
+func TestTCPThroughTwo(t *testing.T) {
+	app, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	go func() {
+		for {
+			nc, err := app.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				_, _ = io.WriteString(nc, "+hello\r\n") // servers may speak first
+				n, _ := io.Copy(io.Discard, nc)
+				fmt.Fprintf(nc, ":%d\r\n", n)
+			}()
+		}
+	}()
+	free := freeAddrs(t, 3)
+	ingress, in, web := free[0], free[1], free[2]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: tcp, connect_timeout: 15s, timeout: 2m}}`, ingress, app.Addr().String()))
+	p.ready()
+	c := startRemora(t, fmt.Sprintf(`
+loops: 1
+limits: {message: 64KiB}
+listeners: [{name: in, address: %q, protocol: tcp, service: store}, {name: web, address: %q, protocol: http, service: store}]
+services: {store: {discover: static, endpoints: [%q], protocol: link, connect_timeout: 15s, timeout: 2m}}`, in, web, ingress))
+	c.ready()
+	client, err := net.Dial("tcp", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_ = client.SetDeadline(time.Now().Add(patience))
+	hello := make([]byte, len("+hello\r\n"))
+	if _, err := io.ReadFull(client, hello); string(hello) != "+hello\r\n" || err != nil {
+		t.Errorf("the server said %q, %v", hello, err)
+	}
+	const length = 3 << 20
+	if _, err := client.Write(make([]byte, length)); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(client); string(got) != fmt.Sprintf(":%d\r\n", length) || err != nil {
+		t.Errorf("after its client's last byte the server said %q, %v", got, err)
+	}
+	for _, body := range []int{10, 200 << 10} { // a message, and a stream
+		resp, err := http.Post("http://"+web+"/", "", strings.NewReader(strings.Repeat("x", body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if code := resp.Header.Get("x-remora-error"); resp.StatusCode != http.StatusNotFound || code != "no-route" {
+			t.Errorf("a request of %d bytes was answered %d %s", body, resp.StatusCode, code)
+		}
+	}
+}
+
 // TestTCPDrain: a drain waits for streams to end by themselves, and cuts what is
 // left when timeouts.drain has passed.
 func TestTCPDrain(t *testing.T) {

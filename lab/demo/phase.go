@@ -25,7 +25,7 @@ type mesh struct {
 type phase struct {
 	*mesh
 	kind   phaseKind
-	before hedgingState // at the end of the warm-up
+	before state // at the end of the warm-up
 	result load.Result
 	served int64
 	stalls int64
@@ -66,7 +66,7 @@ func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([
 	}
 	var out []*report.Phase
 	for _, p := range phases {
-		after, err := p.hedging(ctx)
+		after, err := p.state(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (p *phase) warmUp(ctx context.Context) error {
 			return fmt.Errorf("demo: replica %s got none of the warm-up's requests", s.Name)
 		}
 	}
-	p.before, err = p.hedging(ctx)
+	p.before, err = p.state(ctx)
 	return err
 }
 
@@ -229,6 +229,19 @@ func (m *mesh) reset(ctx context.Context, from time.Duration) error {
 	return nil
 }
 
+// state is what the consumer sidecar has counted since its start.
+type state struct {
+	hedging   hedgingState
+	durations durations
+}
+
+func (p *phase) state(ctx context.Context) (s state, err error) {
+	if s.hedging, err = p.hedging(ctx); err == nil {
+		s.durations, err = p.durations(ctx)
+	}
+	return s, err
+}
+
 // hedgingState is a service's part of the consumer's GET /hedging.
 type hedgingState struct {
 	Mode   string           `json:"mode"`
@@ -236,8 +249,7 @@ type hedgingState struct {
 	Won    int64            `json:"won"`
 	Gates  map[string]int64 `json:"gates"`
 	Routes []struct {
-		Latency *report.Seen      `json:"latency"`
-		Shadow  []report.Forecast `json:"shadow"`
+		Shadow []report.Forecast `json:"shadow"`
 	} `json:"routes"`
 }
 
@@ -268,14 +280,15 @@ func parseHedging(b []byte, mode string) (hedgingState, error) {
 }
 
 // summarize puts together what the load, the replicas and the consumer counted.
-func (p *phase) summarize(after hedgingState) *report.Phase {
-	res, before := &p.result, p.before
+func (p *phase) summarize(end state) *report.Phase {
+	res, before, after := &p.result, p.before.hedging, end.hedging
 	out := &report.Phase{
 		Requests: res.Counts.Requests, Errors: res.Counts.Failed(),
 		P50: ms(res.Quantile(.5)), P90: ms(res.Quantile(.9)), P99: ms(res.Quantile(.99)),
 		P999: ms(res.Quantile(.999)), Max: ms(res.Max()),
 		Hedges: after.Hedges - before.Hedges, HedgesWon: after.Won - before.Won,
 		Stalls:     p.stalls,
+		Seen:       end.durations.since(p.before.durations).seen(),
 		MaxSendLag: ms(time.Duration(res.Lag.Max())),
 	}
 	if out.Requests > 0 {
@@ -290,9 +303,7 @@ func (p *phase) summarize(after hedgingState) *report.Phase {
 		}
 	}
 	for _, r := range after.Routes {
-		if len(r.Shadow) > 0 {
-			out.Seen, out.Forecasts = r.Latency, r.Shadow
-		}
+		out.Forecasts = append(out.Forecasts, r.Shadow...)
 	}
 	for _, at := range res.Curve() {
 		out.Curve = append(out.Curve, report.Point{Quantile: at.Quantile, MS: at.MS})

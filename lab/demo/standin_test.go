@@ -103,6 +103,7 @@ func runSidecar(ctx context.Context, file string) error {
 	admin := http.NewServeMux()
 	admin.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	admin.HandleFunc("/hedging", s.hedging)
+	admin.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { w.Write(metricsOf(float64(s.n.Load()))) })
 	go func() { failed <- http.ListenAndServe(c.Admin.Address, admin) }()
 	go func() { failed <- http.ListenAndServe(c.Listeners[0].Address, http.HandlerFunc(s.forward)) }()
 	select {
@@ -161,6 +162,6 @@ func (s *standIn) hedging(w http.ResponseWriter, _ *http.Request) {
 	if s.mode == "shadow" {
 		forecast = `[{"delay_ms":2.6,"current":true,"p99_ms":3.5,"p999_ms":null,"extra_load":0.03}]`
 	}
-	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d},"routes":[{"latency":{"p99_ms":4.5},"shadow":%s}]}}}`,
+	fmt.Fprintf(w, `{"services":{"compute":{"mode":%q,"hedges":%d,"won":%d,"gates":{"budget":%d},"routes":[{"shadow":%s}]}}}`,
 		s.mode, hedges, won, budget, forecast)
 }

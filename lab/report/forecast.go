@@ -18,10 +18,13 @@ func (r *Report) ForecastTable() string {
 	row := func(name string, p99, p999 *float64, load float64) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f%%\t\n", name, milliseconds(p99), milliseconds(p999), 100*load)
 	}
-	row("measured without hedging", &r.Off.P99, &r.Off.P999, r.Off.ExtraLoad)
-	if s := r.Off.Seen; s != nil {
-		row("as the sidecar saw it", s.P99, s.P999, r.Off.ExtraLoad)
+	measured := func(name string, p *Phase) {
+		row("measured "+name, &p.P99, &p.P999, p.ExtraLoad)
+		if p.Seen != nil {
+			row("as the sidecar saw it", p.Seen.P99, p.Seen.P999, p.ExtraLoad)
+		}
 	}
+	measured("without hedging", r.Off)
 	for _, f := range r.Off.Forecasts {
 		name := fmt.Sprintf("forecast with delay %.1f", f.DelayMS)
 		if f.Current {
@@ -30,7 +33,7 @@ func (r *Report) ForecastTable() string {
 		row(name, f.P99, f.P999, f.ExtraLoad)
 	}
 	if r.On != nil {
-		row("measured with hedging", &r.On.P99, &r.On.P999, r.On.ExtraLoad)
+		measured("with hedging", r.On)
 	}
 	w.Flush() // to memory: it can't fail
 	b.WriteString(r.unseen())
@@ -51,7 +54,7 @@ func (r *Report) unseen() string {
 	}
 	return fmt.Sprintf("\n%.2f of %.2f ms of the p99 passed before the sidecar had the request or after it had the\n"+
 		"answer: the caller, the kernel and the sidecar waiting for a CPU. No hedge helps there, and the\n"+
-		"forecast does not know of it.\n", r.Off.P99-*s.P99, r.Off.P99)
+		"forecast does not know of it: compare it with what the sidecar saw.\n", r.Off.P99-*s.P99, r.Off.P99)
 }
 
 func milliseconds(ms *float64) string {

@@ -8,7 +8,7 @@ import (
 func TestForecastTable(t *testing.T) {
 	p99, p999 := 3.4, 5.6
 	seen := 3.9
-	r := &Report{Off: &Phase{P99: 4, P999: 40, Seen: &Seen{P99: &seen}}, On: &Phase{P99: 3.5, P999: 6, ExtraLoad: .03}}
+	r := &Report{Off: &Phase{P99: 4, P999: 40, Seen: &Seen{P99: &seen}}, On: &Phase{P99: 3.5, P999: 6, ExtraLoad: .03, Seen: &Seen{P99: &p99, P999: &p999}}}
 	if got := r.ForecastTable(); got != "" {
 		t.Errorf("without a forecast: %q", got)
 	}
@@ -27,6 +27,7 @@ func TestForecastTable(t *testing.T) {
 		"forecast with delay 2.6 (the current one) 3.40 5.60 3.10%",
 		"forecast with delay 20.0 – – 0.00%",
 		"measured with hedging 3.50 6.00 3.00%",
+		"as the sidecar saw it 3.40 5.60 3.00%",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -37,14 +37,15 @@ type Phase struct {
 	MaxSendLag float64 `json:"max_send_lag_ms"`
 	Curve      []Point `json:"curve,omitempty"`
 
-	// Forecasts are what shadow mode said during the phase, and Seen is what it went
-	// by.
+	// Seen is nil without sidecars.
+	Seen *Seen `json:"seen,omitempty"`
+	// Forecasts are what shadow mode said during the phase.
 	Forecasts []Forecast `json:"forecasts,omitempty"`
-	Seen      *Seen      `json:"seen,omitempty"`
 }
 
-// Seen is the latency as the sidecar measured it, from handing a request on to its
-// answer. Nil is a quantile that it can't tell.
+// Seen is the latency as the consumer's sidecar measured it, from the complete request
+// to the complete answer, to within a few per cent. Nil is a quantile that it can't
+// tell.
 type Seen struct {
 	P99  *float64 `json:"p99_ms"`
 	P999 *float64 `json:"p999_ms"`

@@ -261,6 +261,17 @@ func (r *Reader) Assembled(id uint64) int {
 	return 0
 }
 
+// Largest is the message in reassembly of which most is here, and how many bytes
+// that are; 0 and 0 if there is none. It looks at all of them.
+func (r *Reader) Largest() (id uint64, n int) {
+	for at, s := range r.streams {
+		if len(s.buf.B) > n || len(s.buf.B) == n && at < id {
+			id, n = at, len(s.buf.B)
+		}
+	}
+	return id, n
+}
+
 // Consumed is the count of DATA bytes taken since the last call: what to grant
 // back with Writer.Credit.
 func (r *Reader) Consumed() uint32 {

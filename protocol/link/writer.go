@@ -246,6 +246,17 @@ func (w *Writer) Drop(id uint64) (started bool) {
 // messages not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
+// Largest is the message that keeps most bytes from being released, and how many;
+// 0 and 0 if all that is queued is short. It looks at all long ones.
+func (w *Writer) Largest() (id uint64, n int) {
+	for at, s := range w.longs {
+		if s.held > n || s.held == n && at < id {
+			id, n = at, s.held
+		}
+	}
+	return id, n
+}
+
 // Starved tells whether DATA waits for the peer's CREDIT.
 func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
 

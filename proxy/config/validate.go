@@ -147,7 +147,9 @@ func (v *validator) listener(at path, l *Listener) {
 	v.rateLimit(at, &l.RateLimit)
 	if l.Service != "" {
 		v.reference(at.key("service").shown, l.Service)
-		v.speaks(at.key("service").shown, l.Service, l.Protocol == ProtocolTCP)
+		if l.Protocol != ProtocolLink { // which carries either
+			v.speaks(at.key("service").shown, l.Service, l.Protocol == ProtocolTCP)
+		}
 	}
 	v.listenerTLS(at.key("tls"), l)
 }

@@ -13,7 +13,7 @@ var shadowDelays = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
 }
 
-// never is when a hedge leaves that does not.
+// never is when a request asks that does not.
 const never = time.Duration(math.MaxInt64)
 
 // maxAsks bounds how often one request asks in vain for its hedge in the forecast,
@@ -109,39 +109,41 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	current := r.Delay(now)
 	for i := range s.plans {
 		p := &s.plans[i]
-		delay := cmp.Or(p.delay, current)
-		first := w.firstHedge(delay, current)
-		if took <= first {
+		when := w.asks(cmp.Or(p.delay, current), current)
+		if took <= when.first {
 			continue
 		}
 		c := p.change(now)
-		if better := s.hedged(p, c, now, r, w, first, delay); better < took {
+		if better := s.hedged(p, c, now, r, w, when); better < took {
 			p.wins.win()
 			c.move(took, better, cutOff)
 		}
 	}
 }
 
-// firstHedge is how long after the attempt's start its loop would have sent a hedge
-// with such a delay, current being the one in force. A loop that came to the timer
-// of that one late, or after the answer, would not have come to a later one sooner.
-func (w *Watch) firstHedge(delay, current time.Duration) time.Duration {
+// asks is when a request asks for its hedge, from its start, and how often after that.
+type asks struct{ first, every time.Duration }
+
+// asks is when the loop would have asked with such a delay, current being the one in
+// force. A loop that came to the timer of that one late, or after the answer, would
+// not have come to a later one sooner.
+func (w *Watch) asks(delay, current time.Duration) asks {
 	switch {
 	case delay < current:
-		return delay
+		return asks{delay, delay}
 	case w.Asked == 0:
-		return never
+		return asks{never, delay}
 	}
-	return max(delay, w.Asked-w.sent)
+	return asks{max(delay, w.Asked-w.sent), delay}
 }
 
-// hedged returns when the caller would have been answered with a hedge at first,
-// and if need be further ones a delay later each, and counts the hedges in c.
-func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watch, first, delay time.Duration) time.Duration {
+// hedged returns when the caller would have been answered with hedges, and counts
+// them in c.
+func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watch, when asks) time.Duration {
 	s.refill(p, now)
 	median := r.Estimator.estimate(now, r.Policy.Quantile).median
 	best, sent := now-w.sent, 0
-	for at := first; at < best && at <= first+maxAsks*delay && sent < r.Policy.Max; at += delay {
+	for at := when.first; at < best && at <= when.first+maxAsks*when.every && sent < r.Policy.Max; at += when.every {
 		if w.Left-at < median || !p.wins.pass() {
 			break
 		}

@@ -58,16 +58,19 @@ func (p *pair) serve(a *proxy.StreamAccept) {
 	(&exchange{pair: p, r: r}).run()
 }
 
-// receive reads the head of the request, behind in.
-func (p *pair) receive(r *proxy.StreamRequest, in []byte) *proxy.Failure {
+// receive reads the head of the request, behind early.
+func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
+	in := intake{proc: p.srv.opt.Process, b: early}
+	in.hold()
+	defer in.free()
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.opt.Config.Timeouts.Header))
 	var head http1.Head
 	var req protocol.Request
 	lim := p.srv.limits()
-	n, err := http1.DecodeRequest(in, &req, &head, lim)
+	n, err := http1.DecodeRequest(in.b, &req, &head, lim)
 	for err == http1.ErrIncomplete {
-		if in, err = more(p.down, in); err == nil {
-			n, err = http1.DecodeRequest(in, &req, &head, lim)
+		if err = in.more(p.down); err == nil {
+			n, err = http1.DecodeRequest(in.b, &req, &head, lim)
 		}
 	}
 	switch {
@@ -77,7 +80,7 @@ func (p *pair) receive(r *proxy.StreamRequest, in []byte) *proxy.Failure {
 		return proxy.FailBadRequest
 	}
 	_ = p.down.SetReadDeadline(time.Time{})
-	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in[n:]
+	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
 		r.Kind, r.Head = proxy.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
 		return nil

@@ -14,13 +14,8 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-const (
-	// readSize is how much is read at once of a head.
-	readSize = 4 << 10
-
-	// maxInterim bounds the interim responses to one request.
-	maxInterim = 32
-)
+// maxInterim bounds the interim responses to one request.
+const maxInterim = 32
 
 // Request implements proxy.Streams.
 func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
@@ -105,6 +100,7 @@ func (x *exchange) carry(full bool) (fail *proxy.Failure) {
 	if _, err := x.up.Write(x.r.Head); err != nil {
 		return failure(err)
 	}
+	x.r.Head = nil
 	if x.r.Kind == proxy.StreamBody {
 		x.listen(x.upload)
 	} else {
@@ -160,15 +156,16 @@ func (x *exchange) arrived() {
 // answer reads the head of the answer, after interim ones, and has the rest
 // follow.
 func (x *exchange) answer() *proxy.Failure {
-	var in []byte
+	in := intake{proc: x.srv.opt.Process}
+	defer in.free()
 	var head http1.Head
 	var resp protocol.Response
 	lim := x.srv.limits()
 	for interim := 0; ; {
-		n, err := http1.DecodeResponse(in, x.r.ToHead, &resp, &head, lim)
+		n, err := http1.DecodeResponse(in.b, x.r.ToHead, &resp, &head, lim)
 		switch {
 		case err == http1.ErrIncomplete:
-			if in, err = more(x.up, in); err == nil {
+			if err = in.more(x.up); err == nil {
 				continue
 			}
 			if f := x.blame.Load(); f != nil {
@@ -178,30 +175,19 @@ func (x *exchange) answer() *proxy.Failure {
 		case err != nil || interim == maxInterim:
 			return proxy.FailMalformed
 		case head.WebSocket && x.r.Kind == proxy.StreamWebSocket:
-			return x.upgrade(&resp, &head, in[n:])
+			return x.upgrade(&resp, &head, &in, n)
 		case resp.Status == http.StatusSwitchingProtocols:
 			return proxy.FailMalformed // to what nobody asked for
 		case resp.Status >= 200:
-			return x.pass(&resp, &head, in[n:])
+			return x.pass(&resp, &head, &in, n)
 		}
 		if f := x.interim(&resp); f != nil {
 			return f
 		}
-		in = in[n:]
+		in.b = in.b[n:]
 		head.Reset()
 		interim++
 	}
-}
-
-// more reads on behind in.
-func more(from *end, in []byte) ([]byte, error) {
-	n := len(in)
-	in = append(in, make([]byte, readSize)...)
-	m, err := from.Read(in[n:])
-	if m > 0 {
-		err = nil
-	}
-	return in[:n+m], err
 }
 
 func (x *exchange) interim(resp *protocol.Response) *proxy.Failure {
@@ -212,7 +198,7 @@ func (x *exchange) interim(resp *protocol.Response) *proxy.Failure {
 	if len(out) == 0 {
 		return proxy.FailMalformed
 	}
-	if _, err := x.down.Write(out); err != nil {
+	if err := x.say(out); err != nil {
 		x.cut()
 	}
 	return nil
@@ -232,15 +218,16 @@ func (x *exchange) sign(resp *protocol.Response, head *http1.Head) {
 func (x *exchange) open(status int, head []byte) bool {
 	x.lease.Connected(status)
 	x.connected = true
-	if _, err := x.down.Write(head); err != nil {
+	if err := x.say(head); err != nil {
 		x.cut()
 		return false
 	}
 	return true
 }
 
-// pass sends the answer on, and disconnects.
-func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in []byte) *proxy.Failure {
+// pass sends the answer on, whose head is the first n bytes of in, and
+// disconnects.
+func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in *intake, n int) *proxy.Failure {
 	x.sign(resp, head)
 	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)
 	if len(out) == 0 {
@@ -253,7 +240,7 @@ func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in []byte) *p
 	body.Reset(head, x.srv.limits())
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
-		body: &body, held: bytebufferpool.Get(), rest: in, chunks: chunked(&body) && x.r.Minor > 0,
+		body: &body, held: bytebufferpool.Get(), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
 	}
 	f := t.run()
 	x.out = t.sent
@@ -267,17 +254,17 @@ func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in []byte) *p
 	return nil
 }
 
-// upgrade passes the 101 on, and joins the connections.
-func (x *exchange) upgrade(resp *protocol.Response, head *http1.Head, early []byte) *proxy.Failure {
+// upgrade passes the 101 on, the first n bytes of in, and joins the connections.
+func (x *exchange) upgrade(resp *protocol.Response, head *http1.Head, in *intake, n int) *proxy.Failure {
 	x.sign(resp, head)
 	out := http1.AppendWebSocketResponse(nil, resp)
 	if len(out) == 0 {
 		return proxy.FailMalformed
 	}
-	if x.open(resp.Status, append(out, early...)) {
-		var in int64
-		in, x.out = x.relay(x.r.Rest)
-		x.in.Store(in)
+	if x.open(resp.Status, append(out, in.rest(n)...)) {
+		var moved int64
+		moved, x.out = x.relay(x.r.Rest)
+		x.in.Store(moved)
 	}
 	return nil
 }

@@ -1,0 +1,95 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/remora-proxy/remora/lab/report"
+)
+
+// durations are the sidecar's cumulative counts of requests by how long they took,
+// in order of bound.
+type durations []struct {
+	most  float64 // seconds; +Inf in the last
+	count float64
+}
+
+// durations asks the consumer sidecar for its latencies. Without sidecars: nothing.
+func (p *phase) durations(ctx context.Context) (durations, error) {
+	if p.kind.hedge == "" {
+		return nil, nil
+	}
+	b, err := call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseDurations(b)
+}
+
+// parseDurations reads them from the answer to GET /metrics.
+func parseDurations(metrics []byte) (durations, error) {
+	const before, after = `remora_request_duration_seconds_bucket{service="compute",le="`, `"} `
+	var out durations
+	for lines := bufio.NewScanner(bytes.NewReader(metrics)); lines.Scan(); {
+		line, ok := strings.CutPrefix(lines.Text(), before)
+		bound, value, found := strings.Cut(line, after)
+		if !ok || !found {
+			continue
+		}
+		most, err := strconv.ParseFloat(bound, 64)
+		if err != nil {
+			return nil, fmt.Errorf("demo: GET /metrics: %w", err)
+		}
+		count, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, fmt.Errorf("demo: GET /metrics: %w", err)
+		}
+		out = append(out, struct{ most, count float64 }{most, count})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("demo: GET /metrics: no latencies of service compute")
+	}
+	return out, nil
+}
+
+// since is what d has beyond before, an earlier look at the same sidecar.
+func (d durations) since(before durations) durations {
+	out := append(durations(nil), d...)
+	for i := range before {
+		out[i].count -= before[i].count
+	}
+	return out
+}
+
+// seen is what the table shows of d; nil when there is nothing.
+func (d durations) seen() *report.Seen {
+	if len(d) == 0 || d[len(d)-1].count == 0 {
+		return nil
+	}
+	return &report.Seen{P99: d.quantile(.99), P999: d.quantile(.999)}
+}
+
+// quantile estimates the q-quantile in milliseconds: within a bucket the share of
+// slower requests is taken to fall exponentially, as tails do, which is right to a few
+// per cent where a bucket spans less than a factor of two. nil: it is above all bounds.
+func (d durations) quantile(q float64) *float64 {
+	total, low, above := d[len(d)-1].count, 0.0, 1.0
+	for _, b := range d {
+		rest := max(1-b.count/total, .5/total) // of the last, half a request, for its logarithm
+		if b.count >= q*total {
+			if math.IsInf(b.most, 1) {
+				return nil
+			}
+			at := 1e3 * (low + (b.most-low)*math.Log(above/(1-q))/math.Log(above/rest))
+			return &at
+		}
+		low, above = b.most, rest
+	}
+	return nil
+}
