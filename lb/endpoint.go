@@ -75,6 +75,9 @@ type Endpoint struct {
 	reportedAt time.Duration
 	others     float64 // reported by others, per Weight
 
+	full float64 // how many requests the app takes at once; 0: no limit has shown
+	pace pace
+
 	peak   float64 // nanoseconds; see observePeak
 	peakAt time.Duration
 	turn   float64 // virtual time of the next; see WeightedRoundRobin
@@ -120,6 +123,7 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	}
 	e.sample(now, latency)
 	e.observePeak(now, latency)
+	e.observePace(now, latency)
 	half := e.half(now)
 	half.answers++
 	half.latency += latency
@@ -174,8 +178,11 @@ func (e *Endpoint) over() {
 
 // Opened counts a stream, such as an opaque TCP connection, among the load of the
 // endpoint until its Closed. Since nobody knows when a stream should answer, it
-// plays no part in stalls, latency and the usual load.
-func (e *Endpoint) Opened() { e.stream(1) }
+// plays no part in stalls, latency and the usual load; it may be a probe.
+func (e *Endpoint) Opened(now time.Duration) {
+	e.stream(1)
+	e.started = now
+}
 
 // Closed counts a stream off.
 func (e *Endpoint) Closed() {
@@ -251,9 +258,16 @@ func (e *Endpoint) load(now time.Duration) float64 {
 	return float64(e.Own()) + e.othersLoad(now)*e.Weight
 }
 
-// score is the load per weight: what least_pending compares. An endpoint that
-// fails every second attempt at once would seem to work twice as fast, so its
-// load is taken per attempt that is served.
+// score is what LeastPending compares: the load per weight, scaled by what the
+// endpoint can carry. Without load it is 0, so that none is left untried.
 func (e *Endpoint) score(now time.Duration) float64 {
-	return e.load(now) / (e.weight * e.success)
+	load := e.load(now)
+	return e.perWeight(load+queueCost*e.queueing(load)) * e.drag()
+}
+
+// perWeight divides a load by the weight. An endpoint that fails every second
+// attempt at once would seem to work twice as fast, so its load is taken per
+// attempt that is served.
+func (e *Endpoint) perWeight(load float64) float64 {
+	return load / (e.weight * e.success)
 }

@@ -219,7 +219,7 @@ func TestStreamsAreLoadAndNoStall(t *testing.T) {
 	s.Update([]Target{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}})
 	a := s.Lookup("a")
 	for range 3 {
-		a.Opened()
+		a.Opened(0)
 	}
 	if a.Own() != 3 || a.Pending() != 0 || a.Streams() != 3 {
 		t.Errorf("own %d, pending %d, streams %d", a.Own(), a.Pending(), a.Streams())

@@ -13,7 +13,9 @@ const scanUpTo = 8
 const latencyTie = 1.25
 
 // LeastPending picks the endpoint with the least load per weight, own and as
-// reported by others; among equals one whose recent latency is low; among those
+// reported by others, scaled by what the endpoint can carry: a queue that it
+// reports, and answers that are late for long, make its load weigh more. Among
+// equals, such as idle ones, it picks one whose recent latency is low; among those
 // at random, in proportion to weight.
 //
 // Of more than 8 endpoints it compares two, drawn in proportion to weight: enough

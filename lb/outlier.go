@@ -206,12 +206,15 @@ func (e *Endpoint) sentence(now, base time.Duration) {
 	e.until = now + e.term
 }
 
-// restore takes an endpoint back, its record forgotten.
+// restore takes an endpoint back, its record forgotten. It may have been restarted,
+// so it starts as slowly as a new one.
 func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.ejected--
 	e.ejected, e.returned = false, now
 	e.failures, e.record, e.success = 0, [2]counts{}, 1
 	s.trust()
+	s.startSlowly(e)
+	s.weigh()
 }
 
 // keepEjected counts the ejected ones of a new snapshot, and takes back as many

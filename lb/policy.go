@@ -64,7 +64,8 @@ func (v *View) despiteAvoided(e *Endpoint) bool {
 	return v.purpose == lastResort || v.purpose == forPrimary && e.probeDue(v.Now)
 }
 
-// Score is e's load per weight: own pending and what others are reported to have.
+// Score is what LeastPending compares: the load per weight, scaled by what e can
+// carry.
 func (v *View) Score(e *Endpoint) float64 { return e.score(v.Now) }
 
 // Draw returns an endpoint, eligible or not, at random in proportion to weight.

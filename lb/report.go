@@ -25,6 +25,7 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	if l.Latency > 0 && e.recent(now) == 0 {
 		e.sample(now, l.Latency)
 	}
+	e.observeQueue(&l)
 	if e.set == nil {
 		return
 	}

@@ -39,7 +39,8 @@ type Set struct {
 	Zone string
 
 	// SlowStart is how long the weight of an endpoint that a later snapshot
-	// brings grows from a tenth to all of it. 0: at once.
+	// brings, or that is back from an ejection, grows from a tenth to all of it.
+	// 0: at once.
 	SlowStart time.Duration
 
 	// Outlier says which endpoints are ejected.
@@ -64,6 +65,8 @@ type Set struct {
 	reports   int     // endpoints whose report counts
 	othersSum float64 // of their others
 	expireAt  time.Duration
+
+	pace pace // of all endpoints
 
 	ramping int // endpoints whose weight still grows
 	rampAt  time.Duration
@@ -112,7 +115,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.all, s.byAddr = newGroup(list), next
 	s.measured = make([]measured, 0, len(list))
 	s.splitZones()
-	s.startSlowly(added)
+	s.startSlowly(added...)
 	s.weigh()
 	s.keepEjected()
 	s.trust()

@@ -1,6 +1,9 @@
 package lb
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// rampFrom is the part of its weight that a new endpoint starts with: enough
@@ -15,20 +18,20 @@ const (
 	rampUnseen = time.Duration(-1)
 )
 
-// startSlowly has the added endpoints begin with a part of their weight, unless
-// more than half of the set would: the few old ones could not carry the rest. In
-// the first snapshot all are new, so none does.
-func (s *Set) startSlowly(added []*Endpoint) {
-	growing := len(added)
+// startSlowly has endpoints begin with a part of their weight, unless more than
+// half of the set would: the few others could not carry the rest. In the first
+// snapshot all are new, so none does.
+func (s *Set) startSlowly(starting ...*Endpoint) {
+	growing := len(starting)
 	for _, e := range s.all.endpoints {
-		if e.ramp < 1 {
+		if e.ramp < 1 && !slices.Contains(starting, e) {
 			growing++
 		}
 	}
 	if s.SlowStart <= 0 || 2*growing > len(s.all.endpoints) {
 		return
 	}
-	for _, e := range added {
+	for _, e := range starting {
 		e.ramp, e.rampSince = rampFrom, rampUnseen
 	}
 }

@@ -94,3 +94,34 @@ func targetsOf(addrs []string) (out []Target) {
 	}
 	return out
 }
+
+// An endpoint that is back from an ejection starts as slowly as a new one, each
+// time; of two, where the one left would carry more than half, too.
+func TestSlowStartAfterEjection(t *testing.T) {
+	for _, p := range policies {
+		s := Set{Policy: p, SlowStart: 10 * time.Second, Outlier: Outlier{Consecutive: 1, Base: time.Second, MaxEjected: 0.5}}
+		s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
+		sick := s.At(0)
+		rnd := rand.NewPCG(1, 2)
+		share := func(now time.Duration) (share float64) {
+			for range 6000 {
+				if s.Pick(now, rnd, nil) == sick {
+					share += 1. / 6000
+				}
+			}
+			return share
+		}
+		for _, now := range []time.Duration{time.Minute, time.Hour} {
+			s.Pick(now, rnd, nil)
+			sick.Judge(now, false)
+			now += time.Second
+			sick.Judge(now, true) // its probe
+			if got := share(now); got < 0.07 || got > 0.11 {
+				t.Errorf("%T: back from an ejection, the share is %.3f, want 0.1 of 1.1", p, got)
+			}
+			if got := share(now + 10*time.Second); got < 0.47 || got > 0.53 {
+				t.Errorf("%T: 10 s later the share is %.3f, want half", p, got)
+			}
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (s *Set) pickNear(now time.Duration, rnd Rand, tried []*Endpoint, p purpose
 		return near
 	}
 	far := s.choose(s.policy(), &s.far, now, rnd, tried, p)
-	if near == nil || far != nil && near.score(now) > spillFactor*far.score(now) {
+	if near == nil || far != nil && near.perWeight(near.load(now)) > spillFactor*far.perWeight(far.load(now)) {
 		return far
 	}
 	return near

@@ -23,11 +23,11 @@ func (a *app) pool(workers int, mean time.Duration) {
 // keeps the queue out of the application and all of its workers busy, also when
 // it has frozen, and when it has lost workers or got more.
 func TestAutoLimitFindsTheApplication(t *testing.T) {
-	const service = 5 * time.Millisecond
+	const service = 10 * time.Millisecond
 	m := newMesh(t, meshOptions{apps: 1, provider: ", max_concurrency: auto", service: ", timeout: 10s"})
 	a, p := m.apps[0], m.nodes[1].proc
 	a.pool(8, service)
-	calls := m.crowd(64, 800, 10)
+	calls := m.crowd(64, 400, 10)
 
 	check := func(workers int) {
 		t.Helper()

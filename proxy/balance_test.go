@@ -93,10 +93,11 @@ func TestWhatEjects(t *testing.T) {
 	}
 }
 
-// An ejected endpoint that is well again gets one request after its time, and
-// then its share.
+// An ejected endpoint that is well again gets one request after its time, then a
+// small part of the load, and its share in the end.
 func TestEjectedEndpointComesBack(t *testing.T) {
-	eachTopology(t, meshOptions{service: fmt.Sprintf(outlierConfig, "10s", 0.5)}, func(t *testing.T, m *mesh) {
+	const slowly = ", lb: {policy: weighted_round_robin, slow_start: 10s}"
+	eachTopology(t, meshOptions{service: fmt.Sprintf(outlierConfig, "10s", 0.5) + slowly}, func(t *testing.T, m *mesh) {
 		sick := m.apps[0]
 		sick.status = 500
 		m.spread(12, 20)
@@ -109,6 +110,10 @@ func TestEjectedEndpointComesBack(t *testing.T) {
 		}
 		m.w.Run(20 * time.Second)
 		sick.status = 200
+		if got := m.spread(12, 60); got[0] < 10 || got[0] > 60 {
+			t.Errorf("requests by application: %v, want a twentieth at the first, which is back", got)
+		}
+		m.w.Run(10 * time.Second)
 		if got := m.spread(12, 60); got[0] < 720/4 {
 			t.Errorf("requests by application: %v, want about a third at the first, which is well again", got)
 		}
@@ -192,4 +197,37 @@ func TestNewEndpointStartsSlowly(t *testing.T) {
 		t.Errorf("requests by application: %v, want a third at the one that was new", got)
 	}
 	m.settled()
+}
+
+// Replicas of 2, 4 and 6 workers whose sidecars report their queues serve nearly
+// as many as when the consumer knows the weights, with as many requests out as
+// there are workers.
+func TestUnequalReplicasByTheirQueues(t *testing.T) {
+	workers := []int{2, 4, 6}
+	serve := func(weights ...int) (took time.Duration) {
+		m := newMesh(t, meshOptions{service: ", timeout: 15s"})
+		var eps []registry.Endpoint
+		for i, a := range m.apps {
+			a.pool(workers[i], 5*time.Millisecond)
+			p := m.nodes[i+1]
+			p.crash()
+			p.cfg.Services["local"].MaxConcurrency = workers[i]
+			p.restart(a)
+			eps = append(eps, m.endpoint(i))
+			eps[i].Weight = weights[i]
+		}
+		m.consumer.update("compute", eps...)
+		m.w.Run(time.Millisecond)
+		m.spread(12, 20)
+		began := m.w.Now()
+		m.spread(12, 150)
+		took = m.w.Now() - began
+		m.settled()
+		return took
+	}
+	blind, perfect := serve(1, 1, 1), serve(1, 2, 3)
+	t.Logf("as many requests took %v, with perfect weights %v", blind, perfect)
+	if float64(perfect) < 0.97*float64(blind) {
+		t.Errorf("as many requests took %v, with perfect weights %v", blind, perfect)
+	}
 }

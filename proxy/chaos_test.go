@@ -20,8 +20,11 @@ func (n *node) restart(app *app) {
 // answered with 200 and its own nonce, and nothing is left behind.
 func TestFaultsCostNoAnswer(t *testing.T) {
 	seeds := uint64(100)
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		seeds = 10
+	case raceEnabled: // of which one goroutine shows nothing
+		seeds = 30
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faultyMesh(t, seed) })

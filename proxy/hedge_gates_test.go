@@ -106,7 +106,7 @@ func TestOverloadIsNotMadeWorse(t *testing.T) {
 	}
 }
 
-// goodput is the number of requests that are answered of 10 s at twice of what
+// goodput is the number of requests that are answered of 6 s at twice of what
 // the replicas can do, one request at a time.
 func goodput(t *testing.T, o meshOptions, mode string) (n int, s *proxy.ServiceStats) {
 	const work = 2 * time.Millisecond
@@ -120,8 +120,8 @@ func goodput(t *testing.T, o meshOptions, mode string) (n int, s *proxy.ServiceS
 		}
 	}
 	capacity := float64(len(m.apps)) / work.Seconds()
-	calls := m.stream(1, 2*capacity, 10*time.Second)
-	m.finishStream(13*time.Second, calls)
+	calls := m.stream(1, 2*capacity, 6*time.Second)
+	m.finishStream(9*time.Second, calls)
 	for _, c := range calls {
 		if c.status == 200 {
 			n++

@@ -7,20 +7,34 @@ import (
 
 // Lease is a stream's place at a service: it passes the service's rate limit and
 // breaker as a request does, and counts as one of max_pending, and as load of the
-// endpoint that was picked, until Close. The stream itself is on goroutines, so
+// endpoint that was picked, until Close. Whether the endpoint takes it, and answers
+// well, counts for outlier ejection as a request does. The stream itself is on goroutines, so
 // the methods may be called from any; each posts to the loop of the Lease. One
 // call is made after the answer to the one before.
 type Lease struct {
 	w    *Worker
 	svc  *service
 	pass pass // of the service's breaker
-	// last is what Connected or Failed has to say to the breaker. The caller's
-	// goroutine writes it for Close, which may overtake them on the way.
-	last verdict
+	// last is what Connected or Failed has to say. The caller's goroutine writes
+	// it for Close, which may overtake them on the way.
+	last findings
 
-	ep    *lb.Endpoint   // that counts the stream; nil between two picks
-	tried []*lb.Endpoint // ep too
-	asked int            // endpoints given out
+	ep     *lb.Endpoint   // that counts the stream; nil between two picks
+	judged bool           // ep is, for this stream
+	tried  []*lb.Endpoint // ep too
+	asked  int            // endpoints given out
+}
+
+// findings are what a stream says of its service, to the breaker, and of its
+// endpoint, to outlier ejection.
+type findings struct{ service, endpoint verdict }
+
+func findingsOf(f *Failure) findings {
+	endpoint := verdictNone
+	if f.blames() {
+		endpoint = verdictBad
+	}
+	return findings{f.verdict(), endpoint}
 }
 
 // Place is an endpoint to connect to.
@@ -55,11 +69,22 @@ func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failur
 func (l *Lease) fail(f *Failure) {
 	l.w.stats.failed(f)
 	l.svc.stats.StreamsFailed++
-	l.judge(f.verdict())
+	l.judge(findingsOf(f))
 }
 
-// judge tells the service's breaker, once, what came of the stream.
-func (l *Lease) judge(v verdict) { l.svc.shared.judge(l.w.loop.Now(), &l.pass, v) }
+// judge tells the service's breaker and the endpoint, each once, what came of the
+// stream.
+func (l *Lease) judge(found findings) {
+	l.svc.shared.judge(l.w.loop.Now(), &l.pass, found.service)
+	l.judgeEndpoint(found.endpoint)
+}
+
+func (l *Lease) judgeEndpoint(v verdict) {
+	if l.ep != nil && !l.judged && v != verdictNone {
+		l.judged = true
+		l.ep.Judge(l.w.loop.Now(), v == verdictGood)
+	}
+}
 
 func (l *Lease) place() Place {
 	return Place{Addr: l.ep.Addr, Link: l.ep.Ext.(*endpoint).protocol == config.ProtocolLink}
@@ -79,17 +104,18 @@ func (l *Lease) pick() *Failure {
 		return FailNoEndpoint
 	}
 	l.tried = append(l.tried, ep)
-	l.ep = ep
+	l.ep, l.judged = ep, false
 	l.asked++
-	ep.Opened()
+	ep.Opened(l.w.loop.Now())
 	return nil
 }
 
-// Again gives the endpoint back as one that can't be connected, and asks for
-// another, at most three in all. When picked gets a Failure, the Lease is
-// closed.
-func (l *Lease) Again(picked func(at Place, f *Failure)) {
+// Again gives the endpoint back, which did not take the stream, and asks for
+// another, at most three in all. why is FailConnect or what the endpoint refused
+// it for. When picked gets a Failure, the Lease is closed.
+func (l *Lease) Again(why *Failure, picked func(at Place, f *Failure)) {
 	l.w.loop.Post(func() {
+		l.judgeEndpoint(findingsOf(why).endpoint)
 		l.leave()
 		f := l.pick()
 		if f == nil {
@@ -104,11 +130,12 @@ func (l *Lease) Again(picked func(at Place, f *Failure)) {
 
 // Connected tells that the stream is open: that the endpoint took the connection,
 // or, if an answer with a status comes first, that its head is here. The breaker
-// learns from the status; 0 is that of streams without one.
+// and the endpoint's record learn from the status; 0 is that of streams without one.
 func (l *Lease) Connected(status int) {
-	l.last = verdictOf(status)
+	found := findings{verdictOf(status), verdictOf(status)}
+	l.last = found
 	l.w.loop.Post(func() {
-		l.judge(verdictOf(status))
+		l.judge(found)
 		l.svc.stats.Streams++
 		l.svc.stats.StreamsOpen++
 	})
@@ -117,7 +144,7 @@ func (l *Lease) Connected(status int) {
 // Failed counts that the stream came to nothing after its endpoint took the
 // connection.
 func (l *Lease) Failed(f *Failure) {
-	l.last = f.verdict()
+	l.last = findingsOf(f)
 	l.w.loop.Post(func() { l.fail(f) })
 }
 
@@ -140,9 +167,9 @@ func (l *Lease) Close(connected bool, in, out int64) {
 // out to have no end in sight. It counts beside max_pending, where the exchange
 // that it was part of has gone through.
 func (w *Worker) adopt(svc *service, ep *lb.Endpoint) *Lease {
-	l := &Lease{w: w, svc: svc, ep: ep}
+	l := &Lease{w: w, svc: svc, ep: ep, judged: true}
 	svc.shared.pending.Add(1)
-	ep.Opened()
+	ep.Opened(w.loop.Now())
 	svc.stats.Streams++
 	svc.stats.StreamsOpen++
 	return l

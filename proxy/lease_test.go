@@ -25,11 +25,11 @@ func (m *mesh) lease() leased {
 	return *got
 }
 
-// again tells that the place could not be connected.
-func (m *mesh) again(l *proxy.Lease) (f *proxy.Failure) {
+// again tells that the place did not take the stream.
+func (m *mesh) again(l *proxy.Lease, why *proxy.Failure) (f *proxy.Failure) {
 	m.t.Helper()
 	done := false
-	l.Again(func(_ proxy.Place, fail *proxy.Failure) { f, done = fail, true })
+	l.Again(why, func(_ proxy.Place, fail *proxy.Failure) { f, done = fail, true })
 	m.until("an answer", func() bool { return done })
 	return f
 }
@@ -61,7 +61,7 @@ func TestLeaseIsLimited(t *testing.T) {
 func TestLeaseIsJudged(t *testing.T) {
 	for name, fail := range map[string]func(m *mesh, l *proxy.Lease){
 		"connect": func(m *mesh, l *proxy.Lease) {
-			if f := m.again(l); f != proxy.FailConnect {
+			if f := m.again(l, proxy.FailConnect); f != proxy.FailConnect {
 				m.t.Fatalf("another place, or %v", f)
 			}
 		},
@@ -107,6 +107,78 @@ func TestLeaseIsJudged(t *testing.T) {
 			m.w.Run(time.Millisecond)
 			good(404)
 			opaque.l.Close(true, 0, 0)
+			m.settled()
+		})
+	}
+}
+
+// An endpoint that takes no streams is ejected as one that takes no requests, and
+// comes back when a stream that probes it is taken; no other stream is sent there
+// meanwhile. What is not its fault ejects it not.
+func TestStreamsEject(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fail   func(m *mesh, l *proxy.Lease)
+		ejects bool
+	}{
+		{"not connected", func(m *mesh, l *proxy.Lease) { m.again(l, proxy.FailConnect); l.Close(false, 0, 0) }, true},
+		{"reset", func(_ *mesh, l *proxy.Lease) { l.Failed(proxy.FailReset); l.Close(false, 0, 0) }, true},
+		{"answer of 5xx", func(_ *mesh, l *proxy.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
+		{"answer of 4xx", func(_ *mesh, l *proxy.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
+		{"refused for load", func(m *mesh, l *proxy.Lease) { m.again(l, proxy.FailOverloaded); l.Close(false, 0, 0) }, false},
+		{"given up", func(_ *mesh, l *proxy.Lease) { l.Close(false, 0, 0) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMesh(t, meshOptions{apps: 2, service: ", lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})
+			const sick = ingress
+			at := func() (places map[string]int) { // of 40 streams at once
+				places = map[string]int{}
+				var open []leased
+				for range 40 {
+					got := m.lease()
+					places[got.at.Addr]++
+					open = append(open, got)
+				}
+				for _, l := range open {
+					l.l.Close(false, 0, 0)
+				}
+				m.w.Run(time.Millisecond)
+				return places
+			}
+			for range 20 { // well, then three failures in a row
+				if got := m.lease(); got.at.Addr == sick {
+					c.fail(m, got.l)
+				} else {
+					got.l.Connected(0)
+					got.l.Close(true, 0, 0)
+				}
+				m.w.Run(time.Millisecond)
+			}
+			if n := at()[sick]; (n == 0) != c.ejects {
+				t.Fatalf("%d of 40 streams at the endpoint that failed", n)
+			}
+			if !c.ejects {
+				m.settled()
+				return
+			}
+			m.w.Run(11 * time.Second)
+			if n := at()[sick]; n != 1 {
+				t.Errorf("%d of 40 streams at the endpoint when a probe is due", n)
+			}
+			m.w.Run(11 * time.Second)
+			for {
+				got := m.lease()
+				got.l.Connected(200)
+				m.w.Run(time.Millisecond)
+				got.l.Close(true, 0, 0)
+				m.w.Run(time.Millisecond)
+				if got.at.Addr == sick {
+					break
+				}
+			}
+			if n := at()[sick]; n < 15 {
+				t.Errorf("%d of 40 streams at the endpoint that is well again", n)
+			}
 			m.settled()
 		})
 	}

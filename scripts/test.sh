@@ -75,6 +75,9 @@ gotest race -race -shuffle=on ./...
 step 'allocation tests, without the race detector'
 gotest alloc -run Alloc ./...
 
+step 'large meshes, without the race detector, which has no room for them'
+gotest large -run 'TestMeshGrows|TestThousandOnThree|TestUnequalReplicas' ./lb
+
 # fuzz TARGET PACKAGE runs a fuzz target for a while. Go's fuzzer sometimes fails
 # with the deadline of its own -fuzztime (golang/go#75804, mended in Go 1.27);
 # whatever it finds, it writes down first.

@@ -69,6 +69,8 @@ func TestCheck(t *testing.T) {
 		{"etcd server in the sidecar", "registry/etcd/a.go", `import "go.etcd.io/etcd/server/v3/embed"`, "no etcd server"},
 		{"etcd server in its test", "registry/etcd/a_test.go", `import "go.etcd.io/etcd/server/v3/embed"`, ""},
 		{"etcd client at home", "registry/etcd/a.go", `import clientv3 "go.etcd.io/etcd/client/v3"`, ""},
+		{"hessian2 in the codec's test", "protocol/dubbo/a_test.go", `import hessian "github.com/apache/dubbo-go-hessian2"`, ""},
+		{"hessian2 in the codec", "protocol/dubbo/a.go", `import hessian "github.com/apache/dubbo-go-hessian2"`, "lives in protocol/dubbo_test"},
 		{"goleak in a test", "lb/a_test.go", `import "go.uber.org/goleak"`, ""},
 		{"goleak elsewhere", "lb/a.go", `import "go.uber.org/goleak"`, "in tests"},
 		{"unknown library", "lab/a.go", `import "example.com/x"`, "has no home"},

@@ -92,8 +92,8 @@ func New() *Limit { return &Limit{limit: initial, probeIn: probeSoon} }
 
 // Value is how many requests the application may have now.
 func (l *Limit) Value() int {
-	if l.phase == draining || l.phase == measuring {
-		return int(math.Ceil(l.limit / 2))
+	if l.phase == draining || l.phase == measuring { // rounded down, so that a small pool has no queue
+		return max(1, int(l.limit/2))
 	}
 	return int(math.Ceil(l.limit))
 }

@@ -219,3 +219,33 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Of one worker the limit is further off than of more (docs/decisions/0007): what
+// can be served is served, with a queue of a few requests.
+func TestLimitOfSmallPools(t *testing.T) {
+	for workers, want := range map[int]int{1: 3, 2: 4} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			var limits []int
+			seeds(t, func(t *testing.T, s *queueSim) {
+				s.workers = workers
+				s.run(5*time.Second, 2, 10*ms)
+				done := 0
+				for range 300 {
+					s.run(100*ms, 2, 10*ms)
+					limits = append(limits, s.limit.Value())
+					done += s.done
+				}
+				s.done = done
+				if got := s.goodput(30*time.Second, 10*ms); got < 0.9 {
+					t.Errorf("%.0f%% of the capacity was used, want 90%%", 100*got)
+				}
+			})
+			slices.Sort(limits)
+			median, p95, most := limits[len(limits)/2], limits[len(limits)*95/100], limits[len(limits)-1]
+			t.Logf("the limit: median %d, p95 %d, at most %d", median, p95, most)
+			if median > want || p95 > 8 {
+				t.Errorf("the limit is %d in the median, and %d in 95%% of the time", median, p95)
+			}
+		})
+	}
+}

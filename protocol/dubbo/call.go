@@ -1,0 +1,196 @@
+package dubbo
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// Call is a call that came as HTTP and leaves as Dubbo. It is used again and
+// again, and keeps the room that it needed, up to maxScratch. Its slices alias
+// the request or memory of its own, and are valid until the next Parse.
+type Call struct {
+	Interface []byte
+	Version   []byte // of the service; empty: none
+	Group     []byte // of the service; empty: none
+	Method    []byte
+	Types     []byte // JVM descriptors of the parameters, concatenated
+
+	// Bare tells that the caller sent a form, and wants nothing but the result.
+	Bare bool
+
+	args        []argument
+	attachments []attachment
+	scratch     []byte
+}
+
+// argument is the value of a parameter.
+type argument struct {
+	text []byte // UTF-8, or checked JSON
+	json bool
+}
+
+type attachment struct{ name, value []byte }
+
+const (
+	maxScratch     = 64 << 10 // bytes of a Call's own memory that are kept
+	maxAttachments = 64
+)
+
+// Parse reads an HTTP request: the form of a call to any path, or JSON to
+// /interface/method, and in both the attachments from its headers.
+func (c *Call) Parse(req *protocol.Request) error {
+	c.reset()
+	if string(req.Method) != "POST" {
+		return ErrNotCall
+	}
+	var err error
+	if isForm(protocol.Find(req.Headers, "content-type")) {
+		c.Bare = true
+		err = c.parseForm(req.Body)
+	} else {
+		err = c.parseJSON(req.Path, req.Body)
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.checkNames(); err != nil {
+		return err
+	}
+	if err := c.checkArguments(); err != nil {
+		return err
+	}
+	return c.readAttachments(req.Headers)
+}
+
+func (c *Call) reset() {
+	if cap(c.scratch) > maxScratch {
+		c.scratch = nil
+	}
+	*c = Call{args: c.args[:0], attachments: c.attachments[:0], scratch: c.scratch[:0]}
+}
+
+// isForm compares a media type without its parameters.
+func isForm(contentType []byte) bool {
+	mediaType, _, _ := bytes.Cut(contentType, semicolon)
+	return protocol.EqualFold(bytes.TrimSpace(mediaType), "application/x-www-form-urlencoded")
+}
+
+var (
+	semicolon = []byte{';'}
+	ampersand = []byte{'&'}
+	equals    = []byte{'='}
+	comma     = []byte{','}
+	question  = []byte{'?'}
+	slash     = []byte{'/'}
+)
+
+func (c *Call) checkNames() error {
+	for _, name := range [...][]byte{c.Interface, c.Method, c.Version, c.Group} {
+		if !utf8.Valid(name) {
+			return ErrBadName
+		}
+	}
+	if len(c.Interface) == 0 || len(c.Method) == 0 {
+		return ErrBadName
+	}
+	return nil
+}
+
+// checkArguments compares the arguments with the types.
+func (c *Call) checkArguments() error {
+	if n, ok := countTypes(c.Types); !ok {
+		return ErrBadTypes
+	} else if n != len(c.args) {
+		return ErrArguments
+	}
+	types := c.Types
+	for i := range c.args {
+		n := descriptorLen(types)
+		if !c.args[i].fits(types[:n]) {
+			return ErrBadArgument
+		}
+		types = types[n:]
+	}
+	return nil
+}
+
+// readAttachments takes what headers say: dubbo-attachments is a list of
+// name=value, each percent-encoded, separated by commas; trace context goes on
+// under its own names.
+func (c *Call) readAttachments(headers []protocol.Header) error {
+	for i := range headers {
+		h := &headers[i]
+		switch {
+		case protocol.EqualFold(h.Name, "dubbo-attachments"):
+			if err := c.readAttachmentList(h.Value); err != nil {
+				return err
+			}
+		case isTraceContext(h.Name) && utf8.Valid(h.Value):
+			if err := c.attach(h.Name, h.Value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isTraceContext(name []byte) bool {
+	return protocol.EqualFold(name, "traceparent") || protocol.EqualFold(name, "tracestate")
+}
+
+func (c *Call) readAttachmentList(list []byte) error {
+	for len(list) > 0 {
+		var item []byte
+		item, list, _ = bytes.Cut(list, comma)
+		name, value, ok := c.pair(bytes.TrimSpace(item))
+		if !ok || len(name) == 0 || !utf8.Valid(name) || !utf8.Valid(value) || decides(name) {
+			return ErrBadAttachment
+		}
+		if err := c.attach(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Call) attach(name, value []byte) error {
+	if len(c.attachments) == maxAttachments {
+		return ErrBadAttachment
+	}
+	c.attachments = append(c.attachments, attachment{name, value})
+	return nil
+}
+
+// pair splits name=value and decodes both.
+func (c *Call) pair(b []byte) (name, value []byte, ok bool) {
+	name, value, found := bytes.Cut(b, equals)
+	name, okName := c.percentDecode(name)
+	value, okValue := c.percentDecode(value)
+	return name, value, found && okName && okValue
+}
+
+// percentDecode decodes text of a form, where a plus is a space. What has nothing
+// to decode is returned as it is.
+func (c *Call) percentDecode(b []byte) ([]byte, bool) {
+	if bytes.IndexByte(b, '%') < 0 && bytes.IndexByte(b, '+') < 0 {
+		return b, true
+	}
+	start := len(c.scratch)
+	for i := 0; i < len(b); i++ {
+		char := b[i]
+		switch char {
+		case '+':
+			char = ' '
+		case '%':
+			if i+2 >= len(b) || unhex(b[i+1]) < 0 || unhex(b[i+2]) < 0 {
+				return nil, false
+			}
+			char = byte(unhex(b[i+1])<<4 | unhex(b[i+2]))
+			i += 2
+		}
+		c.scratch = append(c.scratch, char)
+	}
+	return c.scratch[start:len(c.scratch):len(c.scratch)], true
+}

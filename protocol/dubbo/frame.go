@@ -1,0 +1,105 @@
+package dubbo
+
+import "encoding/binary"
+
+// A frame is a header of 16 bytes, big-endian, and a body:
+//
+//	magic (2) | flags and serialization id (1) | status (1) | id (8) | length of the body (4)
+const (
+	// HeaderSize is the length of a frame's header in bytes.
+	HeaderSize = 16
+
+	magic = 0xdabb
+
+	flagRequest       = 0x80
+	flagTwoWay        = 0x40
+	flagEvent         = 0x20
+	serializationMask = 0x1f
+)
+
+// Ids of the serializations that are understood.
+const (
+	Hessian2 byte = 2
+	Fastjson byte = 6
+)
+
+// Frame is one message.
+type Frame struct {
+	Request       bool // not an answer
+	TwoWay        bool // the request wants an answer
+	Event         bool // a heartbeat or another message about the connection itself
+	Serialization byte // id, at most 31
+	Status        Status
+	ID            int64  // chosen by the caller, repeated in the answer
+	Body          []byte // aliases what was decoded
+}
+
+// Decode reads the frame at the start of b and its length n, which is 0 when b
+// does not hold all of it. A body of more than maxBody bytes is refused as soon
+// as its header is there.
+func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
+	f, length, err := DecodeHeader(b, maxBody)
+	if err != nil || length < 0 || len(b) < HeaderSize+length {
+		return f, 0, err
+	}
+	n = HeaderSize + length
+	f.Body = b[HeaderSize:n:n]
+	return f, n, nil
+}
+
+// DecodeHeader reads the header at the start of b: the frame without its body,
+// and the body's length, which is -1 when b does not hold all of the header.
+func DecodeHeader(b []byte, maxBody int) (f Frame, length int, err error) {
+	if len(b) < HeaderSize {
+		if len(b) > 0 && b[0] != magic>>8 || len(b) > 1 && b[1] != magic&0xff {
+			return f, -1, ErrMagic
+		}
+		return f, -1, nil
+	}
+	if binary.BigEndian.Uint16(b) != magic {
+		return f, -1, ErrMagic
+	}
+	size := int32(binary.BigEndian.Uint32(b[12:]))
+	if size < 0 || int(size) > maxBody {
+		return f, -1, ErrFrameTooLarge
+	}
+	return Frame{
+		Request:       b[2]&flagRequest != 0,
+		TwoWay:        b[2]&flagTwoWay != 0,
+		Event:         b[2]&flagEvent != 0,
+		Serialization: b[2] & serializationMask,
+		Status:        Status(b[3]),
+		ID:            int64(binary.BigEndian.Uint64(b[4:])),
+	}, int(size), nil
+}
+
+// AppendFrame appends f.
+func AppendFrame(dst []byte, f *Frame) []byte {
+	dst = appendHeader(dst, f)
+	binary.BigEndian.PutUint32(dst[len(dst)-4:], uint32(len(f.Body)))
+	return append(dst, f.Body...)
+}
+
+// appendHeader appends the header of f with a length of 0.
+func appendHeader(dst []byte, f *Frame) []byte {
+	flags := f.Serialization & serializationMask
+	if f.Request {
+		flags |= flagRequest
+	}
+	if f.TwoWay {
+		flags |= flagTwoWay
+	}
+	if f.Event {
+		flags |= flagEvent
+	}
+	dst = append(dst, magic>>8, magic&0xff, flags, byte(f.Status))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(f.ID))
+	return append(dst, 0, 0, 0, 0)
+}
+
+// endFrame writes the length of the body into the header at start, of a frame
+// that reaches to the end of dst.
+func endFrame(dst []byte, start int) []byte {
+	binary.BigEndian.PutUint32(dst[start+HeaderSize-4:], uint32(len(dst)-start-HeaderSize))
+	return dst
+}

@@ -1,0 +1,159 @@
+package dubbo
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+)
+
+func TestFrameRoundTrip(t *testing.T) {
+	for _, f := range []Frame{
+		{Request: true, TwoWay: true, Serialization: Hessian2, ID: 1, Body: []byte("x")},
+		{Request: true, Serialization: Fastjson, ID: math.MaxInt64, Body: []byte{}}, // one-way
+		{Serialization: 31, Status: StatusPoolExhausted, ID: -1, Body: bytes.Repeat([]byte("y"), 1<<20)},
+		{Request: true, TwoWay: true, Event: true, Serialization: 0, Status: 255, ID: math.MinInt64, Body: []byte("N")},
+	} {
+		b := AppendFrame([]byte("before"), &f)[len("before"):]
+		behind := append(bytes.Clone(b), "behind"...)
+		got, n, err := Decode(behind, len(f.Body))
+		if err != nil || n != len(b) || !reflect.DeepEqual(got, f) {
+			t.Errorf("got %d of %d bytes, %v", n, len(b), err)
+		}
+		if cap(got.Body) != len(got.Body) {
+			t.Error("an append to the body overwrites what is behind it")
+		}
+	}
+}
+
+// TestFrameSplit feeds a frame that comes in two pieces, split everywhere.
+func TestFrameSplit(t *testing.T) {
+	b := unhexed(t, fastjsonCall)
+	for i := range b {
+		f, n, err := Decode(b[:i], 1<<20)
+		if n != 0 || err != nil || f.Body != nil {
+			t.Fatalf("%d bytes: got %d, %v", i, n, err)
+		}
+		_, length, err := DecodeHeader(b[:i], 1<<20)
+		if want := len(b) - HeaderSize; i < HeaderSize && length != -1 || i >= HeaderSize && length != want || err != nil {
+			t.Fatalf("%d bytes: length %d, %v", i, length, err)
+		}
+	}
+}
+
+func TestFrameRefused(t *testing.T) {
+	const call = "dabbc60000000000000000010000"
+	for _, c := range []struct {
+		wire string
+		want error
+	}{
+		{"", nil},
+		{"da", nil},
+		{"47", ErrMagic}, // as in GET
+		{"dabc", ErrMagic},
+		{"dabac600000000000000000100000001ff", ErrMagic},
+		{call + "0010", nil},
+		{call + "0011", ErrFrameTooLarge},
+		{"dabbc600000000000000000100010000", ErrFrameTooLarge},
+		{"dabbc6000000000000000001ffffffff", ErrFrameTooLarge},
+		{"dabbc600000000000000000180000000", ErrFrameTooLarge},
+	} {
+		_, n, err := Decode(unhexed(t, c.wire), 16)
+		if !errors.Is(err, c.want) || n != 0 {
+			t.Errorf("%s: got %d, %v, want %v", c.wire, n, err, c.want)
+		}
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	for _, c := range []struct {
+		serialization byte
+		want          string
+	}{
+		{Hessian2, "dabb e2 00 fffffffffffffffe 00000001 4e"},
+		{Fastjson, "dabb e6 00 fffffffffffffffe 00000005 6e756c6c0a"},
+	} {
+		got := AppendHeartbeat([]byte{1}, c.serialization, -2)
+		if want := append([]byte{1}, unhexed(t, c.want)...); !bytes.Equal(got, want) {
+			t.Errorf("got %x, want %x", got, want)
+		}
+	}
+	for _, c := range []struct{ event, want string }{
+		{"dabb e2 00 0000000000000005 00000001 4e", "dabb 22 14 0000000000000005 00000001 4e"},
+		{"dabb e6 00 0000000000000005 00000001 4e", "dabb 26 14 0000000000000005 00000005 6e756c6c0a"},
+		{"dabb f6 00 0000000000000005 00000002 c001", "dabb 36 14 0000000000000005 00000002 c001"},
+	} {
+		f := decoded(t, c.event)
+		if got := AppendHeartbeatAnswer(nil, &f); !bytes.Equal(got, unhexed(t, c.want)) {
+			t.Errorf("%s: got %x", c.event, got)
+		}
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	for _, c := range []struct {
+		wire string
+		want bool
+	}{
+		{"dabb a2 00 0000000000000005 00000002 0152", true},
+		{"dabb a6 00 0000000000000005 00000004 2252220a", true},
+		{"dabb 82 00 0000000000000005 00000002 0152", false}, // no event
+		{"dabb a6 00 0000000000000005 00000002 0152", false}, // not fastjson
+		{"dabb a2 00 0000000000000005 00000001 4e", false},
+	} {
+		if f := decoded(t, c.wire); ReadOnly(&f) != c.want {
+			t.Errorf("%s: got %v", c.wire, !c.want)
+		}
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	for _, c := range []struct {
+		status Status
+		http   int
+		code   string
+	}{
+		{20, 200, ""},
+		{30, 504, "dubbo-client-timeout"},
+		{31, 504, "dubbo-server-timeout"},
+		{40, 400, "dubbo-bad-request"},
+		{50, 502, "dubbo-bad-response"},
+		{60, 404, "dubbo-service-not-found"},
+		{70, 500, "dubbo-service-error"},
+		{80, 500, "dubbo-server-error"},
+		{90, 502, "dubbo-client-error"},
+		{100, 503, "dubbo-pool-exhausted"},
+		{0, 502, "dubbo-unknown-status"},
+		{101, 502, "dubbo-unknown-status"},
+	} {
+		if c.status.HTTP() != c.http || c.status.Code() != c.code {
+			t.Errorf("%d: got %d, %q", c.status, c.status.HTTP(), c.status.Code())
+		}
+	}
+	for http, want := range map[int]Status{
+		200: StatusOK, 204: StatusOK, 400: StatusBadRequest, 413: StatusBadRequest, 404: StatusServiceNotFound,
+		408: StatusServerTimeout, 504: StatusServerTimeout, 429: StatusPoolExhausted, 503: StatusPoolExhausted,
+		301: StatusServerError, 500: StatusServerError, 502: StatusServerError, 508: StatusServerError,
+	} {
+		if got := StatusOf(http); got != want {
+			t.Errorf("%d: got %d, want %d", http, got, want)
+		}
+	}
+}
+
+func TestFailure(t *testing.T) {
+	const want = `no-endpoint: the service "x" has no endpoint`
+	for _, c := range []struct{ asked, answered byte }{{Hessian2, Hessian2}, {Fastjson, Fastjson}, {3, Hessian2}} {
+		b := AppendFailure([]byte("before"), c.asked, 9, StatusServerError, "no-endpoint", `the service "x" has no endpoint`)
+		f, n, err := Decode(b[len("before"):], 1000)
+		if err != nil || n != len(b)-len("before") {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		message := string(readMessage(&f))
+		f.Body = nil
+		if !reflect.DeepEqual(f, Frame{Serialization: c.answered, Status: StatusServerError, ID: 9}) || message != want {
+			t.Errorf("got %+v, %q", f, message)
+		}
+	}
+}

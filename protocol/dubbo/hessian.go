@@ -1,0 +1,324 @@
+package dubbo
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// tokenKind is what a value of hessian2 begins with.
+type tokenKind uint8
+
+const (
+	tokenBad    tokenKind = iota // malformed: the reader has the error
+	tokenEnd                     // of a list or map without a length
+	tokenNull                    //
+	tokenBool                    // num: 0 or 1
+	tokenInt                     // num
+	tokenLong                    // num
+	tokenDouble                  // real
+	tokenDate                    // num: milliseconds since 1970
+	tokenString                  // text, more
+	tokenBinary                  // text, more
+	tokenList                    // num: how many values follow, or -1: up to tokenEnd
+	tokenMap                     // keys and values follow, up to tokenEnd
+	tokenObject                  // num: index of its class; the values of its fields follow
+	tokenRef                     // num: index of the list, map or object that it is
+)
+
+// token is a scalar, or the head of a list, map or object.
+type token struct {
+	kind tokenKind
+	num  int64
+	real float64
+	text []byte // of a string (UTF-8 or CESU-8) or binary; its first chunk when there are more
+	more bool   // chunks follow, see hessianReader.chunk
+}
+
+// class is a class definition. It holds no slices, so that a reader that is kept
+// keeps no body.
+type class struct {
+	name   int // where it begins
+	fields int // how many
+	first  int // where the name of the first field begins
+}
+
+// hessianReader walks hessian2 (the serialization as Hessian2Input of Caucho and
+// of Dubbo's hessian-lite reads it) in place and checks what it passes. It
+// allocates for class definitions only. What is malformed makes it bad, and then
+// next returns tokenBad and nothing else.
+//
+// Java writes a whole body with one stream, so that classes, types and
+// references count from the start of the body, whatever of it is looked at.
+type hessianReader struct {
+	b       []byte
+	i       int
+	at      int // where the tag of the last head is
+	depth   int
+	classes []class
+	types   int // how many type names were given
+	bad     bool
+}
+
+// maxClasses is how many classes a body may define.
+const maxClasses = 1024
+
+func (r *hessianReader) reset(b []byte) {
+	*r = hessianReader{b: b, classes: r.classes[:0]}
+}
+
+func (r *hessianReader) fail() token {
+	r.bad = true
+	r.i = len(r.b)
+	return token{}
+}
+
+// next reads a scalar whole, and of anything else the head.
+func (r *hessianReader) next() token {
+	tag, ok := r.byte()
+	for ; ok && tag == 'C'; tag, ok = r.byte() {
+		r.define()
+	}
+	if !ok {
+		return r.fail()
+	}
+	at := r.i - 1
+	t := r.head(tag)
+	r.at = at // heads have values in them
+	if r.bad {
+		return token{}
+	}
+	return t
+}
+
+// head reads what follows a tag and belongs to it.
+func (r *hessianReader) head(tag byte) token {
+	switch {
+	case tag >= 0x80:
+		return r.compactNumber(tag)
+	case tag < 0x20:
+		return r.stringChunk(int(tag), false)
+	case tag < 0x30:
+		return r.binaryChunk(int(tag-0x20), false)
+	case tag < 0x34:
+		return r.stringChunk(int(tag-0x30)<<8|int(r.uint(1)), false)
+	case tag < 0x38:
+		return r.binaryChunk(int(tag-0x34)<<8|int(r.uint(1)), false)
+	case tag < 0x40:
+		return r.scalar(tokenLong, int64(tag)-0x3c, 2)
+	case tag >= 0x78:
+		return r.list(int64(tag - 0x78))
+	case tag >= 0x70:
+		r.typeName()
+		return r.list(int64(tag - 0x70))
+	case tag >= 0x60:
+		return r.object(int64(tag - 0x60))
+	}
+	return r.tagged(tag)
+}
+
+// compactNumber reads the ints and longs whose tag holds their highest bits.
+func (r *hessianReader) compactNumber(tag byte) token {
+	switch {
+	case tag < 0xc0:
+		return r.scalar(tokenInt, int64(tag)-0x90, 0)
+	case tag < 0xd0:
+		return r.scalar(tokenInt, int64(tag)-0xc8, 1)
+	case tag < 0xd8:
+		return r.scalar(tokenInt, int64(tag)-0xd4, 2)
+	case tag < 0xf0:
+		return r.scalar(tokenLong, int64(tag)-0xe0, 0)
+	}
+	return r.scalar(tokenLong, int64(tag)-0xf8, 1)
+}
+
+// scalar is a number of which n bytes follow below high.
+func (r *hessianReader) scalar(kind tokenKind, high int64, n int) token {
+	return token{kind: kind, num: high<<(8*n) | int64(r.uint(n))}
+}
+
+// tagged reads a value of which the tag holds nothing but the type.
+func (r *hessianReader) tagged(tag byte) token {
+	switch tag {
+	case 'N':
+		return token{kind: tokenNull}
+	case 'F', 'T':
+		t := token{kind: tokenBool}
+		if tag == 'T' {
+			t.num = 1
+		}
+		return t
+	case 'I':
+		return token{kind: tokenInt, num: int64(int32(r.uint(4)))}
+	case 'L':
+		return token{kind: tokenLong, num: int64(r.uint(8))}
+	case 0x59:
+		return token{kind: tokenLong, num: int64(int32(r.uint(4)))}
+	case 'J':
+		return token{kind: tokenDate, num: int64(r.uint(8))}
+	case 'K':
+		return token{kind: tokenDate, num: int64(int32(r.uint(4))) * 60_000}
+	case 'D', 0x5b, 0x5c, 0x5d, 0x5e, 0x5f:
+		return r.double(tag)
+	case 'R', 'S':
+		return r.stringChunk(int(r.uint(2)), tag == 'R')
+	case 'A', 'B':
+		return r.binaryChunk(int(r.uint(2)), tag == 'A')
+	case 'O':
+		return r.object(r.int())
+	case 'Q':
+		return token{kind: tokenRef, num: r.int()}
+	case 'Z':
+		return token{kind: tokenEnd}
+	case 'M':
+		r.typeName()
+		return token{kind: tokenMap}
+	case 'H':
+		return token{kind: tokenMap}
+	case 'U':
+		r.typeName()
+		return token{kind: tokenList, num: -1}
+	case 'W':
+		return token{kind: tokenList, num: -1}
+	case 'V':
+		r.typeName()
+		return r.list(r.int())
+	case 'X':
+		return r.list(r.int())
+	}
+	return r.fail()
+}
+
+func (r *hessianReader) double(tag byte) token {
+	t := token{kind: tokenDouble}
+	switch tag {
+	case 0x5c:
+		t.real = 1
+	case 0x5d:
+		t.real = float64(int8(r.uint(1)))
+	case 0x5e:
+		t.real = float64(int16(r.uint(2)))
+	case 0x5f: // the specification has a float here, all implementations thousandths
+		t.real = float64(int32(r.uint(4))) / 1000
+	case 'D':
+		t.real = math.Float64frombits(r.uint(8))
+	}
+	return t
+}
+
+// list is the head of a list of n values.
+func (r *hessianReader) list(n int64) token {
+	if n < 0 {
+		return r.fail()
+	}
+	return token{kind: tokenList, num: n}
+}
+
+func (r *hessianReader) object(index int64) token {
+	if index < 0 || index >= int64(len(r.classes)) {
+		return r.fail()
+	}
+	return token{kind: tokenObject, num: index}
+}
+
+// define reads a class definition; its tag was read.
+func (r *hessianReader) define() {
+	c := class{name: r.i}
+	r.name()
+	fields := r.int()
+	if fields < 0 || fields > int64(len(r.b)-r.i) || len(r.classes) == maxClasses {
+		r.fail()
+		return
+	}
+	c.fields, c.first = int(fields), r.i
+	for range c.fields {
+		r.name()
+	}
+	r.classes = append(r.classes, c)
+}
+
+// typeName passes the type of a list or map: a name, or the number of one that
+// was given before.
+func (r *hessianReader) typeName() {
+	switch t := r.plain(); {
+	case t.kind == tokenString:
+		r.types++
+	case t.kind == tokenInt && t.num >= 0 && t.num < int64(r.types):
+	default:
+		r.fail()
+	}
+}
+
+// name reads a string of one chunk.
+func (r *hessianReader) name() []byte {
+	t := r.plain()
+	if t.kind != tokenString {
+		r.fail()
+	}
+	return t.text
+}
+
+// nullableName reads a string of one chunk, or null.
+func (r *hessianReader) nullableName() []byte {
+	t := r.plain()
+	if t.kind != tokenString && t.kind != tokenNull {
+		r.fail()
+	}
+	return t.text
+}
+
+// int reads an int.
+func (r *hessianReader) int() int64 {
+	t := r.plain()
+	if t.kind != tokenInt {
+		r.fail()
+	}
+	return t.num
+}
+
+// plain reads a string of one chunk, an int or null. These stand in the heads of
+// others; that nothing else does keeps heads from nesting.
+func (r *hessianReader) plain() token {
+	if r.i >= len(r.b) || !isPlain(r.b[r.i]) {
+		return r.fail()
+	}
+	return r.next()
+}
+
+func isPlain(tag byte) bool {
+	return tag < 0x20 || tag >= 0x30 && tag < 0x34 || tag >= 0x80 && tag < 0xd8 || tag == 'S' || tag == 'I' || tag == 'N'
+}
+
+func (r *hessianReader) byte() (byte, bool) {
+	if r.i >= len(r.b) {
+		return 0, false
+	}
+	r.i++
+	return r.b[r.i-1], true
+}
+
+// uint reads n bytes, big-endian.
+func (r *hessianReader) uint(n int) uint64 {
+	if len(r.b)-r.i < n {
+		r.fail()
+		return 0
+	}
+	b := r.b[r.i : r.i+n]
+	r.i += n
+	switch n {
+	case 4:
+		return uint64(binary.BigEndian.Uint32(b))
+	case 8:
+		return binary.BigEndian.Uint64(b)
+	}
+	var v uint64
+	for _, c := range b {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+// nameAt returns the name at i, which was read before.
+func (r *hessianReader) nameAt(i int) []byte {
+	again := hessianReader{b: r.b, i: i}
+	return again.name()
+}

@@ -1,0 +1,121 @@
+package dubbo
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// hessianEncoder writes JSON values as hessian2. They were checked before, and
+// fit their types; what hessian2 has no form for makes it bad.
+//
+// Without a type an object becomes a map and an array a list, which Java turns
+// into what the method declares.
+type hessianEncoder struct {
+	dst     []byte
+	text    []byte // room for text without escapes; the encoder leaves what is in it
+	classes int    // how many were defined
+	bad     bool
+}
+
+// argument writes an argument of the given type.
+func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
+	switch s := shapeOf(descriptor); {
+	case !a.json:
+		e.dst = appendHessianString(e.dst, a.text)
+	case a.text[0] == 'n':
+		e.dst = append(e.dst, 'N')
+	case s.form == formInteger && s.bits == 64:
+		e.dst = appendHessianLong(e.dst, e.integer(a.text))
+	case s.form == formDate:
+		e.dst = appendHessianDate(e.dst, e.integer(a.text))
+	case s.form == formFloat:
+		e.double(a.text)
+	case s.form == formDecimal:
+		e.decimal(a.text)
+	case s.form == formBig:
+		e.bad = true // Java has its int array there, or 0 where it may not look into it
+	case s.form == formBytes:
+		b, _ := decodeBase64(a.text)
+		e.dst = appendHessianBinary(e.dst, b)
+	default:
+		r := jsonReader{b: a.text}
+		e.value(&r)
+	}
+}
+
+// value writes the next value of r.
+func (e *hessianEncoder) value(r *jsonReader) {
+	switch r.peek() {
+	case '{':
+		e.dst = append(e.dst, 'H')
+		for r.begin('{'); r.more('}'); {
+			e.string(r.key())
+			e.value(r)
+		}
+		e.dst = append(e.dst, 'Z')
+	case '[':
+		e.list(r)
+	case '"':
+		e.string(inner(r.stringToken()))
+	default:
+		e.scalar(r.value())
+	}
+}
+
+// list writes an array. Its length goes before it, and is known behind it.
+func (e *hessianEncoder) list(r *jsonReader) {
+	e.dst = append(e.dst, 'X', 'I', 0, 0, 0, 0)
+	at := len(e.dst) - 4
+	n := uint32(0)
+	for r.begin('['); r.more(']'); n++ {
+		e.value(r)
+	}
+	binary.BigEndian.PutUint32(e.dst[at:], n)
+}
+
+// string writes what stood between the quotes of a JSON string.
+func (e *hessianEncoder) string(escaped []byte) {
+	start := len(e.text)
+	e.text = appendUnescaped(e.text, escaped)
+	e.dst = appendHessianString(e.dst, e.text[start:])
+	e.text = e.text[:start]
+}
+
+func (e *hessianEncoder) scalar(json []byte) {
+	switch {
+	case json[0] == 'n':
+		e.dst = append(e.dst, 'N')
+	case json[0] == 't' || json[0] == 'f':
+		e.dst = appendHessianBool(e.dst, json[0] == 't')
+	case !isInteger(json):
+		e.double(json)
+	case fitsBits(json, 32):
+		e.dst = appendHessianInt(e.dst, int32(e.integer(json)))
+	default:
+		e.dst = appendHessianLong(e.dst, e.integer(json))
+	}
+}
+
+func (e *hessianEncoder) integer(json []byte) int64 {
+	n, err := strconv.ParseInt(string(json), 10, 64)
+	e.bad = e.bad || err != nil
+	return n
+}
+
+func (e *hessianEncoder) double(json []byte) {
+	v, err := strconv.ParseFloat(string(json), 64)
+	e.bad = e.bad || err != nil
+	e.dst = appendHessianDouble(e.dst, v)
+}
+
+// decimal writes a java.math.BigDecimal: an object with the text of the number as
+// its only field.
+func (e *hessianEncoder) decimal(number []byte) {
+	e.dst = append(e.dst, 'C', byte(len(bigDecimal)))
+	e.dst = append(e.dst, bigDecimal+"\x91\x05valueO"...)
+	e.dst = appendHessianInt(e.dst, int32(e.classes))
+	e.dst = appendHessianString(e.dst, number)
+	e.classes++
+}
+
+const bigDecimal = "java.math.BigDecimal"

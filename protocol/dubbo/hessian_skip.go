@@ -1,0 +1,134 @@
+package dubbo
+
+import "encoding/binary"
+
+// skip passes one value and all that is in it.
+func (r *hessianReader) skip() { r.skipRest(r.next()) }
+
+// skipRest passes what is left of the value that t is the head of.
+func (r *hessianReader) skipRest(t token) {
+	switch t.kind {
+	case tokenEnd:
+		r.fail() // nothing was begun
+	case tokenString, tokenBinary:
+		for t.more {
+			t = r.chunk(t.kind)
+		}
+	case tokenList:
+		for n := r.enter(t); r.element(&n); {
+			r.skip()
+		}
+	case tokenMap:
+		for n := r.enter(t); r.element(&n); {
+			r.skip()
+			r.skip()
+		}
+	case tokenObject:
+		for n := r.enter(t); r.element(&n); {
+			r.skip()
+		}
+	}
+}
+
+// enter begins the values in the list, map or object t. It returns how many
+// there are, or -1 where that is not known beforehand; element counts them down.
+func (r *hessianReader) enter(t token) int {
+	if r.depth++; r.depth > maxDepth {
+		r.fail()
+	}
+	switch t.kind {
+	case tokenList:
+		return int(t.num)
+	case tokenObject:
+		return r.classes[t.num].fields
+	}
+	return -1
+}
+
+// element tells whether another value follows, or entry in a map, and leaves the
+// list, map or object when none does.
+func (r *hessianReader) element(left *int) bool {
+	switch {
+	case r.bad:
+		return false
+	case *left > 0:
+		*left--
+		return true
+	case *left < 0 && r.i < len(r.b) && r.b[r.i] != 'Z':
+		return true
+	case *left < 0:
+		r.next() // the end, unless nothing is left
+	}
+	r.depth--
+	return false
+}
+
+// chunk reads the next chunk of a string or binary.
+func (r *hessianReader) chunk(kind tokenKind) token {
+	t := r.next()
+	if t.kind != kind {
+		return r.fail()
+	}
+	return t
+}
+
+// stringChunk reads a chunk of n UTF-16 code units, with one to three bytes for
+// each.
+func (r *hessianReader) stringChunk(n int, more bool) token {
+	size := charsLen(r.b[r.i:], n)
+	if size < 0 {
+		return r.fail()
+	}
+	return r.bytes(tokenString, size, more)
+}
+
+func (r *hessianReader) binaryChunk(n int, more bool) token {
+	if n > len(r.b)-r.i {
+		return r.fail()
+	}
+	return r.bytes(tokenBinary, n, more)
+}
+
+func (r *hessianReader) bytes(kind tokenKind, size int, more bool) token {
+	if r.bad {
+		return token{}
+	}
+	text := r.b[r.i : r.i+size : r.i+size]
+	r.i += size
+	return token{kind: kind, text: text, more: more}
+}
+
+// charsLen is how many bytes the first n characters of b take, -1 when b is not
+// that long or is malformed.
+func charsLen(b []byte, n int) int {
+	i := 0
+	for n > 0 {
+		if n >= 8 && i+8 <= len(b) && binary.LittleEndian.Uint64(b[i:])&highBits == 0 {
+			i += 8
+			n -= 8
+			continue
+		}
+		size := charLen(b[i:])
+		if size == 0 {
+			return -1
+		}
+		i += size
+		n--
+	}
+	return i
+}
+
+// charLen is the length of the character at the start of b, 0 for none.
+func charLen(b []byte) int {
+	switch {
+	case len(b) >= 1 && b[0] < 0x80:
+		return 1
+	case len(b) >= 2 && b[0]&0xe0 == 0xc0 && continues(b[1]):
+		return 2
+	case len(b) >= 3 && b[0]&0xf0 == 0xe0 && continues(b[1]) && continues(b[2]):
+		return 3
+	}
+	return 0
+}
+
+func continues(c byte) bool { return c&0xc0 == 0x80 }

@@ -1,0 +1,173 @@
+package dubbo
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// hessianValues has every form of every type, and what it is in JSON.
+var hessianValues = []struct{ wire, json string }{
+	{"4e", `null`}, {"54", `true`}, {"46", `false`},
+	// int
+	{"90", `0`}, {"80", `-16`}, {"bf", `47`}, {"c800", `0`}, {"c000", `-2048`}, {"cfff", `2047`}, {"d40000", `0`},
+	{"d00000", `-262144`}, {"d7ffff", `262143`}, {"4900040000", `262144`}, {"4980000000", `-2147483648`}, {"d57862", `96354`},
+	// long
+	{"e0", `0`}, {"d8", `-8`}, {"ef", `15`}, {"f800", `0`}, {"f000", `-2048`}, {"ffff", `2047`}, {"3c0000", `0`},
+	{"380000", `-262144`}, {"3fffff", `262143`}, {"5980000000", `-2147483648`}, {"4c7fffffffffffffff", `9223372036854775807`},
+	{"4c8000000000000000", `-9223372036854775808`},
+	// double
+	{"5b", `0.0`}, {"5c", `1.0`}, {"5d80", `-128.0`}, {"5e7fff", `32767.0`}, {"5f00002fda", `12.25`}, {"443ff8000000000000", `1.5`},
+	{"447ff8000000000000", `null`}, {"447ff0000000000000", `null`}, {"4441f0000000000000", `4.294967296E+09`}, {"443f50624dd2f1a9fc", `0.001`},
+	// date
+	{"4a000000d04b9284b8", `894621091000`}, {"4b00e3838f", `894621060000`},
+	// string
+	{"00", `""`}, {"0161", `"a"`}, {"02c3a93c", `"é<"`}, {"02eda0bdedb880", `"😀"`}, {"300161", `"a"`}, {"53000161", `"a"`}, {"5200016153000162", `"ab"`},
+	{"52000161520001620163", `"abc"`}, {"03220a5c", `"\"\n\\"`}, {"020061", `"\u0000a"`},
+	// binary
+	{"20", `""`}, {"23010203", `"AQID"`}, {"3403010203", `"AQID"`}, {"420003010203", `"AQID"`}, {"4100010122 0203", `"AQID"`}, {"4100010141000102 2103", `"AQID"`},
+	// list
+	{"78", `[]`}, {"7a9091", `[0,1]`}, {"5892 9091", `[0,1]`}, {"57 9091 5a", `[0,1]`}, {"57 5a", `[]`}, {"72 04 5b696e74 9091", `[0,1]`},
+	{"56 04 5b696e74 92 9091", `[0,1]`}, {"55 04 5b696e74 9091 5a", `[0,1]`}, {"7a 71 04 5b696e74 90 71 90 91", `[[0],[1]]`}, {"79 79 78", `[[[]]]`},
+	// map
+	{"48 5a", `{}`}, {"48 0161 90 0162 4e 5a", `{"a":0,"b":null}`}, {"4d 0158 0161 90 5a", `{"a":0}`}, {"48 91 e2 54 46 4e 5b 5a", `{"1":2,"true":false,"null":0.0}`},
+	{"7a 4d 0158 5a 4d 90 5a", `[{},{}]`},
+	// object
+	{"43 0158 92 0161 0162 60 90 0163", `{"a":0,"b":"c"}`}, {"43 0158 91 0161 4f 90 54", `{"a":true}`}, {"43 0158 90 60", `{}`},
+	{"7a 43 0158 91 0161 60 90 60 91", `[{"a":0},{"a":1}]`}, {"43 0158 90 43 0159 91 0162 61 60", `{"b":{}}`},
+	{"43 14 6a6176612e6d6174682e426967446563696d616c 91 05 76616c7565 60 06 2d312e352e30", ``}, // no number
+	{"43 14 6a6176612e6d6174682e426967446563696d616c 91 05 76616c7565 60 04 2d312e35", `-1.5`},
+	// references
+	{"7a 79 90 51 91", `[[0],[0]]`}, {"7a 48 0161 90 5a 51 91", `[{"a":0},{"a":0}]`}, {"7b 43 0158 91 0161 60 90 51 91 43 0159 90 61", `[{"a":0},{"a":0},{}]`},
+	{"7b 79 43 0158 91 0161 60 90 51 91 43 0159 91 0162 61 91", `[[{"a":0}],[{"a":0}],{"b":1}]`},
+	{"79 51 90", ``}, {"51 90", ``}, {"79 51 91", ``}, {"79 51 8f", ``},
+	{"7a 7a 78 51 92 51 91", `[[[],[]],[[],[]]]`},
+}
+
+func toJSON(b []byte, max int) (string, *transcoder) {
+	tr := &transcoder{r: hessianReader{b: b}, max: max}
+	tr.value()
+	return string(tr.dst), tr
+}
+
+func TestHessianValues(t *testing.T) {
+	for _, c := range hessianValues {
+		b := unhexed(t, c.wire)
+		got, tr := toJSON(b, 1000)
+		if c.json == "" {
+			if !tr.r.bad {
+				t.Errorf("%s: got %s", c.wire, got)
+			}
+			continue
+		}
+		if got != c.json || tr.r.bad || tr.r.i != len(b) || tr.r.depth != 0 {
+			t.Errorf("%s: got %s of %d bytes, %v, want %s", c.wire, got, tr.r.i, tr.r.bad, c.json)
+		}
+		r := hessianReader{b: append(b, 0xff)}
+		if r.skip(); r.bad || r.i != len(b) || r.depth != 0 {
+			t.Errorf("%s: skipped %d of %d bytes, %v", c.wire, r.i, len(b), r.bad)
+		}
+		for i := range b {
+			r := hessianReader{b: b[:i:i]}
+			if r.skip(); !r.bad {
+				t.Errorf("%s: its first %d bytes are a value too", c.wire, i)
+			}
+		}
+	}
+}
+
+func TestHessianMalformed(t *testing.T) {
+	for _, wire := range []string{
+		"", "40", "45", "47", "50", "5a", "43", "4f90", "60", "43 0158 90 61", "43 0158 90 4f 8f", // no such type, end or class
+		"43 0158 8f 60", "43 0158 c8ff 60", "43 90 90 60", "43 0158 91 90 60 90", "43 0158 0161 60", "43 5200016100 90 60", // definitions
+		"58 8f", "58 c8ff 90", "58 e0", "7a 90", "56 04 5b696e74 4e", "72 90 9091", "72 4e 9091", "4d 8f 5a", "4d 4e 5a", // lists and types
+		"48 0161 5a", "48 0161", "57 90", // no value, no end
+		"01 80", "01 c3", "01 c361", "01 e0a0", "01 e0a061", "01 f09f9880", "02 f09f9880", "01 ff", // text
+		"520001614e", "5200016190", "5200016121 62", "410001610161", // chunks
+		"51 8f", "51 0161", "51 e0", // references
+	} {
+		b := unhexed(t, wire)
+		r := hessianReader{b: b}
+		if r.skip(); !r.bad {
+			if _, tr := toJSON(b, 1000); !tr.r.bad || !strings.HasPrefix(wire, "51 8f") {
+				t.Errorf("%s: not refused", wire)
+			}
+		}
+	}
+}
+
+func TestHessianDepth(t *testing.T) {
+	for _, c := range []struct{ open, end string }{
+		{"79", ""}, {"57", "5a"}, {"48 90", "5a"}, {"60", ""}, {"71 0158", ""},
+	} {
+		for depth, want := range map[int]bool{maxDepth: true, maxDepth + 1: false, 1 << 18: false} {
+			b := unhexed(t, "43 0158 91 0161"+strings.Repeat(c.open, depth)+"90"+strings.Repeat(c.end, depth))
+			r := hessianReader{b: b}
+			if r.skip(); r.bad == want {
+				t.Errorf("%d of %s: bad %v", depth, c.open, r.bad)
+			}
+			if _, tr := toJSON(b, 1<<20); tr.r.bad == want {
+				t.Errorf("%d of %s in JSON: bad %v", depth, c.open, tr.r.bad)
+			}
+		}
+	}
+	// What stands in the heads of values must not nest at all.
+	for _, tag := range []string{"43", "4d", "55", "56", "58", "4f", "51", "70", "52000161"} {
+		r := hessianReader{b: unhexed(t, strings.Repeat(tag, 1<<20))}
+		if r.skip(); !r.bad {
+			t.Errorf("many %s are a value", tag)
+		}
+	}
+}
+
+// TestHessianClasses defines as many classes as may be, and one more.
+func TestHessianClasses(t *testing.T) {
+	for n, want := range map[int]bool{maxClasses: true, maxClasses + 1: false} {
+		r := hessianReader{b: unhexed(t, strings.Repeat("43 0158 90", n)+"60")}
+		if r.skip(); r.bad == want {
+			t.Errorf("%d classes: bad %v", n, r.bad)
+		}
+	}
+}
+
+// TestHessianReplay repeats what is referred to no further than max allows: lists
+// of two, each the one before twice, have no more than a handful of bytes.
+func TestHessianReplay(t *testing.T) {
+	b := []byte{0x58, 0x90 + 47, 0x78}
+	for i := 1; i < 47; i++ {
+		b = append(b, 0x7a, 'Q', 0x90+byte(i), 'Q', 0x90+byte(i))
+	}
+	for _, max := range []int{10, 1 << 10, 1 << 20} {
+		got, tr := toJSON(b, max)
+		if !tr.tooLarge || len(got) > max+100 || tr.replayed > max+len(b) {
+			t.Errorf("max %d: %d bytes of JSON, %d read again, %v", max, len(got), tr.replayed, tr.tooLarge)
+		}
+	}
+	// Class definitions make no JSON, but reading them again is work.
+	b = append([]byte{0x58, 'I', 0, 0, 4, 0, 0x79}, unhexed(t, strings.Repeat("43 0158 90", 500)+"60")...)
+	for range 1023 {
+		b = append(b, 'Q', 0x91)
+	}
+	if _, tr := toJSON(b, 100_000); !tr.tooLarge || tr.replayed > 102_000 {
+		t.Errorf("%d bytes read again", tr.replayed)
+	}
+}
+
+// TestHessianJSONGrowth writes objects of few bytes, of which the names of the
+// fields are long, no further than max.
+func TestHessianJSONGrowth(t *testing.T) {
+	b := []byte("C\x01X\x91S\x03\xe8" + strings.Repeat("n", 1000) + "XI\x00\x00\x04\x00" + strings.Repeat("\x60\x90", 1<<10))
+	if got, tr := toJSON(b, 10_000); !tr.tooLarge || len(got) > 12_000 {
+		t.Errorf("%d bytes, %v", len(got), tr.tooLarge)
+	}
+	if got, tr := toJSON(b, 1<<21); tr.r.bad || len(got) < 1000<<10 {
+		t.Errorf("%d bytes, %v", len(got), tr.r.bad)
+	}
+}
+
+func TestHessianReaderKeepsNoBody(t *testing.T) {
+	var inv Invocation
+	if err := inv.Parse(Hessian2, unhexed(t, hessian2Call)[HeaderSize:]); err != nil || inv.reader.b != nil {
+		t.Errorf("kept %s, %v", hex.EncodeToString(inv.reader.b), err)
+	}
+}

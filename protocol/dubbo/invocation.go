@@ -1,0 +1,228 @@
+package dubbo
+
+import (
+	"bytes"
+	"time"
+)
+
+// Invocation is what routing needs of a call. Its slices alias the body that it
+// was read from, and are empty where the caller gave null or nothing. It is used
+// again and again, and keeps the room that it needed.
+type Invocation struct {
+	DubboVersion []byte        // version of the caller's protocol, such as 2.0.2
+	Path         []byte        // service as the provider exports it, nearly always the interface
+	Version      []byte        // of the service; empty also for 0.0.0, which means none
+	Method       []byte        //
+	Types        []byte        // JVM descriptors of the parameters, concatenated
+	Group        []byte        // of the service
+	Timeout      time.Duration // that the caller gives the call; 0: it does not say
+
+	reader hessianReader
+}
+
+// Parse reads the body of a request. The arguments are skipped, and checked no
+// further than it takes to find what follows them. As in the provider, an
+// attachment overrides what was said before; what one could understand in
+// another way than the provider does is refused.
+func (inv *Invocation) Parse(serialization byte, body []byte) error {
+	*inv = Invocation{reader: inv.reader}
+	var ok bool
+	switch serialization {
+	case Fastjson:
+		ok = inv.parseFastjson(body)
+	case Hessian2:
+		ok = inv.parseHessian2(body)
+		inv.reader.b = nil // the body is not ours to keep
+	default:
+		return ErrSerialization
+	}
+	if !ok || len(inv.Path) == 0 || len(inv.Method) == 0 {
+		return ErrBadInvocation
+	}
+	if string(inv.Version) == noVersion {
+		inv.Version = nil
+	}
+	return nil
+}
+
+// noVersion is how hessian2 callers say that a service has no version.
+const noVersion = "0.0.0"
+
+func (inv *Invocation) parseHessian2(body []byte) bool {
+	r := &inv.reader
+	r.reset(body)
+	inv.DubboVersion = r.nullableName()
+	inv.Path = r.nullableName()
+	inv.Version = r.nullableName()
+	inv.Method = r.nullableName()
+	inv.Types = r.nullableName()
+	n, ok := countTypes(inv.Types)
+	if !ok {
+		return false
+	}
+	for range n {
+		r.skip()
+	}
+	switch t := r.next(); t.kind {
+	case tokenNull:
+	case tokenMap:
+		for left := r.enter(t); r.element(&left); {
+			inv.readAttachment(r)
+		}
+	default:
+		return false
+	}
+	return !r.bad && r.i == len(r.b)
+}
+
+// readAttachment reads a name and a value, which may be anything.
+func (inv *Invocation) readAttachment(r *hessianReader) {
+	name := r.next()
+	r.skipRest(name)
+	value := r.next()
+	r.skipRest(value)
+	switch {
+	case name.kind != tokenString:
+	case name.more:
+		r.fail() // it might be one of those that decide
+	case value.kind == tokenString && !value.more || value.kind == tokenNull:
+		inv.attach(name.text, value.text)
+	case string(name.text) == "timeout" && (value.kind == tokenInt || value.kind == tokenLong):
+		inv.Timeout = milliseconds(value.num)
+	case decides(name.text):
+		r.fail()
+	}
+}
+
+// decides tells whether an attachment decides which service is called.
+func decides(name []byte) bool {
+	switch string(name) {
+	case "path", "version", "group":
+		return true
+	}
+	return false
+}
+
+// attach notes an attachment.
+func (inv *Invocation) attach(name, value []byte) {
+	switch string(name) {
+	case "path":
+		inv.Path = value
+	case "version":
+		inv.Version = value
+	case "group":
+		inv.Group = value
+	case "timeout":
+		inv.Timeout = parseMilliseconds(value)
+	}
+}
+
+// parseMilliseconds returns 0 for what is no number.
+func parseMilliseconds(text []byte) time.Duration {
+	const maxDigits = 18 // that fit an int64
+	if len(text) > maxDigits {
+		return 0
+	}
+	var n int64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return milliseconds(n)
+}
+
+// milliseconds returns 0 for what is not positive or not a Duration.
+func milliseconds(n int64) time.Duration {
+	if n <= 0 || n > int64(1<<63-1)/int64(time.Millisecond) {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+func (inv *Invocation) parseFastjson(body []byte) bool {
+	lines := lineReader{b: body}
+	inv.DubboVersion = lines.name()
+	inv.Path = lines.name()
+	inv.Version = lines.name()
+	inv.Method = lines.name()
+	inv.Types = lines.name()
+	n, ok := countTypes(inv.Types)
+	if !ok {
+		return false
+	}
+	for range n {
+		lines.next()
+	}
+	attachments := lines.next()
+	if lines.bad || lines.i < len(body) {
+		return false
+	}
+	return string(attachments) == "null" || inv.readAttachments(attachments)
+}
+
+// readAttachments reads the attachments from a JSON object.
+func (inv *Invocation) readAttachments(object []byte) bool {
+	r := jsonReader{b: object}
+	for r.begin('{'); r.more('}'); {
+		name := r.key()
+		value := r.value()
+		switch {
+		case bytes.IndexByte(name, '\\') >= 0:
+			return false // it might be one of those that decide
+		case len(value) > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0:
+			inv.attach(name, value[1:len(value)-1])
+		case string(value) == "null":
+			inv.attach(name, nil)
+		case string(name) == "timeout":
+			inv.Timeout = parseMilliseconds(value)
+		case decides(name):
+			return false
+		}
+	}
+	r.end()
+	return !r.bad
+}
+
+// lineReader reads the lines of a fastjson body, one JSON value in each. They
+// end as println of the caller's platform has it. One that is missing, empty or
+// has a carriage return in it, where Java would begin another, makes it bad.
+type lineReader struct {
+	b   []byte
+	i   int
+	bad bool
+}
+
+func (l *lineReader) next() []byte {
+	n := bytes.IndexByte(l.b[l.i:], '\n')
+	if n < 0 {
+		l.bad = true
+		return nil
+	}
+	line := l.b[l.i : l.i+n]
+	l.i += n + 1
+	line = bytes.TrimSuffix(line, carriageReturn)
+	if len(line) == 0 || bytes.IndexByte(line, '\r') >= 0 {
+		l.bad = true
+	}
+	return line
+}
+
+var carriageReturn = []byte{'\r'}
+
+// name reads a string without escapes, or null.
+func (l *lineReader) name() []byte {
+	line := l.next()
+	if string(line) == "null" {
+		return nil
+	}
+	r := jsonReader{b: line}
+	text := r.stringToken()
+	r.end()
+	if r.bad || bytes.IndexByte(text, '\\') >= 0 {
+		l.bad = true
+		return nil
+	}
+	return text[1 : len(text)-1]
+}

@@ -1,0 +1,182 @@
+package dubbo
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	hessian "github.com/apache/dubbo-go-hessian2"
+)
+
+func TestFastjsonInvocation(t *testing.T) {
+	const head = "\"2.6.1\"\n\"a.B\"\n\"1.0\"\n\"m\"\n"
+	for _, c := range []struct {
+		body string
+		want Invocation
+	}{
+		{head + "\"\"\n{}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{"null\n\"a.B\"\nnull\n\"m\"\nnull\nnull\n",
+			Invocation{Path: []byte("a.B"), Method: []byte("m")}},
+		{"\"\"\r\n\"a.B\"\r\n\"0.0.0\"\r\n\"é\"\r\n\"IJ\"\r\n1\r\n2\r\n{\"group\":\"g\"}\r\n",
+			Invocation{Path: []byte("a.B"), Method: []byte("é"), Types: []byte("IJ"), Group: []byte("g")}},
+		{head + "\"[[ILa/B;\"\n[[1]]\n{\"group\":\"no\"}\n{\"timeout\":\"1500\",\"group\":\"g\",\"x\":{\"group\":\"no\"},\"group\":\"last\"}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m"),
+				Types: []byte("[[ILa/B;"), Group: []byte("last"), Timeout: 1500 * time.Millisecond}},
+		{head + "\"\"\n{\"path\":\"p\",\"version\":null,\"group\":null,\"timeout\":20, \"x\":\"\\n\"}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("p"), Method: []byte("m"), Timeout: 20 * time.Millisecond}},
+		{head + "\"\"\n{\"timeout\":\"soon\"}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{head + "\"\"\n{\"timeout\":\"-1\"}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{head + "\"\"\n{\"timeout\":\"9223372036854775808\"}\n", // digits
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{head + "\"\"\n{\"timeout\":\"999999999999999999\"}\n", // nanoseconds
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+	} {
+		inv := Invocation{Group: []byte("left over"), Timeout: 1}
+		if err := inv.Parse(Fastjson, []byte(c.body)); err != nil || show(&inv) != show(&c.want) {
+			t.Errorf("%q:\ngot  %s, %v\nwant %s", c.body, show(&inv), err, show(&c.want))
+		}
+		for i := range c.body {
+			if err := inv.Parse(Fastjson, []byte(c.body[:i])); err != ErrBadInvocation {
+				t.Errorf("%q: %v", c.body[:i], err)
+			}
+		}
+	}
+}
+
+func TestFastjsonInvocationRefused(t *testing.T) {
+	const rest = "\n{}\n"
+	for _, body := range []string{
+		"\"2.6.1\"\nnull\nnull\n\"m\"\n\"\"" + rest,              // no path
+		"\"2.6.1\"\n\"\"\nnull\n\"m\"\n\"\"" + rest,              //
+		"\"2.6.1\"\n\"a.B\"\nnull\nnull\n\"\"" + rest,            // no method
+		"\"2.6.1\"\n\"a\\u002eB\"\nnull\n\"m\"\n\"\"" + rest,     // escapes
+		"\"2.6.1\"\n\"a\"B\"\nnull\n\"m\"\n\"\"" + rest,          // quotes
+		"\"2.6.1\"\n\"a.B\" \nnull\n\"m\"\n\"\"" + rest + "x",    // more
+		"2\n\"a.B\"\nnull\n\"m\"\n\"\"" + rest,                   // no string
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"X\"" + rest,          // no type
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"" + rest,          // no argument
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"\n" + rest,        // an empty line
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"\n1\r2" + rest,    // two lines for Java
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n[]\n",            // attachments
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"group\":1}\n", //
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"group\":\"\\u0067\"}\n",
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"gr\\u006fup\":\"g\"}\n",
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"path\":null}\n",
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"a\":1}}\n",
+		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"" + strings.Repeat("I", 256) + "\"\n" + strings.Repeat("1\n", 256) + "{}\n",
+	} {
+		var inv Invocation
+		if err := inv.Parse(Fastjson, []byte(body)); err != ErrBadInvocation {
+			t.Errorf("%q: got %v, %s", body, err, show(&inv))
+		}
+	}
+	var inv Invocation
+	most := "\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"" + strings.Repeat("I", 255) + "\"\n" + strings.Repeat("1\n", 255) + "{}\n"
+	if err := inv.Parse(Fastjson, []byte(most)); err != nil {
+		t.Errorf("255 arguments: %v", err)
+	}
+	for _, serialization := range []byte{0, 1, 3, 21, 31} {
+		if err := inv.Parse(serialization, []byte(most)); err != ErrSerialization {
+			t.Errorf("serialization %d: %v", serialization, err)
+		}
+	}
+}
+
+// libraryCall is the body of a call that dubbo-go-hessian2 makes.
+func libraryCall(t testing.TB, service hessian.Service, args []any, attachments map[string]string) []byte {
+	t.Helper()
+	codec := hessian.NewHessianCodec(nil)
+	b, err := codec.Write(service, hessian.DubboHeader{SerialID: Hessian2, Type: hessian.PackageRequest_TwoWay, ID: 1},
+		hessian.NewRequest(args, attachments))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, n, err := Decode(b, len(b))
+	if err != nil || n != len(b) || f.Serialization != Hessian2 || f.ID != 1 {
+		t.Fatalf("%d of %d bytes, %+v, %v", n, len(b), f, err)
+	}
+	return f.Body
+}
+
+func TestHessianInvocation(t *testing.T) {
+	p := &pojo{Name: "é😀", Next: &pojo{Tags: []string{"x"}}}
+	args := []any{
+		"text", int32(1), int64(2), 1.5, true, nil, []byte{1, 2}, []any{"a", int64(1)}, map[any]any{"k": []any{p}}, p, p,
+		time.UnixMilli(5), []string{"a"}, strings.Repeat("long", 100_000),
+	}
+	body := libraryCall(t, hessian.Service{
+		Path: "a.B", Interface: "a.I", Group: "g", Version: "1.0", Method: "m", Timeout: 3 * time.Second,
+	}, args, map[string]string{"trace": "x"})
+	var inv Invocation
+	err := inv.Parse(Hessian2, body)
+	want := `dubbo "2.0.2" path "a.B" version "1.0" method "m" types "` +
+		`Ljava/lang/String;IJDZV[B[Ljava/lang/Object;Ljava/util/Map;Lcom/example/Pojo;Lcom/example/Pojo;Ljava/util/Date;[Ljava/lang/String;` +
+		`Ljava/lang/String;" group "g" timeout 3s`
+	got := strings.ReplaceAll(show(&inv), "Ljava/util/List;", "[Ljava/lang/Object;")
+	if err != nil || got != want {
+		t.Errorf("%v, got\n%s, want\n%s", err, got, want)
+	}
+	for _, cut := range []int{1, 2, 10, 100, 1000, 100_000} {
+		if err := inv.Parse(Hessian2, body[:len(body)-cut]); err != ErrBadInvocation {
+			t.Errorf("%d bytes less: %v", cut, err)
+		}
+	}
+	short := libraryCall(t, hessian.Service{Path: "a.B", Method: "m"}, args[:1], nil)
+	for i := range short {
+		if err := inv.Parse(Hessian2, short[:i]); err != ErrBadInvocation {
+			t.Errorf("its first %d bytes: %v", i, err)
+		}
+	}
+	if err := inv.Parse(Hessian2, append(short, 'N')); err != ErrBadInvocation {
+		t.Errorf("more behind it: %v", err)
+	}
+}
+
+func TestHessianAttachments(t *testing.T) {
+	const head = "\x052.0.2\x03a.B\x031.0\x01m\x00"
+	for _, c := range []struct{ attachments, want string }{
+		{"N", `path "a.B" version "1.0" method "m" types "" group "" timeout 0s`},
+		{"HZ", `path "a.B" version "1.0" method "m" types "" group "" timeout 0s`},
+		{"M\x11java.util.HashMap\x04path\x01p\x07versionN\x05group\x01gZ", `path "p" version "" method "m" types "" group "g" timeout 0s`},
+		{"H\x07version\x050.0.0\x07timeout\xcb\xe8\x01x\x79\x90\x90\x90Z", `path "a.B" version "" method "m" types "" group "" timeout 1s`},
+		{"H\x07timeout\xfb\xe8\x05group\x00Z", `path "a.B" version "1.0" method "m" types "" group "" timeout 1s`},
+		{"H\x05group\x01gNNH\x05group\x01n\x5aNZ", `path "a.B" version "1.0" method "m" types "" group "g" timeout 0s`},
+		{"H\x05group\x90Z", ""},
+		{"H\x05groupR\x00\x01a\x01bZ", ""},
+		{"HR\x00\x02gr\x03oup\x01gZ", ""},
+		{"H\x04pathNZ", ""},
+		{"x", ""},
+		{"T", ""},
+		{"\x79\x90", ""},
+		{"HZ\x90", ""},
+	} {
+		var inv Invocation
+		err := inv.Parse(Hessian2, []byte(head+c.attachments))
+		if c.want == "" {
+			if err != ErrBadInvocation {
+				t.Errorf("%q: %v", c.attachments, err)
+			}
+		} else if got := show(&inv); err != nil || got != `dubbo "2.0.2" `+c.want {
+			t.Errorf("%q: got %s, %v", c.attachments, got, err)
+		}
+	}
+}
+
+func TestDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		types string
+		want  int // -1: refused
+	}{
+		{"", 0}, {"I", 1}, {"BCDFIJSZ", 8}, {"[I", 1}, {"[[[J[Z", 2}, {"La;", 1}, {"Ljava/lang/String;I[Ljava/util/Map$Entry;", 3},
+		{"Lé/Ü;", 1}, {"[", -1}, {"I[", -1}, {"V", 1}, {"v", -1}, {"L;", -1}, {"La", -1}, {"L", -1}, {"La.b;", -1}, {"L a;", -1}, {"L[I;", -1},
+		{"La\n;", -1}, {"La\";", -1}, {"L\xff;", -1}, {";", -1}, {"I,I", -1}, {"java.lang.String", -1},
+	} {
+		n, ok := countTypes([]byte(c.types))
+		if ok != (c.want >= 0) || ok && n != c.want {
+			t.Errorf("%q: got %d, %v", c.types, n, ok)
+		}
+	}
+}

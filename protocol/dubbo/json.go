@@ -1,0 +1,253 @@
+package dubbo
+
+// maxDepth is how deep the values of a call or an answer may be nested, in JSON
+// as in hessian2.
+const maxDepth = 128
+
+// jsonReader walks JSON text (RFC 8259) in place and checks what it passes. What
+// is malformed or nested too deep makes it bad, and then it is at its end.
+//
+// An object is read with begin('{'), then key and a value for as long as
+// more('}') says so; an array in the same way.
+type jsonReader struct {
+	b     []byte
+	i     int // of the next byte
+	depth int
+	first bool // nothing of the innermost object or array was read yet
+	bad   bool
+}
+
+func (r *jsonReader) fail() {
+	r.bad = true
+	r.i = len(r.b)
+}
+
+// peek returns the first byte of the next token, 0 at the end.
+func (r *jsonReader) peek() byte {
+	for ; r.i < len(r.b); r.i++ {
+		if c := r.b[r.i]; !isJSONSpace(c) {
+			return c
+		}
+	}
+	return 0
+}
+
+func isJSONSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
+
+// begin enters an object or an array; anything else is an error.
+func (r *jsonReader) begin(open byte) {
+	if r.peek() != open {
+		r.fail()
+		return
+	}
+	if r.depth++; r.depth > maxDepth {
+		r.fail()
+		return
+	}
+	r.i++
+	r.first = true
+}
+
+// more tells whether another member or element follows, and leaves the object or
+// array when none does.
+func (r *jsonReader) more(end byte) bool {
+	if r.bad {
+		return false
+	}
+	switch c := r.peek(); {
+	case c == end:
+		r.i++
+		r.depth--
+		r.first = false
+		return false
+	case r.first && c != 0:
+		r.first = false
+		return true
+	case !r.first && c == ',':
+		r.i++
+		return true
+	}
+	r.fail()
+	return false
+}
+
+// key reads a member's name and the colon after it. The name is returned as it
+// stands between its quotes, escapes and all.
+func (r *jsonReader) key() []byte {
+	name := r.stringToken()
+	if r.peek() != ':' {
+		r.fail()
+		return nil
+	}
+	r.i++
+	return inner(name)
+}
+
+// value passes one value and returns its text.
+func (r *jsonReader) value() []byte {
+	c := r.peek()
+	start := r.i
+	switch c {
+	case '{':
+		for r.begin('{'); r.more('}'); {
+			r.key()
+			r.value()
+		}
+	case '[':
+		for r.begin('['); r.more(']'); {
+			r.value()
+		}
+	case '"':
+		return r.stringToken()
+	case 't':
+		r.literal("true")
+	case 'f':
+		r.literal("false")
+	case 'n':
+		r.literal("null")
+	default:
+		r.number()
+	}
+	if r.bad {
+		return nil
+	}
+	return r.b[start:r.i]
+}
+
+// end expects that nothing follows.
+func (r *jsonReader) end() {
+	if r.peek() != 0 || r.i < len(r.b) {
+		r.fail()
+	}
+}
+
+func (r *jsonReader) literal(word string) {
+	if len(r.b)-r.i < len(word) || string(r.b[r.i:r.i+len(word)]) != word {
+		r.fail()
+		return
+	}
+	r.i += len(word)
+}
+
+// stringToken passes a string and returns it with its quotes: of length 2 at
+// least, also when it is malformed.
+func (r *jsonReader) stringToken() []byte {
+	if r.peek() != '"' {
+		r.fail()
+		return emptyString
+	}
+	start := r.i
+	for i := r.i + 1; i < len(r.b); {
+		switch c := r.b[i]; {
+		case c == '"':
+			r.i = i + 1
+			return r.b[start:r.i]
+		case c < 0x20:
+			r.fail()
+			return emptyString
+		case c == '\\':
+			n := escapeLen(r.b[i:])
+			if n == 0 {
+				r.fail()
+				return emptyString
+			}
+			i += n
+		default:
+			i++
+		}
+	}
+	r.fail()
+	return emptyString
+}
+
+var emptyString = []byte(`""`)
+
+// escapeLen is the length of the escape at the start of b, 0 when it is none.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if _, ok := hex4(b[2:]); ok {
+			return 6
+		}
+	}
+	return 0
+}
+
+// number passes a number.
+func (r *jsonReader) number() {
+	r.accept('-')
+	if !r.accept('0') {
+		r.digits()
+	}
+	if r.accept('.') {
+		r.digits()
+	}
+	if r.accept('e') || r.accept('E') {
+		if !r.accept('+') {
+			r.accept('-')
+		}
+		r.digits()
+	}
+}
+
+// accept passes c if it is next, with no white space before it.
+func (r *jsonReader) accept(c byte) bool {
+	if r.i >= len(r.b) || r.b[r.i] != c {
+		return false
+	}
+	r.i++
+	return true
+}
+
+// digits passes at least one digit.
+func (r *jsonReader) digits() {
+	start := r.i
+	for r.i < len(r.b) && '0' <= r.b[r.i] && r.b[r.i] <= '9' {
+		r.i++
+	}
+	if r.i == start {
+		r.fail()
+	}
+}
+
+// oneJSON checks that b is one JSON value, with white space around it at most,
+// and returns it without that.
+func oneJSON(b []byte) (value []byte, ok bool) {
+	r := jsonReader{b: b}
+	value = r.value()
+	r.end()
+	return value, !r.bad
+}
+
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	var r rune
+	for _, c := range b[:4] {
+		digit := unhex(c)
+		if digit < 0 {
+			return 0, false
+		}
+		r = r<<4 | rune(digit)
+	}
+	return r, true
+}
+
+// unhex returns the value of a hexadecimal digit, or -1.
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

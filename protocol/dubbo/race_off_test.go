@@ -1,0 +1,5 @@
+//go:build !race
+
+package dubbo
+
+const raceEnabled = false

@@ -1,0 +1,136 @@
+package dubbo
+
+// Reply is the head of an HTTP response made of a Dubbo answer.
+type Reply struct {
+	Status      int    // HTTP status
+	Code        string // for x-remora-error; "" when the method returned
+	ContentType string
+}
+
+// CodeException is the code of a reply to a call that ended with an exception of
+// the application.
+const CodeException = "dubbo-exception"
+
+// What the body of an answer with StatusOK begins with
+// (org.apache.dubbo.rpc.protocol.dubbo.DubboCodec).
+const (
+	kindException                = 0
+	kindValue                    = 1
+	kindNull                     = 2
+	kindExceptionWithAttachments = 3
+	kindValueWithAttachments     = 4
+	kindNullWithAttachments      = 5
+)
+
+// problem is why a call has no result: an exception, or a status.
+type problem struct {
+	class   []byte // of the exception; empty for a status
+	message []byte // UTF-8
+}
+
+// AppendReply appends the body of an HTTP response that says what the answer f
+// does. It is of max bytes at most where the call returned.
+//
+// To a call that came as JSON the result is given as JSON, and a problem as an
+// object with error, message and, of an exception, class. To one that came as a
+// form (bare) a result that is a string is given as its text and any other as
+// JSON, so that null, numbers and booleans are what they are in Java; a problem
+// is given as a line of text.
+//
+// The answer is read as its own serialization has it: providers answer in another
+// than they were asked in.
+func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error) {
+	reply := Reply{Status: f.Status.HTTP(), Code: f.Status.Code(), ContentType: "application/json"}
+	if bare {
+		reply.ContentType = "text/plain; charset=utf-8"
+	}
+	if f.Status != StatusOK {
+		return appendProblem(dst, reply.Code, problem{message: readMessage(f)}, bare), reply, nil
+	}
+	var out []byte
+	var thrown *problem
+	var err error
+	switch f.Serialization {
+	case Fastjson:
+		out, thrown, err = appendFastjsonResult(dst, f.Body, bare)
+	case Hessian2:
+		out, thrown, err = appendHessianResult(dst, f.Body, bare, max)
+	default:
+		err = ErrAnswerSerialization
+	}
+	switch {
+	case err == nil && thrown != nil:
+		reply.Status, reply.Code = 500, CodeException
+		return appendProblem(dst, CodeException, *thrown, bare), reply, nil
+	case err == nil && len(out)-len(dst) > max:
+		err = ErrReplyTooLarge
+	}
+	if err != nil {
+		return dst, Reply{}, err
+	}
+	return out, reply, nil
+}
+
+func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
+	if bare {
+		dst = append(dst, p.class...)
+		if len(p.class) > 0 && len(p.message) > 0 {
+			dst = append(dst, ": "...)
+		}
+		if len(p.class)+len(p.message) == 0 {
+			dst = append(dst, code...)
+		}
+		return append(dst, p.message...)
+	}
+	dst = append(dst, `{"error":"`...)
+	dst = append(dst, code...)
+	if len(p.class) > 0 {
+		dst = append(dst, `","class":`...)
+		dst = appendJSONString(dst, p.class)
+		dst = append(dst, `,"message":`...)
+	} else {
+		dst = append(dst, `","message":`...)
+	}
+	dst = appendJSONString(dst, p.message)
+	return append(dst, '}')
+}
+
+// readMessage returns the message of an answer with a status other than OK, nil
+// where it can't be read.
+func readMessage(f *Frame) []byte {
+	switch f.Serialization {
+	case Fastjson:
+		lines := lineReader{b: f.Body}
+		if value, ok := oneJSON(lines.next()); ok && !lines.bad {
+			return jsonText(value)
+		}
+	case Hessian2:
+		r := hessianReader{b: f.Body}
+		if text, ok := r.text(r.next()); ok {
+			return text
+		}
+	}
+	return nil
+}
+
+// AppendFailure appends an answer with a status other than OK, of which code and
+// text are the message. In a serialization that is unknown the caller is told in
+// hessian2, which all speak.
+func AppendFailure(dst []byte, serialization byte, id int64, s Status, code, text string) []byte {
+	if serialization != Fastjson {
+		serialization = Hessian2
+	}
+	start := len(dst)
+	dst = appendHeader(dst, &Frame{Serialization: serialization, Status: s, ID: id})
+	var room [256]byte
+	message := append(room[:0], code...)
+	message = append(message, ": "...)
+	message = append(message, text...)
+	if serialization == Hessian2 {
+		dst = appendHessianString(dst, message)
+	} else {
+		dst = appendJSONString(dst, message)
+		dst = append(dst, '\n')
+	}
+	return endFrame(dst, start)
+}

@@ -1,0 +1,146 @@
+package dubbo
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	hessian "github.com/apache/dubbo-go-hessian2"
+	"github.com/apache/dubbo-go-hessian2/java_exception"
+)
+
+func TestResults(t *testing.T) {
+	for _, c := range []struct {
+		serialization byte
+		body          string
+		bare, json    string
+	}{
+		{Fastjson, "1\n96354\n", "96354", "96354"},
+		{Fastjson, "1\r\n-1.5e3\r\n", "-1.5e3", "-1.5e3"},
+		{Fastjson, "1\n\"\"\n", "", `""`},
+		{Fastjson, "4\n\"a\\n\\u00e9\\ud83d\\ude00 é\"\n{}\n", "a\né😀 é", `"a\n\u00e9\ud83d\ude00 é"`},
+		{Fastjson, "1\n[1, \"a b\"]\n", `[1,"a b"]`, `[1,"a b"]`},
+		{Fastjson, "1\ntrue\n", "true", "true"},
+		{Fastjson, "1\nnull\n", "null", "null"},
+		{Fastjson, "2\n", "null", "null"},
+		{Fastjson, "5\n{\"dubbo\":\"2.0.2\"}\n", "null", "null"},
+		{Hessian2, "\x91\xd5\x78\x62", "96354", "96354"},
+		{Hessian2, "\x94\x03a\n\xc3\xa9HZ", "a\né", `"a\né"`},
+		{Hessian2, "\x91\x02\xed\xa0\xbd\xed\xb8\x80", "😀", `"😀"`},
+		{Hessian2, "\x91R\x00\x01a\x01b", "ab", `"ab"`},
+		{Hessian2, "\x91\x00", "", `""`},
+		{Hessian2, "\x91N", "null", "null"},
+		{Hessian2, "\x92", "null", "null"},
+		{Hessian2, "\x95HZ", "null", "null"},
+		{Hessian2, "\x91\x7a\x01a\x5c", `["a",1.0]`, `["a",1.0]`},
+	} {
+		for bare, want := range map[bool]string{true: c.bare, false: c.json} {
+			f := Frame{Serialization: c.serialization, Status: StatusOK, Body: []byte(c.body)}
+			got, reply, err := AppendReply([]byte("before:"), &f, bare, len(want))
+			if err != nil || string(got) != "before:"+want || reply.Status != 200 || reply.Code != "" {
+				t.Errorf("%q, bare %v: got %q, %+v, %v, want %q", c.body, bare, got, reply, err, want)
+			}
+			if json := reply.ContentType == "application/json"; json == bare {
+				t.Errorf("%q, bare %v: got %s", c.body, bare, reply.ContentType)
+			}
+			if len(want) == 0 {
+				continue
+			}
+			if got, _, err := AppendReply([]byte("before:"), &f, bare, len(want)-1); err != ErrReplyTooLarge || string(got) != "before:" {
+				t.Errorf("%q, one byte too long: got %q, %v", c.body, got, err)
+			}
+		}
+	}
+}
+
+func TestResultsRefused(t *testing.T) {
+	for _, c := range []struct {
+		serialization byte
+		body          string
+		want          error
+	}{
+		{Fastjson, "", ErrBadAnswer}, {Fastjson, "1", ErrBadAnswer}, {Fastjson, "1\n", ErrBadAnswer}, {Fastjson, "1\n9", ErrBadAnswer},
+		{Fastjson, "6\n9\n", ErrBadAnswer}, {Fastjson, "/\n9\n", ErrBadAnswer}, {Fastjson, "11\n9\n", ErrBadAnswer}, {Fastjson, "\n9\n", ErrBadAnswer},
+		{Fastjson, "1\n9 9\n", ErrBadAnswer}, {Fastjson, "1\n{\n", ErrBadAnswer}, {Fastjson, "1\n1\r2\n", ErrBadAnswer}, {Fastjson, "0\nx\n", ErrBadAnswer},
+		{Hessian2, "", ErrBadAnswer}, {Hessian2, "\x91", ErrBadAnswer}, {Hessian2, "\x96\x90", ErrBadAnswer}, {Hessian2, "\x8f\x90", ErrBadAnswer},
+		{Hessian2, "1\n9\n", ErrBadAnswer}, {Hessian2, "\xe1\x90", ErrBadAnswer}, {Hessian2, "\x91\x05abc", ErrBadAnswer},
+		{Hessian2, "\x91\x79\x51\x90", ErrBadAnswer}, {Hessian2, "\x91\x51\x90", ErrBadAnswer}, {Hessian2, "\x90\x60", ErrBadAnswer},
+		{Hessian2, "\x91H\x78\x90Z", ErrBadAnswer}, // a list as a key
+		{3, "\x91\x90", ErrAnswerSerialization},
+	} {
+		for _, bare := range []bool{true, false} {
+			f := Frame{Serialization: c.serialization, Status: StatusOK, Body: []byte(c.body)}
+			if got, _, err := AppendReply([]byte("before"), &f, bare, 1000); err != c.want || string(got) != "before" {
+				t.Errorf("%q: got %q, %v, want %v", c.body, got, err, c.want)
+			}
+		}
+	}
+}
+
+// libraryException is the body of an answer with an exception of Java.
+func libraryException(t *testing.T, err error) string {
+	t.Helper()
+	codec := hessian.NewHessianCodec(nil)
+	b, err := codec.Write(hessian.Service{}, hessian.DubboHeader{SerialID: Hessian2, Type: hessian.PackageResponse, ResponseStatus: 20},
+		hessian.NewResponse(nil, err, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[HeaderSize:])
+}
+
+func TestExceptions(t *testing.T) {
+	deep := java_exception.NewThrowable("no \"such\" thing\nat all")
+	deep.Cause = java_exception.NewThrowable("cause")
+	for _, c := range []struct {
+		serialization byte
+		body          string
+		bare, json    string
+	}{
+		{Fastjson, `0` + "\n" + `{"@type":"java.lang.RuntimeException","cause":{"message":"no"},"message":"a \"b\"","stackTrace":[]}` + "\n",
+			`java.lang.RuntimeException: a "b"`, `{"error":"dubbo-exception","class":"java.lang.RuntimeException","message":"a \"b\""}`},
+		{Fastjson, "3\n{\"message\":null}\n{}\n", `dubbo-exception`, `{"error":"dubbo-exception","message":""}`},
+		{Fastjson, "0\n\"text\"\n", "text", `{"error":"dubbo-exception","message":"text"}`},
+		{Hessian2, "\x90C\x03a.B\x93\x05cause\x0ddetailMessage\x01x\x60\x51\x90\x02hi\x78", "a.B: hi", `{"error":"dubbo-exception","class":"a.B","message":"hi"}`},
+		{Hessian2, "\x93C\x03a.B\x91\x0ddetailMessage\x60NHZ", "a.B", `{"error":"dubbo-exception","class":"a.B","message":""}`},
+		{Hessian2, "\x90R\x00\x01h\x01i", "hi", `{"error":"dubbo-exception","message":"hi"}`},
+		{Hessian2, "\x90\x90", "dubbo-exception", `{"error":"dubbo-exception","message":""}`},
+		{Hessian2, libraryException(t, deep), "java.lang.Throwable: no \"such\" thing\nat all",
+			`{"error":"dubbo-exception","class":"java.lang.Throwable","message":"no \"such\" thing\nat all"}`},
+		{Hessian2, libraryException(t, errors.New("plain")), "java.lang.Throwable: plain",
+			`{"error":"dubbo-exception","class":"java.lang.Throwable","message":"plain"}`},
+	} {
+		for bare, want := range map[bool]string{true: c.bare, false: c.json} {
+			f := Frame{Serialization: c.serialization, Status: StatusOK, Body: []byte(c.body)}
+			got, reply, err := AppendReply([]byte("before:"), &f, bare, 0)
+			if err != nil || string(got) != "before:"+want || reply.Status != 500 || reply.Code != CodeException {
+				t.Errorf("%q: got %s, %+v, %v, want %s", c.body, got, reply, err, want)
+			}
+			if !bare && !json.Valid(got[len("before:"):]) {
+				t.Errorf("no JSON: %s", got)
+			}
+		}
+	}
+}
+
+func TestStatusReplies(t *testing.T) {
+	for _, c := range []struct {
+		f          Frame
+		bare, json string
+	}{
+		{Frame{Serialization: Fastjson, Status: 70, Body: []byte("\"no such \\\"method\\\"\"\n")},
+			`no such "method"`, `{"error":"dubbo-service-error","message":"no such \"method\""}`},
+		{Frame{Serialization: Hessian2, Status: 100, Body: []byte("\x04full")}, "full", `{"error":"dubbo-pool-exhausted","message":"full"}`},
+		{Frame{Serialization: Hessian2, Status: 80, Body: []byte("\x05full")}, "dubbo-server-error", `{"error":"dubbo-server-error","message":""}`},
+		{Frame{Serialization: Hessian2, Status: 31}, "dubbo-server-timeout", `{"error":"dubbo-server-timeout","message":""}`},
+		{Frame{Serialization: Fastjson, Status: 40}, "dubbo-bad-request", `{"error":"dubbo-bad-request","message":""}`},
+		{Frame{Serialization: 9, Status: 60, Body: []byte("\x04full")}, "dubbo-service-not-found", `{"error":"dubbo-service-not-found","message":""}`},
+	} {
+		for bare, want := range map[bool]string{true: c.bare, false: c.json} {
+			got, reply, err := AppendReply(nil, &c.f, bare, 0)
+			if err != nil || string(got) != want || reply.Status != c.f.Status.HTTP() || reply.Code != c.f.Status.Code() {
+				t.Errorf("%+v: got %s, %+v, %v, want %s", c.f, got, reply, err, want)
+			}
+		}
+	}
+}
