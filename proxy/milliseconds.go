@@ -61,7 +61,7 @@ func (m *Milliseconds) End() int64 { return m.From + int64(len(m.List)) }
 
 // Milliseconds copies what the loop remembers of the milliseconds from the given
 // one on, and of no more than MillisecondsKept-1. It is called on the loop, and
-// takes a few microseconds there for all of them.
+// takes some 30 µs there for all of them, and 2 µs for a quarter of a second.
 func (w *Worker) Milliseconds(from int64) Milliseconds {
 	end := int64(w.loop.Now() / time.Millisecond)
 	from = min(max(from, end-(MillisecondsKept-1), 0), end)
