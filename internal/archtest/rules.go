@@ -48,6 +48,11 @@ var layers = []layer{
 		"drivers, streams and admin sit on the core and know nothing of each other",
 	},
 	{
+		[]string{"proxy/sim/mesh"},
+		[]string{"proxy", "proxy/sim", "proxy/config", "proxy/hedge", "protocol", "protocol/http1", "registry"},
+		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
+	},
+	{
 		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
