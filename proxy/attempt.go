@@ -43,16 +43,18 @@ type attempt struct {
 	up   upstream
 	sent time.Duration
 
-	// What the upstream keeps here: the link's stream id, or the connection.
+	// What the upstream keeps here: the id on a link or of a Dubbo call, and the
+	// connection.
 	stream uint64
 	link   *linkClient
 	conn   *httpUpstream
+	dubbo  *dubboClient
 
 	waiting queueLink // in the service's admission queue
 }
 
 // upstream carries attempts to one endpoint. It ends each with exactly one of
-// attempt.answered, attempt.failed and attempt.dropped, unless cancel or abort
+// attempt.answered, stoodIn, failed and dropped, unless cancel or abort
 // said that it is over. send may end the attempt before it returns.
 type upstream interface {
 	send(a *attempt)
@@ -124,6 +126,13 @@ func (a *attempt) answered(ans *answer) {
 		return
 	}
 	ex.onAnswer(a, ans)
+}
+
+// stoodIn: the upstream answers by itself, and nothing is learned of the
+// endpoint. Takes ownership of ans.
+func (a *attempt) stoodIn(ans *answer) {
+	a.end(a.ex.w.loop.Now(), endNothing)
+	a.ex.onAnswer(a, ans)
 }
 
 // failed: the attempt came to nothing.

@@ -70,7 +70,8 @@ const (
 type exchange struct {
 	w     *Worker
 	from  replier
-	tag   uint64 // the downstream's own: the stream id of a link
+	tag   uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
+	place int    // the downstream's own: where it keeps the exchange
 	state exchangeState
 	pass  pass // of the service's breaker
 
@@ -143,7 +144,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	ex.svc.stats.Requests++
 	ex.svc.stats.BytesIn += uint64(ex.held)
 	ex.req.Service = ex.svc.shared.wireName
-	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(ex.req.Method)
+	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(&ex.req)
 
 	left := r.timeout
 	if ex.req.Deadline != 0 {
@@ -173,7 +174,9 @@ func (ex *exchange) admit() (f *Failure) {
 
 // safeMethod tells the methods that may be sent twice by definition of the
 // mode: GET and HEAD only (design: gate not_idempotent).
-func safeMethod(m []byte) bool { return string(m) == "GET" || string(m) == "HEAD" }
+func safeMethod(req *protocol.Request) bool {
+	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
+}
 
 // launch starts the next attempt, at ep or, when ep is nil, where the policy
 // points once the service has a slot.

@@ -154,6 +154,10 @@ func connections(up upstream) int {
 		if up.cur != nil {
 			return 1
 		}
+	case *dubboUpstream:
+		if up.cur != nil {
+			return 1
+		}
 	}
 	return 0
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -36,8 +37,11 @@ type Worker struct {
 	exchanges []*exchange // free
 	answers   []*answer   // free
 	scratch   []byte      // for encoding; valid within one callback
-	heldDelta int64       // bytes not yet told to the ledger
-	shedding  Flush       // past the hard mark: closes the greediest
+
+	call       dubbo.Call       // being converted
+	invocation dubbo.Invocation // being read
+	heldDelta  int64            // bytes not yet told to the ledger
+	shedding   Flush            // past the hard mark: closes the greediest
 }
 
 // Logger takes what an operator should know of, with key-value pairs as in
@@ -96,10 +100,14 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 
 // Accept makes the session for a connection that came in on a listener.
 func (w *Worker) Accept(l *config.Listener) Stream {
-	if l.Protocol == config.ProtocolLink {
-		return newLinkSession(w, l, w.direct[l.Service])
+	direct := w.direct[l.Service]
+	switch l.Protocol {
+	case config.ProtocolLink:
+		return newLinkSession(w, l, direct)
+	case config.ProtocolDubbo:
+		return newDubboSession(w, l, direct)
 	}
-	return newHTTPSession(w, l, w.direct[l.Service])
+	return newHTTPSession(w, l, direct)
 }
 
 // bodyLimits are those of a body that is received: of any length where it can
