@@ -85,7 +85,9 @@ func (a *attempt) send(ep *lb.Endpoint) {
 	}
 	ex.tried[a.index] = ep
 	ep.Started(now)
-	a.up = ep.Ext.(*endpoint).up
+	to := ep.Ext.(*endpoint)
+	to.sent(a)
+	a.up = to.up
 	a.up.send(a)
 }
 
@@ -109,6 +111,7 @@ func (a *attempt) answered(ans *answer) {
 	ex := a.ex
 	now := ex.w.loop.Now()
 	lingering := a.state == attemptLingering
+	a.ep.Ext.(*endpoint).stats.BytesOut += uint64(ans.held)
 	if !lingering && a.kind == primaryAttempt {
 		ex.route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
@@ -225,19 +228,8 @@ func (a *attempt) censor() {
 	}
 }
 
-// ending is how an attempt ended for its endpoint.
-type ending uint8
-
-const (
-	endNothing ending = iota // no answer, which nobody can blame it for
-	endBroken                // no answer: it can't be reached, or does not keep to the protocol
-	endUnseen                // an answer that nobody waited for
-	endServed                // an answer
-	endFailure               // an answer with status 5xx
-)
-
 // end settles the books of the endpoint and the service.
-func (a *attempt) end(now time.Duration, how ending) {
+func (a *attempt) end(now time.Duration, how Ending) {
 	if a.state == attemptOver {
 		panic("proxy: attempt ended twice")
 	}
@@ -257,8 +249,9 @@ func (a *attempt) end(now time.Duration, how ending) {
 
 // settle is end for the endpoint. The latency of a failure would speak for it:
 // failing may be quick.
-func (a *attempt) settle(now time.Duration, how ending) {
+func (a *attempt) settle(now time.Duration, how Ending) {
 	latency := now - a.sent
+	a.ep.Ext.(*endpoint).ended(how, latency)
 	switch how {
 	case endNothing:
 		a.ep.Dropped(now)

@@ -122,6 +122,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	ex.began = w.loop.Now()
 	ex.state = exchangeActive
 	w.stats.Requests++
+	w.millis.now(ex.began).arrived(ex.held)
 	switch {
 	case rate != nil && !rate.take(ex.began):
 		ex.fail(FailRateLimited)
@@ -141,6 +142,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 		return
 	}
 	ex.svc.stats.Requests++
+	ex.svc.stats.BytesIn += uint64(ex.held)
 	ex.req.Service = ex.svc.shared.wireName
 	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(&ex.req)
 
@@ -278,7 +280,7 @@ func (ex *exchange) win(of attemptKind, ans *answer) {
 	if of == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()
 	}
-	ex.finished(outcomeOf(ans.Status))
+	ex.finished(outcomeOf(ans.Status), ans.held)
 	ex.judge(verdictOf(ans.Status))
 	ex.from.reply(ex, ans)
 	ex.withdraw()
@@ -297,7 +299,7 @@ func (ex *exchange) giveUp(f *Failure) {
 func (ex *exchange) fail(f *Failure) {
 	ex.enter(exchangeAnswered)
 	ex.w.stats.failed(f)
-	ex.finished(OutcomeFailed)
+	ex.finished(OutcomeFailed, 0)
 	ex.judge(f.verdict())
 	ex.from.fail(ex, f)
 	ex.withdraw()
@@ -308,7 +310,7 @@ func (ex *exchange) fail(f *Failure) {
 // something is left at the application, in which case over follows.
 func (ex *exchange) cancel() (left bool) {
 	ex.enter(exchangeAbandoned)
-	ex.finished(OutcomeCancelled)
+	ex.finished(OutcomeCancelled, 0)
 	ex.judge(verdictNone)
 	ex.withdraw()
 	if left = ex.out > 0; !left {

@@ -38,6 +38,7 @@ type endpoint struct {
 	lb       *lb.Endpoint
 	protocol string
 	up       upstream
+	stats    EndpointStats
 }
 
 func newService(w *Worker, shared *sharedService) *service {

@@ -27,6 +27,7 @@ type Worker struct {
 	routes   []*route
 	direct   map[string]*route // of listeners with a fixed service, by service
 	stats    WorkerStats
+	millis   *milliseconds // apart, since the collector need not look into it
 	sessions sessionList
 
 	httpLimits http1.Limits
@@ -68,6 +69,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		ids:      *rand.NewPCG(uint64(len(p.workers)), seed),
 		services: make(map[string]*service, len(p.services)),
 		direct:   make(map[string]*route),
+		millis:   new(milliseconds),
 		httpLimits: http1.Limits{
 			Header: int(lim.Header), Headers: lim.Headers, Message: lim.Message,
 		},

@@ -148,8 +148,8 @@ var homes = []home{
 		"it looks for leaked goroutines in tests"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
 		"name servers are asked in one package"},
-	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
-		"system calls belong to the drivers"},
+	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora"},
+		"system calls belong to the drivers, and to who owns the terminal"},
 }
 
 // core is what does no I/O: a request's way through it is a function of the
