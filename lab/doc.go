@@ -2,11 +2,14 @@
 // that is needed to see Remora work on one machine with nothing installed.
 //
 //   - lab/replica: an emulated replica of a feature service, fast nearly always
-//     and frozen now and then;
+//     and frozen now and then, or a Dubbo provider with a fixed pool;
+//   - lab/consumer: a service that calls a Dubbo provider through its sidecar and
+//     checks the answers;
 //   - lab/load: an open-loop load generator that measures from the intended send
 //     time;
 //   - lab/report: tables, terminal plots, JSON and HTML of what was measured;
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
+//   - lab/bench: closed loops of callers against what they could get at most;
 //   - lab/precise: sleeping more precisely than Go's timers do.
 //
 // Nothing in the sidecar imports it.

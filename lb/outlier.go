@@ -71,6 +71,7 @@ type health struct {
 	term      time.Duration // how long the last ejection was
 	doublings int
 	returned  time.Duration
+	sentences uint64
 }
 
 // counts is what came of attempts.
@@ -168,6 +169,9 @@ func (e *Endpoint) fails(o *Outlier) (why Reason, ok bool) {
 // served a probe.
 func (e *Endpoint) Ejected() (why Reason, ok bool) { return e.reason, e.ejected }
 
+// Ejections is how often the endpoint was ejected.
+func (e *Endpoint) Ejections() uint64 { return e.sentences }
+
 // probeDue tells whether an ejected endpoint may get a request: one when its time
 // is over, and should that come to nothing, one for each ejection time.
 func (e *Endpoint) probeDue(now time.Duration) bool {
@@ -196,6 +200,7 @@ func (s *Set) eject(now time.Duration, e *Endpoint, why Reason) {
 
 // sentence begins an ejection, twice as long as the one before.
 func (e *Endpoint) sentence(now, base time.Duration) {
+	e.sentences++
 	e.term = base << e.doublings
 	e.doublings = min(e.doublings+1, maxDoublings)
 	e.until = now + e.term

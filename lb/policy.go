@@ -1,9 +1,6 @@
 package lb
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Policy chooses one endpoint among those that are eligible. One value may serve
 // many sets: what a policy has to remember is kept with the endpoints.
@@ -43,9 +40,20 @@ func (v *View) Len() int { return len(v.group.endpoints) }
 // At returns the i-th endpoint.
 func (v *View) At(i int) *Endpoint { return v.group.endpoints[i] }
 
+// wasTried goes by address: an endpoint that left the registry and came back while
+// a request was out is another Endpoint, and yet the replica that has the request.
+func (v *View) wasTried(e *Endpoint) bool {
+	for _, t := range v.tried {
+		if t != nil && t.Addr == e.Addr {
+			return true
+		}
+	}
+	return false
+}
+
 // Eligible tells whether e may be picked.
 func (v *View) Eligible(e *Endpoint) bool {
-	if e.avoided && !v.despiteAvoided(e) || slices.Contains(v.tried, e) {
+	if e.avoided && !v.despiteAvoided(e) || v.wasTried(e) {
 		return false
 	}
 	stall := &v.set.Stall

@@ -214,6 +214,24 @@ func TestPickOrder(t *testing.T) {
 	}
 }
 
+// An endpoint that leaves and comes back is the replica that was tried.
+func TestPickKnowsTheTriedThatCameBack(t *testing.T) {
+	var s Set
+	s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
+	tried := []*Endpoint{s.Lookup("a"), nil} // nil: an attempt that still waits for a slot
+	s.Update([]Target{{Addr: "b"}})
+	s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
+	rnd := rand.NewPCG(1, 1)
+	for range 20 {
+		if e := s.Pick(0, rnd, tried); e.Addr != "b" {
+			t.Fatalf("picked %s for a retry", e.Addr)
+		}
+		if e := s.PickHedge(0, rnd, tried); e.Addr != "b" {
+			t.Fatalf("picked %s for a hedge", e.Addr)
+		}
+	}
+}
+
 func TestPickAvoidsStalled(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
 	s := Set{Stall: Stall{After: 5 * ms, Probe: 3 * ms}}

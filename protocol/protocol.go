@@ -26,21 +26,28 @@ type Request struct {
 	Codec     Codec
 	Service   []byte // the service asked for, as routed; empty before routing
 	Method    []byte // HTTP method, or method name of an RPC
-	Path      []byte // HTTP: origin-form target with query ("/v1/x?y", or "*")
+	Path      []byte // HTTP: origin-form target with query ("/v1/x?y", or "*"); Dubbo: the interface
 	Authority []byte // HTTP: Host, or the authority of an absolute-form target
 	Headers   []Header
 	Trailers  []Header
 	Body      []byte
 
+	// Version and Group of the interface that a Dubbo call is for. Routes match
+	// them; they do not travel over links, where Body has them.
+	Version []byte
+	Group   []byte
+
 	Deadline   time.Duration // on the loop's clock; 0: none
 	Attempt    uint8         // 0: first attempt of its exchange
 	Hedge      bool          // sent while another attempt is out
 	Idempotent bool          // may be sent more than once
+	OneWay     bool          // a Dubbo call that its caller wants no answer to
 }
 
 // Response is one answer. The same rule of ownership as for Request holds.
 type Response struct {
 	Status   int    // HTTP status code, or the one an RPC status maps to
+	RPC      uint8  // the status of a Dubbo answer as it came; 0: not Dubbo
 	Reason   []byte // HTTP reason phrase, may be empty
 	Headers  []Header
 	Trailers []Header

@@ -19,11 +19,12 @@ import (
 // allocMesh is clients, a consumer's sidecar, perhaps providers' sidecars, and
 // applications, all on the null driver.
 type allocMesh struct {
-	t       testing.TB
-	net     *nullNet
-	clients []*nullConn // the sessions' own ends: what they answer piles up there
-	late    []*nullApp  // which owe answers
-	served  int         // requests that reached applications
+	t        testing.TB
+	net      *nullNet
+	consumer *proxy.Process
+	clients  []*nullConn // the sessions' own ends: what they answer piles up there
+	late     []*nullApp  // which owe answers
+	served   int         // requests that reached applications
 }
 
 // allocMeshOptions shape an allocMesh.
@@ -62,6 +63,7 @@ services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pend
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
 	}
+	m.consumer = consumer
 	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, endpoints))
 	m.net.pump()
 	for range o.clients {

@@ -43,16 +43,18 @@ type attempt struct {
 	up   upstream
 	sent time.Duration
 
-	// What the upstream keeps here: the link's stream id, or the connection.
+	// What the upstream keeps here: the id on a link or of a Dubbo call, and the
+	// connection.
 	stream uint64
 	link   *linkClient
 	conn   *httpUpstream
+	dubbo  *dubboClient
 
 	waiting queueLink // in the service's admission queue
 }
 
 // upstream carries attempts to one endpoint. It ends each with exactly one of
-// attempt.answered, attempt.failed and attempt.dropped, unless cancel or abort
+// attempt.answered, stoodIn, failed and dropped, unless cancel or abort
 // said that it is over. send may end the attempt before it returns.
 type upstream interface {
 	send(a *attempt)
@@ -83,7 +85,9 @@ func (a *attempt) send(ep *lb.Endpoint) {
 	}
 	ex.tried[a.index] = ep
 	ep.Started(now)
-	a.up = ep.Ext.(*endpoint).up
+	to := ep.Ext.(*endpoint)
+	to.sent(a)
+	a.up = to.up
 	a.up.send(a)
 }
 
@@ -107,6 +111,7 @@ func (a *attempt) answered(ans *answer) {
 	ex := a.ex
 	now := ex.w.loop.Now()
 	lingering := a.state == attemptLingering
+	a.ep.Ext.(*endpoint).stats.BytesOut += uint64(ans.held)
 	if !lingering && a.kind == primaryAttempt {
 		ex.route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
@@ -121,6 +126,13 @@ func (a *attempt) answered(ans *answer) {
 		return
 	}
 	ex.onAnswer(a, ans)
+}
+
+// stoodIn: the upstream answers by itself, and nothing is learned of the
+// endpoint. Takes ownership of ans.
+func (a *attempt) stoodIn(ans *answer) {
+	a.end(a.ex.w.loop.Now(), endNothing)
+	a.ex.onAnswer(a, ans)
 }
 
 // failed: the attempt came to nothing.
@@ -216,19 +228,8 @@ func (a *attempt) censor() {
 	}
 }
 
-// ending is how an attempt ended for its endpoint.
-type ending uint8
-
-const (
-	endNothing ending = iota // no answer, which nobody can blame it for
-	endBroken                // no answer: it can't be reached, or does not keep to the protocol
-	endUnseen                // an answer that nobody waited for
-	endServed                // an answer
-	endFailure               // an answer with status 5xx
-)
-
 // end settles the books of the endpoint and the service.
-func (a *attempt) end(now time.Duration, how ending) {
+func (a *attempt) end(now time.Duration, how Ending) {
 	if a.state == attemptOver {
 		panic("proxy: attempt ended twice")
 	}
@@ -248,8 +249,9 @@ func (a *attempt) end(now time.Duration, how ending) {
 
 // settle is end for the endpoint. The latency of a failure would speak for it:
 // failing may be quick.
-func (a *attempt) settle(now time.Duration, how ending) {
+func (a *attempt) settle(now time.Duration, how Ending) {
 	latency := now - a.sent
+	a.ep.Ext.(*endpoint).ended(how, latency)
 	switch how {
 	case endNothing:
 		a.ep.Dropped(now)

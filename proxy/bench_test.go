@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // BenchmarkRequest is a request's whole way through one sidecar or two and back,
@@ -21,4 +25,36 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAsked is what a loop is kept from its requests by a scrape, and by the
+// dashboard.
+func BenchmarkAsked(b *testing.B) {
+	m := newAllocMesh(b, allocMeshOptions{answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", hops: 1})
+	const endpoints = 200
+	var list []registry.Endpoint
+	for i := range endpoints {
+		list = append(list, registry.Endpoint{Addr: fmt.Sprintf("10.0.1.%d:1", i), Weight: 1})
+	}
+	m.consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, list))
+	m.net.pump()
+	m.net.skip(2 * proxy.MillisecondsKept * time.Millisecond)
+	w := m.consumer.Workers()[0]
+	b.Run("report", func(b *testing.B) {
+		for range b.N {
+			_ = w.Report()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/endpoints, "ns/endpoint")
+	})
+	b.Run("milliseconds=all", func(b *testing.B) {
+		for range b.N {
+			_ = w.Milliseconds(0)
+		}
+	})
+	b.Run("milliseconds=250", func(b *testing.B) {
+		end := w.Milliseconds(0)
+		for range b.N {
+			_ = w.Milliseconds(end.End() - 250)
+		}
+	})
 }

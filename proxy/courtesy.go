@@ -33,6 +33,8 @@ var (
 	nameForwardedProto = []byte("X-Forwarded-Proto")
 	nameRequestID      = []byte("X-Request-Id")
 	nameDate           = []byte("Date")
+	nameContentType    = []byte("Content-Type")
+	nameError          = []byte("X-Remora-Error")
 
 	protoHTTP = []byte("http")
 
@@ -206,17 +208,21 @@ func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
 }
 
 // record adds to an answer that came over HTTP/1.minor what its recipient owes
-// to those it is passed on to: Via, and Date if there is none (RFC 9110 section
-// 6.6.1).
+// to those it is passed on to: Via, and Date if there is none.
 func (ans *answer) record(minor int) {
-	hs := append(ans.Headers, protocol.Header{Name: nameVia, Value: viaValues[minor&1]})
-	if protocol.Find(ans.Headers, "date") == nil {
-		if now := ans.w.date(); now != nil {
-			copy(ans.date[:], now)
-			hs = append(hs, protocol.Header{Name: nameDate, Value: ans.date[:]})
-		}
+	dated := protocol.Find(ans.Headers, "date") != nil
+	ans.Headers = append(ans.Headers, protocol.Header{Name: nameVia, Value: viaValues[minor&1]})
+	if !dated {
+		ans.datestamp()
 	}
-	ans.Headers = hs
+}
+
+// datestamp adds a Date to an answer that has none (RFC 9110 section 6.6.1).
+func (ans *answer) datestamp() {
+	if now := ans.w.date(); now != nil {
+		copy(ans.date[:], now)
+		ans.Headers = append(ans.Headers, protocol.Header{Name: nameDate, Value: ans.date[:]})
+	}
 }
 
 // identify adds the request's id to the answer for its client, unless the

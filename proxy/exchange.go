@@ -70,7 +70,8 @@ const (
 type exchange struct {
 	w     *Worker
 	from  replier
-	tag   uint64 // the downstream's own: the stream id of a link
+	tag   uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
+	place int    // the downstream's own: where it keeps the exchange
 	state exchangeState
 	pass  pass // of the service's breaker
 
@@ -121,6 +122,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	ex.began = w.loop.Now()
 	ex.state = exchangeActive
 	w.stats.Requests++
+	w.millis.now(ex.began).arrived(ex.held)
 	switch {
 	case rate != nil && !rate.take(ex.began):
 		ex.fail(FailRateLimited)
@@ -140,8 +142,9 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 		return
 	}
 	ex.svc.stats.Requests++
+	ex.svc.stats.BytesIn += uint64(ex.held)
 	ex.req.Service = ex.svc.shared.wireName
-	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(ex.req.Method)
+	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(&ex.req)
 
 	left := r.timeout
 	if ex.req.Deadline != 0 {
@@ -171,7 +174,9 @@ func (ex *exchange) admit() (f *Failure) {
 
 // safeMethod tells the methods that may be sent twice by definition of the
 // mode: GET and HEAD only (design: gate not_idempotent).
-func safeMethod(m []byte) bool { return string(m) == "GET" || string(m) == "HEAD" }
+func safeMethod(req *protocol.Request) bool {
+	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
+}
 
 // launch starts the next attempt, at ep or, when ep is nil, where the policy
 // points once the service has a slot.
@@ -275,7 +280,7 @@ func (ex *exchange) win(of attemptKind, ans *answer) {
 	if of == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()
 	}
-	ex.finished(outcomeOf(ans.Status))
+	ex.finished(outcomeOf(ans.Status), ans.held)
 	ex.judge(verdictOf(ans.Status))
 	ex.from.reply(ex, ans)
 	ex.withdraw()
@@ -294,7 +299,7 @@ func (ex *exchange) giveUp(f *Failure) {
 func (ex *exchange) fail(f *Failure) {
 	ex.enter(exchangeAnswered)
 	ex.w.stats.failed(f)
-	ex.finished(OutcomeFailed)
+	ex.finished(OutcomeFailed, 0)
 	ex.judge(f.verdict())
 	ex.from.fail(ex, f)
 	ex.withdraw()
@@ -305,7 +310,7 @@ func (ex *exchange) fail(f *Failure) {
 // something is left at the application, in which case over follows.
 func (ex *exchange) cancel() (left bool) {
 	ex.enter(exchangeAbandoned)
-	ex.finished(OutcomeCancelled)
+	ex.finished(OutcomeCancelled, 0)
 	ex.judge(verdictNone)
 	ex.withdraw()
 	if left = ex.out > 0; !left {

@@ -43,10 +43,12 @@ func (f *Failure) refusal(reached bool) link.Reason {
 type retryClass uint8
 
 const (
-	retryNever   retryClass = iota
-	retryConnect            // nothing was sent, or surely nothing processed: free, any method
-	retryRefused            // turned away before the application saw it: costs a token
-	retryReset              // may have been processed: idempotent only, costs a token
+	retryNever     retryClass = iota
+	retryUnfit                // can't be sent, there or elsewhere
+	retryConnect              // nothing was sent, or surely nothing processed: free, any method
+	retryRefused              // turned away before the application saw it: costs a token
+	retryElsewhere            // the same, but by the application itself: not to be asked again
+	retryReset                // may have been processed: idempotent only, costs a token
 )
 
 // The failures that a caller may see.
@@ -59,6 +61,8 @@ var (
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,
 		Text: "too much work is pending"}
+	FailExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Overload, retry: retryElsewhere,
+		Text: "the application has no thread free"}
 	FailRateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, retry: retryRefused,
 		Text: "more requests a second than are allowed"}
 	FailBreakerOpen = &Failure{Code: "breaker-open", Status: 503, reason: link.Overload, retry: retryRefused,
@@ -83,14 +87,18 @@ var (
 		Text: "memory is short, and this request took the most"}
 	FailPipelined = &Failure{Code: "too-many-pipelined", Status: 429,
 		Text: "too many requests are pipelined on this connection"}
-	FailBadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed,
+	FailBadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed, retry: retryUnfit,
 		Text: "the request can't be sent on safely"}
 	FailRequestTooLarge = &Failure{Code: "message-too-large", Status: 413, reason: link.TooLarge,
 		Text: "the request is larger than the other sidecar takes"}
+	FailCallTooLarge = &Failure{Code: "message-too-large", Status: 413,
+		Text: "the call is larger than limits.message"}
 	FailSlowHead = &Failure{Code: "header-timeout", Status: 408,
 		Text: "the request's head took too long"}
 	FailSlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
+	FailNotConvertible = &Failure{Code: "not-convertible", Status: 501, reason: link.NoService, retry: retryUnfit,
+		Text: "the application speaks HTTP, and calls of Dubbo are not converted to it"}
 	FailUnsupported = &Failure{Code: "not-supported", Status: 501, reason: link.NoService,
 		Text: "this connection can't carry a stream"}
 )

@@ -144,8 +144,16 @@ func TestUselessHedgesStop(t *testing.T) {
 	if s.Gates[hedge.Useless] < 1000 || s.Hedges > 400 {
 		t.Errorf("%d hedges of %d requests, %d won, gates %v; want them to stop", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)
 	}
-	// One of them is slow from now on: probes find that hedging helps.
-	m.apps[0].delay = func() time.Duration { return 40 * time.Millisecond }
+	// Every third answer is slow from now on: probes find that hedging helps.
+	for _, a := range m.apps {
+		n := 0
+		a.delay = func() time.Duration {
+			if n++; n%3 == 0 {
+				return 40 * time.Millisecond
+			}
+			return 8 * time.Millisecond
+		}
+	}
 	won := s.HedgesWon
 	calls = m.stream(2, 500, 4*time.Second)
 	m.finishStream(5*time.Second, calls)

@@ -33,6 +33,7 @@ func (p *Process) SlotLimit(service string) int { return int(p.services[service]
 // it refers to what the loop goes on using.
 type WorkerReport struct {
 	Stats    WorkerStats
+	Loop     LoopStats       // zero where the driver does not count
 	Services []ServiceReport // by name
 }
 
@@ -80,6 +81,8 @@ type EndpointReport struct {
 	EjectedBy   lb.Reason     // why, if Ejected
 	Others      float64       // load of others that its sidecar reported
 	Reported    bool          // Others is less than a second old
+	Ejections   uint64        // so far
+	Stats       EndpointStats
 }
 
 // Report describes the loop. It is called on the loop, and takes about 200 ns an
@@ -87,6 +90,9 @@ type EndpointReport struct {
 func (w *Worker) Report() WorkerReport {
 	r := WorkerReport{Stats: w.stats, Services: make([]ServiceReport, 0, len(w.services))}
 	r.Stats.Errors = maps.Clone(w.stats.Errors)
+	if l, ok := w.loop.(Metered); ok {
+		r.Loop = l.Stats()
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
 		r.Services = append(r.Services, w.services[name].report())
 	}
@@ -116,10 +122,12 @@ func (s *service) report() ServiceReport {
 	}
 	for i := range r.Endpoints {
 		e := s.set.At(i)
+		own := e.Ext.(*endpoint)
 		at := &r.Endpoints[i]
 		*at = EndpointReport{
-			Addr: e.Addr, Connections: connections(e.Ext.(*endpoint).up) + e.Streams(), Pending: e.Pending() + e.Streams(),
+			Addr: e.Addr, Connections: connections(own.up) + e.Streams(), Pending: e.Pending() + e.Streams(),
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
+			Ejections: e.Ejections(), Stats: own.stats,
 		}
 		at.Others, at.Reported = e.Reported(now)
 		at.EjectedBy, at.Ejected = e.Ejected()
@@ -143,6 +151,10 @@ func connections(up upstream) int {
 	case *httpPool:
 		return up.open
 	case *linkUpstream:
+		if up.cur != nil {
+			return 1
+		}
+	case *dubboUpstream:
 		if up.cur != nil {
 			return 1
 		}

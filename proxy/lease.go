@@ -103,6 +103,9 @@ func (l *Lease) pick() *Failure {
 	default:
 		return FailNoEndpoint
 	}
+	if ep.Ext.(*endpoint).protocol == config.ProtocolDubbo {
+		return FailUnsupported
+	}
 	l.tried = append(l.tried, ep)
 	l.ep, l.judged = ep, false
 	l.asked++

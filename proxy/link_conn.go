@@ -74,6 +74,7 @@ type linkConn struct {
 	asked    bool // a PING is out
 	idle     time.Duration
 	held     int   // bytes in the codec, counted against limits.buffered
+	batch    int   // messages since the last write
 	broken   error // what Feed returned
 	end      linkEnd
 }
@@ -116,6 +117,7 @@ func (c *linkConn) opened(conn Conn) {
 // whether the link is still good.
 func (c *linkConn) feed(b []byte) bool {
 	c.heard = true
+	c.worker.stats.LinkBytesIn += uint64(len(b))
 	if err := c.r.Feed(b, c.end); err != nil {
 		c.broken = err
 		c.worker.log.Warn("link closed: malformed input", "peer", c.conn.RemoteAddr(), "error", err)
@@ -171,10 +173,11 @@ func (c *linkConn) account() {
 	}
 }
 
-// schedule sees to it that what the Writer holds leaves: at once when nothing
+// schedule sees to it that a message given to the Writer leaves: at once when nothing
 // else is in flight on the link, so that a lone request waits for nothing; else
 // at the end of the turn, together with what else the turn brings.
 func (c *linkConn) schedule(alone bool) {
+	c.batch++
 	if alone {
 		c.flush()
 		return
@@ -202,11 +205,22 @@ func (c *linkConn) flush() {
 		}
 		c.outbound.write(b)
 		c.worker.keepScratch(b)
-		c.worker.stats.LinkFlushes++
+		c.count(len(b))
 	}
 	c.account()
 	c.outbound.watch()
 	c.watchCredit()
+}
+
+// count counts a write of n bytes, the first after a few messages with these.
+func (c *linkConn) count(n int) {
+	s := &c.worker.stats
+	s.LinkFlushes++
+	s.LinkBytesOut += uint64(n)
+	if c.batch > 0 {
+		s.LinkBatches.Observe(c.batch)
+		c.batch = 0
+	}
 }
 
 // watchCredit sees to it that a peer which takes frames and gives no credit for

@@ -20,8 +20,8 @@ import (
 // that arose meanwhile. Callbacks never nest: no method of Loop or Conn calls
 // back into the core before it returns.
 type Loop interface {
-	// Now is the monotonic time since a start that the driver chose. It does
-	// not move within one callback.
+	// Now is the monotonic time since a start that the driver chose, the same
+	// for all loops of a process. It does not move within one callback.
 	Now() time.Duration
 
 	// After arms t to fire once, d from now (at once, but not within this

@@ -50,6 +50,10 @@ func (ex *exchange) mayRetry(f *Failure) bool {
 	case retryConnect:
 		ex.free++
 		return r.retryOn.connect && ex.free < maxFreeEndpoints
+	case retryElsewhere:
+		if ex.n >= ex.svc.set.Len() || !r.retryOn.refused || !ex.mayPay() {
+			return false
+		}
 	case retryRefused:
 		if !r.retryOn.refused || !ex.mayPay() {
 			return false
@@ -58,7 +62,7 @@ func (ex *exchange) mayRetry(f *Failure) bool {
 		if !r.retryOn.reset || !ex.req.Idempotent || !ex.mayPay() {
 			return false
 		}
-	case retryNever:
+	case retryNever, retryUnfit:
 		return false
 	}
 	ex.retries++

@@ -52,8 +52,8 @@ func FailureOf(why link.Reason) *Failure {
 func appendFailure(dst []byte, f *Failure, date, id []byte, flags http1.ResponseFlags) []byte {
 	var buf [5]protocol.Header
 	headers := append(buf[:0],
-		protocol.Header{Name: []byte("Content-Type"), Value: []byte("text/plain; charset=utf-8")},
-		protocol.Header{Name: []byte("X-Remora-Error"), Value: []byte(f.Code)})
+		protocol.Header{Name: nameContentType, Value: []byte("text/plain; charset=utf-8")},
+		protocol.Header{Name: nameError, Value: []byte(f.Code)})
 	if f.Status == 503 || f == FailRateLimited {
 		headers = append(headers, protocol.Header{Name: []byte("Retry-After"), Value: []byte("1")})
 	}

@@ -20,6 +20,7 @@ type route struct {
 	prefix  []byte
 	methods [][]byte
 	headers []headerMatch
+	call    callMatch
 	rewrite []byte // takes the place of prefix; empty: the path stays
 
 	// shares are the routes to the services of a split, this one to the first
@@ -47,6 +48,14 @@ type share struct {
 type headerMatch struct {
 	name  string // lower case
 	value []byte
+}
+
+// callMatch is the part of a match that is of Dubbo alone; empty: any.
+type callMatch struct {
+	service, version, group []byte
+
+	never bool // the route has conditions on HTTP
+	only  bool // the route has conditions on Dubbo
 }
 
 // retryOn is the parsed retry.on list.
@@ -95,6 +104,10 @@ func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
 		index: -1,
 		host:  bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), svc: svc,
 		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
+		call: callMatch{
+			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
+			never: m.OfHTTP(), only: m.OfDubbo(),
+		},
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.w.proc.loops),
 	}
 	for _, method := range m.Method {
@@ -139,6 +152,12 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 
 // match tells whether every condition of the route that is set holds.
 func (r *route) match(req *protocol.Request) bool {
+	if req.Codec != protocol.CodecHTTP {
+		return r.call.match(req) && (len(r.methods) == 0 || r.matchMethod(req.Method))
+	}
+	if r.call.only {
+		return false
+	}
 	if len(r.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(r.host)) {
 		return false
 	}
@@ -153,13 +172,24 @@ func (r *route) match(req *protocol.Request) bool {
 	if len(r.methods) == 0 {
 		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only where a route says so
 	}
+	return r.matchMethod(req.Method)
+}
+
+func (r *route) matchMethod(method []byte) bool {
 	for _, m := range r.methods {
-		if bytes.Equal(m, req.Method) {
+		if bytes.Equal(m, method) {
 			return true
 		}
 	}
 	return false
 }
+
+func (m *callMatch) match(req *protocol.Request) bool {
+	return !m.never && anyOr(m.service, req.Path) && anyOr(m.version, req.Version) && anyOr(m.group, req.Group)
+}
+
+// anyOr tells whether got is what is wanted, be it anything.
+func anyOr(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
 
 // match tells whether one of the lines has the value.
 func (m *headerMatch) match(hs []protocol.Header) bool {

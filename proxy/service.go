@@ -38,6 +38,7 @@ type endpoint struct {
 	lb       *lb.Endpoint
 	protocol string
 	up       upstream
+	stats    EndpointStats
 }
 
 func newService(w *Worker, shared *sharedService) *service {
@@ -102,9 +103,12 @@ func (s *service) connect(e *lb.Endpoint, proto string) {
 	}
 	s.lastID++
 	target := &endpoint{id: s.lastID, lb: e, protocol: proto}
-	if proto == config.ProtocolLink {
+	switch proto {
+	case config.ProtocolLink:
 		target.up = newLinkUpstream(s, target)
-	} else {
+	case config.ProtocolDubbo:
+		target.up = newDubboUpstream(s, target)
+	default:
 		target.up = newHTTPPool(s, target)
 	}
 	e.Ext = target

@@ -14,8 +14,14 @@ type WorkerStats struct {
 	WriteTimeouts uint64 // connections closed since the peer took nothing
 	Shed          uint64 // connections closed since they held most, far past limits.buffered
 	LinkFlushes   uint64 // writes to links
+	LinkBytesIn   uint64
+	LinkBytesOut  uint64
 	Cancels       uint64 // attempts withdrawn over a link
 	CancelsSaved  uint64 // of these, dropped before the application saw them
+
+	// LinkBatches are the requests, answers, refusals and withdrawals that left
+	// on a link together.
+	LinkBatches SizeHistogram
 
 	Left [Departures]uint64 // connections and bodies that left the loop to be streams
 
@@ -90,16 +96,23 @@ func outcomeOf(status int) Outcome {
 	return Outcome(min(max(status/100, 2), 5) - 2)
 }
 
-// finished counts the end of the exchange for its caller. Without a route there
-// is no service to count it for.
-func (ex *exchange) finished(o Outcome) {
+// finished counts the end of the exchange for its caller, with the size of the
+// application's answer if that is what it was. Without a route there is no
+// service to count it for.
+func (ex *exchange) finished(o Outcome, bytes int) {
+	now := ex.w.loop.Now()
+	latency := now - ex.began
+	if o != OutcomeCancelled {
+		ex.w.millis.now(now).answered(latency, bytes)
+	}
 	if ex.route == nil {
 		return
 	}
 	s := &ex.route.svc.stats
 	s.Outcomes[o]++
+	s.BytesOut += uint64(bytes)
 	if o != OutcomeCancelled {
-		s.Latency.Observe(ex.w.loop.Now() - ex.began)
+		s.Latency.Observe(latency)
 	}
 }
 
@@ -108,6 +121,8 @@ type ServiceStats struct {
 	Requests          uint64 // admitted: not refused for a limit of process or service
 	Outcomes          [Outcomes]uint64
 	Latency           Histogram // from the complete request to the complete answer, failed ones too
+	BytesIn           uint64    // of requests admitted: headers and body, as a loop holds them
+	BytesOut          uint64    // of answers of the application, streams left out
 	Retries           uint64    // attempts after a failed one, free ones included
 	RetriesPaid       uint64    // of these, the ones that cost a token
 	RetriesOverBudget uint64    // retries that found no token
@@ -130,6 +145,8 @@ func (s *ServiceStats) Add(o *ServiceStats) {
 		s.Outcomes[i] += n
 	}
 	s.Latency.Add(&o.Latency)
+	s.BytesIn += o.BytesIn
+	s.BytesOut += o.BytesOut
 	s.Retries += o.Retries
 	s.RetriesPaid += o.RetriesPaid
 	s.RetriesOverBudget += o.RetriesOverBudget

@@ -30,6 +30,10 @@ func newHTTPPool(s *service, target *endpoint) *httpPool {
 }
 
 func (p *httpPool) send(a *attempt) {
+	if a.ex.req.Codec != protocol.CodecHTTP {
+		a.failed(FailNotConvertible)
+		return
+	}
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]

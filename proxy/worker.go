@@ -7,6 +7,7 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -26,6 +27,7 @@ type Worker struct {
 	routes   []*route
 	direct   map[string]*route // of listeners with a fixed service, by service
 	stats    WorkerStats
+	millis   *milliseconds // apart, since the collector need not look into it
 	sessions sessionList
 
 	httpLimits http1.Limits
@@ -35,8 +37,11 @@ type Worker struct {
 	exchanges []*exchange // free
 	answers   []*answer   // free
 	scratch   []byte      // for encoding; valid within one callback
-	heldDelta int64       // bytes not yet told to the ledger
-	shedding  Flush       // past the hard mark: closes the greediest
+
+	call       dubbo.Call       // being converted
+	invocation dubbo.Invocation // being read
+	heldDelta  int64            // bytes not yet told to the ledger
+	shedding   Flush            // past the hard mark: closes the greediest
 }
 
 // Logger takes what an operator should know of, with key-value pairs as in
@@ -64,6 +69,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		ids:      *rand.NewPCG(uint64(len(p.workers)), seed),
 		services: make(map[string]*service, len(p.services)),
 		direct:   make(map[string]*route),
+		millis:   new(milliseconds),
 		httpLimits: http1.Limits{
 			Header: int(lim.Header), Headers: lim.Headers, Message: lim.Message,
 		},
@@ -94,10 +100,14 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 
 // Accept makes the session for a connection that came in on a listener.
 func (w *Worker) Accept(l *config.Listener) Stream {
-	if l.Protocol == config.ProtocolLink {
-		return newLinkSession(w, l, w.direct[l.Service])
+	direct := w.direct[l.Service]
+	switch l.Protocol {
+	case config.ProtocolLink:
+		return newLinkSession(w, l, direct)
+	case config.ProtocolDubbo:
+		return newDubboSession(w, l, direct)
 	}
-	return newHTTPSession(w, l, w.direct[l.Service])
+	return newHTTPSession(w, l, direct)
 }
 
 // bodyLimits are those of a body that is received: of any length where it can

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Release builds of the sidecar: static, for linux on amd64 and arm64, with their
-# SHA-256 sums. The same commit and toolchain give the same bytes wherever it is
-# built.
+# Release builds of the sidecar, and of the lab if asked for: static, for linux on
+# amd64 and arm64, with their SHA-256 sums. The same commit and toolchain give the
+# same bytes wherever it is built.
 #
-#   scripts/build.sh [--version V] [--out DIR] [--clean] [--check]
+#   scripts/build.sh [--version V] [--out DIR] [--lab] [--clean] [--check]
 #
 #   --version V   what "remora version" says (default: git describe)
 #   --out DIR     where the binaries go (default: bin/release)
+#   --lab         the lab binary too, which the compose files in docker/ need
 #   --clean       refuse a tree with changes that are not committed
 #   --check       build again from a copy elsewhere, and compare
 set -euo pipefail
@@ -14,11 +15,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 die() { echo "build: $*" >&2; exit 1; }
 
-version='' out=bin/release clean='' check=''
+version='' out=bin/release clean='' check='' commands=(remora)
 while (($# > 0)); do
 	case $1 in
 	--version) version=${2:?} && shift ;;
 	--out) out=${2:?} && shift ;;
+	--lab) commands+=(remora-lab) ;;
 	--clean) clean=1 ;;
 	--check) check=1 ;;
 	*) die "unknown option $1; see the head of $0" ;;
@@ -32,39 +34,50 @@ fi
 version=${version:-$(git describe --tags --always --dirty)}
 [[ $version =~ ^[A-Za-z0-9._+-]+$ ]] || die "not a version: $version"
 
-# compile ARCH FILE builds what is in the working directory. What the toolchain
+# compile COMMAND ARCH FILE builds what is in the working directory. What the toolchain
 # would record of the repository is left out: a release says it by its version.
 compile() {
-	CGO_ENABLED=0 GOOS=linux GOARCH=$1 GOFLAGS='' go build -trimpath -buildvcs=false \
-		-ldflags "-s -w -buildid= -X main.version=$version" -o "$2" ./cmd/remora
+	CGO_ENABLED=0 GOOS=linux GOARCH=$2 GOFLAGS='' go build -trimpath -buildvcs=false \
+		-ldflags "-s -w -buildid= -X main.version=$version" -o "$3" "./cmd/$1"
 }
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-for arch in amd64 arm64; do
-	file=$out/remora-linux-$arch
-	compile "$arch" "$file"
-	built=$(go version -m "$file")
-	for setting in "GOARCH=$arch" CGO_ENABLED=0 -trimpath=true; do
-		grep -qF -- "$setting" <<<"$built" || die "$file was built without $setting"
+files=()
+for command in "${commands[@]}"; do
+	for arch in amd64 arm64; do
+		file=$out/$command-linux-$arch
+		compile "$command" "$arch" "$file"
+		built=$(go version -m "$file")
+		for setting in "GOARCH=$arch" CGO_ENABLED=0 -trimpath=true; do
+			grep -qF -- "$setting" <<<"$built" || die "$file was built without $setting"
+		done
+		# A static binary names no loader: it has no INTERP segment.
+		if grep -qa '/ld-linux\|/ld-musl' "$file"; then die "$file is not static"; fi
+		files+=("$command-linux-$arch")
 	done
-	# A static binary names no loader: it has no INTERP segment.
-	if grep -qa '/ld-linux\|/ld-musl' "$file"; then die "$file is not static"; fi
-	if [[ $(uname -m) == x86_64 && $arch == amd64 || $(uname -m) == aarch64 && $arch == arm64 ]]; then
-		said=$("$file" version)
-		[[ $said == "remora $version "*" linux/$arch" ]] || die "$file says it is: $said"
-	fi
 done
-(cd "$out" && sha256sum remora-linux-amd64 remora-linux-arm64 | tee SHA256SUMS)
+case $(uname -m) in
+x86_64) arch=amd64 ;;
+aarch64) arch=arm64 ;;
+*) arch='' ;;
+esac
+if [[ -n $arch ]]; then
+	said=$("$out/remora-linux-$arch" version)
+	[[ $said == "remora $version "*" linux/$arch" ]] || die "remora-linux-$arch says it is: $said"
+fi
+(cd "$out" && sha256sum "${files[@]}" | tee SHA256SUMS)
 
 if [[ -n $check ]]; then
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
-	git ls-files -z --cached --others --exclude-standard -- '*.go' '*.html' go.mod go.sum |
+	git ls-files -z --cached --others --exclude-standard -- '*.go' '*.html' '*.yaml' go.mod go.sum |
 		xargs -0 cp --parents -t "$copy"
-	for arch in amd64 arm64; do
-		(cd "$copy" && compile "$arch" "$copy/again")
-		cmp "$copy/again" "$out/remora-linux-$arch" || die "another build for $arch is not the same"
+	for command in "${commands[@]}"; do
+		for arch in amd64 arm64; do
+			(cd "$copy" && compile "$command" "$arch" "$copy/again")
+			cmp "$copy/again" "$out/$command-linux-$arch" || die "another build of $command for $arch is not the same"
+		done
 	done
 	echo "build: the same from a copy elsewhere"
 fi

@@ -16,6 +16,7 @@ import (
 func loadCommand() *cobra.Command {
 	var (
 		o       load.Options
+		each    bool
 		asJSON  bool
 		headers []string
 		body    string
@@ -35,7 +36,6 @@ Each request carries an x-nonce header, and an answer without the same one is an
 part of the latency: the send lag.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, urls []string) error {
-			o.Targets = urls
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, ":")
 				if !ok {
@@ -49,6 +49,10 @@ part of the latency: the send lag.`,
 					return err
 				}
 			}
+			if each {
+				return runEach(cmd, o, urls, asJSON)
+			}
+			o.Targets = urls
 			return runLoad(cmd, o, asJSON)
 		},
 	}
@@ -67,8 +71,22 @@ part of the latency: the send lag.`,
 	f.StringArrayVar(&headers, "header", nil, "NAME:VALUE to send; repeatable")
 	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
+	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
 	return cmd
+}
+
+func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) error {
+	for _, url := range urls {
+		if !asJSON {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", url)
+		}
+		o.Targets = []string{url}
+		if err := runLoad(cmd, o, asJSON); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) error {

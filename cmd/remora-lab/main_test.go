@@ -41,6 +41,20 @@ func TestLoadPrintsTextOrJSON(t *testing.T) {
 	}
 }
 
+func TestLoadToEachURL(t *testing.T) {
+	r, err := replica.Start(replica.Options{Mode: replica.Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(context.Background())
+	first, second := "http://"+r.Addr()+"/compute", "http://"+r.Addr()+"/healthz"
+	out, err := execute(context.Background(), "load", "--each", "--rate", "500", "--duration", "100ms", "--warmup", "0s",
+		"--timeout", "20s", first, second)
+	if err != nil || !strings.HasPrefix(out, first+"\nrequests   50 in") || !strings.Contains(out, "\n"+second+"\nrequests   50 in") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -55,10 +69,31 @@ func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestADubboReplicaIsSteadyUnlessAskedOtherwise(t *testing.T) {
+	run := func(args ...string) (s replica.Stats) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		out, err := execute(ctx, append([]string{"replica", "--listen", "127.0.0.1:0", "--protocol", "dubbo"}, args...)...)
+		_, last, _ := strings.Cut(out, "\n")
+		if err != nil || json.Unmarshal([]byte(last), &s) != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return s
+	}
+	if s := run(); s.Stalls != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s := run("--stall-mean", "1ms", "--stall-len", "1ms"); s.Stalls == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	for _, args := range [][]string{
 		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
-		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
+		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"replica", "--protocol", "smtp"}, {"consumer", "--agent", "nowhere"},
+		{"bench"}, {"bench", "--sidecar", "x", "http://x/"}, {"bench", "--connections", "0", "http://x/"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
 		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"},
 	} {
 		if out, err := execute(context.Background(), args...); err == nil {

@@ -13,8 +13,8 @@ import (
 
 func replicaCommand() *cobra.Command {
 	var (
-		o    replica.Options
-		mode string
+		o              replica.Options
+		mode, protocol string
 	)
 	cmd := &cobra.Command{
 		Use:   "replica",
@@ -30,10 +30,21 @@ POST /compute answers 200 bytes of JSON after a lognormal service time. Modes:
   fast        no delay at all, for benches
 
 /echo returns the request's body, /stats the counts, /healthz 200. An x-nonce header
-comes back in the answer. SIGTERM or Ctrl-C prints the counts and ends it.`,
+comes back in the answer. SIGTERM or Ctrl-C prints the counts and ends it.
+
+With --protocol dubbo it is a Dubbo provider with a fixed pool of --workers and no queue:
+a call takes 50 ms, and one that finds no free worker gets status 100 at once. Interface
+and types don't matter; hash(String) returns the string's hashCode, every other method its
+first argument. It does not freeze unless --stall-mean is given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
+			if o.Protocol, err = replica.ParseProtocol(protocol); err != nil {
+				return err
+			}
+			if o.Protocol == replica.Dubbo {
+				steady(cmd, &o)
+			}
 			if o.Mode, err = replica.ParseMode(mode); err != nil {
 				return err
 			}
@@ -42,15 +53,27 @@ comes back in the answer. SIGTERM or Ctrl-C prints the counts and ends it.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&protocol, "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
+	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls worked on at once")
 	f.StringVar(&mode, "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of freezes and service times")
 	f.StringVar(&o.Name, "name", "replica", "name told in answers and counts")
-	f.DurationVar(&o.Median, "median", time.Millisecond, "median service time")
+	f.DurationVar(&o.Median, "median", 0, "median service time (default 1ms, protocol dubbo: 50ms)")
 	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
 	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
 	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache, in entries of 13 objects")
 	return cmd
+}
+
+// steady sets what was not asked for to a service time that never differs.
+func steady(cmd *cobra.Command, o *replica.Options) {
+	if !cmd.Flags().Changed("sigma") {
+		o.Sigma = 0
+	}
+	if !cmd.Flags().Changed("stall-mean") {
+		o.StallMean = 0
+	}
 }
 
 func runReplica(cmd *cobra.Command, o replica.Options) error {

@@ -20,6 +20,7 @@ var commands = []func() *cobra.Command{
 	newCheck,
 	newVersion,
 	newHealthcheck,
+	newTop,
 }
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }

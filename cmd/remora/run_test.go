@@ -87,7 +87,7 @@ func TestRun(t *testing.T) {
 	for path, want := range map[string]string{
 		"/healthz":      `^ok\n$`,
 		"/config":       `(?s)listeners:.*name: egress.*max_concurrency: 8`,
-		"/":             `(?s)<title>Remora.*POST /drain`,
+		"/":             `(?s)<title>Remora.*href="/readyz".*/milliseconds`,
 		"/metrics":      `(?m)^remora_requests_total\{outcome="2xx",service="app"\} 3$`,
 		"/endpoints":    `(?s)"app": \{.*"source": "live".*"address": "` + a.addr + `"`,
 		"/debug/pprof/": `goroutine`,

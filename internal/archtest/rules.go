@@ -48,6 +48,11 @@ var layers = []layer{
 		"drivers, streams and admin sit on the core and know nothing of each other",
 	},
 	{
+		[]string{"proxy/sim/mesh"},
+		[]string{"proxy", "proxy/sim", "proxy/config", "proxy/hedge", "protocol", "protocol/http1", "registry"},
+		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
+	},
+	{
 		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
@@ -143,8 +148,8 @@ var homes = []home{
 		"it looks for leaked goroutines in tests"},
 	{"golang.org/x/net/dns/dnsmessage", []string{"registry/dns"},
 		"name servers are asked in one package"},
-	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/..."},
-		"system calls belong to the drivers"},
+	{"golang.org/x/sys/", []string{"proxy/reactor/...", "proxy/stream/...", "lab/...", "cmd/remora"},
+		"system calls belong to the drivers, and to who owns the terminal"},
 }
 
 // core is what does no I/O: a request's way through it is a function of the

@@ -12,7 +12,7 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is the state of one connection. netpoll runs at most one onRequest of a
+// conn is the state of one HTTP connection. netpoll runs at most one onRequest of a
 // connection at a time, so it needs no lock.
 type conn struct {
 	service   *service
@@ -67,12 +67,12 @@ func (c *conn) serve(nc netpoll.Connection) bool {
 		case wire.ErrIncomplete:
 			if c.msg.Continue && !c.msg.InHead() && !c.continued {
 				c.continued = true
-				return c.write(nc, append(c.out[:0], "HTTP/1.1 100 Continue\r\n\r\n"...))
+				return write(nc, append(c.out[:0], "HTTP/1.1 100 Continue\r\n\r\n"...))
 			}
 			return true
 		default:
 			c.msg.Close = true
-			c.write(nc, c.answer(400, "text/plain", []byte(err.Error()+"\n")))
+			write(nc, c.answer(400, "text/plain", []byte(err.Error()+"\n")))
 			return false
 		}
 		used += n
@@ -90,14 +90,14 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 	s := c.service
 	u, err := url.ParseRequestURI(string(c.msg.Target))
 	if err != nil {
-		return c.write(nc, c.answer(400, "text/plain", []byte("bad target\n")))
+		return write(nc, c.answer(400, "text/plain", []byte("bad target\n")))
 	}
 	method := string(c.msg.Method)
 	switch {
 	case u.Path == "/compute" && method == "POST":
 		s.inFlight.Add(1)
 		s.work()
-		alive := nc.IsActive() && c.write(nc, c.answer(200, "application/json", s.answer))
+		alive := nc.IsActive() && write(nc, c.answer(200, "application/json", s.answer))
 		s.served.Add(1)
 		if !alive {
 			s.aborted.Add(1)
@@ -105,18 +105,18 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 		s.inFlight.Add(-1)
 		return alive
 	case u.Path == "/compute":
-		return c.write(nc, c.answer(405, "text/plain", []byte("POST only\n")))
+		return write(nc, c.answer(405, "text/plain", []byte("POST only\n")))
 	case u.Path == "/echo":
-		return c.write(nc, c.answer(200, "application/octet-stream", c.msg.Body))
+		return write(nc, c.answer(200, "application/octet-stream", c.msg.Body))
 	case u.Path == "/healthz":
-		return c.write(nc, c.answer(200, "text/plain", []byte("ok\n")))
+		return write(nc, c.answer(200, "text/plain", []byte("ok\n")))
 	case u.Path == "/stats":
 		b, _ := json.Marshal(s.stats()) // plain numbers and strings: it can't fail
-		return c.write(nc, c.answer(200, "application/json", append(b, '\n')))
+		return write(nc, c.answer(200, "application/json", append(b, '\n')))
 	case u.Path == "/reset" && method == "POST":
-		return c.write(nc, c.reset(u.Query().Get("epoch")))
+		return write(nc, c.reset(u.Query().Get("epoch")))
 	}
-	return c.write(nc, c.answer(404, "text/plain", []byte("no such path\n")))
+	return write(nc, c.answer(404, "text/plain", []byte("no such path\n")))
 }
 
 func (c *conn) reset(epoch string) []byte {
@@ -164,7 +164,7 @@ func (c *conn) answer(status int, contentType string, body []byte) []byte {
 var reasons = map[int]string{200: "OK", 204: "No Content", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
 // write sends b whole. It returns whether the connection still stands.
-func (c *conn) write(nc netpoll.Connection, b []byte) bool {
+func write(nc netpoll.Connection, b []byte) bool {
 	if _, err := nc.Writer().WriteBinary(b); err != nil {
 		return false
 	}

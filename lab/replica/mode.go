@@ -1,6 +1,9 @@
 package replica
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Mode is what disturbs a replica.
 type Mode string
@@ -23,4 +26,33 @@ func ParseMode(s string) (Mode, error) {
 		}
 	}
 	return "", fmt.Errorf("unknown mode %q: want one of %v", s, Modes)
+}
+
+// Protocol is what a replica speaks.
+type Protocol string
+
+const (
+	HTTP  Protocol = "http"  // HTTP/1.1
+	Dubbo Protocol = "dubbo" // Dubbo 2
+)
+
+// Protocols lists all protocols, for help texts.
+var Protocols = []Protocol{HTTP, Dubbo}
+
+// ParseProtocol checks that s names a Protocol.
+func ParseProtocol(s string) (Protocol, error) {
+	for _, p := range Protocols {
+		if s == string(p) {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("unknown protocol %q: want one of %v", s, Protocols)
+}
+
+// median is the service time of the workload that speaks p.
+func (p Protocol) median() time.Duration {
+	if p == Dubbo {
+		return 50 * time.Millisecond
+	}
+	return time.Millisecond
 }

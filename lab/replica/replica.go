@@ -1,7 +1,7 @@
-// Package replica emulates one replica of a feature service: a small HTTP/1.1
-// server whose calls take a millisecond or so, nearly always. Now and then it
-// freezes, in one of the ways that Mode lists, and it is these freezes that
-// Remora is there to hide.
+// Package replica emulates one replica of a feature service: a small server
+// whose calls take a millisecond or so, nearly always. Now and then it freezes,
+// in one of the ways that Mode lists, and it is these freezes that Remora is
+// there to hide. It speaks HTTP/1.1:
 //
 //	POST /compute   200 bytes of JSON, after the service time
 //	     /echo      the request's body back, at once
@@ -11,6 +11,11 @@
 //
 // An x-nonce header comes back in the answer, so that a caller can tell that it
 // got its own.
+//
+// Or it speaks Dubbo 2, with any interface, in hessian2 and in fastjson: the
+// method hash gives the hashCode of a string, every other method gives its first
+// argument back. Like a Dubbo provider with a fixed pool it turns away calls for
+// which no worker is free, by status 100.
 package replica
 
 import (
@@ -29,13 +34,16 @@ import (
 // Options says how a replica behaves. The zero value of a field means its
 // default; Sigma, StallMean and StallLen have none.
 type Options struct {
-	Listen string // host:port; default "127.0.0.1:0"
-	Name   string // told in answers and Stats; default "replica"
-	Mode   Mode   // default Stall
-	Seed   uint64 // of freezes and service times
+	Listen   string   // host:port; default "127.0.0.1:0"
+	Protocol Protocol // default HTTP
+	Name     string   // told in answers and Stats; default "replica"
+	Mode     Mode     // default Stall
+	Seed     uint64   // of freezes and service times
+
+	Workers int // Dubbo: calls worked on at once; default 200
 
 	// The service time is lognormal.
-	Median time.Duration // default 1 ms
+	Median time.Duration // default 1 ms; Dubbo: 50 ms
 	Sigma  float64       // of the logarithm; 0: constant
 
 	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0: none
@@ -77,7 +85,7 @@ func serve(s *service) (*Replica, error) {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
 	r := &Replica{service: s, listener: ln, stop: make(chan struct{}), served: make(chan struct{})}
-	if r.loop, err = netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(r.onConnect)); err != nil {
+	if r.loop, err = r.newLoop(); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
@@ -89,6 +97,13 @@ func serve(s *service) (*Replica, error) {
 		r.loop.Serve(ln)
 	}()
 	return r, nil
+}
+
+func (r *Replica) newLoop() (netpoll.EventLoop, error) {
+	if r.service.opts.Protocol == Dubbo {
+		return netpoll.NewEventLoop(onDubboRequest, netpoll.WithOnConnect(r.onDubboConnect))
+	}
+	return netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(r.onConnect))
 }
 
 func (o Options) withDefaults(now time.Time) (Options, error) {
@@ -104,8 +119,17 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 	if _, err := ParseMode(string(o.Mode)); err != nil {
 		return o, err
 	}
+	if o.Protocol == "" {
+		o.Protocol = HTTP
+	}
+	if _, err := ParseProtocol(string(o.Protocol)); err != nil {
+		return o, err
+	}
+	if o.Workers == 0 {
+		o.Workers = 200
+	}
 	if o.Median == 0 {
-		o.Median = time.Millisecond
+		o.Median = o.Protocol.median()
 	}
 	if o.CacheEntries == 0 {
 		o.CacheEntries = 150_000
@@ -117,7 +141,7 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		}
 	}
 	switch {
-	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0:
+	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.Workers < 0:
 		return o, errors.New("a replica's times and sizes must not be negative")
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
 		return o, fmt.Errorf("replica name %q: want at most 64 visible ASCII characters", o.Name)
@@ -141,6 +165,10 @@ func (r *Replica) Reset(epoch time.Time) { r.service.reset(epoch) }
 // until ctx is done to end.
 func (r *Replica) Close(ctx context.Context) error {
 	close(r.stop)
+	// Dubbo's workers are no part of what Shutdown waits for.
+	for r.service.inFlight.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	var errs error
 	for {
 		// A Shutdown that comes before Serve got going does nothing.

@@ -288,7 +288,7 @@ func TestTheCacheIsRefilledAndCallsWorkMeanwhile(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{
 		{Mode: "slow"}, {Median: -1}, {Sigma: -1}, {StallMean: -1}, {StallLen: -1},
-		{Mode: GC}, {Name: "a\r\nb"}, {Name: `a"b`}, {Name: strings.Repeat("x", 65)}, {Listen: "nowhere"},
+		{Mode: GC}, {Protocol: "thrift"}, {Workers: -1}, {Name: "a\r\nb"}, {Name: `a"b`}, {Name: strings.Repeat("x", 65)}, {Listen: "nowhere"},
 	} {
 		if r, err := Start(o); err == nil {
 			t.Errorf("%+v was accepted", o)

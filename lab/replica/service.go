@@ -16,12 +16,13 @@ import (
 type Stats struct {
 	Name   string `json:"name"`
 	Mode   Mode   `json:"mode"`
-	Served int64  `json:"served"` // calls of /compute worked through, Aborted among them
+	Served int64  `json:"served"` // calls (HTTP: of /compute) worked through, Aborted among them
 	// Aborted counts the calls whose caller had gone when the answer was ready:
 	// cancelled, or timed out. Their work was done all the same.
 	Aborted  int64 `json:"aborted"`
-	InFlight int64 `json:"in_flight"` // calls being worked on now
-	Stalls   int64 `json:"stalls"`    // freezes begun, or caches refilled
+	InFlight int64 `json:"in_flight"`         // calls being worked on now
+	Refused  int64 `json:"refused,omitempty"` // Dubbo: calls that found no free worker
+	Stalls   int64 `json:"stalls"`            // freezes begun, or caches refilled
 }
 
 // A service decides how long a call takes, and counts.
@@ -39,7 +40,7 @@ type service struct {
 	schedule *Schedule
 	rng      *rand.Rand
 
-	served, aborted, inFlight atomic.Int64
+	served, aborted, inFlight, refused atomic.Int64
 }
 
 // answerSize is the length of a call's answer, in bytes.
@@ -81,6 +82,7 @@ func (s *service) reset(epoch time.Time) {
 	s.rng = rand.New(rand.NewPCG(s.opts.Seed, name.Sum64()))
 	s.served.Store(0)
 	s.aborted.Store(0)
+	s.refused.Store(0)
 	if s.cache != nil {
 		s.cache.refills.Store(0)
 	}
@@ -115,6 +117,6 @@ func (s *service) stats() Stats {
 	return Stats{
 		Name: s.opts.Name, Mode: s.opts.Mode,
 		Served: s.served.Load(), Aborted: s.aborted.Load(), InFlight: s.inFlight.Load(),
-		Stalls: stalls,
+		Refused: s.refused.Load(), Stalls: stalls,
 	}
 }

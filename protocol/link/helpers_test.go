@@ -118,6 +118,9 @@ func showRequest(req *protocol.Request, ttl time.Duration) string {
 	var sb strings.Builder
 	fmt.Fprintf(&sb, "codec=%d ttl=%v attempt=%d hedge=%t idempotent=%t service=%q method=%q path=%q authority=%q",
 		req.Codec, ttl, req.Attempt, req.Hedge, req.Idempotent, req.Service, req.Method, req.Path, req.Authority)
+	if req.OneWay {
+		sb.WriteString(" one-way")
+	}
 	showHeaders(&sb, "h", req.Headers)
 	showHeaders(&sb, "t", req.Trailers)
 	showBody(&sb, req.Body)
@@ -129,6 +132,9 @@ func showResponse(resp *protocol.Response, codec protocol.Codec) string {
 	fmt.Fprintf(&sb, "codec=%d status=%d reason=%q declared=%d", codec, resp.Status, resp.Reason, resp.DeclaredLength)
 	if resp.StreamToken != nil {
 		fmt.Fprintf(&sb, " token=%x", resp.StreamToken)
+	}
+	if resp.RPC != 0 {
+		fmt.Fprintf(&sb, " rpc=%d", resp.RPC)
 	}
 	showHeaders(&sb, "h", resp.Headers)
 	showHeaders(&sb, "t", resp.Trailers)

@@ -100,7 +100,7 @@ func (m *model) request() {
 		Service: fmt.Append(nil, "service-", m.rnd.IntN(3)), Method: []byte("POST"),
 		Path: append([]byte("/"), m.bytes(40)...), Authority: []byte("host"),
 		Headers: m.headers(), Trailers: m.headers(), Body: m.body(),
-		Attempt: uint8(m.rnd.IntN(3)), Hedge: m.rnd.IntN(2) == 0, Idempotent: m.rnd.IntN(2) == 0,
+		Attempt: uint8(m.rnd.IntN(3)), Hedge: m.rnd.IntN(2) == 0, Idempotent: m.rnd.IntN(2) == 0, OneWay: m.rnd.IntN(2) == 0,
 	}
 	ttl := time.Duration(m.rnd.IntN(1000)) * time.Microsecond
 	m.sent[m.next] = showRequest(req, ttl)
@@ -111,7 +111,7 @@ func (m *model) request() {
 func (m *model) respond() {
 	for id := range m.a.h.requests {
 		if m.answers[id] == "" {
-			resp := &protocol.Response{Status: 200 + m.rnd.IntN(300), Headers: m.headers(), Trailers: m.headers(),
+			resp := &protocol.Response{Status: 200 + m.rnd.IntN(300), RPC: uint8(m.rnd.IntN(3)), Headers: m.headers(), Trailers: m.headers(),
 				Body: m.body(), DeclaredLength: -1}
 			m.answers[id] = showResponse(resp, protocol.CodecHTTP)
 			m.a.w.Response(id, resp, protocol.CodecHTTP, m.own.next())

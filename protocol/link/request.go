@@ -20,6 +20,7 @@ const (
 	requestIdempotent = 1 << 1
 	// Two bits of priority, lower first: what a full queue takes.
 	requestPriority = 4
+	requestOneWay   = 1 << 6
 )
 
 // Priorities of requests in a provider's queue. They follow from attempt and
@@ -62,6 +63,9 @@ func requestFlags(req *protocol.Request) (flags byte) {
 	if req.Idempotent {
 		flags |= requestIdempotent
 	}
+	if req.OneWay {
+		flags |= requestOneWay
+	}
 	if len(req.Trailers) != 0 {
 		flags |= headTrailers
 	}
@@ -74,6 +78,7 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	flags := c.byte()
 	req.Hedge = flags&requestHedge != 0
 	req.Idempotent = flags&requestIdempotent != 0
+	req.OneWay = flags&requestOneWay != 0
 	req.Attempt = c.byte()
 	ttl := c.duration()
 

@@ -9,7 +9,8 @@ import (
 // The head of a response:
 //
 //	codec, flags (a byte each) | status (varint) | reason if flagged |
-//	declared length if flagged | token if flagged | headers | trailers if flagged
+//	declared length if flagged | token if flagged | status of the RPC if flagged |
+//	headers | trailers if flagged
 //
 // Without its flag the reason is the standard one of the status, and there is no
 // declared length. A token comes in the place of the body and its trailers.
@@ -17,6 +18,7 @@ const (
 	responseReason   = 1 << 0
 	responseDeclared = 1 << 1
 	responseStream   = 1 << 4 // its body is fetched with the token that follows
+	responseRPC      = 1 << 5 // an answer of Dubbo, whose own status follows
 )
 
 // appendResponse appends the head of resp.
@@ -36,6 +38,10 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 	if len(resp.StreamToken) > 0 {
 		flags |= responseStream
 		dst = append(dst, resp.StreamToken...)
+	}
+	if resp.RPC != 0 {
+		flags |= responseRPC
+		dst = append(dst, resp.RPC)
 	}
 	dst, traced := t.appendHeaders(dst, resp.Headers)
 	if traced {
@@ -73,6 +79,9 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 		if !mayStream(status) || flags&headTrailers != 0 {
 			c.reject(Malformed)
 		}
+	}
+	if flags&responseRPC != 0 {
+		resp.RPC = c.byte()
 	}
 	token, _, _ := nameClasses(codec)
 	resp.Headers = c.headers(resp.Headers, maxHeaders, token)

@@ -99,6 +99,7 @@ type Server struct {
 	served  chan struct{}
 	reports chan struct{} // held while the loops are asked
 	denied  atomic.Uint64 // calls without the token
+	began   time.Time
 
 	patience time.Duration // loopPatience
 }
@@ -116,7 +117,7 @@ const (
 
 // New makes the API, in phase Starting and not yet listening.
 func New(o Options) *Server {
-	s := &Server{opt: o, patience: loopPatience, served: make(chan struct{}), reports: make(chan struct{}, 1)}
+	s := &Server{opt: o, began: time.Now(), patience: loopPatience, served: make(chan struct{}), reports: make(chan struct{}, 1)}
 	s.http = http.Server{
 		Handler:           s.guard(s.routes()),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -58,11 +58,13 @@ func TestStuckLoop(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/healthz":   {503, "loops [1] do not answer\n"},
-		"/readyz":    {503, "loops [1] do not answer\n"},
-		"/endpoints": {503, "admin: loops [1] do not answer\n"},
-		"/hedging":   {503, "admin: loops [1] do not answer\n"},
-		"/metrics":   {500, "loops [1] do not answer"},
+		"/healthz":      {503, "loops [1] do not answer\n"},
+		"/readyz":       {503, "loops [1] do not answer\n"},
+		"/endpoints":    {503, "admin: loops [1] do not answer\n"},
+		"/hedging":      {503, "admin: loops [1] do not answer\n"},
+		"/stats":        {503, "admin: loops [1] do not answer\n"},
+		"/milliseconds": {503, "admin: loops [1] do not answer\n"},
+		"/metrics":      {500, "loops [1] do not answer"},
 	} {
 		if status, body := s.get(path); status != want.status || !strings.Contains(body, want.text) {
 			t.Errorf("%s answered %d %q", path, status, body)

@@ -62,6 +62,7 @@ func TestEjectedAndUnused(t *testing.T) {
 		{"remora_ejections_total", "reason=latency,service=compute", 0},
 		{"remora_endpoints_panic", "service=compute", 0},
 		{"remora_endpoint_ejected", "endpoint=" + ejected[0] + ",service=compute", 1},
+		{"remora_endpoint_ejections_total", "endpoint=" + ejected[0] + ",service=compute", 1},
 		{"remora_endpoint_ejected", "endpoint=" + unused[0] + ",service=compute", -1},
 	} {
 		if got := value(f, c.name, c.labels); got != c.want {

@@ -42,21 +42,22 @@ func ask[T any](ctx context.Context, p *proxy.Process, patience time.Duration, f
 	return answers, stuck
 }
 
-// collect asks every loop for its report. One collection is under way at a time,
-// whatever the number of scrapers, so that a loop has at most one to answer.
-func (s *Server) collect(ctx context.Context) ([]proxy.WorkerReport, error) {
+// gather asks every loop, for all of them or an error. One question is under way
+// at a time, whatever the number of scrapers, so that a loop has at most one to
+// answer.
+func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T, error) {
 	select {
 	case s.reports <- struct{}{}:
 		defer func() { <-s.reports }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	reports, stuck := ask(ctx, s.opt.Process, s.patience, (*proxy.Worker).Report)
+	answers, stuck := ask(ctx, s.opt.Process, s.patience, f)
 	if len(stuck) > 0 {
 		// Counters without one loop's part would look like a restart.
 		return nil, fmt.Errorf("admin: loops %v do not answer", stuck)
 	}
-	return reports, nil
+	return answers, nil
 }
 
 // merge sums up what the loops say about a service. Routes and endpoints are the
@@ -127,4 +128,6 @@ func mergeEndpoint(into, e *proxy.EndpointReport) {
 	}
 	into.Others = max(into.Others, e.Others)
 	into.Reported = into.Reported || e.Reported
+	into.Ejections += e.Ejections
+	into.Stats.Add(&e.Stats)
 }

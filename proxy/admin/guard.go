@@ -40,16 +40,20 @@ func trimBrackets(host string) string {
 	return host
 }
 
-// authenticated asks for the token (RFC 6750, section 2.1). Hashes are compared,
-// so that the time it takes tells neither the token nor its length.
+// authenticated asks for the token (RFC 6750, section 2.1). A browser knows no
+// bearer tokens, but asks its user for a password (RFC 7617), and sends that with
+// what the dashboard asks for: so the token is taken as one, whatever the name.
+// Hashes are compared, so that the time it takes tells neither the token nor its
+// length.
 func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(bearer(r)))
+		got := sha256.Sum256([]byte(presented(r)))
 		granted := subtle.ConstantTimeCompare(got[:], want[:]) == 1
 		if !granted && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			s.denied.Add(1)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="remora"`)
+			w.Header().Add("WWW-Authenticate", `Basic realm="remora: any name, and admin.token as the password"`)
 			http.Error(w, "the admin API wants Authorization: Bearer, with admin.token of the configuration", http.StatusUnauthorized)
 			return
 		}
@@ -57,8 +61,11 @@ func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 	})
 }
 
-// bearer is the token that r presents, or "".
-func bearer(r *http.Request) string {
+// presented is the token that r presents, or "".
+func presented(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

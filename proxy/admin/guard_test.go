@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,9 +29,9 @@ func TestToken(t *testing.T) {
 	denied := 0
 	for _, wrong := range []string{
 		"", "Bearer", "Bearer ", "Bearer " + token[:5], "Bearer " + token + "x", "Bearer x" + token,
-		"Basic " + token, token, "Bearer " + strings.ToUpper(token),
+		"Basic " + token, basic("admin", "x"), basic(token, ""), token, "Bearer " + strings.ToUpper(token),
 	} {
-		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/hedging", "/debug/pprof/cmdline", "/none", "//healthz", "/healthz/"} {
+		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/hedging", "/stats", "/milliseconds", "/debug/pprof/cmdline", "/none", "//healthz", "/healthz/"} {
 			denied++
 			if code := call(http.MethodGet, path, wrong); code != http.StatusUnauthorized {
 				t.Errorf("GET %s with %q: %d, want 401", path, wrong, code)
@@ -47,8 +48,8 @@ func TestToken(t *testing.T) {
 			t.Errorf("GET /readyz with %q: %d, want 503: it is starting", wrong, code)
 		}
 	}
-	for _, right := range []string{"Bearer " + token, "bearer  " + token} {
-		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/healthz"} {
+	for _, right := range []string{"Bearer " + token, "bearer  " + token, basic("", token), basic("admin", token)} {
+		for _, path := range []string{"/", "/metrics", "/config", "/endpoints", "/stats", "/milliseconds", "/healthz"} {
 			if code := call(http.MethodGet, path, right); code != http.StatusOK {
 				t.Errorf("GET %s with %q: %d, want 200", path, right, code)
 			}
@@ -57,4 +58,9 @@ func TestToken(t *testing.T) {
 	if got := s.api.denied.Load(); got != uint64(denied) {
 		t.Errorf("counted %d refused calls, want %d", got, denied)
 	}
+}
+
+// basic is what a browser sends when its user has typed a name and a password.
+func basic(name, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
 }

@@ -64,7 +64,7 @@ type forecast struct {
 }
 
 func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.collect(r.Context())
+	reports, err := gather(r.Context(), s, (*proxy.Worker).Report)
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -125,14 +125,10 @@ func routeState(r *proxy.RouteReport) routeHedging {
 }
 
 func countsOf(c *hedge.Counts) hedgingCounts {
-	out := hedgingCounts{
+	return hedgingCounts{
 		Requests: c.Primaries, Hedges: c.Hedges, Missed: c.HedgesMissed, Won: c.HedgesWon,
-		ExtraLoad: share(c.Hedges-c.HedgesMissed, c.Primaries), Gates: map[string]uint64{},
+		ExtraLoad: share(c.Hedges-c.HedgesMissed, c.Primaries), Gates: gateCounts(c),
 	}
-	for g := hedge.Open + 1; int(g) < hedge.Gates; g++ {
-		out.Gates[g.String()] = c.Gates[g]
-	}
-	return out
 }
 
 // share is part of whole, 0 of nothing.

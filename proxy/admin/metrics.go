@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -25,7 +26,7 @@ func (s *Server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		&collector{s},
-		collectors.NewGoCollector(),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC, collectors.MetricsScheduler)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
@@ -39,53 +40,27 @@ func (s *Server) metrics() http.Handler {
 // loops count in plain integers and know nothing of Prometheus.
 type collector struct{ s *Server }
 
-// metric is one family: its description and type.
-type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-// all lists the families, for Describe.
-var all []*prometheus.Desc
-
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	d := prometheus.NewDesc("remora_"+name, help, labels, nil)
-	all = append(all, d)
-	return d
-}
-
-func counter(name, help string, labels ...string) metric {
-	return metric{describe(name, help, labels...), prometheus.CounterValue}
-}
-
-func gauge(name, help string, labels ...string) metric {
-	return metric{describe(name, help, labels...), prometheus.GaugeValue}
-}
-
-// sink is where the metrics of one scrape go.
-type sink chan<- prometheus.Metric
-
-func (to sink) put(m metric, value float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
-}
-
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range all {
-		ch <- d
+	for _, f := range families {
+		ch <- f.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	to := sink(ch)
-	reports, err := c.s.collect(context.Background())
+	reports, err := gather(context.Background(), c.s, (*proxy.Worker).Report)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(buildInfo.desc, err)
 		return
 	}
 	c.process(to, reports)
 	c.reactor(to)
+	c.links(to, reports)
+	for i := range reports {
+		c.loop(to, strconv.Itoa(i), &reports[i])
+	}
 	c.tls(to)
 	c.registry(to)
 	for _, svc := range merge(reports) {
@@ -108,14 +83,11 @@ var (
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer took nothing.")
 	shed        = counter("shed_connections_total",
 		"Connections closed because they held the most with buffered_bytes a quarter past its limit.")
-	flushes = counter("link_flushes_total", "Writes to links.")
-	cancels = counter("link_cancels_total", "Attempts withdrawn over a link.")
-	left    = counter("stream_departures_total",
+	left = counter("stream_departures_total",
 		"What left the loops to be a stream: a client with its request (body, websocket, connect) or its answer, "+
 			"an answer parked for another sidecar, another sidecar's stream accepted; and redirected connections "+
 			"that pass to where they were going.", "kind")
 	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
-	saved  = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )
 
 func (c *collector) process(to sink, reports []proxy.WorkerReport) {
@@ -127,9 +99,6 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 		sum.Replays += st.Replays
 		sum.WriteTimeouts += st.WriteTimeouts
 		sum.Shed += st.Shed
-		sum.LinkFlushes += st.LinkFlushes
-		sum.Cancels += st.Cancels
-		sum.CancelsSaved += st.CancelsSaved
 		for d, n := range st.Left {
 			sum.Left[d] += n
 		}
@@ -155,9 +124,6 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 	for d, n := range sum.Left {
 		to.put(left, float64(n), proxy.Departure(d).String())
 	}
-	to.put(flushes, float64(sum.LinkFlushes))
-	to.put(cancels, float64(sum.Cancels))
-	to.put(saved, float64(sum.CancelsSaved))
 }
 
 // The families of the driver.

@@ -1,10 +1,6 @@
 package admin
 
 import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -15,8 +11,11 @@ var (
 	requests = counter("requests_total",
 		"Requests that ended, by the class of the application's answer, failed (see errors_total) or cancelled.",
 		"service", "outcome")
-	duration = describe("request_duration_seconds",
+	duration = histogram("request_duration_seconds",
 		"From the complete request to the complete answer, cancelled requests left out.", "service")
+	requestBytes = counter("request_bytes_total",
+		"Headers and bodies of requests admitted (in) and of the application's answers (out), streams left out.",
+		"service", "direction")
 	pending     = gauge("requests_pending", "Requests in flight, losers still at an application included.", "service")
 	pendingMax  = gauge("requests_pending_limit", "max_pending.", "service")
 	slots       = gauge("slots_in_use", "Requests at the application, of max_concurrency.", "service")
@@ -51,34 +50,14 @@ var (
 		"service", "route")
 )
 
-// The families of an endpoint: of up to maxEndpointSeries a service.
-var (
-	endpointPending  = gauge("endpoint_pending", "This sidecar's attempts at the endpoint.", "service", "endpoint")
-	endpointLatency  = gauge("endpoint_latency_seconds", "Recent latency, the longest of all loops.", "service", "endpoint")
-	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
-	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
-	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
-	endpointEjected  = gauge("endpoint_ejected", "1 while some loop has ejected the endpoint.", "service", "endpoint")
-	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
-)
-
-// bucketBounds are the buckets of remora_request_duration_seconds. Each is a
-// bound of proxy.Histogram, so that the counts are exact. They are close where
-// services worth hedging have their tail, from 1 to 100 ms.
-var bucketBounds = []time.Duration{
-	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
-	1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond, 7 * time.Millisecond,
-	10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond, 70 * time.Millisecond,
-	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
-	1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 60 * time.Second,
-}
-
 func (c *collector) service(to sink, svc *proxy.ServiceReport) {
 	p, cfg, name := c.s.opt.Process, c.s.opt.Config.Services[svc.Name], svc.Name
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, proxy.Outcome(o).String())
 	}
-	to <- latency(&svc.Stats.Latency, name)
+	to.times(duration, requestBounds, &svc.Stats.Latency, name)
+	to.put(requestBytes, float64(svc.Stats.BytesIn), name, "in")
+	to.put(requestBytes, float64(svc.Stats.BytesOut), name, "out")
 	to.put(pending, float64(p.ServicePending(name)), name)
 	to.put(pendingMax, float64(cfg.MaxPending), name)
 	inUse, waiting := p.Slots(name)
@@ -117,21 +96,6 @@ func countUnhealthy(list []proxy.EndpointReport) (n int) {
 	return n
 }
 
-// latency is h as a classic histogram.
-func latency(h *proxy.Histogram, service string) prometheus.Metric {
-	cumulative := make(map[float64]uint64, len(bucketBounds))
-	var seen uint64
-	next := 0
-	for i, n := range h.Counts {
-		seen += n
-		if next < len(bucketBounds) && proxy.HistogramBound(i) == bucketBounds[next] {
-			cumulative[bucketBounds[next].Seconds()] = seen
-			next++
-		}
-	}
-	return prometheus.MustNewConstHistogram(duration, seen, h.Sum.Seconds(), cumulative, service)
-}
-
 func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
 	name := svc.Name
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
@@ -143,26 +107,5 @@ func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
 	to.put(hedgesOut, float64(svc.HedgesInFlight), name)
 	for _, r := range svc.Routes {
 		to.put(delay, r.Delay.Seconds(), name, routeName(r.Route))
-	}
-}
-
-func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
-	list, checked := svc.Endpoints, c.s.opt.Config.Services[svc.Name].Check.Enabled()
-	if len(list) > maxEndpointSeries {
-		list = list[:maxEndpointSeries]
-	}
-	for i := range list {
-		e := &list[i]
-		to.put(endpointPending, float64(e.Pending), svc.Name, e.Addr)
-		to.put(endpointLatency, e.Latency.Seconds(), svc.Name, e.Addr)
-		to.put(endpointStalled, truth(e.Stalled), svc.Name, e.Addr)
-		if checked {
-			to.put(endpointHealthy, truth(!e.Unhealthy), svc.Name, e.Addr)
-		}
-		to.put(endpointEjected, truth(e.Ejected), svc.Name, e.Addr)
-		to.put(endpointConns, float64(e.Connections), svc.Name, e.Addr)
-		if e.Reported {
-			to.put(endpointReported, e.Others, svc.Name, e.Addr)
-		}
 	}
 }

@@ -1,22 +1,20 @@
 package admin
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/remora-proxy/remora/proxy"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/metrics.txt")
 
 // scrape parses /metrics.
 func (s *sidecar) scrape() map[string]*dto.MetricFamily {
@@ -75,6 +73,10 @@ func TestMetrics(t *testing.T) {
 		{"remora_requests_total", "outcome=failed,service=compute", 0},
 		{"remora_requests_total", "outcome=failed,service=empty", 1},
 		{"remora_errors_total", "code=no-endpoint", 1},
+		{"remora_endpoint_attempts_total", "endpoint=" + app + ",result=served,service=compute", 12},
+		{"remora_endpoint_attempts_total", "endpoint=" + app + ",result=failure,service=compute", 2},
+		{"remora_endpoint_attempts_total", "endpoint=" + app + ",result=broken,service=compute", 0},
+		{"remora_endpoint_retries_total", "endpoint=" + app + ",service=compute", 0},
 		{"remora_requests_pending", "service=compute", 0},
 		{"remora_slots_in_use", "service=compute", 0},
 		{"remora_slots_limit", "service=compute", 8},
@@ -92,72 +94,124 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s{%s} is %v, want %v", c.name, c.labels, got, c.want)
 		}
 	}
+	for _, name := range []string{
+		"remora_request_bytes_total direction=in,service=compute",
+		"remora_request_bytes_total direction=out,service=compute",
+		"remora_endpoint_bytes_total direction=in,endpoint=" + app + ",service=compute",
+		"remora_endpoint_bytes_total direction=out,endpoint=" + app + ",service=compute",
+	} {
+		family, labels, _ := strings.Cut(name, " ")
+		// A head of some 60 bytes at least, 14 times.
+		if got := value(f, family, labels); got < 14*60 || got > 14*1000 {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	turns, events := 0.0, 0.0
+	for _, m := range f["remora_loop_turn_duration_seconds"].GetMetric() {
+		turns += float64(m.GetHistogram().GetSampleCount())
+	}
+	for _, m := range f["remora_loop_turn_events"].GetMetric() {
+		events += m.GetHistogram().GetSampleSum()
+	}
+	if turns == 0 || events < 15 || len(f["remora_loop_turn_events"].GetMetric()) != loopCount {
+		t.Errorf("%v turns of %v events", turns, events)
+	}
+	attempts := f["remora_endpoint_attempt_duration_seconds"].GetMetric()[0].GetHistogram()
+	if attempts.GetSampleCount() != 14 || attempts.GetSampleSum() <= 0 {
+		t.Errorf("histogram %v", attempts)
+	}
 	for _, m := range f["remora_request_duration_seconds"].GetMetric() {
 		if m.GetLabel()[0].GetValue() != "compute" {
 			continue
 		}
 		h := m.GetHistogram()
-		if h.GetSampleCount() != 14 || h.GetSampleSum() <= 0 || len(h.GetBucket()) != len(bucketBounds)+1 {
+		if h.GetSampleCount() != 14 || h.GetSampleSum() <= 0 || len(h.GetBucket()) != len(requestBounds)+1 {
 			t.Errorf("histogram %v", h)
 		}
 	}
 }
 
-// TestMetricNames: dashboards and alerts rely on the names and types.
-func TestMetricNames(t *testing.T) {
-	const golden = "testdata/metrics.txt"
+// TestFamilies: what is declared is what is exported, and the other way round.
+func TestFamilies(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))
 	s.update("empty")
 	s.request("GET", "/none") // for a series of remora_errors_total
-	var lines []string
-	for name, family := range s.scrape() {
-		if strings.HasPrefix(name, "remora_") {
-			lines = append(lines, fmt.Sprintf("%s %s", name, strings.ToLower(family.GetType().String())))
+	f := s.scrape()
+	declared := map[string]bool{}
+	for _, want := range families {
+		name := "remora_" + want.name
+		declared[name] = true
+		got := f[name]
+		if got == nil {
+			if want != endpointReported { // has series only where a sidecar reports
+				t.Errorf("%s has no series", name)
+			}
+			continue
+		}
+		if kind := strings.ToLower(got.GetType().String()); kind != want.kind {
+			t.Errorf("%s is a %s, declared as %s", name, kind, want.kind)
+		}
+		if problem := unconventional(name, want); problem != "" {
+			t.Errorf("%s: %s", name, problem)
 		}
 	}
-	slices.Sort(lines)
-	got := strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+	for name := range f {
+		if strings.HasPrefix(name, "remora_") && !declared[name] {
+			t.Errorf("%s is exported and not declared", name)
 		}
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("names differ from %s (go test -update rewrites it):\n%s", golden, got)
-	}
-	// endpoint_reported has series only where a sidecar reports.
-	if len(all) != len(lines)+1 {
-		t.Errorf("%d families are described, %d have series", len(all), len(lines))
-	}
-	for _, name := range []string{"go_goroutines", "process_open_fds"} {
-		if s.scrape()[name] == nil {
+	for _, name := range []string{
+		"go_goroutines", "go_gc_pauses_seconds", "go_sched_latencies_seconds", "process_open_fds", "process_cpu_seconds_total",
+	} {
+		if f[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
 	}
 }
 
-// TestBucketBounds: each is a bound of the core's histogram, so no count is lost.
-func TestBucketBounds(t *testing.T) {
-	var h proxy.Histogram
-	for _, b := range bucketBounds {
-		h.Observe(b)
+// unconventional tells what the conventions of Prometheus have against a name.
+func unconventional(name string, f *family) string {
+	switch {
+	case (f.kind == "counter") != strings.HasSuffix(name, "_total"):
+		return "counters end in _total, and nothing else does"
+	case regexp.MustCompile(`_(ms|millis|milliseconds|us|kib|mib|kb|mb)(_|$)`).MatchString(name):
+		return "not in a base unit"
+	case !strings.HasSuffix(f.help, "."):
+		return "its help is no sentence"
 	}
-	var m dto.Metric
-	if err := latency(&h, "x").Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	buckets := m.GetHistogram().GetBucket()
-	if len(buckets) != len(bucketBounds) {
-		t.Fatalf("%d buckets of %d", len(buckets), len(bucketBounds))
-	}
-	for i, b := range buckets {
-		if b.GetUpperBound() != bucketBounds[i].Seconds() || b.GetCumulativeCount() != uint64(i+1) {
-			t.Errorf("bucket %d: %v", i, b)
+	return ""
+}
+
+// TestBounds: each is a bound of the core's histogram, so no count is lost.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		of     *family
+		bounds []time.Duration
+		labels []string
+	}{
+		{duration, requestBounds, []string{"x"}},
+		{attemptDuration, attemptBounds, []string{"x", "y"}},
+		{loopTurns, turnBounds, []string{"0"}},
+	} {
+		var h proxy.Histogram
+		for _, b := range c.bounds {
+			h.Observe(b)
+		}
+		out := make(chan prometheus.Metric, 1)
+		sink(out).times(c.of, c.bounds, &h, c.labels...)
+		var m dto.Metric
+		if err := (<-out).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		buckets := m.GetHistogram().GetBucket()
+		if len(buckets) != len(c.bounds) {
+			t.Fatalf("%s: %d buckets of %d", c.of.name, len(buckets), len(c.bounds))
+		}
+		for i, b := range buckets {
+			if b.GetUpperBound() != c.bounds[i].Seconds() || b.GetCumulativeCount() != uint64(i+1) {
+				t.Errorf("%s: bucket %d: %v", c.of.name, i, b)
+			}
 		}
 	}
 }

@@ -1,14 +1,10 @@
 package admin
 
 import (
-	_ "embed"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
 )
-
-//go:embed index.html
-var indexPage []byte
 
 // routes is the API's table.
 func (s *Server) routes() *http.ServeMux {
@@ -20,6 +16,8 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /config", s.config)
 	mux.HandleFunc("GET /endpoints", s.endpoints)
 	mux.HandleFunc("GET /hedging", s.hedging)
+	mux.HandleFunc("GET /stats", s.stats)
+	mux.HandleFunc("GET /milliseconds", s.milliseconds)
 	mux.HandleFunc("POST /drain", s.drain)
 	if s.opt.Level != nil {
 		mux.HandleFunc("GET /log/level", s.logLevel)
@@ -32,11 +30,6 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
-}
-
-func index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(indexPage)
 }
 
 // routeName is how a route is called in metrics and JSON: as in the

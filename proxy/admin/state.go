@@ -24,7 +24,7 @@ func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
 type endpointsBody struct {
 	Registry      *registryState          `json:"registry,omitempty"`
 	Registrations []Registration          `json:"registrations"`
-	Services      map[string]serviceState `json:"services"`
+	Services      map[string]ServiceState `json:"services"`
 }
 
 type registryState struct {
@@ -32,7 +32,8 @@ type registryState struct {
 	Error     string `json:"error,omitempty"`
 }
 
-type serviceState struct {
+// ServiceState is one service as the registry and all loops see it.
+type ServiceState struct {
 	Version   uint64          `json:"version"`           // of the newest snapshot; 0: none yet
 	Applied   uint64          `json:"applied"`           // the oldest that a loop works with
 	Source    string          `json:"source,omitempty"`  // live | cache
@@ -42,10 +43,11 @@ type serviceState struct {
 	SlotLimit int             `json:"slots_limit"` // 0: none
 	Queued    int             `json:"queued"`
 	Panic     bool            `json:"panic"` // on some loop: unhealthy and ejected endpoints count as good, being so many
-	Endpoints []endpointState `json:"endpoints"`
+	Endpoints []EndpointState `json:"endpoints"`
 }
 
-type endpointState struct {
+// EndpointState is one of its endpoints.
+type EndpointState struct {
 	Address     string   `json:"address"`
 	Weight      int      `json:"weight"`
 	Zone        string   `json:"zone,omitempty"`
@@ -60,15 +62,18 @@ type endpointState struct {
 	Unused      bool     `json:"unused,omitempty"`  // not in lb.subset
 	Connections int      `json:"connections"`
 	Reported    *float64 `json:"reported,omitempty"` // load of others, if its sidecar said so of late
+	Attempts    uint64   `json:"attempts"`           // that ended, since the endpoint is known
+	Failed      uint64   `json:"failed"`             // of these: a status of 5xx, or no answer by its fault
+	Hedges      uint64   `json:"hedges"`             // attempts that were hedges
 }
 
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.collect(r.Context())
+	reports, err := gather(r.Context(), s, (*proxy.Worker).Report)
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
 	}
-	body := endpointsBody{Registrations: []Registration{}, Services: map[string]serviceState{}}
+	body := endpointsBody{Registrations: []Registration{}, Services: map[string]ServiceState{}}
 	if s.opt.Registry != nil {
 		st := s.opt.Registry()
 		body.Registry = &registryState{st.Connected, st.LastError}
@@ -82,12 +87,12 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &body)
 }
 
-// serviceState joins what the registry says about a service with what the loops
+// ServiceState joins what the registry says about a service with what the loops
 // see of it.
-func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
+func (s *Server) serviceState(svc *proxy.ServiceReport) ServiceState {
 	p, cfg := s.opt.Process, s.opt.Config.Services[svc.Name]
-	out := serviceState{
-		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []endpointState{},
+	out := ServiceState{
+		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []EndpointState{},
 	}
 	out.Slots, out.Queued = p.Slots(svc.Name)
 	out.SlotLimit = p.SlotLimit(svc.Name)
@@ -104,7 +109,7 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 		seen[svc.Endpoints[i].Addr] = &svc.Endpoints[i]
 	}
 	for _, e := range snap.Endpoints {
-		st := endpointState{
+		st := EndpointState{
 			Address: e.Addr, Weight: e.Weight, Zone: e.Zone, Protocol: e.Protocol, Node: e.Node, Host: e.Host,
 		}
 		if st.Protocol == "" {
@@ -123,6 +128,7 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 			if at.Reported {
 				st.Reported = &at.Others
 			}
+			st.Attempts, st.Failed, st.Hedges = at.Stats.Ended(), at.Stats.Failed(), at.Stats.Hedges
 		}
 		out.Endpoints = append(out.Endpoints, st)
 	}
@@ -131,9 +137,19 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) serviceState {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// writeJSON writes v, which holds nothing that can't be encoded.
+// writeJSON writes v, which holds nothing that can't be encoded, for people too.
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.MarshalIndent(v, "", "  ")
+	sendJSON(w, text, err)
+}
+
+// writeCompact writes v for programs: on one line.
+func writeCompact(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	sendJSON(w, text, err)
+}
+
+func sendJSON(w http.ResponseWriter, text []byte, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -141,13 +141,24 @@ type Listener struct {
 }
 
 // Match selects requests. Every condition that is set must hold; the zero Match
-// takes all.
+// takes all. Host, Path and Header select requests of HTTP alone, Service,
+// Version and Group calls of Dubbo alone.
 type Match struct {
 	Host   string            `yaml:"host"`   // authority without port, any case
 	Path   string            `yaml:"path"`   // a prefix
 	Method []string          `yaml:"method"` // one of these
 	Header map[string]string `yaml:"header"` // exact values, by name; one line of each has it
+
+	Service string `yaml:"service"` // the interface, or the path that the provider exports it by
+	Version string `yaml:"version"` // of the service
+	Group   string `yaml:"group"`   // of the service
 }
+
+// OfHTTP tells whether m selects requests of HTTP alone.
+func (m *Match) OfHTTP() bool { return m.Host != "" || m.Path != "" || len(m.Header) > 0 }
+
+// OfDubbo tells whether m selects calls of Dubbo alone.
+func (m *Match) OfDubbo() bool { return m.Service != "" || m.Version != "" || m.Group != "" }
 
 // Route sends what it matches to a service, or splits it between several.
 type Route struct {
@@ -211,7 +222,7 @@ type Service struct {
 	Discover      string     `yaml:"discover" oneof:"etcd static"`
 	Endpoints     []Endpoint `yaml:"endpoints"` // static ones
 	Protocol      string     `yaml:"protocol" oneof:"link http dubbo tcp"`
-	Serialization string     `yaml:"serialization" oneof:"hessian2 fastjson"`
+	Serialization string     `yaml:"serialization" oneof:"hessian2 fastjson"` // of calls converted to Dubbo
 	LB            LB         `yaml:"lb"`
 
 	Policy `yaml:",inline"`

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // unbuilt is a key, or some values of a key, that the format has and the
 // program does not act on yet. Such a key is an error, because silence would
@@ -17,9 +14,6 @@ type unbuilt struct {
 // unbuiltKeys is the one list of them: a feature is switched on by deleting its
 // line.
 var unbuiltKeys = []unbuilt{
-	{"listeners.*.protocol", oneOf(ProtocolDubbo), "listeners that speak dubbo"},
-	{"services.*.protocol", oneOf(ProtocolDubbo), "services that speak dubbo"},
-	{"services.*.serialization", notEmpty, "dubbo serialization"},
 	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }
@@ -47,9 +41,5 @@ func matchesSchema(pattern, schema string) bool {
 }
 
 // The values that are refused.
-
-func oneOf(values ...string) func(*node) bool {
-	return func(n *node) bool { return n.kind == kindScalar && slices.Contains(values, n.text) }
-}
 
 func notEmpty(n *node) bool { return n.text != "" || len(n.items) > 0 || len(n.entries) > 0 }

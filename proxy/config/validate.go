@@ -118,7 +118,8 @@ func (v *validator) listener(at path, l *Listener) {
 	c := v.config
 	switch l.Protocol {
 	case "":
-		v.report(at.key("protocol").shown, "missing; expected %s or %s", ProtocolHTTP, ProtocolLink)
+		v.report(at.key("protocol").shown, "missing; expected one of %s, %s, %s, %s",
+			ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP)
 	case ProtocolLink:
 		if l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled() {
 			v.report(at.shown, "a link that is not on loopback needs tls, or insecure: true")
@@ -151,7 +152,7 @@ func (v *validator) listener(at path, l *Listener) {
 	if l.Service != "" {
 		v.reference(at.key("service").shown, l.Service)
 		if l.Protocol != ProtocolLink { // which carries either
-			v.speaks(at.key("service").shown, l.Service, l.Protocol == ProtocolTCP)
+			v.speaks(at.key("service").shown, l.Service, l.Protocol)
 		}
 	}
 	v.listenerTLS(at.key("tls"), l)
@@ -179,32 +180,16 @@ func (v *validator) reference(shown, name string) {
 	v.report(shown, "there is no service %q%s", name, didYouMean(name, names))
 }
 
-// speaks holds what a service speaks against what is to be sent there: opaque
-// bytes go to an application, or to a sidecar that passes them on, and requests
-// where they are understood.
-func (v *validator) speaks(shown, name string, opaque bool) {
-	s := v.config.Services[name]
-	switch {
-	case s == nil:
-	case opaque && s.Protocol == ProtocolDubbo:
-		v.report(shown, "service %s speaks %s; opaque tcp needs a service with protocol: %s, %s or %s",
-			name, s.Protocol, ProtocolTCP, ProtocolHTTP, ProtocolLink)
-	case !opaque && s.Protocol == ProtocolTCP:
-		v.report(shown, "service %s takes opaque bytes, not requests; expected one with protocol: %s or %s",
-			name, ProtocolLink, ProtocolHTTP)
-	}
-}
-
 func (v *validator) route(i int, r *Route) {
 	at := path{shown: "routes"}.item(i)
 	switch {
 	case len(r.Split) > 0:
-		v.split(at.key("service"), r.Split)
+		v.split(at.key("service"), r.Split, v.carries(&r.Match))
 	case r.Service == "":
 		v.report(at.key("service").shown, "missing; a route needs a service")
 	default:
 		v.reference(at.key("service").shown, r.Service)
-		v.speaks(at.key("service").shown, r.Service, false)
+		v.speaks(at.key("service").shown, r.Service, v.carries(&r.Match))
 	}
 	match := at.key("match")
 	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
@@ -215,11 +200,8 @@ func (v *validator) route(i int, r *Route) {
 	}
 	v.matchHeaders(match.key("header"), r.Match.Header)
 	v.rewrite(at.key("rewrite").key("path"), r)
-	for j, m := range r.Match.Method {
-		if m == "" || strings.ToUpper(m) != m || strings.ContainsAny(m, " \t") {
-			v.report(match.key("method").item(j).shown, "expected a method such as GET, got %q", m)
-		}
-	}
+	v.matchDubbo(match, &r.Match)
+	v.methods(match.key("method"), &r.Match)
 	for j := range v.config.Routes[:i] {
 		earlier := &v.config.Routes[j].Match
 		if reflect.DeepEqual(earlier, &r.Match) || reflect.DeepEqual(earlier, &Match{}) {

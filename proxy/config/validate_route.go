@@ -72,8 +72,8 @@ func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
 	}
 }
 
-// split reports shares that make no whole.
-func (v *validator) split(at path, shares []Share) {
+// split reports shares that make no whole, or can't take what is sent.
+func (v *validator) split(at path, shares []Share, sent string) {
 	sum, seen := 0, map[string]bool{}
 	for i, s := range shares {
 		item := at.item(i)
@@ -84,6 +84,7 @@ func (v *validator) split(at path, shares []Share) {
 			v.report(item.key("name").shown, "%s was given before", s.Name)
 		default:
 			v.reference(item.key("name").shown, s.Name)
+			v.speaks(item.key("name").shown, s.Name, sent)
 		}
 		seen[s.Name] = true
 		sum += s.Weight

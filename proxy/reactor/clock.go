@@ -15,14 +15,19 @@ import (
 // loop's own epoll set, so that a timer is an event like any other, with no
 // other goroutine, thread or wake-up between the kernel and the loop.
 type clock struct {
+	epoch
 	fd    int
-	start time.Time
-	base  time.Duration // CLOCK_MONOTONIC at start
 	armed time.Duration // when the timerfd is due; 0: not at all
 }
 
-// now is the time since the loop's start, and never 0.
-func (c *clock) now() time.Duration { return time.Since(c.start) + 1 }
+// epoch is where an engine's time begins, the same for all of its loops.
+type epoch struct {
+	start time.Time
+	base  time.Duration // CLOCK_MONOTONIC at start
+}
+
+// now is the time since the start, and never 0.
+func (e *epoch) now() time.Duration { return time.Since(e.start) + 1 }
 
 // enroll creates the timerfd and puts it on one of client's loops, with l as
 // its context.
@@ -35,9 +40,6 @@ func (c *clock) enroll(client *gnet.Client, l *loop) (err error) {
 	c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("timerfd_create", err)
-	}
-	if err := c.calibrate(); err != nil {
-		return err
 	}
 	carrier, err := socket()
 	if err != nil {
@@ -59,7 +61,7 @@ func (c *clock) enroll(client *gnet.Client, l *loop) (err error) {
 // calibrate relates the two ways to read the monotonic clock: time.Time, which
 // needs no system call, and the one that the timerfd understands. base is read
 // second, so a timer may be late by the time between, and never early.
-func (c *clock) calibrate() error {
+func (e *epoch) calibrate() error {
 	var ts unix.Timespec
 	for best, try := time.Hour, 0; try < 5; try++ {
 		start := time.Now()
@@ -67,7 +69,7 @@ func (c *clock) calibrate() error {
 			return os.NewSyscallError("clock_gettime", err)
 		}
 		if took := time.Since(start); took < best {
-			best, c.start, c.base = took, start, time.Duration(ts.Nano())
+			best, e.start, e.base = took, start, time.Duration(ts.Nano())
 		}
 	}
 	return nil

@@ -187,9 +187,13 @@ func (e *Engine) boot(n int) error {
 		return err
 	}
 	e.client = client
+	var begin epoch
+	if err := begin.calibrate(); err != nil {
+		return errors.Join(err, e.halt())
+	}
 	known := make(map[gnet.EventLoop]bool)
 	for len(e.loops) < n {
-		l := newLoop(e, len(e.loops))
+		l := newLoop(e, len(e.loops), begin)
 		if err = l.clock.enroll(client, l); err == nil && (l.el == nil || known[l.el]) {
 			err = errors.New("gnet did not spread the timers over its loops")
 		}

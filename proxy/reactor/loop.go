@@ -31,6 +31,7 @@ type loop struct {
 	conns   []*conn // open or being dialled, in no order
 
 	turns turns // turn.go
+	stats proxy.LoopStats
 
 	// opened and sealed are where TLS decrypts to and encrypts to, in one
 	// event each; nil while no connection uses TLS.
@@ -47,9 +48,17 @@ type loop struct {
 	retired bool     // gnet's loop must not be called any more
 }
 
-var _ proxy.Loop = (*loop)(nil)
+var _ proxy.Metered = (*loop)(nil)
 
-func newLoop(e *Engine, index int) *loop { return &loop{eng: e, index: index} }
+func newLoop(e *Engine, index int, begin epoch) *loop {
+	return &loop{eng: e, index: index, clock: clock{epoch: begin}}
+}
+
+// Stats implements proxy.Metered.
+func (l *loop) Stats() proxy.LoopStats {
+	l.stats.Connections = len(l.conns)
+	return l.stats
+}
 
 // Now implements proxy.Loop.
 func (l *loop) Now() time.Duration { return l.now }

@@ -3,6 +3,7 @@ package reactor
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // A turn ends with the flushes and then the close notices of the events before
@@ -23,19 +24,36 @@ type turns struct {
 	sharer int  // events that left work for the turn asked for
 	solo   int  // events that will end their turn at once
 	quiet  int  // the last value given to solo
+
+	events int           // so far
+	began  time.Duration // when the first of them came; 0: none has
 }
 
-// enter begins a round of callbacks: one event of gnet, or one turn's end.
+// enter begins a round of callbacks for one event of gnet.
 func (l *loop) enter() {
+	l.resume()
+	l.stats.Events++
+	l.turns.events++
+}
+
+// resume begins a round of callbacks.
+func (l *loop) resume() {
 	l.busy = true
 	l.now = l.clock.now()
+	if l.turns.began == 0 {
+		l.turns.began = l.now
+	}
 }
 
-// leave ends what enter began: it ends the turn or sees to it that one comes.
+// leave ends what enter or resume began: it ends the turn or sees to it that one
+// comes. An event that left no work was a turn of its own.
 func (l *loop) leave() {
 	if l.turns.left {
 		l.turns.left = false
 		l.settle()
+	}
+	if l.turns.began != 0 && !l.turns.asked {
+		l.measure()
 	}
 	l.rearm()
 	l.busy = false
@@ -81,11 +99,20 @@ func (l *loop) endTurn() {
 	}
 	l.turns.left = false
 	l.turns.again = !l.flushes.Empty() || len(l.notices) > 0
+	l.measure()
+}
+
+// measure counts the turn that has ended.
+func (l *loop) measure() {
+	t := &l.turns
+	l.stats.Turns.Observe(l.clock.now() - t.began)
+	l.stats.TurnEvents.Observe(t.events)
+	t.began, t.events = 0, 0
 }
 
 // turn is what Execute runs.
 func (l *loop) turn() {
-	l.enter()
+	l.resume()
 	if l.turns.asked {
 		l.turns.learn()
 	}

@@ -112,6 +112,7 @@ func (l *Loop) enter() {
 		panic("sim: callback of loop " + l.name + " inside one of loop " + l.w.current.name)
 	}
 	l.w.current = l
+	l.w.callbacks++
 }
 
 func (l *Loop) leave() { l.w.current = nil }
@@ -156,6 +157,7 @@ func (l *Loop) hasWork() bool {
 // turn is one round: events and timers, flushes, close notices.
 func (l *Loop) turn() {
 	w := l.w
+	before, ready := w.callbacks, len(l.due)+len(l.posts)
 	mark := l.timers.Mark()
 	due, posts := l.due, l.posts
 	l.due, l.posts = l.dueSpare[:0], l.postsSpare[:0]
@@ -165,8 +167,8 @@ func (l *Loop) turn() {
 	// Connections, timers and posts alternate at random; timers keep their order.
 	rest := posts
 	for _, c := range due {
-		if w.rand.IntN(2) == 0 {
-			l.fire(mark)
+		if w.rand.IntN(2) == 0 && l.fire(mark) {
+			ready++
 		}
 		if len(rest) > 0 && w.rand.IntN(2) == 0 {
 			l.post(rest[0])
@@ -179,6 +181,7 @@ func (l *Loop) turn() {
 		l.post(f)
 	}
 	for l.fire(mark) {
+		ready++
 	}
 	clear(due)
 	clear(posts)
@@ -196,6 +199,9 @@ func (l *Loop) turn() {
 	}
 	clear(l.closed)
 	l.closed = l.closed[:0]
+	if w.onTurn != nil {
+		w.onTurn(l, ready, int(w.callbacks-before))
+	}
 }
 
 func (l *Loop) post(f func()) {

@@ -56,6 +56,9 @@ type World struct {
 
 	scratch []byte // what OnData gets
 	trace   trace
+
+	callbacks uint64 // so far
+	onTurn    func(l *Loop, ready, callbacks int)
 }
 
 // New makes an empty world. All that is random in it follows from seed.
@@ -119,6 +122,11 @@ func (w *World) RunUntil(cond func() bool, limit time.Duration) bool {
 	w.now = max(w.now, end)
 	return false
 }
+
+// OnTurn has f called after each turn of a loop with what was ready for it
+// (connections, due timers and posted functions), and how many callbacks it made
+// of that.
+func (w *World) OnTurn(f func(l *Loop, ready, callbacks int)) { w.onTurn = f }
 
 // push queues e. What is due at the same time comes in this order: the network,
 // in random order; scripts, in the order of At; turns, in random order.

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/admin"
+)
+
+// frame is what "remora top" shows: two answers of a sidecar and what lies
+// between them.
+type frame struct {
+	before, now  admin.Stats
+	milliseconds admin.Milliseconds
+}
+
+func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }
+
+// lines draws the frame, none longer or more than there is room for.
+func (f *frame) lines(room size) []string {
+	up := (time.Duration(f.now.Uptime) * time.Second).String()
+	out := []string{
+		fmt.Sprintf("remora %s  %s  %s  up %s  %d connections", f.now.Node, f.now.Phase, f.now.Version, up, f.now.Connections),
+		f.loops(),
+		"",
+	}
+	out = append(out, f.services()...)
+	out = append(out, f.gates(), "")
+	out = append(out, f.strip(room.columns)...)
+	out = append(out, "")
+	out = append(out, f.endpoints(room.rows-len(out))...)
+	for i, line := range out {
+		if runes := []rune(line); len(runes) > room.columns {
+			out[i] = string(runes[:room.columns])
+		}
+	}
+	return out[:min(len(out), room.rows)]
+}
+
+// loops tells how busy they are.
+func (f *frame) loops() string {
+	var turns proxy.Histogram
+	var events uint64
+	for i, l := range f.now.Loops {
+		events += l.Events
+		for k, n := range l.Turns[:min(len(l.Turns), len(turns.Counts))] {
+			turns.Counts[k] += n
+		}
+		if i >= len(f.before.Loops) {
+			continue
+		}
+		events -= f.before.Loops[i].Events
+		for k, n := range f.before.Loops[i].Turns[:min(len(f.before.Loops[i].Turns), len(turns.Counts))] {
+			turns.Counts[k] -= n
+		}
+	}
+	return fmt.Sprintf("%d loops  %s turns/s of %.1f events  turn P50 %s  P99 %s  longest %s", len(f.now.Loops),
+		short(float64(turns.Count())/f.seconds()), float64(events)/float64(max(turns.Count(), 1)),
+		latency(&turns, .5), latency(&turns, .99), latency(&turns, 1))
+}
+
+func (f *frame) services() []string {
+	out := []string{fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8s %7s", "service",
+		"req/s", "P50", "P99", "P99.9", "failed/s", "hedged", "won", "pending", "queued")}
+	for _, name := range slices.Sorted(maps.Keys(f.now.Services)) {
+		s, was := f.now.Services[name], f.before.Services[name]
+		d := s.Delta(&was)
+		var h proxy.Histogram
+		copy(h.Counts[:], d.Counts)
+		requests := uint64(0)
+		for _, n := range d.Outcomes {
+			requests += n
+		}
+		hedged := d.Hedges.Sent - d.Hedges.Missed
+		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", cut(name, 20),
+			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
+			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"])/f.seconds()),
+			percent(hedged, requests), percent(d.Hedges.Won, hedged), s.Pending, s.Queued))
+	}
+	return out
+}
+
+// gates tells what stopped hedges, the most frequent first.
+func (f *frame) gates() string {
+	sums := map[string]uint64{}
+	for name, s := range f.now.Services {
+		was := f.before.Services[name]
+		for gate, n := range s.Delta(&was).Hedges.Gates {
+			sums[gate] += n
+		}
+	}
+	var out []string
+	for _, gate := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
+	}) {
+		if sums[gate] > 0 {
+			out = append(out, fmt.Sprintf("%s %d", gate, sums[gate]))
+		}
+	}
+	if out == nil {
+		return "not hedged: -"
+	}
+	return "not hedged: " + strings.Join(out, "  ")
+}
+
+// strip draws the milliseconds: each column is the highest of those it stands for.
+func (f *frame) strip(columns int) []string {
+	ms := &f.milliseconds
+	n := len(ms.Arrivals)
+	if n == 0 {
+		return nil
+	}
+	total := uint64(0)
+	for _, k := range ms.Arrivals {
+		total += uint64(k)
+	}
+	most, width := slices.Max(ms.Arrivals), max(columns-10, 10)
+	return []string{
+		fmt.Sprintf("last %.1f s by the millisecond: at most %d requests in one (%s/s), %s/s on average; worst latency %s",
+			float64(n)/1000, most, short(float64(most)*1000), short(float64(total)*1000/float64(n)), micros(slices.Max(ms.Worst))),
+		"requests  " + bars(ms.Arrivals, width),
+		"bytes     " + bars(ms.Bytes, width),
+		"latency   " + bars(ms.Worst, width),
+	}
+}
+
+func (f *frame) endpoints(rows int) []string {
+	type row struct {
+		service string
+		now     admin.EndpointState
+		was     admin.EndpointState
+	}
+	var list []row
+	for name, s := range f.now.Services {
+		was := map[string]admin.EndpointState{}
+		for _, e := range f.before.Services[name].Endpoints {
+			was[e.Address] = e
+		}
+		for _, e := range s.Endpoints {
+			list = append(list, row{name, e, was[e.Address]})
+		}
+	}
+	// What needs a look comes first.
+	slices.SortFunc(list, func(a, b row) int {
+		return cmp.Or(-cmp.Compare(rank(&a.now), rank(&b.now)), -cmp.Compare(a.now.Pending, b.now.Pending),
+			cmp.Compare(a.service, b.service), cmp.Compare(a.now.Address, b.now.Address))
+	})
+	out := []string{fmt.Sprintf("%-28s %-20s %-10s %8s %11s %9s %9s %6s", "endpoint", "service", "state",
+		"pending", "attempts/s", "failed/s", "latency", "conns")}
+	for i, r := range list {
+		if i == rows-2 && len(list) > rows-1 {
+			return append(out, fmt.Sprintf("and %d more", len(list)-i))
+		}
+		out = append(out, fmt.Sprintf("%-28s %-20s %-10s %8d %11s %9s %9s %6d", cut(r.now.Address, 28), cut(r.service, 20),
+			state(&r.now), r.now.Pending, f.grown(r.was.Attempts, r.now.Attempts), f.grown(r.was.Failed, r.now.Failed),
+			micros(int64(r.now.LatencyMS*1000)), r.now.Connections))
+	}
+	return out
+}
+
+// grown is the rate of a count that may have begun anew.
+func (f *frame) grown(was, now uint64) string {
+	if now < was {
+		was = 0
+	}
+	return short(float64(now-was) / f.seconds())
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/admin"
+)
+
+// second is a frame of one second in which a service had 200 requests.
+func second() *frame {
+	counts := make([]uint64, proxy.HistogramBuckets)
+	counts[18], counts[27] = 196, 4 // 1 ms and 10 ms
+	unhealthy := false
+	svc := func(factor uint64) admin.ServiceStats {
+		s := admin.ServiceStats{
+			Outcomes: map[string]uint64{"2xx": 194 * factor, "5xx": 4 * factor, "failed": 2 * factor},
+			Counts:   make([]uint64, proxy.HistogramBuckets),
+			Hedges:   admin.HedgeStats{Sent: 12 * factor, Missed: 2 * factor, Won: 5 * factor, Gates: map[string]uint64{"budget": 3 * factor, "cascade": 0, "useless": 7 * factor}},
+		}
+		for i := range s.Counts {
+			s.Counts[i] = factor * counts[i]
+		}
+		s.Pending, s.Queued = 17, 2
+		s.Endpoints = []admin.EndpointState{
+			{Address: "10.0.0.1:80", Attempts: 150 * factor, Pending: 1, LatencyMS: 1.25, Connections: 4},
+			{Address: "10.0.0.2:80", Attempts: 60 * factor, Failed: 6 * factor, Healthy: &unhealthy},
+			{Address: "10.0.0.3:80", Attempts: 50 - 25*factor, Pending: 16, Stalled: true}, // begun anew
+		}
+		return s
+	}
+	f := &frame{
+		before: admin.Stats{Uptime: 10, Services: map[string]admin.ServiceStats{"compute": svc(1)}},
+		now:    admin.Stats{Node: "api-1", Phase: "serving", Version: "v1", Uptime: 11, Connections: 9, Services: map[string]admin.ServiceStats{"compute": svc(2)}},
+		milliseconds: admin.Milliseconds{
+			Arrivals: make([]uint32, 1000), Answers: make([]uint32, 1000), Bytes: make([]uint64, 1000), Worst: make([]int64, 1000),
+		},
+	}
+	for i := range f.milliseconds.Arrivals {
+		f.milliseconds.Arrivals[i] = 1
+	}
+	f.milliseconds.Arrivals[500] = 20
+	f.milliseconds.Worst[510] = 12_300
+	turns := make([]uint64, proxy.HistogramBuckets)
+	f.before.Loops = []admin.LoopStats{{Events: 100, Turns: turns}}
+	turns = append([]uint64(nil), turns...)
+	turns[2] = 50
+	f.now.Loops = []admin.LoopStats{{Events: 250, Turns: turns}}
+	return f
+}
+
+func TestFrame(t *testing.T) {
+	text := strings.Join(second().lines(defaultSize), "\n")
+	for _, want := range []string{
+		"remora api-1  serving  v1  up 11s  9 connections",
+		"1 loops  50 turns/s of 3.0 events  turn P50 30 µs  P99 30 µs  longest 30 µs",
+		"compute                    200    1.0 ms     10 ms     10 ms       6.0    5.0 %   50.0 %       17       2",
+		"not hedged: useless 7  budget 3\n",
+		"last 1.0 s by the millisecond: at most 20 requests in one (20.0k/s), 1019/s on average; worst latency 12 ms",
+		"10.0.0.2:80                  compute              unhealthy         0          60       6.0      0 µs      0",
+		"10.0.0.3:80                  compute              stalled          16           0         0      0 µs      0",
+		"10.0.0.1:80                  compute              ok                1         150         0    1.2 ms      4",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if requests, ok := strings.CutPrefix(line, "requests  "); ok &&
+			(strings.Count(requests, "█") != 1 || utf8.RuneCountInString(requests) != 110 || strings.Index(requests, "█") < 100) {
+			t.Errorf("the burst is not there: %s", line)
+		}
+	}
+	if worst, ok := strings.Index(text, "10.0.0.2:80"), strings.Index(text, "10.0.0.1:80"); worst > ok {
+		t.Error("what needs a look does not come first")
+	}
+	for _, room := range []size{{40, 10}, {80, 24}, {200, 100}, {20, 3}} {
+		lines := second().lines(room)
+		if len(lines) > room.rows {
+			t.Errorf("%d lines in %v", len(lines), room)
+		}
+		for _, line := range lines {
+			if utf8.RuneCountInString(line) > room.columns {
+				t.Errorf("%q in %v", line, room)
+			}
+		}
+	}
+}
+
+const topConfig = `
+listeners: [{name: egress, address: "127.0.0.1:0", protocol: http, service: compute}]
+services: {compute: {discover: static, endpoints: ["%s"], protocol: http, connect_timeout: 15s}}
+`
+
+func TestTopOnce(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	defer app.Close()
+	t.Setenv("REMORA_TEST_TOKEN", "secret")
+	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
+	p.ready()
+	var stdout, stderr bytes.Buffer
+	t.Setenv(tokenVariable, "secret")
+	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if text := stdout.String(); !strings.Contains(text, "compute") || !strings.Contains(text, app.Listener.Addr().String()) || strings.Contains(text, "\x1b") {
+		t.Errorf("printed\n%q", text)
+	}
+	t.Setenv(tokenVariable, "wrong")
+	if code := execute([]string{"top", "--once", "--admin", p.admin}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "401") {
+		t.Errorf("with a wrong token: exit code %d: %s", code, &stderr)
+	}
+	t.Setenv(tokenVariable, "")
+	stdout.Reset()
+	if code := execute([]string{"top", "--once", "-c", p.file}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "compute") {
+		t.Errorf("with the configuration: exit code %d: %s", code, &stderr)
+	}
+	if code := execute([]string{"top", "--once", "--admin", freeAddrs(t, 1)[0]}, &stdout, &stderr); code != exitFailed {
+		t.Errorf("with nobody there: exit code %d", code)
+	}
+}
+
+// On a terminal, top draws until q or Ctrl-C, and gives the terminal back.
+func TestTopOnATerminal(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	defer app.Close()
+	p := startRemora(t, fmt.Sprintf(topConfig, app.Listener.Addr()))
+	p.ready()
+	for _, key := range []string{"q", "\x03"} {
+		ours, theirs := terminal(t)
+		before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary, "top", "--admin", p.admin)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var shown buffer
+		go func() {
+			b := make([]byte, 4096)
+			for {
+				n, err := ours.Read(b)
+				if err != nil {
+					return
+				}
+				_, _ = shown.Write(b[:n])
+			}
+		}()
+		eventually(t, "a frame", func() error {
+			if text := shown.String(); !strings.Contains(text, app.Listener.Addr().String()) {
+				return fmt.Errorf("%q", text)
+			}
+			return nil
+		})
+		if _, err := ours.WriteString(key); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after %q: %v", key, err)
+		}
+		eventually(t, "the main screen", func() error {
+			if text := shown.String(); !strings.HasSuffix(text, mainScreen) {
+				return fmt.Errorf("%q", text)
+			}
+			return nil
+		})
+		after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+		if err != nil || *after != *before {
+			t.Errorf("the terminal is %+v, and was %+v: %v", after, before, err)
+		}
+		theirs.Close()
+		ours.Close()
+	}
+}
+
+// terminal makes a pair of pseudo terminals.
+func terminal(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A sidecar whose CPU clock advances by 3 ms with each look at it.
+func fakeSidecar(t *testing.T, token string) Sidecar {
+	t.Helper()
+	looks := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" || r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		looks++
+		fmt.Fprintf(w, "# HELP x\nprocess_cpu_seconds_total %g\nother 7\n", float64(looks)*.003)
+	}))
+	t.Cleanup(s.Close)
+	return Sidecar{"fake", s.Listener.Addr().String()}
+}
+
+func TestRun(t *testing.T) {
+	var calls atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch n := calls.Add(1); {
+		case n <= 2:
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		case n%10 == 0:
+			http.Error(w, "no", 500)
+		}
+	}))
+	defer s.Close()
+	r, err := Run(context.Background(), Options{
+		URL: s.URL, Connections: []int{1, 4}, Delay: time.Second, Warmup: time.Millisecond, Duration: 200 * time.Millisecond,
+		Ready: time.Minute, Sidecars: []Sidecar{fakeSidecar(t, "secret")}, Token: "secret",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range r.Stages {
+		if s.Connections != []int{1, 4}[i] || s.Good == 0 || s.Failed == 0 || s.Failed > s.Good || s.Rate <= 0 || s.P99 <= 0 ||
+			s.Ceiling != float64(s.Connections) || len(s.CPU) != 1 || s.CPU[0] != 3*time.Millisecond/time.Duration(s.Good) {
+			t.Errorf("stage %d: %+v", i, s)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := Report{Sidecars: []Sidecar{{"consumer", ""}}, Stages: []Stage{
+		{Connections: 128, Good: 149_000, Rate: 2483.3, Ceiling: 2560, P99: 51_500 * time.Microsecond, CPU: []time.Duration{20_500}},
+		{Connections: 512, Failed: 3, Rate: 9700, Ceiling: 10_240, P99: 60 * time.Millisecond, CPU: []time.Duration{19_000}},
+	}}
+	const want = "  connections   QPS  ceiling  share  p99 ms  failed  consumer µs/request\n" +
+		"          128  2483     2560  97.0%    51.5       0                 20.5\n" +
+		"          512  9700    10240  94.7%    60.0       3                 19.0\n" +
+		"\nscore: 9700\n"
+	var out strings.Builder
+	if err := r.Text(&out); err != nil || out.String() != want {
+		t.Errorf("%v:\n%s\nwant\n%s", err, &out, want)
+	}
+}
+
+func TestWhatCanNotBeMeasured(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	good := Options{URL: s.URL, Connections: []int{1}, Delay: 1, Duration: time.Millisecond, Ready: time.Minute}
+	for name, change := range map[string]func(*Options){
+		"no stage":         func(o *Options) { o.Connections = nil },
+		"empty stage":      func(o *Options) { o.Connections = []int{1, 0} },
+		"no delay":         func(o *Options) { o.Delay = 0 },
+		"no duration":      func(o *Options) { o.Duration = 0 },
+		"nobody there":     func(o *Options) { o.URL, o.Ready = "http://127.0.0.1:1/", time.Millisecond },
+		"no such sidecar":  func(o *Options) { o.Sidecars = []Sidecar{{"x", "127.0.0.1:1"}} },
+		"no CPU time told": func(o *Options) { o.Sidecars = []Sidecar{{"x", s.Listener.Addr().String()}} },
+		"wrong token":      func(o *Options) { o.Sidecars, o.Token = []Sidecar{fakeSidecar(t, "a")}, "b" },
+	} {
+		o := good
+		change(&o)
+		if r, err := Run(context.Background(), o); err == nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package consumer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/lab/dubbo"
+	"github.com/remora-proxy/remora/lab/wire"
+)
+
+// maxText is the longest argument, in characters.
+const maxText = 1023
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// agent makes calls to the sidecar, one at a time.
+type agent struct {
+	opts    Options
+	form    string // all but the argument's value
+	text    []byte
+	in, out []byte
+	msg     wire.Message
+
+	mu     sync.Mutex // guards what follows, for close
+	nc     net.Conn   // nil: none
+	closed bool
+}
+
+func newAgent(o Options) agent {
+	return agent{opts: o, form: "interface=" + url.QueryEscape(o.Interface) + "&method=hash&parameterTypesString=" +
+		url.QueryEscape("Ljava/lang/String;") + "&parameter="}
+}
+
+// call asks for the hash of a random string. It tells what is wrong with the
+// result, or why there is none.
+func (a *agent) call() (wrong string, err error) {
+	a.text = a.text[:0]
+	for range rand.IntN(maxText + 1) {
+		a.text = append(a.text, letters[rand.IntN(len(letters))])
+	}
+	if err := a.exchange(); err != nil {
+		a.hangUp()
+		return "", err
+	}
+	if a.msg.Close {
+		defer a.hangUp()
+	}
+	if a.msg.Status != 200 {
+		return "", fmt.Errorf("status %d: %.200s", a.msg.Status, a.msg.Body)
+	}
+	if want := dubbo.HashCode(string(a.text)); string(a.msg.Body) != strconv.Itoa(int(want)) {
+		return fmt.Sprintf("got %.200q, want %d", a.msg.Body, want), nil
+	}
+	return "", nil
+}
+
+// exchange sends the call and takes its answer into a.msg.
+func (a *agent) exchange() error {
+	deadline := time.Now().Add(a.opts.Timeout)
+	nc, err := a.connection(deadline)
+	if err != nil {
+		return fmt.Errorf("no connection: %w", err)
+	}
+	nc.SetDeadline(deadline)
+	if _, err := nc.Write(a.request()); err != nil {
+		return fmt.Errorf("not sent: %w", err)
+	}
+	a.msg.Reset()
+	a.in = a.in[:0]
+	for {
+		if a.in, err = readMore(nc, a.in); err != nil {
+			return fmt.Errorf("no answer: %w", err)
+		}
+		n, err := a.msg.ParseResponse(a.in, false)
+		switch {
+		case err == wire.ErrIncomplete:
+		case err != nil:
+			return err
+		case n < len(a.in):
+			return fmt.Errorf("%d bytes after the answer", len(a.in)-n)
+		default:
+			return nil
+		}
+	}
+}
+
+// request is valid until the next one is made.
+func (a *agent) request() []byte {
+	b := append(a.out[:0], "POST / HTTP/1.1\r\ncontent-length: "...)
+	b = strconv.AppendInt(b, int64(len(a.form)+len(a.text)), 10)
+	b = append(b, "\r\ncontent-type: application/x-www-form-urlencoded\r\nhost: "...)
+	b = append(b, a.opts.Agent...)
+	b = append(b, "\r\naccept: */*\r\nuser-agent: AHC/2.1\r\n\r\n"...)
+	b = append(b, a.form...)
+	b = append(b, a.text...)
+	a.out = b
+	return b
+}
+
+// connection is the one there is, or a new one.
+func (a *agent) connection(deadline time.Time) (net.Conn, error) {
+	if a.nc != nil {
+		return a.nc, nil
+	}
+	d := net.Dialer{Deadline: deadline}
+	nc, err := d.Dial("tcp", a.opts.Agent)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		nc.Close()
+		return nil, net.ErrClosed
+	}
+	a.nc = nc
+	return nc, nil
+}
+
+// hangUp ends the connection; the next call makes a new one.
+func (a *agent) hangUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nc != nil {
+		a.nc.Close()
+		a.nc = nil
+	}
+}
+
+// close ends the connection for good, from any goroutine.
+func (a *agent) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.hangUp()
+}

@@ -1,0 +1,210 @@
+// Package dubbo is the little of the Dubbo 2 protocol that the lab's replica
+// needs: calls in, answers out, values passed through as they came. It shares
+// nothing with protocol/dubbo on purpose: a peer with the sidecar's own codec
+// would agree with its mistakes.
+package dubbo
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Serialization ids.
+const (
+	Hessian2 = 2
+	Fastjson = 6
+)
+
+// Statuses of answers.
+const (
+	StatusOK            = 20
+	StatusBadRequest    = 40
+	StatusPoolExhausted = 100
+)
+
+// The errors of Parse. After ErrMalformed the connection is of no more use; what
+// came with ErrBody or ErrSerialization can be answered like any other call.
+var (
+	ErrIncomplete    = errors.New("dubbo: call incomplete")
+	ErrMalformed     = errors.New("dubbo: no call, or one past the limit")
+	ErrBody          = errors.New("dubbo: body malformed")
+	ErrSerialization = errors.New("dubbo: unknown serialization")
+)
+
+// MaxBody is the longest body, in bytes.
+const MaxBody = 16 << 20
+
+const (
+	headerSize = 16
+	magic      = 0xdabb
+
+	flagRequest       = 0x80
+	flagTwoWay        = 0x40
+	flagEvent         = 0x20
+	maskSerialization = 0x1f
+)
+
+// The values of a body come in this order; the last one is the attachments.
+const (
+	valueVersion = iota // of Dubbo
+	valuePath
+	valueServiceVersion
+	valueMethod
+	valueTypes // of the parameters
+	valuesBeforeArgs
+)
+
+// Call is one message from a caller. Its slices alias the input.
+type Call struct {
+	ID            uint64
+	Serialization byte
+	TwoWay        bool // an answer is wanted
+	Event         bool // a heartbeat, which has no method and no arguments
+	Method        string
+	Args          [][]byte // as they were serialized
+
+	format format
+	values [][]byte
+}
+
+// A format is how values are serialized.
+type format interface {
+	split(dst [][]byte, body []byte) (values [][]byte, ok bool)
+	text(value []byte) (s string, ok bool)
+	isNull(value []byte) bool
+
+	// append makes a value of what JSON would call null, a string or an integer,
+	// and appendRaw one of what split gave.
+	appendNull(dst []byte) []byte
+	appendText(dst []byte, s string) []byte
+	appendInt(dst []byte, n int32) []byte
+	appendRaw(dst, value []byte) []byte
+}
+
+// What the first value of a result tells of the second one.
+const (
+	resultValue = 1
+	resultNull  = 2
+)
+
+// Parse takes the call at the start of b and returns its length. ErrBody and
+// ErrSerialization come with the length too.
+func (c *Call) Parse(b []byte) (n int, err error) {
+	if len(b) < headerSize {
+		return 0, ErrIncomplete
+	}
+	flags, size := b[2], binary.BigEndian.Uint32(b[12:])
+	if binary.BigEndian.Uint16(b) != magic || flags&flagRequest == 0 || size > MaxBody {
+		return 0, ErrMalformed
+	}
+	n = headerSize + int(size)
+	if len(b) < n {
+		return 0, ErrIncomplete
+	}
+	*c = Call{
+		ID:            binary.BigEndian.Uint64(b[4:]),
+		Serialization: flags & maskSerialization,
+		TwoWay:        flags&flagTwoWay != 0,
+		Event:         flags&flagEvent != 0,
+		values:        c.values[:0],
+	}
+	var known bool
+	c.format, known = formatOf(c.Serialization)
+	switch {
+	case c.Event:
+		return n, nil
+	case !known:
+		return n, ErrSerialization
+	}
+	return n, c.parseBody(b[headerSize:n])
+}
+
+// formatOf is hessian for what is not known: an answer that says so has to be
+// in something.
+func formatOf(serialization byte) (f format, known bool) {
+	switch serialization {
+	case Fastjson:
+		return fastjson{}, true
+	case Hessian2:
+		return hessian{}, true
+	}
+	return hessian{}, false
+}
+
+func (c *Call) parseBody(body []byte) error {
+	var ok bool
+	if c.values, ok = c.format.split(c.values, body); !ok || len(c.values) <= valuesBeforeArgs {
+		return ErrBody
+	}
+	if c.Method, ok = c.format.text(c.values[valueMethod]); !ok {
+		return ErrBody
+	}
+	c.Args = c.values[valuesBeforeArgs : len(c.values)-1]
+	return nil
+}
+
+// Text is the first argument, if that is a string.
+func (c *Call) Text() (s string, ok bool) {
+	if len(c.Args) == 0 {
+		return "", false
+	}
+	return c.format.text(c.Args[0])
+}
+
+// AppendInt appends an answer whose result is n.
+func (c *Call) AppendInt(dst []byte, n int32) []byte {
+	return c.appendAnswer(dst, StatusOK, func(dst []byte) []byte {
+		return c.format.appendInt(c.format.appendInt(dst, resultValue), n)
+	})
+}
+
+// AppendEcho appends an answer whose result is the first argument, or null when
+// there is none.
+func (c *Call) AppendEcho(dst []byte) []byte {
+	return c.appendAnswer(dst, StatusOK, func(dst []byte) []byte {
+		if len(c.Args) == 0 || c.format.isNull(c.Args[0]) {
+			return c.format.appendInt(dst, resultNull)
+		}
+		// What refers to an earlier value still finds it: values before the first
+		// argument, and the integer before a result, are nothing to refer to.
+		return c.format.appendRaw(c.format.appendInt(dst, resultValue), c.Args[0])
+	})
+}
+
+// AppendError appends an answer with a status other than OK.
+func (c *Call) AppendError(dst []byte, status byte, message string) []byte {
+	return c.appendAnswer(dst, status, func(dst []byte) []byte { return c.format.appendText(dst, message) })
+}
+
+// AppendHeartbeat appends the answer to an event.
+func (c *Call) AppendHeartbeat(dst []byte) []byte {
+	return c.appendAnswer(dst, StatusOK, c.format.appendNull)
+}
+
+func (c *Call) appendAnswer(dst []byte, status byte, appendBody func([]byte) []byte) []byte {
+	flags := c.Serialization
+	if c.Event {
+		flags |= flagEvent
+	}
+	at := len(dst)
+	dst = binary.BigEndian.AppendUint16(dst, magic)
+	dst = append(dst, flags, status)
+	dst = binary.BigEndian.AppendUint64(dst, c.ID)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = appendBody(dst)
+	binary.BigEndian.PutUint32(dst[at+12:], uint32(len(dst)-at-headerSize))
+	return dst
+}
+
+// HashCode is what Java's String.hashCode gives for s, which is valid UTF-8.
+func HashCode(s string) int32 {
+	var h int32
+	for _, r := range s {
+		if r >= 0x10000 { // two UTF-16 units
+			h = 31*h + 0xd800 + (r-0x10000)>>10
+			r = 0xdc00 + (r-0x10000)&0x3ff
+		}
+		h = 31*h + r
+	}
+	return h
+}

@@ -1,0 +1,40 @@
+package dubbo
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// fastjson is serialization 6: JSON values, one a line.
+type fastjson struct{}
+
+func (fastjson) split(dst [][]byte, body []byte) ([][]byte, bool) {
+	for line := range bytes.Lines(body) {
+		dst = append(dst, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	return dst, true
+}
+
+func (fastjson) text(value []byte) (string, bool) {
+	if len(value) == 0 || value[0] != '"' {
+		return "", false // null would do as a string for json
+	}
+	var s string
+	return s, json.Unmarshal(value, &s) == nil
+}
+
+func (fastjson) isNull(value []byte) bool { return string(value) == "null" }
+
+func (fastjson) appendNull(dst []byte) []byte { return append(dst, "null\n"...) }
+
+func (fastjson) appendText(dst []byte, s string) []byte {
+	b, _ := json.Marshal(s) // a string: it can't fail
+	return append(append(dst, b...), '\n')
+}
+
+func (fastjson) appendInt(dst []byte, n int32) []byte {
+	return append(strconv.AppendInt(dst, int64(n), 10), '\n')
+}
+
+func (fastjson) appendRaw(dst, value []byte) []byte { return append(append(dst, value...), '\n') }

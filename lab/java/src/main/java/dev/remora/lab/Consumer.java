@@ -1,0 +1,60 @@
+package dev.remora.lab;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.dubbo.config.ApplicationConfig;
+import org.apache.dubbo.config.MethodConfig;
+import org.apache.dubbo.config.ReferenceConfig;
+import org.apache.dubbo.config.RegistryConfig;
+
+/**
+ * Calls a Sampler on a port of 127.0.0.1, directly or through what listens there:
+ *
+ * <pre>
+ * Consumer PORT checks           each kind of call once; a line "ok" or "FAIL" for each
+ * Consumer PORT idle             one call, heartbeats alone until a line is read, one call
+ * Consumer PORT load SECONDS N   N threads, each with one call after the other
+ * </pre>
+ *
+ * The system property serialization is hessian2 or fastjson, the default is Dubbo's.
+ */
+public final class Consumer {
+    private Consumer() {}
+
+    public static void main(String[] args) throws Exception {
+        int port = Integer.parseInt(args[0]);
+        switch (args[1]) {
+            case "checks" -> Checks.run(refer(port, null, null), refer(port, "blue", "2.0.0"));
+            case "idle" -> Load.idle(refer(port, null, null));
+            case "load" -> Load.run(refer(port, null, null), Integer.parseInt(args[2]), Integer.parseInt(args[3]));
+            default -> throw new IllegalArgumentException(args[1]);
+        }
+        System.exit(0); // Dubbo's threads would keep it alive
+    }
+
+    private static Sampler refer(int port, String group, String version) {
+        ApplicationConfig application = new ApplicationConfig("lab-consumer");
+        application.setQosEnable(false);
+        MethodConfig note = new MethodConfig();
+        note.setName("note");
+        note.setReturn(false);
+        ReferenceConfig<Sampler> reference = new ReferenceConfig<>();
+        reference.setApplication(application);
+        reference.setRegistry(new RegistryConfig("N/A"));
+        reference.setInterface(Sampler.class);
+        reference.setGroup(group);
+        reference.setVersion(version);
+        reference.setUrl("dubbo://" + Loopback.HOST + ":" + port + parameters());
+        reference.setMethods(List.of(note));
+        reference.setTimeout(Integer.getInteger("timeout", 30_000));
+        reference.setRetries(0);
+        reference.setCheck(false);
+        reference.setParameters(Map.of("heartbeat", "1000")); // a connection without an answer for 3 s is given up
+        return reference.get();
+    }
+
+    private static String parameters() {
+        String serialization = System.getProperty("serialization");
+        return serialization == null ? "" : "?serialization=" + serialization;
+    }
+}

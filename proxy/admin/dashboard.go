@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+//go:embed dashboard
+var dashboardFiles embed.FS
+
+// dashboard is the page at /, whole: it asks for nothing but /stats and
+// /milliseconds.
+var dashboard, dashboardPolicy = composeDashboard()
+
+// composeDashboard puts style and script into the page, and makes the policy by
+// which a browser runs these and nothing else, whatever gets into the page.
+func composeDashboard() (page []byte, policy string) {
+	style := dashboardFile("style.css")
+	script := dashboardFile("charts.js") + dashboardFile("data.js") + dashboardFile("main.js")
+	page = []byte(strings.NewReplacer("{{style}}", style, "{{script}}", script).Replace(dashboardFile("page.html")))
+	policy = fmt.Sprintf("default-src 'none'; connect-src 'self'; img-src data:; style-src %s; script-src %s; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", sourceHash(style), sourceHash(script))
+	return page, policy
+}
+
+func dashboardFile(name string) string {
+	text, err := dashboardFiles.ReadFile("dashboard/" + name)
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return string(text)
+}
+
+// sourceHash is how a policy names a text (Content Security Policy, section 2.3.1).
+func sourceHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+func index(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", dashboardPolicy)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(dashboard)
+}

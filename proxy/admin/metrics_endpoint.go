@@ -1,0 +1,60 @@
+package admin
+
+import "github.com/remora-proxy/remora/proxy"
+
+// The families of an endpoint: of up to maxEndpointSeries a service.
+var (
+	attempts = counter("endpoint_attempts_total",
+		"Attempts by their end: served, failure (status 5xx), broken (no answer, and the endpoint's fault), "+
+			"unseen (an answer that nobody waited for), none (withdrawn, refused or too late).",
+		"service", "endpoint", "result")
+	attemptDuration = histogram("endpoint_attempt_duration_seconds",
+		"From the sending of an attempt to its answer, whether anybody waited for it or not.", "service", "endpoint")
+	endpointRetries   = counter("endpoint_retries_total", "Attempts that were retries.", "service", "endpoint")
+	endpointHedges    = counter("endpoint_hedges_total", "Attempts that were hedges.", "service", "endpoint")
+	endpointEjections = counter("endpoint_ejections_total", "Ejections of the endpoint, by the loop.", "service", "endpoint")
+	endpointBytes     = counter("endpoint_bytes_total",
+		"Headers and bodies of attempts (in) and of their answers (out), streams left out.", "service", "endpoint", "direction")
+	endpointPending  = gauge("endpoint_pending", "This sidecar's attempts at the endpoint.", "service", "endpoint")
+	endpointLatency  = gauge("endpoint_latency_seconds", "Recent latency, the longest of all loops.", "service", "endpoint")
+	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
+	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
+	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
+	endpointEjected  = gauge("endpoint_ejected", "1 while some loop has ejected the endpoint.", "service", "endpoint")
+	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
+)
+
+func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
+	list, checked := svc.Endpoints, c.s.opt.Config.Services[svc.Name].Check.Enabled()
+	if len(list) > maxEndpointSeries {
+		list = list[:maxEndpointSeries]
+	}
+	for i := range list {
+		e := &list[i]
+		c.attempts(to, svc.Name, e)
+		to.put(endpointPending, float64(e.Pending), svc.Name, e.Addr)
+		to.put(endpointLatency, e.Latency.Seconds(), svc.Name, e.Addr)
+		to.put(endpointStalled, truth(e.Stalled), svc.Name, e.Addr)
+		if checked {
+			to.put(endpointHealthy, truth(!e.Unhealthy), svc.Name, e.Addr)
+		}
+		to.put(endpointEjected, truth(e.Ejected), svc.Name, e.Addr)
+		to.put(endpointConns, float64(e.Connections), svc.Name, e.Addr)
+		if e.Reported {
+			to.put(endpointReported, e.Others, svc.Name, e.Addr)
+		}
+	}
+}
+
+func (c *collector) attempts(to sink, service string, e *proxy.EndpointReport) {
+	st := &e.Stats
+	for how, n := range st.Endings {
+		to.put(attempts, float64(n), service, e.Addr, proxy.Ending(how).String())
+	}
+	to.times(attemptDuration, attemptBounds, &st.Latency, service, e.Addr)
+	to.put(endpointRetries, float64(st.Retries), service, e.Addr)
+	to.put(endpointHedges, float64(st.Hedges), service, e.Addr)
+	to.put(endpointEjections, float64(e.Ejections), service, e.Addr)
+	to.put(endpointBytes, float64(st.BytesIn), service, e.Addr, "in")
+	to.put(endpointBytes, float64(st.BytesOut), service, e.Addr, "out")
+}

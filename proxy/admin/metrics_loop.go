@@ -1,0 +1,47 @@
+package admin
+
+import "github.com/remora-proxy/remora/proxy"
+
+// The families of a loop.
+var (
+	loopConnections = gauge("loop_connections", "Connections of the loop: accepted, dialled and being dialled.", "loop")
+	loopEvents      = counter("loop_events_total", "Events of connections and timers.", "loop")
+	loopTurns       = histogram("loop_turn_duration_seconds",
+		"How long turns took, from the first event to the last write. What comes meanwhile waits so long.", "loop")
+	loopTurnEvents = histogram("loop_turn_events", "Events that shared a turn, and so their writes.", "loop")
+)
+
+func (c *collector) loop(to sink, name string, r *proxy.WorkerReport) {
+	to.put(loopConnections, float64(r.Loop.Connections), name)
+	to.put(loopEvents, float64(r.Loop.Events), name)
+	to.times(loopTurns, turnBounds, &r.Loop.Turns, name)
+	to.sizes(loopTurnEvents, &r.Loop.TurnEvents, name)
+}
+
+// The families of links, whatever the service.
+var (
+	flushes   = counter("link_flushes_total", "Writes to links.")
+	batches   = histogram("link_batch_messages", "Requests, answers, refusals and withdrawals that left on a link together.")
+	linkBytes = counter("link_bytes_total", "Bytes on links: received, and sent.", "direction")
+	cancels   = counter("link_cancels_total", "Attempts withdrawn over a link.")
+	saved     = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
+)
+
+func (c *collector) links(to sink, reports []proxy.WorkerReport) {
+	var sum proxy.WorkerStats
+	for i := range reports {
+		st := &reports[i].Stats
+		sum.LinkFlushes += st.LinkFlushes
+		sum.LinkBatches.Add(&st.LinkBatches)
+		sum.LinkBytesIn += st.LinkBytesIn
+		sum.LinkBytesOut += st.LinkBytesOut
+		sum.Cancels += st.Cancels
+		sum.CancelsSaved += st.CancelsSaved
+	}
+	to.put(flushes, float64(sum.LinkFlushes))
+	to.sizes(batches, &sum.LinkBatches)
+	to.put(linkBytes, float64(sum.LinkBytesIn), "received")
+	to.put(linkBytes, float64(sum.LinkBytesOut), "sent")
+	to.put(cancels, float64(sum.Cancels))
+	to.put(saved, float64(sum.CancelsSaved))
+}

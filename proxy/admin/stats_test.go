@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// decode asks the API for JSON.
+func decode[T any](s *sidecar, path string) (v T) {
+	s.t.Helper()
+	status, body := s.get(path)
+	if err := json.Unmarshal([]byte(body), &v); err != nil || status != http.StatusOK {
+		s.t.Fatalf("%s answered %d %s: %v", path, status, body, err)
+	}
+	return v
+}
+
+func TestStats(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.api.Enter(Serving)
+	app := newApp(t)
+	s.update("compute", app)
+	s.update("empty")
+	s.request("GET", "/")
+	before := decode[Stats](s, "/stats")
+	for path, n := range map[string]int{"/": 3, "/500": 2, "/none": 1} {
+		for range n {
+			s.request("GET", path)
+		}
+	}
+	now := decode[Stats](s, "/stats")
+	if now.Version != "v1" || now.Phase != "serving" || now.Uptime <= before.Uptime || now.Errors["no-endpoint"] != 1 ||
+		len(now.Loops) != loopCount || len(now.Bounds) != proxy.HistogramBuckets-1 || now.BufferedMax != 256<<20 {
+		t.Errorf("%+v", now)
+	}
+	if turns := sum(now.Loops[0].Turns) + sum(now.Loops[1].Turns); turns == 0 || now.Loops[0].Events+now.Loops[1].Events < 7 {
+		t.Errorf("%d turns: %+v", turns, now.Loops)
+	}
+	svc, was := now.Services["compute"], before.Services["compute"]
+	d := svc.Delta(&was)
+	if d.Outcomes["2xx"] != 3 || d.Outcomes["5xx"] != 2 || d.Outcomes["failed"] != 0 || sum(d.Counts) != 5 || d.Latency <= 0 ||
+		d.BytesIn < 5*60 || d.BytesOut < 5*60 || d.Known != 1 || d.PendingLimit != 1024 || len(d.Hedges.Gates) != 8 {
+		t.Errorf("%+v", d)
+	}
+	if svc.Outcomes["2xx"] != 4 || sum(svc.Counts) != 6 {
+		t.Errorf("the difference has changed what it was taken from: %+v", svc)
+	}
+	if e := svc.Endpoints[0]; e.Address != app || e.Attempts != 6 || e.Failed != 2 || e.Hedges != 0 {
+		t.Errorf("%+v", e)
+	}
+	if now.Services["empty"].Outcomes["failed"] != 1 {
+		t.Errorf("%+v", now.Services["empty"])
+	}
+}
+
+func sum(counts []uint64) (n uint64) {
+	for _, k := range counts {
+		n += k
+	}
+	return n
+}
+
+// Of very many endpoints the first are told, and how many there are.
+func TestStatsOfManyEndpoints(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	var addrs []string
+	for i := range maxEndpointSeries + 50 {
+		addrs = append(addrs, fmt.Sprintf("10.0.%d.%d:80", i/256, i%256))
+	}
+	s.update("compute", addrs...)
+	svc := decode[Stats](s, "/stats").Services["compute"]
+	if len(svc.Endpoints) != maxEndpointSeries || svc.Known != maxEndpointSeries+50 {
+		t.Errorf("%d endpoints of %d", len(svc.Endpoints), svc.Known)
+	}
+}
+
+// Requests are in the milliseconds of some moment, once, however often one asks.
+func TestMilliseconds(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	first := decode[Milliseconds](s, "/milliseconds")
+	const requests = 10
+	for range requests {
+		s.request("GET", "/")
+	}
+	arrivals, answers, bytes, worst := 0, 0, uint64(0), int64(0)
+	for next, end := first.End, time.Now().Add(patience); answers < requests; {
+		ms := decode[Milliseconds](s, fmt.Sprintf("/milliseconds?since=%d", next))
+		if n := int(ms.End - ms.From); ms.From != next || len(ms.Arrivals) != n || len(ms.Answers) != n || len(ms.Bytes) != n || len(ms.Worst) != n {
+			t.Fatalf("asked from %d on: %+v", next, ms)
+		}
+		for i := range ms.Arrivals {
+			arrivals += int(ms.Arrivals[i])
+			answers += int(ms.Answers[i])
+			bytes += ms.Bytes[i]
+		}
+		if len(ms.Worst) > 0 {
+			worst = max(worst, slices.Max(ms.Worst))
+		}
+		next = ms.End
+		if time.Now().After(end) {
+			t.Fatalf("%d answers", answers)
+		}
+	}
+	if arrivals != requests || answers != requests || bytes < requests*100 || worst <= 0 {
+		t.Errorf("%d arrivals, %d answers, %d bytes, at worst %d µs", arrivals, answers, bytes, worst)
+	}
+	for _, wrong := range []string{"x", "-1", "1.5", "99999999999999999999"} {
+		if status, _ := s.get("/milliseconds?since=" + wrong); status != http.StatusBadRequest {
+			t.Errorf("since=%s: %d", wrong, status)
+		}
+	}
+}
+
+// Loops may have copied at different moments: what only some know is left for the
+// next time.
+func TestMergeMilliseconds(t *testing.T) {
+	one := proxy.Milliseconds{From: 10, List: make([]proxy.Millisecond, 4)}
+	other := proxy.Milliseconds{From: 11, List: make([]proxy.Millisecond, 5)}
+	one.List[1] = proxy.Millisecond{Arrivals: 1, Answers: 2, BytesIn: 3, BytesOut: 4, Worst: 5 * time.Microsecond}
+	other.List[0] = proxy.Millisecond{Arrivals: 10, Answers: 20, BytesIn: 30, BytesOut: 40, Worst: 2 * time.Microsecond}
+	other.List[4].Arrivals = 7
+	got := mergeMilliseconds([]proxy.Milliseconds{one, other})
+	text, err := json.Marshal(got)
+	want := `{"from":11,"end":14,"arrivals":[11,0,0],"answers":[22,0,0],"bytes":[77,0,0],"worst_us":[5,0,0]}`
+	if err != nil || string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	apart := mergeMilliseconds([]proxy.Milliseconds{{From: 20}, one})
+	if apart.From != 20 || apart.End != 20 || len(apart.Arrivals) != 0 {
+		t.Errorf("%+v", apart)
+	}
+}
+
+// The dashboard is one page that asks for nothing from elsewhere, and lets the
+// browser run nothing but what it came with.
+func TestDashboard(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	rec := httptest.NewRecorder()
+	s.api.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "http://127.0.0.1:9901/", nil))
+	page := rec.Body.String()
+	if !strings.Contains(page, "</html>") || strings.Contains(page, "{{") {
+		t.Errorf("%.200s", page)
+	}
+	for _, outside := range []string{"http://", "https://", "src=", "@import", "url(", `rel="stylesheet"`} {
+		if strings.Contains(page, outside) {
+			t.Errorf("the page refers to something by %s", outside)
+		}
+	}
+	policy := rec.Header().Get("Content-Security-Policy")
+	for _, tag := range []string{"style", "script"} {
+		_, rest, _ := strings.Cut(page, "<"+tag)
+		_, rest, _ = strings.Cut(rest, ">")
+		text, _, _ := strings.Cut(rest, "</"+tag+">")
+		if len(text) < 1000 || !strings.Contains(policy, tag+"-src "+sourceHash(text)) {
+			t.Errorf("the policy does not let the %s in: %s", tag, policy)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || !strings.HasPrefix(policy, "default-src 'none'") {
+		t.Error(policy)
+	}
+}

@@ -1,0 +1,247 @@
+package proxy
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// dubboSession is a downstream Dubbo connection. Calls begin as they come, up to
+// dubboCalls of them at a time, and are answered in the order in which their
+// answers are there. What one turn brings leaves in one write.
+type dubboSession struct {
+	w      *Worker
+	conn   Conn
+	direct *route     // of a listener with a fixed service, else nil
+	rate   *rateLimit // of the listener; nil: none
+
+	closed   bool
+	draining bool // no call begins any more; closes when all are answered
+	reader   dubboReader
+	refusal  *Failure    // of the call that is being received, if it is skipped
+	held     int         // bytes in reader counted against limits.buffered
+	calls    []*exchange // out; each knows its place
+
+	replies *bytebufferpool.ByteBuffer // not written yet; may be nil
+	out     Flush
+	grace   Timer // until draining
+
+	clock    clock    // idle, head and body timeouts
+	outbound outbound // write timeout
+
+	sessionLink
+}
+
+func newDubboSession(w *Worker, l *config.Listener, direct *route) *dubboSession {
+	s := &dubboSession{w: w, direct: direct, rate: w.proc.rates[l.Name]}
+	s.clock.init(w.loop, s.onTimeout)
+	s.outbound.init(w)
+	s.out.Do = s.flush
+	s.grace.Fire = s.onGrace
+	return s
+}
+
+func (s *dubboSession) OnOpen(c Conn) {
+	s.conn, s.outbound.conn = c, c
+	s.w.sessions.add(s)
+	s.w.stats.Connections++
+	s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+	if s.w.proc.draining.Load() { // accepted just before the listener closed
+		s.drain()
+	}
+}
+
+func (s *dubboSession) OnData(b []byte) {
+	if s.closed {
+		return
+	}
+	if err := s.reader.feed(b, s); err != nil {
+		s.w.log.Warn("connection closed: malformed input", "peer", s.conn.RemoteAddr(), "error", err)
+		s.shut()
+		return
+	}
+	s.account()
+	s.finish()
+	s.wait()
+}
+
+// wait sets the timeout for what is to come: the rest of a frame, or the next
+// one.
+func (s *dubboSession) wait() {
+	t := &s.w.proc.cfg.Timeouts
+	switch {
+	case s.closed:
+	case !s.reader.midway():
+		s.clock.set(t.Idle)
+	case s.reader.inHead():
+		if !s.clock.running(clockHead) {
+			s.clock.start(clockHead, t.Header)
+		}
+	case !s.clock.running(clockBody):
+		s.clock.start(clockBody, t.Body)
+	}
+}
+
+// onTimeout: an idle connection closes, and one whose frame does not end.
+func (s *dubboSession) onTimeout(k clockKind) {
+	if k == clockIdle && len(s.calls) > 0 {
+		s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+		return
+	}
+	if f := &s.reader.frame; k == clockBody && f.Request && !f.Event {
+		s.refuse(f, cmp.Or(s.refusal, FailSlowBody))
+	}
+	s.shut()
+}
+
+var _ dubboEnd = (*dubboSession)(nil)
+
+// onHeader implements dubboEnd. A call that is refused for its header is skipped,
+// for the connection is that of many callers.
+func (s *dubboSession) onHeader(f *dubbo.Frame, length int) (keep bool) {
+	s.clock.stop()
+	s.refusal = nil
+	switch {
+	case f.Event:
+		return length <= dubboEvent
+	case !f.Request: // an answer to nothing
+		return false
+	case int64(length) > s.w.httpLimits.Message:
+		s.refusal = FailCallTooLarge
+	case s.draining:
+		s.refusal = FailDraining
+	case len(s.calls) == dubboCalls:
+		s.refusal = FailPipelined
+	case s.crowded():
+		s.refusal = FailOverloaded
+	}
+	return s.refusal == nil
+}
+
+// onFrame implements dubboEnd.
+func (s *dubboSession) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
+	switch {
+	case f.Request && !f.Event && body != nil:
+		s.begin(f, body)
+		return
+	case s.refusal != nil:
+		s.refuse(f, s.refusal)
+		s.refusal = nil
+	case f.Request && f.TwoWay && body != nil && s.conn.Buffered() <= dubboOutbound:
+		f.Body = body.B
+		out := s.outgoing()
+		out.B = dubbo.AppendHeartbeatAnswer(out.B, f)
+	}
+	if body != nil {
+		bytebufferpool.Put(body)
+	}
+}
+
+// begin starts on the call f, whose body is here.
+func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
+	inv := &s.w.invocation
+	if err := inv.Parse(f.Serialization, body.B); err != nil {
+		bytebufferpool.Put(body)
+		s.refuse(f, callFailure(err))
+		return
+	}
+	ex := s.w.exchange(s)
+	req := &ex.req
+	req.Codec, _ = dubboCodec(f.Serialization)
+	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
+	req.Body, req.OneWay = body.B, !f.TwoWay
+	if inv.Timeout > 0 {
+		req.Deadline = s.w.loop.Now() + inv.Timeout
+	}
+	ex.head, ex.tag = body, uint64(f.ID)
+	ex.hold()
+	ex.place = len(s.calls)
+	s.calls = append(s.calls, ex)
+	r := s.direct
+	if r == nil {
+		r = s.w.routeOf(req)
+	}
+	ex.begin(r, s.rate)
+}
+
+// refuse answers a call that has not begun.
+func (s *dubboSession) refuse(f *dubbo.Frame, why *Failure) {
+	s.w.stats.failed(why)
+	if f.TwoWay {
+		out := s.outgoing()
+		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, why.dubbo(), why.Code, why.Text)
+	}
+}
+
+// drainGrace is how long after it was told that this sidecar goes down a consumer
+// may still send calls; some are on their way.
+const drainGrace = time.Second
+
+// drain tells the consumer to send no more, and closes once all is answered.
+func (s *dubboSession) drain() {
+	if s.grace.Armed() || s.draining || s.closed {
+		return
+	}
+	out := s.outgoing()
+	out.B = dubbo.AppendReadOnly(out.B, dubbo.Hessian2)
+	s.w.loop.After(drainGrace, &s.grace)
+}
+
+func (s *dubboSession) onGrace() {
+	s.draining = true
+	s.finish()
+}
+
+// finish closes a draining connection when the last answer was written.
+func (s *dubboSession) finish() {
+	if s.draining && !s.closed && len(s.calls) == 0 && !s.reader.midway() {
+		s.shut()
+	}
+}
+
+// shut closes the connection behind what was answered.
+func (s *dubboSession) shut() {
+	s.write()
+	s.close()
+	s.conn.Drain()
+}
+
+func (s *dubboSession) OnClose(error) {
+	s.close()
+	s.clock.close()
+	s.outbound.stop()
+	s.w.sessions.remove(s)
+	s.w.stats.Connections--
+}
+
+// close ends the session's part: calls that are not answered are withdrawn.
+func (s *dubboSession) close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.reader.close()
+	s.account()
+	s.clock.stop()
+	s.w.loop.Stop(&s.grace)
+	if s.replies != nil {
+		bytebufferpool.Put(s.replies)
+		s.replies = nil
+	}
+	for _, ex := range s.calls {
+		ex.cancel()
+	}
+	s.calls = nil
+}
+
+// account keeps limits.buffered up to date with what is being received.
+func (s *dubboSession) account() {
+	if held := s.reader.held(); held != s.held {
+		s.w.held(held - s.held)
+		s.held = held
+	}
+}

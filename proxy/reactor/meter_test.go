@@ -1,0 +1,67 @@
+package reactor
+
+import (
+	"bytes"
+	"net"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// TestStats: what a loop does is counted as events and turns, and a turn that was
+// kept busy as a long one.
+func TestStats(t *testing.T) {
+	e := start(t, Options{Loops: 1})
+	l := e.Loops()[0].(proxy.Metered)
+	read := func() (s proxy.LoopStats) {
+		done := make(chan struct{})
+		l.Post(func() { s = l.Stats(); close(done) })
+		<-done
+		return s
+	}
+	before := read()
+	ln, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(proxy.Loop, string) proxy.Stream { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const calls = 20
+	for range calls {
+		answer := make([]byte, 4)
+		if _, err := c.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(answer); err != nil || !bytes.Equal(answer, []byte("ping")) {
+			t.Fatalf("%q, %v", answer, err)
+		}
+	}
+	after := read()
+	if events := after.Events - before.Events; events < calls || after.Connections != 1 {
+		t.Errorf("%d events of %d calls, %d connections", events, calls, after.Connections)
+	}
+	turns := after.Turns.Count() - before.Turns.Count()
+	if turns < calls || after.TurnEvents.Sum-before.TurnEvents.Sum < calls || after.Turns.Sum <= before.Turns.Sum {
+		t.Errorf("%d turns: %+v, then %+v", turns, before, after)
+	}
+}
+
+// TestLoopsShareTheTime: what one loop notes, another may compare with its own.
+func TestLoopsShareTheTime(t *testing.T) {
+	e := start(t, Options{Loops: 4})
+	for range 20 {
+		last := int64(0)
+		for _, l := range e.Loops() {
+			now := make(chan int64, 1)
+			l.Post(func() { now <- int64(l.Now()) })
+			if n := <-now; n < last {
+				t.Fatalf("a loop says %d after another has said %d", n, last)
+			} else {
+				last = n
+			}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package mesh
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// app is an emulated application: HTTP, a pool of threads, a bounded queue in
+// front of it, lognormal service times, and stalls that freeze all its work.
+type app struct {
+	m        *mesh
+	provider int
+	name     string
+	addr     string
+	loop     *sim.Loop
+	down     bool
+	lives    int
+	threads  int
+	work     *rand.Rand
+
+	running []*task
+	waiting []*task
+	frozen  time.Duration // until then, nothing is worked on
+	slow    float64       // factor of service times
+	failing bool
+	served  int
+}
+
+// task is one request at the application.
+type task struct {
+	app   *app
+	from  *appConn
+	nonce int
+	left  time.Duration // of its work, when the timer does not run
+	due   time.Duration // when it does
+	timer proxy.Timer
+}
+
+func newApp(m *mesh, provider int, name, addr string) *app {
+	return &app{m: m, provider: provider, name: name, addr: addr, down: true,
+		threads: m.spec.threads(provider), work: m.random(forWork, provider), slow: 1}
+}
+
+func (a *app) start() {
+	a.down, a.frozen = false, 0
+	a.lives++
+	a.running, a.waiting = nil, nil
+	a.loop = a.m.w.Loop(a.name)
+	a.m.w.Listen(a.addr, a.loop, func() proxy.Stream { return &appConn{app: a} })
+}
+
+func (a *app) crash() {
+	if !a.down {
+		a.down, a.running, a.waiting = true, nil, nil
+		a.m.w.Crash(a.loop)
+	}
+}
+
+// pending is how many requests it works on or keeps waiting.
+func (a *app) pending() int { return len(a.running) + len(a.waiting) }
+
+// serve takes a request. Without a thread and a place in the queue, the answer is
+// 503.
+func (a *app) serve(from *appConn, nonce int) {
+	switch {
+	case a.failing:
+		from.answer(nonce, 500)
+	case len(a.running) < a.threads:
+		a.run(&task{app: a, from: from, nonce: nonce})
+	case len(a.waiting) < a.m.spec.Queue:
+		a.waiting = append(a.waiting, &task{app: a, from: from, nonce: nonce})
+	default:
+		from.answer(nonce, 503)
+	}
+}
+
+// run gives t a thread.
+func (a *app) run(t *task) {
+	a.running = append(a.running, t)
+	t.timer.Fire = t.done
+	t.left = time.Duration(math.Exp(a.work.NormFloat64()*a.m.spec.Sigma) * float64(a.m.spec.Service) * a.slow)
+	if a.loop.Now() >= a.frozen {
+		t.resume()
+	}
+}
+
+func (t *task) resume() {
+	t.due = t.app.loop.Now() + t.left
+	t.app.loop.After(t.left, &t.timer)
+}
+
+func (t *task) done() {
+	a := t.app
+	a.served++
+	for i, r := range a.running {
+		if r == t {
+			last := len(a.running) - 1
+			a.running[i] = a.running[last]
+			a.running = a.running[:last]
+			break
+		}
+	}
+	t.from.answer(t.nonce, 200)
+	if len(a.waiting) > 0 {
+		next := a.waiting[0]
+		a.waiting = a.waiting[1:]
+		a.run(next)
+	}
+}
+
+// stall freezes all work for d from now. It is called outside of the loop, as
+// thaw is.
+func (a *app) stall(d time.Duration) {
+	if a.down || d <= 0 {
+		return
+	}
+	until := a.m.w.Now() + d
+	a.loop.Post(func() {
+		if now := a.loop.Now(); now >= a.frozen {
+			for _, t := range a.running {
+				a.loop.Stop(&t.timer)
+				t.left = max(0, t.due-now)
+			}
+		}
+		a.frozen = max(a.frozen, until)
+	})
+	life := a.lives
+	a.m.w.At(until, func() {
+		if !a.down && a.lives == life && a.m.w.Now() >= a.frozen {
+			a.loop.Post(a.resume)
+		}
+	})
+}
+
+// thaw ends a stall at once.
+func (a *app) thaw() {
+	if !a.down && a.frozen > a.m.w.Now() {
+		a.frozen = a.m.w.Now()
+		a.loop.Post(a.resume)
+	}
+}
+
+func (a *app) resume() {
+	if a.loop.Now() < a.frozen {
+		return
+	}
+	for _, t := range a.running {
+		if !t.timer.Armed() {
+			t.resume()
+		}
+	}
+}

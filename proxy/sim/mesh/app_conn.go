@@ -1,0 +1,74 @@
+package mesh
+
+import (
+	"strconv"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// limits are those of callers and applications, which are wide.
+var limits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 16 << 20}
+
+// appConn is a connection to an application: requests one after another.
+type appConn struct {
+	app  *app
+	conn proxy.Conn // nil once closed
+	in   []byte
+	out  []byte
+}
+
+func (c *appConn) OnOpen(conn proxy.Conn) { c.conn = conn }
+func (c *appConn) OnClose(error)          { c.conn = nil }
+
+func (c *appConn) OnData(b []byte) {
+	c.in = append(c.in, b...)
+	for len(c.in) > 0 {
+		var req protocol.Request
+		var head http1.Head
+		n, err := http1.DecodeRequest(c.in, &req, &head, &limits)
+		if err == http1.ErrIncomplete || err == nil && len(c.in) < n+int(head.Length) {
+			return
+		}
+		if err != nil {
+			c.app.m.ledger.wrong("provider %d: its application got a malformed request: %v", c.app.provider+1, err)
+			c.conn.Close()
+			return
+		}
+		c.take(&req, head.Length)
+		c.in = c.in[:copy(c.in, c.in[n+int(head.Length):])]
+	}
+}
+
+func (c *appConn) take(req *protocol.Request, length int64) {
+	nonce, err := strconv.Atoi(string(protocol.Find(req.Headers, "x-nonce")))
+	attempt := 0
+	if v := protocol.Find(req.Headers, "x-remora-attempt"); v != nil && err == nil {
+		attempt, err = strconv.Atoi(string(v))
+	}
+	if err != nil || !c.app.m.ledger.known(nonce) {
+		c.app.m.ledger.wrong("provider %d: its application got a request that nobody sent", c.app.provider+1)
+		return
+	}
+	c.app.m.ledger.arrived(nonce, c.app.provider, attempt, length)
+	c.app.serve(c, nonce)
+}
+
+// answer answers the request nonce, unless the caller is gone.
+func (c *appConn) answer(nonce, status int) {
+	if c.conn == nil {
+		return
+	}
+	id := strconv.Itoa(nonce)
+	b := append(c.out[:0], "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, " X\r\nx-nonce: "...)
+	b = append(b, id...)
+	b = append(b, "\r\ncontent-length: "...)
+	b = strconv.AppendInt(b, int64(len(id)), 10)
+	b = append(b, "\r\n\r\n"...)
+	b = append(b, id...)
+	c.out = b
+	c.conn.Write(b)
+}

@@ -1,0 +1,250 @@
+package mesh
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// Types of the link's frames, and where the length of a preface's settings is
+// (docs/link-protocol.md).
+const (
+	frameRequest  = 1
+	frameResponse = 2
+	frameCancel   = 5
+
+	settingsLength = 7
+)
+
+// fault is one thing that must not go wrong in the product. Each goes wrong in
+// what surrounds it: on the way between two sidecars, or in a count.
+type fault struct {
+	name    string
+	make    func() tampering
+	tampers string // part of the violation that must be found
+}
+
+var faults = []fault{
+	{"a CANCEL is lost", func() tampering {
+		return onLinks(func(*link) linkTap {
+			return linkTap{out: func(f frame) frame {
+				if f.kind == frameCancel {
+					return frame{}
+				}
+				return f
+			}}
+		})
+	}, "after it was over"},
+
+	{"a pending count is not released", func() tampering {
+		return tampering{begin: func(m *mesh) {
+			m.consumers[0].proc.Workers()[0].Lease("compute", func(*proxy.Lease, proxy.Place, *proxy.Failure) {})
+		}}
+	}, "counts 1 attempts at"},
+
+	{"a hedge goes to an endpoint that was tried", func() tampering {
+		return tampering{loop: func(_ int, l proxy.Loop) proxy.Loop {
+			return &detour{Loop: l, from: providerHost(1) + ":15006", to: providerHost(0) + ":15006"}
+		}}
+	}, "which had been tried"},
+
+	{"two answers are swapped", func() tampering {
+		return onLinks(func(l *link) linkTap { return linkTap{out: l.note, in: l.swap} })
+	}, "got the answer to"},
+
+	{"more is sent than the budget allows", func() tampering {
+		return tampering{begin: func(m *mesh) {
+			service := *m.consumers[0].cfg.Services["compute"]
+			service.Hedge.Budget /= 100
+			m.consumers[0].cfg.Services["compute"] = &service
+		}}
+	}, "over "},
+}
+
+// TestFaultsAreCaught has each fault found by the invariants, in a mesh that is
+// clean without it.
+func TestFaultsAreCaught(t *testing.T) {
+	spec := NewSpec()
+	spec.Seed, spec.Load, spec.Duration = 3, 1000, 3*time.Second
+	spec.StallEvery, spec.StallFor = 300*time.Millisecond, 40*time.Millisecond
+	spec.Consumer["idempotent"] = "true"
+	spec.Consumer["hedge"] = "{mode: on, delay: 3ms, budget: 0.2}"
+	spec.Provider["max_concurrency"] = "4"
+	if r := Run(spec); len(r.Violations) > 0 || r.HedgesWon == 0 {
+		t.Fatalf("without a fault: %d hedges won, violations %q", r.HedgesWon, r.Violations)
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			found := run(spec, f.make()).Violations
+			for _, wrong := range found {
+				if strings.Contains(wrong, f.tampers) && strings.HasPrefix(wrong, "seed 3, ") {
+					return
+				}
+			}
+			t.Errorf("not caught: violations %q", found)
+		})
+	}
+}
+
+// TestLongTurnIsCaught: no fault that can be made from outside makes one.
+func TestLongTurnIsCaught(t *testing.T) {
+	m := newMesh(NewSpec(), tampering{})
+	m.ledger.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady)
+	if len(m.ledger.violations) != 0 {
+		t.Errorf("violations %q", m.ledger.violations)
+	}
+	m.ledger.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady+1)
+	if len(m.ledger.violations) != 1 {
+		t.Errorf("violations %q", m.ledger.violations)
+	}
+}
+
+// detour is a loop that dials another address for one.
+type detour struct {
+	proxy.Loop
+	from, to string
+}
+
+func (d *detour) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+	if addr == d.from {
+		addr = d.to
+	}
+	d.Loop.Dial(addr, timeout, s)
+}
+
+// frame is one of a link, or its preface. The empty one is none.
+type frame struct {
+	kind    byte // type and flags; 0: the preface
+	id      uint64
+	payload []byte // of a preface: all of it
+}
+
+// linkTap changes what passes on a link; nil changes nothing.
+type linkTap struct{ out, in func(f frame) frame }
+
+// onLinks taps the links of all consumers.
+func onLinks(tap func(l *link) linkTap) tampering {
+	return tampering{loop: func(_ int, l proxy.Loop) proxy.Loop { return &tappedLoop{Loop: l, tap: tap} }}
+}
+
+type tappedLoop struct {
+	proxy.Loop
+	tap func(l *link) linkTap
+}
+
+func (t *tappedLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+	l := &link{Stream: s, swapped: map[uint64]uint64{}}
+	l.tap = t.tap(l)
+	t.Loop.Dial(addr, timeout, l)
+}
+
+// link is both ends' view of a connection to a provider.
+type link struct {
+	proxy.Stream
+	proxy.Conn
+	tap     linkTap
+	out, in splitter
+
+	waiting []uint64 // streams without an answer
+	swapped map[uint64]uint64
+}
+
+func (l *link) OnOpen(c proxy.Conn) {
+	l.Conn = c
+	l.Stream.OnOpen(l)
+}
+
+func (l *link) OnData(b []byte) {
+	if b = l.in.pass(b, l.tap.in); len(b) > 0 {
+		l.Stream.OnData(b)
+	}
+}
+
+func (l *link) Write(b []byte) { l.Conn.Write(l.out.pass(b, l.tap.out)) }
+
+// note keeps which requests are out.
+func (l *link) note(f frame) frame {
+	if f.kind&0x1f == frameRequest {
+		l.waiting = append(l.waiting, f.id)
+	}
+	return f
+}
+
+// swap gives an answer to the request that was sent next, and that one's to it.
+func (l *link) swap(f frame) frame {
+	if f.kind != frameResponse {
+		return f
+	}
+	if other, ok := l.swapped[f.id]; ok {
+		f.id = other
+		return f
+	}
+	for i, id := range l.waiting {
+		if id == f.id && i+1 < len(l.waiting) {
+			next := l.waiting[i+1]
+			l.swapped[next] = id
+			l.waiting = l.waiting[i+2:]
+			f.id = next
+			break
+		}
+	}
+	return f
+}
+
+// splitter cuts one direction of a link into frames.
+type splitter struct {
+	begun bool
+	held  []byte
+}
+
+func (s *splitter) pass(b []byte, change func(f frame) frame) (out []byte) {
+	if change == nil {
+		return b
+	}
+	s.held = append(s.held, b...)
+	for {
+		f, n := s.next()
+		if n == 0 {
+			return out
+		}
+		whole := s.held[:n:n]
+		s.held = s.held[n:]
+		if f.kind == 0 {
+			out = append(out, whole...)
+			continue
+		}
+		if f = change(f); f.kind != 0 {
+			out = append(out, f.kind)
+			out = binary.AppendUvarint(out, f.id)
+			out = binary.AppendUvarint(out, uint64(len(f.payload)))
+			out = append(out, f.payload...)
+		}
+	}
+}
+
+// next is the frame that held starts with, and its length; 0 when it is not all
+// there.
+func (s *splitter) next() (f frame, n int) {
+	if !s.begun {
+		if len(s.held) <= settingsLength || len(s.held) <= settingsLength+int(s.held[settingsLength]) {
+			return f, 0
+		}
+		s.begun = true
+		return f, settingsLength + 1 + int(s.held[settingsLength])
+	}
+	if len(s.held) < 3 {
+		return f, 0
+	}
+	id, k := binary.Uvarint(s.held[1:])
+	if k <= 0 {
+		return f, 0
+	}
+	length, j := binary.Uvarint(s.held[1+k:])
+	if n = 1 + k + j + int(length); j <= 0 || len(s.held) < n {
+		return f, 0
+	}
+	return frame{kind: s.held[0], id: id, payload: s.held[1+k+j : n : n]}, n
+}

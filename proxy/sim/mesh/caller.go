@@ -1,0 +1,191 @@
+package mesh
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// Sizes of request bodies, and how long a caller waits at most who goes away.
+const (
+	smallBody = 100
+	largeBody = 100_000
+	patience  = 20 * time.Millisecond
+)
+
+// callerSuffix makes a host of its own of a consumer's callers, so that their
+// sidecar can be taken off the network without them.
+const callerSuffix = "-caller"
+
+var body = bytes.Repeat([]byte{'x'}, largeBody)
+
+// caller is all that calls one consumer's sidecar: an open loop of requests at
+// random moments, over as many keep-alive connections as it takes.
+type caller struct {
+	m        *mesh
+	consumer int
+	loop     *sim.Loop
+	rnd      *rand.Rand
+	next     proxy.Timer
+	idle     []*callerConn
+}
+
+func newCaller(m *mesh, i int) *caller {
+	c := &caller{m: m, consumer: i, loop: m.w.Loop(consumerHost(i) + callerSuffix), rnd: m.random(forArrivals, i)}
+	c.next.Fire = c.send
+	return c
+}
+
+// arrive sets the time of the next request; again when the load changes.
+func (c *caller) arrive() {
+	rate := c.m.spec.Load * c.m.loadBy / float64(c.m.spec.Consumers)
+	if c.m.over || rate <= 0 {
+		c.loop.Stop(&c.next)
+		return
+	}
+	c.loop.After(time.Duration(c.rnd.ExpFloat64()/rate*float64(time.Second)), &c.next)
+}
+
+func (c *caller) send() {
+	if c.m.over {
+		return
+	}
+	c.arrive()
+	unsafe, size := c.rnd.Float64() < c.m.spec.Unsafe, smallBody
+	if c.rnd.Float64() < c.m.spec.Large {
+		size = largeBody
+	}
+	gone := time.Duration(0)
+	if c.rnd.Float64() < c.m.spec.Abandon {
+		gone = 1 + time.Duration(c.rnd.Int64N(int64(patience)))
+	}
+	nonce := c.m.ledger.begin(c.consumer, unsafe, size)
+	var k *callerConn
+	if n := len(c.idle); n > 0 {
+		k, c.idle = c.idle[n-1], c.idle[:n-1]
+		k.call(nonce)
+	} else {
+		k = &callerConn{c: c, nonce: nonce}
+		k.leave.Fire = k.giveUp
+		port := egressPort + nonce%c.m.spec.Loops
+		c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), port), 0, k)
+	}
+	if gone > 0 {
+		c.loop.After(gone, &k.leave)
+	}
+}
+
+// noCall is the nonce of a connection that waits for no answer.
+const noCall = -1
+
+// callerConn is one connection of a caller, for one request at a time.
+type callerConn struct {
+	c     *caller
+	conn  proxy.Conn
+	nonce int
+	in    []byte
+	out   []byte
+	leave proxy.Timer
+}
+
+func (k *callerConn) OnOpen(conn proxy.Conn) {
+	k.conn = conn
+	if k.nonce == noCall {
+		conn.Close()
+		return
+	}
+	k.call(k.nonce)
+}
+
+func (k *callerConn) call(nonce int) {
+	k.nonce = nonce
+	call := &k.c.m.ledger.calls[nonce]
+	b := append(k.out[:0], "POST /compute HTTP/1.1\r\nhost: compute\r\nx-nonce: "...)
+	b = strconv.AppendInt(b, int64(nonce), 10)
+	if !call.unsafe {
+		b = append(b, "\r\nx-remora-idempotent: 1"...)
+	}
+	b = append(b, "\r\ncontent-length: "...)
+	b = strconv.AppendInt(b, int64(call.size), 10)
+	b = append(b, "\r\n\r\n"...)
+	b = append(b, body[:call.size]...)
+	if call.size == smallBody {
+		k.out = b
+	}
+	k.conn.Write(b)
+}
+
+func (k *callerConn) giveUp() {
+	if k.nonce == noCall {
+		return
+	}
+	k.c.m.ledger.ended(k.nonce, abandoned, 0)
+	k.nonce = noCall
+	if k.conn != nil {
+		k.conn.Close()
+	}
+}
+
+func (k *callerConn) OnData(b []byte) {
+	ledger := &k.c.m.ledger
+	k.in = append(k.in, b...)
+	for len(k.in) > 0 {
+		if k.nonce == noCall {
+			ledger.wrong("consumer %d: an answer that nobody asked for", k.c.consumer+1)
+			k.conn.Close()
+			return
+		}
+		var resp protocol.Response
+		var head http1.Head
+		n, err := http1.DecodeResponse(k.in, false, &resp, &head, &limits)
+		if err == http1.ErrIncomplete || err == nil && len(k.in) < n+int(head.Length) {
+			return
+		}
+		if err != nil {
+			ledger.wrong("consumer %d: a malformed answer: %v", k.c.consumer+1, err)
+			k.conn.Close()
+			return
+		}
+		k.answered(&resp, k.in[n:n+int(head.Length)])
+		k.in = k.in[:copy(k.in, k.in[n+int(head.Length):])]
+		if !head.KeepAlive {
+			k.conn.Close()
+			return
+		}
+		k.c.idle = append(k.c.idle, k)
+	}
+}
+
+func (k *callerConn) answered(resp *protocol.Response, body []byte) {
+	nonce, ledger := k.nonce, &k.c.m.ledger
+	k.nonce = noCall
+	k.c.loop.Stop(&k.leave)
+	own := strconv.Itoa(nonce)
+	failure := protocol.Find(resp.Headers, "x-remora-error")
+	if failure == nil && (string(protocol.Find(resp.Headers, "x-nonce")) != own || string(body) != own) {
+		ledger.wrong("request %d got the answer to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
+	}
+	ledger.ended(nonce, answered, resp.Status)
+}
+
+func (k *callerConn) OnClose(error) {
+	k.c.loop.Stop(&k.leave)
+	for i, other := range k.c.idle {
+		if other == k {
+			k.c.idle = append(k.c.idle[:i], k.c.idle[i+1:]...)
+			break
+		}
+	}
+	if k.nonce != noCall {
+		k.c.m.ledger.ended(k.nonce, closed, 0)
+		k.nonce = noCall
+	}
+	k.conn = nil
+}

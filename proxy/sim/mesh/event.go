@@ -1,0 +1,213 @@
+package mesh
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Action is what an Event does.
+type Action uint8
+
+// The actions. Those that last end after Event.For, or with the load when that
+// is 0.
+const (
+	Kill          Action = iota // the provider's sidecar and application end; For: they start again
+	Start                       // a provider that is down starts
+	Vanish                      // like Kill, but nobody hears of it: a power cut
+	Drain                       // the provider leaves in an orderly way; For: until it restarts
+	Roll                        // all providers, one after another, each drained and restarted within For
+	KillApp                     // the application alone; For: it starts again
+	Stall                       // all requests of the application freeze for For
+	Slow                        // service times are multiplied by Factor
+	Fail                        // the application answers 500 at once
+	Pause                       // the sidecar's process stops for For
+	Reset                       // connections between consumers and the provider break
+	PartitionTo                 // what consumers send to the provider does not arrive
+	PartitionFrom               // what the provider sends to consumers does not arrive
+	EtcdDown                    // no news of endpoints
+	LoadBy                      // the load is multiplied by Factor
+
+	actions = int(LoadBy) + 1
+)
+
+// TargetKind is what an Event happens to.
+type TargetKind uint8
+
+// The kinds of targets.
+const (
+	TargetNone TargetKind = iota
+	TargetProvider
+	TargetConsumer
+)
+
+// Target is a consumer or provider, or all of them.
+type Target struct {
+	Kind  TargetKind
+	Index int // from 1; 0: all
+}
+
+// String is the target as a script has it.
+func (t Target) String() string {
+	name := ""
+	switch t.Kind {
+	case TargetNone:
+		return ""
+	case TargetProvider:
+		name = "provider"
+	case TargetConsumer:
+		name = "consumer"
+	}
+	if t.Index == 0 {
+		return name + "s"
+	}
+	return name + " " + strconv.Itoa(t.Index)
+}
+
+// Event is something that happens to the mesh, once or again and again.
+type Event struct {
+	At     time.Duration // since the start
+	Every  time.Duration // how long after the one before, until the load ends; 0: once
+	Action Action
+	Target Target
+	Factor float64       // of Slow and LoadBy
+	For    time.Duration // 0: to the end
+}
+
+// syntax is how an action is written.
+type syntax struct {
+	words   string     // %s stands for the target
+	target  TargetKind // that it wants
+	either  bool       // a consumer will do as well
+	factor  bool
+	mustFor bool // lasts, and says how long
+	mayFor  bool
+}
+
+var syntaxes = [actions]syntax{
+	Kill:          {words: "kill %s", target: TargetProvider, either: true, mayFor: true},
+	Start:         {words: "start %s", target: TargetProvider},
+	Vanish:        {words: "vanish %s", target: TargetProvider, mayFor: true},
+	Drain:         {words: "drain %s", target: TargetProvider, mayFor: true},
+	Roll:          {words: "rolling restart", mustFor: true},
+	KillApp:       {words: "kill app of %s", target: TargetProvider, mayFor: true},
+	Stall:         {words: "stall %s", target: TargetProvider, mustFor: true},
+	Slow:          {words: "slow %s", target: TargetProvider, factor: true, mayFor: true},
+	Fail:          {words: "fail %s", target: TargetProvider, mayFor: true},
+	Pause:         {words: "pause %s", target: TargetProvider, either: true, mustFor: true},
+	Reset:         {words: "reset %s", target: TargetProvider},
+	PartitionTo:   {words: "partition consumers -> %s", target: TargetProvider, mayFor: true},
+	PartitionFrom: {words: "partition %s -> consumers", target: TargetProvider, mayFor: true},
+	EtcdDown:      {words: "etcd down", mayFor: true},
+	LoadBy:        {words: "load", factor: true, mayFor: true},
+}
+
+// String is the event as a script has it.
+func (e Event) String() string {
+	s := "at " + e.At.String()
+	if e.Every > 0 {
+		s = "every " + e.Every.String()
+		if e.At != e.Every {
+			s += " from " + e.At.String()
+		}
+	}
+	form := &syntaxes[e.Action]
+	if form.target == TargetNone {
+		s += " " + form.words
+	} else {
+		s += " " + fmt.Sprintf(form.words, e.Target)
+	}
+	if form.factor {
+		s += " x" + strconv.FormatFloat(e.Factor, 'g', -1, 64)
+	}
+	if e.For > 0 {
+		s += " for " + e.For.String()
+	}
+	return s
+}
+
+// readEvent reads what follows "at" or "every".
+func readEvent(w *words, again bool) (e Event) {
+	if again {
+		e.Every = w.duration("the time between two events")
+		if e.At = e.Every; e.Every == 0 {
+			w.fail("events need time between them")
+		}
+		if w.has("from") {
+			e.At = w.duration("the time of the first event")
+		}
+	} else {
+		e.At = w.duration("the time of the event")
+	}
+	text := w.rest()
+	for i := range syntaxes {
+		if w.left = match(&syntaxes[i], text, &e.Target); w.left != nil {
+			e.Action = Action(i)
+			syntaxes[i].readRest(&e, w)
+			return e
+		}
+	}
+	w.fail("nobody knows what %q does", text)
+	return e
+}
+
+// match finds the words of an action at the start of text, and its target. What
+// follows them is left; nil when they are not there.
+func match(form *syntax, text string, target *Target) (left []string) {
+	words := split(text).left
+	for _, want := range strings.Fields(form.words) {
+		if len(words) == 0 {
+			return nil
+		}
+		if want != "%s" {
+			if words[0] != want {
+				return nil
+			}
+			words = words[1:]
+			continue
+		}
+		n := target.read(words)
+		if n == 0 || target.Kind != form.target && !(form.either && target.Kind == TargetConsumer) {
+			return nil
+		}
+		words = words[n:]
+	}
+	return append([]string{}, words...)
+}
+
+// read takes a target from the start of words, and tells how many those were.
+func (t *Target) read(words []string) int {
+	if len(words) == 0 {
+		return 0
+	}
+	for kind, name := range map[TargetKind]string{TargetProvider: "provider", TargetConsumer: "consumer"} {
+		switch words[0] {
+		case name + "s":
+			*t = Target{Kind: kind}
+			return 1
+		case name:
+			if len(words) < 2 {
+				return 0
+			}
+			n, err := strconv.Atoi(words[1])
+			if err != nil || n < 1 {
+				return 0
+			}
+			*t = Target{Kind: kind, Index: n}
+			return 2
+		}
+	}
+	return 0
+}
+
+// readRest reads what follows an action and its target.
+func (form *syntax) readRest(e *Event, w *words) {
+	if form.factor {
+		e.Factor = w.factor()
+	}
+	if form.mustFor || form.mayFor && len(w.left) > 0 {
+		w.skip("for")
+		e.For = w.duration("how long it lasts")
+	}
+}

@@ -1,0 +1,112 @@
+package mesh
+
+import (
+	"fmt"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// What holds in every run, whatever the Spec:
+//
+//   - A request has one answer, its own, or its connection is closed; that only
+//     when the consumer's sidecar has ended. It is one of a known set of statuses,
+//     and comes by the deadline. (ledger.ended, callerConn)
+//   - Hedges and paid retries stay within budget × primaries + burst, by the
+//     sidecars' own counts and by what applications see. (checkBudget, checkExtra)
+//   - No attempt goes to an endpoint that the request has tried while there is
+//     another, and what is not idempotent reaches one application once.
+//     (ledger.arrived)
+//   - What is over for its caller does not reach an application any more.
+//     (ledger.arrived)
+//   - A turn of a loop does a bounded number of things. (ledger.turn)
+//   - In the end all requests are over, and nothing is pending, held or in use
+//     anywhere. (checkRest)
+
+// minBurst is the burst of hedges and paid retries that a sidecar has at least.
+const minBurst = 10
+
+// checkBudget checks the counts of a sidecar's process at its end.
+func (l *ledger) checkBudget(s *sidecar) {
+	policy := &s.cfg.Services[s.service()].Policy
+	for i, w := range s.proc.Workers() {
+		stats := w.ServiceStats(s.service())
+		allowed := policy.Hedge.Budget*float64(stats.Primaries) + max(1, minBurst/float64(l.mesh.spec.Loops))
+		l.allowance += allowed
+		if extra := stats.Hedges - stats.HedgesMissed + stats.RetriesPaid; float64(extra) > allowed {
+			l.wrong("%s, loop %d: %d hedges (%d missed) and %d paid retries for %d requests, over %.1f",
+				s.host, i, stats.Hedges, stats.HedgesMissed, stats.RetriesPaid, stats.Primaries, allowed)
+		}
+	}
+}
+
+// checkExtra holds what applications saw against what all budgets allow.
+func (l *ledger) checkExtra() {
+	if float64(l.extra) > l.allowance {
+		l.wrong("applications saw %d attempts beyond the first of each request, over %.1f", l.extra, l.allowance)
+	}
+}
+
+// Of a turn, each connection, timer or message that is ready may lead to some
+// callbacks: data, what it lets go, the flush of each peer, notices of closing.
+const (
+	turnFloor      = 64
+	turnsPerReady  = 8
+	turnsPerDemand = 4
+)
+
+// turn checks the length of a turn of a loop, in callbacks.
+func (l *ledger) turn(on *sim.Loop, ready, callbacks int) {
+	if bound := turnFloor + turnsPerReady*ready + turnsPerDemand*l.peak; callbacks > bound {
+		l.wrong("a turn of %s made %d callbacks, over %d", on.Name(), callbacks, bound)
+	}
+}
+
+// checkRest checks that the mesh, which had time to come to rest, has.
+func (m *mesh) checkRest() {
+	if m.ledger.open > 0 {
+		for nonce := range m.ledger.calls {
+			if m.ledger.calls[nonce].fate == undecided {
+				m.ledger.wrong("request %d was not answered within %v", nonce, restLimit)
+			}
+		}
+	}
+	for _, c := range m.consumers {
+		m.checkSidecar(&c.sidecar)
+	}
+	for _, p := range m.providers {
+		m.checkSidecar(&p.sidecar)
+	}
+	m.ledger.checkExtra()
+	if n := m.ledger.hidden; n > 0 {
+		m.ledger.violations = append(m.ledger.violations, fmt.Sprintf("and %d more", n))
+	}
+}
+
+func (m *mesh) checkSidecar(s *sidecar) {
+	l := &m.ledger
+	l.checkBudget(s)
+	if n := s.proc.Pending(); n != 0 {
+		l.wrong("%s has %d requests pending in the end", s.host, n)
+	}
+	if n := s.proc.Held(); n != 0 {
+		l.wrong("%s holds %d bytes of messages in the end", s.host, n)
+	}
+	if used, queued := s.proc.Slots(s.service()); used != 0 || queued != 0 {
+		l.wrong("%s has %d slots in use, %d requests queued in the end", s.host, used, queued)
+	}
+	for i, w := range s.proc.Workers() {
+		var report proxy.WorkerReport
+		s.loops[i].Do(func() { report = w.Report() })
+		for _, svc := range report.Services {
+			if svc.HedgesInFlight != 0 {
+				l.wrong("%s counts %d hedges in flight in the end", s.host, svc.HedgesInFlight)
+			}
+			for _, e := range svc.Endpoints {
+				if e.Pending != 0 {
+					l.wrong("%s counts %d attempts at %s in the end", s.host, e.Pending, e.Addr)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package mesh
+
+import (
+	"fmt"
+	"time"
+)
+
+// ledger is what becomes of every request, as callers and applications see it.
+type ledger struct {
+	mesh       *mesh
+	calls      []call // by nonce
+	open       int    // of these, the ones that are not over
+	peak       int    // most that were open at a time
+	extra      int    // attempts at applications beyond a request's first
+	allowance  float64
+	violations []string
+	hidden     int // violations beyond those
+}
+
+// call is one request.
+type call struct {
+	sent, over time.Duration
+	consumer   int
+	life       int // of the consumer's sidecar
+	size       int
+	unsafe     bool // not idempotent
+	fate       fate
+	status     int
+	visits     []visit
+}
+
+// fate is how a request ended for its caller.
+type fate uint8
+
+const (
+	undecided fate = iota
+	answered
+	closed    // the connection was closed without an answer
+	abandoned // by the caller
+)
+
+// visit is one arrival at an application.
+type visit struct {
+	provider, attempt int
+}
+
+// maxViolations bounds those that are told.
+const maxViolations = 10
+
+// wrong notes that something does not hold which must.
+func (l *ledger) wrong(format string, args ...any) {
+	if len(l.violations) == maxViolations {
+		l.hidden++
+		return
+	}
+	at := fmt.Sprintf("seed %d, at %v: ", l.mesh.spec.Seed, l.mesh.w.Now())
+	l.violations = append(l.violations, at+fmt.Sprintf(format, args...))
+}
+
+// begin opens a request and returns its nonce.
+func (l *ledger) begin(consumer int, unsafe bool, size int) int {
+	l.calls = append(l.calls, call{
+		sent: l.mesh.w.Now(), consumer: consumer, life: l.mesh.consumers[consumer].lives, unsafe: unsafe, size: size,
+	})
+	l.open++
+	l.peak = max(l.peak, l.open)
+	return len(l.calls) - 1
+}
+
+func (l *ledger) known(nonce int) bool { return nonce >= 0 && nonce < len(l.calls) }
+
+// ended is the one end of a request for its caller.
+func (l *ledger) ended(nonce int, how fate, status int) {
+	c := &l.calls[nonce]
+	if c.fate != undecided {
+		l.wrong("request %d ended twice", nonce)
+		return
+	}
+	l.open--
+	c.fate, c.status, c.over = how, status, l.mesh.w.Now()
+	consumer := l.mesh.consumers[c.consumer]
+	switch {
+	case how == answered && !mayAnswer(status):
+		l.wrong("request %d was answered %d", nonce, status)
+	case how == closed && !consumer.down && consumer.lives == c.life:
+		l.wrong("request %d got no answer: its connection was closed", nonce)
+	case how == answered && c.over > c.sent+consumer.timeout()+grace && c.over > l.mesh.troubled:
+		l.wrong("request %d was answered %v after it was sent, past its deadline", nonce, c.over-c.sent)
+	}
+}
+
+// mayAnswer tells the answers that a well-formed request may get.
+func mayAnswer(status int) bool {
+	switch status {
+	case 200, 429, 500, 502, 503, 504:
+		return true
+	}
+	return false
+}
+
+// grace is what a sidecar may take to be heard of: by an application that a request
+// is over, by a caller that its deadline has passed.
+const grace = 10 * time.Millisecond
+
+// arrived notes that an application got the request.
+func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
+	c, now := &l.calls[nonce], l.mesh.w.Now()
+	if size != int64(c.size) {
+		l.wrong("request %d arrived with a body of %d bytes instead of %d", nonce, size, c.size)
+	}
+	if c.fate != undecided && now > c.over+grace && now > l.mesh.troubled {
+		l.wrong("request %d was handed to the application of provider %d, %v after it was over", nonce, provider+1, now-c.over)
+	}
+	for _, v := range c.visits {
+		switch {
+		case v.provider != provider:
+			continue
+		case v.attempt == attempt && !c.unsafe:
+			return // sent again since a pooled connection had gone stale
+		case v.attempt == attempt:
+			l.wrong("request %d, which is not idempotent, was sent twice to provider %d", nonce, provider+1)
+		case l.untried(c, max(attempt, v.attempt)) && l.mesh.providers[provider].stats().Retries == 0: // they count as attempts, too
+			l.wrong("attempts %d and %d of request %d went to provider %d, which had been tried, and others had not",
+				v.attempt, attempt, nonce, provider+1)
+		}
+	}
+	c.visits = append(c.visits, visit{provider, attempt})
+	if len(c.visits) > 1 {
+		l.extra++
+		if c.unsafe {
+			l.wrong("request %d, which is not idempotent, reached two applications", nonce)
+		}
+	}
+}
+
+// untried tells whether there surely was an endpoint left for an attempt that the
+// request had not tried: attempts are counted from 0, whether they arrive or not.
+func (l *ledger) untried(c *call, attempt int) bool {
+	consumer := l.mesh.consumers[c.consumer]
+	return consumer.endpointsAt < c.sent && attempt < consumer.endpoints
+}

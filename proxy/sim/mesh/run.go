@@ -1,0 +1,167 @@
+package mesh
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/sim"
+)
+
+// Run runs s, which is valid, to its end: until the load is over, what was broken
+// is whole again, and every request has come to its end. The same Spec gives the
+// same Result.
+func Run(s Spec) *Result { return run(s, tampering{}) }
+
+// tampering breaks a rule on purpose, for tests of the invariants.
+type tampering struct {
+	loop  func(consumer int, l proxy.Loop) proxy.Loop // what a consumer's sidecar runs on
+	begin func(m *mesh)                               // called before the load
+}
+
+func run(s Spec, t tampering) *Result {
+	m := newMesh(s, t)
+	m.schedule()
+	if t.begin != nil {
+		t.begin(m)
+	}
+	for _, c := range m.callers {
+		c.loop.Post(c.arrive)
+	}
+	m.w.Run(s.Duration)
+	m.over = true
+	m.repair()
+	m.rest()
+	m.checkRest()
+	return m.result()
+}
+
+// mesh is a Spec that runs.
+type mesh struct {
+	spec      Spec
+	tampering tampering
+	w         *sim.World
+	consumers []*consumer
+	callers   []*caller
+	providers []*provider
+	registry  registryService
+	ledger    ledger
+	samples   sampler
+
+	loadBy float64
+	over   bool // the load
+	// troubled is until when something other than an application's slowness may
+	// hold up what a sidecar sends.
+	troubled time.Duration
+}
+
+// random returns a source for one purpose of one host: what it is drawn for does
+// not depend on what else happens in the mesh.
+func (m *mesh) random(purpose, index int) *rand.Rand {
+	return rand.New(rand.NewPCG(m.spec.Seed, uint64(purpose)<<32|uint64(index)))
+}
+
+// Purposes of random sources.
+const (
+	forArrivals = 1 + iota
+	forWork
+	forStalls
+	forNews
+)
+
+func newMesh(s Spec, t tampering) *mesh {
+	m := &mesh{spec: s, tampering: t, w: sim.New(s.Seed), loadBy: 1}
+	m.ledger.mesh = m
+	m.w.Net(m.path)
+	m.w.OnTurn(m.ledger.turn)
+	m.registry = newRegistry(m)
+	consumerConfig, err := s.consumerConfig()
+	if err != nil {
+		panic(err)
+	}
+	providerConfig, err := s.providerConfig()
+	if err != nil {
+		panic(err)
+	}
+	for i := range s.Providers {
+		p := newProvider(m, i, providerConfig)
+		m.providers = append(m.providers, p)
+		p.start()
+		m.registry.join(p)
+	}
+	for i := range s.Consumers {
+		c := newConsumer(m, i, consumerConfig)
+		m.consumers = append(m.consumers, c)
+		c.start()
+		m.callers = append(m.callers, newCaller(m, i))
+	}
+	m.w.Run(time.Millisecond)
+	m.samples.start(m)
+	return m
+}
+
+// path is the network between two hosts. What is beside each other stays whole.
+func (m *mesh) path(from, to string) sim.Path {
+	p := sim.DefaultNet(from, to)
+	if !strings.HasSuffix(from, callerSuffix) && !strings.HasSuffix(to, callerSuffix) && !m.over {
+		p.Reset, p.Bandwidth = m.spec.Breaks, int64(m.spec.Bandwidth)
+	}
+	return p
+}
+
+// repair ends what is broken still.
+func (m *mesh) repair() {
+	m.w.Net(m.path)
+	m.registry.up()
+	for _, p := range m.providers {
+		p.heal()
+		p.app.thaw()
+		p.app.slow, p.app.failing = 1, false
+		p.revive()
+	}
+	for _, c := range m.consumers {
+		c.revive()
+	}
+}
+
+// restLimit is how long a mesh may take to come to rest, and restFor how long
+// nothing may be under way until it has: something may be on the network.
+const (
+	restLimit = time.Minute
+	restFor   = 50 * time.Millisecond
+)
+
+// rest lets time pass until nothing has been under way for a while.
+func (m *mesh) rest() {
+	m.w.Run(max(0, m.troubled-m.w.Now()))
+	since := m.w.Now()
+	for end := since + restLimit; m.w.Now() < end && m.w.Now()-since < restFor; {
+		m.w.Run(restFor / 5)
+		if !m.idle() {
+			since = m.w.Now()
+		}
+	}
+}
+
+func (m *mesh) idle() bool {
+	if m.ledger.open > 0 {
+		return false
+	}
+	for _, p := range m.providers {
+		if !p.idle() || p.app.pending() > 0 {
+			return false
+		}
+	}
+	for _, c := range m.consumers {
+		if !c.idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// consumerHost and providerHost are addresses of up to maxHosts of each.
+func consumerHost(i int) string { return fmt.Sprintf("10.%d.%d.%d", i/62500, i/250%250, i%250+1) }
+func providerHost(i int) string { return fmt.Sprintf("10.%d.%d.%d", 100+i/62500, i/250%250, i%250+1) }

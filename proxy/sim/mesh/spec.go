@@ -1,0 +1,162 @@
+package mesh
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// Spec is a mesh, the load on it, and what happens to it. NewSpec fills in the
+// defaults.
+type Spec struct {
+	Seed uint64
+
+	Consumers int
+	Providers int
+	Loops     int  // of each sidecar
+	Direct    bool // consumers call the applications themselves, past the providers' sidecars
+
+	Threads  int       // of each application
+	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty: by 1
+	Weights  []int     // in the registry, likewise; empty: 1
+	Queue    int       // requests that wait for a thread; one more is answered 503
+
+	Service time.Duration // median of the lognormal service time
+	Sigma   float64       // of it
+
+	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0: none
+	StallFor   time.Duration // all its requests freeze for so long
+
+	Breaks    float64 // share of the segments between hosts that break their connection
+	Bandwidth int     // bytes per second from one host to another; 0: no limit
+
+	NewsMin, NewsMax time.Duration // what the registry's news takes to a consumer
+	Lease            time.Duration // until a provider that died leaves the registry
+
+	Load     float64       // requests per second, over all consumers
+	Duration time.Duration // of the load
+	WarmUp   time.Duration // requests sent before are not measured
+
+	Abandon float64 // share of the requests whose callers go away before 20 ms are over
+	Unsafe  float64 // share of the requests that are not idempotent
+	Large   float64 // share of the requests whose body is 100 KB instead of 100 bytes
+
+	// Consumer and Provider are the product's own configuration: YAML values by
+	// the keys of a service, or one of the top-level keys limits, timeouts, node.
+	Consumer, Provider map[string]string
+
+	Events []Event
+}
+
+// NewSpec is a mesh of one consumer and three providers, with hedging off, that
+// is asked for nothing.
+func NewSpec() Spec {
+	return Spec{
+		Seed: 1, Consumers: 1, Providers: 3, Loops: 1,
+		Threads: 8, Queue: 1000, Service: time.Millisecond, Sigma: 0.5,
+		NewsMin: time.Millisecond, NewsMax: 50 * time.Millisecond, Lease: time.Second,
+		Duration: time.Second,
+		Consumer: map[string]string{}, Provider: map[string]string{},
+	}
+}
+
+// clone is a copy that shares nothing with s.
+func (s *Spec) clone() Spec {
+	c := *s
+	c.Capacity, c.Weights = slices.Clone(s.Capacity), slices.Clone(s.Weights)
+	c.Consumer, c.Provider = maps.Clone(s.Consumer), maps.Clone(s.Provider)
+	c.Events = slices.Clone(s.Events)
+	return c
+}
+
+// Validate finds what can't be run.
+func (s *Spec) Validate() error {
+	switch {
+	case s.Consumers < 1 || s.Providers < 1 || s.Loops < 1 || s.Threads < 1:
+		return errors.New("there is at least one of consumers, providers, loops and threads")
+	case s.Consumers > maxHosts || s.Providers > maxHosts:
+		return fmt.Errorf("at most %d consumers or providers", maxHosts)
+	case s.Service <= 0 || s.Duration <= 0 || s.WarmUp >= s.Duration:
+		return errors.New("service time and duration are positive, and the warm-up is shorter than the load")
+	case s.NewsMax < s.NewsMin:
+		return errors.New("the registry's delays are in the wrong order")
+	}
+	for _, e := range s.Events {
+		if e.Target.Kind == TargetProvider && e.Target.Index > s.Providers ||
+			e.Target.Kind == TargetConsumer && e.Target.Index > s.Consumers {
+			return fmt.Errorf("%v: there is no %v", e, e.Target)
+		}
+	}
+	_, err := s.consumerConfig()
+	_, err2 := s.providerConfig()
+	return errors.Join(err, err2)
+}
+
+const (
+	maxHosts = 60_000
+
+	egressPort  = 15001
+	ingressPort = 15006
+	appPort     = 8080
+)
+
+// topLevel are the keys that stand beside the services.
+var topLevel = map[string]bool{"limits": true, "timeouts": true, "node": true}
+
+func (s *Spec) consumerConfig() (*config.Config, error) {
+	protocol := config.ProtocolLink
+	if s.Direct {
+		protocol = config.ProtocolHTTP
+	}
+	return parseConfig("consumer", `
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes: [{service: compute}]
+services:
+  compute:
+    protocol: `+protocol+"\n", s.Consumer)
+}
+
+func (s *Spec) providerConfig() (*config.Config, error) {
+	return parseConfig("provider", `
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
+services:
+  local:
+    protocol: http
+`, s.Provider)
+}
+
+// parseConfig adds the keys of a service to a file that ends with one. What is
+// discovered, the mesh brings.
+func parseConfig(name, file string, keys map[string]string) (*config.Config, error) {
+	var text, top strings.Builder
+	text.WriteString(file + "    discover: static\n    endpoints: [\"10.255.0.1:1\"]\n")
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if topLevel[key] {
+			fmt.Fprintf(&top, "%s: %s\n", key, keys[key])
+			continue
+		}
+		fmt.Fprintf(&text, "    %s: %s\n", key, keys[key])
+	}
+	return config.Parse(name, []byte(text.String()+top.String()), func(string) (string, bool) { return "", false })
+}
+
+// threads are those of the application of provider i, from 0.
+func (s *Spec) threads(i int) int {
+	if len(s.Capacity) == 0 {
+		return s.Threads
+	}
+	return max(1, int(float64(s.Threads)*s.Capacity[i%len(s.Capacity)]))
+}
+
+func (s *Spec) weight(i int) int {
+	if len(s.Weights) == 0 {
+		return 1
+	}
+	return cmp.Or(s.Weights[i%len(s.Weights)], 1)
+}

@@ -1,0 +1,305 @@
+package proxy
+
+import (
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// dubboUpstream is the Dubbo upstream of one endpoint on one loop: one
+// multiplexed connection, dialled on first use and again when it is lost.
+type dubboUpstream struct {
+	svc           *service
+	target        *endpoint
+	serialization byte         // of calls that came as HTTP, and of heartbeats
+	cur           *dubboClient // takes new attempts; nil before the first, and after a loss
+	gone          bool         // the endpoint left the service
+}
+
+func newDubboUpstream(s *service, target *endpoint) *dubboUpstream {
+	u := &dubboUpstream{svc: s, target: target, serialization: dubbo.Hessian2}
+	if s.cfg.Serialization == config.SerializationFastjson {
+		u.serialization = dubbo.Fastjson
+	}
+	return u
+}
+
+func (u *dubboUpstream) send(a *attempt) {
+	if u.cur == nil {
+		u.cur = dialDubbo(u)
+	}
+	u.cur.send(a)
+}
+
+// cancel leaves a call with the application if it may have it: Dubbo can't take
+// one back, so its answer is awaited and dropped.
+func (u *dubboUpstream) cancel(a *attempt) (lingering bool) {
+	c := a.dubbo
+	if c.calls.find(int64(a.stream)).sent {
+		return true
+	}
+	c.forget(a)
+	c.finish()
+	return false
+}
+
+// abort gives the call up; the connection carries others. An answer that still
+// comes is for nobody.
+func (u *dubboUpstream) abort(a *attempt) {
+	c := a.dubbo
+	c.forget(a)
+	c.finish()
+}
+
+func (u *dubboUpstream) retire() {
+	u.gone = true
+	if u.cur != nil {
+		u.cur.drain()
+	}
+}
+
+// dubboState is where a connection to a provider stands.
+type dubboState uint8
+
+const (
+	dubboDialing dubboState = iota
+	dubboOpen
+	dubboClosed
+)
+
+// dubboClient is one connection to a Dubbo provider. It carries up to dubboCalls
+// calls at a time, which are answered in any order. What one turn brings leaves in
+// one write.
+type dubboClient struct {
+	up       *dubboUpstream
+	w        *Worker
+	conn     Conn
+	state    dubboState
+	draining bool // takes no more calls, and closes with the last one
+
+	calls    dubboTable
+	queue    []int64 // ids of calls that have not left, withdrawn ones included
+	settled  []stood // during a flush: calls to be answered here
+	flushing bool
+
+	out      Flush
+	stuffed  Timer // the peer takes less than it is sent
+	outbound outbound
+
+	reader dubboReader
+	held   int // bytes in reader counted against limits.buffered
+
+	beat  Timer
+	heard bool // something arrived since the last beat
+	asked bool // a heartbeat of ours is out
+}
+
+// stood is a call that the connection answers in the provider's place: one that
+// wants no answer, or one that could not be made, and why.
+type stood struct {
+	id  int64
+	why *Failure
+}
+
+// Service implements Destined.
+func (c *dubboClient) Service() string { return c.up.svc.cfg.Name }
+
+func dialDubbo(u *dubboUpstream) *dubboClient {
+	c := &dubboClient{up: u, w: u.svc.w, calls: newDubboTable()}
+	c.out.Do = c.flush
+	c.stuffed.Fire = c.flush
+	c.beat.Fire = c.onBeat
+	c.outbound.init(c.w)
+	c.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
+	return c
+}
+
+func (c *dubboClient) OnOpen(conn Conn) {
+	if c.state == dubboClosed {
+		conn.Close()
+		return
+	}
+	c.conn, c.outbound.conn = conn, conn
+	c.state = dubboOpen
+	c.w.loop.After(dubboBeat, &c.beat)
+	c.flush()
+	c.finish()
+}
+
+func (c *dubboClient) OnData(b []byte) {
+	if c.state == dubboClosed {
+		return
+	}
+	c.heard = true
+	if err := c.reader.feed(b, c); err != nil {
+		c.w.log.Warn("connection closed: malformed input", "peer", c.conn.RemoteAddr(), "error", err)
+		c.close(FailMalformed)
+		return
+	}
+	c.account()
+	c.finish()
+}
+
+func (c *dubboClient) OnClose(error) {
+	switch c.state {
+	case dubboDialing:
+		c.close(FailConnect)
+	case dubboOpen:
+		c.close(FailReset)
+	}
+}
+
+func (c *dubboClient) send(a *attempt) {
+	if c.calls.n == dubboCalls {
+		a.failed(FailOverloaded)
+		return
+	}
+	id := c.calls.add(a)
+	a.stream, a.dubbo = uint64(id), c
+	c.queue = append(c.queue, id)
+	if c.calls.n == 1 && !c.flushing {
+		c.flush() // a lone call waits for nothing
+		return
+	}
+	c.w.loop.Defer(&c.out)
+}
+
+// forget takes a out of the table; what still comes for it is skipped.
+func (c *dubboClient) forget(a *attempt) {
+	c.calls.remove(int64(a.stream))
+	a.dubbo = nil
+}
+
+// onBeat runs every dubboBeat while the connection is open.
+func (c *dubboClient) onBeat() {
+	switch {
+	case c.heard:
+		c.asked = false
+	case c.asked:
+		c.w.log.Warn("connection closed: the provider is silent", "peer", c.conn.RemoteAddr())
+		c.close(FailReset)
+		return
+	default:
+		c.asked = true
+		c.outbound.write(dubbo.AppendHeartbeat(c.w.scratch[:0], c.up.serialization, 0))
+		c.outbound.watch()
+	}
+	c.heard = false
+	c.w.loop.After(dubboBeat, &c.beat)
+}
+
+// detach makes the next attempt dial anew.
+func (c *dubboClient) detach() {
+	if c.up.cur == c {
+		c.up.cur = nil
+	}
+}
+
+// drain closes the connection once nothing is out on it.
+func (c *dubboClient) drain() {
+	c.draining = true
+	c.detach()
+	c.finish()
+}
+
+func (c *dubboClient) finish() {
+	if c.draining && c.state == dubboOpen && c.calls.n == 0 {
+		c.close(nil)
+	}
+}
+
+// account keeps limits.buffered up to date with what is being received.
+func (c *dubboClient) account() {
+	if held := c.reader.held(); held != c.held {
+		c.w.held(held - c.held)
+		c.held = held
+	}
+}
+
+// close ends the connection and with f all that is out on it. A call that has not
+// left counts as not sent, whatever f.
+func (c *dubboClient) close(f *Failure) {
+	if c.state == dubboClosed {
+		return
+	}
+	c.state = dubboClosed
+	c.detach()
+	c.reader.close()
+	c.account()
+	c.outbound.stop()
+	c.w.loop.Stop(&c.beat)
+	c.w.loop.Stop(&c.stuffed)
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	for i := range c.calls.calls {
+		call := &c.calls.calls[i]
+		a := call.a
+		if a == nil {
+			continue
+		}
+		c.forget(a)
+		if call.sent {
+			a.failed(f)
+		} else {
+			a.failed(FailConnect)
+		}
+	}
+}
+
+var _ dubboEnd = (*dubboClient)(nil)
+
+// onHeader implements dubboEnd. Answers that nobody waits for any more are
+// skipped.
+func (c *dubboClient) onHeader(f *dubbo.Frame, length int) (keep bool) {
+	if f.Event || f.Request {
+		return f.Event && length <= dubboEvent
+	}
+	call := c.calls.find(f.ID)
+	if call == nil || !call.sent || call.a.state == attemptLingering {
+		return false
+	}
+	if int64(length) > c.w.httpLimits.Message {
+		a := call.a
+		c.forget(a)
+		a.failed(FailTooLarge)
+		return false
+	}
+	return true
+}
+
+// onFrame implements dubboEnd.
+func (c *dubboClient) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
+	switch call := c.calls.find(f.ID); {
+	case f.Event:
+		if body != nil {
+			f.Body = body.B
+			c.onEvent(f)
+		}
+	case f.Request || call == nil:
+	case call.a.state == attemptLingering:
+		a := call.a
+		c.forget(a)
+		a.dropped(f.Status != dubbo.StatusPoolExhausted)
+	case body != nil:
+		c.onAnswer(f, call, body)
+		return
+	}
+	if body != nil {
+		bytebufferpool.Put(body)
+	}
+}
+
+// onEvent answers heartbeats, and stops calling a provider that goes down.
+func (c *dubboClient) onEvent(f *dubbo.Frame) {
+	switch {
+	case !f.Request:
+	case dubbo.ReadOnly(f):
+		c.draining = true
+		c.detach()
+	case f.TwoWay && c.conn.Buffered() <= dubboOutbound:
+		c.outbound.write(dubbo.AppendHeartbeatAnswer(c.w.scratch[:0], f))
+		c.outbound.watch()
+	}
+}

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
+)
+
+// flush writes the calls that have not left, together.
+func (c *dubboClient) flush() {
+	if c.state != dubboOpen {
+		return
+	}
+	c.flushing = true
+	out, next := c.w.scratch[:0], 0
+	for next < len(c.queue) {
+		if c.conn.Buffered() > dubboOutbound {
+			c.w.loop.After(linkStuffed, &c.stuffed)
+			break
+		}
+		for next < len(c.queue) && len(out) < dubboBatch {
+			out = c.appendCall(out, c.queue[next])
+			next++
+		}
+		c.outbound.write(out)
+		out = out[:0]
+	}
+	c.queue = append(c.queue[:0], c.queue[next:]...)
+	c.w.keepScratch(out)
+	c.outbound.watch()
+	for _, s := range c.settled {
+		if call := c.calls.find(s.id); call != nil { // not withdrawn by an earlier one's end
+			c.standIn(call.a, s.why)
+		}
+	}
+	c.settled = c.settled[:0]
+	c.flushing = false
+}
+
+// appendCall appends the call with this id, if it was not withdrawn. What came as
+// HTTP is converted; what is Dubbo goes on as it is, under the new id.
+func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
+	call := c.calls.find(id)
+	if call == nil {
+		return dst
+	}
+	req := &call.a.ex.req
+	if req.Codec != protocol.CodecHTTP {
+		call.sent = true
+		if req.OneWay {
+			c.settled = append(c.settled, stood{id: id})
+		}
+		return dubbo.AppendFrame(dst, &dubbo.Frame{
+			Request: true, TwoWay: !req.OneWay, Serialization: serializationOf(req.Codec), ID: id, Body: req.Body,
+		})
+	}
+	parsed := &c.w.call
+	err := parsed.Parse(req)
+	if err == nil {
+		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
+	}
+	if err != nil {
+		c.settled = append(c.settled, stood{id, callFailure(err)})
+		return dst
+	}
+	call.sent, call.converted, call.bare = true, true, parsed.Bare
+	return dst
+}
+
+// standIn answers a in the provider's place: the call was sent and wants no
+// answer, or it could not be made.
+func (c *dubboClient) standIn(a *attempt, f *Failure) {
+	c.forget(a)
+	if a.state == attemptLingering {
+		a.dropped(true)
+		return
+	}
+	ans := c.w.answer()
+	if f != nil {
+		ans.body = bytebufferpool.Get()
+		text := append(append(ans.body.B[:0], f.Text...), '\n')
+		ans.converted(text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
+	} else {
+		ans.codec = a.ex.req.Codec
+		ans.Status, ans.RPC = 200, uint8(dubbo.StatusOK)
+	}
+	ans.hold()
+	a.stoodIn(ans)
+}
+
+// onAnswer hands the answer f, whose body is here, to the attempt that waits for
+// it. An exhausted pool has turned the call away before it began.
+func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebufferpool.ByteBuffer) {
+	a, converted, bare := call.a, call.converted, call.bare
+	c.forget(a)
+	codec, known := dubboCodec(f.Serialization)
+	ans := c.w.answer()
+	ans.head = body
+	failure := (*Failure)(nil)
+	switch {
+	case f.Status == dubbo.StatusPoolExhausted:
+		failure = FailExhausted
+	case converted:
+		f.Body = body.B
+		failure = ans.convert(f, bare)
+	case !known:
+		failure = FailMalformed
+	default:
+		ans.codec = codec
+		ans.Status, ans.RPC, ans.Body = f.Status.HTTP(), uint8(f.Status), body.B
+	}
+	if failure != nil {
+		ans.Release()
+		a.failed(failure)
+		return
+	}
+	ans.hold()
+	a.answered(ans)
+}
+
+// convert makes the answer f, whose body is ans.head, one of HTTP.
+func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
+	ans.body = bytebufferpool.Get()
+	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(ans.w.httpLimits.Message))
+	switch {
+	case err == dubbo.ErrReplyTooLarge:
+		return FailTooLarge
+	case err != nil:
+		return FailMalformed
+	}
+	ans.converted(text, reply)
+	bytebufferpool.Put(ans.head)
+	ans.head = nil
+	return nil
+}
+
+// converted fills the answer with text, which is ans.body's memory, as the body.
+// The headers' values go behind it.
+func (ans *answer) converted(text []byte, reply dubbo.Reply) {
+	end := len(text)
+	text = append(text, reply.ContentType...)
+	code := len(text)
+	text = append(text, reply.Code...)
+	ans.body.B = text
+	ans.Status, ans.Body = reply.Status, text[:end:end]
+	ans.Headers = append(ans.Headers, protocol.Header{Name: nameContentType, Value: text[end:code:code]})
+	if reply.Code != "" {
+		ans.Headers = append(ans.Headers, protocol.Header{Name: nameError, Value: text[code:]})
+	}
+	ans.datestamp()
+}

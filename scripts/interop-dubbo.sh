@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Remora between consumers and providers of real Apache Dubbo, and between HTTP
+# and those; see interop-dubbo/dubbo.py and lab/java. Needs Java 17, Maven and
+# Python 3. Everything listens on free ports of 127.0.0.1 and is gone at the end.
+# The last line is the count of checks.
+#
+#   IDLE=60      seconds of silence in which heartbeats keep connections up
+#   KEEP=DIR     keep configuration files and logs in DIR
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+dir=${KEEP:-$(mktemp -d)}
+mkdir -p "$dir/bin"
+trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+
+for line in 2.7 3.3; do
+	timeout 900 mvn --quiet --batch-mode -f lab/java/pom.xml -P "dubbo-$line" package
+done
+
+go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
+PYTHONPATH=scripts/interop timeout --kill-after=10 1800 \
+	python3 scripts/interop-dubbo/dubbo.py "$dir/bin" "$dir" "${IDLE:-60}"
