@@ -43,8 +43,8 @@ func (p *passage) run() {
 	worker := p.srv.worker()
 	onward, fail := p.reach()
 	if fail != nil {
-		p.cut() // as if the client had been refused
 		worker.Passed(fail)
+		p.cut() // as if the client had been refused
 		return
 	}
 	defer p.srv.hops.remove(onward)

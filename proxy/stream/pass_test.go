@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -26,6 +27,7 @@ func redirected(t *testing.T) (client *net.TCPConn, here bareSocket) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
+	_ = client.SetDeadline(time.Now().Add(patience))
 	here = bareSocket{receive(t, listener.conns, "the connection")}
 	t.Cleanup(func() { here.Close() })
 	return client, here

@@ -13,6 +13,7 @@
 """
 
 import json
+import socket
 import socketserver
 import threading
 import time
@@ -26,7 +27,7 @@ lock = threading.Lock()
 
 class Server(socketserver.ThreadingTCPServer):
     """Accepts over IPv4 and IPv6."""
-    address_family = socketserver.socket.AF_INET6
+    address_family = socket.AF_INET6
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128

@@ -212,12 +212,11 @@ def circle(suite, lab):
     lab.intercept("install", "--proxy-uid", NOBODY)
     for suffix in "46":
         ran = lab.execute(lab.near, "curl", "--silent", "--max-time", "60", f"http://other{suffix}:8081/", check=False)
-        suite.check(f"IPv{suffix}: a connection that would go in a circle is reset", ran.returncode in (52, 56),
+        suite.check(f"IPv{suffix}: a connection that would go in a circle is reset", ran.returncode in (52, 55, 56),
                     f"curl exit {ran.returncode}")
+    wait_for("connections to end", PATIENCE, lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0)
     found = lab.metric('remora_errors_total{code="loop-detected"}')
-    suite.check("each is found out at once", found == 2, f"{found}")
-    suite.check("nothing goes on in circles", wait_for(
-        "connections to end", PATIENCE, lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0))
+    suite.check("each is found out the first time that it comes back", found == 2, f"{found}")
     direct = get(lab, "http://127.0.0.1:15001/")
     suite.check("who calls the listener itself is answered", "no route" in direct, direct)
 
