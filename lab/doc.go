@@ -9,7 +9,7 @@
 //     time;
 //   - lab/report: tables, terminal plots, JSON and HTML of what was measured;
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
-//   - lab/bench: closed loops of callers against what they could get at most;
+//   - lab/stages: closed loops of callers against what they could get at most;
 //   - lab/precise: sleeping more precisely than Go's timers do.
 //
 // Nothing in the sidecar imports it.

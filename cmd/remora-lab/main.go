@@ -30,6 +30,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(), benchCommand())
+	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(), stagesCommand())
 	return root
 }

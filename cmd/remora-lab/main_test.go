@@ -93,7 +93,7 @@ func TestBadArguments(t *testing.T) {
 	for _, args := range [][]string{
 		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
 		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"replica", "--protocol", "smtp"}, {"consumer", "--agent", "nowhere"},
-		{"bench"}, {"bench", "--sidecar", "x", "http://x/"}, {"bench", "--connections", "0", "http://x/"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
+		{"stages"}, {"stages", "--sidecar", "x", "http://x/"}, {"stages", "--connections", "0", "http://x/"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
 		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"},
 	} {
 		if out, err := execute(context.Background(), args...); err == nil {

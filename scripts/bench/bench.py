@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 
+import dubbo
 from stack import Failed, Stack, Tools, cpu, open_loop, which, wrk
 
 # Chains of proxies between wrk and the replica, by the name of their row.
@@ -21,6 +22,9 @@ CHAINS = {
     "remora-2": ["consumer", "provider"],
     "remora-2-tls": ["consumer-tls", "provider-tls"],
 }
+
+# The row that is no chain: see dubbo.py.
+DUBBO = "dubbo"
 
 # The loads of each row, after a warm-up: how each is named in the report, and the
 # function that runs it on a Stack.
@@ -110,15 +114,15 @@ def main():
     a = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
     a.add_argument("rounds", nargs="?", type=int, default=3)
     a.add_argument("--json", metavar="FILE", help="write all samples there too")
-    a.add_argument("--rows", help="comma-separated, of: " + " ".join(CHAINS))
+    a.add_argument("--rows", help="comma-separated, of: " + " ".join([*CHAINS, DUBBO]))
     a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
     a.add_argument("--peers", required=True, help=argparse.SUPPRESS)
     o = a.parse_args()
     tools = Tools(o.binaries, o.peers)
-    rows = list(CHAINS)
+    rows = [*CHAINS, DUBBO]
     if o.rows:
         rows = o.rows.split(",")
-        if unknown := [r for r in rows if r not in CHAINS]:
+        if unknown := [r for r in rows if r not in CHAINS and r != DUBBO]:
             a.error(f"unknown rows: {' '.join(unknown)}")
     for name, path, hint in (
         ("relay", tools.relay, f"put a TCP relay into {o.peers}/bin (its arguments: PORT BACKEND-PORT), or set BENCH_DIR"),
@@ -133,18 +137,25 @@ def main():
         rows = [r for r in rows if not r.endswith("-tls")]
 
     began = time.time()
-    samples = run(tools, rows, o.rounds)
-    print(f"POST of 300 bytes, answer of 200, keep-alive; median [min..max] of {o.rounds} rounds.")
+    chains = [r for r in rows if r != DUBBO]
+    samples = run(tools, chains, o.rounds)
+    calls = dubbo.run(tools, o.rounds) if DUBBO in rows else []
+    print(f"Median [min..max] of {o.rounds} rounds.")
     print(f"{os.cpu_count()} CPUs for load, proxies and replica together; one worker per proxy; CPU is that of "
           f"all proxies of a row. Linux {platform.release()}, load average {os.getloadavg()[0]:.1f}.")
-    report(samples, rows)
+    if chains:
+        print("\nPOST of 300 bytes, answer of 200, keep-alive")
+        report(samples, chains)
+    if calls:
+        dubbo.report(calls, spread, table)
+    samples += calls
     errors = {r: n for r in rows if (n := sum(s["errors"] for s in samples if s["row"] == r))}
     if errors:
         print("\nfailed requests:", ", ".join(f"{r} {n}" for r, n in errors.items()))
     if o.json:
         with open(o.json, "w") as f:
             json.dump({"began": began, "cpus": os.cpu_count(), "kernel": platform.release(), "samples": samples}, f, indent=1)
-    return 1 if any(r.startswith("remora") for r in errors) else 0
+    return 1 if any(r == DUBBO or r.startswith("remora") for r in errors) else 0
 
 
 if __name__ == "__main__":

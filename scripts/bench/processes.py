@@ -99,9 +99,10 @@ class Processes:
         with open(log) as f:
             raise Failed(f"{' '.join(cmd)} does not listen on {port}:\n{f.read()}")
 
-    def await_answer(self, port):
+    def await_answer(self, port, body=b"{}", kind="application/json"):
         """Waits until the way from port to the replica stands."""
-        request = b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+        head = f"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        request = head.encode() + body
         deadline = time.monotonic() + PATIENCE
         answer = b""
         while time.monotonic() < deadline:

@@ -115,9 +115,9 @@ class Stack(Processes):
         return self.spawn(name, [self.tools.remora, "run", "-c", f], listen)
 
 
-def wrk(url, connections, seconds):
-    """Runs wrk, a closed loop, and returns what post.lua reports."""
-    cmd = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{PATIENCE}s", "-s", os.path.join(HERE, "post.lua"), url]
+def wrk(url, connections, seconds, script="post.lua"):
+    """Runs wrk, a closed loop, and returns what result.lua reports."""
+    cmd = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{PATIENCE}s", "-s", os.path.join(HERE, script), url]
     out = subprocess.run(cmd, capture_output=True, text=True)
     m = re.search(r"^RESULT (.*)$", out.stdout, re.M)
     if out.returncode or not m:

@@ -7,16 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remora-proxy/remora/lab/bench"
+	"github.com/remora-proxy/remora/lab/stages"
 )
 
-func benchCommand() *cobra.Command {
+func stagesCommand() *cobra.Command {
 	var (
-		o        bench.Options
+		o        stages.Options
 		sidecars []string
 	)
 	cmd := &cobra.Command{
-		Use:   "bench URL",
+		Use:   "stages URL",
 		Short: "Measure how much of what is possible a number of waiting callers gets",
 		Long: `Measure how much of what is possible a number of waiting callers gets.
 
@@ -32,9 +32,9 @@ than 2xx do not count.`,
 				if !ok {
 					return fmt.Errorf("sidecar %q: want NAME=HOST:PORT", s)
 				}
-				o.Sidecars = append(o.Sidecars, bench.Sidecar{Name: name, Admin: admin})
+				o.Sidecars = append(o.Sidecars, stages.Sidecar{Name: name, Admin: admin})
 			}
-			r, err := bench.Run(cmd.Context(), o)
+			r, err := stages.Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

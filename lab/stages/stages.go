@@ -1,8 +1,8 @@
-// Package bench measures how much of what is possible a closed loop of callers
+// Package stages measures how much of what is possible a closed loop of callers
 // gets: callers that each wait for an answer before they ask again, in front of
 // a service whose calls take a fixed time, can't get more than their number
 // divided by that time. It tells the CPU time that sidecars took meanwhile.
-package bench
+package stages
 
 import (
 	"bufio"
@@ -70,12 +70,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	most := 0
 	for _, n := range o.Connections {
 		if n < 1 {
-			return nil, fmt.Errorf("bench: a stage of %d connections", n)
+			return nil, fmt.Errorf("stages: a stage of %d connections", n)
 		}
 		most = max(most, n)
 	}
 	if most == 0 || o.Delay <= 0 || o.Duration <= 0 || o.Warmup < 0 {
-		return nil, errors.New("bench: want stages, and a delay and a duration that are positive")
+		return nil, errors.New("stages: want stages, and a delay and a duration that are positive")
 	}
 	if err := awaitReady(ctx, o.URL, o.Ready); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func awaitReady(ctx context.Context, url string, within time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("bench: %s did not get ready: %w", url, err)
+			return fmt.Errorf("stages: %s did not get ready: %w", url, err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -150,7 +150,7 @@ func (o *Options) cpu(ctx context.Context) ([]time.Duration, error) {
 	for _, s := range o.Sidecars {
 		d, err := cpuOf(ctx, s.Admin, o.Token)
 		if err != nil {
-			return nil, fmt.Errorf("bench: CPU time of %s: %w", s.Name, err)
+			return nil, fmt.Errorf("stages: CPU time of %s: %w", s.Name, err)
 		}
 		all = append(all, d)
 	}
