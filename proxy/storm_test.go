@@ -16,8 +16,11 @@ import (
 // twice, the budget holds, and nothing is left behind.
 func TestStorm(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		seeds = 6
+	case raceEnabled:
+		seeds = 15
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 // binary is the program under test, built once.
@@ -74,14 +76,9 @@ func receive[T any](t *testing.T, what string, c <-chan T) T {
 // freeAddrs are n addresses on 127.0.0.1 that nobody listens on.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
-	var addrs []string
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close() // at the end, so that none comes up twice
-		addrs = append(addrs, ln.Addr().String())
+	addrs, err := freeport.Loopback(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addrs
 }

@@ -3,10 +3,11 @@ package demo
 import (
 	"embed"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"text/template"
+
+	"github.com/remora-proxy/remora/internal/freeport"
 )
 
 //go:embed templates
@@ -45,20 +46,12 @@ func newLayout(dir string) (*layout, error) {
 	for i := range replicaCount {
 		want = append(want, &l.replicas[i], &l.links[i], &l.providerAdmin[i])
 	}
-	// All are held until the last is found, so that none comes up twice.
-	var held []net.Listener
-	defer func() {
-		for _, ln := range held {
-			ln.Close()
-		}
-	}()
-	for _, addr := range want {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("demo: find a free port: %w", err)
-		}
-		held = append(held, ln)
-		*addr = ln.Addr().String()
+	addrs, err := freeport.Loopback(len(want))
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	for i, addr := range addrs {
+		*want[i] = addr
 	}
 	return l, nil
 }
