@@ -12,7 +12,7 @@ import (
 type slots struct {
 	limit    atomic.Int32 // 0: none
 	auto     *autoLimit   // moves limit; nil: it stays
-	maxQueue int32
+	maxQueue atomic.Int32
 	inUse    atomic.Int32
 	queued   atomic.Int32
 }
@@ -112,7 +112,7 @@ func (s *service) admit(a *attempt) slotOutcome {
 	if a.kind == hedgeAttempt || a.ex.hedged {
 		return slotRefused
 	}
-	if sl.queued.Add(1) > sl.maxQueue {
+	if sl.queued.Add(1) > sl.maxQueue.Load() {
 		sl.queued.Add(-1)
 		return slotRefused
 	}
@@ -173,7 +173,7 @@ func (s *service) release() {
 func (s *service) longestWaiting() (longest *service) {
 	since := int64(neverQueued)
 	for _, w := range s.w.proc.workers {
-		other := w.services[s.shared.cfg.Name]
+		other := s.shared.loops[w.index].Load()
 		if t := other.queue.oldest.Load(); t < since {
 			longest, since = other, t
 		}

@@ -65,6 +65,12 @@ func (s *service) measured(sent time.Duration) {
 	if !sl.auto.close(now, sl.queued.Load() > 0) {
 		return
 	}
+	s.giveFree()
+}
+
+// giveFree gives free slots to those who wait for one, after a change of the limit.
+func (s *service) giveFree() {
+	sl := &s.shared.slots
 	for n := sl.queued.Load(); n > 0 && sl.take(); n-- {
 		s.release()
 	}

@@ -114,18 +114,18 @@ func (b *breaker) count(now time.Duration, v verdict) {
 	}
 }
 
-// judge tells the service's breaker what came of a request or stream with pass
-// *p. It does so once, and nothing without a breaker.
-func (s *sharedService) judge(now time.Duration, p *pass, v verdict) {
+// judge tells the breaker that gave the pass *p what came of its request or
+// stream. It does so once, and nothing without a breaker.
+func (b *serviceBounds) judge(now time.Duration, p *pass, v verdict) {
 	if *p != passNone {
-		s.breaker.tell(now, *p, v)
+		b.breaker.tell(now, *p, v)
 		*p = passNone
 	}
 }
 
 func (ex *exchange) judge(v verdict) {
 	if ex.svc != nil {
-		ex.svc.shared.judge(ex.w.loop.Now(), &ex.pass, v)
+		ex.bounds.judge(ex.w.loop.Now(), &ex.pass, v)
 	}
 }
 

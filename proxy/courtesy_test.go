@@ -71,10 +71,11 @@ func TestCourtesies(t *testing.T) {
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: strings.Repeat("i", 128)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachTopology(t, meshOptions{apps: 1}, func(t *testing.T, m *mesh) {
-				if c.outside {
-					m.consumer.cfg.Listeners[0].Address = "0.0.0.0:15001"
-				}
+			o := meshOptions{apps: 1}
+			if c.outside {
+				o.egress = "0.0.0.0:15001"
+			}
+			eachTopology(t, o, func(t *testing.T, m *mesh) {
 				var seen string
 				m.apps[0].extra = c.answer
 				m.apps[0].seen = func(req *protocol.Request) { seen = courtesies(req.Headers) }

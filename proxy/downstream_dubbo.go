@@ -7,17 +7,15 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // dubboSession is a downstream Dubbo connection. Calls begin as they come, up to
 // dubboCalls of them at a time, and are answered in the order in which their
 // answers are there. What one turn brings leaves in one write.
 type dubboSession struct {
-	w      *Worker
-	conn   Conn
-	direct *route     // of a listener with a fixed service, else nil
-	rate   *rateLimit // of the listener; nil: none
+	w    *Worker
+	conn Conn
+	door *door
 
 	closed   bool
 	draining bool // no call begins any more; closes when all are answered
@@ -36,8 +34,8 @@ type dubboSession struct {
 	sessionLink
 }
 
-func newDubboSession(w *Worker, l *config.Listener, direct *route) *dubboSession {
-	s := &dubboSession{w: w, direct: direct, rate: w.proc.rates[l.Name]}
+func newDubboSession(w *Worker, at *door) *dubboSession {
+	s := &dubboSession{w: w, door: at}
 	s.clock.init(w.loop, s.onTimeout)
 	s.outbound.init(w)
 	s.out.Do = s.flush
@@ -49,8 +47,8 @@ func (s *dubboSession) OnOpen(c Conn) {
 	s.conn, s.outbound.conn = c, c
 	s.w.sessions.add(s)
 	s.w.stats.Connections++
-	s.clock.set(s.w.proc.cfg.Timeouts.Idle)
-	if s.w.proc.draining.Load() { // accepted just before the listener closed
+	s.clock.set(s.w.cfg.Timeouts.Idle)
+	if s.door.shut || s.w.proc.draining.Load() { // accepted just before the listener closed
 		s.drain()
 	}
 }
@@ -72,7 +70,7 @@ func (s *dubboSession) OnData(b []byte) {
 // wait sets the timeout for what is to come: the rest of a frame, or the next
 // one.
 func (s *dubboSession) wait() {
-	t := &s.w.proc.cfg.Timeouts
+	t := &s.w.cfg.Timeouts
 	switch {
 	case s.closed:
 	case !s.reader.midway():
@@ -89,7 +87,7 @@ func (s *dubboSession) wait() {
 // onTimeout: an idle connection closes, and one whose frame does not end.
 func (s *dubboSession) onTimeout(k clockKind) {
 	if k == clockIdle && len(s.calls) > 0 {
-		s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+		s.clock.set(s.w.cfg.Timeouts.Idle)
 		return
 	}
 	if f := &s.reader.frame; k == clockBody && f.Request && !f.Event {
@@ -161,11 +159,11 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	ex.hold()
 	ex.place = len(s.calls)
 	s.calls = append(s.calls, ex)
-	r := s.direct
+	r := s.door.direct
 	if r == nil {
 		r = s.w.routeOf(req)
 	}
-	ex.begin(r, s.rate)
+	ex.begin(r, s.door)
 }
 
 // refuse answers a call that has not begun.
@@ -176,6 +174,11 @@ func (s *dubboSession) refuse(f *dubbo.Frame, why *Failure) {
 		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, why.dubbo(), why.Code, why.Text)
 	}
 }
+
+func (s *dubboSession) at() *door { return s.door }
+
+// retire is drain: a consumer that was told goes elsewhere.
+func (s *dubboSession) retire() { s.drain() }
 
 // drainGrace is how long after it was told that this sidecar goes down a consumer
 // may still send calls; some are on their way.

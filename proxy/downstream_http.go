@@ -7,7 +7,6 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // httpState is what a downstream HTTP session does with the bytes that come in.
@@ -27,9 +26,8 @@ const (
 type httpSession struct {
 	w      *Worker
 	conn   Conn
-	direct *route // of a listener with a fixed service, else nil
+	door   *door
 	origin origin
-	rate   *rateLimit // of the listener; nil: none
 
 	// original is where the connection goes on to when it has no route here; the
 	// zero value: nowhere.
@@ -68,8 +66,8 @@ type httpCall struct {
 	toHead bool
 }
 
-func newHTTPSession(w *Worker, l *config.Listener, direct *route) *httpSession {
-	s := &httpSession{w: w, direct: direct, origin: origin{trusted: loopback(l.Address)}, rate: w.proc.rates[l.Name]}
+func newHTTPSession(w *Worker, at *door) *httpSession {
+	s := &httpSession{w: w, door: at, origin: origin{trusted: at.of.trusted}}
 	s.clock.init(w.loop, s.onTimeout)
 	s.outbound.init(w)
 	s.slow.Fire = s.onSlow
@@ -85,9 +83,12 @@ func (s *httpSession) OnOpen(c Conn) {
 	}
 	s.w.sessions.add(s)
 	s.w.stats.Connections++
-	s.clock.set(s.w.proc.cfg.Timeouts.Idle)
-	if s.w.proc.draining.Load() { // accepted just before the listener closed
+	s.clock.set(s.w.cfg.Timeouts.Idle)
+	switch { // accepted just before the listener closed
+	case s.w.proc.draining.Load():
 		s.drain()
+	case s.door.shut:
+		s.retire()
 	}
 }
 
@@ -120,7 +121,7 @@ func (s *httpSession) decode() {
 			s.cur = s.w.exchange(s)
 			s.head.Reset()
 		}
-		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, &s.w.httpLimits)
+		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, s.w.httpLimits)
 		kind, leaves := s.streamOf(err)
 		switch {
 		case err == http1.ErrIncomplete:
@@ -134,7 +135,7 @@ func (s *httpSession) decode() {
 				return
 			}
 			if !s.clock.running(clockHead) {
-				s.clock.start(clockHead, s.w.proc.cfg.Timeouts.Header)
+				s.clock.start(clockHead, s.w.cfg.Timeouts.Header)
 			}
 			return
 		case s.original.IsValid() && s.unrouted(err):
@@ -146,7 +147,7 @@ func (s *httpSession) decode() {
 		case s.head.Connect && !leaves:
 			s.refuse(FailUnsupported)
 			return
-		case len(s.calls) >= s.w.proc.cfg.Limits.Pipelined:
+		case len(s.calls) >= s.w.cfg.Limits.Pipelined:
 			s.refuse(FailPipelined)
 			return
 		case leaves:
@@ -186,7 +187,7 @@ func (s *httpSession) onHead(n int) {
 	s.state = httpBody
 	s.body.Reset(&s.head, s.w.bodyLimits())
 	ex.body = bytebufferpool.Get()
-	s.clock.start(clockBody, s.w.proc.cfg.Timeouts.Body)
+	s.clock.start(clockBody, s.w.cfg.Timeouts.Body)
 	rest = s.receiveBody(rest)
 	if s.state >= httpLeaving {
 		return // refused, or all taken; ex is not the session's any more
@@ -241,7 +242,7 @@ func (s *httpSession) onRequest() {
 	s.cur.hold()
 	s.calls = append(s.calls, httpCall{
 		ex: s.cur, minor: s.head.Minor, toHead: s.head.HeadMethod,
-		last: !s.head.KeepAlive || s.requests == s.w.proc.cfg.Limits.Requests,
+		last: !s.head.KeepAlive || s.requests == s.w.cfg.Limits.Requests,
 	})
 	s.cur = nil
 	s.head.Reset()
@@ -279,13 +280,19 @@ func (s *httpSession) onTimeout(k clockKind) {
 	s.pump()
 }
 
+func (s *httpSession) at() *door { return s.door }
+
+// retire closes the connection after its next answer, which says so: a client that
+// sends a request at this moment gets it. Without one it closes for being idle.
+func (s *httpSession) retire() { s.last = true }
+
 // drain closes the connection after the answers that are due.
 func (s *httpSession) drain() {
 	s.last = true
 	switch {
 	case s.busy || len(s.calls) > 0 || s.cur != nil:
 	case s.requests == 0:
-		s.clock.set(min(lateIdle, s.w.proc.cfg.Timeouts.Idle))
+		s.clock.set(min(lateIdle, s.w.cfg.Timeouts.Idle))
 	default:
 		s.close()
 		s.conn.Drain()

@@ -65,9 +65,9 @@ func (s *httpSession) leave(kind StreamKind) {
 func (s *httpSession) mayLeave(ex *exchange) *Failure {
 	p := s.w.proc
 	switch {
-	case s.rate != nil && !s.rate.take(s.w.loop.Now()):
+	case s.door.limited(s.w.loop.Now()):
 		return FailRateLimited
-	case s.kind == StreamConnect && s.direct != nil:
+	case s.kind == StreamConnect && s.door.direct != nil:
 		return FailUnsupported
 	case ex.route == nil:
 		return FailNoRoute

@@ -31,7 +31,7 @@ func (s *httpSession) pump() {
 			r = s.routed(ex, s.calls[0].minor)
 		}
 		ex.route = nil // until begin has admitted it
-		ex.begin(r, s.rate)
+		ex.begin(r, s.door)
 	}
 	s.pumping = false
 }
@@ -40,7 +40,7 @@ func (s *httpSession) pump() {
 // if there is none.
 func (s *httpSession) routed(ex *exchange, minor int) *route {
 	arrive(ex, &s.origin, minor)
-	r := s.direct
+	r := s.door.direct
 	if r == nil {
 		r = s.w.routeOf(&ex.req)
 	}
@@ -138,7 +138,7 @@ func (s *httpSession) answered(last bool) {
 		return
 	}
 	if n == 0 && s.state == httpHead && s.blank() {
-		s.clock.set(s.w.proc.cfg.Timeouts.Idle)
+		s.clock.set(s.w.cfg.Timeouts.Idle)
 	}
 	if n == 0 && s.state == httpBody && s.head.ExpectContinue {
 		s.outbound.write([]byte(http1.Continue))

@@ -15,14 +15,12 @@ import (
 // the service of this listener.
 type linkSession struct {
 	linkConn
-	route   *route
-	rate    *rateLimit           // of the listener; nil: none
+	door    *door                // with a route
 	streams map[uint64]*exchange // begun and not over
 	cur     *exchange            // what the Reader decodes into
 	newest  uint64               // highest id that was complete or rejected
 	report  bool                 // answers are waiting: LOAD goes with them
 	fetches bool                 // the peer comes for the bodies of answers that are streams
-	opaque  bool                 // the service takes streams of bytes, and no requests
 	cancels int                  // of requests that are over, that the peer may still send
 	sessionLink
 }
@@ -35,14 +33,19 @@ const (
 	spareCancels      = 256
 )
 
-func newLinkSession(w *Worker, l *config.Listener, r *route) *linkSession {
-	s := &linkSession{
-		route: r, rate: w.proc.rates[l.Name], streams: make(map[uint64]*exchange),
-		opaque: r.svc.cfg.Protocol == config.ProtocolTCP, cancels: spareCancels,
-	}
+func newLinkSession(w *Worker, at *door) *linkSession {
+	s := &linkSession{door: at, streams: make(map[uint64]*exchange), cancels: spareCancels}
 	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
+
+func (s *linkSession) at() *door { return s.door }
+
+// retire is drain: what a GOAWAY turns away is sent elsewhere.
+func (s *linkSession) retire() { s.drain() }
+
+// opaque tells that the service takes streams of bytes, and no requests.
+func (s *linkSession) opaque() bool { return s.door.direct.svc.cfg.Protocol == config.ProtocolTCP }
 
 func (s *linkSession) carried() int { return len(s.streams) }
 
@@ -50,7 +53,7 @@ func (s *linkSession) carried() int { return len(s.streams) }
 func (s *linkSession) prepare() {
 	if s.report {
 		s.report = false
-		s.w.Load(linkLoad(s.route.svc.load()))
+		s.w.Load(linkLoad(s.door.direct.svc.load()))
 	}
 }
 
@@ -105,7 +108,8 @@ func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
 	s.w.Open(version, peer)
 	s.state = linkOpen
 	s.worker.proc.links.Add(1) // before the look at draining: Links relies on it
-	if s.worker.proc.draining.Load() {
+	s.door.of.links.Add(1)
+	if s.door.shut || s.worker.proc.draining.Load() {
 		s.drain()
 	}
 }
@@ -130,7 +134,7 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	case s.state == linkDraining:
 		s.turnAway(id, ex, link.Draining)
 		return
-	case s.opaque:
+	case s.opaque():
 		s.turnAway(id, ex, link.NoService)
 		return
 	case len(s.streams) >= linkStreams:
@@ -139,7 +143,7 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	}
 	s.streams[id] = ex
 	ex.hold()
-	ex.begin(s.route, s.rate)
+	ex.begin(s.door.direct, s.door)
 }
 
 // turnAway refuses a request that has not begun.
@@ -267,6 +271,7 @@ func (s *linkSession) close() {
 	}
 	if s.state != linkOpening {
 		s.worker.proc.links.Add(-1)
+		s.door.of.links.Add(-1)
 	}
 	s.shut()
 	if s.cur != nil {

@@ -60,7 +60,7 @@ func (s *linkSession) OnStream(st link.Stream, rest []byte) {
 	s.close()
 	w.stats.Left[LeftAccepted]++
 	w.proc.streams.Accept(peer, &StreamAccept{
-		Worker: w, Service: s.route.svc.cfg.Name, Timeout: s.patience(&st), Stream: st, Rest: bytes.Clone(rest),
+		Worker: w, Service: s.door.direct.svc.cfg.Name, Timeout: s.patience(&st), Stream: st, Rest: bytes.Clone(rest),
 	})
 }
 
@@ -75,9 +75,9 @@ func (s *linkSession) mayTake(st *link.Stream) *Failure {
 		return nil
 	case p.draining.Load():
 		return FailDraining
-	case s.opaque && st.Kind == link.StreamHTTP:
+	case s.opaque() && st.Kind == link.StreamHTTP:
 		return FailNoRoute
-	case s.rate != nil && !s.rate.take(s.worker.loop.Now()):
+	case s.door.limited(s.worker.loop.Now()):
 		return FailRateLimited
 	case p.ledger.full(s.held):
 		return FailOverloaded
@@ -89,9 +89,9 @@ func (s *linkSession) mayTake(st *link.Stream) *Failure {
 // but not longer than for any request.
 func (s *linkSession) patience(st *link.Stream) time.Duration {
 	if st.TimeLeft == 0 {
-		return s.route.timeout
+		return s.door.direct.timeout
 	}
-	return min(st.TimeLeft, s.route.timeout)
+	return min(st.TimeLeft, s.door.direct.timeout)
 }
 
 // refuseStream tells why a stream is not taken, in the words of its kind.

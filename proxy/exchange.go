@@ -73,7 +73,7 @@ type exchange struct {
 	tag   uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
 	place int    // the downstream's own: where it keeps the exchange
 	state exchangeState
-	pass  pass // of the service's breaker
+	pass  pass // of the breaker in bounds
 
 	req      protocol.Request
 	attempt  uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
@@ -91,6 +91,7 @@ type exchange struct {
 
 	route    *route
 	svc      *service
+	bounds   *serviceBounds // of svc when the exchange began
 	began    time.Duration
 	retries  int // paid and status retries so far
 	free     int // free retries so far
@@ -114,17 +115,16 @@ type exchange struct {
 	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
 }
 
-// begin takes a complete request from its downstream, of which rate is the limit
-// of the listener or nil, and starts on it. The exchange may be answered before
+// begin takes a complete request that came in by a door, and starts on it. The exchange may be answered before
 // begin returns.
-func (ex *exchange) begin(r *route, rate *rateLimit) {
+func (ex *exchange) begin(r *route, by *door) {
 	w := ex.w
 	ex.began = w.loop.Now()
 	ex.state = exchangeActive
 	w.stats.Requests++
 	w.millis.now(ex.began).arrived(ex.held)
 	switch {
-	case rate != nil && !rate.take(ex.began):
+	case by.limited(ex.began):
 		ex.fail(FailRateLimited)
 		return
 	case ex.passed > maxPassed:
@@ -143,7 +143,7 @@ func (ex *exchange) begin(r *route, rate *rateLimit) {
 	}
 	ex.svc.stats.Requests++
 	ex.svc.stats.BytesIn += uint64(ex.held)
-	ex.req.Service = ex.svc.shared.wireName
+	ex.req.Service = ex.svc.shared.wire
 	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(&ex.req)
 
 	left := r.timeout
@@ -168,7 +168,8 @@ func (ex *exchange) admit() (f *Failure) {
 	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
-	ex.pass, f = ex.svc.shared.admit(ex.began)
+	ex.bounds = ex.svc.bounds
+	ex.pass, f = ex.svc.shared.admit(ex.began, ex.bounds)
 	return f
 }
 

@@ -310,8 +310,7 @@ func TestCallerOptsOut(t *testing.T) {
 
 // Of a caller that is not on loopback the wish is not heeded.
 func TestStrangersCanNotOptOut(t *testing.T) {
-	m := newMesh(t, meshOptions{service: hedgeOn})
-	m.consumer.cfg.Listeners[0].Address = "0.0.0.0:15001"
+	m := newMesh(t, meshOptions{service: hedgeOn, egress: "0.0.0.0:15001"})
 	for _, a := range m.apps {
 		a.delay = func() time.Duration { return 8 * time.Millisecond }
 	}

@@ -22,19 +22,28 @@ func (p *Process) Held() int64 {
 // Slots is how many of a service's slots are in use, and how many requests wait
 // for one.
 func (p *Process) Slots(service string) (used, queued int) {
-	s := p.services[service]
+	s := p.shared(service)
+	if s == nil {
+		return 0, 0
+	}
 	return int(s.slots.inUse.Load()), int(s.slots.queued.Load())
 }
 
 // SlotLimit is how many slots a service has now; 0: there is no limit.
-func (p *Process) SlotLimit(service string) int { return int(p.services[service].slots.limit.Load()) }
+func (p *Process) SlotLimit(service string) int {
+	if s := p.shared(service); s != nil {
+		return int(s.slots.limit.Load())
+	}
+	return 0
+}
 
 // WorkerReport is what one loop knows at one moment, as plain data: nothing in
 // it refers to what the loop goes on using.
 type WorkerReport struct {
-	Stats    WorkerStats
-	Loop     LoopStats       // zero where the driver does not count
-	Services []ServiceReport // by name
+	Generation uint64 // of the configuration that the loop works by
+	Stats      WorkerStats
+	Loop       LoopStats       // zero where the driver does not count
+	Services   []ServiceReport // by name
 }
 
 // ServiceReport is one service as one loop sees it.
@@ -88,7 +97,7 @@ type EndpointReport struct {
 // Report describes the loop. It is called on the loop, and takes about 200 ns an
 // endpoint there: for people and scrapes, not for requests.
 func (w *Worker) Report() WorkerReport {
-	r := WorkerReport{Stats: w.stats, Services: make([]ServiceReport, 0, len(w.services))}
+	r := WorkerReport{Generation: w.generation, Stats: w.stats, Services: make([]ServiceReport, 0, len(w.services))}
 	r.Stats.Errors = maps.Clone(w.stats.Errors)
 	if l, ok := w.loop.(Metered); ok {
 		r.Loop = l.Stats()
@@ -114,7 +123,7 @@ func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()
 	r := ServiceReport{
 		Name: s.cfg.Name, Version: s.version, Stats: s.counts(), Panics: s.set.Panics(),
-		Breaker: s.shared.breaker.state(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
+		Breaker: s.bounds.breaker.state(now), HedgesInFlight: s.hedging.InFlight(), Tokens: s.hedging.Tokens(now),
 		Endpoints: make([]EndpointReport, s.set.Len()),
 	}
 	for _, rt := range s.routes {
@@ -165,7 +174,10 @@ func connections(up upstream) int {
 // ServicePending is how many requests of the service are in flight on all loops,
 // losers that are still at an application included.
 func (p *Process) ServicePending(service string) int {
-	return int(p.services[service].pending.Load())
+	if s := p.shared(service); s != nil {
+		return int(s.pending.Load())
+	}
+	return 0
 }
 
 // counts are the service's, with those of hedging from its routes.

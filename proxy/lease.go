@@ -12,9 +12,10 @@ import (
 // the methods may be called from any; each posts to the loop of the Lease. One
 // call is made after the answer to the one before.
 type Lease struct {
-	w    *Worker
-	svc  *service
-	pass pass // of the service's breaker
+	w      *Worker
+	svc    *service
+	bounds *serviceBounds // of svc when the stream was admitted
+	pass   pass           // of the breaker in bounds
 	// last is what Connected or Failed has to say. The caller's goroutine writes
 	// it for Close, which may overtake them on the way.
 	last findings
@@ -48,9 +49,15 @@ type Place struct {
 // there is no Lease to Close. After the loop has stopped it is not called.
 func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failure)) {
 	w.loop.Post(func() {
-		l := &Lease{w: w, svc: w.services[service]}
+		svc := w.leasable(service)
+		if svc == nil {
+			w.stats.failed(FailNoEndpoint)
+			picked(nil, Place{}, FailNoEndpoint)
+			return
+		}
+		l := &Lease{w: w, svc: svc, bounds: svc.bounds}
 		var f *Failure
-		if l.pass, f = l.svc.shared.admit(w.loop.Now()); f != nil {
+		if l.pass, f = svc.shared.admit(w.loop.Now(), l.bounds); f != nil {
 			l.fail(f)
 			picked(nil, Place{}, f)
 			return
@@ -75,7 +82,7 @@ func (l *Lease) fail(f *Failure) {
 // judge tells the service's breaker and the endpoint, each once, what came of the
 // stream.
 func (l *Lease) judge(found findings) {
-	l.svc.shared.judge(l.w.loop.Now(), &l.pass, found.service)
+	l.bounds.judge(l.w.loop.Now(), &l.pass, found.service)
 	l.judgeEndpoint(found.endpoint)
 }
 

@@ -146,7 +146,7 @@ func (c *linkConn) feed(b []byte) bool {
 // expire gives up what takes its peer longer than timeouts.body to send, to
 // within half of that: it looks four times in that time.
 func (c *linkConn) expire() {
-	patience := c.worker.proc.cfg.Timeouts.Body
+	patience := c.worker.cfg.Timeouts.Body
 	if err := c.r.Expire(c.worker.loop.Now()+1, patience, c.end); err != nil {
 		c.worker.log.Warn("link closed: slow peer", "peer", c.conn.RemoteAddr(), "error", err)
 		c.end.lost()
@@ -230,7 +230,7 @@ func (c *linkConn) watchCredit() {
 	starved, armed := c.w.Starved(), c.starving.Armed()
 	switch {
 	case starved && !armed:
-		c.worker.loop.After(c.worker.proc.cfg.Timeouts.Write, &c.starving)
+		c.worker.loop.After(c.worker.cfg.Timeouts.Write, &c.starving)
 	case !starved && armed:
 		c.worker.loop.Stop(&c.starving)
 	}

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,6 +57,7 @@ type meshOptions struct {
 	provider string // YAML of the provider's service local
 	limits   string // YAML at top level of both
 	listener string // YAML of the consumer's listener
+	egress   string // its address; default on loopback
 	ingress  string // YAML of the providers' listeners
 	match    string // YAML of the consumer's route, before its service
 
@@ -86,11 +88,11 @@ func newMesh(t *testing.T, o meshOptions) *mesh {
 		protocolName = "http"
 	}
 	m.consumer = m.node("10.0.0.1", fmt.Sprintf(`
-listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http%s}]
+listeners: [{name: egress, address: %q, protocol: http%s}]
 routes: [{%sservice: compute}]
 services:
   compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
-%s`, o.listener, o.match, protocolName, o.service, o.limits))
+%s`, cmp.Or(o.egress, "127.0.0.1:15001"), o.listener, o.match, protocolName, o.service, o.limits))
 	m.consumer.listen(15001)
 
 	var endpoints []registry.Endpoint

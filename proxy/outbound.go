@@ -54,7 +54,7 @@ func (o *outbound) look() {
 		o.wrote = 0
 		return
 	}
-	now, patience := o.w.loop.Now(), o.w.proc.cfg.Timeouts.Write
+	now, patience := o.w.loop.Now(), o.w.cfg.Timeouts.Write
 	if taken := o.wrote - left; taken > o.taken {
 		o.taken, o.since = taken, now
 	}

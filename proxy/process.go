@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -18,9 +17,7 @@ type Process struct {
 	// connection.
 	Wall func() time.Time
 
-	cfg      *config.Config
-	services map[string]*sharedService
-	rates    map[string]*rateLimit // of listeners that have one, by name
+	current  atomic.Pointer[Generation]
 	workers  []*Worker
 	streams  Streams // nil: none
 	ledger   ledger
@@ -32,58 +29,34 @@ type Process struct {
 // NewProcess lays out the shared state for a valid configuration on a number of
 // loops. Workers are added with NewWorker, one a loop, before any traffic.
 func NewProcess(cfg *config.Config, loops int) *Process {
-	p := &Process{cfg: cfg, loops: loops, services: make(map[string]*sharedService, len(cfg.Services))}
-	p.ledger.limit = cfg.Limits.Buffered
-	p.ledger.hard = cfg.Limits.Buffered + max(cfg.Limits.Buffered/4, hardMessages*cfg.Limits.Message)
-	p.rates = make(map[string]*rateLimit)
-	for i := range cfg.Listeners {
-		if l := &cfg.Listeners[i]; l.RateLimit.Rate > 0 {
-			p.rates[l.Name] = newRateLimit(&l.RateLimit)
-		}
-	}
-	for name, c := range cfg.Services {
-		p.services[name] = newSharedService(c)
-	}
+	p := &Process{loops: loops}
+	p.use(p.generation(cfg, &Generation{}))
 	return p
 }
+
+// Config is the configuration in use.
+func (p *Process) Config() *config.Config { return p.current.Load().cfg }
+
+// Generation is what is in use: 1 at the start, and one more after each Switch.
+func (p *Process) Generation() *Generation { return p.current.Load() }
 
 // Workers returns the workers, one a loop.
 func (p *Process) Workers() []*Worker { return p.workers }
 
-// Update gives every loop a new snapshot of a service's endpoints. It may be
-// called from any goroutine, one at a time for each service. Snapshots may
-// overtake each other on their way to a loop, so a loop ignores one whose
-// version it has passed.
-func (p *Process) Update(snap *registry.Snapshot) {
-	shared := p.services[snap.Service]
-	if shared == nil {
-		return
-	}
-	targets := make([]lb.Target, len(snap.Endpoints))
-	for i, e := range snap.Endpoints {
-		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
-	}
-	// Not on the loops: to rank a thousand takes a millisecond.
-	targets = lb.Subset(targets, shared.cfg.LB.Subset, p.cfg.Node.ID)
-	own := make(map[string]*atomic.Int32, len(snap.Endpoints))
-	for _, e := range snap.Endpoints {
-		if own[e.Addr] = shared.own[e.Addr]; own[e.Addr] == nil {
-			own[e.Addr] = new(atomic.Int32)
-		}
-	}
-	shared.own = own
-	shared.snapshot.Store(snap)
-	for _, w := range p.workers {
-		w.loop.Post(func() { w.services[snap.Service].apply(snap, targets, own) })
-	}
-}
+// Update is that of the Generation in use.
+func (p *Process) Update(snap *registry.Snapshot) { p.current.Load().Update(snap) }
 
 // Snapshot is the newest one given to Update for the service, or nil.
 func (p *Process) Snapshot(service string) *registry.Snapshot {
-	if shared := p.services[service]; shared != nil {
-		return shared.snapshot.Load()
+	if s := p.shared(service); s != nil {
+		return s.snapshot.Load()
 	}
 	return nil
+}
+
+// shared is what all loops share of a service in use; nil: there is none.
+func (p *Process) shared(service string) *sharedService {
+	return p.current.Load().services[service].sharedService
 }
 
 // Buffered is the number of message bytes held, to within 64 KiB per loop.
@@ -92,10 +65,11 @@ func (p *Process) Buffered() int64 { return p.ledger.bytes.Load() }
 // Pending is the number of exchanges in flight over all services, losers that
 // are still at an application included.
 func (p *Process) Pending() (n int) {
-	for _, s := range p.services {
+	g := p.current.Load()
+	for _, s := range g.services {
 		n += int(s.pending.Load())
 	}
-	return n
+	return n + g.formerPending()
 }
 
 // Links is the number of accepted links that may carry requests. After Drain it
@@ -105,12 +79,20 @@ func (p *Process) Links() int { return int(p.links.Load()) }
 
 // ledger counts the bytes of messages held in memory (limits.buffered).
 type ledger struct {
-	limit int64 // from here on, greedy peers are refused new work
+	limit atomic.Int64 // from here on, greedy peers are refused new work
 	// hard is the mark from which on the loops close what is greediest: past
 	// the limit, what is in progress may still grow, and answers come in.
-	hard  int64
+	hard  atomic.Int64
 	bytes atomic.Int64
 }
+
+func (l *ledger) configure(lim *config.Limits) {
+	l.limit.Store(lim.Buffered)
+	l.hard.Store(lim.Buffered + max(lim.Buffered/4, hardMessages*lim.Message))
+}
+
+// room is what is between the two marks.
+func (l *ledger) room() int64 { return max(0, l.hard.Load()-l.limit.Load()) }
 
 // hardMessages is how many of the longest messages the hard mark is above the
 // limit at least: one is in memory up to three times while it moves from one
@@ -119,22 +101,22 @@ const hardMessages = 4
 
 // full tells that memory is short: that others than what has counted own bytes
 // for itself hold all there is. New work is then refused to greedy peers.
-func (l *ledger) full(own int) bool { return l.bytes.Load()-int64(own) >= l.limit }
+func (l *ledger) full(own int) bool { return l.bytes.Load()-int64(own) >= l.limit.Load() }
 
 // over tells that the hard mark is passed, delta bytes not yet told included.
-func (l *ledger) over(delta int64) bool { return l.bytes.Load()+delta >= l.hard }
+func (l *ledger) over(delta int64) bool { return l.bytes.Load()+delta >= l.hard.Load() }
 
-// sharedService is the part of a service that all loops share.
+// sharedService is the part of a service that all loops share, for as long as the
+// service keeps its connections: through all reloads that only tune it.
 type sharedService struct {
-	cfg        *config.Service
-	wireName   []byte
-	maxPending int
+	name   string
+	wire   []byte // the name, as it is sent
+	subset int    // lb.subset
 
+	loops    []atomic.Pointer[service] // by the worker's index; each loop sets its own
 	snapshot atomic.Pointer[registry.Snapshot]
 	pending  atomic.Int32 // exchanges in flight
 	slots    slots
-	rate     *rateLimit // nil: none
-	breaker  *breaker   // nil: none
 	// lastAnswer is when an endpoint last answered, on the loops' clock.
 	lastAnswer atomic.Int64
 
@@ -144,37 +126,48 @@ type sharedService struct {
 	own map[string]*atomic.Int32
 }
 
-func newSharedService(c *config.Service) *sharedService {
-	s := &sharedService{cfg: c, wireName: []byte(c.Name), maxPending: c.MaxPending}
-	if c.RateLimit.Rate > 0 {
-		s.rate = newRateLimit(&c.RateLimit)
+func newSharedService(c *config.Service, loops int) *sharedService {
+	s := &sharedService{
+		name: c.Name, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[service], loops),
 	}
-	if c.Breaker.Consecutive > 0 {
-		s.breaker = newBreaker(&c.Breaker)
-	}
-	s.slots.maxQueue = int32(c.MaxQueue)
 	if c.MaxConcurrency == config.MaxConcurrencyAuto {
 		s.slots.auto = newAutoLimit(&s.slots.limit)
-	} else {
-		s.slots.limit.Store(int32(c.MaxConcurrency))
 	}
 	return s
 }
 
-// admit applies the limits of the service to a request or stream. Without a
-// Failure it counts as one of max_pending, and its pass is to be judged.
-func (s *sharedService) admit(now time.Duration) (pass, *Failure) {
-	if s.rate != nil && !s.rate.take(now) {
+// serviceBounds are what one configuration allows a service, over all loops.
+type serviceBounds struct {
+	maxPending int32
+	rate       *rateLimit // nil: none
+	breaker    *breaker   // nil: none
+}
+
+func newServiceBounds(c *config.Service) *serviceBounds {
+	b := &serviceBounds{maxPending: int32(c.MaxPending)}
+	if c.RateLimit.Rate > 0 {
+		b.rate = newRateLimit(&c.RateLimit)
+	}
+	if c.Breaker.Consecutive > 0 {
+		b.breaker = newBreaker(&c.Breaker)
+	}
+	return b
+}
+
+// admit applies bounds to a request or stream. Without a Failure it counts as one
+// of max_pending, and its pass is to be judged.
+func (s *sharedService) admit(now time.Duration, b *serviceBounds) (pass, *Failure) {
+	if b.rate != nil && !b.rate.take(now) {
 		return passNone, FailRateLimited
 	}
-	if s.pending.Add(1) > int32(s.maxPending) {
+	if s.pending.Add(1) > b.maxPending {
 		s.pending.Add(-1)
 		return passNone, FailOverloaded
 	}
-	if s.breaker == nil {
+	if b.breaker == nil {
 		return passNone, nil
 	}
-	p := s.breaker.ask(now)
+	p := b.breaker.ask(now)
 	if p == passNone {
 		s.pending.Add(-1)
 		return passNone, FailBreakerOpen

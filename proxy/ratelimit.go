@@ -15,6 +15,7 @@ import (
 // rate × t requests pass. The time of a token is rounded to a nanosecond, which
 // is 0.1% at the highest rate.
 type rateLimit struct {
+	cfg   *config.RateLimit
 	token time.Duration // what one request takes
 	depth time.Duration // what a full bucket holds
 	full  atomic.Int64
@@ -22,7 +23,7 @@ type rateLimit struct {
 
 func newRateLimit(c *config.RateLimit) *rateLimit {
 	token := time.Second / time.Duration(c.Rate)
-	return &rateLimit{token: token, depth: token * time.Duration(cmp.Or(c.Burst, c.Rate))}
+	return &rateLimit{cfg: c, token: token, depth: token * time.Duration(cmp.Or(c.Burst, c.Rate))}
 }
 
 // take tells whether a request may pass at now, and if so takes its token.

@@ -64,29 +64,6 @@ type retryOn struct {
 	statuses                        []int
 }
 
-// newConfiguredRoute makes the route at index i of the configuration.
-func (w *Worker) newConfiguredRoute(i int) *route {
-	c := &w.proc.cfg.Routes[i]
-	to := func(service string, p *config.Policy) *route {
-		r := newRoute(&c.Match, w.services[service], p)
-		r.index, r.rewrite = i, []byte(c.Rewrite.Path)
-		return r
-	}
-	if len(c.Split) == 0 {
-		return to(c.Service, &c.Policy)
-	}
-	shares := make([]share, len(c.Split))
-	total := uint64(0)
-	for j := range c.Split {
-		s := &c.Split[j]
-		shares[j] = share{to(s.Name, &s.Policy), uint64(s.Weight)}
-		total += uint64(s.Weight)
-	}
-	first := shares[0].route
-	first.shares, first.total = shares, total
-	return first
-}
-
 // draw picks the share of one request, by the random number x.
 func (r *route) draw(x uint64) *route {
 	x %= r.total
@@ -99,10 +76,10 @@ func (r *route) draw(x uint64) *route {
 	panic("proxy: a share is missing from its total")
 }
 
-func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
+func newRoute(plan *routePlan, svc *service) *route {
+	m, p := plan.match, plan.policy
 	r := &route{
-		index: -1,
-		host:  bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), svc: svc,
+		host: bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), rewrite: []byte(plan.rewrite), svc: svc,
 		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
@@ -132,7 +109,6 @@ func newRoute(m *config.Match, svc *service, p *config.Policy) *route {
 			}
 		}
 	}
-	svc.routes = append(svc.routes, r)
 	return r
 }
 

@@ -17,8 +17,10 @@ type service struct {
 	w       *Worker
 	shared  *sharedService
 	cfg     *config.Service
+	bounds  *serviceBounds
 	set     lb.Set
-	version uint64 // of the snapshot that set holds
+	version uint64      // of the snapshot that set holds
+	known   atomic.Bool // some snapshot has been applied; other goroutines read it
 	hedging hedge.Service
 	queue   admissionQueue
 	stats   ServiceStats
@@ -41,25 +43,16 @@ type endpoint struct {
 	stats    EndpointStats
 }
 
-func newService(w *Worker, shared *sharedService) *service {
-	s := &service{w: w, shared: shared, cfg: shared.cfg, hedging: hedge.NewService(w.proc.loops)}
+func newService(w *Worker, m member) *service {
+	s := &service{w: w, shared: m.sharedService, hedging: hedge.NewService(w.proc.loops)}
 	s.queue.oldest.Store(neverQueued)
 	s.queue.grant.Do = s.giveOut
 	s.queue.post = func() {
 		s.queue.granted++
 		s.giveOut()
 	}
-	s.set.Policy = policies[s.cfg.LB.Policy]
-	s.set.Zone = w.proc.cfg.Node.Zone
-	s.set.SlowStart = s.cfg.LB.SlowStart
-	s.set.Panic = s.cfg.LB.Panic
-	s.set.Outlier = lb.Outlier{
-		Consecutive: s.cfg.Outlier.Consecutive,
-		SuccessRate: s.cfg.Outlier.SuccessRate,
-		Latency:     float64(s.cfg.Outlier.Latency),
-		Base:        s.cfg.Outlier.Base,
-		MaxEjected:  s.cfg.Outlier.MaxEjected,
-	}
+	s.set.Zone = w.proc.Config().Node.Zone
+	s.tune(m)
 	return s
 }
 
@@ -79,6 +72,7 @@ func (s *service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 		return
 	}
 	s.version = snap.Version
+	defer s.known.Store(true)
 	_, removed := s.set.Update(targets)
 	for _, e := range removed {
 		e.Ext.(*endpoint).up.retire()

@@ -6,8 +6,12 @@ type session interface {
 	// weight is how many bytes are held for the session's peer.
 	weight() int
 	link() *sessionLink
+	// at is where it came in.
+	at() *door
 	// drain closes the session once what it carries is answered.
 	drain()
+	// retire has the session close as soon as nothing can be lost by it.
+	retire()
 }
 
 // sessionLink is a session's place in its worker's list.

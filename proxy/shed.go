@@ -10,7 +10,7 @@ import (
 // mark. So one peer that piles up memory stops itself and not others, and
 // many that stay within their shares don't take the loops past the hard mark.
 func (w *Worker) share() int {
-	return w.part(w.proc.ledger.hard - w.proc.ledger.limit)
+	return w.part(w.proc.ledger.room())
 }
 
 // part divides bytes among the loops, and this one's among its connections.
@@ -74,7 +74,7 @@ func (w *Worker) shed() {
 	l := &w.proc.ledger
 	for l.over(w.heldDelta) {
 		weight, h := w.greediest()
-		if weight < min(shedLeast, w.part(l.hard)) {
+		if weight < min(shedLeast, w.part(l.hard.Load())) {
 			return
 		}
 		if h.relieve() {

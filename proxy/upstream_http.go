@@ -222,7 +222,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 	}
 	_, _ = c.in.Write(b)
 	for {
-		n, err := http1.DecodeResponse(c.in.B, c.toHead, &c.ans.Response, &c.head, &c.w.httpLimits)
+		n, err := http1.DecodeResponse(c.in.B, c.toHead, &c.ans.Response, &c.head, c.w.httpLimits)
 		switch {
 		case err == http1.ErrIncomplete:
 			return

@@ -18,6 +18,6 @@ func (c *linkClient) fetch(a *attempt, ans *answer) {
 		Token: link.Token(ans.StreamToken), Buffer: bytebufferpool.Get(),
 		Lease: c.worker.adopt(c.up.svc, c.up.target.lb),
 	}
-	src.Body.Reset(&head, &c.worker.noLimit)
+	src.Body.Reset(&head, c.worker.noLimit)
 	ans.StreamToken, ans.stream = nil, src
 }

@@ -18,20 +18,26 @@ import (
 // one worker from its first byte to its last.
 type Worker struct {
 	proc     *Process
+	index    int // among the workers
 	loop     Loop
 	log      Logger
 	rnd      *rand.PCG
 	ids      rand.PCG // of requests; apart from rnd, whose order tests replay
 	wall     wallTime
-	services map[string]*service
-	routes   []*route
-	direct   map[string]*route // of listeners with a fixed service, by service
 	stats    WorkerStats
 	millis   *milliseconds // apart, since the collector need not look into it
 	sessions sessionList
 
-	httpLimits http1.Limits
-	noLimit    http1.Limits // httpLimits for bodies of any length
+	// By the Generation in use.
+	generation uint64
+	cfg        *config.Config
+	services   map[string]*service
+	former     map[string]*service // that the latest change has removed
+	planned    []*route            // all, as Generation.routes lists them
+	routes     []*route            // those of the configuration; of a split the first
+	direct     map[string]*route   // of listeners with a fixed service, by service
+	httpLimits *http1.Limits
+	noLimit    *http1.Limits // httpLimits for bodies of any length
 	linkLimits link.ReaderLimits
 
 	exchanges []*exchange // free
@@ -62,61 +68,33 @@ const ledgerStep = 64 << 10
 // connection, on one goroutine; the loop's own callbacks use it from then on.
 // seed feeds the picks of endpoints.
 func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
-	lim := &p.cfg.Limits
 	w := &Worker{
-		proc: p, loop: loop, log: log,
-		rnd:      rand.NewPCG(seed, uint64(len(p.workers))),
-		ids:      *rand.NewPCG(uint64(len(p.workers)), seed),
-		services: make(map[string]*service, len(p.services)),
-		direct:   make(map[string]*route),
-		millis:   new(milliseconds),
-		httpLimits: http1.Limits{
-			Header: int(lim.Header), Headers: lim.Headers, Message: lim.Message,
-		},
-		linkLimits: link.ReaderLimits{
-			Message: lim.Message,
-			// What the other sidecar took in within these limits has grown.
-			Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
-		},
+		proc: p, index: len(p.workers), loop: loop, log: log,
+		rnd:    rand.NewPCG(seed, uint64(len(p.workers))),
+		ids:    *rand.NewPCG(uint64(len(p.workers)), seed),
+		millis: new(milliseconds),
 	}
-	w.noLimit = w.httpLimits
-	w.noLimit.Message = http1.NoLimit
 	w.shedding.Do = w.shedAll
-	for name, shared := range p.services {
-		w.services[name] = newService(w, shared)
-	}
-	for i := range p.cfg.Routes {
-		w.routes = append(w.routes, w.newConfiguredRoute(i))
-	}
-	for i := range p.cfg.Listeners {
-		name := p.cfg.Listeners[i].Service
-		if svc := w.services[name]; svc != nil && w.direct[name] == nil {
-			w.direct[name] = newRoute(&config.Match{}, svc, &svc.cfg.Policy)
-		}
-	}
+	g := p.current.Load()
+	w.prepare(g)
+	w.switchTo(g, &Generation{})
 	p.workers = append(p.workers, w)
 	return w
 }
 
-// Accept makes the session for a connection that came in on a listener.
+// Accept makes the session for a connection that came in on a listener of the
+// configuration in use.
 func (w *Worker) Accept(l *config.Listener) Stream {
-	direct := w.direct[l.Service]
-	switch l.Protocol {
-	case config.ProtocolLink:
-		return newLinkSession(w, l, direct)
-	case config.ProtocolDubbo:
-		return newDubboSession(w, l, direct)
-	}
-	return newHTTPSession(w, l, direct)
+	return w.proc.current.Load().Entrance(l.Name).Accept(w)
 }
 
 // bodyLimits are those of a body that is received: of any length where it can
 // leave the loop when it has become too long for a message.
 func (w *Worker) bodyLimits() *http1.Limits {
 	if w.proc.streams == nil {
-		return &w.httpLimits
+		return w.httpLimits
 	}
-	return &w.noLimit
+	return w.noLimit
 }
 
 // exchange takes one from the free list.
@@ -142,7 +120,7 @@ func (w *Worker) exchange(from replier) *exchange {
 // attempts are over.
 func (w *Worker) recycle(ex *exchange) {
 	ex.releaseRequest()
-	ex.from, ex.route, ex.svc, ex.pass = nil, nil, nil, passNone
+	ex.from, ex.route, ex.svc, ex.bounds, ex.pass = nil, nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
 	ex.requestID, ex.passed, ex.unhedged = nil, 0, false

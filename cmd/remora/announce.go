@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -29,28 +31,52 @@ type announcement struct {
 	failed error           // of the latest check
 }
 
-// announce registers what the configuration says, now that the listeners are
-// open.
-func (s *sidecar) announce() error {
-	for i := range s.cfg.Register {
-		r := &s.cfg.Register[i]
-		l := listener(s.cfg, r.Listener)
-		a := &announcement{
-			reg: registry.Registration{
-				Service: r.Service, Node: s.cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
-				Zone: s.cfg.Node.Zone, Protocol: l.Protocol,
-			},
-			check: r.Check, registrar: s.etcd, log: s.log,
-		}
-		if app := s.cfg.Services[l.Service]; app != nil {
-			for _, e := range app.Endpoints {
-				a.app = append(a.app, e.Address)
-			}
-		}
-		a.start()
-		s.announcements = append(s.announcements, a)
+// announcement makes what the configuration says of a registration; it starts
+// nothing.
+func (s *sidecar) announcement(cfg *config.Config, r *config.Register) *announcement {
+	l := listener(cfg, r.Listener)
+	a := &announcement{
+		reg: registry.Registration{
+			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
+			Zone: cfg.Node.Zone, Protocol: l.Protocol,
+		},
+		check: r.Check, registrar: s.etcd, log: s.log,
 	}
-	return nil
+	if app := cfg.Services[l.Service]; app != nil {
+		for _, e := range app.Endpoints {
+			a.app = append(a.app, e.Address)
+		}
+	}
+	return a
+}
+
+// same tells whether two announcements announce the same, under the same
+// conditions.
+func (a *announcement) same(b *announcement) bool {
+	return reflect.DeepEqual(a.reg, b.reg) && a.check == b.check && slices.Equal(a.app, b.app)
+}
+
+// announce registers what cfg says, now that the listeners are open, and returns
+// what was registered before and is not to be any more. What stays is left alone.
+// A registration that changes is put anew before the old one goes: the key is
+// never missing.
+func (s *sidecar) announce(cfg *config.Config) (gone []*announcement) {
+	old := slices.Clone(s.announcements)
+	next := make([]*announcement, 0, len(cfg.Register))
+	for i := range cfg.Register {
+		a := s.announcement(cfg, &cfg.Register[i])
+		if at := slices.IndexFunc(old, a.same); at >= 0 {
+			a = old[at]
+			old = slices.Delete(old, at, at+1)
+		} else {
+			a.start()
+		}
+		next = append(next, a)
+	}
+	s.mu.Lock()
+	s.announcements = next
+	s.mu.Unlock()
+	return old
 }
 
 // listener is the one with this name; the configuration has it.
@@ -147,8 +173,11 @@ func (s *sidecar) registrations() []admin.Registration {
 	if s.admin.Phase() == admin.Starting {
 		return nil // announce is not through
 	}
-	out := make([]admin.Registration, len(s.announcements))
-	for i, a := range s.announcements {
+	s.mu.Lock()
+	all := s.announcements
+	s.mu.Unlock()
+	out := make([]admin.Registration, len(all))
+	for i, a := range all {
 		out[i] = a.status()
 	}
 	return out

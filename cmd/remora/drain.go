@@ -31,6 +31,7 @@ func (s *sidecar) startDrain() {
 		s.admin.Enter(admin.Draining)
 		go func() {
 			defer close(s.drained)
+			s.changing.Lock() // for good: no reload from now on
 			s.drain()
 			s.admin.Enter(admin.Drained)
 		}()
@@ -45,14 +46,14 @@ func (s *sidecar) startDrain() {
 func (s *sidecar) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
-	if s.leave() {
+	if s.leave(s.announcements) {
 		wait(ctx, settle)
 	}
 	// First, so that whoever finds the listeners closed finds the rest draining.
 	s.proc.Drain()
-	s.shut(func(l *config.Listener) bool { return l.Protocol != config.ProtocolLink })
+	s.shut(func(l *listening) bool { return l.protocol != config.ProtocolLink })
 	until(ctx, s.fetched)
-	s.shut(func(l *config.Listener) bool { return l.Protocol == config.ProtocolLink })
+	s.shut(func(l *listening) bool { return l.protocol == config.ProtocolLink })
 	if !until(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
 			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
@@ -62,14 +63,17 @@ func (s *sidecar) drain() {
 }
 
 // shut closes the listeners that are so.
-func (s *sidecar) shut(so func(l *config.Listener) bool) {
-	for i, l := range s.listeners {
-		if !so(&s.cfg.Listeners[i]) {
-			continue
+func (s *sidecar) shut(so func(l *listening) bool) {
+	for _, l := range s.listeners {
+		if so(l) {
+			s.close(l)
 		}
-		if err := l.Close(); err != nil {
-			s.log.Warn("listener not closed", "error", err)
-		}
+	}
+}
+
+func (s *sidecar) close(l *listening) {
+	if err := l.close(); err != nil {
+		s.log.Warn("listener not closed", "listener", l.name, "error", err)
 	}
 }
 
@@ -83,15 +87,15 @@ func (s *sidecar) idle() bool {
 	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
 }
 
-// leave takes all registrations out of the registry, at once, and tells whether
+// leave takes registrations out of the registry, all at once, and tells whether
 // there were any.
-func (s *sidecar) leave() bool {
+func (s *sidecar) leave(all []*announcement) bool {
 	// Not part of timeouts.drain: even when that is 0, a lease that is revoked
 	// spares consumers lease_ttl of errors.
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	var tasks sync.WaitGroup
-	for _, a := range s.announcements {
+	for _, a := range all {
 		tasks.Go(func() {
 			if err := a.leave(ctx); err != nil {
 				s.log.Warn("not withdrawn; the lease runs out by itself", "service", a.reg.Service, "error", err)
@@ -99,7 +103,7 @@ func (s *sidecar) leave() bool {
 		})
 	}
 	tasks.Wait()
-	return len(s.announcements) > 0
+	return len(all) > 0
 }
 
 // wait waits for d, or until ctx is done.

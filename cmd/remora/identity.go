@@ -3,64 +3,112 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
-	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
 // identity is the certificate of one tls block in the configuration.
 type identity struct {
 	name   string // where in the configuration it stands
+	tls    *config.TLS
 	source *certs.Source
 }
 
-// identity opens the files of a tls block; stop closes them.
-func (s *sidecar) identity(name string, t *config.TLS) (*certs.Source, error) {
-	source, err := certs.Open(certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: s.log})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	s.identities = append(s.identities, identity{name, source})
-	return source, nil
-}
+// identities are those of a configuration, by name.
+type identities map[string]*identity
 
-// dialTLS opens the identities of the services that have one, and returns what
-// the driver asks for each connection; nil if there are none.
-func (s *sidecar) dialTLS() (func(service string) func() *tls.Config, error) {
-	byService := make(map[string]func() *tls.Config)
-	for name, svc := range s.cfg.Services {
-		if !svc.TLS.Enabled() {
+// etcdIdentity is the name of the one towards the registry.
+const etcdIdentity = "registry.etcd.tls"
+
+func listenerIdentity(listener string) string { return "listeners." + listener + ".tls" }
+func serviceIdentity(service string) string   { return "services." + service + ".tls" }
+
+// openIdentities opens the files of the tls blocks of cfg. A block that has not
+// changed keeps its identity in old. On an error nothing new is open.
+func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (identities, error) {
+	blocks := make(map[string]*config.TLS)
+	if cfg.Registry.Etcd.Secured() {
+		blocks[etcdIdentity] = &cfg.Registry.Etcd.TLS
+	}
+	for i := range cfg.Listeners {
+		if l := &cfg.Listeners[i]; l.TLS.Enabled() {
+			blocks[listenerIdentity(l.Name)] = &l.TLS
+		}
+	}
+	for name, svc := range cfg.Services {
+		if svc.TLS.Enabled() {
+			blocks[serviceIdentity(name)] = &svc.TLS
+		}
+	}
+	next := make(identities, len(blocks))
+	for name, t := range blocks {
+		if id := old[name]; id != nil && reflect.DeepEqual(id.tls, t) {
+			next[name] = id
 			continue
 		}
-		source, err := s.identity("services."+name+".tls", &svc.TLS)
+		source, err := certs.Open(certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log})
 		if err != nil {
-			return nil, err
+			next.closeBut(old)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		byService[name] = source.Client
+		next[name] = &identity{name, t, source}
 	}
-	if len(byService) == 0 {
-		return nil, nil
-	}
-	return func(service string) func() *tls.Config { return byService[service] }, nil
+	return next, nil
 }
 
-// listenOptions opens the identity of a listener, if it has one.
-func (s *sidecar) listenOptions(c *config.Listener) (o reactor.ListenOptions, err error) {
-	o.MaxConnections = c.Connections
-	if c.Transparent {
-		o.Transparent = &reactor.Transparent{Wait: s.cfg.Timeouts.Detect, Pass: s.streams.Pass}
+// closeBut ends the watch of the files of those that are not in kept too. What
+// uses them goes on with the last certificate.
+func (ids identities) closeBut(kept identities) {
+	for name, id := range ids {
+		if kept[name] != id {
+			id.source.Close()
+		}
 	}
-	if !c.TLS.Enabled() {
-		return o, nil
+}
+
+// source is the certificate with a name; nil: there is none.
+func (ids identities) source(name string) *certs.Source {
+	if id := ids[name]; id != nil {
+		return id.source
 	}
-	source, err := s.identity("listeners."+c.Name+".tls", &c.TLS)
-	if err != nil {
-		return o, err
+	return nil
+}
+
+// dialers are the certificates for connections to services, by service.
+type dialers map[string]*certs.Source
+
+// dialers are those of cfg, and those of services that earlier reloads have
+// removed while something may still be in flight there: it is not to go on in the
+// clear.
+func (s *sidecar) dialersOf(cfg *config.Config, ids identities) dialers {
+	next := make(dialers)
+	if old := s.dialing.Load(); old != nil {
+		for name, source := range *old {
+			if cfg.Services[name] == nil && (s.cfg.Services[name] != nil || !s.proc.Generation().Drained()) {
+				next[name] = source
+			}
+		}
 	}
-	o.TLS = source.Server
-	return o, nil
+	for name := range cfg.Services {
+		if source := ids.source(serviceIdentity(name)); source != nil {
+			next[name] = source
+		}
+	}
+	return next
+}
+
+// dialTLS is what the driver asks for each connection.
+func (s *sidecar) dialTLS(service string) func() *tls.Config {
+	if source := (*s.dialing.Load())[service]; source != nil {
+		return source.Client
+	}
+	return nil
 }
 
 // identityStats lists them for the admin API.
@@ -68,10 +116,13 @@ func (s *sidecar) identityStats() []admin.Identity {
 	if s.admin.Phase() == admin.Starting {
 		return nil // listen is not through
 	}
-	out := make([]admin.Identity, len(s.identities))
-	for i, id := range s.identities {
-		st := id.source.Stats()
-		out[i] = admin.Identity{Name: id.name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires}
+	s.mu.Lock()
+	ids := s.identities
+	s.mu.Unlock()
+	out := make([]admin.Identity, 0, len(ids))
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		st := ids[name].source.Stats()
+		out = append(out, admin.Identity{Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires})
 	}
 	return out
 }

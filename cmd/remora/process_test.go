@@ -113,15 +113,12 @@ func (b *buffer) String() string {
 
 // startRemora runs "remora run" on a configuration, to which it adds the address
 // of the admin API, and its token if $REMORA_TEST_TOKEN is set.
-func startRemora(t *testing.T, yaml string) *process {
+func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, admin: freeAddrs(t, 1)[0], exited: make(chan struct{})}
 	p.file = filepath.Join(t.TempDir(), "remora.yaml")
-	yaml += fmt.Sprintf("\nadmin: {address: %q, token: \"${REMORA_TEST_TOKEN:-}\"}\nlog: {level: debug, format: text}\n", p.admin)
-	if err := os.WriteFile(p.file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.cmd = exec.Command(binary, "run", "-c", p.file)
+	p.write(yaml)
+	p.cmd = exec.Command(binary, append([]string{"run", "-c", p.file}, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -138,6 +135,18 @@ func startRemora(t *testing.T, yaml string) *process {
 		}
 	})
 	return p
+}
+
+// write replaces the configuration by yaml and what startRemora adds to it.
+func (p *process) write(yaml string) {
+	p.t.Helper()
+	yaml += fmt.Sprintf("\nadmin: {address: %q, token: \"${REMORA_TEST_TOKEN:-}\"}\nlog: {level: debug, format: text}\n", p.admin)
+	if err := os.WriteFile(p.file+".new", []byte(yaml), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Rename(p.file+".new", p.file); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *process) signal(sig syscall.Signal) {

@@ -17,37 +17,46 @@ import (
 // newRun is "remora run": the sidecar itself.
 func newRun() *cobra.Command {
 	var file string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Run the sidecar",
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
-			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.",
+			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
+			"SIGHUP, and with --watch a change of the file, applies the configuration anew without dropping a\n" +
+			"connection; one that can't be applied changes nothing.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			content := watchFile(file) // before it is read: no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {
 				return err
 			}
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
-			return run(cfg, log, level)
+			return run(cfg, content, watch, log, level)
 		},
 	}
 	configFlag(cmd, &file)
+	cmd.Flags().BoolVar(&watch, "watch", false, "apply the file when its content changes, as SIGHUP does")
 	return cmd
 }
 
 // errInterrupted is the end by a second signal.
 var errInterrupted = errors.New("ended by a second signal, before all was drained")
 
-func run(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) error {
+func run(cfg *config.Config, content *fileWatch, watch bool, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	asked := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
+	signal.Notify(asked, syscall.SIGHUP)
+	defer signal.Stop(asked)
 	s, err := start(cfg, log, level)
 	if err != nil {
 		return err
 	}
+	go s.followFile(content, watch, asked)
 	log.Info("draining", "signal", (<-signals).String(), "timeout", cfg.Timeouts.Drain)
 	done := make(chan struct{})
 	go func() {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -19,28 +18,39 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
-	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
-	"github.com/remora-proxy/remora/registry/static"
 )
 
 // sidecar is a running process: the core on its loops, its listeners, its
 // registry and its admin API. Fields that start has not come to are nil.
 type sidecar struct {
+	log     *slog.Logger
+	level   *slog.LevelVar // of log
+	engine  *reactor.Engine
+	proc    *proxy.Process
+	workers map[proxy.Loop]*proxy.Worker
+	admin   *admin.Server
+	streams *stream.Server
+	etcd    *etcd.Registry // nil: none configured
+	dialing atomic.Pointer[dialers]
+
+	// changing is held by a reload, and by a drain from its start on; with it go
+	// the configuration in use and what was made of it. mu guards what the admin
+	// API reads of that.
+	changing      sync.Mutex
 	cfg           *config.Config
-	log           *slog.Logger
-	level         *slog.LevelVar // of log
-	engine        *reactor.Engine
-	proc          *proxy.Process
-	admin         *admin.Server
-	listeners     []io.Closer // *reactor.Listener or *stream.Listener
-	streams       *stream.Server
-	static        *static.Watcher
-	etcd          *etcd.Registry // nil: none configured
-	checks        []func()       // of services; each call ends one
+	listeners     map[string]*listening
+	sources       map[string]*source
+	mu            sync.Mutex
 	announcements []*announcement
-	identities    []identity
+	identities    identities
+	reloads       admin.ReloadStats
+
+	// ended ends with stop; retiring is what reloads have left behind to end.
+	ended    context.Context
+	end      context.CancelFunc
+	retiring sync.WaitGroup
 
 	draining sync.Once
 	drained  chan struct{} // closed when nothing is left to drain
@@ -57,15 +67,22 @@ const memoryBase = 128 << 20
 // start brings everything up against the way of a request, so that nothing is
 // accepted before it can be served, and nothing announced before it is accepted.
 func start(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
-	s = &sidecar{cfg: cfg, log: log, level: level, drained: make(chan struct{})}
-	for _, step := range []func() error{
-		s.startLoops, s.connect, s.startAdmin, s.watch, s.listen, s.announce,
-	} {
+	s = &sidecar{
+		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[proxy.Loop]*proxy.Worker),
+		listeners: make(map[string]*listening), sources: make(map[string]*source),
+		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
+	}
+	for _, outcome := range outcomes { // a rate needs the 0 before the first
+		s.reloads.Outcomes[outcome] = 0
+	}
+	s.ended, s.end = context.WithCancel(context.Background())
+	for _, step := range []func() error{s.startLoops, s.connect, s.startAdmin, s.watch, s.listen} {
 		if err := step(); err != nil {
 			s.stop()
 			return nil, err
 		}
 	}
+	s.announce(cfg)
 	s.admin.Enter(admin.Serving)
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
 		"loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
@@ -83,18 +100,13 @@ func (s *sidecar) startLoops() (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(loops + 1)
 	}
-	dialTLS, err := s.dialTLS()
-	if err != nil {
+	if s.identities, err = openIdentities(s.cfg, nil, s.log); err != nil {
 		return err
 	}
-	// Near this the collector runs sooner than at twice the live heap, so that
-	// what peers make the sidecar hold for a moment does not count double.
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryBase + 5*s.cfg.Limits.Buffered/2)
-	}
+	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
-		DialTLS: dialTLS, Logger: s.log,
+		DialTLS: s.dialTLS, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -102,22 +114,34 @@ func (s *sidecar) startLoops() (err error) {
 	s.proc = proxy.NewProcess(s.cfg, loops)
 	s.proc.Wall = time.Now
 	for _, l := range s.engine.Loops() {
-		proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
+		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
+	dialing := s.dialersOf(s.cfg, s.identities)
+	s.dialing.Store(&dialing)
 	s.streams = stream.New(stream.Options{
-		Config: s.cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
+		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
 	return nil
 }
 
+// limitMemory sets how much memory the process should take. Near this the collector
+// runs sooner than at twice the live heap, so that what peers make the sidecar hold
+// for a moment does not count double.
+func limitMemory(cfg *config.Config) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryBase + 5*cfg.Limits.Buffered/2)
+	}
+}
+
 // startAdmin comes early, so that /readyz tells what a start is waiting for.
 func (s *sidecar) startAdmin() error {
 	o := admin.Options{
-		Config: s.cfg, Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
+		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
 		Registrations: s.registrations,
 		Identities:    s.identityStats,
+		Reloads:       s.reloadStats,
 		Drain:         s.startDrain,
 	}
 	if s.etcd != nil {
@@ -137,18 +161,8 @@ func (s *sidecar) startAdmin() error {
 	return nil
 }
 
-// connect makes the sources of endpoints. It waits for none of them.
+// connect turns to the registry, if there is one. It does not wait for it.
 func (s *sidecar) connect() (err error) {
-	lists := make(map[string][]registry.Endpoint)
-	for name, svc := range s.cfg.Services {
-		for _, e := range svc.Endpoints {
-			lists[name] = append(lists[name], registry.Endpoint{Addr: e.Address, Weight: e.Weight, Zone: e.Zone})
-		}
-	}
-	opt := dns.Options{Logger: s.log}
-	if s.static, err = static.New(lists, opt); err != nil {
-		return err
-	}
 	c := &s.cfg.Registry.Etcd
 	if len(c.Endpoints) == 0 {
 		return nil
@@ -156,13 +170,9 @@ func (s *sidecar) connect() (err error) {
 	o := etcd.Options{
 		Endpoints: c.Endpoints, Prefix: c.Prefix, LeaseTTL: c.LeaseTTL,
 		Username: c.Username, Password: c.Password,
-		CacheDir: s.cfg.Registry.CacheDir, DNS: opt, Logger: s.log,
+		CacheDir: s.cfg.Registry.CacheDir, DNS: dns.Options{Logger: s.log}, Logger: s.log,
 	}
-	if c.Secured() {
-		source, err := s.identity("registry.etcd.tls", &c.TLS)
-		if err != nil {
-			return err
-		}
+	if source := s.identities.source(etcdIdentity); source != nil {
 		o.TLS = source.Client
 	}
 	if s.etcd, err = etcd.New(o); err != nil {
@@ -171,59 +181,25 @@ func (s *sidecar) connect() (err error) {
 	return nil
 }
 
-// listen opens all listeners.
-func (s *sidecar) listen() error {
-	byLoop := make(map[proxy.Loop]*proxy.Worker)
-	for i, l := range s.engine.Loops() {
-		byLoop[l] = s.proc.Workers()[i]
-	}
-	for i := range s.cfg.Listeners {
-		c := &s.cfg.Listeners[i]
-		var l interface {
-			io.Closer
-			Addr() net.Addr
-		}
-		o, err := s.listenOptions(c)
-		if err != nil {
-			return err
-		}
-		if c.Protocol == config.ProtocolTCP {
-			l, err = s.streams.Listen(c)
-		} else {
-			l, err = s.engine.Listen(c.Address, o, func(l proxy.Loop, _ string) proxy.Stream {
-				return byLoop[l].Accept(c)
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("listener %s: %w", c.Name, err)
-		}
-		s.listeners = append(s.listeners, l)
-		s.log.Info("listening", "listener", c.Name, "address", l.Addr().String(), "protocol", c.Protocol,
-			"tls", c.TLS.Enabled())
-	}
-	return nil
-}
-
 // stop ends what start has started, in the reverse order, and waits for it.
 func (s *sidecar) stop() {
+	s.end()
+	s.retiring.Wait()
 	for _, a := range s.announcements {
 		a.stop()
 	}
 	for _, l := range s.listeners {
-		_ = l.Close() // again, after a drain
+		_ = l.close() // again, after a drain
 	}
 	var err error
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
 	}
-	for _, end := range s.checks {
-		end()
+	for _, src := range s.sources {
+		src.stop()
 	}
 	if s.etcd != nil {
 		err = errors.Join(err, s.etcd.Close())
-	}
-	if s.static != nil {
-		err = errors.Join(err, s.static.Close())
 	}
 	if s.streams != nil {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops that keep their accounts
@@ -231,9 +207,7 @@ func (s *sidecar) stop() {
 	if s.engine != nil {
 		err = errors.Join(err, bounded(s.engine.Stop))
 	}
-	for _, id := range s.identities {
-		id.source.Close()
-	}
+	s.identities.closeBut(nil)
 	if err != nil {
 		s.log.Warn("not all ended in order", "error", err)
 	}

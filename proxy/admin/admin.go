@@ -17,13 +17,11 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Options is what the API tells about. All fields but Registrations and Registry
-// are needed.
+// Options is what the API tells about. Fields of which nil means nothing say so; the
+// others are needed.
 type Options struct {
-	Config  *config.Config
 	Process *proxy.Process
 	Version string
 
@@ -38,6 +36,10 @@ type Options struct {
 
 	// Registry reads the state of the registry; nil: there is none.
 	Registry func() RegistryStats
+
+	// Reloads reads what became of changes of the configuration; nil: there are
+	// none.
+	Reloads func() ReloadStats
 
 	// Drain starts a drain and returns at once. It may be called repeatedly,
 	// but never in phase Starting.
@@ -133,9 +135,9 @@ func New(o Options) *Server {
 // Handler is the API without a listener, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// Start serves the API on Config.Admin.Address.
+// Start serves the API on admin.address.
 func (s *Server) Start() error {
-	ln, err := net.Listen("tcp", s.opt.Config.Admin.Address)
+	ln, err := net.Listen("tcp", s.config().Admin.Address)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}

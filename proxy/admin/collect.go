@@ -60,6 +60,27 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 	return answers, nil
 }
 
+// report asks every loop for its report. The loops have the same services and
+// routes: while a reload is under way, which ends as soon as each loop has had a
+// turn, they are asked again.
+func (s *Server) report(ctx context.Context) ([]proxy.WorkerReport, error) {
+	for {
+		reports, err := gather(ctx, s, (*proxy.Worker).Report)
+		if err != nil || alike(reports) {
+			return reports, err
+		}
+	}
+}
+
+func alike(reports []proxy.WorkerReport) bool {
+	for i := range reports {
+		if reports[i].Generation != reports[0].Generation {
+			return false
+		}
+	}
+	return true
+}
+
 // merge sums up what the loops say about a service. Routes and endpoints are the
 // loops' side by side: of routes the longest delay, of endpoints the sums of
 // counts and the worst of the rest.

@@ -17,7 +17,7 @@ import (
 // posts here from elsewhere.
 func (s *Server) guard(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
-	if token := s.opt.Config.Admin.Token; token != "" {
+	if token := s.config().Admin.Token; token != "" {
 		return s.authenticated(token, next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

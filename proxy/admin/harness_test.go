@@ -69,7 +69,7 @@ func newSidecar(t *testing.T, yaml string) *sidecar {
 	}
 	s.egress = l.Addr().String()
 	s.api = New(Options{
-		Config: cfg, Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
+		Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
 		Reactor: func() ReactorStats {
 			st := ReactorStats(s.engine.Stats())
 			st.TLSFailures = map[string]int64{"tls_expired": 1}
@@ -81,6 +81,11 @@ func newSidecar(t *testing.T, yaml string) *sidecar {
 		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
 		Registrations: func() []Registration {
 			return []Registration{{Service: "me", Address: "10.0.0.1:1", State: "registered"}}
+		},
+		Reloads: func() ReloadStats {
+			return ReloadStats{Since: time.Unix(1700000000, 0), Outcomes: map[string]uint64{"applied": 1}, Refused: Refusal{
+				At: time.Unix(1700000001, 0), Code: "invalid", Reason: "one\ntwo",
+			}}
 		},
 		Drain: func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})

@@ -58,15 +58,16 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 // routedServices are those that a route or a listener leads to, sorted.
 func (s *Server) routedServices() []string {
 	names := map[string]bool{}
-	for i := range s.opt.Config.Routes {
-		r := &s.opt.Config.Routes[i]
+	cfg := s.config()
+	for i := range cfg.Routes {
+		r := &cfg.Routes[i]
 		names[r.Service] = true
 		for _, share := range r.Split {
 			names[share.Name] = true
 		}
 	}
-	for i := range s.opt.Config.Listeners {
-		if name := s.opt.Config.Listeners[i].Service; name != "" {
+	for i := range cfg.Listeners {
+		if name := cfg.Listeners[i].Service; name != "" {
 			names[name] = true
 		}
 	}

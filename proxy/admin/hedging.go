@@ -64,7 +64,7 @@ type forecast struct {
 }
 
 func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
-	reports, err := gather(r.Context(), s, (*proxy.Worker).Report)
+	reports, err := s.report(r.Context())
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -82,7 +82,7 @@ func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) hedgingState(svc *proxy.ServiceReport) hedgingState {
 	st := hedgingState{
-		Mode: s.opt.Config.Services[svc.Name].Hedge.Mode, hedgingCounts: countsOf(&svc.Stats.Counts),
+		Mode: s.service(svc.Name).Hedge.Mode, hedgingCounts: countsOf(&svc.Stats.Counts),
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}

@@ -50,7 +50,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	to := sink(ch)
-	reports, err := gather(context.Background(), c.s, (*proxy.Worker).Report)
+	reports, err := c.s.report(context.Background())
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(buildInfo.desc, err)
 		return
@@ -63,6 +63,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c.tls(to)
 	c.registry(to)
+	c.reloads(to)
 	for _, svc := range merge(reports) {
 		c.service(to, &svc)
 		c.hedging(to, &svc)
@@ -114,7 +115,7 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 	to.put(loops, float64(len(reports)))
 	to.put(connections, float64(sum.Connections))
 	to.put(buffered, float64(c.s.opt.Process.Buffered()))
-	to.put(bufferedMax, float64(c.s.opt.Config.Limits.Buffered))
+	to.put(bufferedMax, float64(c.s.config().Limits.Buffered))
 	for code, n := range codes {
 		to.put(errorsTotal, float64(n), code)
 	}

@@ -25,7 +25,7 @@ var (
 )
 
 func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
-	list, checked := svc.Endpoints, c.s.opt.Config.Services[svc.Name].Check.Enabled()
+	list, checked := svc.Endpoints, c.s.service(svc.Name).Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
 	}

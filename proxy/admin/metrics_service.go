@@ -51,7 +51,7 @@ var (
 )
 
 func (c *collector) service(to sink, svc *proxy.ServiceReport) {
-	p, cfg, name := c.s.opt.Process, c.s.opt.Config.Services[svc.Name], svc.Name
+	p, cfg, name := c.s.opt.Process, c.s.service(svc.Name), svc.Name
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, proxy.Outcome(o).String())
 	}

@@ -13,7 +13,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", s.metrics())
-	mux.HandleFunc("GET /config", s.config)
+	mux.HandleFunc("GET /config", s.showConfig)
 	mux.HandleFunc("GET /endpoints", s.endpoints)
 	mux.HandleFunc("GET /hedging", s.hedging)
 	mux.HandleFunc("GET /stats", s.stats)

@@ -8,17 +8,6 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// config answers with the effective configuration, secrets redacted.
-func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
-	text, err := s.opt.Config.YAML()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(text)
-}
-
 // endpointsBody is the answer of /endpoints. Field order is that of the JSON;
 // services are sorted by name.
 type endpointsBody struct {
@@ -68,7 +57,7 @@ type EndpointState struct {
 }
 
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
-	reports, err := gather(r.Context(), s, (*proxy.Worker).Report)
+	reports, err := s.report(r.Context())
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -90,7 +79,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 // ServiceState joins what the registry says about a service with what the loops
 // see of it.
 func (s *Server) serviceState(svc *proxy.ServiceReport) ServiceState {
-	p, cfg := s.opt.Process, s.opt.Config.Services[svc.Name]
+	p, cfg := s.opt.Process, s.service(svc.Name)
 	out := ServiceState{
 		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []EndpointState{},
 	}

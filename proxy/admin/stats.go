@@ -60,12 +60,12 @@ type HedgeStats struct {
 }
 
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
-	reports, err := gather(r.Context(), s, (*proxy.Worker).Report)
+	reports, err := s.report(r.Context())
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
 	}
-	p, cfg := s.opt.Process, s.opt.Config
+	p, cfg := s.opt.Process, s.config()
 	out := Stats{
 		Version: s.opt.Version, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
 		Buffered: p.Buffered(), BufferedMax: cfg.Limits.Buffered,
@@ -93,7 +93,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serviceStats(svc *proxy.ServiceReport) ServiceStats {
 	st := &svc.Stats
 	out := ServiceStats{
-		ServiceState: s.serviceState(svc), PendingLimit: s.opt.Config.Services[svc.Name].MaxPending,
+		ServiceState: s.serviceState(svc), PendingLimit: s.service(svc.Name).MaxPending,
 		Outcomes: map[string]uint64{}, Counts: st.Latency.Counts[:], Latency: st.Latency.Sum.Seconds(),
 		BytesIn: st.BytesIn, BytesOut: st.BytesOut, Retries: st.Retries,
 		Hedges: HedgeStats{

@@ -85,5 +85,5 @@ func (c *conn) stalled(n int) bool {
 		d.left, d.progress = n, c.loop.now
 		return false
 	}
-	return c.loop.now-d.progress >= c.loop.eng.stall
+	return c.loop.now-d.progress >= time.Duration(c.loop.eng.stall.Load())
 }

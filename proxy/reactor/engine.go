@@ -83,8 +83,8 @@ type Engine struct {
 	loops  []*loop
 	dialer dialer
 	count  counters
-	places places // of accepted connections
-	stall  time.Duration
+	places places        // of accepted connections
+	stall  atomic.Int64  // Options.WriteStall
 	linger time.Duration // lingerTime
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
@@ -159,10 +159,11 @@ func Start(o Options) (*Engine, error) {
 		o.HandshakeTimeout = 5 * time.Second
 	}
 	e := &Engine{
-		log: o.Logger, stall: o.WriteStall, linger: lingerTime, originalDst: originalDst,
+		log: o.Logger, linger: lingerTime, originalDst: originalDst,
 		listeners: make(map[*Listener]struct{}),
 		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}
+	e.SetWriteStall(o.WriteStall)
 	e.places.max, e.places.maxSource = int64(o.MaxConnections), o.MaxPerSource
 	e.places.bySource = make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -226,6 +227,9 @@ func (e *Engine) Loops() []proxy.Loop {
 	}
 	return loops
 }
+
+// SetWriteStall changes Options.WriteStall. Any goroutine may call it.
+func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
 
 // Stats reads the counters. Any goroutine may call it.
 func (e *Engine) Stats() Stats {

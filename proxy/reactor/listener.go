@@ -68,13 +68,33 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 	return e.listen(addr, o, accept, e.loops)
 }
 
-func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
+// Bind opens a socket at addr for Serve. The kernel accepts connections from then
+// on, and keeps a backlog of them.
+func Bind(addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
-	ln, err := lc.Listen(e.ctx, "tcp", addr)
+	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("reactor: %w", err)
 	}
+	return ln, nil
+}
+
+// Serve is Listen on a socket from Bind, which becomes the Listener's, or is
+// closed with an error.
+func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream) (*Listener, error) {
+	return e.serve(ln, o, accept, e.loops)
+}
+
+func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
+	ln, err := Bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	return e.serve(ln, o, accept, loops)
+}
+
+func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
 	l := &Listener{
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
 		shed: make(chan struct{}, maxShed), done: make(chan struct{}),

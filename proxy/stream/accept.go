@@ -63,7 +63,7 @@ func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
 	in := intake{proc: p.srv.opt.Process, b: early}
 	in.hold()
 	defer in.free()
-	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.opt.Config.Timeouts.Header))
+	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.config().Timeouts.Header))
 	var head http1.Head
 	var req protocol.Request
 	lim := p.srv.limits()

@@ -24,7 +24,7 @@ func TestChainFull(t *testing.T) {
 	defer app.Close()
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		for i, s := range c.nodes {
-			limit := int(s.srv.opt.Config.Limits.Buffered)
+			limit := int(s.srv.opt.Process.Config().Limits.Buffered)
 			s.proc.Hold(limit)
 			resp, err := c.client.Post("http://"+c.addr+"/", "", io.LimitReader(zeros{}, 2*longest))
 			if err != nil {
@@ -274,7 +274,7 @@ func TestChainSlowReader(t *testing.T) {
 func TestTunnelFull(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	limit := int(s.srv.opt.Config.Limits.Buffered)
+	limit := int(s.srv.opt.Process.Config().Limits.Buffered)
 	s.proc.Hold(limit)
 	defer s.proc.Hold(-limit)
 	client, server := s.pair(a)

@@ -76,7 +76,7 @@ func newChain(t *testing.T, o chainOptions, apps ...string) *chain {
 		if i > 0 && o.secure {
 			own = id.Server
 		}
-		s.addr = s.listen(&s.srv.opt.Config.Listeners[0], own)
+		s.addr = s.listen(&s.srv.opt.Process.Config().Listeners[0], own)
 		c.nodes[i], apps = s, []string{s.addr}
 	}
 	c.addr = c.nodes[0].addr

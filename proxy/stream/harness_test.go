@@ -60,7 +60,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, ma
 	}
 	s.update(list...)
 	var err error
-	if s.ln, err = s.srv.Listen(&s.srv.opt.Config.Listeners[0]); err != nil {
+	if s.ln, err = listen(s.srv); err != nil {
 		t.Fatal(err)
 	}
 	s.addr = s.ln.Addr().String()
@@ -85,7 +85,7 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Config: cfg, Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
+	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -294,3 +294,13 @@ func openFiles(t *testing.T) int {
 
 // endpoint is one without anything particular.
 func endpoint(addr string) registry.Endpoint { return registry.Endpoint{Addr: addr, Weight: 1} }
+
+// listen serves the first listener of the configuration.
+func listen(srv *Server) (*Listener, error) {
+	c := &srv.config().Listeners[0]
+	ln, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, err
+	}
+	return srv.Serve(ln, c)
+}

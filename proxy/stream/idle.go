@@ -24,7 +24,7 @@ type watch struct {
 const looks = 4
 
 func (p *pair) watch() *watch {
-	w := &watch{p: p, idle: p.srv.opt.Config.Timeouts.Idle, change: time.Now()}
+	w := &watch{p: p, idle: p.srv.config().Timeouts.Idle, change: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(w.every(), w.look)

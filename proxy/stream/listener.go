@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
@@ -18,7 +19,7 @@ const (
 type Listener struct {
 	srv *Server
 	ln  net.Listener
-	cfg *config.Listener
+	cfg atomic.Pointer[config.Listener]
 
 	reserve func(remote net.Addr) (release func())
 
@@ -27,6 +28,10 @@ type Listener struct {
 
 // Addr is where l listens.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Configure leads the connections that come from now on to where c says. The
+// address stays.
+func (l *Listener) Configure(c *config.Listener) { l.cfg.Store(c) }
 
 // Close stops accepting. Streams that were accepted go on.
 func (l *Listener) Close() error {
@@ -56,7 +61,7 @@ func (l *Listener) run() {
 			return
 		}
 		if backoff == minBackoff {
-			l.srv.opt.Logger.Warn("accept failed", "listener", l.cfg.Name, "error", err)
+			l.srv.opt.Logger.Warn("accept failed", "listener", l.cfg.Load().Name, "error", err)
 		}
 		l.srv.sleep(backoff)
 		backoff = min(2*backoff, maxBackoff)
@@ -71,7 +76,7 @@ func (l *Listener) take(nc *net.TCPConn) {
 		down.reset()
 		return
 	}
-	service := l.srv.opt.Config.Services[l.cfg.Service]
+	service := l.srv.service(l.cfg.Load().Service)
 	t := &tunnel{
 		pair: &pair{srv: l.srv, down: down}, words: silent,
 		wish: l.srv.opaque(l.srv.worker(), service.Name, service.Timeout),

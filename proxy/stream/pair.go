@@ -90,7 +90,7 @@ func (p *pair) listen(say func()) {
 func (p *pair) finish(out []byte) {
 	p.settled.Store(true)
 	defer p.down.Close()
-	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.opt.Config.Timeouts.Write))
+	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if _, err := p.down.Write(out); err == nil {
 		_ = p.down.CloseWrite()
 	}
@@ -116,7 +116,7 @@ func (p *pair) linger() {
 			return
 		case n < left:
 			left, progress = n, now
-		case now.Sub(progress) >= p.srv.opt.Config.Timeouts.Write:
+		case now.Sub(progress) >= p.srv.config().Timeouts.Write:
 			return
 		}
 	}

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -18,7 +17,6 @@ import (
 
 // Options configure a Server. All fields are needed.
 type Options struct {
-	Config  *config.Config
 	Process *proxy.Process
 
 	// Dial connects to an endpoint ("ip:port") of a service, with TLS where the
@@ -65,15 +63,12 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen opens a listener with protocol tcp.
-func (s *Server) Listen(c *config.Listener) (*Listener, error) {
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // splice and the shorter path are plain TCP's
-	ln, err := lc.Listen(s.ctx, "tcp", c.Address)
-	if err != nil {
-		return nil, fmt.Errorf("stream: %w", err)
-	}
-	l := &Listener{srv: s, ln: ln, cfg: c, reserve: s.opt.Room(c.Connections), done: make(chan struct{})}
+// Serve serves a listener with protocol tcp on ln, a socket without multipath TCP:
+// splice and the shorter path are plain TCP's. ln becomes the Listener's, or is
+// closed with an error.
+func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
+	l := &Listener{srv: s, ln: ln, reserve: s.opt.Room(c.Connections), done: make(chan struct{})}
+	l.Configure(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -159,9 +154,21 @@ func (s *Server) opaque(w *proxy.Worker, service string, timeout time.Duration) 
 	return wish{worker: w, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
+// config is the configuration in use.
+func (s *Server) config() *config.Config { return s.opt.Process.Config() }
+
+// service is what the configuration says of a service; of one that it has no
+// more, and that streams still lead to, what it says of any.
+func (s *Server) service(name string) *config.Service {
+	if c := s.config().Services[name]; c != nil {
+		return c
+	}
+	return config.DefaultService(name)
+}
+
 // limits are those of messages whose bodies are passed on.
 func (s *Server) limits() *http1.Limits {
-	lim := &s.opt.Config.Limits
+	lim := &s.config().Limits
 	return &http1.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: http1.NoLimit}
 }
 

@@ -337,7 +337,7 @@ func TestClose(t *testing.T) {
 	}
 	wantReset(t, "the client", client)
 	wantReset(t, "the server", server)
-	if _, err := s.srv.Listen(&s.srv.opt.Config.Listeners[0]); !errors.Is(err, ErrClosed) {
+	if _, err := listen(s.srv); !errors.Is(err, ErrClosed) {
 		t.Errorf("Listen after Close: %v", err)
 	}
 	server.Close()

@@ -18,7 +18,7 @@ type tunnel struct {
 }
 
 func (t *tunnel) run() {
-	cfg := t.srv.opt.Config.Services[t.service]
+	cfg := t.srv.service(t.service)
 	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // else no buffer is needed
 		t.refuse(t.words(proxy.FailOverloaded))
 		return
@@ -30,7 +30,7 @@ func (t *tunnel) run() {
 		t.refuse(t.words(fail))
 		return
 	}
-	_ = t.down.SetWriteDeadline(time.Now().Add(t.srv.opt.Config.Timeouts.Write))
+	_ = t.down.SetWriteDeadline(time.Now().Add(t.srv.config().Timeouts.Write))
 	if _, err := t.down.Write(t.taken); err != nil {
 		t.cut()
 	}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// scripts/reload.sh sets these.
+var (
+	reloads    = flag.Int("reloads", 24, "reloads under load")
+	reloadRate = flag.Int("reload-rate", 300, "requests a second meanwhile")
+)
+
+// openLoad sends requests at a constant rate, whatever becomes of them, half of them
+// to an address that moves.
+type openLoad struct {
+	egress string
+	moving atomic.Pointer[[]string] // where it may be, the likeliest first
+	client http.Client
+
+	sent, answered, failed atomic.Int64
+	mu                     sync.Mutex
+	failures               []string // the first of them
+
+	stop func()
+	all  sync.WaitGroup
+}
+
+// movingHost stands for the address that moves.
+const movingHost = "moving.test:80"
+
+func startLoad(egress, moving string, rate int) *openLoad {
+	l := &openLoad{egress: egress}
+	l.moving.Store(&[]string{moving})
+	l.client = http.Client{Timeout: patience, Transport: &http.Transport{
+		DialContext: l.dial, MaxIdleConnsPerHost: 64, Proxy: nil,
+	}}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.all.Go(func() { l.run(ctx, rate) })
+	return l
+}
+
+func (l *openLoad) dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
+	addrs := []string{addr}
+	if addr == movingHost {
+		addrs = *l.moving.Load()
+	}
+	for _, addr := range addrs {
+		var d net.Dialer
+		if c, err = d.DialContext(ctx, network, addr); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// run starts what is due, a machine that was away notwithstanding.
+func (l *openLoad) run(ctx context.Context, rate int) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		due := int64(time.Since(began) * time.Duration(rate) / time.Second)
+		for n := l.sent.Load(); n < due; n = l.sent.Add(1) {
+			l.all.Go(func() { l.send(n) })
+		}
+	}
+}
+
+func (l *openLoad) send(n int64) {
+	host := l.egress
+	if n%2 == 1 {
+		host = movingHost
+	}
+	if err := l.ask(host, fmt.Sprint("n", n)); err != nil {
+		l.failed.Add(1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.failures) < 5 {
+			l.failures = append(l.failures, err.Error())
+		}
+		return
+	}
+	l.answered.Add(1)
+}
+
+// ask makes a request that net/http does not send again by itself.
+func (l *openLoad) ask(host, text string) error {
+	resp, err := l.client.Post("http://"+host+"/", "text/plain", bytes.NewReader([]byte(text)))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != 200 || string(body) != "POST "+text {
+		return fmt.Errorf("%s: %d %s %q", text, resp.StatusCode, resp.Header.Get("x-remora-error"), body)
+	}
+	return nil
+}
+
+// end stops the load and waits for what is out.
+func (l *openLoad) end() {
+	l.stop()
+	l.all.Wait()
+	l.client.CloseIdleConnections()
+}
+
+// TestReloadUnderOpenLoad changes routes, services, limits, hedging and a listener's
+// address under constant load, with files among them that are no good. No request
+// fails.
+func TestReloadUnderOpenLoad(t *testing.T) {
+	first, second := newApp(t), newApp(t)
+	ingress, linked := provider(t, second)
+	addrs := freeAddrs(t, 3)
+	egress, places := addrs[0], addrs[1:]
+	yaml := func(i int) string {
+		const common = `connect_timeout: 15s, timeout: 2m, max_pending: 60000, max_queue: 60000`
+		near := fmt.Sprintf(`near: {discover: static, endpoints: [%q], protocol: http, %s}`, first.addr, common)
+		variants := []struct{ routes, services string }{
+			{`{service: near}`, near},
+			{`{service: [{name: near}, {name: far}]}`, near + fmt.Sprintf(
+				`, far: {discover: static, endpoints: [%q], %s, hedge: {mode: on, delay: 20ms}}`, linked, common)},
+			{`{match: {path: /none}, service: near}, {service: far, idempotent: true, timeout: 90s}`, near + fmt.Sprintf(
+				`, far: {discover: static, endpoints: [%q], %s, lb: {policy: random}}`, linked, common)},
+			{`{service: far}`, fmt.Sprintf(`far: {discover: static, endpoints: [%q], %s, max_concurrency: 500}`, linked, common)},
+			{`{service: near}`, fmt.Sprintf(
+				`near: {discover: static, endpoints: [%q, %q], protocol: http, %s, outlier: {consecutive: 9}, breaker: {consecutive: 50}}`,
+				first.addr, second.addr, common)},
+		}
+		v := variants[i%len(variants)]
+		return fmt.Sprintf(`
+loops: 2
+listeners:
+  - {name: egress, address: %q, protocol: http, rate_limit: {rate: %d}}
+  - {name: moving, address: %q, protocol: http}
+routes: [%s]
+services: {%s}
+limits: {message: %dMiB}
+timeouts: {idle: %dm}`, egress, 100000+i, places[i%2], v.routes, v.services, 1+i%4, 5+i)
+	}
+	p := startRemora(t, yaml(0))
+	ingress.ready()
+	p.ready()
+
+	load := startLoad(egress, places[0], *reloadRate)
+	defer load.end()
+	refusals := 0
+	for i := 1; i <= *reloads; i++ {
+		if i%5 == 0 {
+			p.reload(strings.Replace(yaml(i), "routes:", "rutes:", 1), "invalid")
+			refusals++
+		}
+		load.moving.Store(&[]string{places[i%2], places[(i+1)%2]})
+		sent := load.sent.Load()
+		p.reload(yaml(i), "applied")
+		refused(t, places[(i+1)%2]) // the old address has closed
+		eventually(t, "load between reloads", func() error {
+			if load.sent.Load() < sent+int64(*reloadRate)/20 {
+				return fmt.Errorf("%d sent", load.sent.Load()-sent)
+			}
+			return nil
+		})
+	}
+	load.end()
+	t.Logf("%d reloads applied and %d refused at %d requests/s: %d sent, %d answered, %d failed",
+		*reloads, refusals, *reloadRate, load.sent.Load(), load.answered.Load(), load.failed.Load())
+	for _, f := range load.failures {
+		t.Error(f)
+	}
+	if load.failed.Load() > 0 || load.answered.Load() != load.sent.Load() {
+		t.Error("requests have failed")
+	}
+	if n := p.metric("remora_config_generation"); n != *reloads+1 {
+		t.Errorf("generation %d after %d reloads", n, *reloads)
+	}
+}

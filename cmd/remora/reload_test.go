@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/remora-proxy/remora/lab"
+)
+
+func outcome(name string) string { return fmt.Sprintf("remora_config_reloads_total{outcome=%q}", name) }
+
+// reload sends SIGHUP for yaml, and waits for that outcome.
+func (p *process) reload(yaml, want string) {
+	p.t.Helper()
+	before := p.metric(outcome(want))
+	p.write(yaml)
+	p.signal(syscall.SIGHUP)
+	eventually(p.t, "a reload to be "+want, func() error {
+		if p.metric(outcome(want)) == before {
+			_, body := p.get("/config")
+			return fmt.Errorf("%s", strings.SplitN(body, "\nnode:", 2)[0])
+		}
+		return nil
+	})
+}
+
+// oneApp leads a listener to an application.
+func oneApp(egress, app, more string) string {
+	return fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m%s}}`, egress, app, more)
+}
+
+// TestReloadRefusals: what can't be applied changes nothing, and is said in the log,
+// in /config and in the metrics.
+func TestReloadRefusals(t *testing.T) {
+	a := newApp(t)
+	addrs := freeAddrs(t, 2)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	good := oneApp(addrs[0], a.addr, "")
+	p := startRemora(t, good)
+	p.ready()
+	for _, c := range []struct{ name, yaml, code, reason string }{
+		{"unknown key", good + "\nnonsense: 1", "invalid", "nonsense"},
+		{"not YAML", "{", "invalid", ""},
+		{"another node", good + "\nnode: {id: else}\nloops: 3", "needs_restart", "node, loops: needs a restart"},
+		{"another protocol at the address", strings.Replace(good, "protocol: http}", "protocol: tcp, service: app}", 1),
+			"needs_restart", "listeners[0].protocol: needs a restart"},
+		{"no certificate", strings.Replace(good, "services: {", `services: {safe: {discover: static, endpoints: ["127.0.0.1:1"], `+
+			`tls: {cert: /none, key: /none, ca: /none, peers: ["dns:none"]}}, `, 1), "certificate", "services.safe.tls"},
+		{"address taken", strings.Replace(good, addrs[0], taken.Addr().String(), 1), "listen", "address already in use"},
+		{"second address taken", strings.Replace(good, "listeners: [", fmt.Sprintf(
+			"listeners: [{name: a, address: %q, protocol: http}, {name: b, address: %q, protocol: http}, ",
+			addrs[1], taken.Addr()), 1), "listen", "listener b"},
+	} {
+		p.reload(c.yaml, c.code)
+		_, body := p.get("/config")
+		if !strings.HasPrefix(body, "# generation 1, since ") || !strings.Contains(body, "("+c.code+"):") || !strings.Contains(body, c.reason) {
+			t.Errorf("%s: /config begins %q", c.name, strings.SplitN(body, "\nnode:", 2)[0])
+		}
+		if !strings.Contains(p.output.String(), "code="+c.code) {
+			t.Errorf("%s: the log does not tell", c.name)
+		}
+		if status, _, _, err := get(addrs[0]); status != 200 {
+			t.Errorf("%s: a request is answered %d, %v", c.name, status, err)
+		}
+		refused(t, addrs[1])
+	}
+	p.reload(good, "unchanged")
+	if _, body := p.get("/config"); strings.Contains(body, "# refused") {
+		t.Errorf("/config still tells of a refusal after a reload that had none")
+	}
+	p.reload(oneApp(addrs[0], a.addr, ", max_pending: 7"), "applied")
+	if n := p.metric("remora_config_generation"); n != 2 {
+		t.Errorf("generation %d", n)
+	}
+}
+
+// TestWatch: with --watch a file that changes is applied, also when it is a symbolic
+// link that is swapped, as in a mounted ConfigMap.
+func TestWatch(t *testing.T) {
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, oneApp(egress, a.addr, ""), "--watch")
+	p.ready()
+	p.write(oneApp(egress, a.addr, ", max_pending: 7"))
+	generation := func(want int) {
+		t.Helper()
+		eventually(t, "the generation", func() error {
+			if n := p.metric("remora_config_generation"); n != want {
+				return fmt.Errorf("%d, want %d", n, want)
+			}
+			return nil
+		})
+	}
+	generation(2)
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(p.file)
+	for i, limit := range []string{"8", "9"} {
+		version := filepath.Join(dir, "version-"+limit)
+		next := strings.Replace(string(text), "max_pending: 7", "max_pending: "+limit, 1)
+		if err := os.WriteFile(version, []byte(next), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(version, p.file+".link"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(p.file+".link", p.file); err != nil {
+			t.Fatal(err)
+		}
+		generation(3 + i)
+	}
+}
+
+// TestReloadRegistrations: a registration that is added is put, one that is removed
+// is withdrawn, and its link port closes; what stays keeps its lease.
+func TestReloadRegistrations(t *testing.T) {
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := newApp(t)
+	addrs := freeAddrs(t, 2)
+	config := func(names ...string) string {
+		var listeners, register []string
+		for i, name := range names {
+			listeners = append(listeners, fmt.Sprintf(`{name: %s, address: %q, protocol: link, service: app}`, name, addrs[i]))
+			register = append(register, fmt.Sprintf(`{service: %s, listener: %s, advertise: %q}`, name, name, addrs[i]))
+		}
+		return fmt.Sprintf(`
+registry: {etcd: {endpoints: [%q]}}
+listeners: [%s]
+register: [%s]
+services: {app: {discover: static, endpoints: [%q], protocol: http}}`,
+			e.Addr(), strings.Join(listeners, ", "), strings.Join(register, ", "), a.addr)
+	}
+	p := startRemora(t, config("first"))
+	p.ready()
+	registered := func(want ...string) {
+		t.Helper()
+		eventually(t, "the registrations", func() error {
+			_, body := p.get("/endpoints")
+			got := regexp.MustCompile(`"service": "(\w+)",\s+"address": "[^"]+",\s+"state": "registered"`).FindAllStringSubmatch(body, -1)
+			names := []string{}
+			for _, m := range got {
+				names = append(names, m[1])
+			}
+			if fmt.Sprint(names) != fmt.Sprint(want) {
+				return fmt.Errorf("%v, want %v", names, want)
+			}
+			return nil
+		})
+	}
+	registered("first")
+	p.reload(config("first", "second"), "applied")
+	registered("first", "second")
+	p.reload(config("first"), "applied")
+	registered("first")
+	refused(t, addrs[1])
+}
+
+// TestReloadWantsEndpoints: a service that nobody knows the endpoints of does not
+// take the place of one that works.
+func TestReloadWantsEndpoints(t *testing.T) {
+	a := newApp(t)
+	addrs := freeAddrs(t, 2)
+	registry := fmt.Sprintf("\nregistry: {etcd: {endpoints: [%q]}}", addrs[1])
+	p := startRemora(t, oneApp(addrs[0], a.addr, "")+registry)
+	p.ready()
+	p.reload(fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: etcd}}`, addrs[0])+registry, "endpoints_unknown")
+	if status, _, _, err := get(addrs[0]); status != 200 {
+		t.Errorf("a request is answered %d, %v", status, err)
+	}
+}
