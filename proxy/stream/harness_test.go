@@ -46,13 +46,16 @@ type options struct {
 	more        string
 }
 
-// newSidecar listens for the service app at the endpoints.
+// newSidecar listens for the service app at the endpoints, and opens the first of
+// its listeners.
 func newSidecar(t *testing.T, o options, endpoints ...string) *sidecar {
 	t.Helper()
 	s := startSidecar(t, `
 admin: {address: ""}
-listeners: [{name: in, address: "127.0.0.1:0", protocol: tcp, service: app}]
-services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: tcp, max_pending: 256, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
+listeners:
+  - {name: in, address: "127.0.0.1:0", protocol: tcp, service: app}
+  - {name: http, address: "127.0.0.1:0", protocol: http, service: app}
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, max_pending: 256, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
 `+o.more, reactor.Options{MaxConnections: o.connections, MaxPerSource: o.perSource})
 	var list []registry.Endpoint
 	for _, addr := range endpoints {

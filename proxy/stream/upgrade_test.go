@@ -14,15 +14,13 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // serveHTTP gives s an http listener in front of the same service.
 func (s *sidecar) serveHTTP() {
 	s.t.Helper()
 	s.proc.SetStreams(s.srv)
-	s.addr = s.listen(&config.Listener{Name: "http", Address: "127.0.0.1:0", Protocol: config.ProtocolHTTP, Service: "app"}, nil)
+	s.addr = s.listen(&s.srv.config().Listeners[1], nil)
 }
 
 const ask = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nX-Remora-Attempt: 3\r\nX-Request-Id: id\r\n" +
