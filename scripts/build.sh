@@ -71,8 +71,7 @@ fi
 if [[ -n $check ]]; then
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
-	git ls-files -z --cached --others --exclude-standard -- '*.go' '*.html' '*.yaml' go.mod go.sum |
-		xargs -0 cp --parents -t "$copy"
+	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy" # all: any may be embedded
 	for command in "${commands[@]}"; do
 		for arch in amd64 arm64; do
 			(cd "$copy" && compile "$command" "$arch" "$copy/again")
