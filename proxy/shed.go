@@ -68,8 +68,8 @@ func (w *Worker) shedAll() {
 
 // shed takes from the connections of this loop that hold the most, until the
 // process is below the hard mark or none holds much: a greedy request, or the
-// connection with all that it carries where there is no such thing. With so many connections that a
-// little each is too much, that is an equal part of the mark.
+// connection with all that it carries where there is no such thing. With so many
+// connections that a little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
 	l := &w.proc.ledger
 	for l.over(w.heldDelta) {

@@ -165,7 +165,7 @@ func (r *Replica) Reset(epoch time.Time) { r.service.reset(epoch) }
 // until ctx is done to end.
 func (r *Replica) Close(ctx context.Context) error {
 	close(r.stop)
-	// Dubbo's workers are no part of what Shutdown waits for.
+	// Dubbo's workers are no part of what Shutdown waits for. It polls too.
 	for r.service.inFlight.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
