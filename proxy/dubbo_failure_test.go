@@ -172,6 +172,41 @@ func TestProviderThatGoesDown(t *testing.T) {
 	m.settled()
 }
 
+// TestProviderThatTurnsConnectionsAway: one that goes down still accepts connections,
+// to close them at once. No call is lost there, though none may be sent twice, and
+// when the provider is back it is called again.
+func TestProviderThatTurnsConnectionsAway(t *testing.T) {
+	eachWay(t, func(t *testing.T, direct bool) {
+		m := newDubboMesh(t, dubboOptions{apps: 2, direct: direct, service: ", lb: {policy: weighted_round_robin}"})
+		a := m.apps[0]
+		c := m.caller(egressDubbo)
+		for range 4 {
+			c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+		}
+		served, dialed := a.served, a.dialed
+		a.leaves = true
+		a.loop.Do(func() { a.conns[0].conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
+		m.until("the end of its connection", func() bool { return !a.conns[0].open })
+		for range 50 {
+			ids := []int64{c.hessian("m", "x"), c.hessian("m", "x")}
+			for _, id := range ids {
+				c.wants(id, dubbo.StatusOK, "")
+			}
+		}
+		if a.dialed == dialed || a.served != served {
+			t.Errorf("connected to %d times, %d calls served", a.dialed-dialed, a.served-served)
+		}
+		a.leaves = false
+		if !m.w.RunUntil(func() bool {
+			c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+			return a.served > served
+		}, time.Minute) {
+			t.Error("the provider that is back is not called")
+		}
+		m.settled()
+	})
+}
+
 // TestEndpointsThatGo: a provider that leaves the service answers what it has,
 // and its connection closes.
 func TestEndpointsThatGo(t *testing.T) {

@@ -14,7 +14,7 @@ type dubboUpstream struct {
 	target        *endpoint
 	serialization byte         // of calls that came as HTTP, and of heartbeats
 	cur           *dubboClient // takes new attempts; nil before the first, and after a loss
-	gone          bool         // the endpoint left the service
+	leaving       bool         // the provider said that it goes down, and not yet that it is back
 }
 
 func newDubboUpstream(s *service, target *endpoint) *dubboUpstream {
@@ -53,17 +53,21 @@ func (u *dubboUpstream) abort(a *attempt) {
 }
 
 func (u *dubboUpstream) retire() {
-	u.gone = true
 	if u.cur != nil {
 		u.cur.drain()
 	}
 }
 
 // dubboState is where a connection to a provider stands.
+//
+//	dialing ─▶ open ─▶ closed
+//	dialing ─▶ proving ─▶ open
+//	dialing, proving ─▶ closed
 type dubboState uint8
 
 const (
 	dubboDialing dubboState = iota
+	dubboProving            // it leads to a provider that was leaving: calls wait until that has answered a heartbeat
 	dubboOpen
 	dubboClosed
 )
@@ -79,7 +83,7 @@ type dubboClient struct {
 	draining bool // takes no more calls, and closes with the last one
 
 	calls    dubboTable
-	queue    []int64 // ids of calls that have not left, withdrawn ones included
+	queue    []int64 // ids of calls that have not left, and of withdrawn ones among them
 	settled  []stood // during a flush: calls to be answered here
 	flushing bool
 
@@ -116,15 +120,26 @@ func dialDubbo(u *dubboUpstream) *dubboClient {
 }
 
 func (c *dubboClient) OnOpen(conn Conn) {
-	if c.state == dubboClosed {
-		conn.Close()
-		return
-	}
 	c.conn, c.outbound.conn = conn, conn
-	c.state = dubboOpen
 	c.w.loop.After(dubboBeat, &c.beat)
-	c.flush()
+	if c.up.leaving {
+		c.state = dubboProving
+		c.ask()
+	} else {
+		c.state = dubboOpen
+		c.flush()
+	}
 	c.finish()
+}
+
+// proven: the provider that was leaving is back. One that is going down still
+// accepts connections, and closes them without a word.
+func (c *dubboClient) proven() {
+	if c.state == dubboProving {
+		c.state = dubboOpen
+		c.up.leaving = false
+		c.w.loop.Defer(&c.out)
+	}
 }
 
 func (c *dubboClient) OnData(b []byte) {
@@ -145,7 +160,7 @@ func (c *dubboClient) OnClose(error) {
 	switch c.state {
 	case dubboDialing:
 		c.close(FailConnect)
-	case dubboOpen:
+	case dubboProving, dubboOpen:
 		c.close(FailReset)
 	}
 }
@@ -181,12 +196,17 @@ func (c *dubboClient) onBeat() {
 		c.close(FailReset)
 		return
 	default:
-		c.asked = true
-		c.outbound.write(dubbo.AppendHeartbeat(c.w.scratch[:0], c.up.serialization, 0))
-		c.outbound.watch()
+		c.ask()
 	}
 	c.heard = false
 	c.w.loop.After(dubboBeat, &c.beat)
+}
+
+// ask sends a heartbeat.
+func (c *dubboClient) ask() {
+	c.asked = true
+	c.outbound.write(dubbo.AppendHeartbeat(c.w.scratch[:0], c.up.serialization, 0))
+	c.outbound.watch()
 }
 
 // detach makes the next attempt dial anew.
@@ -204,7 +224,7 @@ func (c *dubboClient) drain() {
 }
 
 func (c *dubboClient) finish() {
-	if c.draining && c.state == dubboOpen && c.calls.n == 0 {
+	if c.draining && c.conn != nil && c.calls.n == 0 {
 		c.close(nil)
 	}
 }
@@ -295,7 +315,9 @@ func (c *dubboClient) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 func (c *dubboClient) onEvent(f *dubbo.Frame) {
 	switch {
 	case !f.Request:
+		c.proven()
 	case dubbo.ReadOnly(f):
+		c.up.leaving = true
 		c.draining = true
 		c.detach()
 	case f.TwoWay && c.conn.Buffered() <= dubboOutbound:
