@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
@@ -172,12 +174,22 @@ func (c *dubboClient) send(a *attempt) {
 	}
 	id := c.calls.add(a)
 	a.stream, a.dubbo = uint64(id), c
-	c.queue = append(c.queue, id)
+	c.enqueue(id)
 	if c.calls.n == 1 && !c.flushing {
 		c.flush() // a lone call waits for nothing
 		return
 	}
 	c.w.loop.Defer(&c.out)
+}
+
+// enqueue has a call leave with the next flush. To a provider that does not read
+// there is none for long, so those that were withdrawn meanwhile are taken out
+// when they are half of all that can be.
+func (c *dubboClient) enqueue(id int64) {
+	if len(c.queue) == 2*dubboCalls {
+		c.queue = slices.DeleteFunc(c.queue, func(id int64) bool { return c.calls.find(id) == nil })
+	}
+	c.queue = append(c.queue, id)
 }
 
 // forget takes a out of the table; what still comes for it is skipped.
