@@ -41,6 +41,9 @@ func TestCallsThatAreRefused(t *testing.T) {
 			t.Errorf("call %d was refused in serialization %d", id, got)
 		}
 	}
+	if n := m.consumer.report().Stats.Errors["dubbo-bad-invocation"]; n != 2 {
+		t.Errorf("%d malformed calls are counted, of two", n)
+	}
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 9, Body: make([]byte, 1025)}
 	c.say(dubbo.AppendFrame(nil, oneWay))                                        // wants no answer
 	c.say(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // an answer to nothing
