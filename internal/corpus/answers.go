@@ -106,6 +106,7 @@ type Record struct {
 	Requests []Message // in the order in which they were complete
 	Wrong    error     // bytes that are no request
 	Begun    int       // connections on which one was begun and not completed
+	Cut      int       // of these, the ones that have ended
 }
 
 // Check wants the record to be the requests and nothing else.

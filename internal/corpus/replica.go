@@ -57,17 +57,17 @@ func StartReplica(reply func(m *Message, n int) (answer []byte, closes bool)) (*
 // Addr is where it listens.
 func (r *Replica) Addr() string { return r.ln.Addr().String() }
 
-// Take returns what was recorded since the last Take. Connections on which a
-// request has begun go on in the record that is returned.
-func (r *Replica) Take() *Record {
+// Take begins another record, and returns the one before. Connections on which a
+// request has begun go on in that one.
+func (r *Replica) Take() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.record
 	r.record = &Record{}
-	return taken
+	return *taken
 }
 
-// Record is a copy of what was recorded since the last Take.
+// Record is what was recorded since the last Take.
 func (r *Replica) Record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,13 +86,16 @@ func (r *Replica) Close() {
 }
 
 func (r *Replica) serve(c net.Conn) {
+	var on *Recorder
 	defer func() {
 		c.Close()
 		r.mu.Lock()
 		delete(r.conns, c)
+		if on != nil && len(on.held) > 0 {
+			on.to.Cut++
+		}
 		r.mu.Unlock()
 	}()
-	var on *Recorder
 	b := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(b)

@@ -43,7 +43,7 @@ var (
 	requestLine = regexp.MustCompile(`^(` + token + `) ` + target + ` HTTP/1\.1$`)
 	statusLine  = regexp.MustCompile(`^HTTP/1\.1 ([1-5][0-9][0-9]) ` + text + `$`)
 	fieldLine   = regexp.MustCompile(`^(` + token + `): ?(` + text + `)$`)
-	lengthValue = regexp.MustCompile(`^[0-9]{1,15}$`)
+	lengthValue = regexp.MustCompile(`^[0-9]{1,19}$`)
 	hostValue   = regexp.MustCompile(`^([0-9A-Za-z._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{0,5})?$`)
 	chunkLine   = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}$`)
 )
@@ -160,8 +160,11 @@ func (m *Message) body(b []byte, i int, request bool) (n int, err error) {
 	case !lengthValue.MatchString(lengths[0]):
 		return 0, errors.New("framing: length " + lengths[0])
 	}
-	size, _ := strconv.Atoi(lengths[0])
-	if len(b)-i < size {
+	size, err := strconv.Atoi(lengths[0])
+	switch {
+	case err != nil:
+		return 0, err
+	case len(b)-i < size:
 		return 0, io.ErrUnexpectedEOF
 	}
 	m.Body = string(b[i : i+size])

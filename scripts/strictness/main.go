@@ -14,10 +14,10 @@ import (
 )
 
 // quiet is how long nothing may happen before a case counts as over; slow is the
-// same for a second look at what differs, on a machine that may be busy.
+// same for a second look at what is not explained, on a machine that may be busy.
 const (
-	quiet = 150 * time.Millisecond
-	slow  = 1500 * time.Millisecond
+	quiet = 100 * time.Millisecond
+	slow  = time.Second
 )
 
 func main() {
@@ -68,15 +68,18 @@ func run(binaries map[string]*string, dir, out string, list bool) error {
 	}
 	if list {
 		for _, d := range differences {
-			fmt.Printf("%s\t%s\t%s\t(Remora: %s)\n", d.proxy, d.verdict, d.c.Name, d.ours)
+			fmt.Printf("%s | %s | %s | %s\n", d.proxy.name, d.verdict, d.c.Name, d.ours)
 		}
+	}
+	if differences, err = lookAgain(proxies[0], differences, why); err != nil {
+		return err
 	}
 	unexplained := why.explain(differences)
 	if err := write(out, proxies, len(cases), differences, why); err != nil {
 		return err
 	}
 	for _, d := range unexplained {
-		fmt.Printf("not explained: %s, %s: %s, Remora: %s\n", d.proxy, d.c.Name, d.verdict, d.ours)
+		fmt.Printf("not explained: %s, %s: %s, Remora: %s\n", d.proxy.name, d.c.Name, d.verdict, d.ours)
 	}
 	for _, e := range why {
 		for _, r := range e.rules {
@@ -95,11 +98,10 @@ func run(binaries map[string]*string, dir, out string, list bool) error {
 
 // difference is a case of which a proxy makes something else than Remora.
 type difference struct {
-	proxy   string
+	proxy   *proxy
 	c       *corpus.Case
 	ours    string // Remora's verdict
 	verdict string // the proxy's
-	entry   *explanation
 }
 
 // compare says each case to each proxy; the proxies are asked at the same time.
@@ -124,33 +126,34 @@ func compare(proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
 		}
 	}
 	var found []*difference
-	for i := range proxies[1:] {
+	for i, p := range proxies[1:] {
 		for j := range cases {
-			ours, theirs := seen[0][j], seen[i+1][j]
-			if differs(ours, theirs) == "" {
-				continue
-			}
-			ours, theirs, err := again(proxies[0], proxies[i+1], &cases[j])
-			if err != nil {
-				return nil, err
-			}
-			if verdict := differs(ours, theirs); verdict != "" {
-				found = append(found, &difference{proxy: proxies[i+1].name, c: &cases[j], ours: ours.verdict, verdict: verdict})
+			if d := differs(p, &cases[j], seen[0][j], seen[i+1][j]); d != nil {
+				found = append(found, d)
 			}
 		}
 	}
 	return found, nil
 }
 
-// again takes a second, longer look at a difference.
-func again(ours, theirs *proxy, c *corpus.Case) (a, b observed, err error) {
-	var all sync.WaitGroup
-	var errA, errB error
-	all.Go(func() { a, errA = ours.say(c, slow) })
-	all.Go(func() { b, errB = theirs.say(c, slow) })
-	all.Wait()
-	if errA == nil {
-		errA = errB
+// lookAgain takes a second, longer look at the differences that are not explained,
+// and leaves out those that it does not see.
+func lookAgain(ours *proxy, differences []*difference, why explanations) (stay []*difference, err error) {
+	for _, d := range differences {
+		if why.of(d) == nil {
+			a, err := ours.say(d.c, slow)
+			if err != nil {
+				return nil, err
+			}
+			b, err := d.proxy.say(d.c, slow)
+			if err != nil {
+				return nil, err
+			}
+			d = differs(d.proxy, d.c, a, b)
+		}
+		if d != nil {
+			stay = append(stay, d)
+		}
 	}
-	return a, b, errA
+	return stay, nil
 }

@@ -84,23 +84,28 @@ func refusal(heard string) bool {
 	return strings.HasPrefix(heard, "HTTP/1.0 ") || strings.HasPrefix(heard, "<")
 }
 
-// differs tells how what b made of a case differs from what a did; "": not at all.
-func differs(a, b observed) string {
-	if a.verdict != b.verdict {
-		return b.verdict
+// differs is the difference between what Remora and p made of a case, nil if there
+// is none.
+func differs(p *proxy, c *corpus.Case, ours, theirs observed) *difference {
+	d := &difference{proxy: p, c: c, ours: ours.verdict, verdict: theirs.verdict}
+	if ours.verdict != theirs.verdict {
+		return d
 	}
-	for i := range a.requests {
-		x, y := &a.requests[i], &b.requests[i]
+	for i := range ours.requests {
+		a, b := &ours.requests[i], &theirs.requests[i]
 		switch {
-		case x.Method != y.Method:
-			return b.verdict + " with another method"
-		case x.Body != y.Body:
-			return b.verdict + " with another body"
-		case x.Target != y.Target:
-			return b.verdict + " with another target"
-		case x.Host != y.Host:
-			return b.verdict + " with another Host"
+		case a.Method != b.Method:
+			d.verdict += " with another method"
+		case a.Body != b.Body:
+			d.verdict += " with another body"
+		case a.Target != b.Target:
+			d.verdict += " with another target"
+		case a.Host != b.Host:
+			d.verdict += " with another Host"
+		default:
+			continue
 		}
+		return d
 	}
-	return ""
+	return nil
 }

@@ -59,19 +59,26 @@ func readExplanations(name string) (all explanations, err error) {
 	return all, lines.Err()
 }
 
-// explain finds the first explanation of each difference, and returns those that
-// have none.
-func (all explanations) explain(differences []*difference) (unexplained []*difference) {
-	for _, d := range differences {
-		for _, e := range all {
-			for _, r := range e.rules {
-				if d.entry == nil && like(r.proxy, d.proxy) && like(r.verdict, d.verdict) && like(r.cases, d.c.Name) {
-					d.entry, r.used = e, true
-					e.found = append(e.found, d)
-				}
+// of is the first explanation of a difference, nil if there is none.
+func (all explanations) of(d *difference) (e *explanation) {
+	for _, e := range all {
+		for _, r := range e.rules {
+			if like(r.proxy, d.proxy.name) && like(r.verdict, d.verdict) && like(r.cases, d.c.Name) {
+				r.used = true
+				return e
 			}
 		}
-		if d.entry == nil {
+	}
+	return nil
+}
+
+// explain gives each difference to its explanation, and returns those that have
+// none.
+func (all explanations) explain(differences []*difference) (unexplained []*difference) {
+	for _, d := range differences {
+		if e := all.of(d); e != nil {
+			e.found = append(e.found, d)
+		} else {
 			unexplained = append(unexplained, d)
 		}
 	}
@@ -107,7 +114,7 @@ func write(name string, proxies []*proxy, cases int, differences []*difference, 
 	for _, p := range proxies[1:] {
 		n := 0
 		for _, d := range differences {
-			if d.proxy == p.name {
+			if d.proxy == p {
 				n++
 			}
 		}
@@ -133,7 +140,7 @@ func (e *explanation) rows(b *strings.Builder) {
 		var others []string
 		for _, x := range e.found {
 			if x.c == d.c {
-				others = append(others, x.proxy+": "+x.verdict)
+				others = append(others, x.proxy.name+": "+x.verdict)
 			}
 		}
 		o := outcome{d.ours, strings.Join(others, "<br>")}
