@@ -84,12 +84,14 @@ func TestCorpusDownstream(t *testing.T) {
 			t.Run(fmt.Sprintf("direct %v, %s", direct, how.name), func(t *testing.T) {
 				for i := range cases {
 					c := &cases[i]
-					m := newMesh(t, meshOptions{seed: how.seed, apps: 1, direct: direct, limits: corpusYAML})
-					m.w.Options.Cut = how.cut
-					if err := m.tell(c, how.gap); err != nil {
-						t.Errorf("%s: %s: %v\n%q", c.Where, c.Name, err, c.Bytes())
-					}
-					m.settled()
+					t.Run(c.Name, func(t *testing.T) {
+						m := newMesh(t, meshOptions{seed: how.seed, apps: 1, direct: direct, limits: corpusYAML})
+						m.w.Options.Cut = how.cut
+						if err := m.tell(c, how.gap); err != nil {
+							t.Errorf("%s: %v\n%.300q", c.Where, err, c.Bytes())
+						}
+						m.settled()
+					})
 				}
 			})
 		}
