@@ -16,8 +16,8 @@ import (
 // quiet is how long nothing may happen before a case counts as over; slow is the
 // same for a second look at what is not explained, on a machine that may be busy.
 const (
-	quiet = 100 * time.Millisecond
-	slow  = time.Second
+	quiet = 500 * time.Millisecond
+	slow  = 3 * time.Second
 )
 
 func main() {

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
@@ -16,7 +16,8 @@ type observed struct {
 	requests []corpus.Message
 }
 
-// say sends a case and waits until nothing happens for quiet.
+// say sends a case and waits for as many answers as Remora gives, and a little
+// longer, or until nothing happens for quiet.
 func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
 	p.replica.Take()
 	nc, err := net.Dial("tcp", p.addr)
@@ -29,9 +30,14 @@ func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
 	}
 	var heard []byte
 	closed := false
+	due := c.Answers()
 	b := make([]byte, 64<<10)
 	for !closed {
-		_ = nc.SetReadDeadline(time.Now().Add(quiet))
+		wait := quiet
+		if answers, _ := corpus.ParseAnswers(heard, due); len(due) > 0 && len(answers) == len(due) {
+			wait = quiet / 10
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(wait))
 		n, err := nc.Read(b)
 		heard = append(heard, b[:n]...)
 		if ne, ok := err.(net.Error); ok && ne.Timeout() {
@@ -39,8 +45,13 @@ func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
 		}
 		closed = err != nil
 	}
-	record := p.replica.Record()
-	return observed{verdict(&record, string(heard), closed), slices.Clone(record.Requests)}, nil
+	record := p.replica.Take()
+	nc.Close()
+	// What the end of this connection brings about belongs to no other case.
+	if err := p.pass(); err != nil {
+		return observed{}, err
+	}
+	return observed{verdict(&record, string(heard), closed), record.Requests}, nil
 }
 
 // verdict names what became of a case, coarsely enough to compare: how many
@@ -72,16 +83,18 @@ func verdict(r *corpus.Record, heard string, closed bool) string {
 	return strings.Join(words, ", then ")
 }
 
-// refusal tells whether one of the answers in heard is not the replica's, nor an
-// interim response. Bodies hold no line that looks like a status line.
+var statusLine = regexp.MustCompile(`HTTP/1\.[01] [2-5]`)
+
+// refusal tells whether one of the answers in heard is not the replica's. Bodies
+// hold nothing that looks like a status line; HTTP/0.9 has none.
 func refusal(heard string) bool {
-	for _, answer := range strings.Split(heard, "HTTP/1.1 ")[1:] {
-		head, _, _ := strings.Cut(answer, "\r\n\r\n")
-		if !strings.HasPrefix(head, "1") && !strings.Contains(strings.ToLower(head), strings.ToLower(corpus.ReplicaField)+":") {
+	for _, at := range statusLine.FindAllStringIndex(heard, -1) {
+		head, _, _ := strings.Cut(heard[at[0]:], "\r\n\r\n")
+		if !strings.Contains(strings.ToLower(head), strings.ToLower(corpus.ReplicaField)+":") {
 			return true
 		}
 	}
-	return strings.HasPrefix(heard, "HTTP/1.0 ") || strings.HasPrefix(heard, "<")
+	return strings.HasPrefix(heard, "<")
 }
 
 // differs is the difference between what Remora and p made of a case, nil if there
