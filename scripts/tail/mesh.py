@@ -6,7 +6,8 @@ import time
 import urllib.request
 
 from processes import PATIENCE, Failed, Processes, free_ports
-from ways import consumer, envoy, haproxy, provider
+from stack import haproxy_config
+from ways import consumer, envoy, provider
 
 REPLICAS = 3
 
@@ -33,7 +34,7 @@ class Mesh(Processes):
         self.await_answer(self.listen)
 
     def _haproxy(self):
-        f = self.file("haproxy.cfg", haproxy(self.listen, self.replicas))
+        f = self.file("haproxy.cfg", haproxy_config(self.listen, self.replicas))
         self.spawn("haproxy", [self.binaries["haproxy"], "-db", "-f", f], self.listen)
 
     def _envoy(self):
@@ -49,10 +50,10 @@ class Mesh(Processes):
     def _sidecar(self, name, config, port):
         self.spawn(name, [self.binaries["remora"], "run", "-c", self.file(f"{name}.yaml", config)], port)
 
-    def load(self, rate, seconds):
+    def load(self, rate, seconds, *options):
         """Runs an open loop and returns what remora-lab load tells of it."""
         cmd = [self.binaries["remora-lab"], "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-               "--connections", "128", "--seed", str(self.seed), "--json", f"http://127.0.0.1:{self.listen}/compute"]
+               "--connections", "128", "--seed", str(self.seed), "--json", *options, f"http://127.0.0.1:{self.listen}/compute"]
         out = subprocess.run(cmd, capture_output=True, text=True)
         if out.returncode:
             raise Failed(f"{' '.join(cmd)}: {out.stdout}{out.stderr}")
