@@ -13,6 +13,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/trace"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -34,7 +35,8 @@ type allocMeshOptions struct {
 	provider string // YAML of the provider's service
 	answer   string // of the applications
 	clients  int
-	late     bool // one of three applications answers when all else has come to rest
+	tracing  string // YAML of the key, of all sidecars
+	late     bool   // one of three applications answers when all else has come to rest
 }
 
 func newAllocMesh(t testing.TB, o allocMeshOptions) *allocMesh {
@@ -46,7 +48,8 @@ listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes:
   - {match: {header: {x-none: there}}, service: compute}
   - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
-services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}`, kind, o.service))
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}
+tracing: {%s}`, kind, o.service, o.tracing))
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
@@ -58,7 +61,8 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 		link := fmt.Sprintf("10.0.0.%d:15006", i+1)
 		provider, accept := m.sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
-services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}`, app, o.provider))
+services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}
+tracing: {%s}`, app, o.provider, o.tracing))
 		m.net.accept[link] = accept
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
@@ -84,9 +88,15 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 	l := m.net.loop()
 	p = proxy.NewProcess(cfg, 1)
 	p.Wall = time.Now
+	p.SetSpans(nowhere{})
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 	return p, func() (*nullLoop, proxy.Stream) { return l, w.Accept(&cfg.Listeners[0]) }
 }
+
+// nowhere is where the records of sampled requests go.
+type nowhere struct{}
+
+func (nowhere) Put(*trace.Record) {}
 
 // app accepts connections and answers each piece of input.
 func (m *allocMesh) app(addr, answer string, late bool) {
@@ -152,6 +162,8 @@ const (
 
 const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.51.100.7, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Request-Id: 7\r\nVia: 1.1 edge\r\n\r\n"
 
+const unsampled = `endpoint: "http://192.0.2.1:4318", sample: 0`
+
 // TestAllocationsPerRequest: once connections, free lists and buffers are there,
 // a request's whole way through one sidecar or two allocates nothing: HTTP in,
 // perhaps the link and the second sidecar, HTTP out, and the answer back.
@@ -179,6 +191,12 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", allocMeshOptions{answer: fixed, late: true,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+		{"traced, not sampled", allocMeshOptions{answer: fixed, tracing: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, tracing: unsampled}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
+		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, tracing: unsampled,
+			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {

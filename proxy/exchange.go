@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // maxAttempts bounds the attempts of one exchange, free retries and hedges
@@ -103,12 +104,16 @@ type exchange struct {
 	tried    [maxAttempts]*lb.Endpoint
 	failedAt [1]*lb.Endpoint // where the latest attempt failed that had its turn
 
-	best     *answer     // best of the bad answers so far
-	bestOf   attemptKind // which kind of attempt it came of
-	reached  bool        // the application may have seen the request
-	lastFail *Failure    // of the latest failed attempt since the last retry; of a hedge only when no other failed
+	best     *answer  // best of the bad answers so far
+	bestOf   *attempt // that it came of
+	reached  bool     // the application may have seen the request
+	lastFail *Failure // of the latest failed attempt since the last retry; of a hedge only when no other failed
 
 	watch hedge.Watch // of the primary, in shadow mode
+
+	traced     *traced // nil: not sampled
+	traceState []byte  // the value of tracestate, where it was marked
+	marked     bool    // traceMember is there, where it can be
 
 	deadline Timer
 	hedge    Timer
@@ -123,6 +128,9 @@ func (ex *exchange) begin(r *route, by *door) {
 	ex.state = exchangeActive
 	w.stats.Requests++
 	w.millis.now(ex.began).arrived(ex.held)
+	if w.tracer.on {
+		ex.sample(by)
+	}
 	switch {
 	case by.limited(ex.began):
 		ex.fail(FailRateLimited)
@@ -274,14 +282,16 @@ func (ex *exchange) hedgeMissed() {
 	}
 }
 
-// win answers the caller with ans, which came of such an attempt, and withdraws
-// what else is out.
-func (ex *exchange) win(of attemptKind, ans *answer) {
+// win answers the caller with ans, which came of a, and withdraws what else is
+// out.
+func (ex *exchange) win(a *attempt, ans *answer) {
 	ex.enter(exchangeAnswered)
-	if of == hedgeAttempt && ans.Status < 500 {
+	if a.kind == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()
 	}
 	ex.finished(outcomeOf(ans.Status), ans.held)
+	a.span().Note(trace.Won, ans.Status, "")
+	ex.endSpan(ans.Status, "")
 	ex.judge(verdictOf(ans.Status))
 	ex.from.reply(ex, ans)
 	ex.withdraw()
@@ -301,6 +311,7 @@ func (ex *exchange) fail(f *Failure) {
 	ex.enter(exchangeAnswered)
 	ex.w.stats.failed(f)
 	ex.finished(OutcomeFailed, 0)
+	ex.endSpan(f.Status, f.Code)
 	ex.judge(f.verdict())
 	ex.from.fail(ex, f)
 	ex.withdraw()
@@ -312,6 +323,7 @@ func (ex *exchange) fail(f *Failure) {
 func (ex *exchange) cancel() (left bool) {
 	ex.enter(exchangeAbandoned)
 	ex.finished(OutcomeCancelled, 0)
+	ex.endSpan(0, "")
 	ex.judge(verdictNone)
 	ex.withdraw()
 	if left = ex.out > 0; !left {
@@ -370,30 +382,6 @@ func (ex *exchange) settle() {
 	if ex.state == exchangeAbandoned && ex.from != nil {
 		ex.from.over(ex)
 	}
+	ex.report()
 	ex.w.recycle(ex)
-}
-
-// hold counts the memory of a complete request against limits.buffered.
-func (ex *exchange) hold() {
-	if ex.head != nil {
-		ex.held = len(ex.head.B)
-	}
-	if ex.body != nil {
-		ex.held += len(ex.body.B)
-	}
-	ex.w.held(ex.held)
-}
-
-func (ex *exchange) releaseRequest() {
-	if ex.head != nil {
-		bytebufferpool.Put(ex.head)
-		ex.head = nil
-	}
-	if ex.body != nil {
-		bytebufferpool.Put(ex.body)
-		ex.body = nil
-	}
-	ex.w.held(-ex.held)
-	ex.held = 0
-	ex.req.Reset()
 }

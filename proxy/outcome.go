@@ -1,10 +1,12 @@
 package proxy
 
+import "github.com/remora-proxy/remora/proxy/trace"
+
 // onAnswer: a got an answer. The first good one wins; a bad one (5xx) only when
 // nothing better can come.
 func (ex *exchange) onAnswer(a *attempt, ans *answer) {
 	if ans.Status < 500 {
-		ex.win(a.kind, ans)
+		ex.win(a, ans)
 		return
 	}
 	ex.failedAt[0] = a.ep
@@ -83,6 +85,7 @@ func (ex *exchange) mayPay() bool {
 }
 
 func (ex *exchange) keepBest(a *attempt, ans *answer) {
+	a.span().Note(trace.Failed, ans.Status, "")
 	if ex.best != nil && ex.best.Status <= ans.Status {
 		ans.Release()
 		return
@@ -90,7 +93,7 @@ func (ex *exchange) keepBest(a *attempt, ans *answer) {
 	if ex.best != nil {
 		ex.best.Release()
 	}
-	ex.best, ex.bestOf = ans, a.kind
+	ex.best, ex.bestOf = ans, a
 }
 
 func (ex *exchange) takeBest() *answer {

@@ -23,6 +23,7 @@ type Worker struct {
 	log      Logger
 	rnd      *rand.PCG
 	ids      rand.PCG // of requests; apart from rnd, whose order tests replay
+	tracer   tracer
 	wall     wallTime
 	stats    WorkerStats
 	millis   *milliseconds // apart, since the collector need not look into it
@@ -72,6 +73,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		proc: p, index: len(p.workers), loop: loop, log: log,
 		rnd:    rand.NewPCG(seed, uint64(len(p.workers))),
 		ids:    *rand.NewPCG(uint64(len(p.workers)), seed),
+		tracer: tracer{rnd: *rand.NewPCG(^seed, uint64(len(p.workers)))},
 		millis: new(milliseconds),
 	}
 	w.shedding.Do = w.shedAll
@@ -123,12 +125,15 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.bounds, ex.pass = nil, nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID, ex.passed, ex.unhedged = nil, 0, false
+	ex.requestID, ex.passed, ex.unhedged, ex.marked = nil, 0, false, false
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}
 	if cap(ex.path) > maxRewritten {
 		ex.path = nil
+	}
+	if cap(ex.traceState) > maxTraceState {
+		ex.traceState = nil
 	}
 	ex.failedAt[0] = nil
 	ex.n, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
@@ -136,6 +141,31 @@ func (w *Worker) recycle(ex *exchange) {
 	if len(w.exchanges) < maxFree {
 		w.exchanges = append(w.exchanges, ex)
 	}
+}
+
+// hold counts the memory of a complete request against limits.buffered.
+func (ex *exchange) hold() {
+	if ex.head != nil {
+		ex.held = len(ex.head.B)
+	}
+	if ex.body != nil {
+		ex.held += len(ex.body.B)
+	}
+	ex.w.held(ex.held)
+}
+
+func (ex *exchange) releaseRequest() {
+	if ex.head != nil {
+		bytebufferpool.Put(ex.head)
+		ex.head = nil
+	}
+	if ex.body != nil {
+		bytebufferpool.Put(ex.body)
+		ex.body = nil
+	}
+	ex.w.held(-ex.held)
+	ex.held = 0
+	ex.req.Reset()
 }
 
 // held counts bytes of messages taken into memory (n > 0) or released.

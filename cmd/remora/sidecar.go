@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/otlp"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -32,6 +33,7 @@ type sidecar struct {
 	workers map[proxy.Loop]*proxy.Worker
 	admin   *admin.Server
 	streams *stream.Server
+	spans   *otlp.Exporter
 	etcd    *etcd.Registry // nil: none configured
 	dialing atomic.Pointer[dialers]
 
@@ -122,6 +124,9 @@ func (s *sidecar) startLoops() (err error) {
 		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
+	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
+	s.spans.Configure(&s.cfg.Tracing)
+	s.proc.SetSpans(s.spans)
 	return nil
 }
 
@@ -142,6 +147,7 @@ func (s *sidecar) startAdmin() error {
 		Registrations: s.registrations,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
+		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
 		Drain:         s.startDrain,
 	}
 	if s.etcd != nil {
@@ -206,6 +212,9 @@ func (s *sidecar) stop() {
 	}
 	if s.engine != nil {
 		err = errors.Join(err, bounded(s.engine.Stop))
+	}
+	if s.spans != nil {
+		err = errors.Join(err, bounded(s.spans.Close)) // after the loops: what they end last is among it
 	}
 	s.identities.closeBut(nil)
 	if err != nil {

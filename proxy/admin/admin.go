@@ -41,6 +41,10 @@ type Options struct {
 	// none.
 	Reloads func() ReloadStats
 
+	// Tracing counts the spans that were exported, and those that were not; nil:
+	// there is no tracing.
+	Tracing func() TracingStats
+
 	// Drain starts a drain and returns at once. It may be called repeatedly,
 	// but never in phase Starting.
 	Drain func()

@@ -95,6 +95,7 @@ func TestFull(t *testing.T) {
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
 		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
+	want.Tracing.Headers = map[string]string{}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)
 	}
@@ -287,12 +288,14 @@ func TestUnbuilt(t *testing.T) {
 // TestSecrets checks that no error and no printed configuration gives away a
 // secret.
 func TestSecrets(t *testing.T) {
-	c := mustParse(t, `{admin: {token: hunter2}, registry: {etcd: {endpoints: ["a:1"], username: u, password: hunter2}}}`)
+	c := mustParse(t, `{admin: {token: hunter2}, registry: {etcd: {endpoints: ["a:1"], username: u, password: hunter2}},
+		tracing: {headers: {authorization: Bearer hunter2}}}`)
 	data, err := c.YAML()
 	if err != nil || strings.Contains(string(data), "hunter2") || !strings.Contains(string(data), redacted) {
 		t.Errorf("%v\n%s", err, data)
 	}
-	_, err = Parse("x", []byte("admin: {token: hunter2}\nregistry: {etcd: {password: hunter2}}\n"), environment)
+	_, err = Parse("x", []byte("admin: {token: hunter2}\nregistry: {etcd: {password: hunter2}}\n"+
+		"tracing: {headers: {a: \"hunter2\\n\"}}\n"), environment)
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}

@@ -15,7 +15,6 @@ type unbuilt struct {
 // line.
 var unbuiltKeys = []unbuilt{
 	{"access_log", notEmpty, "the access log"},
-	{"tracing", notEmpty, "tracing"},
 }
 
 // notBuilt says which feature n would need that does not exist, or "".
