@@ -325,7 +325,7 @@ func TestAServerThatIsDownIsAnErrorAtTheStart(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	rec := newRecorder()
+	rec := newRecorder(false)
 	start := time.Now()
 	rec.begin(start)
 	for i := range 1000 {
@@ -369,7 +369,7 @@ func TestJSON(t *testing.T) {
 
 func TestResultsAddUp(t *testing.T) {
 	part := func(took time.Duration, kind ErrorKind) *Result {
-		rec := newRecorder()
+		rec := newRecorder(false)
 		rec.begin(time.Unix(0, 0))
 		rec.sent(took / 2)
 		rec.end(time.Unix(1, 0), took, 200, kind)

@@ -51,6 +51,10 @@ type Options struct {
 	// NoNonce is for servers that do not send x-nonce back.
 	NoNonce bool
 
+	// Samples keeps each request's latency beside the histogram of all, the first
+	// 8 million of them.
+	Samples bool
+
 	// Progress, if set, is called about five times a second, from one goroutine.
 	Progress func(Progress)
 }

@@ -16,10 +16,13 @@ type recorder struct {
 	last         time.Time // last end of a request
 	counts       Counts
 	latency, lag *hdrhistogram.Histogram
+	keep         bool
+	samples      []Sample
 }
 
-func newRecorder() recorder {
+func newRecorder(keep bool) recorder {
 	return recorder{
+		keep:    keep,
 		counts:  Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}},
 		latency: newHistogram(), lag: newHistogram(),
 	}
@@ -48,6 +51,9 @@ func (r *recorder) end(now time.Time, latency time.Duration, status int, kind Er
 	}
 	if kind == "" || kind == ErrTimeout {
 		record(r.latency, latency)
+		if r.keep && len(r.samples) < maxSamples {
+			r.samples = append(r.samples, Sample{Due: now.Add(-latency), Latency: latency})
+		}
 	}
 }
 
@@ -82,7 +88,7 @@ func (r *recorder) result() *Result {
 			Errors:   maps.Clone(r.counts.Errors),
 			Statuses: maps.Clone(r.counts.Statuses),
 		},
-		Latency: r.latency, Lag: r.lag,
+		Latency: r.latency, Lag: r.lag, Samples: r.samples,
 		Elapsed: r.last.Sub(r.started),
 	}
 }
