@@ -108,9 +108,12 @@ type span struct {
 	id, parent, node string
 }
 
+// text is an attribute as text, "" if it is not there.
 func (s span) text(key string) string {
-	v, _ := s.Attributes().Get(key)
-	return v.AsString()
+	if v, ok := s.Attributes().Get(key); ok {
+		return v.AsString()
+	}
+	return ""
 }
 
 func (s span) String() string {
