@@ -2,9 +2,11 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/trace"
 	"github.com/remora-proxy/remora/registry"
@@ -35,8 +38,8 @@ type allocMeshOptions struct {
 	provider string // YAML of the provider's service
 	answer   string // of the applications
 	clients  int
-	tracing  string // YAML of the key, of all sidecars
 	late     bool   // one of three applications answers when all else has come to rest
+	top      string // YAML at top level of the consumer and of the providers
 }
 
 func newAllocMesh(t testing.TB, o allocMeshOptions) *allocMesh {
@@ -49,7 +52,7 @@ routes:
   - {match: {header: {x-none: there}}, service: compute}
   - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
 services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}
-tracing: {%s}`, kind, o.service, o.tracing))
+%s`, kind, o.service, o.top))
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
@@ -62,7 +65,7 @@ tracing: {%s}`, kind, o.service, o.tracing))
 		provider, accept := m.sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
 services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}
-tracing: {%s}`, app, o.provider, o.tracing))
+%s`, app, o.provider, o.top))
 		m.net.accept[link] = accept
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
@@ -89,6 +92,9 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 	p = proxy.NewProcess(cfg, 1)
 	p.Wall = time.Now
 	p.SetSpans(nowhere{})
+	if cfg.AccessLog.Path != "" {
+		p.Generation().LogTo(m.accessLog(cfg))
+	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 	return p, func() (*nullLoop, proxy.Stream) { return l, w.Accept(&cfg.Listeners[0]) }
 }
@@ -97,6 +103,21 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 type nowhere struct{}
 
 func (nowhere) Put(*trace.Record) {}
+
+// accessLog is a queue whose lines go nowhere.
+func (m *allocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
+	q := accesslog.NewQueue(cfg.AccessLog.Buffer, 1, new(accesslog.Counts))
+	w, err := accesslog.Open(os.DevNull, q, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		if err := w.Close(context.Background()); err != nil {
+			m.t.Error(err)
+		}
+	})
+	return q
+}
 
 // app accepts connections and answers each piece of input.
 func (m *allocMesh) app(addr, answer string, late bool) {
@@ -162,7 +183,7 @@ const (
 
 const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.51.100.7, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Request-Id: 7\r\nVia: 1.1 edge\r\n\r\n"
 
-const unsampled = `endpoint: "http://192.0.2.1:4318", sample: 0`
+const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
 
 // TestAllocationsPerRequest: once connections, free lists and buffers are there,
 // a request's whole way through one sidecar or two allocates nothing: HTTP in,
@@ -188,13 +209,14 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"guarded", allocMeshOptions{answer: fixed,
 			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
 		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"logged", allocMeshOptions{answer: fixed, top: "access_log: {path: /log, buffer: 64KiB}"}, []string{getHead}},
 		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", allocMeshOptions{answer: fixed, late: true,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
-		{"traced, not sampled", allocMeshOptions{answer: fixed, tracing: unsampled}, []string{postHead + body}},
-		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, tracing: unsampled}, []string{
+		{"traced, not sampled", allocMeshOptions{answer: fixed, top: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
-		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, tracing: unsampled,
+		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, top: unsampled,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
-	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // maxAttempts bounds the attempts of one exchange, free retries and hedges
@@ -47,6 +46,9 @@ type replier interface {
 	// greedy tells, with memory short, that ex is to be refused for what its
 	// caller holds.
 	greedy(ex *exchange) bool
+	// at is where its connection came in, and peer the other end's "ip:port".
+	at() *door
+	peer() string
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
 	over(ex *exchange)
@@ -89,17 +91,19 @@ type exchange struct {
 	forwarded []byte   // the value of X-Forwarded-For, where there was one before
 	passed    int      // sidecars that it has passed, by its Via
 	path      []byte   // the path, where the route rewrote it
+	asked     []byte   // the path that the caller asked for there; aliases head
 
 	route    *route
 	svc      *service
 	bounds   *serviceBounds // of svc when the exchange began
 	began    time.Duration
-	retries  int // paid and status retries so far
-	free     int // free retries so far
-	hedges   int // hedges that reached an endpoint
-	missed   int // hedges that reached none
-	out      int // attempts that are not over
-	n        int // attempts used
+	queued   time.Duration // waited for slots
+	retries  int           // paid and status retries so far
+	free     int           // free retries so far
+	hedges   int           // hedges that reached an endpoint
+	missed   int           // hedges that reached none
+	out      int           // attempts that are not over
+	n        int           // attempts used
 	attempts [maxAttempts]attempt
 	tried    [maxAttempts]*lb.Endpoint
 	failedAt [1]*lb.Endpoint // where the latest attempt failed that had its turn
@@ -282,16 +286,14 @@ func (ex *exchange) hedgeMissed() {
 	}
 }
 
-// win answers the caller with ans, which came of a, and withdraws what else is
-// out.
-func (ex *exchange) win(a *attempt, ans *answer) {
+// win answers the caller with ans, which came of an attempt, and withdraws what
+// else is out.
+func (ex *exchange) win(by *attempt, ans *answer) {
 	ex.enter(exchangeAnswered)
-	if a.kind == hedgeAttempt && ans.Status < 500 {
+	if by.kind == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()
 	}
-	ex.finished(outcomeOf(ans.Status), ans.held)
-	a.span().Note(trace.Won, ans.Status, "")
-	ex.endSpan(ans.Status, "")
+	ex.finished(&conclusion{outcome: outcomeOf(ans.Status), by: by, ans: ans})
 	ex.judge(verdictOf(ans.Status))
 	ex.from.reply(ex, ans)
 	ex.withdraw()
@@ -310,8 +312,7 @@ func (ex *exchange) giveUp(f *Failure) {
 func (ex *exchange) fail(f *Failure) {
 	ex.enter(exchangeAnswered)
 	ex.w.stats.failed(f)
-	ex.finished(OutcomeFailed, 0)
-	ex.endSpan(f.Status, f.Code)
+	ex.finished(&conclusion{outcome: OutcomeFailed, failure: f})
 	ex.judge(f.verdict())
 	ex.from.fail(ex, f)
 	ex.withdraw()
@@ -322,8 +323,7 @@ func (ex *exchange) fail(f *Failure) {
 // something is left at the application, in which case over follows.
 func (ex *exchange) cancel() (left bool) {
 	ex.enter(exchangeAbandoned)
-	ex.finished(OutcomeCancelled, 0)
-	ex.endSpan(0, "")
+	ex.finished(&conclusion{outcome: OutcomeCancelled})
 	ex.judge(verdictNone)
 	ex.withdraw()
 	if left = ex.out > 0; !left {

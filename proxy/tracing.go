@@ -136,14 +136,22 @@ func (t *traced) carry(a *attempt) {
 	c.Append(t.text[:0])
 }
 
-// endSpan: the caller has its answer, of this status and with the failure's code if
-// it is the sidecar's own; or is gone, with status 0.
-func (ex *exchange) endSpan(status int, code string) {
-	if t := ex.traced; t != nil {
-		t.Ended, t.Status, t.Error = ex.w.loop.Now(), status, code
-		if ex.route != nil {
-			t.Service = ex.route.svc.cfg.Name
-		}
+// endSpan: the exchange is over for its caller.
+func (ex *exchange) endSpan(c *conclusion) {
+	t := ex.traced
+	if t == nil {
+		return
+	}
+	t.Ended = ex.w.loop.Now()
+	if ex.route != nil {
+		t.Service = ex.route.svc.cfg.Name
+	}
+	switch {
+	case c.ans != nil:
+		t.Status = c.ans.Status
+		c.by.span().Note(trace.Won, c.ans.Status, "")
+	case c.failure != nil:
+		t.Status, t.Error = c.failure.Status, c.failure.Code
 	}
 }
 

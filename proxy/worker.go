@@ -28,6 +28,7 @@ type Worker struct {
 	stats    WorkerStats
 	millis   *milliseconds // apart, since the collector need not look into it
 	sessions sessionList
+	access   accessLog
 
 	// By the Generation in use.
 	generation uint64
@@ -77,6 +78,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		millis: new(milliseconds),
 	}
 	w.shedding.Do = w.shedAll
+	w.access.init(w)
 	g := p.current.Load()
 	w.prepare(g)
 	w.switchTo(g, &Generation{})
@@ -135,7 +137,8 @@ func (w *Worker) recycle(ex *exchange) {
 	if cap(ex.traceState) > maxTraceState {
 		ex.traceState = nil
 	}
-	ex.failedAt[0] = nil
+	ex.failedAt[0], ex.bestOf = nil, nil
+	ex.queued, ex.asked = 0, nil
 	ex.n, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
 	ex.state = exchangeIdle
 	if len(w.exchanges) < maxFree {
