@@ -177,9 +177,8 @@ func (c *httpUpstream) OnOpen(conn Conn) {
 
 // begin sends a's request.
 func (c *httpUpstream) begin(a *attempt) {
-	req := &a.ex.req
+	req := a.request()
 	c.a, a.conn = a, c
-	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
 	n := len(req.Headers)
 	if req.Attempt > 0 {
 		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
