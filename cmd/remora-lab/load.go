@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/lab/load"
+	"github.com/remora-proxy/remora/lab/steal"
 )
 
 func loadCommand() *cobra.Command {
@@ -36,7 +38,12 @@ its answer.
 
 Each request carries an x-nonce header, and an answer without the same one is an error
 (--no-nonce for servers that do not send it back). The report tells the generator's own
-part of the latency: the send lag.`,
+part of the latency: the send lag.
+
+--steal also watches the machine's processors, and tells latencies once more without the
+requests that were due within 5 ms of a moment in which one stood still for a millisecond:
+on a virtual machine whose host is busy they say little about what is measured. It takes
+CAP_SYS_NICE.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, urls []string) (err error) {
 			for _, h := range headers {
@@ -83,6 +90,7 @@ part of the latency: the send lag.`,
 	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
 	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each")
+	f.BoolVar(&o.Samples, "steal", false, "tell latencies apart from moments in which a processor stood still")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
 	return cmd
 }
@@ -111,7 +119,7 @@ func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) err
 }
 
 func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) error {
-	res, err := load.Run(cmd.Context(), o)
+	res, err := measure(cmd.Context(), o)
 	if res == nil {
 		return err
 	}
@@ -122,4 +130,26 @@ func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) error {
 		return errors.Join(err, jerr, enc.Encode(j))
 	}
 	return errors.Join(err, res.Text(cmd.OutOrStdout()))
+}
+
+// measure runs the load, and beside it what watches the processors if samples are
+// kept.
+func measure(ctx context.Context, o load.Options) (*load.Result, error) {
+	if !o.Samples {
+		return load.Run(ctx, o)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	watcher, err := steal.Start(self, stealCommand().Name())
+	if err != nil {
+		return nil, err
+	}
+	res, err := load.Run(ctx, o)
+	stops, werr := watcher.Stop()
+	if res != nil {
+		res.Stops = stops
+	}
+	return res, errors.Join(err, werr)
 }

@@ -326,7 +326,7 @@ func TestAServerThatIsDownIsAnErrorAtTheStart(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	rec := newRecorder(nil)
+	rec := newRecorder(&Options{})
 	start := time.Now()
 	rec.begin(start)
 	for i := range 1000 {
@@ -406,7 +406,7 @@ func TestTheLogTellsTheEndOfEachRequest(t *testing.T) {
 
 func TestResultsAddUp(t *testing.T) {
 	part := func(took time.Duration, kind ErrorKind) *Result {
-		rec := newRecorder(nil)
+		rec := newRecorder(&Options{})
 		rec.begin(time.Unix(0, 0))
 		rec.sent(took / 2)
 		rec.end(time.Unix(1, 0), took, outcome{status: 200, kind: kind})

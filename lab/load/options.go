@@ -52,6 +52,10 @@ type Options struct {
 	// NoNonce is for servers that do not send x-nonce back.
 	NoNonce bool
 
+	// Samples keeps each request's latency beside the histogram of all, the first
+	// 8 million of them.
+	Samples bool
+
 	// Log, if set, is given a line for each request that is counted, when it ends:
 	// the intended send time in microseconds of Unix time, the latency in
 	// microseconds, the status (0: no answer), the ErrorKind (-: none), and what

@@ -20,6 +20,8 @@ type recorder struct {
 	counts       Counts
 	latency, lag *hdrhistogram.Histogram
 	log          io.Writer // or nil
+	keep         bool
+	samples      []Sample
 }
 
 // outcome is how a request ended.
@@ -29,10 +31,11 @@ type outcome struct {
 	code   string    // of ErrStatus: x-remora-error
 }
 
-func newRecorder(log io.Writer) recorder {
+func newRecorder(o *Options) recorder {
 	return recorder{
+		keep: o.Samples, log: o.Log,
 		counts:  Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}},
-		latency: newHistogram(), lag: newHistogram(), log: log,
+		latency: newHistogram(), lag: newHistogram(),
 	}
 }
 
@@ -58,6 +61,9 @@ func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	}
 	if o.kind == "" || o.kind == ErrTimeout {
 		record(r.latency, latency)
+		if r.keep && len(r.samples) < maxSamples {
+			r.samples = append(r.samples, Sample{Due: now.Add(-latency), Latency: latency})
+		}
 	}
 	if r.log != nil {
 		fmt.Fprintln(r.log, now.Add(-latency).UnixMicro(), latency.Microseconds(), o.status,
@@ -96,7 +102,7 @@ func (r *recorder) result() *Result {
 			Errors:   maps.Clone(r.counts.Errors),
 			Statuses: maps.Clone(r.counts.Statuses),
 		},
-		Latency: r.latency, Lag: r.lag,
+		Latency: r.latency, Lag: r.lag, Samples: r.samples,
 		Elapsed: r.last.Sub(r.started),
 	}
 }

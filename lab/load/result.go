@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/remora-proxy/remora/lab/steal"
 )
 
 // ErrorKind is why a request failed.
@@ -36,6 +38,8 @@ type Result struct {
 	// before it was written, with any wait for a connection: the generator's own
 	// part of the latencies.
 	Lag         *hdrhistogram.Histogram
+	Samples     []Sample      // in the order of ends; only if Options.Samples asked for them
+	Stops       []steal.Stop  // of the machine's processors meanwhile, if the caller had them watched
 	Elapsed     time.Duration // from the end of the warm-up to the last answer
 	Connections int           // opened in all
 }
@@ -55,6 +59,8 @@ func (r *Result) Add(o *Result) {
 	for status, n := range o.Counts.Statuses {
 		r.Counts.Statuses[status] += n
 	}
+	r.Samples = append(r.Samples, o.Samples...)
+	r.Stops = append(r.Stops, o.Stops...)
 	r.Latency.Merge(o.Latency)
 	r.Lag.Merge(o.Lag)
 	r.Elapsed += o.Elapsed
@@ -106,9 +112,11 @@ type Point struct {
 
 // Curve is the latency at quantiles that get denser towards 1: ten for each nine,
 // to the fifth, as far as the count of requests carries.
-func (r *Result) Curve() []Point {
-	total := float64(r.Latency.TotalCount())
-	var curve []Point
+func (r *Result) Curve() []Point { return curve(r.Latency) }
+
+func curve(h *hdrhistogram.Histogram) []Point {
+	total := float64(h.TotalCount())
+	var points []Point
 	for rest := 1.0; rest > 1e-5 && rest*total >= 1; rest /= 10 {
 		for i := range 9 {
 			above := rest * float64(10-i) / 10 // the share of requests above
@@ -116,10 +124,10 @@ func (r *Result) Curve() []Point {
 				break
 			}
 			q := 1 - above
-			curve = append(curve, Point{q, ms(r.Quantile(q))})
+			points = append(points, Point{q, ms(quantile(h, q))})
 		}
 	}
-	return append(curve, Point{1, ms(r.Max())})
+	return append(points, Point{1, ms(time.Duration(h.Max()))})
 }
 
 // JSON is the form of a Result for programs. Latencies are in milliseconds.
@@ -142,7 +150,8 @@ type JSON struct {
 	MaxSendLag  float64             `json:"max_send_lag_ms"`
 	Connections int                 `json:"connections"`
 	Curve       []Point             `json:"curve"`
-	Histogram   string              `json:"histogram"` // HdrHistogram V2, compressed, base64; nanoseconds
+	Undisturbed *UndisturbedJSON    `json:"undisturbed,omitempty"` // if samples were kept
+	Histogram   string              `json:"histogram"`             // HdrHistogram V2, compressed, base64; nanoseconds
 }
 
 // JSON converts r.
@@ -150,6 +159,10 @@ func (r *Result) JSON() (JSON, error) {
 	encoded, err := r.Latency.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {
 		return JSON{}, fmt.Errorf("load: histogram: %w", err)
+	}
+	var undisturbed *UndisturbedJSON
+	if r.Samples != nil {
+		undisturbed = r.undisturbed()
 	}
 	return JSON{
 		Requests: r.Counts.Requests, Sent: r.Sent,
@@ -161,6 +174,7 @@ func (r *Result) JSON() (JSON, error) {
 		P99SendLag: ms(quantile(r.Lag, .99)), MaxSendLag: ms(time.Duration(r.Lag.Max())),
 		Connections: r.Connections,
 		Curve:       r.Curve(),
+		Undisturbed: undisturbed,
 		Histogram:   base64.StdEncoding.EncodeToString(encoded),
 	}, nil
 }
@@ -190,6 +204,12 @@ func (r *Result) Text(w io.Writer) error {
 		ms(r.Quantile(.999)), ms(r.Quantile(.9999)), ms(r.Max()))
 	fmt.Fprintf(&b, "send lag   p99 %.3f ms, max %.3f ms (the generator's own part)\n",
 		ms(quantile(r.Lag, .99)), ms(time.Duration(r.Lag.Max())))
+	if r.Samples != nil {
+		u := r.undisturbed()
+		fmt.Fprintf(&b, "undisturbed %d requests: p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  p99.99 %.2f  max %.2f\n",
+			u.Requests, u.P50, u.P90, u.P99, u.P999, u.P9999, u.Max)
+		fmt.Fprintf(&b, "           a processor stood still %d times, %.1f ms in all\n", u.Stops, u.Stopped)
+	}
 	fmt.Fprintf(&b, "opened     %d connections\n", r.Connections)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -45,7 +45,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &generator{opts: opts, ctx: ctx, rec: newRecorder(opts.Log)}
+	g := &generator{opts: opts, ctx: ctx, rec: newRecorder(&opts)}
 	for i, s := range opts.Targets {
 		t, err := parseTarget(s)
 		if err != nil {

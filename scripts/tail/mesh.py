@@ -49,10 +49,10 @@ class Mesh(Processes):
     def _sidecar(self, name, config, port):
         self.spawn(name, [self.binaries["remora"], "run", "-c", self.file(f"{name}.yaml", config)], port)
 
-    def load(self, rate, seconds):
+    def load(self, rate, seconds, *options):
         """Runs an open loop and returns what remora-lab load tells of it."""
         cmd = [self.binaries["remora-lab"], "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-               "--connections", "128", "--seed", str(self.seed), "--json", f"http://127.0.0.1:{self.listen}/compute"]
+               "--connections", "128", "--seed", str(self.seed), "--json", *options, f"http://127.0.0.1:{self.listen}/compute"]
         out = subprocess.run(cmd, capture_output=True, text=True)
         if out.returncode:
             raise Failed(f"{' '.join(cmd)}: {out.stdout}{out.stderr}")

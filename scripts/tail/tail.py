@@ -34,6 +34,9 @@ COLUMNS = [  # key, title, format
     ("max_send_lag_ms", "send lag", "{:.1f}"),
 ]
 
+# One more with --steal.
+UNDISTURBED = ("undisturbed", "undisturbed %", "{:.0f}")
+
 # Load before each measurement, for connections and the delay of hedges to settle.
 WARM_UP = 2
 
@@ -41,14 +44,18 @@ WARM_UP = 2
 FAIR_EXTRA = 5
 
 
-def measure(mesh, rate, seconds):
+def measure(mesh, rate, seconds, steal):
     mesh.load(rate, WARM_UP)
     mesh.served()
     mesh.reset()
     before = mesh.hedging()
-    r = mesh.load(rate, seconds)
+    r = mesh.load(rate, seconds, *["--steal"] * steal)
     served = mesh.served()
     r["extra"] = 100 * (served - r["requests"]) / r["requests"]
+    if steal:
+        undisturbed = r.pop("undisturbed")
+        r["undisturbed"] = 100 * undisturbed.pop("requests") / r["requests"]
+        r.update(undisturbed)
     r["p95_ms"] = next(p["ms"] for p in r["curve"] if p["quantile"] >= 0.95 - 1e-9)
     r["hedging"] = {k: n - before[k] for k, n in mesh.hedging().items()}
     return r
@@ -62,7 +69,7 @@ def run(binaries, rows, o):
         for row in rows if n % 2 else reversed(rows):
             _, way, hedge = ROWS[row]
             with Mesh(binaries, way, hedge, seed=100 * (o.seed + n)) as mesh:
-                r = measure(mesh, o.rate, o.seconds)
+                r = measure(mesh, o.rate, o.seconds, o.steal)
             samples.append({"round": n, "row": row, **r})
             print(f"round {n} of {o.rounds}: {row}: p99 {r['p99_ms']:.2f} ms, p99.9 {r['p999_ms']:.1f} ms, "
                   f"extra load {r['extra']:.2f}%", file=sys.stderr)
@@ -89,11 +96,11 @@ class Table:
         low, middle, high = (form.format(f(values)) for f in (min, statistics.median, max))
         return f"{middle} [{low}..{high}]"
 
-    def markdown(self, wanted):
+    def markdown(self, wanted, columns):
         """A line for each row that was asked for."""
-        lines = ["| | " + " | ".join(title for _, title, _ in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+        lines = ["| | " + " | ".join(title for _, title, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
         for row in wanted:
-            cells = [self.spread(row, key, form) if self.values(row, key) else "-" for key, _, form in COLUMNS]
+            cells = [self.spread(row, key, form) if self.values(row, key) else "-" for key, _, form in columns]
             found = "" if self.values(row, "extra") else f": {ROWS[row][1]} not found"
             lines.append(f"| {ROWS[row][0]}{found} | " + " | ".join(cells) + " |")
         return "\n".join(lines)
@@ -148,6 +155,8 @@ def main():
     a.add_argument("--rate", type=int, default=1000, help="requests per second (default 1000)")
     a.add_argument("--seed", type=int, default=0, help="other freezes (default 0)")
     a.add_argument("--rows", default=",".join(ROWS), help="comma-separated, of: " + " ".join(ROWS))
+    a.add_argument("--steal", action="store_true",
+                   help="count what was due while none of the machine's processors stood still (see remora-lab load --help)")
     a.add_argument("--json", metavar="FILE", help="write all samples there too")
     a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
     a.add_argument("--envoy", required=True, help=argparse.SUPPRESS)
@@ -171,7 +180,7 @@ def main():
           f"(lognormal, sigma 0.5), each frozen for 50 ms every 2 s on average; ms, median [min..max] of {o.rounds} rounds, "
           f"of the same freezes for all.\n{os.cpu_count()} CPUs for load, proxies and replicas together; one worker per proxy. "
           f"Linux {platform.release()}, load average {os.getloadavg()[0]:.1f}. Send lag is the most that the load itself was late.\n")
-    print(t.markdown(wanted))
+    print(t.markdown(wanted, COLUMNS + [UNDISTURBED] * o.steal))
     good = judge(t)
     if told := t.hedging():
         print("\n" + told)

@@ -1,0 +1,86 @@
+package steal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain lets the tests start their own binary as the process of a Watcher.
+func TestMain(m *testing.M) {
+	switch os.Getenv("STEAL_TEST") {
+	case "":
+		os.Exit(m.Run())
+	case "watch":
+		if err := Print(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		fmt.Println(os.Getenv("STEAL_TEST"))
+	}
+}
+
+// record starts the process and returns what it found until it ended.
+func record(t *testing.T, as string) ([]Stop, error) {
+	t.Helper()
+	t.Setenv("STEAL_TEST", as)
+	w, err := Start(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Stop()
+}
+
+// allowed tells whether this process may take real-time priority.
+func allowed(t *testing.T) bool {
+	t.Helper()
+	var header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_NICE) != 0
+}
+
+func TestAWatcherEndsWhenItIsStopped(t *testing.T) {
+	stops, err := record(t, "watch")
+	if !allowed(t) {
+		if err == nil || !strings.Contains(err.Error(), "operation not permitted") {
+			t.Errorf("without CAP_SYS_NICE: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stops {
+		if s.To.Sub(s.From) < Least {
+			t.Errorf("told of %+v", s)
+		}
+	}
+}
+
+func TestAWatcherCollectsStops(t *testing.T) {
+	const line = `{"cpu":3,"from":"2026-01-02T03:04:05Z","to":"2026-01-02T03:04:05.5Z"}`
+	stops, err := record(t, line+"\n"+line)
+	if err != nil || len(stops) != 2 || stops[0].CPU != 3 || stops[1].To.Sub(stops[1].From).Milliseconds() != 500 {
+		t.Errorf("%+v, %v", stops, err)
+	}
+	if _, err := record(t, "nonsense"); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
+		t.Errorf("of what is no stop: %v", err)
+	}
+}
+
+// TestWatchEndsWithItsContext needs no priority: it has ended before.
+func TestWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := Watch(ctx, func(s Stop) { t.Errorf("told of %+v", s) }); err != nil && allowed(t) {
+		t.Error(err)
+	}
+}
