@@ -52,6 +52,12 @@ end. RSS is before the fault and when all is as before; of the providers it is t
 once an application may have seen them: those that were at the provider that was lost fail, with `upstream-reset`, or
 `deadline` where nothing tells that it is lost. In front of a sidecar that is killed its callers see their connections end.
 
+**Clocks.** A machine's clock can't be stepped for a test, and neither time namespaces nor libfaketime reach a Go program. So
+the processes' own copies of the vDSO's `clock_gettime` are overwritten (`scripts/chaos/clock.py`): from one moment to the next
+they are told another wall clock, and the same monotonic one. Clocks of etcd, of applications and of files stay right.
+
+**What it does not show.** One fault at a time, one consumer, a modest rate, all on one machine.
+
 """
 
 

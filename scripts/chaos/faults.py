@@ -239,9 +239,11 @@ def clock(m):
 @fault("fds", "the consumer's sidecar can open no descriptor more; 20 clients come, and the links to one provider are lost",
        others=IN_FLIGHT, also="who came is served or let go; who comes afterwards is served")
 def fds(m):
-    p = m.processes["consumer"]
-    _, hard = resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE, (p.fds(), hard))
+    pid = m.processes["consumer"].child.pid
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = next(n for n in range(len(used) + 1) if n not in used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
     with m.hosts["consumer"].inside():
         clients = [socket.create_connection(("127.0.0.1", 15001), PATIENCE) for _ in range(20)]
     for c in clients:
@@ -249,7 +251,7 @@ def fds(m):
     m.hosts["consumer"].execute("ss", "-K", "dst", ADDRESSES["provider-2"], "dport", ":15006")
     yield
     refused = 'remora_reactor_accept_errors_total 0\n' not in m.admin("consumer", "/metrics")
-    resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
     yield
     if not refused:
         yield "no connection was refused for want of descriptors"
