@@ -173,7 +173,7 @@ class Mesh:
         log = os.path.join(self.suite.dir, name + ".requests")
         return log, self.suite.process(name, self.hosts["consumer"].argv(
             self.lab, "load", "--rate", str(rate), "--duration", f"{seconds}s", "--warmup", "0s",
-            "--connections", "128", "--timeout", f"{DEADLINE + 3}s", "--log", log, *options,
+            "--connections", "128", "--max-connections", "128", "--timeout", f"{DEADLINE + 3}s", "--log", log, *options,
             "http://127.0.0.1:15001/compute")).start()
 
     def connections(self, host, address):
