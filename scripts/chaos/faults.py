@@ -34,6 +34,8 @@ GONE = {"connect": ANY, "reset": ANY}
 
 DAY = 86400
 
+PAGE = 4096  # bytes in which a disk is given away
+
 
 class Fault(NamedTuple):
     act: Callable
@@ -184,13 +186,13 @@ stopping("stop-app", "one provider's application is stopped (SIGSTOP)", "app-1")
 
 
 @fault("disk-full", "the consumer's disk is full, and one provider is killed for good meanwhile", others=IN_FLIGHT,
-       also="the cache stays whole, and up to date once there is room")
+       also="the cache stays whole, and up to date once there is room; the access log goes on then")
 def disk_full(m):
-    filler = os.path.join(m.disk, "filler")
+    filler, log = (os.path.join(m.disk, name) for name in ("filler", "access.log"))
     with open(filler, "wb", buffering=0) as f:
         try:
             while True:
-                f.write(bytes(4096))
+                f.write(bytes(PAGE))
         except OSError as e:
             if e.errno != errno.ENOSPC:
                 raise
@@ -198,7 +200,12 @@ def disk_full(m):
     yield
     kept = cached(m)
     os.remove(filler)
+    logged = os.path.getsize(log)
     yield
+    if os.path.getsize(log) == logged:
+        yield "no line came to the access log any more"
+    if "remora_access_log_dropped_total 0\n" in m.admin("consumer", "/metrics"):
+        yield "no line of the access log was lost: the disk was not full"
     if len(kept) != len(PROVIDERS):
         yield f"with the disk full the cache held {kept}"
     try:

@@ -18,7 +18,7 @@ ADDRESSES = {"consumer": "10.78.0.1",
 
 LEASE = 2  # seconds; the shortest that etcd grants
 DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer
-DISK = 256 << 10  # bytes on the consumer's disk
+DISK = 64 << 20  # bytes on the consumer's disk
 
 COMMON = """
 node: {{id: {name}}}
@@ -30,6 +30,7 @@ registry:
 
 CONSUMER = COMMON + """
   cache_dir: {disk}/cache
+access_log: {{path: {disk}/access.log, sample: 0.1}}
 listeners: [{{name: egress, address: "127.0.0.1:15001", protocol: http}}]
 routes: [{{service: compute}}]
 services:
