@@ -33,8 +33,8 @@ COLUMNS = ("fault", "requests", "failed, idempotent", "failed, others", "well ag
 
 TEXT = """# Faults
 
-What becomes of requests when networks, machines, disks and etcd fail. This page is what `scripts/chaos.sh --markdown
-docs/chaos.md` wrote; the script fails when a promise does not hold.
+What becomes of requests when networks, machines, disks and etcd fail. `scripts/chaos.sh --markdown docs/chaos.md`
+writes this page; the script fails when a promise does not hold.
 
 **The mesh.** A consumer's sidecar, three providers (a sidecar and an application that takes {median}) and an etcd of three,
 real processes, each host a network namespace of its own on one bridge. {cables} etcd's leases are {lease} s. All sidecars

@@ -204,7 +204,7 @@ def disk_full(m):
     yield
     if os.path.getsize(log) == logged:
         yield "no line came to the access log any more"
-    if "remora_access_log_dropped_total 0\n" in m.admin("consumer", "/metrics"):
+    if 'remora_access_log_dropped_total{reason="write"} 0\n' in m.admin("consumer", "/metrics"):
         yield "no line of the access log was lost: the disk was not full"
     if len(kept) != len(PROVIDERS):
         yield f"with the disk full the cache held {kept}"
