@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,5 +97,29 @@ func (m *mesh) fault(kind, i int) {
 		m.w.ResetAll(m.consumer.host, provider.host)
 	case 5:
 		m.w.ResetAll(provider.host, app.host+"-app")
+	}
+}
+
+// A provider that vanishes leaves no FIN. The link to it ends with what was out on
+// it, once the registry has forgotten the provider: there is nothing to wait for.
+func TestLinkOfAForgottenEndpointEndsWithItsRequests(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, service: ", timeout: 2s"})
+	m.warm(1)
+	for _, l := range m.nodes[1].all {
+		m.w.Vanish(l)
+	}
+	lost := m.post(10)
+	m.do(lost)
+	m.w.Run(10 * time.Millisecond)
+	m.consumer.update("compute")
+	m.finish(lost)
+	if lost.status != 504 {
+		t.Errorf("status %d, want 504", lost.status)
+	}
+	m.w.Run(time.Second)
+	for _, what := range m.w.Leftovers() {
+		if strings.Contains(what, m.endpoint(0).Addr) {
+			t.Errorf("%s, a second after its last request", what)
+		}
 	}
 }

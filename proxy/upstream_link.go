@@ -33,12 +33,18 @@ func (u *linkUpstream) send(a *attempt) {
 	u.cur.send(a)
 }
 
-func (u *linkUpstream) cancel(a *attempt) bool { return a.link.cancel(a) }
+func (u *linkUpstream) cancel(a *attempt) (lingering bool) {
+	c := a.link
+	lingering = c.cancel(a)
+	c.finishDrain()
+	return lingering
+}
 
 func (u *linkUpstream) abort(a *attempt) {
 	c := a.link
 	c.cancel(a)
 	c.forget(a)
+	c.finishDrain()
 }
 
 func (u *linkUpstream) retire() {

@@ -36,10 +36,13 @@ type Record struct {
 // maxRecord bounds a file of the cache, in bytes: MaxEndpoints of ordinary size.
 const maxRecord = 8 << 20
 
+const rewriteAfter = 5 * time.Second
+
 // Cache keeps the last known endpoints of services on disk, one file each, for a
 // start while the registry is away. Writes happen in the background, only the
 // newest record of a service counts, and a file is replaced as a whole or not at
-// all. A nil *Cache keeps nothing.
+// all. What can't be written, the disk being full, is tried again every rewriteAfter.
+// A nil *Cache keeps nothing.
 type Cache struct {
 	dir string
 	log *slog.Logger
@@ -150,26 +153,45 @@ func (c *Cache) Close() {
 
 func (c *Cache) run() {
 	defer close(c.done)
+	var again <-chan time.Time // nil while nothing has failed
 	for {
 		select {
 		case <-c.wake:
-			c.flush()
+		case <-again:
 		case <-c.closing:
 			c.flush()
 			return
 		}
+		again = nil
+		if !c.flush() {
+			again = time.After(rewriteAfter)
+		}
 	}
 }
 
-func (c *Cache) flush() {
+// flush writes what is pending, and keeps what it can't write for the next time.
+func (c *Cache) flush() (all bool) {
 	c.mu.Lock()
 	batch := c.pending
 	c.pending = make(map[string]Record)
 	c.mu.Unlock()
+	all = true
 	for service, rec := range batch {
 		if err := c.write(rec); err != nil {
-			c.log.Warn("registry cache: not written", "service", service, "error", err)
+			c.log.Warn("registry cache: not written; it is tried again", "service", service, "error", err)
+			c.keep(rec)
+			all = false
 		}
+	}
+	return all
+}
+
+// keep makes rec pending again, unless a newer one of its service is.
+func (c *Cache) keep(rec Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, newer := c.pending[rec.Service]; !newer {
+		c.pending[rec.Service] = rec
 	}
 }
 

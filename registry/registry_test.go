@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
@@ -129,6 +130,34 @@ func TestCacheIgnoresDamage(t *testing.T) {
 			t.Errorf("%.60q: %+v, %v", content, rec, ok)
 		}
 	}
+}
+
+// A record that can't be written, a directory being in its place, is when that is
+// gone; of two, the newer one.
+func TestCacheTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		c, err := OpenCache(dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		obstacle := filepath.Join(dir, "s.json")
+		if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for revision := range int64(3) {
+			c.Store(Record{Service: "s", Revision: revision})
+			time.Sleep(2 * rewriteAfter)
+		}
+		if err := os.RemoveAll(obstacle); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * rewriteAfter)
+		if rec, ok := c.Load("s"); !ok || rec.Revision != 2 {
+			t.Errorf("%+v, %v; want revision 2", rec, ok)
+		}
+	})
 }
 
 func TestNilCache(t *testing.T) {

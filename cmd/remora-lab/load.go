@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -22,6 +24,7 @@ func loadCommand() *cobra.Command {
 		asJSON  bool
 		headers []string
 		body    string
+		log     string
 	)
 	cmd := &cobra.Command{
 		Use:   "load URL...",
@@ -42,7 +45,7 @@ requests that were due within 5 ms of a moment in which one stood still for a mi
 on a virtual machine whose host is busy they say little about what is measured. It takes
 CAP_SYS_NICE.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, urls []string) error {
+		RunE: func(cmd *cobra.Command, urls []string) (err error) {
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, ":")
 				if !ok {
@@ -51,10 +54,16 @@ CAP_SYS_NICE.`,
 				o.Header = append(o.Header, load.Header{Name: name, Value: strings.TrimSpace(value)})
 			}
 			if body != "" {
-				var err error
 				if o.Body, err = os.ReadFile(body); err != nil {
 					return err
 				}
+			}
+			if log != "" {
+				var end func() error
+				if o.Log, end, err = createLog(log); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, end()) }()
 			}
 			if each {
 				return runEach(cmd, o, urls, asJSON)
@@ -76,12 +85,24 @@ CAP_SYS_NICE.`,
 	f.StringVar(&o.Method, "method", "POST", "HTTP method")
 	f.StringVar(&body, "body", "", "file with the body (default: 300 bytes of JSON)")
 	f.StringArrayVar(&headers, "header", nil, "NAME:VALUE to send; repeatable")
+	f.StringVar(&log, "log", "", "file for a line on each request: when it was due in Unix µs, its latency in µs,\n"+
+		"its status, kind of error and x-remora-error")
 	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
 	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each")
 	f.BoolVar(&o.Samples, "steal", false, "tell latencies apart from moments in which a processor stood still")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
 	return cmd
+}
+
+// createLog opens a buffered file; end writes what is left and closes it.
+func createLog(path string) (w io.Writer, end func() error, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := bufio.NewWriter(f)
+	return b, func() error { return errors.Join(b.Flush(), f.Close()) }, nil
 }
 
 func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry"
 )
 
 // TestLifecycle starts, drains and stops a sidecar within this process, at each
@@ -100,5 +101,34 @@ func TestNewLog(t *testing.T) {
 		if got.String() != c.want {
 			t.Errorf("%s %s: %q, want %q", c.level, c.format, got.String(), c.want)
 		}
+	}
+}
+
+// With etcd away the endpoints come from the cache, a second after the start: whoever
+// comes sooner waits for them.
+func TestEarlyRequestsWaitForTheEndpoints(t *testing.T) {
+	a := newApp(t)
+	dir, addrs := t.TempDir(), freeAddrs(t, 2)
+	cache, err := registry.OpenCache(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache.Store(registry.Record{
+		Service: "app", Origin: addrs[1] + " /remora/services", Endpoints: []registry.Endpoint{{Addr: a.addr, Weight: 1}},
+	})
+	cache.Close()
+	startRemora(t, fmt.Sprintf(`
+registry: {etcd: {endpoints: [%q]}, cache_dir: %q}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 2m}}`, addrs[1], dir, addrs[0]))
+	var status int
+	var code string
+	eventually(t, "an answer", func() error {
+		status, code, _, err = get(addrs[0])
+		return err
+	})
+	if status != http.StatusOK {
+		t.Errorf("the first request is answered %d %s", status, code)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -76,17 +77,36 @@ func (l *listening) close() error {
 	return l.server.Close()
 }
 
-// listen opens all listeners.
-func (s *sidecar) listen() error {
-	cfg := s.cfg
-	for i := range cfg.Listeners {
-		c := &cfg.Listeners[i]
+// bindAll opens the sockets of all listeners.
+func (s *sidecar) bindAll() error {
+	for i := range s.cfg.Listeners {
+		c := &s.cfg.Listeners[i]
 		l, err := bind(c)
 		if err != nil {
 			return err
 		}
 		s.listeners[c.Name] = l
-		if err := s.serve(l, c, s.proc.Generation()); err != nil {
+	}
+	return nil
+}
+
+// learn waits until the loops know the endpoints of all services: whoever comes
+// meanwhile waits in the backlog of a socket, and does not fail for being early.
+// Services that nobody tells of stop a start as little as they stop the others.
+func (s *sidecar) learn() error {
+	ctx, cancel := context.WithTimeout(s.ended, learnTimeout)
+	defer cancel()
+	if !until(ctx, s.proc.Generation().Known) {
+		s.log.Warn("not all endpoints are known yet; their services have none", "waited", learnTimeout)
+	}
+	return nil
+}
+
+// listen accepts connections for all listeners.
+func (s *sidecar) listen() error {
+	for i := range s.cfg.Listeners {
+		c := &s.cfg.Listeners[i]
+		if err := s.serve(s.listeners[c.Name], c, s.proc.Generation()); err != nil {
 			return err
 		}
 	}

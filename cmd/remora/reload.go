@@ -46,7 +46,8 @@ type refusal struct {
 func (r *refusal) Error() string { return r.code + ": " + r.reason.Error() }
 func (r *refusal) Unwrap() error { return r.reason }
 
-// learnTimeout bounds how long a reload waits for the endpoints of new services.
+// learnTimeout bounds how long a start, or a reload, waits for the endpoints of new
+// services.
 const learnTimeout = 5 * time.Second
 
 // reload puts the configuration in file in the place of the one in use, or changes

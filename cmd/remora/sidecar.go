@@ -81,7 +81,7 @@ func start(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) (s *sidec
 		s.reloads.Outcomes[outcome] = 0
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
-	for _, step := range []func() error{s.startLoops, s.connect, s.startAdmin, s.watch, s.listen} {
+	for _, step := range []func() error{s.startLoops, s.connect, s.startAdmin, s.watch, s.bindAll, s.learn, s.listen} {
 		if err := step(); err != nil {
 			s.stop()
 			return nil, err

@@ -126,7 +126,11 @@ func (c *conn) answered(now time.Time, msg *wire.Message) bool {
 		c.nc.SetDeadline(time.Time{})
 		c.pool.add(c)
 	}
-	c.pool.gen.done(c.pool, r, now, msg.Status, kind)
+	end := outcome{status: msg.Status, kind: kind}
+	if kind == ErrStatus {
+		end.code = string(msg.Refusal)
+	}
+	c.pool.gen.done(c.pool, r, now, end)
 	return !msg.Close
 }
 
@@ -155,7 +159,7 @@ func (c *conn) die(now time.Time, kind ErrorKind) {
 	c.mu.Unlock()
 	c.pool.remove(c)
 	if busy {
-		c.pool.gen.done(c.pool, r, now, 0, kind)
+		c.pool.gen.done(c.pool, r, now, outcome{kind: kind})
 	}
 }
 

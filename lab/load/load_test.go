@@ -325,13 +325,13 @@ func TestAServerThatIsDownIsAnErrorAtTheStart(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	rec := newRecorder(false)
+	rec := newRecorder(&Options{})
 	start := time.Now()
 	rec.begin(start)
 	for i := range 1000 {
-		rec.end(start.Add(time.Duration(i+1)*time.Millisecond), time.Duration(i+1)*time.Millisecond, 200, "")
+		rec.end(start.Add(time.Duration(i+1)*time.Millisecond), time.Duration(i+1)*time.Millisecond, outcome{status: 200})
 	}
-	rec.end(start.Add(2*time.Second), 0, 0, ErrReset)
+	rec.end(start.Add(2*time.Second), 0, outcome{kind: ErrReset})
 	j, err := rec.result().JSON()
 	if err != nil {
 		t.Fatal(err)
@@ -369,10 +369,10 @@ func TestJSON(t *testing.T) {
 
 func TestResultsAddUp(t *testing.T) {
 	part := func(took time.Duration, kind ErrorKind) *Result {
-		rec := newRecorder(false)
+		rec := newRecorder(&Options{})
 		rec.begin(time.Unix(0, 0))
 		rec.sent(took / 2)
-		rec.end(time.Unix(1, 0), took, 200, kind)
+		rec.end(time.Unix(1, 0), took, outcome{status: 200, kind: kind})
 		r := rec.result()
 		r.Sent, r.Connections = 2, 3
 		return r

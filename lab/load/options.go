@@ -11,6 +11,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"time"
@@ -54,6 +55,13 @@ type Options struct {
 	// Samples keeps each request's latency beside the histogram of all, the first
 	// 8 million of them.
 	Samples bool
+
+	// Log, if set, is given a line for each request that is counted, when it ends:
+	// the intended send time in microseconds of Unix time, the latency in
+	// microseconds, the status (0: no answer), the ErrorKind (-: none), and what
+	// x-remora-error says (-: nothing), with spaces between. Write is not called
+	// by two goroutines at once; its errors are its own to keep.
+	Log io.Writer
 
 	// Progress, if set, is called about five times a second, from one goroutine.
 	Progress func(Progress)

@@ -63,14 +63,14 @@ func (p *pool) dispatch(r request) {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		go p.gen.done(p, r, time.Now(), 0, ErrReset)
+		go p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
 	case len(p.open)+p.dialing < p.limit:
 		p.dialing++
 		go p.dialFor(r)
 	case len(p.queue) < maxQueued:
 		p.queue = append(p.queue, r)
 	default:
-		go p.gen.done(p, r, time.Now(), 0, ErrConnect)
+		go p.gen.done(p, r, time.Now(), outcome{kind: ErrConnect})
 	}
 }
 
@@ -81,12 +81,12 @@ func (p *pool) dialFor(r request) {
 	p.dialing--
 	p.mu.Unlock()
 	if err != nil {
-		p.gen.done(p, r, time.Now(), 0, ErrConnect)
+		p.gen.done(p, r, time.Now(), outcome{kind: ErrConnect})
 		p.unqueue()
 		return
 	}
 	if !c.send(r) {
-		p.gen.done(p, r, time.Now(), 0, ErrReset)
+		p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
 	}
 }
 
@@ -126,11 +126,11 @@ func (p *pool) add(c *conn) {
 		p.mu.Unlock()
 		now := time.Now()
 		if now.Sub(r.due) > p.gen.opts.Timeout {
-			p.gen.done(p, r, now, 0, ErrTimeout)
+			p.gen.done(p, r, now, outcome{kind: ErrTimeout})
 			continue
 		}
 		if !c.send(r) {
-			p.gen.done(p, r, now, 0, ErrReset)
+			p.gen.done(p, r, now, outcome{kind: ErrReset})
 			return
 		}
 		return
@@ -162,7 +162,7 @@ func (p *pool) unqueue() {
 			p.dispatch(r)
 			return
 		}
-		p.gen.done(p, r, now, 0, ErrTimeout)
+		p.gen.done(p, r, now, outcome{kind: ErrTimeout})
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	for _, r := range waiting {
-		p.gen.done(p, r, time.Now(), 0, ErrReset)
+		p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
 	}
 	for _, c := range conns {
 		c.nc.Close()

@@ -1,6 +1,9 @@
 package load
 
 import (
+	"cmp"
+	"fmt"
+	"io"
 	"maps"
 	"sync"
 	"time"
@@ -16,13 +19,21 @@ type recorder struct {
 	last         time.Time // last end of a request
 	counts       Counts
 	latency, lag *hdrhistogram.Histogram
+	log          io.Writer // or nil
 	keep         bool
 	samples      []Sample
 }
 
-func newRecorder(keep bool) recorder {
+// outcome is how a request ended.
+type outcome struct {
+	status int       // 0: without an answer
+	kind   ErrorKind // "": well
+	code   string    // of ErrStatus: x-remora-error
+}
+
+func newRecorder(o *Options) recorder {
 	return recorder{
-		keep:    keep,
+		keep: o.Samples, log: o.Log,
 		counts:  Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}},
 		latency: newHistogram(), lag: newHistogram(),
 	}
@@ -34,26 +45,29 @@ func (r *recorder) begin(at time.Time) {
 	r.started, r.last = at, at
 }
 
-// end notes a request that ended at now after latency; status is 0 when there
-// was no answer.
-func (r *recorder) end(now time.Time, latency time.Duration, status int, kind ErrorKind) {
+// end notes a request that ended at now after latency.
+func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.After(r.last) {
 		r.last = now
 	}
 	r.counts.Requests++
-	if status != 0 {
-		r.counts.Statuses[status]++
+	if o.status != 0 {
+		r.counts.Statuses[o.status]++
 	}
-	if kind != "" {
-		r.counts.Errors[kind]++
+	if o.kind != "" {
+		r.counts.Errors[o.kind]++
 	}
-	if kind == "" || kind == ErrTimeout {
+	if o.kind == "" || o.kind == ErrTimeout {
 		record(r.latency, latency)
 		if r.keep && len(r.samples) < maxSamples {
 			r.samples = append(r.samples, Sample{Due: now.Add(-latency), Latency: latency})
 		}
+	}
+	if r.log != nil {
+		fmt.Fprintln(r.log, now.Add(-latency).UnixMicro(), latency.Microseconds(), o.status,
+			cmp.Or(string(o.kind), "-"), cmp.Or(o.code, "-"))
 	}
 }
 

@@ -45,7 +45,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &generator{opts: opts, ctx: ctx, rec: newRecorder(opts.Samples)}
+	g := &generator{opts: opts, ctx: ctx, rec: newRecorder(&opts)}
 	for i, s := range opts.Targets {
 		t, err := parseTarget(s)
 		if err != nil {
@@ -164,13 +164,13 @@ func (g *generator) next(p *pool) {
 	}
 }
 
-// done accounts for r, which ended at now: well when kind is "".
-func (g *generator) done(p *pool, r request, now time.Time, status int, kind ErrorKind) {
+// done accounts for r, which ended at now.
+func (g *generator) done(p *pool, r request, now time.Time, end outcome) {
 	if r.counted {
-		g.rec.end(now, now.Sub(r.due), status, kind)
+		g.rec.end(now, now.Sub(r.due), end)
 	}
 	if g.opts.Closed {
-		if kind == ErrConnect {
+		if end.kind == ErrConnect {
 			precise.Sleep(10 * time.Millisecond) // a dead server must not make us spin
 		}
 		g.next(p)

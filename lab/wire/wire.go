@@ -31,6 +31,7 @@ type Message struct {
 	Method, Target []byte // of a request
 	Status         int    // of a response
 	Nonce          []byte // value of x-nonce
+	Refusal        []byte // value of x-remora-error
 	Close          bool   // the connection ends after this message
 	Continue       bool   // the sender waits for 100 Continue before the body
 	Body           []byte // valid until the input or the Message changes
@@ -50,7 +51,7 @@ type Message struct {
 func (m *Message) Reset() {
 	*m = Message{
 		Method: m.Method[:0], Target: m.Target[:0], Nonce: m.Nonce[:0],
-		decoded: m.decoded[:0], length: -1,
+		Refusal: m.Refusal[:0], decoded: m.decoded[:0], length: -1,
 	}
 }
 
@@ -193,6 +194,8 @@ func (m *Message) field(line []byte) error {
 		m.host = true
 	case is(name, "x-nonce"):
 		m.Nonce = append(m.Nonce[:0], value...)
+	case is(name, "x-remora-error"):
+		m.Refusal = append(m.Refusal[:0], value...)
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ var whole = []struct {
 		Message{Method: []byte("GET"), Target: []byte("/"), Close: true}},
 	{"response", response, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-nonce: q\r\n\r\nhi",
 		Message{Status: 200, Nonce: []byte("q"), Body: []byte("hi")}},
+	{"refusal of a sidecar", response, "HTTP/1.1 502 No\r\nX-Remora-Error: upstream-reset\r\ncontent-length: 0\r\n\r\n",
+		Message{Status: 502, Refusal: []byte("upstream-reset")}},
 	{"response without reason", response, "HTTP/1.1 503\r\ncontent-length: 0\r\n\r\n", Message{Status: 503}},
 	{"response after interim ones", response,
 		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: a\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nz\r\n0\r\n\r\n",
@@ -76,7 +78,7 @@ var whole = []struct {
 
 func same(a, b *Message) bool {
 	return bytes.Equal(a.Method, b.Method) && bytes.Equal(a.Target, b.Target) && a.Status == b.Status &&
-		bytes.Equal(a.Nonce, b.Nonce) && a.Close == b.Close && bytes.Equal(a.Body, b.Body)
+		bytes.Equal(a.Nonce, b.Nonce) && bytes.Equal(a.Refusal, b.Refusal) && a.Close == b.Close && bytes.Equal(a.Body, b.Body)
 }
 
 func TestWholeMessages(t *testing.T) {

@@ -10,10 +10,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 from harness import PATIENCE, Suite, wait_for
+from spaces import Space, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INTERCEPT = os.path.join(HERE, "..", "intercept.sh")
@@ -47,31 +47,23 @@ timeouts: {{detect: 5s}}
 """
 
 
-def run(*argv, check=True, **more):
-    ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
-                         **more)
-    if check and ran.returncode != 0:
-        raise RuntimeError(f"{' '.join(argv)}: exit {ran.returncode}: {ran.stderr[-500:]}")
-    return ran
-
-
 class Lab:
     """Two namespaces, and what runs in them."""
 
     def __init__(self, suite):
         self.suite = suite
-        self.near, self.far = (f"remora-{name}-{os.getpid()}" for name in ("near", "far"))
-        self.names = f"/etc/netns/{self.near}"
+        self.near, self.far = Space("near"), Space("far")
+        self.names = f"/etc/netns/{self.near.name}"
 
     def build(self):
         for space in (self.near, self.far):
-            run("ip", "netns", "add", space)
-        run("ip", "link", "add", "veth0", "netns", self.near, "type", "veth", "peer", "name", "veth0", "netns", self.far)
+            space.make()
+        run("ip", "link", "add", "veth0", "netns", self.near.name,
+            "type", "veth", "peer", "name", "veth0", "netns", self.far.name)
         for space, v4, v6 in ((self.near, NEAR4, NEAR6), (self.far, FAR4, FAR6)):
-            run("ip", "-n", space, "address", "add", v4 + "/24", "dev", "veth0")
-            run("ip", "-n", space, "address", "add", v6 + "/64", "dev", "veth0", "nodad")
-            run("ip", "-n", space, "link", "set", "veth0", "up")
-            run("ip", "-n", space, "link", "set", "lo", "up")
+            space.ip("address", "add", v4 + "/24", "dev", "veth0")
+            space.ip("address", "add", v6 + "/64", "dev", "veth0", "nodad")
+            space.ip("link", "set", "veth0", "up")
         os.makedirs(self.names)  # ip netns exec puts it in the place of /etc/hosts
         with open(self.names + "/hosts", "w", encoding="ascii") as f:
             for address, suffix in (("127.0.0.1 localhost", ""), (FAR4, "4"), (FAR6, "6")):
@@ -81,7 +73,7 @@ class Lab:
         """Takes away what build has made, all or part."""
         self.suite.stop()
         for space in (self.near, self.far):
-            run("ip", "netns", "del", space, check=False)
+            space.remove()
         shutil.rmtree(self.names, ignore_errors=True)
 
     def start(self):
@@ -99,23 +91,20 @@ class Lab:
         wait_for("Redis", PATIENCE, lambda: "PONG" in self.ask_redis())
 
     def spawn(self, name, space, *argv):
-        self.suite.process(name, ["ip", "netns", "exec", space, *argv]).start()
+        self.suite.process(name, space.argv(*argv)).start()
 
     def ask_redis(self):
-        return self.execute(self.far, "redis-cli", "PING", check=False).stdout
-
-    def execute(self, space, *argv, **more):
-        return run("ip", "netns", "exec", space, *argv, **more)
+        return self.far.execute("redis-cli", "PING", check=False).stdout
 
     def curl(self, space, url, check=True):
-        return self.execute(space, "curl", "--silent", "--fail", "--max-time", "60", url, check=check).stdout
+        return space.execute("curl", "--silent", "--fail", "--max-time", "60", url, check=check).stdout
 
     def intercept(self, *args, **more):
-        return self.execute(self.near, INTERCEPT, *args, **more)
+        return self.near.execute(INTERCEPT, *args, **more)
 
     def rules(self):
         """What the nat tables hold, without comments and counters."""
-        all_rules = "".join(self.execute(self.near, tool, "-t", "nat").stdout for tool in ("iptables-save", "ip6tables-save"))
+        all_rules = "".join(self.near.execute(tool, "-t", "nat").stdout for tool in ("iptables-save", "ip6tables-save"))
         return re.sub(r"#.*\n|\[\d+:\d+\]", "", all_rules)
 
     def counts(self):
@@ -132,7 +121,7 @@ class Lab:
 
     def program(self, name, argv, suffix, calls):
         """Runs a program, and counts the checks that it makes itself."""
-        ran = self.execute(self.near, *argv, suffix, str(calls), check=False)
+        ran = self.near.execute(*argv, suffix, str(calls), check=False)
         lines = ran.stdout.splitlines()
         for line in lines:
             verdict, what = line.split(" ", 1)
@@ -179,7 +168,7 @@ def everybody(suite, lab, calls):
 
 
 def get(lab, url, *before):
-    return lab.execute(lab.near, *before, "curl", "--silent", "--max-time", "60", url, check=False).stdout
+    return lab.near.execute(*before, "curl", "--silent", "--max-time", "60", url, check=False).stdout
 
 
 def by_ports(suite, lab):
@@ -211,7 +200,7 @@ def circle(suite, lab):
     print("\n== a wrong --proxy-uid", flush=True)
     lab.intercept("install", "--proxy-uid", NOBODY)
     for suffix in "46":
-        ran = lab.execute(lab.near, "curl", "--silent", "--max-time", "60", f"http://other{suffix}:8081/", check=False)
+        ran = lab.near.execute("curl", "--silent", "--max-time", "60", f"http://other{suffix}:8081/", check=False)
         suite.check(f"IPv{suffix}: a connection that would go in a circle is reset", ran.returncode in (52, 55, 56),
                     f"curl exit {ran.returncode}")
     wait_for("connections to end", PATIENCE, lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0)
@@ -233,7 +222,7 @@ def refusals(suite, lab):
     print("\n== what can't be", flush=True)
 
     def refused(what, words, *argv, env=None):
-        ran = lab.execute(lab.near, *argv, check=False, env=env)
+        ran = lab.near.execute(*argv, check=False, env=env)
         suite.check(what, ran.returncode == 1 and words in ran.stderr, f"exit {ran.returncode}: {ran.stderr}")
 
     tools = os.path.join(suite.dir, "tools")  # all that the script needs but iptables

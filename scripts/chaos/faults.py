@@ -1,0 +1,316 @@
+"""The faults, and what is promised of each.
+
+A fault is a generator that takes the mesh. It brings the fault about and yields;
+ends it and yields; whatever it yields after that is a promise that was broken.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from email.utils import parsedate_to_datetime
+from typing import Callable, NamedTuple
+
+from clock import Clock
+from harness import PATIENCE, Timeout, wait_for
+from mesh import ADDRESSES, ETCDS, LEASE, PROVIDERS
+
+ANY = float("inf")
+
+# What a request may end with that was at a provider when this was lost, and how many may:
+# those of a few milliseconds, on a machine that does much else of a few more.
+IN_FLIGHT = {"upstream-reset": 5}
+
+# The same where nothing tells that it is lost: what was sent to it before its silence meant something,
+# and the few that are sent to see whether it is back.
+UNNOTICED = {"deadline": 30}
+
+# What callers see of a sidecar that is not there.
+GONE = {"connect": ANY, "reset": ANY}
+
+DAY = 86400
+
+PAGE = 4096  # bytes in which a disk is given away
+
+
+class Fault(NamedTuple):
+    act: Callable
+    name: str
+    what: str
+    lasts: float  # seconds
+    around: bool  # the sidecars route around it: all is well again while it lasts
+    hedged: dict  # how many idempotent requests may fail, by why
+    others: dict  # the same of the other requests
+    also: str     # what else is promised
+
+    def promise(self):
+        parts = [bound(self.hedged)]
+        if self.hedged != self.others:
+            parts = [f"idempotent: {bound(self.hedged)}", f"others: {bound(self.others)}"]
+        if self.around:
+            parts.append("all is well while it lasts")
+        return "; ".join(parts + [self.also] * bool(self.also))
+
+
+def bound(allowed):
+    if not allowed:
+        return "none fails"
+    if ANY in allowed.values():
+        return f"they fail while it is away ({', '.join(allowed)})"
+    return ", ".join(f"at most {most} fail ({why})" for why, most in allowed.items())
+
+
+FAULTS = {}
+
+
+def fault(name, what, lasts=8, around=False, hedged=None, others=None, also=""):
+    def register(act):
+        FAULTS[name] = Fault(act, name, what, lasts, around, hedged or {}, others or {}, also)
+        return act
+    return register
+
+
+@fault("none", "nothing, to compare with")
+def nothing(_):
+    yield
+    yield
+
+
+def cables(name, what, providers=PROVIDERS, around=False, **how):
+    """A fault of the cables of providers, in both directions."""
+    @fault(name, what, around=around)
+    def bad(m):
+        m.network.impair(providers, **how)
+        yield
+        m.network.impair(providers)
+        yield
+
+
+cables("loss-1", "1% of the packets of all providers are lost", loss=1)
+cables("loss-10", "10% of the packets of all providers are lost", loss=10)
+cables("delay", "50 ms ± 20 ms each way to all providers", delay=50, jitter=20)
+cables("delay-one", "100 ms each way to one provider", PROVIDERS[:1], around=True, delay=100)
+cables("reorder", "a quarter of the packets overtake the others, which take 10 ms, at all providers", delay=10, reorder=25)
+
+
+def cut(name, what, *directions):
+    """A partition of one provider from everybody."""
+    @fault(name, what, around=True, others=UNNOTICED)
+    def partition(m):
+        for direction in directions:
+            getattr(m.network, direction)(m.hosts["provider-1"])
+        yield
+        m.network.mend()
+        yield
+
+
+cut("partition-to", "nothing reaches one provider", "cut_to")
+cut("partition-from", "nothing comes from one provider", "cut_from")
+cut("partition", "one provider is cut off", "cut_to", "cut_from")
+
+
+@fault("rst", "one provider's host answers whatever comes for its sidecar with RST", around=True, others=IN_FLIGHT)
+def rst(m):
+    m.network.refuse_input(m.hosts["provider-1"], "-p", "tcp", "--dport", "15006", "-j", "REJECT", "--reject-with", "tcp-reset")
+    yield
+    m.network.mend()
+    yield
+
+
+def vanish(m, name):
+    """A host without power: its sidecar is gone, and its connections get neither FIN nor RST."""
+    m.network.unplug(m.hosts[name])
+    m.processes[name].kill()
+    m.hosts[name].execute("ss", "-K", "sport", ":15006", check=False)
+    m.hosts[name].execute("ss", "-K", "dport", ":15006", check=False)
+
+
+@fault("half-open", "one provider vanishes from the network without a word", lasts=30, around=True, others=UNNOTICED,
+       also="the consumer has no connection left to it")
+def half_open(m):
+    vanish(m, "provider-1")
+    yield
+    left = m.connections("consumer", ADDRESSES["provider-1"])
+    m.network.plug(m.hosts["provider-1"])
+    m.processes["provider-1"].start()
+    yield
+    if left:
+        yield f"the consumer still has {left} connections to the provider"
+
+
+@fault("half-open-consumer", "the consumer's sidecar vanishes without a word, and is back 2 s later", lasts=2, hedged=GONE, others=GONE,
+       also="the providers have no connection of the former one left")
+def half_open_consumer(m):
+    before = m.connections("provider-1", ADDRESSES["consumer"])
+    vanish(m, "consumer")
+    yield
+    m.network.plug(m.hosts["consumer"])
+    m.processes["consumer"].start()
+    yield
+    try:
+        wait_for("the end of dead links", PATIENCE, lambda: m.connections("provider-1", ADDRESSES["consumer"]) <= before)
+    except Timeout as e:
+        yield str(e)
+
+
+def killing(name, what, victim, **promise):
+    @fault(name, what, **promise)
+    def kill(m):
+        m.processes[victim].kill()
+        yield
+        m.processes[victim].start()
+        yield
+
+
+killing("kill-provider", "one provider's sidecar is killed", "provider-1", around=True, others=IN_FLIGHT)
+killing("kill-app", "one provider's application is killed", "app-1", around=True, others=IN_FLIGHT)
+killing("kill-consumer", "the consumer's sidecar is killed", "consumer", lasts=2, hedged=GONE, others=GONE)
+
+
+def stopping(name, what, victim):
+    @fault(name, what, around=True, others=UNNOTICED)
+    def stop(m):
+        p = m.processes[victim].child
+        p.send_signal(signal.SIGSTOP)
+        yield
+        p.send_signal(signal.SIGCONT)
+        yield
+
+
+stopping("stop-provider", "one provider's sidecar is stopped (SIGSTOP)", "provider-1")
+stopping("stop-app", "one provider's application is stopped (SIGSTOP)", "app-1")
+
+
+@fault("disk-full", "the consumer's disk is full, and one provider is killed for good meanwhile", others=IN_FLIGHT,
+       also="the cache stays whole, and up to date once there is room; the access log goes on then")
+def disk_full(m):
+    filler, log = (os.path.join(m.disk, name) for name in ("filler", "access.log"))
+    with open(filler, "wb", buffering=0) as f:
+        try:
+            while True:
+                f.write(bytes(PAGE))
+        except OSError as e:
+            if e.errno != errno.ENOSPC:
+                raise
+    m.processes["provider-1"].kill()
+    yield
+    kept = cached(m)
+    os.remove(filler)
+    logged = os.path.getsize(log)
+    yield
+    if os.path.getsize(log) == logged:
+        yield "no line came to the access log any more"
+    if 'remora_access_log_dropped_total{reason="write"} 0\n' in m.admin("consumer", "/metrics"):
+        yield "no line of the access log was lost: the disk was not full"
+    if len(kept) != len(PROVIDERS):
+        yield f"with the disk full the cache held {kept}"
+    try:
+        wait_for("the cache to be up to date", PATIENCE, lambda: len(cached(m)) == len(PROVIDERS) - 1)
+    except Timeout as e:
+        yield f"{e}: it holds {cached(m)}"
+    m.processes["provider-1"].start()
+
+
+def cached(m):
+    """The endpoints on the consumer's disk."""
+    with open(os.path.join(m.disk, "cache", "compute.json"), encoding="utf-8") as f:
+        return [e["Addr"] for e in json.load(f)["endpoints"]]
+
+
+@fault("clock", "the wall clocks of the consumer and a provider jump by a day: ahead, back by two, and to where they were",
+       also="they really did")
+def clock(m):
+    victims = ["consumer", "provider-1"]
+    clocks = [Clock(m.processes[name].child.pid) for name in victims]
+    wrong = []
+    for days in (1, -1):
+        for c in clocks:
+            c.step(days * DAY)
+        for name in victims:
+            _, headers = m.call(name, "http://127.0.0.1:9901/healthz")
+            off = parsedate_to_datetime(headers["Date"]).timestamp() - time.time()
+            if abs(off - days * DAY) > PATIENCE:
+                wrong.append(f"the clock of {name} is off by {off:.0f} s, not {days} days")
+        time.sleep(3)
+    yield
+    for c in clocks:
+        c.restore()
+    yield
+    yield from wrong
+
+
+@fault("fds", "the consumer's sidecar can open no descriptor more; 20 clients come, and the links to one provider are lost",
+       others=IN_FLIGHT, also="who came is served or let go; who comes afterwards is served")
+def fds(m):
+    pid = m.processes["consumer"].child.pid
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = next(n for n in range(len(used) + 1) if n not in used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, hard))
+    with m.hosts["consumer"].inside():
+        clients = [socket.create_connection(("127.0.0.1", 15001), PATIENCE) for _ in range(20)]
+    for c in clients:
+        c.sendall(b"POST /compute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+    m.hosts["consumer"].execute("ss", "-K", "dst", ADDRESSES["provider-2"], "dport", ":15006")
+    yield
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    if "remora_reactor_accept_errors_total 0\n" in m.admin("consumer", "/metrics"):
+        yield "no connection was refused for want of descriptors"
+    for c in clients:
+        with c, contextlib.suppress(ConnectionResetError):
+            answer = c.recv(4096)
+            if answer and not answer.startswith(b"HTTP/1.1 200"):
+                yield f"a client that waited got {answer[:40]!r}"
+
+
+@fault("etcd-lost", f"etcd is killed for 60 leases (at the default of 10 s: ten minutes), "
+       f"one provider's sidecar meanwhile, and restarted", lasts=60 * LEASE, around=True, others=IN_FLIGHT)
+def etcd_lost(m):
+    m.stop_etcd()
+    time.sleep(10 * LEASE)
+    m.processes["provider-1"].kill()
+    time.sleep(LEASE)
+    m.processes["provider-1"].start()
+    yield
+    m.start_etcd()
+    yield
+
+
+@fault("cold-start", "etcd is killed, then the consumer's sidecar, which is restarted at once", hedged=GONE, others=GONE, around=True,
+       also="the cache serves it")
+def cold_start(m):
+    m.stop_etcd()
+    m.processes["consumer"].kill()
+    m.processes["consumer"].start()
+    yield
+    m.start_etcd()
+    yield
+
+
+@fault("etcd-keys", "all keys in etcd are deleted", lasts=4, around=True)
+def etcd_keys(m):
+    m.ask_etcd(ETCDS[0], "kv/deleterange", key="AA==", range_end="AA==")  # base64 of \0: from the first key, to the last
+    yield
+    yield
+
+
+@fault("etcd-data", "etcd is killed and started again with nothing left of its data", lasts=4, around=True)
+def etcd_data(m):
+    m.stop_etcd(erase=True)
+    m.start_etcd()
+    yield
+    yield
+
+
+@fault("etcd-leader", "of three etcds the leader is killed", around=True)
+def etcd_leader(m):
+    leader = m.processes[m.leader()]
+    leader.kill()
+    yield
+    leader.start()
+    yield

@@ -1,0 +1,54 @@
+"""What the requests' logs say: what failed and why, and when all was well again."""
+
+import bisect
+import collections
+from typing import NamedTuple
+
+WINDOW = 1.0  # seconds in which nothing may fail for it to count as recovered
+STEP = 0.1  # between the windows that are looked at
+
+
+class Request(NamedTuple):
+    due: float  # Unix time
+    latency: float  # seconds
+    failure: str  # x-remora-error, else the client's own word; "": none
+
+
+def read(path):
+    """The requests of a log of remora-lab load, in the order that they were due."""
+    requests = []
+    with open(path, encoding="ascii") as f:
+        for line in f:
+            due, latency, status, kind, code = line.split()
+            failure = "" if kind == "-" else f"HTTP {status}" if (kind, code) == ("status", "-") else code if kind == "status" else kind
+            requests.append(Request(int(due) / 1e6, int(latency) / 1e6, failure))
+    return sorted(requests)
+
+
+def between(requests, since, until):
+    """Those that were due in that time."""
+    low, high = (bisect.bisect_left(requests, t, key=lambda r: r.due) for t in (since, until))
+    return requests[low:high]
+
+
+def p99(requests):
+    """In seconds; None without requests."""
+    latencies = sorted(r.latency for r in requests)
+    return latencies[int(0.99 * len(latencies))] if latencies else None
+
+
+def failures(requests):
+    """How many failed, by why."""
+    return collections.Counter(r.failure for r in requests if r.failure)
+
+
+def recovery(hedged, all_requests, since, limit):
+    """The seconds from since until a window in which nothing failed and the hedged
+    requests' P99 was within limit; None: there was none."""
+    start, last = since, all_requests[-1].due
+    while start + WINDOW <= last:
+        window = between(all_requests, start, start + WINDOW)
+        if window and not failures(window) and p99(between(hedged, start, start + WINDOW)) <= limit:
+            return start - since
+        start += STEP
+    return None

@@ -1,0 +1,109 @@
+"""A cable between two network namespaces that loses, delays and reorders.
+
+    wire.py SPACE DEVICE SPACE DEVICE CONTROL
+
+For kernels without sch_netem. It makes a TAP device in each namespace and carries
+Ethernet frames from either to the other; what is TCP is the kernel's. A client of
+the socket CONTROL sends a line of JSON, {"loss": percent, "delay": ms, "jitter":
+ms, "reorder": percent}, and is answered "ok" when it holds, for both directions.
+As with netem, a delay is even within +-jitter and so may reorder, and "reorder" is
+the share of frames that is not delayed at all.
+"""
+
+import fcntl
+import heapq
+import itertools
+import json
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import time
+
+from spaces import enter
+
+TUNSETIFF = 0x400454CA
+IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
+MAX_FRAME = 65535
+MAX_WAITING = 10_000  # frames that are being delayed; more are lost
+
+
+def tap(space, name):
+    enter(space)
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+    return fd
+
+
+def put(fd, frame):
+    try:
+        os.write(fd, frame)
+    except OSError:
+        pass  # the device is down or its queue full: lost
+
+
+class Wire:
+    def __init__(self, a, b):
+        self.other = {a: b, b: a}
+        self.loss = self.delay = self.jitter = self.reorder = 0
+        self.waiting, self.order = [], itertools.count()  # (due, order, fd, frame)
+
+    def set(self, loss=0, delay=0, jitter=0, reorder=0):
+        self.loss, self.reorder = loss / 100, reorder / 100
+        self.delay, self.jitter = delay / 1000, jitter / 1000
+
+    def carry(self, fd):
+        """Takes what has come in at fd."""
+        while True:
+            try:
+                frame = os.read(fd, MAX_FRAME)
+            except OSError:  # none left, or the device is down
+                return
+            if self.loss and random.random() < self.loss:
+                continue
+            if not self.delay or random.random() < self.reorder:
+                put(self.other[fd], frame)
+            elif len(self.waiting) < MAX_WAITING:
+                due = time.monotonic() + self.delay + random.uniform(-self.jitter, self.jitter)
+                heapq.heappush(self.waiting, (due, next(self.order), self.other[fd], frame))
+
+    def deliver(self):
+        """Hands over what is due, and returns the milliseconds until more is; None: nothing waits."""
+        while self.waiting:
+            left = self.waiting[0][0] - time.monotonic()
+            if left > 0:
+                return left * 1000
+            _, _, fd, frame = heapq.heappop(self.waiting)
+            put(fd, frame)
+        return None
+
+
+def obey(control, wire):
+    client, _ = control.accept()
+    with client, client.makefile("rw") as lines:
+        wire.set(**json.loads(lines.readline()))
+        lines.write("ok\n")
+
+
+def main():
+    space_a, name_a, space_b, name_b, path = sys.argv[1:]
+    ends = tap(space_a, name_a), tap(space_b, name_b)
+    wire = Wire(*ends)
+    control = socket.socket(socket.AF_UNIX)
+    control.bind(path)
+    control.listen()
+    poll = select.poll()
+    for fd in (*ends, control.fileno()):
+        poll.register(fd, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll(wire.deliver()):
+            if fd == control.fileno():
+                obey(control, wire)
+            else:
+                wire.carry(fd)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Network namespaces, for suites that need networks of their own. Needs root and
+iproute2."""
+
+import contextlib
+import ctypes
+import os
+import re
+import subprocess
+
+from harness import PATIENCE
+
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def run(*argv, check=True, **more):
+    ran = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+                         **more)
+    if check and ran.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: exit {ran.returncode}: {ran.stderr[-500:]}")
+    return ran
+
+
+def sweep():
+    """Removes namespaces of suites that were killed before they could."""
+    for line in run("ip", "netns", "list").stdout.splitlines():
+        name = line.split()[0]
+        owner = re.fullmatch(r"remora-.*-(\d+)", name)
+        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+            run("ip", "netns", "del", name, check=False)
+
+
+def enter(name):
+    """Moves the calling thread into a namespace."""
+    fd = os.open(f"/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _setns(fd)
+    finally:
+        os.close(fd)
+
+
+def _setns(fd):
+    if _libc.setns(fd, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class Space:
+    """A network namespace, named after what it is for and this process."""
+
+    def __init__(self, purpose):
+        self.name = f"remora-{purpose}-{os.getpid()}"
+
+    def make(self):
+        run("ip", "netns", "add", self.name)
+        self.ip("link", "set", "lo", "up")
+
+    def remove(self):
+        """Takes it away, if it is there, with the devices in it."""
+        run("ip", "netns", "del", self.name, check=False)
+
+    def ip(self, *argv):
+        return run("ip", "-n", self.name, *argv)
+
+    def argv(self, *argv):
+        """The command line that runs argv inside."""
+        return ["ip", "netns", "exec", self.name, *argv]
+
+    def execute(self, *argv, **more):
+        return run(*self.argv(*argv), **more)
+
+    @contextlib.contextmanager
+    def inside(self):
+        """Has the sockets that this thread opens meanwhile be of the namespace."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            enter(self.name)
+            yield
+        finally:
+            _setns(home)
+            os.close(home)
