@@ -24,9 +24,10 @@ type listening struct {
 	identity atomic.Pointer[certs.Source] // nil: plain text
 }
 
-// bind opens the socket of a listener; nothing is accepted before serve.
-func bind(c *config.Listener) (*listening, error) {
-	socket, err := reactor.Bind(c.Address)
+// bind opens the socket of a listener, or takes the one that was inherited; nothing
+// is accepted before serve.
+func (s *sidecar) bind(c *config.Listener) (*listening, error) {
+	socket, err := s.inherited.socket(c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", c.Name, err)
 	}
@@ -76,17 +77,24 @@ func (l *listening) close() error {
 	return l.server.Close()
 }
 
-// listen opens all listeners.
-func (s *sidecar) listen() error {
-	cfg := s.cfg
-	for i := range cfg.Listeners {
-		c := &cfg.Listeners[i]
-		l, err := bind(c)
+// bindAll opens the sockets of all listeners.
+func (s *sidecar) bindAll() error {
+	for i := range s.cfg.Listeners {
+		c := &s.cfg.Listeners[i]
+		l, err := s.bind(c)
 		if err != nil {
 			return err
 		}
 		s.listeners[c.Name] = l
-		if err := s.serve(l, c, s.proc.Generation()); err != nil {
+	}
+	return nil
+}
+
+// listen accepts connections for all listeners.
+func (s *sidecar) listen() error {
+	for i := range s.cfg.Listeners {
+		c := &s.cfg.Listeners[i]
+		if err := s.serve(s.listeners[c.Name], c, s.proc.Generation()); err != nil {
 			return err
 		}
 	}
