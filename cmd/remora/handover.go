@@ -106,6 +106,9 @@ func (s *sidecar) replaceBy(to *handover.Conn) error {
 	if err := to.Hear(handover.Ready); err != nil {
 		return err
 	}
+	// From here on the successor may serve at any time: only its end is taken for
+	// a no, or both would go on.
+	_ = to.SetDeadline(time.Time{})
 	s.yield()
 	if err = to.Say(handover.Released); err == nil {
 		err = to.Hear(handover.Serving)

@@ -118,6 +118,7 @@ func (s *sidecar) succeed() error {
 	if err := before.Hear(handover.Released); err != nil {
 		return notHandedOver(before, err)
 	}
+	_ = before.SetDeadline(time.Time{})
 	return nil
 }
 

@@ -45,7 +45,9 @@ func newMesh(t *testing.T) *mesh {
 	t.Cleanup(app.Close)
 	m := &mesh{}
 	addrs := freeAddrs(t, 3)
-	common := fmt.Sprintf("loops: 2\nregistry: {etcd: {endpoints: [%q]}}\ntimeouts: {drain: 10s}\n", e.Addr())
+	// An etcd that this machine keeps from answering is not what is tested.
+	common := fmt.Sprintf("loops: 2\nregistry: {etcd: {endpoints: [%q], lease_ttl: 600s}, cache_dir: %q}\ntimeouts: {drain: 10s}\n",
+		e.Addr(), t.TempDir())
 	for i := range m.providers {
 		m.providers[i] = startRemora(t, common+fmt.Sprintf(`
 node: {id: p%d}
@@ -103,7 +105,15 @@ func startMixedLoad(t *testing.T, egress string, rate int) *mixedLoad {
 			}
 		})
 	}
+	t.Cleanup(l.halt)
 	return l
+}
+
+// halt stops the load and waits for what is out.
+func (l *mixedLoad) halt() {
+	l.stop.Store(true)
+	l.all.Wait()
+	l.plain.end()
 }
 
 func (l *mixedLoad) run(o openloop.Options) {
@@ -120,9 +130,7 @@ func (l *mixedLoad) run(o openloop.Options) {
 // end stops the load, and tells what became of it.
 func (l *mixedLoad) end(what string) {
 	l.t.Helper()
-	l.stop.Store(true)
-	l.all.Wait()
-	l.plain.end()
+	l.halt()
 	sent, failed := l.sum.Counts.Requests+l.plain.sent.Load(), l.sum.Counts.Failed()+l.plain.failed.Load()
 	l.t.Logf("%s at %d requests/s: %d sent, %d failed", what, *restartRate, sent, failed)
 	for _, f := range l.plain.failures {
