@@ -24,7 +24,7 @@ func newRun() *cobra.Command {
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
 			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
 			"SIGHUP, and with --watch a change of the file, applies the configuration anew without dropping a\n" +
-			"connection; one that can't be applied changes nothing.\n" +
+			"connection; one that can't be applied changes nothing. SIGUSR1 opens the access log anew.\n" +
 			"Started a second time with the same file, node.id and admin.address it takes the place of the process\n" +
 			"that runs, without dropping a connection; SIGUSR2 has that one start the program anew for this.",
 		Args: cobra.NoArgs,
@@ -56,6 +56,9 @@ func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *s
 	asked := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
 	signal.Notify(asked, syscall.SIGHUP)
 	defer signal.Stop(asked)
+	rotated := make(chan os.Signal, 1)
+	signal.Notify(rotated, syscall.SIGUSR1)
+	defer signal.Stop(rotated)
 	restart := make(chan os.Signal, 1)
 	signal.Notify(restart, syscall.SIGUSR2)
 	defer signal.Stop(restart)
@@ -65,6 +68,7 @@ func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *s
 	}
 	notify("READY=1")
 	go s.followFile(content, watch, asked)
+	go s.rotate(rotated)
 	go s.followRestarts(restart)
 	select {
 	case sig := <-signals:

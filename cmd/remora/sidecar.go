@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
@@ -27,14 +28,16 @@ import (
 // sidecar is a running process: the core on its loops, its listeners, its
 // registry and its admin API. Fields that start has not come to are nil.
 type sidecar struct {
-	log     *slog.Logger
-	level   *slog.LevelVar // of log
-	engine  *reactor.Engine
-	proc    *proxy.Process
-	workers map[proxy.Loop]*proxy.Worker
-	admin   *admin.Server
-	streams *stream.Server
-	etcd    *etcd.Registry // nil: none configured
+	log          *slog.Logger
+	level        *slog.LevelVar // of log
+	engine       *reactor.Engine
+	proc         *proxy.Process
+	workers      map[proxy.Loop]*proxy.Worker
+	admin        *admin.Server
+	streams      *stream.Server
+	etcd         *etcd.Registry // nil: none configured
+	accessCounts accesslog.Counts
+	dialing      atomic.Pointer[dialers]
 
 	// door is where a successor comes, nil: none can; replaced is closed when one
 	// serves. restarts is how many processes this one is the successor of.
@@ -43,7 +46,6 @@ type sidecar struct {
 	restarts    int
 	inherited   *inheritance // of the process before, until the end of start
 	adminSocket net.Listener // nil: no admin API
-	dialing     atomic.Pointer[dialers]
 
 	// changing is held by a reload, and by a drain from its start on; with it go
 	// the configuration in use and what was made of it. mu guards what the admin
@@ -56,6 +58,7 @@ type sidecar struct {
 	announcements []*announcement
 	identities    identities
 	reloads       admin.ReloadStats
+	access        *accesslog.Writer // nil: no access log
 
 	// ended ends with stop; retiring is what reloads have left behind to end.
 	ended    context.Context
@@ -139,6 +142,10 @@ func (s *sidecar) startLoops() (err error) {
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
 	s.proc.Wall = time.Now
+	if s.access, err = s.openAccessLog(s.cfg); err != nil {
+		return err
+	}
+	s.proc.Generation().LogTo(queue(s.access))
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
@@ -170,6 +177,7 @@ func (s *sidecar) openAdmin() (err error) {
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
 		Restarts:      s.restarts,
+		AccessLog:     s.accessStats,
 		Drain:         s.startDrain,
 	}
 	if s.etcd != nil {
@@ -246,8 +254,13 @@ func (s *sidecar) stop() {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops that keep their accounts
 	}
 	if s.engine != nil {
-		err = errors.Join(err, bounded(s.engine.Stop))
+		stopped := bounded(s.engine.Stop)
+		if stopped == nil && s.proc != nil {
+			s.proc.FlushAccessLog()
+		}
+		err = errors.Join(err, stopped)
 	}
+	err = errors.Join(err, s.closeAccessLog(s.access))
 	s.identities.closeBut(nil)
 	if err != nil {
 		s.log.Warn("not all ended in order", "error", err)

@@ -43,6 +43,9 @@ type Options struct {
 	// Restarts is how many hot restarts have led to this process.
 	Restarts int
 
+	// AccessLog reads the counts of the access log; nil: there is none, ever.
+	AccessLog func() AccessLogStats
+
 	// Drain starts a drain and returns at once. It may be called repeatedly,
 	// but never in phase Starting.
 	Drain func()
