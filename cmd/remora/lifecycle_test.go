@@ -168,7 +168,7 @@ services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, c
 	c = c.again()
 	c.ready()
 	asked("a start")
-	c = c.replace()
+	c.replace()
 	asked("a hot restart")
 	forgetful := startRemora(t, yaml(egress[1], ""))
 	forgetful.await("/readyz", http.StatusServiceUnavailable, "service compute: no endpoints known yet\n")
