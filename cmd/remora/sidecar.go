@@ -19,6 +19,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
+	"github.com/remora-proxy/remora/proxy/otlp"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -35,6 +36,7 @@ type sidecar struct {
 	workers      map[proxy.Loop]*proxy.Worker
 	admin        *admin.Server
 	streams      *stream.Server
+	spans        *otlp.Exporter
 	etcd         *etcd.Registry // nil: none configured
 	accessCounts accesslog.Counts
 	dialing      atomic.Pointer[dialers]
@@ -155,6 +157,9 @@ func (s *sidecar) startLoops() (err error) {
 		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log, Before: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
+	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
+	s.spans.Configure(&s.cfg.Tracing)
+	s.proc.SetSpans(s.spans)
 	return nil
 }
 
@@ -177,6 +182,7 @@ func (s *sidecar) openAdmin() (err error) {
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
 		Restarts:      s.restarts,
+		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
 		AccessLog:     s.accessStats,
 		Drain:         s.startDrain,
 	}
@@ -259,6 +265,9 @@ func (s *sidecar) stop() {
 			s.proc.FlushAccessLog()
 		}
 		err = errors.Join(err, stopped)
+	}
+	if s.spans != nil {
+		err = errors.Join(err, bounded(s.spans.Close)) // after the loops: what they end last is among it
 	}
 	err = errors.Join(err, s.closeAccessLog(s.access))
 	s.identities.closeBut(nil)

@@ -43,6 +43,10 @@ type Options struct {
 	// Restarts is how many hot restarts have led to this process.
 	Restarts int
 
+	// Tracing counts the spans that were exported, and those that were not; nil:
+	// there is no tracing.
+	Tracing func() TracingStats
+
 	// AccessLog reads the counts of the access log; nil: there is none, ever.
 	AccessLog func() AccessLogStats
 
