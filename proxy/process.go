@@ -73,8 +73,8 @@ func (p *Process) Pending() (n int) {
 	return n + g.formerPending()
 }
 
-// Links is the number of accepted links that may carry requests. After Drain it
-// only falls, but for a moment at each link that is turned away; at 0 no answer
+// Links is the number of accepted links that may carry requests. After Drain or
+// Retire it only falls, but for a moment at each link that is turned away; at 0 no answer
 // is parked any more.
 func (p *Process) Links() int { return int(p.links.Load()) }
 

@@ -198,3 +198,31 @@ services: {compute: {discover: static, endpoints: ["10.0.9.9:1"]}}`, port))
 		}
 	}
 }
+
+// TestRetire: idle connections are answered once more, with a word to close, and links
+// are told to go.
+func TestRetire(t *testing.T) {
+	m := newMesh(t, meshOptions{})
+	first, second := m.post(10), m.post(10)
+	c := m.do(first)
+	m.finish(first)
+	m.consumer.proc.Retire()
+	m.w.Run(2 * time.Second)
+	if c.ended {
+		t.Fatal("the idle connection was closed")
+	}
+	m.clients.Do(func() {
+		c.calls = append(c.calls, second)
+		c.send()
+	})
+	m.finish(second)
+	m.ok(first, second)
+	if !second.last {
+		t.Error("the answer does not say close")
+	}
+	for _, provider := range m.nodes[1:] {
+		provider.proc.Retire()
+		m.until("the links to go", func() bool { return provider.proc.Links() == 0 })
+	}
+	m.settled()
+}

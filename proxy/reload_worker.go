@@ -219,6 +219,20 @@ func (e *Entrance) Accept(w *Worker) Stream {
 // link that is turned away.
 func (e *Entrance) Links() int { return int(e.links.Load()) }
 
+// Retire has the connections of all listeners end as soon as nothing can be lost by
+// it, as Switch does with those of listeners that are gone: the caller closes them,
+// and another process serves there. Safe from any goroutine.
+func (p *Process) Retire() {
+	entrances := p.current.Load().entrances
+	for _, w := range p.workers {
+		w.loop.Post(func() {
+			for _, e := range entrances {
+				w.shut(&e.doors[w.index])
+			}
+		})
+	}
+}
+
 // shut has the sessions that came in by a door end. Those that lead to a service
 // which is gone too can't serve on.
 func (w *Worker) shut(d *door) {

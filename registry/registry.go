@@ -149,7 +149,12 @@ type Handle interface {
 	// health check failed. It returns at once. Withdrawing twice does nothing.
 	Withdraw()
 
-	// Restore undoes Withdraw. It returns at once.
+	// Yield leaves the endpoint to another process that is about to announce it:
+	// when it returns, nothing is put for this registration any more. What is
+	// there stays until Close, which takes out only what the other has not put.
+	Yield()
+
+	// Restore undoes Withdraw and Yield. It returns at once.
 	Restore()
 
 	// Close takes the endpoint out for good, waits until the registry has

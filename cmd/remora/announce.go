@@ -115,25 +115,45 @@ func (a *announcement) onCheck(err error, v health.Verdict) {
 	case v == health.Unhealthy:
 		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
 		handle.Withdraw()
-	case handle == nil:
-		a.enter()
 	default:
-		a.log.Info("health check passes again", "service", a.reg.Service)
-		handle.Restore()
+		a.log.Info("health check passes", "service", a.reg.Service)
+		a.enter()
 	}
 }
 
+// enter registers, also what was withdrawn or yielded.
 func (a *announcement) enter() {
-	handle := a.registrar.Register(a.reg)
 	a.mu.Lock()
-	a.handle = handle
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	if a.handle != nil {
+		a.handle.Restore()
+		return
+	}
+	a.handle = a.registrar.Register(a.reg)
 }
 
 // stop ends the checks, so that none restores what leave withdraws.
 func (a *announcement) stop() {
 	a.cancel()
 	<-a.done
+}
+
+// yield leaves the endpoint to this process's successor; start takes it back.
+func (a *announcement) yield() {
+	a.stop()
+	a.mu.Lock()
+	handle := a.handle
+	a.mu.Unlock()
+	if handle != nil {
+		handle.Yield()
+	}
+}
+
+// entered tells whether the endpoint is in the registry.
+func (a *announcement) entered() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.handle != nil && a.handle.State() == registry.Registered
 }
 
 // leave takes the endpoint out for good.

@@ -27,15 +27,25 @@ const (
 // startDrain starts the drain unless it is under way: by a signal, or by POST
 // /drain, after which the process stays. drained is closed at its end.
 func (s *sidecar) startDrain() {
+	s.begin(func() {
+		s.shutDoor()
+		s.changing.Lock() // for good: no reload from now on
+		s.drain()
+	})
+}
+
+// begin has drain run, unless one is under way.
+func (s *sidecar) begin(drain func()) (begun bool) {
 	s.draining.Do(func() {
+		begun = true
 		s.admin.Enter(admin.Draining)
 		go func() {
 			defer close(s.drained)
-			s.changing.Lock() // for good: no reload from now on
-			s.drain()
+			drain()
 			s.admin.Enter(admin.Drained)
 		}()
 	})
+	return begun
 }
 
 // drain takes the sidecar out of use, for at most timeouts.drain: first out of
@@ -54,6 +64,11 @@ func (s *sidecar) drain() {
 	s.shut(func(l *listening) bool { return l.protocol != config.ProtocolLink })
 	until(ctx, s.fetched)
 	s.shut(func(l *listening) bool { return l.protocol == config.ProtocolLink })
+	s.finish(ctx)
+}
+
+// finish waits for what is left.
+func (s *sidecar) finish(ctx context.Context) {
 	if !until(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
 			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)

@@ -3,49 +3,109 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/registry"
 )
 
 // fakeRegistry is a registrar and the handle of its one registration.
 type fakeRegistry struct {
 	withdrawn atomic.Bool
+	yielded   atomic.Bool
 	leaving   func(ctx context.Context) error
 }
 
 func (f *fakeRegistry) Register(registry.Registration) registry.Handle { return f }
+func (f *fakeRegistry) Yield()                                         { f.yielded.Store(true) }
 func (f *fakeRegistry) Withdraw()                                      { f.withdrawn.Store(true) }
-func (f *fakeRegistry) Restore()                                       { f.withdrawn.Store(false) }
+func (f *fakeRegistry) Restore()                                       { f.withdrawn.Store(false); f.yielded.Store(false) }
 func (f *fakeRegistry) Close(ctx context.Context) error                { return f.leaving(ctx) }
 func (f *fakeRegistry) State() registry.State                          { return registry.Registered }
 func (f *fakeRegistry) Err() error                                     { return nil }
+
+// inProcess is a sidecar in this process, in front of an application.
+func inProcess(t *testing.T, door string) (s *sidecar, egress string) {
+	t.Helper()
+	egress = freeAddrs(t, 1)[0]
+	cfg, err := config.Parse("test.yaml", []byte(`admin: {address: ""}`+oneApp(egress, newApp(t).addr, "")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = start(cfg, door, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
+		t.Fatal(err)
+	}
+	return s, egress
+}
+
+// announceTo has s announce one endpoint.
+func (s *sidecar) announceTo(fake *fakeRegistry) {
+	entry := &announcement{registrar: fake, log: s.log}
+	entry.start()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.announcements = []*announcement{entry}
+}
+
+// TestYieldFirst: a successor hears that it may announce when nothing is put any more
+// here; when it does not come to serve, that goes on.
+func TestYieldFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	dir, err := os.MkdirTemp("", "remora-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	door := filepath.Join(dir, "door")
+	s, _ := inProcess(t, door)
+	defer s.stop()
+	fake := &fakeRegistry{leaving: func(context.Context) error { return nil }}
+	s.announceTo(fake)
+	successor, err := handover.Dial(t.Context(), door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer successor.Close()
+	_ = successor.SetDeadline(time.Now().Add(patience))
+	_, sockets, err := successor.Receive()
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("%d sockets, %v", len(sockets), err)
+	}
+	for _, ln := range sockets {
+		ln.Close()
+	}
+	if fake.yielded.Load() {
+		t.Error("yielded to a process that may not be able to serve")
+	}
+	if err := errors.Join(successor.Say(handover.Ready), successor.Hear(handover.Released)); err != nil {
+		t.Fatal(err)
+	}
+	if !fake.yielded.Load() {
+		t.Error("a successor may announce while this process goes on to")
+	}
+	successor.Close()
+	eventually(t, "the endpoint to be taken back", func() error {
+		if fake.yielded.Load() {
+			return errors.New("still yielded")
+		}
+		return nil
+	})
+}
 
 // TestLeaveFirst: until the registry has confirmed that a sidecar is gone, it
 // serves as if nothing was. A registry that fails does not keep it.
 func TestLeaveFirst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	a := newApp(t)
-	egress := freeAddrs(t, 1)[0]
-	cfg, err := config.Parse("test.yaml", []byte(fmt.Sprintf(`
-admin: {address: ""}
-listeners: [{name: egress, address: %q, protocol: http, service: app}]
-services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, egress, a.addr)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	s, err := start(cfg, log, new(slog.LevelVar))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, egress := inProcess(t, "")
 	defer s.stop()
 	left := 0
 	fake := &fakeRegistry{leaving: func(ctx context.Context) error {
@@ -69,9 +129,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http, connect_time
 		}
 		return errors.New("the registry is away")
 	}}
-	entry := &announcement{registrar: fake, log: log}
-	entry.start()
-	s.announcements = []*announcement{entry}
+	s.announceTo(fake)
 	s.startDrain()
 	receive(t, "the drain", s.drained)
 	if left != 1 {

@@ -4,17 +4,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
 )
 
 // TestLifecycle starts, drains and stops a sidecar within this process, at each
@@ -51,7 +58,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		s, err := start(cfg, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		s, err := start(cfg, "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
 		if err == nil {
 			if resp, err := http.Get("http://" + free[1] + "/"); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -130,5 +137,73 @@ services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 
 	})
 	if status != http.StatusOK {
 		t.Errorf("the first request is answered %d %s", status, code)
+	}
+}
+
+// TestStartWithoutEtcd: the endpoints of the last time are enough to be ready, for a
+// successor too. A sidecar that has none of them listens, and is not ready.
+func TestStartWithoutEtcd(t *testing.T) {
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crash := sync.OnceFunc(func() { _ = e.Close() })
+	defer crash()
+	at := e.Addr()
+	_, ingress := provider(t, newApp(t))
+	r, err := etcd.New(etcd.Options{Endpoints: []string{at}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Register(registry.Registration{Service: "compute", Node: "n1", Addr: ingress, Protocol: "link"})
+	egress, cache := freeAddrs(t, 2), t.TempDir()
+	yaml := func(egress, cache string) string {
+		return fmt.Sprintf(`
+loops: 1
+registry: {etcd: {endpoints: [%q]}, cache_dir: %q}
+listeners: [{name: egress, address: %q, protocol: http, service: compute}]
+services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, cache, egress)
+	}
+	asked := func(what string) {
+		t.Helper()
+		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
+			t.Errorf("%s: answered %d, %v", what, status, err)
+		}
+	}
+	c := startRemora(t, yaml(egress[0], cache))
+	c.ready()
+	eventually(t, "the endpoint to be known", func() error {
+		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
+			return fmt.Errorf("answered %d, %v", status, err)
+		}
+		return nil
+	})
+	eventually(t, "the endpoint to be kept", func() error {
+		files, _ := filepath.Glob(filepath.Join(cache, "*"))
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), ingress) {
+				return nil
+			}
+		}
+		return fmt.Errorf("not in any of %v", files)
+	})
+	crash()
+	c.signal(syscall.SIGTERM)
+	if code := c.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	c = c.again()
+	c.ready()
+	asked("a start")
+	c.replace()
+	asked("a hot restart")
+	forgetful := startRemora(t, yaml(egress[1], ""))
+	forgetful.await("/readyz", http.StatusServiceUnavailable, "service compute: no endpoints known yet\n")
+	if nc, err := net.Dial("tcp", egress[1]); err != nil {
+		t.Error(err)
+	} else {
+		nc.Close()
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -25,9 +24,10 @@ type listening struct {
 	identity atomic.Pointer[certs.Source] // nil: plain text
 }
 
-// bind opens the socket of a listener; nothing is accepted before serve.
-func bind(c *config.Listener) (*listening, error) {
-	socket, err := reactor.Bind(c.Address)
+// bind opens the socket of a listener, or takes the one that was inherited; nothing
+// is accepted before serve.
+func (s *sidecar) bind(c *config.Listener) (*listening, error) {
+	socket, err := s.inherited.socket(c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", c.Name, err)
 	}
@@ -81,7 +81,7 @@ func (l *listening) close() error {
 func (s *sidecar) bindAll() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
-		l, err := bind(c)
+		l, err := s.bind(c)
 		if err != nil {
 			return err
 		}
@@ -92,14 +92,15 @@ func (s *sidecar) bindAll() error {
 
 // learn waits until the loops know the endpoints of all services: whoever comes
 // meanwhile waits in the backlog of a socket, and does not fail for being early.
-// Services that nobody tells of stop a start as little as they stop the others.
+// Services that nobody tells of stop a start as little as they stop the others, but
+// no process gives way to one that knows less than itself.
 func (s *sidecar) learn() error {
-	ctx, cancel := context.WithTimeout(s.ended, learnTimeout)
-	defer cancel()
-	if !until(ctx, s.proc.Generation().Known) {
-		s.log.Warn("not all endpoints are known yet; their services have none", "waited", learnTimeout)
+	err := s.known(s.proc.Generation())
+	if err != nil && s.inherited.predecessor == nil {
+		s.log.Warn("a service has no endpoints yet", "error", err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // listen accepts connections for all listeners.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +28,7 @@ func testMain(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
+	os.Setenv("RUNTIME_DIRECTORY", dir) // of the doors
 	binary = filepath.Join(dir, "remora")
 	build := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
@@ -89,52 +88,63 @@ type process struct {
 	cmd    *exec.Cmd
 	file   string
 	admin  string
-	output buffer
+	output logFile
 	exited chan struct{}
 }
 
-// buffer is a bytes.Buffer for two goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+// logFile is what a process and its successors have said. It is a file, since a pipe
+// would break with the test's end of it.
+type logFile struct{ path string }
 
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+func (l logFile) String() string {
+	b, err := os.ReadFile(l.path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // startRemora runs "remora run" on a configuration, to which it adds the address
 // of the admin API, and its token if $REMORA_TEST_TOKEN is set.
 func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	t.Helper()
-	p := &process{t: t, admin: freeAddrs(t, 1)[0], exited: make(chan struct{})}
+	p := &process{t: t, admin: freeAddrs(t, 1)[0]}
 	p.file = filepath.Join(t.TempDir(), "remora.yaml")
 	p.write(yaml)
-	p.cmd = exec.Command(binary, append([]string{"run", "-c", p.file}, flags...)...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+	return p.again(flags...)
+}
+
+// again runs "remora run" on the configuration of p.
+func (p *process) again(flags ...string) *process {
+	p.t.Helper()
+	return p.launch(exec.Command(binary, append([]string{"run", "-c", p.file}, flags...)...))
+}
+
+// launch starts a sidecar with the configuration of p.
+func (p *process) launch(cmd *exec.Cmd) *process {
+	p.t.Helper()
+	out, err := os.CreateTemp(filepath.Dir(p.file), "log-")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer out.Close()
+	q := &process{t: p.t, cmd: cmd, file: p.file, admin: p.admin, output: logFile{out.Name()}, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
 	}
 	go func() {
-		defer close(p.exited)
-		_ = p.cmd.Wait()
+		defer close(q.exited)
+		_ = cmd.Wait()
 	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		if t.Failed() {
-			t.Logf("%s said:\n%s", p.file, p.output.String())
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-q.exited
+		if q.t.Failed() {
+			q.t.Logf("%s said:\n%s", q.file, q.output.String())
 		}
 	})
-	return p
+	return q
 }
 
 // write replaces the configuration by yaml and what startRemora adds to it.

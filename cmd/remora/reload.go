@@ -53,8 +53,8 @@ const learnTimeout = 5 * time.Second
 // reload puts the configuration in file in the place of the one in use, or changes
 // nothing and says why.
 func (s *sidecar) reload(file string) {
-	if !s.changing.TryLock() { // reloads come one after another, so it is a drain
-		s.note("", &refusal{refusedDraining, errors.New("the sidecar is draining")})
+	if !s.changing.TryLock() { // reloads come one after another
+		s.note("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
 		return
 	}
 	defer s.changing.Unlock()
@@ -151,7 +151,7 @@ func (c *change) bind() error {
 		if old := c.s.listeners[l.Name]; old != nil && old.address == l.Address {
 			continue
 		}
-		opened, err := bind(l)
+		opened, err := c.s.bind(l)
 		if err != nil {
 			return &refusal{refusedListen, err}
 		}
@@ -173,13 +173,20 @@ func (c *change) learn() error {
 		}
 		c.sources[name] = src
 	}
-	ctx, cancel := context.WithTimeout(c.s.ended, learnTimeout)
-	defer cancel()
-	if !until(ctx, c.gen.Known) {
-		return &refusal{refusedEndpoints, fmt.Errorf(
-			"no endpoints known after %s of one of the services %s", learnTimeout, strings.Join(c.gen.Fresh(), ", "))}
+	if err := c.s.known(c.gen); err != nil {
+		return &refusal{refusedEndpoints, err}
 	}
 	return nil
+}
+
+// known waits until the loops know the endpoints of the services that are new in g.
+func (s *sidecar) known(g *proxy.Generation) error {
+	ctx, cancel := context.WithTimeout(s.ended, learnTimeout)
+	defer cancel()
+	if until(ctx, g.Known) {
+		return nil
+	}
+	return fmt.Errorf("no endpoints known after %s of one of the services %s", learnTimeout, strings.Join(g.Fresh(), ", "))
 }
 
 // abandon gives up what was made for the change.

@@ -16,7 +16,7 @@ import (
 
 // newRun is "remora run": the sidecar itself.
 func newRun() *cobra.Command {
-	var file string
+	var file, dir string
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
@@ -24,7 +24,9 @@ func newRun() *cobra.Command {
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
 			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
 			"SIGHUP, and with --watch a change of the file, applies the configuration anew without dropping a\n" +
-			"connection; one that can't be applied changes nothing. SIGUSR1 opens the access log anew.",
+			"connection; one that can't be applied changes nothing. SIGUSR1 opens the access log anew.\n" +
+			"Started a second time with the same file, node.id and admin.address it takes the place of the process\n" +
+			"that runs, without dropping a connection; SIGUSR2 has that one start the program anew for this.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			content := watchFile(file) // before it is read: no change is missed
@@ -34,18 +36,20 @@ func newRun() *cobra.Command {
 			}
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
-			return run(cfg, content, watch, log, level)
+			return run(cfg, content, watch, doorPath(dir, file, cfg), log, level)
 		},
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&watch, "watch", false, "apply the file when its content changes, as SIGHUP does")
+	cmd.Flags().StringVar(&dir, "runtime-dir", runtimeDir(),
+		"directory of the socket at which a hot restart takes over; empty: there is none")
 	return cmd
 }
 
 // errInterrupted is the end by a second signal.
 var errInterrupted = errors.New("ended by a second signal, before all was drained")
 
-func run(cfg *config.Config, content *fileWatch, watch bool, log *slog.Logger, level *slog.LevelVar) error {
+func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -55,17 +59,27 @@ func run(cfg *config.Config, content *fileWatch, watch bool, log *slog.Logger, l
 	rotated := make(chan os.Signal, 1)
 	signal.Notify(rotated, syscall.SIGUSR1)
 	defer signal.Stop(rotated)
-	s, err := start(cfg, log, level)
+	restart := make(chan os.Signal, 1)
+	signal.Notify(restart, syscall.SIGUSR2)
+	defer signal.Stop(restart)
+	s, err := start(cfg, door, log, level)
 	if err != nil {
 		return err
 	}
+	notify("READY=1")
 	go s.followFile(content, watch, asked)
 	go s.rotate(rotated)
-	log.Info("draining", "signal", (<-signals).String(), "timeout", cfg.Timeouts.Drain)
+	go s.followRestarts(restart)
+	select {
+	case sig := <-signals:
+		log.Info("draining", "signal", sig.String(), "timeout", cfg.Timeouts.Drain)
+		notify("STOPPING=1")
+		s.startDrain()
+	case <-s.replaced:
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.startDrain()
 		<-s.drained
 		s.stop()
 	}()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -17,6 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/otlp"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
@@ -38,6 +40,14 @@ type sidecar struct {
 	etcd         *etcd.Registry // nil: none configured
 	accessCounts accesslog.Counts
 	dialing      atomic.Pointer[dialers]
+
+	// door is where a successor comes, nil: none can; replaced is closed when one
+	// serves. restarts is how many processes this one is the successor of.
+	door        *handover.Door
+	replaced    chan struct{}
+	restarts    int
+	inherited   *inheritance // of the process before, until the end of start
+	adminSocket net.Listener // nil: no admin API
 
 	// changing is held by a reload, and by a drain from its start on; with it go
 	// the configuration in use and what was made of it. mu guards what the admin
@@ -70,10 +80,12 @@ const stopTimeout = 2 * time.Second
 const memoryBase = 128 << 20
 
 // start brings everything up against the way of a request, so that nothing is
-// accepted before it can be served, and nothing announced before it is accepted.
-func start(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
+// accepted before it can be served, and nothing announced before it is accepted. It
+// takes the place of the process that has its door at path; "": of none.
+func start(cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
 		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[proxy.Loop]*proxy.Worker),
+		replaced:  make(chan struct{}),
 		listeners: make(map[string]*listening), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
 	}
@@ -81,14 +93,28 @@ func start(cfg *config.Config, log *slog.Logger, level *slog.LevelVar) (s *sidec
 		s.reloads.Outcomes[outcome] = 0
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
-	for _, step := range []func() error{s.startLoops, s.connect, s.startAdmin, s.watch, s.bindAll, s.learn, s.listen} {
+	if s.inherited, err = inherit(cfg, path, log); err != nil {
+		s.end()
+		return nil, err
+	}
+	defer s.inherited.close()
+	s.restarts = s.inherited.restarts
+	for _, step := range []func() error{s.startLoops, s.connect, s.openAdmin, s.watch, s.bindAll, s.learn, s.succeed, s.listen} {
 		if err := step(); err != nil {
 			s.stop()
 			return nil, err
 		}
 	}
 	s.announce(cfg)
+	s.relieve()
+	s.openDoor(s.inherited.door)
 	s.admin.Enter(admin.Serving)
+	if s.inherited.predecessor != nil {
+		s.startAdmin()
+	}
+	if s.door != nil {
+		s.retiring.Go(s.answerDoor)
+	}
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
 		"loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
@@ -128,7 +154,7 @@ func (s *sidecar) startLoops() (err error) {
 	dialing := s.dialersOf(s.cfg, s.identities)
 	s.dialing.Store(&dialing)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
+		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log, Before: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
@@ -146,14 +172,16 @@ func limitMemory(cfg *config.Config) {
 	}
 }
 
-// startAdmin comes early, so that /readyz tells what a start is waiting for.
-func (s *sidecar) startAdmin() error {
+// openAdmin makes the admin API. It comes early, so that /readyz tells what a start is
+// waiting for; but while a predecessor is ready, that answers.
+func (s *sidecar) openAdmin() (err error) {
 	o := admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
 		Registrations: s.registrations,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
+		Restarts:      s.restarts,
 		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
 		AccessLog:     s.accessStats,
 		Drain:         s.startDrain,
@@ -168,11 +196,20 @@ func (s *sidecar) startAdmin() error {
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}
-	if err := s.admin.Start(); err != nil {
-		return err
+	if s.adminSocket, err = s.inherited.socket(s.cfg.Admin.Address); err != nil {
+		return fmt.Errorf("admin: %w", err)
 	}
-	s.log.Info("admin API", "address", s.admin.Addr().String())
+	if s.inherited.predecessor == nil {
+		s.startAdmin()
+	}
 	return nil
+}
+
+func (s *sidecar) startAdmin() {
+	if s.adminSocket != nil {
+		s.admin.Start(s.adminSocket)
+		s.log.Info("admin API", "address", s.adminSocket.Addr().String())
+	}
 }
 
 // connect turns to the registry, if there is one. It does not wait for it.
@@ -198,6 +235,7 @@ func (s *sidecar) connect() (err error) {
 // stop ends what start has started, in the reverse order, and waits for it.
 func (s *sidecar) stop() {
 	s.end()
+	s.shutDoor()
 	s.retiring.Wait()
 	for _, a := range s.announcements {
 		a.stop()
@@ -208,6 +246,9 @@ func (s *sidecar) stop() {
 	var err error
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
+	}
+	if s.adminSocket != nil {
+		_ = s.adminSocket.Close() // of a start that did not come to its use
 	}
 	for _, src := range s.sources {
 		src.stop()

@@ -21,7 +21,7 @@ type layer struct {
 var layers = []layer{
 	{
 		[]string{"cmd/remora"},
-		[]string{"proxy/admin", "proxy/otlp", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
+		[]string{"proxy/admin", "proxy/otlp", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/..."},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
 	{
@@ -58,7 +58,7 @@ var layers = []layer{
 		"spans are exported from plain records, off the loops; the core does not know how",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/certs", "proxy/accesslog"},
+		[]string{"proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/certs", "proxy/handover", "proxy/accesslog"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
@@ -129,13 +129,13 @@ var homes = []home{
 		"it is the engine of the lab's replicas and load; the sidecar runs on the reactor"},
 	{"go.etcd.io/etcd/server/", []string{"lab/...", "registry/etcd_test"},
 		"the sidecar carries no etcd server; the lab and the tests of the client do"},
-	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/..."},
+	{"go.etcd.io/etcd/", []string{"registry/etcd/...", "lab/...", "cmd/remora_test"},
 		"the core sees snapshots; how they are fetched is one package's business"},
 	{"google.golang.org/grpc", []string{"registry/etcd/...", "lab/..."},
 		"it comes with the etcd client and is used for nothing else"},
 	{"go.uber.org/zap", []string{"registry/etcd/...", "lab/..."},
 		"it comes with the etcd client; the sidecar logs with log/slog"},
-	{"github.com/goccy/go-yaml", []string{"proxy/config"},
+	{"github.com/goccy/go-yaml", []string{"proxy/config", "cmd/remora_test"},
 		"the rest of the program sees plain structs"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},

@@ -9,7 +9,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +39,9 @@ type Options struct {
 	// Reloads reads what became of changes of the configuration; nil: there are
 	// none.
 	Reloads func() ReloadStats
+
+	// Restarts is how many hot restarts have led to this process.
+	Restarts int
 
 	// Tracing counts the spans that were exported, and those that were not; nil:
 	// there is no tracing.
@@ -142,12 +144,8 @@ func New(o Options) *Server {
 // Handler is the API without a listener, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// Start serves the API on admin.address.
-func (s *Server) Start() error {
-	ln, err := net.Listen("tcp", s.config().Admin.Address)
-	if err != nil {
-		return fmt.Errorf("admin: %w", err)
-	}
+// Start serves the API on ln, which becomes the Server's.
+func (s *Server) Start(ln net.Listener) {
 	s.ln = ln
 	go func() {
 		defer close(s.served)
@@ -155,11 +153,7 @@ func (s *Server) Start() error {
 			s.opt.Log.Error("the admin API has ended", "error", err)
 		}
 	}()
-	return nil
 }
-
-// Addr is where the API is served, after Start.
-func (s *Server) Addr() net.Addr { return s.ln.Addr() }
 
 // Close ends the API: answers in progress are finished, or cut off when ctx is
 // done. Without Start it does nothing.

@@ -81,6 +81,7 @@ var (
 	connections = gauge("downstream_connections", "Connections that were accepted and are open.")
 	buffered    = gauge("buffered_bytes", "Bytes of messages held, to within 64 KiB a loop.")
 	bufferedMax = gauge("buffered_limit_bytes", "What buffered_bytes may reach before new work is refused.")
+	restarts    = gauge("hot_restarts", "Hot restarts that led to this process.")
 	errorsTotal = counter("errors_total", "Answers that the sidecar made itself, by x-remora-error.", "code")
 	replays     = counter("replays_total", "Requests sent again since a pooled connection had gone stale.")
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer took nothing.")
@@ -110,6 +111,7 @@ func (c *collector) process(to sink, reports []proxy.WorkerReport) {
 		}
 	}
 	to.put(buildInfo, 1, c.s.opt.Version)
+	to.put(restarts, float64(c.s.opt.Restarts))
 	for p := range phaseNames {
 		to.put(phase, truth(Phase(p) == c.s.Phase()), Phase(p).String())
 	}

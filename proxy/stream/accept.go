@@ -35,12 +35,13 @@ func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
 	}
 }
 
-// handOver delivers the parked body that the token stands for, as
-// link.StreamAnswer says. A token that is wrong, or too late, gets a reason.
+// handOver delivers the parked body that the token stands for, here or with the
+// process before this one, as link.StreamAnswer says. A token that is wrong, or too
+// late, gets a reason.
 func (s *Server) handOver(p *pair, token link.Token) {
 	parked := s.fetch(token)
 	if parked == nil {
-		s.start(p, func() { p.refuse([]byte{byte(link.DeadlinePassed)}) })
+		s.start(p, func() { p.fetchBefore(token) })
 		return
 	}
 	src := parked.taken()

@@ -15,7 +15,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Options configure a Server. All fields are needed.
+// Options configure a Server. All fields but Before are needed.
 type Options struct {
 	Process *proxy.Process
 
@@ -30,6 +30,10 @@ type Options struct {
 	Room func(max int) (reserve func(remote net.Addr) (release func()))
 
 	Logger *slog.Logger
+
+	// Before is Parking of the process whose place this one has taken. Empty:
+	// there is none.
+	Before string
 }
 
 // ErrClosed is returned by a Server that was closed.
@@ -50,6 +54,7 @@ type Server struct {
 	open      map[*pair]struct{}
 	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
+	parking   net.Listener   // nil: nobody is to come yet
 	all       sync.WaitGroup // goroutines of listeners and streams
 }
 
@@ -129,6 +134,9 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closed = true
 	for l := range s.listeners {
 		_ = l.ln.Close()
+	}
+	if s.parking != nil {
+		_ = s.parking.Close()
 	}
 	for p := range s.open {
 		p.cut()

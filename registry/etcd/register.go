@@ -42,9 +42,10 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 type goal uint8
 
 const (
-	up     goal = iota // registered
-	down               // withdrawn, for now
-	closed             // withdrawn, for good
+	up      goal = iota // registered
+	yielded             // as it is: the lease is kept alive, the key is another's
+	down                // withdrawn, for now
+	closed              // withdrawn, for good
 )
 
 // handle is one registration. Its goroutine pursues the goal; a new goal
@@ -63,6 +64,8 @@ type handle struct {
 	// timed out, revoking this lease takes the key out. Owned by the goroutine.
 	lease clientv3.LeaseID
 
+	putting sync.Mutex // held while the key is put
+
 	closing  sync.Once
 	closeErr error
 
@@ -76,6 +79,12 @@ type handle struct {
 
 func (h *handle) Withdraw() { h.want(down) }
 func (h *handle) Restore()  { h.want(up) }
+
+func (h *handle) Yield() {
+	h.putting.Lock() // a put that is interrupted may still come to etcd, after the other's
+	defer h.putting.Unlock()
+	h.want(yielded)
+}
 
 func (h *handle) Close(ctx context.Context) error {
 	h.closing.Do(func() {
@@ -124,7 +133,7 @@ func (h *handle) want(g goal) {
 		return
 	}
 	h.goal = g
-	if h.state != registry.Failed && h.state != registry.Closed {
+	if g != yielded && h.state != registry.Failed && h.state != registry.Closed {
 		h.state = registry.Pending
 		if g == down {
 			h.state = registry.Withdrawn
@@ -157,6 +166,10 @@ func (h *handle) run() {
 		if g == up {
 			h.failed(op, h.r.reason.explain(h.hold(op, &pause)))
 			pause.wait(op)
+			continue
+		}
+		if g == yielded {
+			h.keep(op)
 			continue
 		}
 		switch err := h.revoke(op); {
@@ -245,8 +258,21 @@ func (h *handle) hold(op context.Context, pause *retry) error {
 	}
 }
 
+// keep keeps the lease alive until op ends.
+func (h *handle) keep(op context.Context) {
+	if h.lease != 0 {
+		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {
+			for range alive { // until it is closed
+			}
+		}
+	}
+	<-op.Done()
+}
+
 // put writes the key, under the lease that etcd may still know or a new one.
 func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int64, err error) {
+	h.putting.Lock()
+	defer h.putting.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if h.lease == 0 {

@@ -208,6 +208,65 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 	}
 }
 
+// TestYield: what was yielded stays, and is put no more, until it is restored; the
+// end of its lease takes nothing from a successor.
+func TestYield(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	short := func(o *etcd.Options) { o.LeaseTTL = 4 * time.Second } // renewed after a third of it
+	first, second, consumer := open(t, s.Endpoint(), short), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
+	got := watch(t, consumer, "compute")
+	old := first.Register(at("10.0.0.1:80", 1))
+	got.waitAddrs("10.0.0.1:80")
+	waitState(t, old, registry.Registered)
+
+	key := prefix + "/compute/n@10.0.0.1:80"
+	was, err := client.Get(ctx, key)
+	if err != nil || len(was.Kvs) != 1 {
+		t.Fatal(was, err)
+	}
+	lease := clientv3.LeaseID(was.Kvs[0].Lease)
+	old.Yield()
+	renewed := client.Watch(ctx, key, clientv3.WithRev(was.Header.Revision+1))
+	if _, err := client.Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if ev := (<-renewed).Events; len(ev) != 1 || ev[0].Type != clientv3.EventTypeDelete {
+		t.Fatalf("events %+v", ev)
+	}
+	// The lease is kept alive, and with it what a successor has not put.
+	lowest := int64(1) << 32
+	eventually(t, "the lease to be renewed", func() bool {
+		ttl, err := client.TimeToLive(ctx, lease)
+		if err != nil || ttl.TTL < 0 {
+			t.Fatalf("the lease has ended: %+v, %v", ttl, err)
+		}
+		lowest = min(lowest, ttl.TTL)
+		return ttl.TTL > lowest
+	})
+	select {
+	case resp := <-renewed:
+		t.Fatalf("put again after it was yielded: %+v", resp.Events)
+	default:
+	}
+
+	old.Restore()
+	if ev := (<-renewed).Events; len(ev) != 1 || ev[0].Type != clientv3.EventTypePut || clientv3.LeaseID(ev[0].Kv.Lease) != lease {
+		t.Fatalf("restored: %+v", ev)
+	}
+	old.Yield()
+	waitState(t, second.Register(at("10.0.0.1:80", 2)), registry.Registered)
+	if err := old.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if ttl, err := client.TimeToLive(ctx, lease); err != nil || ttl.TTL != -1 {
+		t.Errorf("the lease lives: %+v, %v", ttl, err)
+	}
+	if now, err := client.Get(ctx, key); err != nil || len(now.Kvs) != 1 || clientv3.LeaseID(now.Kvs[0].Lease) == lease {
+		t.Errorf("after the end of the one before: %+v, %v", now, err)
+	}
+}
+
 // The reverse: of two that live, the later owns the key, and leaves it to the
 // earlier when it goes.
 func TestTwinTakesOver(t *testing.T) {

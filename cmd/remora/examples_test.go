@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestKubernetesExample: the manifest is YAML, with a native sidecar whose commands
+// exist, and a configuration that is valid.
+func TestKubernetesExample(t *testing.T) {
+	text, err := os.ReadFile("../../docs/examples/kubernetes/sidecar.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap, deployment, _ := strings.Cut(string(text), "\n---\n")
+	var files struct{ Data map[string]string }
+	if err := yaml.Unmarshal([]byte(configMap), &files); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) (string, bool) {
+		return map[string]string{"POD_NAME": "n", "POD_IP": "10.0.0.1"}[name], true
+	}
+	cfg, err := config.Parse("remora.yaml", []byte(files.Data["remora.yaml"]), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	type probe struct{ Exec struct{ Command []string } }
+	var d struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Grace   int `yaml:"terminationGracePeriodSeconds"`
+					Sidecar []struct {
+						RestartPolicy string `yaml:"restartPolicy"`
+						Args          []string
+						Startup       probe `yaml:"startupProbe"`
+						Readiness     probe `yaml:"readinessProbe"`
+						Liveness      probe `yaml:"livenessProbe"`
+					} `yaml:"initContainers"`
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(deployment), &d); err != nil {
+		t.Fatal(err)
+	}
+	pod := &d.Spec.Template.Spec
+	if len(pod.Sidecar) != 1 || pod.Sidecar[0].RestartPolicy != "Always" {
+		t.Fatalf("no native sidecar: %+v", pod.Sidecar)
+	}
+	if grace := int(cfg.Timeouts.Drain.Seconds()) + 10; pod.Grace < grace {
+		t.Errorf("%d s to end in, and a drain may take %d", pod.Grace, grace)
+	}
+	c := &pod.Sidecar[0]
+	parses(t, c.Args)
+	for _, p := range []probe{c.Startup, c.Readiness, c.Liveness} {
+		if len(p.Exec.Command) == 0 {
+			t.Error("a probe is missing")
+			continue
+		}
+		parses(t, p.Exec.Command[1:])
+	}
+}
+
+// parses tells whether the program takes a command line, without running it.
+func parses(t *testing.T, args []string) {
+	t.Helper()
+	cmd, rest, err := newRoot().Find(args)
+	if err == nil {
+		err = cmd.ParseFlags(rest)
+	}
+	if err != nil || !cmd.Runnable() || cmd.Name() != args[0] {
+		t.Errorf("remora %s: %v", strings.Join(args, " "), err)
+	}
+}
+
+// TestSystemdExample: the unit's commands exist, it leaves time to drain, and systemd
+// has nothing against it where there is one.
+func TestSystemdExample(t *testing.T) {
+	text, err := os.ReadFile("../../docs/examples/systemd/remora.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, command, ok := strings.Cut(strings.TrimSpace(line), "=/usr/local/bin/remora "); ok {
+			parses(t, strings.Fields(command))
+		}
+	}
+	for _, want := range []string{"\nType=notify\n", "\nNotifyAccess=all\n", "\nTimeoutStopSec=40\n", "\nRuntimeDirectory=remora\n"} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("no %q", want)
+		}
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("no systemd-analyze here: the unit was read by eye only")
+		return
+	}
+	// It wants the programs to be there.
+	unit := filepath.Join(t.TempDir(), "remora.service")
+	local := bytes.ReplaceAll(text, []byte("/usr/local/bin/remora"), []byte(binary))
+	if err := os.WriteFile(unit, local, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || bytes.Contains(out, []byte("remora.service")) {
+		t.Errorf("systemd-analyze: %v\n%s", err, out)
+	}
+}

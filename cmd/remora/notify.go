@@ -1,0 +1,21 @@
+package main
+
+import (
+	"net"
+	"os"
+)
+
+// notify tells the service manager of a change, if there is one that wants to know
+// (sd_notify(3)). It has no answer, and nothing to do if it fails.
+func notify(state string) {
+	to := os.Getenv("NOTIFY_SOCKET")
+	if to == "" {
+		return
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: to, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte(state))
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/handover"
+)
+
+// registered is a provider that is in etcd, in a lease that does not run out.
+func registered(t *testing.T) (p *process, client *clientv3.Client, key string) {
+	t.Helper()
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	if client, err = clientv3.New(clientv3.Config{Endpoints: []string{e.Addr()}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	ingress := freeAddrs(t, 1)[0]
+	p = startRemora(t, fmt.Sprintf(`
+node: {id: n1}
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
+register: [{service: compute, listener: ingress, advertise: %q}]`, e.Addr(), ingress, newApp(t).addr, ingress))
+	p.ready()
+	return p, client, "/remora/services/compute/n1@" + ingress
+}
+
+// leaseOf waits until the key is there, under another lease than before.
+func leaseOf(t *testing.T, client *clientv3.Client, key string, before int64) (lease int64) {
+	t.Helper()
+	eventually(t, "the registration", func() error {
+		got, err := client.Get(t.Context(), key)
+		if err != nil || len(got.Kvs) != 1 || got.Kvs[0].Lease == before {
+			return fmt.Errorf("%+v, %v", got, err)
+		}
+		lease = got.Kvs[0].Lease
+		return nil
+	})
+	return lease
+}
+
+// TestHotRestartRegistration: the successor owns the key when the process before
+// gives up its lease, and the key is never missing.
+func TestHotRestartRegistration(t *testing.T) {
+	p, client, key := registered(t)
+	old := leaseOf(t, client, key, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	begin, err := client.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := client.Watch(ctx, key, clientv3.WithRev(begin.Header.Revision), clientv3.WithFilterPut())
+
+	p.replace()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	leaseOf(t, client, key, old)
+	if ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(old)); err != nil || ttl.TTL != -1 {
+		t.Errorf("the lease of the process before lives: %+v, %v", ttl, err)
+	}
+	if err := client.RequestProgress(ctx); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case ev := <-removed:
+		if len(ev.Events) > 0 {
+			t.Errorf("the key was removed: %+v", ev.Events)
+		}
+	case <-time.After(patience):
+		t.Error("the watch tells nothing")
+	}
+}
+
+// TestHandOverAbandoned: a successor that ends before it serves leaves the
+// registration to the process that it came to, which goes on putting it.
+func TestHandOverAbandoned(t *testing.T) {
+	p, client, key := registered(t)
+	lease := leaseOf(t, client, key, 0)
+	for range 2 {
+		conn, err := handover.Dial(t.Context(), p.door())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, sockets, err := conn.Receive()
+		if err != nil || len(sockets) != 2 {
+			t.Fatalf("%d sockets, %v", len(sockets), err)
+		}
+		for _, ln := range sockets {
+			ln.Close()
+		}
+		if err := conn.Say(handover.Ready); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Hear(handover.Released); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := client.Get(t.Context(), key); err != nil || len(got.Kvs) > 0 {
+			t.Errorf("put again while another process is about to: %+v, %v", got, err)
+		}
+		conn.Close()
+		if now := leaseOf(t, client, key, 0); now != lease {
+			t.Errorf("under lease %x, and before under %x", now, lease)
+		}
+	}
+	p.ready()
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// replace starts a successor of p, and waits until it serves.
+func (p *process) replace() *process {
+	p.t.Helper()
+	restarts := p.metric("remora_hot_restarts")
+	q := p.again()
+	q.serves(restarts + 1)
+	return q
+}
+
+// door is where successors of p come.
+func (p *process) door() string {
+	p.t.Helper()
+	cfg, err := config.Load(p.file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return doorPath(os.Getenv("RUNTIME_DIRECTORY"), p.file, cfg)
+}
+
+// serves waits for the admin API of the process after so many hot restarts.
+func (p *process) serves(restarts int) {
+	p.t.Helper()
+	eventually(p.t, "the successor to serve", func() error {
+		select {
+		case <-p.exited:
+			p.t.Fatal("the process has ended")
+		default:
+		}
+		if n := p.metric("remora_hot_restarts"); n != restarts {
+			return fmt.Errorf("%d hot restarts", n)
+		}
+		return nil
+	})
+	p.ready()
+}
+
+// keptAlive is a client's connection.
+type keptAlive struct {
+	t *testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func keepAlive(t *testing.T, addr string) *keptAlive {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &keptAlive{t, c, bufio.NewReader(c)}
+}
+
+func (c *keptAlive) send(path string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", path); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// answered reads an answer, and tells whether the connection closes after it.
+func (c *keptAlive) answered() (last bool) {
+	c.t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "POST hi" {
+		c.t.Errorf("answered %d %q, %v", resp.StatusCode, b, err)
+	}
+	return resp.Close
+}
+
+// TestHotRestart: connections of the process before are served to the end of their
+// next answer, new ones by its successor, at every address, twice in a row.
+func TestHotRestart(t *testing.T) {
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	old := startRemora(t, oneApp(egress, a.addr, ""))
+	old.ready()
+	for range 2 {
+		idle, fresh, busy := keepAlive(t, egress), keepAlive(t, egress), keepAlive(t, egress)
+		idle.send("/")
+		if idle.answered() {
+			t.Fatal("a connection closes before the restart")
+		}
+		busy.send("/slow")
+		receive(t, "the request to arrive", a.arrived)
+		eventually(t, "the connections to be there", func() error {
+			if n := old.metric(`remora_reactor_connections{direction="in"}`); n != 3 {
+				return fmt.Errorf("%d connections", n)
+			}
+			return nil
+		})
+
+		next := old.replace()
+		after := keepAlive(t, egress)
+		after.send("/")
+		if after.answered() {
+			t.Error("the successor closes a connection")
+		}
+		after.Close()
+		for _, c := range []*keptAlive{idle, fresh} {
+			c.send("/")
+			if !c.answered() {
+				t.Error("the old process goes on with a connection")
+			}
+		}
+		a.release <- struct{}{}
+		if !busy.answered() {
+			t.Error("the old process goes on with a connection after what was in flight")
+		}
+		if code := old.exitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		old = next
+	}
+	old.signal(syscall.SIGTERM)
+	if code := old.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(old.door()); !os.IsNotExist(err) {
+		t.Errorf("the door is left: %v", err)
+	}
+}
+
+// TestHotRestartFails: a successor that can't serve leaves everything as it was.
+func TestHotRestartFails(t *testing.T) {
+	a := newApp(t)
+	addrs := freeAddrs(t, 2)
+	good := oneApp(addrs[0], a.addr, "")
+	p := startRemora(t, good)
+	p.ready()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct{ name, yaml, says string }{
+		{"invalid", good + "\nnonsense: 1", "nonsense"},
+		{"an address is taken", strings.Replace(good, "listeners: [", fmt.Sprintf(
+			"listeners: [{name: more, address: %q, protocol: http}, ", taken.Addr()), 1), "listener more"},
+		{"endpoints unknown", strings.Replace(good, "services: {", "services: {far: {discover: etcd}, ", 1) +
+			fmt.Sprintf("\nregistry: {etcd: {endpoints: [%q]}}", addrs[1]), "no endpoints known"},
+	} {
+		p.write(c.yaml)
+		q := p.again()
+		if code := q.exitCode(); code != exitFailed || !strings.Contains(q.output.String(), c.says) {
+			t.Errorf("%s: exit code %d", c.name, code)
+		}
+		client := keepAlive(t, addrs[0])
+		client.send("/")
+		if client.answered() {
+			t.Errorf("%s: the process closes a connection", c.name)
+		}
+		client.Close()
+		p.ready()
+	}
+	p.write(good)
+	p.replace()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestRestartBySignal: SIGUSR2 runs what now stands in the place of the program, and
+// the service manager is told of each step.
+func TestRestartBySignal(t *testing.T) {
+	dir, err := os.MkdirTemp("", "remora-test-") // short: it is in a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	told := func() string {
+		t.Helper()
+		b := make([]byte, 256)
+		_ = manager.SetReadDeadline(time.Now().Add(patience))
+		n, err := manager.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	program := filepath.Join(dir, "remora")
+	install := func() {
+		t.Helper()
+		b, err := os.ReadFile(binary)
+		if err == nil {
+			err = os.WriteFile(program+".new", b, 0o700)
+		}
+		if err == nil {
+			err = os.Rename(program+".new", program)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	install()
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	template := &process{t: t, admin: freeAddrs(t, 1)[0], file: filepath.Join(dir, "remora.yaml")}
+	template.write(oneApp(egress, a.addr, ""))
+	cmd := exec.Command(program, "run", "-c", template.file)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+manager.LocalAddr().String())
+	p := template.launch(cmd)
+	if got := told(); got != "READY=1" {
+		t.Errorf("told %q at the start", got)
+	}
+	p.ready()
+
+	install()
+	p.signal(syscall.SIGUSR2)
+	var pid int
+	for range 2 { // of two processes, in either order
+		if main, ok := strings.CutPrefix(told(), "MAINPID="); ok {
+			pid, _ = strconv.Atoi(main)
+		}
+	}
+	if pid == 0 || pid == p.cmd.Process.Pid {
+		t.Fatalf("the main process is %d", pid)
+	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	running, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.Stat(program); err != nil || !os.SameFile(running, now) {
+		t.Errorf("the successor runs the program of before, %v", err)
+	}
+	template.ready()
+	if n := p.metric("remora_hot_restarts"); n != 1 {
+		t.Errorf("%d hot restarts", n)
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "STOPPING=1" {
+		t.Errorf("told %q at the end", got)
+	}
+	refused(t, p.admin)
+}
+
+// TestDoorPath: it is that of the successor, and nobody else's.
+func TestDoorPath(t *testing.T) {
+	load := func(id, admin string) *config.Config {
+		cfg := config.Default()
+		cfg.Node.ID, cfg.Admin.Address = id, admin
+		return cfg
+	}
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := doorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:1"))
+	if same := doorPath("/run/remora", filepath.Join(dir, "a.yaml"), load("n1", "127.0.0.1:1")); same != one {
+		t.Errorf("%s and %s", one, same)
+	}
+	for _, other := range []string{
+		doorPath("/run/remora", "b.yaml", load("n1", "127.0.0.1:1")),
+		doorPath("/run/remora", "a.yaml", load("n2", "127.0.0.1:1")),
+		doorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:2")),
+	} {
+		if other == one {
+			t.Errorf("%s is the door of two", one)
+		}
+	}
+	if none := doorPath("", "a.yaml", load("n1", "")); none != "" {
+		t.Errorf("the door is at %s without a directory", none)
+	}
+}

@@ -1,0 +1,223 @@
+package handover
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const patience = 30 * time.Second
+
+// openAt is a door that is closed at the end of the test.
+func openAt(t *testing.T, path string) *Door {
+	t.Helper()
+	d, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// somewhere is a path that is short enough for a socket.
+func somewhere(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "handover-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "run", "door.sock")
+}
+
+// meet is a conversation: its two ends.
+func meet(t *testing.T) (predecessor, successor *Conn) {
+	t.Helper()
+	path := somewhere(t)
+	d := openAt(t, path)
+	successor, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = successor.Close() })
+	if predecessor, err = d.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = predecessor.Close() })
+	for _, c := range []*Conn{predecessor, successor} {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if c.Peer() != os.Getpid() {
+			t.Errorf("the peer is %d", c.Peer())
+		}
+	}
+	return predecessor, successor
+}
+
+// listen opens n sockets.
+func listen(t *testing.T, n int) (all map[string]net.Listener, addresses []string) {
+	t.Helper()
+	all = make(map[string]net.Listener)
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		all[ln.Addr().String()] = ln
+		addresses = append(addresses, ln.Addr().String())
+	}
+	return all, addresses
+}
+
+// TestSockets: what is queued at a socket when its process closes it is accepted by
+// the other, and a process that waits at it is woken.
+func TestSockets(t *testing.T) {
+	predecessor, successor := meet(t)
+	sockets, addresses := listen(t, 3)
+	if err := predecessor.Offer(Offer{Restarts: 7, Sockets: addresses, Parked: "there"}, sockets); err != nil {
+		t.Fatal(err)
+	}
+	offer, got, err := successor.Receive()
+	if err != nil || len(got) != 3 || offer.Restarts != 7 || offer.Parked != "there" {
+		t.Fatalf("%+v, %d sockets, %v", offer, len(got), err)
+	}
+	for i, address := range addresses {
+		waits := make(chan error, 1)
+		go func() { _, err := got[address].Accept(); waits <- err }()
+		if i > 0 { // both wait
+			both := make(chan error, 1)
+			go func() { _, err := sockets[address].Accept(); both <- err }()
+			sockets[address].Close()
+			if err := <-both; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the predecessor's accept ended with %v", err)
+			}
+		}
+		sockets[address].Close()
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if err := <-waits; err != nil {
+			t.Errorf("the successor's accept ended with %v", err)
+		}
+		got[address].Close()
+	}
+}
+
+// TestWords: what is said in order is heard, what is not is an error, and so is the
+// end.
+func TestWords(t *testing.T) {
+	predecessor, successor := meet(t)
+	for _, w := range []Word{Ready, Serving} {
+		if err := successor.Say(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := predecessor.Hear(Ready); err != nil {
+		t.Error(err)
+	}
+	if err := predecessor.Hear(Released); !errors.Is(err, ErrProtocol) {
+		t.Errorf("another word: %v", err)
+	}
+	successor.Close()
+	if err := predecessor.Hear(Serving); err == nil || errors.Is(err, ErrProtocol) {
+		t.Errorf("the end of the other process: %v", err)
+	}
+}
+
+// TestReceiveRefuses: an offer that can't be understood is an error, and leaves no
+// socket open.
+func TestReceiveRefuses(t *testing.T) {
+	sockets, addresses := listen(t, 1)
+	newer, err := json.Marshal(Offer{Version: Version + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := json.Marshal(Offer{Version: Version, Sockets: addresses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, say := range map[string]func(c *Conn) error{
+		"not JSON":     func(c *Conn) error { return c.Say("{") },
+		"version":      func(c *Conn) error { return c.Say(Word(newer)) },
+		"too long":     func(c *Conn) error { return c.Say(Word(strings.Repeat(" ", maxMessage+1))) },
+		"no socket":    func(c *Conn) error { return errors.Join(c.Say(Word(missing)), c.Say("a")) },
+		"never a word": func(c *Conn) error { return c.pass(sockets[addresses[0]]) },
+	} {
+		predecessor, successor := meet(t)
+		if err := say(predecessor); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := successor.Receive(); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	predecessor, _ := meet(t)
+	long := Offer{Parked: strings.Repeat("x", maxMessage)}
+	if err := predecessor.Offer(long, nil); !errors.Is(err, ErrProtocol) {
+		t.Errorf("an offer that nobody can read: %v", err)
+	}
+}
+
+// TestDoor: there is one process at a path, the last that opened it, which alone
+// takes it away; nobody else's user can come.
+func TestDoor(t *testing.T) {
+	path := somewhere(t)
+	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNobody) {
+		t.Errorf("no door: %v", err)
+	}
+	first := openAt(t, path)
+	second := openAt(t, path)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	for of, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(of); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", of, info.Mode(), err)
+		}
+	}
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := second.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	cut := make(chan error, 1)
+	go func() { cut <- c.Hear(Ready) }()
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("who was in goes on after the door has closed")
+	}
+	if _, err := second.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept after close: %v", err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the door is left: %v", err)
+	}
+}
+
+// TestDoorOfTheDead: the socket of a process that was killed is nobody's.
+func TestDoorOfTheDead(t *testing.T) {
+	path := somewhere(t)
+	d := openAt(t, path)
+	if err := d.ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNobody) {
+		t.Errorf("%v", err)
+	}
+	openAt(t, path)
+	if _, err := Dial(t.Context(), path); err != nil {
+		t.Error(err)
+	}
+}
