@@ -54,7 +54,7 @@ $each || seconds=$((seconds > count ? seconds / count : 1))
 
 printf '%d targets, %d s each, %d at a time\n\n' "$count" "$seconds" "$workers"
 printf '%-58s %12s %6s %6s  %s\n' target executions new corpus outcome
-executions=0 new=0 failed=0
+executions=0 new=0 idle=0 failed=0
 while read -r package target; do
 	name=${package#./}.$target log=$logs/${package##*/}.$target outcome=ok
 	fuzz "$package" "$target" "$seconds" "$log" || { outcome=FAILED; failed=$((failed + 1)); }
@@ -63,8 +63,10 @@ while read -r package target; do
 		echo 0 0 0
 	)
 	executions=$((executions + tried)) new=$((new + found))
+	# All its time went by with what is known already.
+	if [[ $outcome == ok ]] && ((tried == 0)); then outcome='no time' idle=$((idle + 1)); fi
 	printf '%-58s %12d %6d %6d  %s\n' "$name" "$tried" "$found" "$corpus" "$outcome"
-	[[ $outcome == ok ]] || sed 's/^/    /' "$log"
+	[[ $outcome != FAILED ]] || sed 's/^/    /' "$log"
 done <"$logs/targets"
-printf '\n%d targets, %d executions, %d new inputs, %d failed\n' "$count" "$executions" "$new" "$failed"
+printf '\n%d targets, %d executions, %d new inputs, %d without time, %d failed\n' "$count" "$executions" "$new" "$idle" "$failed"
 ((failed == 0))
