@@ -27,6 +27,7 @@ loops: 2
 log: {{level: error}}
 admin: {{address: "127.0.0.1:{admin}"}}
 registry: {{etcd: {{endpoints: ["127.0.0.1:{etcd}"], lease_ttl: {lease}s}}}}
+limits: {{message: 1MiB}}
 timeouts: {{drain: 3s}}
 """
 
