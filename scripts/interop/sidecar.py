@@ -21,6 +21,14 @@ def get(p, path):
         time.sleep(0.2)
 
 
+def ready(p):
+    """Tells whether it knows the endpoints of its services."""
+    try:
+        return get(p, "/readyz")
+    except urllib.error.HTTPError:
+        return False
+
+
 def goroutines(p):
     """How many there are, but for the engine's pool of workers, which end when they have been idle long enough."""
     stacks = get(p, "/debug/pprof/goroutine?debug=1").split("\n\n")

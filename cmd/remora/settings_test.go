@@ -1,0 +1,108 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestSettingsPageTellsWhatAReloadDoes: what docs/settings.md says of a key in its
+// last column is what becomes of a reload that changes this key alone.
+func TestSettingsPageTellsWhatAReloadDoes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, line := range strings.Split(string(page), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) < 5 || !strings.HasPrefix(cells[0], "`") {
+			continue
+		}
+		key, said := strings.Trim(cells[0], "`"), cells[len(cells)-1]
+		old, changed := oneOfEach(), oneOfEach()
+		value := setting(reflect.ValueOf(changed), strings.Split(key, "."))
+		if !value.IsValid() {
+			continue // of a block that stands in several places
+		}
+		alter(value)
+		tried++
+		if got := effect(old, changed); !strings.HasPrefix(said, got) {
+			t.Errorf("docs/settings.md says %q of %s; a reload that changes it is %q", said, key, got)
+		}
+	}
+	if tried < 70 {
+		t.Errorf("%d keys of the page were tried", tried)
+	}
+}
+
+// oneOfEach has one entry in each list and map.
+func oneOfEach() *config.Config {
+	c := config.Default()
+	c.Listeners = []config.Listener{{Name: "in", Address: "127.0.0.1:1", Protocol: config.ProtocolHTTP}}
+	svc := config.DefaultService("app")
+	svc.Endpoints = []config.Endpoint{{Address: "127.0.0.1:2"}}
+	svc.MaxConcurrency = 8
+	c.Services = map[string]*config.Service{"app": svc}
+	c.Routes = []config.Route{{Service: "app", Match: config.Match{Header: map[string]string{}}}}
+	c.Register = []config.Register{{Service: "app", Listener: "in"}}
+	return c
+}
+
+// setting is the value under a key, * being the only entry; the zero Value if there
+// is no such key.
+func setting(v reflect.Value, key []string) reflect.Value {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch {
+	case len(key) == 0:
+		return v
+	case key[0] == "*" && v.Kind() == reflect.Slice:
+		return setting(v.Index(0), key[1:])
+	case key[0] == "*" && v.Kind() == reflect.Map:
+		return setting(v.MapIndex(v.MapKeys()[0]), key[1:])
+	case v.Kind() != reflect.Struct:
+		return reflect.Value{}
+	}
+	for i := range v.NumField() {
+		if v.Type().Field(i).Tag.Get("yaml") == key[0] {
+			return setting(v.Field(i), key[1:])
+		}
+	}
+	return reflect.Value{}
+}
+
+// alter gives v another value.
+func alter(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Float64:
+		v.SetFloat(v.Float() / 2)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+	default:
+		v.SetInt(v.Int() + 1)
+	}
+}
+
+// effect is what a reload from old to cfg does, in the words of the page.
+func effect(old, cfg *config.Config) string {
+	if len(frozen(old, cfg)) > 0 {
+		return "restart"
+	}
+	cfg.Listeners, cfg.Routes = nil, nil // which may lead to a service that is not there
+	if len(proxy.NewProcess(old, 0).Prepare(cfg, nil).Fresh()) > 0 {
+		return "new service"
+	}
+	return "next"
+}
