@@ -66,11 +66,15 @@ type Response struct {
 
 // Reset empties r and keeps the capacity of its slices of headers.
 func (r *Request) Reset() {
+	clear(r.Headers) // what is kept for later must not keep the memory of a message
+	clear(r.Trailers)
 	*r = Request{Headers: r.Headers[:0], Trailers: r.Trailers[:0]}
 }
 
 // Reset empties r and keeps the capacity of its slices of headers.
 func (r *Response) Reset() {
+	clear(r.Headers)
+	clear(r.Trailers)
 	*r = Response{Headers: r.Headers[:0], Trailers: r.Trailers[:0], DeclaredLength: -1}
 }
 

@@ -36,10 +36,11 @@ func FuzzDownstreamDubbo(f *testing.F) {
 	for _, s := range [][]byte{call, json, oneWay, beat, answer, call[:9], call[:40], dubbo.AppendReadOnly(nil, dubbo.Fastjson),
 		bytes.Join([][]byte{call, json, oneWay, beat, answer, call}, nil), frameOf(4, 21, []byte("x")), []byte("GET / HTTP/1.1\r\n\r\n"),
 		frameOf(5, dubbo.Hessian2, make([]byte, 2000)), append(bytes.Clone(beat), 0xda, 0xbc)} {
+		f.Add(s, uint64(0))
 		f.Add(s, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, direct: true, limits: "limits: {message: 1KiB}"})
+		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, direct: seed%2 == 1, limits: "limits: {message: 1KiB}"})
 		m.w.Options.Cut = 0.7
 		m.apps[0].answer = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: []byte("ok")}
@@ -84,12 +85,12 @@ func FuzzUpstreamDubbo(f *testing.F) {
 	down := dubbo.AppendReadOnly(nil, dubbo.Hessian2)
 	for _, s := range [][]byte{value, hessian, full, long, beat, down, value[:20], []byte("junk"),
 		append(bytes.Clone(value), hessian...), bytes.Join([][]byte{beat, down, long, value, value}, nil)} {
-		for hangs := range uint64(2) {
-			f.Add(s, hangs)
+		for seed := range uint64(4) {
+			f.Add(s, seed)
 		}
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, limits: "limits: {message: 1KiB}",
+		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, direct: seed%4 >= 2, limits: "limits: {message: 1KiB}",
 			service: ", timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", provider: ", timeout: 1s"})
 		m.w.Options.Cut = 0.7
 		m.apps[0].stop()

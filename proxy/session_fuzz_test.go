@@ -106,17 +106,22 @@ func responsesIn(t *testing.T, b []byte, toHead []bool) (n int) {
 	return n
 }
 
-// FuzzDownstreamHTTP says anything to an HTTP listener: each complete request is
-// answered, in order, the application gets only what is well-formed, and nothing
-// is left behind.
-func FuzzDownstreamHTTP(f *testing.F) {
+// httpSeeds are what clients say to an HTTP listener.
+var httpSeeds = func() []string {
 	post := "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
 	chunked := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n"
 	expect := "PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"
 	get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-	for _, s := range []string{post, chunked, expect, get, post + chunked + expect + get, get + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + get,
+	return []string{post, chunked, expect, get, post + chunked + expect + get, get + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + get,
 		"\r", "\r\n" + get, "\r\n\r\n" + get, strings.Repeat(get, 17), get + "GET / HTTP/1.0\r\n\r\n" + get, post + "\r\n" + get, get + "junk", chunked[:70],
-		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"} {
+		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"}
+}()
+
+// FuzzDownstreamHTTP says anything to an HTTP listener: each complete request is
+// answered, in order, the application gets only what is well-formed, and nothing
+// is left behind.
+func FuzzDownstreamHTTP(f *testing.F) {
+	for _, s := range httpSeeds {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
@@ -167,13 +172,13 @@ func FuzzUpstreamHTTP(f *testing.F) {
 		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\n\r\nuntil close", "HTTP/1.0 500 X\r\n\r\n", "HTTP/1.1 101 X\r\n\r\n", "junk",
 		"HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n",
 		"HTTP/1.1 304 X\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"} {
-		for hangs := range uint64(2) {
-			f.Add([]byte(s), hangs)
+		for seed := range uint64(4) {
+			f.Add([]byte(s), seed)
 		}
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := newMesh(t, meshOptions{seed: seed, apps: 1, service: ", timeout: 1s, idempotent: true", provider: ", timeout: 1s",
-			limits: "limits: {message: 1MiB}"})
+			direct: seed%4 >= 2, limits: "limits: {message: 1MiB}"})
 		m.w.Options.Cut = 0.7
 		m.apps[0].stop()
 		app := m.w.Loop("10.0.1.1-raw")
@@ -262,7 +267,8 @@ func linkSeeds(f *testing.F) {
 	add()
 }
 
-// FuzzLinkAcceptor says anything behind a valid preface to a link listener.
+// FuzzLinkAcceptor says anything behind a valid preface to a link listener: each
+// complete request gets one answer and no other does, while the link is open.
 func FuzzLinkAcceptor(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
@@ -270,9 +276,20 @@ func FuzzLinkAcceptor(f *testing.F) {
 			provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
 		m.w.Options.Cut = 0.7
 		p := &peer{says: append(linkPreface(link.Dialer), said...)}
-		m.clients.Do(func() { m.clients.Dial("10.0.1.1:15006", time.Second, p) })
+		m.visit(p)
 		m.w.Run(2 * time.Second)
+		l := newLinkLedger(t, p.says, p.heard, link.ReaderLimits{Message: 1 << 20})
+		for id, n := range l.answered {
+			if n > 1 || !l.asked[id] {
+				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.asked[id])
+			}
+		}
 		if !p.ended {
+			for id := range l.asked {
+				if l.answered[id] == 0 && !l.withdrawn[id] {
+					t.Errorf("request %d is not answered", id)
+				}
+			}
 			m.clients.Do(func() { p.conn.Close() })
 		}
 		m.settled()

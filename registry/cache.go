@@ -104,6 +104,11 @@ func (c *Cache) read(service string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
+	return decodeRecord(service, data)
+}
+
+// decodeRecord reads the content of a file that was stored for service.
+func decodeRecord(service string, data []byte) (Record, error) {
 	if len(data) > maxRecord {
 		return Record{}, errors.New("too large")
 	}

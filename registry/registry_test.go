@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -156,6 +157,40 @@ func TestCacheTriesAgain(t *testing.T) {
 		time.Sleep(2 * rewriteAfter)
 		if rec, ok := c.Load("s"); !ok || rec.Revision != 2 {
 			t.Errorf("%+v, %v; want revision 2", rec, ok)
+		}
+	})
+}
+
+// FuzzCache takes anything for a file of the cache, of any service: what is used
+// of it is what may be dialled, and is stored as what it is. No service's file is
+// another's, or elsewhere.
+func FuzzCache(f *testing.F) {
+	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":5000,"Zone":"z"},{"Addr":"10.0.0.1:80"}]}`))
+	f.Add("../up", "..", []byte(`{"service":"../up","origin":"o","cluster":18446744073709551615,"changed":"2026-11-21T09:00:00+14:00"}`))
+	f.Add(".", "./", []byte(`{"service":"."}`))
+	f.Fuzz(func(t *testing.T, service, other string, data []byte) {
+		c := Cache{dir: "/cache"}
+		path := c.path(service)
+		if filepath.Dir(path) != c.dir || (path == c.path(other)) != (service == other) {
+			t.Fatalf("the file of %q is %s, of %q %s", service, path, other, c.path(other))
+		}
+		rec, err := decodeRecord(service, data)
+		if err != nil {
+			return
+		}
+		for i, e := range rec.Endpoints {
+			canonical, _, _, err := ParseAddr(e.Addr)
+			if err != nil || canonical != e.Addr || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
+				t.Fatalf("%q: endpoints %+v", data, rec.Endpoints)
+			}
+		}
+		stored, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatalf("%+v: %v", rec, err)
+		}
+		again, err := decodeRecord(service, stored)
+		if err != nil || !slices.Equal(again.Endpoints, rec.Endpoints) || !again.Changed.Equal(rec.Changed) || again.Revision != rec.Revision {
+			t.Fatalf("%+v came back as %+v, %v", rec, again, err)
 		}
 	})
 }

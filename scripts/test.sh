@@ -78,31 +78,7 @@ gotest alloc -run Alloc ./...
 step 'large meshes, without the race detector, which has no room for them'
 gotest large -run 'TestMeshGrows|TestThousandOnThree|TestUnequalReplicas' ./lb
 
-# fuzz TARGET PACKAGE runs a fuzz target for a while. Go's fuzzer sometimes fails
-# with the deadline of its own -fuzztime (golang/go#75804, mended in Go 1.27);
-# whatever it finds, it writes down first.
-fuzz() {
-	# Minimizing what is merely interesting would eat the whole time.
-	go test -run '^$' -fuzz "^$1\$" -fuzztime "$fuzztime" -fuzzminimizetime 10x "$2" >"$logs/run" 2>&1 && return
-	grep -qFx '    context deadline exceeded' "$logs/run" && ! grep -qF 'Failing input written' "$logs/run"
-}
-
 if [[ $fuzztime != 0 ]]; then
 	step "fuzz targets, $fuzztime each"
-	# Lists names, then the package that they are in.
-	go test -list '^Fuzz' ./... >"$logs/fuzz"
-	names=()
-	while read -r first second _; do
-		case $first in
-		Fuzz*) names+=("$first") ;;
-		ok)
-			for name in "${names[@]}"; do
-				echo "$second $name"
-				fuzz "$name" "$second" || { cat "$logs/run"; exit 1; }
-				tail -n 3 "$logs/run" | grep -F 'execs:' || true
-			done
-			names=()
-			;;
-		esac
-	done <"$logs/fuzz"
+	scripts/fuzz.sh -e "$fuzztime"
 fi

@@ -3,6 +3,8 @@ package http1
 import (
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // TestDetector: the verdict comes with the byte that decides, however the bytes
@@ -80,4 +82,32 @@ func TestDetectorAgrees(t *testing.T) {
 			t.Errorf("%s: %d for %q", c.why, v, c.in)
 		}
 	}
+}
+
+// FuzzDetector: the verdict does not depend on how the bytes are split, and what
+// the decoder takes is known as HTTP, with as much of it as decides that.
+func FuzzDetector(f *testing.F) {
+	seedRequests(f, func(b []byte) { f.Add(b, uint16(len(b)/2)) })
+	for _, s := range []string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01", "\xda\xbb\xc2\x00", "GET /\r\n"} {
+		f.Add([]byte(s), uint16(3))
+	}
+	f.Fuzz(func(t *testing.T, in []byte, cut uint16) {
+		whole := new(Detector).Feed(in)
+		var d Detector
+		at := min(int(cut), len(in))
+		split := d.Feed(in[:at])
+		if split == Undecided {
+			split = d.Feed(in[at:])
+		}
+		if split != whole {
+			t.Fatalf("%q: %d, split at %d %d", in, whole, at, split)
+		}
+		var req protocol.Request
+		var h Head
+		lim := &Limits{Header: maxDetectTarget, Headers: 128, Message: NoLimit}
+		_, err := DecodeRequest(in, &req, &h, lim)
+		if err == nil && whole != IsHTTP && in[0] != '\r' && len(req.Method) <= maxDetectMethod {
+			t.Fatalf("%q is a request, but the verdict is %d", in, whole)
+		}
+	})
 }

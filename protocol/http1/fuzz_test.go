@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/corpus"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
 )
@@ -19,6 +20,13 @@ func seedRequests(f *testing.F, add func([]byte)) {
 		add([]byte(c.in))
 	}
 	add(benchRequest)
+	cases, err := corpus.Requests("testdata")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range cases {
+		add(cases[i].Bytes())
+	}
 }
 
 func seedResponses(f *testing.F, add func([]byte, bool)) {
@@ -34,6 +42,13 @@ func seedResponses(f *testing.F, add func([]byte, bool)) {
 		add([]byte(c.in), false)
 	}
 	add(benchResponse, false)
+	cases, err := corpus.Responses("testdata")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range cases {
+		add(cases[i].Bytes(), cases[i].Method == "HEAD")
+	}
 }
 
 // FuzzRequest: the outcome does not depend on how the input is split, and what

@@ -98,3 +98,67 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTrace: what is put in binary is restored to the byte.
+func FuzzTrace(f *testing.F) {
+	for _, s := range []string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331-01", "",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		b, ok := appendTrace([]byte("before"), value)
+		if !ok {
+			if string(b) != "before" {
+				t.Fatalf("%q is refused, but %q was appended", value, b)
+			}
+			return
+		}
+		got := make([]byte, traceText)
+		formatTrace(got, b[len("before"):])
+		if !bytes.Equal(got, value) {
+			t.Fatalf("%q became %q", value, got)
+		}
+	})
+}
+
+// FuzzIntern sends messages of any headers, some of them withdrawn, on one link:
+// each that arrives has the headers that it was sent with, whatever was interned
+// on the way. A line of the script is a message, its words are
+// names and values in turn, and a "-" at its end withdraws it.
+func FuzzIntern(f *testing.F) {
+	line := "content-type application/json user-agent go-http/1.1 authorization secret-0123456789 x-tenant acme"
+	f.Add(strings.Repeat(line+"\n", 4))
+	f.Add(line + "\n" + line + " -\n" + line + " -\n" + line + "\ncookie a=b accept */*\n" + line)
+	f.Add(strings.Repeat("traceparent 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 traceparent x\n", 3))
+	f.Fuzz(func(t *testing.T, script string) {
+		d, a := newLink(t, Settings{}, ReaderLimits{Header: 1 << 20, Headers: 1 << 10})
+		sent := map[uint64]string{}
+		for i, line := range strings.Split(script, "\n") {
+			id := uint64(i + 1)
+			words := strings.Split(line, " ")
+			withdrawn := words[len(words)-1] == "-"
+			req := &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: headers(words[:len(words)/2*2]...)}
+			d.w.Request(id, req, 0, nil)
+			if withdrawn {
+				d.w.Cancel(id)
+			} else {
+				sent[id] = showRequest(req, 0)
+			}
+			if !withdrawn || i%2 == 0 {
+				exchange(t, d, a)
+			}
+		}
+		exchange(t, d, a)
+		for id, want := range sent {
+			got := a.h.requests[id]
+			if (got == nil) != (a.h.rejected[id] != 0) {
+				t.Fatalf("request %d: arrived %t, rejected %v", id, got != nil, a.h.rejected[id])
+			}
+			if got != nil && showRequest(got, 0) != want {
+				t.Fatalf("request %d\n got %s\nwant %s", id, showRequest(got, 0), want)
+			}
+		}
+	})
+}

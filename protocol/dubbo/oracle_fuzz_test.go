@@ -1,0 +1,198 @@
+package dubbo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	hessian "github.com/apache/dubbo-go-hessian2"
+)
+
+// FuzzHessianVsLibrary holds what is read as a hessian2 value against what
+// dubbo-go-hessian2 makes of it. Differences that are known and harmless are named
+// where they are allowed.
+func FuzzHessianVsLibrary(f *testing.F) {
+	for _, c := range hessianValues {
+		f.Add(unhexed(f, c.wire))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := hessianReader{b: b}
+		if r.skip(); r.bad {
+			return
+		}
+		text, tr := toJSON(b[:r.i], 1<<16)
+		if tr.r.bad { // a reference to nothing, or to what it is in
+			return
+		}
+		if strings.ContainsRune(text, utf8.RuneError) || strings.Contains(text, objectClass) {
+			return // half a surrogate pair, which it keeps
+		}
+		theirs, err := libraryDecode(b[:r.i])
+		if err != nil {
+			return // it knows no classes but its own, and less of the rest
+		}
+		want, ok := jsonOf(reflect.ValueOf(theirs))
+		if !ok {
+			return
+		}
+		if got := parsedJSON(t, text); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%x: got %s, the library has %#v", b[:r.i], text, theirs)
+		}
+	})
+}
+
+// FuzzHessianEncode has JSON encoded as hessian2: the library, and the reader of
+// this package, make the same JSON of it.
+func FuzzHessianEncode(f *testing.F) {
+	for _, text := range jsonTexts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		value, ok := oneJSON(text)
+		if !ok || !utf8.Valid(text) { // calls are refused where it is not
+			return
+		}
+		e := hessianEncoder{}
+		e.value(&jsonReader{b: value})
+		if e.bad {
+			return // a number that no Java type holds
+		}
+		want := parsedJSON(t, string(text))
+		back, tr := toJSON(e.dst, math.MaxInt)
+		if tr.r.bad || tr.r.i != len(e.dst) {
+			t.Fatalf("%q: %x, read up to %d", text, e.dst, tr.r.i)
+		}
+		if got := parsedJSON(t, back); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q came back as %q", text, back)
+		}
+		theirs, err := libraryDecode(e.dst)
+		if err != nil {
+			t.Fatalf("%q: %x: the library refuses it: %v", text, e.dst, err)
+		}
+		if got, ok := jsonOf(reflect.ValueOf(theirs)); ok && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q: %x: the library has %#v", text, e.dst, theirs)
+		}
+	})
+}
+
+// objectClass is the key that the library adds to objects of classes that it does
+// not know.
+const objectClass = "_class"
+
+// libraryDecode is the library's Decode with its panics as errors.
+func libraryDecode(b []byte) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	d := hessian.NewDecoder(b)
+	if v, err = d.Decode(); err == nil && d.Buffered() > 0 {
+		err = errors.New("it is not read to its end")
+	}
+	return v, err
+}
+
+// parsedJSON is text as jsonOf has it: numbers as float64 where they have a
+// fraction or an exponent, as int64 elsewhere.
+func parsedJSON(t *testing.T, text string) any {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return numbersParsed(v)
+}
+
+func numbersParsed(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return n
+		}
+		x, _ := v.Float64()
+		return x
+	case []any:
+		for i := range v {
+			v[i] = numbersParsed(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbersParsed(v[k])
+		}
+	}
+	return v
+}
+
+// jsonOf is what the library decoded as the JSON that AppendReply makes of it.
+// ok is false for what the library has no one form for.
+func jsonOf(v reflect.Value) (any, bool) {
+	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if !v.IsValid() {
+		return nil, true
+	}
+	switch x := v.Interface().(type) {
+	case time.Time:
+		return x.UnixMilli(), true
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, true
+		}
+		return x, true
+	case []byte:
+		return nil, false
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return v.Bool(), true
+	case reflect.String:
+		return v.String(), true
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
+		return v.Int(), true
+	case reflect.Slice:
+		return jsonOfList(v)
+	case reflect.Map:
+		return jsonOfMap(v)
+	}
+	return nil, false
+}
+
+func jsonOfList(v reflect.Value) (any, bool) {
+	if v.Type().Elem().Kind() != reflect.Interface {
+		return nil, false // of a list with a type it makes the elements fit
+	}
+	list := []any{}
+	for i := range v.Len() {
+		e, ok := jsonOf(v.Index(i))
+		if !ok {
+			return nil, false
+		}
+		list = append(list, e)
+	}
+	return list, true
+}
+
+func jsonOfMap(v reflect.Value) (any, bool) {
+	m := map[string]any{}
+	for _, key := range v.MapKeys() {
+		k, okKey := jsonOf(key)
+		e, ok := jsonOf(v.MapIndex(key))
+		name, isString := k.(string)
+		if !okKey || !ok || !isString {
+			return nil, false
+		}
+		m[name] = e
+	}
+	delete(m, objectClass)
+	return m, true
+}

@@ -1,0 +1,170 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// recorderApp is an application that answers each request and keeps what came, by
+// connection.
+type recorderApp struct{ conns []*peer }
+
+// recordAt puts a recorderApp in the place of the first application.
+func recordAt(m *mesh) *recorderApp {
+	a := &recorderApp{}
+	m.apps[0].stop()
+	m.w.Listen(m.apps[0].addr, m.w.Loop("10.0.1.1-recorder"), func() proxy.Stream {
+		p := &peer{}
+		answered := 0
+		p.reply = func(heard []byte) (out []byte) {
+			toHead, _ := requestsIn(heard)
+			for _, head := range toHead[answered:] {
+				out = append(out, "HTTP/1.1 200 OK\r\nx-from: app\r\ncontent-length: 2\r\n\r\n"...)
+				if !head {
+					out = append(out, "ok"...)
+				}
+			}
+			answered = len(toHead)
+			return out
+		}
+		a.conns = append(a.conns, p)
+		return p
+	})
+	return a
+}
+
+// requests counts what came, by method, target and body, as net/http reads it.
+// There must be nothing else. all is false where net/http refuses one for a
+// target that it can't parse as a URL, or for what a Trailer field announces.
+func (a *recorderApp) requests(t *testing.T) (got map[string]int, all bool) {
+	t.Helper()
+	got, all = map[string]int{}, true
+	for _, p := range a.conns {
+		for br := bufio.NewReader(bytes.NewReader(p.heard)); ; {
+			if _, err := br.Peek(1); err == io.EOF {
+				break
+			}
+			r, err := http.ReadRequest(br)
+			if err != nil && (strings.Contains(err.Error(), "parse \"") || strings.Contains(err.Error(), "bad trailer key")) {
+				all = false
+				break
+			}
+			if err != nil {
+				t.Fatalf("the application got %q: %v", p.heard, err)
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Fatalf("the application got %q: %v", p.heard, err)
+			}
+			got[fmt.Sprintf("%s %s %q", r.Method, r.RequestURI, body)]++
+		}
+	}
+	return got, all
+}
+
+// requestsSaid counts the complete requests in b, as requestsIn finds them.
+func requestsSaid(b []byte) map[string]int {
+	said := map[string]int{}
+	for {
+		var req protocol.Request
+		var head http1.Head
+		var body http1.Body
+		var buf bytebufferpool.ByteBuffer
+		n, err := http1.DecodeRequest(b, &req, &head, &fuzzLimits)
+		if err != nil || head.Connect {
+			return said
+		}
+		body.Reset(&head, &fuzzLimits)
+		used, done, err := body.Decode(b[n:], &buf)
+		if err != nil || !done {
+			return said
+		}
+		said[fmt.Sprintf("%s %s %q", req.Method, req.Path, buf.B[:body.Length()])]++
+		if !head.KeepAlive {
+			return said
+		}
+		b = b[n+used:]
+	}
+}
+
+// FuzzMeshHTTP says anything to a consumer's sidecar: what reaches the
+// application beside the provider's are whole requests that were said, each once
+// at most, and as many answers of the application come back as it gave.
+func FuzzMeshHTTP(f *testing.F) {
+	for _, s := range httpSeeds {
+		f.Add([]byte(s), uint64(0))
+		f.Add([]byte(s), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
+		m := newMesh(t, meshOptions{seed: seed, apps: 1, direct: seed%2 == 1, limits: "limits: {message: 1MiB}"})
+		m.w.Options.Cut = 0.7
+		app := recordAt(m)
+		p := &peer{says: in}
+		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
+		m.w.RunUntil(func() bool { return p.ended }, 45*time.Second)
+		m.settled()
+		said, total := requestsSaid(in), 0
+		got, all := app.requests(t)
+		for what, n := range got {
+			if total += n; n > said[what] {
+				t.Errorf("the application got %s %d times, it was said %d times", what, n, said[what])
+			}
+		}
+		if n := bytes.Count(p.heard, []byte("\r\nx-from: app\r\n")); all && n > total {
+			t.Errorf("%d answers of an application that got %d requests", n, total)
+		}
+	})
+}
+
+// FuzzConversion makes calls of any form and JSON over HTTP, which a Dubbo provider
+// answers with anything: each has exactly one answer.
+func FuzzConversion(f *testing.F) {
+	form := "interface=" + demo + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
+	f.Add(true, "", form, "a=b", byte(20), []byte("1\n\"x\"\n"), uint64(0))
+	f.Add(false, "com.acme.Demo/m?group=g", `{"types":["java.lang.String"],"args":["x"]}`, "", byte(20), []byte("\x91\x01x"), uint64(1))
+	f.Add(false, "com.acme.Demo/m", `{"args":[1,{"a":null},[1.5]]}`, "k=%20", byte(100), []byte("\x01x"), uint64(2))
+	f.Fuzz(func(t *testing.T, asForm bool, path, body, attachments string, status byte, answer []byte, seed uint64) {
+		if !plainText(path) || !plainText(attachments) {
+			return
+		}
+		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, direct: seed%2 == 1, limits: "limits: {message: 64KiB}",
+			service: ", timeout: 1s", provider: ", timeout: 1s"})
+		m.w.Options.Cut = 0.7
+		m.apps[0].answer = func(f *dubbo.Frame) *dubbo.Frame {
+			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: answer}
+		}
+		kind := "application/json"
+		if asForm {
+			kind = "application/x-www-form-urlencoded"
+		}
+		p := &peer{says: fmt.Appendf(nil, "POST /%s HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\ndubbo-attachments: %s\r\nContent-Length: %d\r\n\r\n%s",
+			path, kind, attachments, len(body), body)}
+		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
+		m.w.Run(3 * time.Second)
+		if n := responsesIn(t, p.heard, nil); n != 1 {
+			t.Errorf("%d answers: %q", n, p.heard)
+		}
+		if !p.ended {
+			m.clients.Do(func() { p.conn.Close() })
+		}
+		m.settled()
+	})
+}
+
+// plainText tells whether s can stand in a request line and in a field value.
+func plainText(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}

@@ -1,0 +1,88 @@
+package dns
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// pieces is a connection that carries b, so many bytes at a time.
+type pieces struct {
+	net.Conn
+	b    []byte
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, p.b[:min(p.size, len(p.b))])
+	p.b = p.b[n:]
+	return n, nil
+}
+
+// FuzzNote takes anything for an answer of a name server: its TTL is the lowest
+// of an answer that leads to addresses, in one packet or in pieces, and how long
+// it is kept is in bounds.
+func FuzzNote(f *testing.F) {
+	name := dnsmessage.MustNewName("a.example.")
+	four := record(name, 7, &dnsmessage.AResource{A: netip.MustParseAddr("10.0.0.1").As4()})
+	alias := record(name, 3, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("b.example.")})
+	forever := record(name, 1<<32-1, &dnsmessage.AAAAResource{})
+	for _, answers := range [][]dnsmessage.Resource{nil, {four}, {alias}, {alias, four}, {forever}} {
+		m := dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Answers: answers,
+			Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+		for _, truncated := range []bool{false, true} {
+			m.Truncated = truncated
+			b, err := m.Pack()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b, uint8(3))
+		}
+	}
+	f.Fuzz(func(t *testing.T, msg []byte, size uint8) {
+		msg = msg[:min(len(msg), 1<<16-1)]
+		packet, stream := ttl{lowest: -1}, ttl{lowest: -1}
+		packet.note(msg)
+		p := &pieces{b: append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...), size: int(size) + 1}
+		if _, err := io.ReadAll(&segments{Conn: p, seen: &stream}); err != nil {
+			t.Fatal(err)
+		}
+		if packet.lowest != stream.lowest {
+			t.Fatalf("%x: %v in a packet, %v in pieces", msg, packet.lowest, stream.lowest)
+		}
+		if d := (&Options{Interval: defaultInterval}).pause(packet.lowest, nil); d < minTTL || d > maxTTL+maxTTL/10 {
+			t.Fatalf("%x: kept for %v", msg, d)
+		}
+		var m dnsmessage.Message
+		if m.Unpack(msg) != nil {
+			return
+		}
+		packed, err := m.Pack() // lengths that are wrong are right there
+		whole := ttl{lowest: -1}
+		whole.note(packed)
+		if err == nil && whole.lowest != lowestOf(&m) {
+			t.Fatalf("%v is kept for %v, want %v", m.GoString(), whole.lowest, lowestOf(&m))
+		}
+	})
+}
+
+// lowestOf is the TTL that an answer is kept for, negative for none.
+func lowestOf(m *dnsmessage.Message) time.Duration {
+	lowest, leads := time.Duration(-1), false
+	for _, r := range m.Answers {
+		leads = leads || r.Header.Type == dnsmessage.TypeA || r.Header.Type == dnsmessage.TypeAAAA
+		lowest = lower(lowest, time.Duration(r.Header.TTL)*time.Second)
+	}
+	if !leads || m.Truncated || m.RCode != dnsmessage.RCodeSuccess {
+		return -1
+	}
+	return lowest
+}

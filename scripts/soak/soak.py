@@ -1,0 +1,231 @@
+"""Mixed traffic through sidecars for a long time, and what they use meanwhile.
+
+Eight kinds of traffic go through one consumer's sidecar and seven providers', all
+over links with mutual TLS, while replicas, providers' sidecars and etcd are killed,
+and the consumer's configuration is exchanged. The first minute is not judged.
+After it and at the end the traffic pauses, and what each sidecar then uses (live
+heap, descriptors, goroutines, pending, buffered bytes) is compared; between the two
+its resident memory, descriptors and goroutines are sampled every two seconds, and may not
+grow. Latency is shown only: it is as much the machine's.
+
+    soak.py BIN DIR SECONDS OUT     BIN holds the programs, DIR takes the logs, OUT
+                                    takes drawings and samples; "": none are kept
+"""
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+
+from attack import Level, at_rest
+from harness import Suite, wait_for
+from mesh import LEASE, Mesh
+from sidecar import get, goroutines
+from traffic import Traffic
+from trend import Growth, draw
+
+WARMUP = 60  # seconds that are not judged
+EVERY = 2    # seconds between samples
+
+# By how much a series may grow, from the end of WARMUP to the end: a share, and
+# room in its unit. Resident memory follows bursts and the collector.
+BOUNDS = {"RSS MiB": (0.2, 16), "descriptors": (0.1, 8), "goroutines": (0.1, 8)}
+
+# The live heap at rest: a share, and MiB. Free lists and windows of statistics fill,
+# and buffers of messages that were long stay for a while.
+HEAP = (0.25, 6)
+
+# The share of requests that may fail, of all kills: a retry costs a token, and may
+# meet the next kill.
+LOST = 0.002
+
+
+def metric(p, name):
+    return float(re.search(rf"^{name} (\S+)$", get(p, "/metrics"), re.M).group(1))
+
+
+def live_heap(p, file):
+    """MiB that are in use after collections; what is pooled needs two to go. The
+    profile, for go tool pprof, is kept in file."""
+    for _ in range(3):
+        profile = get(p, "/debug/pprof/heap?gc=1&debug=1")
+    with open(file, "w", encoding="utf-8") as f:
+        f.write(profile)
+    return metric(p, "go_memstats_heap_alloc_bytes") / (1 << 20)
+
+
+class Samples(threading.Thread):
+    """What each sidecar uses, over time: points (second, value) by sidecar and kind."""
+
+    def __init__(self, mesh, clock):
+        super().__init__(daemon=True)
+        self.mesh, self.clock = mesh, clock
+        self.series = {kind: {p.name: [] for p in mesh.watched} for kind in BOUNDS}
+        self.running = threading.Event()
+        self.start()
+
+    def run(self):
+        while True:
+            self.running.wait()
+            at = self.clock()
+            for p in self.mesh.watched:
+                for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
+                    self.series[kind][p.name].append((at, value))
+            time.sleep(EVERY)
+
+
+class Faults(threading.Thread):
+    """Kills and restarts, one after another while running is set."""
+
+    def __init__(self, mesh, pause):
+        super().__init__(daemon=True)
+        self.mesh, self.pause, self.count = mesh, pause, 0
+        self.running, self.idle = threading.Event(), threading.Event()
+        self.idle.set()
+        self.error = None
+        self.start()
+
+    def run(self):
+        m = self.mesh
+        faults = [
+            lambda: self.kill(m.replicas[0], 1),             # behind a sidecar that stays
+            lambda: self.kill(m.computing[1], LEASE + 2),    # out of etcd, and back
+            m.reload,
+            lambda: self.kill(m.bulk, 0.5),                  # in the middle of streams
+            lambda: self.drain(m.computing[2]),
+            lambda: self.kill(m.callees[0], 1),
+            lambda: self.kill(m.etcd, 2),
+            lambda: self.kill(m.replicas[2], 1),
+            m.reload,
+            lambda: self.drain(m.calling[1]),
+        ]
+        try:
+            while True:
+                for fault in faults:
+                    self.running.wait()
+                    self.idle.clear()
+                    fault()
+                    self.count += 1
+                    self.idle.set()
+                    time.sleep(self.pause)
+        except Exception as e:  # pylint: disable=broad-except
+            self.error = e
+            self.idle.set()
+
+    def kill(self, p, back):
+        p.kill()
+        time.sleep(back)
+        p.start()
+
+    def drain(self, p):
+        p.stop()
+        p.start()
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, suite, mesh, seconds):
+        self.suite, self.mesh, self.seconds = suite, mesh, seconds
+        self.began, self.rested = time.monotonic(), 0.0  # clock is without the pauses
+        self.samples, self.faults = Samples(mesh, self.clock), Faults(mesh, pause=5)
+        self.traffic = Traffic(mesh, self.clock)
+
+    def clock(self):
+        return time.monotonic() - self.began - self.rested
+
+    def until(self, second):
+        self.traffic.gate.set()
+        self.samples.running.set()
+        self.faults.running.set()
+        while self.clock() < second:
+            if self.faults.error:
+                raise self.faults.error
+            time.sleep(0.5)
+        self.faults.running.clear()
+        self.samples.running.clear()
+
+    def rest(self, before=None):
+        """(level, live heap) by sidecar, once nothing is under way."""
+        since = time.monotonic()
+        self.faults.idle.wait()
+        self.mesh.whole()
+        self.traffic.pause()
+        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
+        for p in [p for p in self.mesh.watched[1:] if p.pools]:
+            wait_for(f"the end of pooled connections of {p.name}", 120, lambda p=p: not pooled.search(get(p, "/metrics")))
+        levels = {}
+        for p in self.mesh.watched:
+            file = os.path.join(self.suite.dir, f"{p.name}-{'after' if before else 'before'}.heap")
+            levels[p.name] = at_rest(p, before[p.name][0]) if before else Level(p), live_heap(p, file)
+        self.rested += time.monotonic() - since
+        return levels
+
+    def run(self):
+        print(f"{self.seconds} s of traffic; levels after {WARMUP} s and at the end", flush=True)
+        self.until(WARMUP)
+        before = self.rest()
+        print(f"levels taken, after {self.rested:.0f} s of rest", flush=True)
+        self.until(self.seconds)
+        after = self.rest(before)
+        self.judge_traffic()
+        self.judge_levels(before, after)
+        self.judge_series()
+
+    def judge_traffic(self):
+        print(f"\n{self.faults.count} kills, restarts and reloads\n\n{'traffic':20}{'done':>9}{'failed':>8}{'cut':>6}")
+        for k in self.traffic.kinds:
+            print(f"{k.name:20}{k.done:9}{k.failed():8}{k.cut:6}  {dict(k.wrong) if k.wrong else ''}")
+        print()
+        for k in self.traffic.kinds:
+            self.suite.check(f"{k.name}: at most {LOST:.1%} failed", k.done > 0 and k.failed() <= LOST * k.done)
+
+    def judge_levels(self, before, after):
+        print(f"\n{'at rest':18}{'heap MiB':>16}{'descriptors':>16}{'goroutines':>14}{'pending':>9}{'buffered':>10}")
+        for name, (b, b_heap) in before.items():
+            a, a_heap = after[name]
+            print(f"{name:18}{b_heap:7.1f} ->{a_heap:6.1f}{b.fds:8} ->{a.fds:5}{b.goroutines:6} ->{a.goroutines:5}{a.pending:9}{a.buffered:10.0f}")
+        print()
+        for name, (b, b_heap) in before.items():
+            a, a_heap = after[name]
+            above = a.above(b)
+            if a_heap > b_heap * (1 + HEAP[0]) + HEAP[1]:
+                above.append(f"live heap ({b_heap:.1f} -> {a_heap:.1f} MiB)")
+            self.suite.check(f"{name}: rests where it rested after the first minute", not above, "; ".join(above))
+
+    def judge_series(self):
+        for kind, (share, room) in BOUNDS.items():
+            print(f"\n{kind + ', under traffic':32}{'first':>9}    {'last':>9}")
+            grown = {}
+            for name, points in self.samples.series[kind].items():
+                grown[name] = Growth([p for p in points if p[0] >= WARMUP], share, room)
+                print(f"{name:32}{grown[name]}")
+            for name, growth in grown.items():
+                self.suite.check(f"{name}: {kind} does not grow", not growth.over(), str(growth))
+
+    def keep(self, directory):
+        os.makedirs(directory, exist_ok=True)
+        latency = {name: [(at, row[i]) for at, *row in self.traffic.latencies] for i, name in enumerate(("P50 ms", "P99 ms"))}
+        for kind, series in {**self.samples.series, "latency": latency}.items():
+            draw(os.path.join(directory, f"soak-{kind.split()[0].lower()}.svg"), kind, series, self.seconds)
+        with open(os.path.join(directory, "soak.json"), "w", encoding="ascii") as f:
+            json.dump({**self.samples.series, "latency": latency}, f)
+
+
+def main():
+    suite = Suite(sys.argv[2])
+    mesh = Mesh(suite, sys.argv[1])
+    mesh.start()
+    soak = Soak(suite, mesh, int(sys.argv[3]))
+    try:
+        soak.run()
+    finally:
+        if sys.argv[4]:
+            soak.keep(sys.argv[4])
+    return suite.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

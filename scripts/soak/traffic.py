@@ -1,0 +1,208 @@
+"""What goes through the sidecars: each kind of traffic is a thread that does one
+thing after another while its gate is open."""
+
+import collections
+import hashlib
+import http.client
+import json
+import os
+import random
+import subprocess
+import threading
+import time
+
+import requests
+from websockets.sync.client import connect
+
+from harness import PATIENCE
+
+MiB = 1 << 20
+WINDOW = 5    # seconds of one run of the load generator
+RATE = 120    # requests a second to compute
+FORMS = 30    # calls a second of Dubbo methods
+LONG = 24 * MiB  # past limits.message: a stream
+PACE = 8 * MiB   # bytes a second of those
+
+
+class Cut(Exception):
+    """The application at the other end was killed meanwhile."""
+
+
+class Kind(threading.Thread):
+    """A kind of traffic: once(self) does one thing and raises what is wrong with it."""
+
+    def __init__(self, name, once, gate):
+        super().__init__(name=name, daemon=True)
+        self.once, self.gate, self.busy = once, gate, False
+        self.done, self.cut, self.wrong = 0, 0, collections.Counter()
+        self.start()
+
+    def run(self):
+        while True:
+            self.gate.wait()
+            self.busy = True
+            try:
+                if self.gate.is_set():
+                    self.done += self.once(self) or 0
+            except Cut:
+                self.cut += 1
+            except Exception as e:  # pylint: disable=broad-except
+                self.wrong[f"{type(e).__name__}: {e}"[:200]] += 1
+                time.sleep(0.2)
+            self.busy = False
+
+    def failed(self):
+        return sum(self.wrong.values())
+
+
+class Traffic:
+    """All kinds, over a mesh; latencies are (second, P50, P99) of compute's windows, in ms."""
+
+    def __init__(self, mesh, clock):
+        self.mesh, self.clock = mesh, clock
+        self.base = f"http://127.0.0.1:{mesh.egress}"
+        self.latencies, self.gate = [], threading.Event()
+        self.form = os.path.join(mesh.suite.dir, "form")
+        with open(self.form, "w", encoding="ascii") as f:
+            f.write("interface=com.example.Hello&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=soak")
+        self.sums = {n: self._sum(n) for n in (0, 1, 300, 65536, MiB, LONG)}
+        self.kinds = [Kind(name, once, self.gate) for name, once in (
+            ("compute, hedged", self.compute), ("Dubbo forms", self.forms), ("sizes", self.sizes), ("events", self.events),
+            ("WebSocket", self.sockets), ("long downloads", self.download), ("long uploads", self.upload),
+            ("readers that leave", self.leave))]
+
+    def pause(self):
+        """Returns once nothing is under way."""
+        self.gate.clear()
+        end = time.monotonic() + PATIENCE
+        while any(k.busy for k in self.kinds):
+            if time.monotonic() > end:
+                raise RuntimeError("does not end: " + ", ".join(k.name for k in self.kinds if k.busy))
+            time.sleep(0.1)
+
+    def _load(self, kind, url, *options):
+        out = subprocess.run([self.mesh.tool("remora-lab"), "load", "--json", "--duration", f"{WINDOW}s", "--warmup", "0s",
+                              "--connections", "16", "--max-connections", "128", "--timeout", "30s", *options, url],
+                             stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        report = json.loads(out.stdout)
+        for status, n in report["statuses"].items():
+            if status != "200":
+                kind.wrong[f"status {status}"] += n
+        for what, n in report["error_kinds"].items():
+            kind.wrong[what] += n
+        return report
+
+    def compute(self, kind):
+        at = self.clock()
+        report = self._load(kind, self.base + "/compute", "--rate", str(RATE))
+        self.latencies.append((at, report["p50_ms"], report["p99_ms"]))
+        return report["requests"]
+
+    def forms(self, kind):
+        report = self._load(kind, f"http://127.0.0.1:{self.mesh.forms}/", "--rate", str(FORMS), "--no-nonce", "--body", self.form,
+                            "--header", "Content-Type: application/x-www-form-urlencoded")
+        return report["requests"]
+
+    def sizes(self, _):
+        """Bodies of 0 bytes to 1 MiB on one connection, GET, POST and PUT, whole both ways."""
+        conn = http.client.HTTPConnection("127.0.0.1", self.mesh.egress, timeout=PATIENCE)
+        try:
+            for n in range(20):
+                body = random.randbytes(int(MiB ** random.random()) if random.random() > 0.1 else random.choice((0, MiB)))
+                expect("echo", ask(conn, "POST", "/echo", body), body)
+                size = random.choice((0, 1, 300, 65536, MiB))
+                with self.bulk():
+                    got = ask(conn, "GET", f"/bytes/{size}")
+                    expect("bytes", summary(got), self.sums[size])
+                    expect("sum", ask(conn, "PUT", "/sum", got).decode(), self.sums[size] + "\n")
+                time.sleep(0.05)
+            return 60
+        finally:
+            conn.close()
+
+    def bulk(self):
+        """What is raised within counts as Cut if the bulk server was killed meanwhile."""
+        return Unless(self.mesh.bulk)
+
+    def _sum(self, n):
+        made = subprocess.run([self.mesh.tool("bulk"), "bytes", str(n)], stdout=subprocess.PIPE, check=True)
+        return summary(made.stdout)
+
+    def events(self, kind):
+        """Server-Sent Events, each sent once the one before is acknowledged."""
+        me, seen = f"soak-{kind.done}-{time.monotonic_ns()}", 0
+        with requests.get(f"{self.base}/events/{me}", stream=True, timeout=PATIENCE) as answer:
+            expect("status", answer.status_code, 200)
+            for line in answer.iter_lines(chunk_size=1):
+                if line.startswith(b"data: "):
+                    expect("event", line, f"data: event {seen}".encode())
+                    seen += 1
+                    requests.post(f"{self.base}/acknowledge/{me}/{seen}", timeout=PATIENCE).raise_for_status()
+                    time.sleep(0.02)
+                if seen == 50:
+                    break
+        expect("events", seen, 50)
+        return seen
+
+    def sockets(self, _):
+        with connect(f"ws://127.0.0.1:{self.mesh.egress}/ws", open_timeout=PATIENCE, close_timeout=PATIENCE, proxy=None,
+                     max_size=2 * MiB, compression=None) as ws:
+            for _ in range(50):
+                message = random.randbytes(int(MiB ** random.random()))
+                ws.send(message)
+                expect("echo", ws.recv(PATIENCE), message)
+                time.sleep(0.05)
+        return 50
+
+    def _curl(self, command, wanted=0):
+        with self.bulk():
+            ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            expect(f"exit of {command}: {ran.stderr.decode()[-200:]}", ran.returncode, wanted)
+            return ran.stdout.decode()
+
+    def download(self, _):
+        got = self._curl(f"curl -sS --fail '{self.base}/bytes/{LONG}?rate={PACE}' | {self.mesh.tool('bulk')} sum")
+        expect("sum", got.strip(), self.sums[LONG])
+        return 1
+
+    def upload(self, _):
+        got = self._curl(f"{self.mesh.tool('bulk')} bytes {LONG} {PACE} | curl -sS --fail -T - {self.base}/sum")
+        expect("sum", got.strip(), self.sums[LONG])
+        return 1
+
+    def leave(self, _):
+        """A client that goes away in the middle of an answer without end."""
+        self._curl(f"curl -sS -o /dev/null --max-time 1 '{self.base}/bytes/{1 << 30}?rate={PACE}'", wanted=28)
+        return 1
+
+
+class Unless:
+    """A context in which errors are Cut if the process was started anew, or is gone."""
+
+    def __init__(self, process):
+        self.process, self.child = process, process.child
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, _):
+        if isinstance(error, Exception) and (self.process.child is not self.child or self.process.ended()):
+            raise Cut from error
+
+
+def ask(conn, method, path, body=None):
+    conn.request(method, path, body)
+    answer = conn.getresponse()
+    got = answer.read()
+    expect(f"status of {method} {path}", answer.status, 200)
+    return got
+
+
+def summary(b):
+    """The length and SHA-256, as bulk prints them."""
+    return f"{len(b)} {hashlib.sha256(b).hexdigest()}"
+
+
+def expect(what, got, want):
+    if got != want:
+        raise AssertionError(f"{what}: {str(got)[:80]!r}, want {str(want)[:80]!r}")
