@@ -141,6 +141,7 @@ func (s *service) unqueue(a *attempt) {
 	if a.waiting.list == nil {
 		return
 	}
+	a.ex.queued += s.w.loop.Now() - a.waiting.since
 	a.waiting.list.remove(a)
 	s.shared.slots.queued.Add(-1)
 	s.publishOldest()

@@ -2,9 +2,11 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -34,7 +37,8 @@ type allocMeshOptions struct {
 	provider string // YAML of the provider's service
 	answer   string // of the applications
 	clients  int
-	late     bool // one of three applications answers when all else has come to rest
+	late     bool   // one of three applications answers when all else has come to rest
+	top      string // YAML at top level of the consumer and of the providers
 }
 
 func newAllocMesh(t testing.TB, o allocMeshOptions) *allocMesh {
@@ -46,7 +50,8 @@ listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes:
   - {match: {header: {x-none: there}}, service: compute}
   - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
-services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}`, kind, o.service))
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}
+%s`, kind, o.service, o.top))
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
@@ -58,7 +63,8 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 		link := fmt.Sprintf("10.0.0.%d:15006", i+1)
 		provider, accept := m.sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
-services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}`, app, o.provider))
+services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}
+%s`, app, o.provider, o.top))
 		m.net.accept[link] = accept
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
@@ -84,8 +90,26 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 	l := m.net.loop()
 	p = proxy.NewProcess(cfg, 1)
 	p.Wall = time.Now
+	if cfg.AccessLog.Path != "" {
+		p.Generation().LogTo(m.accessLog(cfg))
+	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 	return p, func() (*nullLoop, proxy.Stream) { return l, w.Accept(&cfg.Listeners[0]) }
+}
+
+// accessLog is a queue whose lines go nowhere.
+func (m *allocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
+	q := accesslog.NewQueue(cfg.AccessLog.Buffer, 1, new(accesslog.Counts))
+	w, err := accesslog.Open(os.DevNull, q, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		if err := w.Close(context.Background()); err != nil {
+			m.t.Error(err)
+		}
+	})
+	return q
 }
 
 // app accepts connections and answers each piece of input.
@@ -176,6 +200,7 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"guarded", allocMeshOptions{answer: fixed,
 			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
 		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"logged", allocMeshOptions{answer: fixed, top: "access_log: {path: /log, buffer: 64KiB}"}, []string{getHead}},
 		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", allocMeshOptions{answer: fixed, late: true,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},

@@ -17,13 +17,25 @@ func BenchmarkRequest(b *testing.B) {
 	answer := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n" + body[:200]
 	for hops := 1; hops <= 2; hops++ {
 		b.Run(fmt.Sprint("hops=", hops), func(b *testing.B) {
-			const clients = 64
-			m := newAllocMesh(b, allocMeshOptions{answer: answer, hops: hops, clients: clients})
-			request := []byte(postHead + body)
-			for n := 0; n < b.N; n += clients {
-				m.call([]byte(body[:200]), request)
-			}
+			benchmarkRequest(b, allocMeshOptions{answer: answer, hops: hops})
 		})
+	}
+	for _, c := range []struct{ name, log string }{
+		{"off", ""}, {"sample=0.01", "access_log: {path: /log, sample: 0.01}"}, {"all", "access_log: {path: /log}"},
+	} {
+		b.Run("access log "+c.name, func(b *testing.B) {
+			benchmarkRequest(b, allocMeshOptions{answer: answer, hops: 1, top: c.log})
+		})
+	}
+}
+
+func benchmarkRequest(b *testing.B, o allocMeshOptions) {
+	o.clients = 64
+	m := newAllocMesh(b, o)
+	body := strings.Repeat("x", 300)
+	request := []byte(postHead + body)
+	for n := 0; n < b.N; n += o.clients {
+		m.call([]byte(body[:200]), request)
 	}
 }
 

@@ -169,6 +169,7 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 // refuse answers a call that has not begun.
 func (s *dubboSession) refuse(f *dubbo.Frame, why *Failure) {
 	s.w.stats.failed(why)
+	s.w.access.refused(s, nil, why)
 	if f.TwoWay {
 		out := s.outgoing()
 		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, why.dubbo(), why.Code, why.Text)
@@ -176,6 +177,8 @@ func (s *dubboSession) refuse(f *dubbo.Frame, why *Failure) {
 }
 
 func (s *dubboSession) at() *door { return s.door }
+
+func (s *dubboSession) peer() string { return s.conn.RemoteAddr() }
 
 // retire is drain: a consumer that was told goes elsewhere.
 func (s *dubboSession) retire() { s.drain() }

@@ -282,6 +282,8 @@ func (s *httpSession) onTimeout(k clockKind) {
 
 func (s *httpSession) at() *door { return s.door }
 
+func (s *httpSession) peer() string { return s.conn.RemoteAddr() }
+
 // retire closes the connection after its next answer, which says so: a client that
 // sends a request at this moment gets it. Without one it closes for being idle.
 func (s *httpSession) retire() { s.last = true }

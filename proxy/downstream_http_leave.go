@@ -145,6 +145,7 @@ func (s *httpSession) streamRequest(ex *exchange) *StreamRequest {
 	r := &StreamRequest{
 		Kind: s.kind, Worker: s.w, Service: ex.route.svc.cfg.Name, Timeout: ex.route.timeout,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, requestID: bytes.Clone(ex.requestID),
+		Trail: s.w.access.stream(Departure(s.kind).String(), s, ex, ex.route.svc.cfg.Name),
 	}
 	switch s.kind {
 	case StreamBody:

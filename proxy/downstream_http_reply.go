@@ -20,6 +20,7 @@ func (s *httpSession) pump() {
 		ex := s.calls[0].ex
 		if f := s.calls[0].refuse; f != nil {
 			s.w.stats.failed(f)
+			s.w.access.refused(s, ex, f)
 			s.fail(ex, f)
 			if ex != nil {
 				s.w.recycle(ex)

@@ -41,6 +41,8 @@ func newLinkSession(w *Worker, at *door) *linkSession {
 
 func (s *linkSession) at() *door { return s.door }
 
+func (s *linkSession) peer() string { return s.conn.RemoteAddr() }
+
 // retire is drain: what a GOAWAY turns away is sent elsewhere.
 func (s *linkSession) retire() { s.drain() }
 
@@ -148,6 +150,7 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 
 // turnAway refuses a request that has not begun.
 func (s *linkSession) turnAway(id uint64, ex *exchange, why link.Reason) {
+	s.worker.access.refused(s, ex, FailureOf(why))
 	s.worker.recycle(ex)
 	s.w.Refused(id, why)
 }

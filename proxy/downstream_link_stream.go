@@ -59,9 +59,13 @@ func (s *linkSession) OnStream(st link.Stream, rest []byte) {
 	}
 	s.close()
 	w.stats.Left[LeftAccepted]++
-	w.proc.streams.Accept(peer, &StreamAccept{
+	a := &StreamAccept{
 		Worker: w, Service: s.door.direct.svc.cfg.Name, Timeout: s.patience(&st), Stream: st, Rest: bytes.Clone(rest),
-	})
+	}
+	if st.Kind != link.StreamAnswer { // of a request that has its own
+		a.Trail = w.access.stream(streamOpaque, s, nil, a.Service)
+	}
+	w.proc.streams.Accept(peer, a)
 }
 
 // mayTake applies the limits of listener and process. What fetches the rest of an
@@ -97,6 +101,7 @@ func (s *linkSession) patience(st *link.Stream) time.Duration {
 // refuseStream tells why a stream is not taken, in the words of its kind.
 func (s *linkSession) refuseStream(st *link.Stream, f *Failure) {
 	s.worker.stats.failed(f)
+	s.worker.access.refused(s, nil, f)
 	out := []byte{byte(f.reason)}
 	if st.Kind == link.StreamHTTP {
 		out = appendFailure(nil, f, s.worker.date(), nil, http1.ResponseFlags{Minor: 1, Close: true})

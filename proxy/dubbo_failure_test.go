@@ -18,89 +18,6 @@ func (c *caller) hessian(method, arg string) (id int64) {
 	return c.call(dubbo.Hessian2, hessianCall(demo, "", "", method, arg))
 }
 
-// TestExhaustedPools: a provider without a free thread has not begun the call, so
-// it goes elsewhere; the caller learns of it when there is nowhere else.
-func TestExhaustedPools(t *testing.T) {
-	eachWay(t, func(t *testing.T, direct bool) {
-		m := newDubboMesh(t, dubboOptions{direct: direct, apps: 2, service: ", retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
-		m.apps[0].pool, m.apps[1].pool = 1, 1000
-		for _, a := range m.apps {
-			a.delay = func() time.Duration { return 20 * time.Millisecond }
-		}
-		c := m.caller(egressDubbo)
-		var ids []int64
-		for range 100 {
-			ids = append(ids, c.hessian("m", "x"))
-		}
-		for _, id := range ids {
-			c.wants(id, dubbo.StatusOK, "")
-		}
-		if m.apps[0].refused == 0 {
-			t.Error("no pool was exhausted")
-		}
-		m.apps[1].pool = 1
-		ids = ids[:0]
-		for range 100 {
-			ids = append(ids, c.hessian("m", "x"))
-		}
-		served := 0
-		for _, id := range ids {
-			switch f := c.await(id); f.Status {
-			case dubbo.StatusOK:
-				served++
-			case dubbo.StatusPoolExhausted:
-			default:
-				t.Errorf("status %d", f.Status)
-			}
-		}
-		if served < 2 || served == 100 {
-			t.Errorf("%d of 100 were served by two threads", served)
-		}
-		m.settled()
-	})
-}
-
-// TestThePoolIsNeverExhausted: with max_concurrency at the provider's pool, calls
-// wait in the sidecar's queue instead.
-func TestThePoolIsNeverExhausted(t *testing.T) {
-	m := newDubboMesh(t, dubboOptions{provider: ", max_concurrency: 4", service: ", lb: {policy: random}"})
-	for _, a := range m.apps {
-		a.pool = 4
-		a.delay = func() time.Duration { return 5 * time.Millisecond }
-	}
-	c := m.caller(egressDubbo)
-	var ids []int64
-	for range 300 {
-		ids = append(ids, c.hessian("m", "x"))
-	}
-	for _, id := range ids {
-		c.wants(id, dubbo.StatusOK, "")
-	}
-	for _, a := range m.apps {
-		if a.refused != 0 || a.most != 4 {
-			t.Errorf("%s: %d calls at a time, %d refused", a.addr, a.most, a.refused)
-		}
-	}
-	m.settled()
-}
-
-// TestOneAppIsNotAskedTwice: the only application has turned a call away, so its
-// sidecar does not ask it again.
-func TestOneAppIsNotAskedTwice(t *testing.T) {
-	m := newDubboMesh(t, dubboOptions{apps: 1, service: ", retry: {on: []}"})
-	asked := 0
-	m.apps[0].seen = func(*dubbo.Frame) { asked++ }
-	m.apps[0].answer = func(f *dubbo.Frame) *dubbo.Frame {
-		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusPoolExhausted}
-	}
-	c := m.caller(egressDubbo)
-	c.wants(c.hessian("m", "x"), dubbo.StatusPoolExhausted, "")
-	if asked != 1 {
-		t.Errorf("the application was asked %d times", asked)
-	}
-	m.settled()
-}
-
 // TestProviderThatNeverAnswers: the deadline covers what is never answered. The
 // connection stays, and an answer that comes after all is for nobody.
 func TestProviderThatNeverAnswers(t *testing.T) {
@@ -253,6 +170,41 @@ func TestProviderThatGoesDown(t *testing.T) {
 		t.Errorf("%d connections", a.dialed)
 	}
 	m.settled()
+}
+
+// TestProviderThatTurnsConnectionsAway: one that goes down still accepts connections,
+// to close them at once. No call is lost there, though none may be sent twice, and
+// when the provider is back it is called again.
+func TestProviderThatTurnsConnectionsAway(t *testing.T) {
+	eachWay(t, func(t *testing.T, direct bool) {
+		m := newDubboMesh(t, dubboOptions{apps: 2, direct: direct, service: ", lb: {policy: weighted_round_robin}"})
+		a := m.apps[0]
+		c := m.caller(egressDubbo)
+		for range 4 {
+			c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+		}
+		served, dialed := a.served, a.dialed
+		a.leaves = true
+		a.loop.Do(func() { a.conns[0].conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
+		m.until("the end of its connection", func() bool { return !a.conns[0].open })
+		for range 50 {
+			ids := []int64{c.hessian("m", "x"), c.hessian("m", "x")}
+			for _, id := range ids {
+				c.wants(id, dubbo.StatusOK, "")
+			}
+		}
+		if a.dialed == dialed || a.served != served {
+			t.Errorf("connected to %d times, %d calls served", a.dialed-dialed, a.served-served)
+		}
+		a.leaves = false
+		if !m.w.RunUntil(func() bool {
+			c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+			return a.served > served
+		}, time.Minute) {
+			t.Error("the provider that is back is not called")
+		}
+		m.settled()
+	})
 }
 
 // TestEndpointsThatGo: a provider that leaves the service answers what it has,

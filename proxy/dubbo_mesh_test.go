@@ -104,6 +104,7 @@ type dubboApp struct {
 	delay  func() time.Duration
 	answer func(f *dubbo.Frame) *dubbo.Frame // nil: never
 	deaf   bool                              // takes no notice of heartbeats
+	leaves bool                              // goes down: closes what connects
 	seen   func(f *dubbo.Frame)              // of each call
 
 	busy, most int // calls in work; the most there were
@@ -146,6 +147,9 @@ type dubboAppConn struct {
 func (c *dubboAppConn) OnOpen(conn proxy.Conn) {
 	c.conn, c.open = conn, true
 	c.a.dialed++
+	if c.a.leaves {
+		conn.Close()
+	}
 }
 func (c *dubboAppConn) OnClose(error) { c.open = false }
 

@@ -41,6 +41,9 @@ func TestCallsThatAreRefused(t *testing.T) {
 			t.Errorf("call %d was refused in serialization %d", id, got)
 		}
 	}
+	if n := m.consumer.report().Stats.Errors["dubbo-bad-invocation"]; n != 2 {
+		t.Errorf("%d malformed calls are counted, of two", n)
+	}
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 9, Body: make([]byte, 1025)}
 	c.say(dubbo.AppendFrame(nil, oneWay))                                        // wants no answer
 	c.say(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // an answer to nothing
@@ -218,6 +221,41 @@ func TestDubboUnderMemoryPressure(t *testing.T) {
 		t.Log("the greedy connection was closed")
 	}
 	m.until("the rest", func() bool { return len(big.out) == 0 || big.ended })
+	m.settled()
+}
+
+// TestGreedyCallsAreGivenUp: past the hard mark the calls of a connection that hold
+// the most are given up, one by one, and the others and the connection go on.
+func TestGreedyCallsAreGivenUp(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{apps: 2, direct: true, limits: small,
+		service: `, idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
+	// A bad answer is held while a better one may come from elsewhere.
+	bad, good := m.apps[0], m.apps[1]
+	bad.answer = func(f *dubbo.Frame) *dubbo.Frame {
+		size := 100
+		if bytes.Contains(f.Body, []byte("greedy")) {
+			size = 1 << 20
+		}
+		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusServerError, Body: make([]byte, size)}
+	}
+	good.delay = func() time.Duration { return time.Second }
+	c := m.caller(egressDubbo)
+	const each = 16
+	var modest, greedy []int64
+	for range each {
+		modest = append(modest, c.hessian("modest", "x"))
+		greedy = append(greedy, c.hessian("greedy", "x"))
+	}
+	for _, id := range modest {
+		c.wants(id, dubbo.StatusOK, "")
+	}
+	for _, id := range greedy {
+		if f := c.await(id); f.Status != dubbo.StatusOK && !bytes.Contains(f.Body, []byte("shed: ")) {
+			t.Errorf("status %d, %.100q", f.Status, f.Body)
+		}
+	}
+	m.consumer.bounded()
+	m.consumer.gaveUp(each)
 	m.settled()
 }
 

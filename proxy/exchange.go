@@ -46,6 +46,9 @@ type replier interface {
 	// greedy tells, with memory short, that ex is to be refused for what its
 	// caller holds.
 	greedy(ex *exchange) bool
+	// at is where its connection came in, and peer the other end's "ip:port".
+	at() *door
+	peer() string
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
 	over(ex *exchange)
@@ -88,25 +91,27 @@ type exchange struct {
 	forwarded []byte   // the value of X-Forwarded-For, where there was one before
 	passed    int      // sidecars that it has passed, by its Via
 	path      []byte   // the path, where the route rewrote it
+	asked     []byte   // the path that the caller asked for there; aliases head
 
 	route    *route
 	svc      *service
 	bounds   *serviceBounds // of svc when the exchange began
 	began    time.Duration
-	retries  int // paid and status retries so far
-	free     int // free retries so far
-	hedges   int // hedges that reached an endpoint
-	missed   int // hedges that reached none
-	out      int // attempts that are not over
-	n        int // attempts used
+	queued   time.Duration // waited for slots
+	retries  int           // paid and status retries so far
+	free     int           // free retries so far
+	hedges   int           // hedges that reached an endpoint
+	missed   int           // hedges that reached none
+	out      int           // attempts that are not over
+	n        int           // attempts used
 	attempts [maxAttempts]attempt
 	tried    [maxAttempts]*lb.Endpoint
 	failedAt [1]*lb.Endpoint // where the latest attempt failed that had its turn
 
-	best     *answer     // best of the bad answers so far
-	bestOf   attemptKind // which kind of attempt it came of
-	reached  bool        // the application may have seen the request
-	lastFail *Failure    // of the latest failed attempt since the last retry; of a hedge only when no other failed
+	best     *answer  // best of the bad answers so far
+	bestOf   *attempt // that it came of
+	reached  bool     // the application may have seen the request
+	lastFail *Failure // of the latest failed attempt since the last retry; of a hedge only when no other failed
 
 	watch hedge.Watch // of the primary, in shadow mode
 
@@ -274,14 +279,14 @@ func (ex *exchange) hedgeMissed() {
 	}
 }
 
-// win answers the caller with ans, which came of such an attempt, and withdraws
-// what else is out.
-func (ex *exchange) win(of attemptKind, ans *answer) {
+// win answers the caller with ans, which came of an attempt, and withdraws what
+// else is out.
+func (ex *exchange) win(by *attempt, ans *answer) {
 	ex.enter(exchangeAnswered)
-	if of == hedgeAttempt && ans.Status < 500 {
+	if by.kind == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()
 	}
-	ex.finished(outcomeOf(ans.Status), ans.held)
+	ex.finished(&conclusion{outcome: outcomeOf(ans.Status), by: by, ans: ans})
 	ex.judge(verdictOf(ans.Status))
 	ex.from.reply(ex, ans)
 	ex.withdraw()
@@ -300,7 +305,7 @@ func (ex *exchange) giveUp(f *Failure) {
 func (ex *exchange) fail(f *Failure) {
 	ex.enter(exchangeAnswered)
 	ex.w.stats.failed(f)
-	ex.finished(OutcomeFailed, 0)
+	ex.finished(&conclusion{outcome: OutcomeFailed, failure: f})
 	ex.judge(f.verdict())
 	ex.from.fail(ex, f)
 	ex.withdraw()
@@ -311,7 +316,7 @@ func (ex *exchange) fail(f *Failure) {
 // something is left at the application, in which case over follows.
 func (ex *exchange) cancel() (left bool) {
 	ex.enter(exchangeAbandoned)
-	ex.finished(OutcomeCancelled, 0)
+	ex.finished(&conclusion{outcome: OutcomeCancelled})
 	ex.judge(verdictNone)
 	ex.withdraw()
 	if left = ex.out > 0; !left {
@@ -371,29 +376,4 @@ func (ex *exchange) settle() {
 		ex.from.over(ex)
 	}
 	ex.w.recycle(ex)
-}
-
-// hold counts the memory of a complete request against limits.buffered.
-func (ex *exchange) hold() {
-	if ex.head != nil {
-		ex.held = len(ex.head.B)
-	}
-	if ex.body != nil {
-		ex.held += len(ex.body.B)
-	}
-	ex.w.held(ex.held)
-}
-
-func (ex *exchange) releaseRequest() {
-	if ex.head != nil {
-		bytebufferpool.Put(ex.head)
-		ex.head = nil
-	}
-	if ex.body != nil {
-		bytebufferpool.Put(ex.body)
-		ex.body = nil
-	}
-	ex.w.held(-ex.held)
-	ex.held = 0
-	ex.req.Reset()
 }

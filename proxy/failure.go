@@ -61,7 +61,7 @@ var (
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,
 		Text: "too much work is pending"}
-	FailExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Overload, retry: retryElsewhere,
+	FailExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Exhausted, retry: retryElsewhere,
 		Text: "the application has no thread free"}
 	FailRateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, retry: retryRefused,
 		Text: "more requests a second than are allowed"}

@@ -37,6 +37,7 @@ type node struct {
 	proc *proxy.Process
 	cfg  *config.Config
 	stop []func() // closes listeners
+	log  *accessFile
 }
 
 // epoch is the time of day at which simulations begin.
@@ -137,6 +138,7 @@ func (n *node) start() {
 	n.proc = proxy.NewProcess(n.cfg, n.m.loops)
 	n.proc.Wall = func() time.Time { return epoch.Add(n.m.w.Now()) }
 	n.all, n.stop = nil, nil
+	n.openAccessLog()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for i := range n.m.loops {
 		name := n.host

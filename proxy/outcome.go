@@ -4,7 +4,7 @@ package proxy
 // nothing better can come.
 func (ex *exchange) onAnswer(a *attempt, ans *answer) {
 	if ans.Status < 500 {
-		ex.win(a.kind, ans)
+		ex.win(a, ans)
 		return
 	}
 	ex.failedAt[0] = a.ep
@@ -90,7 +90,7 @@ func (ex *exchange) keepBest(a *attempt, ans *answer) {
 	if ex.best != nil {
 		ex.best.Release()
 	}
-	ex.best, ex.bestOf = ans, a.kind
+	ex.best, ex.bestOf = ans, a
 }
 
 func (ex *exchange) takeBest() *answer {

@@ -12,9 +12,9 @@ import (
 // services' counts, and the limits that are limits of the process. Everything
 // in it is immutable or atomic; all else lives in the Workers.
 type Process struct {
-	// Wall is the time of day, for the Date of messages; nil: they get none.
-	// Loops call it, about once a second each. It is set before the first
-	// connection.
+	// Wall is the time of day, for the Date of messages and the lines of the
+	// access log; nil: they get none. Loops call it, about once a second each and
+	// for each line. It is set before the first connection.
 	Wall func() time.Time
 
 	current  atomic.Pointer[Generation]

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -28,6 +29,7 @@ type Generation struct {
 	routes    []routePlan
 	entrances map[string]*Entrance // by the listener's name
 	rates     map[string]*rateLimit
+	lines     *accesslog.Queue // nil: no access log
 
 	fresh  []member         // of services, those that the one before does not have
 	former []*sharedService // of services that are gone, those that may still serve
@@ -44,7 +46,7 @@ type member struct {
 // generation lays out what is to follow the one before.
 func (p *Process) generation(cfg *config.Config, before *Generation) *Generation {
 	g := &Generation{
-		cfg: cfg, number: before.number + 1, before: before,
+		cfg: cfg, number: before.number + 1, before: before, lines: before.lines,
 		services:  make(map[string]member, len(cfg.Services)),
 		entrances: make(map[string]*Entrance, len(cfg.Listeners)),
 		rates:     make(map[string]*rateLimit),

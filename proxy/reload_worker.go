@@ -21,6 +21,7 @@ func (w *Worker) prepare(g *Generation) {
 func (w *Worker) switchTo(g, before *Generation) {
 	w.cfg, w.generation = g.cfg, g.number
 	w.setLimits(&g.cfg.Limits)
+	w.access.follow(g)
 	old := w.services
 	w.services = make(map[string]*service, len(g.services))
 	for name, m := range g.services {
@@ -154,7 +155,7 @@ func (s *service) retire() {
 // Entrance is a listener as the core knows it. It outlives reloads that keep its
 // name, address and protocol; other goroutines only call Accept and Links.
 type Entrance struct {
-	address, protocol string
+	name, address, protocol string
 
 	trusted bool // its peers are on this host
 	links   atomic.Int32
@@ -190,7 +191,7 @@ func (g *Generation) enter(l *config.Listener, loops int) {
 }
 
 func newEntrance(l *config.Listener, loops int) *Entrance {
-	e := &Entrance{address: l.Address, protocol: l.Protocol, trusted: loopback(l.Address), doors: make([]door, loops)}
+	e := &Entrance{name: l.Name, address: l.Address, protocol: l.Protocol, trusted: loopback(l.Address), doors: make([]door, loops)}
 	for i := range e.doors {
 		e.doors[i].of = e
 	}

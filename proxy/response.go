@@ -22,6 +22,7 @@ func requestFailure(err error) *Failure {
 var refusals = map[link.Reason]*Failure{
 	link.Overload:          FailOverloaded,
 	link.RateLimited:       FailRateLimited,
+	link.Exhausted:         FailExhausted,
 	link.NoSlot:            FailNoSlot,
 	link.Draining:          FailDraining,
 	link.NoService:         FailNoRoute,

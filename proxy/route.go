@@ -181,6 +181,7 @@ func (m *headerMatch) match(hs []protocol.Header) bool {
 // matched.
 func (r *route) rewritePath(ex *exchange) {
 	if len(r.rewrite) > 0 {
+		ex.asked = ex.req.Path
 		ex.path = append(append(ex.path[:0], r.rewrite...), ex.req.Path[len(r.prefix):]...)
 		ex.req.Path = ex.path
 	}

@@ -96,12 +96,33 @@ func outcomeOf(status int) Outcome {
 	return Outcome(min(max(status/100, 2), 5) - 2)
 }
 
-// finished counts the end of the exchange for its caller, with the size of the
-// application's answer if that is what it was. Without a route there is no
-// service to count it for.
-func (ex *exchange) finished(o Outcome, bytes int) {
-	now := ex.w.loop.Now()
+// failed tells the outcomes that are nobody's wish.
+func (o Outcome) failed() bool { return o == Outcome5xx || o == OutcomeFailed }
+
+// conclusion is the end of an exchange for its caller.
+type conclusion struct {
+	outcome Outcome
+	ans     *answer  // nil: not the application's
+	by      *attempt // that brought ans
+	failure *Failure // of OutcomeFailed
+}
+
+// bytes is the size of the application's answer.
+func (c *conclusion) bytes() int {
+	if c.ans == nil {
+		return 0
+	}
+	return c.ans.held
+}
+
+// finished counts and logs the end of the exchange for its caller. Without a route
+// there is no service to count it for.
+func (ex *exchange) finished(c *conclusion) {
+	o, bytes, now := c.outcome, c.bytes(), ex.w.loop.Now()
 	latency := now - ex.began
+	if ex.w.access.feed.On() {
+		ex.w.access.finished(ex, c, now)
+	}
 	if o != OutcomeCancelled {
 		ex.w.millis.now(now).answered(latency, bytes)
 	}

@@ -74,6 +74,8 @@ type StreamRequest struct {
 	Buffer *bytebufferpool.ByteBuffer
 	Rest   []byte // what came behind that, as it came
 
+	Trail *Trail // to be ended with the request
+
 	requestID []byte
 }
 
@@ -127,6 +129,7 @@ type StreamSource struct {
 	Buffer *bytebufferpool.ByteBuffer
 
 	Lease *Lease // connected
+	Trail *Trail // to be ended with the Lease
 }
 
 // Close gives the body up.
@@ -139,6 +142,7 @@ func (s *StreamSource) Close() {
 		s.Buffer = nil
 	}
 	s.Lease.Close(true, 0, 0)
+	s.Trail.End(StreamEnd{Cut: true})
 }
 
 // StreamAccept is a stream that another sidecar has for a service of this one.
@@ -147,6 +151,7 @@ type StreamAccept struct {
 	Service string
 	Timeout time.Duration // of the endpoint's answer
 	Stream  link.Stream
+	Trail   *Trail // to be ended with the stream
 	Rest    []byte // what followed the preface
 }
 

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
@@ -14,7 +16,7 @@ type dubboUpstream struct {
 	target        *endpoint
 	serialization byte         // of calls that came as HTTP, and of heartbeats
 	cur           *dubboClient // takes new attempts; nil before the first, and after a loss
-	gone          bool         // the endpoint left the service
+	leaving       bool         // the provider said that it goes down, and not yet that it is back
 }
 
 func newDubboUpstream(s *service, target *endpoint) *dubboUpstream {
@@ -53,17 +55,21 @@ func (u *dubboUpstream) abort(a *attempt) {
 }
 
 func (u *dubboUpstream) retire() {
-	u.gone = true
 	if u.cur != nil {
 		u.cur.drain()
 	}
 }
 
 // dubboState is where a connection to a provider stands.
+//
+//	dialing ─▶ open ─▶ closed
+//	dialing ─▶ proving ─▶ open
+//	dialing, proving ─▶ closed
 type dubboState uint8
 
 const (
 	dubboDialing dubboState = iota
+	dubboProving            // it leads to a provider that was leaving: calls wait until that has answered a heartbeat
 	dubboOpen
 	dubboClosed
 )
@@ -79,7 +85,7 @@ type dubboClient struct {
 	draining bool // takes no more calls, and closes with the last one
 
 	calls    dubboTable
-	queue    []int64 // ids of calls that have not left, withdrawn ones included
+	queue    []int64 // ids of calls that have not left, and of withdrawn ones among them
 	settled  []stood // during a flush: calls to be answered here
 	flushing bool
 
@@ -116,15 +122,26 @@ func dialDubbo(u *dubboUpstream) *dubboClient {
 }
 
 func (c *dubboClient) OnOpen(conn Conn) {
-	if c.state == dubboClosed {
-		conn.Close()
-		return
-	}
 	c.conn, c.outbound.conn = conn, conn
-	c.state = dubboOpen
 	c.w.loop.After(dubboBeat, &c.beat)
-	c.flush()
+	if c.up.leaving {
+		c.state = dubboProving
+		c.ask()
+	} else {
+		c.state = dubboOpen
+		c.flush()
+	}
 	c.finish()
+}
+
+// proven: the provider that was leaving is back. One that is going down still
+// accepts connections, and closes them without a word.
+func (c *dubboClient) proven() {
+	if c.state == dubboProving {
+		c.state = dubboOpen
+		c.up.leaving = false
+		c.w.loop.Defer(&c.out)
+	}
 }
 
 func (c *dubboClient) OnData(b []byte) {
@@ -145,7 +162,7 @@ func (c *dubboClient) OnClose(error) {
 	switch c.state {
 	case dubboDialing:
 		c.close(FailConnect)
-	case dubboOpen:
+	case dubboProving, dubboOpen:
 		c.close(FailReset)
 	}
 }
@@ -157,12 +174,22 @@ func (c *dubboClient) send(a *attempt) {
 	}
 	id := c.calls.add(a)
 	a.stream, a.dubbo = uint64(id), c
-	c.queue = append(c.queue, id)
+	c.enqueue(id)
 	if c.calls.n == 1 && !c.flushing {
 		c.flush() // a lone call waits for nothing
 		return
 	}
 	c.w.loop.Defer(&c.out)
+}
+
+// enqueue has a call leave with the next flush. To a provider that does not read
+// there is none for long, so those that were withdrawn meanwhile are taken out
+// when they are half of all that can be.
+func (c *dubboClient) enqueue(id int64) {
+	if len(c.queue) == 2*dubboCalls {
+		c.queue = slices.DeleteFunc(c.queue, func(id int64) bool { return c.calls.find(id) == nil })
+	}
+	c.queue = append(c.queue, id)
 }
 
 // forget takes a out of the table; what still comes for it is skipped.
@@ -181,12 +208,17 @@ func (c *dubboClient) onBeat() {
 		c.close(FailReset)
 		return
 	default:
-		c.asked = true
-		c.outbound.write(dubbo.AppendHeartbeat(c.w.scratch[:0], c.up.serialization, 0))
-		c.outbound.watch()
+		c.ask()
 	}
 	c.heard = false
 	c.w.loop.After(dubboBeat, &c.beat)
+}
+
+// ask sends a heartbeat.
+func (c *dubboClient) ask() {
+	c.asked = true
+	c.outbound.write(dubbo.AppendHeartbeat(c.w.scratch[:0], c.up.serialization, 0))
+	c.outbound.watch()
 }
 
 // detach makes the next attempt dial anew.
@@ -204,7 +236,7 @@ func (c *dubboClient) drain() {
 }
 
 func (c *dubboClient) finish() {
-	if c.draining && c.state == dubboOpen && c.calls.n == 0 {
+	if c.draining && c.conn != nil && c.calls.n == 0 {
 		c.close(nil)
 	}
 }
@@ -295,7 +327,9 @@ func (c *dubboClient) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 func (c *dubboClient) onEvent(f *dubbo.Frame) {
 	switch {
 	case !f.Request:
+		c.proven()
 	case dubbo.ReadOnly(f):
+		c.up.leaving = true
 		c.draining = true
 		c.detach()
 	case f.TwoWay && c.conn.Buffered() <= dubboOutbound:

@@ -27,6 +27,7 @@ type Worker struct {
 	stats    WorkerStats
 	millis   *milliseconds // apart, since the collector need not look into it
 	sessions sessionList
+	access   accessLog
 
 	// By the Generation in use.
 	generation uint64
@@ -75,6 +76,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		millis: new(milliseconds),
 	}
 	w.shedding.Do = w.shedAll
+	w.access.init(w)
 	g := p.current.Load()
 	w.prepare(g)
 	w.switchTo(g, &Generation{})
@@ -130,12 +132,38 @@ func (w *Worker) recycle(ex *exchange) {
 	if cap(ex.path) > maxRewritten {
 		ex.path = nil
 	}
-	ex.failedAt[0] = nil
+	ex.failedAt[0], ex.bestOf = nil, nil
+	ex.queued, ex.asked = 0, nil
 	ex.n, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
 	ex.state = exchangeIdle
 	if len(w.exchanges) < maxFree {
 		w.exchanges = append(w.exchanges, ex)
 	}
+}
+
+// hold counts the memory of a complete request against limits.buffered.
+func (ex *exchange) hold() {
+	if ex.head != nil {
+		ex.held = len(ex.head.B)
+	}
+	if ex.body != nil {
+		ex.held += len(ex.body.B)
+	}
+	ex.w.held(ex.held)
+}
+
+func (ex *exchange) releaseRequest() {
+	if ex.head != nil {
+		bytebufferpool.Put(ex.head)
+		ex.head = nil
+	}
+	if ex.body != nil {
+		bytebufferpool.Put(ex.body)
+		ex.body = nil
+	}
+	ex.w.held(-ex.held)
+	ex.held = 0
+	ex.req.Reset()
 }
 
 // held counts bytes of messages taken into memory (n > 0) or released.

@@ -6,6 +6,8 @@
 #
 #   IDLE=60      seconds of silence in which heartbeats keep connections up
 #   KEEP=DIR     keep configuration files and logs in DIR
+#   CASES=NAMES  run these alone: patterns with commas between them, such as
+#                'http/*-2.7,pool'; one that matches nothing lists what there is
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -20,4 +22,4 @@ done
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 PYTHONPATH=scripts/interop timeout --kill-after=10 1800 \
-	python3 scripts/interop-dubbo/dubbo.py "$dir/bin" "$dir" "${IDLE:-60}"
+	python3 scripts/interop-dubbo/dubbo.py "$dir/bin" "$dir" "${IDLE:-60}" "${CASES:-*}"

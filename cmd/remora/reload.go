@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -19,6 +20,7 @@ const (
 	refusedRestart   = "needs_restart"     // a key has changed that can't while the process runs
 	refusedIdentity  = "certificate"       // the files of a tls block are no good
 	refusedListen    = "listen"            // a listener's address can't be bound
+	refusedAccessLog = "access_log"        // the access log can't be opened
 	refusedEndpoints = "endpoints_unknown" // nobody says which endpoints a new service has
 	refusedDraining  = "draining"          // the process is about to end
 )
@@ -32,7 +34,7 @@ const (
 // outcomes are all there are.
 var outcomes = []string{
 	outcomeApplied, outcomeUnchanged, refusedInvalid, refusedRestart, refusedIdentity, refusedListen,
-	refusedEndpoints, refusedDraining,
+	refusedAccessLog, refusedEndpoints, refusedDraining,
 }
 
 // refusal is the error of a reload that has changed nothing.
@@ -105,6 +107,7 @@ type change struct {
 	cfg        *config.Config
 	gen        *proxy.Generation
 	identities identities
+	access     *accesslog.Writer
 	opened     []*listening
 	sources    map[string]*source // of services that are new
 }
@@ -115,7 +118,7 @@ func (s *sidecar) change(cfg *config.Config) error {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
 	c := &change{s: s, cfg: cfg, sources: make(map[string]*source)}
-	for _, step := range []func() error{c.openIdentities, c.bind, c.learn} {
+	for _, step := range []func() error{c.openIdentities, c.openAccessLog, c.bind, c.learn} {
 		if err := step(); err != nil {
 			c.abandon()
 			return err
@@ -128,6 +131,13 @@ func (s *sidecar) change(cfg *config.Config) error {
 func (c *change) openIdentities() (err error) {
 	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log); err != nil {
 		return &refusal{refusedIdentity, err}
+	}
+	return nil
+}
+
+func (c *change) openAccessLog() (err error) {
+	if c.access, err = c.s.openAccessLog(c.cfg); err != nil {
+		return &refusal{refusedAccessLog, err}
 	}
 	return nil
 }
@@ -174,6 +184,9 @@ func (c *change) learn() error {
 // abandon gives up what was made for the change.
 func (c *change) abandon() {
 	c.identities.closeBut(c.s.identities)
+	if c.access != c.s.access {
+		_ = c.s.closeAccessLog(c.access)
+	}
 	for _, l := range c.opened {
 		_ = l.close()
 	}
@@ -187,14 +200,15 @@ func (c *change) apply() {
 	s, before := c.s, c.s.cfg
 	dialing := s.dialersOf(c.cfg, c.identities)
 	s.dialing.Store(&dialing)
+	c.gen.LogTo(queue(c.access))
 	done := make(chan struct{})
 	s.proc.Switch(c.gen, func() { close(done) })
 	<-done
 
 	s.cfg = c.cfg
-	old := s.identities
+	old, unused := s.identities, s.access
 	s.mu.Lock()
-	s.identities = c.identities
+	s.identities, s.access = c.identities, c.access
 	s.mu.Unlock()
 	closed := c.listen()
 	c.follow()
@@ -204,6 +218,13 @@ func (c *change) apply() {
 	s.engine.SetWriteStall(c.cfg.Timeouts.Write)
 	if level, ok := admin.LogLevel(c.cfg.Log.Level); ok && c.cfg.Log.Level != before.Log.Level {
 		s.level.Set(level)
+	}
+	if unused != c.access {
+		s.retiring.Go(func() {
+			if err := s.closeAccessLog(unused); err != nil {
+				s.log.Warn("access log left", "error", err)
+			}
+		})
 	}
 	s.retiring.Go(func() { s.retire(gone, closed, c.cfg.Timeouts.Drain) })
 }
@@ -297,7 +318,6 @@ func frozen(old, cfg *config.Config) (keys []string) {
 		{"limits.connections", old.Limits.Connections, cfg.Limits.Connections},
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},
-		{"access_log", old.AccessLog, cfg.AccessLog},
 		{"tracing", old.Tracing, cfg.Tracing},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {

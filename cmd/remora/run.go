@@ -24,7 +24,7 @@ func newRun() *cobra.Command {
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
 			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
 			"SIGHUP, and with --watch a change of the file, applies the configuration anew without dropping a\n" +
-			"connection; one that can't be applied changes nothing.",
+			"connection; one that can't be applied changes nothing. SIGUSR1 opens the access log anew.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			content := watchFile(file) // before it is read: no change is missed
@@ -52,11 +52,15 @@ func run(cfg *config.Config, content *fileWatch, watch bool, log *slog.Logger, l
 	asked := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
 	signal.Notify(asked, syscall.SIGHUP)
 	defer signal.Stop(asked)
+	rotated := make(chan os.Signal, 1)
+	signal.Notify(rotated, syscall.SIGUSR1)
+	defer signal.Stop(rotated)
 	s, err := start(cfg, log, level)
 	if err != nil {
 		return err
 	}
 	go s.followFile(content, watch, asked)
+	go s.rotate(rotated)
 	log.Info("draining", "signal", (<-signals).String(), "timeout", cfg.Timeouts.Drain)
 	done := make(chan struct{})
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
@@ -25,15 +26,16 @@ import (
 // sidecar is a running process: the core on its loops, its listeners, its
 // registry and its admin API. Fields that start has not come to are nil.
 type sidecar struct {
-	log     *slog.Logger
-	level   *slog.LevelVar // of log
-	engine  *reactor.Engine
-	proc    *proxy.Process
-	workers map[proxy.Loop]*proxy.Worker
-	admin   *admin.Server
-	streams *stream.Server
-	etcd    *etcd.Registry // nil: none configured
-	dialing atomic.Pointer[dialers]
+	log          *slog.Logger
+	level        *slog.LevelVar // of log
+	engine       *reactor.Engine
+	proc         *proxy.Process
+	workers      map[proxy.Loop]*proxy.Worker
+	admin        *admin.Server
+	streams      *stream.Server
+	etcd         *etcd.Registry // nil: none configured
+	accessCounts accesslog.Counts
+	dialing      atomic.Pointer[dialers]
 
 	// changing is held by a reload, and by a drain from its start on; with it go
 	// the configuration in use and what was made of it. mu guards what the admin
@@ -46,6 +48,7 @@ type sidecar struct {
 	announcements []*announcement
 	identities    identities
 	reloads       admin.ReloadStats
+	access        *accesslog.Writer // nil: no access log
 
 	// ended ends with stop; retiring is what reloads have left behind to end.
 	ended    context.Context
@@ -113,6 +116,10 @@ func (s *sidecar) startLoops() (err error) {
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
 	s.proc.Wall = time.Now
+	if s.access, err = s.openAccessLog(s.cfg); err != nil {
+		return err
+	}
+	s.proc.Generation().LogTo(queue(s.access))
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
@@ -142,6 +149,7 @@ func (s *sidecar) startAdmin() error {
 		Registrations: s.registrations,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
+		AccessLog:     s.accessStats,
 		Drain:         s.startDrain,
 	}
 	if s.etcd != nil {
@@ -205,8 +213,13 @@ func (s *sidecar) stop() {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops that keep their accounts
 	}
 	if s.engine != nil {
-		err = errors.Join(err, bounded(s.engine.Stop))
+		stopped := bounded(s.engine.Stop)
+		if stopped == nil && s.proc != nil {
+			s.proc.FlushAccessLog()
+		}
+		err = errors.Join(err, stopped)
 	}
+	err = errors.Join(err, s.closeAccessLog(s.access))
 	s.identities.closeBut(nil)
 	if err != nil {
 		s.log.Warn("not all ended in order", "error", err)

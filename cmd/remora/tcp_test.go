@@ -24,6 +24,29 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 	return p, in
 }
 
+// serveTCP has talk at the other end of each connection to the address that it
+// returns, and closes the connection after it.
+func serveTCP(t *testing.T, talk func(nc net.Conn)) (addr string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				talk(nc)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
 // TestTCPCarriesHTTP2: what the sidecar does not parse passes as opaque bytes,
 // here HTTP/2 with prior knowledge, as gRPC uses it.
 func TestTCPCarriesHTTP2(t *testing.T) {
@@ -66,31 +89,17 @@ func TestTCPCarriesHTTP2(t *testing.T) {
 // sends, talks back, and hears its half-close; requests are nothing for it, and are
 // refused before they reach it.
 func TestTCPThroughTwo(t *testing.T) {
-	app, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer app.Close()
-	go func() {
-		for {
-			nc, err := app.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				_, _ = io.WriteString(nc, "+hello\r\n") // servers may speak first
-				n, _ := io.Copy(io.Discard, nc)
-				fmt.Fprintf(nc, ":%d\r\n", n)
-			}()
-		}
-	}()
+	app := serveTCP(t, func(nc net.Conn) {
+		_, _ = io.WriteString(nc, "+hello\r\n") // servers may speak first
+		n, _ := io.Copy(io.Discard, nc)
+		fmt.Fprintf(nc, ":%d\r\n", n)
+	})
 	free := freeAddrs(t, 3)
 	ingress, in, web := free[0], free[1], free[2]
 	p := startRemora(t, fmt.Sprintf(`
 loops: 1
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: tcp, connect_timeout: 15s, timeout: 2m}}`, ingress, app.Addr().String()))
+services: {local: {discover: static, endpoints: [%q], protocol: tcp, connect_timeout: 15s, timeout: 2m}}`, ingress, app))
 	p.ready()
 	c := startRemora(t, fmt.Sprintf(`
 loops: 1
@@ -139,24 +148,8 @@ func TestTCPDrain(t *testing.T) {
 		{"cut", "timeouts: {drain: 300ms}", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			app, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer app.Close()
-			go func() {
-				for {
-					nc, err := app.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						defer nc.Close()
-						_, _ = io.Copy(nc, nc)
-					}()
-				}
-			}()
-			p, in := tcpSidecar(t, app.Addr().String(), c.more)
+			echo := serveTCP(t, func(nc net.Conn) { _, _ = io.Copy(nc, nc) })
+			p, in := tcpSidecar(t, echo, c.more)
 			client, err := net.Dial("tcp", in)
 			if err != nil {
 				t.Fatal(err)

@@ -21,7 +21,7 @@ type layer struct {
 var layers = []layer{
 	{
 		[]string{"cmd/remora"},
-		[]string{"proxy/admin", "proxy/reactor", "proxy/stream", "proxy", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
+		[]string{"proxy/admin", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
 	{
@@ -53,13 +53,13 @@ var layers = []layer{
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs"},
+		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs", "proxy/accesslog"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"proxy"},
-		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/config"},
+		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/accesslog"},
 		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
 	},
 	{

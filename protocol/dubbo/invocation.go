@@ -48,20 +48,24 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 // noVersion is how hessian2 callers say that a service has no version.
 const noVersion = "0.0.0"
 
+// parseHead reads what stands before the attachments in both serializations: five
+// names, and an argument for each of the types.
+func (inv *Invocation) parseHead(name func() []byte, skip func()) bool {
+	for _, field := range [...]*[]byte{&inv.DubboVersion, &inv.Path, &inv.Version, &inv.Method, &inv.Types} {
+		*field = name()
+	}
+	n, ok := countTypes(inv.Types)
+	for range n {
+		skip()
+	}
+	return ok
+}
+
 func (inv *Invocation) parseHessian2(body []byte) bool {
 	r := &inv.reader
 	r.reset(body)
-	inv.DubboVersion = r.nullableName()
-	inv.Path = r.nullableName()
-	inv.Version = r.nullableName()
-	inv.Method = r.nullableName()
-	inv.Types = r.nullableName()
-	n, ok := countTypes(inv.Types)
-	if !ok {
+	if !inv.parseHead(r.nullableName, r.skip) {
 		return false
-	}
-	for range n {
-		r.skip()
 	}
 	switch t := r.next(); t.kind {
 	case tokenNull:
@@ -143,17 +147,8 @@ func milliseconds(n int64) time.Duration {
 
 func (inv *Invocation) parseFastjson(body []byte) bool {
 	lines := lineReader{b: body}
-	inv.DubboVersion = lines.name()
-	inv.Path = lines.name()
-	inv.Version = lines.name()
-	inv.Method = lines.name()
-	inv.Types = lines.name()
-	n, ok := countTypes(inv.Types)
-	if !ok {
+	if !inv.parseHead(lines.name, func() { lines.next() }) {
 		return false
-	}
-	for range n {
-		lines.next()
 	}
 	attachments := lines.next()
 	if lines.bad || lines.i < len(body) {

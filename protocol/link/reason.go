@@ -14,6 +14,7 @@ const (
 	UpstreamConnect Reason = 4  // the application can't be reached: nothing was sent
 	NoService       Reason = 5  // this sidecar does not serve the service
 	RateLimited     Reason = 6  // more requests a second than it takes
+	Exhausted       Reason = 7  // the application turned it away, and is not to be asked again
 	DeadlinePassed  Reason = 64 // dropped before the application saw it
 	TooLarge        Reason = 65 // body or headers over the limit
 	Malformed       Reason = 66 // text that could not be sent on safely
@@ -43,6 +44,8 @@ func (r Reason) String() string {
 		return "no_service"
 	case RateLimited:
 		return "rate_limited"
+	case Exhausted:
+		return "exhausted"
 	case DeadlinePassed:
 		return "deadline_passed"
 	case TooLarge:

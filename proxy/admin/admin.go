@@ -41,6 +41,9 @@ type Options struct {
 	// none.
 	Reloads func() ReloadStats
 
+	// AccessLog reads the counts of the access log; nil: there is none, ever.
+	AccessLog func() AccessLogStats
+
 	// Drain starts a drain and returns at once. It may be called repeatedly,
 	// but never in phase Starting.
 	Drain func()

@@ -87,7 +87,8 @@ func newSidecar(t *testing.T, yaml string) *sidecar {
 				At: time.Unix(1700000001, 0), Code: "invalid", Reason: "one\ntwo",
 			}}
 		},
-		Drain: func() { s.drains.Add(1); s.api.Enter(Draining) },
+		AccessLog: func() AccessLogStats { return AccessLogStats{Lines: 1} },
+		Drain:     func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})
 	s.api.patience = patience
 	return s

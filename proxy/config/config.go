@@ -279,8 +279,15 @@ type RateLimit struct {
 	Burst int `yaml:"burst" max:"1000000"` // at once, after a pause; 0: one second's worth
 }
 
-// AccessLog is not built yet.
-type AccessLog struct{}
+// AccessLog is a line of JSON for each request that Sample, Slow or Failed asks
+// for. The zero Path is off.
+type AccessLog struct {
+	Path   string        `yaml:"path"`                                      // a file, stdout or stderr; "": no access log
+	Sample float64       `yaml:"sample" in:"[0,1]"`                         // share of all requests
+	Slow   time.Duration `yaml:"slow"`                                      // those that take so long; 0: not for that
+	Failed bool          `yaml:"failed"`                                    // those that end with 5xx, or an answer of the sidecar's own
+	Buffer int64         `yaml:"buffer" unit:"size" min:"64KiB" max:"1GiB"` // lines that wait to be written; more are dropped
+}
 
 // Tracing is not built yet.
 type Tracing struct{}

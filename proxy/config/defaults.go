@@ -28,6 +28,7 @@ func Default() *Config {
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
 			Idle: 5 * time.Minute, Write: 30 * time.Second, Drain: 30 * time.Second,
 		},
+		AccessLog: AccessLog{Sample: 1, Buffer: 4 << 20},
 	}
 }
 

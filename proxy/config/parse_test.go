@@ -95,6 +95,9 @@ func TestFull(t *testing.T) {
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
 		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
+	want.AccessLog = AccessLog{
+		Path: "/var/log/remora/access.log", Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,
+	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got:\n%+v\nwant:\n%+v", c, want)
 	}
@@ -206,6 +209,14 @@ func TestEdges(t *testing.T) {
 		{"limits: {buffered: 8589934592GiB}", "expected a size"},
 		{"timeouts: {drain: 0}", ""},
 		{`timeouts: {drain: "1s"}`, ""},
+		{"access_log: {path: stdout}", ""},
+		{"access_log: {}", ""},
+		{"access_log: {path: /a, sample: 0, slow: 1ms}", ""},
+		{"access_log: {path: /a, sample: 0, failed: true}", ""},
+		{"access_log: {path: /a, sample: 0}", "no request would be logged"},
+		{"access_log: {path: /a, sample: 1.5}", "[0,1]"},
+		{"access_log: {path: /a, buffer: 1KiB}", "at least 64KiB"},
+		{"access_log: {failed: true}", "expected a file, stdout or stderr"},
 		{"timeouts: {write: 999us}", "at least 1ms"},
 		{"admin: {address: \"[::1]:9901\"}", ""},
 		{"admin: {address: \"[::]:9901\"}", "loopback"},

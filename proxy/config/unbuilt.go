@@ -14,7 +14,6 @@ type unbuilt struct {
 // unbuiltKeys is the one list of them: a feature is switched on by deleting its
 // line.
 var unbuiltKeys = []unbuilt{
-	{"access_log", notEmpty, "the access log"},
 	{"tracing", notEmpty, "tracing"},
 }
 

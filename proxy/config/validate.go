@@ -22,6 +22,7 @@ func (v *validator) validate() {
 	v.admin()
 	v.etcd()
 	v.listeners()
+	v.accessLog()
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		v.service(c.Services[name])
 	}
@@ -55,6 +56,17 @@ func (v *validator) admin() {
 	}
 	if token == "" && !isLoopback(addr) {
 		v.report("admin.address", "expected a loopback address: beyond it the admin API needs admin.token")
+	}
+}
+
+// accessLog reports a log that would have no lines.
+func (v *validator) accessLog() {
+	l := &v.config.AccessLog
+	switch {
+	case l.Path == "" && *l != Default().AccessLog:
+		v.report("access_log.path", "missing; expected a file, stdout or stderr")
+	case l.Sample == 0 && l.Slow == 0 && !l.Failed:
+		v.report("access_log.sample", "0 without slow or failed: no request would be logged")
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
 	case link.StreamOpaque:
 		t := &tunnel{
 			pair: p, wish: s.opaque(a.Worker, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
-			words: func(f *proxy.Failure) []byte { return []byte{byte(f.Reason())} },
+			words: func(f *proxy.Failure) []byte { return []byte{byte(f.Reason())} }, trail: a.Trail,
 		}
 		s.start(p, t.run)
 	default:
@@ -50,8 +50,9 @@ func (s *Server) handOver(p *pair, token link.Token) {
 // serve carries the request that another sidecar sends. The courtesies of a
 // proxy to client and endpoint were its.
 func (p *pair) serve(a *proxy.StreamAccept) {
-	r := &proxy.StreamRequest{Worker: a.Worker, Service: a.Service, Timeout: a.Timeout, Minor: 1}
+	r := &proxy.StreamRequest{Worker: a.Worker, Service: a.Service, Timeout: a.Timeout, Minor: 1, Trail: a.Trail}
 	if f := p.receive(r, a.Rest); f != nil {
+		r.Trail.End(proxy.StreamEnd{Failure: f, Cut: p.isCut()})
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
 	}
@@ -83,8 +84,10 @@ func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
 	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
 		r.Kind, r.Head = proxy.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
+		r.Trail.Asks(proxy.StreamWebSocket, &req)
 		return nil
 	}
+	r.Trail.Asks(proxy.StreamBody, &req)
 	r.Kind, r.Head = proxy.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
 	r.Body.Reset(&head, lim)
 	r.Chunks, r.Buffer = head.Framing == http1.Chunked, bytebufferpool.Get()

@@ -40,18 +40,22 @@ func (d *delivery) run() {
 	d.listen(func() {}) // its end is the source's
 	var sent int64
 	var whole bool
-	if fail := d.source(); fail != nil {
-		if !d.isCut() {
+	fail := d.source()
+	cut := d.isCut()
+	if fail != nil {
+		if !cut {
 			d.src.Lease.Failed(fail)
 		}
 		words := proxy.StreamRequest{Minor: 1}
 		d.refuse(words.AppendFailure(nil, fail, date()))
 	} else {
 		sent, whole = d.send()
+		cut = !whole
 	}
 	d.part(whole)
 	<-d.heard
 	d.src.Lease.Close(true, 0, sent)
+	d.src.Trail.End(proxy.StreamEnd{Failure: fail, Cut: cut, Out: sent})
 }
 
 // source has the other end joined, from which the body comes.

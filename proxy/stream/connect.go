@@ -92,6 +92,7 @@ func (p *pair) open(w *wish, at proxy.Place) error {
 }
 
 func (p *pair) dial(addr, service string) error {
+	p.at = addr
 	ctx, cancel := context.WithTimeout(p.srv.ctx, p.srv.service(service).ConnectTimeout)
 	defer cancel()
 	sock, err := p.srv.opt.Dial(ctx, addr, service)

@@ -36,6 +36,7 @@ type sidecar struct {
 	srv    *Server
 	ln     *Listener
 	addr   string
+	log    string // the file of the access log, if the configuration has one
 }
 
 // options are what tests change of the sidecar.
@@ -85,6 +86,9 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 		t.Fatal(err)
 	}
 	s.proc = proxy.NewProcess(cfg, 2)
+	if cfg.AccessLog.Path != "" {
+		s.openAccessLog()
+	}
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}

@@ -77,9 +77,11 @@ func (l *Listener) take(nc *net.TCPConn) {
 		return
 	}
 	service := l.srv.service(l.cfg.Load().Service)
+	worker := l.srv.worker()
 	t := &tunnel{
 		pair: &pair{srv: l.srv, down: down}, words: silent,
-		wish: l.srv.opaque(l.srv.worker(), service.Name, service.Timeout),
+		wish:  l.srv.opaque(worker, service.Name, service.Timeout),
+		trail: worker.Trail(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
 	}
 	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
 		release()

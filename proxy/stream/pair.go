@@ -20,6 +20,8 @@ type pair struct {
 	up      *end
 	severed bool
 
+	at string // "ip:port" that was dialled last, by run
+
 	torn    atomic.Bool   // the stream is to end in a reset
 	waits   atomic.Bool   // for the head of an answer, which has a deadline: not idle
 	settled atomic.Bool   // down has all that it gets

@@ -41,15 +41,18 @@ func (p *passage) run() {
 	p.srv.opt.Process.Hold(len(p.first))
 	defer p.srv.opt.Process.Hold(-len(p.first))
 	worker := p.srv.worker()
+	trail := worker.Trail("", p.down.RemoteAddr().String(), "")
 	onward, fail := p.reach()
 	if fail != nil {
 		worker.Passed(fail)
+		trail.End(proxy.StreamEnd{Failure: fail, Endpoint: p.to.String()})
 		p.cut() // as if the client had been refused
 		return
 	}
 	defer p.srv.hops.remove(onward)
 	worker.Passed(nil)
-	p.relay(p.first)
+	in, out := p.relay(p.first)
+	trail.End(proxy.StreamEnd{Cut: p.isCut(), Endpoint: p.to.String(), In: in, Out: out})
 }
 
 // reach joins where the client was going.

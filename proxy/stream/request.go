@@ -31,6 +31,7 @@ func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
 	}
 	t := &tunnel{
 		pair: p, wish: s.opaque(r.Worker, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
+		status: http.StatusOK, trail: r.Trail,
 		words: func(f *proxy.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
 	s.start(p, t.run)
@@ -50,6 +51,7 @@ type exchange struct {
 	blame     atomic.Pointer[proxy.Failure] // why the request could not be passed on
 	complete  atomic.Bool                   // the request was passed on
 	connected bool                          // the lease knows
+	status    int                           // of the answer, once it is sent on
 	in        atomic.Int64                  // bytes of the bodies, or of the tunnel
 	out       int64
 }
@@ -64,8 +66,10 @@ func (x *exchange) run() {
 	proc.Hold(n)
 	x.free = sync.OnceFunc(func() { proc.Hold(-n) })
 	defer x.free()
-	if f := x.carry(full); f != nil {
-		if x.lease != nil && !x.isCut() {
+	f := x.carry(full)
+	cut := x.isCut()
+	if f != nil {
+		if x.lease != nil && !cut {
 			x.lease.Failed(f)
 		}
 		x.settled.Store(true)
@@ -78,6 +82,9 @@ func (x *exchange) run() {
 	if x.lease != nil {
 		x.lease.Close(x.connected, x.in.Load(), x.out)
 	}
+	x.r.Trail.End(proxy.StreamEnd{
+		Status: x.status, Failure: f, Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
+	})
 }
 
 // carry finds an endpoint and talks to it. After a Failure the client has no
@@ -217,7 +224,7 @@ func (x *exchange) sign(resp *protocol.Response, head *http1.Head) {
 // open sends the head of the answer; from here on a fault can't be told in words.
 func (x *exchange) open(status int, head []byte) bool {
 	x.lease.Connected(status)
-	x.connected = true
+	x.connected, x.status = true, status
 	if err := x.say(head); err != nil {
 		x.cut()
 		return false

@@ -15,19 +15,22 @@ type tunnel struct {
 	// words for that it is reset, and only errors_total tells.
 	taken []byte
 	words func(*proxy.Failure) []byte
+
+	status int // of what it is told, if that has one
+	trail  *proxy.Trail
 }
 
 func (t *tunnel) run() {
 	cfg := t.srv.service(t.service)
 	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // else no buffer is needed
-		t.refuse(t.words(proxy.FailOverloaded))
+		t.fail(proxy.FailOverloaded)
 		return
 	}
 	t.srv.opt.Process.Hold(len(t.rest))
 	defer t.srv.opt.Process.Hold(-len(t.rest))
 	lease, _, fail := t.connect(&t.wish)
 	if fail != nil {
-		t.refuse(t.words(fail))
+		t.fail(fail)
 		return
 	}
 	_ = t.down.SetWriteDeadline(time.Now().Add(t.srv.config().Timeouts.Write))
@@ -40,6 +43,12 @@ func (t *tunnel) run() {
 	defer watch.stop()
 	in, out := t.relay(t.rest)
 	lease.Close(true, in, out)
+	t.trail.End(proxy.StreamEnd{Status: t.status, Cut: t.isCut(), Endpoint: t.at, In: in, Out: out})
+}
+
+func (t *tunnel) fail(f *proxy.Failure) {
+	t.trail.End(proxy.StreamEnd{Failure: f, Cut: t.isCut(), Endpoint: t.at})
+	t.refuse(t.words(f))
 }
 
 // silent is for streams that know no words.

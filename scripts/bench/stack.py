@@ -44,11 +44,14 @@ services:
 """
 
 
-def haproxy_config(listen, upstream):
+def haproxy_config(listen, upstreams):
+    """One thread that passes requests on, to the upstream with the fewest
+    connections in use."""
+    servers = "".join(f"    server s{port} 127.0.0.1:{port} maxconn 4096\n" for port in upstreams)
     return f"""\
 global
     nbthread 1
-    maxconn 4096
+    maxconn 8192
 defaults
     mode http
     timeout connect 1s
@@ -60,8 +63,8 @@ frontend in
     bind 127.0.0.1:{listen}
     default_backend out
 backend out
-    server app 127.0.0.1:{upstream} maxconn 4096
-"""
+    balance leastconn
+{servers}"""
 
 
 class Tools:
@@ -106,7 +109,7 @@ class Stack(Processes):
         if name == "relay":
             return self.spawn(name, [self.tools.relay, str(listen), str(upstream)], listen)
         if name == "haproxy":
-            f = self.file(f"haproxy-{listen}.cfg", haproxy_config(listen, upstream))
+            f = self.file(f"haproxy-{listen}.cfg", haproxy_config(listen, [upstream]))
             return self.spawn(name, [self.tools.haproxy, "-db", "-f", f], listen)
         kind, _, secure = name.partition("-")
         kinds = {"remora": ("http", "http"), "consumer": ("http", "link"), "provider": ("link", "http")}[kind]

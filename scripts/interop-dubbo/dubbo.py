@@ -4,7 +4,8 @@ HTTP calls, as a form and as JSON, and Java consumers reach Java providers
 straight from a sidecar and through a second one; idle connections live on
 heartbeats; a pool of threads is not overrun; a provider is restarted under load.
 
-    dubbo.py BIN DIR IDLE     BIN holds remora, DIR takes the logs, IDLE is in seconds
+    dubbo.py BIN DIR IDLE CASES     BIN holds remora, DIR takes the logs, IDLE is in
+                                    seconds, CASES are patterns with commas between
 """
 
 import re
@@ -12,37 +13,42 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from functools import cache, partial
 
 import http_calls
 from harness import PATIENCE, Suite, wait_for
 from mesh import Mesh, Sidecar, consume, free_port, java, provider, up
 
 
-def title(text):
-    print(f"\n== {text}", flush=True)
+# Ways of HTTP calls that are answered, and one whose provider never answers.
+ANSWERED = "direct-2.7-fastjson", "link-2.7", "direct-2.7", "link-3.3", "direct-3.3"
+UNANSWERED = "direct-3.3-fastjson"
+
+# Consumers by their line of Dubbo, and their ways.
+CONSUMERS = (("2.7", "link-2.7"), ("2.7", "link-3.3"), ("3.3", "link-2.7"), ("3.3", "link-3.3"), ("2.7", "direct-3.3"),
+             ("3.3", "direct-2.7"), ("2.7", "link-2.7", "serialization=fastjson"))
 
 
-def http(suite, mesh):
-    for way in ("direct-2.7-fastjson", "link-2.7", "direct-2.7", "link-3.3", "direct-3.3"):
-        http_calls.forms(suite, way, mesh.http[way])
-        http_calls.values(suite, way, mesh.http[way])
-        http_calls.failures(suite, way, mesh.http[way])
-    way = "direct-3.3-fastjson"
-    http_calls.unanswered(suite, way, mesh.http[way])
+def http(suite, mesh, way):
+    http_calls.forms(suite, way, mesh.http[way])
+    http_calls.values(suite, way, mesh.http[way])
+    http_calls.failures(suite, way, mesh.http[way])
 
 
-def consumers(suite, mesh):
-    """Consumers as they are, whose provider is said to be on 127.0.0.1."""
-    for line, way, *properties in (
-            ("2.7", "link-2.7"), ("2.7", "link-3.3"), ("3.3", "link-2.7"), ("3.3", "link-3.3"), ("2.7", "direct-3.3"),
-            ("3.3", "direct-2.7"), ("2.7", "link-2.7", "serialization=fastjson")):
-        ran = consume(line, mesh.dubbo[way], "checks", properties=properties)
-        name = f"{line} {' '.join(properties)}".strip()
-        verdicts = re.findall(r"^(ok|FAIL) (.*)$", ran.stdout, re.MULTILINE)
-        for verdict, what in verdicts:
-            suite.check(f"consumer {name}, {way}: {what}", verdict == "ok")
-        suite.check(f"consumer {name}, {way}: ran to its end", ran.returncode == 0 and len(verdicts) >= 48,
-                    ran.stderr[-1000:])
+def unanswered(suite, mesh):
+    http_calls.unanswered(suite, UNANSWERED, mesh.http[UNANSWERED])
+
+
+def consumer(suite, mesh, line, way, *properties):
+    """A consumer as it is, whose provider is said to be on 127.0.0.1."""
+    ran = consume(line, mesh.dubbo[way], "checks", properties=properties)
+    name = f"consumer {' '.join((line, *properties))}, {way}"
+    verdicts = re.findall(r"^(ok|FAIL) (.*)$", ran.stdout, re.MULTILINE)
+    for verdict, what in verdicts:
+        suite.check(f"{name}: {what}", verdict == "ok")
+    suite.check(f"{name}: ran to its end", ran.returncode == 0 and len(verdicts) >= 48, ran.stderr[-1000:])
+    suite.attempt(f"{name}: no sidecar waits for anything", mesh.settle)
 
 
 def connections(port):
@@ -107,44 +113,58 @@ def pool(suite, binaries):
 
 
 def restart(suite, mesh, binaries):
-    """One of two providers is killed and comes back while both are called."""
+    """One of two providers is ended and comes back while both are called: one that says that it goes loses no call,
+    one that is killed none that may be sent again."""
     port = free_port()
     victim = provider(suite, "provider-victim", "2.7", port)
     wait_for(victim.name, PATIENCE, lambda: up(victim))
     sidecar = Sidecar(suite, binaries, "sidecar-restart")
-    sidecar.service("both", [port, mesh.ports["3.3"]], "dubbo", idempotent=True,
-                    retry={"attempts": 2, "on": ["connect", "refused", "reset"]}, hedge={"mode": "off", "budget": 0.5})
-    listener = sidecar.listener("dubbo", "both")
+    both = [port, mesh.ports["3.3"]]
+    sidecar.service("once", both, "dubbo")
+    sidecar.service("again", both, "dubbo", idempotent=True, retry={"attempts": 2, "on": ["connect", "refused", "reset"]},
+                    hedge={"mode": "off", "budget": 0.5})
+    once, again = sidecar.listener("dubbo", "once"), sidecar.listener("dubbo", "again")
     sidecar.start()
-    for name, end in (("SIGTERM", victim.stop), ("SIGKILL", victim.kill)):
-        load = subprocess.Popen(java("2.7", "Consumer", listener, "load", 25, 16), stdin=subprocess.DEVNULL,
+    for name, end, listener in (("SIGTERM", victim.stop, once), ("SIGKILL", victim.kill, again)):
+        load = subprocess.Popen(java("2.7", "Consumer", listener, "load", 16), stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        wait_for("load at the victim", PATIENCE, lambda: load.poll() is not None or connections(port))
+        wait_for("load at the victim", PATIENCE, lambda: connections(port))
         time.sleep(3)
         end()
         time.sleep(2)
         victim.start()
-        wait_for("calls to the provider that came back", PATIENCE, lambda: load.poll() is not None or connections(port))
-        suite.check(f"{name}: the provider that came back is called", bool(connections(port)))
-        counts = dict(re.findall(r"([\w-]+)=(\d+)", load.communicate(timeout=PATIENCE)[0].splitlines()[-1]))
+        suite.attempt(f"{name}: the provider that came back is called", wait_for, "a connection", PATIENCE / 2,
+                      lambda: connections(port))
+        said = load.communicate("\n", timeout=PATIENCE)[0]
+        counts = dict(re.findall(r"([\w-]+)=(\d+)", said.splitlines()[-1]))
         suite.check(f"{name}: none of the calls was lost or wrong", set(counts) == {"right", "wrong"}
                     and counts["wrong"] == "0" and int(counts["right"]) > 100, str(counts))
 
 
+def all_cases(suite, binaries, silence):
+    """What there is to run, by name. The first case that needs the mesh starts it."""
+    mesh = cache(lambda: Mesh(suite, binaries))
+    return {
+        **{f"http/{way}": lambda way=way: http(suite, mesh(), way) for way in ANSWERED},
+        "http/unanswered": lambda: unanswered(suite, mesh()),
+        **{"dubbo/" + "/".join(c): lambda c=c: consumer(suite, mesh(), *c) for c in CONSUMERS},
+        "idle": lambda: idle(suite, mesh(), silence),
+        "pool": partial(pool, suite, binaries),
+        "restart": lambda: restart(suite, mesh(), binaries),
+    }
+
+
 def main():
-    binaries, suite, silence = sys.argv[1], Suite(sys.argv[2]), int(sys.argv[3])
+    binaries, directory, silence, patterns = sys.argv[1:]
+    suite = Suite(directory)
+    cases = all_cases(suite, binaries, int(silence))
+    chosen = [name for name in cases if any(fnmatchcase(name, p) for p in patterns.split(","))]
+    if not chosen:
+        sys.exit(f"no case is called {patterns}; there are {', '.join(cases)}")
     began = time.monotonic()
-    mesh = Mesh(suite, binaries)
-    title("HTTP to Dubbo")
-    http(suite, mesh)
-    title("Dubbo to Dubbo")
-    consumers(suite, mesh)
-    title(f"{silence} s with heartbeats alone")
-    idle(suite, mesh, silence)
-    title("a pool of threads without a queue")
-    pool(suite, binaries)
-    title("a provider restarts under load")
-    restart(suite, mesh, binaries)
+    for name in chosen:
+        print(f"\n== {name}", flush=True)
+        cases[name]()
     print(f"\n{time.monotonic() - began:.0f} s")
     return suite.finish()
 

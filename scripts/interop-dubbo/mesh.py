@@ -10,13 +10,17 @@ import re
 import subprocess
 
 from harness import PATIENCE, free_ports, wait_for
+from sidecar import pending, ready
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 JAVA = os.path.join(os.path.dirname(os.path.dirname(HERE)), "lab", "java", "target")
 
 # Milliseconds. A provider closes a connection that was silent for three of them;
 # a sidecar asks after 15 to 30 seconds whether anybody is there.
-HEARTBEAT = 15_000
+HEARTBEAT = 12_000
+
+# Seconds that a call may take.
+TIMEOUT = 60
 
 # Each way of a call, as a service of the consumers' sidecar: the line of Dubbo
 # that answers, and how it is reached.
@@ -65,7 +69,7 @@ class Sidecar:
 
     def service(self, name, ports, protocol, **more):
         self.config["services"][name] = {"discover": "static", "endpoints": [at(p) for p in ports],
-                                         "protocol": protocol, "connect_timeout": "10s", "timeout": "60s", **more}
+                                         "protocol": protocol, "connect_timeout": "10s", "timeout": f"{TIMEOUT}s", **more}
 
     def listener(self, protocol, service):
         port = free_port()
@@ -79,7 +83,9 @@ class Sidecar:
             json.dump(self.config, f, indent=1)  # which is YAML
         p = self.suite.process(self.name, [os.path.join(self.binaries, "remora"), "run", "-c", file], self.admin)
         p.admin = "http://" + at(self.admin)
-        return p.start()
+        p.start()
+        wait_for(f"{self.name} to be ready", PATIENCE, lambda: ready(p))
+        return p
 
 
 _ports = []
@@ -120,3 +126,8 @@ class Mesh:
             self.http[way] = consumers.listener("http", way)
             self.dubbo[way] = consumers.listener("dubbo", way)
         self.sidecars["consumers"] = consumers.start()
+
+    def settle(self):
+        """Waits until no sidecar counts anything as unfinished, for half of what its services' timeouts are."""
+        for p in self.sidecars.values():
+            wait_for(f"{p.name} to be done", TIMEOUT / 2, lambda p=p: pending(p) == 0)

@@ -1,6 +1,7 @@
 """What a sidecar tells of itself through its admin API, at p.admin."""
 
 import re
+import urllib.error
 import urllib.request
 
 from harness import PATIENCE
@@ -9,6 +10,14 @@ from harness import PATIENCE
 def get(p, path):
     with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
         return r.read().decode()
+
+
+def ready(p):
+    """Tells whether it knows the endpoints of its services."""
+    try:
+        return get(p, "/readyz")
+    except urllib.error.HTTPError:
+        return False
 
 
 def goroutines(p):

@@ -6,7 +6,8 @@ import time
 import urllib.request
 
 from processes import PATIENCE, Failed, Processes, free_ports
-from ways import consumer, envoy, haproxy, provider
+from stack import haproxy_config
+from ways import consumer, envoy, provider
 
 REPLICAS = 3
 
@@ -33,7 +34,7 @@ class Mesh(Processes):
         self.await_answer(self.listen)
 
     def _haproxy(self):
-        f = self.file("haproxy.cfg", haproxy(self.listen, self.replicas))
+        f = self.file("haproxy.cfg", haproxy_config(self.listen, self.replicas))
         self.spawn("haproxy", [self.binaries["haproxy"], "-db", "-f", f], self.listen)
 
     def _envoy(self):

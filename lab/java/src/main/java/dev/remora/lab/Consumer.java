@@ -11,9 +11,9 @@ import org.apache.dubbo.config.RegistryConfig;
  * Calls a Sampler on a port of 127.0.0.1, directly or through what listens there:
  *
  * <pre>
- * Consumer PORT checks           each kind of call once; a line "ok" or "FAIL" for each
- * Consumer PORT idle             one call, heartbeats alone until a line is read, one call
- * Consumer PORT load SECONDS N   N threads, each with one call after the other
+ * Consumer PORT checks   each kind of call once; a line "ok" or "FAIL" for each
+ * Consumer PORT idle     one call, heartbeats alone until a line is read, one call
+ * Consumer PORT load N   N threads, each with one call after the other until a line is read
  * </pre>
  *
  * The system property serialization is hessian2 or fastjson, the default is Dubbo's.
@@ -26,7 +26,7 @@ public final class Consumer {
         switch (args[1]) {
             case "checks" -> Checks.run(refer(port, null, null), refer(port, "blue", "2.0.0"));
             case "idle" -> Load.idle(refer(port, null, null));
-            case "load" -> Load.run(refer(port, null, null), Integer.parseInt(args[2]), Integer.parseInt(args[3]));
+            case "load" -> Load.run(refer(port, null, null), Integer.parseInt(args[2]));
             default -> throw new IllegalArgumentException(args[1]);
         }
         System.exit(0); // Dubbo's threads would keep it alive

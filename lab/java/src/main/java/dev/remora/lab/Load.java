@@ -11,14 +11,15 @@ import org.apache.dubbo.rpc.RpcException;
 final class Load {
     private Load() {}
 
-    /** Prints what became of the calls: right, wrong, and the failures by their code. */
-    static void run(Sampler s, int seconds, int threads) throws InterruptedException {
+    private static volatile boolean done;
+
+    /** Calls until a line arrives. Prints what became of the calls: right, wrong, and the failures by their code. */
+    static void run(Sampler s, int threads) throws InterruptedException, IOException {
         Map<String, Integer> counts = new TreeMap<>(Map.of("right", 0, "wrong", 0));
-        long end = System.nanoTime() + seconds * 1_000_000_000L;
         Thread[] all = new Thread[threads];
         for (int i = 0; i < threads; i++) {
             all[i] = new Thread(() -> {
-                while (System.nanoTime() < end) {
+                while (!done) {
                     String outcome = call(s);
                     synchronized (counts) {
                         counts.merge(outcome, 1, Integer::sum);
@@ -27,6 +28,8 @@ final class Load {
             });
             all[i].start();
         }
+        System.in.read();
+        done = true;
         for (Thread t : all) {
             t.join();
         }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// accessLines are the paths in an access log, in order.
+func accessLines(t *testing.T, file string) (paths []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var l struct {
+			Path   string
+			Status int
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Status != 200 {
+			t.Fatalf("%q: %v", line, err)
+		}
+		paths = append(paths, l.Path)
+	}
+	return paths
+}
+
+// awaitLines waits until an access log has so many.
+func awaitLines(t *testing.T, file string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d lines in %s", n, file), func() error {
+		if text, err := os.ReadFile(file); err != nil || strings.Count(string(text), "\n") < n {
+			return fmt.Errorf("%q, %w", text, err)
+		}
+		return nil
+	})
+}
+
+// TestAccessLog: each request is a line, through a rotation, a reload to another
+// file, one that switches the log off, and on again, and the end of the process.
+func TestAccessLog(t *testing.T) {
+	a := newApp(t)
+	dir := t.TempDir()
+	log := func(name string) string { return filepath.Join(dir, name) }
+	egress := freeAddrs(t, 1)[0]
+	plain := oneApp(egress, a.addr, "")
+	logging := func(name string) string { return plain + fmt.Sprintf("\naccess_log: {path: %q}", log(name)) }
+	p := startRemora(t, logging("first"))
+	p.ready()
+	sent := 0
+	ask := func() {
+		t.Helper()
+		resp, err := http.Get(fmt.Sprintf("http://%s/%d", egress, sent))
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%+v, %v", resp, err)
+		}
+		resp.Body.Close()
+		sent++
+	}
+	ask()
+	ask()
+	awaitLines(t, log("first"), 2)
+	if err := os.Rename(log("first"), log("rotated")); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	awaitLines(t, log("rotated"), 3)
+	p.signal(syscall.SIGUSR1)
+	eventually(t, "the file to be opened anew", func() error {
+		_, err := os.Stat(log("first"))
+		return err
+	})
+	ask()
+	awaitLines(t, log("first"), 1)
+	p.reload(plain+`
+access_log: {path: `+log("none/file")+`}`, "access_log") // refused, nothing changes
+	ask()
+	p.reload(logging("second"), "applied")
+	ask()
+	p.reload(plain, "applied")
+	ask() // not logged
+	p.signal(syscall.SIGUSR1)
+	p.reload(logging("third"), "applied")
+	p.awaitMetric("remora_access_log_lines_total", 6)
+	ask()
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for name, want := range map[string]string{
+		"rotated": "[/0 /1 /2]", "first": "[/3 /4]", "second": "[/5]", "third": "[/7]",
+	} {
+		if got := fmt.Sprint(accessLines(t, log(name))); got != want {
+			t.Errorf("%s has %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestAccessLogStdout: the lines go to standard output, among nothing else.
+func TestAccessLogStdout(t *testing.T) {
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, oneApp(egress, a.addr, "")+"\naccess_log: {path: stdout}")
+	p.ready()
+	if status, _, _, err := get(egress); status != 200 {
+		t.Fatal(status, err)
+	}
+	eventually(t, "the line", func() error {
+		if out := p.output.String(); !strings.Contains(out, `"method":"GET","authority":"`+egress+`","path":"/","service":"app"`) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}
+
+// TestAccessLogDiskFull: requests are answered as ever; what is lost is counted.
+func TestAccessLogDiskFull(t *testing.T) {
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, oneApp(egress, a.addr, "")+"\naccess_log: {path: /dev/full}")
+	p.ready()
+	for range 10 {
+		if status, _, _, err := get(egress); status != 200 {
+			t.Fatal(status, err)
+		}
+	}
+	p.awaitMetric(`remora_access_log_dropped_total{reason="write"}`, 10)
+	if p.metric("remora_access_log_lines_total") != 0 || p.metric("remora_access_log_errors_total") == 0 {
+		t.Error("lines are counted as written, or no error is")
+	}
+	if !strings.Contains(p.output.String(), "access log not written") {
+		t.Error("the log does not tell")
+	}
+}

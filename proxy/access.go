@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/accesslog"
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// accessLog is one loop's part of the access log.
+type accessLog struct {
+	w     *Worker
+	rules *config.AccessLog
+	feed  accesslog.Feed
+	flush Timer
+}
+
+// accessFlush is how long a line waits for others to be written with.
+const accessFlush = 100 * time.Millisecond
+
+func (l *accessLog) init(w *Worker) {
+	l.w = w
+	l.flush.Fire = l.feed.Flush
+}
+
+// follow works by g from now on.
+func (l *accessLog) follow(g *Generation) {
+	l.rules = &g.cfg.AccessLog
+	l.feed.Use(g.lines)
+}
+
+// LogTo says where the lines of the access log go; with nil there are none. It is
+// called before any loop works by g. What is not said is as in the generation
+// before.
+func (g *Generation) LogTo(q *accesslog.Queue) { g.lines = q }
+
+// FlushAccessLog hands on the lines that the loops have left. It is called when they
+// have ended.
+func (p *Process) FlushAccessLog() {
+	for _, w := range p.workers {
+		w.access.feed.Flush()
+	}
+}
+
+// finished logs the end of an exchange for its caller. Of an answer that is a
+// stream the line follows at its end.
+func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
+	id := ex.id()
+	lasts := c.ans != nil && c.ans.stream != nil
+	if !lasts && !l.keeps(c.outcome.failed(), now-ex.began, id) {
+		return
+	}
+	r := accesslog.Record{
+		RequestID: id, Outcome: c.outcome.String(), BytesIn: int64(ex.held), BytesOut: int64(c.bytes()),
+		Duration: now - ex.began, Queued: ex.queued, Attempts: ex.n, Hedges: ex.hedges,
+	}
+	l.describe(&r, ex.from, ex)
+	r.Time = l.wall(now - ex.began)
+	if ex.route != nil {
+		r.Service = ex.route.svc.cfg.Name
+	}
+	for i := range ex.attempts[:ex.n] {
+		a := &ex.attempts[i]
+		if a.kind == retryAttempt {
+			r.Retries++
+		}
+		if a.ep != nil {
+			r.Endpoint = a.ep.Addr
+		}
+		if a.waiting.list != nil {
+			r.Queued += now - a.waiting.since
+		}
+	}
+	if c.failure != nil {
+		r.Status, r.Error = c.failure.Status, c.failure.Code
+	}
+	if c.ans != nil {
+		r.Status = c.ans.Status
+		r.Endpoint, r.HedgeWon = c.by.ep.Addr, c.by.kind == hedgeAttempt
+	}
+	if lasts {
+		r.Stream, r.BytesOut = LeftAnswer.String(), 0
+		c.ans.stream.Trail = l.trail(&r)
+		return
+	}
+	l.add(&r)
+}
+
+// refused logs what is answered with f and never began. ex is nil where no request
+// could be read.
+func (l *accessLog) refused(from replier, ex *exchange, f *Failure) {
+	if !l.feed.On() {
+		return
+	}
+	r := accesslog.Record{Outcome: OutcomeFailed.String(), Status: f.Status, Error: f.Code}
+	if ex != nil {
+		r.RequestID, r.BytesIn = ex.id(), int64(ex.held)
+	}
+	if !l.keeps(true, 0, r.RequestID) {
+		return
+	}
+	l.describe(&r, from, ex)
+	r.Time = l.wall(0)
+	l.add(&r)
+}
+
+// describe says who asked for what.
+func (l *accessLog) describe(r *accesslog.Record, from replier, ex *exchange) {
+	at := from.at().of
+	r.Listener, r.Protocol, r.Client = at.name, at.protocol, from.peer()
+	if ex == nil {
+		return
+	}
+	req := &ex.req
+	r.Method, r.Authority, r.Path, r.TraceID = req.Method, req.Authority, req.Path, traceID(req.Headers)
+	if ex.asked != nil {
+		r.Path = ex.asked
+	}
+}
+
+// add writes the line of r, with others in a moment.
+func (l *accessLog) add(r *accesslog.Record) {
+	if l.feed.Add(r) {
+		l.w.loop.After(accessFlush, &l.flush)
+	}
+}
+
+// wall is the time of day so long ago, or zero when the process has no clock.
+func (l *accessLog) wall(ago time.Duration) (t time.Time) {
+	if wall := l.w.proc.Wall; wall != nil {
+		t = wall().Add(-ago)
+	}
+	return t
+}
+
+// keeps tells whether there is to be a line. Which requests are sampled hangs on
+// their ids, so that the sidecars on a request's way log the same ones.
+func (l *accessLog) keeps(failed bool, took time.Duration, id []byte) bool {
+	c := l.rules
+	switch {
+	case c.Sample == 1, c.Failed && failed, c.Slow > 0 && took >= c.Slow:
+		return true
+	case c.Sample == 0:
+		return false
+	case len(id) == 0:
+		return fractionOf(l.w.ids.Uint64()) < c.Sample
+	}
+	return fractionOf(hash(id)) < c.Sample
+}
+
+// fractionOf spreads random bits over [0, 1).
+func fractionOf(x uint64) float64 { return float64(x>>11) / (1 << 53) }
+
+// hash is FNV-1a, whose upper bits are stirred: ids may differ in their last byte
+// alone.
+func hash(b []byte) uint64 {
+	h := uint64(14695981039346656037)
+	for _, c := range b {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h = (h ^ h>>32) * 0x9e3779b97f4a7c15
+	return h ^ h>>32
+}
+
+// id is the request's, or nil. Over links it comes as a header.
+func (ex *exchange) id() []byte {
+	if ex.requestID != nil {
+		return ex.requestID
+	}
+	return protocol.Find(ex.req.Headers, "x-request-id")
+}
+
+// traceID is that of a traceparent header (W3C Trace Context section 3.2), or nil.
+func traceID(hs []protocol.Header) []byte {
+	const from, to, least = len("00-"), len("00-") + 32, 55
+	v := protocol.Find(hs, "traceparent")
+	if len(v) < least || v[from-1] != '-' || v[to] != '-' {
+		return nil
+	}
+	return v[from:to]
+}

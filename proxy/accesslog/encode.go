@@ -1,0 +1,172 @@
+package accesslog
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Where strings are cut, in bytes. Clients choose most of them.
+const (
+	maxName = 256 // of listeners, services, hosts and addresses
+	maxWord = 64  // of methods and of our own words
+	maxID   = 128
+	maxPath = 1024
+)
+
+// maxLine is more than a line takes: an escaped byte becomes six at most.
+const maxLine = 6*(5*maxName+5*maxWord+2*maxID+maxPath) + 1024
+
+// encoder makes lines. It remembers the second that it wrote last, whose digits
+// most lines share. The zero value is ready.
+type encoder struct {
+	second int64
+	digits [len(toSecond)]byte
+}
+
+const toSecond = "2006-01-02T15:04:05"
+
+// append appends the line of r, of which fields that are always there come in a
+// fixed order.
+func (e *encoder) append(b []byte, r *Record) []byte {
+	first := len(b)
+	if !r.Time.IsZero() {
+		b = e.time(append(b, `,"time":"`...), r.Time)
+	}
+	b = text(b, `,"listener":"`, r.Listener, maxName)
+	b = text(b, `,"client":"`, r.Client, maxName)
+	b = text(b, `,"protocol":"`, r.Protocol, maxWord)
+	b = text(b, `,"stream":"`, r.Stream, maxWord)
+	b = text(b, `,"request_id":"`, r.RequestID, maxID)
+	b = text(b, `,"trace_id":"`, r.TraceID, maxID)
+	b = text(b, `,"method":"`, r.Method, maxWord)
+	b = text(b, `,"authority":"`, r.Authority, maxName)
+	b = text(b, `,"path":"`, r.Path, maxPath)
+	b = text(b, `,"service":"`, r.Service, maxName)
+	b = text(b, `,"endpoint":"`, r.Endpoint, maxName)
+	b = text(b, `,"outcome":"`, r.Outcome, maxWord)
+	b = number(b, `,"status":`, int64(r.Status))
+	b = text(b, `,"error":"`, r.Error, maxWord)
+	b = number(b, `,"bytes_in":`, r.BytesIn)
+	b = number(b, `,"bytes_out":`, r.BytesOut)
+	b = milliseconds(b, `,"duration_ms":`, r.Duration)
+	b = milliseconds(b, `,"queued_ms":`, r.Queued)
+	b = number(b, `,"attempts":`, int64(r.Attempts))
+	b = number(b, `,"retries":`, int64(r.Retries))
+	b = number(b, `,"hedges":`, int64(r.Hedges))
+	b = strconv.AppendBool(append(b, `,"hedge_won":`...), r.HedgeWon)
+	b[first] = '{' // in the place of a comma
+	return append(b, "}\n"...)
+}
+
+// time is RFC 3339 with microseconds, in UTC.
+func (e *encoder) time(b []byte, t time.Time) []byte {
+	if s := t.Unix(); s != e.second || e.digits[0] == 0 {
+		e.second = s
+		t.UTC().AppendFormat(e.digits[:0], toSecond)
+	}
+	b = append(b, e.digits[:]...)
+	b = fraction(append(b, '.'), t.Nanosecond()/1e3, 1e5)
+	return append(b, `Z"`...)
+}
+
+func number(b []byte, key string, n int64) []byte {
+	return strconv.AppendInt(append(b, key...), n, 10)
+}
+
+// milliseconds are given to the microsecond.
+func milliseconds(b []byte, key string, d time.Duration) []byte {
+	us := max(0, d.Microseconds())
+	b = strconv.AppendInt(append(b, key...), us/1e3, 10)
+	return fraction(append(b, '.'), int(us%1e3), 1e2)
+}
+
+// fraction appends the digits of n, of which the first counts so much.
+func fraction(b []byte, n, first int) []byte {
+	for ; first > 0; first /= 10 {
+		b = append(b, byte('0'+n/first%10))
+	}
+	return b
+}
+
+// text appends a string unless it is empty, with key up to the opening quote.
+func text[T string | []byte](b []byte, key string, s T, most int) []byte {
+	if len(s) == 0 {
+		return b
+	}
+	b = append(b, key...)
+	if len(s) > most {
+		s = s[:cut(s, most)]
+	}
+	return append(escape(b, s), '"')
+}
+
+// cut is where to cut s so that at most so many bytes are left, and no character
+// is torn.
+func cut[T string | []byte](s T, most int) int {
+	for n := most; n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(s[n]) {
+			return n
+		}
+	}
+	return most // no UTF-8 anyway
+}
+
+// plain are the bytes that stand for themselves in a JSON string (RFC 8259
+// section 7).
+var plain = func() (t [utf8.RuneSelf]bool) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// escape appends s as the inside of a JSON string, the way encoding/json does:
+// what is no UTF-8 becomes U+FFFD, and the line ends of JavaScript are escaped too.
+func escape[T string | []byte](b []byte, s T) []byte {
+	done := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if !plain[c] {
+				b = control(append(b, s[done:i]...), c)
+				done = i + 1
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b = append(append(b, s[done:i]...), `\ufffd`...)
+			done = i + n
+		case r == '\u2028', r == '\u2029':
+			b = append(append(b, s[done:i]...), `\u202`...)
+			b = append(b, hex[r&0xf])
+			done = i + n
+		}
+		i += n
+	}
+	return append(b, s[done:]...)
+}
+
+const hex = "0123456789abcdef"
+
+// control appends the escape of a byte that is not plain.
+func control(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\b':
+		return append(b, `\b`...)
+	case '\f':
+		return append(b, `\f`...)
+	case '\n':
+		return append(b, `\n`...)
+	case '\r':
+		return append(b, `\r`...)
+	case '\t':
+		return append(b, `\t`...)
+	}
+	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+}

@@ -1,0 +1,384 @@
+package accesslog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/leaktest"
+)
+
+const patience = time.Minute
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// disk is a file whose writes the test commands.
+type disk struct {
+	mu      sync.Mutex
+	written []byte
+	room    int // bytes that it still takes
+	closed  bool
+
+	asked chan struct{} // a write has begun; nil: nobody looks
+	free  chan struct{} // lets it go on
+}
+
+var errFull = errors.New("no space left")
+
+func (d *disk) Write(b []byte) (int, error) {
+	if d.asked != nil {
+		d.asked <- struct{}{}
+		<-d.free
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(b), d.room)
+	d.written = append(d.written, b[:n]...)
+	d.room -= n
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+func (d *disk) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return nil
+}
+
+func (d *disk) text() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return string(d.written)
+}
+
+// grow makes room.
+func (d *disk) grow(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room += n
+}
+
+// journal is a Logger that counts.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) Warn(msg string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprint(append([]any{msg}, args...)...))
+}
+
+func (j *journal) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.lines)
+}
+
+func finish(t *testing.T, w *Writer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := w.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle waits until all that was handed on has been dealt with: so many batches are
+// free again.
+func settle(t *testing.T, q *Queue, free int) {
+	t.Helper()
+	var all []*batch
+	end := time.After(patience)
+	for range free {
+		select {
+		case b := <-q.free:
+			all = append(all, b)
+		case <-end:
+			t.Fatalf("%d batches are free, want %d", len(all), free)
+		}
+	}
+	for _, b := range all {
+		q.free <- b
+	}
+}
+
+func numbered(i int) *Record { return &Record{Path: fmt.Appendf(nil, "/%d", i)} }
+
+// paths are those of lines, each of which must be an object.
+func paths(t *testing.T, text string) (all []string) {
+	t.Helper()
+	for _, line := range strings.SplitAfter(text, "\n") {
+		if line == "" {
+			continue
+		}
+		var v struct{ Path string }
+		if err := json.Unmarshal([]byte(line), &v); err != nil || !strings.HasSuffix(line, "\n") {
+			t.Fatalf("no line: %q, %v", line, err)
+		}
+		all = append(all, v.Path)
+	}
+	return all
+}
+
+// TestOrder: the lines of a loop come as they were added, over many batches, and
+// none is lost.
+func TestOrder(t *testing.T) {
+	d := &disk{room: 1 << 30}
+	counts := &Counts{}
+	q := NewQueue(1<<20, 1, counts)
+	w := start("test", &output{d}, q, &journal{})
+	var f Feed
+	if f.On() {
+		t.Error("a feed without a queue is on")
+	}
+	f.Use(q)
+	const lines = 5000
+	for i := range lines {
+		f.Add(numbered(i))
+		if i%100 == 0 {
+			f.Flush()
+			settle(t, q, 16)
+		}
+	}
+	f.Flush()
+	finish(t, w)
+	got := paths(t, d.text())
+	if len(got) != lines || counts.Lines.Load() != lines || counts.Overflow.Load() != 0 {
+		t.Fatalf("%d lines, counted %d, %d dropped", len(got), counts.Lines.Load(), counts.Overflow.Load())
+	}
+	for i, path := range got {
+		if path != fmt.Sprint("/", i) {
+			t.Fatalf("line %d is of %s", i, path)
+		}
+	}
+	if !d.closed {
+		t.Error("the file was not closed")
+	}
+}
+
+// TestBound: while the disk takes nothing, lines wait up to the bound. Those after
+// it are dropped and counted, and nobody waits. What waited is written then.
+func TestBound(t *testing.T) {
+	d := &disk{room: 1 << 30, asked: make(chan struct{}), free: make(chan struct{})}
+	counts := &Counts{}
+	q := NewQueue(4*batchSize, 1, counts)
+	w := start("test", &output{d}, q, &journal{})
+	var f Feed
+	f.Use(q)
+	f.Add(numbered(0))
+	f.Flush()
+	<-d.asked
+	added := uint64(1)
+	for ; counts.Overflow.Load() < 1000; added++ {
+		f.Add(numbered(int(added)))
+	}
+	kept := added - 1000
+	if most := uint64(4 * batchSize / len(line(numbered(0)))); kept > most {
+		t.Errorf("%d lines wait, of at most %d", kept, most)
+	}
+	close(d.free)
+	go func() {
+		for range d.asked {
+		}
+	}()
+	finish(t, w)
+	close(d.asked)
+	if n := uint64(len(paths(t, d.text()))); n != kept || counts.Lines.Load() != kept {
+		t.Errorf("%d lines were written, %d counted, want %d", n, counts.Lines.Load(), kept)
+	}
+	for range 10 { // after the end: into batches that nobody writes, then nowhere
+		f.Add(numbered(0))
+		f.Flush()
+	}
+	if n := counts.Overflow.Load(); n != 1006 {
+		t.Errorf("%d dropped after the end, want 1006", n)
+	}
+}
+
+// TestPerLoop: a small buffer has two batches for each loop all the same.
+func TestPerLoop(t *testing.T) {
+	if q := NewQueue(64<<10, 8, &Counts{}); cap(q.free) != 16 {
+		t.Errorf("%d batches for 8 loops", cap(q.free))
+	}
+}
+
+// TestStuck: Close does not wait for a disk that is stuck for longer than it is
+// given.
+func TestStuck(t *testing.T) {
+	d := &disk{asked: make(chan struct{}), free: make(chan struct{})}
+	q := NewQueue(0, 1, &Counts{})
+	w := start("test", &output{d}, q, &journal{})
+	var f Feed
+	f.Use(q)
+	f.Add(numbered(0))
+	f.Flush()
+	<-d.asked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(d.free)
+	<-w.ended
+}
+
+// TestDiskFull: what a full disk does not take is lost and counted, the log tells of
+// it once, and after that there is no torn line where it goes on.
+func TestDiskFull(t *testing.T) {
+	size := len(line(numbered(0)))
+	d := &disk{room: 2*size + 7}
+	counts, log := &Counts{}, &journal{}
+	q := NewQueue(0, 1, counts)
+	w := start("test", &output{d}, q, log)
+	var f Feed
+	f.Use(q)
+	next := 0
+	add := func(n int) {
+		for range n {
+			f.Add(numbered(next))
+			next++
+		}
+		f.Flush()
+		settle(t, q, perLoop)
+	}
+	add(5) // two and a bit fit
+	add(2) // none
+	if lines, lost, errs := counts.Lines.Load(), counts.Lost.Load(), counts.Errors.Load(); lines != 2 || lost != 5 || errs != 2 {
+		t.Errorf("%d lines, %d lost, %d errors; want 2, 5 and 2", lines, lost, errs)
+	}
+	if log.count() != 1 {
+		t.Errorf("%d complaints, want 1", log.count())
+	}
+	d.grow(1) // the line's end and no more
+	add(1)
+	d.grow(1 << 20)
+	add(2)
+	finish(t, w)
+	got := strings.Split(strings.TrimSuffix(d.text(), "\n"), "\n")
+	if len(got) != 5 || len(got[2]) != 7 {
+		t.Fatalf("the file has %q", got)
+	}
+	whole := paths(t, strings.Join(append(got[:2:2], got[3:]...), "\n")+"\n")
+	if fmt.Sprint(whole) != "[/0 /1 /8 /9]" {
+		t.Errorf("the lines are those of %v", whole)
+	}
+	if lines, lost := counts.Lines.Load(), counts.Lost.Load(); lines != 4 || lost != 6 {
+		t.Errorf("%d lines, %d lost; want 4 and 6", lines, lost)
+	}
+}
+
+// TestRotation: after a rename lines go to the old file until Reopen, then to a new
+// one. No line is lost or in both.
+func TestRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	q := NewQueue(0, 1, &Counts{})
+	w, err := Open(path, q, &journal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f Feed
+	f.Use(w.Queue())
+	add := func(i int) {
+		f.Add(numbered(i))
+		f.Flush()
+		settle(t, q, perLoop)
+	}
+	add(0)
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	add(1)
+	for range 2 { // the second finds that nothing was written meanwhile
+		if err := w.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(2)
+	finish(t, w)
+	for name, want := range map[string]string{path + ".1": "[/0 /1]", path: "[/2]"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(paths(t, string(text))); got != want {
+			t.Errorf("%s has %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestReopenFails: the old file goes on where a new one can't be made.
+func TestReopenFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "access.log")
+	counts := &Counts{}
+	w, err := Open(path, NewQueue(0, 1, counts), &journal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Reopen(); err == nil || counts.Errors.Load() != 1 {
+		t.Errorf("got %v, %d errors", err, counts.Errors.Load())
+	}
+	var f Feed
+	f.Use(w.Queue())
+	f.Add(numbered(0))
+	f.Flush()
+	finish(t, w)
+	text, err := os.ReadFile(filepath.Join(dir+".1", "access.log"))
+	if err != nil || fmt.Sprint(paths(t, string(text))) != "[/0]" {
+		t.Errorf("the old file has %q, %v", text, err)
+	}
+}
+
+// TestOpenFails: a path that can't be written is an error, and a pipe without a
+// reader does not stop the start.
+func TestOpenFails(t *testing.T) {
+	if w, err := Open(filepath.Join(t.TempDir(), "none", "access.log"), nil, nil); err == nil {
+		t.Errorf("got %v", w)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := Open(pipe, nil, nil); err == nil {
+		t.Errorf("got %v", w)
+	}
+}
+
+// TestAllocations: in steady state a line costs no memory.
+func TestAllocations(t *testing.T) {
+	q := NewQueue(0, 1, &Counts{})
+	var f Feed
+	f.Use(q)
+	r := example()
+	run := func() {
+		for range 1000 {
+			f.Add(r)
+			if len(q.full) > 0 {
+				q.free <- <-q.full
+			}
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(100, run); n > 0 && !raceEnabled {
+		t.Errorf("%v allocations for 1000 lines", n)
+	}
+}

@@ -1,0 +1,202 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/accesslog"
+)
+
+// streamLine is what the tests look at of a line of the access log.
+type streamLine struct {
+	Listener   string
+	Client     string
+	Protocol   string
+	Stream     string
+	RequestID  string `json:"request_id"`
+	Method     string
+	Path       string
+	Service    string
+	Endpoint   string
+	Outcome    string
+	Status     int
+	Error      string
+	BytesIn    int     `json:"bytes_in"`
+	BytesOut   int     `json:"bytes_out"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// openAccessLog gives s one, in a file of the test's.
+func (s *sidecar) openAccessLog() {
+	s.log = filepath.Join(s.t.TempDir(), "access.log")
+	q := accesslog.NewQueue(0, 2, new(accesslog.Counts))
+	w, err := accesslog.Open(s.log, q, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := w.Close(ctx); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.proc.Wall = time.Now
+	s.proc.Generation().LogTo(q)
+}
+
+// line waits for the next line of the access log, which has seen so many.
+func (s *sidecar) line(seen int) (l streamLine) {
+	s.t.Helper()
+	s.eventually("a line of the access log", func() error {
+		text, err := os.ReadFile(s.log)
+		lines := bytes.Split(text, []byte("\n"))
+		if err != nil || len(lines) < seen+2 {
+			return fmt.Errorf("%q, %v", text, err)
+		}
+		l = streamLine{}
+		return json.Unmarshal(lines[seen], &l)
+	})
+	return l
+}
+
+// TestAccessLogChain: a stream is a line of each sidecar, once it has ended.
+func TestAccessLogChain(t *testing.T) {
+	long := strings.Repeat("0123456789", 20_000)
+	answered := make(chan struct{}) // the client has the head of /cut
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/mirror":
+			mirror(w, r)
+		case "/cut":
+			_, _ = io.WriteString(w, long)
+			<-answered
+			panic(http.ErrAbortHandler)
+		default:
+			_, _ = io.WriteString(w, long)
+		}
+	}))
+	defer app.Close()
+	endpoint := app.Listener.Addr().String()
+	for _, k := range []struct {
+		name, method, path string
+		kind               string // on the consumer's side
+		other              string // on the provider's
+		outcome            string
+		in, out            int // at least
+	}{
+		{"body", "PUT", "/mirror", "body", "body", "2xx", len(long), len(long)},
+		{"answer", "GET", "/long?x=1", "answer", "answer", "2xx", 20, len(long)},
+		{"cut", "GET", "/cut", "answer", "answer", "cut", 20, 1},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, endpoint)
+			var body io.Reader
+			if k.method == "PUT" {
+				body = strings.NewReader(long)
+			}
+			r, _ := http.NewRequest(k.method, "http://"+c.addr+k.path, body)
+			r.Header.Set("X-Request-Id", k.name)
+			resp, err := c.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k.name == "cut" {
+				close(answered)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			for i, s := range c.nodes {
+				l := s.line(0)
+				if l.BytesIn < k.in || l.BytesOut < k.out || l.DurationMS <= 0 || !strings.HasPrefix(l.Client, "127.0.0.1:") {
+					t.Errorf("sidecar %d: %+v", i, l)
+				}
+				l.BytesIn, l.BytesOut, l.DurationMS, l.Client = 0, 0, 0, ""
+				want := streamLine{
+					Listener: "in", Protocol: "http", Stream: k.kind, RequestID: k.name, Method: k.method, Path: k.path,
+					Service: "app", Endpoint: c.nodes[1].addr, Outcome: k.outcome, Status: 200,
+				}
+				if i == 1 {
+					want.Protocol, want.Stream, want.Endpoint = "link", k.other, endpoint
+				}
+				if l != want {
+					t.Errorf("sidecar %d:\n%+v, want\n%+v", i, l, want)
+				}
+			}
+			c.over()
+		})
+	}
+}
+
+// TestAccessLogConnect: a tunnel is a line at its end, and one that can't be is one
+// at once.
+func TestAccessLogConnect(t *testing.T) {
+	a := newApp(t)
+	c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, a.addr)
+	client := c.dial()
+	_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\nping")
+	server := receive(t, a.conns, "the connection")
+	wantRead(t, "the server", server, "ping")
+	_, _ = io.WriteString(server, "answer")
+	server.Close()
+	wantRead(t, "the client", client, connected+"answer")
+	client.Close()
+	for i, s := range c.nodes {
+		l := s.line(0)
+		want := []streamLine{
+			{Protocol: "http", Stream: "connect", Method: "CONNECT", Outcome: "2xx", Status: 200, Endpoint: c.nodes[1].addr},
+			{Protocol: "link", Stream: "opaque", Outcome: "closed", Endpoint: a.addr},
+		}[i]
+		if l.BytesIn != 4 || l.BytesOut != 6 {
+			t.Errorf("sidecar %d: %d bytes in, %d out", i, l.BytesIn, l.BytesOut)
+		}
+		got := streamLine{Protocol: l.Protocol, Stream: l.Stream, Method: l.Method, Outcome: l.Outcome, Status: l.Status, Endpoint: l.Endpoint}
+		if got != want {
+			t.Errorf("sidecar %d:\n%+v, want\n%+v", i, got, want)
+		}
+	}
+	c.over()
+}
+
+// TestAccessLogTCP: an opaque connection is a line, whether an endpoint took it or
+// not.
+func TestAccessLogTCP(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "access_log: {path: /log}"}, a.addr)
+	client, server := s.pair(a)
+	_, _ = io.WriteString(client, "four")
+	wantRead(t, "the server", server, "four")
+	_, _ = io.WriteString(server, "answer")
+	wantRead(t, "the client", client, "answer")
+	at := client.LocalAddr().String()
+	client.Close()
+	server.Close()
+	s.idle()
+	l := s.line(0)
+	l.DurationMS = 0
+	want := streamLine{
+		Listener: "in", Client: at, Protocol: "tcp", Stream: "opaque", Service: "app", Endpoint: a.addr,
+		Outcome: "closed", BytesIn: 4, BytesOut: 6,
+	}
+	if l != want {
+		t.Errorf("%+v, want\n%+v", l, want)
+	}
+	gone := refusing(t)
+	s.update(endpoint(gone))
+	client = s.dial()
+	wantReset(t, "the client", client)
+	if l := s.line(1); l.Outcome != "failed" || l.Error != "upstream-connect" || l.Status != 0 || l.Endpoint != gone || l.Listener != "in" {
+		t.Errorf("%+v", l)
+	}
+	s.idle()
+}
