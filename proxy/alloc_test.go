@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/trace"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -90,12 +91,18 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 	l := m.net.loop()
 	p = proxy.NewProcess(cfg, 1)
 	p.Wall = time.Now
+	p.SetSpans(nowhere{})
 	if cfg.AccessLog.Path != "" {
 		p.Generation().LogTo(m.accessLog(cfg))
 	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 	return p, func() (*nullLoop, proxy.Stream) { return l, w.Accept(&cfg.Listeners[0]) }
 }
+
+// nowhere is where the records of sampled requests go.
+type nowhere struct{}
+
+func (nowhere) Put(*trace.Record) {}
 
 // accessLog is a queue whose lines go nowhere.
 func (m *allocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
@@ -176,6 +183,8 @@ const (
 
 const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.51.100.7, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Request-Id: 7\r\nVia: 1.1 edge\r\n\r\n"
 
+const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
+
 // TestAllocationsPerRequest: once connections, free lists and buffers are there,
 // a request's whole way through one sidecar or two allocates nothing: HTTP in,
 // perhaps the link and the second sidecar, HTTP out, and the answer back.
@@ -204,6 +213,12 @@ func TestAllocationsPerRequest(t *testing.T) {
 		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", allocMeshOptions{answer: fixed, late: true,
 			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+		{"traced, not sampled", allocMeshOptions{answer: fixed, top: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, top: unsampled}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
+		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, top: unsampled,
+			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {

@@ -87,6 +87,7 @@ func (a *attempt) send(ep *lb.Endpoint) {
 	ep.Started(now)
 	to := ep.Ext.(*endpoint)
 	to.sent(a)
+	a.beginSpan()
 	a.up = to.up
 	a.up.send(a)
 }
@@ -146,6 +147,7 @@ func (a *attempt) failed(f *Failure) {
 	if f.blames() {
 		how = endBroken
 	}
+	a.span().Note(f.spanOutcome(), 0, f.Code)
 	a.end(ex.w.loop.Now(), how)
 	if a.kind == hedgeAttempt && (f.retry == retryConnect || f == FailNoSlot) {
 		ex.hedgeMissed()
@@ -182,6 +184,7 @@ func (a *attempt) cancel() {
 		if a.ex.state == exchangeAnswered {
 			a.censor() // its hedge won
 		}
+		a.span().Withdraw(a.ex.w.loop.Now())
 		if a.up.cancel(a) {
 			a.state = attemptLingering
 			return
@@ -203,6 +206,7 @@ func (a *attempt) abort() {
 		a.ex.reached = true
 		a.ep.TimedOut(now)
 		a.measure()
+		a.span().Note(FailDeadline.spanOutcome(), 0, FailDeadline.Code)
 		a.up.abort(a)
 	case attemptLingering:
 		a.ep.TimedOut(now)
@@ -236,6 +240,7 @@ func (a *attempt) end(now time.Duration, how Ending) {
 	if a.ep != nil {
 		a.settle(now, how)
 	}
+	a.endSpan(now)
 	a.state = attemptOver
 	a.ex.out--
 	if a.kind == hedgeAttempt {

@@ -39,6 +39,26 @@ func benchmarkRequest(b *testing.B, o allocMeshOptions) {
 	}
 }
 
+// BenchmarkTraced is what tracing adds to that: nothing when it is off, a look at the
+// headers and a random number when the request is not sampled, else a record at each
+// sidecar.
+func BenchmarkTraced(b *testing.B) {
+	answer := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+	for _, c := range []struct{ name, tracing string }{
+		{"off", ""}, {"unsampled", unsampled}, {"sampled", strings.Replace(unsampled, "sample: 0", "sample: 1", 1)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const clients = 64
+			m := newAllocMesh(b, allocMeshOptions{answer: answer, hops: 2, clients: clients, top: c.tracing})
+			request := []byte("GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
+			b.ReportAllocs()
+			for n := 0; n < b.N; n += clients {
+				m.call(nil, request)
+			}
+		})
+	}
+}
+
 // BenchmarkAsked is what a loop is kept from its requests by a scrape, and by the
 // dashboard.
 func BenchmarkAsked(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // What is added to messages and taken from them on the way. Two sidecars and the
@@ -23,7 +24,7 @@ const (
 	headerHedge      = "x-remora-hedge"      // "off": the caller wants no hedges
 )
 
-// traceMember in tracestate marks a call that a hedge led to.
+// traceMember in tracestate marks a call that a hedge or a retry led to.
 const traceMember = "remora=h"
 
 // Names and values that are added. They are shared and never written to.
@@ -49,8 +50,8 @@ var (
 
 const (
 	// addedHeaders and addedBytes are more than a message grows by.
-	addedHeaders = 4
-	addedBytes   = 256
+	addedHeaders = 6
+	addedBytes   = 384
 
 	// maxPassed is how many sidecars a request may have passed, by its Via. A
 	// chain of applications that hand Via on is shorter; what goes on is routed
@@ -60,10 +61,12 @@ const (
 	// maxRequestID is the longest X-Request-Id that is kept.
 	maxRequestID = 128
 
-	// maxForwarded and maxRewritten bound the memory for X-Forwarded-For and for
-	// a rewritten path that an exchange keeps for the next request.
-	maxForwarded = 256
-	maxRewritten = 512
+	// maxForwarded, maxRewritten and maxTraceState bound the memory for
+	// X-Forwarded-For, for a rewritten path and for a marked tracestate that an
+	// exchange keeps for the next request.
+	maxForwarded  = 256
+	maxRewritten  = 512
+	maxTraceState = 512
 )
 
 // origin is what a session knows of its peer.
@@ -144,7 +147,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 			ex.passed += bytes.Count(h.Value, viaPseudonym)
 			kept = append(kept, h)
 		case fieldTraceState:
-			if from.trusted && bytes.Contains(h.Value, []byte(traceMember)) {
+			if from.trusted && trace.HasMember(h.Value, traceMember) {
 				req.Hedge = true
 			}
 			kept = append(kept, h)

@@ -6,7 +6,9 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // dubboSession is a downstream Dubbo connection. Calls begin as they come, up to
@@ -152,6 +154,9 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	req.Codec, _ = dubboCodec(f.Serialization)
 	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
 	req.Body, req.OneWay = body.B, !f.TwoWay
+	if _, ok := trace.Parse(inv.TraceParent); ok { // for the sidecars; the body has it for the provider
+		req.Headers = append(req.Headers, protocol.Header{Name: nameTraceParent, Value: inv.TraceParent})
+	}
 	if inv.Timeout > 0 {
 		req.Deadline = s.w.loop.Now() + inv.Timeout
 	}

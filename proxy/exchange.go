@@ -115,6 +115,10 @@ type exchange struct {
 
 	watch hedge.Watch // of the primary, in shadow mode
 
+	traced     *traced // nil: not sampled
+	traceState []byte  // the value of tracestate, where it was marked
+	marked     bool    // traceMember is there, where it can be
+
 	deadline Timer
 	hedge    Timer
 	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
@@ -128,6 +132,9 @@ func (ex *exchange) begin(r *route, by *door) {
 	ex.state = exchangeActive
 	w.stats.Requests++
 	w.millis.now(ex.began).arrived(ex.held)
+	if w.tracer.on {
+		ex.sample(by)
+	}
 	switch {
 	case by.limited(ex.began):
 		ex.fail(FailRateLimited)
@@ -375,5 +382,6 @@ func (ex *exchange) settle() {
 	if ex.state == exchangeAbandoned && ex.from != nil {
 		ex.from.over(ex)
 	}
+	ex.report()
 	ex.w.recycle(ex)
 }

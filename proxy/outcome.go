@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/remora-proxy/remora/proxy/trace"
+
 // onAnswer: a got an answer. The first good one wins; a bad one (5xx) only when
 // nothing better can come.
 func (ex *exchange) onAnswer(a *attempt, ans *answer) {
@@ -83,6 +85,7 @@ func (ex *exchange) mayPay() bool {
 }
 
 func (ex *exchange) keepBest(a *attempt, ans *answer) {
+	a.span().Note(trace.Failed, ans.Status, "")
 	if ex.best != nil && ex.best.Status <= ans.Status {
 		ans.Release()
 		return

@@ -20,6 +20,7 @@ type Process struct {
 	current  atomic.Pointer[Generation]
 	workers  []*Worker
 	streams  Streams // nil: none
+	spans    Spans   // nil: none
 	ledger   ledger
 	links    atomic.Int32 // accepted ones that may carry requests
 	draining atomic.Bool

@@ -21,6 +21,7 @@ func (w *Worker) prepare(g *Generation) {
 func (w *Worker) switchTo(g, before *Generation) {
 	w.cfg, w.generation = g.cfg, g.number
 	w.setLimits(&g.cfg.Limits)
+	w.tracer.configure(&g.cfg.Tracing)
 	w.access.follow(g)
 	old := w.services
 	w.services = make(map[string]*service, len(g.services))

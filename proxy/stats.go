@@ -115,7 +115,7 @@ func (c *conclusion) bytes() int {
 	return c.ans.held
 }
 
-// finished counts and logs the end of the exchange for its caller. Without a route
+// finished counts, logs and traces the end of the exchange for its caller. Without a route
 // there is no service to count it for.
 func (ex *exchange) finished(c *conclusion) {
 	o, bytes, now := c.outcome, c.bytes(), ex.w.loop.Now()
@@ -123,6 +123,7 @@ func (ex *exchange) finished(c *conclusion) {
 	if ex.w.access.feed.On() {
 		ex.w.access.finished(ex, c, now)
 	}
+	ex.endSpan(c)
 	if o != OutcomeCancelled {
 		ex.w.millis.now(now).answered(latency, bytes)
 	}

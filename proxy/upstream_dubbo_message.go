@@ -45,7 +45,7 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 	if call == nil {
 		return dst
 	}
-	req := &call.a.ex.req
+	req := call.a.request()
 	if req.Codec != protocol.CodecHTTP {
 		call.sent = true
 		if req.OneWay {

@@ -148,6 +148,7 @@ type httpUpstream struct {
 	reused    bool // has answered before
 	idleSince time.Duration
 	toHead    bool
+	interim   int     // responses before the final one
 	ans       *answer // being received
 	in        *bytebufferpool.ByteBuffer
 	head      http1.Head
@@ -156,6 +157,9 @@ type httpUpstream struct {
 	outbound  outbound
 	attempt   []byte // x-remora-attempt of the request being sent
 }
+
+// maxInterim bounds the interim responses to one request.
+const maxInterim = 32
 
 // attemptHeader tells the application that this is not the first attempt. An
 // application that passes it on keeps its callees' sidecars from hedging again.
@@ -173,9 +177,8 @@ func (c *httpUpstream) OnOpen(conn Conn) {
 
 // begin sends a's request.
 func (c *httpUpstream) begin(a *attempt) {
-	req := &a.ex.req
+	req := a.request()
 	c.a, a.conn = a, c
-	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
 	n := len(req.Headers)
 	if req.Attempt > 0 {
 		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
@@ -219,6 +222,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 	if c.ans == nil {
 		c.ans = c.w.answer()
 		c.in = bytebufferpool.Get()
+		c.interim = 0
 	}
 	_, _ = c.in.Write(b)
 	for {
@@ -238,6 +242,10 @@ func (c *httpUpstream) receiveHead(b []byte) {
 			return
 		}
 		// An interim response; ours to drop (RFC 9110 section 15.2).
+		if c.interim++; c.interim > maxInterim {
+			c.fail(FailMalformed)
+			return
+		}
 		c.ans.Response.Reset()
 		c.head.Reset()
 		c.in.B = append(c.in.B[:0], c.in.B[n:]...)

@@ -107,8 +107,7 @@ func (c *linkClient) send(a *attempt) {
 		a.failed(FailOverloaded)
 		return
 	}
-	req := &a.ex.req
-	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
+	req := a.request()
 	a.stream, a.link = c.next, c
 	c.streams[c.next] = a
 	c.next++

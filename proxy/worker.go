@@ -23,6 +23,7 @@ type Worker struct {
 	log      Logger
 	rnd      *rand.PCG
 	ids      rand.PCG // of requests; apart from rnd, whose order tests replay
+	tracer   tracer
 	wall     wallTime
 	stats    WorkerStats
 	millis   *milliseconds // apart, since the collector need not look into it
@@ -73,6 +74,7 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		proc: p, index: len(p.workers), loop: loop, log: log,
 		rnd:    rand.NewPCG(seed, uint64(len(p.workers))),
 		ids:    *rand.NewPCG(uint64(len(p.workers)), seed),
+		tracer: tracer{rnd: *rand.NewPCG(^seed, uint64(len(p.workers)))},
 		millis: new(milliseconds),
 	}
 	w.shedding.Do = w.shedAll
@@ -125,12 +127,15 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.bounds, ex.pass = nil, nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID, ex.passed, ex.unhedged = nil, 0, false
+	ex.requestID, ex.passed, ex.unhedged, ex.marked = nil, 0, false, false
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}
 	if cap(ex.path) > maxRewritten {
 		ex.path = nil
+	}
+	if cap(ex.traceState) > maxTraceState {
+		ex.traceState = nil
 	}
 	ex.failedAt[0], ex.bestOf = nil, nil
 	ex.queued, ex.asked = 0, nil

@@ -200,6 +200,9 @@ func (c *change) apply() {
 	s, before := c.s, c.s.cfg
 	dialing := s.dialersOf(c.cfg, c.identities)
 	s.dialing.Store(&dialing)
+	if !reflect.DeepEqual(before.Tracing, c.cfg.Tracing) {
+		s.spans.Configure(&c.cfg.Tracing)
+	}
 	c.gen.LogTo(queue(c.access))
 	done := make(chan struct{})
 	s.proc.Switch(c.gen, func() { close(done) })
@@ -318,7 +321,6 @@ func frozen(old, cfg *config.Config) (keys []string) {
 		{"limits.connections", old.Limits.Connections, cfg.Limits.Connections},
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},
-		{"tracing", old.Tracing, cfg.Tracing},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
 			keys = append(keys, k.name)

@@ -17,6 +17,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/otlp"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -33,6 +34,7 @@ type sidecar struct {
 	workers      map[proxy.Loop]*proxy.Worker
 	admin        *admin.Server
 	streams      *stream.Server
+	spans        *otlp.Exporter
 	etcd         *etcd.Registry // nil: none configured
 	accessCounts accesslog.Counts
 	dialing      atomic.Pointer[dialers]
@@ -129,6 +131,9 @@ func (s *sidecar) startLoops() (err error) {
 		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log,
 	})
 	s.proc.SetStreams(s.streams)
+	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})
+	s.spans.Configure(&s.cfg.Tracing)
+	s.proc.SetSpans(s.spans)
 	return nil
 }
 
@@ -149,6 +154,7 @@ func (s *sidecar) startAdmin() error {
 		Registrations: s.registrations,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
+		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
 		AccessLog:     s.accessStats,
 		Drain:         s.startDrain,
 	}
@@ -218,6 +224,9 @@ func (s *sidecar) stop() {
 			s.proc.FlushAccessLog()
 		}
 		err = errors.Join(err, stopped)
+	}
+	if s.spans != nil {
+		err = errors.Join(err, bounded(s.spans.Close)) // after the loops: what they end last is among it
 	}
 	err = errors.Join(err, s.closeAccessLog(s.access))
 	s.identities.closeBut(nil)

@@ -66,6 +66,8 @@ func TestCheck(t *testing.T) {
 		{"prometheus elsewhere", "proxy/a.go", `import "github.com/prometheus/client_golang/prometheus"`, "lives in proxy/admin"},
 		{"buffers in a codec", "protocol/link/a.go", `import "github.com/valyala/bytebufferpool"`, ""},
 		{"buffers elsewhere", "lb/a.go", `import "github.com/valyala/bytebufferpool"`, "lives in protocol"},
+		{"spans to core", "proxy/otlp/a.go", `import "` + module + `/proxy"`, "the core does not know how"},
+		{"OpenTelemetry elsewhere", "proxy/a.go", `import "go.opentelemetry.io/proto/otlp/trace/v1"`, "lives in proxy/otlp"},
 		{"etcd server in the sidecar", "registry/etcd/a.go", `import "go.etcd.io/etcd/server/v3/embed"`, "no etcd server"},
 		{"etcd server in its test", "registry/etcd/a_test.go", `import "go.etcd.io/etcd/server/v3/embed"`, ""},
 		{"etcd client at home", "registry/etcd/a.go", `import clientv3 "go.etcd.io/etcd/client/v3"`, ""},

@@ -21,7 +21,7 @@ type layer struct {
 var layers = []layer{
 	{
 		[]string{"cmd/remora"},
-		[]string{"proxy/admin", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
+		[]string{"proxy/admin", "proxy/otlp", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "registry/...", "internal/..."},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
 	{
@@ -53,13 +53,18 @@ var layers = []layer{
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/certs", "proxy/accesslog"},
+		[]string{"proxy/otlp"},
+		[]string{"proxy/trace", "proxy/config"},
+		"spans are exported from plain records, off the loops; the core does not know how",
+	},
+	{
+		[]string{"proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/certs", "proxy/accesslog"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"proxy"},
-		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/config", "proxy/accesslog"},
+		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/accesslog"},
 		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
 	},
 	{
@@ -134,6 +139,10 @@ var homes = []home{
 		"the rest of the program sees plain structs"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},
+	{"go.opentelemetry.io/proto/otlp/", []string{"proxy/otlp"},
+		"the core records in its own structs; one package makes OpenTelemetry's messages of them"},
+	{"google.golang.org/protobuf/", []string{"proxy/otlp"},
+		"it encodes OpenTelemetry's messages; the sidecar's own formats need none"},
 	{"github.com/HdrHistogram/", []string{"lab/..."},
 		"it measures in the lab; the sidecar has its own small histogram"},
 	{"github.com/spf13/cobra", []string{"cmd/..."},
@@ -154,7 +163,7 @@ var homes = []home{
 
 // core is what does no I/O: a request's way through it is a function of the
 // events that a driver hands in, so that a failing simulation replays exactly.
-var core = []string{"proxy", "lb", "proxy/hedge", "protocol/..."}
+var core = []string{"proxy", "lb", "proxy/hedge", "proxy/trace", "protocol/..."}
 
 const coreWhy = "the core gets time and connections from its loop alone, so that the simulator can replay it"
 

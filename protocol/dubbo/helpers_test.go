@@ -8,8 +8,8 @@ import (
 )
 
 func show(inv *Invocation) string {
-	return fmt.Sprintf("dubbo %q path %q version %q method %q types %q group %q timeout %v",
-		inv.DubboVersion, inv.Path, inv.Version, inv.Method, inv.Types, inv.Group, inv.Timeout)
+	return fmt.Sprintf("dubbo %q path %q version %q method %q types %q group %q timeout %v trace %q",
+		inv.DubboVersion, inv.Path, inv.Version, inv.Method, inv.Types, inv.Group, inv.Timeout, inv.TraceParent)
 }
 
 // form is the request that a form makes.

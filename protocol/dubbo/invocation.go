@@ -16,6 +16,7 @@ type Invocation struct {
 	Types        []byte        // JVM descriptors of the parameters, concatenated
 	Group        []byte        // of the service
 	Timeout      time.Duration // that the caller gives the call; 0: it does not say
+	TraceParent  []byte        // the attachment of that name (W3C Trace Context), whatever it says
 
 	reader hessianReader
 }
@@ -118,6 +119,8 @@ func (inv *Invocation) attach(name, value []byte) {
 		inv.Group = value
 	case "timeout":
 		inv.Timeout = parseMilliseconds(value)
+	case "traceparent":
+		inv.TraceParent = value
 	}
 }
 

@@ -25,6 +25,8 @@ func TestFastjsonInvocation(t *testing.T) {
 				Types: []byte("[[ILa/B;"), Group: []byte("last"), Timeout: 1500 * time.Millisecond}},
 		{head + "\"\"\n{\"path\":\"p\",\"version\":null,\"group\":null,\"timeout\":20, \"x\":\"\\n\"}\n",
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("p"), Method: []byte("m"), Timeout: 20 * time.Millisecond}},
+		{head + "\"\"\n{\"traceparent\":\"00-1\"}\n",
+			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m"), TraceParent: []byte("00-1")}},
 		{head + "\"\"\n{\"timeout\":\"soon\"}\n",
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
 		{head + "\"\"\n{\"timeout\":\"-1\"}\n",

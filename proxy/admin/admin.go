@@ -41,6 +41,10 @@ type Options struct {
 	// none.
 	Reloads func() ReloadStats
 
+	// Tracing counts the spans that were exported, and those that were not; nil:
+	// there is no tracing.
+	Tracing func() TracingStats
+
 	// AccessLog reads the counts of the access log; nil: there is none, ever.
 	AccessLog func() AccessLogStats
 

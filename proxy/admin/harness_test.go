@@ -87,6 +87,7 @@ func newSidecar(t *testing.T, yaml string) *sidecar {
 				At: time.Unix(1700000001, 0), Code: "invalid", Reason: "one\ntwo",
 			}}
 		},
+		Tracing:   func() TracingStats { return TracingStats{Exported: 7, Full: 2, Lost: 1} },
 		AccessLog: func() AccessLogStats { return AccessLogStats{Lines: 1} },
 		Drain:     func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})

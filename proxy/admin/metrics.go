@@ -64,6 +64,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.tls(to)
 	c.registry(to)
 	c.reloads(to)
+	c.tracing(to)
 	c.accessLog(to)
 	for _, svc := range merge(reports) {
 		c.service(to, &svc)

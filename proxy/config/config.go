@@ -289,8 +289,16 @@ type AccessLog struct {
 	Buffer int64         `yaml:"buffer" unit:"size" min:"64KiB" max:"1GiB"` // lines that wait to be written; more are dropped
 }
 
-// Tracing is not built yet.
-type Tracing struct{}
+// Tracing exports the spans of sampled requests over OTLP/HTTP. The zero Endpoint is
+// off.
+type Tracing struct {
+	Endpoint    string            `yaml:"endpoint"`                  // URL of the receiver, to which /v1/traces is added; "": off
+	Sample      float64           `yaml:"sample" in:"[0,1]"`         // share of the requests that come without a trace
+	ServiceName string            `yaml:"service_name"`              // service.name of the spans
+	Headers     map[string]string `yaml:"headers" secret:"true"`     // sent with each export
+	Queue       int               `yaml:"queue" min:"1" max:"65536"` // requests whose spans wait for the receiver
+	Timeout     time.Duration     `yaml:"timeout" min:"1ms"`         // of one export, retries included
+}
 
 // Register announces a listener of this sidecar as an endpoint of a service.
 type Register struct {

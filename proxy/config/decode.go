@@ -59,10 +59,6 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		}
 		return
 	}
-	if why := notBuilt(p.schema, n); why != "" {
-		d.errorAt(n.at, p.shown, "not built yet: %s", why)
-		return
-	}
 	switch v.Kind() {
 	case reflect.Struct:
 		d.decodeStruct(n, v, p)

@@ -28,6 +28,7 @@ func Default() *Config {
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
 			Idle: 5 * time.Minute, Write: 30 * time.Second, Drain: 30 * time.Second,
 		},
+		Tracing:   Tracing{Sample: 0.001, ServiceName: "remora", Queue: 2048, Timeout: 10 * time.Second},
 		AccessLog: AccessLog{Sample: 1, Buffer: 4 << 20},
 	}
 }

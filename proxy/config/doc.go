@@ -6,7 +6,6 @@
 //
 //	load.go      bytes to syntax tree, ${VAR} expanded inside scalars
 //	decode.go    tree to structs, driven by their tags; remembers positions
-//	unbuilt.go   keys whose feature does not exist yet, refused by one table
 //	validate.go  what a well-typed file can still get wrong
 //	errors.go    all the errors of a file, each with its line and column
 //	yaml.go      structs back to YAML, secrets redacted

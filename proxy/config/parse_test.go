@@ -3,11 +3,9 @@ package config
 import (
 	"errors"
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +93,7 @@ func TestFull(t *testing.T) {
 		Service: "compute", Listener: "ingress", Advertise: "10.0.0.5:15006", Weight: 1,
 		Check: Check{HTTP: "/healthz", Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Healthy: 1, Unhealthy: 4},
 	}}
+	want.Tracing.Headers = map[string]string{}
 	want.AccessLog = AccessLog{
 		Path: "/var/log/remora/access.log", Sample: 0.01, Slow: 100 * time.Millisecond, Failed: true, Buffer: 4 << 20,
 	}
@@ -275,35 +274,17 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestUnbuilt checks that each line of the table refuses something of
-// testdata/unbuilt.yaml, with its words.
-func TestUnbuilt(t *testing.T) {
-	_, err := parseFile(t, "testdata/unbuilt.yaml")
-	var errs Errors
-	if !errors.As(err, &errs) {
-		t.Fatalf("got %v", err)
-	}
-	texts := map[string]bool{}
-	for _, e := range errs {
-		texts[e.Text] = true
-	}
-	all := slices.Collect(maps.Keys(texts))
-	for _, u := range unbuiltKeys {
-		if !texts["not built yet: "+u.what] {
-			t.Errorf("%s: %q is not among %q", u.path, u.what, all)
-		}
-	}
-}
-
 // TestSecrets checks that no error and no printed configuration gives away a
 // secret.
 func TestSecrets(t *testing.T) {
-	c := mustParse(t, `{admin: {token: hunter2}, registry: {etcd: {endpoints: ["a:1"], username: u, password: hunter2}}}`)
+	c := mustParse(t, `{admin: {token: hunter2}, registry: {etcd: {endpoints: ["a:1"], username: u, password: hunter2}},
+		tracing: {headers: {authorization: Bearer hunter2}}}`)
 	data, err := c.YAML()
 	if err != nil || strings.Contains(string(data), "hunter2") || !strings.Contains(string(data), redacted) {
 		t.Errorf("%v\n%s", err, data)
 	}
-	_, err = Parse("x", []byte("admin: {token: hunter2}\nregistry: {etcd: {password: hunter2}}\n"), environment)
+	_, err = Parse("x", []byte("admin: {token: hunter2}\nregistry: {etcd: {password: hunter2}}\n"+
+		"tracing: {headers: {a: \"hunter2\\n\"}}\n"), environment)
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}

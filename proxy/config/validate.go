@@ -32,6 +32,7 @@ func (v *validator) validate() {
 	for i := range c.Register {
 		v.register(i, &c.Register[i])
 	}
+	v.tracing()
 	if c.Limits.Message > c.Limits.Buffered {
 		v.report("limits.message", "larger than limits.buffered (%s), so no such message could pass",
 			formatSize(c.Limits.Buffered))

@@ -15,7 +15,7 @@ func (v *validator) matchHeaders(at path, headers map[string]string) {
 		shown, value := at.entry(name).shown, headers[name]
 		lower := strings.ToLower(name)
 		switch {
-		case name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }):
+		case !isHeaderName(name):
 			v.report(shown, "expected the name of a header, got %q", name)
 		case lower == "host":
 			v.report(shown, "expected match.host for the host")
@@ -25,6 +25,13 @@ func (v *validator) matchHeaders(at path, headers map[string]string) {
 			v.report(shown, "expected a value as it stands in a header, without spaces around it, got %q", value)
 		}
 	}
+}
+
+// isHeaderName tells whether a name is a token (RFC 9110 section 5.6.2).
+func isHeaderName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
 }
 
 // rewrite reports a replacement that would join wrongly with what follows the

@@ -15,8 +15,7 @@ import (
 const redacted = "<redacted>"
 
 // YAML is the effective configuration, with defaults and with the policies that
-// routes inherit. Secrets are redacted, and keys whose feature is not built are
-// left out. Parse reads it back, to the same Config but for the secrets.
+// routes inherit. Secrets are redacted. Parse reads it back, to the same Config but for the secrets.
 func (c *Config) YAML() ([]byte, error) {
 	tree := encodeStruct(reflect.ValueOf(c).Elem(), path{})
 	data, err := yaml.MarshalWithOptions(tree, yaml.IndentSequence(true))
@@ -34,9 +33,7 @@ func encodeStruct(v reflect.Value, p path) yaml.MapSlice {
 			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f, at)})
 			continue
 		}
-		if !isUnbuilt(at.schema) {
-			out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f, at)})
-		}
+		out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f, at)})
 	}
 	return out
 }

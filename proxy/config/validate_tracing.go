@@ -1,0 +1,29 @@
+package config
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// tracing checks what an export is sent with.
+func (v *validator) tracing() {
+	t := &v.config.Tracing
+	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q", t.Endpoint)
+	}
+	if t.ServiceName == "" {
+		v.report("tracing.service_name", "expected a name")
+	}
+	headers := path{shown: "tracing"}.key("headers")
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
+			v.report(headers.entry(name).shown, "expected the name of a header that is free to be set")
+		}
+		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
+			v.report(headers.entry(name).shown, "expected ASCII without line breaks, which is what a header can carry")
+		}
+	}
+}

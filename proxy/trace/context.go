@@ -1,0 +1,91 @@
+package trace
+
+// TraceID names a trace. The zero TraceID is none.
+type TraceID [16]byte
+
+// SpanID names a span within a trace. The zero SpanID is none.
+type SpanID [8]byte
+
+// The flags of a Context. All others are reserved, and not passed on.
+const (
+	// FlagSampled: whoever sent the request records the trace.
+	FlagSampled = 1 << 0
+	// FlagRandom: the trace id is random (Trace Context Level 2).
+	FlagRandom = 1 << 1
+)
+
+// Context is the value of a traceparent header: where in which trace a request
+// belongs.
+type Context struct {
+	Trace TraceID
+	Span  SpanID // of the sender; the parent of what is done for the request
+	Flags byte
+}
+
+// Sampled tells whether the sender records the trace.
+func (c *Context) Sampled() bool { return c.Flags&FlagSampled != 0 }
+
+// TextLen is the length of a traceparent of version 00.
+const TextLen = 2 + 1 + 2*len(TraceID{}) + 1 + 2*len(SpanID{}) + 1 + 2
+
+// Parse reads the value of a traceparent header (W3C Trace Context section
+// 3.2.2). ok is false for one that is to be treated as if it were not there. Of a
+// version above 00 it reads what that has in common with 00 (section 4).
+func Parse(b []byte) (c Context, ok bool) {
+	if len(b) < TextLen || b[2] != '-' || b[35] != '-' || b[52] != '-' {
+		return Context{}, false
+	}
+	var version, flags [1]byte
+	good := unhex(version[:], b[0:2]) && unhex(c.Trace[:], b[3:35]) && unhex(c.Span[:], b[36:52]) && unhex(flags[:], b[53:55])
+	c.Flags = flags[0]
+	switch {
+	case !good, version[0] == 0xff, c.Trace == TraceID{}, c.Span == SpanID{}:
+		return Context{}, false
+	case len(b) > TextLen && (version[0] == 0 || b[TextLen] != '-'):
+		return Context{}, false
+	}
+	return c, true
+}
+
+const digits = "0123456789abcdef"
+
+// Append appends c as the value of a traceparent header of version 00.
+func (c *Context) Append(dst []byte) []byte {
+	dst = append(dst, "00-"...)
+	dst = appendHex(dst, c.Trace[:])
+	dst = append(dst, '-')
+	dst = appendHex(dst, c.Span[:])
+	dst = append(dst, '-')
+	return appendHex(dst, []byte{c.Flags & (FlagSampled | FlagRandom)})
+}
+
+func appendHex(dst, b []byte) []byte {
+	for _, x := range b {
+		dst = append(dst, digits[x>>4], digits[x&0xf])
+	}
+	return dst
+}
+
+// unhex fills dst from twice as many digits; upper case is refused, as the
+// specification has it.
+func unhex(dst, text []byte) bool {
+	for i := range dst {
+		hi, lo := digit(text[2*i]), digit(text[2*i+1])
+		if hi > 0xf || lo > 0xf {
+			return false
+		}
+		dst[i] = hi<<4 | lo
+	}
+	return true
+}
+
+// digit is the value of a digit, or more than 15.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
+}

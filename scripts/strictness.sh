@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Says the requests of protocol/http1/testdata to Remora, nginx, HAProxy and Envoy,
+# each in front of a replica that records the bytes it gets, and compares what
+# becomes of them. Writes the table in docs/strictness.md, and fails when a proxy
+# does otherwise than Remora and strictness/explained.txt does not say why.
+# Everything listens on 127.0.0.1 and is gone at the end.
+#
+#   NGINX=, HAPROXY=, ENVOY=   their binaries
+#   OUT=FILE                   write the document there
+#   scripts/strictness.sh -list   print each difference, with its verdicts
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+go build -o "$dir/" ./cmd/remora ./scripts/strictness
+"$dir/strictness" -remora "$dir/remora" -dir "$dir" -out "${OUT:-docs/strictness.md}" \
+	-nginx "${NGINX:-nginx}" -haproxy "${HAPROXY:-haproxy}" \
+	-envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/internal/freeport"
+)
+
+// proxy is a process in front of a replica of its own.
+type proxy struct {
+	name    string
+	version string
+	addr    string
+	replica *corpus.Replica
+	cmd     *exec.Cmd
+}
+
+// product says how a proxy is run. The limits are set to those of the corpus where
+// there is a setting for them.
+type product struct {
+	name    string
+	version []string // arguments that print it
+	run     func(config string) []string
+	file    string
+	config  func(listen, replica, dir string) string
+}
+
+var products = []product{
+	{"Remora", []string{"version"}, func(c string) []string { return []string{"run", "-c", c} }, "remora.yaml", remoraConfig},
+	{"nginx", []string{"-v"}, func(c string) []string { return []string{"-e", "stderr", "-c", c} }, "nginx.conf", nginxConfig},
+	{"HAProxy", []string{"-v"}, func(c string) []string { return []string{"-db", "-f", c} }, "haproxy.cfg", haproxyConfig},
+	{"Envoy", []string{"--version"}, func(c string) []string {
+		return []string{"--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c", c}
+	}, "envoy.yaml", envoyConfig},
+}
+
+func remoraConfig(listen, replica, _ string) string {
+	return fmt.Sprintf(`
+loops: 1
+log: {level: warn}
+admin: {address: ""}
+limits: {header: %d, headers: %d, message: %d}
+listeners: [{name: in, address: %q, protocol: http, service: out}]
+services: {out: {discover: static, endpoints: [%q], protocol: http}}
+`, corpus.HeaderLimit, corpus.HeadersLimit, corpus.MessageLimit, listen, replica)
+}
+
+func nginxConfig(listen, replica, dir string) string {
+	return fmt.Sprintf(`
+worker_processes 1;
+daemon off;
+pid %[3]s/nginx.pid;
+error_log stderr crit;
+events { worker_connections 512; }
+http {
+	access_log off;
+	client_body_temp_path %[3]s/body;
+	proxy_temp_path %[3]s/proxy;
+	fastcgi_temp_path %[3]s/fastcgi;
+	uwsgi_temp_path %[3]s/uwsgi;
+	scgi_temp_path %[3]s/scgi;
+	client_header_buffer_size 2k;
+	large_client_header_buffers 4 2k;
+	client_max_body_size 4k;
+	upstream replica { server %[2]s; keepalive 8; }
+	server {
+		listen %[1]s;
+		location / {
+			proxy_pass http://replica;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_set_header Host $http_host;
+		}
+	}
+}
+`, listen, replica, dir)
+}
+
+func haproxyConfig(listen, replica, _ string) string {
+	return fmt.Sprintf(`
+global
+    nbthread 1
+    tune.http.maxhdr %d
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 1m
+    timeout server 1m
+frontend in
+    bind %s
+    default_backend out
+backend out
+    server replica %s
+`, corpus.HeadersLimit, listen, replica)
+}
+
+func envoyConfig(listen, replica, _ string) string {
+	address := func(addr string) string {
+		host, port, _ := net.SplitHostPort(addr)
+		return fmt.Sprintf("{socket_address: {address: %s, port_value: %s}}", host, port)
+	}
+	return fmt.Sprintf(`
+static_resources:
+  listeners:
+  - address: %s
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: in
+          codec_type: HTTP1
+          max_request_headers_kb: 2
+          common_http_protocol_options: {max_headers_count: %d}
+          http_protocol_options: {accept_http_10: true}
+          route_config:
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: ""}, route: {cluster: out}}]}
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+  clusters:
+  - name: out
+    connect_timeout: 5s
+    load_assignment:
+      cluster_name: out
+      endpoints: [{lb_endpoints: [{endpoint: {address: %s}}]}]
+`, address(listen), corpus.HeadersLimit, address(replica))
+}
+
+// start runs the proxy and waits until it listens.
+func (p *product) start(binary, dir string) (*proxy, error) {
+	dir = filepath.Join(dir, strings.ToLower(p.name)+".d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	replica, err := corpus.StartReplica(corpus.NumberedReply)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := freeport.Loopback(1)
+	if err != nil {
+		return nil, err
+	}
+	version, err := exec.Command(binary, p.version...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", binary, err)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(version)), "\n")
+	config := filepath.Join(dir, p.file)
+	if err := os.WriteFile(config, []byte(p.config(addrs[0], replica.Addr(), dir)), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary, p.run(config)...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	started := &proxy{name: p.name, version: first, addr: addrs[0], replica: replica, cmd: cmd}
+	return started, started.ready()
+}
+
+// ready waits until a request passes.
+func (p *proxy) ready() (err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = p.pass(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not pass requests: %w", p.name, err)
+}
+
+// pass sends a request and waits for its answer. What came before it is over then.
+func (p *proxy) pass() error {
+	nc, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := nc.Write([]byte("GET /pass HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")); err != nil {
+		return err
+	}
+	b := make([]byte, 4096)
+	n, err := nc.Read(b)
+	if err == nil && !strings.HasPrefix(string(b[:n]), "HTTP/1.1 200 ") {
+		err = fmt.Errorf("%q", b[:n])
+	}
+	return err
+}
+
+func (p *proxy) stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	done := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-done
+	}
+	p.replica.Close()
+}
