@@ -33,12 +33,12 @@ func (c *carrier) Answer(client proxy.Socket, a *proxy.StreamAnswer) {
 	c.sockets, c.answers = append(c.sockets, client), append(c.answers, a)
 }
 
-func (c *carrier) Pass(client proxy.Socket, to netip.AddrPort, first []byte) {
-	c.sockets, c.passed = append(c.sockets, client), append(c.passed, passage{to.String(), string(first)})
+func (c *carrier) Pass(listener string, client proxy.Socket, to netip.AddrPort, first []byte) {
+	c.sockets, c.passed = append(c.sockets, client), append(c.passed, passage{listener, to.String(), string(first)})
 }
 
 // passage is what Pass was told.
-type passage struct{ to, first string }
+type passage struct{ listener, to, first string }
 
 func (c *carrier) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
 	if c.full {

@@ -8,13 +8,16 @@ import (
 
 var _ replier = (*dubboSession)(nil)
 
+// encode implements replier.
+func (s *dubboSession) encode(_ *exchange, ans *answer) *Failure {
+	if ans.RPC == 0 || ans.stream != nil { // not of Dubbo
+		return FailMalformed
+	}
+	return nil
+}
+
 // reply implements replier.
 func (s *dubboSession) reply(ex *exchange, ans *answer) {
-	if ans.RPC == 0 || ans.stream != nil { // not of Dubbo
-		ans.Release()
-		s.fail(ex, FailMalformed)
-		return
-	}
 	s.remove(ex)
 	if !ex.req.OneWay {
 		out := s.outgoing()

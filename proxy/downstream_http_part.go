@@ -1,29 +1,28 @@
 package proxy
 
 import (
+	"bytes"
+
 	"github.com/remora-proxy/remora/protocol/http1"
 )
+
+// streamHead says how the body of ans, a stream, is framed.
+func streamHead(ans *answer) http1.Head {
+	if ans.DeclaredLength < 0 {
+		return http1.Head{Framing: http1.Chunked}
+	}
+	return http1.Head{Framing: http1.FixedLength, Length: ans.DeclaredLength}
+}
 
 // replyStream answers the first call with ans, whose body is a stream. It is the
 // connection's last answer: the body goes to the client as it comes, off the
 // loop.
-func (s *httpSession) replyStream(ex *exchange, ans *answer) {
+func (s *httpSession) replyStream(ans *answer) {
 	call := &s.calls[0]
 	call.ex, call.last = nil, true
-	ans.identify(ex.requestID)
-	head := http1.Head{Framing: http1.Chunked}
-	if ans.DeclaredLength >= 0 {
-		head.Framing, head.Length = http1.FixedLength, ans.DeclaredLength
-	}
-	out := http1.AppendStreamResponse(nil, &ans.Response, &head, call.minor)
-	if len(out) == 0 {
-		ans.Release()
-		s.fail(ex, FailMalformed)
-		return
-	}
 	s.parting = &StreamAnswer{
-		Head: out, Source: ans.takeStream(),
-		Chunks: head.Framing == http1.Chunked && call.minor >= 1,
+		Head: bytes.Clone(s.w.scratch), Source: ans.takeStream(),
+		Chunks: ans.DeclaredLength < 0 && call.minor >= 1,
 	}
 	ans.Release()
 	s.state = httpClosed

@@ -29,7 +29,7 @@ func (s *httpSession) handOn(client Socket) {
 	first := s.in.B // the array is the stream's now
 	s.in = nil
 	s.close()
-	s.w.proc.streams.Pass(client, s.original, first)
+	s.w.proc.streams.Pass(s.door.of.name, client, s.original, first)
 }
 
 // Passed counts a connection that was given to Streams.Pass, or by a driver to the

@@ -74,19 +74,29 @@ const (
 	httpBehind = 2 * time.Millisecond
 )
 
-func (s *httpSession) reply(ex *exchange, ans *answer) {
-	if ans.stream != nil {
-		s.replyStream(ex, ans)
-		return
-	}
-	flags, last := s.flags()
+// encode implements replier: the head waits for reply in the loop's scratch memory.
+func (s *httpSession) encode(ex *exchange, ans *answer) *Failure {
 	ans.identify(ex.requestID)
-	out := http1.AppendResponseHead(s.w.scratch[:0], &ans.Response, flags)
+	out := s.w.scratch[:0]
+	if ans.stream != nil {
+		head := streamHead(ans)
+		out = http1.AppendStreamResponse(out, &ans.Response, &head, s.calls[0].minor)
+	} else {
+		out = http1.AppendResponseHead(out, &ans.Response, s.closing())
+	}
+	s.w.scratch = out
 	if len(out) == 0 {
-		ans.Release()
-		s.fail(ex, FailMalformed)
+		return FailMalformed
+	}
+	return nil
+}
+
+func (s *httpSession) reply(_ *exchange, ans *answer) {
+	if ans.stream != nil {
+		s.replyStream(ans)
 		return
 	}
+	out, flags := s.w.scratch, s.calls[0].flags()
 	if len(ans.Body) > writeTogether && len(ans.Trailers) == 0 && http1.HasBody(&ans.Response, flags) {
 		s.outbound.write(out)
 		s.outbound.write(ans.Body)
@@ -96,38 +106,43 @@ func (s *httpSession) reply(ex *exchange, ans *answer) {
 	}
 	s.w.keepScratch(out)
 	ans.Release()
-	s.answered(last)
+	s.answered()
 }
 
 // writeTogether is the size up to which a body is copied behind its head so that
 // both leave in one write.
 const writeTogether = 16 << 10
 
-// flags says how the answer to the first call is to be framed, and whether the
-// connection closes after it.
-func (s *httpSession) flags() (f http1.ResponseFlags, last bool) {
+// closing decides whether the connection closes after the answer to the first call,
+// and says how that is to be framed.
+func (s *httpSession) closing() http1.ResponseFlags {
 	call := &s.calls[0]
-	last = call.last || s.last || s.w.proc.draining.Load()
-	return http1.ResponseFlags{Minor: call.minor, Close: last, ToHead: call.toHead}, last
+	call.last = call.last || s.last || s.w.proc.draining.Load()
+	return call.flags()
+}
+
+// flags says how the answer is to be framed.
+func (c *httpCall) flags() http1.ResponseFlags {
+	return http1.ResponseFlags{Minor: c.minor, Close: c.last, ToHead: c.toHead}
 }
 
 // fail answers with f. ex is nil when what came was no request.
 func (s *httpSession) fail(ex *exchange, f *Failure) {
-	flags, last := s.flags()
 	var id []byte
 	if ex != nil {
 		id = ex.requestID
 	}
-	out := appendFailure(s.w.scratch[:0], f, s.w.date(), id, flags)
+	out := appendFailure(s.w.scratch[:0], f, s.w.date(), id, s.closing())
 	s.outbound.write(out)
 	s.w.keepScratch(out)
-	s.answered(last)
+	s.answered()
 }
 
 func (s *httpSession) over(*exchange) {}
 
 // answered moves on to the next request after the first has its answer.
-func (s *httpSession) answered(last bool) {
+func (s *httpSession) answered() {
+	last := s.calls[0].last
 	s.busy = false
 	s.outbound.watch()
 	n := copy(s.calls, s.calls[1:])

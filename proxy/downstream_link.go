@@ -216,6 +216,15 @@ func (s *linkSession) OnGoAway(uint64, link.Reason) {}
 // OnLoad is for the other end.
 func (s *linkSession) OnLoad(link.Load) {}
 
+// encode implements replier. Frames carry any answer, but not to everybody its body
+// where that is a stream.
+func (s *linkSession) encode(_ *exchange, ans *answer) *Failure {
+	if ans.stream != nil && !s.fetches {
+		return FailTooLarge
+	}
+	return nil
+}
+
 func (s *linkSession) reply(ex *exchange, ans *answer) {
 	delete(s.streams, ex.tag)
 	if ans.stream != nil {

@@ -19,14 +19,11 @@ func (p *Process) linkSettings() link.Settings {
 }
 
 // replyStream answers with ans, whose body the other sidecar fetches over a
-// connection of its own. One that can't is told that the answer is too long for
-// a message.
+// connection of its own. When too many wait for that, it is told that the answer is
+// too long for a message.
 func (s *linkSession) replyStream(ex *exchange, ans *answer) {
 	var ok bool
-	if s.fetches {
-		ans.token, ok = s.worker.proc.streams.Park(ans.takeStream())
-	}
-	if !ok {
+	if ans.token, ok = s.worker.proc.streams.Park(ans.takeStream()); !ok {
 		ans.Release()
 		s.worker.stats.failed(FailTooLarge)
 		s.w.Refused(ex.tag, FailTooLarge.reason)

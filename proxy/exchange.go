@@ -40,7 +40,10 @@ const (
 // Exactly one of reply and fail is called, once, unless the session withdrew
 // the exchange with cancel.
 type replier interface {
-	// reply takes ownership of ans.
+	// encode makes ready what reply is to say, or tells why the caller can't have
+	// ans. One of reply and fail follows before anything else.
+	encode(ex *exchange, ans *answer) *Failure
+	// reply takes ownership of ans, which encode has let pass.
 	reply(ex *exchange, ans *answer)
 	fail(ex *exchange, f *Failure)
 	// greedy tells, with memory short, that ex is to be refused for what its
@@ -289,6 +292,11 @@ func (ex *exchange) hedgeMissed() {
 // win answers the caller with ans, which came of an attempt, and withdraws what
 // else is out.
 func (ex *exchange) win(by *attempt, ans *answer) {
+	if f := ex.from.encode(ex, ans); f != nil {
+		ans.Release()
+		ex.fail(f)
+		return
+	}
 	ex.enter(exchangeAnswered)
 	if by.kind == hedgeAttempt && ans.Status < 500 {
 		ex.route.hedging.Won()

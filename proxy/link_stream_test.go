@@ -82,6 +82,28 @@ func TestAnswerOverLinkIsRefused(t *testing.T) {
 	}
 }
 
+// answerOverLink puts a sidecar in the place of the first provider's that answers the
+// first request of each link, for a path with /s, with resp.
+func (m *mesh) answerOverLink(resp *protocol.Response) {
+	m.nodes[1].stop[0]()
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{Features: link.FeatureStreams})
+	preface := w.Append(nil, 1<<20)
+	w.Response(1, resp, protocol.CodecHTTP, nil)
+	says := w.Append(nil, 1<<20)
+	m.w.Listen(ingress, m.nodes[1].loop, func() proxy.Stream {
+		asked := false
+		return &peer{says: preface, reply: func(heard []byte) []byte {
+			if asked || !bytes.Contains(heard, []byte("/s")) {
+				return nil
+			}
+			asked = true
+			return says
+		}}
+	})
+}
+
 // A token that was not asked for, or comes where there is no body, is malformed.
 func TestUnexpectedTokenIsMalformed(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -96,24 +118,7 @@ func TestUnexpectedTokenIsMalformed(t *testing.T) {
 			if !c.streams {
 				m.consumer.proc.SetStreams(nil)
 			}
-			m.nodes[1].stop[0]()
-			w := link.NewWriter()
-			w.Preface(link.Acceptor, link.Settings{})
-			w.Open(1, link.Settings{Features: link.FeatureStreams})
-			preface := w.Append(nil, 1<<20)
-			resp := protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1}
-			w.Response(1, &resp, protocol.CodecHTTP, nil)
-			says := w.Append(nil, 1<<20)
-			m.w.Listen(ingress, m.nodes[1].loop, func() proxy.Stream {
-				asked := false
-				return &peer{says: preface, reply: func(heard []byte) []byte {
-					if asked || !bytes.Contains(heard, []byte("/s")) {
-						return nil
-					}
-					asked = true
-					return says
-				}}
-			})
+			m.answerOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
 			p := m.speak(egress, c.method+getStream[3:])
 			m.until("an answer", func() bool { return bytes.Contains(p.heard, []byte("\r\n\r\n")) })
 			if !bytes.Contains(p.heard, []byte("upstream-malformed")) || len(consumer.answers) != 0 {

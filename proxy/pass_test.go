@@ -35,8 +35,8 @@ func (c *carrier) passes(t *testing.T, m *mesh, said string) {
 	m.until("a connection to pass", func() bool { return len(c.passed) == 1 })
 	m.w.Run(time.Second)
 	p := c.passed[0]
-	if got := p.first + string(drained(t, c.sockets[0])); p.to != elsewhere || got != said {
-		t.Errorf("passed to %s:\n%.300q, want\n%.300q", p.to, got, said)
+	if got := p.first + string(drained(t, c.sockets[0])); p.listener != "egress" || p.to != elsewhere || got != said {
+		t.Errorf("passed from %s to %s:\n%.300q, want\n%.300q", p.listener, p.to, got, said)
 	}
 	if n := m.consumer.proc.Held(); n != 0 {
 		t.Errorf("%d bytes are still counted for what has left", n)

@@ -23,10 +23,10 @@ type Streams interface {
 	// request.
 	Answer(client Socket, a *StreamAnswer)
 
-	// Pass takes over a client's connection that was redirected here on its way
-	// to another address, to carry it there: first what it has sent already,
-	// then all that comes, both ways and unchanged.
-	Pass(client Socket, to netip.AddrPort, first []byte)
+	// Pass takes over a client's connection that was redirected to a listener on
+	// its way to another address, to carry it there: first what it has sent
+	// already, then all that comes, both ways and unchanged.
+	Pass(listener string, client Socket, to netip.AddrPort, first []byte)
 
 	// Park keeps the body of an answer until the sidecar that asked comes for
 	// it with the token. It does so for a few seconds; ok is false, and src

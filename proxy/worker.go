@@ -256,6 +256,7 @@ const maxScratch = 256 << 10
 
 // keepScratch takes the encoding buffer back after it may have grown.
 func (w *Worker) keepScratch(b []byte) {
+	w.scratch = nil
 	if cap(b) <= maxScratch {
 		w.scratch = b[:0]
 	}

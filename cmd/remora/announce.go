@@ -26,9 +26,11 @@ type announcement struct {
 	cancel context.CancelFunc // ends the goroutine
 	done   chan struct{}      // closed when it has ended
 
-	mu     sync.Mutex
-	handle registry.Handle // nil before the first passed check
-	failed error           // of the latest check
+	mu      sync.Mutex
+	handle  registry.Handle // nil before the first passed check
+	failed  error           // of the latest check
+	healthy bool            // by the latest verdict
+	yielded bool            // to a successor: what the checks say is not followed
 }
 
 // announcement makes what the configuration says of a registration; it starts
@@ -94,7 +96,7 @@ func (a *announcement) start() {
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.done = make(chan struct{})
 	if !a.check.Enabled() {
-		a.enter()
+		a.judge(true)
 		close(a.done)
 		return
 	}
@@ -108,28 +110,39 @@ func (a *announcement) start() {
 func (a *announcement) onCheck(err error, v health.Verdict) {
 	a.mu.Lock()
 	a.failed = err
-	handle := a.handle
 	a.mu.Unlock()
-	switch {
-	case v == health.Unchanged:
-	case v == health.Unhealthy:
-		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
-		handle.Withdraw()
-	default:
+	switch v {
+	case health.Healthy:
 		a.log.Info("health check passes", "service", a.reg.Service)
-		a.enter()
+		a.judge(true)
+	case health.Unhealthy:
+		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
+		a.judge(false)
 	}
 }
 
-// enter registers, also what was withdrawn or yielded.
-func (a *announcement) enter() {
+// judge registers, also what was withdrawn, or withdraws; of what is yielded it
+// takes a note.
+func (a *announcement) judge(healthy bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.handle != nil {
-		a.handle.Restore()
-		return
+	a.healthy = healthy
+	if !a.yielded {
+		a.follow()
 	}
-	a.handle = a.registrar.Register(a.reg)
+}
+
+// follow brings the registry in line with the latest verdict. The caller holds mu.
+func (a *announcement) follow() {
+	switch {
+	case a.handle == nil && a.healthy:
+		a.handle = a.registrar.Register(a.reg)
+	case a.handle == nil:
+	case a.healthy:
+		a.handle.Restore()
+	default:
+		a.handle.Withdraw()
+	}
 }
 
 // stop ends the checks, so that none restores what leave withdraws.
@@ -138,15 +151,23 @@ func (a *announcement) stop() {
 	<-a.done
 }
 
-// yield leaves the endpoint to this process's successor; start takes it back.
+// yield leaves the endpoint to this process's successor; resume takes it back.
 func (a *announcement) yield() {
-	a.stop()
 	a.mu.Lock()
+	a.yielded = true
 	handle := a.handle
 	a.mu.Unlock()
 	if handle != nil {
 		handle.Yield()
 	}
+}
+
+// resume follows the checks again, and what they have said meanwhile.
+func (a *announcement) resume() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.yielded = false
+	a.follow()
 }
 
 // entered tells whether the endpoint is in the registry.

@@ -1,12 +1,23 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/handover"
 )
 
 // events is an application whose answer to /events is a stream that begins when
@@ -128,4 +139,104 @@ func TestHotRestartStreams(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 	}
+}
+
+// TestParkedBefore: a token that a successor does not know leads to the process before,
+// until that has ended.
+func TestParkedBefore(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	path := filepath.Join(socketDir(t), "door")
+	door, err := handover.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
+	ingress, parking := localListener(t), localListener(t)
+	go func() {
+		for {
+			nc, err := parking.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(nc, make([]byte, len(link.Token{})))
+			_, _ = io.WriteString(nc, "parked")
+			nc.Close()
+		}
+	}()
+	address := ingress.Addr().String()
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address, newApp(t).addr), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := make(chan *handover.Conn, 1)
+	go func() {
+		conn, err := door.Accept()
+		if err != nil {
+			return
+		}
+		offer := handover.Offer{Sockets: []string{address}, Parked: parking.Addr().String()}
+		err = errors.Join(
+			conn.Offer(offer, map[string]net.Listener{address: ingress}), conn.Hear(handover.Ready),
+			conn.Say(handover.Released), conn.Hear(handover.Serving))
+		if err != nil {
+			t.Error(err)
+		}
+		ingress.Close()
+		before <- conn
+	}()
+	s, err := start(cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	conn := receive(t, "the successor to serve", before)
+	fetched := func() string {
+		t.Helper()
+		nc, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamAnswer, TimeLeft: patience, Token: link.Token{7}}))
+		got, err := io.ReadAll(nc)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(got)
+	}
+	if got := fetched(); got != "parked" {
+		t.Errorf("fetched %q", got)
+	}
+	conn.Close()
+	eventually(t, "the process before to be forgotten", func() error {
+		if got := fetched(); got != string(rune(link.DeadlinePassed)) {
+			return fmt.Errorf("fetched %q", got)
+		}
+		return nil
+	})
+}
+
+// socketDir is a directory with a name short enough for a socket in it.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "remora-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func localListener(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -60,12 +59,7 @@ func (s *sidecar) announceTo(fake *fakeRegistry) {
 // here; when it does not come to serve, that goes on.
 func TestYieldFirst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	dir, err := os.MkdirTemp("", "remora-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	door := filepath.Join(dir, "door")
+	door := filepath.Join(socketDir(t), "door")
 	s, _ := inProcess(t, door)
 	defer s.stop()
 	fake := &fakeRegistry{leaving: func(context.Context) error { return nil }}
@@ -96,6 +90,47 @@ func TestYieldFirst(t *testing.T) {
 	eventually(t, "the endpoint to be taken back", func() error {
 		if fake.yielded.Load() {
 			return errors.New("still yielded")
+		}
+		return nil
+	})
+}
+
+// TestVerdictWhileYielded: an application that fails its check while a successor is
+// there is withdrawn when that does not come to serve.
+func TestVerdictWhileYielded(t *testing.T) {
+	app := &switchable{}
+	fake := &fakeRegistry{}
+	a := &announcement{
+		check:     config.Check{HTTP: "/healthz", Interval: 5 * time.Millisecond, Timeout: patience, Healthy: 1, Unhealthy: 1},
+		registrar: fake, app: []string{app.start(t)}, log: slog.New(slog.DiscardHandler),
+	}
+	a.start()
+	defer a.stop()
+	eventually(t, "the registration", func() error {
+		if !a.entered() {
+			return errors.New("not registered")
+		}
+		return nil
+	})
+	a.yield()
+	app.down.Store(true)
+	for asked := app.asked.Load(); app.asked.Load() < asked+3; {
+		time.Sleep(time.Millisecond)
+	}
+	if fake.withdrawn.Load() {
+		t.Error("withdrawn, though it is a successor's")
+	}
+	a.resume()
+	eventually(t, "the endpoint to be withdrawn", func() error {
+		if !fake.withdrawn.Load() {
+			return errors.New("announced")
+		}
+		return nil
+	})
+	app.down.Store(false)
+	eventually(t, "the endpoint to be restored", func() error {
+		if fake.withdrawn.Load() {
+			return errors.New("withdrawn")
 		}
 		return nil
 	})

@@ -61,11 +61,10 @@ func (s *sidecar) answerDoor() {
 			wait(s.ended, doorPause)
 			continue
 		}
-		err = s.handOver(conn)
-		_ = conn.Close()
-		if err == nil {
-			return
+		if err = s.handOver(conn); err == nil {
+			return // conn ends with this process, which tells the successor
 		}
+		_ = conn.Close()
 		s.log.Error("not replaced", "by", conn.Peer(), "error", err)
 	}
 }
@@ -77,6 +76,9 @@ func (s *sidecar) handOver(to *handover.Conn) error {
 		return errBusy
 	}
 	err := s.replaceBy(to)
+	if err == nil {
+		s.closeAdmin() // first: that this process drains would be taken for the successor's answer
+	}
 	if err == nil && !s.begin(s.retreat) {
 		err = errBusy // by a signal, this very moment
 	}
@@ -85,6 +87,7 @@ func (s *sidecar) handOver(to *handover.Conn) error {
 		return err
 	}
 	// changing stays locked: no reload from now on.
+	s.door.Leave()
 	s.log.Info("replaced", "by", to.Peer())
 	notify(fmt.Sprintf("MAINPID=%d", to.Peer()))
 	close(s.replaced)
@@ -115,7 +118,7 @@ func (s *sidecar) replaceBy(to *handover.Conn) error {
 	}
 	if err != nil {
 		for _, a := range s.announcements {
-			a.start()
+			a.resume()
 		}
 	}
 	return err
@@ -143,6 +146,12 @@ func (s *sidecar) yield() {
 	tasks.Wait()
 }
 
+func (s *sidecar) closeAdmin() {
+	if err := bounded(s.admin.Close); err != nil {
+		s.log.Warn("calls of the admin API cut off", "error", err)
+	}
+}
+
 // retreat is the drain of a process whose successor serves, for at most
 // timeouts.drain. The sockets stay open there, so nobody has to hear of it first.
 func (s *sidecar) retreat() {
@@ -152,9 +161,6 @@ func (s *sidecar) retreat() {
 		s.close(l)
 	}
 	s.proc.Retire()
-	if err := bounded(s.admin.Close); err != nil {
-		s.log.Warn("calls of the admin API cut off", "error", err)
-	}
 	s.leave(s.announcements)
 	until(ctx, s.fetched)
 	s.finish(ctx)

@@ -134,6 +134,13 @@ func (s *sidecar) relieve() {
 	}
 }
 
+// outlive waits for the end of the process before, with which its address for parked
+// answers may become anybody's.
+func (s *sidecar) outlive(before *handover.Conn) {
+	before.Outlive(s.ended)
+	s.streams.Forget()
+}
+
 // entered tells whether all that is announced is in the registry.
 func (s *sidecar) entered() bool {
 	for _, a := range s.announcements {

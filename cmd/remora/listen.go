@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -46,7 +47,12 @@ func (s *sidecar) serve(l *listening, c *config.Listener, g *proxy.Generation) (
 			o.TLS = func() *tls.Config { return l.identity.Load().Server() }
 		}
 		if c.Transparent {
-			o.Transparent = &reactor.Transparent{Wait: g.Config().Timeouts.Detect, Pass: s.streams.Pass}
+			o.Transparent = &reactor.Transparent{
+				Wait: g.Config().Timeouts.Detect,
+				Pass: func(client proxy.Socket, to netip.AddrPort, first []byte) {
+					s.streams.Pass(l.name, client, to, first)
+				},
+			}
 		}
 		l.server, err = s.engine.Serve(l.socket, o, func(on proxy.Loop, _ string) proxy.Stream {
 			return l.entrance.Accept(s.workers[on])

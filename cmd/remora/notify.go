@@ -3,7 +3,12 @@ package main
 import (
 	"net"
 	"os"
+	"time"
 )
+
+// notifyTimeout bounds how long a service manager that does not read holds up what
+// it is told of.
+const notifyTimeout = time.Second
 
 // notify tells the service manager of a change, if there is one that wants to know
 // (sd_notify(3)). It has no answer, and nothing to do if it fails.
@@ -17,5 +22,6 @@ func notify(state string) {
 		return
 	}
 	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(notifyTimeout))
 	_, _ = c.Write([]byte(state))
 }

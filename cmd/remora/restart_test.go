@@ -188,11 +188,7 @@ func TestHotRestartFails(t *testing.T) {
 // TestRestartBySignal: SIGUSR2 runs what now stands in the place of the program, and
 // the service manager is told of each step.
 func TestRestartBySignal(t *testing.T) {
-	dir, err := os.MkdirTemp("", "remora-test-") // short: it is in a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := socketDir(t)
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)

@@ -109,8 +109,10 @@ func start(cfg *config.Config, path string, log *slog.Logger, level *slog.LevelV
 	s.relieve()
 	s.openDoor(s.inherited.door)
 	s.admin.Enter(admin.Serving)
-	if s.inherited.predecessor != nil {
+	if before := s.inherited.predecessor; before != nil {
 		s.startAdmin()
+		s.inherited.predecessor = nil
+		s.retiring.Go(func() { s.outlive(before) })
 	}
 	if s.door != nil {
 		s.retiring.Go(s.answerDoor)

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,11 +60,18 @@ func (c *Conn) Say(w Word) error {
 
 // Hear waits until the other process says w.
 func (c *Conn) Hear(w Word) error {
-	b, _, err := c.read()
+	b, err := c.read()
 	if err == nil && Word(b) != w {
 		err = fmt.Errorf("%w: %q in the place of %q", ErrProtocol, b, w)
 	}
 	return err
+}
+
+// Outlive waits until the other process ends or speaks, or ctx is done, and closes c.
+func (c *Conn) Outlive(ctx context.Context) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.uc.SetReadDeadline(time.Unix(1, 0)) })()
+	_, _ = c.read()
 }
 
 // Offer tells of the process, and passes on sockets, which stay open here: the one at
@@ -108,7 +116,7 @@ func (c *Conn) pass(ln net.Listener) error {
 
 // Receive is the other end of Offer. The sockets are the caller's, by address.
 func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
-	b, _, err := c.read()
+	b, err := c.read()
 	if err != nil {
 		return o, nil, err
 	}
@@ -133,50 +141,41 @@ func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 
 // take receives a socket.
 func (c *Conn) take() (net.Listener, error) {
-	_, fd, err := c.read()
+	rights := make([]byte, syscall.CmsgLen(4)) // one descriptor; the system closes any more
+	_, n, _, _, err := c.uc.ReadMsgUnix(make([]byte, 1), rights)
 	if err != nil {
 		return nil, err
 	}
-	if fd < 0 {
-		return nil, fmt.Errorf("%w: no socket in it", ErrProtocol)
+	fd, err := descriptor(rights[:n])
+	if err != nil {
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close()
 	return net.FileListener(f)
 }
 
-// read reads a message, and the descriptor that came with it, or -1.
-func (c *Conn) read() (b []byte, fd int, err error) {
-	b, rights := make([]byte, maxMessage), make([]byte, syscall.CmsgLen(4))
-	n, nr, flags, _, err := c.uc.ReadMsgUnix(b, rights)
+// read reads a message. Descriptors that come with it are closed by the system.
+func (c *Conn) read() ([]byte, error) {
+	b := make([]byte, maxMessage)
+	n, err := c.uc.Read(b)
 	if err != nil {
-		return nil, -1, fmt.Errorf("handover: %w", err)
+		return nil, fmt.Errorf("handover: %w", err)
 	}
-	if fd, err = descriptor(rights[:nr]); err != nil {
-		return nil, -1, err
-	}
-	if flags&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
-		if fd >= 0 {
-			_ = syscall.Close(fd)
-		}
-		return nil, -1, fmt.Errorf("%w: too long", ErrProtocol)
-	}
-	return b[:n], fd, nil
+	return b[:n], nil
 }
 
-// descriptor is the one in the rights that came with a message, or -1. Their buffer
-// has room for one.
+// descriptor is the one in the rights that came with a message. When the process has
+// no room for another there is none either.
 func descriptor(rights []byte) (fd int, err error) {
-	if len(rights) == 0 {
-		return -1, nil
-	}
 	messages, err := syscall.ParseSocketControlMessage(rights)
 	if err != nil {
 		return -1, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	fds, err := syscall.ParseUnixRights(&messages[0])
-	if err != nil {
-		return -1, fmt.Errorf("%w: %w", ErrProtocol, err)
+	for i := range messages {
+		if fds, err := syscall.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
+			return fds[0], nil
+		}
 	}
-	return fds[0], nil
+	return -1, fmt.Errorf("%w: no socket in it, or no descriptor left for it", ErrProtocol)
 }

@@ -13,6 +13,7 @@
 //	   accepts, and announces
 //	Say      ────────────────── Serving ▶  Hear
 //	                                          accepts no more, and drains
+//	Outlive  ◀ the end of the process ───
 //
 // Up to Serving, the end of the connection is the end of the attempt, and the
 // predecessor goes on as if nothing was. Both may be of different versions of the

@@ -17,6 +17,9 @@ var (
 	ErrNobody = errors.New("handover: nobody is there")
 	// ErrStranger refuses a process of another user.
 	ErrStranger = errors.New("handover: the other process is another user's")
+	// ErrExposed is returned by Open for a directory in which others could put a
+	// door of theirs.
+	ErrExposed = errors.New("handover: the directory is not this user's alone to write to")
 	// ErrProtocol ends a conversation with a process that says something else
 	// than was to be said.
 	ErrProtocol = errors.New("handover: unexpected message")
@@ -33,6 +36,7 @@ type Door struct {
 
 	mu     sync.Mutex
 	closed bool
+	left   bool  // path is another process's, or is about to be
 	guest  *Conn // the last that was accepted
 }
 
@@ -41,6 +45,9 @@ type Door struct {
 func Open(path string) (*Door, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
+	}
+	if err := exposed(filepath.Dir(path)); err != nil {
+		return nil, err
 	}
 	// Under another name first: there is somebody at path at any time.
 	aside := fmt.Sprintf("%s.%d", path, os.Getpid())
@@ -62,6 +69,20 @@ func Open(path string) (*Door, error) {
 		return nil, errors.Join(fmt.Errorf("handover: %w", err), ln.Close())
 	}
 	return d, nil
+}
+
+// exposed is ErrExposed unless dir is a directory of this user, or of root, that
+// nobody else can write to.
+func exposed(dir string) error {
+	info, err := os.Lstat(dir) // a link could be changed after this look
+	if err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || owner != 0 && owner != uint32(os.Geteuid()) {
+		return fmt.Errorf("%w: %s", ErrExposed, dir)
+	}
+	return nil
 }
 
 // Accept waits for a process of the same user. The Conn is the caller's to close.
@@ -88,16 +109,25 @@ func (d *Door) Accept() (*Conn, error) {
 	}
 }
 
-// Close closes the door, which cuts off whoever was accepted last. A door that
-// another process has put in its place stays.
+// Leave leaves the path to another process, which may open its door there at any
+// time: Close does not take it away from then on.
+func (d *Door) Leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = true
+}
+
+// Close closes the door, which cuts off whoever was accepted last, and takes it away
+// unless another process has put its own there.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
+	left := d.left
 	if d.guest != nil {
 		_ = d.guest.Close()
 	}
 	d.mu.Unlock()
-	if now, err := os.Stat(d.path); err == nil && os.SameFile(now, d.file) {
+	if now, err := os.Stat(d.path); !left && err == nil && os.SameFile(now, d.file) {
 		_ = os.Remove(d.path)
 	}
 	return d.ln.Close()

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -204,6 +205,83 @@ func TestDoor(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the door is left: %v", err)
 	}
+}
+
+// TestLeave: a door that was left to another process is not taken away.
+func TestLeave(t *testing.T) {
+	path := somewhere(t)
+	d := openAt(t, path)
+	d.Leave()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Error(err)
+	}
+	openAt(t, path)
+}
+
+// TestExposed: there is no door where others could put theirs.
+func TestExposed(t *testing.T) {
+	for name, prepare := range map[string]func(dir string) error{
+		"others may write":    func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
+		"the group may write": func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o770)) },
+		"a link":              func(dir string) error { return os.Symlink(filepath.Dir(dir), dir) },
+	} {
+		path := somewhere(t)
+		if err := prepare(filepath.Dir(path)); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := Open(path); !errors.Is(err, ErrExposed) {
+			t.Errorf("%s: %v, %v", name, d, err)
+		}
+	}
+}
+
+// TestOutlive: the end of the other process is noticed, and so is one's own.
+func TestOutlive(t *testing.T) {
+	predecessor, successor := meet(t)
+	over := make(chan struct{})
+	go func() { successor.Outlive(t.Context()); close(over) }()
+	predecessor.Close()
+	<-over
+	_, successor = meet(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	over = make(chan struct{})
+	go func() { successor.Outlive(ctx); close(over) }()
+	cancel()
+	<-over
+	if err := successor.Say(Ready); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the conversation goes on: %v", err)
+	}
+}
+
+// TestStraySockets: a socket where a word was to be said is not kept.
+func TestStraySockets(t *testing.T) {
+	predecessor, successor := meet(t)
+	sockets, addresses := listen(t, 1)
+	before := descriptors(t)
+	for range 3 {
+		if err := predecessor.pass(sockets[addresses[0]]); err != nil {
+			t.Fatal(err)
+		}
+		if err := successor.Hear(Released); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := descriptors(t); n != before {
+		t.Errorf("%d descriptors are open, before %d", n, before)
+	}
+}
+
+// descriptors is how many this process has.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }
 
 // TestDoorOfTheDead: the socket of a process that was killed is nobody's.

@@ -29,7 +29,7 @@ type Transparent struct {
 	// than 0.
 	Wait time.Duration
 
-	// Pass takes over any other connection, as proxy.Streams does. Any
+	// Pass takes over any other connection, as that of proxy.Streams does. Any
 	// goroutine calls it.
 	Pass func(s proxy.Socket, to netip.AddrPort, first []byte)
 }

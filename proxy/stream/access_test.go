@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,34 +140,99 @@ func TestAccessLogChain(t *testing.T) {
 	}
 }
 
-// TestAccessLogConnect: a tunnel is a line at its end, and one that can't be is one
-// at once.
-func TestAccessLogConnect(t *testing.T) {
-	a := newApp(t)
-	c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, a.addr)
-	client := c.dial()
-	_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\nping")
-	server := receive(t, a.conns, "the connection")
-	wantRead(t, "the server", server, "ping")
-	_, _ = io.WriteString(server, "answer")
-	server.Close()
-	wantRead(t, "the client", client, connected+"answer")
-	client.Close()
-	for i, s := range c.nodes {
-		l := s.line(0)
-		want := []streamLine{
-			{Protocol: "http", Stream: "connect", Method: "CONNECT", Outcome: "2xx", Status: 200, Endpoint: c.nodes[1].addr},
-			{Protocol: "link", Stream: "opaque", Outcome: "closed", Endpoint: a.addr},
-		}[i]
-		if l.BytesIn != 4 || l.BytesOut != 6 {
-			t.Errorf("sidecar %d: %d bytes in, %d out", i, l.BytesIn, l.BytesOut)
-		}
-		got := streamLine{Protocol: l.Protocol, Stream: l.Stream, Method: l.Method, Outcome: l.Outcome, Status: l.Status, Endpoint: l.Endpoint}
-		if got != want {
-			t.Errorf("sidecar %d:\n%+v, want\n%+v", i, got, want)
+// TestAccessLogTunnels: a connection that has become one of bytes is a line of each
+// sidecar at its end, with the bytes of both directions.
+func TestAccessLogTunnels(t *testing.T) {
+	for _, k := range []struct {
+		says, asked, granted, told string // by the client, of it to the server, by the server, of it to the client
+		consumer, provider         streamLine
+	}{
+		{
+			says: "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\nX-Request-Id: id\r\n\r\n", told: connected,
+			consumer: streamLine{Protocol: "http", Stream: "connect", Method: "CONNECT", RequestID: "id", Outcome: "2xx", Status: 200},
+			provider: streamLine{Protocol: "link", Stream: "opaque", Outcome: "closed"},
+		},
+		{
+			says: ask, asked: "\r\n\r\n", granted: "HTTP/1.1 101 Sure\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", told: "\r\n\r\n",
+			consumer: streamLine{Protocol: "http", Stream: "websocket", Method: "GET", Path: "/chat?x=1", RequestID: "id", Outcome: "2xx", Status: 101},
+			provider: streamLine{Protocol: "link", Stream: "websocket", Method: "GET", Path: "/chat?x=1", RequestID: "id", Outcome: "2xx", Status: 101},
+		},
+	} {
+		t.Run(k.consumer.Stream, func(t *testing.T) {
+			a := newApp(t)
+			c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, a.addr)
+			client := c.dial()
+			_, _ = io.WriteString(client, k.says+"ping")
+			server := receive(t, a.conns, "the connection")
+			readPast(t, "the server", server, k.asked)
+			_, _ = io.WriteString(server, k.granted)
+			wantRead(t, "the server", server, "ping")
+			_, _ = io.WriteString(server, "answer")
+			server.Close()
+			readPast(t, "the client", client, k.told)
+			wantRead(t, "the client", client, "answer")
+			client.Close()
+			k.consumer.Endpoint, k.provider.Endpoint = c.nodes[1].addr, a.addr
+			for i, want := range []streamLine{k.consumer, k.provider} {
+				want.Listener, want.Service, want.BytesIn, want.BytesOut = "in", "app", len("ping"), len("answer")
+				l := c.nodes[i].line(0)
+				l.Client, l.DurationMS = "", 0
+				if l != want {
+					t.Errorf("sidecar %d:\n%+v, want\n%+v", i, l, want)
+				}
+			}
+			c.over()
+		})
+	}
+}
+
+// readPast reads up to the end of what is to come first, if there is any.
+func readPast(t *testing.T, who string, nc net.Conn, end string) {
+	t.Helper()
+	var got []byte
+	for b := make([]byte, 1); !strings.HasSuffix(string(got), end); got = append(got, b...) {
+		if _, err := nc.Read(b); err != nil {
+			t.Fatalf("%s read %q, %v", who, got, err)
 		}
 	}
-	c.over()
+}
+
+// TestAccessLogPass: a redirected connection is a line with the listener that it was
+// redirected to, whether it came to where it was going or not.
+func TestAccessLogPass(t *testing.T) {
+	s := newSidecar(t, options{more: "access_log: {path: /log}"})
+	a := newApp(t)
+	client, here := redirected(t)
+	s.srv.Pass("outbound", here, netip.MustParseAddrPort(a.addr), []byte("four"))
+	server := receive(t, a.conns, "the connection")
+	wantRead(t, "the server", server, "four")
+	_, _ = io.WriteString(server, "answer")
+	wantRead(t, "the client", client, "answer")
+	client.Close()
+	server.Close()
+	want := streamLine{
+		Listener: "outbound", Client: client.LocalAddr().String(), Protocol: "tcp", Stream: "opaque", Endpoint: a.addr,
+		Outcome: "closed", BytesIn: 4, BytesOut: 6,
+	}
+	l := s.line(0)
+	l.DurationMS = 0
+	if l != want {
+		t.Errorf("%+v, want\n%+v", l, want)
+	}
+	client, here = redirected(t)
+	gone := refusing(t)
+	s.srv.Pass("outbound", here, netip.MustParseAddrPort(gone), nil)
+	wantReset(t, "the client", client)
+	want = streamLine{
+		Listener: "outbound", Client: client.LocalAddr().String(), Protocol: "tcp", Stream: "opaque", Endpoint: gone,
+		Outcome: "failed", Error: "upstream-connect",
+	}
+	l = s.line(1)
+	l.DurationMS = 0
+	if l != want {
+		t.Errorf("%+v, want\n%+v", l, want)
+	}
+	s.idle()
 }
 
 // TestAccessLogTCP: an opaque connection is a line, whether an endpoint took it or

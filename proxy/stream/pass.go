@@ -18,8 +18,9 @@ const passTimeout = 10 * time.Second
 // likes; the kernel's keepalive finds a peer that is gone.
 type passage struct {
 	*pair
-	to    netip.AddrPort
-	first []byte
+	listener string // where it came in
+	to       netip.AddrPort
+	first    []byte
 }
 
 // hop is a connection by its addresses, as the kernel's connection tracking sees
@@ -27,13 +28,13 @@ type passage struct {
 type hop struct{ from, to netip.AddrPort }
 
 // Pass implements proxy.Streams.
-func (s *Server) Pass(client proxy.Socket, to netip.AddrPort, first []byte) {
+func (s *Server) Pass(listener string, client proxy.Socket, to netip.AddrPort, first []byte) {
 	down := endOf(client)
 	if down == nil {
 		_ = client.Close()
 		return
 	}
-	p := &passage{pair: &pair{srv: s, down: down}, to: to, first: first}
+	p := &passage{pair: &pair{srv: s, down: down}, listener: listener, to: to, first: first}
 	s.start(p.pair, p.run)
 }
 
@@ -41,7 +42,7 @@ func (p *passage) run() {
 	p.srv.opt.Process.Hold(len(p.first))
 	defer p.srv.opt.Process.Hold(-len(p.first))
 	worker := p.srv.worker()
-	trail := worker.Trail("", p.down.RemoteAddr().String(), "")
+	trail := worker.Trail(p.listener, p.down.RemoteAddr().String(), "")
 	onward, fail := p.reach()
 	if fail != nil {
 		worker.Passed(fail)

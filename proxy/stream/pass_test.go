@@ -49,7 +49,7 @@ func TestPass(t *testing.T) {
 	s := newSidecar(t, options{})
 	app := newApp(t)
 	client, here := redirected(t)
-	s.srv.Pass(here, netip.MustParseAddrPort(app.addr), []byte("early "))
+	s.srv.Pass("in", here, netip.MustParseAddrPort(app.addr), []byte("early "))
 	server := receive(t, app.conns, "the original destination to get the connection")
 	_, _ = io.WriteString(server, "220 ready\r\n")
 	wantRead(t, "the client", client, "220 ready\r\n")
@@ -74,7 +74,7 @@ func TestPass(t *testing.T) {
 func TestPassRefused(t *testing.T) {
 	s := newSidecar(t, options{})
 	client, here := redirected(t)
-	s.srv.Pass(here, netip.MustParseAddrPort(refusing(t)), []byte("hello"))
+	s.srv.Pass("in", here, netip.MustParseAddrPort(refusing(t)), []byte("hello"))
 	wantReset(t, "the client of a server that is not there", client)
 	s.failsOnce("upstream-connect")
 	s.idle()
@@ -97,10 +97,10 @@ func TestPassInCircle(t *testing.T) {
 	app := newApp(t)
 	to := netip.MustParseAddrPort(app.addr)
 	client, here := redirected(t)
-	s.srv.Pass(here, to, []byte("hello"))
+	s.srv.Pass("in", here, to, []byte("hello"))
 	again := receive(t, app.conns, "the first connection")
 	wantRead(t, "the first destination", again, "hello") // so it is known
-	s.srv.Pass(bareSocket{again}, to, []byte("hello"))
+	s.srv.Pass("in", bareSocket{again}, to, []byte("hello"))
 	wantReset(t, "the client", client)
 	if n := len(app.conns); n != 0 {
 		t.Errorf("%d connections more", n)
@@ -119,13 +119,13 @@ func TestPassEndsWithServer(t *testing.T) {
 	s := newSidecar(t, options{})
 	app := newApp(t)
 	client, here := redirected(t)
-	s.srv.Pass(here, netip.MustParseAddrPort(app.addr), nil)
+	s.srv.Pass("in", here, netip.MustParseAddrPort(app.addr), nil)
 	receive(t, app.conns, "the connection")
 	if err := s.srv.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantReset(t, "the client", client)
 	client, here = redirected(t)
-	s.srv.Pass(here, netip.MustParseAddrPort(app.addr), nil)
+	s.srv.Pass("in", here, netip.MustParseAddrPort(app.addr), nil)
 	wantReset(t, "a client that comes too late", client)
 }

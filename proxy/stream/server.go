@@ -31,8 +31,8 @@ type Options struct {
 
 	Logger *slog.Logger
 
-	// Before is Parking of the process whose place this one has taken. Empty:
-	// there is none.
+	// Before is Parking of the process whose place this one has taken, until
+	// Forget. Empty: there is none.
 	Before string
 }
 
@@ -55,13 +55,14 @@ type Server struct {
 	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
 	parking   net.Listener   // nil: nobody is to come yet
+	before    string         // Options.Before, until Forget
 	all       sync.WaitGroup // goroutines of listeners and streams
 }
 
 // New makes a Server. Close ends it.
 func New(o Options) *Server {
 	s := &Server{
-		opt: o, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
+		opt: o, before: o.Before, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
 		parked: make(map[link.Token]*parked), listeners: make(map[*Listener]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -75,6 +75,20 @@ func (s *Server) admit(down *end) {
 	s.handOver(&pair{srv: s, down: down}, token)
 }
 
+// Forget tells that the process before has ended. Whoever comes with a token that is
+// not known here would be led to whatever listens at that address next.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = ""
+}
+
+func (s *Server) processBefore() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before
+}
+
 // fetchBefore passes on to down what the process before may have parked.
 func (p *pair) fetchBefore(token link.Token) {
 	if err := p.dialBefore(); err != nil {
@@ -87,13 +101,14 @@ func (p *pair) fetchBefore(token link.Token) {
 }
 
 func (p *pair) dialBefore() error {
-	if p.srv.opt.Before == "" {
+	before := p.srv.processBefore()
+	if before == "" {
 		return errNoneBefore
 	}
 	ctx, cancel := context.WithTimeout(p.srv.ctx, fetchTimeout)
 	defer cancel()
 	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", p.srv.opt.Before)
+	nc, err := d.DialContext(ctx, "tcp", before)
 	if err != nil {
 		return err
 	}
