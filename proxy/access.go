@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // accessLog is one loop's part of the access log.
@@ -171,12 +172,10 @@ func (ex *exchange) id() []byte {
 	return protocol.Find(ex.req.Headers, "x-request-id")
 }
 
-// traceID is that of a traceparent header (W3C Trace Context section 3.2), or nil.
+// traceID is that of the request's trace in hexadecimal, or nil.
 func traceID(hs []protocol.Header) []byte {
-	const from, to, least = len("00-"), len("00-") + 32, 55
-	v := protocol.Find(hs, "traceparent")
-	if len(v) < least || v[from-1] != '-' || v[to] != '-' {
-		return nil
+	if _, at, ok := traceContext(hs); ok {
+		return trace.IDText(hs[at].Value)
 	}
-	return v[from:to]
+	return nil
 }

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -49,7 +51,7 @@ var (
 )
 
 const (
-	// addedHeaders and addedBytes are more than a message grows by.
+	// addedHeaders and addedBytes are what a message grows by at most.
 	addedHeaders = 6
 	addedBytes   = 384
 
@@ -57,6 +59,9 @@ const (
 	// chain of applications that hand Via on is shorter; what goes on is routed
 	// back to where it comes from.
 	maxPassed = 8
+
+	// maxForwards is the highest Max-Forwards that goes on.
+	maxForwards = 255
 
 	// maxRequestID is the longest X-Request-Id that is kept.
 	maxRequestID = 128
@@ -117,12 +122,13 @@ func clientFieldOf(name []byte) clientField {
 // headers are taken out and, if the peer can be trusted, heeded. Via,
 // X-Forwarded-For, X-Forwarded-Proto and X-Request-Id are added: after what a
 // trusted peer says there, instead of what any other does. An X-Request-Id is
-// kept from anyone if it is one, short and printable.
+// kept from anyone if it is one, short and printable. Of a request that is not to
+// be sent on, ex.stopped tells why.
 func arrive(ex *exchange, from *origin, minor int) {
 	req := &ex.req
 	kept := req.Headers[:0]
-	ex.requestID, ex.forwarded, ex.passed = nil, ex.forwarded[:0], 0
-	proto := protoHTTP
+	ex.requestID, ex.forwarded = nil, ex.forwarded[:0]
+	proto, passed, marked := protoHTTP, 0, false
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
 		case fieldOther:
@@ -144,12 +150,10 @@ func arrive(ex *exchange, from *origin, minor int) {
 				ex.requestID = h.Value
 			}
 		case fieldVia:
-			ex.passed += bytes.Count(h.Value, viaPseudonym)
+			passed += bytes.Count(h.Value, viaPseudonym)
 			kept = append(kept, h)
 		case fieldTraceState:
-			if from.trusted && trace.HasMember(h.Value, traceMember) {
-				req.Hedge = true
-			}
+			marked = marked || from.trusted && trace.HasMember(h.Value, traceMember)
 			kept = append(kept, h)
 		}
 	}
@@ -161,11 +165,47 @@ func arrive(ex *exchange, from *origin, minor int) {
 		ex.forwarded = append(ex.forwarded, from.addr...)
 		client = ex.forwarded
 	}
+	clear(req.Headers[len(kept):]) // what is beyond the list is not cleared with it
+	// Trace state means nothing without a traceparent that makes sense.
+	if marked {
+		_, _, req.Hedge = traceContext(kept)
+	}
 	req.Headers = append(kept,
 		protocol.Header{Name: nameVia, Value: viaValues[minor&1]},
 		protocol.Header{Name: nameForwardedFor, Value: client},
 		protocol.Header{Name: nameForwardedProto, Value: proto},
 		protocol.Header{Name: nameRequestID, Value: ex.requestID})
+	switch {
+	case passed > maxPassed:
+		ex.stopped = FailLoop
+	case !ex.lowerMaxForwards():
+		ex.stopped = FailMaxForwards
+	}
+}
+
+// lowerMaxForwards counts this sidecar in the Max-Forwards of a TRACE or OPTIONS, and
+// tells whether the request may go on (RFC 9110 section 7.6.2). What is no number
+// stays as it is.
+func (ex *exchange) lowerMaxForwards() (goesOn bool) {
+	req := &ex.req
+	if string(req.Method) != "TRACE" && string(req.Method) != "OPTIONS" {
+		return true
+	}
+	at := slices.IndexFunc(req.Headers, func(h protocol.Header) bool { return protocol.EqualFold(h.Name, "max-forwards") })
+	if at < 0 {
+		return true
+	}
+	value := &req.Headers[at].Value
+	left, err := strconv.ParseUint(string(*value), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return true
+	case left == 0:
+		return false
+	}
+	ex.forwards = strconv.AppendUint(ex.forwards[:0], min(left-1, maxForwards), 10)
+	*value = ex.forwards
+	return true
 }
 
 // hint heeds one of the sidecar's own headers.

@@ -160,3 +160,40 @@ func TestDateMoves(t *testing.T) {
 		m.w.Run(130 * time.Millisecond)
 	}
 }
+
+// TestMaxForwards: TRACE and OPTIONS say how far they may go. Two sidecars are one
+// step.
+func TestMaxForwards(t *testing.T) {
+	for _, c := range []struct{ method, value, want string }{ // want "": it goes no further
+		{"OPTIONS", "10", "9"},
+		{"TRACE", "1", "0"},
+		{"TRACE", "0", ""},
+		{"OPTIONS", "000", ""},
+		{"OPTIONS", "256", "255"},
+		{"OPTIONS", "257", "255"},
+		{"OPTIONS", "123456789012345678901234567890", "255"},
+		{"OPTIONS", "-1", "-1"},
+		{"OPTIONS", "many", "many"},
+		{"GET", "0", "0"},
+		{"DELETE", "7", "7"},
+	} {
+		t.Run(c.method+" "+c.value, func(t *testing.T) {
+			eachTopology(t, meshOptions{apps: 1}, func(t *testing.T, m *mesh) {
+				got := m.seen("max-forwards")
+				call := m.get("/", "MAX-Forwards: "+c.value)
+				call.raw = []byte(strings.Replace(string(call.raw), "GET", c.method, 1))
+				again := m.get("/")
+				m.do(call, again)
+				m.finish(call, again)
+				m.ok(again)
+				if c.want == "" {
+					want(t, "the client's answer", fmt.Sprint(call.status, " ", call.code), "501 max-forwards")
+					want(t, "the application's requests", len(*got), 1)
+					return
+				}
+				m.ok(call)
+				want(t, "the application's Max-Forwards", (*got)[0], c.want)
+			})
+		})
+	}
+}

@@ -154,8 +154,10 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	req.Codec, _ = dubboCodec(f.Serialization)
 	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
 	req.Body, req.OneWay = body.B, !f.TwoWay
-	if _, ok := trace.Parse(inv.TraceParent); ok { // for the sidecars; the body has it for the provider
-		req.Headers = append(req.Headers, protocol.Header{Name: nameTraceParent, Value: inv.TraceParent})
+	if _, ok := trace.Parse(inv.TraceParent); ok {
+		// For the sidecars: the body has it for the provider, with what later
+		// versions may put behind, which could be anything of any length.
+		req.Headers = append(req.Headers, protocol.Header{Name: nameTraceParent, Value: inv.TraceParent[:trace.TextLen]})
 	}
 	if inv.Timeout > 0 {
 		req.Deadline = s.w.loop.Now() + inv.Timeout

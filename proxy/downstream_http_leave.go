@@ -69,6 +69,8 @@ func (s *httpSession) mayLeave(ex *exchange) *Failure {
 		return FailRateLimited
 	case s.kind == StreamConnect && s.door.direct != nil:
 		return FailUnsupported
+	case ex.stopped != nil:
+		return ex.stopped
 	case ex.route == nil:
 		return FailNoRoute
 	case s.kind == StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?

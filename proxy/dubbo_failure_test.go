@@ -207,6 +207,32 @@ func TestProviderThatTurnsConnectionsAway(t *testing.T) {
 	})
 }
 
+// TestProviderThatGoesDownAgain: one that says so once more, as it proves to be back, has
+// to prove it once more.
+func TestProviderThatGoesDownAgain(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{apps: 1, direct: true})
+	a := m.apps[0]
+	c := m.caller(egressDubbo)
+	c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+	down := dubbo.AppendReadOnly(nil, dubbo.Hessian2)
+	a.loop.Do(func() { a.conns[0].conn.Write(down) })
+	m.until("the end of the first connection", func() bool { return !a.conns[0].open })
+	a.deaf = true
+	second := c.hessian("m", "second")
+	m.until("the question whether it is back", func() bool { return a.beats == 1 })
+	a.loop.Do(func() {
+		a.conns[1].conn.Write(dubbo.AppendHeartbeatAnswer(down, &dubbo.Frame{Serialization: dubbo.Hessian2}))
+	})
+	c.wants(second, dubbo.StatusOK, "")
+	m.until("the end of the second connection", func() bool { return !a.conns[1].open })
+	a.deaf = false
+	c.wants(c.hessian("m", "third"), dubbo.StatusOK, "")
+	if a.beats != 2 || a.dialed != 3 {
+		t.Errorf("%d questions on %d connections", a.beats, a.dialed)
+	}
+	m.settled()
+}
+
 // TestEndpointsThatGo: a provider that leaves the service answers what it has,
 // and its connection closes.
 func TestEndpointsThatGo(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/trace"
 )
 
 // maxAttempts bounds the attempts of one exchange, free retries and hedges
@@ -92,7 +93,8 @@ type exchange struct {
 	requestID []byte   // of a request that came over HTTP; aliases head or newID
 	newID     [32]byte // an id that was made here
 	forwarded []byte   // the value of X-Forwarded-For, where there was one before
-	passed    int      // sidecars that it has passed, by its Via
+	forwards  []byte   // the value of Max-Forwards, where it was lowered
+	stopped   *Failure // why it goes no further than here; nil: it does
 	path      []byte   // the path, where the route rewrote it
 	asked     []byte   // the path that the caller asked for there; aliases head
 
@@ -118,17 +120,17 @@ type exchange struct {
 
 	watch hedge.Watch // of the primary, in shadow mode
 
-	traced     *traced // nil: not sampled
-	traceState []byte  // the value of tracestate, where it was marked
-	marked     bool    // traceMember is there, where it can be
+	traced     *traced     // nil: not sampled
+	traceState trace.State // of the request, where it was marked
+	marked     bool        // traceMember is there, where it can be
 
 	deadline Timer
 	hedge    Timer
 	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
 }
 
-// begin takes a complete request that came in by a door, and starts on it. The exchange may be answered before
-// begin returns.
+// begin takes a complete request that came in by a door, and starts on it. The
+// exchange may be answered before begin returns.
 func (ex *exchange) begin(r *route, by *door) {
 	w := ex.w
 	ex.began = w.loop.Now()
@@ -142,8 +144,8 @@ func (ex *exchange) begin(r *route, by *door) {
 	case by.limited(ex.began):
 		ex.fail(FailRateLimited)
 		return
-	case ex.passed > maxPassed:
-		ex.fail(FailLoop)
+	case ex.stopped != nil:
+		ex.fail(ex.stopped)
 		return
 	case r == nil:
 		ex.fail(FailNoRoute)

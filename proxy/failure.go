@@ -57,6 +57,8 @@ var (
 		Text: "no route matches this request"}
 	FailLoop = &Failure{Code: "loop-detected", Status: 508,
 		Text: "the request comes back to where it has been"}
+	FailMaxForwards = &Failure{Code: "max-forwards", Status: 501,
+		Text: "Max-Forwards ends here, and this sidecar does not answer the method itself"}
 	FailNoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,

@@ -59,8 +59,7 @@ func (t *tracer) fill(b []byte) {
 // traced is the record of an exchange that is sampled.
 type traced struct {
 	trace.Record
-	at   int                 // of the traceparent among the request's headers
-	text [trace.TextLen]byte // its value
+	text [trace.TextLen]byte // the value of the request's traceparent
 }
 
 var (
@@ -90,7 +89,7 @@ func (ex *exchange) sample(by *door) {
 		req.Headers = append(req.Headers, protocol.Header{})
 	}
 	path, _, _ := bytes.Cut(req.Path, []byte("?"))
-	t := &traced{at: at, Record: trace.Record{
+	t := &traced{Record: trace.Record{
 		Context: trace.Context{Trace: from.Trace, Span: w.tracer.spanID(), Flags: from.Flags},
 		Parent:  from.Span, Began: ex.began,
 		Protocol: by.of.protocol, RPC: req.Codec != protocol.CodecHTTP,
@@ -101,6 +100,7 @@ func (ex *exchange) sample(by *door) {
 	if w.proc.Wall != nil {
 		t.Zero = w.proc.Wall().UnixNano() - int64(ex.began)
 	}
+	t.carry(t.Span)
 	req.Headers[at] = protocol.Header{Name: nameTraceParent, Value: t.text[:]}
 	ex.traced = t
 }
@@ -127,12 +127,14 @@ func traceContext(hs []protocol.Header) (c trace.Context, at int, ok bool) {
 }
 
 func isTraceContext(h protocol.Header) bool {
-	return protocol.EqualFold(h.Name, "traceparent") || protocol.EqualFold(h.Name, "tracestate")
+	return protocol.EqualFold(h.Name, "traceparent") || isTraceState(h)
 }
 
-// carry makes the attempt's span the parent of what its endpoint does.
-func (t *traced) carry(a *attempt) {
-	c := trace.Context{Trace: t.Trace, Span: t.Attempts[a.index].Span, Flags: t.Flags}
+func isTraceState(h protocol.Header) bool { return protocol.EqualFold(h.Name, "tracestate") }
+
+// carry makes span the parent of what is done for the request.
+func (t *traced) carry(span trace.SpanID) {
+	c := trace.Context{Trace: t.Trace, Span: span, Flags: t.Flags}
 	c.Append(t.text[:0])
 }
 
@@ -209,32 +211,28 @@ func (a *attempt) request() *protocol.Request {
 	if req.Attempt > 0 && !ex.marked {
 		ex.mark()
 	}
-	if ex.traced != nil {
-		ex.traced.carry(a)
+	if s := a.span(); s != nil {
+		ex.traced.carry(s.Span)
 	}
 	return req
 }
 
 // mark puts traceMember in front of the trace state of a request that was sent
-// before, or is hedged. It stays there: all attempts from now on are such ones.
+// before, or is hedged. It stays there: all attempts from now on are such ones, but
+// for a first one whose connection is not open yet. Trace state means nothing
+// without a traceparent that makes sense (section 3.3).
 func (ex *exchange) mark() {
 	ex.marked = true
 	req := &ex.req
-	if protocol.Find(req.Headers, "traceparent") == nil {
-		return // trace state means nothing without
-	}
-	at := slices.IndexFunc(req.Headers, func(h protocol.Header) bool { return protocol.EqualFold(h.Name, "tracestate") })
-	ex.traceState = append(ex.traceState[:0], traceMember...)
-	if at < 0 {
-		req.Headers = append(req.Headers, protocol.Header{Name: nameTraceState, Value: ex.traceState})
+	if _, _, ok := traceContext(req.Headers); !ok {
 		return
 	}
-	old := &req.Headers[at].Value
-	if trace.HasMember(*old, traceMember) {
-		return
+	ex.traceState.Begin(traceMember)
+	for i := range req.Headers {
+		if h := req.Headers[i]; isTraceState(h) {
+			ex.traceState.Add(h.Value)
+		}
 	}
-	if len(*old) > 0 {
-		ex.traceState = append(append(ex.traceState, ','), *old...)
-	}
-	*old = ex.traceState
+	req.Headers = slices.DeleteFunc(req.Headers, isTraceState)
+	req.Headers = append(req.Headers, protocol.Header{Name: nameTraceState, Value: ex.traceState.Text})
 }

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
@@ -29,6 +30,23 @@ func TestSpansOfADubboCall(t *testing.T) {
 	want(t, "the attempt", told(attempts(at)[0]), "0 primary link won 200 ")
 	want(t, "the provider's parent", beside.Parent, attempts(at)[0].Span)
 	want(t, "the provider's attempt", told(attempts(beside)[0]), "0 primary dubbo won 200 ")
+}
+
+// What a later version of trace context puts behind concerns the provider alone: it may
+// be longer than the headers of a request can be.
+func TestDubboCallOfALaterTraceContext(t *testing.T) {
+	for _, flags := range []string{"00", "01"} {
+		m := newDubboMesh(t, dubboOptions{apps: 1, limits: tracing(0)})
+		all := m.spyAll()
+		later := "cc-" + theirTrace + "-" + theirSpan + "-" + flags + "-" + strings.Repeat("x", 200_000)
+		body := bytes.Replace(fastjsonCall(demo, "", "", "echo", "hello"), []byte(`{"path"`), []byte(`{"traceparent":"`+later+`","path"`), 1)
+		c := m.caller(egressDubbo)
+		c.wants(c.call(dubbo.Fastjson, body), dubbo.StatusOK, "")
+		m.settled()
+		if flags == "01" {
+			want(t, "the trace at the provider's", fmt.Sprintf("%x", all["10.0.1.1"].only(t).Trace), theirTrace)
+		}
+	}
 }
 
 // A call that is converted to Dubbo takes the attempt's span along as an attachment.

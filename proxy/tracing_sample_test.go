@@ -80,3 +80,30 @@ func TestSamplingByChance(t *testing.T) {
 	}
 	want(t, "different traces", len(traces), len(*l))
 }
+
+// The access log has the trace of a sampled request also when that reached nobody.
+func TestTraceOfARefusedRequest(t *testing.T) {
+	for _, c := range []struct {
+		share   float64
+		headers []string
+	}{{0, []string{"traceparent: " + sampledBy}}, {1, nil}} {
+		o := meshOptions{apps: 1, direct: true, match: "match: {path: /none}, ", limits: tracing(c.share) + "\n" + logAll}
+		m := newMesh(t, o)
+		l := m.consumer.spy()
+		k := m.get("/", c.headers...)
+		m.do(k)
+		m.finish(k)
+		line := m.consumer.line()
+		want(t, "the refusal", line.Error, "no-route")
+		want(t, "its trace", line.TraceID, fmt.Sprintf("%x", l.only(t).Trace))
+	}
+}
+
+// What is no trace id is not logged as one.
+func TestTraceThatMakesNoSenseIsNotLogged(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, direct: true, limits: logAll})
+	k := m.get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+theirSpan+"-01")
+	m.do(k)
+	m.finish(k)
+	want(t, "the trace", m.consumer.line().TraceID, "")
+}

@@ -223,7 +223,11 @@ func TestTraceStateMarksRetries(t *testing.T) {
 		{"no trace", nil, ""},
 		{"a trace without a state", []string{"traceparent: " + sampledBy}, "remora=h"},
 		{"a trace with a state", []string{"traceparent: " + sampledBy, "TraceState: a=b"}, "remora=h,a=b"},
-		{"marked before", []string{"traceparent: " + sampledBy, "tracestate: a=b,remora=h"}, "a=b,remora=h"},
+		{"marked before", []string{"traceparent: " + sampledBy, "tracestate: a=b,remora=h"}, "remora=h,a=b"},
+		{"in two lines", []string{"tracestate: a=b", "traceparent: " + sampledBy, "tracestate: remora=h,c=d"}, "remora=h,a=b,c=d"},
+		{"full", []string{"traceparent: " + sampledBy, "tracestate: x=y" + strings.Repeat(",a=b", 31)}, "remora=h,x=y" + strings.Repeat(",a=b", 30)},
+		{"a trace that makes no sense", []string{"traceparent: 00", "tracestate: a=b"}, "a=b"},
+		{"two traces", []string{"traceparent: " + sampledBy, "traceparent: " + sampledBy, "tracestate: a=b"}, "a=b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := meshOptions{service: ", idempotent: true, retry: {attempts: 1, on: [5xx]}"}

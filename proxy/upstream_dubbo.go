@@ -139,7 +139,7 @@ func (c *dubboClient) OnOpen(conn Conn) {
 func (c *dubboClient) proven() {
 	if c.state == dubboProving {
 		c.state = dubboOpen
-		c.up.leaving = false
+		c.up.leaving = c.draining // it may have said so again meanwhile
 		c.w.loop.Defer(&c.out)
 	}
 }

@@ -158,9 +158,6 @@ type httpUpstream struct {
 	attempt   []byte // x-remora-attempt of the request being sent
 }
 
-// maxInterim bounds the interim responses to one request.
-const maxInterim = 32
-
 // attemptHeader tells the application that this is not the first attempt. An
 // application that passes it on keeps its callees' sidecars from hedging again.
 var attemptHeader = []byte(headerAttempt)
@@ -242,7 +239,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 			return
 		}
 		// An interim response; ours to drop (RFC 9110 section 15.2).
-		if c.interim++; c.interim > maxInterim {
+		if c.interim++; c.interim > http1.MaxInterim {
 			c.fail(FailMalformed)
 			return
 		}

@@ -127,15 +127,15 @@ func (w *Worker) recycle(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.bounds, ex.pass = nil, nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false
-	ex.requestID, ex.passed, ex.unhedged, ex.marked = nil, 0, false, false
+	ex.requestID, ex.stopped, ex.unhedged, ex.marked = nil, nil, false, false
 	if cap(ex.forwarded) > maxForwarded {
 		ex.forwarded = nil
 	}
 	if cap(ex.path) > maxRewritten {
 		ex.path = nil
 	}
-	if cap(ex.traceState) > maxTraceState {
-		ex.traceState = nil
+	if cap(ex.traceState.Text) > maxTraceState {
+		ex.traceState.Text = nil
 	}
 	ex.failedAt[0], ex.bestOf = nil, nil
 	ex.queued, ex.asked = 0, nil

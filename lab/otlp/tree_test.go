@@ -53,7 +53,10 @@ func app(t *testing.T, release <-chan struct{}) (addr string, parents chan strin
 		}
 		parents <- r.Header.Get("x-remora-attempt") + " " + r.Header.Get("traceparent") + " " + r.Header.Get("tracestate")
 		if r.Header.Get("x-remora-attempt") == "" {
-			<-release
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
 		}
 	}))
 	t.Cleanup(srv.Close)

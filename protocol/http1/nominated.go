@@ -18,6 +18,7 @@ func removeNominated(hs []protocol.Header) []protocol.Header {
 			kept = append(kept, hs[i])
 		}
 	}
+	clear(hs[len(kept):]) // it would keep the memory of the message
 	return kept
 }
 

@@ -3,6 +3,8 @@ package http1
 import (
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // rest follows every message of the tables: it must never be touched.
@@ -251,5 +253,24 @@ func TestRefusedRequests(t *testing.T) {
 				t.Fatalf("%q: %v, want %v", c.in, o.err, c.err)
 			}
 		})
+	}
+}
+
+// TestNominatedAreForgotten: a list that is kept to be used again holds nothing of
+// what was removed from it.
+func TestNominatedAreForgotten(t *testing.T) {
+	var req protocol.Request
+	var head Head
+	b := []byte("GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\nConnection: a, b\r\n\r\n")
+	if _, err := DecodeRequest(b, &req, &head, &Limits{Header: 1000, Headers: 10, Message: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if len(req.Headers) != 0 || cap(req.Headers) < 2 {
+		t.Fatalf("%d of %d headers", len(req.Headers), cap(req.Headers))
+	}
+	for _, h := range req.Headers[:cap(req.Headers)] {
+		if h.Name != nil || h.Value != nil {
+			t.Errorf("%q", h)
+		}
 	}
 }

@@ -52,6 +52,10 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
+// MaxInterim is how many interim responses to one request are taken. More are no
+// word of an application, and nothing else would end them.
+const MaxInterim = 32
+
 // AppendInterim appends an interim response (1xx, but no 101), to be passed on
 // to an HTTP/1.1 client before the response itself, or nothing when it can't be
 // sent safely.

@@ -14,48 +14,44 @@ type decoder struct {
 	config *Config
 	errs   Errors
 
-	route     *node               // the one being decoded
-	positions map[string]position // of the values that were given, by shown path
-	failed    map[string]bool     // paths of values that could not be decoded
+	route     *node             // the one being decoded
+	positions map[path]position // of the values that were given
+	failed    map[path]bool     // values that could not be decoded
 }
 
-// path names a value twice: as people are shown it, services.compute.protocol,
-// and with the names of services and numbers of items left out, for tables:
-// services.*.protocol.
-type path struct{ shown, schema string }
+// path names a value as people are shown it: services.compute.protocol.
+type path string
 
 func (p path) key(name string) path {
-	if p.shown == "" {
-		return path{name, name}
+	if p == "" {
+		return path(name)
 	}
-	return path{p.shown + "." + name, p.schema + "." + name}
+	return p + "." + path(name)
 }
 
-func (p path) item(i int) path {
-	return path{fmt.Sprintf("%s[%d]", p.shown, i), p.schema + ".*"}
-}
+func (p path) item(i int) path { return path(fmt.Sprintf("%s[%d]", p, i)) }
 
 func (p path) entry(name string) path {
 	if strings.ContainsAny(name, ".[] ") || name == "" {
-		return path{fmt.Sprintf("%s[%q]", p.shown, name), p.schema + ".*"}
+		return path(fmt.Sprintf("%s[%q]", p, name))
 	}
-	return path{p.shown + "." + name, p.schema + ".*"}
+	return p.key(name)
 }
 
-func (d *decoder) errorAt(at position, shown, format string, args ...any) {
-	d.failed[shown] = true
+func (d *decoder) errorAt(at position, p path, format string, args ...any) {
+	d.failed[p] = true
 	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: shown, Text: fmt.Sprintf(format, args...),
+		File: d.file, Line: at.line, Column: at.column, Path: string(p), Text: fmt.Sprintf(format, args...),
 	})
 }
 
 // decode fills v, which holds its default, from n.
 func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
-	d.positions[p.shown] = n.at
+	d.positions[p] = n.at
 	if n.kind == kindBroken {
-		d.failed[p.shown] = true
+		d.failed[p] = true
 		if n.problem != "" {
-			d.errorAt(n.at, p.shown, "%s", n.problem)
+			d.errorAt(n.at, p, "%s", n.problem)
 		}
 		return
 	}
@@ -68,11 +64,11 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		d.decodeMap(n, v, f, p)
 	default:
 		if n.kind != kindScalar {
-			d.errorAt(n.at, p.shown, "expected %s, got %s", f.expected(v.Type()), describe(n))
+			d.errorAt(n.at, p, "expected %s, got %s", f.expected(v.Type()), describe(n))
 			return
 		}
 		if err := decodeScalar(n, v, f); err != nil {
-			d.errorAt(n.at, p.shown, "%s", err)
+			d.errorAt(n.at, p, "%s", err)
 		}
 	}
 }
@@ -88,7 +84,7 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 		return
 	}
 	if n.kind != kindMapping {
-		d.errorAt(n.at, p.shown, "expected a mapping, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a mapping, got %s", describe(n))
 		return
 	}
 	given := make(map[string]*node, len(n.entries))
@@ -106,7 +102,7 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 	}
 	for _, e := range n.entries {
 		if !knows(fields, e.key) {
-			d.errorAt(e.at, p.key(e.key).shown, "unknown key; %s", expectedKeys(fields, e.key))
+			d.errorAt(e.at, p.key(e.key), "unknown key; %s", expectedKeys(fields, e.key))
 		}
 	}
 }
@@ -125,7 +121,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 		return
 	}
 	if n.kind != kindSequence {
-		d.errorAt(n.at, p.shown, "expected a list, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a list, got %s", describe(n))
 		return
 	}
 	// A new slice: the default's may be shared.
@@ -166,8 +162,8 @@ func (d *decoder) policyOf(service string) Policy {
 // override sets in p what the route being decoded sets of its policy. What is
 // wrong there is reported when the route itself takes it in.
 func (d *decoder) override(p *Policy) {
-	silent := decoder{positions: map[string]position{}, failed: map[string]bool{}}
-	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), path{})
+	silent := decoder{positions: map[path]position{}, failed: map[path]bool{}}
+	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), "")
 }
 
 // firstService is the name of the service whose policy the route n has.
@@ -203,7 +199,7 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 		return
 	}
 	if n.kind != kindMapping {
-		d.errorAt(n.at, p.shown, "expected a mapping, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a mapping, got %s", describe(n))
 		return
 	}
 	if v.IsNil() {

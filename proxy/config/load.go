@@ -29,8 +29,8 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 	d := &decoder{
 		file:      name,
 		config:    Default(),
-		positions: map[string]position{},
-		failed:    map[string]bool{},
+		positions: map[path]position{},
+		failed:    map[path]bool{},
 	}
 	r := treeReader{env: env, anchors: map[string]*node{}}
 	r.report = func(at position, format string, args ...any) { d.errorAt(at, "", format, args...) }
@@ -41,12 +41,12 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 			return nil, d.errs
 		}
 	default:
-		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, path{})
+		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
 	}
 	v := validator{config: d.config, report: d.complain}
 	v.validate()
 	for _, inspect := range more {
-		inspect(d.config, func(path, text string) { d.complain(path, "%s", text) })
+		inspect(d.config, func(at, text string) { d.complain(path(at), "%s", text) })
 	}
 	if len(d.errs) > 0 {
 		d.errs.sort()
@@ -57,22 +57,22 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 
 // complain reports what is wrong with a value that was decoded. Nothing is said
 // of a value that could not be: it, or what it is part of, was reported.
-func (d *decoder) complain(shown, format string, args ...any) {
-	for p := shown; p != ""; p = parent(p) {
-		if d.failed[p] {
+func (d *decoder) complain(p path, format string, args ...any) {
+	for above := p; above != ""; above = above.parent() {
+		if d.failed[above] {
 			return
 		}
 	}
-	at := d.locate(shown)
+	at := d.locate(p)
 	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: shown, Text: fmt.Sprintf(format, args...),
+		File: d.file, Line: at.line, Column: at.column, Path: string(p), Text: fmt.Sprintf(format, args...),
 	})
 }
 
 // locate is the position of a path, or of the nearest thing above that the file
 // gives.
-func (d *decoder) locate(shown string) position {
-	for p := shown; p != ""; p = parent(p) {
+func (d *decoder) locate(p path) position {
+	for ; p != ""; p = p.parent() {
 		if at, ok := d.positions[p]; ok {
 			return at
 		}
@@ -80,8 +80,6 @@ func (d *decoder) locate(shown string) position {
 	return position{line: 1, column: 1}
 }
 
-// parent cuts the last step off a shown path. Of a quoted name with dots it
-// leaves steps that match nothing, and then the parent.
-func parent(shown string) string {
-	return shown[:max(strings.LastIndexAny(shown, ".["), 0)]
-}
+// parent cuts the last step off. Of a quoted name with dots it leaves steps that
+// match nothing, and then the parent.
+func (p path) parent() path { return p[:max(strings.LastIndexAny(string(p), ".["), 0)] }

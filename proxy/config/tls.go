@@ -34,15 +34,15 @@ type TLSBlock struct {
 func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 	add := func(at path, t *TLS) {
 		if t.Enabled() {
-			blocks = append(blocks, TLSBlock{at.key("tls").shown, t})
+			blocks = append(blocks, TLSBlock{string(at.key("tls")), t})
 		}
 	}
-	add(path{shown: "registry.etcd"}, &c.Registry.Etcd.TLS)
+	add(path("registry.etcd"), &c.Registry.Etcd.TLS)
 	for i := range c.Listeners {
-		add(path{shown: "listeners"}.item(i), &c.Listeners[i].TLS)
+		add(path("listeners").item(i), &c.Listeners[i].TLS)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		add(path{shown: "services"}.entry(name), &c.Services[name].TLS)
+		add(path("services").entry(name), &c.Services[name].TLS)
 	}
 	return blocks
 }
@@ -50,11 +50,11 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 // tls checks the keys of t against each other.
 func (v *validator) tls(at path, t *TLS) {
 	if (t.Cert == "") != (t.Key == "") {
-		v.report(at.shown, "cert and key are given together or not at all")
+		v.report(at, "cert and key are given together or not at all")
 	}
 	for i, name := range t.Peers {
 		if !isPeer(name) {
-			v.report(at.key("peers").item(i).shown, "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
+			v.report(at.key("peers").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (v *validator) listenerTLS(at path, l *Listener) {
 	}
 	v.tls(at, &l.TLS)
 	if l.Protocol != ProtocolLink {
-		v.report(at.shown, "not built yet: tls of listeners that speak %s; it is built for link", l.Protocol)
+		v.report(at, "not built yet: tls of listeners that speak %s; it is built for link", l.Protocol)
 		return
 	}
 	v.linkTLS(at, &l.TLS)
@@ -83,10 +83,10 @@ func (v *validator) serviceTLS(at path, s *Service) {
 		v.linkTLS(at, &s.TLS)
 	case ProtocolTCP:
 		if len(s.TLS.Peers) == 0 {
-			v.report(at.key("peers").shown, "missing; the address of an endpoint says nothing of who should be there")
+			v.report(at.key("peers"), "missing; the address of an endpoint says nothing of who should be there")
 		}
 	default:
-		v.report(at.shown, "not built yet: tls of services that speak %s; it is built for link and tcp", s.Protocol)
+		v.report(at, "not built yet: tls of services that speak %s; it is built for link and tcp", s.Protocol)
 	}
 }
 
@@ -98,7 +98,7 @@ func (v *validator) linkTLS(at path, t *TLS) {
 		missing bool
 	}{{"cert", t.Cert == "" && t.Key == ""}, {"ca", t.CA == ""}, {"peers", len(t.Peers) == 0}} {
 		if k.missing {
-			v.report(at.key(k.name).shown, "missing; a link with tls needs cert, key, ca and peers")
+			v.report(at.key(k.name), "missing; a link with tls needs cert, key, ca and peers")
 		}
 	}
 }
@@ -117,10 +117,10 @@ func isPeer(s string) bool {
 // etcdTLS checks that the endpoints of etcd and the TLS towards it agree.
 func (v *validator) etcdTLS() {
 	e := &v.config.Registry.Etcd
-	at := path{shown: "registry.etcd"}
+	at := path("registry.etcd")
 	v.tls(at.key("tls"), &e.TLS)
 	for i, endpoint := range e.Endpoints {
-		shown := at.key("endpoints").item(i).shown
+		shown := at.key("endpoints").item(i)
 		isHTTPS := strings.HasPrefix(endpoint, "https://")
 		switch {
 		case strings.HasPrefix(endpoint, "http://") && e.Secured():

@@ -13,7 +13,7 @@ import (
 // and addresses used twice, values that contradict each other.
 type validator struct {
 	config *Config
-	report func(shown, format string, args ...any)
+	report func(at path, format string, args ...any)
 }
 
 func (v *validator) validate() {
@@ -74,7 +74,7 @@ func (v *validator) accessLog() {
 func (v *validator) etcd() {
 	e := &v.config.Registry.Etcd
 	for i, endpoint := range e.Endpoints {
-		shown := path{shown: "registry.etcd.endpoints"}.item(i).shown
+		shown := path("registry.etcd.endpoints").item(i)
 		scheme, addr, ok := strings.Cut(endpoint, "://")
 		if !ok {
 			scheme, addr = "http", endpoint
@@ -100,27 +100,27 @@ func (v *validator) etcd() {
 
 func (v *validator) listeners() {
 	c := v.config
-	names, addresses := map[string]int{}, map[string]string{}
+	names, addresses := map[string]int{}, map[string]path{}
 	if c.Admin.Address != "" {
 		addresses[c.Admin.Address] = "admin.address"
 	}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
-		at := path{shown: "listeners"}.item(i)
+		at := path("listeners").item(i)
 		first, dup := names[l.Name]
 		switch {
 		case l.Name == "":
-			v.report(at.key("name").shown, "missing; a listener needs a name")
+			v.report(at.key("name"), "missing; a listener needs a name")
 		case dup:
-			v.report(at.key("name").shown, "%q is the name of listeners[%d] too", l.Name, first)
+			v.report(at.key("name"), "%q is the name of listeners[%d] too", l.Name, first)
 		default:
 			names[l.Name] = i
 		}
-		if v.address(at.key("address").shown, l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
+		if v.address(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
 			if other, dup := addresses[l.Address]; dup {
-				v.report(at.key("address").shown, "%s is %s too", l.Address, other)
+				v.report(at.key("address"), "%s is %s too", l.Address, other)
 			} else {
-				addresses[l.Address] = at.key("address").shown
+				addresses[l.Address] = at.key("address")
 			}
 		}
 		v.listener(at, l)
@@ -131,31 +131,31 @@ func (v *validator) listener(at path, l *Listener) {
 	c := v.config
 	switch l.Protocol {
 	case "":
-		v.report(at.key("protocol").shown, "missing; expected one of %s, %s, %s, %s",
+		v.report(at.key("protocol"), "missing; expected one of %s, %s, %s, %s",
 			ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP)
 	case ProtocolLink:
 		if l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled() {
-			v.report(at.shown, "a link that is not on loopback needs tls, or insecure: true")
+			v.report(at, "a link that is not on loopback needs tls, or insecure: true")
 		}
 		if l.Insecure && l.TLS.Enabled() {
-			v.report(at.key("insecure").shown, "contradicts tls")
+			v.report(at.key("insecure"), "contradicts tls")
 		}
 		if l.Service == "" {
-			v.report(at.key("service").shown, "missing; a link listener needs the service that takes its traffic")
+			v.report(at.key("service"), "missing; a link listener needs the service that takes its traffic")
 		}
 	case ProtocolTCP:
 		if l.Insecure {
-			v.report(at.key("insecure").shown, "only a link listener can be insecure, this one is %s", l.Protocol)
+			v.report(at.key("insecure"), "only a link listener can be insecure, this one is %s", l.Protocol)
 		}
 		if l.Service == "" {
-			v.report(at.key("service").shown, "missing; a tcp listener needs the service that takes its connections")
+			v.report(at.key("service"), "missing; a tcp listener needs the service that takes its connections")
 		}
 	default:
 		if l.Insecure {
-			v.report(at.key("insecure").shown, "only a link listener can be insecure, this one is %s", l.Protocol)
+			v.report(at.key("insecure"), "only a link listener can be insecure, this one is %s", l.Protocol)
 		}
 		if l.Service == "" && len(c.Routes) == 0 {
-			v.report(at.key("service").shown, "missing, and there are no routes: no request could be answered")
+			v.report(at.key("service"), "missing, and there are no routes: no request could be answered")
 		}
 	}
 	v.rateLimit(at, &l.RateLimit)
@@ -163,9 +163,9 @@ func (v *validator) listener(at path, l *Listener) {
 		v.transparent(at, l)
 	}
 	if l.Service != "" {
-		v.reference(at.key("service").shown, l.Service)
+		v.reference(at.key("service"), l.Service)
 		if l.Protocol != ProtocolLink { // which carries either
-			v.speaks(at.key("service").shown, l.Service, l.Protocol)
+			v.speaks(at.key("service"), l.Service, l.Protocol)
 		}
 	}
 	v.listenerTLS(at.key("tls"), l)
@@ -173,7 +173,7 @@ func (v *validator) listener(at path, l *Listener) {
 
 // transparent reports what a listener of redirected connections can't have.
 func (v *validator) transparent(at path, l *Listener) {
-	shown := at.key("transparent").shown
+	shown := at.key("transparent")
 	switch {
 	case l.Protocol != ProtocolHTTP:
 		v.report(shown, "only an http listener can be transparent, this one is %s", l.Protocol)
@@ -185,31 +185,31 @@ func (v *validator) transparent(at path, l *Listener) {
 }
 
 // reference holds the name of a service against those there are.
-func (v *validator) reference(shown, name string) {
+func (v *validator) reference(at path, name string) {
 	if _, ok := v.config.Services[name]; ok {
 		return
 	}
 	names := slices.Sorted(maps.Keys(v.config.Services))
-	v.report(shown, "there is no service %q%s", name, didYouMean(name, names))
+	v.report(at, "there is no service %q%s", name, didYouMean(name, names))
 }
 
 func (v *validator) route(i int, r *Route) {
-	at := path{shown: "routes"}.item(i)
+	at := path("routes").item(i)
 	switch {
 	case len(r.Split) > 0:
 		v.split(at.key("service"), r.Split, v.carries(&r.Match))
 	case r.Service == "":
-		v.report(at.key("service").shown, "missing; a route needs a service")
+		v.report(at.key("service"), "missing; a route needs a service")
 	default:
-		v.reference(at.key("service").shown, r.Service)
-		v.speaks(at.key("service").shown, r.Service, v.carries(&r.Match))
+		v.reference(at.key("service"), r.Service)
+		v.speaks(at.key("service"), r.Service, v.carries(&r.Match))
 	}
 	match := at.key("match")
 	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
-		v.report(match.key("path").shown, `expected a path that starts with "/", got %q`, r.Match.Path)
+		v.report(match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
 	}
 	if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
-		v.report(match.key("host").shown, "expected a host without port, got %q", r.Match.Host)
+		v.report(match.key("host"), "expected a host without port, got %q", r.Match.Host)
 	}
 	v.matchHeaders(match.key("header"), r.Match.Header)
 	v.rewrite(at.key("rewrite").key("path"), r)
@@ -218,7 +218,7 @@ func (v *validator) route(i int, r *Route) {
 	for j := range v.config.Routes[:i] {
 		earlier := &v.config.Routes[j].Match
 		if reflect.DeepEqual(earlier, &r.Match) || reflect.DeepEqual(earlier, &Match{}) {
-			v.report(at.shown, "never reached: routes[%d] takes all that this one would", j)
+			v.report(at, "never reached: routes[%d] takes all that this one would", j)
 			break
 		}
 	}
@@ -228,7 +228,7 @@ func (v *validator) route(i int, r *Route) {
 func (v *validator) retry(at path, p *Policy) {
 	on := at.key("retry").key("on")
 	for i, condition := range p.Retry.On {
-		shown := on.item(i).shown
+		shown := on.item(i)
 		switch {
 		case condition == RetryTimeout:
 			v.report(shown, "%q is not built yet: an attempt has no timeout of its own", condition)
@@ -254,19 +254,19 @@ func isRetryCondition(s string) bool {
 func (v *validator) hedge(at path, p *Policy) {
 	h, at := &p.Hedge, at.key("hedge")
 	if h.MinDelay > h.MaxDelay {
-		v.report(at.key("min_delay").shown, "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
+		v.report(at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
 	}
 	if h.Mode == HedgeOff {
 		return
 	}
 	if h.Delay >= p.Timeout {
-		v.report(at.key("delay").shown, "%s is not less than the timeout of %s, so no hedge would ever be sent",
+		v.report(at.key("delay"), "%s is not less than the timeout of %s, so no hedge would ever be sent",
 			h.Delay, p.Timeout)
 	}
 	// A little slack for values that binary fractions can't hold, as 1-0.9.
 	const slack = 1e-9
 	if share := 1 - h.Quantile; h.Delay == 0 && share >= h.Budget-slack {
-		v.report(at.key("quantile").shown,
+		v.report(at.key("quantile"),
 			"leaves no room under the budget: past the %g-quantile, %.3g of all requests would hedge, and the budget is %g;"+
 				" expected a quantile above %.4g", h.Quantile, share, h.Budget, 1-h.Budget)
 	}

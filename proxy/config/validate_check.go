@@ -8,10 +8,10 @@ import (
 // check reports what makes a check impossible whatever it is of.
 func (v *validator) check(at path, c *Check) {
 	if c.HTTP != "" && c.TCP {
-		v.report(at.shown, "expected http or tcp, got both")
+		v.report(at, "expected http or tcp, got both")
 	}
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
-		v.report(at.key("http").shown, `expected a path that starts with "/", got %q`, c.HTTP)
+		v.report(at.key("http"), `expected a path that starts with "/", got %q`, c.HTTP)
 	}
 }
 
@@ -20,7 +20,7 @@ func (v *validator) check(at path, c *Check) {
 func (v *validator) serviceCheck(at path, s *Service) {
 	v.check(at, &s.Check)
 	if s.Check.HTTP != "" && s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP {
-		v.report(at.key("http").shown, "the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
+		v.report(at.key("http"), "the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
 	}
 }
 
@@ -34,8 +34,8 @@ func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	s := v.config.Services[l.Service]
 	switch {
 	case l.Service == "":
-		v.report(at.shown, "listener %q has no service, so there is nothing to check", l.Name)
+		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
 	case s != nil && s.Discover != DiscoverStatic:
-		v.report(at.shown, "service %s has no static endpoints, so there is nothing to check", s.Name)
+		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
 	}
 }

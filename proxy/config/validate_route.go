@@ -12,7 +12,7 @@ const maxRewrite = 1024
 // matchHeaders reports conditions that no request could meet.
 func (v *validator) matchHeaders(at path, headers map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		shown, value := at.entry(name).shown, headers[name]
+		shown, value := at.entry(name), headers[name]
 		lower := strings.ToLower(name)
 		switch {
 		case !isHeaderName(name):
@@ -41,13 +41,13 @@ func (v *validator) rewrite(at path, r *Route) {
 	switch {
 	case to == "":
 	case from == "":
-		v.report(at.shown, "takes the place of match.path, which is not set")
+		v.report(at, "takes the place of match.path, which is not set")
 	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }):
-		v.report(at.shown, `expected a path that starts with "/", got %q`, to)
+		v.report(at, `expected a path that starts with "/", got %q`, to)
 	case len(to) > maxRewrite:
-		v.report(at.shown, "expected at most %d bytes, got %d", maxRewrite, len(to))
+		v.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
 	case strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
-		v.report(at.shown, `expected it to end in "/" if and only if match.path does, %q; got %q`, from, to)
+		v.report(at, `expected it to end in "/" if and only if match.path does, %q; got %q`, from, to)
 	}
 }
 
@@ -86,17 +86,17 @@ func (v *validator) split(at path, shares []Share, sent string) {
 		item := at.item(i)
 		switch {
 		case s.Name == "":
-			v.report(item.key("name").shown, "missing; a share needs a service")
+			v.report(item.key("name"), "missing; a share needs a service")
 		case seen[s.Name]:
-			v.report(item.key("name").shown, "%s was given before", s.Name)
+			v.report(item.key("name"), "%s was given before", s.Name)
 		default:
-			v.reference(item.key("name").shown, s.Name)
-			v.speaks(item.key("name").shown, s.Name, sent)
+			v.reference(item.key("name"), s.Name)
+			v.speaks(item.key("name"), s.Name, sent)
 		}
 		seen[s.Name] = true
 		sum += s.Weight
 	}
 	if sum == 0 {
-		v.report(at.shown, "every weight is 0: no request could go anywhere")
+		v.report(at, "every weight is 0: no request could go anywhere")
 	}
 }

@@ -6,22 +6,22 @@ import (
 )
 
 func (v *validator) service(s *Service) {
-	at := path{shown: "services"}.entry(s.Name)
+	at := path("services").entry(s.Name)
 	if s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n") {
-		v.report(at.shown, "expected a name without spaces and /, got %q", s.Name)
+		v.report(at, "expected a name without spaces and /, got %q", s.Name)
 	}
 	endpoints := at.key("endpoints")
 	switch {
 	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
-		v.report(endpoints.shown, "missing; a static service needs endpoints")
+		v.report(endpoints, "missing; a static service needs endpoints")
 	case s.Discover == DiscoverEtcd && len(s.Endpoints) > 0:
-		v.report(endpoints.shown, "given, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
+		v.report(endpoints, "given, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
 	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
-		v.report(at.key("discover").shown, "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
+		v.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
 	}
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {
-		shown := endpoints.item(i).shown
+		shown := endpoints.item(i)
 		if v.address(shown, e.Address, dialable) && seen[e.Address] {
 			v.report(shown, "%s was given before", e.Address)
 		}
@@ -37,20 +37,20 @@ func (v *validator) service(s *Service) {
 
 func (v *validator) outlier(at path, o *Outlier) {
 	if o.Latency == 1 {
-		v.report(at.key("latency").shown, "1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
+		v.report(at.key("latency"), "1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
 	}
 }
 
 func (v *validator) rateLimit(at path, l *RateLimit) {
 	if l.Burst > 0 && l.Rate == 0 {
-		v.report(at.key("rate_limit").key("rate").shown, "missing; a burst alone limits nothing")
+		v.report(at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
 	}
 }
 
 func (v *validator) register(i int, r *Register) {
-	c, at := v.config, path{shown: "register"}.item(i)
+	c, at := v.config, path("register").item(i)
 	if r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n") {
-		v.report(at.key("service").shown, "expected the name under which others find it, got %q", r.Service)
+		v.report(at.key("service"), "expected the name under which others find it, got %q", r.Service)
 	}
 	var listener *Listener
 	var names []string
@@ -61,15 +61,15 @@ func (v *validator) register(i int, r *Register) {
 		}
 	}
 	if listener == nil {
-		v.report(at.key("listener").shown, "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
+		v.report(at.key("listener"), "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
 	}
-	v.address(at.key("advertise").shown, r.Advertise, dialable)
+	v.address(at.key("advertise"), r.Advertise, dialable)
 	if len(c.Registry.Etcd.Endpoints) == 0 {
-		v.report(at.shown, "there is nowhere to register: registry.etcd.endpoints is empty")
+		v.report(at, "there is nowhere to register: registry.etcd.endpoints is empty")
 	}
 	for j, earlier := range c.Register[:i] {
 		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
-			v.report(at.shown, "register[%d] announces the same", j)
+			v.report(at, "register[%d] announces the same", j)
 		}
 	}
 	v.registerCheck(at.key("check"), &r.Check, listener)
@@ -84,10 +84,10 @@ const (
 )
 
 // address reports an address that can't serve its purpose.
-func (v *validator) address(shown, addr string, use purpose) bool {
+func (v *validator) address(at path, addr string, use purpose) bool {
 	i := strings.LastIndexByte(addr, ':')
 	if addr == "" || i < 0 {
-		v.report(shown, "expected host:port, got %q", addr)
+		v.report(at, "expected host:port, got %q", addr)
 		return false
 	}
 	host, port := addr[:i], addr[i+1:]
@@ -98,18 +98,18 @@ func (v *validator) address(shown, addr string, use purpose) bool {
 		bracketed = err == nil && inner != host
 	}
 	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
-		v.report(shown, "expected host:port, an IPv6 host as in [::1]:80, got %q", addr)
+		v.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", addr)
 		return false
 	}
 	number, err := parseInt(port)
 	if err != nil || number < 0 || number > 65535 || number == 0 && use == dialable {
-		v.report(shown, "expected a port from %d to 65535, got %q", int(use), port)
+		v.report(at, "expected a port from %d to 65535, got %q", int(use), port)
 		return false
 	}
 	if use == dialable {
 		ip, err := netip.ParseAddr(host)
 		if host == "" || err == nil && ip.IsUnspecified() {
-			v.report(shown, "expected a host that can be connected to, got %q", addr)
+			v.report(at, "expected a host that can be connected to, got %q", addr)
 			return false
 		}
 	}

@@ -17,13 +17,13 @@ func (v *validator) tracing() {
 	if t.ServiceName == "" {
 		v.report("tracing.service_name", "expected a name")
 	}
-	headers := path{shown: "tracing"}.key("headers")
+	headers := path("tracing").key("headers")
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
-			v.report(headers.entry(name).shown, "expected the name of a header that is free to be set")
+			v.report(headers.entry(name), "expected the name of a header that is free to be set")
 		}
 		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
-			v.report(headers.entry(name).shown, "expected ASCII without line breaks, which is what a header can carry")
+			v.report(headers.entry(name), "expected ASCII without line breaks, which is what a header can carry")
 		}
 	}
 }

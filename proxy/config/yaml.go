@@ -15,9 +15,10 @@ import (
 const redacted = "<redacted>"
 
 // YAML is the effective configuration, with defaults and with the policies that
-// routes inherit. Secrets are redacted. Parse reads it back, to the same Config but for the secrets.
+// routes inherit. Secrets are redacted. Parse reads it back, to the same Config but
+// for the secrets.
 func (c *Config) YAML() ([]byte, error) {
-	tree := encodeStruct(reflect.ValueOf(c).Elem(), path{})
+	tree := encodeStruct(reflect.ValueOf(c).Elem())
 	data, err := yaml.MarshalWithOptions(tree, yaml.IndentSequence(true))
 	if err != nil {
 		return nil, fmt.Errorf("writing the configuration as YAML: %w", err)
@@ -25,29 +26,28 @@ func (c *Config) YAML() ([]byte, error) {
 	return data, nil
 }
 
-func encodeStruct(v reflect.Value, p path) yaml.MapSlice {
+func encodeStruct(v reflect.Value) yaml.MapSlice {
 	out := yaml.MapSlice{}
 	for _, f := range fieldsOf(v.Type()) {
-		at := p.key(f.name)
 		if r, ok := v.Interface().(Route); ok && f.name == "service" && len(r.Split) > 0 {
-			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f, at)})
+			out = append(out, yaml.MapItem{Key: f.name, Value: encode(reflect.ValueOf(r.Split), f)})
 			continue
 		}
-		out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f, at)})
+		out = append(out, yaml.MapItem{Key: f.name, Value: encode(v.FieldByIndex(f.index), f)})
 	}
 	return out
 }
 
-func encode(v reflect.Value, f field, p path) any {
+func encode(v reflect.Value, f field) any {
 	switch v.Kind() {
 	case reflect.Pointer:
-		return encode(v.Elem(), f, p)
+		return encode(v.Elem(), f)
 	case reflect.Struct:
-		return encodeStruct(v, p)
+		return encodeStruct(v)
 	case reflect.Slice:
 		items := make([]any, v.Len())
 		for i := range items {
-			items[i] = encode(v.Index(i), f, p.item(i))
+			items[i] = encode(v.Index(i), f)
 		}
 		return items
 	case reflect.Map:
@@ -55,7 +55,7 @@ func encode(v reflect.Value, f field, p path) any {
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, k := range keys {
-			out = append(out, yaml.MapItem{Key: k.String(), Value: encode(v.MapIndex(k), f, p.entry(k.String()))})
+			out = append(out, yaml.MapItem{Key: k.String(), Value: encode(v.MapIndex(k), f)})
 		}
 		return out
 	case reflect.String:

@@ -2,12 +2,15 @@ package otlp
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -138,6 +141,31 @@ func TestExport(t *testing.T) {
 	if h.Get("Authorization") != "Bearer x" || h.Get("Content-Type") != "application/x-protobuf" {
 		t.Errorf("headers %v", h)
 	}
+}
+
+// A receiver with a certificate of an authority that the system knows is spoken to
+// in HTTP/1.1, whatever else it offers.
+func TestHTTPS(t *testing.T) {
+	version := make(chan string, 1)
+	c := newCollector(t, func(_ int, _ http.ResponseWriter, r *http.Request) { version <- r.Proto })
+	c.Close()
+	c.Server = httptest.NewUnstartedServer(c)
+	c.EnableHTTP2 = true
+	c.StartTLS()
+	t.Cleanup(c.Close)
+	authorities := filepath.Join(t.TempDir(), "authorities.pem")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})
+	if err := os.WriteFile(authorities, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", authorities) // read once in a process; no other test has use for it
+	e := newExporter(t, c.config())
+	e.Put(one())
+	counts(t, e, 2, 0, 0)
+	if got := <-version; got != "HTTP/1.1" {
+		t.Errorf("exported by %s", got)
+	}
+	closed(t, e)
 }
 
 // A receiver that hangs costs spans, and nobody waits for it.

@@ -89,17 +89,20 @@ func attemptSpan(r *trace.Record, a *trace.Attempt) *tracepb.Span {
 }
 
 // conclude says how a span of r ended: with a status, if there was an answer of HTTP,
-// and as an error with the code of a failure or with a status that is one: to whoever
-// asked from 400 on, to whoever answered from 500 on.
+// and with the code of a failure. It is an error without an answer, and with a status
+// that is one: to whoever asked from 400 on, to whoever answered from 500 on.
 func conclude(s *tracepb.Span, r *trace.Record, status int, code string) {
 	if status != 0 && !r.RPC {
 		s.Attributes = append(s.Attributes, number("http.response.status_code", status))
 	}
-	if code == "" && (status >= 500 || status >= 400 && s.Kind == tracepb.Span_SPAN_KIND_CLIENT) {
+	wrong := status >= 500 || status >= 400 && s.Kind == tracepb.Span_SPAN_KIND_CLIENT || status == 0 && code != ""
+	if wrong && code == "" {
 		code = strconv.Itoa(status)
 	}
 	if code != "" {
 		s.Attributes = append(s.Attributes, text("error.type", code))
+	}
+	if wrong {
 		s.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: code}
 	}
 }

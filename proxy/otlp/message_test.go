@@ -131,6 +131,21 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// So it is where the sidecar itself answers, whose code stays to be seen.
+func TestOwnStatus(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		wrong  bool
+	}{{404, false}, {429, false}, {501, true}, {503, true}} {
+		r := record(1)
+		r.Status, r.Error = c.status, "some-code"
+		got := spans(t, r)[0]
+		if strings.Contains(got, "ERROR") != c.wrong || !strings.Contains(got, "error.type=some-code") {
+			t.Errorf("%d: %s", c.status, got)
+		}
+	}
+}
+
 func TestDubboCall(t *testing.T) {
 	r := record(1)
 	r.RPC, r.Protocol, r.Path, r.Method = true, "dubbo", "com.acme.Demo", "echo"

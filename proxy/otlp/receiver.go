@@ -45,8 +45,14 @@ func newReceiver(c *config.Tracing) *receiver {
 		r.header.Set(name, value)
 	}
 	r.header.Set("Content-Type", "application/x-protobuf")
+	// HTTP/2 would go on using a connection whose other end is gone: what runs into
+	// the timeout ends its stream alone. One export at a time has no need of streams.
+	var version http.Protocols
+	version.SetHTTP1(true)
 	r.client = http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute},
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, Protocols: &version,
+		},
 		// Credentials among the headers go to nobody else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

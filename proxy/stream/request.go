@@ -14,9 +14,6 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// maxInterim bounds the interim responses to one request.
-const maxInterim = 32
-
 // Request implements proxy.Streams.
 func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
 	down := endOf(client)
@@ -179,7 +176,7 @@ func (x *exchange) answer() *proxy.Failure {
 				return f
 			}
 			return failure(err)
-		case err != nil || interim == maxInterim:
+		case err != nil || interim == http1.MaxInterim:
 			return proxy.FailMalformed
 		case head.WebSocket && x.r.Kind == proxy.StreamWebSocket:
 			return x.upgrade(&resp, &head, &in, n)

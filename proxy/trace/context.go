@@ -47,6 +47,9 @@ func Parse(b []byte) (c Context, ok bool) {
 	return c, true
 }
 
+// IDText is the part of b that names the trace. Parse accepts b.
+func IDText(b []byte) []byte { return b[3:35] }
+
 const digits = "0123456789abcdef"
 
 // Append appends c as the value of a traceparent header of version 00.

@@ -71,27 +71,6 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestHasMember(t *testing.T) {
-	for _, c := range []struct {
-		state string
-		want  bool
-	}{
-		{"remora=h", true},
-		{"a=b,remora=h", true},
-		{"a=b ,\tremora=h , c=d", true},
-		{"", false},
-		{"a=b,,c=d", false},
-		{"remora=hello", false},
-		{"xremora=h", false},
-		{"a=remora=h", false},
-		{"remora=a", false},
-	} {
-		if got := HasMember([]byte(c.state), "remora=h"); got != c.want {
-			t.Errorf("%q: %v", c.state, got)
-		}
-	}
-}
-
 func context(t *testing.T, trace, span string, flags byte) (c Context) {
 	t.Helper()
 	for _, part := range []struct {
