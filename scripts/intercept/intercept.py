@@ -43,7 +43,7 @@ services:
   compute6: {{<<: *service, endpoints: ["[{far6}]:9001", "[{far6}]:9002", "[{far6}]:9003"]}}
 # A Java that has just begun may take long from its connection to its request; what
 # waits for its server to speak waits as long.
-timeouts: {{detect: 5s}}
+timeouts: {{detect: 20s}}
 """
 
 
@@ -80,7 +80,8 @@ class Lab:
         config = os.path.join(self.suite.dir, "remora.yaml")
         with open(config, "w", encoding="utf-8") as f:
             f.write(CONFIG.format(far4=FAR4, far6=FAR6))
-        as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups"]
+        # Another user is not told of its parent's death any more.
+        as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups", "--pdeathsig", "KILL"]
         remora = os.path.join(self.suite.dir, "bin", "remora")
         self.spawn("remora", self.near, *as_proxy, remora, "run", "-c", config)
         self.spawn("far", self.far, sys.executable, os.path.join(HERE, "far.py"))

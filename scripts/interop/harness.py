@@ -22,8 +22,22 @@ PATIENCE = 120
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent():
+def die_with_parent():
+    """For a child, before it runs its program."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def exit_on_signals():
+    """Has what ends the suite raise SystemExit, once: what follows must not disturb the cleaning up."""
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def leave(number, _):
+        for s in signals:
+            signal.signal(s, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for s in signals:
+        signal.signal(s, leave)
 
 
 class Timeout(Exception):
@@ -86,7 +100,7 @@ class Process:
         with open(self.log, "ab") as out:
             self.child = subprocess.Popen(
                 self.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                env=self.env, cwd=self.cwd, preexec_fn=_die_with_parent)
+                env=self.env, cwd=self.cwd, preexec_fn=die_with_parent)
         if self.port:
             wait_for(f"{self.name} to listen on {self.port}", wait,
                      lambda: self.ended() or listens(self.port))
@@ -146,8 +160,7 @@ class Suite:
         self.dir, self.processes = directory, []
         self.passed, self.failures = 0, []
         atexit.register(self.stop)
-        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(sig, lambda s, _: sys.exit(128 + s))
+        exit_on_signals()
 
     def process(self, name, argv, port=None, env=None, cwd=None):
         log = os.path.join(self.dir, name + ".log")

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import statistics
 import sys
 import time
@@ -193,7 +192,6 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is stopped
     try:
         sys.exit(main())
     except Failed as e:
