@@ -23,13 +23,11 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop"))
-
-# pylint: disable=wrong-import-position
-from harness import PATIENCE, Suite, Timeout, free_ports, wait_for
+from harness import PATIENCE, Suite, free_ports
+from level import Level, at_rest, unpooled
 from on_http import ATTACKS, BUFFERED, CONNECTIONS
 from on_link import ON_ACCEPTOR, ON_DIALER, dialled
-from sidecar import get, goroutines, pending
+from sidecar import get
 
 RATE = 200   # well-behaved requests per second
 SECONDS = 4  # of one attack
@@ -89,8 +87,7 @@ class Mesh:
 
     def rest(self):
         """Takes the levels of sidecars that have worked, and do so no more."""
-        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
-        wait_for("the end of pooled connections", PATIENCE, lambda: not pooled.search(get(self.provider, "/metrics")))
+        unpooled(self.provider)
         self.before = {s: Level(s) for s in self.sidecars}
 
     def load(self, seconds):
@@ -109,38 +106,6 @@ def refusals(p):
                        ("reactor_refused", "connections refused")):
         counts[what] = int(float(re.search(rf"^remora_{name}_total (\S+)$", metrics, re.M).group(1)))
     return counts
-
-
-class Level:
-    """What a sidecar uses."""
-
-    def __init__(self, p):
-        self.fds, self.goroutines, self.pending = p.fds(), goroutines(p), pending(p)
-        self.buffered = float(re.search(r"^remora_buffered_bytes (\S+)$", get(p, "/metrics"), re.M).group(1))
-
-    def above(self, before):
-        """What is higher than before, by more than comes and goes by itself."""
-        return [f"{what} ({was:.0f} -> {now:.0f})" for what, was, now, slack in (
-            ("descriptors", before.fds, self.fds, 4),
-            ("goroutines", before.goroutines, self.goroutines, 3),
-            ("pending", 0, self.pending, 0),
-            ("buffered", 0, self.buffered, 2 << 16)) if now > was + slack]
-
-
-def at_rest(p, before):
-    """The level once it is back at the one before all attacks, or after PATIENCE."""
-    level = None
-
-    def rests():
-        nonlocal level
-        level = Level(p)
-        return not level.above(before)
-
-    try:
-        wait_for("rest", PATIENCE, rests)
-    except Timeout:
-        pass
-    return level
 
 
 class Table:

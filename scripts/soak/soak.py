@@ -19,8 +19,8 @@ import sys
 import threading
 import time
 
-from attack import Level, at_rest
-from harness import Suite, wait_for
+from harness import Suite
+from level import REST, Level, at_rest, unpooled
 from mesh import LEASE, Mesh
 from sidecar import get, goroutines
 from traffic import Traffic
@@ -153,13 +153,12 @@ class Soak:
         self.faults.idle.wait()
         self.mesh.whole()
         self.traffic.pause()
-        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
         for p in [p for p in self.mesh.watched[1:] if p.pools]:
-            wait_for(f"the end of pooled connections of {p.name}", 120, lambda p=p: not pooled.search(get(p, "/metrics")))
-        levels = {}
+            unpooled(p)
+        levels, end = {}, time.monotonic() + REST  # of all together: each may leak
         for p in self.mesh.watched:
             file = os.path.join(self.suite.dir, f"{p.name}-{'after' if before else 'before'}.heap")
-            levels[p.name] = at_rest(p, before[p.name][0]) if before else Level(p), live_heap(p, file)
+            levels[p.name] = at_rest(p, before[p.name][0], end - time.monotonic()) if before else Level(p), live_heap(p, file)
         self.rested += time.monotonic() - since
         return levels
 
