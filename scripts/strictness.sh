@@ -11,11 +11,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-
-go build -o "$dir/" ./cmd/remora ./scripts/strictness
-"$dir/strictness" -remora "$dir/remora" -dir "$dir" -out "${OUT:-docs/strictness.md}" \
+workspace
+go build -o "$dir/bin/" ./cmd/remora ./scripts/strictness
+attend "$dir/bin/strictness" -remora "$dir/bin/remora" -dir "$dir" -out "${OUT:-docs/strictness.md}" \
 	-nginx "${NGINX:-nginx}" -haproxy "${HAPROXY:-haproxy}" \
 	-envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"

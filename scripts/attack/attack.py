@@ -19,11 +19,10 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import time
 
-from harness import PATIENCE, Suite, free_ports
+from harness import PATIENCE, Suite, free_ports, report_of
 from level import Level, at_rest, unpooled
 from on_http import ATTACKS, BUFFERED, CONNECTIONS
 from on_link import ON_ACCEPTOR, ON_DIALER, dialled
@@ -92,10 +91,8 @@ class Mesh:
 
     def load(self, seconds):
         """Starts the well-behaved load, whose report is JSON; a second of it is not counted."""
-        return subprocess.Popen(
-            [self.lab, "load", "--rate", str(RATE), "--connections", "32", "--max-connections", "32", "--warmup", "1s", "--json", "--timeout", "20s",
-             "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return report_of([self.lab, "load", "--rate", str(RATE), "--connections", "32", "--max-connections", "32", "--warmup", "1s",
+                          "--json", "--timeout", "20s", "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"])
 
 
 def refusals(p):

@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
 
-from harness import PATIENCE, free_ports, wait_for, listens
+from harness import PATIENCE, free_ports, listens, report_of, wait_for
 
 MiB = 1 << 20
 
@@ -54,8 +53,7 @@ def bystander(suite, binaries):
     url = f"http://127.0.0.1:{ports[4]}/echo"
 
     def load(*options):
-        return subprocess.Popen([lab, "load", "--json", "--warmup", "1s", "--timeout", "60s", *options, url],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return report_of([lab, "load", "--json", "--warmup", "1s", "--timeout", "60s", *options, url])
 
     def small():
         out, _ = load("--rate", "200", "--connections", "4", "--duration", "6s").communicate(timeout=PATIENCE)

@@ -87,6 +87,11 @@ def listens(port):
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
+def report_of(argv):
+    """Starts a program, for its report on standard output."""
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+
+
 class Process:
     """A child process that can be killed and started again."""
 

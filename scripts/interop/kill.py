@@ -14,12 +14,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 import urllib.request
 
-from harness import PATIENCE, Suite, free_ports, wait_for
+from harness import PATIENCE, Suite, free_ports, report_of, wait_for
 from level import Level, at_rest
 from sidecar import get
 
@@ -113,10 +112,8 @@ class Mesh:
 
     def load(self, *options):
         """Starts a load whose report is JSON."""
-        return subprocess.Popen(
-            [self.lab, "load", "--closed", "--connections", str(CONNECTIONS), "--warmup", "0s", "--json",
-             "--timeout", "60s", *options, f"http://127.0.0.1:{self.listen}/compute"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return report_of([self.lab, "load", "--closed", "--connections", str(CONNECTIONS), "--warmup", "0s", "--json",
+                          "--timeout", "60s", *options, f"http://127.0.0.1:{self.listen}/compute"])
 
 
 def faults(mesh):

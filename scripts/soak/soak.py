@@ -63,17 +63,23 @@ class Samples(threading.Thread):
         super().__init__(daemon=True)
         self.mesh, self.clock = mesh, clock
         self.series = {kind: {p.name: [] for p in mesh.watched} for kind in BOUNDS}
-        self.running = threading.Event()
+        self.running, self.error = threading.Event(), None
         self.start()
 
     def run(self):
-        while True:
-            self.running.wait()
-            at = self.clock()
-            for p in self.mesh.watched:
-                for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
-                    self.series[kind][p.name].append((at, value))
-            time.sleep(EVERY)
+        try:
+            while True:
+                self.running.wait()
+                self.take()
+                time.sleep(EVERY)
+        except Exception as e:  # pylint: disable=broad-except
+            self.error = e
+
+    def take(self):
+        at = self.clock()
+        for p in self.mesh.watched:
+            for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
+                self.series[kind][p.name].append((at, value))
 
 
 class Faults(threading.Thread):
@@ -141,8 +147,8 @@ class Soak:
         self.samples.running.set()
         self.faults.running.set()
         while self.clock() < second:
-            if self.faults.error:
-                raise self.faults.error
+            if error := self.faults.error or self.samples.error:
+                raise error
             time.sleep(0.5)
         self.faults.running.clear()
         self.samples.running.clear()
