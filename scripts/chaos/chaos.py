@@ -9,12 +9,11 @@ file system, which is filled.
 
 import argparse
 import os
-import platform
 import sys
 import time
 
 from faults import ANY, FAULTS
-from harness import Suite, Timeout
+from harness import Suite, Timeout, kernel
 from measure import between, failures, p99, read, recovery
 from mesh import DEADLINE, LEASE, Mesh
 
@@ -145,7 +144,7 @@ def markdown(m, trials):
     head = TEXT.format(median="1 ms in the median", cables=sentence(m), lease=LEASE, hedged=HEDGED, others=OTHERS,
                        deadline=DEADLINE, normal=NORMAL, floor=round(1000 * FLOOR))
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(t.cells() for t in trials)]
-    foot = (f"\nMeasured on Linux {platform.release().split('-')[0]}, {os.cpu_count()} CPUs for all of it and whatever else they did "
+    foot = (f"\nMeasured on Linux {kernel()}, {os.cpu_count()} CPUs for all of it and whatever else they did "
             f"(load average {os.getloadavg()[2]:.0f}), so that latencies are as much the machine's as the sidecars'.\n")
     return head + "".join("| " + " | ".join(row) + " |\n" for row in rows) + foot
 

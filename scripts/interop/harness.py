@@ -8,6 +8,7 @@ suite itself is killed.
 import atexit
 import ctypes
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -78,6 +79,11 @@ def free_ports(n):
                 continue
         ports.append(candidate)
     return ports
+
+
+def kernel():
+    """Its version, without what a distribution adds."""
+    return platform.release().split("-")[0]
 
 
 def listens(port):
