@@ -13,7 +13,7 @@ import shutil
 import sys
 
 from harness import PATIENCE, Suite, wait_for
-from spaces import Space, run
+from spaces import Space, run, sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INTERCEPT = os.path.join(HERE, "..", "intercept.sh")
@@ -56,6 +56,7 @@ class Lab:
         self.names = f"/etc/netns/{self.near.name}"
 
     def build(self):
+        sweep()
         for space in (self.near, self.far):
             space.make()
         run("ip", "link", "add", "veth0", "netns", self.near.name,
