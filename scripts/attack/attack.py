@@ -73,12 +73,8 @@ class Mesh:
         self.before = {}  # their levels at rest
 
     def sidecar(self, name, text, listen, admin, **more):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(text.format(name=name, listen=listen, admin=admin, buffered=BUFFERED, connections=CONNECTIONS, **more))
-        p = self.suite.process(name, [self.remora, "run", "-c", file], listen)
-        p.admin = f"http://127.0.0.1:{admin}"
-        return p
+        text = text.format(name=name, listen=listen, admin=admin, buffered=BUFFERED, connections=CONNECTIONS, **more)
+        return self.suite.sidecar(name, self.remora, text, listen, admin)
 
     def start(self):
         for p in (self.replica, self.provider, self.consumer):

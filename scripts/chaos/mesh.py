@@ -80,11 +80,9 @@ class Mesh:
         return os.path.join(self.suite.dir, etcd)
 
     def sidecar(self, name, config):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(config.format(
-                name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, disk=self.disk,
-                etcds=", ".join(f'"{ADDRESSES[etcd]}:2379"' for etcd in ETCDS)))
+        file = self.suite.file(name + ".yaml", config.format(
+            name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, disk=self.disk,
+            etcds=", ".join(f'"{ADDRESSES[etcd]}:2379"' for etcd in ETCDS)))
         self.process(name, name, self.remora, "run", "-c", file)
 
     def start(self):

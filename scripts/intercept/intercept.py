@@ -78,9 +78,7 @@ class Lab:
         shutil.rmtree(self.names, ignore_errors=True)
 
     def start(self):
-        config = os.path.join(self.suite.dir, "remora.yaml")
-        with open(config, "w", encoding="utf-8") as f:
-            f.write(CONFIG.format(far4=FAR4, far6=FAR6))
+        config = self.suite.file("remora.yaml", CONFIG.format(far4=FAR4, far6=FAR6))
         # Another user is not told of its parent's death any more.
         as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups", "--pdeathsig", "KILL"]
         remora = os.path.join(self.suite.dir, "bin", "remora")

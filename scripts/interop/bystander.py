@@ -42,10 +42,7 @@ def bystander(suite, binaries):
     suite.process("big-server", [lab, "replica", "--mode", "fast", "--listen", f"127.0.0.1:{ports[2]}"],
                   ports[2]).start()
     for name, text, port in (("big-provider", PROVIDER, ports[1]), ("big-consumer", CONSUMER, ports[4])):
-        file = os.path.join(suite.dir, name + ".yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            f.write(text.format(*ports))
-        suite.process(name, [remora, "run", "-c", file], port).start()
+        suite.sidecar(name, remora, text.format(*ports), port).start()
     wait_for("the consumer", PATIENCE, lambda: listens(ports[4]))
     large = os.path.join(suite.dir, "4MiB")
     with open(large, "wb") as f:

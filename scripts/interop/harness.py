@@ -179,6 +179,19 @@ class Suite:
         self.processes.append(p)
         return p
 
+    def file(self, name, text):
+        """Writes a file, and returns its path."""
+        path = os.path.join(self.dir, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def sidecar(self, name, remora, text, port, admin=None):
+        """A sidecar with this configuration; p.admin is where its admin API is, if it has one."""
+        p = self.process(name, [remora, "run", "-c", self.file(name + ".yaml", text)], port)
+        p.admin = f"http://127.0.0.1:{admin}" if admin else None
+        return p
+
     def stop(self):
         """Stops all, the latest first."""
         for p in reversed(self.processes):

@@ -65,7 +65,6 @@ class Mesh:
 
     def __init__(self, suite, binaries):
         self.suite = suite
-        self.remora = os.path.join(binaries, "remora")
         self.lab = os.path.join(binaries, "remora-lab")
         etcd, peer, self.listen, *ports = free_ports(13)
         admins, links, replicas = ports[:4], ports[4:7], ports[7:10]
@@ -79,21 +78,14 @@ class Mesh:
         self.replicas = [suite.process(f"replica-{i + 1}", [
             self.lab, "replica", "--listen", f"127.0.0.1:{port}", "--mode", "stall", "--stall-mean", "0",
             "--median", "1ms", "--name", f"replica-{i + 1}"], port) for i, port in enumerate(replicas)]
-        self.providers = [self.sidecar(
-            f"provider-{i + 1}", links[i], admins[i],
-            PROVIDER.format(number=i + 1, admin=admins[i], etcd=etcd, lease=LEASE, listen=links[i], replica=port))
-            for i, port in enumerate(replicas)]
-        self.consumer = self.sidecar("consumer", self.listen, admins[3], CONSUMER.format(
-            admin=admins[3], etcd=etcd, listen=self.listen))
+        remora = os.path.join(binaries, "remora")
+        self.providers = [suite.sidecar(
+            f"provider-{i + 1}", remora,
+            PROVIDER.format(number=i + 1, admin=admins[i], etcd=etcd, lease=LEASE, listen=links[i], replica=port),
+            links[i], admins[i]) for i, port in enumerate(replicas)]
+        self.consumer = suite.sidecar("consumer", remora, CONSUMER.format(
+            admin=admins[3], etcd=etcd, listen=self.listen), self.listen, admins[3])
         self.sidecars = [self.consumer, *self.providers]
-
-    def sidecar(self, name, listen, admin, text):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(text)
-        p = self.suite.process(name, [self.remora, "run", "-c", file], listen)
-        p.admin = f"http://127.0.0.1:{admin}"
-        return p
 
     def start(self):
         for p in [self.etcd, *self.replicas, *self.providers, self.consumer]:

@@ -46,12 +46,8 @@ class Sidecar:
 
     def __init__(self, suite, name, config, protocol, *endpoints):
         self.port, admin = free_ports(2)
-        file = os.path.join(suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(config.format(admin=admin, port=self.port, protocol=protocol, endpoints=", ".join(f'"{e}"' for e in endpoints)))
-        self.process = suite.process(name, [os.path.join(sys.argv[1], "remora"), "run", "-c", file], admin)
-        self.process.admin = f"http://127.0.0.1:{admin}"
-        self.process.start()
+        text = config.format(admin=admin, port=self.port, protocol=protocol, endpoints=", ".join(f'"{e}"' for e in endpoints))
+        self.process = suite.sidecar(name, os.path.join(sys.argv[1], "remora"), text, admin, admin).start()
         wait_for(f"{name} to be ready", PATIENCE, lambda: ready(self.process))
 
     def sum(self, metric):
