@@ -41,7 +41,7 @@ Each request carries an x-nonce header, and an answer without the same one is an
 part of the latency: the send lag.
 
 --steal also watches the machine's processors, and tells latencies once more without the
-requests that were due within 5 ms of a moment in which one stood still for a millisecond:
+requests that were due within 5 ms of a moment in which one stood still for some 2 ms:
 on a virtual machine whose host is busy they say little about what is measured. It takes
 CAP_SYS_NICE.`,
 		Args: cobra.MinimumNArgs(1),

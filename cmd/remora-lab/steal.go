@@ -12,7 +12,7 @@ func stealCommand() *cobra.Command {
 		Short: "Print when a processor stands still, until standard input ends",
 		Long: `Print when a processor of this machine stands still, a line of JSON each time, until
 standard input ends: the host of a virtual machine gave its time to somebody else, or the
-kernel kept it to itself, for a millisecond or more. It takes CAP_SYS_NICE.`,
+kernel kept it to itself, for some 2 ms or more. It takes CAP_SYS_NICE.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return steal.Print(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())

@@ -14,5 +14,5 @@ type Stop struct {
 	To   time.Time `json:"to"`
 }
 
-// Least is the shortest Stop that is told of.
+// Least is the shortest Stop that is told of. From Least + 2 ms on, each one is.
 const Least = time.Millisecond

@@ -8,8 +8,12 @@ import (
 )
 
 func show(inv *Invocation) string {
-	return fmt.Sprintf("dubbo %q path %q version %q method %q types %q group %q timeout %v trace %q",
-		inv.DubboVersion, inv.Path, inv.Version, inv.Method, inv.Types, inv.Group, inv.Timeout, inv.TraceParent)
+	s := fmt.Sprintf("dubbo %q path %q version %q method %q types %q group %q timeout %v",
+		inv.DubboVersion, inv.Path, inv.Version, inv.Method, inv.Types, inv.Group, inv.Timeout)
+	if inv.TraceParent != nil {
+		s += fmt.Sprintf(" trace %q", inv.TraceParent)
+	}
+	return s
 }
 
 // form is the request that a form makes.

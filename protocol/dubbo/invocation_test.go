@@ -146,6 +146,7 @@ func TestHessianAttachments(t *testing.T) {
 		{"H\x07version\x050.0.0\x07timeout\xcb\xe8\x01x\x79\x90\x90\x90Z", `path "a.B" version "" method "m" types "" group "" timeout 1s`},
 		{"H\x07timeout\xfb\xe8\x05group\x00Z", `path "a.B" version "1.0" method "m" types "" group "" timeout 1s`},
 		{"H\x05group\x01gNNH\x05group\x01n\x5aNZ", `path "a.B" version "1.0" method "m" types "" group "g" timeout 0s`},
+		{"H\x0btraceparent\x0400-1Z", `path "a.B" version "1.0" method "m" types "" group "" timeout 0s trace "00-1"`},
 		{"H\x05group\x90Z", ""},
 		{"H\x05groupR\x00\x01a\x01bZ", ""},
 		{"HR\x00\x02gr\x03oup\x01gZ", ""},
