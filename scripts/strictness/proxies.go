@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -31,6 +33,9 @@ type product struct {
 	file    string
 	config  func(listen, replica, dir string) string
 }
+
+// versionNumber is what a product's version is called in the document.
+var versionNumber = regexp.MustCompile(`\b\d+\.\d+\.\d+`)
 
 var products = []product{
 	{"Remora", []string{"version"}, func(c string) []string { return []string{"run", "-c", c} }, "remora.yaml", remoraConfig},
@@ -149,11 +154,11 @@ func (p *product) start(binary, dir string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := exec.Command(binary, p.version...).CombinedOutput()
+	told, err := exec.Command(binary, p.version...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", binary, err)
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(version)), "\n")
+	version := cmp.Or(versionNumber.FindString(string(told)), "unreleased")
 	config := filepath.Join(dir, p.file)
 	if err := os.WriteFile(config, []byte(p.config(addrs[0], replica.Addr(), dir)), 0o600); err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func (p *product) start(binary, dir string) (*proxy, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	started := &proxy{name: p.name, version: first, addr: addrs[0], replica: replica, cmd: cmd}
+	started := &proxy{name: p.name, version: version, addr: addrs[0], replica: replica, cmd: cmd}
 	return started, started.ready()
 }
 
