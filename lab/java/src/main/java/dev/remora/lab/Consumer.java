@@ -49,7 +49,7 @@ public final class Consumer {
         reference.setTimeout(Integer.getInteger("timeout", 30_000));
         reference.setRetries(0);
         reference.setCheck(false);
-        reference.setParameters(Map.of("heartbeat", "1000")); // a connection without an answer for 3 s is given up
+        reference.setParameters(Map.of("heartbeat", "5000")); // a connection without an answer for 15 s is given up
         return reference.get();
     }
 
