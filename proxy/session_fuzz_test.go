@@ -142,7 +142,7 @@ func FuzzDownstreamHTTP(f *testing.F) {
 	})
 }
 
-// answerIn tells whether said is one response with nothing behind it.
+// surplus tells whether something stands behind the first final response in said.
 func surplus(said []byte) bool {
 	for len(said) > 0 {
 		var resp protocol.Response

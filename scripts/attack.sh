@@ -9,10 +9,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+workspace
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 900 python3 -B scripts/attack/attack.py "$dir/bin" "$dir" "$@"
+PYTHONPATH=scripts/interop attend_for 900 python3 -B scripts/attack/attack.py "$dir/bin" "$dir" "$@"

@@ -11,6 +11,7 @@
 #               (default ~/.cache/remora-bench); else the replica is the lab's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/lib.sh
 
 for tool in go python3 wrk; do
 	command -v "$tool" >/dev/null || { echo "bench: $tool is missing (apt-get install wrk python3)" >&2; exit 1; }
@@ -19,4 +20,4 @@ done
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-python3 -B scripts/bench/bench.py --binaries "$bin" --peers "${BENCH_DIR:-$HOME/.cache/remora-bench}" "$@"
+PYTHONPATH=scripts/interop attend python3 -B scripts/bench/bench.py --binaries "$bin" --peers "${BENCH_DIR:-$HOME/.cache/remora-bench}" "$@"

@@ -4,7 +4,7 @@
 # has them all. For each it shows what failed and why, and how long it took until
 # all was well again; the status is 1 when something is not as promised.
 #
-#   scripts/chaos.sh [--short] [--markdown FILE] [FAULT,...]     all: 12 minutes
+#   scripts/chaos.sh [--short] [--markdown FILE] [FAULT...]     all: 12 minutes
 #
 #   --short           a few faults, in less than 4 minutes
 #   --markdown FILE   write the table there; docs/chaos.md is one
@@ -16,30 +16,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
-
-readonly all=none,loss-1,loss-10,delay,delay-one,reorder,partition-to,partition-from,partition,rst,half-open,half-open-consumer,kill-provider,kill-app,kill-consumer,stop-provider,stop-app,disk-full,clock,fds,etcd-lost,cold-start,etcd-keys,etcd-data,etcd-leader
-readonly short=loss-10,partition,rst,kill-provider,kill-app,stop-provider,stop-app,etcd-leader
-
-usage() {
-	sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
-	exit 2
-}
-
-faults=$all
-options=()
-while (($# > 0)); do
-	case $1 in
-	--short) faults=$short ;;
-	--markdown)
-		(($# > 1)) || usage
-		options+=(--markdown "$2")
-		shift
-		;;
-	-*) usage ;;
-	*) faults=$1 ;;
-	esac
-	shift
-done
+source scripts/lib.sh
 
 for tool in etcd go ip iptables mount python3 ss tc; do
 	command -v "$tool" >/dev/null || { echo "chaos.sh: $tool is not installed" >&2; exit 1; }
@@ -49,10 +26,12 @@ if ((EUID != 0)); then
 	exit 1
 fi
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+workspace
+disk=$dir/disk # of the consumer; small, to be filled
+mkdir -p "$disk"
+mount -t tmpfs -o size=64m remora-chaos "$disk"
+trap 'umount --lazy "$disk"; if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 export PYTHONPATH=scripts/interop
-timeout --kill-after=30 2400 python3 -B scripts/chaos/chaos.py "$dir/bin" "$dir" "${options[@]}" ${faults//,/ }
+attend_for 2400 python3 -B scripts/chaos/chaos.py "$dir/bin" "$dir" "$@"

@@ -4,6 +4,7 @@
 # its limit in cost.limits. Counts, unlike times, hardly depend on the machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/lib.sh
 
 for tool in go python3 wrk strace; do
 	command -v "$tool" >/dev/null || { echo "cost: $tool is missing (apt-get install wrk strace python3)" >&2; exit 1; }
@@ -12,4 +13,4 @@ done
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-python3 -B scripts/bench/cost.py --binaries "$bin" --limits scripts/cost.limits
+PYTHONPATH=scripts/interop attend python3 -B scripts/bench/cost.py --binaries "$bin" --limits scripts/cost.limits

@@ -9,6 +9,7 @@
 #   CHROMIUM     the browser (default: chromium, then google-chrome)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/lib.sh
 
 browser=${CHROMIUM:-$(command -v chromium || command -v google-chrome || true)}
 [[ -n $browser ]] || { echo "dashboard: chromium is missing (apt-get install chromium)" >&2; exit 1; }
@@ -19,4 +20,4 @@ done
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/bench python3 -B scripts/dashboard/dashboard.py --binaries "$bin" --browser "$browser" "$@"
+PYTHONPATH=scripts/bench:scripts/interop attend python3 -B scripts/dashboard/dashboard.py --binaries "$bin" --browser "$browser" "$@"

@@ -11,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
 missing=()
 for tool in curl go ip ip6tables iptables java node python3 redis-server setpriv; do
@@ -25,11 +26,9 @@ if ((EUID != 0)); then
 	exit 1
 fi
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
+workspace
 chmod 755 "$dir" "$dir/bin" # Remora runs as a user of its own
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora
-PYTHONPATH=scripts/interop timeout --kill-after=10 900 \
+PYTHONPATH=scripts/interop attend_for 900 \
 	python3 scripts/intercept/intercept.py "$dir" "${CALLS:-100}"

@@ -11,15 +11,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+workspace
 
 for line in 2.7 3.3; do
 	timeout 900 mvn --quiet --batch-mode -f lab/java/pom.xml -P "dubbo-$line" package
 done
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/interop timeout --kill-after=10 1800 \
+PYTHONPATH=scripts/interop attend_for 1800 \
 	python3 scripts/interop-dubbo/dubbo.py "$dir/bin" "$dir" "${IDLE:-60}" "${CASES:-*}"

@@ -9,14 +9,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
-
-venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-interop-venv}
-python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/interop/requirements.txt
+workspace
+virtual_python interop scripts/interop/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 1800 "$venv/bin/python" scripts/interop/interop.py "$dir/bin" "$dir"
+attend_for 1800 "$python" scripts/interop/interop.py "$dir/bin" "$dir"

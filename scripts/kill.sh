@@ -9,10 +9,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
+workspace
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-timeout --kill-after=10 1200 python3 scripts/interop/kill.py "$dir/bin" "$dir"
+attend_for 1200 python3 scripts/interop/kill.py "$dir/bin" "$dir"

@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-go build -o "$dir/" ./cmd/remora
-timeout --kill-after=10 300 python3 -B scripts/sizing/sizing.py "$dir"
+workspace
+go build -o "$dir/bin/" ./cmd/remora
+PYTHONPATH=scripts/interop attend_for 600 python3 -B scripts/sizing/sizing.py "$dir/bin" "$dir"

@@ -13,6 +13,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
 if [[ ! ${1:-} =~ ^([0-9]+)([smh])$ ]]; then
 	echo "usage: scripts/soak.sh DURATION, such as 2m" >&2
@@ -25,14 +26,9 @@ if ((seconds < 120)); then
 	exit 2
 fi
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
-
-venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-streams-venv}
-python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/streams/requirements.txt
+workspace
+virtual_python streams scripts/streams/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
-PYTHONPATH=scripts/interop:scripts/attack:scripts/bench:scripts/plots timeout --kill-after=10 $((2 * seconds + 900)) \
-	"$venv/bin/python" -B scripts/soak/soak.py "$dir/bin" "$dir" "$seconds" "${OUT:-}"
+PYTHONPATH=scripts/interop:scripts/bench:scripts/plots attend_for $((2 * seconds + 900)) \
+	"$python" -B scripts/soak/soak.py "$dir/bin" "$dir" "$seconds" "${OUT:-}"

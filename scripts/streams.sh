@@ -13,15 +13,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 
-dir=${KEEP:-$(mktemp -d)}
-mkdir -p "$dir/bin"
-trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
-
-venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-streams-venv}
-python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r scripts/streams/requirements.txt
+workspace
+virtual_python streams scripts/streams/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
-PYTHONPATH=scripts/interop timeout --kill-after=10 900 \
-	"$venv/bin/python" scripts/streams/streams.py "$dir/bin" "$dir" "${BYTES:-$((10 << 30))}"
+PYTHONPATH=scripts/interop attend_for 900 \
+	"$python" scripts/streams/streams.py "$dir/bin" "$dir" "${BYTES:-$((10 << 30))}"

@@ -13,11 +13,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+source scripts/lib.sh
 PATH=$PATH:/usr/sbin
 
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-
-go build -o "$dir/" ./cmd/remora ./scripts/strictness
-"$dir/strictness" -remora "$dir/remora" -dir "$dir" -out "${OUT:-docs/strictness.md}" \
+workspace
+go build -o "$dir/bin/" ./cmd/remora ./scripts/strictness
+attend "$dir/bin/strictness" -remora "$dir/bin/remora" -dir "$dir" -out "${OUT:-docs/strictness.md}" \
 	-envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"

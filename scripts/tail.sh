@@ -18,6 +18,7 @@
 #   ENVOY       the path of envoy (default ~/.cache/remora-bench/venv/bin/envoy)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/lib.sh
 
 for tool in go python3; do
 	command -v "$tool" >/dev/null || { echo "tail: $tool is missing" >&2; exit 1; }
@@ -26,5 +27,5 @@ done
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/bench python3 -B scripts/tail/tail.py --binaries "$bin" \
+PYTHONPATH=scripts/bench:scripts/interop attend python3 -B scripts/tail/tail.py --binaries "$bin" \
 	--envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"

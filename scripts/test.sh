@@ -4,11 +4,11 @@
 # every fuzz target. Stops at the first step that fails. The last line is the
 # count of Go tests.
 #
-#   FUZZTIME=5s   how long each fuzz target runs; 0 skips them
+#   FUZZTIME=2s   how long each fuzz target runs; 0 skips them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-fuzztime=${FUZZTIME:-5s}
+fuzztime=${FUZZTIME:-2s}
 logs=$(mktemp -d)
 touch "$logs/none.json"
 

@@ -14,6 +14,18 @@ import (
 
 const patience = 30 * time.Second
 
+// receive waits for c.
+func receive(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("not reached")
+	}
+}
+
 // openAt is a door that is closed at the end of the test.
 func openAt(t *testing.T, path string) *Door {
 	t.Helper()
@@ -94,7 +106,7 @@ func TestSockets(t *testing.T) {
 			both := make(chan error, 1)
 			go func() { _, err := sockets[address].Accept(); both <- err }()
 			sockets[address].Close()
-			if err := <-both; !errors.Is(err, net.ErrClosed) {
+			if err := receive(t, both); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("the predecessor's accept ended with %v", err)
 			}
 		}
@@ -104,7 +116,7 @@ func TestSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		if err := <-waits; err != nil {
+		if err := receive(t, waits); err != nil {
 			t.Errorf("the successor's accept ended with %v", err)
 		}
 		got[address].Close()
@@ -196,7 +208,7 @@ func TestDoor(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-cut; err == nil {
+	if err := receive(t, cut); err == nil {
 		t.Error("who was in goes on after the door has closed")
 	}
 	if _, err := second.Accept(); !errors.Is(err, net.ErrClosed) {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ type collector struct {
 	*httptest.Server
 	t      *testing.T
 	answer func(n int, w http.ResponseWriter, r *http.Request) // the n-th export, from 1
-	asked  int
+	asked  atomic.Int32
 	got    chan *tracepb.TracesData
 	header chan http.Header
 }
@@ -50,11 +51,11 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err = errors.Join(err, proto.Unmarshal(body, data)); err != nil || r.Method != "POST" || r.URL.Path != "/v1/traces" {
 		c.t.Errorf("%s %s: %v", r.Method, r.URL, err)
 	}
-	c.asked++
+	n := c.asked.Add(1)
 	c.got <- data
 	c.header <- r.Header
 	if c.answer != nil {
-		c.answer(c.asked, w, r)
+		c.answer(int(n), w, r)
 	}
 }
 
@@ -69,7 +70,7 @@ func newExporter(t *testing.T, c *config.Tracing) *Exporter {
 	return e
 }
 
-// close ends e and wants everything sent.
+// closed ends e and wants everything sent.
 func closed(t *testing.T, e *Exporter) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -215,7 +216,7 @@ func TestAnswers(t *testing.T) {
 		status         int // of the first answer; later ones are 200
 		header         string
 		body           []byte
-		asked          int
+		asked          int32
 		exported, lost uint64
 	}{
 		{"taken", 200, "", nil, 1, 2, 0},
@@ -246,8 +247,8 @@ func TestAnswers(t *testing.T) {
 			counts(t, e, c.exported, 0, c.lost)
 			closed(t, e)
 			r.Close() // and has returned from its handlers
-			if r.asked != c.asked {
-				t.Errorf("asked %d times, want %d", r.asked, c.asked)
+			if n := r.asked.Load(); n != c.asked {
+				t.Errorf("asked %d times, want %d", n, c.asked)
 			}
 		})
 	}

@@ -213,7 +213,7 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 func TestYield(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
-	short := func(o *etcd.Options) { o.LeaseTTL = 4 * time.Second } // renewed after a third of it
+	short := func(o *etcd.Options) { o.LeaseTTL = 12 * time.Second } // renewed after a third of it
 	first, second, consumer := open(t, s.Endpoint(), short), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	got := watch(t, consumer, "compute")
 	old := first.Register(at("10.0.0.1:80", 1))

@@ -19,17 +19,14 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "interop"))
-
-# pylint: disable=wrong-import-position
-from harness import PATIENCE, Suite, Timeout, free_ports, wait_for
+from harness import PATIENCE, Suite, free_ports, report_of
+from level import Level, at_rest, unpooled
 from on_http import ATTACKS, BUFFERED, CONNECTIONS
 from on_link import ON_ACCEPTOR, ON_DIALER, dialled
-from sidecar import get, goroutines, pending
+from sidecar import get
 
 RATE = 200   # well-behaved requests per second
 SECONDS = 4  # of one attack
@@ -76,12 +73,8 @@ class Mesh:
         self.before = {}  # their levels at rest
 
     def sidecar(self, name, text, listen, admin, **more):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(text.format(name=name, listen=listen, admin=admin, buffered=BUFFERED, connections=CONNECTIONS, **more))
-        p = self.suite.process(name, [self.remora, "run", "-c", file], listen)
-        p.admin = f"http://127.0.0.1:{admin}"
-        return p
+        text = text.format(name=name, listen=listen, admin=admin, buffered=BUFFERED, connections=CONNECTIONS, **more)
+        return self.suite.sidecar(name, self.remora, text, listen, admin)
 
     def start(self):
         for p in (self.replica, self.provider, self.consumer):
@@ -89,16 +82,13 @@ class Mesh:
 
     def rest(self):
         """Takes the levels of sidecars that have worked, and do so no more."""
-        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
-        wait_for("the end of pooled connections", PATIENCE, lambda: not pooled.search(get(self.provider, "/metrics")))
+        unpooled(self.provider)
         self.before = {s: Level(s) for s in self.sidecars}
 
     def load(self, seconds):
         """Starts the well-behaved load, whose report is JSON; a second of it is not counted."""
-        return subprocess.Popen(
-            [self.lab, "load", "--rate", str(RATE), "--connections", "32", "--max-connections", "32", "--warmup", "1s", "--json", "--timeout", "20s",
-             "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return report_of([self.lab, "load", "--rate", str(RATE), "--connections", "32", "--max-connections", "32", "--warmup", "1s",
+                          "--json", "--timeout", "20s", "--duration", f"{seconds}s", f"http://127.0.0.1:{self.http}/compute"])
 
 
 def refusals(p):
@@ -109,38 +99,6 @@ def refusals(p):
                        ("reactor_refused", "connections refused")):
         counts[what] = int(float(re.search(rf"^remora_{name}_total (\S+)$", metrics, re.M).group(1)))
     return counts
-
-
-class Level:
-    """What a sidecar uses."""
-
-    def __init__(self, p):
-        self.fds, self.goroutines, self.pending = p.fds(), goroutines(p), pending(p)
-        self.buffered = float(re.search(r"^remora_buffered_bytes (\S+)$", get(p, "/metrics"), re.M).group(1))
-
-    def above(self, before):
-        """What is higher than before, by more than comes and goes by itself."""
-        return [f"{what} ({was:.0f} -> {now:.0f})" for what, was, now, slack in (
-            ("descriptors", before.fds, self.fds, 4),
-            ("goroutines", before.goroutines, self.goroutines, 3),
-            ("pending", 0, self.pending, 0),
-            ("buffered", 0, self.buffered, 2 << 16)) if now > was + slack]
-
-
-def at_rest(p, before):
-    """The level once it is back at the one before all attacks, or after PATIENCE."""
-    level = None
-
-    def rests():
-        nonlocal level
-        level = Level(p)
-        return not level.above(before)
-
-    try:
-        wait_for("rest", PATIENCE, rests)
-    except Timeout:
-        pass
-    return level
 
 
 class Table:

@@ -3,12 +3,12 @@
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import time
 
 import dubbo
+from harness import kernel
 from stack import Failed, Stack, Tools, cpu, open_loop, which, wrk
 
 # Chains of proxies between wrk and the replica, by the name of their row.
@@ -142,7 +142,7 @@ def main():
     calls = dubbo.run(tools, o.rounds) if DUBBO in rows else []
     print(f"Median [min..max] of {o.rounds} rounds.")
     print(f"{os.cpu_count()} CPUs for load, proxies and replica together; one worker per proxy; CPU is that of "
-          f"all proxies of a row. Linux {platform.release()}, load average {os.getloadavg()[0]:.1f}.")
+          f"all proxies of a row. Linux {kernel()}, load average {os.getloadavg()[0]:.1f}.")
     if chains:
         print("\nPOST of 300 bytes, answer of 200, keep-alive")
         report(samples, chains)
@@ -154,7 +154,7 @@ def main():
         print("\nfailed requests:", ", ".join(f"{r} {n}" for r, n in errors.items()))
     if o.json:
         with open(o.json, "w") as f:
-            json.dump({"began": began, "cpus": os.cpu_count(), "kernel": platform.release(), "samples": samples}, f, indent=1)
+            json.dump({"began": began, "cpus": os.cpu_count(), "kernel": kernel(), "samples": samples}, f, indent=1)
     return 1 if any(r == DUBBO or r.startswith("remora") for r in errors) else 0
 
 

@@ -4,7 +4,8 @@ lab behind it."""
 
 import sys
 
-from processes import Processes, free_ports
+from harness import free_ports
+from processes import Processes
 from stack import cpu, wrk
 
 # What the providers are like, the connections of the closed loop, and seconds.

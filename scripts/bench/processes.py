@@ -7,10 +7,7 @@ import subprocess
 import tempfile
 import time
 
-# Free ports are looked for from here, below the range that the kernel gives to
-# outgoing connections.
-FIRST_PORT = 21400
-
+from harness import die_with_parent, exit_on_signals
 
 # Seconds that a process has to start, and one request to be answered. No result
 # depends on it.
@@ -19,22 +16,6 @@ PATIENCE = 60
 
 class Failed(Exception):
     """A process did not start, died, or gave wrong answers."""
-
-
-def free_ports(n):
-    """n ports of loopback that nobody listens on."""
-    found = []
-    for port in range(FIRST_PORT, 32000):
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == n:
-            return found
-    raise Failed(f"no {n} free ports from {FIRST_PORT} on")
 
 
 def executable(path):
@@ -53,6 +34,7 @@ class Processes:
     and removes it."""
 
     def __enter__(self):
+        exit_on_signals()
         self.dir = tempfile.TemporaryDirectory(prefix="remora-bench-")
         self.running = []  # (name, process)
         try:
@@ -87,7 +69,8 @@ class Processes:
         """Starts cmd and waits until it listens on port."""
         log = os.path.join(self.dir.name, f"{port}.log")
         with open(log, "w") as f:
-            p = subprocess.Popen(cmd, env={**os.environ, **env}, stdout=f, stderr=f, stdin=subprocess.DEVNULL)
+            p = subprocess.Popen(cmd, env={**os.environ, **env}, stdout=f, stderr=f, stdin=subprocess.DEVNULL,
+                                 preexec_fn=die_with_parent)
         self.running.append((name, p))
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and p.poll() is None:

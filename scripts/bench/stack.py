@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 
-from processes import PATIENCE, Failed, Processes, executable, free_ports, which
+from harness import free_ports
+from processes import PATIENCE, Failed, Processes, executable, which
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

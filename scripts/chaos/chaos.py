@@ -1,18 +1,19 @@
 """Does to a mesh of real processes what networks, machines and disks do, and holds
 what becomes of the requests against what is promised. See scripts/chaos.sh.
 
-    chaos.py BIN DIR [--markdown FILE] FAULT...     BIN holds remora and remora-lab,
-                                                    DIR takes configurations and logs
+    chaos.py BIN DIR [--short] [--markdown FILE] [FAULT...]
+
+BIN holds remora and remora-lab, DIR takes configurations and logs; DIR/disk is a small
+file system, which is filled.
 """
 
 import argparse
 import os
-import platform
 import sys
 import time
 
 from faults import ANY, FAULTS
-from harness import Suite, Timeout
+from harness import Suite, Timeout, kernel
 from measure import between, failures, p99, read, recovery
 from mesh import DEADLINE, LEASE, Mesh
 
@@ -27,6 +28,9 @@ NORMAL, FLOOR = 3, 0.025
 
 # How much memory may grow under a fault: this many times, and bytes.
 GROWTH, ALLOWANCE = 1.5, 16 << 20
+
+# The faults of --short.
+SHORT = ("loss-10", "partition", "rst", "kill-provider", "kill-app", "stop-provider", "stop-app", "etcd-leader")
 
 COLUMNS = ("fault", "requests", "failed, idempotent", "failed, others", "well again after, s", "P99 ms: before, during, after",
            "RSS MiB: consumer", "providers", "promised", "")
@@ -140,7 +144,7 @@ def markdown(m, trials):
     head = TEXT.format(median="1 ms in the median", cables=sentence(m), lease=LEASE, hedged=HEDGED, others=OTHERS,
                        deadline=DEADLINE, normal=NORMAL, floor=round(1000 * FLOOR))
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(t.cells() for t in trials)]
-    foot = (f"\nMeasured on Linux {platform.release()}, {os.cpu_count()} CPUs for all of it and whatever else they did "
+    foot = (f"\nMeasured on Linux {kernel()}, {os.cpu_count()} CPUs for all of it and whatever else they did "
             f"(load average {os.getloadavg()[2]:.0f}), so that latencies are as much the machine's as the sidecars'.\n")
     return head + "".join("| " + " | ".join(row) + " |\n" for row in rows) + foot
 
@@ -149,16 +153,20 @@ def main():
     a = argparse.ArgumentParser(prog="scripts/chaos.sh", description=__doc__)
     a.add_argument("bin", help=argparse.SUPPRESS)
     a.add_argument("dir", help=argparse.SUPPRESS)
-    a.add_argument("--markdown", metavar="FILE")
-    a.add_argument("faults", nargs="+")
-    o = a.parse_args()
+    a.add_argument("--short", action="store_true", help="a few faults, in less than 4 minutes")
+    a.add_argument("--markdown", metavar="FILE", help="write the table there")
+    a.add_argument("faults", nargs="*", metavar="FAULT", help="these alone, of: " + " ".join(FAULTS))
+    o = a.parse_intermixed_args()
+    names = o.faults or (SHORT if o.short else FAULTS)
+    if unknown := [name for name in names if name not in FAULTS]:
+        a.error(f"unknown faults: {' '.join(unknown)}")
     suite = Suite(o.dir)
     mesh = Mesh(suite, o.bin)
     trials = []
     try:
         mesh.start()
         print("cables: " + ("tc netem" if mesh.network.netem else "wire.py, for the kernel has no sch_netem"), flush=True)
-        for name in o.faults:
+        for name in names:
             t = Trial(mesh, FAULTS[name])
             t.run()
             trials.append(t)

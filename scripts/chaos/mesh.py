@@ -8,7 +8,6 @@ import urllib.request
 
 from harness import PATIENCE, Timeout, wait_for
 from network import Network
-from spaces import run
 
 PROVIDERS = ("provider-1", "provider-2", "provider-3")
 ETCDS = ("etcd-1", "etcd-2", "etcd-3")
@@ -18,7 +17,6 @@ ADDRESSES = {"consumer": "10.78.0.1",
 
 LEASE = 2  # seconds; the shortest that etcd grants
 DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer
-DISK = 64 << 20  # bytes on the consumer's disk
 
 COMMON = """
 node: {{id: {name}}}
@@ -57,7 +55,7 @@ class Mesh:
         self.remora, self.lab = (os.path.join(binaries, name) for name in ("remora", "remora-lab"))
         self.network = Network(suite, ADDRESSES, bad_cables=PROVIDERS)
         self.hosts = self.network.hosts
-        self.disk = os.path.join(suite.dir, "disk")
+        self.disk = os.path.join(suite.dir, "disk")  # small, a file system of its own
         self.processes = {}
         for name in ETCDS:
             self.etcd(name)
@@ -82,16 +80,12 @@ class Mesh:
         return os.path.join(self.suite.dir, etcd)
 
     def sidecar(self, name, config):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="ascii") as f:
-            f.write(config.format(
-                name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, disk=self.disk,
-                etcds=", ".join(f'"{ADDRESSES[etcd]}:2379"' for etcd in ETCDS)))
+        file = self.suite.file(name + ".yaml", config.format(
+            name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, disk=self.disk,
+            etcds=", ".join(f'"{ADDRESSES[etcd]}:2379"' for etcd in ETCDS)))
         self.process(name, name, self.remora, "run", "-c", file)
 
     def start(self):
-        os.makedirs(self.disk)
-        run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "remora-chaos", self.disk)
         self.network.build()
         for p in self.processes.values():
             p.start()
@@ -101,8 +95,6 @@ class Mesh:
         """Takes away what start has made, all or part."""
         self.suite.stop()
         self.network.remove()
-        if os.path.ismount(self.disk):
-            run("umount", self.disk, check=False)
 
     def call(self, host, url, body=None, **headers):
         """The answer to an HTTP request from one of the hosts, and its headers."""

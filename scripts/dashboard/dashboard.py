@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 
 from browser import PATIENCE, Browser
-from processes import free_ports
+from harness import exit_on_signals, free_ports
 
 RATE = 400  # requests a second
 REPLICAS = 3
@@ -166,6 +166,7 @@ def main():
     parser.add_argument("--browser", required=True)
     parser.add_argument("--screenshot", help="where to leave a picture of the page")
     args = parser.parse_args()
+    exit_on_signals()
     check = Checks()
     with Browser(args.browser) as browser:
         with Stack(args.binaries) as stack:

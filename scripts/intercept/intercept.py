@@ -13,7 +13,7 @@ import shutil
 import sys
 
 from harness import PATIENCE, Suite, wait_for
-from spaces import Space, run
+from spaces import Space, run, sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INTERCEPT = os.path.join(HERE, "..", "intercept.sh")
@@ -43,7 +43,7 @@ services:
   compute6: {{<<: *service, endpoints: ["[{far6}]:9001", "[{far6}]:9002", "[{far6}]:9003"]}}
 # A Java that has just begun may take long from its connection to its request; what
 # waits for its server to speak waits as long.
-timeouts: {{detect: 5s}}
+timeouts: {{detect: 20s}}
 """
 
 
@@ -56,6 +56,7 @@ class Lab:
         self.names = f"/etc/netns/{self.near.name}"
 
     def build(self):
+        sweep()
         for space in (self.near, self.far):
             space.make()
         run("ip", "link", "add", "veth0", "netns", self.near.name,
@@ -77,10 +78,9 @@ class Lab:
         shutil.rmtree(self.names, ignore_errors=True)
 
     def start(self):
-        config = os.path.join(self.suite.dir, "remora.yaml")
-        with open(config, "w", encoding="utf-8") as f:
-            f.write(CONFIG.format(far4=FAR4, far6=FAR6))
-        as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups"]
+        config = self.suite.file("remora.yaml", CONFIG.format(far4=FAR4, far6=FAR6))
+        # Another user is not told of its parent's death any more.
+        as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups", "--pdeathsig", "KILL"]
         remora = os.path.join(self.suite.dir, "bin", "remora")
         self.spawn("remora", self.near, *as_proxy, remora, "run", "-c", config)
         self.spawn("far", self.far, sys.executable, os.path.join(HERE, "far.py"))

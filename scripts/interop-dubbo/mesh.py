@@ -78,12 +78,8 @@ class Sidecar:
         return port
 
     def start(self):
-        file = os.path.join(self.suite.dir, self.name + ".yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            json.dump(self.config, f, indent=1)  # which is YAML
-        p = self.suite.process(self.name, [os.path.join(self.binaries, "remora"), "run", "-c", file], self.admin)
-        p.admin = "http://" + at(self.admin)
-        p.start()
+        text = json.dumps(self.config, indent=1)  # which is YAML
+        p = self.suite.sidecar(self.name, os.path.join(self.binaries, "remora"), text, self.admin, self.admin).start()
         wait_for(f"{self.name} to be ready", PATIENCE, lambda: ready(p))
         return p
 

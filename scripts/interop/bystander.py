@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
 
-from harness import PATIENCE, free_ports, wait_for, listens
+from harness import PATIENCE, free_ports, listens, report_of, wait_for
 
 MiB = 1 << 20
 
@@ -43,10 +42,7 @@ def bystander(suite, binaries):
     suite.process("big-server", [lab, "replica", "--mode", "fast", "--listen", f"127.0.0.1:{ports[2]}"],
                   ports[2]).start()
     for name, text, port in (("big-provider", PROVIDER, ports[1]), ("big-consumer", CONSUMER, ports[4])):
-        file = os.path.join(suite.dir, name + ".yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            f.write(text.format(*ports))
-        suite.process(name, [remora, "run", "-c", file], port).start()
+        suite.sidecar(name, remora, text.format(*ports), port).start()
     wait_for("the consumer", PATIENCE, lambda: listens(ports[4]))
     large = os.path.join(suite.dir, "4MiB")
     with open(large, "wb") as f:
@@ -54,8 +50,7 @@ def bystander(suite, binaries):
     url = f"http://127.0.0.1:{ports[4]}/echo"
 
     def load(*options):
-        return subprocess.Popen([lab, "load", "--json", "--warmup", "1s", "--timeout", "60s", *options, url],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return report_of([lab, "load", "--json", "--warmup", "1s", "--timeout", "60s", *options, url])
 
     def small():
         out, _ = load("--rate", "200", "--connections", "4", "--duration", "6s").communicate(timeout=PATIENCE)

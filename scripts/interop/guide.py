@@ -32,11 +32,11 @@ class Guide:
         self.blocks = [(lang, info, body) for lang, info, body in FENCE.findall(page)]
 
         examples = os.path.join(self.dir, "docs", "examples")
-        texts = [page] + [self.read(os.path.join(examples, name)) for name in os.listdir(examples)]
+        files = [entry.path for entry in os.scandir(examples) if entry.is_file()]  # the folders are of other pages
+        texts = [page] + [self.read(file) for file in files]
         used = sorted({int(p) for text in texts for p in ADDRESS.findall(text)} | {2379, 2380})
         self.ports = dict(zip(used, free_ports(len(used))))
-        for name in os.listdir(examples):
-            file = os.path.join(examples, name)
+        for file in files:
             text = DISCOVER.sub(r"\1connect_timeout: 10s\n\1\2", self.moved(self.read(file)))
             with open(file, "w", encoding="utf-8") as f:
                 f.write(text)

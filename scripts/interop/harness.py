@@ -8,6 +8,7 @@ suite itself is killed.
 import atexit
 import ctypes
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -22,8 +23,22 @@ PATIENCE = 120
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent():
+def die_with_parent():
+    """For a child, before it runs its program."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def exit_on_signals():
+    """Has what ends the suite raise SystemExit, once: what follows must not disturb the cleaning up."""
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def leave(number, _):
+        for s in signals:
+            signal.signal(s, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for s in signals:
+        signal.signal(s, leave)
 
 
 class Timeout(Exception):
@@ -66,11 +81,21 @@ def free_ports(n):
     return ports
 
 
+def kernel():
+    """Its version, without what a distribution adds."""
+    return platform.release().split("-")[0]
+
+
 def listens(port):
     """Tells whether something accepts connections on a port of 127.0.0.1."""
     with socket.socket() as s:
         s.settimeout(5)
         return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def report_of(argv):
+    """Starts a program, for its report on standard output."""
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
 
 
 class Process:
@@ -86,7 +111,7 @@ class Process:
         with open(self.log, "ab") as out:
             self.child = subprocess.Popen(
                 self.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                env=self.env, cwd=self.cwd, preexec_fn=_die_with_parent)
+                env=self.env, cwd=self.cwd, preexec_fn=die_with_parent)
         if self.port:
             wait_for(f"{self.name} to listen on {self.port}", wait,
                      lambda: self.ended() or listens(self.port))
@@ -146,13 +171,25 @@ class Suite:
         self.dir, self.processes = directory, []
         self.passed, self.failures = 0, []
         atexit.register(self.stop)
-        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(sig, lambda s, _: sys.exit(128 + s))
+        exit_on_signals()
 
     def process(self, name, argv, port=None, env=None, cwd=None):
         log = os.path.join(self.dir, name + ".log")
         p = Process(name, argv, log, port, env, cwd)
         self.processes.append(p)
+        return p
+
+    def file(self, name, text):
+        """Writes a file, and returns its path."""
+        path = os.path.join(self.dir, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def sidecar(self, name, remora, text, port, admin=None):
+        """A sidecar with this configuration; p.admin is where its admin API is, if it has one."""
+        p = self.process(name, [remora, "run", "-c", self.file(name + ".yaml", text)], port)
+        p.admin = f"http://127.0.0.1:{admin}" if admin else None
         return p
 
     def stop(self):

@@ -141,10 +141,7 @@ services: {{wide: {{discover: etcd, protocol: link, connect_timeout: 10s}}}}
 def three_providers(suite, page, binaries):
     """A provider sidecar beside each of the guide's servers, and a consumer of its own."""
     def sidecar(name, text, port):
-        file = os.path.join(suite.dir, name + ".yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            f.write(text)
-        suite.process(name, [os.path.join(binaries, "remora"), "run", "-c", file], port).start()
+        suite.sidecar(name, os.path.join(binaries, "remora"), text, port).start()
 
     etcd, servers = page.ports[2379], [page.ports[p] for p in (8081, 8082, 8083)]
     ports = free_ports(8)

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 
 from harness import PATIENCE
@@ -22,12 +23,13 @@ def run(*argv, check=True, **more):
 
 
 def sweep():
-    """Removes namespaces of suites that were killed before they could."""
+    """Removes namespaces of suites that were killed before they could, and their files in /etc/netns."""
     for line in run("ip", "netns", "list").stdout.splitlines():
         name = line.split()[0]
         owner = re.fullmatch(r"remora-.*-(\d+)", name)
         if owner and not os.path.exists(f"/proc/{owner[1]}"):
             run("ip", "netns", "del", name, check=False)
+            shutil.rmtree(os.path.join("/etc/netns", name), ignore_errors=True)
 
 
 def enter(name):

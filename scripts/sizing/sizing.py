@@ -1,19 +1,17 @@
 """What connections, requests and links cost a sidecar in memory; see ../sizing.sh.
 
-    sizing.py BIN        the folder that has remora
+    sizing.py BIN DIR    BIN holds remora, DIR takes configurations and logs
 
 No figure is judged: they stand in docs/operations.md.
 """
 
 import asyncio
 import os
-import pathlib
 import resource
-import socket
-import subprocess
 import sys
-import tempfile
-import urllib.request
+
+from harness import PATIENCE, Suite, free_ports, wait_for
+from sidecar import get, ready
 
 COUNT = 2000  # connections and requests
 LINKS = 200  # endpoints that are called over links
@@ -46,47 +44,29 @@ services: {{app: {{discover: static, protocol: {protocol}, endpoints: [{endpoint
 class Sidecar:
     """A sidecar that runs until stop."""
 
-    def __init__(self, folder, config, protocol, *endpoints):
-        self.port, self.admin = free_port(), free_port()
-        path = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "remora.yaml"
-        path.write_text(config.format(
-            admin=self.admin, port=self.port, protocol=protocol, endpoints=", ".join(f'"{e}"' for e in endpoints)))
-        self.process = subprocess.Popen([f"{folder}/remora", "run", "-c", path])
-
-    async def ready(self):
-        while True:
-            try:
-                return await asyncio.to_thread(self.get, "/readyz")
-            except OSError:
-                await asyncio.sleep(0.05)
-
-    def get(self, path):
-        return urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}").read()
+    def __init__(self, suite, name, config, protocol, *endpoints):
+        self.port, admin = free_ports(2)
+        text = config.format(admin=admin, port=self.port, protocol=protocol, endpoints=", ".join(f'"{e}"' for e in endpoints))
+        self.process = suite.sidecar(name, os.path.join(sys.argv[1], "remora"), text, admin, admin).start()
+        wait_for(f"{name} to be ready", PATIENCE, lambda: ready(self.process))
 
     def sum(self, metric):
         """The sum of the series of a metric."""
-        lines = self.get("/metrics").decode().splitlines()
+        lines = get(self.process, "/metrics").splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(metric))
-
-    async def until(self, metric, value):
-        while await asyncio.to_thread(self.sum, metric) < value:
-            await asyncio.sleep(0.05)
 
     def resident(self):
         """Resident KiB, after a collection."""
-        self.get("/debug/pprof/heap?gc=1")
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0])
+        get(self.process, "/debug/pprof/heap?gc=1&debug=1")
+        return self.process.rss()
 
     def report(self, what, before, count):
         now = self.resident()
-        descriptors = len(os.listdir(f"/proc/{self.process.pid}/fd"))
         print(f"{what:<46} {(now - before) / count:5.1f} KiB each, of {count}; the process: {now / 1024:.0f} MiB, "
-              f"{descriptors} descriptors", flush=True)
+              f"{self.process.fds()} descriptors", flush=True)
 
     def stop(self):
         self.process.kill()
-        self.process.wait()
 
 
 class Application:
@@ -111,12 +91,6 @@ class Application:
             writer.close()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def send(connections):
     for _, writer in connections:
         writer.write(b"POST / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
@@ -130,14 +104,13 @@ async def call(connections):
         await reader.readexactly(200)
 
 
-async def connections_and_requests(folder, app, address):
-    sidecar = Sidecar(folder, CONSUMER, "http", address)
+async def connections_and_requests(suite, app, address):
+    sidecar = Sidecar(suite, "sidecar", CONSUMER, "http", address)
     try:
-        await sidecar.ready()
         empty = sidecar.resident()
         print(f"with nothing to do: {empty / 1024:.0f} MiB")
         connections = [await asyncio.open_connection("127.0.0.1", sidecar.port) for _ in range(COUNT)]
-        await sidecar.until("remora_downstream_connections", COUNT)
+        wait_for("the connections", PATIENCE, lambda: sidecar.sum("remora_downstream_connections") >= COUNT)
         sidecar.report("a connection that was never used", empty, COUNT)
         for start in range(0, COUNT, 100):
             await call(connections[start:start + 100])
@@ -152,12 +125,10 @@ async def connections_and_requests(folder, app, address):
         app.holds = False
 
 
-async def links(folder, address):
-    provider = Sidecar(folder, PROVIDER, "http", address)
-    consumer = Sidecar(folder, CONSUMER, "link", *(f"127.0.1.{i + 1}:{provider.port}" for i in range(LINKS)))
+async def links(suite, address):
+    provider = Sidecar(suite, "provider", PROVIDER, "http", address)
+    consumer = Sidecar(suite, "consumer", CONSUMER, "link", *(f"127.0.1.{i + 1}:{provider.port}" for i in range(LINKS)))
     try:
-        await provider.ready()
-        await consumer.ready()
         before = consumer.resident(), provider.resident()
         connections = [await asyncio.open_connection("127.0.0.1", consumer.port) for _ in range(16)]
         for _ in range(LINKS):
@@ -172,10 +143,11 @@ async def links(folder, address):
 
 async def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    suite = Suite(sys.argv[2])
     app = Application()
     address = await app.serve()
-    await connections_and_requests(sys.argv[1], app, address)
-    await links(sys.argv[1], address)
+    await connections_and_requests(suite, app, address)
+    await links(suite, address)
 
 
 asyncio.run(main())

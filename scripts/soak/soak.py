@@ -19,8 +19,8 @@ import sys
 import threading
 import time
 
-from attack import Level, at_rest
-from harness import Suite, wait_for
+from harness import Suite
+from level import REST, Level, at_rest, unpooled
 from mesh import LEASE, Mesh
 from sidecar import get, goroutines
 from traffic import Traffic
@@ -32,6 +32,10 @@ EVERY = 2    # seconds between samples
 # By how much a series may grow, from the end of WARMUP to the end: a share, and
 # room in its unit. Resident memory follows bursts and the collector.
 BOUNDS = {"RSS MiB": (0.2, 16), "descriptors": (0.1, 8), "goroutines": (0.1, 8)}
+
+# From how many seconds on resident memory is judged: for some minutes it follows the
+# collector more than what is in use.
+RESIDENT = 600
 
 # The live heap at rest: a share, and MiB. Free lists and windows of statistics fill,
 # and buffers of messages that were long stay for a while.
@@ -63,17 +67,23 @@ class Samples(threading.Thread):
         super().__init__(daemon=True)
         self.mesh, self.clock = mesh, clock
         self.series = {kind: {p.name: [] for p in mesh.watched} for kind in BOUNDS}
-        self.running = threading.Event()
+        self.running, self.error = threading.Event(), None
         self.start()
 
     def run(self):
-        while True:
-            self.running.wait()
-            at = self.clock()
-            for p in self.mesh.watched:
-                for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
-                    self.series[kind][p.name].append((at, value))
-            time.sleep(EVERY)
+        try:
+            while True:
+                self.running.wait()
+                self.take()
+                time.sleep(EVERY)
+        except Exception as e:  # pylint: disable=broad-except
+            self.error = e
+
+    def take(self):
+        at = self.clock()
+        for p in self.mesh.watched:
+            for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
+                self.series[kind][p.name].append((at, value))
 
 
 class Faults(threading.Thread):
@@ -141,8 +151,8 @@ class Soak:
         self.samples.running.set()
         self.faults.running.set()
         while self.clock() < second:
-            if self.faults.error:
-                raise self.faults.error
+            if error := self.faults.error or self.samples.error:
+                raise error
             time.sleep(0.5)
         self.faults.running.clear()
         self.samples.running.clear()
@@ -153,13 +163,12 @@ class Soak:
         self.faults.idle.wait()
         self.mesh.whole()
         self.traffic.pause()
-        pooled = re.compile(r'^remora_endpoint_connections\{.*service="local".*\} [1-9]', re.M)
         for p in [p for p in self.mesh.watched[1:] if p.pools]:
-            wait_for(f"the end of pooled connections of {p.name}", 120, lambda p=p: not pooled.search(get(p, "/metrics")))
-        levels = {}
+            unpooled(p)
+        levels, end = {}, time.monotonic() + REST  # of all together: each may leak
         for p in self.mesh.watched:
             file = os.path.join(self.suite.dir, f"{p.name}-{'after' if before else 'before'}.heap")
-            levels[p.name] = at_rest(p, before[p.name][0]) if before else Level(p), live_heap(p, file)
+            levels[p.name] = at_rest(p, before[p.name][0], end - time.monotonic()) if before else Level(p), live_heap(p, file)
         self.rested += time.monotonic() - since
         return levels
 
@@ -180,7 +189,8 @@ class Soak:
             print(f"{k.name:20}{k.done:9}{k.failed():8}{k.cut:6}  {dict(k.wrong) if k.wrong else ''}")
         print()
         for k in self.traffic.kinds:
-            self.suite.check(f"{k.name}: at most {LOST:.1%} failed", k.done > 0 and k.failed() <= LOST * k.done)
+            self.suite.check(f"{k.name}: at most one, or {LOST:.1%}, failed", k.done > 0 and k.failed() <= max(1, LOST * k.done))
+            self.suite.check(f"{k.name}: every answer is what was asked for", not k.garbled, "; ".join(k.garbled[:3]))
 
     def judge_levels(self, before, after):
         print(f"\n{'at rest':18}{'heap MiB':>16}{'descriptors':>16}{'goroutines':>14}{'pending':>9}{'buffered':>10}")
@@ -202,6 +212,9 @@ class Soak:
             for name, points in self.samples.series[kind].items():
                 grown[name] = Growth([p for p in points if p[0] >= WARMUP], share, room)
                 print(f"{name:32}{grown[name]}")
+            if kind == "RSS MiB" and self.seconds < RESIDENT:
+                print(f"not judged in less than {RESIDENT} s")
+                continue
             for name, growth in grown.items():
                 self.suite.check(f"{name}: {kind} does not grow", not growth.over(), str(growth))
 

@@ -89,10 +89,7 @@ class Bench:
         return self.suite.process(name, argv, self.port[port]).start()
 
     def sidecar(self, name, text, port):
-        file = os.path.join(self.suite.dir, name + ".yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            f.write(text.format(**self.port))
-        return self.start(name, [self.tool("remora"), "run", "-c", file], port)
+        return self.suite.sidecar(name, self.tool("remora"), text.format(**self.port), self.port[port]).start()
 
     def sum(self, n):
         """The length and SHA-256 of the first n bytes, as bulk prints them."""

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/corpus"
@@ -31,13 +34,16 @@ func main() {
 	out := flag.String("out", "docs/strictness.md", "the document whose table is written")
 	list := flag.Bool("list", false, "print each difference")
 	flag.Parse()
-	if err := run(binaries, *dir, *out, *list); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, binaries, *dir, *out, *list); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(binaries map[string]*string, dir, out string, list bool) error {
+// run stops all proxies before it returns, and returns when ctx ends.
+func run(ctx context.Context, binaries map[string]*string, dir, out string, list bool) error {
 	cases, err := corpus.Requests("protocol/http1/testdata")
 	if err != nil {
 		return err
@@ -62,7 +68,7 @@ func run(binaries map[string]*string, dir, out string, list bool) error {
 		proxies = append(proxies, p)
 		fmt.Println(p.name+":", p.version)
 	}
-	differences, err := compare(proxies, cases)
+	differences, err := compare(ctx, proxies, cases)
 	if err != nil {
 		return err
 	}
@@ -71,7 +77,7 @@ func run(binaries map[string]*string, dir, out string, list bool) error {
 			fmt.Printf("%s | %s | %s | %s\n", d.proxy.name, d.verdict, d.c.Name, d.ours)
 		}
 	}
-	if differences, err = lookAgain(proxies[0], differences, why); err != nil {
+	if differences, err = lookAgain(ctx, proxies[0], differences, why); err != nil {
 		return err
 	}
 	unexplained := why.explain(differences)
@@ -105,7 +111,7 @@ type difference struct {
 }
 
 // compare says each case to each proxy; the proxies are asked at the same time.
-func compare(proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
+func compare(ctx context.Context, proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
 	seen := make([][]observed, len(proxies))
 	errs := make([]error, len(proxies))
 	var all sync.WaitGroup
@@ -113,7 +119,10 @@ func compare(proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
 		seen[i] = make([]observed, len(cases))
 		all.Go(func() {
 			for j := range cases {
-				if seen[i][j], errs[i] = p.say(&cases[j], quiet); errs[i] != nil {
+				if seen[i][j], errs[i] = p.say(&cases[j], quiet); errs[i] == nil {
+					errs[i] = ctx.Err()
+				}
+				if errs[i] != nil {
 					return
 				}
 			}
@@ -138,8 +147,11 @@ func compare(proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
 
 // lookAgain takes a second, longer look at the differences that are not explained,
 // and leaves out those that it does not see.
-func lookAgain(ours *proxy, differences []*difference, why explanations) (stay []*difference, err error) {
+func lookAgain(ctx context.Context, ours *proxy, differences []*difference, why explanations) (stay []*difference, err error) {
 	for _, d := range differences {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if why.of(d) == nil {
 			a, err := ours.say(d.c, slow)
 			if err != nil {

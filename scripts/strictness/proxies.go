@@ -143,7 +143,7 @@ static_resources:
 // start runs the proxy and waits until it listens.
 func (p *product) start(binary, dir string) (*proxy, error) {
 	dir = filepath.Join(dir, strings.ToLower(p.name)+".d")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	replica, err := corpus.StartReplica(corpus.NumberedReply)

@@ -5,7 +5,8 @@ import subprocess
 import time
 import urllib.request
 
-from processes import PATIENCE, Failed, Processes, free_ports
+from harness import free_ports
+from processes import PATIENCE, Failed, Processes
 from stack import haproxy_config
 from ways import consumer, envoy, provider
 

@@ -3,12 +3,11 @@
 import argparse
 import json
 import os
-import platform
-import signal
 import statistics
 import sys
 import time
 
+from harness import kernel
 from mesh import Mesh
 from processes import Failed, which
 
@@ -179,7 +178,7 @@ def main():
     print(f"{o.rate} requests/s in an open loop for {o.seconds} s, three replicas with a service time of 1 ms in the median "
           f"(lognormal, sigma 0.5), each frozen for 50 ms every 2 s on average; ms, median [min..max] of {o.rounds} rounds, "
           f"of the same freezes for all.\n{os.cpu_count()} CPUs for load, proxies and replicas together; one worker per proxy. "
-          f"Linux {platform.release()}, load average {os.getloadavg()[0]:.1f}. Send lag is the most that the load itself was late.\n")
+          f"Linux {kernel()}, load average {os.getloadavg()[0]:.1f}. Send lag is the most that the load itself was late.\n")
     print(t.markdown(wanted, COLUMNS + [UNDISTURBED] * o.steal))
     good = judge(t)
     if told := t.hedging():
@@ -193,7 +192,6 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is stopped
     try:
         sys.exit(main())
     except Failed as e:

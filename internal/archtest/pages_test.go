@@ -1,0 +1,123 @@
+package archtest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSecurityNamesTests: each test and script that SECURITY.md names as what shows
+// a promise is there, in the package that it names.
+func TestSecurityNamesTests(t *testing.T) {
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| promise | shown by |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.HasPrefix(cells[1], "---") {
+			continue
+		}
+		before := named
+		for _, n := range namesIn(cells[2], "") {
+			named++
+			switch {
+			case strings.HasPrefix(n.name, "scripts/"):
+				if _, err := os.Stat(filepath.Join("../..", n.name)); err != nil {
+					t.Error(err)
+				}
+			case !declares(t, n.dir, n.name):
+				t.Errorf("there is no %s in %s, which is to show that%s", n.name, n.dir, cells[1])
+			}
+		}
+		if named == before {
+			t.Errorf("nothing shows that%s", cells[1])
+		}
+	}
+	if named < 20 {
+		t.Errorf("%d tests and scripts found in the table", named)
+	}
+}
+
+// TestTestingNamesFuzzTargets: docs/testing.md has every fuzz target, in its package,
+// and no other.
+func TestTestingNamesFuzzTargets(t *testing.T) {
+	text, err := os.ReadFile("../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| what is fed | targets |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named, dir := map[inPackage]bool{}, ""
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || strings.HasPrefix(cells[1], "---") {
+			continue
+		}
+		for _, n := range namesIn(cells[2], dir) {
+			named[n], dir = true, n.dir
+		}
+	}
+	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
+	err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel("../..", filepath.Dir(path))
+		for _, m := range target.FindAllSubmatch(source, -1) {
+			n := inPackage{filepath.ToSlash(dir), string(m[1])}
+			if !named[n] {
+				t.Errorf("docs/testing.md lacks %+v", n)
+			}
+			delete(named, n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range named {
+		t.Errorf("docs/testing.md has %+v, which is not there", n)
+	}
+}
+
+// inPackage is the name of a test, and the directory of its package.
+type inPackage struct{ dir, name string }
+
+// namesIn are the names in a cell such as "`dir`: `A`, `B`; `other`: `C`"; those before
+// any directory are of dir.
+func namesIn(cell, dir string) (all []inPackage) {
+	for _, m := range regexp.MustCompile("`([^`]+)`(:?)").FindAllStringSubmatch(cell, -1) {
+		if m[2] == ":" {
+			dir = m[1]
+			continue
+		}
+		all = append(all, inPackage{dir, m[1]})
+	}
+	return all
+}
+
+// declares tells whether the tests of a package have a function with this name.
+func declares(t *testing.T, dir, name string) bool {
+	files, _ := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(source, []byte("\nfunc "+name+"(t *testing.T)")) || bytes.Contains(source, []byte("\nfunc "+name+"(f *testing.F)")) {
+			return true
+		}
+	}
+	return false
+}
