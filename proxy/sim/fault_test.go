@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"syscall"
@@ -351,6 +352,35 @@ func TestCloseOfUnreadResets(t *testing.T) {
 	p.w.Run(time.Second)
 	p.wantClosed(t, "a", p.at, syscall.ECONNRESET)
 	p.wantClosed(t, "b", p.to, nil)
+}
+
+// TestResetComesBehindWhatWasSent: a reset may destroy what lies unread, but never the
+// beginning of what is read all the same.
+func TestResetComesBehindWhatWasSent(t *testing.T) {
+	said := []byte("0123456789abcdefghijkl")
+	for seed := range uint64(500) {
+		w := New(seed)
+		w.Options.Cut = 0.7
+		w.Listen("10.0.0.2:80", w.Loop("b"), func() proxy.Stream {
+			var c proxy.Conn
+			return &script{
+				open: func(conn proxy.Conn) { c = conn },
+				data: func([]byte) { c.Write(said); c.Close() }, // with more to come
+			}
+		})
+		var heard []byte
+		a := w.Loop("a")
+		a.Do(func() {
+			a.Dial("10.0.0.2:80", 0, &script{
+				open: func(c proxy.Conn) { c.Write(make([]byte, 100_000)) },
+				data: func(b []byte) { heard = append(heard, b...) },
+			})
+		})
+		w.Run(5 * time.Second)
+		if !bytes.HasPrefix(said, heard) {
+			t.Errorf("seed %d: heard %q of %q", seed, heard, said)
+		}
+	}
 }
 
 // TestLateDataIsAnsweredByReset: who sends to a closed connection hears of it.

@@ -178,8 +178,8 @@ func (w *World) deliver(e *event) {
 		c.established()
 	case evReset:
 		c.out.dead, c.reset = true, true
-		if c.peer != nil && w.rand.IntN(2) == 0 {
-			c.peer.out.drop() // unread input is lost, or not: a poller may see either first
+		if c.peer != nil {
+			c.resetIn(&c.peer.out)
 		}
 		c.established()
 		c.ready()
@@ -192,6 +192,18 @@ func (w *World) deliver(e *event) {
 			c.out.fin = finArrived
 		}
 		c.peer.input(e.kind == evFin)
+	}
+}
+
+// resetIn is what a reset does to c's input. It comes behind all that was sent before
+// it, also where that is due at the same time. Unread input is lost, all of it, or
+// none: a poller may see either first.
+func (c *conn) resetIn(in *pipe) {
+	if !in.dead {
+		in.arrived = in.sent
+	}
+	if c.w.rand.IntN(2) == 0 {
+		in.drop()
 	}
 }
 
