@@ -21,6 +21,7 @@ CHAINS = {
     "remora-1": ["remora"],
     "remora-2": ["consumer", "provider"],
     "remora-2-tls": ["consumer-tls", "provider-tls"],
+    "remora-2-observed": ["consumer-observed", "provider-observed"],
 }
 
 # The row that is no chain: see dubbo.py.
@@ -96,7 +97,8 @@ def report(samples, rows):
         for row in rows:
             own = [s for s in mine if s["row"] == row]
             body.append([row] + [spread([s[k] for s in own], form) for k, _, form, _ in COLUMNS])
-        for one, other in (("remora-2", "relay-2"), ("remora-2", "haproxy-2"), ("remora-2-tls", "remora-2")):
+        for one, other in (("remora-2", "relay-2"), ("remora-2", "haproxy-2"), ("remora-2-tls", "remora-2"),
+                           ("remora-2-observed", "remora-2")):
             if one in rows and other in rows:
                 body.append([f"{one} / {other}"] + ratios(mine, one, other))
         print(f"\n{name}")

@@ -8,6 +8,7 @@ import re
 import subprocess
 
 from harness import free_ports
+from observer import Observer
 from processes import PATIENCE, Failed, Processes, executable, which
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -83,18 +84,27 @@ class Stack(Processes):
     """A replica and a chain of proxies before it; a context manager. proxies are
     the names of the chain, the client's side first: "relay", "haproxy", "remora"
     (HTTP in, HTTP out), "consumer" (HTTP in, link out), "provider" (link in,
-    HTTP out), and the latter two with "-tls" for TLS on the link."""
+    HTTP out), and the latter two with "-tls" for TLS on the link, or with "-observed"
+    for an access log, metrics that are scraped and traces (observer.py)."""
 
     def __init__(self, tools, proxies):
         self.tools, self.names = tools, proxies
         self.proxies = []  # processes, in the order of names
         self.admin = []  # their admin ports; 0 for those that have none
+        self.observer = None
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        if self.observer and not self.observer.close() and error == (None,) * 3:
+            raise Failed(f"{' and '.join(self.names)}: nothing was observed")
 
     def start(self):
         n = len(self.names)
         ports = free_ports(2 * n + 1)
         self.admin = ports[n + 1 :]
         self.url = f"http://127.0.0.1:{ports[0]}/compute"
+        if any(name.endswith("-observed") for name in self.names):
+            self.observer = Observer(self.admin)
         self._replica(ports[n])
         for i in reversed(range(n)):
             self.proxies.insert(0, self._proxy(self.names[i], ports[i], ports[i + 1], self.admin[i]))
@@ -112,10 +122,13 @@ class Stack(Processes):
         if name == "haproxy":
             f = self.file(f"haproxy-{listen}.cfg", haproxy_config(listen, [upstream]))
             return self.spawn(name, [self.tools.haproxy, "-db", "-f", f], listen)
-        kind, _, secure = name.partition("-")
+        kind, _, manner = name.partition("-")
         kinds = {"remora": ("http", "http"), "consumer": ("http", "link"), "provider": ("link", "http")}[kind]
-        tls = [certificates(self.dir.name) if secure and k == "link" else "{}" for k in kinds]
-        f = self.file(f"{name}.yaml", remora_config(listen, kinds[0], upstream, kinds[1], admin, *tls))
+        tls = [certificates(self.dir.name) if manner == "tls" and k == "link" else "{}" for k in kinds]
+        config = remora_config(listen, kinds[0], upstream, kinds[1], admin, *tls)
+        if manner == "observed":
+            config += self.observer.config(os.path.join(self.dir.name, f"{name}.log"))
+        f = self.file(f"{name}.yaml", config)
         return self.spawn(name, [self.tools.remora, "run", "-c", f], listen)
 
 
