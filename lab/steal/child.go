@@ -19,14 +19,15 @@ type Watcher struct {
 	stdin  io.Closer // whose end ends the process
 	stderr bytes.Buffer
 	stops  []Stop
-	read   chan error // closed with the process's output
+	read   chan error // gets what collect returns
 }
 
 // maxStops bounds what a Watcher keeps; past it the measurement is worthless
 // anyhow.
 const maxStops = 1 << 20
 
-// Start runs argv, a program that calls Print, and returns once it watches.
+// Start runs argv, a program that calls Print. Whether that can watch is Stop's to
+// tell.
 func Start(argv ...string) (*Watcher, error) {
 	w := &Watcher{cmd: exec.Command(argv[0], argv[1:]...), read: make(chan error, 1)}
 	w.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
@@ -43,7 +44,11 @@ func Start(argv ...string) (*Watcher, error) {
 	if err := w.cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { w.read <- w.collect(stdout) }()
+	go func() {
+		err := w.collect(stdout)
+		_ = stdout.Close() // what is not read would keep the process from ending
+		w.read <- err
+	}()
 	return w, nil
 }
 

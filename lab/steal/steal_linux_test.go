@@ -71,7 +71,8 @@ func TestAWatcherCollectsStops(t *testing.T) {
 	if err != nil || len(stops) != 2 || stops[0].CPU != 3 || stops[1].To.Sub(stops[1].From).Milliseconds() != 500 {
 		t.Errorf("%+v, %v", stops, err)
 	}
-	if _, err := record(t, "nonsense"); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
+	// More than a pipe holds: the process must not wait for ever to be read.
+	if _, err := record(t, "nonsense"+strings.Repeat("\n"+line, 1200)); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
 		t.Errorf("of what is no stop: %v", err)
 	}
 }
