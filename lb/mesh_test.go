@@ -188,8 +188,9 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len()}
-	q.Heard, q.Silent = m.set.Silence(m.now, m.route.Estimator.SilentAfter(m.now, &m.hedge))
+	silent := m.route.Estimator.SilentAfter(m.now, &m.hedge)
+	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
+	q.Heard, q.Silent = m.set.Silence(m.now, silent)
 	e := m.set.PickHedge(m.now, m.rnd, r.tried)
 	if e != nil {
 		q.Untried = 1
@@ -207,6 +208,11 @@ func (r *request) late() {
 	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
 		m.after(m.route.Delay(m.now), r.late)
 	}
+}
+
+// stuck tells whether all endpoints that have the request have been silent for so long.
+func (r *request) stuck(silent time.Duration) bool {
+	return !slices.ContainsFunc(r.tried, func(e *lb.Endpoint) bool { return !e.Stalled(r.m.now, silent) })
 }
 
 func (r *request) attempt(e *lb.Endpoint, isHedge bool) {

@@ -126,6 +126,9 @@ func decodeRecord(service string, data []byte) (Record, error) {
 		if canonical, _, _, err := ParseAddr(e.Addr); err != nil || canonical != e.Addr {
 			return Record{}, fmt.Errorf("%w: %q", ErrAddress, e.Addr)
 		}
+		if err := CheckProtocol(e.Protocol); err != nil {
+			return Record{}, fmt.Errorf("%s: %w", e.Addr, err)
+		}
 	}
 	rec.Endpoints = Normalize(rec.Endpoints)
 	return rec, nil

@@ -10,6 +10,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -44,6 +45,18 @@ type Endpoint struct {
 	// Unhealthy is the verdict of an active health check (package health): it is
 	// used when no other is left. The registries know nothing of it.
 	Unhealthy bool `json:"-"`
+}
+
+// ErrProtocol is returned for what no endpoint speaks.
+var ErrProtocol = errors.New("registry: protocol is none of link, http, dubbo, tcp")
+
+// CheckProtocol returns ErrProtocol for what can't be an Endpoint's Protocol.
+func CheckProtocol(protocol string) error {
+	switch protocol {
+	case "", "link", "http", "dubbo", "tcp":
+		return nil
+	}
+	return ErrProtocol
 }
 
 const (

@@ -122,7 +122,8 @@ func TestCacheIgnoresDamage(t *testing.T) {
 	for content, want := range map[string]bool{
 		good: true, "": false, good[:20]: false, good + "x": false, strings.Repeat(" ", maxRecord) + good: false,
 		strings.Replace(good, `"s"`, `"t"`, 1): false, strings.Replace(good, ":80", "", 1): false,
-		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1): false,
+		strings.Replace(good, "10.0.0.1", "10.0.0.01", 1):        false,
+		strings.Replace(good, `80"`, `80","Protocol":"smtp"`, 1): false, strings.Replace(good, `80"`, `80","Protocol":"dubbo"`, 1): true,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "s.json"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -165,7 +166,7 @@ func TestCacheTriesAgain(t *testing.T) {
 // of it is what may be dialled, and is stored as what it is. No service's file is
 // another's, or elsewhere.
 func FuzzCache(f *testing.F) {
-	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":5000,"Zone":"z"},{"Addr":"10.0.0.1:80"}]}`))
+	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":5000,"Zone":"z"},{"Addr":"10.0.0.1:80","Protocol":"link"}]}`))
 	f.Add("../up", "..", []byte(`{"service":"../up","origin":"o","cluster":18446744073709551615,"changed":"2026-11-21T09:00:00+14:00"}`))
 	f.Add(".", "./", []byte(`{"service":"."}`))
 	f.Fuzz(func(t *testing.T, service, other string, data []byte) {
@@ -180,7 +181,7 @@ func FuzzCache(f *testing.F) {
 		}
 		for i, e := range rec.Endpoints {
 			canonical, _, _, err := ParseAddr(e.Addr)
-			if err != nil || canonical != e.Addr || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
+			if err != nil || canonical != e.Addr || CheckProtocol(e.Protocol) != nil || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
 				t.Fatalf("%q: endpoints %+v", data, rec.Endpoints)
 			}
 		}

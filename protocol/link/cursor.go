@@ -36,7 +36,18 @@ func (c *cursor) byte() byte {
 	return v
 }
 
+// varint reads a number. Nearly all are below 128: the one-byte form is read where it
+// is called.
 func (c *cursor) varint() uint64 {
+	if len(c.b) > 0 && c.b[0] < 0x80 {
+		v := uint64(c.b[0])
+		c.b = c.b[1:]
+		return v
+	}
+	return c.longVarint()
+}
+
+func (c *cursor) longVarint() uint64 {
 	v, n := parseVarint(c.b)
 	if n <= 0 {
 		c.fail(ErrHead)

@@ -32,10 +32,9 @@ var reserved = map[string]bool{"weight": true, "zone": true, "protocol": true, "
 const maxValue = 64 << 10
 
 var (
-	errOp       = errors.New("its operation is not 0")
-	errLarge    = errors.New("it is too large")
-	errProtocol = errors.New("its protocol is none of link, http, dubbo, tcp")
-	errWeight   = errors.New("its weight is negative")
+	errOp     = errors.New("its operation is not 0")
+	errLarge  = errors.New("it is too large")
+	errWeight = errors.New("its weight is negative")
 )
 
 // decode reads a value. Metadata that is not an object is another system's and
@@ -61,10 +60,8 @@ func decode(value []byte) (registry.Endpoint, error) {
 			return registry.Endpoint{}, err
 		}
 	}
-	switch m.Protocol {
-	case "", "link", "http", "dubbo", "tcp":
-	default:
-		return registry.Endpoint{}, errProtocol
+	if err := registry.CheckProtocol(m.Protocol); err != nil {
+		return registry.Endpoint{}, err
 	}
 	if m.Weight < 0 {
 		return registry.Endpoint{}, errWeight
