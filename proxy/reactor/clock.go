@@ -89,6 +89,13 @@ func (c *clock) set(at time.Duration) error {
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &spec, nil))
 }
 
+// fire makes the timerfd fire at once, whatever it is set to. Any goroutine may
+// call it.
+func (c *clock) fire() {
+	past := unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
+	_ = unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &past, nil) // can't fail: fd and value are good
+}
+
 // socket is one end of a socket pair, the other closed, as a *net.UnixConn.
 func socket() (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)

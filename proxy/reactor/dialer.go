@@ -128,6 +128,8 @@ func (e *Engine) configOf(service string) func() *tls.Config {
 func (c *conn) enroll(nc net.Conn) error {
 	dropZone(nc.LocalAddr())
 	dropZone(nc.RemoteAddr())
+	c.loop.errandBegins()
+	defer c.loop.errandEnds()
 	result, err := c.loop.el.Enroll(gnet.NewContext(c.loop.eng.ctx, c), nc)
 	if err != nil {
 		_ = nc.Close()

@@ -26,6 +26,9 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		x.loop.leave()
 	case *loop:
 		x.el = gc.EventLoop()
+		if err := x.rest.find(gc.Fd()); err != nil {
+			h.eng.log.Info("event loop can't wait on its own, a request at a time costs more", "error", err)
+		}
 	}
 	return nil, gnet.None
 }
@@ -39,8 +42,10 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		x.loop.enter()
 		x.received(b)
 		x.loop.leave()
+		x.loop.takeRest()
 	case *loop:
 		x.timerFired()
+		x.takeRest()
 	}
 	return gnet.None
 }

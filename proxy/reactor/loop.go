@@ -31,6 +31,7 @@ type loop struct {
 	conns   []*conn // open or being dialled, in no order
 
 	turns turns // turn.go
+	rest  rest  // rest.go
 	stats proxy.LoopStats
 
 	// opened and sealed are where TLS decrypts to and encrypts to, in one
@@ -140,5 +141,6 @@ func (l *loop) recovered(c *conn) {
 // Run implements gnet.Runnable: the turn that was asked for.
 func (l *loop) Run(context.Context) error {
 	l.turn()
+	l.errandEnds()
 	return nil
 }

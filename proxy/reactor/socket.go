@@ -60,6 +60,12 @@ func (s *plainSocket) Close() error {
 	return s.TCPConn.Close()
 }
 
+// Reset implements proxy.Socket.
+func (s *plainSocket) Reset() {
+	_ = s.SetLinger(0)
+	_ = s.Close()
+}
+
 // secureSocket is a proxy.Socket over TLS. Deadlines are those of the TCP
 // connection below, where package tls can't set them: see wire.
 type secureSocket struct {
@@ -103,6 +109,14 @@ func (s *secureSocket) Close() error {
 	}
 	_ = s.raw.SetWriteDeadline(time.Now().Add(notifyTime)) // fails when NetConn was closed, as Close will
 	return s.Conn.Close()
+}
+
+// Reset implements proxy.Socket: from below, since the orderly end of TLS would tell
+// the peer that this was all.
+func (s *secureSocket) Reset() {
+	_ = s.raw.SetLinger(0)
+	_ = s.raw.Close()
+	_ = s.Close()
 }
 
 // DialSocket connects to addr ("ip:port") of a service as Loop.Dial does, with

@@ -150,21 +150,30 @@ func TestSocketDeadline(t *testing.T) {
 	}
 }
 
-// TestSocketReset: closed from below, a Socket ends for its peer as a cut, and
-// its place is given back.
+// TestSocketReset: a Socket that is reset ends for its peer as a cut, and its place is
+// given back.
 func TestSocketReset(t *testing.T) {
-	e := start(t, Options{})
-	sock, peer := detachedTLS(t, e)
+	t.Run("plain", func(t *testing.T) {
+		e := start(t, Options{})
+		left := make(chan proxy.Socket, 1)
+		peer := dial(t, listen(t, e, ListenOptions{}, leaver(t, left)))
+		resets(t, e, recv(t, left, "the connection to leave its loop"), peer)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		e := start(t, Options{})
+		sock, peer := detachedTLS(t, e)
+		resets(t, e, sock, peer)
+	})
+}
+
+func resets(t *testing.T, e *Engine, sock proxy.Socket, peer net.Conn) {
+	t.Helper()
 	if st := e.Stats(); st.Inbound != 1 || st.Open != 1 || st.Detached != 1 {
 		t.Errorf("%+v", st)
 	}
-	raw := sock.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn)
-	if err := errors.Join(raw.SetLinger(0), raw.Close()); err != nil {
-		t.Error(err)
-	}
-	_ = sock.Close()
+	sock.Reset()
 	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("second Close: %v", err)
+		t.Errorf("Close after it: %v", err)
 	}
 	if _, err := io.ReadAll(peer); !isReset(err) {
 		t.Errorf("the peer read to %v, want a reset", err)

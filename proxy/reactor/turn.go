@@ -161,6 +161,7 @@ func (l *loop) ask() {
 		return
 	}
 	l.asked = true
+	l.errandBegins()
 	if err := l.el.Execute(context.Background(), l); err != nil {
 		l.eng.log.Error("event loop does not take work", "loop", l.index, "error", err)
 	}
@@ -171,6 +172,7 @@ func (l *loop) retire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retired, l.posts = true, nil
+	l.errandBegins() // gnet's own, to end the loop
 }
 
 // takePosts empties the queue of posted functions. Until donePosts, further

@@ -82,6 +82,19 @@ func (s socket) SetWriteDeadline(time.Time) error { return nil }
 // Secure is false: the simulation does not encrypt.
 func (s socket) Secure() bool { return false }
 
+// Reset closes as close(2) does without lingering.
+func (s socket) Reset() {
+	if s.c.state != stateDetached {
+		return
+	}
+	s.c.state = stateClosed
+	if s.c.reset || s.c.out.dead {
+		s.c.closeKernel()
+		return
+	}
+	s.c.sendReset()
+}
+
 // Close closes as close(2) does.
 func (s socket) Close() error {
 	if s.c.state == stateDetached {
