@@ -51,9 +51,9 @@ func freeAddr(t *testing.T) string {
 }
 
 // start runs a sidecar until the end of the test, and waits until it is ready.
-func start(t *testing.T, yaml string) {
+func start(t *testing.T, yaml string) (admin string) {
 	t.Helper()
-	admin := freeAddr(t)
+	admin = freeAddr(t)
 	file := filepath.Join(t.TempDir(), "remora.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "%sadmin: {address: %q}\n", yaml, admin), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,6 +82,7 @@ func start(t *testing.T, yaml string) {
 		}
 		return nil
 	})
+	return admin
 }
 
 // eventually polls try until it returns nil.

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,18 +76,18 @@ func TestHedgeInAReceiver(t *testing.T) {
 	url, sink := startReceiver(t)
 	release := make(chan struct{})
 	tracing := fmt.Sprintf("\ntracing: {endpoint: %q, sample: 0}\n", url)
-	var links []string
+	var links, admins []string
 	parents := map[string]chan string{} // by the application
 	for i := range 2 {
 		addr, seen := app(t, release)
 		parents[addr] = seen
 		link := freeAddr(t)
-		start(t, fmt.Sprintf(`
+		admin := start(t, fmt.Sprintf(`
 node: {id: provider-%d}
 loops: 1
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, i, link, addr)+tracing)
-		links = append(links, fmt.Sprintf("%q", link))
+		links, admins = append(links, fmt.Sprintf("%q", link)), append(admins, admin)
 	}
 	egress := freeAddr(t)
 	start(t, fmt.Sprintf(`
@@ -113,6 +114,7 @@ services:
 	if err := get(egress, "/slow", "01"); err != nil { // the hedge's answer
 		t.Fatal(err)
 	}
+	eventually(t, "the primary to be withdrawn", func() error { return withdrawn(admins) })
 	close(release)
 	spans := await(t, sink, 7)
 
@@ -152,6 +154,22 @@ services:
 			t.Errorf("the application got nothing, want %q", want)
 		}
 	}
+}
+
+// withdrawn tells whether one of the sidecars has had a request withdrawn.
+func withdrawn(admins []string) error {
+	for _, admin := range admins {
+		resp, err := http.Get("http://" + admin + "/metrics")
+		if err != nil {
+			return err
+		}
+		page, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || strings.Contains(string(page), `remora_requests_total{outcome="cancelled",service="local"} 1`) {
+			return err
+		}
+	}
+	return errors.New("none was")
 }
 
 // get sends a GET that is sampled, or not, by flags.

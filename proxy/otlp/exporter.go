@@ -33,15 +33,14 @@ type Options struct {
 type Exporter struct {
 	opt      Options
 	exported atomic.Uint64 // spans
-	full     atomic.Uint64 // spans for which there was no room
+	dropped  atomic.Uint64 // spans for which there was no room
 	lost     atomic.Uint64 // spans that the receiver did not take
 
 	mu      sync.Mutex
-	waiting []*trace.Record
-	room    int // of waiting; 0: nothing is taken
+	waiting queue
 	to      *receiver
 
-	wake    chan struct{} // holds one: something may be waiting
+	wake    chan struct{} // holds one: there is a first record, or a batch
 	begin   sync.Once
 	closing chan struct{}
 	done    chan struct{}
@@ -63,27 +62,31 @@ func (e *Exporter) Configure(c *config.Tracing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.Endpoint == "" {
-		e.room = 0
+		e.waiting.room = 0
 		return
 	}
 	if e.to != nil {
 		e.to.retire()
 	}
-	e.room, e.to = c.Queue, newReceiver(c)
+	e.waiting.resize(c.Queue)
+	e.to = newReceiver(c)
 	e.begin.Do(func() { go e.run() })
 }
 
 // Put implements proxy.Spans. The lock is held for no longer than it takes to copy
-// a list of pointers.
+// the pointers of a batch.
 func (e *Exporter) Put(r *trace.Record) {
 	e.mu.Lock()
-	taken := len(e.waiting) < e.room
-	if taken {
-		e.waiting = append(e.waiting, r)
-	}
+	taken := e.waiting.put(r)
+	due := e.waiting.n == 1 || e.full()
 	e.mu.Unlock()
 	if !taken {
-		e.full.Add(uint64(r.Spans()))
+		e.dropped.Add(uint64(r.Spans()))
+		return
+	}
+	// Those between the first and the last of a batch wake nobody: that takes the
+	// loop a system call, and the process a thread, each time.
+	if !due {
 		return
 	}
 	select {
@@ -91,6 +94,9 @@ func (e *Exporter) Put(r *trace.Record) {
 	default:
 	}
 }
+
+// full tells whether a batch waits, or all that there is room for. The lock is held.
+func (e *Exporter) full() bool { return e.waiting.n >= min(batchRecords, e.waiting.room) }
 
 // Stats counts spans since the start.
 type Stats struct {
@@ -101,14 +107,14 @@ type Stats struct {
 
 // Stats may be called from any goroutine.
 func (e *Exporter) Stats() Stats {
-	return Stats{Exported: e.exported.Load(), Full: e.full.Load(), Lost: e.lost.Load()}
+	return Stats{Exported: e.exported.Load(), Full: e.dropped.Load(), Lost: e.lost.Load()}
 }
 
 // Close sends what waits, once and without retries, until ctx is done, and ends the
 // Exporter. It is called once; what is put later is dropped.
 func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Lock()
-	e.room = 0
+	e.waiting.room = 0
 	e.mu.Unlock()
 	close(e.closing)
 	e.begin.Do(func() { close(e.done) }) // it never ran
@@ -144,7 +150,7 @@ func (e *Exporter) linger() bool {
 	defer t.Stop()
 	for {
 		e.mu.Lock()
-		full := len(e.waiting) >= min(batchRecords, e.room)
+		full := e.full()
 		e.mu.Unlock()
 		if full {
 			return true
@@ -161,15 +167,10 @@ func (e *Exporter) linger() bool {
 
 // take takes the oldest records that wait.
 func (e *Exporter) take() ([]*trace.Record, *receiver) {
+	batch := make([]*trace.Record, batchRecords)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := min(len(e.waiting), batchRecords)
-	batch := make([]*trace.Record, n)
-	copy(batch, e.waiting)
-	left := copy(e.waiting, e.waiting[n:])
-	clear(e.waiting[left:])
-	e.waiting = e.waiting[:left]
-	return batch, e.to
+	return batch[:e.waiting.take(batch)], e.to
 }
 
 // export sends a batch and counts what became of it.

@@ -311,13 +311,13 @@ func TestCloseWithoutUse(t *testing.T) {
 }
 
 func BenchmarkPut(b *testing.B) {
-	e := New(Options{})
-	e.room = b.N + 1
+	var e Exporter
+	e.waiting.resize(1 << 16)
 	r := one()
 	b.ReportAllocs()
 	for b.Loop() {
 		e.mu.Lock()
-		e.room, e.waiting = 1<<20, e.waiting[:0]
+		e.waiting.n = 0
 		e.mu.Unlock()
 		e.Put(r)
 	}
