@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -153,23 +156,42 @@ func (l *accessLog) keeps(failed bool, took time.Duration, id []byte) bool {
 // fractionOf spreads random bits over [0, 1).
 func fractionOf(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// hash is FNV-1a, whose upper bits are stirred: ids may differ in their last byte
-// alone.
+// hash takes eight bytes at a time, for that is done to every request: ids are 32
+// bytes, mostly.
 func hash(b []byte) uint64 {
-	h := uint64(14695981039346656037)
-	for _, c := range b {
-		h = (h ^ uint64(c)) * 1099511628211
+	h := uint64(len(b))
+	for ; len(b) >= 8; b = b[8:] {
+		h = fold(h ^ binary.LittleEndian.Uint64(b))
 	}
-	h = (h ^ h>>32) * 0x9e3779b97f4a7c15
-	return h ^ h>>32
+	for _, c := range b {
+		h = fold(h ^ uint64(c))
+	}
+	return fold(h) // once more: ids may differ in their last digit alone
 }
 
-// id is the request's, or nil. Over links it comes as a header.
+// fold has each bit of x count for all bits: both halves of a product of 128.
+func fold(x uint64) uint64 {
+	hi, lo := bits.Mul64(x, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// id is the request's, or nil.
 func (ex *exchange) id() []byte {
 	if ex.requestID != nil {
 		return ex.requestID
 	}
-	return protocol.Find(ex.req.Headers, "x-request-id")
+	return requestIDOf(ex.req.Headers)
+}
+
+// requestIDOf is the id of a request that comes over a link, or nil: a header at the
+// end of the list or near it, where arrive puts it.
+func requestIDOf(headers []protocol.Header) []byte {
+	for _, h := range slices.Backward(headers) {
+		if len(h.Name) == len(nameRequestID) && protocol.EqualFold(h.Name, "x-request-id") {
+			return h.Value
+		}
+	}
+	return nil
 }
 
 // traceID is that of the request's trace in hexadecimal, or nil.

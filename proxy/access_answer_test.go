@@ -1,9 +1,12 @@
 package proxy_test
 
 import (
+	"bytes"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 )
 
@@ -36,5 +39,20 @@ func TestAccessLogUnsendable(t *testing.T) {
 			}
 			settledStreams(m, consumer, provider)
 		})
+	}
+}
+
+// TestAccessLogRejected: a request that a link refuses before it is one has a line.
+func TestAccessLogRejected(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, limits: smallMessages + "\n" + logAll})
+	long := *get
+	long.Body = make([]byte, 65<<10)
+	p := &peer{says: frames(func(w *link.Writer) { w.Request(1, &long, time.Minute, nil) })}
+	m.visit(p)
+	m.until("the refusal", func() bool { return bytes.Contains(p.heard, []byte{7, 1, 1, byte(link.TooLarge)}) })
+	m.w.Reset(p.conn)
+	m.settled()
+	if l := m.nodes[1].line(); l.Listener != "ingress" || l.Outcome != "failed" || l.Status != 413 || l.Error != "message-too-large" {
+		t.Errorf("%+v", l)
 	}
 }

@@ -73,7 +73,7 @@ func (t *Trail) Asks(kind StreamKind, req *protocol.Request) {
 	r := &t.rec
 	r.Stream = Departure(kind).String()
 	r.Method, r.Authority, r.Path = req.Method, req.Authority, req.Path
-	r.RequestID, r.TraceID = protocol.Find(req.Headers, "x-request-id"), traceID(req.Headers)
+	r.RequestID, r.TraceID = requestIDOf(req.Headers), traceID(req.Headers)
 	r.Own()
 }
 

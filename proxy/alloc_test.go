@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,8 +37,9 @@ type allocMeshOptions struct {
 	provider string // YAML of the provider's service
 	answer   string // of the applications
 	clients  int
-	late     bool   // one of three applications answers when all else has come to rest
-	top      string // YAML at top level of the consumer and of the providers
+	late     bool    // one of three applications answers when all else has come to rest
+	top      string  // YAML at top level of the consumer and of the providers
+	allocs   float64 // at most, of a request on average: what is traced allocates
 }
 
 func newAllocMesh(t testing.TB, o allocMeshOptions) *allocMesh {
@@ -183,56 +183,20 @@ const (
 
 const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.51.100.7, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Request-Id: 7\r\nVia: 1.1 edge\r\n\r\n"
 
-const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
-
 // TestAllocationsPerRequest: once connections, free lists and buffers are there,
 // a request's whole way through one sidecar or two allocates nothing: HTTP in,
-// perhaps the link and the second sidecar, HTTP out, and the answer back.
+// perhaps the link and the second sidecar, HTTP out, and the answer back. What is
+// sampled for a trace does, which is one in a thousand of those observed.
 func TestAllocationsPerRequest(t *testing.T) {
-	body := strings.Repeat("x", 300)
-	fixed := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 200\r\n\r\n" + body[:200]
-	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + body[:200] + "\r\n0\r\n\r\n"
-	cases := []struct {
-		name   string
-		o      allocMeshOptions
-		pieces []string
-	}{
-		{"POST", allocMeshOptions{answer: fixed}, []string{postHead + body}},
-		{"GET", allocMeshOptions{answer: fixed}, []string{getHead}},
-		{"in pieces", allocMeshOptions{answer: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
-		{"chunked", allocMeshOptions{answer: chunked}, []string{
-			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
-		{"forwarded before", allocMeshOptions{answer: fixed}, []string{forwardedHead}},
-		{"limited", allocMeshOptions{answer: fixed,
-			service: ", max_concurrency: 4", provider: ", max_concurrency: 1"}, []string{postHead + body}},
-		{"limited automatically", allocMeshOptions{answer: fixed, provider: ", max_concurrency: auto"}, []string{postHead + body}},
-		{"guarded", allocMeshOptions{answer: fixed,
-			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
-		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
-		{"logged", allocMeshOptions{answer: fixed, top: "access_log: {path: /log, buffer: 64KiB}"}, []string{getHead}},
-		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
-		{"hedged", allocMeshOptions{answer: fixed, late: true,
-			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
-		{"traced, not sampled", allocMeshOptions{answer: fixed, top: unsampled}, []string{postHead + body}},
-		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, top: unsampled}, []string{
-			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
-		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, top: unsampled,
-			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
-			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
-	}
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {
-			for _, c := range cases {
+			for _, c := range shapes() {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, c.name), func(t *testing.T) {
 					c.o.hops, c.o.clients = hops, clients
 					m := newAllocMesh(t, c.o)
-					want := []byte(fixed[len(fixed)-200:])
-					var pieces [][]byte
-					for _, p := range c.pieces {
-						pieces = append(pieces, []byte(p))
-					}
+					want, pieces := []byte(shapeAnswer), bytesOf(c.pieces)
 					calls := 0
-					m.allocates(0, func() { m.call(want, pieces...); calls += clients })
+					m.allocates(c.o.allocs*float64(clients), func() { m.call(want, pieces...); calls += clients })
 					if hedged := m.served > calls; hedged != c.o.late {
 						t.Errorf("%d calls, the applications served %d", calls, m.served)
 					}

@@ -42,7 +42,6 @@ type passage struct{ listener, to, first string }
 
 func (c *carrier) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
 	if c.full {
-		src.Close()
 		return token, false
 	}
 	c.parked = append(c.parked, src)

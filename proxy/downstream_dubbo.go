@@ -116,7 +116,7 @@ func (s *dubboSession) onHeader(f *dubbo.Frame, length int) (keep bool) {
 		s.refusal = FailDraining
 	case len(s.calls) == dubboCalls:
 		s.refusal = FailPipelined
-	case s.crowded():
+	case s.crowded(length):
 		s.refusal = FailOverloaded
 	}
 	return s.refusal == nil
@@ -149,6 +149,7 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		s.refuse(f, callFailure(err))
 		return
 	}
+	s.account() // what came in parts is the exchange's from here on
 	ex := s.w.exchange(s)
 	req := &ex.req
 	req.Codec, _ = dubboCodec(f.Serialization)

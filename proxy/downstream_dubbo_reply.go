@@ -90,13 +90,19 @@ func (f *Failure) dubbo() dubbo.Status {
 	return dubbo.StatusOf(f.Status)
 }
 
-func (s *dubboSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.greedy(nil) }
+// crowded tells that a call of so many bytes is not to be received: memory is short,
+// and the connection is over its share.
+func (s *dubboSession) crowded(length int) bool {
+	return s.w.proc.ledger.full(s.held) && s.piles(length, len(s.calls)+1)
+}
 
-// greedy lets small calls pass, for a connection carries those of many callers: up
-// to a share more in all.
-func (s *dubboSession) greedy(ex *exchange) bool {
+func (s *dubboSession) greedy(ex *exchange) bool { return s.piles(ex.held, len(s.calls)) }
+
+// piles lets small calls pass, for a connection carries those of many callers: up to
+// a share more in all.
+func (s *dubboSession) piles(length, calls int) bool {
 	share := s.w.share()
-	return (ex == nil || ex.held > share/len(s.calls)) && s.weight() > share
+	return length > share/calls && s.weight() > share
 }
 
 func (s *dubboSession) weight() int {

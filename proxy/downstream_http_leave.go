@@ -73,6 +73,8 @@ func (s *httpSession) mayLeave(ex *exchange) *Failure {
 		return ex.stopped
 	case ex.route == nil:
 		return FailNoRoute
+	case s.head.Length > http1.NoLimit: // its head would be with the application before that shows
+		return requestFailure(http1.ErrMessageTooLarge)
 	case s.kind == StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?
 		return FailBadRequest
 	case s.kind != StreamBody && p.draining.Load(): // it may last for hours

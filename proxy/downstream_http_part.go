@@ -47,7 +47,8 @@ func (s *httpSession) part() {
 		s.w.loop.After(httpBehind, &s.slow)
 	case ErrDetachClosed: // OnClose is to come
 	default:
-		s.dropParting()
+		s.parting.Source.Refuse(FailTooLarge)
+		s.parting = nil
 		s.w.stats.failed(FailTooLarge)
 		s.fail(nil, FailTooLarge)
 	}

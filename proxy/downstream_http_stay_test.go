@@ -29,6 +29,7 @@ func TestRefusedToLeave(t *testing.T) {
 		{"no memory", long, meshOptions{}, fill, 503, "overloaded"},
 		{"CONNECT with a body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 1\r\n\r\nx", meshOptions{}, nil, 400, "bad-request"},
 		{"CONNECT with a long body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n", meshOptions{}, nil, 400, "bad-request"},
+		{"length past all limits", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9223372036854775807\r\n\r\nhello", meshOptions{}, nil, 413, "message-too-large"},
 		{"WebSocket in a circle", strings.Replace(leavings()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("Via: 1.1 remora\r\n", 9)+"\r\n", 1),
 			meshOptions{}, nil, 508, "loop-detected"},
 		{"as far as it may go", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),

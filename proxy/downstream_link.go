@@ -15,13 +15,13 @@ import (
 // the service of this listener.
 type linkSession struct {
 	linkConn
-	door    *door                // with a route
-	streams map[uint64]*exchange // begun and not over
-	cur     *exchange            // what the Reader decodes into
-	newest  uint64               // highest id that was complete or rejected
-	report  bool                 // answers are waiting: LOAD goes with them
-	fetches bool                 // the peer comes for the bodies of answers that are streams
-	cancels int                  // of requests that are over, that the peer may still send
+	door    *door                     // with a route
+	streams linkStreamTable[exchange] // begun and not over
+	cur     *exchange                 // what the Reader decodes into
+	newest  uint64                    // highest id that was complete or rejected
+	report  bool                      // answers are waiting: LOAD goes with them
+	fetches bool                      // the peer comes for the bodies of answers that are streams
+	cancels int                       // of requests that are over, that the peer may still send
 	sessionLink
 }
 
@@ -34,7 +34,7 @@ const (
 )
 
 func newLinkSession(w *Worker, at *door) *linkSession {
-	s := &linkSession{door: at, streams: make(map[uint64]*exchange), cancels: spareCancels}
+	s := &linkSession{door: at, streams: newLinkStreamTable[exchange](), cancels: spareCancels}
 	s.init(w, link.Acceptor, s, s.crowded)
 	return s
 }
@@ -49,7 +49,7 @@ func (s *linkSession) retire() { s.drain() }
 // opaque tells that the service takes streams of bytes, and no requests.
 func (s *linkSession) opaque() bool { return s.door.direct.svc.cfg.Protocol == config.ProtocolTCP }
 
-func (s *linkSession) carried() int { return len(s.streams) }
+func (s *linkSession) carried() int { return s.streams.len() }
 
 // prepare puts the service's load beside the answers that leave.
 func (s *linkSession) prepare() {
@@ -139,11 +139,11 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	case s.opaque():
 		s.turnAway(id, ex, link.NoService)
 		return
-	case len(s.streams) >= linkStreams:
+	case s.streams.len() >= linkStreams:
 		s.turnAway(id, ex, link.Overload)
 		return
 	}
-	s.streams[id] = ex
+	s.streams.put(id, ex)
 	ex.hold()
 	ex.begin(s.door.direct, s.door)
 }
@@ -163,6 +163,7 @@ func (s *linkSession) OnResponse(uint64, *protocol.Response, protocol.Codec, *by
 }
 
 func (s *linkSession) OnReject(id uint64, why link.Reason) {
+	s.worker.access.refused(s, nil, FailureOf(why))
 	s.newest = max(s.newest, id)
 	s.cancels += cancelsPerRequest
 	s.w.Refused(id, why)
@@ -171,7 +172,7 @@ func (s *linkSession) OnReject(id uint64, why link.Reason) {
 // OnCancel withdraws a request. What the application already works on stays
 // counted until it has answered.
 func (s *linkSession) OnCancel(id uint64) {
-	ex := s.streams[id]
+	ex := s.streams.get(id)
 	switch {
 	case ex == nil: // in reassembly, or answered already
 		if s.r.Assembled(id) > 0 {
@@ -188,7 +189,7 @@ func (s *linkSession) OnCancel(id uint64) {
 	case ex.cancel():
 		s.w.CancelAck(id, link.CancelAtApp)
 	default:
-		delete(s.streams, id)
+		s.streams.remove(id)
 		s.w.CancelAck(id, link.CancelDropped)
 	}
 }
@@ -226,32 +227,32 @@ func (s *linkSession) encode(_ *exchange, ans *answer) *Failure {
 }
 
 func (s *linkSession) reply(ex *exchange, ans *answer) {
-	delete(s.streams, ex.tag)
+	s.streams.remove(ex.tag)
 	if ans.stream != nil {
 		s.replyStream(ex, ans)
 	} else {
 		s.w.Response(ex.tag, &ans.Response, ans.codec, ans)
 	}
 	s.report = true
-	s.schedule(len(s.streams) == 0)
+	s.schedule(s.streams.len() == 0)
 }
 
 func (s *linkSession) fail(ex *exchange, f *Failure) {
-	delete(s.streams, ex.tag)
+	s.streams.remove(ex.tag)
 	s.w.Refused(ex.tag, f.refusal(ex.reached))
 	s.report = true
-	s.schedule(len(s.streams) == 0)
+	s.schedule(s.streams.len() == 0)
 }
 
 // over: the application has finished a request that was withdrawn.
 func (s *linkSession) over(ex *exchange) {
-	delete(s.streams, ex.tag)
+	s.streams.remove(ex.tag)
 	if s.state == linkClosed {
 		return
 	}
 	s.w.CancelAck(ex.tag, link.CancelFinished)
 	s.report = true
-	s.schedule(len(s.streams) == 0)
+	s.schedule(s.streams.len() == 0)
 	s.finishDrain()
 }
 
@@ -270,7 +271,7 @@ func (s *linkSession) drain() {
 // was not processed. The dialler usually closes first, once it has all that it
 // asked for.
 func (s *linkSession) finishDrain() {
-	if s.state == linkDraining && len(s.streams) == 0 && s.w.Queued() == 0 && s.r.Buffered() == 0 {
+	if s.state == linkDraining && s.streams.len() == 0 && s.w.Queued() == 0 && s.r.Buffered() == 0 {
 		s.conn.Drain()
 		s.close()
 	}
@@ -290,12 +291,12 @@ func (s *linkSession) close() {
 		s.worker.recycle(s.cur)
 		s.cur = nil
 	}
-	for _, id := range inOrder(s.streams) {
-		if ex := s.streams[id]; ex.state == exchangeActive {
+	for _, carried := range s.streams.inOrder() {
+		if ex := carried.value; ex.state == exchangeActive {
 			ex.cancel()
 		}
 	}
-	clear(s.streams)
+	s.streams.clear()
 }
 
 func linkLoad(l lb.Load) link.Load {

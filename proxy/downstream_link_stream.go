@@ -22,8 +22,10 @@ func (p *Process) linkSettings() link.Settings {
 // connection of its own. When too many wait for that, it is told that the answer is
 // too long for a message.
 func (s *linkSession) replyStream(ex *exchange, ans *answer) {
+	src := ans.takeStream()
 	var ok bool
-	if ans.token, ok = s.worker.proc.streams.Park(ans.takeStream()); !ok {
+	if ans.token, ok = s.worker.proc.streams.Park(src); !ok {
+		src.Refuse(FailTooLarge)
 		ans.Release()
 		s.worker.stats.failed(FailTooLarge)
 		s.w.Refused(ex.tag, FailTooLarge.reason)

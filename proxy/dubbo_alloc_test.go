@@ -108,21 +108,18 @@ func (m *allocMesh) pass(call, want []byte) {
 // back allocates nothing, and neither does a call that is Dubbo already.
 func TestAllocationsPerDubboCall(t *testing.T) {
 	keepBuffers()
-	value := dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusOK, Body: []byte("1\n-1234567890\n")}
-	form := "interface=com.acme.Demo&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + strings.Repeat("x%20", 40)
-	post := fmt.Appendf(nil, "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: %d\r\n\r\n%s", len(form), form)
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {
 			t.Run(fmt.Sprintf("%d hops/%d clients/form", hops, clients), func(t *testing.T) {
-				m := newDubboAllocMesh(t, hops, clients, "http", value)
-				want := []byte("\r\n\r\n-1234567890")
+				m := newDubboAllocMesh(t, hops, clients, "http", dubboValue)
+				want, post := []byte("\r\n\r\n-1234567890"), dubboForm()
 				m.allocates(0, func() { m.call(want, post) })
 			})
 			for name, as := range serializations {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, name), func(t *testing.T) {
-					m := newDubboAllocMesh(t, hops, clients, "dubbo", value)
+					m := newDubboAllocMesh(t, hops, clients, "dubbo", dubboValue)
 					call := frameOf(77, as.id, as.call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
-					ans := value
+					ans := dubboValue
 					ans.ID = 77
 					want := dubbo.AppendFrame(nil, &ans)
 					m.allocates(0, func() { m.pass(call, want) })

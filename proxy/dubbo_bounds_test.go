@@ -118,6 +118,57 @@ func TestHalfFramesAreCounted(t *testing.T) {
 	m.settled()
 }
 
+// TestCallsWhileMemoryIsShort: of a connection that is over its share big calls are not
+// received, small ones pass.
+func TestCallsWhileMemoryIsShort(t *testing.T) {
+	const big = 100_000
+	m := newDubboMesh(t, dubboOptions{apps: 1, direct: true, limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	a := m.apps[0]
+	a.answer = never
+	c := m.caller(egressDubbo)
+	for len(c.answers) == 0 {
+		c.hessian("m", strings.Repeat("x", big))
+		m.w.Run(10 * time.Millisecond)
+	}
+	before, served := m.consumer.proc.Held(), a.served
+	b := frameOf(1, dubbo.Hessian2, hessianCall(demo, "", "", "m", strings.Repeat("x", big)))
+	c.out[1] = b
+	c.say(b[:big/2])
+	m.w.Run(10 * time.Millisecond)
+	if held := m.consumer.proc.Held() - before; held > 100 {
+		t.Errorf("%d bytes of a call that is refused are held", held)
+	}
+	c.say(b[big/2:])
+	c.wants(1, dubbo.StatusPoolExhausted, "")
+	c.hessian("m", "small")
+	m.until("the small call", func() bool { return a.served == served+1 })
+	m.settled()
+}
+
+// TestCallsThatArriveWhileMemoryRunsShort are refused when they are big, though they
+// had begun before.
+func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
+	const big = 100_000
+	m := newDubboMesh(t, dubboOptions{apps: 1, direct: true, limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	a := m.apps[0]
+	a.answer = never
+	c, other := m.caller(egressDubbo), m.caller(egressDubbo)
+	for range 8 {
+		c.hessian("m", strings.Repeat("x", big))
+	}
+	b := frameOf(1, dubbo.Hessian2, hessianCall(demo, "", "", "m", strings.Repeat("x", big)))
+	c.out[1] = b
+	c.say(b[:big/2])
+	m.until("half a call", func() bool { return m.consumer.proc.Held() > 17*big/2 })
+	for range 3 {
+		other.hessian("m", strings.Repeat("x", big))
+	}
+	m.until("the calls of another", func() bool { return a.served == 11 })
+	c.say(b[big/2:])
+	c.wants(1, dubbo.StatusPoolExhausted, "")
+	m.settled()
+}
+
 // TestEndpointsThatGoWithoutAnAnswer: the connection to an endpoint that has left
 // closes when the last call on it has come to its deadline, or was withdrawn before
 // it could be sent.
@@ -130,7 +181,10 @@ func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 	m.until("the call", func() bool { return a.busy == 1 })
 	m.consumer.update("compute")
 	c.wants(id, dubbo.StatusServerTimeout, "")
-	m.until("the end of the connection", func() bool { return !a.conns[0].open })
+	m.w.Run(10 * time.Millisecond)
+	if a.conns[0].open {
+		t.Error("the connection outlives the last deadline")
+	}
 	m.settled()
 
 	m = newDubboMesh(t, dubboOptions{apps: 1, direct: true, service: ", timeout: 10s"})

@@ -133,6 +133,25 @@ func TestConvertedAnswers(t *testing.T) {
 	}
 }
 
+// TestAnswersThatGrowTooLong: limits.message is also for what is made of an answer.
+func TestAnswersThatGrowTooLong(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{direct: true, apps: 1, limits: "limits: {message: 1KiB}"})
+	const third = "D\x3f\xd5\x55\x55\x55\x55\x55\x55" // takes twice as much in JSON
+	for n, want := range map[int]int{40: 200, 100: 502} {
+		m.apps[0].answer = func(*dubbo.Frame) *dubbo.Frame {
+			list := append([]byte{0x91, 'X', 0xc8, byte(n)}, strings.Repeat(third, n)...)
+			return &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, Body: list}
+		}
+		k := m.json("m", `{"args":[]}`)
+		m.do(k)
+		m.finish(k)
+		if k.status != want || (k.code == "response-too-large") != (want != 200) {
+			t.Errorf("%d numbers: status %d, %q", n, k.status, k.code)
+		}
+	}
+	m.settled()
+}
+
 // TestWhatIsNoCall: what can't be converted is refused with the reason, by the
 // sidecar that would have to, and costs the provider nothing.
 func TestWhatIsNoCall(t *testing.T) {

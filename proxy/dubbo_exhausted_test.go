@@ -102,6 +102,25 @@ func TestOneAppIsNotAskedTwice(t *testing.T) {
 	})
 }
 
+// TestPoolsExhaustedForNobody: a call that is turned away when its caller is gone says
+// nothing of how fast its provider is.
+func TestPoolsExhaustedForNobody(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{direct: true, apps: 1})
+	a := m.apps[0]
+	a.delay = func() time.Duration { return time.Second }
+	for _, answer := range []func(*dubbo.Frame) *dubbo.Frame{exhausted, echoCall} {
+		a.answer = answer
+		c := m.caller(egressDubbo)
+		c.hessian("m", "x")
+		m.until("the call", func() bool { return a.busy == 1 })
+		m.clients.Do(func() { c.conn.Close() })
+		m.settled()
+		if e := m.consumer.report().Services[0].Endpoints[0]; (e.Latency > 0) != (a.served == 2) {
+			t.Errorf("after %d calls the latency is %v", a.served, e.Latency)
+		}
+	}
+}
+
 // TestExhaustedPoolsCostRetries: a call that was turned away goes to as many other
 // endpoints as it has retries, each for a token.
 func TestExhaustedPoolsCostRetries(t *testing.T) {

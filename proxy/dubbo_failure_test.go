@@ -227,7 +227,10 @@ func TestProviderThatGoesDownAgain(t *testing.T) {
 	m.until("the end of the second connection", func() bool { return !a.conns[1].open })
 	a.deaf = false
 	c.wants(c.hessian("m", "third"), dubbo.StatusOK, "")
-	if a.beats != 2 || a.dialed != 3 {
+	m.w.Reset(a.conns[2].conn)
+	m.until("the loss of the third connection", func() bool { return m.consumer.report().Services[0].Endpoints[0].Connections == 0 })
+	c.wants(c.hessian("m", "fourth"), dubbo.StatusOK, "") // it is back, and need not prove it
+	if a.beats != 2 || a.dialed != 4 {
 		t.Errorf("%d questions on %d connections", a.beats, a.dialed)
 	}
 	m.settled()

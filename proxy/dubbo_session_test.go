@@ -179,6 +179,42 @@ func TestDubboDrain(t *testing.T) {
 	m.settled()
 }
 
+// TestDubboDrainWaitsForHalfACall: one that has begun to arrive is taken whole.
+func TestDubboDrainWaitsForHalfACall(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{apps: 1})
+	c := m.caller(egressDubbo)
+	c.wants(c.hessian("m", "x"), dubbo.StatusOK, "")
+	body := hessianCall(demo, "", "", "m", "x")
+	c.out[7] = body
+	b := frameOf(7, dubbo.Hessian2, body)
+	c.say(b[:30])
+	m.consumer.proc.Drain()
+	m.until("the event", func() bool { return len(c.events) > 0 })
+	m.w.Run(3 * time.Second)
+	c.say(b[30:])
+	c.wants(7, dubbo.StatusOK, "")
+	m.until("the close", func() bool { return c.ended })
+	m.settled()
+}
+
+// TestDubboRetire: consumers of a listener that another process takes over are told to
+// go, and get their answers before.
+func TestDubboRetire(t *testing.T) {
+	m := newDubboMesh(t, dubboOptions{apps: 1})
+	m.apps[0].delay = func() time.Duration { return 3 * time.Second }
+	c, idle := m.caller(egressDubbo), m.caller(egressDubbo)
+	id := c.hessian("m", "x")
+	m.until("the call", func() bool { return m.apps[0].busy == 1 })
+	m.consumer.proc.Retire()
+	m.until("the close of an idle connection", func() bool { return idle.ended })
+	if len(c.events) != 1 || !dubbo.ReadOnly(c.events[0]) {
+		t.Errorf("%d events", len(c.events))
+	}
+	c.wants(id, dubbo.StatusOK, "")
+	m.until("the close", func() bool { return c.ended })
+	m.settled()
+}
+
 // TestConsumersThatDoNotRead: answers that nobody reads are counted, and end with
 // the write timeout.
 func TestConsumersThatDoNotRead(t *testing.T) {

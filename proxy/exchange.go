@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"math"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -19,23 +18,6 @@ const maxAttempts = 6
 // maxFreeEndpoints bounds how many endpoints are asked in vain for free (failed
 // connects, GOAWAY) before the exchange fails.
 const maxFreeEndpoints = 3
-
-// maxMissed bounds the hedges of one exchange that are turned away and tried
-// elsewhere: each sends the whole request for nothing, and takes the place of an
-// attempt that a retry may need later. One with more than missBody bytes of body
-// costs a hedge wherever it ends.
-const (
-	maxMissed = 2
-	missBody  = 64 << 10
-)
-
-// hedgeSlack is how late a hedge timer may be before the loop counts as having been
-// away. A timer that was put off once for that fires whenever it does: a loop that
-// is always late hedges all the same.
-const (
-	hedgeSlack    = 500 * time.Microsecond
-	hedgeWhenever = math.MaxInt64 - hedgeSlack
-)
 
 // replier is the downstream's end of an exchange: the session it came from.
 // Exactly one of reply and fail is called, once, unless the session withdrew
@@ -220,77 +202,6 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	}
 }
 
-// onHedgeTimer: the answer is late, or the loop is: it was busy or had no CPU when
-// the timer was due, and what came meanwhile is looked at first. Else answered
-// requests would be hedged, and endpoints whose answers lie here taken for silent.
-func (ex *exchange) onHedgeTimer() {
-	if ex.state != exchangeActive || ex.n == maxAttempts {
-		return
-	}
-	if now := ex.w.loop.Now(); now > ex.hedgeDue+hedgeSlack {
-		ex.hedgeDue = hedgeWhenever
-		ex.w.loop.After(0, &ex.hedge)
-		return
-	}
-	if ex.route.hedging.Shadows() {
-		ex.watch.Asked = ex.w.loop.Now()
-		return
-	}
-	ex.askHedge()
-}
-
-// askHedge: every gate must be open for a hedge to go.
-func (ex *exchange) askHedge() {
-	s, r, now := ex.svc, ex.route.hedging, ex.w.loop.Now()
-	ep := s.set.PickHedge(now, ex.w.rnd, ex.tried[:ex.n])
-	q := hedge.Question{
-		Idempotent: ex.req.Idempotent,
-		Cascade:    ex.cascade(),
-		Left:       ex.req.Deadline - now,
-		Endpoints:  s.set.Len(),
-	}
-	q.Heard, q.Silent = s.set.Silence(now, r.Estimator.SilentAfter(now, &r.Policy))
-	if ep != nil {
-		q.Untried = 1
-	}
-	gate := s.hedging.Decide(now, r, &q)
-	if gate == hedge.Open {
-		ex.hedges++
-	}
-	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
-		ex.armHedge(now)
-	}
-	if gate == hedge.Open {
-		ex.launch(hedgeAttempt, ep)
-	}
-}
-
-// cascade tells whether the request is itself a hedge or retry of whoever sent it.
-func (ex *exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
-
-// armHedge looks again one delay from now.
-func (ex *exchange) armHedge(now time.Duration) {
-	delay := ex.route.hedging.Delay(now)
-	ex.hedgeDue = now + delay
-	ex.w.loop.After(delay, &ex.hedge)
-}
-
-// hedgeMissed: a hedge reached no application, so it cost that nothing and counts
-// for nothing; another endpoint may be asked one delay later, maxMissed times.
-func (ex *exchange) hedgeMissed() {
-	now := ex.w.loop.Now()
-	ex.route.hedging.Missed()
-	if ex.missed == maxMissed || len(ex.req.Body) > missBody {
-		return
-	}
-	ex.missed++
-	ex.svc.hedging.Refund(now)
-	ex.hedges--
-	if ex.state == exchangeActive && !ex.hedge.Armed() {
-		ex.armHedge(now)
-	}
-}
-
 // win answers the caller with ans, which came of an attempt, and withdraws what
 // else is out.
 func (ex *exchange) win(by *attempt, ans *answer) {
@@ -393,5 +304,5 @@ func (ex *exchange) settle() {
 		ex.from.over(ex)
 	}
 	ex.report()
-	ex.w.recycle(ex)
+	ex.w.reuse(ex)
 }

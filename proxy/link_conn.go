@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
@@ -295,15 +293,4 @@ func (c *linkConn) shut() {
 	c.worker.loop.Stop(&c.starving)
 	c.worker.held(-c.held)
 	c.held = 0
-}
-
-// inOrder returns the keys of a stream table in ascending order, so that what
-// follows from a lost link does not depend on the map's order.
-func inOrder[V any](streams map[uint64]V) []uint64 {
-	ids := make([]uint64, 0, len(streams))
-	for id := range streams {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
 }

@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"bytes"
+	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,9 +68,9 @@ func TestAnswerOverLinkIsRefused(t *testing.T) {
 		"too many that wait":         func(_ *mesh, provider *carrier) { provider.full = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, consumer, provider := newStreamMesh(t, meshOptions{apps: 1, limits: smallMessages})
+			m, consumer, provider := newStreamMesh(t, meshOptions{apps: 1, limits: smallMessages + "\n" + logAll})
 			prepare(m, provider)
-			app := m.script(0, lastingAnswers[1].says)
+			app := m.script(0, lastingAnswers[5].says) // all of which has been read when it leaves
 			p := m.speak(egress, getStream)
 			m.until("an answer", func() bool { return bytes.Contains(p.heard, []byte("\r\n\r\n")) })
 			resp, _, _ := headOf(t, p.heard)
@@ -76,8 +78,16 @@ func TestAnswerOverLinkIsRefused(t *testing.T) {
 				t.Errorf("status %d %s", resp.Status, code)
 			}
 			m.until("the end of the application's connection", func() bool { return (*app).ended })
+			if !errors.Is((*app).why, syscall.ECONNRESET) {
+				t.Errorf("the application's connection ended with %v", (*app).why)
+			}
 			m.w.Reset(p.conn)
 			settledStreams(m, consumer, provider)
+			for _, n := range m.nodes {
+				if l := n.line(); l.Outcome != "failed" || l.Status != 502 || l.Error != "response-too-large" {
+					t.Errorf("%s: %+v", n.host, l)
+				}
+			}
 		})
 	}
 }

@@ -226,3 +226,30 @@ func TestRetire(t *testing.T) {
 	}
 	m.settled()
 }
+
+// TestAcceptedAsItsListenerGoes: a connection that was accepted before a reload, and
+// comes to its loop when the listener is gone, is answered once, with a word to close;
+// also by a service that is gone too.
+func TestAcceptedAsItsListenerGoes(t *testing.T) {
+	for name, listener := range map[string]string{"routes": "", "its own service": ", service: compute"} {
+		t.Run(name, func(t *testing.T) {
+			m := newMesh(t, meshOptions{listener: listener})
+			entrance := m.consumer.proc.Generation().Entrance("egress")
+			m.consumer.reload(`
+listeners: [{name: other, address: "127.0.0.1:15002", protocol: http}]
+routes: [{service: next}]
+services: {next: {discover: static, endpoints: ["10.0.9.9:1"]}}`)
+			const late = "10.0.0.1:16000"
+			m.w.Listen(late, m.consumer.loop, func() proxy.Stream { return entrance.Accept(m.consumer.proc.Workers()[0]) })
+			one := m.post(10)
+			c := m.dial(late)
+			c.calls = []*call{one}
+			m.until("the end of the connection", func() bool { return c.ended })
+			m.ok(one)
+			if !one.last {
+				t.Error("the answer does not say close")
+			}
+			m.settled()
+		})
+	}
+}

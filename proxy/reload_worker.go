@@ -78,7 +78,7 @@ func (w *Worker) setLimits(lim *config.Limits) {
 func (w *Worker) adoptRoutes(g *Generation) {
 	old := w.planned
 	w.planned = make([]*route, len(g.routes))
-	w.routes, w.direct = nil, make(map[string]*route)
+	w.direct = make(map[string]*route)
 	for _, s := range w.services {
 		s.routes = nil
 	}
@@ -118,14 +118,16 @@ func (w *Worker) planRoute(plan *routePlan, old []*route) *route {
 // arrange puts the routes into the order of the configuration, those of a split
 // behind the first of its shares.
 func (w *Worker) arrange(plans []routePlan) {
+	var routes []*route
 	for i := 0; i < len(plans) && plans[i].index >= 0; i += max(1, plans[i].shares) {
 		first := w.planned[i]
-		w.routes = append(w.routes, first)
+		routes = append(routes, first)
 		for j := i; j < i+plans[i].shares; j++ {
 			first.shares = append(first.shares, share{w.planned[j], uint64(plans[j].weight)})
 			first.total += uint64(plans[j].weight)
 		}
 	}
+	w.table = newRouteTable(routes)
 }
 
 // tune takes over what a configuration says of a service that is already there.

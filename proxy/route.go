@@ -204,14 +204,9 @@ func hostOnly(authority []byte) []byte {
 // routeOf returns the first route that matches, or nil; of a split route, the
 // one of the share that the request falls to.
 func (w *Worker) routeOf(req *protocol.Request) *route {
-	for _, r := range w.routes {
-		if !r.match(req) {
-			continue
-		}
-		if len(r.shares) > 0 {
-			return r.draw(w.rnd.Uint64())
-		}
-		return r
+	r := w.table.first(req)
+	if r != nil && len(r.shares) > 0 {
+		return r.draw(w.rnd.Uint64())
 	}
-	return nil
+	return r
 }

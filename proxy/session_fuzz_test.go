@@ -26,6 +26,7 @@ type peer struct {
 	hangs bool                      // closes after the reply
 	heard []byte
 	ended bool
+	why   error // it ended
 }
 
 func (p *peer) OnOpen(c proxy.Conn) {
@@ -46,7 +47,7 @@ func (p *peer) OnData(b []byte) {
 	}
 }
 
-func (p *peer) OnClose(error) { p.ended = true }
+func (p *peer) OnClose(why error) { p.ended, p.why = true, why }
 
 // requestsIn decodes b as a server would: how many requests are complete, and
 // which of them are to HEAD. more tells whether the connection may stay open.

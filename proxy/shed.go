@@ -33,7 +33,7 @@ func (s *linkSession) crowded() bool {
 // callers: up to a share more in all.
 func (s *linkSession) greedy(ex *exchange) bool {
 	share := s.worker.share()
-	return ex.held > share/len(s.streams) && s.weight() > share
+	return ex.held > share/s.streams.len() && s.weight() > share
 }
 
 // holder is a connection that memory is held for.

@@ -4,20 +4,17 @@ import "github.com/remora-proxy/remora/protocol/link"
 
 func (s *linkSession) weight() int {
 	n := s.r.Buffered() + s.w.Queued() + s.outbound.counted
-	for _, ex := range s.streams {
+	for ex := range s.streams.each {
 		n += ex.weight()
 	}
 	return n
 }
 
 func (s *linkSession) cut() {
-	var out []*exchange
-	for _, id := range inOrder(s.streams) {
-		out = append(out, s.streams[id])
-	}
+	out := s.streams.inOrder()
 	s.close()
-	for _, ex := range out {
-		ex.forsake()
+	for _, carried := range out {
+		carried.value.forsake()
 	}
 	s.worker.sessions.remove(s)
 	s.conn.Close()
@@ -50,7 +47,7 @@ func (s *linkSession) relieve() bool {
 
 // largest is the exchange that holds the most, the oldest of equals.
 func (s *linkSession) largest() (ex *exchange, held int) {
-	for _, other := range s.streams {
+	for other := range s.streams.each {
 		if n := other.weight(); n > held || n == held && ex != nil && other.tag < ex.tag {
 			ex, held = other, n
 		}
@@ -78,7 +75,7 @@ func (c *linkClient) relieve() bool {
 	}
 	c.r.Forget(id)
 	c.account()
-	if a := c.streams[id]; a != nil {
+	if a := c.streams.get(id); a != nil {
 		c.cancel(a)
 		c.take(id)
 		a.failed(FailShed)

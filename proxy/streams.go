@@ -30,7 +30,7 @@ type Streams interface {
 
 	// Park keeps the body of an answer until the sidecar that asked comes for
 	// it with the token. It does so for a few seconds; ok is false, and src
-	// closed, when too many wait.
+	// still the caller's, when too many wait.
 	Park(src *StreamSource) (token link.Token, ok bool)
 
 	// Accept takes over another sidecar's connection.
@@ -132,17 +132,22 @@ type StreamSource struct {
 	Trail *Trail // to be ended with the Lease
 }
 
-// Close gives the body up.
-func (s *StreamSource) Close() {
+// Close gives the body up. Who was to get it sees it cut off.
+func (s *StreamSource) Close() { s.end(StreamEnd{Cut: true}) }
+
+// Refuse gives the body up, in the place of which f is told.
+func (s *StreamSource) Refuse(f *Failure) { s.end(StreamEnd{Failure: f}) }
+
+func (s *StreamSource) end(e StreamEnd) {
 	if s.Socket != nil {
-		_ = s.Socket.Close()
+		s.Socket.Reset()
 	}
 	if s.Buffer != nil {
 		bytebufferpool.Put(s.Buffer)
 		s.Buffer = nil
 	}
 	s.Lease.Close(true, 0, 0)
-	s.Trail.End(StreamEnd{Cut: true})
+	s.Trail.End(e)
 }
 
 // StreamAccept is a stream that another sidecar has for a service of this one.

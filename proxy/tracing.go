@@ -94,7 +94,7 @@ func (ex *exchange) sample(by *door) {
 		Parent:  from.Span, Began: ex.began,
 		Protocol: by.of.protocol, RPC: req.Codec != protocol.CodecHTTP,
 		Method: clip(req.Method), Path: clip(path), Authority: clip(req.Authority),
-		RequestID: clip(protocol.Find(req.Headers, "x-request-id")),
+		RequestID: clip(requestIDOf(req.Headers)),
 		Attempts:  make([]trace.Attempt, maxAttempts),
 	}}
 	if w.proc.Wall != nil {

@@ -17,6 +17,7 @@ type dubboUpstream struct {
 	serialization byte         // of calls that came as HTTP, and of heartbeats
 	cur           *dubboClient // takes new attempts; nil before the first, and after a loss
 	leaving       bool         // the provider said that it goes down, and not yet that it is back
+	gone          bool         // the endpoint left the service
 }
 
 func newDubboUpstream(s *service, target *endpoint) *dubboUpstream {
@@ -55,8 +56,9 @@ func (u *dubboUpstream) abort(a *attempt) {
 }
 
 func (u *dubboUpstream) retire() {
+	u.gone = true
 	if u.cur != nil {
-		u.cur.drain()
+		u.cur.finish()
 	}
 }
 
@@ -82,11 +84,11 @@ type dubboClient struct {
 	w        *Worker
 	conn     Conn
 	state    dubboState
-	draining bool // takes no more calls, and closes with the last one
+	draining bool // the provider goes down: takes no more calls, and closes with the last one
 
 	calls    dubboTable
 	queue    []int64 // ids of calls that have not left, and of withdrawn ones among them
-	settled  []stood // during a flush: calls to be answered here
+	settled  []stood // during a flush: calls to be answered here, which nothing else ends
 	flushing bool
 
 	out      Flush
@@ -104,7 +106,7 @@ type dubboClient struct {
 // stood is a call that the connection answers in the provider's place: one that
 // wants no answer, or one that could not be made, and why.
 type stood struct {
-	id  int64
+	a   *attempt
 	why *Failure
 }
 
@@ -127,11 +129,10 @@ func (c *dubboClient) OnOpen(conn Conn) {
 	if c.up.leaving {
 		c.state = dubboProving
 		c.ask()
-	} else {
-		c.state = dubboOpen
-		c.flush()
+		return
 	}
-	c.finish()
+	c.state = dubboOpen
+	c.flush()
 }
 
 // proven: the provider that was leaving is back. One that is going down still
@@ -159,12 +160,7 @@ func (c *dubboClient) OnData(b []byte) {
 }
 
 func (c *dubboClient) OnClose(error) {
-	switch c.state {
-	case dubboDialing:
-		c.close(FailConnect)
-	case dubboProving, dubboOpen:
-		c.close(FailReset)
-	}
+	c.close(FailReset)
 }
 
 func (c *dubboClient) send(a *attempt) {
@@ -228,15 +224,9 @@ func (c *dubboClient) detach() {
 	}
 }
 
-// drain closes the connection once nothing is out on it.
-func (c *dubboClient) drain() {
-	c.draining = true
-	c.detach()
-	c.finish()
-}
-
+// finish closes a connection that is not to stay once nothing is out on it.
 func (c *dubboClient) finish() {
-	if c.draining && c.conn != nil && c.calls.n == 0 {
+	if (c.draining || c.up.gone) && c.conn != nil && c.calls.n == 0 {
 		c.close(nil)
 	}
 }

@@ -30,12 +30,11 @@ func (c *dubboClient) flush() {
 	c.w.keepScratch(out)
 	c.outbound.watch()
 	for _, s := range c.settled {
-		if call := c.calls.find(s.id); call != nil { // not withdrawn by an earlier one's end
-			c.standIn(call.a, s.why)
-		}
+		c.standIn(s.a, s.why)
 	}
 	c.settled = c.settled[:0]
 	c.flushing = false
+	c.finish()
 }
 
 // appendCall appends the call with this id, if it was not withdrawn. What came as
@@ -49,7 +48,7 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 	if req.Codec != protocol.CodecHTTP {
 		call.sent = true
 		if req.OneWay {
-			c.settled = append(c.settled, stood{id: id})
+			c.settled = append(c.settled, stood{a: call.a})
 		}
 		return dubbo.AppendFrame(dst, &dubbo.Frame{
 			Request: true, TwoWay: !req.OneWay, Serialization: serializationOf(req.Codec), ID: id, Body: req.Body,
@@ -61,7 +60,7 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
 	}
 	if err != nil {
-		c.settled = append(c.settled, stood{id, callFailure(err)})
+		c.settled = append(c.settled, stood{call.a, callFailure(err)})
 		return dst
 	}
 	call.sent, call.converted, call.bare = true, true, parsed.Bare
@@ -72,10 +71,6 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 // answer, or it could not be made.
 func (c *dubboClient) standIn(a *attempt, f *Failure) {
 	c.forget(a)
-	if a.state == attemptLingering {
-		a.dropped(true)
-		return
-	}
 	ans := c.w.answer()
 	if f != nil {
 		ans.body = bytebufferpool.Get()

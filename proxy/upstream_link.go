@@ -59,10 +59,10 @@ func (u *linkUpstream) retire() {
 type linkClient struct {
 	linkConn
 	up      *linkUpstream
-	streams map[uint64]*attempt // out, lingering ones included
-	next    uint64              // id of the next request
-	max     int                 // streams that the peer allows
-	ans     *answer             // what the Reader decodes into
+	streams linkStreamTable[attempt] // out, lingering ones included
+	next    uint64                   // id of the next request
+	max     int                      // streams that the peer allows
+	ans     *answer                  // what the Reader decodes into
 
 	handshake Timer
 }
@@ -71,7 +71,7 @@ type linkClient struct {
 func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
-	c := &linkClient{up: u, streams: make(map[uint64]*attempt), next: 1, max: linkStreams}
+	c := &linkClient{up: u, streams: newLinkStreamTable[attempt](), next: 1, max: linkStreams}
 	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.close(FailConnect) }
 	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
@@ -79,7 +79,7 @@ func dialLink(u *linkUpstream) *linkClient {
 	return c
 }
 
-func (c *linkClient) carried() int { return len(c.streams) }
+func (c *linkClient) carried() int { return c.streams.len() }
 func (c *linkClient) prepare()     {}
 func (c *linkClient) lost()        { c.close(FailReset) }
 func (c *linkClient) idled()       { c.close(nil) }
@@ -109,16 +109,16 @@ func (c *linkClient) OnClose(error) {
 }
 
 func (c *linkClient) send(a *attempt) {
-	if len(c.streams) >= c.max {
+	if c.streams.len() >= c.max {
 		a.failed(FailOverloaded)
 		return
 	}
 	req := a.request()
 	a.stream, a.link = c.next, c
-	c.streams[c.next] = a
+	c.streams.put(c.next, a)
 	c.next++
 	c.w.Request(a.stream, req, req.Deadline-c.worker.loop.Now(), nil)
-	c.schedule(len(c.streams) == 1)
+	c.schedule(c.streams.len() == 1)
 }
 
 // cancel withdraws a; the other sidecar tells what became of it.
@@ -128,19 +128,19 @@ func (c *linkClient) cancel(a *attempt) (lingering bool) {
 		return false
 	}
 	c.worker.stats.Cancels++
-	c.schedule(len(c.streams) == 1)
+	c.schedule(c.streams.len() == 1)
 	return true
 }
 
 // forget takes a out of the table; what still comes for it is ignored.
 func (c *linkClient) forget(a *attempt) {
-	delete(c.streams, a.stream)
+	c.streams.remove(a.stream)
 	a.link = nil
 }
 
 // take ends a's part on this link, for its outcome is here.
 func (c *linkClient) take(id uint64) *attempt {
-	a := c.streams[id]
+	a := c.streams.get(id)
 	if a != nil {
 		c.w.Drop(id)
 		c.forget(a)
@@ -171,7 +171,7 @@ func (c *linkClient) OnRequest(uint64, *protocol.Request, time.Duration, *bytebu
 
 // NewResponse supplies the memory of an answer that someone waits for.
 func (c *linkClient) NewResponse(id uint64) *protocol.Response {
-	a := c.streams[id]
+	a := c.streams.get(id)
 	if a == nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 
 // OnReject: the answer can't be taken.
 func (c *linkClient) OnReject(id uint64, why link.Reason) {
-	a := c.streams[id]
+	a := c.streams.get(id)
 	if a == nil {
 		return
 	}
@@ -263,9 +263,9 @@ func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
 	if last == 0 {
 		f = FailConnect
 	}
-	for _, id := range inOrder(c.streams) {
-		if id > last {
-			if a := c.take(id); a != nil {
+	for _, s := range c.streams.inOrder() {
+		if s.id > last {
+			if a := c.take(s.id); a != nil {
 				a.failed(f)
 			}
 		}
@@ -295,7 +295,7 @@ func (c *linkClient) drain() {
 }
 
 func (c *linkClient) finishDrain() {
-	if c.state == linkDraining && len(c.streams) == 0 {
+	if c.state == linkDraining && c.streams.len() == 0 {
 		c.close(nil)
 	}
 }
@@ -310,9 +310,9 @@ func (c *linkClient) close(f *Failure) {
 	c.detach()
 	c.worker.loop.Stop(&c.handshake)
 	var unsent []uint64
-	for _, id := range inOrder(c.streams) {
-		if unopened || !c.w.Drop(id) {
-			unsent = append(unsent, id)
+	for _, s := range c.streams.inOrder() {
+		if unopened || !c.w.Drop(s.id) {
+			unsent = append(unsent, s.id)
 		}
 	}
 	c.shut()
@@ -323,13 +323,13 @@ func (c *linkClient) close(f *Failure) {
 	if c.conn != nil {
 		c.conn.Close()
 	}
-	for _, id := range inOrder(c.streams) {
-		a := c.streams[id]
+	for _, s := range c.streams.inOrder() {
+		a := c.streams.get(s.id)
 		if a == nil {
 			continue // withdrawn by an earlier one's failure
 		}
 		c.forget(a)
-		if _, whole := slices.BinarySearch(unsent, id); whole {
+		if _, whole := slices.BinarySearch(unsent, s.id); whole {
 			a.failed(FailConnect)
 			continue
 		}

@@ -36,7 +36,7 @@ type Worker struct {
 	services   map[string]*service
 	former     map[string]*service // that the latest change has removed
 	planned    []*route            // all, as Generation.routes lists them
-	routes     []*route            // those of the configuration; of a split the first
+	table      *routeTable         // those of the configuration; of a split the first
 	direct     map[string]*route   // of listeners with a fixed service, by service
 	httpLimits *http1.Limits
 	noLimit    *http1.Limits // httpLimits for bodies of any length
@@ -120,10 +120,15 @@ func (w *Worker) exchange(from replier) *exchange {
 	return ex
 }
 
-// recycle returns an exchange whose request memory is released and whose
-// attempts are over.
+// recycle returns an exchange that never began.
 func (w *Worker) recycle(ex *exchange) {
 	ex.releaseRequest()
+	w.reuse(ex)
+}
+
+// reuse returns an exchange whose request memory is released and whose attempts are
+// over.
+func (w *Worker) reuse(ex *exchange) {
 	ex.from, ex.route, ex.svc, ex.bounds, ex.pass = nil, nil, nil, nil, passNone
 	ex.tag, ex.retries, ex.free, ex.hedges, ex.missed = 0, 0, 0, 0, 0
 	ex.lastFail, ex.reached = nil, false

@@ -59,6 +59,21 @@ func (b *Tokens) Primary(now time.Duration, ratio float64) {
 	b.tokens = min(b.tokens+ratio, b.burst(now))
 }
 
+// kept is the share of the burst that hedges leave for requests that are stuck, which
+// fail without one; what is merely late may wait.
+const kept = 0.25
+
+// spare tells whether there is a token for a hedge, of a stuck request or another.
+// A full bucket has one for anybody.
+func (b *Tokens) spare(now time.Duration, stuck bool) bool {
+	need := 1.0
+	if !stuck {
+		burst := b.burst(now)
+		need = min(1+kept*burst, burst)
+	}
+	return b.Have(now) >= need
+}
+
 // Take takes one token, if there is one.
 func (b *Tokens) Take(now time.Duration) bool {
 	if b.Have(now) < 1 {

@@ -44,6 +44,11 @@ type Question struct {
 	// this request, not busy, not stalled. That there is one is enough.
 	Untried int
 
+	// Stuck: every endpoint that has the request has another one of this loop too, and
+	// has answered nothing for Estimator.SilentAfter. Its hedge is not stopped by those
+	// of others that did not win, and may take a token that they have to leave.
+	Stuck bool
+
 	// Left is the time until the request's deadline, NoDeadline without one.
 	Left time.Duration
 }
@@ -75,7 +80,7 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 //	not_idempotent, cascade    facts of the request
 //	correlated, no_endpoint    nobody to send it to
 //	deadline                   too late to be of use
-//	useless                    hedges do not help
+//	useless                    hedges do not help, and this request is not stuck
 //	budget, concurrency        too dear
 //
 // The dear ones come last so that their counters mean "would have been sent, had
@@ -108,9 +113,9 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < est.median:
 		return Deadline
-	case !r.wins.pass():
+	case !q.Stuck && !r.wins.pass():
 		return Useless
-	case budget <= 0 || s.tokens.Have(now) < 1:
+	case budget <= 0 || !s.tokens.spare(now, q.Stuck):
 		return Budget
 	case s.inFlight.Count() >= s.inFlight.Limit(est.tail, s.tokens.in.perSecond(now)):
 		return Concurrency

@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 			transient |= 1 << g
 		}
 	}
-	if want := 1<<NoEndpoint | 1<<Budget | 1<<Concurrency | 1<<Correlated; transient != want {
+	if want := 1<<NoEndpoint | 1<<Budget | 1<<Concurrency | 1<<Correlated | 1<<Useless; transient != want {
 		t.Errorf("transient gates %b, want %b", transient, want)
 	}
 	for m, want := range map[Mode]string{Off: "off", Shadow: "shadow", On: "on", 9: "unknown"} {
@@ -58,6 +58,10 @@ func TestDecide(t *testing.T) {
 		{"more than half are silent", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent = 6, 5, 3 }, Correlated},
 		{"cascade comes first", func(s *Service, r *Route, q *Question) { q.Endpoints, q.Heard, q.Silent, q.Cascade = 3, 3, 3, true }, Cascade},
 		{"hedges do not win", func(s *Service, r *Route, q *Question) { neverWin(r) }, Useless},
+		{"they do not, but this one is stuck", func(s *Service, r *Route, q *Question) {
+			neverWin(r)
+			q.Stuck = true
+		}, Open},
 		{"they do not, but it is too late anyway", func(s *Service, r *Route, q *Question) {
 			neverWin(r)
 			q.Left = 3 * ms
@@ -70,6 +74,17 @@ func TestDecide(t *testing.T) {
 			for s.Retry(0) {
 			}
 		}, Budget},
+		{"the rest of the budget is for the stuck", func(s *Service, r *Route, q *Question) {
+			for s.Tokens(0) > 3 {
+				s.Retry(0)
+			}
+		}, Budget},
+		{"which this one is", func(s *Service, r *Route, q *Question) {
+			for s.Tokens(0) > 1 {
+				s.Retry(0)
+			}
+			q.Stuck = true
+		}, Open},
 		{"no budget at all", func(s *Service, r *Route, q *Question) { r.Policy.Budget = 0 }, Budget},
 		{"too many in flight", func(s *Service, r *Route, q *Question) { s.inFlight.n = 10 }, Concurrency},
 		{"the budget is asked first", func(s *Service, r *Route, q *Question) {
@@ -281,5 +296,29 @@ func BenchmarkRequest(b *testing.B) {
 		s.Primary(now, r)
 		r.Delay(now)
 		r.Estimator.Observe(now, 2*ms)
+	}
+}
+
+// A late request leaves a quarter of the bucket to stuck ones, to the token; a full
+// bucket has one for either, however small it is.
+func TestSpare(t *testing.T) {
+	for _, c := range []struct {
+		burst, tokens float64
+		late, stuck   bool
+	}{
+		{8, 3, true, true},
+		{8, 2.99, false, true},
+		{8, 1, false, true},
+		{8, 0.99, false, false},
+		{1.2, 1.2, true, true},
+		{1.2, 1.19, false, true},
+		{1, 1, true, true},
+		{1, 0.99, false, false},
+	} {
+		b := NewTokens(c.burst)
+		b.tokens = c.tokens
+		if late, stuck := b.spare(0, false), b.spare(0, true); late != c.late || stuck != c.stuck {
+			t.Errorf("%v of %v tokens: %t for a late request, %t for a stuck one", c.tokens, c.burst, late, stuck)
+		}
 	}
 }

@@ -19,6 +19,7 @@ type socket struct{ *net.TCPConn }
 
 func (s socket) NetConn() net.Conn { return s.TCPConn }
 func (s socket) Secure() bool      { return false }
+func (s socket) Reset()            { _, _ = s.SetLinger(0), s.Close() }
 
 // front has take carry what connects to the address.
 func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {

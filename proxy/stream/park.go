@@ -30,14 +30,13 @@ type parked struct {
 // Park implements proxy.Streams.
 func (s *Server) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
 	_, _ = rand.Read(token[:]) // never fails
-	p := &parked{srv: s, src: src, bytes: len(src.Buffer.B)}
-	s.opt.Process.Hold(p.bytes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.parked) >= maxParked {
-		p.abandon()
 		return link.Token{}, false
 	}
+	p := &parked{srv: s, src: src, bytes: len(src.Buffer.B)}
+	s.opt.Process.Hold(p.bytes)
 	s.parked[token] = p
 	p.timer = time.AfterFunc(s.park, func() {
 		if late := s.fetch(token); late != nil {
@@ -65,17 +64,7 @@ func (p *parked) taken() *proxy.StreamSource {
 
 // abandon gives the body up: nobody comes for it.
 func (p *parked) abandon() {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.timer.Stop()
 	p.srv.opt.Process.Hold(-p.bytes)
-	abandon(p.src)
-}
-
-// abandon closes a source with a reset, without blocking.
-func abandon(src *proxy.StreamSource) {
-	if e := endOf(src.Socket); e != nil {
-		e.reset()
-	}
-	src.Close()
+	p.src.Close()
 }

@@ -16,6 +16,7 @@ type bareSocket struct{ *net.TCPConn }
 
 func (s bareSocket) NetConn() net.Conn { return s.TCPConn }
 func (s bareSocket) Secure() bool      { return false }
+func (s bareSocket) Reset()            { _, _ = s.SetLinger(0), s.Close() }
 
 // redirected is both ends of a connection that a client has made, and that its
 // kernel brought here.

@@ -49,6 +49,7 @@ type exchange struct {
 	complete  atomic.Bool                   // the request was passed on
 	connected bool                          // the lease knows
 	status    int                           // of the answer, once it is sent on
+	whole     bool                          // the answer was sent on to its end
 	in        atomic.Int64                  // bytes of the bodies, or of the tunnel
 	out       int64
 }
@@ -64,7 +65,7 @@ func (x *exchange) run() {
 	x.free = sync.OnceFunc(func() { proc.Hold(-n) })
 	defer x.free()
 	f := x.carry(full)
-	cut := x.isCut()
+	cut := x.isCut() && !x.whole // who has it all may leave before that is noticed here
 	if f != nil {
 		if x.lease != nil && !cut {
 			x.lease.Failed(f)
@@ -252,6 +253,7 @@ func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in *intake, n
 		x.cut()
 		return nil
 	}
+	x.whole = true
 	x.settled.Store(true)
 	x.part(x.complete.Load() || x.r.Kind == proxy.StreamWebSocket)
 	x.finish(nil)

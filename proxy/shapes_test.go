@@ -1,0 +1,102 @@
+package proxy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+)
+
+// shape is a kind of request, with what its sidecars do about it.
+type shape struct {
+	name   string
+	o      allocMeshOptions
+	pieces []string // of the request, as they arrive
+}
+
+// shapeAnswer is the body that every shape is answered with.
+var shapeAnswer = strings.Repeat("x", 200)
+
+const shapeAnswerHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 200\r\n\r\n"
+
+const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
+
+// observed logs and traces the shares of all requests that remora-lab bench does.
+const observed = `access_log: {path: /log, buffer: 64KiB, sample: 0.01}
+tracing: {endpoint: "http://192.0.2.1:4318", sample: 0.001}`
+
+// shapes are the kinds of HTTP requests whose cost is held down, for one sidecar or
+// two: what they allocate by TestAllocationsPerRequest, the instructions of some by
+// scripts/cost.sh.
+func shapes() []shape {
+	body := strings.Repeat("x", 300)
+	fixed := shapeAnswerHead + shapeAnswer
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + shapeAnswer + "\r\n0\r\n\r\n"
+	return []shape{
+		{"POST", allocMeshOptions{answer: fixed}, []string{postHead + body}},
+		{"GET", allocMeshOptions{answer: fixed}, []string{getHead}},
+		{"in pieces", allocMeshOptions{answer: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
+		{"chunked", allocMeshOptions{answer: chunked}, []string{
+			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
+		{"forwarded before", allocMeshOptions{answer: fixed}, []string{forwardedHead}},
+		{"limited", allocMeshOptions{answer: fixed,
+			service: ", max_concurrency: 4", provider: ", max_concurrency: 1"}, []string{postHead + body}},
+		{"limited automatically", allocMeshOptions{answer: fixed, provider: ", max_concurrency: auto"}, []string{postHead + body}},
+		{"guarded", allocMeshOptions{answer: fixed,
+			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
+		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"logged", allocMeshOptions{answer: fixed, top: "access_log: {path: /log, buffer: 64KiB}"}, []string{getHead}},
+		{"observed", allocMeshOptions{answer: fixed, top: observed, allocs: 0.02}, []string{postHead + body}},
+		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
+		{"hedged", allocMeshOptions{answer: fixed, late: true,
+			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+		{"traced, not sampled", allocMeshOptions{answer: fixed, top: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, top: unsampled}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
+		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, top: unsampled,
+			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
+	}
+}
+
+// BenchmarkShape is the shapes' whole way through one sidecar or two and back.
+// scripts/bench/instructions.py names what it counts by the names of these.
+func BenchmarkShape(b *testing.B) {
+	const clients = 64
+	for hops := 1; hops <= 2; hops++ {
+		way := [...]string{1: "1 hop", 2: "2 hops"}[hops]
+		for _, s := range shapes() {
+			b.Run(fmt.Sprintf("%s/%s", way, s.name), func(b *testing.B) {
+				s.o.hops, s.o.clients = hops, clients
+				m := newAllocMesh(b, s.o)
+				answer, pieces := []byte(shapeAnswer), bytesOf(s.pieces)
+				for n := 0; n < b.N; n += clients {
+					m.call(answer, pieces...)
+				}
+			})
+		}
+		b.Run(way+"/Dubbo", func(b *testing.B) {
+			m := newDubboAllocMesh(b, hops, clients, "http", dubboValue)
+			answer, post := []byte("\r\n\r\n-1234567890"), dubboForm()
+			for n := 0; n < b.N; n += clients {
+				m.call(answer, post)
+			}
+		})
+	}
+}
+
+func bytesOf(texts []string) (bs [][]byte) {
+	for _, t := range texts {
+		bs = append(bs, []byte(t))
+	}
+	return bs
+}
+
+// dubboValue answers the call that dubboForm makes an HTTP request of.
+var dubboValue = dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusOK, Body: []byte("1\n-1234567890\n")}
+
+func dubboForm() []byte {
+	form := "interface=com.acme.Demo&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + strings.Repeat("x%20", 40)
+	return fmt.Appendf(nil, "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: %d\r\n\r\n%s", len(form), form)
+}
