@@ -64,7 +64,7 @@ func TestStuckLoop(t *testing.T) {
 		"/hedging":      {503, "admin: loops [1] do not answer\n"},
 		"/stats":        {503, "admin: loops [1] do not answer\n"},
 		"/milliseconds": {503, "admin: loops [1] do not answer\n"},
-		"/metrics":      {500, "loops [1] do not answer"},
+		"/metrics":      {503, "admin: loops [1] do not answer\n"},
 	} {
 		if status, body := s.get(path); status != want.status || !strings.Contains(body, want.text) {
 			t.Errorf("%s answered %d %q", path, status, body)

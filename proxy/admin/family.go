@@ -1,9 +1,10 @@
 package admin
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -14,69 +15,64 @@ type family struct {
 	kind   string // counter, gauge or histogram
 	help   string
 	labels []string
-	desc   *prometheus.Desc
-	value  prometheus.ValueType // not of a histogram
+	bounds []bound // of a histogram, but the last, which is infinite
+
+	index  int    // in families
+	head   string // its lines on a page before those of its series
+	sorted []int  // the places of labels, by their names
 }
+
+// bound is the upper bound of a bucket that is exported.
+type bound struct {
+	last int    // of the buckets that were counted, the last one in it
+	le   string // as it stands on a page
+}
+
+// prefix is that of the name of each family.
+const prefix = "remora_"
 
 // families are all of them, in order of declaration.
 var families []*family
 
 func declare(kind, name, help string, labels []string) *family {
-	f := &family{name: name, kind: kind, help: help, labels: labels}
-	f.desc = prometheus.NewDesc("remora_"+name, help, labels, nil)
+	f := &family{
+		name: name, kind: kind, help: help, labels: labels, index: len(families),
+		head: "# HELP " + prefix + name + " " + help + "\n# TYPE " + prefix + name + " " + kind + "\n",
+	}
+	for i := range labels {
+		f.sorted = append(f.sorted, i)
+	}
+	slices.SortFunc(f.sorted, func(i, j int) int { return strings.Compare(labels[i], labels[j]) })
 	families = append(families, f)
 	return f
 }
 
 func counter(name, help string, labels ...string) *family {
-	f := declare("counter", name, help, labels)
-	f.value = prometheus.CounterValue
-	return f
+	return declare("counter", name, help, labels)
 }
 
 func gauge(name, help string, labels ...string) *family {
-	f := declare("gauge", name, help, labels)
-	f.value = prometheus.GaugeValue
+	return declare("gauge", name, help, labels)
+}
+
+// timeHistogram exports a proxy.Histogram. Each of the bounds is one of its.
+func timeHistogram(name, help string, bounds []time.Duration, labels ...string) *family {
+	f := declare("histogram", name, help, labels)
+	for i := range proxy.HistogramBuckets - 1 {
+		if at := proxy.HistogramBound(i); slices.Contains(bounds, at) {
+			f.bounds = append(f.bounds, bound{i, strconv.FormatFloat(at.Seconds(), 'g', -1, 64)})
+		}
+	}
 	return f
 }
 
-func histogram(name, help string, labels ...string) *family {
-	return declare("histogram", name, help, labels)
-}
-
-// sink is where the metrics of one scrape go.
-type sink chan<- prometheus.Metric
-
-func (to sink) put(f *family, value float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(f.desc, f.value, value, labels...)
-}
-
-// times puts h as a classic histogram. Each of the bounds is one of h's.
-func (to sink) times(f *family, bounds []time.Duration, h *proxy.Histogram, labels ...string) {
-	cumulative := make(map[float64]uint64, len(bounds))
-	var seen uint64
-	next := 0
-	for i, n := range h.Counts {
-		seen += n
-		if next < len(bounds) && proxy.HistogramBound(i) == bounds[next] {
-			cumulative[bounds[next].Seconds()] = seen
-			next++
-		}
+// sizeHistogram exports a proxy.SizeHistogram.
+func sizeHistogram(name, help string, labels ...string) *family {
+	f := declare("histogram", name, help, labels)
+	for i := range proxy.SizeBuckets - 1 {
+		f.bounds = append(f.bounds, bound{i, strconv.Itoa(1 << i)})
 	}
-	to <- prometheus.MustNewConstHistogram(f.desc, seen, h.Sum.Seconds(), cumulative, labels...)
-}
-
-// sizes puts h as a classic histogram.
-func (to sink) sizes(f *family, h *proxy.SizeHistogram, labels ...string) {
-	cumulative := make(map[float64]uint64, proxy.SizeBuckets-1)
-	var seen uint64
-	for i, n := range h.Counts {
-		seen += n
-		if i < proxy.SizeBuckets-1 {
-			cumulative[float64(int(1)<<i)] = seen
-		}
-	}
-	to <- prometheus.MustNewConstHistogram(f.desc, seen, float64(h.Sum), cumulative, labels...)
+	return f
 }
 
 // The buckets below are bounds of proxy.Histogram, so that the counts are exact.

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // sidecar is a core on real loops with the admin API on top.
 type sidecar struct {
-	t      *testing.T
+	t      testing.TB
 	engine *reactor.Engine
 	proc   *proxy.Process
 	api    *Server
@@ -40,7 +40,7 @@ const patience = time.Minute
 
 // newSidecar serves HTTP on egress by the configuration, whose one listener's
 // address is replaced. No service has endpoints yet.
-func newSidecar(t *testing.T, yaml string) *sidecar {
+func newSidecar(t testing.TB, yaml string) *sidecar {
 	t.Helper()
 	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *sidecar) request(method, path string) (status int) {
 }
 
 // newApp answers with the status that the path names.
-func newApp(t *testing.T) (addr string) {
+func newApp(t testing.TB) (addr string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/302":
@@ -175,7 +175,7 @@ func newApp(t *testing.T) (addr string) {
 }
 
 // freeAddr is one that nobody listens on.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

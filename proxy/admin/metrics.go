@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -17,44 +20,81 @@ const (
 	// their own, first by address; remora_endpoints always has their number.
 	maxEndpointSeries = 200
 
-	// maxScrapes is how many scrapes may wait at once.
+	// maxScrapes is how many scrapes may be under way at once.
 	maxScrapes = 4
 )
 
-// metrics serves the collector below, and Go's own of runtime and process.
+// runtimeMetrics are those of Go's runtime that are exported besides the ones that
+// its collector always has: the rest is many, and costs more than all of our own.
+var runtimeMetrics = regexp.MustCompile(`^/(gc/pauses:seconds|gc/heap/live:bytes|sched/latencies:seconds)$`)
+
+// scraper answers scrapes.
+type scraper struct {
+	collector
+	runtime prometheus.Gatherer // of Go and the process
+	slots   chan struct{}       // taken by scrapes under way
+	pages   sync.Pool           // of *page
+}
+
 func (s *Server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		&collector{s},
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC, collectors.MetricsScheduler)),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: runtimeMetrics})),
+		processCollector{s.began},
 	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		// A scrape with a part missing would look like counters that went back.
-		ErrorHandling:       promhttp.HTTPErrorOnError,
-		MaxRequestsInFlight: maxScrapes,
-	})
+	return &scraper{
+		collector: collector{s}, runtime: registry, slots: make(chan struct{}, maxScrapes),
+		pages: sync.Pool{New: func() any { return newPage() }},
+	}
+}
+
+// ServeHTTP answers in the text format, which every Prometheus takes, and not
+// compressed: that would be most of the work. It is all or an error: with a part
+// missing, counters would seem to have gone back.
+func (c *scraper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	default:
+		unavailable(w, []string{fmt.Sprintf("%d scrapes are under way", maxScrapes)})
+		return
+	}
+	p := c.pages.Get().(*page)
+	defer c.pages.Put(p)
+	if err := c.fill(r.Context(), p); err != nil {
+		unavailable(w, []string{err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	_, _ = w.Write(p.text.Bytes())
+}
+
+// fill makes p the answer of a scrape.
+func (c *scraper) fill(ctx context.Context, p *page) error {
+	reports, err := c.s.report(ctx)
+	if err != nil {
+		return err
+	}
+	others, err := c.runtime.Gather()
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	p.reset()
+	c.collect(p, reports)
+	p.finish()
+	for _, f := range others {
+		if _, err := expfmt.MetricFamilyToText(&p.text, f); err != nil {
+			return fmt.Errorf("admin: %w", err)
+		}
+	}
+	return nil
 }
 
 // collector turns one report of every loop into metrics, at each scrape. The
 // loops count in plain integers and know nothing of Prometheus.
 type collector struct{ s *Server }
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range families {
-		ch <- f.desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	to := sink(ch)
-	reports, err := c.s.report(context.Background())
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(buildInfo.desc, err)
-		return
-	}
+func (c *collector) collect(to *page, reports []proxy.WorkerReport) {
 	c.process(to, reports)
 	c.reactor(to)
 	c.links(to, reports)
@@ -94,7 +134,7 @@ var (
 	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
 )
 
-func (c *collector) process(to sink, reports []proxy.WorkerReport) {
+func (c *collector) process(to *page, reports []proxy.WorkerReport) {
 	var sum proxy.WorkerStats
 	codes := map[string]uint64{}
 	for i := range reports {
@@ -144,7 +184,7 @@ var (
 	open         = gauge("reactor_connections", "Open sockets by where they come from.", "direction")
 )
 
-func (c *collector) reactor(to sink) {
+func (c *collector) reactor(to *page) {
 	st := c.s.opt.Reactor()
 	to.put(accepted, float64(st.Accepted))
 	to.put(refused, float64(st.Refused))
@@ -164,7 +204,7 @@ var (
 	registration = gauge("registration_state", "1 for the state that a registration is in.", "service", "address", "state")
 )
 
-func (c *collector) registry(to sink) {
+func (c *collector) registry(to *page) {
 	if c.s.opt.Registry != nil {
 		to.put(registryUp, truth(c.s.opt.Registry().Connected))
 	}

@@ -17,7 +17,7 @@ var (
 	accessErrors = counter("access_log_errors_total", "Writes of the access log, and reopenings, that failed.")
 )
 
-func (c *collector) accessLog(to sink) {
+func (c *collector) accessLog(to *page) {
 	if c.s.opt.AccessLog == nil {
 		return
 	}

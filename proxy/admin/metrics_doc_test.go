@@ -45,6 +45,31 @@ func row(f *family) string {
 	return fmt.Sprintf("| `remora_%s` | %s | %s | %s |", f.name, f.kind, labels, f.help)
 }
 
+// TestRuntimeNames: docs/metrics.md names what is exported of Go and the operating
+// system, but for the many of go_memstats_*.
+func TestRuntimeNames(t *testing.T) {
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("`((?:go|process)_[a-z_]+)`").FindAllStringSubmatch(string(page), -1) {
+		told[m[1]] = true
+	}
+	for name := range newSidecar(t, twoServices).scrape() {
+		if strings.HasPrefix(name, "remora_") || strings.HasPrefix(name, "go_memstats_") {
+			continue
+		}
+		if !told[name] {
+			t.Errorf("docs/metrics.md does not tell of %s", name)
+		}
+		delete(told, name)
+	}
+	for name := range told {
+		t.Errorf("docs/metrics.md tells of %s, which is not there", name)
+	}
+}
+
 // TestCardinality: docs/metrics.md says how many series there may be.
 func TestCardinality(t *testing.T) {
 	page, err := os.ReadFile(metricsPage)

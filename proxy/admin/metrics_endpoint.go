@@ -8,8 +8,8 @@ var (
 		"Attempts by their end: served, failure (status 5xx), broken (no answer, and the endpoint's fault), "+
 			"unseen (an answer that nobody waited for), none (withdrawn, refused or too late).",
 		"service", "endpoint", "result")
-	attemptDuration = histogram("endpoint_attempt_duration_seconds",
-		"From the sending of an attempt to its answer, whether anybody waited for it or not.", "service", "endpoint")
+	attemptDuration = timeHistogram("endpoint_attempt_duration_seconds",
+		"From the sending of an attempt to its answer, whether anybody waited for it or not.", attemptBounds, "service", "endpoint")
 	endpointRetries   = counter("endpoint_retries_total", "Attempts that were retries.", "service", "endpoint")
 	endpointHedges    = counter("endpoint_hedges_total", "Attempts that were hedges.", "service", "endpoint")
 	endpointEjections = counter("endpoint_ejections_total", "Ejections of the endpoint, by the loop.", "service", "endpoint")
@@ -24,7 +24,7 @@ var (
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
-func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
+func (c *collector) endpoints(to *page, svc *proxy.ServiceReport) {
 	list, checked := svc.Endpoints, c.s.service(svc.Name).Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
@@ -46,12 +46,12 @@ func (c *collector) endpoints(to sink, svc *proxy.ServiceReport) {
 	}
 }
 
-func (c *collector) attempts(to sink, service string, e *proxy.EndpointReport) {
+func (c *collector) attempts(to *page, service string, e *proxy.EndpointReport) {
 	st := &e.Stats
 	for how, n := range st.Endings {
 		to.put(attempts, float64(n), service, e.Addr, proxy.Ending(how).String())
 	}
-	to.times(attemptDuration, attemptBounds, &st.Latency, service, e.Addr)
+	to.times(attemptDuration, &st.Latency, service, e.Addr)
 	to.put(endpointRetries, float64(st.Retries), service, e.Addr)
 	to.put(endpointHedges, float64(st.Hedges), service, e.Addr)
 	to.put(endpointEjections, float64(e.Ejections), service, e.Addr)

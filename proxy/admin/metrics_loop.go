@@ -6,28 +6,28 @@ import "github.com/remora-proxy/remora/proxy"
 var (
 	loopConnections = gauge("loop_connections", "Connections of the loop: accepted, dialled and being dialled.", "loop")
 	loopEvents      = counter("loop_events_total", "Events of connections and timers.", "loop")
-	loopTurns       = histogram("loop_turn_duration_seconds",
-		"How long turns took, from the first event to the last write. What comes meanwhile waits so long.", "loop")
-	loopTurnEvents = histogram("loop_turn_events", "Events that shared a turn, and so their writes.", "loop")
+	loopTurns       = timeHistogram("loop_turn_duration_seconds",
+		"How long turns took, from the first event to the last write. What comes meanwhile waits so long.", turnBounds, "loop")
+	loopTurnEvents = sizeHistogram("loop_turn_events", "Events that shared a turn, and so their writes.", "loop")
 )
 
-func (c *collector) loop(to sink, name string, r *proxy.WorkerReport) {
+func (c *collector) loop(to *page, name string, r *proxy.WorkerReport) {
 	to.put(loopConnections, float64(r.Loop.Connections), name)
 	to.put(loopEvents, float64(r.Loop.Events), name)
-	to.times(loopTurns, turnBounds, &r.Loop.Turns, name)
+	to.times(loopTurns, &r.Loop.Turns, name)
 	to.sizes(loopTurnEvents, &r.Loop.TurnEvents, name)
 }
 
 // The families of links, whatever the service.
 var (
 	flushes   = counter("link_flushes_total", "Writes to links.")
-	batches   = histogram("link_batch_messages", "Requests, answers, refusals and withdrawals that left on a link together.")
+	batches   = sizeHistogram("link_batch_messages", "Requests, answers, refusals and withdrawals that left on a link together.")
 	linkBytes = counter("link_bytes_total", "Bytes on links: received, and sent.", "direction")
 	cancels   = counter("link_cancels_total", "Attempts withdrawn over a link.")
 	saved     = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )
 
-func (c *collector) links(to sink, reports []proxy.WorkerReport) {
+func (c *collector) links(to *page, reports []proxy.WorkerReport) {
 	var sum proxy.WorkerStats
 	for i := range reports {
 		st := &reports[i].Stats

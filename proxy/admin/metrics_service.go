@@ -11,8 +11,8 @@ var (
 	requests = counter("requests_total",
 		"Requests that ended, by the class of the application's answer, failed (see errors_total) or cancelled.",
 		"service", "outcome")
-	duration = histogram("request_duration_seconds",
-		"From the complete request to the complete answer, cancelled requests left out.", "service")
+	duration = timeHistogram("request_duration_seconds",
+		"From the complete request to the complete answer, cancelled requests left out.", requestBounds, "service")
 	requestBytes = counter("request_bytes_total",
 		"Headers and bodies of requests admitted (in) and of the application's answers (out), streams left out.",
 		"service", "direction")
@@ -50,12 +50,12 @@ var (
 		"service", "route")
 )
 
-func (c *collector) service(to sink, svc *proxy.ServiceReport) {
+func (c *collector) service(to *page, svc *proxy.ServiceReport) {
 	p, cfg, name := c.s.opt.Process, c.s.service(svc.Name), svc.Name
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, proxy.Outcome(o).String())
 	}
-	to.times(duration, requestBounds, &svc.Stats.Latency, name)
+	to.times(duration, &svc.Stats.Latency, name)
 	to.put(requestBytes, float64(svc.Stats.BytesIn), name, "in")
 	to.put(requestBytes, float64(svc.Stats.BytesOut), name, "out")
 	to.put(pending, float64(p.ServicePending(name)), name)
@@ -96,7 +96,7 @@ func countUnhealthy(list []proxy.EndpointReport) (n int) {
 	return n
 }
 
-func (c *collector) hedging(to sink, svc *proxy.ServiceReport) {
+func (c *collector) hedging(to *page, svc *proxy.ServiceReport) {
 	name := svc.Name
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
 	to.put(hedges, float64(svc.Stats.HedgesWon), name, "won")

@@ -2,13 +2,16 @@ package admin
 
 import (
 	"fmt"
-	"regexp"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -23,10 +26,24 @@ func (s *sidecar) scrape() map[string]*dto.MetricFamily {
 	if status != 200 {
 		s.t.Fatalf("/metrics answered %d %s", status, body)
 	}
+	return parse(s.t, body)
+}
+
+// parse reads a page as Prometheus does. What has a series twice fails.
+func parse(t testing.TB, page string) map[string]*dto.MetricFamily {
+	t.Helper()
+	seen := map[string]bool{}
+	for line := range strings.Lines(page) {
+		series := line[:strings.LastIndexByte(line, ' ')]
+		if line[0] != '#' && seen[series] {
+			t.Errorf("%s is there twice", series)
+		}
+		seen[series] = true
+	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return families
 }
@@ -152,8 +169,8 @@ func TestFamilies(t *testing.T) {
 		if kind := strings.ToLower(got.GetType().String()); kind != want.kind {
 			t.Errorf("%s is a %s, declared as %s", name, kind, want.kind)
 		}
-		if problem := unconventional(name, want); problem != "" {
-			t.Errorf("%s: %s", name, problem)
+		if !strings.HasSuffix(want.help, ".") {
+			t.Errorf("%s: its help is no sentence", name)
 		}
 	}
 	for name := range f {
@@ -161,26 +178,23 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s is exported and not declared", name)
 		}
 	}
-	for _, name := range []string{
-		"go_goroutines", "go_gc_pauses_seconds", "go_sched_latencies_seconds", "process_open_fds", "process_cpu_seconds_total",
-	} {
-		if f[name] == nil {
-			t.Errorf("%s is missing", name)
-		}
-	}
 }
 
-// unconventional tells what the conventions of Prometheus have against a name.
-func unconventional(name string, f *family) string {
-	switch {
-	case (f.kind == "counter") != strings.HasSuffix(name, "_total"):
-		return "counters end in _total, and nothing else does"
-	case regexp.MustCompile(`_(ms|millis|milliseconds|us|kib|mib|kb|mb)(_|$)`).MatchString(name):
-		return "not in a base unit"
-	case !strings.HasSuffix(f.help, "."):
-		return "its help is no sentence"
+// TestConventions: Prometheus' own linter has nothing against what is ours.
+func TestConventions(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	s.update("compute", newApp(t))
+	s.request("GET", "/none")
+	_, page := s.get("/metrics")
+	problems, err := promlint.New(strings.NewReader(page)).Lint()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ""
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, prefix) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
 }
 
 // TestBounds: each is a bound of the core's histogram, so no count is lost.
@@ -198,19 +212,45 @@ func TestBounds(t *testing.T) {
 		for _, b := range c.bounds {
 			h.Observe(b)
 		}
-		out := make(chan prometheus.Metric, 1)
-		sink(out).times(c.of, c.bounds, &h, c.labels...)
-		var m dto.Metric
-		if err := (<-out).Write(&m); err != nil {
-			t.Fatal(err)
-		}
-		buckets := m.GetHistogram().GetBucket()
-		if len(buckets) != len(c.bounds) {
+		p := newPage()
+		p.times(c.of, &h, c.labels...)
+		p.finish()
+		buckets := parse(t, p.text.String())["remora_"+c.of.name].GetMetric()[0].GetHistogram().GetBucket()
+		if len(buckets) != len(c.bounds)+1 {
 			t.Fatalf("%s: %d buckets of %d", c.of.name, len(buckets), len(c.bounds))
 		}
-		for i, b := range buckets {
-			if b.GetUpperBound() != c.bounds[i].Seconds() || b.GetCumulativeCount() != uint64(i+1) {
+		for i, bound := range c.bounds {
+			if b := buckets[i]; b.GetUpperBound() != bound.Seconds() || b.GetCumulativeCount() != uint64(i+1) {
 				t.Errorf("%s: bucket %d: %v", c.of.name, i, b)
+			}
+		}
+	}
+}
+
+// TestPage: the text says what was put, whatever the labels and the numbers are, and
+// a page that is used again nothing of the scrape before.
+func TestPage(t *testing.T) {
+	labels := []string{`a "quoted\" path`, "two\nlines", "", "ünïcode", `ends in \`}
+	numbers := []float64{0, -3, 1 << 52, 1 << 60, 1.5, 1e-9, 1.7e9 + 1e-3, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN()}
+	p := newPage()
+	for range 2 {
+		p.reset()
+		for _, l := range labels {
+			for i, n := range numbers {
+				p.put(endpointPending, n, l, strconv.Itoa(i))
+			}
+		}
+		p.put(loops, 1)
+		p.finish()
+	}
+	f := parse(t, p.text.String())
+	if n := len(f["remora_endpoint_pending"].GetMetric()); n != len(labels)*len(numbers) {
+		t.Errorf("%d series", n)
+	}
+	for _, l := range labels {
+		for i, n := range numbers {
+			if got := value(f, "remora_endpoint_pending", fmt.Sprintf("endpoint=%d,service=%s", i, l)); got != n && !(math.IsNaN(got) && math.IsNaN(n)) {
+				t.Errorf("%q: %v has become %v", l, n, got)
 			}
 		}
 	}
@@ -230,6 +270,43 @@ func TestManyEndpoints(t *testing.T) {
 	}
 	if n := value(f, "remora_endpoints", "service=compute"); n != 3*maxEndpointSeries {
 		t.Errorf("%v endpoints are known", n)
+	}
+}
+
+// TestScrapesAtOnce: their number is bounded, and one that is over makes room. Each is
+// a page of its own, and says what it is: Prometheus takes nothing else.
+func TestScrapesAtOnce(t *testing.T) {
+	c := newSidecar(t, twoServices).api.metrics().(*scraper)
+	scrape := func() *httptest.ResponseRecorder {
+		rec := httptest.NewRecorder()
+		c.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return rec
+	}
+	for range maxScrapes {
+		c.slots <- struct{}{}
+	}
+	if got := scrape().Code; got != http.StatusServiceUnavailable {
+		t.Errorf("one too many is answered %d", got)
+	}
+	for range maxScrapes {
+		<-c.slots
+	}
+	answers := make(chan *httptest.ResponseRecorder, 5*maxScrapes)
+	for range maxScrapes {
+		go func() {
+			for range 5 {
+				answers <- scrape()
+			}
+		}()
+	}
+	for range 5 * maxScrapes {
+		rec := <-answers
+		if is := rec.Header().Get("Content-Type"); rec.Code != http.StatusOK || is != "text/plain; version=0.0.4; charset=utf-8" {
+			t.Fatalf("answered %d, %q", rec.Code, is)
+		}
+		if f := parse(t, rec.Body.String()); value(f, "remora_loops", "") != loopCount || f["go_info"] == nil {
+			t.Errorf("%d families", len(f))
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ var (
 	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "End of the certificate in use.", "identity")
 )
 
-func (c *collector) tls(to sink) {
+func (c *collector) tls(to *page) {
 	st := c.s.opt.Reactor()
 	to.put(handshakes, float64(st.Handshakes))
 	for code, n := range st.TLSFailures {

@@ -14,7 +14,7 @@ var (
 		"Spans lost: too many waited (queue), or the receiver did not take them (export).", "reason")
 )
 
-func (c *collector) tracing(to sink) {
+func (c *collector) tracing(to *page) {
 	if c.s.opt.Tracing == nil {
 		return
 	}

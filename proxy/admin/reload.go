@@ -66,7 +66,7 @@ var (
 	reloads    = counter("config_reloads_total", "Reloads: applied, unchanged, or the code of the refusal.", "outcome")
 )
 
-func (c *collector) reloads(to sink) {
+func (c *collector) reloads(to *page) {
 	to.put(generation, float64(c.s.opt.Process.Generation().Number()))
 	if c.s.opt.Reloads == nil {
 		return
