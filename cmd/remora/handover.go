@@ -73,7 +73,7 @@ func (s *sidecar) answerDoor() {
 // error this process goes on as if nothing was.
 func (s *sidecar) handOver(to *handover.Conn) error {
 	if !s.changing.TryLock() {
-		return errBusy
+		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
 	err := s.replaceBy(to)
 	if err == nil {

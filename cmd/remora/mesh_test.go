@@ -96,7 +96,8 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 	more("load after the drain", 500)
 }
 
-// post sends a request that is told apart from all others by its body.
+// post sends a request that is told apart from all others by its body, and that
+// net/http does not send again by itself.
 func post(client *http.Client, egress, text string) error {
 	resp, err := client.Post("http://"+egress+"/", "text/plain", bytes.NewReader([]byte(text)))
 	if err != nil {

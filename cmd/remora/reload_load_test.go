@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -87,7 +85,7 @@ func (l *openLoad) send(n int64) {
 	if n%2 == 1 {
 		host = movingHost
 	}
-	if err := l.ask(host, fmt.Sprint("n", n)); err != nil {
+	if err := post(&l.client, host, fmt.Sprint("n", n)); err != nil {
 		l.failed.Add(1)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -97,23 +95,6 @@ func (l *openLoad) send(n int64) {
 		return
 	}
 	l.answered.Add(1)
-}
-
-// ask makes a request that net/http does not send again by itself.
-func (l *openLoad) ask(host, text string) error {
-	resp, err := l.client.Post("http://"+host+"/", "text/plain", bytes.NewReader([]byte(text)))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != 200 || string(body) != "POST "+text {
-		return fmt.Errorf("%s: %d %s %q", text, resp.StatusCode, resp.Header.Get("x-remora-error"), body)
-	}
-	return nil
 }
 
 // end stops the load and waits for what is out.

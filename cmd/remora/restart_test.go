@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/handover"
 )
 
 // replace starts a successor of p, and waits until it serves.
@@ -294,4 +296,24 @@ func TestDoorPath(t *testing.T) {
 	if none := doorPath("", "a.yaml", load("n1", "")); none != "" {
 		t.Errorf("the door is at %s without a directory", none)
 	}
+}
+
+// TestHotRestartBusy: a successor that comes while the configuration is reloaded is
+// told so, and so is the log.
+func TestHotRestartBusy(t *testing.T) {
+	path := filepath.Join(socketDir(t), "run", "door.sock")
+	door, err := handover.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{log: slog.New(slog.DiscardHandler), door: door}
+	s.changing.Lock() // as a reload does
+	over := make(chan struct{})
+	go func() { defer close(over); s.answerDoor() }()
+	_, err = inherit(config.Default(), path, s.log)
+	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) {
+		t.Errorf("the successor ends with %v", err)
+	}
+	s.shutDoor()
+	receive(t, "the door to shut", over)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -26,10 +27,12 @@ const (
 
 // Offer is what a predecessor tells of itself.
 type Offer struct {
-	Version  int      `json:"version"`  // set by Conn.Offer
+	Version  int      `json:"version"`  // set by Conn.Offer; 0 in a refusal
 	Restarts int      `json:"restarts"` // hot restarts that led to it
 	Sockets  []string `json:"sockets"`  // the addresses they are configured with, in the order in which they follow
 	Parked   string   `json:"parked"`   // where answers that wait with it can be fetched
+
+	Refused string `json:"refused,omitempty"` // set by Conn.Refuse: why there is nothing else
 }
 
 // maxMessage bounds a message, in bytes.
@@ -78,6 +81,22 @@ func (c *Conn) Outlive(ctx context.Context) {
 // each of o.Sockets.
 func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	o.Version = Version
+	if err := c.tell(o); err != nil {
+		return err
+	}
+	for _, address := range o.Sockets {
+		if err := c.pass(sockets[address]); err != nil {
+			return fmt.Errorf("handover: %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+// Refuse tells the other process, in the place of an Offer, why it gets nothing now.
+// One that knows of no refusals ends with ErrProtocol, for there is no such Version.
+func (c *Conn) Refuse(why error) error { return c.tell(Offer{Refused: why.Error()}) }
+
+func (c *Conn) tell(o Offer) error {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
@@ -87,11 +106,6 @@ func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	}
 	if _, err := c.uc.Write(b); err != nil {
 		return fmt.Errorf("handover: %w", err)
-	}
-	for _, address := range o.Sockets {
-		if err := c.pass(sockets[address]); err != nil {
-			return fmt.Errorf("handover: %s: %w", address, err)
-		}
 	}
 	return nil
 }
@@ -114,7 +128,8 @@ func (c *Conn) pass(ln net.Listener) error {
 	return errors.Join(err, failed)
 }
 
-// Receive is the other end of Offer. The sockets are the caller's, by address.
+// Receive is the other end of Offer, and of Refuse. The sockets are the caller's, by
+// address.
 func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 	b, err := c.read()
 	if err != nil {
@@ -122,6 +137,9 @@ func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 	}
 	if err := json.Unmarshal(b, &o); err != nil {
 		return o, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	if o.Refused != "" {
+		return o, nil, fmt.Errorf("%w: %s", ErrRefused, o.Refused)
 	}
 	if o.Version != Version {
 		return o, nil, fmt.Errorf("%w: version %d, want %d", ErrProtocol, o.Version, Version)
@@ -159,6 +177,9 @@ func (c *Conn) take() (net.Listener, error) {
 func (c *Conn) read() ([]byte, error) {
 	b := make([]byte, maxMessage)
 	n, err := c.uc.Read(b)
+	if errors.Is(err, io.EOF) {
+		return nil, ErrEnded
+	}
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}

@@ -15,8 +15,9 @@
 //	                                          accepts no more, and drains
 //	Outlive  ◀ the end of the process ───
 //
-// Up to Serving, the end of the connection is the end of the attempt, and the
-// predecessor goes on as if nothing was. Both may be of different versions of the
-// program: the offer is JSON, to which fields may be added, and Version tells when
-// more than that changes.
+// A predecessor that is busy refuses in the place of its offer, and says why. Up to
+// Serving, the end of the connection is the end of the attempt, and the predecessor
+// goes on as if nothing was. Both may be of different versions of the program: the
+// offer is JSON, to which fields may be added, and Version tells when more than that
+// changes.
 package handover

@@ -23,6 +23,11 @@ var (
 	// ErrProtocol ends a conversation with a process that says something else
 	// than was to be said.
 	ErrProtocol = errors.New("handover: unexpected message")
+	// ErrRefused is returned by Conn.Receive with the reason of a process that
+	// hands over nothing now.
+	ErrRefused = errors.New("handover: refused")
+	// ErrEnded tells that the other process, or the conversation with it, is over.
+	ErrEnded = errors.New("handover: the other process has left; its log may tell why")
 )
 
 // network keeps messages apart, so that a descriptor comes with its message.

@@ -139,7 +139,7 @@ func TestWords(t *testing.T) {
 		t.Errorf("another word: %v", err)
 	}
 	successor.Close()
-	if err := predecessor.Hear(Serving); err == nil || errors.Is(err, ErrProtocol) {
+	if err := predecessor.Hear(Serving); !errors.Is(err, ErrEnded) {
 		t.Errorf("the end of the other process: %v", err)
 	}
 }
@@ -175,6 +175,34 @@ func TestReceiveRefuses(t *testing.T) {
 	long := Offer{Parked: strings.Repeat("x", maxMessage)}
 	if err := predecessor.Offer(long, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("an offer that nobody can read: %v", err)
+	}
+}
+
+// TestRefuse: the other process hears why it gets nothing.
+func TestRefuse(t *testing.T) {
+	predecessor, successor := meet(t)
+	if err := predecessor.Refuse(errors.New("not now")); err != nil {
+		t.Fatal(err)
+	}
+	if o, sockets, err := successor.Receive(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not now") || sockets != nil {
+		t.Errorf("%+v, %d sockets, %v", o, len(sockets), err)
+	}
+}
+
+// TestRefuseIsNoOffer: a successor that knows of no refusals does not take one for an
+// offer of nothing, and begin to serve beside its predecessor.
+func TestRefuseIsNoOffer(t *testing.T) {
+	predecessor, successor := meet(t)
+	if err := predecessor.Refuse(errors.New("not now")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := successor.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known struct{ Version int }
+	if err := json.Unmarshal(b, &known); err != nil || known.Version == Version {
+		t.Errorf("%q is one of version %d, %v", b, known.Version, err)
 	}
 }
 
