@@ -49,7 +49,9 @@ for command in "${commands[@]}"; do
 		file=$out/$command-linux-$arch
 		compile "$command" "$arch" "$file"
 		built=$(go version -m "$file")
-		for setting in "GOARCH=$arch" CGO_ENABLED=0 -trimpath=true; do
+		settings=("GOARCH=$arch" CGO_ENABLED=0 -trimpath=true)
+		if [[ $command == remora ]]; then settings+=(-pgo=default.pgo); fi # scripts/pgo.sh
+		for setting in "${settings[@]}"; do
 			grep -qF -- "$setting" <<<"$built" || die "$file was built without $setting"
 		done
 		# A static binary names no loader: it has no INTERP segment.
