@@ -41,9 +41,9 @@ Each request carries an x-nonce header, and an answer without the same one is an
 part of the latency: the send lag.
 
 --steal also watches the machine's processors, and tells latencies once more without the
-requests that were due within 5 ms of a moment in which one stood still for some 2 ms:
-on a virtual machine whose host is busy they say little about what is measured. It takes
-CAP_SYS_NICE.`,
+requests that were due within 5 ms of a moment in which one stood still for some 2 ms, or
+as long after it as it took: on a virtual machine whose host is busy they say little about
+what is measured. It takes CAP_SYS_NICE.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, urls []string) (err error) {
 			for _, h := range headers {
@@ -69,7 +69,8 @@ CAP_SYS_NICE.`,
 				return runEach(cmd, o, urls, asJSON)
 			}
 			o.Targets = urls
-			return runLoad(cmd, o, asJSON)
+			_, err = runLoad(cmd, o, asJSON)
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -89,7 +90,7 @@ CAP_SYS_NICE.`,
 		"its status, kind of error and x-remora-error")
 	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
-	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each")
+	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each and a table of all")
 	f.BoolVar(&o.Samples, "steal", false, "tell latencies apart from moments in which a processor stood still")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
 	return cmd
@@ -106,30 +107,36 @@ func createLog(path string) (w io.Writer, end func() error, err error) {
 }
 
 func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) error {
+	var results []*load.Result
 	for _, url := range urls {
 		if !asJSON {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", url)
 		}
 		o.Targets = []string{url}
-		if err := runLoad(cmd, o, asJSON); err != nil {
+		res, err := runLoad(cmd, o, asJSON)
+		if err != nil {
 			return err
 		}
+		results = append(results, res)
 	}
-	return nil
+	if asJSON {
+		return nil
+	}
+	return load.Compare(cmd.OutOrStdout(), urls, results)
 }
 
-func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) error {
+func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, error) {
 	res, err := measure(cmd.Context(), o)
 	if res == nil {
-		return err
+		return nil, err
 	}
 	if asJSON {
 		j, jerr := res.JSON()
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetIndent("", "  ")
-		return errors.Join(err, jerr, enc.Encode(j))
+		return res, errors.Join(err, jerr, enc.Encode(j))
 	}
-	return errors.Join(err, res.Text(cmd.OutOrStdout()))
+	return res, errors.Join(err, res.Text(cmd.OutOrStdout()))
 }
 
 // measure runs the load, and beside it what watches the processors if samples are

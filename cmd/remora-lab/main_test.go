@@ -50,7 +50,8 @@ func TestLoadToEachURL(t *testing.T) {
 	first, second := "http://"+r.Addr()+"/compute", "http://"+r.Addr()+"/healthz"
 	out, err := execute(context.Background(), "load", "--each", "--rate", "500", "--duration", "100ms", "--warmup", "0s",
 		"--timeout", "20s", first, second)
-	if err != nil || !strings.HasPrefix(out, first+"\nrequests   50 in") || !strings.Contains(out, "\n"+second+"\nrequests   50 in") {
+	if err != nil || !strings.HasPrefix(out, first+"\nrequests   50 in") || !strings.Contains(out, "\n"+second+"\nrequests   50 in") ||
+		!strings.Contains(out, "\n| | "+first+" | "+second+" |\n|---|---:|---:|\n| p50 ms | ") || !strings.HasSuffix(out, "\n| failed | 0 | 0 |\n") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -94,7 +95,10 @@ func TestBadArguments(t *testing.T) {
 		{"load"}, {"load", "--header", "nothing", "http://x/"}, {"load", "--body", "/no/such", "http://x/"},
 		{"load", "ftp://x/"}, {"replica", "--mode", "slow"}, {"replica", "--protocol", "smtp"}, {"consumer", "--agent", "nowhere"},
 		{"stages"}, {"stages", "--sidecar", "x", "http://x/"}, {"stages", "--connections", "0", "http://x/"}, {"demo", "--mode", "slow"}, {"demo", "extra"},
-		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"},
+		{"demo", "--seconds", "0"}, {"etcd", "extra"}, {"fish"}, {"steal", "--period", "0s"}, {"bench", "extra"}, {"bench", "--rows", "squid-1"},
+		{"bench", "--rounds", "0"}, {"bench", "--repeats", "-1"}, {"bench", "--seconds", "0"}, {"bench", "--remora", "/no/such"},
+		{"bench", "scale", "extra"}, {"bench", "scale", "--rows", "squid-1"}, {"bench", "scale", "--dimensions", "weight"},
+		{"replica", "--listen", "127.0.0.1:0", "--device", "no-such-device"},
 	} {
 		if out, err := execute(context.Background(), args...); err == nil {
 			t.Errorf("%v was accepted: %s", args, out)

@@ -53,6 +53,7 @@ first argument. It does not freeze unless --stall-mean is given.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&o.Device, "device", "", "network interface to listen on, of Linux (default all); lo: with --listen 0.0.0.0:PORT, all of 127.0.0.0/8")
 	f.StringVar(&protocol, "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
 	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls worked on at once")
 	f.StringVar(&mode, "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))

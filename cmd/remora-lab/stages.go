@@ -22,8 +22,9 @@ func stagesCommand() *cobra.Command {
 
 Each connection sends a GET as soon as it has its answer. With calls that take --delay, n
 connections can't get more than n / --delay answers a second: the ceiling. Prints what was
-reached at each number of connections, and as the score the best of them; answers other
-than 2xx do not count.`,
+reached at each number of connections as a Markdown table, with the CPU time that each
+sidecar took for an answer, and as the score the best of the rates; answers other than 2xx
+do not count.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.URL = args[0]

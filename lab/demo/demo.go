@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/lab/report"
 )
@@ -94,13 +95,13 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Remora, err = sidecarBinary(ctx, o.Remora, o.Self, o.Dir); err != nil {
 		return nil, err
 	}
-	etcd := &group{dir: o.Dir}
-	defer etcd.stop()
-	p, err := etcd.start("etcd", o.Self, "etcd", "--listen", l.etcd)
+	etcd := &child.Group{Dir: o.Dir}
+	defer etcd.Stop()
+	p, err := etcd.Start("etcd", o.Self, "etcd", "--listen", l.etcd)
 	if err != nil {
 		return nil, err
 	}
-	if err := await(ctx, p, "etcd", gets("http://"+l.etcd+"/health")); err != nil {
+	if err := child.Await(ctx, p, "etcd", child.Gets("http://"+l.etcd+"/health")); err != nil {
 		return nil, err
 	}
 	r := &report.Report{Mode: o.modeName(), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/lab/report"
@@ -16,9 +17,10 @@ import (
 
 // A mesh is the replicas and sidecars of the phases that share them.
 type mesh struct {
-	opts   Options
-	layout *layout
-	procs  *group // the replicas come first
+	opts     Options
+	layout   *layout
+	procs    *child.Group
+	replicas []*child.Process
 }
 
 // A phase is one under way, and what it has measured so far.
@@ -37,8 +39,8 @@ const sliceLength = 2500 * time.Millisecond
 // runPhases measures the kinds on one mesh. Several take turns, so that all meet the
 // same machine, and the same freezes.
 func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([]*report.Phase, error) {
-	m := &mesh{opts: o, layout: l, procs: &group{dir: o.Dir}}
-	defer m.procs.stop()
+	m := &mesh{opts: o, layout: l, procs: &child.Group{Dir: o.Dir}}
+	defer m.procs.Stop()
 	var phases []*phase
 	for _, kind := range kinds {
 		o.Out.Line(kind.title)
@@ -75,7 +77,7 @@ func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([
 			r.Requests, r.Errors, r.P50, r.P99, r.P999))
 		out = append(out, r)
 	}
-	return out, m.procs.check()
+	return out, m.procs.Check()
 }
 
 // warmUp is a load of its own: between it and the measurement nothing is in flight,
@@ -128,13 +130,14 @@ func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 		if o.Mode == replica.Correlated {
 			seed = o.Seed // shared, so that the freezes are
 		}
-		proc, err := m.procs.start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
+		proc, err := m.procs.Start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
 			"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
 			"--mode", string(o.Mode), "--seed", strconv.FormatUint(seed, 10))
 		if err != nil {
 			return err
 		}
-		if err := await(ctx, proc, proc.name, gets("http://"+addr+"/healthz")); err != nil {
+		m.replicas = append(m.replicas, proc)
+		if err := child.Await(ctx, proc, proc.Name, child.Gets("http://"+addr+"/healthz")); err != nil {
 			return err
 		}
 	}
@@ -157,11 +160,11 @@ func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 }
 
 func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
-	proc, err := m.procs.start(name, m.opts.Remora, "run", "-c", file)
+	proc, err := m.procs.Start(name, m.opts.Remora, "run", "-c", file)
 	if err != nil {
 		return err
 	}
-	return await(ctx, proc, name, gets("http://"+admin+"/readyz"))
+	return child.Await(ctx, proc, name, child.Gets("http://"+admin+"/readyz"))
 }
 
 // targets are where the load goes.
@@ -186,7 +189,7 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 		},
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.procs.check())
+		return nil, errors.Join(err, p.procs.Check())
 	}
 	return res, nil
 }
@@ -196,9 +199,9 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
 	stats := make([]replica.Stats, len(m.layout.replicas))
 	for i, addr := range m.layout.replicas {
-		proc := m.procs.procs[i]
-		err := await(ctx, proc, proc.name+" to be idle", func(ctx context.Context) error {
-			b, err := call(ctx, http.MethodGet, "http://"+addr+"/stats")
+		proc := m.replicas[i]
+		err := child.Await(ctx, proc, proc.Name+" to be idle", func(ctx context.Context) error {
+			b, err := child.Call(ctx, http.MethodGet, "http://"+addr+"/stats")
 			if err != nil {
 				return err
 			}
@@ -222,7 +225,7 @@ func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
 func (m *mesh) reset(ctx context.Context, from time.Duration) error {
 	epoch := strconv.FormatInt(time.Now().Add(-from).UnixNano(), 10)
 	for _, addr := range m.layout.replicas {
-		if _, err := call(ctx, http.MethodPost, "http://"+addr+"/reset?epoch="+epoch); err != nil {
+		if _, err := child.Call(ctx, http.MethodPost, "http://"+addr+"/reset?epoch="+epoch); err != nil {
 			return err
 		}
 	}
@@ -258,7 +261,7 @@ func (p *phase) hedging(ctx context.Context) (hedgingState, error) {
 	if p.kind.hedge == "" {
 		return hedgingState{}, nil
 	}
-	b, err := call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/hedging")
+	b, err := child.Call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/hedging")
 	if err != nil {
 		return hedgingState{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/report"
 )
 
@@ -25,7 +26,7 @@ func (p *phase) durations(ctx context.Context) (durations, error) {
 	if p.kind.hedge == "" {
 		return nil, nil
 	}
-	b, err := call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/metrics")
+	b, err := child.Call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/metrics")
 	if err != nil {
 		return nil, err
 	}

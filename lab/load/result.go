@@ -188,6 +188,35 @@ func (r *Result) rate() float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// Compare writes results side by side as a Markdown table, the column of each under
+// its name.
+func Compare(w io.Writer, names []string, results []*Result) error {
+	var b strings.Builder
+	b.WriteString("\n| | " + strings.Join(names, " | ") + " |\n")
+	b.WriteString("|---|" + strings.Repeat("---:|", len(names)) + "\n")
+	for _, row := range []struct {
+		name   string
+		format string
+		value  func(*Result) float64
+	}{
+		{"p50 ms", "%.2f", func(r *Result) float64 { return ms(r.Quantile(.5)) }},
+		{"p90 ms", "%.2f", func(r *Result) float64 { return ms(r.Quantile(.9)) }},
+		{"p99 ms", "%.2f", func(r *Result) float64 { return ms(r.Quantile(.99)) }},
+		{"p99.9 ms", "%.2f", func(r *Result) float64 { return ms(r.Quantile(.999)) }},
+		{"max ms", "%.2f", func(r *Result) float64 { return ms(r.Max()) }},
+		{"requests/s", "%.0f", (*Result).rate},
+		{"failed", "%.0f", func(r *Result) float64 { return float64(r.Counts.Failed()) }},
+	} {
+		b.WriteString("| " + row.name + " |")
+		for _, r := range results {
+			fmt.Fprintf(&b, " "+row.format+" |", row.value(r))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // Text writes r for people.
 func (r *Result) Text(w io.Writer) error {
 	var b strings.Builder

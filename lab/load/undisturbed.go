@@ -1,7 +1,6 @@
 package load
 
 import (
-	"slices"
 	"sort"
 	"time"
 
@@ -20,17 +19,29 @@ type Sample struct {
 // Result.Samples.
 const maxSamples = 1 << 23
 
-// margin is how far around a stop requests are disturbed by it: those that were
-// under way, and those that came before the queues behind it were worked off.
+// margin is how far around a stop requests are disturbed by it at least: those that
+// were under way, and those that came before the queues behind it were worked off.
 const margin = 5 * time.Millisecond
 
+// echo is the time in which requests are disturbed by a stop. A machine that is half
+// busy takes as long as the stop to work off what came meanwhile.
+func echo(s steal.Stop) steal.Stop {
+	behind := max(margin, s.To.Sub(s.From))
+	s.From, s.To = s.From.Add(-margin), s.To.Add(behind)
+	return s
+}
+
 // Undisturbed is the latency, in nanoseconds, of those r.Samples that were due when
-// no processor stood still (r.Stops), nor within 5 ms of it. What decides is when
-// a request was due and never how long it took, so slow requests are as likely to
-// stay as fast ones.
+// no processor stood still (r.Stops), nor within 5 ms of it, nor for as long after it
+// as it took. What decides is when a request was due and never how long it took, so
+// slow requests are as likely to stay as fast ones.
 func (r *Result) Undisturbed() *hdrhistogram.Histogram {
 	h := newHistogram()
-	loud := merge(r.Stops)
+	loud := make([]steal.Stop, 0, len(r.Stops))
+	for _, s := range r.Stops {
+		loud = append(loud, echo(s))
+	}
+	loud = steal.Merge(loud)
 	for _, s := range r.Samples {
 		next := sort.Search(len(loud), func(i int) bool { return !loud[i].To.Before(s.Due) })
 		if next == len(loud) || s.Due.Before(loud[next].From) {
@@ -38,23 +49,6 @@ func (r *Result) Undisturbed() *hdrhistogram.Histogram {
 		}
 	}
 	return h
-}
-
-// merge returns the stops of all processors with their margins, in order and apart
-// from each other.
-func merge(stops []steal.Stop) []steal.Stop {
-	sorted := slices.SortedFunc(slices.Values(stops), func(a, b steal.Stop) int { return a.From.Compare(b.From) })
-	var merged []steal.Stop
-	for _, s := range sorted {
-		s.From, s.To = s.From.Add(-margin), s.To.Add(margin)
-		last := len(merged) - 1
-		if last < 0 || merged[last].To.Before(s.From) {
-			merged = append(merged, s)
-			continue
-		}
-		merged[last].To = slices.MaxFunc([]time.Time{merged[last].To, s.To}, time.Time.Compare)
-	}
-	return merged
 }
 
 // UndisturbedJSON is what JSON says of Result.Undisturbed. Latencies are in

@@ -22,11 +22,13 @@ func TestUndisturbedLeavesOutWhatWasDueAroundAStop(t *testing.T) {
 		{"during a stop", []steal.Stop{stop(90, 110)}, 100, true},
 		{"just before it", []steal.Stop{stop(104, 110)}, 100, true},
 		{"well before it", []steal.Stop{stop(106, 110)}, 100, false},
-		{"just behind it", []steal.Stop{stop(80, 96)}, 100, true},
-		{"well behind it", []steal.Stop{stop(80, 94)}, 100, false},
-		{"between two", []steal.Stop{stop(110, 120), stop(80, 90)}, 100, false},
+		{"just behind a short one", []steal.Stop{stop(94, 96)}, 100, true},
+		{"well behind a short one", []steal.Stop{stop(92, 94)}, 100, false},
+		{"in the queue behind a long one", []steal.Stop{stop(70, 86)}, 100, true},
+		{"behind that queue", []steal.Stop{stop(70, 84)}, 100, false},
+		{"between two", []steal.Stop{stop(110, 120), stop(80, 88)}, 100, false},
 		{"in the longer of two that begin together", []steal.Stop{stop(50, 110), stop(50, 60)}, 100, true},
-		{"behind one that holds others", []steal.Stop{stop(50, 94), stop(60, 70), stop(10, 20)}, 100, false},
+		{"behind one that holds others", []steal.Stop{stop(50, 74), stop(60, 70), stop(10, 20)}, 100, false},
 	} {
 		for _, took := range []time.Duration{time.Millisecond, time.Second} {
 			r := &Result{Samples: []Sample{{at(c.due), took}}, Stops: c.stops}

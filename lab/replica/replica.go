@@ -35,6 +35,7 @@ import (
 // default; Sigma, StallMean and StallLen have none.
 type Options struct {
 	Listen   string   // host:port; default "127.0.0.1:0"
+	Device   string   // network interface to listen on; "": all. Linux only
 	Protocol Protocol // default HTTP
 	Name     string   // told in answers and Stats; default "replica"
 	Mode     Mode     // default Stall
@@ -80,7 +81,11 @@ func Start(opts Options) (*Replica, error) {
 
 func serve(s *service) (*Replica, error) {
 	quietNetpoll()
-	ln, err := net.Listen("tcp", s.opts.Listen)
+	var lc net.ListenConfig
+	if s.opts.Device != "" {
+		lc.Control = bindToDevice(s.opts.Device)
+	}
+	ln, err := lc.Listen(context.Background(), "tcp", s.opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}

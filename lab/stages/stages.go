@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/remora-proxy/remora/lab/load"
@@ -44,7 +43,7 @@ type Stage struct {
 	Rate        float64 // good answers per second
 	Ceiling     float64 // of Rate
 	P99         time.Duration
-	CPU         []time.Duration // of each sidecar, per good answer
+	CPU         []time.Duration // of each sidecar, per good answer of all
 }
 
 // Share is the part of the ceiling that was reached.
@@ -193,25 +192,42 @@ func get(ctx context.Context, url, token string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// Text writes the report as a table and the score below it.
+// Text writes the report as a Markdown table and the score below it.
 func (r *Report) Text(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(tw, "connections\tQPS\tceiling\tshare\tp99 ms\tfailed\t")
+	head := []string{"connections", "QPS", "ceiling", "share of ceiling", "p99 ms", "failed"}
 	for _, s := range r.Sidecars {
-		fmt.Fprintf(tw, "%s µs/request\t", s.Name)
+		head = append(head, s.Name+" CPU µs")
 	}
-	fmt.Fprintln(tw)
-	for _, s := range r.Stages {
-		fmt.Fprintf(tw, "%d\t%.0f\t%.0f\t%.1f%%\t%.1f\t%d\t", s.Connections, s.Rate, s.Ceiling, 100*s.Share(),
-			float64(s.P99)/float64(time.Millisecond), s.Failed)
-		for _, d := range s.CPU {
-			fmt.Fprintf(tw, "%.1f\t", float64(d)/float64(time.Microsecond))
-		}
-		fmt.Fprintln(tw)
+	var b strings.Builder
+	row(&b, append(head, "together"))
+	b.WriteString(strings.Repeat("|---:", len(head)+1) + "|\n")
+	for i := range r.Stages {
+		row(&b, r.Stages[i].cells())
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nscore: %.0f\n", r.Score())
+	fmt.Fprintf(&b, "\nscore: %.0f\n", r.Score())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+func row(b *strings.Builder, cells []string) {
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+func (s *Stage) cells() []string {
+	cells := []string{
+		strconv.Itoa(s.Connections),
+		fmt.Sprintf("%.0f", s.Rate),
+		fmt.Sprintf("%.0f", s.Ceiling),
+		fmt.Sprintf("%.1f%%", 100*s.Share()),
+		fmt.Sprintf("%.1f", float64(s.P99)/float64(time.Millisecond)),
+		strconv.FormatInt(s.Failed, 10),
+	}
+	sum := time.Duration(0)
+	for _, d := range s.CPU {
+		sum += d
+		cells = append(cells, micros(d))
+	}
+	return append(cells, micros(sum))
+}
+
+func micros(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Microsecond)) }

@@ -54,13 +54,14 @@ func TestRun(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	r := Report{Sidecars: []Sidecar{{"consumer", ""}}, Stages: []Stage{
-		{Connections: 128, Good: 149_000, Rate: 2483.3, Ceiling: 2560, P99: 51_500 * time.Microsecond, CPU: []time.Duration{20_500}},
-		{Connections: 512, Failed: 3, Rate: 9700, Ceiling: 10_240, P99: 60 * time.Millisecond, CPU: []time.Duration{19_000}},
+	r := Report{Sidecars: []Sidecar{{"consumer", ""}, {"small", ""}}, Stages: []Stage{
+		{Connections: 128, Good: 149_000, Rate: 2483.3, Ceiling: 2560, P99: 51_500 * time.Microsecond, CPU: []time.Duration{20_500, 3_200}},
+		{Connections: 512, Failed: 3, Rate: 9700, Ceiling: 10_240, P99: 60 * time.Millisecond, CPU: []time.Duration{19_000, 2_900}},
 	}}
-	const want = "  connections   QPS  ceiling  share  p99 ms  failed  consumer µs/request\n" +
-		"          128  2483     2560  97.0%    51.5       0                 20.5\n" +
-		"          512  9700    10240  94.7%    60.0       3                 19.0\n" +
+	const want = "| connections | QPS | ceiling | share of ceiling | p99 ms | failed | consumer CPU µs | small CPU µs | together |\n" +
+		"|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n" +
+		"| 128 | 2483 | 2560 | 97.0% | 51.5 | 0 | 20.5 | 3.2 | 23.7 |\n" +
+		"| 512 | 9700 | 10240 | 94.7% | 60.0 | 3 | 19.0 | 2.9 | 21.9 |\n" +
 		"\nscore: 9700\n"
 	var out strings.Builder
 	if err := r.Text(&out); err != nil || out.String() != want {

@@ -3,6 +3,7 @@ package steal
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"time"
 )
 
 // A Watcher is a process of its own that watches.
@@ -26,8 +28,8 @@ type Watcher struct {
 // anyhow.
 const maxStops = 1 << 20
 
-// Start runs argv, a program that calls Print. Whether that can watch is Stop's to
-// tell.
+// Start runs argv, a program that calls Print, and returns once that watches all
+// processors; if it can't, that is the error.
 func Start(argv ...string) (*Watcher, error) {
 	w := &Watcher{cmd: exec.Command(argv[0], argv[1:]...), read: make(chan error, 1)}
 	w.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
@@ -44,16 +46,31 @@ func Start(argv ...string) (*Watcher, error) {
 	if err := w.cmd.Start(); err != nil {
 		return nil, err
 	}
+	begun := make(chan struct{})
 	go func() {
-		err := w.collect(stdout)
+		err := w.collect(stdout, begun)
 		_ = stdout.Close() // what is not read would keep the process from ending
 		w.read <- err
 	}()
-	return w, nil
+	select {
+	case <-begun:
+		return w, nil
+	case err := <-w.read:
+		w.read <- cmp.Or(err, errors.New("steal: the process ended before it watched"))
+		_, err = w.Stop()
+		return nil, err
+	}
 }
 
-func (w *Watcher) collect(from io.Reader) error {
+// collect reads what Print writes, and closes begun behind the first line.
+func (w *Watcher) collect(from io.Reader, begun chan<- struct{}) error {
 	lines := bufio.NewScanner(from)
+	if lines.Scan() {
+		if lines.Text() != watching {
+			return fmt.Errorf("steal: first line %q", lines.Bytes())
+		}
+		close(begun)
+	}
 	for lines.Scan() {
 		var s Stop
 		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
@@ -77,9 +94,13 @@ func (w *Watcher) Stop() ([]Stop, error) {
 	return w.stops, err
 }
 
-// Print is the process of a Watcher: it writes each Stop to out as a line of JSON
-// until in ends.
-func Print(ctx context.Context, in io.Reader, out io.Writer) error {
+// watching is the first line of Print.
+const watching = `{"watching":true}`
+
+// Print is the process of a Watcher: it writes a line once it watches all processors,
+// and each Stop to out as a line of JSON until in ends. Processors are asked once a
+// period.
+func Print(ctx context.Context, period time.Duration, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -87,11 +108,14 @@ func Print(ctx context.Context, in io.Reader, out io.Writer) error {
 		cancel()
 	}()
 	var failed error
-	enc := json.NewEncoder(out)
-	err := Watch(ctx, func(s Stop) {
-		if failed = enc.Encode(s); failed != nil {
+	told := func(err error) {
+		if failed = errors.Join(failed, err); failed != nil {
 			cancel()
 		}
-	})
+	}
+	enc := json.NewEncoder(out)
+	err := Watch(ctx, period,
+		func() { _, err := fmt.Fprintln(out, watching); told(err) },
+		func(s Stop) { told(enc.Encode(s)) })
 	return errors.Join(err, failed)
 }

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "watch":
-		if err := Print(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := Print(context.Background(), Period, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record starts the process and returns what it found until it ended.
+// record starts the process and returns what it found until it was stopped.
 func record(t *testing.T, as string) ([]Stop, error) {
 	t.Helper()
 	t.Setenv("STEAL_TEST", as)
 	w, err := Start(os.Args[0])
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	return w.Stop()
 }
@@ -44,7 +44,11 @@ func allowed(t *testing.T) bool {
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		t.Fatal(err)
 	}
-	return data[0].Effective&(1<<unix.CAP_SYS_NICE) != 0
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_RTPRIO, &limit); err != nil {
+		t.Fatal(err)
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_NICE) != 0 || limit.Cur > 0
 }
 
 func TestAWatcherEndsWhenItIsStopped(t *testing.T) {
@@ -67,13 +71,27 @@ func TestAWatcherEndsWhenItIsStopped(t *testing.T) {
 
 func TestAWatcherCollectsStops(t *testing.T) {
 	const line = `{"cpu":3,"from":"2026-01-02T03:04:05Z","to":"2026-01-02T03:04:05.5Z"}`
-	stops, err := record(t, line+"\n"+line)
+	stops, err := record(t, watching+"\n"+line+"\n"+line)
 	if err != nil || len(stops) != 2 || stops[0].CPU != 3 || stops[1].To.Sub(stops[1].From).Milliseconds() != 500 {
 		t.Errorf("%+v, %v", stops, err)
 	}
 	// More than a pipe holds: the process must not wait for ever to be read.
-	if _, err := record(t, "nonsense"+strings.Repeat("\n"+line, 1200)); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
+	if _, err := record(t, watching+"\nnonsense"+strings.Repeat("\n"+line, 1200)); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
 		t.Errorf("of what is no stop: %v", err)
+	}
+}
+
+// TestAProcessThatDoesNotWatch: what ends before it watches, or says something else, is no Watcher.
+func TestAProcessThatDoesNotWatch(t *testing.T) {
+	for _, says := range []string{" ", "{}\n" + watching} {
+		t.Setenv("STEAL_TEST", says)
+		if w, err := Start(os.Args[0]); err == nil {
+			w.Stop()
+			t.Errorf("%q: it watches", says)
+		}
+	}
+	if w, err := Start("/bin/true"); err == nil || w != nil {
+		t.Error("a process that says nothing watches")
 	}
 }
 
@@ -81,7 +99,7 @@ func TestAWatcherCollectsStops(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Watch(ctx, func(s Stop) { t.Errorf("told of %+v", s) }); err != nil {
+	if err := Watch(ctx, Period, func() {}, func(s Stop) { t.Errorf("told of %+v", s) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,19 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// period is how often a processor is asked for its attention. To ask is work for the
-// machine: on a virtual one, some 40 µs.
-const period = 2 * time.Millisecond
-
 // maxCPU bounds the numbers of processors: those that a unix.CPUSet can hold.
 const maxCPU = 1024
 
-// Watch calls found for each Stop of any processor until ctx ends, never for two
-// at once. It takes real-time priority: without CAP_SYS_NICE it fails.
+// Watch calls begun once it watches all processors, and from then on found for each
+// Stop of any of them until ctx ends, never both or for two at once. It asks each of them once a period.
+// It takes real-time priority: without CAP_SYS_NICE it fails.
 //
 // A process that watches does nothing else, and has a GOMAXPROCS above the number
 // of processors, or its own goroutines keep each other waiting.
-func Watch(ctx context.Context, found func(Stop)) error {
+func Watch(ctx context.Context, period time.Duration, begun func(), found func(Stop)) error {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
 		return os.NewSyscallError("sched_getaffinity", err)
@@ -35,16 +32,25 @@ func Watch(ctx context.Context, found func(Stop)) error {
 	var (
 		watchers sync.WaitGroup
 		one      sync.Mutex
+		left     = cpus.Count() // processors that are not yet watched
 	)
 	for cpu := range maxCPU {
 		if !cpus.IsSet(cpu) {
 			continue
 		}
 		watchers.Go(func() {
-			cancel(watch(ctx, cpu, func(s Stop) {
+			cancel(watch(ctx, cpu, period, func() {
 				one.Lock()
 				defer one.Unlock()
-				found(s)
+				if left--; left == 0 {
+					begun()
+				}
+			}, func(s Stop) {
+				one.Lock()
+				defer one.Unlock()
+				if left == 0 {
+					found(s)
+				}
 			}))
 		})
 	}
@@ -56,11 +62,12 @@ func Watch(ctx context.Context, found func(Stop)) error {
 }
 
 // watch sleeps and sees whether it wakes in time, on one processor.
-func watch(ctx context.Context, cpu int, found func(Stop)) error {
+func watch(ctx context.Context, cpu int, period time.Duration, begun func(), found func(Stop)) error {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its priority
 	if err := seize(cpu); err != nil {
 		return fmt.Errorf("steal: processor %d: %w", cpu, err)
 	}
+	begun()
 	due := time.Now()
 	for ctx.Err() == nil {
 		due = due.Add(period)

@@ -5,9 +5,10 @@ package steal
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Watch is for Linux alone; elsewhere it fails.
-func Watch(context.Context, func(Stop)) error {
+func Watch(context.Context, time.Duration, func(), func(Stop)) error {
 	return errors.New("steal: only Linux can be watched")
 }

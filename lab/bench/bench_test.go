@@ -1,0 +1,312 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/lab/replica"
+	"github.com/remora-proxy/remora/lab/steal"
+)
+
+// TestMain lets this binary stand in for remora-lab, which the bench starts as the
+// replica and to watch the processors.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 1 || strings.HasPrefix(os.Args[1], "-") {
+		leaktest.Main(m)
+		return
+	}
+	var err error
+	switch os.Args[1] {
+	case "replica":
+		err = runReplica(os.Args[len(os.Args)-1])
+	case "steal":
+		err = steal.Print(context.Background(), steal.Period, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runReplica(addr string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	r, err := replica.Start(replica.Options{Mode: replica.Fast, Listen: addr})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return r.Close(context.Background())
+}
+
+// self is this binary's path.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// noChildren fails the test if a process is left.
+func noChildren(t *testing.T) {
+	t.Helper()
+	if left, err := (Meter{os.Getpid()}).all(); err != nil || len(left) > 1 {
+		t.Errorf("processes are left: %v, %v", left, err)
+	}
+}
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+// eventually waits for what no event tells.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// A sidecar and the direct way, on this machine, for a moment.
+func TestRun(t *testing.T) {
+	remora := filepath.Join(t.TempDir(), "remora")
+	if out, err := exec.Command("go", "build", "-o", remora, "../../cmd/remora").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	rows, err := Choose([]string{"remora-1", "direct", "envoy-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, open := Closed(4, 200*time.Millisecond), Open(200, 200*time.Millisecond)
+	var told []string
+	r, err := Run(context.Background(), Options{
+		Tools: Tools{Lab: self(t), Remora: remora}, Rows: rows, Rounds: 2, Loads: []Load{closed, open},
+		Rest:     Rest{Duration: 200 * time.Millisecond, Connections: 50},
+		Progress: func(line string) { told = append(told, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noChildren(t)
+	if want := []string{"round 1 of 2: direct", "round 1 of 2: remora-1", "round 2 of 2: remora-1", "round 2 of 2: direct"}; !slices.Equal(told, want) {
+		t.Errorf("told %q", told)
+	}
+	if want := []string{"direct", "remora-1"}; !slices.Equal(r.Rows, want) || r.Missing[Envoy] == "" || r.Missing[Wrk] == "" {
+		t.Errorf("rows %q, missing %q", r.Rows, r.Missing)
+	}
+	for _, load := range []Load{closed, open} {
+		for _, f := range []Figure{CPU, Rate, P50, P99, P999, Max, RSS} {
+			want := 2
+			if f.ofLatency() { // none of a round in which processors stood still
+				want -= r.Samples.lost("remora-1", load.Name)
+			}
+			if v := r.Samples.Values("remora-1", load.Name, f); len(v) != want || slices.ContainsFunc(v, func(v float64) bool { return v <= 0 }) {
+				t.Errorf("remora-1, %s: %s %v, want %d above 0", load.Name, f, v, want)
+			}
+		}
+		if v := r.Samples.Values("remora-1", load.Name, Collections); len(v) != 2 {
+			t.Errorf("remora-1, %s: collections %v", load.Name, v)
+		}
+		lost := r.Samples.lost("remora-1", load.Name) + r.Samples.lost("direct", load.Name)
+		if v := r.Samples.Values("remora-1", load.Name, AddedP50); len(v) > 2 || len(v) < 2-lost {
+			t.Errorf("remora-1, %s: added %v, %d rounds are lost", load.Name, v, lost)
+		}
+		if v := r.Samples.Values("direct", load.Name, Rate); len(v) != 2 || v[0] <= 0 {
+			t.Errorf("direct, %s: %v requests/s", load.Name, v)
+		}
+		if v := r.Samples.Values("direct", load.Name, CPU); len(v) != 0 {
+			t.Errorf("direct has no proxy, and took %v", v)
+		}
+	}
+	for _, f := range []Figure{RestRSS, OwnRSS} {
+		if v := r.Samples.Values("remora-1", AtRest, f); len(v) != 2 || v[0] <= 0 {
+			t.Errorf("at rest: %s %v", f, v)
+		}
+	}
+	for _, f := range []Figure{RestCPU, Connection} {
+		if v := r.Samples.Values("remora-1", AtRest, f); len(v) != 2 {
+			t.Errorf("at rest: %s %v", f, v)
+		}
+	}
+	for row, values := range map[string]int{"direct": 2, "remora-1": 2} {
+		if r.Unwatched != "" {
+			values = 0
+		}
+		if v := r.Samples.Values(row, open.Name, Disturbed); len(v) != values {
+			t.Errorf("%s: disturbed %v, unwatched %q", row, v, r.Unwatched)
+		}
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What ends a run early leaves no process.
+func TestRunIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rows, err := Choose([]string{"direct"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := 0
+	interrupted := Load{"interrupted", func(ctx context.Context, _ Tools, _ string) (*Result, error) {
+		all, err := Meter{os.Getpid()}.all()
+		running = len(all) - 1
+		cancel()
+		<-ctx.Done()
+		return nil, errors.Join(err, ctx.Err())
+	}, 0}
+	_, err = Run(ctx, Options{Tools: Tools{Lab: self(t)}, Rows: rows, Rounds: 1, Loads: []Load{interrupted}, Progress: func(string) {}})
+	if !errors.Is(err, context.Canceled) || running == 0 { // the replica, and what watches
+		t.Errorf("%v, with %d processes", err, running)
+	}
+	noChildren(t)
+}
+
+// A replica that ends is told, with its log: at the start, and while something is
+// done that fails for it.
+func TestAProcessThatEnds(t *testing.T) {
+	rows, err := Choose([]string{"direct"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := filepath.Join(t.TempDir(), "replica")
+	script := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(replica, []byte("#!/bin/sh\n"+s), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script("echo so long; exit 1")
+	if _, err := Start(t.Context(), Tools{Backend: replica}, rows[0]); err == nil || !strings.Contains(err.Error(), "so long") {
+		t.Error(err)
+	}
+	noChildren(t)
+
+	script("trap 'echo and thanks' EXIT; " + self(t) + " replica $ADDR")
+	err = with(t.Context(), Tools{Backend: replica}, rows[0], func(s *Stack) error {
+		all, err := Meter{os.Getpid()}.all()
+		if err != nil || len(all) != 3 {
+			t.Fatalf("processes %v, %v", all, err)
+		}
+		syscall.Kill(all[2], syscall.SIGTERM)
+		eventually(t, "the replica ends", func() bool { return s.Check() != nil })
+		return errors.New("refused")
+	})
+	if err == nil || !strings.Contains(err.Error(), "and thanks") || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	noChildren(t)
+}
+
+// A peer that fails does not end the run. Its row is told, and has no figures of that
+// round, while others have theirs.
+func TestAPeerThatFails(t *testing.T) {
+	rows, err := Choose([]string{"direct", "relay-1", "nginx-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	relayed := filepath.Join(dir, "relayed")
+	program := func(name, script string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	nginx := program("nginx", "echo no nginx; exit 1")
+	relay := program("relay", "touch "+relayed+"; ADDR=127.0.0.1:$1; exec "+self(t)+" replica $ADDR")
+	l := Load{"fish", func(_ context.Context, _ Tools, _ string) (*Result, error) {
+		if _, err := os.Stat(relayed); err == nil {
+			return nil, errors.New("refused")
+		}
+		return &Result{Requests: 1, Seconds: 1}, nil
+	}, 0}
+	var told []string
+	r, err := Run(t.Context(), Options{Tools: Tools{Lab: self(t), Relay: relay, Nginx: nginx}, Rows: rows, Rounds: 1, Loads: []Load{l},
+		Progress: func(line string) { told = append(told, line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Failures) != 2 || r.Failures[0].Row != "relay-1" || !strings.Contains(r.Failures[0].Why, "refused") ||
+		r.Failures[1].Row != "nginx-1" || !strings.Contains(r.Failures[1].Why, "no nginx") {
+		t.Errorf("%+v", r.Failures)
+	}
+	if len(r.Samples) != 1 || r.Samples[0].Row != "direct" {
+		t.Errorf("%+v", r.Samples)
+	}
+	if said := strings.Join(told, "\n"); !strings.Contains(said, "refused") {
+		t.Errorf("told %s", said)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	noChildren(t)
+}
+
+// What a row needs may be more descriptors than a shell has.
+func TestProgramsMayOpenWhatTheSystemAllows(t *testing.T) {
+	rows, err := Choose([]string{"direct"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := filepath.Join(t.TempDir(), "limit")
+	replica := told + ".sh"
+	if err := os.WriteFile(replica, []byte("#!/bin/sh\n[ $(ulimit -Sn) = $(ulimit -Hn) ] && touch "+told+"; exit 1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// And without a replica the run ends.
+	if _, err := Run(t.Context(), Options{Tools: Tools{Backend: replica}, Rows: rows, Rounds: 1, Loads: []Load{Closed(1, time.Second)}, Progress: func(string) {}}); !errors.Is(err, errReplica) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(told); err != nil {
+		t.Error("the replica may open fewer files than the system allows")
+	}
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	good := Options{Rounds: 1, Loads: []Load{Closed(1, time.Second)}, Rest: Rest{Duration: time.Second, Connections: 1}}
+	if err := good.validate(); err != nil {
+		t.Error(err)
+	}
+	for what, spoil := range map[string]func(*Options){
+		"no round": func(o *Options) { o.Rounds = 0 }, "no load": func(o *Options) { o.Loads = nil },
+		"less than no repeat": func(o *Options) { o.Repeats = -1 },
+		"no time":             func(o *Options) { o.Rest.Duration = 0 }, "less than nothing": func(o *Options) { o.Rest.Connections = -1 },
+	} {
+		bad := good
+		if spoil(&bad); bad.validate() == nil {
+			t.Errorf("%s was accepted", what)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if all, err := Choose(nil); err != nil || len(all) != len(Rows()) {
+		t.Errorf("%d rows, %v", len(all), err)
+	}
+	if _, err := Choose([]string{"direct", "squid-1"}); err == nil {
+		t.Error("an unknown row was accepted")
+	}
+}

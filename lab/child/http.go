@@ -1,0 +1,42 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// client is used for the few control calls, never for the load.
+var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Call makes a request without a body, to ask a child or to tell it something, and
+// returns the body of a 2xx answer, up to 1 MiB.
+func Call(ctx context.Context, method, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("%s %s: status %d", method, url, resp.StatusCode)
+	}
+	return body, nil
+}
+
+// Gets is a try for Await: url answers 2xx.
+func Gets(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := Call(ctx, http.MethodGet, url)
+		return err
+	}
+}
