@@ -12,7 +12,7 @@
 #   WORKERS    how many inputs are tried at a time; default: one per CPU
 #
 # What is new is kept in Go's build cache, and the next run begins with it. Ends
-# with 1 when a target failed. FUZZLOG=DIR keeps the output of each target.
+# with 1 when a target failed, or nothing was tried. FUZZLOG=DIR keeps the output of each target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -69,4 +69,4 @@ while read -r package target; do
 	[[ $outcome != FAILED ]] || sed 's/^/    /' "$log"
 done <"$logs/targets"
 printf '\n%d targets, %d executions, %d new inputs, %d without time, %d failed\n' "$count" "$executions" "$new" "$idle" "$failed"
-((failed == 0))
+((failed == 0 && executions > 0))

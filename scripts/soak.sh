@@ -30,5 +30,5 @@ workspace
 virtual_python streams scripts/streams/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
-PYTHONPATH=scripts/interop:scripts/bench:scripts/plots attend_for $((2 * seconds + 900)) \
+PYTHONPATH=scripts/interop:scripts/plots attend_for $((2 * seconds + 900)) \
 	"$python" -B scripts/soak/soak.py "$dir/bin" "$dir" "$seconds" "${OUT:-}"

@@ -1,21 +1,23 @@
-"""Counts what a request costs in steady state: system calls and allocations of
-each sidecar. See scripts/cost.sh."""
+"""Counts what a request costs in steady state: instructions in the core, system calls
+and allocations of each sidecar. See scripts/cost.sh."""
 
 import argparse
 import collections
 import concurrent.futures
+import contextlib
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 
+import instructions
 from stack import PATIENCE, Failed, Stack, Tools, wrk
 
-SIDECARS = ["consumer", "provider"]
+CHAINS = [["single"], ["consumer", "provider"]]
 CONNECTIONS = [64, 1]
 SECONDS = 4
 
@@ -61,14 +63,16 @@ class Strace:
         return {name: int(n) for name, n in rows if name not in ("total", *OF_TIME)}
 
 
-def count_syscalls(tools, connections):
+def count_syscalls(tools, chain, connections):
     """Of each sidecar, system calls per request by name."""
-    with Stack(tools, SIDECARS) as stack:
+    with Stack(tools, chain) as stack, contextlib.ExitStack() as tracing:
         wrk(stack.url, connections, 1)
-        traces = [Strace(p.pid, os.path.join(stack.dir.name, f"{n}.strace")) for n, p in zip(SIDECARS, stack.proxies)]
-        with traces[0], traces[1]:
-            r = load(stack, connections)
-        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(SIDECARS, traces)}
+        traces = [Strace(p.pid, os.path.join(stack.dir.name, f"{n}.strace")) for n, p in zip(chain, stack.proxies)]
+        for t in traces:
+            tracing.enter_context(t)
+        r = load(stack, connections)
+        tracing.close()
+        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(chain, traces)}
 
 
 def load(stack, connections, seconds=SECONDS):
@@ -80,18 +84,16 @@ def load(stack, connections, seconds=SECONDS):
 
 
 def metrics(port):
-    """A sidecar's /metrics, labels summed up, or None if it has none."""
+    """A sidecar's /metrics, labels summed up."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as f:
                 text = f.read().decode()
             break
-        except urllib.error.HTTPError as e:  # its loop was kept from answering
+        except OSError as e:  # its loop was kept from answering
             if time.monotonic() > end:
                 raise Failed(f"/metrics: {e}") from e
-        except (urllib.error.URLError, ConnectionError):
-            return None
     found = collections.Counter()
     for m in re.finditer(r"^(\w+)(?:\{.*\})? (\S+)$", text, re.M):
         found[m[1]] += float(m[2])
@@ -103,13 +105,11 @@ ALLOCATIONS = "go_memstats_mallocs_total"
 FLUSHES = "remora_link_flushes_total"
 
 
-def count_allocations(tools, connections):
-    """Of each sidecar, allocations per request and per flush of the link, between
-    two moments well within a run, so that opening connections does not count;
-    None where the sidecar has no admin API."""
-    with Stack(tools, SIDECARS) as stack, concurrent.futures.ThreadPoolExecutor() as pool:
-        if None in [metrics(port) for port in stack.admin]:
-            return None
+def count_allocations(tools, chain, connections):
+    """Of each sidecar, allocations per request and, where it has a link, per flush of
+    it, between two moments well within a run, so that opening connections does not
+    count."""
+    with Stack(tools, chain) as stack, concurrent.futures.ThreadPoolExecutor() as pool:
         asking = [cost_of_asking(port) for port in stack.admin]
         rate = load(stack, connections, 1)["requests"]
         seconds = min(max(SECONDS, ENOUGH / rate), MOST_SECONDS)
@@ -120,10 +120,12 @@ def count_allocations(tools, connections):
         after = [metrics(port) for port in stack.admin]
         running.result()
     found = {}
-    for i, name in enumerate(SIDECARS):
+    for i, name in enumerate(chain):
         d = {k: after[i][k] - before[i][k] for k in (REQUESTS, ALLOCATIONS, FLUSHES)}
         n = max(0, d[ALLOCATIONS] - asking[i])
-        found[name] = {"allocations": n / d[REQUESTS], "allocations/flush": n / d[FLUSHES]}
+        found[name] = {"allocations": n / d[REQUESTS]}
+        if d[FLUSHES]:
+            found[name]["allocations/flush"] = n / d[FLUSHES]
     return found
 
 
@@ -135,23 +137,27 @@ def cost_of_asking(port):
 
 
 def read_limits(file):
-    """{(sidecar, connections): {what: limit}}"""
-    limits = collections.defaultdict(dict)
+    """{(sidecar, connections): {what: limit}} and {shape: instructions}"""
+    limits, shapes = collections.defaultdict(dict), {}
     with open(file) as f:
         for number, line in enumerate(f, 1):
             if not (line := line.split("#")[0].strip()):
                 continue
             try:
+                if line.startswith("core "):
+                    _, shape, n = line.split()
+                    shapes[shape] = float(n)
+                    continue
                 sidecar, connections, what, most = line.split()
                 limits[sidecar, int(connections)][what] = float(most)
             except ValueError:
-                raise Failed(f"{file}:{number}: want SIDECAR CONNECTIONS WHAT MOST")
-    return limits
+                raise Failed(f"{file}:{number}: want SIDECAR CONNECTIONS WHAT MOST, or core SHAPE INSTRUCTIONS")
+    return limits, shapes
 
 
 def compare(counts, limits):
     """Prints one table; returns what rose."""
-    risen = [f"{what} (no longer measured)" for what in limits if what not in counts and "alloc" not in what]
+    risen = [f"{what} (no longer measured)" for what in limits if what not in counts]
     for what, n in sorted(counts.items(), key=lambda c: -c[1]):
         most = limits.get(what)
         if most is None and n < NOISE:
@@ -164,32 +170,31 @@ def compare(counts, limits):
     return risen
 
 
-def measure(tools, connections, limits):
+def measure(tools, chain, connections, limits):
     """Counts and compares once; returns what rose."""
-    calls = count_syscalls(tools, connections)
-    allocations = count_allocations(tools, connections)
+    calls = count_syscalls(tools, chain, connections)
+    allocations = count_allocations(tools, chain, connections)
     risen = []
-    for sidecar in SIDECARS:
+    for sidecar in chain:
         print(f"{sidecar}, {connections} connection{'s' * (connections > 1)}, per request")
-        counts = {**calls[sidecar], "total": sum(calls[sidecar].values()), **(allocations or {}).get(sidecar, {})}
+        counts = {**calls[sidecar], "total": sum(calls[sidecar].values()), **allocations[sidecar]}
         risen += [f"{sidecar} {connections} {w}" for w in compare(counts, limits[sidecar, connections])]
-    if allocations is None:
-        print("allocations are not counted: the sidecar has no admin API")
     return risen
 
 
 def main():
     a = argparse.ArgumentParser(prog="scripts/cost.sh", description=__doc__)
     a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
+    a.add_argument("--core", required=True, help=argparse.SUPPRESS)
     a.add_argument("--limits", required=True, help=argparse.SUPPRESS)
     o = a.parse_args()
-    limits = read_limits(o.limits)
-    tools = Tools(o.binaries, "")
+    limits, shapes = read_limits(o.limits)
+    tools = Tools(o.binaries)
     began = time.monotonic()
-    risen = []
-    for connections in CONNECTIONS:
+    risen = instructions.compare(instructions.count(o.core, shapes), shapes)
+    for chain, connections in itertools.product(CHAINS, CONNECTIONS):
         for _ in range(TRIES):
-            if not (high := measure(tools, connections, limits)):
+            if not (high := measure(tools, chain, connections, limits)):
                 break
         risen += high
     print(f"{time.monotonic() - began:.0f} s")

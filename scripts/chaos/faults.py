@@ -21,8 +21,8 @@ from mesh import ADDRESSES, ETCDS, LEASE, PROVIDERS
 
 ANY = float("inf")
 
-# What a request may end with that was at a provider when this was lost, and how many may:
-# those of a few milliseconds, on a machine that does much else of a few more.
+# What a request may end with that was at a provider when this was lost, and how many may,
+# beside as many as were under way at once before: few on a machine that keeps up.
 IN_FLIGHT = {"upstream-reset": 5}
 
 # The same where nothing tells that it is lost: what was sent to it before its silence meant something,
@@ -61,7 +61,7 @@ def bound(allowed):
         return "none fails"
     if ANY in allowed.values():
         return f"they fail while it is away ({', '.join(allowed)})"
-    return ", ".join(f"at most {most} fail ({why})" for why, most in allowed.items())
+    return ", ".join(f"at most {most} fail, and as many as were under way ({why})" for why, most in allowed.items())
 
 
 FAULTS = {}

@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import heapq
 from typing import NamedTuple
 
 WINDOW = 1.0  # seconds in which nothing may fail for it to count as recovered
@@ -40,6 +41,17 @@ def p99(requests):
 def failures(requests):
     """How many failed, by why."""
     return collections.Counter(r.failure for r in requests if r.failure)
+
+
+def under_way(requests, until):
+    """The most of those due before until that were unanswered at one time."""
+    ends, most = [], 0
+    for r in between(requests, 0, until):
+        while ends and ends[0] <= r.due:
+            heapq.heappop(ends)
+        heapq.heappush(ends, min(r.due + r.latency, until))
+        most = max(most, len(ends))
+    return most
 
 
 def recovery(hedged, all_requests, since, limit):

@@ -18,6 +18,10 @@ ADDRESSES = {"consumer": "10.78.0.1",
 LEASE = 2  # seconds; the shortest that etcd grants
 DEADLINE = 5  # seconds that a request has in the sidecars; its client waits longer
 
+# Hedges and paid retries for each request: what is at a provider that is lost takes one
+# each, and where the machine itself stalls that is many.
+BUDGET = 0.5
+
 COMMON = """
 node: {{id: {name}}}
 loops: 2
@@ -37,7 +41,7 @@ services:
     protocol: link
     timeout: {deadline}s
     retry: {{attempts: 2, on: [connect, refused, reset]}}
-    hedge: {{mode: on}}
+    hedge: {{mode: on, budget: {budget}}}
 """
 
 PROVIDER = COMMON + """
@@ -81,7 +85,7 @@ class Mesh:
 
     def sidecar(self, name, config):
         file = self.suite.file(name + ".yaml", config.format(
-            name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, disk=self.disk,
+            name=name, address=ADDRESSES[name], lease=LEASE, deadline=DEADLINE, budget=BUDGET, disk=self.disk,
             etcds=", ".join(f'"{ADDRESSES[etcd]}:2379"' for etcd in ETCDS)))
         self.process(name, name, self.remora, "run", "-c", file)
 

@@ -19,6 +19,7 @@ from functools import cache, partial
 import http_calls
 from harness import PATIENCE, Suite, wait_for
 from mesh import Mesh, Sidecar, consume, free_port, java, provider, up
+from one_way import one_way
 
 
 # Ways of HTTP calls that are answered, and one whose provider never answers.
@@ -148,6 +149,7 @@ def all_cases(suite, binaries, silence):
         **{f"http/{way}": lambda way=way: http(suite, mesh(), way) for way in ANSWERED},
         "http/unanswered": lambda: unanswered(suite, mesh()),
         **{"dubbo/" + "/".join(c): lambda c=c: consumer(suite, mesh(), *c) for c in CONSUMERS},
+        "one-way": partial(one_way, suite, binaries),
         "idle": lambda: idle(suite, mesh(), silence),
         "pool": partial(pool, suite, binaries),
         "restart": lambda: restart(suite, mesh(), binaries),

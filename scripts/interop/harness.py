@@ -105,6 +105,7 @@ class Process:
         self.name, self.argv, self.log, self.port = name, argv, log, port
         self.env = {**os.environ, **(env or {})}
         self.cwd, self.child = cwd, None
+        self.life = None  # of the time since it was ready; None: it is not yet, or is being ended from here
 
     def start(self, wait=PATIENCE):
         """Starts it, and waits until it listens on its port if it has one."""
@@ -117,6 +118,7 @@ class Process:
                      lambda: self.ended() or listens(self.port))
         if self.ended():
             raise RuntimeError(f"{self.name} ended at once; its log ends:\n{self.tail()}")
+        self.life = object()
         return self
 
     def ended(self):
@@ -124,6 +126,7 @@ class Process:
 
     def kill(self):
         """kill -9."""
+        self.life = None
         self.child.kill()
         self.child.wait()
 
@@ -131,6 +134,7 @@ class Process:
         """SIGTERM, and SIGKILL for what does not heed it."""
         if self.child is None or self.ended():
             return
+        self.life = None
         self.child.terminate()
         try:
             self.child.wait(8)
@@ -223,3 +227,16 @@ class Suite:
             print("\nfailed:\n  " + "\n  ".join(self.failures))
         print(f"\n{self.passed} passed, {len(self.failures)} failed", flush=True)
         return 1 if self.failures else 0
+
+
+def certificates(directory, name):
+    """A key, a certificate of that name, and the authority that signed it (itself), as
+    a tls block."""
+    cert, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+         "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-keyout", key, "-out", cert],
+        capture_output=True, text=True, timeout=PATIENCE)
+    if made.returncode:
+        raise RuntimeError(f"openssl: {made.stderr}")
+    return f"{{cert: {cert}, key: {key}, ca: {cert}, peers: [{name}]}}"

@@ -9,22 +9,26 @@ from harness import PATIENCE
 
 
 def get(p, path):
-    """What path answers. 500 is of a sidecar whose loops got no processor for a second: it is asked again."""
+    """What path answers. 503 is of a sidecar whose loops got no processor for a second: it is asked again."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
-                return r.read().decode()
+            return _ask(p, path)
         except urllib.error.HTTPError as e:
-            if e.code != 500 or time.monotonic() > end:
+            if e.code != 503 or time.monotonic() > end:
                 raise
         time.sleep(0.2)
+
+
+def _ask(p, path):
+    with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
+        return r.read().decode()
 
 
 def ready(p):
     """Tells whether it knows the endpoints of its services."""
     try:
-        return get(p, "/readyz")
+        return _ask(p, "/readyz")
     except urllib.error.HTTPError:
         return False
 

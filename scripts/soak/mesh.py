@@ -11,9 +11,8 @@ import os
 import signal
 import sys
 
-from harness import PATIENCE, free_ports, wait_for
+from harness import PATIENCE, certificates, free_ports, wait_for
 from sidecar import get
-from stack import certificates
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 APP = os.path.join(os.path.dirname(HERE), "streams", "app.py")
@@ -68,7 +67,7 @@ class Mesh:
 
     def __init__(self, suite, binaries):
         self.suite, self.bin = suite, binaries
-        self.tls = certificates(suite.dir)
+        self.tls = certificates(suite.dir, "soak")
         ports = iter(free_ports(32))
         self.etcd_port, self.egress, self.forms = next(ports), next(ports), next(ports)
         data = os.path.join(suite.dir, "etcd")

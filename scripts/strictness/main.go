@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,7 +33,7 @@ func main() {
 		"Envoy":   flag.String("envoy", "envoy", "its binary"),
 	}
 	dir := flag.String("dir", os.TempDir(), "a folder for configuration files")
-	out := flag.String("out", "docs/strictness.md", "the document whose table is written")
+	out := flag.String("out", "", "a document whose table is written, docs/strictness.md")
 	list := flag.Bool("list", false, "print each difference")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -68,28 +70,31 @@ func run(ctx context.Context, binaries map[string]*string, dir, out string, list
 		proxies = append(proxies, p)
 		fmt.Println(p.name+":", p.version)
 	}
-	differences, err := compare(ctx, proxies, cases)
+	seen, err := observe(ctx, proxies, cases)
 	if err != nil {
 		return err
 	}
+	if err := lookAgain(ctx, proxies, cases, seen, why); err != nil {
+		return err
+	}
+	differences := compare(proxies, cases, seen)
 	if list {
 		for _, d := range differences {
 			fmt.Printf("%s | %s | %s | %s\n", d.proxy.name, d.verdict, d.c.Name, d.ours)
 		}
 	}
-	if differences, err = lookAgain(ctx, proxies[0], differences, why); err != nil {
-		return err
-	}
 	unexplained := why.explain(differences)
-	if err := write(out, proxies, len(cases), differences, why); err != nil {
-		return err
+	if out != "" {
+		if err := write(out, proxies, len(cases), differences, why); err != nil {
+			return err
+		}
 	}
 	for _, d := range unexplained {
-		fmt.Printf("not explained: %s, %s: %s, Remora: %s\n", d.proxy.name, d.c.Name, d.verdict, d.ours)
+		fmt.Printf("not explained: %s, %s: %s, %s: %s\n", d.proxy.name, d.c.Name, d.verdict, d.measure(), d.ours)
 	}
 	for _, e := range why {
 		for _, r := range e.rules {
-			if !r.used {
+			if !r.used && !r.sometimes {
 				unexplained = append(unexplained, nil)
 				fmt.Printf("explains nothing: %s | %s | %s\n", r.proxy, r.verdict, r.cases)
 			}
@@ -106,66 +111,109 @@ func run(ctx context.Context, binaries map[string]*string, dir, out string, list
 type difference struct {
 	proxy   *proxy
 	c       *corpus.Case
-	ours    string // Remora's verdict
+	ours    string // Remora's verdict; where it is the proxy, the corpus's
 	verdict string // the proxy's
 }
 
-// compare says each case to each proxy; the proxies are asked at the same time.
-func compare(ctx context.Context, proxies []*proxy, cases []corpus.Case) ([]*difference, error) {
-	seen := make([][]observed, len(proxies))
-	errs := make([]error, len(proxies))
+// own tells that Remora does otherwise than the corpus says, for which there is no
+// explanation.
+func (d *difference) own() bool { return d.proxy.name == products[0].name }
+
+// measure is what the proxy is held against.
+func (d *difference) measure() string {
+	if d.own() {
+		return "corpus"
+	}
+	return products[0].name
+}
+
+// each does something for each of n things, as many at a time as a product has
+// instances, until something fails or ctx ends.
+func each(ctx context.Context, n int, do func(instance, thing int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var all sync.WaitGroup
-	for i, p := range proxies {
-		seen[i] = make([]observed, len(cases))
+	var next atomic.Int64
+	for i := range parallel {
 		all.Go(func() {
-			for j := range cases {
-				if seen[i][j], errs[i] = p.say(&cases[j], quiet); errs[i] == nil {
-					errs[i] = ctx.Err()
-				}
-				if errs[i] != nil {
-					return
+			for thing := int(next.Add(1)) - 1; thing < n && ctx.Err() == nil; thing = int(next.Add(1)) - 1 {
+				if err := do(i, thing); err != nil {
+					stop(err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", proxies[i].name, err)
-		}
+	return context.Cause(ctx)
+}
+
+// observe says each case to each proxy, to all of them at the same time.
+func observe(ctx context.Context, proxies []*proxy, cases []corpus.Case) (seen [][]observed, err error) {
+	seen = make([][]observed, len(proxies))
+	errs := make([]error, len(proxies))
+	var all sync.WaitGroup
+	for i, p := range proxies {
+		seen[i] = make([]observed, len(cases))
+		all.Go(func() {
+			errs[i] = each(ctx, len(cases), func(instance, j int) (err error) {
+				if seen[i][j], err = p.instances[instance].say(&cases[j], quiet); err != nil {
+					err = fmt.Errorf("%s: %s: %w", p.name, cases[j].Name, err)
+				}
+				return err
+			})
+		})
 	}
-	var found []*difference
-	for i, p := range proxies[1:] {
+	all.Wait()
+	return seen, errors.Join(errs...)
+}
+
+// compare holds what Remora, the first, makes of each case against the corpus, and
+// what the others make of it against Remora.
+func compare(proxies []*proxy, cases []corpus.Case, seen [][]observed) (found []*difference) {
+	for i := range proxies {
 		for j := range cases {
-			if d := differs(p, &cases[j], seen[0][j], seen[i+1][j]); d != nil {
+			if d := compareOne(proxies[i], &cases[j], &seen[0][j], &seen[i][j]); d != nil {
 				found = append(found, d)
 			}
 		}
 	}
-	return found, nil
+	return found
 }
 
-// lookAgain takes a second, longer look at the differences that are not explained,
-// and leaves out those that it does not see.
-func lookAgain(ctx context.Context, ours *proxy, differences []*difference, why explanations) (stay []*difference, err error) {
-	for _, d := range differences {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if why.of(d) == nil {
-			a, err := ours.say(d.c, slow)
-			if err != nil {
-				return nil, err
-			}
-			b, err := d.proxy.say(d.c, slow)
-			if err != nil {
-				return nil, err
-			}
-			d = differs(d.proxy, d.c, a, b)
-		}
-		if d != nil {
-			stay = append(stay, d)
+func compareOne(p *proxy, c *corpus.Case, remora, theirs *observed) *difference {
+	ours := *remora
+	if remora == theirs {
+		var ok bool
+		if ours, ok = expected(c); !ok {
+			return nil
 		}
 	}
-	return stay, nil
+	return differs(p, c, ours, *theirs)
+}
+
+// lookAgain takes a second, longer look where a difference is not explained, and
+// where an explanation waits for one in vain.
+func lookAgain(ctx context.Context, proxies []*proxy, cases []corpus.Case, seen [][]observed, why explanations) error {
+	type look struct{ proxy, c int }
+	var again []look
+	why.explain(compare(proxies, cases, seen))
+	for j := range cases {
+		var at []look
+		for i, p := range proxies {
+			d := compareOne(p, &cases[j], &seen[0][j], &seen[i][j])
+			if d != nil && why.of(d) == nil || d == nil && why.lack(p, &cases[j]) {
+				at = append(at, look{i, j})
+			}
+		}
+		if len(at) > 0 && at[0].proxy != 0 {
+			at = append(at, look{0, j})
+		}
+		again = append(again, at...)
+	}
+	why.reset()
+	return each(ctx, len(again), func(instance, n int) (err error) {
+		at := again[n]
+		seen[at.proxy][at.c], err = proxies[at.proxy].instances[instance].say(&cases[at.c], slow)
+		return err
+	})
 }

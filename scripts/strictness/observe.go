@@ -18,9 +18,9 @@ type observed struct {
 
 // say sends a case and waits for as many answers as Remora gives, and a little
 // longer, or until nothing happens for quiet.
-func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
-	p.replica.Take()
-	nc, err := net.Dial("tcp", p.addr)
+func (i *instance) say(c *corpus.Case, quiet time.Duration) (observed, error) {
+	i.replica.Take()
+	nc, err := net.Dial("tcp", i.addr)
 	if err != nil {
 		return observed{}, err
 	}
@@ -35,7 +35,7 @@ func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
 	for !closed {
 		wait := quiet
 		if answers, _ := corpus.ParseAnswers(heard, due); len(due) > 0 && len(answers) == len(due) {
-			wait = quiet / 10
+			wait = quiet / 4
 		}
 		_ = nc.SetReadDeadline(time.Now().Add(wait))
 		n, err := nc.Read(b)
@@ -45,10 +45,10 @@ func (p *proxy) say(c *corpus.Case, quiet time.Duration) (observed, error) {
 		}
 		closed = err != nil
 	}
-	record := p.replica.Take()
+	record := i.replica.Take()
 	nc.Close()
 	// What the end of this connection brings about belongs to no other case.
-	if err := p.pass(); err != nil {
+	if err := i.ready(); err != nil {
 		return observed{}, err
 	}
 	return observed{verdict(&record, string(heard), closed), record.Requests}, nil
@@ -95,6 +95,29 @@ func refusal(heard string) bool {
 		}
 	}
 	return strings.HasPrefix(heard, "<")
+}
+
+// expected is what has to become of a case at Remora, by the corpus; ok is false
+// where it does not say: what is longer than limits.message is a stream here.
+func expected(c *corpus.Case) (o observed, ok bool) {
+	if c.Parts[len(c.Parts)-1].Code == "message-too-large" {
+		return o, false
+	}
+	var r corpus.Record
+	refused := false
+	for _, part := range c.Parts {
+		switch {
+		case part.Verdict == corpus.Refused || part.Method == "CONNECT":
+			refused = true
+		case part.Verdict == corpus.Accepted:
+			r.Requests = append(r.Requests, corpus.Message{Method: part.Method, Target: part.Target, Host: part.Host, Body: part.Body})
+		}
+	}
+	heard := ""
+	if refused {
+		heard = "HTTP/1.1 400 \r\n\r\n"
+	}
+	return observed{verdict(&r, heard, false), r.Requests}, true
 }
 
 // differs is the difference between what Remora and p made of a case, nil if there

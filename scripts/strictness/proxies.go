@@ -15,10 +15,19 @@ import (
 	"github.com/remora-proxy/remora/internal/freeport"
 )
 
-// proxy is a process in front of a replica of its own.
+// parallel is how many processes of a product share the cases: most of the time is
+// spent waiting for what does not come.
+const parallel = 6
+
+// proxy is a product that runs.
 type proxy struct {
-	name    string
-	version string
+	name      string
+	version   string
+	instances []*instance
+}
+
+// instance is one of its processes, in front of a replica of its own.
+type instance struct {
 	addr    string
 	replica *corpus.Replica
 	cmd     *exec.Cmd
@@ -140,25 +149,47 @@ static_resources:
 `, address(listen), corpus.HeadersLimit, address(replica))
 }
 
-// start runs the proxy and waits until it listens.
+// start runs the product. What of it runs is returned with an error, too.
 func (p *product) start(binary, dir string) (*proxy, error) {
-	dir = filepath.Join(dir, strings.ToLower(p.name)+".d")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	replica, err := corpus.StartReplica(corpus.NumberedReply)
+	told, err := exec.Command(binary, p.version...).CombinedOutput()
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", binary, err)
+	}
+	started := &proxy{name: p.name, version: cmp.Or(versionNumber.FindString(string(told)), "unreleased")}
+	for n := range parallel {
+		i, err := p.instance(binary, filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ToLower(p.name), n)))
+		if err != nil {
+			return started, fmt.Errorf("%s: %w", p.name, err)
+		}
+		started.instances = append(started.instances, i)
+	}
+	for _, i := range started.instances {
+		if err := i.ready(); err != nil {
+			return started, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return started, nil
+}
+
+func (p *proxy) stop() {
+	for _, i := range p.instances {
+		i.stop()
+	}
+}
+
+// instance starts one process.
+func (p *product) instance(binary, dir string) (*instance, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	addrs, err := freeport.Loopback(1)
 	if err != nil {
 		return nil, err
 	}
-	told, err := exec.Command(binary, p.version...).CombinedOutput()
+	replica, err := corpus.StartReplica(corpus.NumberedReply)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", binary, err)
+		return nil, err
 	}
-	version := cmp.Or(versionNumber.FindString(string(told)), "unreleased")
 	config := filepath.Join(dir, p.file)
 	if err := os.WriteFile(config, []byte(p.config(addrs[0], replica.Addr(), dir)), 0o600); err != nil {
 		return nil, err
@@ -168,23 +199,24 @@ func (p *product) start(binary, dir string) (*proxy, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	started := &proxy{name: p.name, version: version, addr: addrs[0], replica: replica, cmd: cmd}
-	return started, started.ready()
+	return &instance{addrs[0], replica, cmd}, nil
 }
 
-// ready waits until a request passes.
-func (p *proxy) ready() (err error) {
+// ready waits until a request passes. What came before it is over then.
+func (i *instance) ready() (err error) {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = p.pass(); err == nil {
+		if err = i.pass(); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not pass requests: %w", p.name, err)
+	return fmt.Errorf("does not pass requests: %w", err)
 }
 
-// pass sends a request and waits for its answer. What came before it is over then.
-func (p *proxy) pass() error {
-	nc, err := net.Dial("tcp", p.addr)
+// pass sends a request and waits for its answer. What came late of another, and may
+// be malformed, is not in its record.
+func (i *instance) pass() error {
+	i.replica.Take()
+	nc, err := net.Dial("tcp", i.addr)
 	if err != nil {
 		return err
 	}
@@ -201,15 +233,15 @@ func (p *proxy) pass() error {
 	return err
 }
 
-func (p *proxy) stop() {
-	_ = p.cmd.Process.Signal(os.Interrupt)
+func (i *instance) stop() {
+	_ = i.cmd.Process.Signal(os.Interrupt)
 	done := make(chan struct{})
-	go func() { _ = p.cmd.Wait(); close(done) }()
+	go func() { _ = i.cmd.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		_ = p.cmd.Process.Kill()
+		_ = i.cmd.Process.Kill()
 		<-done
 	}
-	p.replica.Close()
+	i.replica.Close()
 }

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/remora-proxy/remora/internal/corpus"
 )
 
 // explanation says why proxies do otherwise than Remora.
@@ -20,13 +22,15 @@ type explanation struct {
 // rule says which differences an explanation is for.
 type rule struct {
 	proxy, verdict, cases string // each a pattern of path.Match
+	sometimes             bool   // it depends on when the proxy does what
 	used                  bool
 }
 
 type explanations []*explanation
 
 // readExplanations reads paragraphs: a text, each line of which begins with "> ",
-// and then lines "PROXY | VERDICT | CASE", all three with * and ? as in file names.
+// and then lines "PROXY | VERDICT | CASE", all three with * and ? as in file names,
+// behind "sometimes: " where the proxy does not always do so.
 func readExplanations(name string) (all explanations, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -47,12 +51,13 @@ func readExplanations(name string) (all explanations, err error) {
 			e.text = strings.TrimSpace(e.text + " " + line[2:])
 			text = true
 		default:
+			line, sometimes := strings.CutPrefix(line, "sometimes: ")
 			parts := strings.Split(line, " | ")
 			if len(parts) != 3 || len(all) == 0 {
 				return nil, fmt.Errorf("%s:%d: want PROXY | VERDICT | CASE behind a text", name, n)
 			}
 			e := all[len(all)-1]
-			e.rules = append(e.rules, &rule{proxy: parts[0], verdict: parts[1], cases: parts[2]})
+			e.rules = append(e.rules, &rule{proxy: parts[0], verdict: parts[1], cases: parts[2], sometimes: sometimes})
 			text = false
 		}
 	}
@@ -61,6 +66,9 @@ func readExplanations(name string) (all explanations, err error) {
 
 // of is the first explanation of a difference, nil if there is none.
 func (all explanations) of(d *difference) (e *explanation) {
+	if d.own() {
+		return nil
+	}
 	for _, e := range all {
 		for _, r := range e.rules {
 			if like(r.proxy, d.proxy.name) && like(r.verdict, d.verdict) && like(r.cases, d.c.Name) {
@@ -70,6 +78,28 @@ func (all explanations) of(d *difference) (e *explanation) {
 		}
 	}
 	return nil
+}
+
+// lack tells whether a rule for what p makes of c has been of no use yet.
+func (all explanations) lack(p *proxy, c *corpus.Case) bool {
+	for _, e := range all {
+		for _, r := range e.rules {
+			if !r.used && like(r.proxy, p.name) && like(r.cases, c.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reset forgets what was explained.
+func (all explanations) reset() {
+	for _, e := range all {
+		e.found = nil
+		for _, r := range e.rules {
+			r.used = false
+		}
+	}
 }
 
 // explain gives each difference to its explanation, and returns those that have

@@ -7,8 +7,7 @@ import urllib.request
 
 from harness import free_ports
 from processes import PATIENCE, Failed, Processes
-from stack import haproxy_config
-from ways import consumer, envoy, provider
+from ways import consumer, envoy, haproxy, provider
 
 REPLICAS = 3
 
@@ -35,7 +34,7 @@ class Mesh(Processes):
         self.await_answer(self.listen)
 
     def _haproxy(self):
-        f = self.file("haproxy.cfg", haproxy_config(self.listen, self.replicas))
+        f = self.file("haproxy.cfg", haproxy(self.listen, self.replicas))
         self.spawn("haproxy", [self.binaries["haproxy"], "-db", "-f", f], self.listen)
 
     def _envoy(self):

@@ -1,5 +1,29 @@
 """The ways from the load to the replicas that tail.py compares, as configuration
-files. HAProxy's is in bench/stack.py."""
+files."""
+
+
+def haproxy(listen, replicas):
+    """One thread that passes requests on, to the replica with the fewest
+    connections in use."""
+    servers = "".join(f"    server s{port} 127.0.0.1:{port} maxconn 4096\n" for port in replicas)
+    return f"""\
+global
+    nbthread 1
+    maxconn 8192
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 1m
+    timeout server 1m
+    option http-keep-alive
+    http-reuse always
+frontend in
+    bind 127.0.0.1:{listen}
+    default_backend out
+backend out
+    balance leastconn
+{servers}"""
+
 
 # Envoy's hedging: a second request to another host once the first has had 5 ms. The
 # back-off is made short, for it delays hedges too: 25 ms if nothing is said.
