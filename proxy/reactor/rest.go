@@ -52,23 +52,20 @@ const (
 	restSkip  = 30
 )
 
-// timeSlice is how long a loop keeps its goroutine running. From 10 ms on the
-// runtime's monitor takes the P away from each system call that it sees, and
-// looks every 20 µs while that goes on.
+// timeSlice is how long a loop keeps its goroutine running, whether it rests or has
+// too much to do. From 10 ms on the runtime's monitor takes the P away from each
+// system call that it sees, and looks every 20 µs while that goes on.
 const timeSlice = 5 * time.Millisecond
 
 // takeRest ends an event of a socket or a timer; it is never part of an errand.
 func (l *loop) takeRest() {
 	r := &l.rest
-	if l.turns.asked || r.epoll == 0 {
-		return
-	}
-	if !r.pays() {
-		return
-	}
 	if l.now-r.yielded > timeSlice {
 		r.yielded = l.now
 		runtime.Gosched()
+	}
+	if l.turns.asked || r.epoll == 0 || !r.pays() {
+		return
 	}
 	r.resting.Store(true)
 	if r.errands.Load() == 0 {

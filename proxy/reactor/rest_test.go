@@ -171,6 +171,27 @@ func TestRestInPairs(t *testing.T) {
 	}
 }
 
+// TestYieldWithoutRest: a loop that has no time to rest yields all the same, once in a
+// time slice.
+func TestYieldWithoutRest(t *testing.T) {
+	l := start(t, Options{}).loops[0]
+	on(t, l, func() {
+		defer func(now time.Duration) { l.now, l.rest.yielded = now, now }(l.now)
+		l.rest.trust, l.rest.skip, l.rest.yielded = 0, restSkip, l.now
+		for range restSkip / 2 {
+			l.now += timeSlice
+			before := l.rest.yielded
+			if l.takeRest(); l.rest.yielded != before {
+				t.Errorf("it yielded after %v", l.now-before)
+			}
+			l.now++
+			if l.takeRest(); l.rest.yielded != l.now {
+				t.Errorf("it has not yielded for %v", l.now-l.rest.yielded)
+			}
+		}
+	})
+}
+
 // TestRestRepeatsTheEdge: what the kernel says once is not for the rest to hear.
 func TestRestRepeatsTheEdge(t *testing.T) {
 	word := eventfd(t, 1)
