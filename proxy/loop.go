@@ -166,13 +166,18 @@ type Timer struct {
 	// Fire is called on the loop when the timer is due; it may arm it again.
 	Fire func()
 
-	at  time.Duration
-	seq uint64 // order among equal times
-	pos int    // 1 + index in the heap; 0: disarmed
+	armed bool
+	at    time.Duration
+	seq   uint64 // order among equal times
+
+	// Its place in the heap is that of a time that is not after at.
+	pos       int // 1 + index; 0: it has none
+	placedAt  time.Duration
+	placedSeq uint64
 }
 
 // Armed tells whether t is waiting to fire.
-func (t *Timer) Armed() bool { return t.pos != 0 }
+func (t *Timer) Armed() bool { return t.armed }
 
 // Flush is a deferred piece of work, embedded in what it flushes and reused.
 type Flush struct {

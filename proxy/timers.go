@@ -5,45 +5,99 @@ import "time"
 // Timers is the timer store of a driver: a 4-ary heap of intrusive timers
 // ordered by due time, then by order of arming. Not for use by the core, which
 // sees only Loop.
+//
+// Most timers are deadlines that nothing reaches: each is disarmed, and armed again
+// for a later time, with every request. So that does not touch the heap: a timer
+// stays where it was, and its place is looked at when it comes to the top. There are
+// at most maxIdle more disarmed ones in the heap than armed ones.
 type Timers struct {
-	heap []*Timer
-	seq  uint64
+	heap  []*Timer
+	seq   uint64
+	armed int
 }
+
+const maxIdle = 64
 
 // Arm makes t due at the absolute time at, moving it if it is armed.
 func (q *Timers) Arm(t *Timer, at time.Duration) {
 	q.seq++
+	if !t.armed {
+		t.armed = true
+		q.armed++
+	}
 	t.at, t.seq = at, q.seq
-	if t.pos == 0 {
+	switch {
+	case t.pos == 0:
 		q.heap = append(q.heap, t)
 		t.pos = len(q.heap)
-		q.up(t.pos - 1)
+	case at >= t.placedAt:
 		return
 	}
-	i := t.pos - 1
-	if !q.up(i) {
-		q.down(i)
-	}
+	t.placedAt, t.placedSeq = at, q.seq
+	q.up(t.pos - 1)
 }
 
 // Disarm removes t if it is armed.
 func (q *Timers) Disarm(t *Timer) {
-	if t.pos == 0 {
+	if !t.armed {
 		return
 	}
-	i, last := t.pos-1, len(q.heap)-1
-	q.swap(i, last)
-	q.heap[last] = nil
-	q.heap = q.heap[:last]
-	t.pos = 0
-	if i < last && !q.up(i) {
+	t.armed = false
+	q.armed--
+	if len(q.heap) > 2*q.armed+maxIdle {
+		q.sweep()
+	}
+}
+
+// sweep takes the disarmed timers out of the heap.
+func (q *Timers) sweep() {
+	n := 0
+	for _, t := range q.heap {
+		if t.pos = 0; t.armed {
+			q.heap[n] = t
+			n++
+			t.pos = n
+		}
+	}
+	clear(q.heap[n:])
+	q.heap = q.heap[:n]
+	for i := (n - 2) / 4; i >= 0; i-- {
 		q.down(i)
 	}
 }
 
+// tidy has the earliest timer on top.
+func (q *Timers) tidy() {
+	for len(q.heap) > 0 {
+		t := q.heap[0]
+		switch {
+		case !t.armed:
+			q.remove()
+		case t.placedSeq != t.seq:
+			t.placedAt, t.placedSeq = t.at, t.seq
+			q.down(0)
+		default:
+			return
+		}
+	}
+}
+
+// remove takes the top out of the heap.
+func (q *Timers) remove() {
+	last := len(q.heap) - 1
+	q.heap[0].pos = 0
+	if last > 0 {
+		q.heap[0] = q.heap[last]
+		q.heap[0].pos = 1
+	}
+	q.heap[last] = nil
+	q.heap = q.heap[:last]
+	q.down(0)
+}
+
 // Next is when the earliest timer is due; ok is false when none is armed.
 func (q *Timers) Next() (at time.Duration, ok bool) {
-	if len(q.heap) == 0 {
+	if q.tidy(); len(q.heap) == 0 {
 		return 0, false
 	}
 	return q.heap[0].at, true
@@ -54,11 +108,12 @@ func (q *Timers) Next() (at time.Duration, ok bool) {
 // (Mark) and passes it as limit, so that a timer which re-arms itself for "now"
 // waits for the next turn.
 func (q *Timers) Pop(now time.Duration, limit uint64) *Timer {
-	if len(q.heap) == 0 || q.heap[0].at > now || q.heap[0].seq > limit {
+	if q.tidy(); len(q.heap) == 0 || q.heap[0].at > now || q.heap[0].seq > limit {
 		return nil
 	}
 	t := q.heap[0]
 	q.Disarm(t)
+	q.remove()
 	return t
 }
 
@@ -66,11 +121,11 @@ func (q *Timers) Pop(now time.Duration, limit uint64) *Timer {
 func (q *Timers) Mark() uint64 { return q.seq }
 
 // Len is the number of armed timers.
-func (q *Timers) Len() int { return len(q.heap) }
+func (q *Timers) Len() int { return q.armed }
 
 func (q *Timers) less(i, j int) bool {
 	a, b := q.heap[i], q.heap[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
+	return a.placedAt < b.placedAt || a.placedAt == b.placedAt && a.placedSeq < b.placedSeq
 }
 
 func (q *Timers) swap(i, j int) {
@@ -78,16 +133,15 @@ func (q *Timers) swap(i, j int) {
 	q.heap[i].pos, q.heap[j].pos = i+1, j+1
 }
 
-func (q *Timers) up(i int) (moved bool) {
+func (q *Timers) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 4
 		if !q.less(i, parent) {
-			break
+			return
 		}
 		q.swap(i, parent)
-		i, moved = parent, true
+		i = parent
 	}
-	return moved
 }
 
 func (q *Timers) down(i int) {

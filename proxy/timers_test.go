@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -65,31 +66,51 @@ func (m *model) check(t *testing.T, q *Timers) {
 }
 
 func TestTimersAgainstModel(t *testing.T) {
+	swept := 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		timers := make([]Timer, 1+r.IntN(100))
+		timers := make([]Timer, 1+r.IntN(300))
 		q, m := Timers{}, &model{at: map[*Timer]time.Duration{}, seq: map[*Timer]uint64{}}
-		for range 500 {
+		for i := range 1000 {
 			timer := &timers[r.IntN(len(timers))]
-			switch r.IntN(5) {
+			op := r.IntN(5)
+			if i%400 > 250 && len(m.armed) > 0 { // a rest comes
+				op, timer = 3, m.armed[0]
+			}
+			switch op {
 			case 0, 1, 2: // few distinct times: ties are what goes wrong
 				at := time.Duration(r.IntN(1 + r.IntN(30)))
 				q.Arm(timer, at)
 				m.arm(timer, at)
 			case 3:
+				before := len(q.heap)
 				q.Disarm(timer)
 				m.disarm(timer)
+				if len(q.heap) < before {
+					swept++
+				}
 			case 4:
 				now, limit := time.Duration(r.IntN(30)), m.last-min(m.last, uint64(r.IntN(20)))
 				if got, want := q.Pop(now, limit), m.pop(now, limit); got != want {
 					t.Fatalf("seed %d: Pop(%v, %d) is %p, want %p", seed, now, limit, got, want)
 				}
 			}
-			m.check(t, &q)
 			if timer.Armed() != slices.Contains(m.armed, timer) {
 				t.Fatalf("seed %d: Armed is %t", seed, timer.Armed())
 			}
+			if r.IntN(10) == 0 { // it tidies, so not each time
+				m.check(t, &q)
+			}
 		}
+		for t1 := q.Pop(1000, q.Mark()); t1 != nil; t1 = q.Pop(1000, q.Mark()) {
+			if want := m.pop(1000, m.last); t1 != want {
+				t.Fatalf("seed %d: %p comes at last, want %p", seed, t1, want)
+			}
+		}
+		m.check(t, &q)
+	}
+	if swept == 0 {
+		t.Error("the heap was never swept")
 	}
 }
 
@@ -127,13 +148,34 @@ func TestTimersDoNotAllocate(t *testing.T) {
 	}
 }
 
+// TestTimersLetGo: few disarmed timers are kept from the garbage collector, and none
+// that would be due before the next one.
 func TestTimersLetGo(t *testing.T) {
 	var q Timers
-	var timer Timer
-	q.Arm(&timer, 1)
-	q.Disarm(&timer)
-	if kept := q.heap[:1][0]; kept != nil {
-		t.Error("a disarmed timer is kept from the garbage collector")
+	const armed, all = 10, 10 * maxIdle
+	timers := make([]Timer, all)
+	for i := range timers {
+		q.Arm(&timers[i], time.Duration(all-i))
+	}
+	kept := func() (n int) {
+		for _, t := range q.heap[:cap(q.heap)] {
+			if t != nil && !t.armed {
+				n++
+			}
+		}
+		return n
+	}
+	for i := armed; i < all; i++ {
+		q.Disarm(&timers[i])
+		if n := kept(); n > q.Len()+maxIdle {
+			t.Fatalf("%d timers are kept beside %d that are armed", n, q.Len())
+		}
+	}
+	if kept() == 0 {
+		t.Error("none is left where it was")
+	}
+	if q.Next(); kept() != 0 {
+		t.Errorf("%d timers are kept before the next one", kept())
 	}
 }
 
@@ -175,5 +217,27 @@ func BenchmarkTimers(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		q.Arm(&timers[i*7919%len(timers)], time.Duration(i))
+	}
+}
+
+// BenchmarkDeadlines is a deadline for each request, that of the oldest disarmed for that
+// of a new one. Timers lie as far apart as they do in exchanges.
+func BenchmarkDeadlines(b *testing.B) {
+	for _, n := range []int{64, 512, 4096} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var q Timers
+			requests := make([]struct {
+				_ [1024]byte
+				Timer
+			}, n)
+			i, now := 0, time.Duration(0)
+			for b.Loop() {
+				t := &requests[i].Timer
+				q.Disarm(t)
+				now++
+				q.Arm(t, now+time.Second)
+				i = (i + 1) % n
+			}
+		})
 	}
 }
