@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -71,8 +74,8 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 // Bind opens a socket at addr for Serve. The kernel accepts connections from then
 // on, and keeps a backlog of them.
 func Bind(addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
+	lc := net.ListenConfig{KeepAlive: -1} // serve sets it once, for all
+	lc.SetMultipathTCP(false)             // plain TCP has the shorter path through the kernel
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("reactor: %w", err)
@@ -95,6 +98,9 @@ func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 }
 
 func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
+	if err := keepAlive(ln); err != nil {
+		e.log.Warn("silent peers of a listener may not be probed", "address", ln.Addr().String(), "error", err)
+	}
 	l := &Listener{
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
 		shed: make(chan struct{}, maxShed), done: make(chan struct{}),
@@ -113,6 +119,38 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loo
 		return nil, errors.Join(ErrStopped, ln.Close())
 	}
 	return l, nil
+}
+
+// Keep-alive probes of accepted connections, those of package net: the first after
+// keepAliveTime of silence, further ones as far apart, until so many are unanswered.
+const (
+	keepAliveTime  = 15 * time.Second
+	keepAliveCount = 9
+)
+
+// keepAlive sets the options on the listening socket. The connections that the
+// kernel makes of it have them too, which spares each of them the system calls.
+func keepAlive(ln net.Listener) error {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for _, o := range []struct{ level, name, value int }{
+			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveTime / time.Second)},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveTime / time.Second)},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+		} {
+			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), o.level, o.name, o.value))
+		}
+	})
+	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
 }
 
 // Addr is where l listens.

@@ -1,0 +1,192 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remora-proxy/remora/proxy"
+)
+
+// inherited is what a process that takes ln over makes of its descriptor.
+func inherited(t *testing.T, ln net.Listener) net.Listener {
+	t.Helper()
+	f, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	defer ln.Close()
+	got, err := net.FileListener(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestKeepAlive: accepted connections probe silent peers and send at once, wherever
+// their listening socket comes from.
+func TestKeepAlive(t *testing.T) {
+	bound := func(t *testing.T) net.Listener {
+		ln, err := Bind("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	}
+	bare := func(t *testing.T) net.Listener {
+		lc := net.ListenConfig{KeepAlive: -1}
+		ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	}
+	cases := []struct {
+		name   string
+		listen func(t *testing.T) net.Listener
+	}{
+		{"bound", bound},
+		{"bound, without options", bare},
+		{"inherited", func(t *testing.T) net.Listener { return inherited(t, bound(t)) }},
+		{"inherited, without options", func(t *testing.T) net.Listener { return inherited(t, bare(t)) }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Options{})
+			fds := make(chan int, 1)
+			l, err := e.Serve(c.listen(t), ListenOptions{}, func(proxy.Loop, string) proxy.Stream {
+				return &stream{open: func(c proxy.Conn) { fds <- c.(*conn).gc.Fd() }}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dial(t, l.Addr().String())
+			fd := recv(t, fds, "the connection")
+			for _, o := range []struct {
+				name                string
+				level, option, want int
+			}{
+				{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+				{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+				{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
+				{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			} {
+				if got, err := unix.GetsockoptInt(fd, o.level, o.option); err != nil || got != o.want {
+					t.Errorf("%s is %d, want %d; %v", o.name, got, o.want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestArrivalFails: an accepted connection that does not come to its loop gives back
+// its place and its part of the load, and the loop is at rest again afterwards.
+func TestArrivalFails(t *testing.T) {
+	cases := []struct {
+		name string
+		harm func(t *testing.T, nc *net.TCPConn)
+	}{
+		{"closed", func(_ *testing.T, nc *net.TCPConn) { nc.Close() }},
+		{"not to be watched", func(t *testing.T, nc *net.TCPConn) { // epoll refuses files
+			f, err := os.Open(os.Args[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			raw, err := nc.SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = raw.Control(func(fd uintptr) { err = unix.Dup3(int(f.Fd()), int(fd), unix.O_CLOEXEC) })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Options{MaxPerSource: 2})
+			l, err := e.Listen("127.0.0.1:0", ListenOptions{MaxConnections: 2}, func(proxy.Loop, string) proxy.Stream { return echo() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			dial(t, ln.Addr().String())
+			nc, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.harm(t, nc.(*net.TCPConn))
+			l.take(nc)
+			settled(t, func() error {
+				if n := e.Stats().AcceptErrors; n != 1 {
+					return fmt.Errorf("%d failed", n)
+				}
+				return nil
+			})
+			e.wantPlaces(t, 0, 0)
+			if load, room := e.loops[0].load.Load(), l.room.taken.Load(); load != 0 || room != 0 {
+				t.Errorf("the load is %d, %d have a place in the room", load, room)
+			}
+			rests(t, e, dial(t, l.Addr().String()))
+		})
+	}
+}
+
+// TestStopWithArrivals: connections on their way to a busy loop arrive before it
+// ends, so that each stream hears of its end.
+func TestStopWithArrivals(t *testing.T) {
+	e := start(t, Options{})
+	const n = 16
+	closed := make(chan error, 2*n)
+	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+		return &stream{close: func(err error) { closed <- err }}
+	})
+	entered, release := make(chan struct{}), make(chan struct{})
+	e.loops[0].Post(func() { close(entered); <-release })
+	recv(t, entered, "the loop to be busy")
+	for range n {
+		dial(t, addr)
+	}
+	settled(t, func() error {
+		if got := e.loops[0].rest.errands.Load(); got <= n { // the post is one too
+			return fmt.Errorf("%d are on their way", got)
+		}
+		return nil
+	})
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		stopped <- e.Stop(ctx)
+	}()
+	settled(t, func() error {
+		if e.ctx.Err() == nil {
+			return errors.New("not yet stopping")
+		}
+		return nil
+	})
+	close(release)
+	if err := recv(t, stopped, "Stop"); err != nil {
+		t.Error(err)
+	}
+	for range n {
+		if err := recv(t, closed, "a stream's end"); err != nil {
+			t.Errorf("OnClose(%v)", err)
+		}
+	}
+	if s := e.Stats(); len(closed) > 0 || s.Open != 0 || s.Inbound != 0 {
+		t.Errorf("%d more ends, stats %+v", len(closed), s)
+	}
+}
