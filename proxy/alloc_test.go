@@ -96,7 +96,8 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 		p.Generation().LogTo(m.accessLog(cfg))
 	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
-	return p, func() (*nullLoop, proxy.Stream) { return l, w.Accept(&cfg.Listeners[0]) }
+	entrance := p.Generation().Entrance(cfg.Listeners[0].Name)
+	return p, func() (*nullLoop, proxy.Stream) { return l, entrance.Accept(w) }
 }
 
 // nowhere is where the records of sampled requests go.

@@ -86,8 +86,8 @@ services:
 
 // accept is listen for one listener of the first loop.
 func (n *node) accept(listener, port int) {
-	worker := n.proc.Workers()[0]
-	accept := func() proxy.Stream { return worker.Accept(&n.cfg.Listeners[listener]) }
+	worker, entrance := n.proc.Workers()[0], n.proc.Generation().Entrance(n.cfg.Listeners[listener].Name)
+	accept := func() proxy.Stream { return entrance.Accept(worker) }
 	n.stop = append(n.stop, n.m.w.Listen(fmt.Sprintf("%s:%d", n.host, port), n.loop, accept))
 }
 

@@ -152,9 +152,10 @@ func (n *node) start() {
 }
 
 func (n *node) listen(port int) {
+	entrance := n.proc.Generation().Entrance(n.cfg.Listeners[0].Name)
 	for i, worker := range n.proc.Workers() {
 		addr := fmt.Sprintf("%s:%d", n.host, port+i)
-		accept := func() proxy.Stream { return worker.Accept(&n.cfg.Listeners[0]) }
+		accept := func() proxy.Stream { return entrance.Accept(worker) }
 		n.stop = append(n.stop, n.m.w.Listen(addr, n.all[i], accept))
 	}
 }

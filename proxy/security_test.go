@@ -108,7 +108,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 			proc.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
 				[]registry.Endpoint{{Addr: "10.0.0.1:1", Weight: 1, Protocol: protocolName}}))
 			d.net.pump()
-			s := w.Accept(&cfg.Listeners[0])
+			s := proc.Generation().Entrance(cfg.Listeners[0].Name).Accept(w)
 			c, _ := d.net.connect(d.nullLoop, s, nil, nil)
 			s.OnOpen(c)
 			c.deliver([]byte("POST /com.acme.Demo/m HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"args\":[]}"))

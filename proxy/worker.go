@@ -86,12 +86,6 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 	return w
 }
 
-// Accept makes the session for a connection that came in on a listener of the
-// configuration in use.
-func (w *Worker) Accept(l *config.Listener) Stream {
-	return w.proc.current.Load().Entrance(l.Name).Accept(w)
-}
-
 // bodyLimits are those of a body that is received: of any length where it can
 // leave the loop when it has become too long for a message.
 func (w *Worker) bodyLimits() *http1.Limits {

@@ -61,8 +61,9 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
+	entrance := s.proc.Generation().Entrance(cfg.Listeners[0].Name)
 	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
-		return byLoop[l].Accept(&cfg.Listeners[0])
+		return entrance.Accept(byLoop[l])
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -66,8 +66,9 @@ services:
 		p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, eps))
 	}
 	update(endpoints...)
+	entrance := p.Generation().Entrance(cfg.Listeners[0].Name)
 	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
-		return workers[l].Accept(&cfg.Listeners[0])
+		return entrance.Accept(workers[l])
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,9 @@ func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr st
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = s.proc.Workers()[i]
 	}
+	entrance := s.proc.Generation().Entrance(c.Name)
 	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l proxy.Loop, _ string) proxy.Stream {
-		return byLoop[l].Accept(c)
+		return entrance.Accept(byLoop[l])
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -44,6 +44,7 @@ func (s *sidecar) begin() {
 	s.proc.Wall = func() time.Time { return epoch.Add(s.m.w.Now()) }
 	s.loops, s.closes = nil, nil
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	entrance := s.proc.Generation().Entrance(s.cfg.Listeners[0].Name)
 	for i := range s.m.spec.Loops {
 		name := s.host
 		if i > 0 {
@@ -56,7 +57,7 @@ func (s *sidecar) begin() {
 			driver = s.wrap(l)
 		}
 		w := proxy.NewWorker(s.proc, driver, log, s.m.spec.Seed+uint64(s.index))
-		accept := func() proxy.Stream { return w.Accept(&s.cfg.Listeners[0]) }
+		accept := func() proxy.Stream { return entrance.Accept(w) }
 		s.closes = append(s.closes, s.m.w.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
 	}
 }
