@@ -149,7 +149,7 @@ func (a *attempt) failed(f *Failure) {
 	}
 	a.span().Note(f.spanOutcome(), 0, f.Code)
 	a.end(ex.w.loop.Now(), how)
-	if a.kind == hedgeAttempt && (f.retry == retryConnect || f == FailNoSlot) {
+	if a.kind == hedgeAttempt && (f.retry == retryConnect || f.retry == retryUnsent || f == FailNoSlot) {
 		ex.hedgeMissed()
 	}
 	if lingering {

@@ -24,7 +24,7 @@ func TestTooManyCallsToAProvider(t *testing.T) {
 	m.until("the calls", func() bool { return a.busy == most && len(one.answers)+len(other.answers) == more })
 	for _, c := range []*caller{one, other} {
 		for _, f := range c.answers {
-			if f.Status != dubbo.StatusPoolExhausted || !bytes.Contains(f.Body, []byte("overloaded: ")) {
+			if f.Status != dubbo.StatusPoolExhausted || !bytes.Contains(f.Body, []byte("connection-full: ")) {
 				t.Errorf("refused with %d %q", f.Status, f.Body)
 			}
 		}

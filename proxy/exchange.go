@@ -198,7 +198,7 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 			a.failed(FailNoSlot)
 			return
 		}
-		a.failed(FailOverloaded)
+		a.failed(FailQueueFull) // and would be in the same moment again
 	}
 }
 

@@ -46,6 +46,7 @@ const (
 	retryNever     retryClass = iota
 	retryUnfit                // can't be sent, there or elsewhere
 	retryConnect              // nothing was sent, or surely nothing processed: free, any method
+	retryUnsent               // no room to send it: free, any method, not there again
 	retryRefused              // turned away before the application saw it: costs a token
 	retryElsewhere            // the same, but by the application itself: not to be asked again
 	retryReset                // may have been processed: idempotent only, costs a token
@@ -63,6 +64,10 @@ var (
 		Text: "the service has no endpoint"}
 	FailOverloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryRefused,
 		Text: "too much work is pending"}
+	FailQueueFull = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, retry: retryUnfit,
+		Text: "too much work waits for the application"}
+	FailFull = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, retry: retryUnsent,
+		Text: "the connection to the endpoint carries as many requests as it may"}
 	FailExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Exhausted, retry: retryElsewhere,
 		Text: "the application has no thread free"}
 	FailRateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, retry: retryRefused,

@@ -89,8 +89,8 @@ func TestStreamsOfADialler(t *testing.T) {
 	m.w.RunUntil(func() bool { return len(p.heard) > len(linkPreface(link.Dialer)) }, time.Second)
 	calls := m.burst(3, 10)
 	m.w.Run(100 * time.Millisecond)
-	if n := codes(calls); n["overloaded"] != 1 || n[""] != 2 { // two are out
-		t.Errorf("answers %v, want one overloaded", n)
+	if n := codes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are out
+		t.Errorf("answers %v, want one connection-full", n)
 	}
 	m.w.Loop("10.0.1.1-raw").Post(func() { p.conn.Write(answer(first.nonce, 10)) })
 	m.finish(first)

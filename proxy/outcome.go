@@ -52,6 +52,9 @@ func (ex *exchange) mayRetry(f *Failure) bool {
 	case retryConnect:
 		ex.free++
 		return r.retryOn.connect && ex.free < maxFreeEndpoints
+	case retryUnsent:
+		ex.free++
+		return r.retryOn.connect && ex.free < maxFreeEndpoints && ex.n < ex.svc.set.Len()
 	case retryElsewhere:
 		if ex.n >= ex.svc.set.Len() || !r.retryOn.refused || !ex.mayPay() {
 			return false

@@ -165,7 +165,7 @@ func (c *dubboClient) OnClose(error) {
 
 func (c *dubboClient) send(a *attempt) {
 	if c.calls.n == dubboCalls {
-		a.failed(FailOverloaded)
+		a.failed(FailFull)
 		return
 	}
 	id := c.calls.add(a)

@@ -110,7 +110,7 @@ func (c *linkClient) OnClose(error) {
 
 func (c *linkClient) send(a *attempt) {
 	if c.streams.len() >= c.max {
-		a.failed(FailOverloaded)
+		a.failed(FailFull)
 		return
 	}
 	req := a.request()
