@@ -1,6 +1,10 @@
 package proxy
 
-import "github.com/remora-proxy/remora/protocol/link"
+import (
+	"errors"
+
+	"github.com/remora-proxy/remora/protocol/link"
+)
 
 // Failure is why an exchange or one of its attempts came to nothing. All
 // instances are package variables, so that failing allocates nothing; they are
@@ -38,6 +42,23 @@ func (f *Failure) refusal(reached bool) link.Reason {
 	return link.UpstreamReset
 }
 
+// dialFailure is what a dial that ended with err means to those that it was for.
+func dialFailure(err error) *Failure {
+	if errors.Is(err, ErrDialQueue) {
+		return FailDials
+	}
+	return FailConnect
+}
+
+// unsent is what the end of a connection with f means to a request of which nothing
+// has left.
+func (f *Failure) unsent() *Failure {
+	if f == FailDials {
+		return f
+	}
+	return FailConnect
+}
+
 // retryClass says what a failed attempt permits (design: retries that are free
 // because the request was surely not processed, and retries that are paid).
 type retryClass uint8
@@ -68,6 +89,8 @@ var (
 		Text: "too much work waits for the application"}
 	FailFull = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, retry: retryUnsent,
 		Text: "the connection to the endpoint carries as many requests as it may"}
+	FailDials = &Failure{Code: "too-many-dials", Status: 503, reason: link.Overload, retry: retryUnsent,
+		Text: "too many connections to endpoints are being opened"}
 	FailExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Exhausted, retry: retryElsewhere,
 		Text: "the application has no thread free"}
 	FailRateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, retry: retryRefused,

@@ -39,7 +39,8 @@ type Loop interface {
 
 	// Dial connects to addr ("host:port", the host an IP address) and never
 	// blocks. The outcome arrives as s.OnOpen, or as s.OnClose without an
-	// OnOpen when it failed or took longer than timeout.
+	// OnOpen when it failed or took longer than timeout: with ErrDialQueue when
+	// it was not tried.
 	Dial(addr string, timeout time.Duration, s Stream)
 
 	// Post runs f on the loop, soon. It is the only method that other
@@ -128,6 +129,9 @@ type Socket interface {
 	// Secure tells whether the bytes are encrypted on their way (TLS).
 	Secure() bool
 }
+
+// ErrDialQueue ends a dial when as many others wait for the driver as it lets.
+var ErrDialQueue = errors.New("proxy: too many dials are waiting")
 
 // Why Conn.Detach refuses.
 var (

@@ -26,6 +26,7 @@ type mesh struct {
 	nonces   int
 	direct   bool // no provider's sidecar
 	loops    int  // of each sidecar
+	dialler  func(proxy.Loop) proxy.Loop
 }
 
 // node is one sidecar.
@@ -67,6 +68,8 @@ type meshOptions struct {
 
 	nodes     func(m *mesh) // called when the sidecars are there, before any traffic
 	noSockets bool          // with streams: connections can't leave their loops
+
+	dialler func(proxy.Loop) proxy.Loop // what the sidecars dial by, made of a loop
 }
 
 func newMesh(t *testing.T, o meshOptions) *mesh {
@@ -74,7 +77,7 @@ func newMesh(t *testing.T, o meshOptions) *mesh {
 	if o.apps == 0 {
 		o.apps = 3
 	}
-	m := &mesh{t: t, w: sim.New(o.seed), direct: o.direct, loops: max(1, o.loops)}
+	m := &mesh{t: t, w: sim.New(o.seed), direct: o.direct, loops: max(1, o.loops), dialler: o.dialler}
 	m.w.OnFailure(t)
 	if o.bandwidth > 0 {
 		m.w.Net(func(from, to string) sim.Path {
@@ -146,7 +149,11 @@ func (n *node) start() {
 			name = fmt.Sprintf("%s/%d", n.host, i)
 		}
 		n.all = append(n.all, n.m.w.Loop(name))
-		proxy.NewWorker(n.proc, n.all[i], log, uint64(i+1))
+		var loop proxy.Loop = n.all[i]
+		if n.m.dialler != nil {
+			loop = n.m.dialler(loop)
+		}
+		proxy.NewWorker(n.proc, loop, log, uint64(i+1))
 	}
 	n.loop = n.all[0]
 }

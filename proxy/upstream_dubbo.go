@@ -159,7 +159,11 @@ func (c *dubboClient) OnData(b []byte) {
 	c.finish()
 }
 
-func (c *dubboClient) OnClose(error) {
+func (c *dubboClient) OnClose(err error) {
+	if c.conn == nil {
+		c.close(dialFailure(err))
+		return
+	}
 	c.close(FailReset)
 }
 
@@ -265,7 +269,7 @@ func (c *dubboClient) close(f *Failure) {
 		if call.sent {
 			a.failed(f)
 		} else {
-			a.failed(FailConnect)
+			a.failed(f.unsent())
 		}
 	}
 }

@@ -11,120 +11,6 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
-// httpPool is the HTTP upstream of one endpoint on one loop: a stack of idle
-// connections, the latest used on top, so that a surplus grows old and goes.
-// There are at most as many connections as the service has requests in flight.
-type httpPool struct {
-	svc     *service
-	target  *endpoint
-	idle    []*httpUpstream
-	open    int
-	retired bool
-	sweeper Timer
-}
-
-func newHTTPPool(s *service, target *endpoint) *httpPool {
-	p := &httpPool{svc: s, target: target}
-	p.sweeper.Fire = p.sweep
-	return p
-}
-
-func (p *httpPool) send(a *attempt) {
-	if a.ex.req.Codec != protocol.CodecHTTP {
-		a.failed(FailNotConvertible)
-		return
-	}
-	if n := len(p.idle); n > 0 {
-		c := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		c.begin(a)
-		return
-	}
-	p.dial(a)
-}
-
-func (p *httpPool) dial(a *attempt) {
-	c := &httpUpstream{pool: p, w: p.svc.w, a: a}
-	c.outbound.init(c.w)
-	c.pause.Fire = c.leave
-	a.conn = c
-	p.open++
-	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
-}
-
-// Service implements Destined: an endpoint that the registry says speaks HTTP is
-// not sent in the clear what a service with TLS would have encrypted.
-func (c *httpUpstream) Service() string { return c.pool.svc.cfg.Name }
-
-// cancel leaves the request with the application if it may have it: its answer
-// is awaited and dropped, so that the connection stays and the application's
-// work stays counted.
-func (p *httpPool) cancel(a *attempt) (lingering bool) {
-	if a.conn.state == upstreamDialing {
-		a.conn.a = nil
-		a.conn = nil
-		return false
-	}
-	return true
-}
-
-// abort closes the connection: there is no other way to take a request back.
-func (p *httpPool) abort(a *attempt) {
-	c := a.conn
-	c.a, a.conn = nil, nil
-	if c.state != upstreamDialing {
-		c.close()
-	}
-}
-
-func (p *httpPool) retire() {
-	p.retired = true
-	p.svc.w.loop.Stop(&p.sweeper)
-	for _, c := range p.idle {
-		c.conn.Close()
-	}
-	p.idle = p.idle[:0]
-}
-
-// put makes c available again.
-func (p *httpPool) put(c *httpUpstream) {
-	if p.retired {
-		c.close()
-		return
-	}
-	c.idleSince = p.svc.w.loop.Now()
-	p.idle = append(p.idle, c)
-	if !p.sweeper.Armed() {
-		p.svc.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
-	}
-}
-
-// remove takes a connection that closed while idle off the stack.
-func (p *httpPool) remove(c *httpUpstream) {
-	for i, other := range p.idle {
-		if other == c {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			return
-		}
-	}
-}
-
-// sweep closes connections that were idle for idle_timeout. It runs a few times
-// per timeout at most, whatever the traffic.
-func (p *httpPool) sweep() {
-	now := p.svc.w.loop.Now()
-	stay := 0
-	for stay < len(p.idle) && now-p.idle[stay].idleSince >= p.svc.cfg.IdleTimeout {
-		p.idle[stay].close()
-		stay++
-	}
-	p.idle = append(p.idle[:0], p.idle[stay:]...)
-	if len(p.idle) > 0 {
-		next := max(p.idle[0].idleSince+p.svc.cfg.IdleTimeout-now, p.svc.cfg.IdleTimeout/8)
-		p.svc.w.loop.After(next, &p.sweeper)
-	}
-}
-
 // upstreamState is where an upstream HTTP connection stands.
 type upstreamState uint8
 
@@ -162,14 +48,20 @@ type httpUpstream struct {
 // application that passes it on keeps its callees' sidecars from hedging again.
 var attemptHeader = []byte(headerAttempt)
 
+// Service implements Destined: an endpoint that the registry says speaks HTTP is
+// not sent in the clear what a service with TLS would have encrypted.
+func (c *httpUpstream) Service() string { return c.pool.svc.cfg.Name }
+
 func (c *httpUpstream) OnOpen(conn Conn) {
 	c.conn, c.outbound.conn = conn, conn
 	c.state = upstreamIdle
+	c.pool.opened()
 	if c.a == nil { // withdrawn while dialling
 		c.pool.put(c)
-		return
+	} else {
+		c.begin(c.a)
 	}
-	c.begin(c.a)
+	c.pool.dialNext()
 }
 
 // begin sends a's request.
@@ -343,11 +235,18 @@ func (c *httpUpstream) close() {
 
 func (c *httpUpstream) OnClose(err error) {
 	c.pool.open--
+	if c.state == upstreamDialing {
+		c.undialled(dialFailure(err))
+		return
+	}
+	c.gone(err)
+	c.pool.dialNext()
+}
+
+// gone: the connection that there was is no more.
+func (c *httpUpstream) gone(err error) {
 	switch c.state {
 	case upstreamClosed:
-		return
-	case upstreamDialing:
-		c.fail(FailConnect)
 	case upstreamIdle:
 		c.pool.remove(c)
 		c.close()
@@ -361,6 +260,22 @@ func (c *httpUpstream) OnClose(err error) {
 		}
 		c.fail(FailReset)
 	}
+}
+
+// undialled: there is no connection, for f. That the driver has no room for the dial
+// says nothing of the endpoint, and one that is open may be free soon.
+func (c *httpUpstream) undialled(f *Failure) {
+	p, a := c.pool, c.a
+	p.dialing--
+	if f == FailDials && a != nil && p.open > p.dialing {
+		c.close()
+		c.a, a.conn = nil, nil
+		p.waiting.push(a, c.w.loop.Now())
+		return
+	}
+	c.fail(f)
+	p.expire()
+	p.dialNext()
 }
 
 // lost: the peer closed before the head of an answer. On a connection that was

@@ -102,8 +102,12 @@ func (c *linkClient) OnData(b []byte) {
 	c.finishDrain()
 }
 
-func (c *linkClient) OnClose(error) {
-	if c.state != linkClosed {
+func (c *linkClient) OnClose(err error) {
+	switch {
+	case c.state == linkClosed:
+	case c.conn == nil:
+		c.close(dialFailure(err))
+	default:
 		c.close(FailReset)
 	}
 }
@@ -330,7 +334,7 @@ func (c *linkClient) close(f *Failure) {
 		}
 		c.forget(a)
 		if _, whole := slices.BinarySearch(unsent, s.id); whole {
-			a.failed(FailConnect)
+			a.failed(f.unsent())
 			continue
 		}
 		a.failed(f)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
+
+	"github.com/remora-proxy/remora/proxy"
 )
 
 // maxWaitingDials bounds the dials that wait for a goroutine.
@@ -37,7 +39,7 @@ func (d *dialer) add(c *conn, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) >= maxWaitingDials {
-		return ErrDialQueue
+		return proxy.ErrDialQueue
 	}
 	if d.active < d.max {
 		if !d.eng.spawn(d.work) {

@@ -70,8 +70,6 @@ var (
 	ErrStopped = errors.New("reactor: stopped")
 	// ErrPanic ends a connection whose stream panicked.
 	ErrPanic = errors.New("reactor: the connection's stream panicked")
-	// ErrDialQueue ends a dial when too many others wait already.
-	ErrDialQueue = errors.New("reactor: too many dials are waiting")
 	// ErrLoops refuses a number of loops below 0 or above MaxLoops.
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )

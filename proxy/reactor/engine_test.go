@@ -296,7 +296,7 @@ func TestDialQueueIsBounded(t *testing.T) {
 	done := make(chan struct{})
 	on(t, l, func() {
 		s := &stream{close: func(err error) {
-			if errors.Is(err, ErrDialQueue) { // the others end with Stop
+			if errors.Is(err, proxy.ErrDialQueue) { // the others end with Stop
 				full++
 				close(done)
 			}

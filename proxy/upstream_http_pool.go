@@ -1,0 +1,177 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+// httpDials is how many connections to one endpoint are dialled at a time. The
+// driver dials about as many at once, over all endpoints: further ones would wait
+// there, each for its own, while others become free.
+const httpDials = 128
+
+// httpPool is the HTTP upstream of one endpoint on one loop: a stack of idle
+// connections, the latest used on top, so that a surplus grows old and goes.
+// There are at most as many connections as the service has requests in flight.
+type httpPool struct {
+	svc     *service
+	target  *endpoint
+	idle    []*httpUpstream
+	open    int // those that are being dialled too
+	dialing int
+	retired bool
+	sweeper Timer
+
+	// waiting are attempts that take the next connection that is free or can be
+	// dialled. While there are any, one at least is being dialled or in use.
+	waiting waitList
+	freed   time.Duration // when one was last free
+}
+
+func newHTTPPool(s *service, target *endpoint) *httpPool {
+	p := &httpPool{svc: s, target: target}
+	p.sweeper.Fire = p.sweep
+	return p
+}
+
+func (p *httpPool) send(a *attempt) {
+	if a.ex.req.Codec != protocol.CodecHTTP {
+		a.failed(FailNotConvertible)
+		return
+	}
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		c.begin(a)
+		return
+	}
+	if p.dialing >= httpDials {
+		p.waiting.push(a, p.svc.w.loop.Now())
+		return
+	}
+	p.dial(a)
+}
+
+func (p *httpPool) dial(a *attempt) {
+	c := &httpUpstream{pool: p, w: p.svc.w, a: a}
+	c.outbound.init(c.w)
+	c.pause.Fire = c.leave
+	a.conn = c
+	p.open++
+	p.dialing++
+	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
+}
+
+// opened: a dial has become a connection.
+func (p *httpPool) opened() {
+	p.dialing--
+	p.freed = p.svc.w.loop.Now()
+}
+
+// next is the attempt that has waited longest, or nil; it waits no longer.
+func (p *httpPool) next() *attempt {
+	a := p.waiting.head
+	if a != nil {
+		p.waiting.remove(a)
+	}
+	return a
+}
+
+// dialNext dials for those that wait, as many as there is room for.
+func (p *httpPool) dialNext() {
+	for p.dialing < httpDials && p.waiting.head != nil {
+		p.dial(p.next())
+	}
+}
+
+// expire: a dial has failed. Where no connection was free for as long as one may
+// take, neither will those that wait as long get one.
+func (p *httpPool) expire() {
+	long := p.svc.w.loop.Now() - p.svc.cfg.ConnectTimeout
+	for p.freed <= long && p.waiting.head != nil && p.waiting.head.waiting.since <= long {
+		p.next().failed(FailConnect)
+	}
+}
+
+// cancel leaves the request with the application if it may have it: its answer
+// is awaited and dropped, so that the connection stays and the application's
+// work stays counted.
+func (p *httpPool) cancel(a *attempt) (lingering bool) {
+	switch {
+	case a.conn == nil:
+		p.waiting.remove(a)
+	case a.conn.state == upstreamDialing:
+		a.conn.a = nil
+		a.conn = nil
+	default:
+		return true
+	}
+	return false
+}
+
+// abort closes the connection: there is no other way to take a request back.
+func (p *httpPool) abort(a *attempt) {
+	c := a.conn
+	if c == nil {
+		p.waiting.remove(a)
+		return
+	}
+	c.a, a.conn = nil, nil
+	if c.state != upstreamDialing {
+		c.close()
+	}
+}
+
+func (p *httpPool) retire() {
+	p.retired = true
+	p.svc.w.loop.Stop(&p.sweeper)
+	for _, c := range p.idle {
+		c.conn.Close()
+	}
+	p.idle = p.idle[:0]
+}
+
+// put makes c available again: to who waits, else to who comes.
+func (p *httpPool) put(c *httpUpstream) {
+	p.freed = p.svc.w.loop.Now()
+	if a := p.next(); a != nil {
+		c.begin(a)
+		return
+	}
+	if p.retired {
+		c.close()
+		return
+	}
+	c.idleSince = p.freed
+	p.idle = append(p.idle, c)
+	if !p.sweeper.Armed() {
+		p.svc.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
+	}
+}
+
+// remove takes a connection that closed while idle off the stack.
+func (p *httpPool) remove(c *httpUpstream) {
+	for i, other := range p.idle {
+		if other == c {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			return
+		}
+	}
+}
+
+// sweep closes connections that were idle for idle_timeout. It runs a few times
+// per timeout at most, whatever the traffic.
+func (p *httpPool) sweep() {
+	now := p.svc.w.loop.Now()
+	stay := 0
+	for stay < len(p.idle) && now-p.idle[stay].idleSince >= p.svc.cfg.IdleTimeout {
+		p.idle[stay].close()
+		stay++
+	}
+	p.idle = append(p.idle[:0], p.idle[stay:]...)
+	if len(p.idle) > 0 {
+		next := max(p.idle[0].idleSince+p.svc.cfg.IdleTimeout-now, p.svc.cfg.IdleTimeout/8)
+		p.svc.w.loop.After(next, &p.sweeper)
+	}
+}
