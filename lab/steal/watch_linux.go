@@ -29,30 +29,13 @@ func Watch(ctx context.Context, period time.Duration, begun func(), found func(S
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var (
-		watchers sync.WaitGroup
-		one      sync.Mutex
-		left     = cpus.Count() // processors that are not yet watched
-	)
+	var watchers sync.WaitGroup
+	all := muster{begun: begun, found: found, left: cpus.Count()}
 	for cpu := range maxCPU {
 		if !cpus.IsSet(cpu) {
 			continue
 		}
-		watchers.Go(func() {
-			cancel(watch(ctx, cpu, period, func() {
-				one.Lock()
-				defer one.Unlock()
-				if left--; left == 0 {
-					begun()
-				}
-			}, func(s Stop) {
-				one.Lock()
-				defer one.Unlock()
-				if left == 0 {
-					found(s)
-				}
-			}))
-		})
+		watchers.Go(func() { cancel(watch(ctx, cpu, period, &all)) })
 	}
 	watchers.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -62,12 +45,12 @@ func Watch(ctx context.Context, period time.Duration, begun func(), found func(S
 }
 
 // watch sleeps and sees whether it wakes in time, on one processor.
-func watch(ctx context.Context, cpu int, period time.Duration, begun func(), found func(Stop)) error {
+func watch(ctx context.Context, cpu int, period time.Duration, all *muster) error {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its priority
 	if err := seize(cpu); err != nil {
 		return fmt.Errorf("steal: processor %d: %w", cpu, err)
 	}
-	begun()
+	all.arrive()
 	due := time.Now()
 	for ctx.Err() == nil {
 		due = due.Add(period)
@@ -77,7 +60,7 @@ func watch(ctx context.Context, cpu int, period time.Duration, begun func(), fou
 			}
 		}
 		if now := time.Now(); now.Sub(due) >= Least {
-			found(Stop{CPU: cpu, From: due, To: now})
+			all.tell(Stop{CPU: cpu, From: due, To: now})
 			due = now
 		}
 	}
