@@ -96,6 +96,20 @@ func (o *Options) validate() error {
 	if o.Rest.Connections < 0 || o.Rest.Connections > 0 && o.Rest.Duration <= 0 {
 		return errors.New("bench: want no less than 0 idle connections, and a rest that takes time")
 	}
+	var names []string
+	for _, l := range o.Loads {
+		names = append(names, l.Name)
+	}
+	return apart(names)
+}
+
+// apart refuses two loads of one name: a table would mix their samples.
+func apart(loads []string) error {
+	for i, name := range loads {
+		if slices.Contains(loads[:i], name) {
+			return fmt.Errorf("bench: the load %q is asked for twice", name)
+		}
+	}
 	return nil
 }
 

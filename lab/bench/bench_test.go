@@ -293,7 +293,11 @@ func TestOptionsAreValidated(t *testing.T) {
 	for what, spoil := range map[string]func(*Options){
 		"no round": func(o *Options) { o.Rounds = 0 }, "no load": func(o *Options) { o.Loads = nil },
 		"less than no repeat": func(o *Options) { o.Repeats = -1 },
-		"no time":             func(o *Options) { o.Rest.Duration = 0 }, "less than nothing": func(o *Options) { o.Rest.Connections = -1 },
+		"a load twice": func(o *Options) {
+			o.Loads = []Load{Closed(64, time.Second), Closed(1, time.Second), Closed(64, time.Second)}
+		},
+		"rates of the same name": func(o *Options) { o.Loads = []Load{Open(2000, time.Second), Open(2000.1, time.Second)} },
+		"no time":                func(o *Options) { o.Rest.Duration = 0 }, "less than nothing": func(o *Options) { o.Rest.Connections = -1 },
 	} {
 		bad := good
 		if spoil(&bad); bad.validate() == nil {

@@ -114,7 +114,13 @@ func (o *ScaleOptions) validate() error {
 			return fmt.Errorf("bench: row %s has no sidecar to grow", row.Name)
 		}
 	}
-	return nil
+	var loads []string
+	for _, d := range o.Dimensions {
+		for _, step := range d.Steps {
+			loads = append(loads, d.load(step))
+		}
+	}
+	return apart(loads)
 }
 
 // descriptors is how many connections a sidecar may have: those of its callers, and to

@@ -87,7 +87,9 @@ func TestScaleOptionsAreValidated(t *testing.T) {
 	for what, spoil := range map[string]func(*ScaleOptions){
 		"no round": func(o *ScaleOptions) { o.Rounds = 0 }, "no row": func(o *ScaleOptions) { o.Rows = nil },
 		"no dimension": func(o *ScaleOptions) { o.Dimensions = nil }, "no time": func(o *ScaleOptions) { o.Duration = 0 },
-		"no sidecar": func(o *ScaleOptions) { o.Rows = []Row{{Name: "direct"}} },
+		"a dimension twice": func(o *ScaleOptions) { o.Dimensions = append(Dimensions(), Dimensions()[0]) },
+		"a step twice":      func(o *ScaleOptions) { o.Dimensions = []Dimension{{Name: "routes", Steps: []int{1, 10, 1}}} },
+		"no sidecar":        func(o *ScaleOptions) { o.Rows = []Row{{Name: "direct"}} },
 	} {
 		bad := good
 		if spoil(&bad); bad.validate() == nil {
