@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // accessLines are the paths in an access log, sorted: each loop's lines are in
@@ -37,7 +39,7 @@ func accessLines(t *testing.T, file string) (paths []string) {
 // awaitLines waits until an access log has so many.
 func awaitLines(t *testing.T, file string, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d lines in %s", n, file), func() error {
+	eventually.Nil(t, fmt.Sprintf("%d lines in %s", n, file), func() error {
 		if text, err := os.ReadFile(file); err != nil || strings.Count(string(text), "\n") < n {
 			return fmt.Errorf("%q, %w", text, err)
 		}
@@ -75,7 +77,7 @@ func TestAccessLog(t *testing.T) {
 	ask()
 	awaitLines(t, log("rotated"), 3)
 	p.signal(syscall.SIGUSR1)
-	eventually(t, "the file to be opened anew", func() error {
+	eventually.Nil(t, "the file to be opened anew", func() error {
 		_, err := os.Stat(log("first"))
 		return err
 	})
@@ -114,7 +116,7 @@ func TestAccessLogStdout(t *testing.T) {
 	if status, _, _, err := get(egress); status != 200 {
 		t.Fatal(status, err)
 	}
-	eventually(t, "the line", func() error {
+	eventually.Nil(t, "the line", func() error {
 		if out := p.output.String(); !strings.Contains(out, `"method":"GET","authority":"`+egress+`","path":"/","service":"app"`) {
 			return fmt.Errorf("%s", out)
 		}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // switchable is the health check of an application that can be switched off.
@@ -58,7 +60,7 @@ services:
 	serve := func(want string) {
 		t.Helper()
 		count := map[string]int{}
-		eventually(t, "answers of "+want, func() error {
+		eventually.Nil(t, "answers of "+want, func() error {
 			for range 50 {
 				by, err := servedBy("http://" + egress + "/")
 				if err != nil || !strings.Contains(want, by) {
@@ -147,7 +149,7 @@ func servedBy(url string) (string, error) {
 func (p *process) awaitHealth(service, addr string, healthy bool) {
 	p.t.Helper()
 	line := fmt.Sprintf("remora_endpoint_healthy{endpoint=%q,service=%q} %d\n", addr, service, map[bool]int{true: 1}[healthy])
-	eventually(p.t, fmt.Sprintf("the health of %s to be %v", addr, healthy), func() error {
+	eventually.Nil(p.t, fmt.Sprintf("the health of %s to be %v", addr, healthy), func() error {
 		var state struct {
 			Services map[string]struct {
 				Version, Applied uint64

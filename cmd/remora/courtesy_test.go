@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // TestRoutes: net/http on either side of a sidecar that routes by header and
@@ -50,7 +52,7 @@ services:
 // canaries asks until both sides of a split have answered.
 func canaries(t *testing.T, url string) {
 	seen := map[string]bool{}
-	eventually(t, "both sides of the split", func() error {
+	eventually.Nil(t, "both sides of the split", func() error {
 		resp, err := http.Get(url)
 		if err != nil {
 			return err

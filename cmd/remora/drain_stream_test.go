@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
@@ -105,7 +106,7 @@ func TestDrainParked(t *testing.T) {
 	e, p, _, ingress, egress := streaming(t)
 	heads := e.asked(t, egress)
 	p.signal(syscall.SIGTERM)
-	eventually(t, "a new request to be turned away", func() error {
+	eventually.Nil(t, "a new request to be turned away", func() error {
 		resp, err := http.Get("http://" + egress + "/")
 		if err != nil {
 			return err
@@ -212,7 +213,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		t.Errorf("fetched %q", got)
 	}
 	conn.Close()
-	eventually(t, "the process before to be forgotten", func() error {
+	eventually.Nil(t, "the process before to be forgotten", func() error {
 		if got := fetched(); got != string(rune(link.DeadlinePassed)) {
 			return fmt.Errorf("fetched %q", got)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
@@ -87,7 +88,7 @@ func TestYieldFirst(t *testing.T) {
 		t.Error("a successor may announce while this process goes on to")
 	}
 	successor.Close()
-	eventually(t, "the endpoint to be taken back", func() error {
+	eventually.Nil(t, "the endpoint to be taken back", func() error {
 		if fake.yielded.Load() {
 			return errors.New("still yielded")
 		}
@@ -106,7 +107,7 @@ func TestVerdictWhileYielded(t *testing.T) {
 	}
 	a.start()
 	defer a.stop()
-	eventually(t, "the registration", func() error {
+	eventually.Nil(t, "the registration", func() error {
 		if !a.entered() {
 			return errors.New("not registered")
 		}
@@ -121,14 +122,14 @@ func TestVerdictWhileYielded(t *testing.T) {
 		t.Error("withdrawn, though it is a successor's")
 	}
 	a.resume()
-	eventually(t, "the endpoint to be withdrawn", func() error {
+	eventually.Nil(t, "the endpoint to be withdrawn", func() error {
 		if !fake.withdrawn.Load() {
 			return errors.New("announced")
 		}
 		return nil
 	})
 	app.down.Store(false)
-	eventually(t, "the endpoint to be restored", func() error {
+	eventually.Nil(t, "the endpoint to be restored", func() error {
 		if fake.withdrawn.Load() {
 			return errors.New("withdrawn")
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
@@ -270,7 +271,7 @@ func TestDubboProviderRestarts(t *testing.T) {
 	}
 	close(r.release)
 	r.start()
-	eventually(t, "the provider to be called again", func() error {
+	eventually.Nil(t, "the provider to be called again", func() error {
 		if status := call("echo"); status != dubbo.StatusOK {
 			return fmt.Errorf("status %d", status)
 		}

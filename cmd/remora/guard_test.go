@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // moody is an application that fails while it is told to, and counts what it is
@@ -49,7 +51,7 @@ func get(addr string) (status int, code string, h http.Header, err error) {
 // wantAnswer gets addr until the answer is the one wanted.
 func wantAnswer(t *testing.T, what, addr string, status int, code string) (h http.Header) {
 	t.Helper()
-	eventually(t, what, func() (err error) {
+	eventually.Nil(t, what, func() (err error) {
 		var s int
 		var c string
 		if s, c, h, err = get(addr); err == nil && (s != status || c != code) {
@@ -136,7 +138,7 @@ func TestBreaker(t *testing.T) {
 			// opens it anew.
 			open := func(what string) {
 				t.Helper()
-				eventually(t, what, func() error {
+				eventually.Nil(t, what, func() error {
 					asked := app.asked.Load()
 					status, code, h, err := get(egress)
 					if code != "breaker-open" {
@@ -231,7 +233,7 @@ limits: {per_source: 2}`, in[0], in[1], newApp(t).addr))
 		}
 	}
 	first.Close()
-	eventually(t, "a place to be free", func() error {
+	eventually.Nil(t, "a place to be free", func() error {
 		_, _, err := ask(in[0])
 		return err
 	})

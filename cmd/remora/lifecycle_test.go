@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -131,7 +132,7 @@ routes: [{service: app}]
 services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 2m}}`, addrs[1], dir, addrs[0]))
 	var status int
 	var code string
-	eventually(t, "an answer", func() error {
+	eventually.Nil(t, "an answer", func() error {
 		status, code, _, err = get(addrs[0])
 		return err
 	})
@@ -173,13 +174,13 @@ services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, c
 	}
 	c := startRemora(t, yaml(egress[0], cache))
 	c.ready()
-	eventually(t, "the endpoint to be known", func() error {
+	eventually.Nil(t, "the endpoint to be known", func() error {
 		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
 			return fmt.Errorf("answered %d, %v", status, err)
 		}
 		return nil
 	})
-	eventually(t, "the endpoint to be kept", func() error {
+	eventually.Nil(t, "the endpoint to be kept", func() error {
 		files, _ := filepath.Glob(filepath.Join(cache, "*"))
 		for _, file := range files {
 			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), ingress) {

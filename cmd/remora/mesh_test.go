@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -77,7 +78,7 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 	more := func(what string, n int64) {
 		t.Helper()
 		goal := answered.Load() + n
-		eventually(t, what, func() error {
+		eventually.Nil(t, what, func() error {
 			if got := answered.Load(); got < goal {
 				return fmt.Errorf("%d of %d", got, goal)
 			}
@@ -158,13 +159,13 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 		e.Addr(), ingress, checked, ingress))
 	p.ready()
 	seen := sick.asked.Load()
-	eventually(t, "some checks", func() error {
+	eventually.Nil(t, "some checks", func() error {
 		if sick.asked.Load() < seen+3 {
 			return fmt.Errorf("asked %d times", sick.asked.Load())
 		}
 		return nil
 	})
-	eventually(t, "/endpoints to tell of the failed checks", func() error {
+	eventually.Nil(t, "/endpoints to tell of the failed checks", func() error {
 		_, body := p.get("/endpoints")
 		if !regexp.MustCompile(`"state": "checking",\s*"error": ".*503`).MatchString(body) {
 			return errors.New(body)

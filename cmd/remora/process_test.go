@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/freeport"
 )
 
@@ -41,24 +42,6 @@ func testMain(m *testing.M) int {
 // patience is how long a test waits for what must happen. It is for a machine
 // that does much else; nothing is measured with it.
 const patience = time.Minute
-
-// eventually polls try until it returns nil.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	end := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s in vain: %v", what, err)
-		}
-		<-look.C
-	}
-}
 
 // receive waits for c.
 func receive[T any](t *testing.T, what string, c <-chan T) T {
@@ -177,7 +160,7 @@ func (p *process) exitCode() int {
 // the machine's doing.
 func (p *process) get(path string) (status int, body string) {
 	p.t.Helper()
-	eventually(p.t, "the loops to answer", func() error {
+	eventually.Nil(p.t, "the loops to answer", func() error {
 		if status, body = p.ask(path); strings.Contains(body, "do not answer") {
 			return errors.New(body)
 		}
@@ -202,7 +185,7 @@ func (p *process) ask(path string) (status int, body string) {
 // await waits until the admin API answers so.
 func (p *process) await(path string, status int, body string) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s to answer %d %q", path, status, body), func() error {
+	eventually.Nil(p.t, fmt.Sprintf("%s to answer %d %q", path, status, body), func() error {
 		select {
 		case <-p.exited:
 			p.t.Fatal("the process has ended")
@@ -220,7 +203,7 @@ func (p *process) ready() { p.t.Helper(); p.await("/readyz", http.StatusOK, "rea
 // refused waits until nobody accepts at addr.
 func refused(t *testing.T, addr string) {
 	t.Helper()
-	eventually(t, "connections to be refused", func() error {
+	eventually.Nil(t, "connections to be refused", func() error {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // scripts/reload.sh sets these.
@@ -153,7 +155,7 @@ timeouts: {idle: %dm}`, egress, 100000+i, places[i%2], v.routes, v.services, 1+i
 		sent := load.sent.Load()
 		p.reload(yaml(i), "applied")
 		refused(t, places[(i+1)%2]) // the old address has closed
-		eventually(t, "load between reloads", func() error {
+		eventually.Nil(t, "load between reloads", func() error {
 			if load.sent.Load() < sent+int64(*reloadRate)/20 {
 				return fmt.Errorf("%d sent", load.sent.Load()-sent)
 			}

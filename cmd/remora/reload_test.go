@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 )
 
@@ -21,7 +22,7 @@ func (p *process) reload(yaml, want string) {
 	before := p.metric(outcome(want))
 	p.write(yaml)
 	p.signal(syscall.SIGHUP)
-	eventually(p.t, "a reload to be "+want, func() error {
+	eventually.Nil(p.t, "a reload to be "+want, func() error {
 		if p.metric(outcome(want)) == before {
 			_, body := p.get("/config")
 			return fmt.Errorf("%s", strings.SplitN(body, "\nnode:", 2)[0])
@@ -97,7 +98,7 @@ func TestWatch(t *testing.T) {
 	p.write(oneApp(egress, a.addr, ", max_pending: 7"))
 	generation := func(want int) {
 		t.Helper()
-		eventually(t, "the generation", func() error {
+		eventually.Nil(t, "the generation", func() error {
 			if n := p.metric("remora_config_generation"); n != want {
 				return fmt.Errorf("%d, want %d", n, want)
 			}
@@ -153,7 +154,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: http}}`,
 	p.ready()
 	registered := func(want ...string) {
 		t.Helper()
-		eventually(t, "the registrations", func() error {
+		eventually.Nil(t, "the registrations", func() error {
 			_, body := p.get("/endpoints")
 			got := regexp.MustCompile(`"service": "(\w+)",\s+"address": "[^"]+",\s+"state": "registered"`).FindAllStringSubmatch(body, -1)
 			names := []string{}

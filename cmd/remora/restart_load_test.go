@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	openloop "github.com/remora-proxy/remora/lab/load"
 )
@@ -70,7 +71,7 @@ services: {compute: {discover: etcd, protocol: link, connect_timeout: 15s, timeo
 func (p *process) announced() {
 	p.t.Helper()
 	p.ready()
-	eventually(p.t, "the registration", func() error {
+	eventually.Nil(p.t, "the registration", func() error {
 		if _, body := p.get("/endpoints"); !strings.Contains(body, `"state": "registered"`) {
 			return fmt.Errorf("%s", body)
 		}
@@ -145,7 +146,7 @@ func (l *mixedLoad) end(what string) {
 func (l *mixedLoad) more() {
 	l.t.Helper()
 	answered := l.plain.answered.Load()
-	eventually(l.t, "load", func() error {
+	eventually.Nil(l.t, "load", func() error {
 		if n := l.plain.answered.Load() - answered; n < 10 {
 			return fmt.Errorf("%d answered", n)
 		}

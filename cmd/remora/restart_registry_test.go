@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/handover"
 )
@@ -39,7 +40,7 @@ register: [{service: compute, listener: ingress, advertise: %q}]`, e.Addr(), ing
 // leaseOf waits until the key is there, under another lease than before.
 func leaseOf(t *testing.T, client *clientv3.Client, key string, before int64) (lease int64) {
 	t.Helper()
-	eventually(t, "the registration", func() error {
+	eventually.Nil(t, "the registration", func() error {
 		got, err := client.Get(t.Context(), key)
 		if err != nil || len(got.Kvs) != 1 || got.Kvs[0].Lease == before {
 			return fmt.Errorf("%+v, %v", got, err)

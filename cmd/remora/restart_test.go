@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
 )
@@ -42,7 +43,7 @@ func (p *process) door() string {
 // serves waits for the admin API of the process after so many hot restarts.
 func (p *process) serves(restarts int) {
 	p.t.Helper()
-	eventually(p.t, "the successor to serve", func() error {
+	eventually.Nil(p.t, "the successor to serve", func() error {
 		select {
 		case <-p.exited:
 			p.t.Fatal("the process has ended")
@@ -110,7 +111,7 @@ func TestHotRestart(t *testing.T) {
 		}
 		busy.send("/slow")
 		receive(t, "the request to arrive", a.arrived)
-		eventually(t, "the connections to be there", func() error {
+		eventually.Nil(t, "the connections to be there", func() error {
 			if n := old.metric(`remora_reactor_connections{direction="in"}`); n != 3 {
 				return fmt.Errorf("%d connections", n)
 			}

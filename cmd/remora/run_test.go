@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // app is an application: it answers at once, but for /slow, which waits for
@@ -171,7 +173,7 @@ func TestDrainSlowReader(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the answer to be on its way", func() error {
+	eventually.Nil(t, "the answer to be on its way", func() error {
 		if _, body := p.get("/metrics"); !strings.Contains(body, `remora_requests_total{outcome="2xx",service="app"} 1`) {
 			return errors.New("it is not counted")
 		}
@@ -294,7 +296,7 @@ services: {app: {discover: static, endpoints: [%[1]q], protocol: http}}`, a.addr
 // waiting may miss the time that a health check gives it.
 func healthcheckSays(t *testing.T, want int, out string, args ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("healthcheck %v", args), func() error {
+	eventually.Nil(t, fmt.Sprintf("healthcheck %v", args), func() error {
 		cmd := exec.Command(binary, append([]string{"healthcheck"}, args...)...)
 		said, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != want || !strings.Contains(string(said), out) {

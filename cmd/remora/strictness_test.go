@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 const corpusDir = "../../protocol/http1/testdata"
@@ -196,7 +197,7 @@ func tellLong(t *testing.T, addr string, c *corpus.Case, replica *corpus.Replica
 // said, once that has begun to arrive or was refused.
 func tellBeginning(t *testing.T, client *strictClient, replica *corpus.Replica) error {
 	b := make([]byte, 4096)
-	eventually(t, "the head to arrive, or to be refused", func() error {
+	eventually.Nil(t, "the head to arrive, or to be refused", func() error {
 		_ = client.SetReadDeadline(time.Now().Add(time.Millisecond))
 		n, err := client.Read(b)
 		client.heard = append(client.heard, b[:n]...)
@@ -206,7 +207,7 @@ func tellBeginning(t *testing.T, client *strictClient, replica *corpus.Replica) 
 		return nil
 	})
 	client.Close()
-	eventually(t, "the application's connection to end", func() error {
+	eventually.Nil(t, "the application's connection to end", func() error {
 		if r := replica.Record(); r.Cut != r.Begun {
 			return errors.New("it stays")
 		}

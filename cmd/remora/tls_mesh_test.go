@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -71,13 +72,13 @@ listeners: [{name: egress, address: %q, protocol: http, service: compute}]
 services: {compute: {discover: etcd, protocol: link, connect_timeout: 15s}}`, egress))
 	}
 	finding(egress, shown).ready()
-	eventually(t, "the consumer to find the provider", func() error {
+	eventually.Nil(t, "the consumer to find the provider", func() error {
 		return post(http.DefaultClient, egress, "hello")
 	})
 
 	anonymous := finding(blind, fmt.Sprintf("{ca: %q}", client.CA))
 	anonymous.await("/readyz", http.StatusServiceUnavailable, "")
-	eventually(t, "a failed look at etcd", func() error {
+	eventually.Nil(t, "a failed look at etcd", func() error {
 		if _, body := anonymous.get("/endpoints"); !strings.Contains(body, `"error"`) {
 			return errors.New(body)
 		}
@@ -172,7 +173,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 	if _, err := io.ReadAll(client); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client read to %v, want a reset", err)
 	}
-	eventually(t, "all connections to be over", func() error {
+	eventually.Nil(t, "all connections to be over", func() error {
 		for _, direction := range []string{"in", "out"} {
 			if n := p.metric(fmt.Sprintf("remora_reactor_connections{direction=%q}", direction)); n != 0 {
 				return fmt.Errorf("%d %s", n, direction)

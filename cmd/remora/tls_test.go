@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
@@ -83,7 +84,7 @@ func (p *process) metric(series string) int {
 // awaitMetric waits until a series is at least n.
 func (p *process) awaitMetric(series string, n int) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s to be %d", series, n), func() error {
+	eventually.Nil(p.t, fmt.Sprintf("%s to be %d", series, n), func() error {
 		if got := p.metric(series); got < n {
 			return fmt.Errorf("it is %d", got)
 		}
@@ -154,7 +155,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 		provider.awaitMetric(`remora_tls_failures_total{code="tls_plaintext"}`, 1)
 	})
 	for _, code := range []string{"tls_expired", "tls_wrong_peer", "tls_unknown_ca", "tls_no_certificate", "tls_plaintext"} {
-		eventually(t, "a line in the log with "+code, func() error {
+		eventually.Nil(t, "a line in the log with "+code, func() error {
 			if !strings.Contains(provider.output.String(), "code="+code) {
 				return errors.New("none yet")
 			}
@@ -273,7 +274,7 @@ func TestTLSRotation(t *testing.T) {
 			last = now
 		}
 		before := answered.Load()
-		eventually(t, "requests after the rotation", func() error {
+		eventually.Nil(t, "requests after the rotation", func() error {
 			if answered.Load() < before+100 {
 				return errors.New("too few")
 			}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
 )
@@ -161,7 +162,7 @@ func TestTopOnATerminal(t *testing.T) {
 				_, _ = shown.Write(b[:n])
 			}
 		}()
-		eventually(t, "a frame", func() error {
+		eventually.Nil(t, "a frame", func() error {
 			if text := shown.String(); !strings.Contains(text, app.Listener.Addr().String()) {
 				return fmt.Errorf("%q", text)
 			}
@@ -173,7 +174,7 @@ func TestTopOnATerminal(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("after %q: %v", key, err)
 		}
-		eventually(t, "the main screen", func() error {
+		eventually.Nil(t, "the main screen", func() error {
 			if text := shown.String(); !strings.HasSuffix(text, mainScreen) {
 				return fmt.Errorf("%q", text)
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/lab/steal"
@@ -70,21 +71,6 @@ func noChildren(t *testing.T) {
 
 // patience is how long a test waits for what must happen.
 const patience = time.Minute
-
-// eventually waits for what no event tells.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // A sidecar and the direct way, on this machine, for a moment.
 func TestRun(t *testing.T) {
@@ -210,7 +196,7 @@ func TestAProcessThatEnds(t *testing.T) {
 			t.Fatalf("processes %v, %v", all, err)
 		}
 		syscall.Kill(all[2], syscall.SIGTERM)
-		eventually(t, "the replica ends", func() bool { return s.Check() != nil })
+		eventually.True(t, "the replica ends", func() bool { return s.Check() != nil })
 		return errors.New("refused")
 	})
 	if err == nil || !strings.Contains(err.Error(), "and thanks") || !strings.Contains(err.Error(), "refused") {

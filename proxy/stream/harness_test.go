@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -168,13 +169,7 @@ func (s *sidecar) idle() {
 
 func (s *sidecar) eventually(what string, try func() error) {
 	s.t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	s.t.Fatalf("waited in vain for %s: %v", what, err)
+	eventually.Nil(s.t, what, try)
 }
 
 // dial connects a client.

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
@@ -163,24 +164,9 @@ func describe(all []*registry.Snapshot) string {
 	return b.String()
 }
 
-// eventually waits for what no event tells.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func waitState(t *testing.T, h registry.Handle, want registry.State) {
 	t.Helper()
-	eventually(t, "state "+want.String(), func() bool { return h.State() == want })
+	eventually.True(t, "state "+want.String(), func() bool { return h.State() == want })
 }
 
 // forwarder is a TCP proxy that can be cut.

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -236,7 +237,7 @@ func TestYield(t *testing.T) {
 	}
 	// The lease is kept alive, and with it what a successor has not put.
 	lowest := int64(1) << 32
-	eventually(t, "the lease to be renewed", func() bool {
+	eventually.True(t, "the lease to be renewed", func() bool {
 		ttl, err := client.TimeToLive(ctx, lease)
 		if err != nil || ttl.TTL < 0 {
 			t.Fatalf("the lease has ended: %+v, %v", ttl, err)
@@ -358,7 +359,7 @@ func TestWithPassword(t *testing.T) {
 
 	// Tokens do not survive a restart of etcd.
 	s.Close()
-	eventually(t, "notice of the outage", func() bool { return !r.Stats().Connected })
+	eventually.True(t, "notice of the outage", func() bool { return !r.Stats().Connected })
 	startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
 	r.Register(at("10.0.0.2:80", 0))
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")

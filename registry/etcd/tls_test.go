@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -87,15 +88,15 @@ func TestTLSRefused(t *testing.T) {
 			got := watch(t, r, "compute")
 			h := r.Register(at("10.0.0.1:80", 1))
 			told := func(why string) bool { return strings.Contains(why, c.why) }
-			eventually(t, "a failed probe", func() bool { return told(r.Stats().LastError) })
-			eventually(t, "a failed registration", func() bool { err := h.Err(); return err != nil && told(err.Error()) })
+			eventually.True(t, "a failed probe", func() bool { return told(r.Stats().LastError) })
+			eventually.True(t, "a failed registration", func() bool { err := h.Err(); return err != nil && told(err.Error()) })
 			if st := r.Stats(); st.Connected || len(got.history()) > 0 {
 				t.Fatalf("connected all the same: %+v %v", st, got.history())
 			}
 			if c.repair != nil {
 				c.repair(dir, ca)
 				got.waitAddrs("10.0.0.1:80")
-				eventually(t, "no error", func() bool { return r.Stats().LastError == "" })
+				eventually.True(t, "no error", func() bool { return r.Stats().LastError == "" })
 			}
 		})
 	}
@@ -105,7 +106,7 @@ func TestTLSRefused(t *testing.T) {
 func TestTLSPlain(t *testing.T) {
 	s, _ := secure(t, "127.0.0.1")
 	r := open(t, "http://"+s.Addr(), nil)
-	eventually(t, "a failed probe", func() bool { return strings.Contains(r.Stats().LastError, "preface") })
+	eventually.True(t, "a failed probe", func() bool { return strings.Contains(r.Stats().LastError, "preface") })
 	if r.Stats().Connected {
 		t.Error("connected in plain text")
 	}

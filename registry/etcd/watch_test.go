@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -267,7 +268,7 @@ func TestEndpointsOutliveLostData(t *testing.T) {
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	eventually(t, "notice of the loss", func() bool { return consumer.Stats().DataLosses == 1 })
+	eventually.True(t, "notice of the loss", func() bool { return consumer.Stats().DataLosses == 1 })
 
 	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
