@@ -103,6 +103,11 @@ var layers = []layer{
 		"snapshots are plain types that anyone may use",
 	},
 	{
+		[]string{"internal/testcerts"},
+		[]string{"internal/mint"},
+		"certificates for tests are made as those of the lab are",
+	},
+	{
 		[]string{"internal/..."},
 		nil,
 		"helpers of the build and of tests are leaves",

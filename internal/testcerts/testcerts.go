@@ -2,13 +2,8 @@
 package testcerts
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
@@ -16,13 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/mint"
 )
 
 // CA is an authority.
 type CA struct {
 	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	cert *mint.Certificate
 	PEM  []byte // its certificate
 }
 
@@ -37,40 +33,31 @@ type Leaf struct {
 // New makes an authority.
 func New(t testing.TB) *CA {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "test authority"},
+	cert := make509(t, &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &CA{t: t, cert: cert, key: key, PEM: block("CERTIFICATE", der)}
+	}, nil)
+	pem, _ := encode(t, cert)
+	return &CA{t: t, cert: cert, PEM: pem}
 }
 
 // Issue signs a certificate and returns it and its key, as PEM.
 func (ca *CA) Issue(l Leaf) (cert, key []byte) {
 	ca.t.Helper()
-	return issue(ca.t, l, ca.cert, ca.key)
+	return issue(ca.t, l, ca.cert)
 }
 
 // SelfSigned makes a certificate that nobody has signed but itself.
 func SelfSigned(t testing.TB, l Leaf) (cert, key []byte) {
 	t.Helper()
-	return issue(t, l, nil, nil)
+	return issue(t, l, nil)
 }
 
-func issue(t testing.TB, l Leaf, parent *x509.Certificate, signer *ecdsa.PrivateKey) (certPEM, keyPEM []byte) {
+func issue(t testing.TB, l Leaf, parent *mint.Certificate) (certPEM, keyPEM []byte) {
 	t.Helper()
-	key := newKey(t)
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "test"},
+		Subject:   pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: l.Usage,
 	}
@@ -89,18 +76,25 @@ func issue(t testing.TB, l Leaf, parent *x509.Certificate, signer *ecdsa.Private
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	return encode(t, make509(t, template, parent))
+}
+
+func make509(t testing.TB, template *x509.Certificate, parent *mint.Certificate) *mint.Certificate {
+	t.Helper()
+	cert, err := mint.New(template, parent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	return cert
+}
+
+func encode(t testing.TB, c *mint.Certificate) (cert, key []byte) {
+	t.Helper()
+	cert, key, err := c.PEM()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return block("CERTIFICATE", der), block("PRIVATE KEY", private)
+	return cert, key
 }
 
 // Dir is a directory with ca.pem, cert.pem and key.pem.
@@ -137,26 +131,4 @@ func (d Dir) Write(path string, b []byte) {
 	if err := os.Rename(path+".new", path); err != nil {
 		d.t.Fatal(err)
 	}
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func serial(t testing.TB) *big.Int {
-	t.Helper()
-	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func block(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

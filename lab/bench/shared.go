@@ -1,17 +1,15 @@
 package bench
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/mint"
 )
 
 // shared is what the sidecars of a chain have in common. Each is made when the first
@@ -39,33 +37,21 @@ func (s *shared) identity() (string, error) {
 const peerName = "bench"
 
 func writeCertificate(cert, key string) error {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
 	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: peerName}, DNSNames: []string{peerName},
+	made, err := mint.New(&x509.Certificate{
+		Subject: pkix.Name{CommonName: peerName}, DNSNames: []string{peerName},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	}, nil)
 	if err != nil {
 		return err
 	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	certPEM, keyPEM, err := made.PEM()
 	if err != nil {
 		return err
 	}
-	if err := writePEM(cert, "CERTIFICATE", signed); err != nil {
-		return err
-	}
-	return writePEM(key, "PRIVATE KEY", encoded)
-}
-
-func writePEM(file, kind string, der []byte) error {
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	return errors.Join(os.WriteFile(cert, certPEM, 0o600), os.WriteFile(key, keyPEM, 0o600))
 }
 
 // observe is what a sidecar's configuration says of who observes it, in YAML.

@@ -1,0 +1,48 @@
+// Package mint makes certificates, for the lab and for tests.
+package mint
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+)
+
+// Certificate is one with its key.
+type Certificate struct {
+	x509 *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// New makes a certificate as template says, with a key and a serial number of its
+// own, signed by parent; nil: by itself. It sets template's SerialNumber.
+func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
+		return nil, err
+	}
+	if parent == nil {
+		parent = &Certificate{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent.x509, key.Public(), parent.key)
+	if err != nil {
+		return nil, err
+	}
+	made, err := x509.ParseCertificate(der)
+	return &Certificate{made, key}, err
+}
+
+// PEM is the certificate and its key as files have them.
+func (c *Certificate) PEM() (cert, key []byte, err error) {
+	private, err := x509.MarshalPKCS8PrivateKey(c.key)
+	return block("CERTIFICATE", c.x509.Raw), block("PRIVATE KEY", private), err
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
