@@ -27,7 +27,9 @@ func (s *httpSession) pump() {
 			}
 			continue
 		}
-		r := ex.route // of one that was to leave, or could have been passed on
+		// Of one that was to leave, or could have been passed on, the route was
+		// found when its head was here: a reload meanwhile does not change that.
+		r := ex.route
 		if r == nil {
 			r = s.routed(ex, s.calls[0].minor)
 		}

@@ -142,6 +142,38 @@ func TestRoutedOfRedirected(t *testing.T) {
 	}
 }
 
+// Whether a request of a redirected connection passes is decided when its head is
+// here, so it is routed by the configuration of that moment: one that waits behind
+// another across a reload too, even where its service is gone by then.
+func TestRedirectedAcrossAReload(t *testing.T) {
+	for name, services := range map[string]string{
+		"the service stays": `compute: {%s}`,
+		"it is replaced":    `compute: {%s, max_concurrency: 50}`,
+		"it is gone":        `other: {%s}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newRedirected(t, meshOptions{})
+			m.apps[0].delay = func() time.Duration { return 50 * time.Millisecond }
+			var paths []string
+			m.apps[0].seen = func(req *protocol.Request) { paths = append(paths, string(req.Path)) }
+			request := func(n int) string { return fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: compute\r\n\r\n", n) }
+			p := m.speak(elsewhere, request(1)+request(2))
+			m.until("the first request", func() bool { return len(paths) == 1 })
+			m.consumer.reload(reloaded(m, `{match: {host: compute, path: /}, rewrite: {path: /new/}, service: `+strings.Split(services, ":")[0]+`}`, services))
+			if len(paths) != 1 {
+				t.Fatal("the second request did not wait")
+			}
+			m.clients.Do(func() { p.conn.Write([]byte(request(3))) })
+			m.until("the answers", func() bool { return strings.Count(string(p.heard), "HTTP/1.1 200 ") == 3 })
+			if got := strings.Join(paths, " "); got != "/1 /2 /new/3" {
+				t.Errorf("the application got %s", got)
+			}
+			m.w.Reset(p.conn)
+			settledStreams(m, c)
+		})
+	}
+}
+
 // A stream with a route leaves as from any listener, its courtesies added once.
 func TestStreamsOfRedirectedLeave(t *testing.T) {
 	for _, l := range leavings()[:3] {
