@@ -30,7 +30,7 @@ func (r *Report) preface() []string {
 		fmt.Sprintf("%s. One worker per proxy; load, proxies and replica share the machine. The replica is %s.", r.Machine, replica),
 		"CPU is the scheduler's run time of all threads of a row's proxies; its split into user and system is sampled by " +
 			"the kernel's tick. Closed loops are made by " + closed + "; open loops by the lab's load, whose latencies count " +
-			"from the intended send times. RSS is after the load.",
+			"from the intended send times. RSS is after the load, and has in it what the loads before left behind.",
 		r.watched(),
 	}
 	for _, p := range slices.Sorted(maps.Keys(r.Missing)) {
