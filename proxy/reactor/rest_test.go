@@ -133,41 +133,52 @@ func TestRestPays(t *testing.T) {
 	if n := rests(10 * (restSkip + 1)); n != 0 {
 		t.Errorf("%d rests with an event there", n)
 	}
+	r.skip = 0
+	rests(1) // with a look
 	if _, err := unix.Read(fd, make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
-	rests(restSkip) // at most so many go without, before the next look
+	if n := rests(restSkip); n != 0 {
+		t.Errorf("%d of the %d that go without after a look in vain rest", n, restSkip)
+	}
 	if n := rests(100); n != 100 {
 		t.Errorf("%d rests of 100 with none", n)
+	}
+	r.trust = 0
+	if rests(1); r.vain != 0 {
+		t.Errorf("after a look that found none %d go without at the next that finds one", r.vain)
 	}
 	if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if n := rests(10 * (restSkip + 1)); n > restTrust || r.vain != restSkip {
-		t.Errorf("%d rests after an event came, the next %d go without", n, r.vain)
+	if n := rests(10 * (restSkip + 1)); n != restTrust || r.vain != restSkip {
+		t.Errorf("%d rests after an event came, want %d, the last without a look; then %d go without", n, restTrust, r.vain)
 	}
 }
 
 // TestRestInPairs: events that come two by two do not keep the loop from resting, as
-// they would if looks always fell on the first of a pair.
+// they would if looks always fell on the first of a pair: neither from the start nor
+// when it was busy before.
 func TestRestInPairs(t *testing.T) {
-	fd := eventfd(t, 0)
-	r := rest{epoll: epollOf(t, fd, unix.EPOLLIN)}
-	rests := 0
-	for range 100 {
-		if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
-			t.Fatal(err)
+	for _, vain := range []int{0, restSkip} {
+		fd := eventfd(t, 0)
+		r := rest{epoll: epollOf(t, fd, unix.EPOLLIN), vain: vain}
+		rests := 0
+		for range 100 {
+			if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+				t.Fatal(err)
+			}
+			r.pays() // the first, while the second is there
+			if _, err := unix.Read(fd, make([]byte, 8)); err != nil {
+				t.Fatal(err)
+			}
+			if r.pays() {
+				rests++
+			}
 		}
-		r.pays() // the first, while the second is there
-		if _, err := unix.Read(fd, make([]byte, 8)); err != nil {
-			t.Fatal(err)
+		if rests < 20 {
+			t.Errorf("%d rests after 100 pairs, with %d that went without before", rests, vain)
 		}
-		if r.pays() {
-			rests++
-		}
-	}
-	if rests < 20 {
-		t.Errorf("%d rests after 100 pairs", rests)
 	}
 }
 
