@@ -25,6 +25,7 @@ type mesh struct {
 	set      lb.Set
 	service  hedge.Service
 	route    *hedge.Route
+	census   lb.Census
 
 	latencies []time.Duration // of requests, after the warm-up
 	delays    []time.Duration // of their hedge timers
@@ -190,7 +191,7 @@ func (r *request) late() {
 	}
 	silent := m.route.Estimator.SilentAfter(m.now, &m.hedge)
 	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
-	q.Heard, q.Silent = m.set.Silence(m.now, silent)
+	q.Heard, q.Silent = m.set.Silence(m.now, silent, &m.census)
 	e := m.set.PickHedge(m.now, m.rnd, r.tried)
 	if e != nil {
 		q.Untried = 1

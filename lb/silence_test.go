@@ -1,6 +1,10 @@
 package lb
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+	"time"
+)
 
 func TestSilence(t *testing.T) {
 	for _, c := range []struct {
@@ -28,8 +32,58 @@ func TestSilence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, e := one(t)
 			c.do(e)
-			if heard, silent := s.Silence(10*ms, 5*ms); heard != c.heard || silent != c.silent {
+			if heard, silent := s.Silence(10*ms, 5*ms, new(Census)); heard != c.heard || silent != c.silent {
 				t.Errorf("%d heard of, %d silent; want %d and %d", heard, silent, c.heard, c.silent)
+			}
+		})
+	}
+}
+
+// TestSilenceOfMany: a few endpoints are looked at each time, many once in a while.
+func TestSilenceOfMany(t *testing.T) {
+	const after = 8 * ms
+	for _, n := range []int{fewSilent, fewSilent + 1} {
+		s := &Set{}
+		added, _ := s.Update(numbered(n, even))
+		for _, e := range added {
+			e.Started(0)
+		}
+		var last Census
+		wants := func(now time.Duration, want int) {
+			t.Helper()
+			if heard, silent := s.Silence(now, after, &last); heard != n || silent != want {
+				t.Errorf("%d endpoints at %v: %d heard of, %d silent; want %d and %d", n, now, heard, silent, n, want)
+			}
+		}
+		wants(20*ms, n)
+		for _, e := range added {
+			e.Answered(20*ms, 20*ms)
+		}
+		if n > fewSilent {
+			wants(21*ms-1, n)
+		} else {
+			wants(21*ms-1, 0)
+		}
+		wants(21*ms, 0)
+	}
+}
+
+// BenchmarkSilence is what one late request takes when a million come in a second.
+func BenchmarkSilence(b *testing.B) {
+	for _, n := range []int{3, 10, fewSilent, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := &Set{}
+			added, _ := s.Update(numbered(n, even))
+			for i, e := range added {
+				if i%2 == 0 {
+					e.Started(0)
+				}
+			}
+			var last Census
+			var now time.Duration
+			for b.Loop() {
+				now += time.Microsecond
+				s.Silence(now, 5*ms, &last)
 			}
 		})
 	}

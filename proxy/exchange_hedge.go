@@ -55,7 +55,7 @@ func (ex *exchange) askHedge() {
 		Endpoints:  s.set.Len(),
 		Stuck:      ex.stuck(now, silent),
 	}
-	q.Heard, q.Silent = s.set.Silence(now, silent)
+	q.Heard, q.Silent = s.set.Silence(now, silent, &ex.route.silence)
 	if ep != nil {
 		q.Untried = 1
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -35,6 +36,7 @@ type route struct {
 	retryAttempts int
 	retryOn       retryOn
 	hedging       *hedge.Route
+	silence       lb.Census // of the service's endpoints
 }
 
 // share is one service's part of a split route. Each has a route of its own, and
