@@ -9,6 +9,11 @@ from harness import PATIENCE
 
 
 def get(p, path):
+    """What path answers, which is text."""
+    return fetch(p, path).decode()
+
+
+def fetch(p, path):
     """What path answers. 503 is of a sidecar whose loops got no processor for a second: it is asked again."""
     end = time.monotonic() + PATIENCE
     while True:
@@ -22,7 +27,7 @@ def get(p, path):
 
 def _ask(p, path):
     with urllib.request.urlopen(p.admin + path, timeout=PATIENCE) as r:
-        return r.read().decode()
+        return r.read()
 
 
 def ready(p):

@@ -12,6 +12,7 @@ import signal
 import sys
 
 from harness import PATIENCE, certificates, free_ports, wait_for
+from objects import EVERY_ALLOCATION
 from sidecar import get
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -87,7 +88,8 @@ class Mesh:
 
     def sidecar(self, name, listen, admin, config):
         """A sidecar with what config makes of its keys."""
-        p = self.suite.process(name, [self.tool("remora"), "run", "-c", os.path.join(self.suite.dir, name + ".yaml")], listen)
+        p = self.suite.process(name, [self.tool("remora"), "run", "-c", os.path.join(self.suite.dir, name + ".yaml")],
+                               listen, EVERY_ALLOCATION)
         p.admin, p.config = f"http://127.0.0.1:{admin}", config
         p.keys = {"name": name, "listen": listen, "admin": admin, "etcd": self.etcd_port, "lease": LEASE, "tls": self.tls}
         self.configure(p)
