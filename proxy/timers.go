@@ -178,6 +178,7 @@ func (q *Flushes) Empty() bool { return len(q.queue) == 0 }
 // anew. The slice is valid until the next Take.
 func (q *Flushes) Take() []*Flush {
 	taken := q.queue
+	clear(q.spare) // the connections that they are of may be gone
 	q.queue, q.spare = q.spare[:0], taken
 	for _, f := range taken {
 		f.queued = false

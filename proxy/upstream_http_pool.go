@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -42,6 +43,7 @@ func (p *httpPool) send(a *attempt) {
 	}
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
+		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		c.begin(a)
 		return
@@ -129,7 +131,7 @@ func (p *httpPool) retire() {
 	for _, c := range p.idle {
 		c.conn.Close()
 	}
-	p.idle = p.idle[:0]
+	p.idle = nil
 }
 
 // put makes c available again: to who waits, else to who comes.
@@ -154,7 +156,7 @@ func (p *httpPool) put(c *httpUpstream) {
 func (p *httpPool) remove(c *httpUpstream) {
 	for i, other := range p.idle {
 		if other == c {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			p.idle = slices.Delete(p.idle, i, i+1)
 			return
 		}
 	}
@@ -169,7 +171,7 @@ func (p *httpPool) sweep() {
 		p.idle[stay].close()
 		stay++
 	}
-	p.idle = append(p.idle[:0], p.idle[stay:]...)
+	p.idle = slices.Delete(p.idle, 0, stay)
 	if len(p.idle) > 0 {
 		next := max(p.idle[0].idleSince+p.svc.cfg.IdleTimeout-now, p.svc.cfg.IdleTimeout/8)
 		p.svc.w.loop.After(next, &p.sweeper)

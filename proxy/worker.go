@@ -138,6 +138,9 @@ func (w *Worker) reuse(ex *exchange) {
 	}
 	ex.failedAt[0], ex.bestOf = nil, nil
 	ex.queued, ex.asked = 0, nil
+	for i := range ex.attempts[:ex.n] { // an endpoint that leaves is not kept here
+		ex.attempts[i].ep, ex.attempts[i].up = nil, nil
+	}
 	ex.n, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
 	ex.state = exchangeIdle
 	if len(w.exchanges) < maxFree {
