@@ -1,5 +1,6 @@
 """What a sidecar tells of itself through its admin API, at p.admin."""
 
+import http.client
 import re
 import time
 import urllib.error
@@ -14,13 +15,17 @@ def get(p, path):
 
 
 def fetch(p, path):
-    """What path answers. 503 is of a sidecar whose loops got no processor for a second: it is asked again."""
+    """What path answers. 503 is of a sidecar whose loops got no processor for a second, and an answer that is cut
+    off of one that got too little to send it all: they are asked again."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
             return _ask(p, path)
         except urllib.error.HTTPError as e:
             if e.code != 503 or time.monotonic() > end:
+                raise
+        except http.client.IncompleteRead:
+            if time.monotonic() > end:
                 raise
         time.sleep(0.2)
 
