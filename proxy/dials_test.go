@@ -127,6 +127,20 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		}
 		m.settled()
 	})
+	t.Run("the endpoint takes no more connections", func(t *testing.T) {
+		m, _ := diallingMesh(t, 0, meshOptions{apps: 1, direct: true, service: ", retry: {on: []}"})
+		m.apps[0].delay = func() time.Duration { return 10 * time.Millisecond }
+		first := m.burst(10, 10)
+		m.finish(first...)
+		m.ok(first...)
+		m.w.Blackhole(m.apps[0].addr, true)
+		calls := m.burst(700, 10) // ten connections serve a thousand in a second
+		m.finish(calls...)
+		if n := codes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
+			t.Errorf("answers %v: more have failed than were dialled for", n)
+		}
+		m.settled()
+	})
 	t.Run("their callers go away", func(t *testing.T) {
 		m, d := diallingMesh(t, 0, meshOptions{apps: 1, direct: true})
 		m.apps[0].delay = func() time.Duration { return time.Second }
@@ -214,6 +228,22 @@ func TestDialQueueIsFull(t *testing.T) {
 		if d.all != 1 || d.refused < 9 || d.refused > 20 {
 			t.Errorf("%d connections, %d dials refused", d.all, d.refused)
 		}
+		blameless(t, m)
+		m.settled()
+	})
+	t.Run("one that closes", func(t *testing.T) {
+		m, d := diallingMesh(t, 1, meshOptions{apps: 1, direct: true, service: outlier})
+		m.apps[0].close = true
+		m.apps[0].delay = func() time.Duration { return 50 * time.Millisecond }
+		first, second := m.post(10), m.post(10)
+		m.do(first)
+		m.until("a connection", func() bool { return d.all == 1 && d.now == 0 })
+		d.now = 1
+		m.do(second)
+		m.until("the other to wait", func() bool { return d.refused == 1 })
+		d.now = 0
+		m.finish(first, second)
+		m.ok(first, second)
 		blameless(t, m)
 		m.settled()
 	})
