@@ -1,0 +1,194 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+func kept(most int) *Buffers { return &Buffers{Most: most} }
+
+// filled is a buffer of p that holds n bytes.
+func filled(p *Buffers, n int) *bytebufferpool.ByteBuffer {
+	b := p.Get(n)
+	p.Append(b, bytes.Repeat([]byte{'x'}, n), n)
+	return b
+}
+
+// The class of a size is the first with room for it, whatever the size.
+func TestBufferClasses(t *testing.T) {
+	for c := range bufferClasses {
+		for _, n := range []int{sizeOf(c) - 1, sizeOf(c)} {
+			if got := classOf(n); got != c {
+				t.Errorf("%d bytes are of class %d, want %d", n, got, c)
+			}
+		}
+		if got := classOf(sizeOf(c) + 1); got != c+1 {
+			t.Errorf("%d bytes are of class %d, want %d", sizeOf(c)+1, got, c+1)
+		}
+	}
+	if classOf(1) != 0 || classOf(smallBuffer) != 0 {
+		t.Error("small sizes are not of the first class")
+	}
+}
+
+// What was put is used again, for a message of whatever length of its class, and
+// for no longer one.
+func TestBuffersAreUsedAgain(t *testing.T) {
+	p := kept(1 << 30)
+	for _, n := range []int{smallBuffer + 1, leastBuffer, 64 << 10, 128 << 10, 4 << 20} {
+		b := filled(p, n)
+		first := &b.B[0]
+		p.Put(b)
+		if longer := p.Get(2*cap(b.B) + 1); cap(longer.B) < 2*cap(b.B) || &longer.B[:1][0] == first {
+			t.Errorf("%d bytes: the buffer of %d came for twice as many", n, cap(b.B))
+		}
+		again := p.Get(n)
+		if &again.B[:1][0] != first || len(again.B) != 0 {
+			t.Errorf("%d bytes: another buffer, or one with %d bytes in it", n, len(again.B))
+		}
+	}
+	if p.Kept() != 0 {
+		t.Errorf("%d bytes kept, with all in use", p.Kept())
+	}
+}
+
+// No more than Most is kept, and nothing by a Buffers of nobody.
+func TestBuffersBound(t *testing.T) {
+	const most = 1 << 20
+	p := kept(most)
+	sum := 0
+	var all []*bytebufferpool.ByteBuffer
+	for n := smallBuffer + 1; sum < 4*most; n += 7919 {
+		all = append(all, filled(p, n))
+		sum += n
+	}
+	for _, b := range all {
+		p.Put(b)
+		count := 0
+		for _, free := range p.free {
+			for _, b := range free {
+				count += cap(b.B)
+			}
+		}
+		if p.Kept() != count || count > most {
+			t.Fatalf("%d bytes kept, %d counted, at most %d are to be", count, p.Kept(), most)
+		}
+	}
+	if p.Kept() < most/2 {
+		t.Errorf("%d bytes kept of %d", p.Kept(), most)
+	}
+	var none *Buffers
+	b := filled(none, 100<<10)
+	none.Put(b)
+	p.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100<<20)})
+	if p.Kept() > most {
+		t.Errorf("%d bytes kept", p.Kept())
+	}
+}
+
+// What is not used between two Trims goes, what is stays, and OnKept tells when there
+// is something again.
+func TestBuffersTrim(t *testing.T) {
+	p, told := kept(1<<30), 0
+	p.OnKept = func() { told++ }
+	var all []*bytebufferpool.ByteBuffer
+	for range 10 {
+		all = append(all, filled(p, 100<<10))
+	}
+	size := cap(all[0].B)
+	for _, b := range all {
+		p.Put(b)
+	}
+	use := func(n int) {
+		var used []*bytebufferpool.ByteBuffer
+		for range n {
+			used = append(used, p.Get(100<<10))
+		}
+		for _, b := range used {
+			p.Put(b)
+		}
+	}
+	for i, c := range []struct{ used, left int }{{0, 10}, {4, 4}, {3, 3}, {3, 3}, {5, 5}, {1, 1}, {0, 0}, {1, 1}, {0, 0}} {
+		use(c.used)
+		if more := p.Trim(); p.Kept() != c.left*size || more != (c.left > 0) {
+			t.Errorf("%d: with %d used, %d bytes kept, %t, want %d buffers of %d", i, c.used, p.Kept(), more, c.left, size)
+		}
+	}
+	if told < 2 {
+		t.Errorf("told %d times that something is kept", told)
+	}
+}
+
+// A message is whole, however it comes. No more is set aside than twice what has
+// come, or a little, whatever was announced; and a message is copied one and a half
+// times at most.
+func TestBuffersGrow(t *testing.T) {
+	for _, announced := range []int{0, 40 << 10, 128 << 10, 500 << 10, 4 << 20, 6 << 20, 1 << 40} {
+		for _, piece := range []int{4 << 10, 16 << 10, 64 << 10} {
+			t.Run(fmt.Sprintf("%d by %d", announced, piece), func(t *testing.T) {
+				p := kept(1 << 30)
+				total := announced
+				if total == 0 || total > 8<<20 {
+					total = 3 << 20
+				}
+				b := p.Get(0)
+				var want []byte
+				copied, held := 0, cap(b.B)
+				for len(want) < total {
+					next := bytes.Repeat([]byte{byte(len(want) / piece)}, min(piece, total-len(want)))
+					p.Append(b, next, announced)
+					if cap(b.B) != held {
+						copied, held = copied+len(want), cap(b.B)
+					}
+					want = append(want, next...)
+					if n := len(want); n > smallBuffer && held > max(2*n, min(4*n, eagerBuffer)) {
+						t.Fatalf("room for %d bytes when %d have come", held, len(want))
+					}
+				}
+				if !bytes.Equal(b.B, want) {
+					t.Error("not what was appended")
+				}
+				if copied > total+total/2+4*smallBuffer && total <= mostBuffer {
+					t.Errorf("%d bytes copied for a message of %d", copied, total)
+				}
+			})
+		}
+	}
+}
+
+// What was put shows as such in tests.
+func TestPoison(t *testing.T) {
+	PoisonBuffers = true
+	defer func() { PoisonBuffers = false }()
+	for _, n := range []int{10, 100 << 10} {
+		p := kept(1 << 30)
+		b := filled(p, n)
+		old := b.B
+		p.Put(b)
+		if old[0] != Poison || old[n-1] != Poison {
+			t.Errorf("%d bytes: %x … %x after Put", n, old[0], old[n-1])
+		}
+	}
+}
+
+// Memory that a buffer has outgrown is free, and what it has is its own.
+func TestGrownBufferIsItsOwn(t *testing.T) {
+	p := kept(1 << 30)
+	b := filled(p, leastBuffer)
+	old := &b.B[0]
+	p.Append(b, []byte("more"), 0)
+	freed := false
+	for c := range bufferClasses {
+		next := &p.Get(sizeOf(c)).B[:1][0]
+		freed = freed || next == old
+		if next == &b.B[0] {
+			t.Error("the memory of a buffer in use was given away")
+		}
+	}
+	if !freed {
+		t.Error("what was outgrown is not used again")
+	}
+}
