@@ -38,6 +38,7 @@ type dubboSession struct {
 
 func newDubboSession(w *Worker, at *door) *dubboSession {
 	s := &dubboSession{w: w, door: at}
+	s.reader.buffers = &w.buffers
 	s.clock.init(w.loop, s.onTimeout)
 	s.outbound.init(w)
 	s.out.Do = s.flush
@@ -137,7 +138,7 @@ func (s *dubboSession) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) 
 		out.B = dubbo.AppendHeartbeatAnswer(out.B, f)
 	}
 	if body != nil {
-		bytebufferpool.Put(body)
+		s.w.buffers.Put(body)
 	}
 }
 
@@ -145,7 +146,7 @@ func (s *dubboSession) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) 
 func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	inv := &s.w.invocation
 	if err := inv.Parse(f.Serialization, body.B); err != nil {
-		bytebufferpool.Put(body)
+		s.w.buffers.Put(body)
 		s.refuse(f, callFailure(err))
 		return
 	}
@@ -243,7 +244,7 @@ func (s *dubboSession) close() {
 	s.clock.stop()
 	s.w.loop.Stop(&s.grace)
 	if s.replies != nil {
-		bytebufferpool.Put(s.replies)
+		s.w.buffers.Put(s.replies)
 		s.replies = nil
 	}
 	for _, ex := range s.calls {

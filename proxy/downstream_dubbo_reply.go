@@ -56,7 +56,7 @@ func (s *dubboSession) outgoing() *bytebufferpool.ByteBuffer {
 		s.write()
 	}
 	if s.replies == nil {
-		s.replies = bytebufferpool.Get()
+		s.replies = s.w.buffers.Get(0)
 		s.w.loop.Defer(&s.out)
 	}
 	return s.replies
@@ -74,7 +74,7 @@ func (s *dubboSession) write() {
 		return
 	}
 	s.outbound.write(s.replies.B)
-	bytebufferpool.Put(s.replies)
+	s.w.buffers.Put(s.replies)
 	s.replies = nil
 	s.outbound.watch()
 }

@@ -98,20 +98,30 @@ func (s *httpSession) OnOpen(c Conn) {
 const lateIdle = time.Second
 
 func (s *httpSession) OnData(b []byte) {
-	if s.state == httpBody {
-		b = s.receiveBody(b)
-	}
-	if len(b) > 0 && s.state == httpHead {
-		if s.in == nil {
-			s.in = bytebufferpool.Get()
+	for len(b) > 0 && s.state != httpClosed {
+		switch s.state {
+		case httpBody:
+			b = s.receiveBody(b)
+		case httpHead:
+			var head []byte
+			head, b = splitHead(b)
+			s.input(head)
+			s.decode()
+		default:
+			s.keep(b)
+			b = nil
 		}
-		_, _ = s.in.Write(b)
-		s.decode()
-	} else if s.state == httpLeaving && len(b) > 0 {
-		s.keep(b)
 	}
 	s.account()
 	s.pump()
+}
+
+// input adds b to the input.
+func (s *httpSession) input(b []byte) {
+	if s.in == nil {
+		s.in = s.w.buffers.Get(len(b))
+	}
+	s.w.buffers.Append(s.in, b, 0)
 }
 
 // decode takes complete requests off the input.
@@ -186,7 +196,7 @@ func (s *httpSession) onHead(n int) {
 	}
 	s.state = httpBody
 	s.body.Reset(&s.head, s.w.bodyLimits())
-	ex.body = bytebufferpool.Get()
+	ex.body = s.w.buffers.Get(0)
 	s.clock.start(clockBody, s.w.cfg.Timeouts.Body)
 	rest = s.receiveBody(rest)
 	if s.state >= httpLeaving {
@@ -203,8 +213,7 @@ func (s *httpSession) onHead(n int) {
 // keepInput starts a new input buffer with a copy of b.
 func (s *httpSession) keepInput(b []byte) {
 	if len(b) > 0 && s.state != httpClosed {
-		s.in = bytebufferpool.Get()
-		_, _ = s.in.Write(b)
+		s.input(b)
 	}
 }
 
@@ -215,6 +224,7 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 		return nil
 	}
 	ex := s.cur
+	s.w.bodyRoom(ex.body, &s.head, b)
 	n, done, err := s.body.Decode(b, ex.body)
 	if err != nil {
 		s.refuse(requestFailure(err))
@@ -334,7 +344,7 @@ func (s *httpSession) close() {
 
 func (s *httpSession) dropInput() {
 	if s.in != nil {
-		bytebufferpool.Put(s.in)
+		s.w.buffers.Put(s.in)
 		s.in = nil
 	}
 	if s.cur != nil {

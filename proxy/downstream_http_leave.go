@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
@@ -34,7 +32,7 @@ func (s *httpSession) leaveAtHead(kind StreamKind, n int) {
 	ex.head.B = ex.head.B[:n]
 	if kind == StreamBody {
 		s.body.Reset(&s.head, s.w.bodyLimits())
-		ex.body = bytebufferpool.Get()
+		ex.body = s.w.buffers.Get(0)
 	}
 	s.leave(kind)
 }
@@ -96,16 +94,17 @@ func (s *httpSession) stay(f *Failure) {
 // keep adds to what came behind the request that is to leave. More than a
 // message of it is refused: the loop can't stop reading.
 func (s *httpSession) keep(b []byte) {
-	if s.in == nil {
-		s.in = bytebufferpool.Get()
+	kept := 0
+	if s.in != nil {
+		kept = len(s.in.B)
 	}
 	switch {
-	case int64(len(s.in.B)+len(b)) > s.w.httpLimits.Message:
+	case int64(kept+len(b)) > s.w.httpLimits.Message:
 		s.stay(requestFailure(http1.ErrMessageTooLarge))
 	case s.crowded():
 		s.stay(FailOverloaded)
 	default:
-		_, _ = s.in.Write(b)
+		s.input(b)
 	}
 }
 

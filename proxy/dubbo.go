@@ -69,6 +69,8 @@ type dubboReader struct {
 	left   int                        // bytes of the body still to come, once head is there
 	body   *bytebufferpool.ByteBuffer // nil: the body is skipped
 	closed bool
+
+	buffers *protocol.Buffers
 }
 
 // dubboEnd is what a dubboReader reads for.
@@ -111,12 +113,12 @@ func (r *dubboReader) feed(b []byte, end dubboEnd) error {
 			}
 			r.frame, r.left = f, length
 			if end.onHeader(&r.frame, length) {
-				r.body = bytebufferpool.Get()
+				r.body = r.buffers.Get(0)
 			}
 		}
 		n := min(r.left, len(b))
 		if r.body != nil {
-			_, _ = r.body.Write(b[:n])
+			r.buffers.Append(r.body, b[:n], r.left+len(r.body.B))
 		}
 		b = b[n:]
 		if r.left -= n; r.left == 0 {
@@ -133,7 +135,7 @@ func (r *dubboReader) close() {
 	r.closed = true
 	r.have = 0
 	if r.body != nil {
-		bytebufferpool.Put(r.body)
+		r.buffers.Put(r.body)
 		r.body = nil
 	}
 }

@@ -19,6 +19,15 @@ func (p *Process) Held() int64 {
 	return n
 }
 
+// Kept is how many bytes of buffers the loops keep for the next long messages; it may
+// be asked for as Held may.
+func (p *Process) Kept() (n int64) {
+	for _, w := range p.workers {
+		n += int64(w.buffers.Kept())
+	}
+	return n
+}
+
 // Slots is how many of a service's slots are in use, and how many requests wait
 // for one.
 func (p *Process) Slots(service string) (used, queued int) {

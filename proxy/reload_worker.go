@@ -21,6 +21,7 @@ func (w *Worker) prepare(g *Generation) {
 func (w *Worker) switchTo(g, before *Generation) {
 	w.cfg, w.generation = g.cfg, g.number
 	w.setLimits(&g.cfg.Limits)
+	w.boundBuffers()
 	w.tracer.configure(&g.cfg.Tracing)
 	w.access.follow(g)
 	old := w.services
@@ -70,6 +71,7 @@ func (w *Worker) setLimits(lim *config.Limits) {
 		Message: lim.Message,
 		// What the other sidecar took in within these limits has grown.
 		Header: int(lim.Header) + addedBytes, Headers: lim.Headers + addedHeaders,
+		Buffers: &w.buffers,
 	}
 }
 

@@ -143,7 +143,7 @@ func (s *StreamSource) end(e StreamEnd) {
 		s.Socket.Reset()
 	}
 	if s.Buffer != nil {
-		bytebufferpool.Put(s.Buffer)
+		buffersOfNone.Put(s.Buffer)
 		s.Buffer = nil
 	}
 	s.Lease.Close(true, 0, 0)

@@ -115,6 +115,7 @@ func (c *dubboClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialDubbo(u *dubboUpstream) *dubboClient {
 	c := &dubboClient{up: u, w: u.svc.w, calls: newDubboTable()}
+	c.reader.buffers = &c.w.buffers
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush
 	c.beat.Fire = c.onBeat
@@ -313,7 +314,7 @@ func (c *dubboClient) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		return
 	}
 	if body != nil {
-		bytebufferpool.Put(body)
+		c.w.buffers.Put(body)
 	}
 }
 

@@ -73,7 +73,7 @@ func (c *dubboClient) standIn(a *attempt, f *Failure) {
 	c.forget(a)
 	ans := c.w.answer()
 	if f != nil {
-		ans.body = bytebufferpool.Get()
+		ans.body = ans.w.buffers.Get(0)
 		text := append(append(ans.body.B[:0], f.Text...), '\n')
 		ans.converted(text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
 	} else {
@@ -116,7 +116,7 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 
 // convert makes the answer f, whose body is ans.head, one of HTTP.
 func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
-	ans.body = bytebufferpool.Get()
+	ans.body = ans.w.buffers.Get(0)
 	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(ans.w.httpLimits.Message))
 	switch {
 	case err == dubbo.ErrReplyTooLarge:
@@ -125,7 +125,7 @@ func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
 		return FailMalformed
 	}
 	ans.converted(text, reply)
-	bytebufferpool.Put(ans.head)
+	ans.w.buffers.Put(ans.head)
 	ans.head = nil
 	return nil
 }

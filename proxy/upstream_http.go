@@ -103,20 +103,25 @@ func (c *httpUpstream) OnData(b []byte) {
 	case upstreamHead:
 		c.receiveHead(b)
 	case upstreamBody:
-		c.receiveBody(b)
+		c.receiveBody(b, nil)
 	}
 }
 
 func (c *httpUpstream) receiveHead(b []byte) {
+	b, more := splitHead(b)
 	if c.ans == nil {
 		c.ans = c.w.answer()
-		c.in = bytebufferpool.Get()
+		c.in = c.w.buffers.Get(len(b))
 		c.interim = 0
 	}
-	_, _ = c.in.Write(b)
+	c.w.buffers.Append(c.in, b, 0)
 	for {
 		n, err := http1.DecodeResponse(c.in.B, c.toHead, &c.ans.Response, &c.head, c.w.httpLimits)
 		switch {
+		case err == http1.ErrIncomplete && len(more) > 0:
+			c.w.buffers.Append(c.in, more, 0)
+			more = nil
+			continue
 		case err == http1.ErrIncomplete:
 			return
 		case err == http1.ErrMessageTooLarge && c.w.proc.streams == nil:
@@ -127,7 +132,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 			return
 		}
 		if c.ans.Status >= 200 {
-			c.onHead(n)
+			c.onHead(n, more)
 			return
 		}
 		// An interim response; ours to drop (RFC 9110 section 15.2).
@@ -141,36 +146,41 @@ func (c *httpUpstream) receiveHead(b []byte) {
 	}
 }
 
-// onHead: the first n bytes of the input are the head of the final response.
-func (c *httpUpstream) onHead(n int) {
+// onHead: the first n bytes of the input are the head of the final response, and more
+// has come behind the input.
+func (c *httpUpstream) onHead(n int, more []byte) {
 	ans := c.ans
 	ans.head, c.in = c.in, nil
 	rest := ans.head.B[n:]
 	switch {
 	case c.head.Framing == http1.NoBody:
-		c.done(len(rest))
+		c.done(len(rest) + len(more))
 		return
 	case c.head.Framing == http1.FixedLength && int64(len(rest)) >= c.head.Length:
 		end := n + int(c.head.Length)
 		ans.Body = ans.head.B[n:end:end]
-		c.done(len(ans.head.B) - end)
+		c.done(len(ans.head.B) - end + len(more))
 		return
 	}
 	c.state = upstreamBody
-	ans.body = bytebufferpool.Get()
+	ans.body = c.w.buffers.Get(0)
 	c.body.Reset(&c.head, c.w.bodyLimits())
-	c.receiveBody(rest)
+	c.receiveBody(rest, more)
 }
 
-func (c *httpUpstream) receiveBody(b []byte) {
+// receiveBody feeds the body's decoder with b and with more.
+func (c *httpUpstream) receiveBody(b, more []byte) {
+	c.w.bodyRoom(c.ans.body, &c.head, b)
 	n, done, err := c.body.Decode(b, c.ans.body)
 	switch {
+	case err == nil && !done && len(more) > 0:
+		c.receiveBody(more, nil)
 	case err == http1.ErrMessageTooLarge:
 		c.fail(FailTooLarge)
 	case err != nil:
 		c.fail(FailMalformed)
 	case done && !c.long():
-		c.finishBody(len(b) - n)
+		c.finishBody(len(b) - n + len(more))
 	default:
 		c.ans.hold()
 		c.lasting()
@@ -221,7 +231,7 @@ func (c *httpUpstream) close() {
 	c.outbound.stop()
 	c.w.loop.Stop(&c.pause)
 	if c.in != nil {
-		bytebufferpool.Put(c.in)
+		c.w.buffers.Put(c.in)
 		c.in = nil
 	}
 	if c.ans != nil {

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 )
@@ -15,7 +13,7 @@ func (c *linkClient) fetch(a *attempt, ans *answer) {
 	}
 	src := &StreamSource{
 		Addr: c.up.target.lb.Addr, Service: c.up.svc.cfg.Name, Timeout: a.ex.route.timeout,
-		Token: link.Token(ans.StreamToken), Buffer: bytebufferpool.Get(),
+		Token: link.Token(ans.StreamToken), Buffer: c.worker.buffers.Get(0),
 		Lease: c.worker.adopt(c.up.svc, c.up.target.lb),
 	}
 	src.Body.Reset(&head, c.worker.noLimit)

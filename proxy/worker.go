@@ -45,6 +45,8 @@ type Worker struct {
 	exchanges []*exchange // free
 	answers   []*answer   // free
 	scratch   []byte      // for encoding; valid within one callback
+	buffers   protocol.Buffers
+	trimmer   Timer // armed while buffers keeps something
 
 	call       dubbo.Call       // being converted
 	invocation dubbo.Invocation // being read
@@ -78,11 +80,15 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		millis: new(milliseconds),
 	}
 	w.shedding.Do = w.shedAll
+	w.initBuffers()
 	w.access.init(w)
 	g := p.current.Load()
 	w.prepare(g)
 	w.switchTo(g, &Generation{})
 	p.workers = append(p.workers, w)
+	for _, w := range p.workers {
+		w.boundBuffers()
+	}
 	return w
 }
 
@@ -161,11 +167,11 @@ func (ex *exchange) hold() {
 
 func (ex *exchange) releaseRequest() {
 	if ex.head != nil {
-		bytebufferpool.Put(ex.head)
+		ex.w.buffers.Put(ex.head)
 		ex.head = nil
 	}
 	if ex.body != nil {
-		bytebufferpool.Put(ex.body)
+		ex.w.buffers.Put(ex.body)
 		ex.body = nil
 	}
 	ex.w.held(-ex.held)
@@ -240,10 +246,10 @@ func (ans *answer) Release() {
 		ans.takeStream().Close()
 	}
 	if ans.head != nil {
-		bytebufferpool.Put(ans.head)
+		ans.w.buffers.Put(ans.head)
 	}
 	if ans.body != nil {
-		bytebufferpool.Put(ans.body)
+		ans.w.buffers.Put(ans.body)
 	}
 	ans.w.held(-ans.held)
 	ans.head, ans.body, ans.held, ans.codec = nil, nil, 0, protocol.CodecHTTP

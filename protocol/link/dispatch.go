@@ -99,8 +99,8 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 	case total-uint64(n)-head > uint64(r.limits.Message) || head > uint64(r.headLimit()):
 		h.OnReject(f.id, TooLarge)
 	case f.flags&flagMore == 0:
-		buf := bytebufferpool.Get()
-		buf.B = append(buf.B[:0], payload...)
+		buf := r.limits.Buffers.Get(len(payload) + traceText)
+		buf.B = append(buf.B, payload...)
 		return r.deliver(f.typ, f.id, buf, h)
 	case len(r.streams) >= r.limits.Streams, r.limits.Full != nil && r.limits.Full():
 		h.OnReject(f.id, Overload)
@@ -146,7 +146,7 @@ func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer,
 	req.Body = body
 	theirs := h.NewRequest(id)
 	if theirs == nil {
-		bytebufferpool.Put(buf)
+		r.limits.Buffers.Put(buf)
 		return nil
 	}
 	*theirs, *req = *req, *theirs
@@ -167,7 +167,7 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	resp.Body = body
 	theirs := h.NewResponse(id)
 	if theirs == nil {
-		bytebufferpool.Put(buf)
+		r.limits.Buffers.Put(buf)
 		return nil
 	}
 	*theirs, *resp = *resp, *theirs
@@ -181,7 +181,7 @@ func (r *Reader) readable(id uint64, buf *bytebufferpool.ByteBuffer, h Handler) 
 	if r.cursor.err == nil && r.cursor.why == 0 {
 		return true
 	}
-	bytebufferpool.Put(buf)
+	r.limits.Buffers.Put(buf)
 	if r.cursor.err == nil {
 		h.OnReject(id, r.cursor.why)
 	}

@@ -29,7 +29,7 @@ type Handler interface {
 	// OnRequest hands over a whole request: req is what NewRequest returned.
 	// ttl is the time left (0: no deadline); req.Deadline is not set. The
 	// slices of req alias buf, which is the handler's from here on (give it
-	// back with bytebufferpool.Put, do not append to it), or memory of the
+	// back with Buffers.Put, do not append to it), or memory of the
 	// interning table, which never changes and is kept by the garbage
 	// collector as long as something points to it.
 	OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer)
@@ -83,6 +83,9 @@ type ReaderLimits struct {
 	// Full, if not nil, is asked before the reassembly of a message begins;
 	// true rejects it (Overload).
 	Full func() bool
+
+	// Buffers is where the memory of messages comes from and goes to.
+	Buffers *protocol.Buffers
 }
 
 func (l ReaderLimits) withDefaults() ReaderLimits {

@@ -15,17 +15,10 @@ type incoming struct {
 	seen  time.Duration              // when Expire first saw it; 0: not yet
 }
 
-// add appends b to the message. Room is made for what was announced, but for no
-// more than twice what has come: an announcement costs the peer nothing.
-func (s *incoming) add(b []byte) {
-	have := len(s.buf.B)
-	if want := have + len(b); want > cap(s.buf.B) {
-		reserve := min(2*want, s.total+traceText)
-		grown := make([]byte, have, reserve)
-		copy(grown, s.buf.B)
-		s.buf.B = grown
-	}
-	s.buf.B = append(s.buf.B, b...)
+// add appends b to message s.
+func (r *Reader) add(s *incoming, b []byte) {
+	r.limits.Buffers.Append(s.buf, b, s.total+traceText)
+	r.held += len(b)
 }
 
 // admit begins the reassembly of message id, of which the whole length is total.
@@ -37,16 +30,14 @@ func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	} else {
 		s = &incoming{}
 	}
-	*s = incoming{id: id, typ: t, total: total, buf: bytebufferpool.Get()}
-	s.buf.Reset()
-	s.add(first)
-	r.held += len(first)
+	*s = incoming{id: id, typ: t, total: total, buf: r.limits.Buffers.Get(0)}
+	r.add(s, first)
 	r.streams[id] = s
 }
 
 // discard ends the reassembly of s and gives back its buffer.
 func (r *Reader) discard(s *incoming) {
-	bytebufferpool.Put(r.detach(s))
+	r.limits.Buffers.Put(r.detach(s))
 }
 
 // detach ends the reassembly of s and returns its buffer.
@@ -97,8 +88,7 @@ func (r *Reader) payload(b []byte, h Handler) []byte {
 		r.moved++
 	}
 	if s := r.sink; s != nil {
-		s.add(b[:n])
-		r.held += n
+		r.add(s, b[:n])
 		if r.left == 0 {
 			r.sink = nil
 		}

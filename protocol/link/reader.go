@@ -210,21 +210,20 @@ func (r *Reader) resume(b []byte, h Handler) []byte {
 	if r.err = err; err == nil {
 		r.err = r.dispatch(f, whole.B[n:], h)
 	}
-	bytebufferpool.Put(whole)
+	r.limits.Buffers.Put(whole)
 	return b
 }
 
 func (r *Reader) save(b []byte) {
 	if r.partial == nil {
-		r.partial = bytebufferpool.Get()
-		r.partial.Reset()
+		r.partial = r.limits.Buffers.Get(0)
 	}
-	r.partial.B = append(r.partial.B, b...)
+	r.limits.Buffers.Append(r.partial, b, r.need)
 }
 
 func (r *Reader) dropPartial() {
 	if r.partial != nil {
-		bytebufferpool.Put(r.partial)
+		r.limits.Buffers.Put(r.partial)
 	}
 	r.partial, r.need = nil, 0
 }
@@ -243,8 +242,8 @@ func (r *Reader) streamed(f header) bool {
 	return true
 }
 
-// Buffered is the count of bytes held for partial frames and messages. Not more
-// than twice as much is reserved.
+// Buffered is the count of bytes held for partial frames and messages. How
+// much more may be reserved, Buffers.Reserve says.
 func (r *Reader) Buffered() int {
 	if r.partial == nil {
 		return r.held

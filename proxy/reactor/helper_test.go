@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy"
 )
 
@@ -16,6 +17,7 @@ func TestMain(m *testing.M) {
 	if childMain() {
 		return
 	}
+	protocol.PoisonBuffers = true
 	leaktest.Main(m, leaktest.Engine...)
 }
 

@@ -5,8 +5,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
@@ -91,6 +89,6 @@ func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
 	r.Trail.Asks(proxy.StreamBody, &req)
 	r.Kind, r.Head = proxy.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
 	r.Body.Reset(&head, lim)
-	r.Chunks, r.Buffer = head.Framing == http1.Chunked, bytebufferpool.Get()
+	r.Chunks, r.Buffer = head.Framing == http1.Chunked, buffers.Get(0)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -20,6 +21,9 @@ const (
 )
 
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
+// buffers are nobody's: a large one that a loop has given up is not kept.
+var buffers *protocol.Buffers
 
 // transfer passes a body on from one end to another as it comes.
 type transfer struct {
@@ -50,7 +54,7 @@ func (t *transfer) run() fault {
 	defer t.proc.Hold(-decoding)
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
-	defer func() { bytebufferpool.Put(t.held) }()
+	defer func() { buffers.Put(t.held) }()
 	f := t.early(block[:])
 	t.rest = nil
 	t.proc.Hold(-early)
@@ -73,8 +77,8 @@ func (t *transfer) early(block []byte) fault {
 		return f
 	}
 	if len(t.held.B) == 0 { // a large one may have come along
-		bytebufferpool.Put(t.held)
-		t.held = bytebufferpool.Get()
+		buffers.Put(t.held)
+		t.held = buffers.Get(0)
 	}
 	for rest := t.rest; len(rest) > 0 && !t.body.Done(); {
 		n, f := t.decode(rest[:min(len(rest), piece)], block)

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
@@ -245,7 +243,7 @@ func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in *intake, n
 	body.Reset(head, x.srv.limits())
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
-		body: &body, held: bytebufferpool.Get(), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
+		body: &body, held: buffers.Get(0), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
 	}
 	f := t.run()
 	x.out = t.sent
