@@ -69,9 +69,6 @@ func noChildren(t *testing.T) {
 	}
 }
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
-
 // A sidecar and the direct way, on this machine, for a moment.
 func TestRun(t *testing.T) {
 	remora := filepath.Join(t.TempDir(), "remora")
