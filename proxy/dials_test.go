@@ -141,6 +141,35 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		}
 		m.settled()
 	})
+	t.Run("the endpoint is silent, one has come late", func(t *testing.T) {
+		m, _ := diallingMesh(t, 0, meshOptions{apps: 1, direct: true, service: ", retry: {on: []}"})
+		m.w.Blackhole(m.apps[0].addr, true)
+		calls, late := m.burst(dials, 10), m.post(10)
+		m.w.RunUntil(func() bool { return false }, 200*time.Millisecond)
+		m.do(late)
+		m.finish(append(calls, late)...)
+		if late.took < 250*time.Millisecond {
+			t.Errorf("told after %v, with a connect_timeout of 250 ms", late.took)
+		}
+		m.settled()
+	})
+	t.Run("others become free meanwhile", func(t *testing.T) {
+		m, _ := diallingMesh(t, 0, meshOptions{apps: 1, direct: true, service: ", retry: {on: []}"})
+		m.apps[0].delay = func() time.Duration { return 200 * time.Millisecond }
+		first := m.burst(10, 10)
+		m.finish(first...)
+		m.w.Blackhole(m.apps[0].addr, true)
+		calls := m.burst(6*dials, 10)
+		m.finish(calls...)
+		var last time.Duration
+		for _, c := range calls {
+			last = max(last, c.took)
+		}
+		if last < time.Second { // of 128 dials after another
+			t.Errorf("none has waited for more than %v", last)
+		}
+		m.settled()
+	})
 	t.Run("their callers go away", func(t *testing.T) {
 		m, d := diallingMesh(t, 0, meshOptions{apps: 1, direct: true})
 		m.apps[0].delay = func() time.Duration { return time.Second }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/proxy"
 )
 
 // Requests that come in one long read are all answered, wherever they end in it.
@@ -53,17 +55,22 @@ func TestLongReadBehindAnAnswer(t *testing.T) {
 	more := strings.Repeat("HTTP/1.1 299 Never\r\nContent-Length: 0\r\n\r\n", 1000)
 	for name, answer := range map[string]string{
 		"length":  shapeAnswerHead + shapeAnswer,
+		"empty":   "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 		"no body": "HTTP/1.1 204 No Content\r\n\r\n",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 		"interim": "HTTP/1.1 102 Processing\r\n\r\n" + shapeAnswerHead + shapeAnswer,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newAllocMesh(t, allocMeshOptions{hops: 1, clients: 1, answer: answer + more})
+			connections := 0
+			for addr, accept := range m.net.accept {
+				m.net.accept[addr] = func() (*nullLoop, proxy.Stream) { connections++; return accept() }
+			}
 			c := m.clients[0]
 			c.deliver([]byte(getHead + getHead + getHead))
 			m.net.pump()
-			if bytes.Contains(c.out, []byte("299")) || bytes.Count(c.out, []byte("HTTP/1.1 20")) != 3 || m.served != 3 {
-				t.Errorf("%d requests served, answers %.300q", m.served, c.out)
+			if bytes.Contains(c.out, []byte("299")) || bytes.Count(c.out, []byte("HTTP/1.1 20")) != 3 || m.served != 3 || connections != 3 {
+				t.Errorf("%d requests served over %d connections, answers %.300q", m.served, connections, c.out)
 			}
 		})
 	}
