@@ -112,8 +112,8 @@ func (q *Timers) Pop(now time.Duration, limit uint64) *Timer {
 		return nil
 	}
 	t := q.heap[0]
+	q.remove() // before Disarm, which may sweep
 	q.Disarm(t)
-	q.remove()
 	return t
 }
 

@@ -75,7 +75,7 @@ func TestTimersAgainstModel(t *testing.T) {
 			timer := &timers[r.IntN(len(timers))]
 			op := r.IntN(5)
 			if i%400 > 250 && len(m.armed) > 0 { // a rest comes
-				op, timer = 3, m.armed[0]
+				op, timer = 3+r.IntN(8)/7, m.armed[0]
 			}
 			switch op {
 			case 0, 1, 2: // few distinct times: ties are what goes wrong
