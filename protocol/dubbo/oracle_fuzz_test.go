@@ -1,6 +1,7 @@
 package dubbo
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,10 +43,31 @@ func FuzzHessianVsLibrary(f *testing.F) {
 		if !ok {
 			return
 		}
-		if got := parsedJSON(t, text); !reflect.DeepEqual(got, want) {
+		got := parsedJSON(t, text)
+		if bytes.IndexByte(b[:r.i], 'M') >= 0 { // a map with a type: it leaves out what is null
+			got, want = withoutNulls(got), withoutNulls(want)
+		}
+		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%x: got %s, the library has %#v", b[:r.i], text, theirs)
 		}
 	})
+}
+
+// withoutNulls takes out of maps what is null.
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			withoutNulls(e)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if withoutNulls(e); e == nil {
+				delete(v, k)
+			}
+		}
+	}
+	return v
 }
 
 // FuzzHessianEncode has JSON encoded as hessian2: the library, and the reader of
