@@ -86,6 +86,28 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+// TestKeepAliveInTheBacklog: so do connections that came before anybody accepted them.
+func TestKeepAliveInTheBacklog(t *testing.T) {
+	ln, err := Bind("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial(t, ln.Addr().String())
+	fds := make(chan int, 1)
+	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(proxy.Loop, string) proxy.Stream {
+		return &stream{open: func(c proxy.Conn) { fds <- c.(*conn).gc.Fd() }}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fd := recv(t, fds, "the connection")
+	if on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE); err != nil || on != 1 {
+		t.Errorf("SO_KEEPALIVE is %d, %v", on, err)
+	}
+	if idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); err != nil || idle != 15 {
+		t.Errorf("TCP_KEEPIDLE is %d, %v", idle, err)
+	}
+}
+
 // TestArrivalFails: an accepted connection that does not come to its loop gives back
 // its place and its part of the load, and the loop is at rest again afterwards.
 func TestArrivalFails(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,8 +75,12 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 // Bind opens a socket at addr for Serve. The kernel accepts connections from then
 // on, and keeps a backlog of them.
 func Bind(addr string) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAlive: -1} // serve sets it once, for all
-	lc.SetMultipathTCP(false)             // plain TCP has the shorter path through the kernel
+	lc := net.ListenConfig{
+		KeepAlive: -1, // not for each connection
+		// Before connections wait in the backlog, which would go without.
+		Control: func(_, _ string, raw syscall.RawConn) error { return probing(raw) },
+	}
+	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("reactor: %w", err)
@@ -128,8 +133,7 @@ const (
 	keepAliveCount = 9
 )
 
-// keepAlive sets the options on the listening socket. The connections that the
-// kernel makes of it have them too, which spares each of them the system calls.
+// keepAlive sets the options on a listening socket that Bind has not made.
 func keepAlive(ln net.Listener) error {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -139,8 +143,14 @@ func keepAlive(ln net.Listener) error {
 	if err != nil {
 		return err
 	}
+	return probing(raw)
+}
+
+// probing sets the options of a listening socket. The connections that the kernel
+// makes of it have them too, which spares each of them the system calls.
+func probing(raw syscall.RawConn) error {
 	var failed error
-	err = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		for _, o := range []struct{ level, name, value int }{
 			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveTime / time.Second)},
