@@ -14,12 +14,13 @@ type dialler struct {
 	now, most int // under way
 	all       int
 	refused   int
+	late      time.Duration // it says so only then
 }
 
 func (d *dialler) Dial(addr string, timeout time.Duration, s proxy.Stream) {
 	if d.room > 0 && d.now == d.room {
 		d.refused++
-		d.Post(func() { s.OnClose(proxy.ErrDialQueue) })
+		d.After(d.late, &proxy.Timer{Fire: func() { s.OnClose(proxy.ErrDialQueue) }})
 		return
 	}
 	d.now++
@@ -256,6 +257,22 @@ func TestDialQueueIsFull(t *testing.T) {
 		m.ok(calls...)
 		if d.all != 1 || d.refused < 9 || d.refused > 20 {
 			t.Errorf("%d connections, %d dials refused", d.all, d.refused)
+		}
+		blameless(t, m)
+		m.settled()
+	})
+	t.Run("one that became free", func(t *testing.T) {
+		m, d := diallingMesh(t, 1, meshOptions{apps: 1, direct: true, service: outlier})
+		m.apps[0].delay = func() time.Duration { return 50 * time.Millisecond }
+		first, second := m.post(10), m.post(10)
+		m.do(first)
+		m.until("a connection", func() bool { return d.all == 1 && d.now == 0 })
+		d.now, d.late = 1, 100*time.Millisecond
+		m.do(second)
+		m.finish(first, second)
+		m.ok(first, second)
+		if second.took > time.Second {
+			t.Errorf("it has waited for %v", second.took)
 		}
 		blameless(t, m)
 		m.settled()

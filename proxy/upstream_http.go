@@ -280,7 +280,11 @@ func (c *httpUpstream) undialled(f *Failure) {
 	if f == FailDials && a != nil && p.open > p.dialing {
 		c.close()
 		c.a, a.conn = nil, nil
-		p.waiting.push(a, c.w.loop.Now())
+		if len(p.idle) > 0 { // it has become free since the dial
+			p.send(a)
+		} else {
+			p.waiting.push(a, c.w.loop.Now())
+		}
 		return
 	}
 	c.fail(f)
