@@ -107,6 +107,10 @@ func (s *httpSession) OnData(b []byte) {
 			head, b = splitHead(b)
 			s.input(head)
 			s.decode()
+			if s.state == httpLeaving && len(b) > 0 { // of one read, which leaves with it
+				s.input(b)
+				b = nil
+			}
 		default:
 			s.keep(b)
 			b = nil

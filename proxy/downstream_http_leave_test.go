@@ -91,6 +91,20 @@ func TestRequestsLeave(t *testing.T) {
 	}
 }
 
+// One read may bring more than a message: what is behind the head leaves with it.
+func TestRequestsLeaveWithALongRead(t *testing.T) {
+	for _, l := range leavings()[:2] {
+		for seed := range uint64(20) {
+			m, c, _ := newStreamMesh(t, meshOptions{apps: 1, seed: seed, limits: "limits: {message: 4KiB}"})
+			m.speak(egress, l.head+l.body)
+			m.until("a stream", func() bool { return len(c.requests) == 1 })
+			m.w.Run(time.Second)
+			l.check(t, c.requests[0], drained(t, c.sockets[0]))
+			settledStreams(m, c)
+		}
+	}
+}
+
 // A request leaves after the answers to those before it, with all that came
 // meanwhile.
 func TestRequestLeavesAfterPredecessors(t *testing.T) {
