@@ -72,7 +72,7 @@ func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
 		if a.ep != nil {
 			r.Endpoint = a.ep.Addr
 		}
-		if a.waiting.list != nil {
+		if a.state == attemptWaiting && a.waiting.list != nil { // for a slot, not for a connection
 			r.Queued += now - a.waiting.since
 		}
 	}

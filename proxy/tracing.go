@@ -190,7 +190,9 @@ var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: tra
 // spanOutcome is what an attempt that failed so came to.
 func (f *Failure) spanOutcome() trace.Outcome {
 	switch {
-	case f.retry == retryRefused, f.retry == retryElsewhere, f == FailNoSlot, f == FailDraining, f == FailUnprocessed:
+	case f.retry == retryRefused, f.retry == retryElsewhere, f.retry == retryUnsent:
+		return trace.Refused
+	case f == FailNoSlot, f == FailQueueFull, f == FailDraining, f == FailUnprocessed:
 		return trace.Refused
 	}
 	return trace.Failed
