@@ -10,6 +10,7 @@ type queue struct {
 	head int
 	live int // segments not dead
 	dead int // bytes of dead segments
+	most int // the longest that buf was when compact moved it, since it was last empty
 
 	unsorted bool // segs[head:] is not in order of ids
 }
@@ -23,8 +24,9 @@ type segment struct {
 }
 
 const (
-	keepBuffer  = 64 << 10 // an empty queue keeps no more than this
-	compactOver = 4 << 10  // fewer wasted bytes are left alone
+	keepBuffer  = 64 << 10       // an empty queue keeps no more than this,
+	keepInUse   = 4 * keepBuffer // or until it is trimmed, if a quarter of it was needed
+	compactOver = 4 << 10        // fewer wasted bytes are left alone
 )
 
 // push makes what was appended to buf since the last push a segment.
@@ -112,7 +114,8 @@ func (q *queue) take(dst []byte, limit int, begun func(*outgoing)) []byte {
 }
 
 func (q *queue) clear() {
-	if cap(q.buf) > keepBuffer {
+	most := max(q.most, len(q.buf))
+	if size := cap(q.buf); size > keepInUse || size > keepBuffer && most < size/4 {
 		q.buf = nil
 	}
 	if cap(q.segs) > keepBuffer/32 {
@@ -121,8 +124,16 @@ func (q *queue) clear() {
 	*q = queue{buf: q.buf[:0], segs: q.segs[:0]}
 }
 
+// trim gives up what an empty queue keeps beyond keepBuffer.
+func (q *queue) trim() {
+	if q.live == 0 && cap(q.buf) > keepBuffer {
+		q.buf = nil
+	}
+}
+
 // compact moves the live segments to the front.
 func (q *queue) compact() {
+	q.most = max(q.most, len(q.buf))
 	buf, segs, start := q.buf[:0], q.segs[:0], q.off
 	for _, s := range q.segs[q.head:] {
 		end := s.end

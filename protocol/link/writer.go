@@ -83,6 +83,10 @@ func (w *Writer) Reset() {
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
+// Trim gives up memory that is kept for messages to come. Call it now and then while
+// nothing is sent.
+func (w *Writer) Trim() { w.ready.trim() }
+
 // Close releases all owners and memory; nothing is sent any more. Calling it again
 // is harmless.
 func (w *Writer) Close() {
