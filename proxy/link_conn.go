@@ -266,6 +266,7 @@ func (c *linkConn) onBeat() {
 		}
 	}
 	c.heard = false
+	c.w.Trim()
 	c.worker.loop.After(linkBeat, &c.beat)
 }
 
