@@ -16,6 +16,12 @@ import (
 // their own turn at once, up to maxSolo; a turn that was shared ends that.
 const maxSolo = 31
 
+// maxSharers is how many events share a turn at most. gnet hands out up to 1,024 in a
+// row, and what the first ones brought would wait for the last: a flush for each 64
+// is as good as free, the peers begin sooner, and what is collected stays in the
+// processor's cache.
+const maxSharers = 64
+
 // turns is the state of a loop's turn.
 type turns struct {
 	left   bool // this event left work for the end of the turn
@@ -65,7 +71,9 @@ func (l *loop) settle() {
 	switch {
 	case t.again:
 	case t.asked:
-		t.sharer++
+		if t.sharer++; t.sharer%maxSharers == 0 {
+			l.endTurn()
+		}
 	case t.solo > 0:
 		t.solo--
 		l.endTurn()
