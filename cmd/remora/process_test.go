@@ -103,7 +103,8 @@ func (p *process) again(flags ...string) *process {
 	return p.launch(exec.Command(binary, append([]string{"run", "-c", p.file}, flags...)...))
 }
 
-// launch starts a sidecar with the configuration of p.
+// launch starts a sidecar with the configuration of p. What cmd has no other place
+// for goes to its log.
 func (p *process) launch(cmd *exec.Cmd) *process {
 	p.t.Helper()
 	out, err := os.CreateTemp(filepath.Dir(p.file), "log-")
@@ -112,7 +113,9 @@ func (p *process) launch(cmd *exec.Cmd) *process {
 	}
 	defer out.Close()
 	q := &process{t: p.t, cmd: cmd, file: p.file, admin: p.admin, output: logFile{out.Name()}, exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.Stdout = out; cmd.Stderr == nil {
+		cmd.Stderr = out
+	}
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -29,6 +29,9 @@ func newRun() *cobra.Command {
 			"that runs, without dropping a connection; SIGUSR2 has that one start the program anew for this.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Else the first line of the log that nobody reads any more would end the process.
+			// The other commands have nothing to do without a reader.
+			signal.Ignore(syscall.SIGPIPE)
 			content := watchFile(file) // before it is read: no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {

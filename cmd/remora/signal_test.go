@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// TestLogReaderGone: a log that nobody can read any more ends neither the process nor
+// its successor, which has the same.
+func TestLogReaderGone(t *testing.T) {
+	a := newApp(t)
+	egress := freeAddrs(t, 1)[0]
+	template := &process{t: t, admin: freeAddrs(t, 1)[0], file: filepath.Join(t.TempDir(), "remora.yaml")}
+	template.write(oneApp(egress, a.addr, ""))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	run := func() *process {
+		cmd := exec.Command(binary, "run", "-c", template.file)
+		cmd.Stderr = w
+		return template.launch(cmd)
+	}
+	p := run()
+	p.ready()
+	r.Close()
+	serves := func(p *process) {
+		t.Helper()
+		p.signal(syscall.SIGHUP) // it tells of that
+		eventually.Nil(t, "the reload", func() error {
+			select {
+			case <-p.exited:
+				t.Fatalf("the process has ended: %v", p.cmd.ProcessState)
+			default:
+			}
+			if n := p.metric(`remora_config_reloads_total{outcome="unchanged"}`); n != 1 {
+				return fmt.Errorf("%d reloads", n)
+			}
+			return nil
+		})
+		if status, _, _, err := get(egress); status != http.StatusOK || err != nil {
+			t.Errorf("answered %d, %v", status, err)
+		}
+	}
+	serves(p)
+	next := run()
+	next.serves(1)
+	serves(next)
+	for _, p := range []*process{p, next} {
+		if p == next {
+			p.signal(syscall.SIGTERM)
+		}
+		if code := p.exitCode(); code != 0 {
+			t.Errorf("exit code %d: %v", code, p.cmd.ProcessState)
+		}
+	}
+}
