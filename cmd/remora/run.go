@@ -73,9 +73,17 @@ func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *s
 	go s.followFile(content, watch, asked)
 	go s.rotate(rotated)
 	go s.followRestarts(restart)
+	return s.serveUntil(signals)
+}
+
+// serveUntil waits for the drain that the first signal, or a successor, starts, and for
+// its end or that by the second signal.
+func (s *sidecar) serveUntil(signals <-chan os.Signal) error {
+	asked := false
 	select {
 	case sig := <-signals:
-		log.Info("draining", "signal", sig.String(), "timeout", cfg.Timeouts.Drain)
+		asked = true
+		s.log.Info("draining", "signal", sig.String(), "timeout", s.proc.Config().Timeouts.Drain)
 		notify("STOPPING=1")
 		s.startDrain()
 	case <-s.replaced:
@@ -86,12 +94,18 @@ func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *s
 		<-s.drained
 		s.stop()
 	}()
-	select {
-	case <-done:
-		log.Info("ended")
-		return nil
-	case <-signals:
-		return errInterrupted
+	for {
+		select {
+		case <-done:
+			s.log.Info("ended")
+			return nil
+		case sig := <-signals:
+			if asked {
+				return errInterrupted
+			}
+			asked = true // whoever ends all processes at once has not waited for this one
+			s.log.Info("draining already, for it was replaced", "signal", sig.String())
+		}
 	}
 }
 

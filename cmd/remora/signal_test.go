@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -62,4 +64,51 @@ func TestLogReaderGone(t *testing.T) {
 			t.Errorf("exit code %d: %v", code, p.cmd.ProcessState)
 		}
 	}
+}
+
+// TestSignalAfterReplaced: the first signal finds a process that was replaced draining
+// already, and changes nothing; the second ends it.
+func TestSignalAfterReplaced(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  bool // by a second signal
+		code int
+	}{{"one signal", false, 0}, {"two signals", true, exitFailed}} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newApp(t)
+			p, egress := consumer(t, a, "")
+			p.ready()
+			client := keepAlive(t, egress)
+			client.send("/slow")
+			receive(t, "the slow request to arrive", a.arrived)
+			p.replace()
+			p.signal(syscall.SIGTERM)
+			p.says(t, "draining already")
+			if c.end {
+				p.signal(syscall.SIGTERM)
+			} else {
+				close(a.release)
+				client.answered()
+			}
+			if code := p.exitCode(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+		})
+	}
+}
+
+// says waits until the process has said so in its log.
+func (p *process) says(t *testing.T, what string) {
+	t.Helper()
+	eventually.Nil(t, fmt.Sprintf("the log to say %q", what), func() error {
+		if out := p.output.String(); !strings.Contains(out, what) {
+			select {
+			case <-p.exited:
+				t.Fatal("the process has ended")
+			default:
+			}
+			return errors.New(out)
+		}
+		return nil
+	})
 }
