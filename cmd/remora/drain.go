@@ -67,7 +67,8 @@ func (s *sidecar) drain() {
 	s.finish(ctx)
 }
 
-// finish waits for what is left.
+// finish waits for what is left: of the process before too, for with this one, if it is
+// the main process of a service, all are killed.
 func (s *sidecar) finish(ctx context.Context) {
 	if !until(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
@@ -75,6 +76,25 @@ func (s *sidecar) finish(ctx context.Context) {
 		return
 	}
 	s.log.Info("drained")
+	s.waitForBefore(ctx)
+}
+
+// waitForBefore waits for the end of the process whose place this one took. That drains
+// since then, so it ends in time.
+func (s *sidecar) waitForBefore(ctx context.Context) {
+	if s.before == nil {
+		return
+	}
+	select {
+	case <-s.before:
+		return
+	default:
+	}
+	s.log.Info("waiting for the end of the process before")
+	select {
+	case <-s.before:
+	case <-ctx.Done():
+	}
 }
 
 // shut closes the listeners that are so.

@@ -137,6 +137,7 @@ func (s *sidecar) relieve() {
 // outlive waits for the end of the process before, with which its address for parked
 // answers may become anybody's.
 func (s *sidecar) outlive(before *handover.Conn) {
+	defer close(s.before)
 	before.Outlive(s.ended)
 	s.streams.Forget()
 }

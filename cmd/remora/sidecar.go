@@ -46,8 +46,9 @@ type sidecar struct {
 	door        *handover.Door
 	replaced    chan struct{}
 	restarts    int
-	inherited   *inheritance // of the process before, until the end of start
-	adminSocket net.Listener // nil: no admin API
+	before      chan struct{} // closed when the process whose place this one took has ended; nil: there was none
+	inherited   *inheritance  // of the process before, until the end of start
+	adminSocket net.Listener  // nil: no admin API
 
 	// changing is held by a reload, and by a drain from its start on; with it go
 	// the configuration in use and what was made of it. mu guards what the admin
@@ -110,6 +111,7 @@ func start(cfg *config.Config, path string, log *slog.Logger, level *slog.LevelV
 	s.openDoor(s.inherited.door)
 	s.admin.Enter(admin.Serving)
 	if before := s.inherited.predecessor; before != nil {
+		s.before = make(chan struct{})
 		s.startAdmin()
 		s.inherited.predecessor = nil
 		s.retiring.Go(func() { s.outlive(before) })

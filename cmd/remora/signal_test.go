@@ -97,6 +97,30 @@ func TestSignalAfterReplaced(t *testing.T) {
 	}
 }
 
+// TestLastToEnd: a process does not end before those whose place it took: a service
+// manager that knows of this one would kill them.
+func TestLastToEnd(t *testing.T) {
+	a := newApp(t)
+	first, egress := consumer(t, a, "")
+	first.ready()
+	client := keepAlive(t, egress)
+	client.send("/slow")
+	receive(t, "the slow request to arrive", a.arrived)
+	second := first.replace()
+	third := second.replace()
+	third.signal(syscall.SIGTERM)
+	for _, p := range []*process{second, third} {
+		p.says(t, "waiting for the end of the process before")
+	}
+	close(a.release)
+	client.answered()
+	for _, p := range []*process{first, second, third} {
+		if code := p.exitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
 // says waits until the process has said so in its log.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
