@@ -64,7 +64,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		d.decodeMap(n, v, f, p)
 	default:
 		if n.kind != kindScalar {
-			d.errorAt(n.at, p, "expected %s, got %s", f.expected(v.Type()), describe(n))
+			d.errorAt(n.at, p, "expected %s, got %s", f.expected(v.Type()), f.describe(n))
 			return
 		}
 		if err := decodeScalar(n, v, f); err != nil {
@@ -84,7 +84,7 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 		return
 	}
 	if n.kind != kindMapping {
-		d.errorAt(n.at, p, "expected a mapping, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a mapping, got %s", field{secret: holdsSecret(v.Type())}.describe(n))
 		return
 	}
 	given := make(map[string]*node, len(n.entries))
@@ -102,7 +102,8 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 	}
 	for _, e := range n.entries {
 		if !knows(fields, e.key) {
-			d.errorAt(e.at, p.key(e.key), "unknown key; %s", expectedKeys(fields, e.key))
+			key := keyAlone(e.key)
+			d.errorAt(e.at, p.key(key), "unknown key; %s", expectedKeys(fields, key))
 		}
 	}
 }
@@ -121,7 +122,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 		return
 	}
 	if n.kind != kindSequence {
-		d.errorAt(n.at, p, "expected a list, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a list, got %s", f.describe(n))
 		return
 	}
 	// A new slice: the default's may be shared.
@@ -199,7 +200,7 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 		return
 	}
 	if n.kind != kindMapping {
-		d.errorAt(n.at, p, "expected a mapping, got %s", describe(n))
+		d.errorAt(n.at, p, "expected a mapping, got %s", f.describe(n))
 		return
 	}
 	if v.IsNil() {
@@ -212,22 +213,9 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 			value.Set(reflect.ValueOf(DefaultService(e.key)))
 			into = value.Elem()
 		}
-		d.decode(e.value, into, f, p.entry(e.key))
+		d.decode(e.value, into, f, f.entry(p, e.key))
 		v.SetMapIndex(reflect.ValueOf(e.key), value)
 	}
-}
-
-// describe is n in an error message.
-func describe(n *node) string {
-	switch n.kind {
-	case kindScalar:
-		return fmt.Sprintf("%q", n.text)
-	case kindSequence:
-		return "a list"
-	case kindMapping:
-		return "a mapping"
-	}
-	return "nothing"
 }
 
 // field is one key of a struct: what its tags say.

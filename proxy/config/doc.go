@@ -8,6 +8,7 @@
 //	decode.go    tree to structs, driven by their tags; remembers positions
 //	validate.go  what a well-typed file can still get wrong
 //	errors.go    all the errors of a file, each with its line and column
+//	secrets.go   what errors may quote
 //	yaml.go      structs back to YAML, secrets redacted
 //
 // Every field that the file leaves out has its default after Load, so readers

@@ -46,14 +46,15 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 	}
 }
 
-// variable looks up what stands between the braces of ${...}.
+// variable looks up what stands between the braces of ${...}. Its errors do not show a
+// default, which may be a secret.
 func variable(inner string, env func(string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if !isName(name) {
-		return "", fmt.Errorf("${%s}: expected ${NAME} or ${NAME:-default}", inner)
+		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", name[:nameLength(name)])
 	}
 	if strings.Contains(fallback, "${") {
-		return "", fmt.Errorf("${%s}: a default can't hold another variable", inner)
+		return "", fmt.Errorf("${%s:-...}: a default can't hold another variable", name)
 	}
 	value, ok := env(name)
 	switch {
@@ -65,12 +66,15 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 	return "", fmt.Errorf("environment variable %s is not set; ${%s:-value} gives a default", name, name)
 }
 
-func isName(s string) bool {
+func isName(s string) bool { return s != "" && nameLength(s) == len(s) }
+
+// nameLength is how much of s is a name.
+func nameLength(s string) int {
 	for i, c := range []byte(s) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
+			return i
 		}
 	}
-	return s != ""
+	return len(s)
 }

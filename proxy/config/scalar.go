@@ -62,14 +62,6 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 	return nil
 }
 
-// show quotes text for an error message, unless it is a secret.
-func (f field) show(text string) string {
-	if f.secret {
-		return "something else"
-	}
-	return strconv.Quote(text)
-}
-
 // parse reads an integer, size or duration.
 func (f field) parse(text string, t reflect.Type) (int64, error) {
 	switch {

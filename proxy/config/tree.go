@@ -103,7 +103,7 @@ func parse(data []byte) (file *ast.File, err error) {
 func (r *treeReader) reportSyntax(data []byte, err error) {
 	var syntax *yaml.SyntaxError
 	if !errors.As(err, &syntax) {
-		r.report(position{}, "not valid YAML: %s", firstLine(err.Error()))
+		r.report(position{}, "not valid YAML: %s", unquoted(err.Error()))
 		return
 	}
 	where, hint := at(syntax.Token), ""
@@ -111,12 +111,15 @@ func (r *treeReader) reportSyntax(data []byte, err error) {
 	if i := where.line - 1; i >= 0 && i < len(lines) && strings.Contains(lines[i], "${") {
 		hint = `; inside { } and [ ] a variable must be quoted: "${VAR}"`
 	}
-	r.report(where, "not valid YAML: %s%s", firstLine(syntax.Message), hint)
+	r.report(where, "not valid YAML: %s%s", unquoted(syntax.Message), hint)
 }
 
-func firstLine(s string) string {
+// unquoted is the first line of a message up to what it quotes of the file, which may
+// be a secret.
+func unquoted(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	return s
+	s, _, _ = strings.Cut(s, `"`)
+	return strings.TrimRight(s, ": ")
 }
 
 // at is the position of a token. The library counts some columns from 0.
@@ -205,7 +208,7 @@ func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
 	out.kind = kindBroken
 	switch {
 	case !ok:
-		r.report(out.at, "no anchor &%s before this alias", name)
+		r.report(out.at, "no anchor of this name before the alias; a value that begins with * needs quotes")
 	case !target.resolved:
 		r.report(out.at, "alias *%s inside its own anchor", name)
 	default:
@@ -232,7 +235,7 @@ func (r *treeReader) readMapping(out *node, values []*ast.MappingValueNode) {
 			continue
 		}
 		if first, dup := seen[key]; dup {
-			r.report(where, "key %q was given before, in line %d", key, first.line)
+			r.report(where, "key %q was given before, in line %d", keyAlone(key), first.line)
 			continue
 		}
 		seen[key] = where

@@ -83,7 +83,7 @@ func (v *validator) etcd() {
 		case "http", "https":
 			v.address(shown, addr, dialable)
 		default:
-			v.report(shown, "expected host:port, http://host:port or https://host:port, got %q", endpoint)
+			v.report(shown, "expected host:port, http://host:port or https://host:port, got %q", public(endpoint))
 		}
 	}
 	v.etcdTLS()

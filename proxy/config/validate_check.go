@@ -11,7 +11,7 @@ func (v *validator) check(at path, c *Check) {
 		v.report(at, "expected http or tcp, got both")
 	}
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
-		v.report(at.key("http"), `expected a path that starts with "/", got %q`, c.HTTP)
+		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
 	}
 }
 

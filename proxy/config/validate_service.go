@@ -87,7 +87,7 @@ const (
 func (v *validator) address(at path, addr string, use purpose) bool {
 	i := strings.LastIndexByte(addr, ':')
 	if addr == "" || i < 0 {
-		v.report(at, "expected host:port, got %q", addr)
+		v.report(at, "expected host:port, got %q", public(addr))
 		return false
 	}
 	host, port := addr[:i], addr[i+1:]
@@ -98,18 +98,18 @@ func (v *validator) address(at path, addr string, use purpose) bool {
 		bracketed = err == nil && inner != host
 	}
 	if strings.ContainsAny(host, "/ []@") || strings.Contains(host, ":") && !bracketed {
-		v.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", addr)
+		v.report(at, "expected host:port, an IPv6 host as in [::1]:80, got %q", public(addr))
 		return false
 	}
 	number, err := parseInt(port)
 	if err != nil || number < 0 || number > 65535 || number == 0 && use == dialable {
-		v.report(at, "expected a port from %d to 65535, got %q", int(use), port)
+		v.report(at, "expected a port from %d to 65535, got %q", int(use), public(port))
 		return false
 	}
 	if use == dialable {
 		ip, err := netip.ParseAddr(host)
 		if host == "" || err == nil && ip.IsUnspecified() {
-			v.report(at, "expected a host that can be connected to, got %q", addr)
+			v.report(at, "expected a host that can be connected to, got %q", public(addr))
 			return false
 		}
 	}

@@ -12,18 +12,19 @@ func (v *validator) tracing() {
 	t := &v.config.Tracing
 	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q", t.Endpoint)
+		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q",
+			public(t.Endpoint))
 	}
 	if t.ServiceName == "" {
 		v.report("tracing.service_name", "expected a name")
 	}
-	headers := path("tracing").key("headers")
+	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
-			v.report(headers.entry(name), "expected the name of a header that is free to be set")
+			v.report(headers(name), "expected the name of a header that is free to be set")
 		}
 		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
-			v.report(headers.entry(name), "expected ASCII without line breaks, which is what a header can carry")
+			v.report(headers(name), "expected ASCII without line breaks, which is what a header can carry")
 		}
 	}
 }

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSecretsMisplaced: a slip beside a secret makes an error that does not give it
+// away either.
+func TestSecretsMisplaced(t *testing.T) {
+	for _, text := range []string{
+		`tracing: {headers: "authorization: Bearer hunter2"}`,
+		`tracing: {headers: ["authorization: Bearer hunter2"]}`,
+		`tracing: {headers: {authorization: [hunter2]}}`,
+		`tracing: {headers: {"authorization: Bearer hunter2": ""}}`,
+		`tracing: {headers: {"authorization=hunter2": ""}}`,
+		`tracing: {headers: {"authorization:hunter2": "", "authorization:hunter2": ""}}`,
+		`tracing: {headers: authorization:hunter2}`,
+		"tracing:\n  headers:\n    authorization:hunter2\n",
+		"tracing:\n  headers: hunter2\n   authorization: hunter2\n",
+		`tracing: "authorization: hunter2"`,
+		`tracing: {endpoint: "https://user:hunter2@otlp"}`,
+		`tracing: {endpoint: "https://user:hun?ter2@otlp"}`,
+		`tracing: {endpoint: "https://user:hunter2@otlp:%"}`,
+		`tracing: {endpoint: "https://otlp/?key=hunter2"}`,
+		`tracing: {endpoint: "https://otlp/?key=a@hunter2"}`,
+		`tracing: {endpoint: "https://otlp/#hunter2"}`,
+		`registry: {etcd: {endpoints: ["http://root:hunter2@10.0.0.1:2379"]}}`,
+		`registry: {etcd: {endpoints: ["root:hunter2@10.0.0.1:2379"]}}`,
+		`registry: {etcd: {endpoints: ["root:hunter2@10.0.0.1"]}}`,
+		`registry: {etcd: {endpoints: ["etcd://root:hunter2@10.0.0.1:2379"]}}`,
+		`registry: {etcd: {endpoints: "http://root:hunter2@10.0.0.1:2379"}}`,
+		`registry: {etcd: {endpoints: {"http://root:hunter2@10.0.0.1:2379": 1}}}`,
+		`registry: {etcd: "http://root:hunter2@10.0.0.1:2379"}`,
+		`registry: "http://root:hunter2@10.0.0.1:2379"`,
+		"registry:\n  etcd:\n    password:hunter2\n",
+		`registry: {etcd: {password: "${hunter2"}}`,
+		`registry: {etcd: {password: "${PW-hunter2}"}}`,
+		`registry: {etcd: {password: "${PW:-hunter2${X}"}}`,
+		`registry: {etcd: {passwort: hunter2}}`,
+		`admin: {token: {hunter2: 1}}`,
+		`admin: "token: hunter2"`,
+		`admin: {"token: hunter2": ""}`,
+		`admin: {"token=hunter2": ""}`,
+		`admin: {"token: hunter2": "", "token: hunter2": ""}`,
+		`admin: [token: hunter2]`,
+		`admin: [hunter2]`,
+		"admin:\n  token:hunter2\n",
+		"admin:\n  token:\thunter2\n  x\n",
+		"admin:\n  token: hunter2: x\n",
+		"admin:\n  token: *hunter2\n",
+		"admin:\n  token: \"hunter2\n",
+		"admin:\n  token: 'hunter2' hunter2\n",
+		"admin:\n  token: @hunter2\n",
+		"admin:\n  token: `hunter2\n",
+		"admin:\n  token: !hunter2 x\n",
+		"admin:\n  token: !!hunter2 x\n",
+		"admin:\n  token: |hunter2\n",
+		"admin:\n  token: >hunter2\n",
+		"admin:\n  token: \"\\hunter2\"\n",
+		"admin:\n  token: [hunter2\n",
+		"admin:\n  token: {hunter2\n",
+		"admin:\n  token: ]hunter2\n",
+		"admin:\n  token: - hunter2\n",
+		"admin:\n  token: ? hunter2\n",
+		"admin:\n\ttoken: hunter2\n",
+		"admin:\n  token: hunter2\n token: hunter2\n",
+		"admin: {token: &hunter2 }\n",
+		`services: {s: {discover: static, endpoints: ["http://u:hunter2@a:1"]}}`,
+		`services: {s: {discover: static, endpoints: ["a:1"], check: {http: "http://u:hunter2@a/healthz"}}}`,
+		`services: {s: {discover: static, endpoints: "http://u:hunter2@a:1"}}`,
+		`register: [{advertise: "u:hunter2@a:1"}]`,
+	} {
+		_, err := Parse("x", []byte(text), environment)
+		if err == nil {
+			t.Errorf("%s: no error", text)
+		} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "ter2") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
