@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -46,8 +47,11 @@ func doorPath(dir, file string, cfg *config.Config) string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
 }
 
-// errNoDoor is why a process can't be replaced.
-var errNoDoor = errors.New("this process can't hand over its sockets; see the log of its start")
+// Why a process can't be replaced.
+var (
+	errNoDoor  = errors.New("this process can't hand over its sockets; see the log of its start")
+	errLeaving = errors.New("the sidecar is draining, or was replaced")
+)
 
 // followRestarts starts a successor whenever asked to, one at a time, until the
 // sidecar ends.
@@ -70,6 +74,9 @@ func (s *sidecar) followRestarts(asked <-chan os.Signal) {
 func (s *sidecar) startSuccessor() error {
 	if s.door == nil {
 		return errNoDoor
+	}
+	if s.admin.Phase() > admin.Serving {
+		return errLeaving // the new process would find nobody here, or replace the one that did so
 	}
 	program, err := exec.LookPath(os.Args[0])
 	if err != nil {

@@ -121,6 +121,41 @@ func TestLastToEnd(t *testing.T) {
 	}
 }
 
+// TestRestartOfLeaving: a process that drains starts no other, which would find nobody to
+// succeed, or succeed its successor.
+func TestRestartOfLeaving(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		leave func(p *process)
+	}{
+		{"replaced", func(p *process) { p.replace() }},
+		{"draining", func(p *process) {
+			p.signal(syscall.SIGTERM)
+			p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newApp(t)
+			p, egress := consumer(t, a, "")
+			p.ready()
+			client := keepAlive(t, egress)
+			client.send("/slow")
+			receive(t, "the slow request to arrive", a.arrived)
+			c.leave(p)
+			p.signal(syscall.SIGUSR2)
+			p.says(t, "not replaced")
+			if out := p.output.String(); strings.Contains(out, "successor started") {
+				t.Errorf("it starts another: %s", out)
+			}
+			close(a.release)
+			client.answered()
+			if code := p.exitCode(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
 // says waits until the process has said so in its log.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
