@@ -188,7 +188,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		ingress.Close()
 		before <- conn
 	}()
-	s, err := start(cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	s, err := start(t.Context(), cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}

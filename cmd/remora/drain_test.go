@@ -41,7 +41,7 @@ func inProcess(t *testing.T, door string) (s *sidecar, egress string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = start(cfg, door, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
+	if s, err = start(t.Context(), cfg, door, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
 		t.Fatal(err)
 	}
 	return s, egress

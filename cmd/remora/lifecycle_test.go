@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -54,12 +55,17 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
 		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
+		{"given up", file(free[0], free[1], ""), context.Canceled.Error()},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		s, err := start(cfg, "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+		ctx, cancel := context.WithCancel(t.Context())
+		if c.want == context.Canceled.Error() {
+			cancel()
+		}
+		s, err := start(ctx, cfg, "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
 		if err == nil {
 			if resp, err := http.Get("http://" + free[1] + "/"); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -78,6 +84,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
+		cancel() // which means nothing to one that has begun to serve
 		http.DefaultClient.CloseIdleConnections()
 		if err := leaktest.Wait(ignore...); err != nil {
 			t.Errorf("%s: %v", c.name, err)

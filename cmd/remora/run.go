@@ -65,15 +65,53 @@ func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *s
 	restart := make(chan os.Signal, 1)
 	signal.Notify(restart, syscall.SIGUSR2)
 	defer signal.Stop(restart)
-	s, err := start(cfg, door, log, level)
-	if err != nil {
-		return err
+	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, door, log, level) })
+	if s == nil {
+		return err // nil: a signal came first
 	}
 	notify("READY=1")
 	go s.followFile(content, watch, asked)
 	go s.rotate(rotated)
 	go s.followRestarts(restart)
 	return s.serveUntil(signals)
+}
+
+// startUnless calls start unless a signal ends that before it has served, which is no
+// error, as at the end of a drain; a second signal does at once. One that comes too late
+// for that waits in signals.
+func startUnless(signals chan os.Signal, start func(context.Context) (*sidecar, error)) (*sidecar, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var s *sidecar
+	done := make(chan error, 1)
+	go func() {
+		started, err := start(ctx)
+		s = started
+		done <- err
+	}()
+	var early os.Signal
+	for {
+		select {
+		case sig := <-signals:
+			if early != nil {
+				return nil, errInterrupted
+			}
+			early = sig
+			cancel()
+		case err := <-done:
+			switch {
+			case early == nil || err != nil && !errors.Is(err, context.Canceled):
+				return s, err
+			case err != nil:
+				return nil, nil
+			}
+			select {
+			case signals <- early:
+			default: // more than one wait there
+			}
+			return s, nil
+		}
+	}
 }
 
 // serveUntil waits for the drain that the first signal, or a successor, starts, and for

@@ -82,8 +82,9 @@ const memoryBase = 128 << 20
 
 // start brings everything up against the way of a request, so that nothing is
 // accepted before it can be served, and nothing announced before it is accepted. It
-// takes the place of the process that has its door at path; "": of none.
-func start(cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
+// takes the place of the process that has its door at path; "": of none. While nothing is
+// accepted yet, ctx ends it, with its error.
+func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
 		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[proxy.Loop]*proxy.Worker),
 		replaced:  make(chan struct{}),
@@ -100,8 +101,20 @@ func start(cfg *config.Config, path string, log *slog.Logger, level *slog.LevelV
 	}
 	defer s.inherited.close()
 	s.restarts = s.inherited.restarts
-	for _, step := range []func() error{s.startLoops, s.connect, s.openAdmin, s.watch, s.bindAll, s.learn, s.succeed, s.listen} {
+	goOn := context.AfterFunc(ctx, s.end)
+	settled := func() error {
+		if goOn() {
+			return nil
+		}
+		return ctx.Err()
+	}
+	for _, step := range []func() error{
+		s.startLoops, s.connect, s.openAdmin, s.watch, s.bindAll, s.learn, settled, s.succeed, s.listen,
+	} {
 		if err := step(); err != nil {
+			if s.ended.Err() != nil {
+				err = ctx.Err() // what it was waiting for does not matter
+			}
 			s.stop()
 			return nil, err
 		}

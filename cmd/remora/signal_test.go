@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -153,6 +154,37 @@ func TestRestartOfLeaving(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// TestSignalsDuringStart: the first ends a start that does not serve yet, without an
+// error, or is the first of what has begun to serve; the second ends all at once.
+func TestSignalsDuringStart(t *testing.T) {
+	serving := new(sidecar)
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name    string
+		signals int
+		start   func(ctx context.Context) (*sidecar, error)
+		s       *sidecar
+		err     error
+		left    int // signals
+	}{
+		{"none", 0, func(context.Context) (*sidecar, error) { return serving, nil }, serving, nil, 0},
+		{"none, and it fails", 0, func(context.Context) (*sidecar, error) { return nil, broken }, nil, broken, 0},
+		{"in time", 1, func(ctx context.Context) (*sidecar, error) { <-ctx.Done(); return nil, ctx.Err() }, nil, nil, 0},
+		{"too late", 1, func(ctx context.Context) (*sidecar, error) { <-ctx.Done(); return serving, nil }, serving, nil, 1},
+		{"and it fails", 1, func(ctx context.Context) (*sidecar, error) { <-ctx.Done(); return nil, broken }, nil, broken, 0},
+		{"twice", 2, func(context.Context) (*sidecar, error) { <-t.Context().Done(); return nil, nil }, nil, errInterrupted, 0},
+	} {
+		signals := make(chan os.Signal, 2)
+		for range c.signals {
+			signals <- syscall.SIGTERM
+		}
+		s, err := startUnless(signals, c.start)
+		if s != c.s || err != c.err || len(signals) != c.left {
+			t.Errorf("%s: %v, %v, %d signals left", c.name, s, err, len(signals))
+		}
 	}
 }
 
