@@ -51,6 +51,10 @@ func (s *Set) rampUp(now time.Duration) {
 }
 
 func (e *Endpoint) rampUp(now, window time.Duration) {
+	if window <= 0 { // turned off while the endpoint grows: 0/0 would be its weight for good
+		e.ramp = 1
+		return
+	}
 	if e.rampSince == rampUnseen {
 		e.rampSince = now
 	}

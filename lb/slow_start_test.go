@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -121,6 +122,37 @@ func TestSlowStartAfterEjection(t *testing.T) {
 			}
 			if got := share(now + 10*time.Second); got < 0.47 || got > 0.53 {
 				t.Errorf("%T: 10 s later the share is %.3f, want half", p, got)
+			}
+		}
+	}
+}
+
+// TestSlowStartTurnedOff: an endpoint that grows has all its weight from the next
+// pick on, also where its growth has not begun.
+func TestSlowStartTurnedOff(t *testing.T) {
+	for _, p := range policies {
+		for _, seen := range []bool{false, true} {
+			s := Set{Policy: p, SlowStart: 10 * time.Second}
+			s.Update(targetsOf([]string{"a", "b", "c"}))
+			rnd := rand.NewPCG(1, 2)
+			s.Pick(time.Second, rnd, nil)
+			s.Update(targetsOf([]string{"a", "b", "c", "new"}))
+			if seen {
+				s.Pick(2*time.Second, rnd, nil)
+			}
+			s.SlowStart = 0
+			picks := map[string]int{}
+			for range 4000 {
+				picks[s.Pick(3*time.Second, rnd, nil).Addr]++
+			}
+			for i := range s.Len() {
+				e := s.At(i)
+				if e.weight != 1 || math.IsNaN(e.ramp) {
+					t.Errorf("%T, its growth seen %t: %s has weight %v of 1", p, seen, e.Addr, e.weight)
+				}
+				if n := picks[e.Addr]; n < 800 || n > 1200 {
+					t.Errorf("%T, its growth seen %t: %s is picked %d times of 4000", p, seen, e.Addr, n)
+				}
 			}
 		}
 	}
