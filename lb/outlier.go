@@ -217,8 +217,8 @@ func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.weigh()
 }
 
-// keepEjected counts the ejected ones of a new snapshot, and takes back as many
-// as are too many for it.
+// keepEjected counts the ejected ones of a new snapshot or limit, and takes back as
+// many as are too many for it.
 func (s *Set) keepEjected() {
 	s.ejected = 0
 	for _, e := range s.all.endpoints {

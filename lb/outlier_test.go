@@ -246,6 +246,46 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestRetune: settings that change count for the endpoints of then, and what is
+// still allowed stays as it was.
+func TestRetune(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(s *Set)
+		out    int // of the three that were ejected
+		panics bool
+	}{
+		{"nothing", func(*Set) {}, 3, false},
+		{"none may be ejected", func(s *Set) { s.Outlier.MaxEjected = 0 }, 0, false},
+		{"fewer may be", func(s *Set) { s.Outlier.MaxEjected = 0.2 }, 2, false},
+		{"more may be", func(s *Set) { s.Outlier.MaxEjected = 1 }, 3, false},
+		{"the share that counts is smaller", func(s *Set) { s.Panic = 0.2 }, 3, true},
+		{"both", func(s *Set) { s.Panic, s.Outlier.MaxEjected = 0.2, 0.2 }, 2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Set{Policy: Random{}, Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 0.5}, Panic: 0.5}
+			s.Update(numbered(10, even))
+			for i := range 3 {
+				s.At(i).Judge(0, false)
+			}
+			c.change(&s)
+			s.Retune()
+			got := map[*Endpoint]bool{}
+			rnd := rand.NewPCG(1, 2)
+			for range 1000 {
+				got[s.Pick(0, rnd, nil)] = true
+			}
+			want := 10 - c.out
+			if c.panics {
+				want = 10
+			}
+			if s.ejected != c.out || s.Panics() != c.panics || len(got) != want {
+				t.Errorf("%d out, panic %t, %d picked; want %d, %t, %d", s.ejected, s.Panics(), len(got), c.out, c.panics, want)
+			}
+		})
+	}
+}
+
 func TestLatencyEjection(t *testing.T) {
 	for _, c := range []struct {
 		name    string

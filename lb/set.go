@@ -28,8 +28,9 @@ type Stall struct {
 }
 
 // Set is the endpoints of one service on one loop. The zero value is an empty
-// set that picks by least_pending, ejects nobody and knows no zones. Its settings
-// are not changed once it has endpoints, and then it must not be copied.
+// set that picks by least_pending, ejects nobody and knows no zones. Whoever changes
+// its settings once it has endpoints, but for Stall, calls Retune; Zone is not changed
+// then, and the set must not be copied.
 type Set struct {
 	// Policy chooses among the endpoints; nil: LeastPending.
 	Policy Policy
@@ -120,6 +121,13 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.keepEjected()
 	s.trust()
 	return added, removed
+}
+
+// Retune makes settings that have changed count for what was decided by the old ones:
+// who is ejected, and whether so many are bad that none is.
+func (s *Set) Retune() {
+	s.keepEjected()
+	s.trust()
 }
 
 // usableWeight lets nothing but a positive, finite number through; NaN is not

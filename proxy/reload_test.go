@@ -149,6 +149,32 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	}
 }
 
+// TestReloadTakesBackEjected: what a configuration says of ejections counts for the
+// endpoints that are out already.
+func TestReloadTakesBackEjected(t *testing.T) {
+	const outlier = `compute: {%%s, outlier: {base: 1h, max_ejected: %v}, lb: {panic: %v}}`
+	for name, next := range map[string]string{
+		"fewer may be ejected": fmt.Sprintf(outlier, 0, 0.9),
+		"half is a panic":      fmt.Sprintf(outlier, 0.5, 0.4),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMesh(t, meshOptions{apps: 2})
+			m.consumer.reload(reloaded(m, `{service: compute}`, fmt.Sprintf(outlier, 0.5, 0.9)))
+			m.apps[0].status = 500
+			m.spread(4, 20)
+			m.apps[0].status = 200
+			if got := m.spread(4, 20); got[0] != 0 {
+				t.Fatalf("requests by application: %v, want none at the first, which is ejected", got)
+			}
+			m.consumer.reload(reloaded(m, `{service: compute}`, next))
+			if got := m.spread(4, 50); got[0] < 20 {
+				t.Errorf("requests by application: %v, want many at the first after the reload", got)
+			}
+			m.settled()
+		})
+	}
+}
+
 // TestReloadGivesFreeSlots: those who wait get the slots that a raised limit adds.
 func TestReloadGivesFreeSlots(t *testing.T) {
 	m := newMesh(t, meshOptions{direct: true, loops: 2, service: ", max_concurrency: 1"})

@@ -145,6 +145,7 @@ func (s *service) tune(m member) {
 		Base:        s.cfg.Outlier.Base,
 		MaxEjected:  s.cfg.Outlier.MaxEjected,
 	}
+	s.set.Retune()
 	s.stallNext = 0
 	s.giveFree()
 }
