@@ -352,3 +352,27 @@ func TestQueueDropsWhatIsTooLate(t *testing.T) {
 		t.Errorf("%d answered, %d served; want 1 and at most 2", good, m.apps[0].served)
 	}
 }
+
+// TestLargestLimits: with all at the most that a configuration may say, a limit is none.
+func TestLargestLimits(t *testing.T) {
+	const service = `, max_pending: 1000000000, max_concurrency: 1000000000, max_queue: 1000000000,
+		breaker: {consecutive: 1000000000, half_open: 65535, open: 8760h}, outlier: {consecutive: 1000000000},
+		rate_limit: {rate: 1000000, burst: 1000000}, lb: {subset: 1000000000, slow_start: 8760h},
+		timeout: 8760h, connect_timeout: 8760h, idle_timeout: 8760h`
+	const limits = `
+limits: {message: 1GiB, header: 1GiB, headers: 65535, pipelined: 65535, requests: 1000000000, buffered: 1024GiB}
+timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
+	eachTopology(t, meshOptions{service: service, provider: service, limits: limits}, func(t *testing.T, m *mesh) {
+		m.apps[0].status = 500
+		failed := m.crowd(5, 10, 100)
+		m.finish(failed...)
+		m.apps[0].status = 200
+		calls := m.crowd(5, 10, 100<<10)
+		m.finish(calls...)
+		m.ok(calls...)
+		m.consumer.reload(reloaded(m, `{service: compute}`, `compute: {%s`+service+`}`) + limits)
+		calls = m.crowd(5, 10, 100)
+		m.finish(calls...)
+		m.ok(calls...)
+	})
+}

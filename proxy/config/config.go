@@ -63,6 +63,10 @@ const (
 
 // Config is one file. What Load and Parse return is complete and valid; it is
 // not changed afterwards, so it may be read from any goroutine.
+//
+// Every number and size has a max, so that it fits wherever it is used: 1000000000 is
+// no limit to any machine and counted in 32 bits, lengths of Dubbo are of 31 bits, and
+// sizes are added up and multiplied. Durations without one are longest at most.
 type Config struct {
 	Node      Node       `yaml:"node"`
 	Loops     int        `yaml:"loops" max:"256"` // 0: max(1, floor(CPU quota))
@@ -133,7 +137,7 @@ type Listener struct {
 	// no route, or is no HTTP, passes to where it was going.
 	Transparent bool `yaml:"transparent"`
 
-	Connections int `yaml:"connections"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
+	Connections int `yaml:"connections" max:"1000000000"` // accepted ones open at a time, of limits.connections; 0: no bound of its own
 
 	RateLimit RateLimit `yaml:"rate_limit"`
 
@@ -228,10 +232,10 @@ type Service struct {
 	Policy `yaml:",inline"`
 
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
-	IdleTimeout    time.Duration `yaml:"idle_timeout" min:"1ms"`    // of pooled HTTP connections
-	MaxPending     int           `yaml:"max_pending" min:"1"`       // requests out, over all endpoints
-	MaxConcurrency int           `yaml:"max_concurrency" auto:"-1"` // at the app at once; 0: no limit, -1: auto
-	MaxQueue       int           `yaml:"max_queue"`                 // waiting for MaxConcurrency; 0: refuse at once
+	IdleTimeout    time.Duration `yaml:"idle_timeout" min:"1ms"`                     // of pooled HTTP connections
+	MaxPending     int           `yaml:"max_pending" min:"1" max:"1000000000"`       // requests out, over all endpoints
+	MaxConcurrency int           `yaml:"max_concurrency" auto:"-1" max:"1000000000"` // at the app at once; 0: no limit, -1: auto
+	MaxQueue       int           `yaml:"max_queue" max:"1000000000"`                 // waiting for MaxConcurrency; 0: refuse at once
 
 	Check     Check     `yaml:"check"` // of each endpoint
 	Outlier   Outlier   `yaml:"outlier"`
@@ -250,24 +254,24 @@ type Endpoint struct {
 // LB is how an endpoint is picked.
 type LB struct {
 	Policy    string        `yaml:"policy" oneof:"least_pending weighted_round_robin peak_ewma random"`
-	Subset    int           `yaml:"subset"`           // endpoints used at most; 0: all
-	SlowStart time.Duration `yaml:"slow_start"`       // until a new endpoint has its weight; 0: at once
-	Panic     float64       `yaml:"panic" in:"[0,1]"` // share of bad endpoints above which all count; 0: when all are bad
+	Subset    int           `yaml:"subset" max:"1000000000"` // endpoints used at most; 0: all
+	SlowStart time.Duration `yaml:"slow_start"`              // until a new endpoint has its weight; 0: at once
+	Panic     float64       `yaml:"panic" in:"[0,1]"`        // share of bad endpoints above which all count; 0: when all are bad
 }
 
 // Outlier ejects endpoints that do worse than they should.
 type Outlier struct {
-	Consecutive int           `yaml:"consecutive"`             // failures in a row; 0: not looked at
-	SuccessRate float64       `yaml:"success_rate" in:"[0,1]"` // ejected below it; 0: not looked at
-	Latency     int           `yaml:"latency" max:"1000"`      // mean latency, in medians of the others; 0: not looked at
-	Base        time.Duration `yaml:"base" min:"1ms" max:"1h"` // of the ejection time
-	MaxEjected  float64       `yaml:"max_ejected" in:"[0,1]"`  // share of endpoints; 0: none is ejected
+	Consecutive int           `yaml:"consecutive" max:"1000000000"` // failures in a row; 0: not looked at
+	SuccessRate float64       `yaml:"success_rate" in:"[0,1]"`      // ejected below it; 0: not looked at
+	Latency     int           `yaml:"latency" max:"1000"`           // mean latency, in medians of the others; 0: not looked at
+	Base        time.Duration `yaml:"base" min:"1ms" max:"1h"`      // of the ejection time
+	MaxEjected  float64       `yaml:"max_ejected" in:"[0,1]"`       // share of endpoints; 0: none is ejected
 }
 
 // Breaker stops the calls of a service that only fails. The zero Consecutive is
 // off.
 type Breaker struct {
-	Consecutive int           `yaml:"consecutive"`                   // failed requests in a row that open it; 0: never
+	Consecutive int           `yaml:"consecutive" max:"1000000000"`  // failed requests in a row that open it; 0: never
 	Open        time.Duration `yaml:"open" min:"1ms"`                // until the first probe
 	HalfOpen    int           `yaml:"half_open" min:"1" max:"65535"` // probes at a time
 }
@@ -325,14 +329,14 @@ func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP }
 
 // Limits bound what a peer can make the sidecar hold. Sizes are in bytes.
 type Limits struct {
-	Message     int64 `yaml:"message" unit:"size" min:"1KiB"` // body handled as a whole; longer ones stream
-	Header      int64 `yaml:"header" unit:"size" min:"1KiB"`  // start line and header section
-	Headers     int   `yaml:"headers" min:"1" max:"65535"`    // fields per message
-	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`  // requests waiting on a downstream connection
-	Requests    int   `yaml:"requests"`                       // answered on a downstream HTTP connection; 0: no limit
-	Connections int   `yaml:"connections" min:"1"`            // downstream ones, per process
-	PerSource   int   `yaml:"per_source"`                     // of these, from one IPv4 address or IPv6 /64; 0: no limit
-	Buffered    int64 `yaml:"buffered" unit:"size" min:"1MiB"`
+	Message     int64 `yaml:"message" unit:"size" min:"1KiB" max:"1GiB"` // body handled as a whole; longer ones stream
+	Header      int64 `yaml:"header" unit:"size" min:"1KiB" max:"1GiB"`  // start line and header section
+	Headers     int   `yaml:"headers" min:"1" max:"65535"`               // fields per message
+	Pipelined   int   `yaml:"pipelined" min:"1" max:"65535"`             // requests waiting on a downstream connection
+	Requests    int   `yaml:"requests" max:"1000000000"`                 // answered on a downstream HTTP connection; 0: no limit
+	Connections int   `yaml:"connections" min:"1" max:"1000000000"`      // downstream ones, per process
+	PerSource   int   `yaml:"per_source" max:"1000000000"`               // of these, from one IPv4 address or IPv6 /64; 0: no limit
+	Buffered    int64 `yaml:"buffered" unit:"size" min:"1MiB" max:"1024GiB"`
 }
 
 // Timeouts of downstream connections.

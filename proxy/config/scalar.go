@@ -123,11 +123,19 @@ func (f field) inBounds(x int64, t reflect.Type) error {
 	if x < lowest {
 		return fmt.Errorf("expected at least %s", cmp.Or(f.min, "0"))
 	}
-	if f.max != "" && x > f.mustParse(f.max, t) {
-		return fmt.Errorf("expected at most %s", f.max)
+	most := f.max
+	if most == "" && t == reflect.TypeFor[time.Duration]() {
+		most = longest
+	}
+	if most != "" && x > f.mustParse(most, t) {
+		return fmt.Errorf("expected at most %s", most)
 	}
 	return nil
 }
+
+// longest is a year: any time that is more means never, and could not be added to the
+// time of now.
+const longest = "8760h"
 
 // mustParse reads a bound in a tag.
 func (f field) mustParse(bound string, t reflect.Type) int64 {
