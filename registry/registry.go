@@ -60,8 +60,8 @@ func CheckProtocol(protocol string) error {
 }
 
 const (
-	// MaxWeight is the greatest weight of an endpoint.
-	MaxWeight = 1000
+	// MaxWeight is the greatest weight of an endpoint: what package config allows.
+	MaxWeight = 65535
 
 	// MaxEndpoints bounds the endpoints of one service; what a registry holds
 	// beyond it is left out and logged.

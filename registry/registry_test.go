@@ -18,9 +18,12 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestNewSnapshot(t *testing.T) {
 	s := NewSnapshot("s", SourceLive, time.Now(), []Endpoint{
-		{Addr: "b:1", Weight: -4}, {Addr: "a:1", Weight: 5000, Node: "first"}, {Addr: "a:1", Node: "second"},
+		{Addr: "b:1", Weight: -4}, {Addr: "a:1", Weight: MaxWeight + 1, Node: "first"}, {Addr: "a:1", Node: "second"},
+		{Addr: "c:1", Weight: MaxWeight}, {Addr: "d:1", Weight: 5000},
 	})
-	want := []Endpoint{{Addr: "a:1", Weight: MaxWeight, Node: "first"}, {Addr: "b:1", Weight: 1}}
+	want := []Endpoint{
+		{Addr: "a:1", Weight: MaxWeight, Node: "first"}, {Addr: "b:1", Weight: 1}, {Addr: "c:1", Weight: MaxWeight}, {Addr: "d:1", Weight: 5000},
+	}
 	if !slices.Equal(s.Endpoints, want) {
 		t.Errorf("got %+v, want %+v", s.Endpoints, want)
 	}
@@ -166,7 +169,7 @@ func TestCacheTriesAgain(t *testing.T) {
 // of it is what may be dialled, and is stored as what it is. No service's file is
 // another's, or elsewhere.
 func FuzzCache(f *testing.F) {
-	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":5000,"Zone":"z"},{"Addr":"10.0.0.1:80","Protocol":"link"}]}`))
+	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":500000,"Zone":"z"},{"Addr":"10.0.0.1:80","Protocol":"link"}]}`))
 	f.Add("../up", "..", []byte(`{"service":"../up","origin":"o","cluster":18446744073709551615,"changed":"2026-11-21T09:00:00+14:00"}`))
 	f.Add(".", "./", []byte(`{"service":"."}`))
 	f.Fuzz(func(t *testing.T, service, other string, data []byte) {

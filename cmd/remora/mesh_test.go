@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/eventually"
 	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
@@ -193,5 +196,39 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 	await("the end", 0)
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestGreatestWeight: what the configuration allows an endpoint or a registration to
+// weigh is what picks go by.
+func TestGreatestWeight(t *testing.T) {
+	e, err := lab.StartEtcd(lab.EtcdOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := newApp(t)
+	ingress := freeAddrs(t, 1)[0]
+	yaml := func(weight int) string {
+		return fmt.Sprintf(`
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services:
+  local: {discover: static, endpoints: [{address: %q, weight: %[4]d}], protocol: http}
+  compute: {}
+register: [{service: compute, listener: ingress, advertise: %[2]q, weight: %[4]d}]`, e.Addr(), ingress, a.addr, weight)
+	}
+	p := startRemora(t, yaml(registry.MaxWeight))
+	p.ready()
+	eventually.Nil(t, "both weights in /endpoints", func() error {
+		_, body := p.get("/endpoints")
+		if strings.Count(body, fmt.Sprintf(`"weight": %d`, registry.MaxWeight)) != 2 {
+			return errors.New(body)
+		}
+		return nil
+	})
+	_, err = config.Parse("heavier", []byte(yaml(registry.MaxWeight+1)), os.LookupEnv)
+	if n := strings.Count(fmt.Sprint(err), "weight: expected at most"); n != 2 {
+		t.Errorf("%d of 2 greater weights are refused: %v", n, err)
 	}
 }

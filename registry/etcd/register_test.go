@@ -294,6 +294,7 @@ func TestRegisterInvalid(t *testing.T) {
 		"slash ends service": {Service: "s/", Node: "n", Addr: "10.0.0.1:80"},
 		"protocol":           {Service: "s", Node: "n", Addr: "10.0.0.1:80", Protocol: "smtp"},
 		"negative weight":    {Service: "s", Node: "n", Addr: "10.0.0.1:80", Weight: -1},
+		"too great a weight": {Service: "s", Node: "n", Addr: "10.0.0.1:80", Weight: registry.MaxWeight + 1},
 	} {
 		h := r.Register(reg)
 		if h.State() != registry.Failed || h.Err() == nil {

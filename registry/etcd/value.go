@@ -35,10 +35,12 @@ var (
 	errOp     = errors.New("its operation is not 0")
 	errLarge  = errors.New("it is too large")
 	errWeight = errors.New("its weight is negative")
+	errHeavy  = fmt.Errorf("its weight is above %d", registry.MaxWeight)
 )
 
 // decode reads a value. Metadata that is not an object is another system's and
-// is ignored; what is one has to make sense.
+// is ignored; what is one has to make sense. A weight above MaxWeight, which only
+// others can have written, counts as MaxWeight.
 func decode(value []byte) (registry.Endpoint, error) {
 	if len(value) > maxValue {
 		return registry.Endpoint{}, errLarge
@@ -80,13 +82,16 @@ func encode(reg registry.Registration) (string, error) {
 	if reg.Weight < 0 {
 		return "", errWeight
 	}
+	if reg.Weight > registry.MaxWeight {
+		return "", errHeavy
+	}
 	meta := make(map[string]any, len(reg.Metadata)+len(reserved))
 	for k, v := range reg.Metadata {
 		if !reserved[k] {
 			meta[k] = v
 		}
 	}
-	meta["weight"] = min(max(reg.Weight, 1), registry.MaxWeight)
+	meta["weight"] = max(reg.Weight, 1)
 	meta["zone"], meta["protocol"], meta["node"] = reg.Zone, reg.Protocol, reg.Node
 	raw, err := json.Marshal(meta)
 	if err != nil {
