@@ -251,3 +251,28 @@ func BenchmarkPolicies(b *testing.B) {
 		}
 	}
 }
+
+// TestGreatWeights: what is idle is picked in proportion to great weights as well, from
+// the first pick on after years of turns of endpoints that weigh little.
+func TestGreatWeights(t *testing.T) {
+	for _, p := range policies {
+		s := Set{Policy: p}
+		s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
+		rnd := rand.NewPCG(1, 2)
+		s.Pick(0, rnd, nil)
+		s.virtual += 1e14
+		for i := range s.Len() {
+			s.At(i).turn += 1e14
+		}
+		s.Update([]Target{{Addr: "a", Weight: 65535}, {Addr: "b", Weight: 13107}})
+		heavy := 0
+		for range 6000 {
+			if s.Pick(0, rnd, nil).Addr == "a" {
+				heavy++
+			}
+		}
+		if heavy < 4800 || heavy > 5200 {
+			t.Errorf("%T: weights 65535 and 13107 get %d and %d picks", p, heavy, 6000-heavy)
+		}
+	}
+}

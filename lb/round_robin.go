@@ -31,12 +31,20 @@ type turns struct {
 }
 
 // begin orders the endpoints of the view. Those that had turns in an earlier
-// snapshot keep their place.
+// snapshot keep their place, unless they have come to weigh so much more that others
+// would have thousands of turns until then.
+//
+// The virtual time starts anew with it: after years of turns of endpoints that weigh
+// little, the period of one that weighs much would be lost in rounding, and all turns
+// would be its own.
 func (t *turns) begin(v *View) {
-	now := v.set.virtual
+	for _, e := range v.set.all.endpoints {
+		e.turn -= v.set.virtual
+	}
+	v.set.virtual = 0
 	for _, e := range v.group.endpoints {
-		if e.turn <= now {
-			e.turn = now + v.float()/e.weight
+		if period := 1 / e.weight; e.turn <= 0 || e.turn > period {
+			e.turn = v.float() * period
 		}
 		t.order = append(t.order, e)
 	}
