@@ -157,7 +157,7 @@ func (ex *exchange) begin(r *route, by *door) {
 	w.loop.After(left, &ex.deadline)
 	ex.svc.hedging.Primary(ex.began, r.hedging)
 	if r.hedging.Policy.Mode != hedge.Off && !ex.unhedged {
-		ex.armHedge(ex.began)
+		ex.armHedge(ex.began, r.hedging.Delay(ex.began))
 	}
 	ex.launch(primaryAttempt, nil)
 }

@@ -64,7 +64,7 @@ func (ex *exchange) askHedge() {
 		ex.hedges++
 	}
 	if (gate == hedge.Open || gate.Transient()) && ex.hedges < r.Policy.Max {
-		ex.armHedge(now)
+		ex.armHedge(now, r.Again(now))
 	}
 	if gate == hedge.Open {
 		ex.launch(hedgeAttempt, ep)
@@ -91,9 +91,8 @@ func (ex *exchange) stuck(now, silent time.Duration) bool {
 // cascade tells whether the request is itself a hedge or retry of whoever sent it.
 func (ex *exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
 
-// armHedge looks again one delay from now.
-func (ex *exchange) armHedge(now time.Duration) {
-	delay := ex.route.hedging.Delay(now)
+// armHedge has the exchange ask for a hedge that long from now.
+func (ex *exchange) armHedge(now, delay time.Duration) {
 	ex.hedgeDue = now + delay
 	ex.w.loop.After(delay, &ex.hedge)
 }
@@ -110,6 +109,6 @@ func (ex *exchange) hedgeMissed() {
 	ex.svc.hedging.Refund(now)
 	ex.hedges--
 	if ex.state == exchangeActive && !ex.hedge.Armed() {
-		ex.armHedge(now)
+		ex.armHedge(now, ex.route.hedging.Again(now))
 	}
 }

@@ -201,3 +201,33 @@ func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
 		t.Errorf("%d hedges reached the stalled application, %d missed; want none and some", hedged, s.HedgesMissed)
 	}
 }
+
+// A request asks for its hedge until it gets one, but no more often than anybody could
+// tell the difference, however short the delay: the loop has other things to do.
+func TestAsksAreBounded(t *testing.T) {
+	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: 0s, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
+		for _, mode := range []string{"on", "shadow"} {
+			t.Run(mode+" "+delay, func(t *testing.T) {
+				m := newMesh(t, meshOptions{apps: 2, service: `, idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
+				m.finishStream(100*time.Millisecond, m.stream(1, 2000, 100*time.Millisecond)) // its hedges take all there is
+				before := m.consumer.stats("compute").Gates
+				asked := func() (n uint64) {
+					for g, now := range m.consumer.stats("compute").Gates {
+						n += now - before[g]
+					}
+					return n
+				}
+				for _, a := range m.apps {
+					a.frozen = m.w.Now() + time.Second
+				}
+				one := m.post(10)
+				m.do(one)
+				m.w.RunUntil(func() bool { return one.done || asked() > 10_000 }, 2*time.Second)
+				m.ok(one)
+				if n := asked(); n > 4_000 {
+					t.Errorf("asked %d times within a second", n)
+				}
+			})
+		}
+	}
+}

@@ -45,6 +45,15 @@ func NewRoute(p Policy, loops int) *Route {
 // Delay is how long to wait before the next hedge; see Estimator.Delay.
 func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Delay(now, &r.Policy) }
 
+// againAfter is the least time from one ask of a request for a hedge to the next.
+// Delays may be of a nanosecond, or 0: where a gate stays closed, the loop would do
+// nothing but ask for each request that waits. Timers are no more exact than this.
+const againAfter = 500 * time.Microsecond
+
+// Again is how long a request waits that has asked for a hedge before it asks for one
+// again: a delay, but againAfter at least.
+func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), againAfter) }
+
 // Sent takes note of a primary that is handed to an endpoint, known by a number;
 // shut: it was stalled or busy before. The caller keeps w until Answered or Late,
 // of which one follows unless nothing is learned from the attempt.

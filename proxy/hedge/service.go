@@ -86,8 +86,8 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 // The dear ones come last so that their counters mean "would have been sent, had
 // there been more to spend"; correlated comes before no_endpoint, for when all
 // others are silent it is what says why. The caller asks only with mode On and
-// fewer than Max hedges sent; it asks again one delay later while that holds and
-// the answer was Open or Transient.
+// fewer than Max hedges sent; it asks again Route.Again later while that holds
+// and the answer was Open or Transient.
 func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++

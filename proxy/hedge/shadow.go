@@ -17,7 +17,7 @@ var shadowDelays = [...]time.Duration{
 const never = time.Duration(math.MaxInt64)
 
 // maxAsks bounds how often one request asks in vain for its hedge in the forecast,
-// as it does one delay later each when the gate was transient.
+// as it does each Route.Again when the gate was transient.
 const maxAsks = 32
 
 // Watch follows one primary attempt through shadow mode. The zero value is one
@@ -128,13 +128,14 @@ type asks struct{ first, every time.Duration }
 // force. A loop that came to the timer of that one late, or after the answer, would
 // not have come to a later one sooner.
 func (w *Watch) asks(delay, current time.Duration) asks {
+	again := max(delay, againAfter)
 	switch {
 	case delay < current:
-		return asks{delay, delay}
+		return asks{delay, again}
 	case w.Asked == 0:
-		return asks{never, delay}
+		return asks{never, again}
 	}
-	return asks{max(delay, w.Asked-w.sent), delay}
+	return asks{max(delay, w.Asked-w.sent), again}
 }
 
 // hedged returns when the caller would have been answered with hedges, and counts

@@ -150,6 +150,17 @@ func TestForecastOfARequestThatWasCutOff(t *testing.T) {
 	}
 }
 
+// Without any delay a request asks again all the same no sooner than the loop would,
+// and no more hedges go than there are tokens.
+func TestForecastWithoutDelay(t *testing.T) {
+	p := DefaultPolicy()
+	p.MinDelay, p.MaxDelay, p.Budget = 0, 0, 0
+	_, r := shadowed(p)
+	if f := r.current(time.Second); f.Hedges != minOverall || f.Latency.Samples() != 1000 {
+		t.Errorf("%d hedges for %d requests, want %v of the burst for 1000", f.Hedges, f.Latency.Samples(), minOverall)
+	}
+}
+
 // While all endpoints are slow at once, a hedge gains nothing.
 func TestForecastOfACorrelatedStall(t *testing.T) {
 	p := DefaultPolicy()
