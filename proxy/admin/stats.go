@@ -3,6 +3,7 @@ package admin
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -11,7 +12,7 @@ import (
 
 // Stats is the answer of /stats: what the dashboard and "remora top" draw. Counts
 // are since the start, so that a rate is the difference of two answers over that
-// of their Uptime.
+// of their Uptime; those of a service begin anew where a reload makes it a new one.
 type Stats struct {
 	Version     string            `json:"version"`
 	Node        string            `json:"node"`
@@ -118,26 +119,33 @@ func gateCounts(c *hedge.Counts) map[string]uint64 {
 	return gates
 }
 
-// Delta is what was counted from before to s.
+// Delta is what was counted from before to s: all of s where a count has fallen, for
+// then the service is another of its name, which a reload has made.
 func (s *ServiceStats) Delta(before *ServiceStats) ServiceStats {
-	d := *s
-	d.Outcomes, d.Hedges.Gates = maps.Clone(s.Outcomes), maps.Clone(s.Hedges.Gates)
-	for o, n := range before.Outcomes {
-		d.Outcomes[o] -= n
+	d, anew := *s, s.Latency < before.Latency
+	since := func(now, was uint64) uint64 {
+		anew = anew || now < was
+		return now - was
 	}
-	for g, n := range before.Hedges.Gates {
-		d.Hedges.Gates[g] -= n
+	d.Outcomes, d.Hedges.Gates, d.Counts = maps.Clone(s.Outcomes), maps.Clone(s.Hedges.Gates), slices.Clone(s.Counts)
+	for o, n := range s.Outcomes {
+		d.Outcomes[o] = since(n, before.Outcomes[o])
 	}
-	d.Counts = append([]uint64(nil), s.Counts...)
-	for i := range min(len(d.Counts), len(before.Counts)) {
-		d.Counts[i] -= before.Counts[i]
+	for g, n := range s.Hedges.Gates {
+		d.Hedges.Gates[g] = since(n, before.Hedges.Gates[g])
+	}
+	for i := range min(len(s.Counts), len(before.Counts)) {
+		d.Counts[i] = since(s.Counts[i], before.Counts[i])
 	}
 	d.Latency -= before.Latency
-	d.BytesIn -= before.BytesIn
-	d.BytesOut -= before.BytesOut
-	d.Retries -= before.Retries
-	d.Hedges.Sent -= before.Hedges.Sent
-	d.Hedges.Won -= before.Hedges.Won
-	d.Hedges.Missed -= before.Hedges.Missed
+	d.BytesIn = since(s.BytesIn, before.BytesIn)
+	d.BytesOut = since(s.BytesOut, before.BytesOut)
+	d.Retries = since(s.Retries, before.Retries)
+	d.Hedges.Sent = since(s.Hedges.Sent, before.Hedges.Sent)
+	d.Hedges.Won = since(s.Hedges.Won, before.Hedges.Won)
+	d.Hedges.Missed = since(s.Hedges.Missed, before.Hedges.Missed)
+	if anew {
+		return s.Delta(&ServiceStats{})
+	}
 	return d
 }

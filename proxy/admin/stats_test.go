@@ -3,8 +3,10 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,42 @@ func TestStats(t *testing.T) {
 	}
 	if now.Services["empty"].Outcomes["failed"] != 1 {
 		t.Errorf("%+v", now.Services["empty"])
+	}
+}
+
+// A service that began anew between two answers, since a reload has made it another of
+// its name, has counted what it says now; one of which no count fell is the same.
+func TestDeltaOfANewService(t *testing.T) {
+	was := ServiceStats{
+		Outcomes: map[string]uint64{"2xx": 100, "5xx": 3}, Counts: []uint64{90, 13}, Latency: 5, BytesIn: 1000, BytesOut: 2000, Retries: 2,
+		Hedges: HedgeStats{Sent: 4, Won: 3, Missed: 1, Gates: map[string]uint64{"budget": 7}},
+	}
+	for name, c := range map[string]struct {
+		change func(s *ServiceStats)
+		anew   bool
+	}{
+		"nothing happened":    {func(*ServiceStats) {}, false},
+		"more requests":       {func(s *ServiceStats) { s.Outcomes["2xx"], s.Counts[1], s.Latency = 110, 23, 6 }, false},
+		"another outcome":     {func(s *ServiceStats) { s.Outcomes["4xx"] = 1 }, false},
+		"no request yet":      {func(s *ServiceStats) { *s = ServiceStats{Outcomes: map[string]uint64{}, Counts: []uint64{0, 0}} }, true},
+		"fewer of an outcome": {func(s *ServiceStats) { s.Outcomes["5xx"] = 2 }, true},
+		"fewer in a bucket":   {func(s *ServiceStats) { s.Counts[0] = 89 }, true},
+		"less time":           {func(s *ServiceStats) { s.Latency = 4 }, true},
+		"fewer bytes in":      {func(s *ServiceStats) { s.BytesIn = 999 }, true},
+		"fewer bytes out":     {func(s *ServiceStats) { s.BytesOut = 999 }, true},
+		"fewer retries":       {func(s *ServiceStats) { s.Retries = 1 }, true},
+		"fewer hedges":        {func(s *ServiceStats) { s.Hedges.Sent = 3 }, true},
+		"fewer hedges won":    {func(s *ServiceStats) { s.Hedges.Won = 2 }, true},
+		"fewer missed":        {func(s *ServiceStats) { s.Hedges.Missed = 0 }, true},
+		"a gate closed less":  {func(s *ServiceStats) { s.Hedges.Gates["budget"] = 6 }, true},
+	} {
+		now := was
+		now.Outcomes, now.Hedges.Gates, now.Counts = maps.Clone(was.Outcomes), maps.Clone(was.Hedges.Gates), slices.Clone(was.Counts)
+		c.change(&now)
+		want := now.Delta(&ServiceStats{})
+		if d := now.Delta(&was); reflect.DeepEqual(d, want) != c.anew {
+			t.Errorf("%s: the difference is %+v, all of it %t", name, d, !c.anew)
+		}
 	}
 }
 

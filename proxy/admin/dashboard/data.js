@@ -1,6 +1,10 @@
 // What comes from the sidecar, and what is made of it. /stats counts since the
 // start; a rate is the difference of two answers.
 
+// grown is what came to a count, which begins anew where a reload makes a new service
+// of the same name.
+const grown = (n, was) => n < was ? n : n - was;
+
 // counted is what grew from one answer to the next, over the services named.
 function counted(before, now, names) {
   const d = {
@@ -11,15 +15,15 @@ function counted(before, now, names) {
     const s = now.services[name], was = before.services[name];
     if (!s || !was) continue;
     for (const [outcome, n] of Object.entries(s.outcomes)) {
-      const more = n - was.outcomes[outcome];
+      const more = grown(n, was.outcomes[outcome]);
       d.requests += more;
       if (outcome === "5xx" || outcome === "failed") d.failed += more;
     }
-    s.latency_counts.forEach((n, i) => { d.latency[i] = (d.latency[i] || 0) + n - was.latency_counts[i]; });
-    d.sent += s.hedges.sent - was.hedges.sent;
-    d.won += s.hedges.won - was.hedges.won;
-    d.missed += s.hedges.missed - was.hedges.missed;
-    for (const [gate, n] of Object.entries(s.hedges.gates)) d.gates[gate] = (d.gates[gate] || 0) + n - was.hedges.gates[gate];
+    s.latency_counts.forEach((n, i) => { d.latency[i] = (d.latency[i] || 0) + grown(n, was.latency_counts[i]); });
+    d.sent += grown(s.hedges.sent, was.hedges.sent);
+    d.won += grown(s.hedges.won, was.hedges.won);
+    d.missed += grown(s.hedges.missed, was.hedges.missed);
+    for (const [gate, n] of Object.entries(s.hedges.gates)) d.gates[gate] = (d.gates[gate] || 0) + grown(n, was.hedges.gates[gate]);
     d.pending += s.pending;
     d.queued += s.queued;
   }
