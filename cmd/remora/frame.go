@@ -76,7 +76,7 @@ func (f *frame) services() []string {
 		for _, n := range d.Outcomes {
 			requests += n
 		}
-		hedged := d.Hedges.Sent - d.Hedges.Missed
+		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // one may have been sent before
 		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", cut(name, 20),
 			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
 			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"])/f.seconds()),

@@ -100,6 +100,18 @@ func TestFrame(t *testing.T) {
 	}
 }
 
+// TestFrameOfMissedHedges: hedges that were sent before and turned away since are none
+// of those sent since.
+func TestFrameOfMissedHedges(t *testing.T) {
+	f := second()
+	svc := f.now.Services["compute"]
+	svc.Hedges.Missed += svc.Hedges.Sent
+	f.now.Services["compute"] = svc
+	if text, want := f.services()[1], "   0.0 %        -       17"; !strings.Contains(text, want) {
+		t.Errorf("%q is not in %q", want, text)
+	}
+}
+
 const topConfig = `
 listeners: [{name: egress, address: "127.0.0.1:0", protocol: http, service: compute}]
 services: {compute: {discover: static, endpoints: ["%s"], protocol: http, connect_timeout: 15s}}

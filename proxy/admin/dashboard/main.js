@@ -76,7 +76,7 @@ function drawStats() {
   const of = q => points.map(p => quantile(p.latency, now.bounds_seconds, q));
   const p50 = of(0.5), p99 = of(0.99), p999 = of(0.999);
   const rate = points.map(p => p.requests / p.seconds), failed = points.map(p => p.failed / p.seconds);
-  const sent = points.map(p => (p.sent - p.missed) / p.seconds), won = points.map(p => p.won / p.seconds);
+  const sent = points.map(p => Math.max(0, p.sent - p.missed) / p.seconds), won = points.map(p => p.won / p.seconds);
 
   const newest = a => a[a.length - 1];
   text("rate", whole(newest(rate)));
@@ -84,7 +84,7 @@ function drawStats() {
   text("p99", time(newest(p99)));
   text("p999", time(newest(p999)));
   text("failed", count(newest(failed)));
-  text("hedged", last.requests ? (100 * (last.sent - last.missed) / last.requests).toFixed(1) + " %" : "–");
+  text("hedged", last.requests ? (100 * Math.max(0, last.sent - last.missed) / last.requests).toFixed(1) + " %" : "–");
   text("pending", whole(last.pending));
   text("queued", whole(last.queued));
 
