@@ -10,6 +10,7 @@ package dns
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -32,8 +33,15 @@ type Options struct {
 	// goroutines. Default: Go's own resolver.
 	Lookup func(ctx context.Context, host string) (Answer, error)
 
+	// Known is what the Watcher begins with, of one whose place it takes. It is
+	// not changed.
+	Known Known
+
 	Logger *slog.Logger // nil: silent
 }
+
+// Known is what a Watcher knows of host names.
+type Known map[string]name
 
 const (
 	defaultInterval = 30 * time.Second
@@ -59,9 +67,10 @@ type Watcher struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu     sync.Mutex // guards closed against tasks.Add
-	closed bool
-	tasks  sync.WaitGroup
+	mu      sync.Mutex // guards closed against tasks.Add, and watches
+	closed  bool
+	tasks   sync.WaitGroup
+	watches map[*watch]struct{} // that have not ended
 }
 
 var _ registry.Watcher = (*Watcher)(nil)
@@ -80,7 +89,7 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Watcher{inner: inner, opt: opt}
+	w := &Watcher{inner: inner, opt: opt, watches: make(map[*watch]struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -102,11 +111,32 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 		answer: make(chan answers, 1),
 		names:  make(map[string]name),
 	}
+	w.watches[t] = struct{}{}
 	w.tasks.Go(func() {
+		defer w.end(t)
 		defer w.inner.Watch(service, t.offer)()
 		t.run()
 	})
 	return cancel
+}
+
+func (w *Watcher) end(t *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.watches, t)
+}
+
+// Known is a copy of what the watches that last know by now.
+func (w *Watcher) Known() Known {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make(Known)
+	for t := range w.watches {
+		t.mu.Lock()
+		maps.Copy(all, t.names)
+		t.mu.Unlock()
+	}
+	return all
 }
 
 // Close ends all watches and returns when they have ended. It does not close the
@@ -139,6 +169,7 @@ type watch struct {
 
 	in     *registry.Snapshot // what is being served
 	out    *registry.Snapshot // what was delivered; nil: nothing yet
+	mu     sync.Mutex         // held to change names, and by others than run to read them
 	names  map[string]name    // of in
 	answer chan answers       // of the round that is out; capacity 1
 	asking bool               // a round is out
@@ -196,9 +227,15 @@ func (t *watch) forget() {
 	names := make(map[string]name)
 	for _, e := range t.in.Endpoints {
 		if _, host, isIP, err := registry.ParseAddr(e.Addr); err == nil && !isIP {
-			names[host] = t.names[host]
+			n, used := t.names[host]
+			if !used {
+				n = t.opt.Known[host]
+			}
+			names[host] = n
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.names = names
 }
 
@@ -278,6 +315,8 @@ func usable(addrs []netip.Addr) []netip.Addr {
 // learn takes the answers of a round. A failure, or an answer without an
 // address, leaves the addresses of before.
 func (t *watch) learn(got answers) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for host, n := range got {
 		old, used := t.names[host]
 		if !used {

@@ -40,6 +40,9 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 	return w.dns.Watch(service, notify)
 }
 
+// Known is what the watches that last know of host names by now.
+func (w *Watcher) Known() dns.Known { return w.dns.Known() }
+
 // Close ends all watches and returns when they have ended. It must not be called
 // from a notify function.
 func (w *Watcher) Close() error { return w.dns.Close() }

@@ -158,3 +158,55 @@ func TestHangingResolver(t *testing.T) {
 	w.Close()
 	w.Watch("s", func(*registry.Snapshot) { t.Error("notified after Close") })()
 }
+
+// TestKnown: one that takes the place of another has its addresses at once, while
+// nothing resolves, and looks them up again; those of other names it does not.
+func TestKnown(t *testing.T) {
+	z := &zone{hosts: map[string][]string{}, asked: make(chan string)}
+	z.set("a", "10.0.0.1")
+	opt := dns.Options{Interval: time.Millisecond, Lookup: z.lookup}
+	open := func(addrs ...string) (w *Watcher, next func() []string) {
+		t.Helper()
+		list := []registry.Endpoint{}
+		for _, addr := range addrs {
+			list = append(list, registry.Endpoint{Addr: addr})
+		}
+		w, err := New(map[string][]registry.Endpoint{"s": list}, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+		got := make(chan []string, 100)
+		w.Watch("s", func(s *registry.Snapshot) {
+			addrs := []string{}
+			for _, e := range s.Endpoints {
+				addrs = append(addrs, e.Addr)
+			}
+			got <- addrs
+		})
+		return w, func() []string {
+			t.Helper()
+			select {
+			case addrs := <-got:
+				return addrs
+			case <-time.After(time.Minute):
+				t.Fatal("no snapshot")
+				return nil
+			}
+		}
+	}
+	first, next := open("a:80", "none:80")
+	expect(t, next(), "10.0.0.1:80")
+	opt.Known = first.Known()
+	z.set("a")
+	first.Close()
+	if n := len(first.Known()); n != 0 {
+		t.Errorf("%d names after the end", n)
+	}
+	_, next = open("10.0.0.9:80", "a:80")
+	expect(t, next(), "10.0.0.1:80", "10.0.0.9:80")
+	z.set("a", "10.0.0.2")
+	expect(t, next(), "10.0.0.2:80", "10.0.0.9:80")
+	_, next = open("b:80")
+	expect(t, next())
+}
