@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"sync"
 
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
@@ -13,49 +14,114 @@ import (
 // source follows the endpoints of one service, and checks them if they are to be
 // checked.
 type source struct {
-	cfg  *config.Service
-	stop func() // returns when it has ended
+	cfg     *config.Service
+	fixed   *static.Watcher // nil: they are in the registry
+	unwatch func()
+
+	passing sync.Mutex // held while a snapshot is passed on
+	ended   bool
 }
 
-// follow starts the source of a service.
-func (s *sidecar) follow(c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
+// memory is what the source of a service leaves to the next.
+type memory struct {
+	names dns.Known
+}
+
+// follow starts the source of a service, which goes on with what the one before
+// knows, if there is one.
+func (s *sidecar) follow(c *config.Service, before memory, notify func(*registry.Snapshot)) (*source, error) {
 	src := &source{cfg: c}
-	var w registry.Watcher = s.etcd
-	end := func() {}
+	var w registry.Watcher = s.discovered
 	if c.Discover == config.DiscoverStatic {
 		list := make([]registry.Endpoint, len(c.Endpoints))
 		for i, e := range c.Endpoints {
 			list[i] = registry.Endpoint{Addr: e.Address, Weight: e.Weight, Zone: e.Zone}
 		}
-		fixed, err := static.New(map[string][]registry.Endpoint{c.Name: list}, dns.Options{Logger: s.log})
-		if err != nil {
+		o := s.dns
+		o.Known = before.names
+		var err error
+		if src.fixed, err = static.New(map[string][]registry.Endpoint{c.Name: list}, o); err != nil {
 			return nil, err
 		}
-		w, end = fixed, func() { _ = fixed.Close() }
+		w = src.fixed
+		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
+			notify = s.butNone(notify)
+		}
 	}
-	var unwatch func()
+	pass := func(snap *registry.Snapshot) { src.pass(snap, notify) }
 	if c.Check.Enabled() {
-		unwatch = health.Follow(w, c.Name, health.Options{
+		src.unwatch = health.Follow(w, c.Name, health.Options{
 			Check: checkOf(&c.Check), Protocol: c.Protocol, Logger: s.log,
-		}, notify)
+		}, pass)
 	} else {
-		unwatch = w.Watch(c.Name, notify)
+		src.unwatch = w.Watch(c.Name, pass)
 	}
-	src.stop = func() { unwatch(); end() }
 	return src, nil
+}
+
+// butNone leaves out static endpoints that are none, which is that no name of theirs
+// resolves: addresses that may work are in use.
+func (s *sidecar) butNone(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
+	return func(snap *registry.Snapshot) {
+		if len(snap.Endpoints) == 0 {
+			s.log.Warn("no host name of a service resolves; the endpoints of before stay in use", "service", snap.Service)
+			return
+		}
+		notify(snap)
+	}
+}
+
+func (src *source) pass(snap *registry.Snapshot, notify func(*registry.Snapshot)) {
+	src.passing.Lock()
+	defer src.passing.Unlock()
+	if !src.ended {
+		notify(snap)
+	}
+}
+
+// stop returns when it has ended, and nothing is passed on any more.
+func (src *source) stop() {
+	if src.unwatch != nil {
+		src.unwatch()
+	}
+	if src.fixed != nil {
+		_ = src.fixed.Close()
+	}
+	src.passing.Lock()
+	defer src.passing.Unlock()
+	src.ended = true
+}
+
+// leaves is what the source knows by now. It must not have been stopped.
+func (src *source) leaves() (m memory) {
+	if src != nil && src.fixed != nil {
+		m.names = src.fixed.Known()
+	}
+	return m
+}
+
+// replace puts a source in the place of another, of which what it knows stays.
+func (s *sidecar) replace(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
+	if src.cfg.Discover == config.DiscoverEtcd {
+		// The watch in etcd outlasts src, and with it what that holds on to.
+		defer s.discovered.Watch(c.Name, func(*registry.Snapshot) {})()
+	}
+	m := src.leaves()
+	src.stop() // first: two would overtake each other
+	return s.follow(c, m, notify)
 }
 
 // serves tells whether the source is right for another configuration of its
 // service.
-func (s *source) serves(c *config.Service) bool {
-	return s.cfg.Discover == c.Discover && s.cfg.Protocol == c.Protocol && s.cfg.Check == c.Check &&
-		reflect.DeepEqual(s.cfg.Endpoints, c.Endpoints)
+func (src *source) serves(c *config.Service) bool {
+	return src.cfg.Discover == c.Discover && src.cfg.Protocol == c.Protocol && src.cfg.Check == c.Check &&
+		reflect.DeepEqual(src.cfg.Endpoints, c.Endpoints)
 }
 
 // watch follows the endpoints of every service.
 func (s *sidecar) watch() error {
 	for name, svc := range s.cfg.Services {
-		src, err := s.follow(svc, s.proc.Update)
+		src, err := s.follow(svc, memory{}, s.proc.Update)
 		if err != nil {
 			return err
 		}

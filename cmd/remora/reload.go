@@ -167,7 +167,7 @@ func (c *change) learn() error {
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
 	for _, name := range c.gen.Fresh() {
-		src, err := c.s.follow(c.cfg.Services[name], c.gen.Update)
+		src, err := c.s.follow(c.cfg.Services[name], c.s.sources[name].leaves(), c.gen.Update)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
 		}
@@ -268,26 +268,22 @@ func (c *change) listen() (closed []*listening) {
 	return closed
 }
 
-// follow leaves the endpoints of services that are gone or have changed, and
-// follows those that are new.
+// follow leaves the endpoints of services that are gone, and follows those that have
+// changed.
 func (c *change) follow() {
 	s := c.s
 	for name, src := range s.sources {
 		svc := c.cfg.Services[name]
-		if svc != nil && c.sources[name] == nil && src.serves(svc) {
-			c.sources[name] = src
+		switch {
+		case svc == nil || c.sources[name] != nil:
+			src.stop()
 			continue
-		}
-		src.stop()
-	}
-	for name, svc := range c.cfg.Services {
-		if c.sources[name] != nil {
-			continue
-		}
-		src, err := s.follow(svc, c.gen.Update)
-		if err != nil { // an address that validation has let pass: the endpoints stay as they are
-			s.log.Error("endpoints not followed", "service", name, "error", err)
-			src = &source{cfg: svc, stop: func() {}}
+		case !src.serves(svc):
+			var err error
+			if src, err = s.replace(src, svc, c.gen.Update); err != nil { // an address that validation has let pass
+				s.log.Error("endpoints stay as they are", "service", name, "error", err)
+				src = &source{cfg: svc}
+			}
 		}
 		c.sources[name] = src
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/otlp"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
+	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
 )
@@ -37,7 +38,9 @@ type sidecar struct {
 	admin        *admin.Server
 	streams      *stream.Server
 	spans        *otlp.Exporter
-	etcd         *etcd.Registry // nil: none configured
+	etcd         *etcd.Registry   // nil: none configured
+	discovered   *registry.Shared // of etcd; nil: none configured
+	dns          dns.Options      // how host names are resolved
 	accessCounts accesslog.Counts
 	dialing      atomic.Pointer[dialers]
 
@@ -87,7 +90,7 @@ const memoryBase = 128 << 20
 func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
 		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[proxy.Loop]*proxy.Worker),
-		replaced:  make(chan struct{}),
+		replaced: make(chan struct{}), dns: dns.Options{Logger: log},
 		listeners: make(map[string]*listening), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
 	}
@@ -238,7 +241,7 @@ func (s *sidecar) connect() (err error) {
 	o := etcd.Options{
 		Endpoints: c.Endpoints, Prefix: c.Prefix, LeaseTTL: c.LeaseTTL,
 		Username: c.Username, Password: c.Password,
-		CacheDir: s.cfg.Registry.CacheDir, DNS: dns.Options{Logger: s.log}, Logger: s.log,
+		CacheDir: s.cfg.Registry.CacheDir, DNS: s.dns, Logger: s.log,
 	}
 	if source := s.identities.source(etcdIdentity); source != nil {
 		o.TLS = source.Client
@@ -246,6 +249,7 @@ func (s *sidecar) connect() (err error) {
 	if s.etcd, err = etcd.New(o); err != nil {
 		return fmt.Errorf("registry: %w", err)
 	}
+	s.discovered = registry.Share(s.etcd)
 	return nil
 }
 

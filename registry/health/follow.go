@@ -56,9 +56,10 @@ func Follow(w registry.Watcher, service string, o Options, notify func(*registry
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
+	unwatch := w.Watch(service, f.offer)
 	go func() {
 		defer close(ended)
-		defer w.Watch(service, f.offer)()
+		defer unwatch()
 		f.run(ctx)
 	}()
 	return func() {

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry/dns"
+)
+
+// zone is a resolver that a test changes.
+type zone struct {
+	mu    sync.Mutex
+	hosts map[string]string // addresses; others do not resolve
+	asked map[string]int
+	hangs bool // no answer to what is asked from now on
+}
+
+func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
+	z.mu.Lock()
+	z.asked[host]++
+	addr, known, hangs := z.hosts[host], z.hosts[host] != "", z.hangs
+	z.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+	}
+	if hangs || !known {
+		return dns.Answer{}, errors.New("no answer")
+	}
+	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1}, nil
+}
+
+func (z *zone) change(f func()) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	f()
+}
+
+// awaitLookups waits until what has been answered so far is in use: each lookup of a
+// name begins when the one before is.
+func (z *zone) awaitLookups(t *testing.T, host string) {
+	t.Helper()
+	before := -1
+	eventually.Nil(t, "lookups of "+host, func() error {
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		if before < 0 {
+			before = z.asked[host]
+		}
+		if z.asked[host] < before+3 {
+			return fmt.Errorf("%d", z.asked[host]-before)
+		}
+		return nil
+	})
+}
+
+// resolving is a sidecar in this process whose host names are those of z.
+func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
+	t.Helper()
+	procs := runtime.GOMAXPROCS(0)
+	z.hosts, z.asked = map[string]string{}, map[string]int{}
+	s, egress = inProcess(t, "")
+	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
+	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}
+	return s, egress
+}
+
+// turn reloads with the service named app as given.
+func (s *sidecar) turn(t *testing.T, egress, app string) error {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, connect_timeout: 15s, timeout: 2m, %s}}`, egress, app), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.change(cfg)
+}
+
+// addresses are those in use for the service.
+func (s *sidecar) addresses(service string) (addrs []string) {
+	if snap := s.proc.Snapshot(service); snap != nil {
+		for _, e := range snap.Endpoints {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	return addrs
+}
+
+func (s *sidecar) awaitAddresses(t *testing.T, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	eventually.Nil(t, "the addresses", func() error {
+		if got := s.addresses("app"); !slices.Equal(got, want) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// TestReloadKeepsAddresses: while no name resolves, whatever a reload changes about a
+// service leaves it the addresses that it has.
+func TestReloadKeepsAddresses(t *testing.T) {
+	for name, c := range map[string]struct{ app, asks string }{
+		"check":     {`protocol: http, endpoints: ["old.test:%s"], check: {tcp: true, timeout: 15s, interval: 2h}`, "old.test"},
+		"weight":    {`protocol: http, endpoints: [{address: "old.test:%s", weight: 2}]`, "old.test"},
+		"subset":    {`protocol: http, endpoints: ["old.test:%s"], lb: {subset: 1}`, "old.test"},
+		"the names": {`protocol: http, endpoints: ["new.test:%s"]`, "new.test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			z := &zone{}
+			s, egress := resolving(t, z)
+			host, port, _ := net.SplitHostPort(newApp(t).addr)
+			z.change(func() { z.hosts["old.test"] = host })
+			if err := s.turn(t, egress, fmt.Sprintf(`protocol: http, endpoints: ["old.test:%s"]`, port)); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitAddresses(t, net.JoinHostPort(host, port))
+
+			z.change(func() { clear(z.hosts) })
+			if err := s.turn(t, egress, fmt.Sprintf(c.app, port)); err != nil {
+				t.Fatal(err)
+			}
+			z.awaitLookups(t, c.asks)
+			if status, _, _, err := get(egress); status != 200 {
+				t.Errorf("answered %d, %v, with the addresses %v", status, err, s.addresses("app"))
+			}
+			z.change(func() { z.hosts[c.asks] = "127.0.0.2" })
+			s.awaitAddresses(t, "127.0.0.2:"+port)
+		})
+	}
+}
+
+// TestReloadWantsNames: a service of which nothing resolves does not take the place of
+// one that works.
+func TestReloadWantsNames(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	err := s.turn(t, egress, `protocol: http, lb: {subset: 1}, endpoints: ["none.test:80"]`)
+	if r, ok := err.(*refusal); !ok || r.code != refusedEndpoints {
+		t.Errorf("%v", err)
+	}
+	if status, _, _, err := get(egress); status != 200 {
+		t.Errorf("answered %d, %v", status, err)
+	}
+}
+
+// TestReloadBesideNames: with an endpoint more, the addresses of a name stay in use,
+// also while it is looked up.
+func TestReloadBesideNames(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	z.change(func() { z.hosts["a.test"] = "127.0.0.2" })
+	if err := s.turn(t, egress, `protocol: http, endpoints: ["127.0.0.1:80", "a.test:80"]`); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, "127.0.0.1:80", "127.0.0.2:80")
+	z.change(func() { z.hangs = true })
+	if err := s.turn(t, egress, `protocol: http, endpoints: ["127.0.0.1:80", "a.test:80", "127.0.0.3:80"]`); err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	eventually.Nil(t, "the new endpoint", func() error {
+		if addrs = s.addresses("app"); !slices.Contains(addrs, "127.0.0.3:80") {
+			return fmt.Errorf("%v", addrs)
+		}
+		return nil
+	})
+	if !slices.Contains(addrs, "127.0.0.2:80") {
+		t.Errorf("the address of the name has gone: %v", addrs)
+	}
+}
+
+// TestReloadWhileDataIsLost: endpoints that are kept after etcd has lost its data are
+// kept over a reload too.
+func TestReloadWhileDataIsLost(t *testing.T) {
+	for name, change := range map[string]string{"check": "check: {tcp: true, timeout: 15s}", "subset": "lb: {subset: 1}"} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+			e, err := lab.StartEtcd(lab.EtcdOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { e.Close() }()
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			app := newApp(t).addr
+			for range 20 { // a revision that an empty etcd does not reach by itself
+				if _, err := client.Put(t.Context(), "/remora/services/app/n", fmt.Sprintf(`{"Op":0,"Addr":%q}`, app)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			client.Close()
+			address, egress := e.Addr(), freeAddrs(t, 1)[0]
+			configured := func(more string) *config.Config {
+				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, address, egress, more), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cfg
+			}
+			s, err := start(t.Context(), configured(""), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.stop()
+			s.awaitAddresses(t, app)
+			e.Close()
+			if e, err = lab.StartEtcd(lab.EtcdOptions{ClientAddr: address}); err != nil {
+				t.Fatal(err)
+			}
+			lists := s.etcd.Stats().Lists
+			eventually.Nil(t, "the empty list to be seen", func() error {
+				if st := s.etcd.Stats(); !st.Connected || st.DataLosses == 0 || st.Lists == lists {
+					return fmt.Errorf("%+v", st)
+				}
+				return nil
+			})
+			before := s.proc.Snapshot("app").Version
+			s.changing.Lock()
+			err = s.change(configured(change))
+			s.changing.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually.Nil(t, "a snapshot after the reload", func() error {
+				if v := s.proc.Snapshot("app").Version; v <= before {
+					return fmt.Errorf("version %d", v)
+				}
+				return nil
+			})
+			if status, _, _, err := get(egress); status != 200 {
+				t.Errorf("answered %d, %v, with the addresses %v", status, err, s.addresses("app"))
+			}
+		})
+	}
+}
