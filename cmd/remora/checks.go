@@ -15,7 +15,8 @@ import (
 // checked.
 type source struct {
 	cfg     *config.Service
-	fixed   *static.Watcher // nil: they are in the registry
+	fixed   *static.Watcher  // nil: they are in the registry
+	checks  *health.Follower // nil: they are not checked
 	unwatch func()
 
 	passing sync.Mutex // held while a snapshot is passed on
@@ -24,7 +25,8 @@ type source struct {
 
 // memory is what the source of a service leaves to the next.
 type memory struct {
-	names dns.Known
+	names    dns.Known
+	verdicts health.Verdicts
 }
 
 // follow starts the source of a service, which goes on with what the one before
@@ -50,9 +52,10 @@ func (s *sidecar) follow(c *config.Service, before memory, notify func(*registry
 	}
 	pass := func(snap *registry.Snapshot) { src.pass(snap, notify) }
 	if c.Check.Enabled() {
-		src.unwatch = health.Follow(w, c.Name, health.Options{
-			Check: checkOf(&c.Check), Protocol: c.Protocol, Logger: s.log,
+		src.checks = health.Follow(w, c.Name, health.Options{
+			Check: checkOf(&c.Check), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
 		}, pass)
+		src.unwatch = src.checks.Stop
 	} else {
 		src.unwatch = w.Watch(c.Name, pass)
 	}
@@ -94,8 +97,14 @@ func (src *source) stop() {
 
 // leaves is what the source knows by now. It must not have been stopped.
 func (src *source) leaves() (m memory) {
-	if src != nil && src.fixed != nil {
+	if src == nil {
+		return m
+	}
+	if src.fixed != nil {
 		m.names = src.fixed.Known()
+	}
+	if src.checks != nil {
+		m.verdicts = src.checks.Verdicts()
 	}
 	return m
 }

@@ -90,6 +90,47 @@ services:
 	serve("ab")
 }
 
+// TestVerdictsOutliveReload: an endpoint that is down stays out of use while reloads
+// change other things about its service, and about its check.
+func TestVerdictsOutliveReload(t *testing.T) {
+	a := &switchable{app: "a"}
+	down, others := a.start(t), []string{(&switchable{app: "b"}).start(t), (&switchable{app: "c"}).start(t)}
+	egress := freeAddrs(t, 1)[0]
+	config := func(others []string, interval, more string) string {
+		return fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: s}]
+services:
+  s:
+    discover: static
+    endpoints: [%q, "%s"]
+    protocol: http
+    connect_timeout: 15s
+    check: {http: /healthz, interval: %s, timeout: 15s, healthy: 2, unhealthy: 3}
+    %s`, egress, down, strings.Join(others, `", "`), interval, more)
+	}
+	p := startRemora(t, config(others[:1], "20ms", ""))
+	p.ready()
+	a.down.Store(true)
+	p.awaitHealth("s", down, false)
+	for _, c := range []struct {
+		name, yaml string
+	}{
+		{"an endpoint more", config(others, "20ms", "")},
+		{"another interval", config(others, "25ms", "")},
+		{"a new service", config(others, "20ms", "lb: {subset: 3}")},
+	} {
+		p.reload(c.yaml, "applied")
+		for asked := a.asked.Load(); a.asked.Load() < asked+6; {
+			if by, err := servedBy("http://" + egress + "/"); err != nil || by == "a" {
+				t.Fatalf("%s: served by %q, %v", c.name, by, err)
+			}
+		}
+	}
+	a.down.Store(false)
+	p.awaitHealth("s", down, true)
+}
+
 // TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
 // of its link port, and found again when it is back; the endpoint is a host name.
 func TestLinkCheck(t *testing.T) {

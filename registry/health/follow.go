@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/remora-proxy/remora/registry"
@@ -37,43 +38,70 @@ type Options struct {
 	// Check with a Path leaves out those that do not speak http.
 	Protocol string
 
+	// Verdicts are what is begun with, of a Follower whose place this one takes.
+	Verdicts Verdicts
+
 	Logger *slog.Logger
 }
+
+// Verdicts are what checks have found out, by address. What is not in there is
+// healthy.
+type Verdicts map[string]judge
 
 // Follow delivers what w does for a service, with the verdict of the check in
 // each endpoint, and again when a verdict changes. An endpoint is healthy until
 // it has failed; its verdict lasts for as long as its address is in the snapshots.
 //
-// notify is called as registry.Watcher says. stop ends it all and returns when no
-// check is out; it must not be called from notify.
-func Follow(w registry.Watcher, service string, o Options, notify func(*registry.Snapshot)) (stop func()) {
-	f := &follower{
+// notify is called as registry.Watcher says.
+func Follow(w registry.Watcher, service string, o Options, notify func(*registry.Snapshot)) *Follower {
+	f := &Follower{
 		opt:      o,
 		asker:    newAsker(&o.Check),
 		notify:   notify,
 		newest:   make(chan *registry.Snapshot, 1),
 		outcomes: make(chan outcome, parallel),
+		ended:    make(chan struct{}),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(context.Background())
 	unwatch := w.Watch(service, f.offer)
 	go func() {
-		defer close(ended)
+		defer close(f.ended)
 		defer unwatch()
 		f.run(ctx)
 	}()
-	return func() {
-		cancel()
-		<-ended
-	}
+	return f
 }
+
+// Stop ends it all and returns when no check is out. It must not be called from
+// notify.
+func (f *Follower) Stop() {
+	f.cancel()
+	<-f.ended
+}
+
+// Verdicts are those of now, or of the end.
+func (f *Follower) Verdicts() Verdicts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(Verdicts)
+	for addr, t := range f.targets {
+		if t.judge != fresh {
+			all[addr] = t.judge
+		}
+	}
+	return all
+}
+
+// fresh is the judge of an endpoint that nothing is known of.
+var fresh = judge{healthy: true}
 
 // target is an endpoint that is checked.
 type target struct {
 	addr  string
 	judge judge
 	due   time.Time // of the next check
-	index int       // in follower.waiting; -1: being asked
+	index int       // in Follower.waiting; -1: being asked
 	gone  bool      // no longer in the snapshots
 }
 
@@ -84,14 +112,18 @@ type outcome struct {
 	err    error
 }
 
-// follower follows one service. All but newest belongs to the goroutine of run.
-type follower struct {
+// Follower follows one service. All but newest belongs to the goroutine of run.
+type Follower struct {
+	cancel context.CancelFunc // ends run
+	ended  chan struct{}      // closed when it has
+
 	opt    Options
 	asker  *asker
 	notify func(*registry.Snapshot)
 	newest chan *registry.Snapshot // the watcher's last; capacity 1
 
 	in        *registry.Snapshot
+	mu        sync.Mutex         // held to change targets and judges, and by others than run to read them
 	targets   map[string]*target // of in, by address
 	waiting   queue
 	asking    int
@@ -102,7 +134,7 @@ type follower struct {
 
 // offer takes the watcher's snapshot and replaces one not yet looked at. It is
 // called from one goroutine at a time.
-func (f *follower) offer(s *registry.Snapshot) {
+func (f *Follower) offer(s *registry.Snapshot) {
 	select {
 	case <-f.newest:
 	default:
@@ -110,7 +142,7 @@ func (f *follower) offer(s *registry.Snapshot) {
 	f.newest <- s
 }
 
-func (f *follower) run(ctx context.Context) {
+func (f *Follower) run(ctx context.Context) {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
@@ -138,7 +170,7 @@ func (f *follower) run(ctx context.Context) {
 
 // reconcile makes targets of the snapshot's endpoints. Those that were targets
 // before stay as they are.
-func (f *follower) reconcile(now time.Time) {
+func (f *Follower) reconcile(now time.Time) {
 	next := make(map[string]*target, len(f.in.Endpoints))
 	for i := range f.in.Endpoints {
 		e := &f.in.Endpoints[i]
@@ -148,7 +180,10 @@ func (f *follower) reconcile(now time.Time) {
 		t := f.targets[e.Addr]
 		if t == nil {
 			first := now.Add(rand.N(min(f.opt.Check.Interval, spread)))
-			t = &target{addr: e.Addr, judge: judge{healthy: true}, due: first}
+			t = &target{addr: e.Addr, judge: fresh, due: first}
+			if known, ok := f.opt.Verdicts[e.Addr]; ok {
+				t.judge = known
+			}
 			heap.Push(&f.waiting, t)
 		}
 		next[e.Addr] = t
@@ -162,11 +197,14 @@ func (f *follower) reconcile(now time.Time) {
 			heap.Remove(&f.waiting, t.index)
 		}
 	}
+	f.opt.Verdicts = nil // who comes later begins anew
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.targets = next
 }
 
 // ask starts the checks that are due.
-func (f *follower) ask(ctx context.Context, now time.Time) {
+func (f *Follower) ask(ctx context.Context, now time.Time) {
 	for f.asking < parallel && len(f.waiting) > 0 && !f.waiting[0].due.After(now) {
 		t := heap.Pop(&f.waiting).(*target)
 		f.asking++
@@ -174,7 +212,7 @@ func (f *follower) ask(ctx context.Context, now time.Time) {
 	}
 }
 
-func (f *follower) learn(o outcome) {
+func (f *Follower) learn(o outcome) {
 	f.asking--
 	t := o.target
 	if t.gone {
@@ -182,7 +220,10 @@ func (f *follower) learn(o outcome) {
 	}
 	t.due = o.began.Add(f.opt.Check.pause())
 	heap.Push(&f.waiting, t)
-	if !t.judge.note(&f.opt.Check, o.err == nil) {
+	f.mu.Lock()
+	changed := t.judge.note(&f.opt.Check, o.err == nil)
+	f.mu.Unlock()
+	if !changed {
 		return
 	}
 	f.stale = true
@@ -195,7 +236,7 @@ func (f *follower) learn(o outcome) {
 
 // deliver passes the endpoints on with their verdicts. The snapshot is always a
 // new one: by its version in is older than what was delivered of the one before.
-func (f *follower) deliver(now time.Time) {
+func (f *Follower) deliver(now time.Time) {
 	endpoints := slices.Clone(f.in.Endpoints)
 	for i := range endpoints {
 		t := f.targets[endpoints[i].Addr]
@@ -206,7 +247,7 @@ func (f *follower) deliver(now time.Time) {
 }
 
 // sleep is the time until there is something to do that nobody wakes run for.
-func (f *follower) sleep(now time.Time) time.Duration {
+func (f *Follower) sleep(now time.Time) time.Duration {
 	d := time.Hour
 	if f.asking < parallel && len(f.waiting) > 0 {
 		d = f.waiting[0].due.Sub(now)

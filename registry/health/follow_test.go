@@ -14,11 +14,15 @@ import (
 )
 
 // source is a watcher whose snapshots a test makes.
-type source struct{ notify func(*registry.Snapshot) }
+type source struct {
+	notify func(*registry.Snapshot)
+	first  []registry.Endpoint
+	last   *Follower // that follows it
+}
 
 func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
 	s.notify = notify
-	notify(registry.NewSnapshot("s", registry.SourceCache, time.Unix(1, 0), nil))
+	notify(registry.NewSnapshot("s", registry.SourceCache, time.Unix(1, 0), s.first))
 	return func() {}
 }
 
@@ -32,9 +36,10 @@ func follow(t *testing.T, c Check) (src *source, next func() (all, unhealthy []s
 	t.Helper()
 	src = &source{}
 	got := make(chan *registry.Snapshot, 100)
-	stop := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)},
+	f := Follow(src, "s", Options{Check: c, Protocol: "http", Logger: slog.New(slog.DiscardHandler)},
 		func(s *registry.Snapshot) { got <- s })
-	t.Cleanup(stop)
+	t.Cleanup(f.Stop)
+	src.last = f
 	version := uint64(0)
 	next = func() (all, unhealthy []string) {
 		t.Helper()
@@ -162,5 +167,40 @@ func TestParallel(t *testing.T) {
 	for unhealthy := 0; unhealthy < n; {
 		_, addrs := next()
 		unhealthy = len(addrs)
+	}
+}
+
+// TestVerdictsAreTakenOver: one that takes the place of another goes on with what that
+// has found out, half of a verdict included, of the endpoints that it begins with.
+func TestVerdictsAreTakenOver(t *testing.T) {
+	s, quiet := newScripted(t), newScripted(t)
+	src, next := follow(t, fast)
+	src.set(registry.Endpoint{Addr: s.addr})
+	next()
+	receive(t, "the first check", s.asked)
+	s.answers(503, 503, 503)
+	expect(t, next, []string{s.addr}, []string{s.addr})
+	s.answers(200)
+	if src.last.Verdicts()[s.addr] != (judge{streak: 1}) {
+		t.Fatalf("%+v", src.last.Verdicts())
+	}
+	known := Verdicts{s.addr: {streak: 1}, quiet.addr: {}}
+
+	again := &source{first: []registry.Endpoint{{Addr: s.addr}}}
+	got := make(chan *registry.Snapshot, 100)
+	f := Follow(again, "s", Options{Check: fast, Protocol: "http", Verdicts: known, Logger: slog.New(slog.DiscardHandler)},
+		func(s *registry.Snapshot) { got <- s })
+	defer f.Stop()
+	if e := receive(t, "the first snapshot", got).Endpoints; len(e) != 1 || !e[0].Unhealthy {
+		t.Fatalf("began with %+v", e)
+	}
+	if v := f.Verdicts(); v[s.addr] != known[s.addr] || len(v) != 1 {
+		t.Errorf("knows %+v", v)
+	}
+	again.set(registry.Endpoint{Addr: s.addr}, registry.Endpoint{Addr: quiet.addr})
+	for _, e := range receive(t, "an endpoint more", got).Endpoints {
+		if e.Unhealthy != (e.Addr == s.addr) {
+			t.Errorf("%+v", e)
+		}
 	}
 }
