@@ -170,6 +170,11 @@ type Handle interface {
 	// Restore undoes Withdraw and Yield. It returns at once.
 	Restore()
 
+	// Change announces something else of the same service, node and address. It
+	// returns at once; what is in the registry stays until the other is put in its
+	// place.
+	Change(Registration)
+
 	// Close takes the endpoint out for good, waits until the registry has
 	// confirmed that or ctx is done, and returns ctx's error in the latter
 	// case: the endpoint then goes away when its lease runs out. Closing twice

@@ -17,7 +17,6 @@ import (
 // application behind it is healthy. A goroutine checks, if there is a check; the
 // first pass registers, later verdicts withdraw and restore.
 type announcement struct {
-	reg       registry.Registration
 	check     config.Check
 	app       []string // the application's addresses
 	registrar registry.Registrar
@@ -27,10 +26,11 @@ type announcement struct {
 	done   chan struct{}      // closed when it has ended
 
 	mu      sync.Mutex
-	handle  registry.Handle // nil before the first passed check
-	failed  error           // of the latest check
-	healthy bool            // by the latest verdict
-	yielded bool            // to a successor: what the checks say is not followed
+	reg     registry.Registration // changed by reloads alone
+	handle  registry.Handle       // nil before the first passed check
+	failed  error                 // of the latest check
+	healthy bool                  // by the latest verdict
+	yielded bool                  // to a successor: what the checks say is not followed
 }
 
 // announcement makes what the configuration says of a registration; it starts
@@ -58,16 +58,34 @@ func (a *announcement) same(b *announcement) bool {
 	return reflect.DeepEqual(a.reg, b.reg) && a.check == b.check && slices.Equal(a.app, b.app)
 }
 
+// replaces tells whether what b announces stands in the registry in the same place,
+// so that the one is to become the other.
+func (a *announcement) replaces(b *announcement) bool {
+	return a.reg.Service == b.reg.Service && a.reg.Node == b.reg.Node && canonical(a.reg.Addr) == canonical(b.reg.Addr)
+}
+
+// canonical is the one spelling of an address.
+func canonical(addr string) string {
+	if canonical, _, _, err := registry.ParseAddr(addr); err == nil {
+		return canonical
+	}
+	return addr
+}
+
 // announce registers what cfg says, now that the listeners are open, and returns
 // what was registered before and is not to be any more. What stays is left alone.
-// A registration that changes is put anew before the old one goes: the key is
-// never missing.
+// A registration that changes is put in the place of what is there: the key is never
+// missing.
 func (s *sidecar) announce(cfg *config.Config) (gone []*announcement) {
 	old := slices.Clone(s.announcements)
 	next := make([]*announcement, 0, len(cfg.Register))
 	for i := range cfg.Register {
 		a := s.announcement(cfg, &cfg.Register[i])
 		if at := slices.IndexFunc(old, a.same); at >= 0 {
+			a = old[at]
+			old = slices.Delete(old, at, at+1)
+		} else if at := slices.IndexFunc(old, a.replaces); at >= 0 {
+			old[at].change(a)
 			a = old[at]
 			old = slices.Delete(old, at, at+1)
 		} else {
@@ -91,6 +109,7 @@ func listener(cfg *config.Config, name string) *config.Listener {
 	return nil
 }
 
+// start begins the checks, with the verdict that there is.
 func (a *announcement) start() {
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
@@ -100,23 +119,55 @@ func (a *announcement) start() {
 		close(a.done)
 		return
 	}
+	check, app, before := checkOf(&a.check), a.app, health.Unchanged
+	a.mu.Lock()
+	switch {
+	case a.healthy:
+		before = health.Healthy
+	case a.handle != nil:
+		before = health.Unhealthy
+	}
+	a.mu.Unlock()
 	go func() {
 		defer close(a.done)
-		health.Application(ctx, checkOf(&a.check), a.app, a.onCheck)
+		health.Application(ctx, check, app, before, a.onCheck)
 	}()
+}
+
+// change has the announcement announce what b would, which replaces it. The verdict
+// stays, until other checks find another.
+func (a *announcement) change(b *announcement) {
+	a.mu.Lock()
+	if !reflect.DeepEqual(a.reg, b.reg) {
+		a.reg = b.reg
+		if a.handle != nil {
+			a.handle.Change(a.reg)
+		}
+	}
+	a.mu.Unlock()
+	if a.check == b.check && slices.Equal(a.app, b.app) {
+		return
+	}
+	a.stop()
+	a.check, a.app = b.check, b.app
+	a.mu.Lock()
+	a.failed = nil
+	a.mu.Unlock()
+	a.start()
 }
 
 // onCheck takes the outcome of a check, and the verdict if that has changed.
 func (a *announcement) onCheck(err error, v health.Verdict) {
 	a.mu.Lock()
 	a.failed = err
+	service := a.reg.Service
 	a.mu.Unlock()
 	switch v {
 	case health.Healthy:
-		a.log.Info("health check passes", "service", a.reg.Service)
+		a.log.Info("health check passes", "service", service)
 		a.judge(true)
 	case health.Unhealthy:
-		a.log.Warn("health check fails; withdrawing", "service", a.reg.Service, "error", err)
+		a.log.Warn("health check fails; withdrawing", "service", service, "error", err)
 		a.judge(false)
 	}
 }

@@ -29,6 +29,7 @@ func (f *fakeRegistry) Register(registry.Registration) registry.Handle { return 
 func (f *fakeRegistry) Yield()                                         { f.yielded.Store(true) }
 func (f *fakeRegistry) Withdraw()                                      { f.withdrawn.Store(true) }
 func (f *fakeRegistry) Restore()                                       { f.withdrawn.Store(false); f.yielded.Store(false) }
+func (f *fakeRegistry) Change(registry.Registration)                   {}
 func (f *fakeRegistry) Close(ctx context.Context) error                { return f.leaving(ctx) }
 func (f *fakeRegistry) State() registry.State                          { return registry.Registered }
 func (f *fakeRegistry) Err() error                                     { return nil }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,14 @@ import (
 // registered is a provider that is in etcd, in a lease that does not run out.
 func registered(t *testing.T) (p *process, client *clientv3.Client, key string) {
 	t.Helper()
+	p, client, key, _ = registeredAs(t)
+	return p, client, key
+}
+
+// registeredAs is registered, and its configuration with another application, "" for
+// none, and more keys of the registration.
+func registeredAs(t *testing.T) (p *process, client *clientv3.Client, key string, config func(app, more string) string) {
+	t.Helper()
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,14 +37,18 @@ func registered(t *testing.T) (p *process, client *clientv3.Client, key string) 
 	}
 	t.Cleanup(func() { client.Close() })
 	ingress := freeAddrs(t, 1)[0]
-	p = startRemora(t, fmt.Sprintf(`
+	first := newApp(t).addr
+	config = func(app, more string) string {
+		return fmt.Sprintf(`
 node: {id: n1}
 registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}
-register: [{service: compute, listener: ingress, advertise: %q}]`, e.Addr(), ingress, newApp(t).addr, ingress))
+register: [{service: compute, listener: ingress, advertise: %q%s}]`, e.Addr(), ingress, cmp.Or(app, first), ingress, more)
+	}
+	p = startRemora(t, config("", ""))
 	p.ready()
-	return p, client, "/remora/services/compute/n1@" + ingress
+	return p, client, "/remora/services/compute/n1@" + ingress, config
 }
 
 // leaseOf waits until the key is there, under another lease than before.
@@ -56,22 +70,36 @@ func leaseOf(t *testing.T, client *clientv3.Client, key string, before int64) (l
 func TestHotRestartRegistration(t *testing.T) {
 	p, client, key := registered(t)
 	old := leaseOf(t, client, key, 0)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	begin, err := client.Get(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	removed := client.Watch(ctx, key, clientv3.WithRev(begin.Header.Revision), clientv3.WithFilterPut())
-
+	stays := watchKey(t, client, key)
 	p.replace()
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	leaseOf(t, client, key, old)
-	if ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(old)); err != nil || ttl.TTL != -1 {
+	if ttl, err := client.TimeToLive(t.Context(), clientv3.LeaseID(old)); err != nil || ttl.TTL != -1 {
 		t.Errorf("the lease of the process before lives: %+v, %v", ttl, err)
 	}
+	stays()
+}
+
+// watchKey returns what fails when the key has been removed until then.
+func watchKey(t *testing.T, client *clientv3.Client, key string) (stays func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	begin, err := client.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := client.Watch(ctx, key, clientv3.WithRev(begin.Header.Revision), clientv3.WithFilterPut())
+	return func() {
+		t.Helper()
+		unremoved(ctx, t, client, removed)
+	}
+}
+
+func unremoved(ctx context.Context, t *testing.T, client *clientv3.Client, removed clientv3.WatchChan) {
+	t.Helper()
 	deadline := time.After(patience)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -91,6 +119,48 @@ func TestHotRestartRegistration(t *testing.T) {
 			t.Fatal("the watch tells nothing")
 		}
 	}
+}
+
+// TestReloadRegistration: what changes about a registration, or about the application
+// behind it, leaves the key where it is, under its lease.
+func TestReloadRegistration(t *testing.T) {
+	p, client, key, config := registeredAs(t)
+	lease := leaseOf(t, client, key, 0)
+	stays := watchKey(t, client, key)
+	other := newApp(t).addr
+	const check = ", check: {http: /, interval: 20ms, timeout: 15s}"
+	for i, more := range []string{"", check, ", check: {tcp: true, timeout: 15s}", check} {
+		weight := i + 2
+		p.reload(config("", fmt.Sprintf("%s, weight: 1%d", more, i)), "applied")
+		p.reload(config(other, fmt.Sprintf("%s, weight: %d", more, weight)), "applied")
+		eventually.Nil(t, "the weight", func() error {
+			got, err := client.Get(t.Context(), key)
+			if err != nil || len(got.Kvs) != 1 || !strings.Contains(string(got.Kvs[0].Value), fmt.Sprintf(`"weight":%d,`, weight)) {
+				return fmt.Errorf("%+v, %v; want weight %d", got, err, weight)
+			}
+			if now := got.Kvs[0].Lease; now != lease {
+				t.Fatalf("under lease %x, and before under %x", now, lease)
+			}
+			return nil
+		})
+	}
+	stays()
+}
+
+// TestReloadBrokenRegistration: an application that fails a check which a reload brings
+// is withdrawn, and is back without that check.
+func TestReloadBrokenRegistration(t *testing.T) {
+	p, client, key, config := registeredAs(t)
+	leaseOf(t, client, key, 0)
+	p.reload(config(freeAddrs(t, 1)[0], ", check: {tcp: true, interval: 20ms, timeout: 15s}"), "applied")
+	eventually.Nil(t, "the key to go", func() error {
+		if got, err := client.Get(t.Context(), key); err != nil || len(got.Kvs) > 0 {
+			return fmt.Errorf("%+v, %v", got, err)
+		}
+		return nil
+	})
+	p.reload(config("", ""), "applied")
+	leaseOf(t, client, key, 0)
 }
 
 // TestHandOverAbandoned: a successor that ends before it serves leaves the

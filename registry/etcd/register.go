@@ -20,7 +20,7 @@ import (
 // over from its predecessor, and neither the end of the predecessor's lease nor
 // its drain removes it. For the same reason nothing here ever deletes a key.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
-	h := &handle{r: r, service: reg.Service, done: make(chan struct{})}
+	h := &handle{r: r, service: reg.Service, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	h.ctx, h.kill = context.WithCancel(r.ctx)
 	h.op, h.interrupt = context.WithCancel(h.ctx)
 	if h.key, h.value, h.err = r.entry(&reg); h.err != nil {
@@ -38,6 +38,9 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	return h
 }
 
+// errKey is why a registration can't become another.
+var errKey = errors.New("registry/etcd: what changes is of another service, node or address")
+
 // goal is what a handle's owner wants.
 type goal uint8
 
@@ -51,9 +54,10 @@ const (
 // handle is one registration. Its goroutine pursues the goal; a new goal
 // interrupts whatever it is doing.
 type handle struct {
-	r          *Registry
-	service    string
-	key, value string
+	r       *Registry
+	service string
+	key     string
+	changed chan struct{} // value is another; capacity 1
 
 	ctx  context.Context // of the goroutine
 	kill context.CancelFunc
@@ -70,6 +74,7 @@ type handle struct {
 	closeErr error
 
 	mu        sync.Mutex
+	value     string
 	goal      goal
 	op        context.Context // ends when goal changes
 	interrupt context.CancelFunc
@@ -84,6 +89,30 @@ func (h *handle) Yield() {
 	h.putting.Lock() // a put that is interrupted may still come to etcd, after the other's
 	defer h.putting.Unlock()
 	h.want(yielded)
+}
+
+func (h *handle) Change(reg registry.Registration) {
+	key, value, err := h.r.entry(&reg)
+	if err == nil && key != h.key {
+		err = errKey
+	}
+	if err != nil {
+		h.r.log.Error("registration stays as it is", "service", h.service, "key", h.key, "error", err)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.value == value {
+		return
+	}
+	h.value = value
+	if h.state == registry.Registered {
+		h.state = registry.Pending
+	}
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (h *handle) Close(ctx context.Context) error {
@@ -164,8 +193,10 @@ func (h *handle) run() {
 	for h.ctx.Err() == nil {
 		op, g := h.current()
 		if g == up {
-			h.failed(op, h.r.reason.explain(h.hold(op, &pause)))
-			pause.wait(op)
+			if err := h.hold(op, &pause); err != nil {
+				h.failed(op, h.r.reason.explain(err))
+				pause.wait(op)
+			}
 			continue
 		}
 		if g == yielded {
@@ -202,13 +233,18 @@ func (h *handle) failed(op context.Context, err error) {
 	h.settle(op, registry.Pending, err)
 }
 
-// hold registers, and keeps the registration until it breaks or op ends.
+// hold registers, and keeps the registration until it breaks, op ends, or, without an
+// error, until something else is to be put under the same lease.
 func (h *handle) hold(op context.Context, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
 	client, err := h.r.await(ctx)
 	if err != nil {
 		return err
+	}
+	select {
+	case <-h.changed: // before what is put is looked at
+	default:
 	}
 	lost := h.r.position.mark().lost
 	revision, err := h.put(ctx, client)
@@ -235,6 +271,8 @@ func (h *handle) hold(op context.Context, pause *retry) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case events = <-opened:
+		case <-h.changed:
+			return nil
 		case _, ok := <-alive:
 			if !ok {
 				return errors.New("lease is not kept alive")
@@ -282,7 +320,10 @@ func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int
 		}
 		h.lease = resp.ID
 	}
-	resp, err := client.Put(ctx, h.key, h.value, clientv3.WithLease(h.lease))
+	h.mu.Lock()
+	value := h.value
+	h.mu.Unlock()
+	resp, err := client.Put(ctx, h.key, value, clientv3.WithLease(h.lease))
 	if err != nil {
 		return 0, err
 	}

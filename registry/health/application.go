@@ -16,11 +16,12 @@ const (
 )
 
 // Application checks an application that answers at some addresses, now and then
-// every c.Interval until ctx is done. It passes when one of the addresses does,
-// and counts as unhealthy before its first pass. on gets each outcome, nil for a
+// every c.Interval until ctx is done. It passes when one of the addresses does.
+// before is the verdict of checks before these; with none, Unchanged, it counts as
+// unhealthy until its first pass. on gets each outcome, nil for a
 // pass, and the verdict if that has changed.
-func Application(ctx context.Context, c Check, addrs []string, on func(error, Verdict)) {
-	a, j := newAsker(&c), judge{unproven: true}
+func Application(ctx context.Context, c Check, addrs []string, before Verdict, on func(error, Verdict)) {
+	a, j := newAsker(&c), judge{healthy: before == Healthy, unproven: before == Unchanged}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {

@@ -92,6 +92,38 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestApplicationBefore: checks that follow on others begin with what those have found.
+func TestApplicationBefore(t *testing.T) {
+	for _, c := range []struct {
+		before Verdict
+		status int
+		want   string
+	}{
+		{Unchanged, 200, "h.."},
+		{Healthy, 503, "..u"},
+		{Unhealthy, 200, ".h."},
+	} {
+		s := newScripted(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		got, ended := make(chan Verdict, 100), make(chan struct{})
+		go func() {
+			defer close(ended)
+			Application(ctx, fast, []string{s.addr}, c.before, func(_ error, v Verdict) { got <- v })
+		}()
+		receive(t, "the first check", s.asked)
+		var verdicts strings.Builder
+		for range len(c.want) {
+			s.answers(c.status)
+			verdicts.WriteByte(".hu"[receive(t, "the outcome", got)])
+		}
+		if verdicts.String() != c.want {
+			t.Errorf("%d after %d: %s, want %s", c.status, c.before, verdicts.String(), c.want)
+		}
+		cancel()
+		receive(t, "the end", ended)
+	}
+}
+
 // TestApplication: outcomes arrive one by one until the context ends; the first
 // pass makes the application healthy, and after that the thresholds count.
 func TestApplication(t *testing.T) {
@@ -104,7 +136,7 @@ func TestApplication(t *testing.T) {
 	got, ended := make(chan told, 100), make(chan struct{})
 	go func() {
 		defer close(ended)
-		Application(ctx, fast, []string{closedPort(t), s.addr}, func(err error, v Verdict) { got <- told{err != nil, v} })
+		Application(ctx, fast, []string{closedPort(t), s.addr}, Unchanged, func(err error, v Verdict) { got <- told{err != nil, v} })
 	}()
 	receive(t, "the first check", s.asked)
 	for _, c := range []struct {
