@@ -4,7 +4,9 @@
 // A name is resolved again when the TTL of its records ends, or at a fixed
 // interval where there is none; a name that cannot be resolved keeps the addresses
 // it had. Where a name has IPv4 and IPv6 addresses, the IPv4 ones are used: both
-// usually lead to the same process, which would then count as two endpoints.
+// usually lead to the same process, which would then count as two endpoints. For the
+// same reason IPv6 ones do not take the place of IPv4 ones while it is not known
+// whether those have gone.
 package dns
 
 import (
@@ -153,6 +155,7 @@ func (w *Watcher) Close() error {
 // name is what is known of a host name.
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
+	lacks error        // of the last lookup: why addrs may lack IPv4 ones
 	err   error        // of the last lookup
 	due   time.Time    // when it is looked up again; zero: it has not been yet
 }
@@ -272,7 +275,7 @@ func (t *watch) lookup(hosts []string) answers {
 			ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
 			defer cancel()
 			a, err := t.opt.Lookup(ctx, host)
-			n := name{addrs: usable(a.Addrs), err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
+			n := name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 			mu.Lock()
 			defer mu.Unlock()
 			got[host] = n
@@ -312,8 +315,8 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
-// learn takes the answers of a round. A failure, or an answer without an
-// address, leaves the addresses of before.
+// learn takes the answers of a round. A failure, an answer without an address, or
+// one of IPv6 ones where there may be IPv4 ones, leaves the addresses of before.
 func (t *watch) learn(got answers) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -321,6 +324,9 @@ func (t *watch) learn(got answers) {
 		old, used := t.names[host]
 		if !used {
 			continue
+		}
+		if n.lacks != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
+			n.err, n.due = n.lacks, time.Now().Add(t.opt.pause(-1, n.lacks))
 		}
 		if n.err != nil || len(n.addrs) == 0 {
 			if old.err == nil {

@@ -58,6 +58,30 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestLookupLacks: that the query of IPv4 addresses fails is told from there being
+// none.
+func TestLookupLacks(t *testing.T) {
+	s := newServer(t)
+	for name, c := range map[string]struct {
+		rcode4 dnsmessage.RCode
+		addrs  []string
+		lacks  bool
+		want   string
+	}{
+		"both":    {dnsmessage.RCodeSuccess, []string{"10.0.0.1", "fd00::1"}, false, "[10.0.0.1 fd00::1]"},
+		"no four": {dnsmessage.RCodeSuccess, []string{"fd00::1"}, false, "[fd00::1]"},
+		"unknown": {dnsmessage.RCodeNameError, []string{"fd00::1"}, false, "[fd00::1]"},
+		"fails":   {dnsmessage.RCodeServerFailure, []string{"10.0.0.1", "fd00::1"}, true, "[fd00::1]"},
+	} {
+		s.set("a.example.test", host{addrs: c.addrs, ttl: 7, rcode4: c.rcode4})
+		a, err := resolver{s.dial}.lookup(t.Context(), "a.example.test")
+		slices.SortFunc(a.Addrs, netip.Addr.Compare)
+		if err != nil || fmt.Sprint(a.Addrs) != c.want || (a.Lacks != nil) != c.lacks || a.TTL != 7*time.Second {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+}
+
 // TestLookupInHosts: a name from /etc/hosts costs no query and has no TTL.
 func TestLookupInHosts(t *testing.T) {
 	a, err := resolver{func(context.Context, string, string) (net.Conn, error) {
@@ -152,6 +176,35 @@ func TestFailure(t *testing.T) {
 	}
 	s.set("short.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 1})
 	expect("10.0.0.3", "10.0.0.9")
+}
+
+// TestHalfFailure: while the server fails on IPv4, a name keeps its addresses of that
+// kind; where it has none, IPv6 ones will do.
+func TestHalfFailure(t *testing.T) {
+	s := newServer(t)
+	six := host{addrs: []string{"10.0.0.1", "fd00::1"}, ttl: 0, rcode4: dnsmessage.RCodeServerFailure}
+	s.set("short.example.test", host{addrs: six.addrs})
+	s.set("long.example.test", host{addrs: []string{"10.0.0.9"}, ttl: 3600})
+	expect := start(t, s, time.Millisecond)
+	expect("10.0.0.1", "10.0.0.9")
+	s.set("short.example.test", six)
+	for len(s.asked) > 0 {
+		<-s.asked
+	}
+	for range 20 { // several lookups, of several queries each
+		receive(t, s.asked)
+	}
+	s.set("short.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 1})
+	expect("10.0.0.3", "10.0.0.9")
+
+	s.set("short.example.test", six)
+	first := New(fixed{{Addr: "short.example.test:80"}}, Options{Lookup: resolver{s.dial}.lookup, Timeout: patience})
+	defer first.Close()
+	got := make(chan []registry.Endpoint, 1)
+	first.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	if e := receive(t, got); len(e) != 1 || e[0].Addr != "[fd00::1]:80" {
+		t.Errorf("got %v", e)
+	}
 }
 
 func receive[T any](t *testing.T, c <-chan T) T {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 type Answer struct {
 	Addrs []netip.Addr
 	TTL   time.Duration // negative: not known, as of a name from /etc/hosts
+
+	// Lacks is why it is not known whether there are IPv4 addresses, where Addrs
+	// has IPv6 ones alone; nil: there are none.
+	Lacks error
 }
 
 // resolver is Go's own resolver, which heeds /etc/hosts, /etc/nsswitch.conf and
@@ -28,7 +33,7 @@ type resolver struct {
 
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	seen := ttl{lowest: -1}
-	res := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := r.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -39,10 +44,30 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 		return &segments{Conn: c, seen: &seen}, nil
 	}}
 	addrs, err := res.LookupNetIP(ctx, "ip", host)
+	a := Answer{Addrs: addrs}
+	if err == nil && !slices.ContainsFunc(addrs, isIPv4) {
+		a.complete(ctx, res, host)
+	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	return Answer{Addrs: addrs, TTL: seen.lowest}, err
+	a.TTL = seen.lowest
+	return a, err
 }
+
+// complete asks for the IPv4 addresses apart. Two queries run side by side, and one
+// that fails is not told from one that finds nothing. To have the lookup fail then
+// (StrictErrors) would be no better: there are name servers that fail on IPv6 for
+// ever, and names that have nothing else.
+func (a *Answer) complete(ctx context.Context, res *net.Resolver, host string) {
+	res.StrictErrors = true
+	addrs, err := res.LookupNetIP(ctx, "ip4", host)
+	a.Addrs = append(a.Addrs, addrs...)
+	if failed, ok := err.(*net.DNSError); ok && !failed.IsNotFound {
+		a.Lacks = err
+	}
+}
+
+func isIPv4(a netip.Addr) bool { return a.Unmap().Is4() }
 
 // packets is a connection that carries a message per packet. The resolver knows
 // it by its being a net.PacketConn.

@@ -15,12 +15,13 @@ import (
 
 // host is what a server knows of a name.
 type host struct {
-	addrs []string
-	ttl   uint32 // of addrs
-	alias string // the records are at this name
-	short uint32 // TTL of the alias
-	rcode dnsmessage.RCode
-	long  bool // too long for UDP
+	addrs  []string
+	ttl    uint32 // of addrs
+	alias  string // the records are at this name
+	short  uint32 // TTL of the alias
+	rcode  dnsmessage.RCode
+	rcode4 dnsmessage.RCode // of queries of IPv4 addresses, where rcode is success
+	long   bool             // too long for UDP
 }
 
 // server is a name server on UDP and TCP sockets of 127.0.0.1.
@@ -122,14 +123,15 @@ func (s *server) answer(query []byte, packet bool) ([]byte, error) {
 	s.mu.Lock()
 	h, known := s.hosts[q.Name.String()]
 	s.mu.Unlock()
-	m = dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RCode: h.rcode}, Questions: m.Questions}
+	m = dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true, RCode: h.rcode}, Questions: m.Questions}
 	if !known {
 		m.RCode = dnsmessage.RCodeNameError
 	}
 	if q.Type == dnsmessage.TypeA {
 		s.asked <- q.Name.String()
+		m.RCode = max(m.RCode, h.rcode4)
 	}
-	if m.Truncated = h.long && packet; m.Truncated || h.rcode != dnsmessage.RCodeSuccess {
+	if m.Truncated = h.long && packet; m.Truncated || m.RCode != dnsmessage.RCodeSuccess {
 		return m.Pack()
 	}
 	name := q.Name
