@@ -39,6 +39,8 @@ type attempt struct {
 	state attemptState
 	slot  bool // holds a slot of the service
 
+	replayed bool // sent again over HTTP: the application may have seen it before
+
 	ep   *lb.Endpoint
 	up   upstream
 	sent time.Duration
@@ -140,6 +142,9 @@ func (a *attempt) stoodIn(ans *answer) {
 func (a *attempt) failed(f *Failure) {
 	ex := a.ex
 	lingering := a.state == attemptLingering
+	if a.replayed && (f.retry == retryConnect || f.retry == retryUnsent) {
+		f = FailReset // that it could not be sent again unsays nothing
+	}
 	if f.retry == retryReset || f.retry == retryNever && a.ep != nil {
 		ex.reached = true
 	}

@@ -184,7 +184,7 @@ func (ex *exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &ex.attempts[ex.n]
 	ex.n++
 	ex.out++
-	a.kind, a.ep, a.index = kind, nil, uint8(ex.n-1)
+	a.kind, a.ep, a.index, a.replayed = kind, nil, uint8(ex.n-1), false
 	if kind == retryAttempt {
 		ex.svc.stats.Retries++
 	}

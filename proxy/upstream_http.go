@@ -295,7 +295,8 @@ func (c *httpUpstream) undialled(f *Failure) {
 // lost: the peer closed before the head of an answer. On a connection that was
 // idle before, the likely reason is that its server had just closed it for
 // idleness: the request is sent once more on a fresh one if that is safe (RFC
-// 9112 section 9.3.1).
+// 9112 section 9.3.1). It may as well have died of the request, which therefore
+// counts as seen from then on.
 func (c *httpUpstream) lost() {
 	a := c.a
 	again := c.reused && c.ans == nil && a.state == attemptSent && a.ex.req.Idempotent
@@ -305,6 +306,7 @@ func (c *httpUpstream) lost() {
 	}
 	c.close()
 	c.a, a.conn = nil, nil
+	a.replayed, a.ex.reached = true, true
 	c.w.stats.Replays++
 	c.pool.dial(a)
 }
