@@ -11,6 +11,7 @@ type outgoing struct {
 	owner Owner
 	held  int  // bytes that count as queued until the owner is released
 	begun bool // the first frame has left
+	at    int  // before that: where it is in the queue
 
 	prev, next *outgoing // in the ring, once begun
 }

@@ -23,6 +23,10 @@ type segment struct {
 	dead bool
 }
 
+// findNearby is how many segments find looks at in a queue without order. An
+// acceptor's peer decides how many pile up there, and how often one is looked for.
+const findNearby = 64
+
 const (
 	keepBuffer  = 64 << 10       // an empty queue keeps no more than this,
 	keepInUse   = 4 * keepBuffer // or until it is trimmed, if a quarter of it was needed
@@ -33,6 +37,9 @@ const (
 func (q *queue) push(id uint64, long *outgoing) {
 	if n := len(q.segs); n > q.head && id <= q.segs[n-1].id {
 		q.unsorted = true
+	}
+	if long != nil {
+		long.at = len(q.segs)
 	}
 	q.segs = append(q.segs, segment{id: id, end: len(q.buf), long: long})
 	q.live++
@@ -49,10 +56,11 @@ func (q *queue) start(i int) int {
 }
 
 // find returns the index of the live segment of id, or -1. Requests are queued in
-// the order of their ids, so on a dialer's side this is a binary search.
+// the order of their ids, so on a dialer's side this is a binary search. Answers are
+// queued as they come; of those that are out of order only the newest are looked at.
 func (q *queue) find(id uint64) int {
 	if q.unsorted {
-		for i := q.head; i < len(q.segs); i++ {
+		for i := len(q.segs) - 1; i >= max(q.head, len(q.segs)-findNearby); i-- {
 			if q.segs[i].id == id && !q.segs[i].dead {
 				return i
 			}
@@ -140,6 +148,9 @@ func (q *queue) compact() {
 		if !s.dead {
 			buf = append(buf, q.buf[start:end]...)
 			s.end = len(buf)
+			if s.long != nil {
+				s.long.at = len(segs)
+			}
 			segs = append(segs, s)
 		}
 		start = end

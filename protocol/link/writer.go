@@ -224,20 +224,20 @@ func (w *Writer) recycle(s *outgoing) {
 // Drop forgets what of message id has not left and releases its owner. started
 // tells whether anything of it left (or id is not known: then all of it did). The
 // peer's Reader forgets what it has of it; its handler is told nothing: that takes
-// a Cancel or Refused.
+// a Cancel or Refused. Of a response that is shorter than a frame, and has many
+// behind it, nothing may be forgotten: it leaves in its turn, and started is true.
 func (w *Writer) Drop(id uint64) (started bool) {
-	s := w.longs[id]
-	if s != nil {
+	if s := w.longs[id]; s != nil {
 		delete(w.longs, id)
 		started = s.begun
 		if started {
 			w.sending.remove(s)
 			w.control = appendHeader(w.control, uint8(frameData)|flagAbort, id, 0)
+		} else {
+			w.ready.kill(s.at)
 		}
 		w.recycle(s)
-	}
-	if started {
-		return true
+		return started
 	}
 	if i := w.ready.find(id); i >= 0 {
 		w.ready.kill(i)
