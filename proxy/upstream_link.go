@@ -64,6 +64,9 @@ type linkClient struct {
 	max     int                      // streams that the peer allows
 	ans     *answer                  // what the Reader decodes into
 
+	told    bool                  // a GOAWAY was heard
+	covered []linkStream[attempt] // what it left here, by rising id, those that are over included
+
 	handshake Timer
 }
 
@@ -259,19 +262,28 @@ func (c *linkClient) OnRefused(id uint64, why link.Reason) {
 
 // OnGoAway: what the peer did not take is free to go elsewhere, and so is all
 // that comes after. A link that is turned away at its start is a connection that
-// is refused: the endpoint is not to be picked for having nothing to do.
+// is refused: the endpoint is not to be picked for having nothing to do. Nothing is
+// put on the link from then on, so that further GOAWAYs take from what the first one
+// has listed, each id once, however many there are.
 func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
 	c.detach()
 	c.state = linkDraining
+	if !c.told {
+		c.told, c.covered = true, c.streams.inOrder()
+	}
 	f := FailUnprocessed
 	if last == 0 {
 		f = FailConnect
 	}
-	for _, s := range c.streams.inOrder() {
-		if s.id > last {
-			if a := c.take(s.id); a != nil {
-				a.failed(f)
-			}
+	n := len(c.covered)
+	for n > 0 && c.covered[n-1].id > last {
+		n--
+	}
+	gone := c.covered[n:]
+	c.covered = c.covered[:n]
+	for _, s := range gone {
+		if a := c.take(s.id); a != nil {
+			a.failed(f)
 		}
 	}
 }
