@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -103,8 +104,10 @@ func (a *attempt) follow(now time.Duration) {
 }
 
 // wireAttempt is the attempt number that the next hop sees: what led to this
-// exchange counts too.
-func (a *attempt) wireAttempt() uint8 { return min(a.ex.attempt+a.index, 255-maxAttempts) }
+// exchange counts too. It leaves room, for older sidecars add theirs in eight bits.
+func (a *attempt) wireAttempt() uint8 {
+	return uint8(min(int(a.ex.attempt)+int(a.index), math.MaxUint8-maxAttempts))
+}
 
 // wireHedge tells the next hop that another attempt is out, here or further up.
 func (a *attempt) wireHedge() bool { return a.ex.hedged || a.kind == hedgeAttempt }
