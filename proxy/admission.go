@@ -68,14 +68,25 @@ type queueLink struct {
 	list       *waitList
 }
 
-func (l *waitList) push(a *attempt, now time.Duration) {
-	a.waiting = queueLink{prev: l.tail, since: now, list: l}
-	if l.tail == nil {
+func (l *waitList) push(a *attempt, now time.Duration) { l.insert(a, nil, now) }
+
+// insert puts a before another, or at the end.
+func (l *waitList) insert(a, before *attempt, since time.Duration) {
+	prev := l.tail
+	if before != nil {
+		prev = before.waiting.prev
+	}
+	a.waiting = queueLink{prev: prev, next: before, since: since, list: l}
+	if prev == nil {
 		l.head = a
 	} else {
-		l.tail.waiting.next = a
+		prev.waiting.next = a
 	}
-	l.tail = a
+	if before == nil {
+		l.tail = a
+	} else {
+		before.waiting.prev = a
+	}
 }
 
 func (l *waitList) remove(a *attempt) {

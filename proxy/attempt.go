@@ -46,8 +46,8 @@ type attempt struct {
 	up   upstream
 	sent time.Duration
 
-	// What the upstream keeps here: the id on a link or of a Dubbo call, and the
-	// connection.
+	// What the upstream keeps here: the id on a link or of a Dubbo call, or the place
+	// among those that came to an HTTP pool, and the connection.
 	stream uint64
 	link   *linkClient
 	conn   *httpUpstream

@@ -277,16 +277,15 @@ func (c *httpUpstream) gone(err error) {
 func (c *httpUpstream) undialled(f *Failure) {
 	p, a := c.pool, c.a
 	p.dialing--
-	if f == FailDials && a != nil && p.open > p.dialing {
+	if f == FailDials && p.open > p.dialing {
 		c.close()
-		c.a, a.conn = nil, nil
-		if len(p.idle) > 0 { // it has become free since the dial
-			p.send(a)
-		} else {
-			p.waiting.push(a, c.w.loop.Now())
+		if a != nil {
+			c.a, a.conn = nil, nil
 		}
+		p.refused(a)
 		return
 	}
+	p.full = false
 	c.fail(f)
 	p.expire()
 	p.dialNext()

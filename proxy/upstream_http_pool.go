@@ -12,6 +12,10 @@ import (
 // there, each for its own, while others become free.
 const httpDials = 128
 
+// httpDialAgain is how long after the driver has refused a dial, for want of room, an
+// endpoint's pool tries another.
+const httpDialAgain = 20 * time.Millisecond
+
 // httpPool is the HTTP upstream of one endpoint on one loop: a stack of idle
 // connections, the latest used on top, so that a surplus grows old and goes.
 // There are at most as many connections as the service has requests in flight.
@@ -27,12 +31,20 @@ type httpPool struct {
 	// waiting are attempts that take the next connection that is free or can be
 	// dialled. While there are any, one at least is being dialled or in use.
 	waiting waitList
+	came    uint64        // how many attempts have come
 	freed   time.Duration // when one was last free
+
+	// full: the driver has refused a dial, and has not taken one since. While there
+	// are connections that may become free, the pool dials by again alone, for one
+	// attempt at a time; again is armed, or has such a dial under way.
+	full  bool
+	again Timer
 }
 
 func newHTTPPool(s *service, target *endpoint) *httpPool {
 	p := &httpPool{svc: s, target: target}
 	p.sweeper.Fire = p.sweep
+	p.again.Fire = p.dialAgain
 	return p
 }
 
@@ -41,6 +53,8 @@ func (p *httpPool) send(a *attempt) {
 		a.failed(FailNotConvertible)
 		return
 	}
+	p.came++
+	a.stream = p.came
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
@@ -48,7 +62,7 @@ func (p *httpPool) send(a *attempt) {
 		c.begin(a)
 		return
 	}
-	if p.dialing >= httpDials {
+	if p.dialing >= httpDials || p.held() {
 		p.waiting.push(a, p.svc.w.loop.Now())
 		return
 	}
@@ -65,8 +79,41 @@ func (p *httpPool) dial(a *attempt) {
 	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
 }
 
+// held tells that no dials are to be tried but by dialAgain.
+func (p *httpPool) held() bool { return p.full && p.open > p.dialing }
+
+// refused: the driver has no room for a dial; the attempt that it was for (nil: none)
+// has its place back. Ahead of it are only some that were dialled for as well, and
+// refused before it.
+func (p *httpPool) refused(a *attempt) {
+	p.full = true
+	if !p.again.Armed() {
+		p.svc.w.loop.After(httpDialAgain, &p.again)
+	}
+	switch {
+	case a == nil:
+	case len(p.idle) > 0: // one has become free since the dial
+		p.send(a)
+	default:
+		next := p.waiting.head
+		for next != nil && next.stream < a.stream {
+			next = next.waiting.next
+		}
+		p.waiting.insert(a, next, p.svc.w.loop.Now())
+	}
+}
+
+// dialAgain dials for the attempt that has waited longest, to see whether there is
+// room now.
+func (p *httpPool) dialAgain() {
+	if p.full = p.full && p.waiting.head != nil; p.full {
+		p.dial(p.next())
+	}
+}
+
 // opened: a dial has become a connection.
 func (p *httpPool) opened() {
+	p.full = false
 	p.dialing--
 	p.freed = p.svc.w.loop.Now()
 }
@@ -82,7 +129,7 @@ func (p *httpPool) next() *attempt {
 
 // dialNext dials for those that wait, as many as there is room for.
 func (p *httpPool) dialNext() {
-	for p.dialing < httpDials && p.waiting.head != nil {
+	for p.dialing < httpDials && p.waiting.head != nil && !p.held() {
 		p.dial(p.next())
 	}
 }
