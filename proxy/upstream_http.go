@@ -76,7 +76,7 @@ func (c *httpUpstream) begin(a *attempt) {
 	out := http1.AppendRequestHead(c.w.scratch[:0], req)
 	req.Headers = req.Headers[:n]
 	if len(out) == 0 {
-		c.a, a.conn = nil, nil
+		c.release()
 		c.pool.put(c)
 		a.failed(FailBadRequest)
 		return
@@ -197,8 +197,8 @@ func (c *httpUpstream) finishBody(surplus int) {
 // done hands the complete answer to its attempt. Bytes after it belong to no
 // request: such a connection is not used again.
 func (c *httpUpstream) done(surplus int) {
-	ans, a := c.ans, c.a
-	c.ans, c.a, a.conn = nil, nil, nil
+	ans, a := c.ans, c.release()
+	c.ans = nil
 	c.w.loop.Stop(&c.pause)
 	ans.record(c.head.Minor)
 	ans.hold()
@@ -214,12 +214,20 @@ func (c *httpUpstream) done(surplus int) {
 
 // fail ends the attempt and the connection.
 func (c *httpUpstream) fail(f *Failure) {
-	a := c.a
 	c.close()
-	if a != nil {
-		c.a, a.conn = nil, nil
+	if a := c.release(); a != nil {
 		a.failed(f)
 	}
+}
+
+// release unties the connection from its attempt, which is the caller's to end then,
+// or to send elsewhere; nil: it has none.
+func (c *httpUpstream) release() *attempt {
+	a := c.a
+	if a != nil {
+		c.a, a.conn = nil, nil
+	}
+	return a
 }
 
 // close drops what was received and closes the connection.
@@ -275,14 +283,11 @@ func (c *httpUpstream) gone(err error) {
 // undialled: there is no connection, for f. That the driver has no room for the dial
 // says nothing of the endpoint, and one that is open may be free soon.
 func (c *httpUpstream) undialled(f *Failure) {
-	p, a := c.pool, c.a
+	p := c.pool
 	p.dialing--
 	if f == FailDials && p.open > p.dialing {
 		c.close()
-		if a != nil {
-			c.a, a.conn = nil, nil
-		}
-		p.refused(a)
+		p.refused(c.release())
 		return
 	}
 	p.full = false
@@ -304,7 +309,7 @@ func (c *httpUpstream) lost() {
 		return
 	}
 	c.close()
-	c.a, a.conn = nil, nil
+	c.release()
 	a.replayed, a.ex.reached = true, true
 	c.w.stats.Replays++
 	c.pool.dial(a)

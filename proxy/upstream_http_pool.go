@@ -151,8 +151,7 @@ func (p *httpPool) cancel(a *attempt) (lingering bool) {
 	case a.conn == nil:
 		p.waiting.remove(a)
 	case a.conn.state == upstreamDialing:
-		a.conn.a = nil
-		a.conn = nil
+		a.conn.release()
 	default:
 		return true
 	}
@@ -166,7 +165,7 @@ func (p *httpPool) abort(a *attempt) {
 		p.waiting.remove(a)
 		return
 	}
-	c.a, a.conn = nil, nil
+	c.release()
 	if c.state != upstreamDialing {
 		c.close()
 	}

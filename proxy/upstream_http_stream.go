@@ -60,10 +60,8 @@ func (c *httpUpstream) lasting() {
 // comes. An answer that nobody waits for is not worth that.
 func (c *httpUpstream) leave() {
 	if c.a.state == attemptLingering {
-		a := c.a
-		c.a, a.conn = nil, nil
 		c.close()
-		a.dropped(true)
+		c.release().dropped(true)
 		return
 	}
 	sock, err := c.conn.Detach()
@@ -80,8 +78,8 @@ func (c *httpUpstream) leave() {
 
 // left: the connection is off the loop.
 func (c *httpUpstream) left(sock Socket) {
-	ans, a := c.ans, c.a
-	c.ans, c.a, a.conn = nil, nil, nil
+	ans, a := c.ans, c.release()
+	c.ans = nil
 	ans.record(c.head.Minor)
 	if c.head.Framing == http1.FixedLength {
 		ans.DeclaredLength = c.head.Length
