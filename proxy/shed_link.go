@@ -73,13 +73,14 @@ func (c *linkClient) relieve() bool {
 	if n < shedLeast {
 		return false
 	}
-	c.r.Forget(id)
-	c.account()
-	if a := c.streams.get(id); a != nil {
-		c.cancel(a)
-		c.take(id)
-		a.failed(FailShed)
+	a := c.streams.get(id)
+	if a == nil {
+		c.r.Forget(id)
+		c.account()
+		return true
 	}
+	c.giveUp(a)
+	a.failed(FailShed)
 	return true
 }
 

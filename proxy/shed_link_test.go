@@ -82,42 +82,91 @@ func TestGreedyRequestsOfALinkAreGivenUp(t *testing.T) {
 	}
 }
 
+// answerer is the accepting end of a link, by hand, in the place of the sidecar
+// beside the only application.
+type answerer struct {
+	peer
+	m *mesh
+	w *link.Writer
+}
+
+func (m *mesh) answerer() *answerer {
+	m.nodes[1].stop[0]()
+	a := &answerer{m: m, w: link.NewWriter()}
+	a.w.Preface(link.Acceptor, link.Settings{})
+	a.w.Open(1, link.Settings{})
+	a.says = a.w.Append(nil, 1<<20)
+	m.w.Listen(ingress, m.nodes[1].loop, func() proxy.Stream { return a })
+	return a
+}
+
+// begin has the first n requests answered with 1 MiB each, of which say sends.
+func (a *answerer) begin(n int) {
+	a.m.until("a link", func() bool { return a.conn != nil })
+	a.m.w.Run(10 * time.Millisecond)
+	for id := range uint64(n) {
+		a.w.Response(id+1, &protocol.Response{Status: 200, Body: make([]byte, 1<<20), DeclaredLength: -1}, protocol.CodecHTTP, nil)
+	}
+}
+
+// say sends n bytes, equal parts of all answers.
+func (a *answerer) say(n int) {
+	var out []byte
+	for len(out) < n {
+		out = a.w.Append(out, 64<<10)
+		a.w.Granted(64 << 10)
+	}
+	a.m.nodes[1].loop.Do(func() { a.conn.Write(out) })
+	a.m.w.Run(100 * time.Millisecond)
+}
+
 // And answers in reassembly that no client waits for any more.
 func TestGreedyAnswersToNobodyAreGivenUp(t *testing.T) {
 	m := newMesh(t, meshOptions{apps: 1, limits: small})
-	m.nodes[1].stop[0]()
-	w := link.NewWriter()
-	w.Preface(link.Acceptor, link.Settings{})
-	w.Open(1, link.Settings{})
-	p := &peer{says: w.Append(nil, 1<<20)}
-	m.w.Listen(ingress, m.nodes[1].loop, func() proxy.Stream { return p })
+	a := m.answerer()
 	var clients []*client
 	for range 8 {
 		clients = append(clients, m.do(m.post(10)))
 	}
-	m.until("a link", func() bool { return p.conn != nil })
-	m.w.Run(10 * time.Millisecond)
-	for id := range uint64(8) {
-		w.Response(id+1, &protocol.Response{Status: 200, Body: make([]byte, 1<<20), DeclaredLength: -1}, protocol.CodecHTTP, nil)
-	}
-	say := func(n int) {
-		var out []byte
-		for len(out) < n {
-			out = w.Append(out, 64<<10)
-			w.Granted(64 << 10)
-		}
-		m.nodes[1].loop.Do(func() { p.conn.Write(out) })
-		m.w.Run(100 * time.Millisecond)
-	}
-	say(4 << 20)
+	a.begin(8)
+	a.say(4 << 20)
 	for _, c := range clients {
 		m.w.Reset(c.conn)
 	}
 	m.w.Run(10 * time.Millisecond)
-	say(3 << 20)
+	a.say(3 << 20)
 	m.consumer.bounded()
-	if p.ended {
+	if a.ended {
 		t.Error("the link is closed")
+	}
+}
+
+// Clients whose answers come over one link pay for them one by one: what one of them
+// waited for is free at once.
+func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, limits: small})
+	a := m.answerer()
+	greedy := m.burst(8, 10)
+	m.w.Run(10 * time.Millisecond)
+	m.burst(200, 10) // so that the link holds little for each of its requests
+	a.begin(8)
+	for m.consumer.shed() == 0 && m.consumer.proc.Held() < hardMark+256<<10 {
+		a.say(64 << 10)
+	}
+	if n := m.consumer.shed(); n != 1 || a.ended {
+		t.Errorf("%d of 8 clients closed, want 1; link closed: %t", n, a.ended)
+	}
+	if held, most := m.consumer.proc.Held(), int64(hardMark-512<<10); held > most {
+		t.Errorf("%d bytes held after that, want %d at most", held, most)
+	}
+	left := 0
+	for _, c := range greedy {
+		if !c.done {
+			left++
+		}
+	}
+	if left != 7 {
+		t.Errorf("%d of 8 wait for their answers, want 7", left)
 	}
 }
 

@@ -42,8 +42,7 @@ func (u *linkUpstream) cancel(a *attempt) (lingering bool) {
 
 func (u *linkUpstream) abort(a *attempt) {
 	c := a.link
-	c.cancel(a)
-	c.forget(a)
+	c.giveUp(a)
 	c.finishDrain()
 }
 
@@ -139,6 +138,15 @@ func (c *linkClient) cancel(a *attempt) (lingering bool) {
 	return true
 }
 
+// giveUp is cancel for what nobody waits for: a is over, and what is here of its
+// answer is free.
+func (c *linkClient) giveUp(a *attempt) {
+	c.cancel(a)
+	c.forget(a)
+	c.r.Forget(a.stream)
+	c.account()
+}
+
 // forget takes a out of the table; what still comes for it is ignored.
 func (c *linkClient) forget(a *attempt) {
 	c.streams.remove(a.stream)
@@ -220,8 +228,7 @@ func (c *linkClient) OnReject(id uint64, why link.Reason) {
 	if a == nil {
 		return
 	}
-	c.w.Cancel(id)
-	c.take(id)
+	c.giveUp(a)
 	switch why {
 	case link.TooLarge:
 		a.failed(FailTooLarge)
