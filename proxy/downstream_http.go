@@ -39,7 +39,7 @@ type httpSession struct {
 	body  http1.Body
 	cur   *exchange  // being received
 	kind  StreamKind // of the request that is to leave; head and body are its
-	held  int        // bytes of in, cur and parting counted against limits.buffered
+	held  int        // bytes of in and parting counted against limits.buffered; cur counts its own
 
 	calls   []httpCall // received, in order; the first is being processed if busy
 	busy    bool
@@ -200,14 +200,14 @@ func (s *httpSession) onHead(n int) {
 	}
 	s.state = httpBody
 	s.body.Reset(&s.head, s.w.bodyLimits())
-	ex.body = s.w.buffers.Get(0)
+	ex.head.B, ex.body = ex.head.B[:n], s.w.buffers.Get(0)
+	s.account()
 	s.clock.start(clockBody, s.w.cfg.Timeouts.Body)
 	rest = s.receiveBody(rest)
 	if s.state >= httpLeaving {
 		return // refused, or all taken; ex is not the session's any more
 	}
 	s.keepInput(rest)
-	ex.head.B = ex.head.B[:n]
 	if s.state == httpBody && s.head.ExpectContinue && len(s.calls) == 0 {
 		s.outbound.write([]byte(http1.Continue))
 		s.head.ExpectContinue = false
@@ -363,9 +363,6 @@ func (s *httpSession) account() {
 	if !s.blank() {
 		now = len(s.in.B)
 	}
-	if s.cur != nil && s.cur.body != nil {
-		now += len(s.cur.body.B)
-	}
 	if s.parting != nil {
 		now += len(s.parting.Source.Buffer.B)
 	}
@@ -373,4 +370,16 @@ func (s *httpSession) account() {
 		s.w.held(now - s.held)
 		s.held = now
 	}
+	if s.cur != nil {
+		s.cur.hold()
+	}
+}
+
+// receives is how many bytes are counted of what the client sends and was not
+// received in whole.
+func (s *httpSession) receives() int {
+	if s.cur == nil {
+		return s.held
+	}
+	return s.held + s.cur.held
 }

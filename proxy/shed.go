@@ -20,7 +20,7 @@ func (w *Worker) part(bytes int64) int {
 
 // crowded tells that the client is to send no more: memory is short, and it is
 // over its share.
-func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.held) && s.greedy(nil) }
+func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.receives()) && s.greedy(nil) }
 
 func (s *httpSession) greedy(*exchange) bool { return s.weight() > s.w.share() }
 
@@ -143,7 +143,7 @@ func (ex *exchange) forsake() {
 }
 
 func (s *httpSession) weight() int {
-	n := s.held + s.outbound.counted
+	n := s.receives() + s.outbound.counted
 	for _, c := range s.calls {
 		if c.ex != nil {
 			n += c.ex.weight()

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 )
@@ -36,7 +34,6 @@ type httpUpstream struct {
 	toHead    bool
 	interim   int     // responses before the final one
 	ans       *answer // being received
-	in        *bytebufferpool.ByteBuffer
 	head      http1.Head
 	body      http1.Body
 	pause     Timer // the answer's body is not complete: it may be a stream
@@ -111,18 +108,20 @@ func (c *httpUpstream) receiveHead(b []byte) {
 	b, more := splitHead(b)
 	if c.ans == nil {
 		c.ans = c.w.answer()
-		c.in = c.w.buffers.Get(len(b))
+		c.ans.head = c.w.buffers.Get(len(b))
 		c.interim = 0
 	}
-	c.w.buffers.Append(c.in, b, 0)
+	in := c.ans.head
+	c.w.buffers.Append(in, b, 0)
 	for {
-		n, err := http1.DecodeResponse(c.in.B, c.toHead, &c.ans.Response, &c.head, c.w.httpLimits)
+		n, err := http1.DecodeResponse(in.B, c.toHead, &c.ans.Response, &c.head, c.w.httpLimits)
 		switch {
 		case err == http1.ErrIncomplete && len(more) > 0:
-			c.w.buffers.Append(c.in, more, 0)
+			c.w.buffers.Append(in, more, 0)
 			more = nil
 			continue
 		case err == http1.ErrIncomplete:
+			c.ans.hold()
 			return
 		case err == http1.ErrMessageTooLarge && c.w.proc.streams == nil:
 			c.fail(FailTooLarge)
@@ -142,7 +141,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 		}
 		c.ans.Response.Reset()
 		c.head.Reset()
-		c.in.B = append(c.in.B[:0], c.in.B[n:]...)
+		in.B = append(in.B[:0], in.B[n:]...)
 	}
 }
 
@@ -150,7 +149,6 @@ func (c *httpUpstream) receiveHead(b []byte) {
 // has come behind the input.
 func (c *httpUpstream) onHead(n int, more []byte) {
 	ans := c.ans
-	ans.head, c.in = c.in, nil
 	rest := ans.head.B[n:]
 	switch {
 	case c.head.Framing == http1.NoBody:
@@ -163,7 +161,7 @@ func (c *httpUpstream) onHead(n int, more []byte) {
 		return
 	}
 	c.state = upstreamBody
-	ans.body = c.w.buffers.Get(0)
+	ans.head.B, ans.body = ans.head.B[:n], c.w.buffers.Get(0)
 	c.body.Reset(&c.head, c.w.bodyLimits())
 	c.receiveBody(rest, more)
 }
@@ -238,10 +236,6 @@ func (c *httpUpstream) close() {
 	c.state = upstreamClosed
 	c.outbound.stop()
 	c.w.loop.Stop(&c.pause)
-	if c.in != nil {
-		c.w.buffers.Put(c.in)
-		c.in = nil
-	}
 	if c.ans != nil {
 		c.ans.Release()
 		c.ans = nil

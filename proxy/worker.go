@@ -154,15 +154,17 @@ func (w *Worker) reuse(ex *exchange) {
 	}
 }
 
-// hold counts the memory of a complete request against limits.buffered.
+// hold counts the request's memory against limits.buffered, again when it has grown.
 func (ex *exchange) hold() {
+	n := 0
 	if ex.head != nil {
-		ex.held = len(ex.head.B)
+		n = len(ex.head.B)
 	}
 	if ex.body != nil {
-		ex.held += len(ex.body.B)
+		n += len(ex.body.B)
 	}
-	ex.w.held(ex.held)
+	ex.w.held(n - ex.held)
+	ex.held = n
 }
 
 func (ex *exchange) releaseRequest() {
