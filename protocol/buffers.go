@@ -51,12 +51,29 @@ var PoisonBuffers bool
 // Poison is that pattern.
 const Poison = 0xDB
 
+// Held is what b, or nil, counts as memory: all the room that it has, of which a peer
+// may use little. A short buffer counts as what is in it, for its room hangs on what
+// bytebufferpool has learned; that is less than leastBuffer.
+func Held(b *bytebufferpool.ByteBuffer) int {
+	if b == nil {
+		return 0
+	}
+	if room := cap(b.B); room >= leastBuffer {
+		return room
+	}
+	return len(b.B)
+}
+
 // Get returns an empty buffer with room for n bytes, or less if n is small.
 func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
-	if n <= smallBuffer {
-		return bytebufferpool.Get()
+	if n > smallBuffer {
+		return p.take(n, classOf(n))
 	}
-	return p.take(n, classOf(n))
+	b := bytebufferpool.Get()
+	if cap(b.B) >= leastBuffer { // of others who use the pool
+		b.B = nil
+	}
+	return b
 }
 
 // Put takes back a buffer that is not used any more.

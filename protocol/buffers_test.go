@@ -159,6 +159,30 @@ func TestBuffersGrow(t *testing.T) {
 	}
 }
 
+// What a buffer counts as is never more than what it has room for, and less only
+// while that is little, whoever has used its memory before.
+func TestHeld(t *testing.T) {
+	if n := Held(nil); n != 0 {
+		t.Errorf("%d bytes held in no buffer", n)
+	}
+	p := kept(1 << 30)
+	for range 100 {
+		bytebufferpool.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100<<10)})
+	}
+	for _, n := range []int{0, 1, smallBuffer, smallBuffer + 1, leastBuffer, 64 << 10, 6 << 20} {
+		for range 100 {
+			b := p.Get(0)
+			if Held(b) != 0 {
+				t.Fatalf("%d bytes held in an empty buffer", Held(b))
+			}
+			p.Append(b, make([]byte, n), 0)
+			if held := Held(b); held > cap(b.B) || held < n || cap(b.B)-held >= leastBuffer {
+				t.Fatalf("%d bytes held for %d with room for %d", held, n, cap(b.B))
+			}
+		}
+	}
+}
+
 // What was put shows as such in tests.
 func TestPoison(t *testing.T) {
 	PoisonBuffers = true

@@ -56,7 +56,7 @@ func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
 		return
 	}
 	r := accesslog.Record{
-		RequestID: id, Outcome: c.outcome.String(), BytesIn: int64(ex.held), BytesOut: int64(c.bytes()),
+		RequestID: id, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
 		Duration: now - ex.began, Queued: ex.queued, Attempts: ex.n, Hedges: ex.hedges,
 	}
 	l.describe(&r, ex.from, ex)
@@ -99,7 +99,7 @@ func (l *accessLog) refused(from replier, ex *exchange, f *Failure) {
 	}
 	r := accesslog.Record{Outcome: OutcomeFailed.String(), Status: f.Status, Error: f.Code}
 	if ex != nil {
-		r.RequestID, r.BytesIn = ex.id(), int64(ex.held)
+		r.RequestID, r.BytesIn = ex.id(), int64(ex.size())
 	}
 	if !l.keeps(true, 0, r.RequestID) {
 		return

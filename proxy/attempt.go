@@ -117,7 +117,7 @@ func (a *attempt) answered(ans *answer) {
 	ex := a.ex
 	now := ex.w.loop.Now()
 	lingering := a.state == attemptLingering
-	a.ep.Ext.(*endpoint).stats.BytesOut += uint64(ans.held)
+	a.ep.Ext.(*endpoint).stats.BytesOut += uint64(ans.size())
 	if !lingering && a.kind == primaryAttempt {
 		ex.route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}

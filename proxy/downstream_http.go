@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
@@ -361,10 +362,10 @@ func (s *httpSession) dropInput() {
 func (s *httpSession) account() {
 	now := 0
 	if !s.blank() {
-		now = len(s.in.B)
+		now = protocol.Held(s.in)
 	}
 	if s.parting != nil {
-		now += len(s.parting.Source.Buffer.B)
+		now += protocol.Held(s.parting.Source.Buffer)
 	}
 	if now != s.held {
 		s.w.held(now - s.held)

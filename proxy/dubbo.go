@@ -89,13 +89,8 @@ func (r *dubboReader) midway() bool { return r.have > 0 }
 // inHead tells whether part of a header is here, and no more.
 func (r *dubboReader) inHead() bool { return r.have > 0 && r.have < len(r.head) }
 
-// held is how many bytes of a frame are here.
-func (r *dubboReader) held() int {
-	if r.body == nil {
-		return r.have
-	}
-	return r.have + len(r.body.B)
-}
+// held is how many bytes are held for the frame that is here in part.
+func (r *dubboReader) held() int { return r.have + protocol.Held(r.body) }
 
 // feed reads b, calling back. An error is for good.
 func (r *dubboReader) feed(b []byte, end dubboEnd) error {

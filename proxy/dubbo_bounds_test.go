@@ -121,7 +121,7 @@ func TestHalfFramesAreCounted(t *testing.T) {
 // TestCallsWhileMemoryIsShort: of a connection that is over its share big calls are not
 // received, small ones pass.
 func TestCallsWhileMemoryIsShort(t *testing.T) {
-	const big = 100_000
+	const big = 140_000
 	m := newDubboMesh(t, dubboOptions{apps: 1, direct: true, limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.apps[0]
 	a.answer = never
@@ -148,22 +148,22 @@ func TestCallsWhileMemoryIsShort(t *testing.T) {
 // TestCallsThatArriveWhileMemoryRunsShort are refused when they are big, though they
 // had begun before.
 func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
-	const big = 100_000
+	const big = 140_000
 	m := newDubboMesh(t, dubboOptions{apps: 1, direct: true, limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.apps[0]
 	a.answer = never
 	c, other := m.caller(egressDubbo), m.caller(egressDubbo)
-	for range 8 {
+	for range 6 {
 		c.hessian("m", strings.Repeat("x", big))
 	}
 	b := frameOf(1, dubbo.Hessian2, hessianCall(demo, "", "", "m", strings.Repeat("x", big)))
 	c.out[1] = b
 	c.say(b[:big/2])
-	m.until("half a call", func() bool { return m.consumer.proc.Held() > 17*big/2 })
+	m.until("half a call", func() bool { return m.consumer.proc.Held() > 13*big/2 })
 	for range 3 {
 		other.hessian("m", strings.Repeat("x", big))
 	}
-	m.until("the calls of another", func() bool { return a.served == 11 })
+	m.until("the calls of another", func() bool { return a.served == 9 })
 	c.say(b[big/2:])
 	c.wants(1, dubbo.StatusPoolExhausted, "")
 	m.settled()

@@ -118,7 +118,7 @@ func (ex *exchange) begin(r *route, by *door) {
 	ex.began = w.loop.Now()
 	ex.state = exchangeActive
 	w.stats.Requests++
-	w.millis.now(ex.began).arrived(ex.held)
+	w.millis.now(ex.began).arrived(ex.size())
 	if w.tracer.on {
 		ex.sample(by)
 	}
@@ -141,7 +141,7 @@ func (ex *exchange) begin(r *route, by *door) {
 		return
 	}
 	ex.svc.stats.Requests++
-	ex.svc.stats.BytesIn += uint64(ex.held)
+	ex.svc.stats.BytesIn += uint64(ex.size())
 	ex.req.Service = ex.svc.shared.wire
 	ex.req.Idempotent = ex.req.Idempotent || r.idempotent || safeMethod(&ex.req)
 

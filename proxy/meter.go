@@ -74,7 +74,7 @@ func (e Ending) String() string {
 // sent counts an attempt that is handed to the endpoint.
 func (e *endpoint) sent(a *attempt) {
 	s := &e.stats
-	s.BytesIn += uint64(a.ex.held)
+	s.BytesIn += uint64(a.ex.size())
 	switch a.kind {
 	case retryAttempt:
 		s.Retries++

@@ -99,10 +99,10 @@ func TestGreedyLinkIsRefusedAlone(t *testing.T) {
 func TestShareShrinksWithTheCrowd(t *testing.T) {
 	m := newMesh(t, meshOptions{apps: 1, direct: true, limits: small})
 	for range 300 {
-		m.do(m.half(12_000))
+		m.do(m.half(8_000))
 	}
 	m.w.Run(20 * time.Millisecond)
-	if n := m.consumer.proc.Held(); n < 3<<20 {
+	if n := m.consumer.proc.Held(); n < 2<<20 {
 		t.Fatalf("%d bytes held", n)
 	}
 	modest, large := m.post(1000), m.half(200_000)
@@ -206,7 +206,7 @@ func TestLinkOutlivesGreedyCallers(t *testing.T) {
 		return nil
 	}
 	m.apps[0].delay = func() time.Duration { return 100 * time.Millisecond }
-	greedy := m.burst(8, 400_000)
+	greedy := m.burst(8, 250_000)
 	m.w.Run(90 * time.Millisecond)
 	modest := m.post(1000)
 	m.do(modest)

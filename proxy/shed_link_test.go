@@ -156,7 +156,7 @@ func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
 	if n := m.consumer.shed(); n != 1 || a.ended {
 		t.Errorf("%d of 8 clients closed, want 1; link closed: %t", n, a.ended)
 	}
-	if held, most := m.consumer.proc.Held(), int64(hardMark-512<<10); held > most {
+	if held, most := m.consumer.proc.Held(), int64(hardMark-256<<10); held > most {
 		t.Errorf("%d bytes held after that, want %d at most", held, most)
 	}
 	left := 0

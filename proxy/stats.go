@@ -112,7 +112,7 @@ func (c *conclusion) bytes() int {
 	if c.ans == nil {
 		return 0
 	}
-	return c.ans.held
+	return c.ans.size()
 }
 
 // finished counts, logs and traces the end of the exchange for its caller. Without a route

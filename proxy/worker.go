@@ -156,15 +156,19 @@ func (w *Worker) reuse(ex *exchange) {
 
 // hold counts the request's memory against limits.buffered, again when it has grown.
 func (ex *exchange) hold() {
-	n := 0
-	if ex.head != nil {
-		n = len(ex.head.B)
-	}
-	if ex.body != nil {
-		n += len(ex.body.B)
-	}
+	n := protocol.Held(ex.head) + protocol.Held(ex.body)
 	ex.w.held(n - ex.held)
 	ex.held = n
+}
+
+// size is how many bytes the request is.
+func (ex *exchange) size() int { return length(ex.head) + length(ex.body) }
+
+func length(b *bytebufferpool.ByteBuffer) int {
+	if b == nil {
+		return 0
+	}
+	return len(b.B)
 }
 
 func (ex *exchange) releaseRequest() {
@@ -201,7 +205,7 @@ type answer struct {
 	w     *Worker
 	head  *bytebufferpool.ByteBuffer
 	body  *bytebufferpool.ByteBuffer
-	held  int
+	held  int           // bytes of both, and of what stream has, counted against limits.buffered
 	date  [dateLen]byte // the value of a Date that was added
 
 	stream *StreamSource // of what body does not hold; nil: Body is all
@@ -221,18 +225,21 @@ func (w *Worker) answer() *answer {
 
 // hold counts the answer's memory, again when it has grown.
 func (ans *answer) hold() {
-	n := 0
-	if ans.head != nil {
-		n = len(ans.head.B)
-	}
-	if ans.body != nil {
-		n += len(ans.body.B)
-	}
+	n := protocol.Held(ans.head) + protocol.Held(ans.body)
 	if ans.stream != nil {
-		n += len(ans.stream.Buffer.B)
+		n += protocol.Held(ans.stream.Buffer)
 	}
 	ans.w.held(n - ans.held)
 	ans.held = n
+}
+
+// size is how many bytes the answer is, or is here of it.
+func (ans *answer) size() int {
+	n := length(ans.head) + length(ans.body)
+	if ans.stream != nil {
+		n += length(ans.stream.Buffer)
+	}
+	return n
 }
 
 // takeStream makes the stream the caller's.

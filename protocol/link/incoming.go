@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // incoming is a message in reassembly.
@@ -17,8 +19,9 @@ type incoming struct {
 
 // add appends b to message s.
 func (r *Reader) add(s *incoming, b []byte) {
+	before := protocol.Held(s.buf)
 	r.limits.Buffers.Append(s.buf, b, s.total+traceText)
-	r.held += len(b)
+	r.held += protocol.Held(s.buf) - before
 }
 
 // admit begins the reassembly of message id, of which the whole length is total.
@@ -44,7 +47,7 @@ func (r *Reader) discard(s *incoming) {
 func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
 	buf := s.buf
 	delete(r.streams, s.id)
-	r.held -= len(buf.B)
+	r.held -= protocol.Held(buf)
 	if r.sink == s {
 		r.sink = nil // the rest of its frame is skipped
 	}

@@ -30,7 +30,7 @@ type Reader struct {
 
 	names   table
 	streams map[uint64]*incoming // messages in reassembly
-	held    int                  // bytes in them
+	held    int                  // bytes of memory in them
 	lastID  uint64               // of the last request
 
 	// moved counts the ends of frames; stalled is its value, and since the time,
@@ -242,30 +242,25 @@ func (r *Reader) streamed(f header) bool {
 	return true
 }
 
-// Buffered is the count of bytes held for partial frames and messages. How
-// much more may be reserved, Buffers.Reserve says.
-func (r *Reader) Buffered() int {
-	if r.partial == nil {
-		return r.held
-	}
-	return r.held + len(r.partial.B)
-}
+// Buffered is the count of bytes held (protocol.Held) for partial frames and
+// messages.
+func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
 
-// Assembled is the count of bytes held of message id, 0 if it is not in
+// Assembled is the count of bytes held for message id, 0 if it is not in
 // reassembly.
 func (r *Reader) Assembled(id uint64) int {
 	if s := r.streams[id]; s != nil {
-		return len(s.buf.B)
+		return protocol.Held(s.buf)
 	}
 	return 0
 }
 
-// Largest is the message in reassembly of which most is here, and how many bytes
+// Largest is the message in reassembly that most is held for, and how many bytes
 // that are; 0 and 0 if there is none. It looks at all of them.
 func (r *Reader) Largest() (id uint64, n int) {
 	for at, s := range r.streams {
-		if len(s.buf.B) > n || len(s.buf.B) == n && at < id {
-			id, n = at, len(s.buf.B)
+		if held := protocol.Held(s.buf); held > n || held == n && at < id {
+			id, n = at, held
 		}
 	}
 	return id, n

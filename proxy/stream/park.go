@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -35,7 +36,7 @@ func (s *Server) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
 	if s.closed || len(s.parked) >= maxParked {
 		return link.Token{}, false
 	}
-	p := &parked{srv: s, src: src, bytes: len(src.Buffer.B)}
+	p := &parked{srv: s, src: src, bytes: protocol.Held(src.Buffer)}
 	s.opt.Process.Hold(p.bytes)
 	s.parked[token] = p
 	p.timer = time.AfterFunc(s.park, func() {

@@ -53,10 +53,7 @@ type exchange struct {
 }
 
 func (x *exchange) run() {
-	n := len(x.r.Head) + len(x.r.Rest)
-	if x.r.Buffer != nil {
-		n += len(x.r.Buffer.B)
-	}
+	n := len(x.r.Head) + len(x.r.Rest) + protocol.Held(x.r.Buffer)
 	proc := x.srv.opt.Process
 	full := proc.Full()
 	proc.Hold(n)
