@@ -145,15 +145,15 @@ func (a *attempt) stoodIn(ans *answer) {
 func (a *attempt) failed(f *Failure) {
 	ex := a.ex
 	lingering := a.state == attemptLingering
+	how := endNothing
+	if f.blames() {
+		how = endBroken
+	}
 	if a.replayed && (f.retry == retryConnect || f.retry == retryUnsent) {
 		f = FailReset // that it could not be sent again unsays nothing
 	}
 	if f.retry == retryReset || f.retry == retryNever && a.ep != nil {
 		ex.reached = true
-	}
-	how := endNothing
-	if f.blames() {
-		how = endBroken
 	}
 	a.span().Note(f.spanOutcome(), 0, f.Code)
 	a.end(ex.w.loop.Now(), how)

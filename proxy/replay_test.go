@@ -65,13 +65,35 @@ func TestReplayInVain(t *testing.T) {
 		told(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
-		m, d := diallingMesh(t, 0, meshOptions{direct: true, service: inTurn})
+		m, d := diallingMesh(t, 0, meshOptions{direct: true, service: inTurn + ", outlier: {consecutive: 1}"})
 		m.warmEach(1)
 		d.room, d.now = 1, 1 // somebody else's
 		killed, c := m.poison(nil), m.get("/poison")
 		m.do(c)
 		m.finish(c)
 		told(t, m, *killed, c)
+		for i, e := range m.consumer.report().Services[0].Endpoints {
+			if e.Ejected {
+				t.Errorf("endpoint %d is ejected for want of room here", i)
+			}
+		}
+	})
+	t.Run("no room for the dial, but other connections", func(t *testing.T) {
+		m, d := diallingMesh(t, 0, meshOptions{direct: true, apps: 1})
+		m.warmEach(3)
+		m.apps[0].delay = func() time.Duration { return time.Second }
+		busy := m.get("/")
+		m.do(busy)
+		m.w.Run(100 * time.Millisecond)
+		d.room, d.now = 1, 1
+		killed, c := m.poison(func(a *app) { a.dropNext = true }), m.get("/poison")
+		m.do(c)
+		m.finish(c, busy)
+		m.ok(busy)
+		if *killed != 2 || c.code != "upstream-reset" {
+			t.Errorf("%d connections have ended of it, status %d %s, want two and upstream-reset", *killed, c.status, c.code)
+		}
+		m.settled()
 	})
 	t.Run("no connection in time", func(t *testing.T) {
 		m, d := diallingMesh(t, 0, meshOptions{direct: true, apps: 1, service: ", outlier: {consecutive: 100}"})

@@ -292,12 +292,12 @@ func (c *httpUpstream) undialled(f *Failure) {
 
 // lost: the peer closed before the head of an answer. On a connection that was
 // idle before, the likely reason is that its server had just closed it for
-// idleness: the request is sent once more on a fresh one if that is safe (RFC
+// idleness: the request is sent once more, on a fresh one if there is room, if that is safe (RFC
 // 9112 section 9.3.1). It may as well have died of the request, which therefore
 // counts as seen from then on.
 func (c *httpUpstream) lost() {
 	a := c.a
-	again := c.reused && c.ans == nil && a.state == attemptSent && a.ex.req.Idempotent
+	again := c.reused && !a.replayed && c.ans == nil && a.state == attemptSent && a.ex.req.Idempotent
 	if !again {
 		c.fail(FailReset)
 		return
@@ -306,5 +306,9 @@ func (c *httpUpstream) lost() {
 	c.release()
 	a.replayed, a.ex.reached = true, true
 	c.w.stats.Replays++
-	c.pool.dial(a)
+	if c.pool.mayDial() {
+		c.pool.dial(a)
+	} else {
+		c.pool.wait(a)
+	}
 }

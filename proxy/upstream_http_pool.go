@@ -62,8 +62,8 @@ func (p *httpPool) send(a *attempt) {
 		c.begin(a)
 		return
 	}
-	if p.dialing >= httpDials || p.held() {
-		p.waiting.push(a, p.svc.w.loop.Now())
+	if !p.mayDial() {
+		p.wait(a)
 		return
 	}
 	p.dial(a)
@@ -79,12 +79,23 @@ func (p *httpPool) dial(a *attempt) {
 	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
 }
 
-// held tells that no dials are to be tried but by dialAgain.
-func (p *httpPool) held() bool { return p.full && p.open > p.dialing }
+// mayDial tells whether a dial is to be tried, but by dialAgain.
+func (p *httpPool) mayDial() bool { return p.dialing < httpDials && (!p.full || p.open <= p.dialing) }
+
+// wait puts a among those that wait, by when it came. Ahead of it are only some that
+// were dialled for as well, and refused before it.
+func (p *httpPool) wait(a *attempt) {
+	var next *attempt
+	if last := p.waiting.tail; last != nil && last.stream > a.stream {
+		for next = p.waiting.head; next.stream < a.stream; {
+			next = next.waiting.next
+		}
+	}
+	p.waiting.insert(a, next, p.svc.w.loop.Now())
+}
 
 // refused: the driver has no room for a dial; the attempt that it was for (nil: none)
-// has its place back. Ahead of it are only some that were dialled for as well, and
-// refused before it.
+// has its place back.
 func (p *httpPool) refused(a *attempt) {
 	p.full = true
 	if !p.again.Armed() {
@@ -95,11 +106,7 @@ func (p *httpPool) refused(a *attempt) {
 	case len(p.idle) > 0: // one has become free since the dial
 		p.send(a)
 	default:
-		next := p.waiting.head
-		for next != nil && next.stream < a.stream {
-			next = next.waiting.next
-		}
-		p.waiting.insert(a, next, p.svc.w.loop.Now())
+		p.wait(a)
 	}
 }
 
@@ -129,7 +136,7 @@ func (p *httpPool) next() *attempt {
 
 // dialNext dials for those that wait, as many as there is room for.
 func (p *httpPool) dialNext() {
-	for p.dialing < httpDials && p.waiting.head != nil && !p.held() {
+	for p.waiting.head != nil && p.mayDial() {
 		p.dial(p.next())
 	}
 }
