@@ -63,8 +63,8 @@ type linkClient struct {
 	max     int                      // streams that the peer allows
 	ans     *answer                  // what the Reader decodes into
 
-	told    bool                  // a GOAWAY was heard
-	covered []linkStream[attempt] // what it left here, by rising id, those that are over included
+	told    bool     // a GOAWAY was heard
+	covered []uint64 // the ids that it left here, rising, those that are over included
 
 	handshake Timer
 }
@@ -276,20 +276,23 @@ func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
 	c.detach()
 	c.state = linkDraining
 	if !c.told {
-		c.told, c.covered = true, c.streams.inOrder()
+		c.told = true
+		for _, s := range c.streams.inOrder() {
+			c.covered = append(c.covered, s.id)
+		}
 	}
 	f := FailUnprocessed
 	if last == 0 {
 		f = FailConnect
 	}
 	n := len(c.covered)
-	for n > 0 && c.covered[n-1].id > last {
+	for n > 0 && c.covered[n-1] > last {
 		n--
 	}
 	gone := c.covered[n:]
 	c.covered = c.covered[:n]
-	for _, s := range gone {
-		if a := c.take(s.id); a != nil {
+	for _, id := range gone {
+		if a := c.take(id); a != nil {
 			a.failed(f)
 		}
 	}
