@@ -64,10 +64,7 @@ func keyAlone(key string) string {
 // public is what may be shown of an address or a URL: neither user and password nor
 // a query.
 func public(text string) string {
-	at, query := strings.LastIndexByte(text, '@'), -1
-	if strings.Contains(text, "://") {
-		query = strings.IndexAny(text, "?#")
-	}
+	at, query := strings.LastIndexByte(text, '@'), strings.IndexAny(text, "?#")
 	switch {
 	case at >= 0 && query >= 0 && query < at: // which of the two it is can't be told
 		return "..."

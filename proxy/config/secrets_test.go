@@ -24,6 +24,8 @@ func TestSecretsMisplaced(t *testing.T) {
 		`tracing: {endpoint: "https://user:hunter2@otlp:%"}`,
 		`tracing: {endpoint: "https://otlp/?key=hunter2"}`,
 		`tracing: {endpoint: "https://otlp/?key=a@hunter2"}`,
+		`registry: {etcd: {endpoints: ["https://10.0.0.1:2379?token=hunter2"]}}`,
+		`services: {a: {discover: static, endpoints: ["10.0.0.1:80"], check: {http: "health?token=hunter2"}}}`,
 		`tracing: {endpoint: "https://otlp/#hunter2"}`,
 		`registry: {etcd: {endpoints: ["http://root:hunter2@10.0.0.1:2379"]}}`,
 		`registry: {etcd: {endpoints: ["root:hunter2@10.0.0.1:2379"]}}`,
