@@ -129,8 +129,9 @@ func (src *source) serves(c *config.Service) bool {
 
 // watch follows the endpoints of every service.
 func (s *sidecar) watch() error {
+	update := s.proc.Generation().Update // and of no later one, for which others follow what has changed
 	for name, svc := range s.cfg.Services {
-		src, err := s.follow(svc, memory{}, s.proc.Update)
+		src, err := s.follow(svc, memory{}, update)
 		if err != nil {
 			return err
 		}
