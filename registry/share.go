@@ -76,6 +76,7 @@ type user struct {
 func (at *sharing) add(u *user) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
+	at.sweep() // nothing may be delivered for long
 	at.all = append(at.all, u)
 	if at.last != nil {
 		u.notify(at.last.anew())
@@ -87,12 +88,17 @@ func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.last = s.anew()
-	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
+	at.sweep()
 	for _, u := range at.all {
 		if !u.stopped.Load() {
 			u.notify(at.last)
 		}
 	}
+}
+
+// sweep drops those who have stopped.
+func (at *sharing) sweep() {
+	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
 }
 
 // anew is s with a version above all that there are: whoever was given others

@@ -98,3 +98,15 @@ func TestShare(t *testing.T) {
 		t.Errorf("begun %d times after the end", o.begun)
 	}
 }
+
+// TestShareForgets: what stopped is not kept, though nothing is delivered.
+func TestShareForgets(t *testing.T) {
+	s := Share(&origin{})
+	defer s.Watch("s", func(*Snapshot) {})()
+	for range 100 {
+		s.Watch("s", func(*Snapshot) {})()
+	}
+	if n := len(s.services["s"].all); n > 2 {
+		t.Errorf("%d are kept", n)
+	}
+}
