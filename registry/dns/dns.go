@@ -232,7 +232,9 @@ func (t *watch) forget() {
 		if _, host, isIP, err := registry.ParseAddr(e.Addr); err == nil && !isIP {
 			n, used := t.names[host]
 			if !used {
-				n = t.opt.Known[host]
+				if n = t.opt.Known[host]; n.err != nil || len(n.addrs) == 0 {
+					n.due = time.Time{} // who reloads may have put right why
+				}
 			}
 			names[host] = n
 		}

@@ -207,6 +207,48 @@ func TestHalfFailure(t *testing.T) {
 	}
 }
 
+// TestKnown: what a watcher begins with is not asked for before its time, unless the
+// last lookup failed or found nothing; its addresses are in use until there are others.
+func TestKnown(t *testing.T) {
+	old, later := []netip.Addr{netip.MustParseAddr("10.0.0.1")}, time.Now().Add(time.Hour)
+	for what, c := range map[string]struct {
+		known name
+		want  []string
+	}{
+		"fresh":  {name{addrs: old, due: later}, []string{"10.0.0.1:80"}},
+		"due":    {name{addrs: old, due: time.Now()}, []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"failed": {name{addrs: old, err: errors.New("sick"), due: later}, []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		"never":  {name{err: errors.New("sick"), due: later}, []string{"10.0.0.2:80"}},
+		"empty":  {name{due: later}, []string{"10.0.0.2:80"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			asked, answer := make(chan struct{}, 10), make(chan struct{})
+			w := New(fixed{{Addr: "a.example.test:80"}}, Options{
+				Known: Known{"a.example.test": c.known},
+				Lookup: func(context.Context, string) (Answer, error) {
+					asked <- struct{}{}
+					<-answer
+					return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.2")}, TTL: time.Hour}, nil
+				},
+			})
+			defer w.Close()
+			got := make(chan []registry.Endpoint, 10)
+			w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+			for i, addr := range c.want {
+				if i == len(c.want)-1 {
+					close(answer)
+				}
+				if e := receive(t, got); len(e) != 1 || e[0].Addr != addr {
+					t.Fatalf("got %v, want %s", e, addr)
+				}
+			}
+			if fresh := what == "fresh"; fresh != (len(asked) == 0) {
+				t.Errorf("asked for %d times", len(asked))
+			}
+		})
+	}
+}
+
 func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
