@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/lab"
@@ -66,5 +67,61 @@ func TestChange(t *testing.T) {
 	h.Change(at("10.0.0.1:80", 30))
 	if now, err := client.Get(ctx, prefix, clientv3.WithPrefix()); err != nil || len(now.Kvs) > 0 || h.State() != registry.Closed {
 		t.Errorf("after the end: %+v, %v, %v", now, err, h.State())
+	}
+}
+
+// TestChangeRefused: while etcd refuses what a registration changes to, for want of
+// space, it goes on as it was.
+func TestChangeRefused(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	ctx, client := raw(t, s)
+	const key = prefix + "/compute/n@10.0.0.1:80"
+	h := open(t, s.Endpoint(), brief).Register(at("10.0.0.1:80", 1))
+	waitState(t, h, registry.Registered)
+	begin, err := client.Get(ctx, key)
+	if err != nil || len(begin.Kvs) != 1 {
+		t.Fatal(begin, err)
+	}
+	lease := clientv3.LeaseID(begin.Kvs[0].Lease)
+	own, err := client.TimeToLive(ctx, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// When the witness's lease, which nobody renews, has run out, the other's would have.
+	witness, err := client.Grant(ctx, 2*own.GrantedTTL+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := client.Put(ctx, "/witness", "", clientv3.WithLease(witness.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := client.Watch(ctx, "/witness", clientv3.WithRev(put.Header.Revision+1))
+	server := pb.NewMaintenanceClient(client.ActiveConnection())
+	alarm := pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}
+	if _, err := server.Alarm(ctx, &alarm); err != nil {
+		t.Fatal(err)
+	}
+	h.Change(at("10.0.0.1:80", 2))
+	if ev := <-gone; len(ev.Events) != 1 || ev.Events[0].Type != clientv3.EventTypeDelete {
+		t.Fatalf("%+v", ev)
+	}
+	now, err := client.Get(ctx, key)
+	if err != nil || len(now.Kvs) != 1 || now.Kvs[0].ModRevision != begin.Kvs[0].ModRevision {
+		t.Fatalf("while there is no space: %+v, %v", now, err)
+	}
+	if h.State() != registry.Pending || h.Err() == nil {
+		t.Errorf("%v, %v", h.State(), h.Err())
+	}
+
+	alarm.Action = pb.AlarmRequest_DEACTIVATE
+	if _, err := server.Alarm(ctx, &alarm); err != nil {
+		t.Fatal(err)
+	}
+	waitState(t, h, registry.Registered)
+	now, err = client.Get(ctx, key)
+	if err != nil || len(now.Kvs) != 1 || now.Kvs[0].Version != 2 || clientv3.LeaseID(now.Kvs[0].Lease) != lease {
+		t.Errorf("at the end: %+v, %v", now, err)
 	}
 }

@@ -193,10 +193,7 @@ func (h *handle) run() {
 	for h.ctx.Err() == nil {
 		op, g := h.current()
 		if g == up {
-			if err := h.hold(op, &pause); err != nil {
-				h.failed(op, h.r.reason.explain(err))
-				pause.wait(op)
-			}
+			h.register(op, &pause)
 			continue
 		}
 		if g == yielded {
@@ -233,13 +230,55 @@ func (h *handle) failed(op context.Context, err error) {
 	h.settle(op, registry.Pending, err)
 }
 
+// register registers, again and again as it takes, until op ends.
+func (h *handle) register(op context.Context, pause *retry) {
+	var lease kept
+	for op.Err() == nil {
+		if err := h.hold(op, &lease, pause); err != nil {
+			h.failed(op, h.r.reason.explain(err))
+			pause.wait(op)
+		}
+	}
+}
+
+// kept is a lease that is kept alive, whatever comes of what is put under it: etcd
+// may refuse puts (it has no space) while it renews leases.
+type kept struct {
+	id    clientv3.LeaseID
+	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when it is not kept any more
+}
+
+// keep keeps id alive until op ends. 0 is none.
+func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.LeaseID) (err error) {
+	for k.id == id && k.alive != nil {
+		select {
+		case _, ok := <-k.alive:
+			if !ok {
+				k.alive = nil
+			}
+			continue
+		default:
+		}
+		return nil
+	}
+	if id == 0 {
+		return nil
+	}
+	k.id = id
+	k.alive, err = client.KeepAlive(op, id)
+	return err
+}
+
 // hold registers, and keeps the registration until it breaks, op ends, or, without an
 // error, until something else is to be put under the same lease.
-func (h *handle) hold(op context.Context, pause *retry) error {
+func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
 	client, err := h.r.await(ctx)
 	if err != nil {
+		return err
+	}
+	if err := lease.keep(op, client, h.lease); err != nil {
 		return err
 	}
 	select {
@@ -255,8 +294,7 @@ func (h *handle) hold(op context.Context, pause *retry) error {
 	if err != nil {
 		return err
 	}
-	alive, err := client.KeepAlive(ctx, h.lease)
-	if err != nil {
+	if err := lease.keep(op, client, h.lease); err != nil {
 		return err
 	}
 	h.settle(op, registry.Registered, nil)
@@ -273,7 +311,7 @@ func (h *handle) hold(op context.Context, pause *retry) error {
 		case events = <-opened:
 		case <-h.changed:
 			return nil
-		case _, ok := <-alive:
+		case _, ok := <-lease.alive:
 			if !ok {
 				return errors.New("lease is not kept alive")
 			}
