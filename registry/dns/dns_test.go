@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +82,41 @@ func TestLookupLacks(t *testing.T) {
 		slices.SortFunc(a.Addrs, netip.Addr.Compare)
 		if err != nil || fmt.Sprint(a.Addrs) != c.want || (a.Lacks != nil) != c.lacks || a.TTL != 7*time.Second {
 			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+}
+
+// TestLookupSearches: the IPv4 addresses of a name that the search list leads to are
+// not taken for those of one that has IPv6 ones. The list is only read from
+// /etc/resolv.conf, so the test runs again where that is another file.
+func TestLookupSearches(t *testing.T) {
+	if os.Getenv("REMORA_TEST_SEARCHES") == "" {
+		conf := filepath.Join(t.TempDir(), "resolv.conf")
+		if err := os.WriteFile(conf, []byte("search corp.lan\nnameserver 127.0.0.1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		const mount = `mount --bind "$0" /etc/resolv.conf || exit 99; exec "$@"`
+		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, os.Args[0], "-test.run=^TestLookupSearches$")
+		cmd.Env = append(os.Environ(), "REMORA_TEST_SEARCHES=1")
+		out, err := cmd.CombinedOutput()
+		switch {
+		case err == nil:
+		case strings.Contains(string(out), "--- FAIL"):
+			t.Errorf("%s", out)
+		default:
+			t.Skipf("no mount namespace: %v: %s", err, out)
+		}
+		return
+	}
+	s := newServer(t)
+	s.set("db.example.test", host{addrs: []string{"fd00::1"}, ttl: 7})
+	s.set("db.example.test.corp.lan", host{addrs: []string{"10.6.6.6"}, ttl: 7})
+	s.set("short.corp.lan", host{addrs: []string{"fd00::2"}, ttl: 7})
+	for host, want := range map[string]string{
+		"db.example.test": "[fd00::1]", "db.example.test.": "[fd00::1]", "short": "[fd00::2]",
+	} {
+		if a, err := (resolver{s.dial}).lookup(t.Context(), host); err != nil || fmt.Sprint(a.Addrs) != want || a.Lacks != nil {
+			t.Errorf("%s: %+v, %v; want %s", host, a, err, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type resolver struct {
 }
 
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
-	seen := ttl{lowest: -1}
+	seen := trail{host: host, lowest: -1}
 	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := r.dial(ctx, network, address)
 		if err != nil {
@@ -46,21 +47,22 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	addrs, err := res.LookupNetIP(ctx, "ip", host)
 	a := Answer{Addrs: addrs}
 	if err == nil && !slices.ContainsFunc(addrs, isIPv4) {
-		a.complete(ctx, res, host)
+		if name, _ := seen.found(); name != "" {
+			a.complete(ctx, res, name)
+		}
 	}
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	a.TTL = seen.lowest
+	_, a.TTL = seen.found()
 	return a, err
 }
 
 // complete asks for the IPv4 addresses apart. Two queries run side by side, and one
 // that fails is not told from one that finds nothing. To have the lookup fail then
 // (StrictErrors) would be no better: there are name servers that fail on IPv6 for
-// ever, and names that have nothing else.
-func (a *Answer) complete(ctx context.Context, res *net.Resolver, host string) {
+// ever, and names that have nothing else. name is rooted: along the search list there
+// may be another that has IPv4 addresses, of another host.
+func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 	res.StrictErrors = true
-	addrs, err := res.LookupNetIP(ctx, "ip4", host)
+	addrs, err := res.LookupNetIP(ctx, "ip4", name)
 	a.Addrs = append(a.Addrs, addrs...)
 	if failed, ok := err.(*net.DNSError); ok && !failed.IsNotFound {
 		a.Lacks = err
@@ -73,7 +75,7 @@ func isIPv4(a netip.Addr) bool { return a.Unmap().Is4() }
 // it by its being a net.PacketConn.
 type packets struct {
 	*net.UDPConn
-	seen *ttl
+	seen *trail
 }
 
 // Read implements net.Conn.
@@ -87,7 +89,7 @@ func (p packets) Read(b []byte) (int, error) {
 // 4.2.2). The resolver reads one message from it.
 type segments struct {
 	net.Conn
-	seen *ttl
+	seen *trail
 	got  []byte
 }
 
@@ -101,24 +103,36 @@ func (s *segments) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ttl is the lowest one of the records that led to addresses. The queries for
+// trail is what messages tell of the way to the addresses of host. The queries for
 // IPv4 and IPv6 run side by side.
-type ttl struct {
+type trail struct {
+	host string // as it was asked for
+
 	mu     sync.Mutex
-	lowest time.Duration // negative: none yet
+	lowest time.Duration // TTL of the records that led to addresses; negative: none yet
+	six    string        // the name, rooted, that has IPv6 addresses; "": none yet
+}
+
+// found returns what has been noted: a name, or "", and the TTL.
+func (t *trail) found() (six string, lowest time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.six, t.lowest
 }
 
 // note takes in a message from a server. One that the resolver refuses, such as a
-// forged one, may change the TTL, which is bounded for that too.
-func (t *ttl) note(msg []byte) {
+// forged one, may change the TTL, which is bounded for that too, and the name, which
+// is host or host with a domain behind it.
+func (t *trail) note(msg []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(msg); err != nil || h.RCode != dnsmessage.RCodeSuccess || h.Truncated {
 		return
 	}
-	if p.SkipAllQuestions() != nil {
+	asked, err := p.AllQuestions()
+	if err != nil {
 		return
 	}
-	lowest, leads := time.Duration(-1), false
+	lowest, leads, six := time.Duration(-1), false, ""
 	for {
 		h, err := p.AnswerHeader()
 		if err == dnsmessage.ErrSectionDone {
@@ -128,12 +142,19 @@ func (t *ttl) note(msg []byte) {
 			return
 		}
 		leads = leads || h.Type == dnsmessage.TypeA || h.Type == dnsmessage.TypeAAAA
+		if h.Type == dnsmessage.TypeAAAA && len(asked) == 1 {
+			six = asked[0].Name.String()
+		}
 		lowest = lower(lowest, time.Duration(h.TTL)*time.Second)
 	}
-	if leads {
-		t.mu.Lock()
-		t.lowest = lower(t.lowest, lowest)
-		t.mu.Unlock()
+	if !leads {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lowest = lower(t.lowest, lowest)
+	if strings.HasPrefix(strings.ToLower(six), strings.ToLower(strings.TrimSuffix(t.host, "."))+".") {
+		t.six = six
 	}
 }
 

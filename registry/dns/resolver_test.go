@@ -49,7 +49,7 @@ func FuzzNote(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte, size uint8) {
 		msg = msg[:min(len(msg), 1<<16-1)]
-		packet, stream := ttl{lowest: -1}, ttl{lowest: -1}
+		packet, stream := trail{lowest: -1}, trail{lowest: -1}
 		packet.note(msg)
 		p := &pieces{b: append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...), size: int(size) + 1}
 		if _, err := io.ReadAll(&segments{Conn: p, seen: &stream}); err != nil {
@@ -66,12 +66,55 @@ func FuzzNote(f *testing.F) {
 			return
 		}
 		packed, err := m.Pack() // lengths that are wrong are right there
-		whole := ttl{lowest: -1}
+		whole := trail{lowest: -1}
 		whole.note(packed)
 		if err == nil && whole.lowest != lowestOf(&m) {
 			t.Fatalf("%v is kept for %v, want %v", m.GoString(), whole.lowest, lowestOf(&m))
 		}
 	})
+}
+
+// TestNoteName: the name with IPv6 addresses is the one that a server was asked for,
+// whatever it is an alias of, and none that has nothing to do with the host.
+func TestNoteName(t *testing.T) {
+	four := func(n dnsmessage.Name) dnsmessage.Resource { return record(n, 7, &dnsmessage.AResource{}) }
+	six := func(n dnsmessage.Name) dnsmessage.Resource { return record(n, 7, &dnsmessage.AAAAResource{}) }
+	alias := func(n dnsmessage.Name) dnsmessage.Resource {
+		return record(n, 7, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("far.test.")})
+	}
+	far := func(dnsmessage.Name) dnsmessage.Resource { return six(dnsmessage.MustNewName("far.test.")) }
+	type answers []func(dnsmessage.Name) dnsmessage.Resource
+	for _, c := range []struct {
+		host, asked string
+		answers     answers
+		want        string
+	}{
+		{"db.example", "db.example.", answers{six}, "db.example."},
+		{"db.example.", "db.example.", answers{six}, "db.example."},
+		{"db", "db.corp.lan.", answers{six}, "db.corp.lan."},
+		{"db.Example", "DB.example.", answers{six}, "DB.example."},
+		{"db", "db.corp.lan.", answers{alias, far}, "db.corp.lan."},
+		{"db", "db.corp.lan.", answers{alias}, ""},
+		{"db", "db.corp.lan.", answers{four}, ""},
+		{"db", "dbx.corp.lan.", answers{six}, ""},
+		{"db", "evil.test.", answers{six}, ""},
+	} {
+		name := dnsmessage.MustNewName(c.asked)
+		m := dnsmessage.Message{Header: dnsmessage.Header{Response: true},
+			Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeAAAA, Class: dnsmessage.ClassINET}}}
+		for _, answer := range c.answers {
+			m.Answers = append(m.Answers, answer(name))
+		}
+		b, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := trail{host: c.host, lowest: -1}
+		seen.note(b)
+		if got, _ := seen.found(); got != c.want {
+			t.Errorf("%s, asked for %s: %q, want %q", c.host, c.asked, got, c.want)
+		}
+	}
 }
 
 // lowestOf is the TTL that an answer is kept for, negative for none.
