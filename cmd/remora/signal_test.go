@@ -67,6 +67,19 @@ func TestLogReaderGone(t *testing.T) {
 	}
 }
 
+// busy returns a sidecar with a request of client's that its application answers when
+// told to.
+func busy(t *testing.T) (a *app, p *process, client *keptAlive) {
+	t.Helper()
+	a = newApp(t)
+	p, egress := consumer(t, a, "")
+	p.ready()
+	client = keepAlive(t, egress)
+	client.send("/slow")
+	receive(t, "the slow request to arrive", a.arrived)
+	return a, p, client
+}
+
 // TestSignalAfterReplaced: the first signal finds a process that was replaced draining
 // already, and changes nothing; the second ends it.
 func TestSignalAfterReplaced(t *testing.T) {
@@ -76,12 +89,7 @@ func TestSignalAfterReplaced(t *testing.T) {
 		code int
 	}{{"one signal", false, 0}, {"two signals", true, exitFailed}} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newApp(t)
-			p, egress := consumer(t, a, "")
-			p.ready()
-			client := keepAlive(t, egress)
-			client.send("/slow")
-			receive(t, "the slow request to arrive", a.arrived)
+			a, p, client := busy(t)
 			p.replace()
 			p.signal(syscall.SIGTERM)
 			p.says(t, "draining already")
@@ -101,12 +109,7 @@ func TestSignalAfterReplaced(t *testing.T) {
 // TestLastToEnd: a process does not end before those whose place it took: a service
 // manager that knows of this one would kill them.
 func TestLastToEnd(t *testing.T) {
-	a := newApp(t)
-	first, egress := consumer(t, a, "")
-	first.ready()
-	client := keepAlive(t, egress)
-	client.send("/slow")
-	receive(t, "the slow request to arrive", a.arrived)
+	a, first, client := busy(t)
 	second := first.replace()
 	third := second.replace()
 	third.signal(syscall.SIGTERM)
@@ -136,12 +139,7 @@ func TestRestartOfLeaving(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newApp(t)
-			p, egress := consumer(t, a, "")
-			p.ready()
-			client := keepAlive(t, egress)
-			client.send("/slow")
-			receive(t, "the slow request to arrive", a.arrived)
+			a, p, client := busy(t)
 			c.leave(p)
 			p.signal(syscall.SIGUSR2)
 			p.says(t, "not replaced")
