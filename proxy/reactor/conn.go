@@ -72,8 +72,7 @@ func (c *conn) Write(b []byte) {
 		c.secure.write(b)
 		return
 	}
-	// An error has been through gnet's OnClose, so through lost, by now.
-	_, _ = c.gc.Write(b)
+	_ = c.put(b) // an error has ended it
 }
 
 // Buffered implements proxy.Conn.

@@ -108,7 +108,7 @@ func (s *secure) write(b []byte) {
 		if s.wire.gather {
 			s.wire.gather = false
 			if err == nil {
-				_, _ = s.c.gc.Write(l.sealed) // an error has been through lost
+				_ = s.c.put(l.sealed) // an error has ended it
 			}
 			l.sealed = l.sealed[:0]
 		}
@@ -156,13 +156,11 @@ func (w *wire) Write(b []byte) (int, error) {
 	switch {
 	case w.nc != nil:
 		return w.nc.Write(b)
-	case w.c.gc == nil:
-		return 0, net.ErrClosed
 	case w.gather:
 		w.c.loop.sealed = append(w.c.loop.sealed, b...)
 		return len(b), nil
 	}
-	if _, err := w.c.gc.Write(b); err != nil {
+	if err := w.c.put(b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
