@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy"
 )
@@ -157,6 +158,26 @@ func (c *conn) received(b []byte) {
 	}
 	c.stream.OnData(b)
 }
+
+// takeUnread hands over what a dialled connection's peer has sent before it reset
+// the connection. gnet first writes what is left, and closes without a read when that
+// fails; but a server that wants no more of a request has often answered it already.
+func (c *conn) takeUnread() {
+	if c.state != connOpen || c.Buffered() == 0 {
+		return
+	}
+	b := make([]byte, unreadSize)
+	for c.state == connOpen {
+		n, err := unix.Read(c.gc.Fd(), b)
+		if err != nil || n == 0 {
+			return
+		}
+		c.received(b[:n])
+	}
+}
+
+// unreadSize is how much takeUnread reads at once.
+const unreadSize = 64 << 10
 
 // end closes the connection, whatever its state. The stream hears of it, with
 // err, at the end of the turn.

@@ -67,6 +67,9 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 		return gnet.None
 	}
 	c.loop.enter()
+	if err != nil && err != io.EOF && c.accept == nil {
+		c.takeUnread()
+	}
 	c.lost(err)
 	c.loop.leave()
 	return gnet.None
