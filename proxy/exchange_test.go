@@ -142,6 +142,25 @@ func TestStalePooledConnection(t *testing.T) {
 	}
 }
 
+// One that was dialled for a request whose caller went away has been idle as well.
+func TestStaleConnectionThatNeverAnswered(t *testing.T) {
+	m, d := diallingMesh(t, 0, meshOptions{direct: true, apps: 1})
+	gone := m.do(m.get("/"))
+	m.until("a dial", func() bool { return d.all == 1 })
+	m.clients.Do(func() { gone.conn.Close() })
+	m.until("a connection", func() bool { return d.now == 0 })
+	m.settled()
+	m.apps[0].dropNext = true
+	c := m.get("/")
+	m.do(c)
+	m.finish(c)
+	m.ok(c)
+	if m.apps[0].served != 1 || d.all != 2 {
+		t.Errorf("%d requests served, over %d connections", m.apps[0].served, d.all)
+	}
+	m.settled()
+}
+
 func TestResetIsRetriedIfIdempotentAndPaid(t *testing.T) {
 	eachTopology(t, meshOptions{service: ", idempotent: true, retry: {attempts: 2, on: [connect, refused, reset]}"},
 		func(t *testing.T, m *mesh) {

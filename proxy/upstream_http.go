@@ -29,7 +29,7 @@ type httpUpstream struct {
 	state upstreamState
 	a     *attempt // whose answer is awaited
 
-	reused    bool // has answered before
+	reused    bool // has answered or been idle before
 	idleSince time.Duration
 	toHead    bool
 	interim   int     // responses before the final one

@@ -198,7 +198,7 @@ func (p *httpPool) put(c *httpUpstream) {
 		c.close()
 		return
 	}
-	c.idleSince = p.freed
+	c.idleSince, c.reused = p.freed, true
 	p.idle = append(p.idle, c)
 	if !p.sweeper.Armed() {
 		p.svc.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
