@@ -57,12 +57,13 @@ const (
 // response that comes of them. It owns the request's memory, and is recycled
 // when the caller is answered or gone and the last attempt is over.
 type exchange struct {
-	w     *Worker
-	from  replier
-	tag   uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
-	place int    // the downstream's own: where it keeps the exchange
-	state exchangeState
-	pass  pass // of the breaker in bounds
+	w        *Worker
+	from     replier
+	tag      uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
+	place    int    // the downstream's own: where it keeps the exchange
+	state    exchangeState
+	pass     pass // of the breaker in bounds
+	admitted bool // counts against max_pending of svc
 
 	req      protocol.Request
 	attempt  uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
@@ -169,7 +170,17 @@ func (ex *exchange) admit() (f *Failure) {
 	}
 	ex.bounds = ex.svc.bounds
 	ex.pass, f = ex.svc.shared.admit(ex.began, ex.bounds)
+	ex.admitted = f == nil
 	return f
+}
+
+// leave gives the place among max_pending back when no attempt is out any more. It
+// comes before the answer, behind which the caller's next request may begin at once.
+func (ex *exchange) leave() {
+	if ex.admitted && ex.out == 0 {
+		ex.admitted = false
+		ex.svc.shared.pending.Add(-1)
+	}
 }
 
 // safeMethod tells the methods that may be sent twice by definition of the
@@ -216,6 +227,7 @@ func (ex *exchange) win(by *attempt, ans *answer) {
 	}
 	ex.finished(&conclusion{outcome: outcomeOf(ans.Status), by: by, ans: ans})
 	ex.judge(verdictOf(ans.Status))
+	ex.leave()
 	ex.from.reply(ex, ans)
 	ex.withdraw()
 	ex.settle()
@@ -235,6 +247,7 @@ func (ex *exchange) fail(f *Failure) {
 	ex.w.stats.failed(f)
 	ex.finished(&conclusion{outcome: OutcomeFailed, failure: f})
 	ex.judge(f.verdict())
+	ex.leave()
 	ex.from.fail(ex, f)
 	ex.withdraw()
 	ex.settle()
@@ -297,9 +310,7 @@ func (ex *exchange) settle() {
 	}
 	ex.w.loop.Stop(&ex.deadline)
 	ex.w.loop.Stop(&ex.hedge)
-	if ex.svc != nil {
-		ex.svc.shared.pending.Add(-1)
-	}
+	ex.leave()
 	if ex.state == exchangeAbandoned && ex.from != nil {
 		ex.from.over(ex)
 	}

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,6 +71,23 @@ func TestRefusedDialGoesElsewhere(t *testing.T) {
 	m.finish(calls...)
 	m.ok(calls...)
 	m.settled()
+}
+
+// Requests that a client has pipelined are processed one after another, so they
+// never count as more than one of max_pending.
+func TestPipelinedRequestsPendOneByOne(t *testing.T) {
+	eachTopology(t, meshOptions{apps: 1, service: ", max_pending: 1"}, func(t *testing.T, m *mesh) {
+		for _, want := range []int{200, 503} { // answered and failed
+			const n = 3
+			p := m.speak(egress, strings.Repeat(getStream, n))
+			m.until("answers", func() bool { return bytes.Count(p.heard, []byte("HTTP/1.1 ")) == n })
+			if bytes.Count(p.heard, fmt.Appendf(nil, "HTTP/1.1 %d", want)) != n || bytes.Contains(p.heard, []byte("overloaded")) {
+				t.Errorf("heard %q, want %d times %d", p.heard, n, want)
+			}
+			m.consumer.update("compute")
+			m.settled()
+		}
+	})
 }
 
 func TestNoEndpoint(t *testing.T) {
