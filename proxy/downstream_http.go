@@ -204,14 +204,16 @@ func (s *httpSession) onHead(n int) {
 	ex.head.B, ex.body = ex.head.B[:n], s.w.buffers.Get(0)
 	s.account()
 	s.clock.start(clockBody, s.w.cfg.Timeouts.Body)
+	if s.head.ExpectContinue && len(s.calls) > 0 { // it waits for us
+		s.clock.stop()
+	}
 	rest = s.receiveBody(rest)
 	if s.state >= httpLeaving {
 		return // refused, or all taken; ex is not the session's any more
 	}
 	s.keepInput(rest)
-	if s.state == httpBody && s.head.ExpectContinue && len(s.calls) == 0 {
-		s.outbound.write([]byte(http1.Continue))
-		s.head.ExpectContinue = false
+	if s.state == httpBody {
+		s.proceed()
 	}
 }
 

@@ -158,9 +158,18 @@ func (s *httpSession) answered() {
 	if n == 0 && s.state == httpHead && s.blank() {
 		s.clock.set(s.w.cfg.Timeouts.Idle)
 	}
-	if n == 0 && s.state == httpBody && s.head.ExpectContinue {
-		s.outbound.write([]byte(http1.Continue))
-		s.head.ExpectContinue = false
+	if s.state == httpBody {
+		s.proceed()
 	}
 	s.pump()
+}
+
+// proceed lets a client that waits for it send the body, once the requests before are
+// answered. From then on it has timeouts.body for that.
+func (s *httpSession) proceed() {
+	if s.head.ExpectContinue && len(s.calls) == 0 {
+		s.outbound.write([]byte(http1.Continue))
+		s.head.ExpectContinue = false
+		s.clock.start(clockBody, s.w.cfg.Timeouts.Body)
+	}
 }

@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,20 @@ func TestDrippingRequests(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The time for a body that waits to be asked for begins when it is, behind the answers
+// that are due before.
+func TestBodyThatWaitsItsTurn(t *testing.T) {
+	m := newMesh(t, meshOptions{apps: 1, direct: true, service: ", timeout: 60s"})
+	m.apps[0].delay = func() time.Duration { return 50 * time.Second }
+	p := m.speak(egress, getStream+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+	m.closesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
+	answers := regexp.MustCompile("HTTP/1.1 ([0-9]+)").FindAllString(string(p.heard), -1)
+	if want := []string{"HTTP/1.1 200", "HTTP/1.1 100", "HTTP/1.1 408"}; !slices.Equal(answers, want) {
+		t.Errorf("answers %q, want %q", answers, want)
+	}
+	m.settled()
 }
 
 // A client that connects and says nothing is disconnected, quietly.
