@@ -85,6 +85,7 @@ func (d *delivery) send() (sent int64, whole bool) {
 		proc: d.srv.opt.Process, from: d.up, to: d.down,
 		body: &d.src.Body, held: d.src.Buffer, chunks: d.chunks,
 	}
+	d.src.Buffer = nil
 	if t.run() != noFault {
 		d.cut()
 		return t.sent, false

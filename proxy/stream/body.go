@@ -49,7 +49,7 @@ const (
 // run ends when the whole body has been passed on, and its end with it. The
 // transfer's buffers are given up.
 func (t *transfer) run() fault {
-	early := protocol.Held(t.held) + len(t.rest)
+	early := protocol.Held(t.held) + cap(t.rest)
 	t.proc.Hold(early + decoding)
 	defer t.proc.Hold(-decoding)
 	block := blocks.Get().(*[blockSize]byte)

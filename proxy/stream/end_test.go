@@ -70,7 +70,7 @@ func TestResetTold(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&pair{srv: s.srv, down: down, up: up}).relay(nil)
+		(&pair{srv: s.srv, down: down, up: up}).relay(s.srv.early(nil))
 	}()
 	wantReset(t, "the client", client)
 	client.Close()

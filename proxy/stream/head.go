@@ -13,6 +13,13 @@ type intake struct {
 	held int
 }
 
+// early is an intake of what came already, and was not counted until now.
+func (s *Server) early(b []byte) *intake {
+	in := &intake{proc: s.opt.Process, b: b}
+	in.hold()
+	return in
+}
+
 func (in *intake) hold() {
 	in.proc.Hold(cap(in.b) - in.held)
 	in.held = cap(in.b)

@@ -39,8 +39,9 @@ func (s *Server) Pass(listener string, client proxy.Socket, to netip.AddrPort, f
 }
 
 func (p *passage) run() {
-	p.srv.opt.Process.Hold(len(p.first))
-	defer p.srv.opt.Process.Hold(-len(p.first))
+	early := p.srv.early(p.first)
+	p.first = nil
+	defer early.free()
 	worker := p.srv.worker()
 	trail := worker.Trail(p.listener, p.down.RemoteAddr().String(), "")
 	onward, fail := p.reach()
@@ -52,7 +53,7 @@ func (p *passage) run() {
 	}
 	defer p.srv.hops.remove(onward)
 	worker.Passed(nil)
-	in, out := p.relay(p.first)
+	in, out := p.relay(early)
 	trail.End(proxy.StreamEnd{Cut: p.isCut(), Endpoint: p.to.String(), In: in, Out: out})
 }
 

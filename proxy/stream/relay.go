@@ -12,7 +12,7 @@ import (
 // what the kernel still holds of it.
 const flushTime = time.Second
 
-// relay sends rest up, copies both ways until both have ended, and closes both
+// relay sends early up and frees it, copies both ways until both have ended, and closes both
 // connections. Of each connection's bytes it holds none: between two TCP
 // connections the copy is splice, within the kernel, so a reader that stops
 // stalls its sender through the two kernels' buffers. With TLS on one it holds a
@@ -20,15 +20,16 @@ const flushTime = time.Second
 //
 // An end of file is passed on as one, and the other direction goes on. An error
 // ends both with a reset.
-func (p *pair) relay(rest []byte) (in, out int64) {
+func (p *pair) relay(early *intake) (in, out int64) {
 	back := make(chan int64, 1)
 	go func() { back <- p.copy(p.down, p.up) }()
-	if len(rest) > 0 { // to write nothing would consume the error of a reset
-		if _, err := p.up.Write(rest); err != nil {
+	if in = int64(len(early.b)); in > 0 { // to write nothing would consume the error of a reset
+		if _, err := p.up.Write(early.b); err != nil {
 			p.lost(p.up)
 		}
 	}
-	in = int64(len(rest)) + p.copy(p.up, p.down)
+	early.free()
+	in += p.copy(p.up, p.down)
 	out = <-back
 	if p.torn.Load() {
 		p.cut()

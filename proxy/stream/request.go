@@ -29,6 +29,7 @@ func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
 		status: http.StatusOK, trail: r.Trail,
 		words: func(f *proxy.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
+	r.Rest = nil
 	s.start(p, t.run)
 }
 
@@ -53,7 +54,7 @@ type exchange struct {
 }
 
 func (x *exchange) run() {
-	n := len(x.r.Head) + len(x.r.Rest) + protocol.Held(x.r.Buffer)
+	n := len(x.r.Head) + cap(x.r.Rest) + protocol.Held(x.r.Buffer)
 	proc := x.srv.opt.Process
 	full := proc.Full()
 	proc.Hold(n)
@@ -116,6 +117,7 @@ func (x *exchange) upload() {
 		proc: x.srv.opt.Process, from: x.down, to: x.up,
 		body: &x.r.Body, held: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
 	}
+	x.r.Buffer, x.r.Rest = nil, nil
 	f := t.run()
 	x.in.Store(t.sent)
 	switch f {
@@ -264,7 +266,10 @@ func (x *exchange) upgrade(resp *protocol.Response, head *http1.Head, in *intake
 	}
 	if x.open(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64
-		moved, x.out = x.relay(x.r.Rest)
+		early := x.srv.early(x.r.Rest)
+		x.r.Rest = nil
+		x.free()
+		moved, x.out = x.relay(early)
 		x.in.Store(moved)
 	}
 	return nil

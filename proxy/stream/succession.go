@@ -97,7 +97,7 @@ func (p *pair) fetchBefore(token link.Token) {
 	}
 	watch := p.watch()
 	defer watch.stop()
-	p.relay(token[:])
+	p.relay(p.srv.early(token[:]))
 }
 
 func (p *pair) dialBefore() error {

@@ -26,8 +26,9 @@ func (t *tunnel) run() {
 		t.fail(proxy.FailOverloaded)
 		return
 	}
-	t.srv.opt.Process.Hold(len(t.rest))
-	defer t.srv.opt.Process.Hold(-len(t.rest))
+	early := t.srv.early(t.rest)
+	t.rest = nil
+	defer early.free()
 	lease, _, fail := t.connect(&t.wish)
 	if fail != nil {
 		t.fail(fail)
@@ -41,7 +42,7 @@ func (t *tunnel) run() {
 	lease.Connected(0)
 	watch := t.watch()
 	defer watch.stop()
-	in, out := t.relay(t.rest)
+	in, out := t.relay(early)
 	lease.Close(true, in, out)
 	t.trail.End(proxy.StreamEnd{Status: t.status, Cut: t.isCut(), Endpoint: t.at, In: in, Out: out})
 }
