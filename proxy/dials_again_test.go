@@ -59,6 +59,25 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		}
 		m.settled()
 	})
+	t.Run("room again after long", func(t *testing.T) {
+		m, d, busy := stuckMesh(t)
+		calls := m.burst(30, 10)
+		m.w.Run(time.Second)
+		before := d.refused
+		m.w.Run(4 * time.Second)
+		if n := d.refused - before; n < 45 || n > 55 {
+			t.Errorf("%d dials refused within 4 s, want one in 80 ms", n)
+		}
+		d.now = 0
+		since := m.w.Now()
+		m.finish(calls...)
+		m.ok(calls...)
+		if took := m.w.Now() - since; took > 150*time.Millisecond {
+			t.Errorf("answered %v after there was room", took)
+		}
+		m.finish(busy)
+		m.settled()
+	})
 	t.Run("their callers go away", func(t *testing.T) {
 		m, d, busy := stuckMesh(t)
 		var clients []*client

@@ -284,7 +284,7 @@ func (c *httpUpstream) undialled(f *Failure) {
 		p.refused(c.release())
 		return
 	}
-	p.full = false
+	p.backoff = 0
 	c.fail(f)
 	p.expire()
 	p.dialNext()

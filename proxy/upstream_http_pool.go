@@ -13,8 +13,12 @@ import (
 const httpDials = 128
 
 // httpDialAgain is how long after the driver has refused a dial, for want of room, an
-// endpoint's pool tries another.
-const httpDialAgain = 20 * time.Millisecond
+// endpoint's pool tries another; as long as that is in vain it waits for twice as long
+// each time, up to httpDialAgainMost.
+const (
+	httpDialAgain     = 20 * time.Millisecond
+	httpDialAgainMost = 80 * time.Millisecond
+)
 
 // httpPool is the HTTP upstream of one endpoint on one loop: a stack of idle
 // connections, the latest used on top, so that a surplus grows old and goes.
@@ -34,11 +38,12 @@ type httpPool struct {
 	came    uint64        // how many attempts have come
 	freed   time.Duration // when one was last free
 
-	// full: the driver has refused a dial, and has not taken one since. While there
-	// are connections that may become free, the pool dials by again alone, for one
-	// attempt at a time; again is armed, or has such a dial under way.
-	full  bool
-	again Timer
+	// backoff is not 0 when the driver has refused a dial, and has not taken one since.
+	// While there are connections that may become free, the pool dials by again alone,
+	// for one attempt at a time; again is armed, or has such a dial under way, and is
+	// armed for backoff when that is refused.
+	backoff time.Duration
+	again   Timer
 }
 
 func newHTTPPool(s *service, target *endpoint) *httpPool {
@@ -80,7 +85,9 @@ func (p *httpPool) dial(a *attempt) {
 }
 
 // mayDial tells whether a dial is to be tried, but by dialAgain.
-func (p *httpPool) mayDial() bool { return p.dialing < httpDials && (!p.full || p.open <= p.dialing) }
+func (p *httpPool) mayDial() bool {
+	return p.dialing < httpDials && (p.backoff == 0 || p.open <= p.dialing)
+}
 
 // wait puts a among those that wait, by when it came. Ahead of it are only some that
 // were dialled for as well, and refused before it.
@@ -97,9 +104,10 @@ func (p *httpPool) wait(a *attempt) {
 // refused: the driver has no room for a dial; the attempt that it was for (nil: none)
 // has its place back.
 func (p *httpPool) refused(a *attempt) {
-	p.full = true
+	p.backoff = max(p.backoff, httpDialAgain)
 	if !p.again.Armed() {
-		p.svc.w.loop.After(httpDialAgain, &p.again)
+		p.svc.w.loop.After(p.backoff, &p.again)
+		p.backoff = min(2*p.backoff, httpDialAgainMost)
 	}
 	switch {
 	case a == nil:
@@ -113,14 +121,17 @@ func (p *httpPool) refused(a *attempt) {
 // dialAgain dials for the attempt that has waited longest, to see whether there is
 // room now.
 func (p *httpPool) dialAgain() {
-	if p.full = p.full && p.waiting.head != nil; p.full {
+	if p.waiting.head == nil {
+		p.backoff = 0
+	}
+	if p.backoff > 0 {
 		p.dial(p.next())
 	}
 }
 
 // opened: a dial has become a connection.
 func (p *httpPool) opened() {
-	p.full = false
+	p.backoff = 0
 	p.dialing--
 	p.freed = p.svc.w.loop.Now()
 }
