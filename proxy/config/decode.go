@@ -40,9 +40,7 @@ func (p path) entry(name string) path {
 
 func (d *decoder) errorAt(at position, p path, format string, args ...any) {
 	d.failed[p] = true
-	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: string(p), Text: fmt.Sprintf(format, args...),
-	})
+	d.add(at, p, fmt.Sprintf(format, args...))
 }
 
 // decode fills v, which holds its default, from n.

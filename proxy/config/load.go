@@ -36,10 +36,11 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 	r.report = func(at position, format string, args ...any) { d.errorAt(at, "", format, args...) }
 	root := r.readTree(data)
 	switch {
-	case root == nil || root.kind == kindBroken:
-		if len(d.errs) > 0 {
-			return nil, d.errs
+	case root == nil || root.kind == kindBroken || root.kind == kindNull:
+		if len(d.errs) == 0 { // a file that somebody is about to write, or could not
+			d.errorAt(position{line: 1, column: 1}, "", "empty; expected a configuration")
 		}
+		return nil, d.errs
 	default:
 		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
 	}
@@ -63,10 +64,26 @@ func (d *decoder) complain(p path, format string, args ...any) {
 			return
 		}
 	}
-	at := d.locate(p)
+	d.add(d.locate(p), p, fmt.Sprintf(format, args...))
+}
+
+// maxShown is how many bytes an error has of a key's path, and of its text: they may
+// hold what the file has there, of any length.
+const maxShown = 512
+
+// add is an error more.
+func (d *decoder) add(at position, p path, text string) {
 	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: string(p), Text: fmt.Sprintf(format, args...),
+		File: d.file, Line: at.line, Column: at.column, Path: beginning(string(p)), Text: beginning(text),
 	})
+}
+
+// beginning is what an error shows of text.
+func beginning(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }
 
 // locate is the position of a path, or of the nearest thing above that the file

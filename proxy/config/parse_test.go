@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
@@ -180,9 +181,34 @@ func TestExpandedStructure(t *testing.T) {
 }
 
 func TestEmpty(t *testing.T) {
-	for _, text := range []string{"", "\n", "# nothing\n", "{}", "null\n", "services:\nroutes:\nlog:\nlimits: {}\n"} {
+	for _, text := range []string{"{}", "\ufeff{}", "services:\nroutes:\nlog:\nlimits: {}\n"} {
 		if c := mustParse(t, text); !reflect.DeepEqual(c, Default()) {
 			t.Errorf("%q: got %+v", text, c)
+		}
+	}
+}
+
+// TestNothing: a file that was emptied is refused, so a reload leaves what there is.
+func TestNothing(t *testing.T) {
+	for _, text := range []string{"", "\n", "# nothing\n", "null\n", "---\n", "\ufeff"} {
+		if _, err := Parse("f", []byte(text), environment); err == nil || err.Error() != "f:1:1: empty; expected a configuration" {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
+// TestLongValues: an error shows the beginning of what is wrong, in whole characters.
+func TestLongValues(t *testing.T) {
+	long := strings.Repeat("é", 100_000)
+	for _, text := range []string{"loops: " + long, "listeners: [{name: l, address: " + long + "}]", long + ": 1"} {
+		_, err := Parse("f", []byte(text), environment)
+		if err == nil {
+			t.Fatalf("%.20q: no error", text)
+		}
+		for _, line := range strings.Split(err.Error(), "\n") {
+			if len(line) > 2*maxShown+100 || !utf8.ValidString(line) {
+				t.Errorf("%.20q: a line of %d bytes: %.50q", text, len(line), line)
+			}
 		}
 	}
 }
@@ -252,7 +278,7 @@ func TestEdges(t *testing.T) {
 		{listeners + `[{name: l, address: "a:1", protocol: link, service: s}]`, "insecure: true"},
 		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, insecure: true}]`, ""},
 		{listeners + `[{name: l, address: "a:0", protocol: http, service: s}, {name: m, address: "a:0", protocol: http, service: s}]`, ""},
-		{"#" + strings.Repeat("x", maxFile-1), ""},
+		{"#" + strings.Repeat("x", maxFile-1), "empty"},
 		{"#" + strings.Repeat("x", maxFile), "larger than"},
 		{"x: " + deep, "unknown key"},
 		{"x: [[" + deep + "]]", "nested more than 32 deep"},

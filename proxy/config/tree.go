@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 
@@ -66,6 +67,7 @@ func (r *treeReader) readTree(data []byte) *node {
 		r.report(position{}, "larger than %d bytes; not a configuration file?", maxFile)
 		return nil
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, which some editors leave
 	file, err := parse(data)
 	if err != nil {
 		r.reportSyntax(data, err)

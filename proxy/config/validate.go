@@ -208,7 +208,9 @@ func (v *validator) route(i int, r *Route) {
 	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
 		v.report(match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
 	}
-	if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
+	if strings.Contains(r.Match.Host, "*") {
+		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host takes all", r.Match.Host)
+	} else if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
 		v.report(match.key("host"), "expected a host without port, got %q", r.Match.Host)
 	}
 	v.matchHeaders(match.key("header"), r.Match.Header)
