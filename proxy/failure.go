@@ -42,11 +42,13 @@ func (f *Failure) refusal(reached bool) link.Reason {
 	return link.UpstreamReset
 }
 
-// dialFailure is what a dial that ended with err means to those that it was for.
-func dialFailure(err error) *Failure {
+// dialFailed logs that a dial of the endpoint at addr ended with err, and tells what that
+// means to those that it was for.
+func (s *service) dialFailed(addr string, err error) *Failure {
 	if errors.Is(err, ErrDialQueue) {
 		return FailDials
 	}
+	s.log.Warn("endpoint not connected", "service", s.cfg.Name, "endpoint", addr, "error", err)
 	return FailConnect
 }
 

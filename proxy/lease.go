@@ -122,9 +122,13 @@ func (l *Lease) pick() *Failure {
 
 // Again gives the endpoint back, which did not take the stream, and asks for
 // another, at most three in all. why is FailConnect or what the endpoint refused
-// it for. When picked gets a Failure, the Lease is closed.
-func (l *Lease) Again(why *Failure, picked func(at Place, f *Failure)) {
+// it for; err, which is logged with the former, is how its dial ended. When picked gets a
+// Failure, the Lease is closed.
+func (l *Lease) Again(why *Failure, err error, picked func(at Place, f *Failure)) {
 	l.w.loop.Post(func() {
+		if why == FailConnect {
+			l.svc.dialFailed(l.place().Addr, err)
+		}
 		l.judgeEndpoint(findingsOf(why).endpoint)
 		l.leave()
 		f := l.pick()

@@ -29,7 +29,7 @@ func (m *mesh) lease() leased {
 func (m *mesh) again(l *proxy.Lease, why *proxy.Failure) (f *proxy.Failure) {
 	m.t.Helper()
 	done := false
-	l.Again(why, func(_ proxy.Place, fail *proxy.Failure) { f, done = fail, true })
+	l.Again(why, nil, func(_ proxy.Place, fail *proxy.Failure) { f, done = fail, true })
 	m.until("an answer", func() bool { return done })
 	return f
 }

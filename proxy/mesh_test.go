@@ -1,9 +1,9 @@
 package proxy_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -39,6 +39,7 @@ type node struct {
 	cfg  *config.Config
 	stop []func() // closes listeners
 	log  *accessFile
+	said bytes.Buffer // its log
 }
 
 // epoch is the time of day at which simulations begin.
@@ -142,7 +143,7 @@ func (n *node) start() {
 	n.proc.Wall = func() time.Time { return epoch.Add(n.m.w.Now()) }
 	n.all, n.stop = nil, nil
 	n.openAccessLog()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.NewTextHandler(&n.said, nil))
 	for i := range n.m.loops {
 		name := n.host
 		if i > 0 {

@@ -15,6 +15,7 @@ import (
 // connections, its queue for slots, and what hedging knows of it.
 type service struct {
 	w       *Worker
+	log     *quietLog // of its endpoints, apart from those of other services
 	shared  *sharedService
 	cfg     *config.Service
 	bounds  *serviceBounds
@@ -44,7 +45,10 @@ type endpoint struct {
 }
 
 func newService(w *Worker, m member) *service {
-	s := &service{w: w, shared: m.sharedService, hedging: hedge.NewService(w.proc.loops)}
+	s := &service{
+		w: w, log: newQuietLog(w.log.to, w.loop), shared: m.sharedService,
+		hedging: hedge.NewService(w.proc.loops),
+	}
 	s.queue.oldest.Store(neverQueued)
 	s.queue.grant.Do = s.giveOut
 	s.queue.post = func() {

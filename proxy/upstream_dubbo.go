@@ -162,7 +162,7 @@ func (c *dubboClient) OnData(b []byte) {
 
 func (c *dubboClient) OnClose(err error) {
 	if c.conn == nil {
-		c.close(dialFailure(err))
+		c.close(c.up.svc.dialFailed(c.up.target.lb.Addr, err))
 		return
 	}
 	c.close(FailReset)

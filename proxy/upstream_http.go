@@ -248,7 +248,7 @@ func (c *httpUpstream) close() {
 func (c *httpUpstream) OnClose(err error) {
 	c.pool.open--
 	if c.state == upstreamDialing {
-		c.undialled(dialFailure(err))
+		c.undialled(c.pool.svc.dialFailed(c.pool.target.lb.Addr, err))
 		return
 	}
 	c.gone(err)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -69,13 +70,19 @@ type linkClient struct {
 	handshake Timer
 }
 
+// Why a connection is no link.
+var (
+	errLinkSilent = errors.New("proxy: the peer did not begin to speak the link protocol within connect_timeout")
+	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
+)
+
 // Service implements Destined.
 func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
 	c := &linkClient{up: u, streams: newLinkStreamTable[attempt](), next: 1, max: linkStreams}
 	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
-	c.handshake.Fire = func() { c.close(FailConnect) }
+	c.handshake.Fire = func() { c.unopened(errLinkSilent) }
 	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
 	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
 	return c
@@ -108,10 +115,17 @@ func (c *linkClient) OnClose(err error) {
 	switch {
 	case c.state == linkClosed:
 	case c.conn == nil:
-		c.close(dialFailure(err))
+		c.unopened(err)
+	case c.state == linkOpening:
+		c.unopened(errLinkClosed)
 	default:
 		c.close(FailReset)
 	}
+}
+
+// unopened: the endpoint is no link, for err.
+func (c *linkClient) unopened(err error) {
+	c.close(c.up.svc.dialFailed(c.up.target.lb.Addr, err))
 }
 
 func (c *linkClient) send(a *attempt) {

@@ -20,7 +20,7 @@ type Worker struct {
 	proc     *Process
 	index    int // among the workers
 	loop     Loop
-	log      Logger
+	log      *quietLog // of what peers do
 	rnd      *rand.PCG
 	ids      rand.PCG // of requests; apart from rnd, whose order tests replay
 	tracer   tracer
@@ -73,7 +73,7 @@ const ledgerStep = 64 << 10
 // seed feeds the picks of endpoints.
 func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 	w := &Worker{
-		proc: p, index: len(p.workers), loop: loop, log: log,
+		proc: p, index: len(p.workers), loop: loop, log: newQuietLog(log, loop),
 		rnd:    rand.NewPCG(seed, uint64(len(p.workers))),
 		ids:    *rand.NewPCG(uint64(len(p.workers)), seed),
 		tracer: tracer{rnd: *rand.NewPCG(^seed, uint64(len(p.workers)))},

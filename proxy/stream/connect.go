@@ -56,8 +56,7 @@ func (p *pair) connect(w *wish) (lease *proxy.Lease, linked bool, fail *proxy.Fa
 		if errors.As(err, &last) {
 			why = last.fail
 		}
-		p.srv.opt.Logger.Debug("endpoint not connected", "service", w.service, "endpoint", a.at.Addr, "error", err)
-		lease.Again(why, func(at proxy.Place, f *proxy.Failure) { answers <- answer{lease, at, f} })
+		lease.Again(why, err, func(at proxy.Place, f *proxy.Failure) { answers <- answer{lease, at, f} })
 		a = p.await(answers)
 		switch { // on a failure the core has closed the lease, or its loop is gone
 		case a.fail == proxy.FailConnect && last.fail != nil:
