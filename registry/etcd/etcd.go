@@ -8,8 +8,9 @@
 //
 //   - While etcd does not answer, the last snapshot stays, for however long.
 //   - At a start without etcd, the snapshot comes from the cache on disk.
-//   - When etcd comes back without its data (its cluster id changed, or its
-//     revision or raft term went backwards), endpoints that have not registered
+//   - When etcd comes back without its data (its cluster id changed, its revision
+//     or raft term went backwards, or a service's keys are not those that were
+//     there at a revision it has passed), endpoints that have not registered
 //     anew are kept for LeaseTTL + Grace, and until somebody has registered.
 //   - When a service's last endpoint goes, it is kept for Grace: an etcd that
 //     froze and wakes up ends all leases at once, and their owners come back
@@ -86,6 +87,10 @@ const (
 	// coldWait is how long a start waits for etcd before it takes the cache.
 	coldWait = time.Second
 
+	// maxLists bounds the lists that are asked for at a time: while etcd does not
+	// answer, the client tries each again many times a second.
+	maxLists = 32
+
 	// keepAliveTime is the shortest that gRPC allows. The probe (position.go)
 	// sends more often, and what it sends must be acknowledged within
 	// keepAliveTimeout, which gRPC also makes the TCP user timeout: a dead
@@ -120,6 +125,10 @@ type Registry struct {
 	stats    counters
 	reason   reason
 
+	services streams       // of the watches of services
+	own      streams       // of those of this process's own keys
+	lists    chan struct{} // room for requests that list a service
+
 	mu     sync.Mutex // guards closed against tasks.Add
 	closed bool
 }
@@ -141,7 +150,9 @@ func New(opt Options) (*Registry, error) {
 		log:    opt.Logger,
 		origin: opt.origin(),
 		ready:  make(chan struct{}),
+		lists:  make(chan struct{}, maxLists),
 	}
+	r.services.kind, r.own.kind, r.own.resumed = "services", "own", true
 	if opt.CacheDir != "" {
 		var err error
 		if r.cache, err = registry.OpenCache(opt.CacheDir, opt.Logger); err != nil {
@@ -237,7 +248,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			// gRPC's own bound of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
-		}), grpc.WithChainUnaryInterceptor(r.reason.observe)},
+		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(once)},
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client expect TLS; the option has the last word

@@ -55,13 +55,14 @@ func (t *tracker) mark() mark {
 
 // answered takes the header of a linearizable answer to a request sent at m, and
 // returns the mark that holds after it. Only such answers can be compared: a
-// request sent earlier may be answered from an earlier revision.
-func (t *tracker) answered(m mark, h *pb.ResponseHeader) (after mark, lostNow bool) {
+// request sent earlier may be answered from an earlier revision. rewritten says that
+// the answer tells of a loss of data, whatever the header does.
+func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after mark, lostNow bool) {
 	p := positionOf(h)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m.epoch == t.epoch {
-		if p.lostSince(m.floor) {
+		if rewritten || p.lostSince(m.floor) {
 			t.epoch++
 			t.now = p
 			close(t.lost)
@@ -115,13 +116,13 @@ func (r *Registry) probeOnce() error {
 	if err != nil {
 		return err
 	}
-	r.answered(m, resp.Header)
+	r.answered(m, resp.Header, false)
 	return nil
 }
 
 // answered is tracker.answered with its consequences for log and counters.
-func (r *Registry) answered(m mark, h *pb.ResponseHeader) mark {
-	after, lost := r.position.answered(m, h)
+func (r *Registry) answered(m mark, h *pb.ResponseHeader, rewritten bool) mark {
+	after, lost := r.position.answered(m, h, rewritten)
 	r.stats.succeed(r.log)
 	if lost {
 		r.stats.losses.Add(1)

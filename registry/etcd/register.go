@@ -302,7 +302,8 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 
 	// Whoever removes the key while its owner lives (an operator, the drain of
 	// a twin, an etcd that ended all leases at once) is put right at once.
-	opened := h.r.open(ctx, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	on, leave := h.r.own.join(ctx)
+	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
 	var events clientv3.WatchChan
 	for {
 		select {
@@ -317,11 +318,9 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 			}
 			pause.reset()
 		case resp, ok := <-events:
-			if err := resp.Err(); err != nil {
+			if err := ended(&resp, ok); err != nil {
+				leave()
 				return err
-			}
-			if !ok {
-				return errors.New("watch ended")
 			}
 			for _, ev := range resp.Events {
 				if ev.Type == mvccpb.DELETE {

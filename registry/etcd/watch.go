@@ -55,6 +55,7 @@ type watch struct {
 	last *registry.Snapshot // delivered; nil: none yet
 	at   mark               // of the last list; the zero mark: none yet
 	pos  position           // of what view holds
+	seen int64              // revision up to which view holds all; never above that of pos
 	bad  map[string]struct{}
 }
 
@@ -112,22 +113,18 @@ func (w *watch) list(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
+	select {
+	case w.r.lists <- struct{}{}:
+		defer func() { <-w.r.lists }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	m := w.r.position.mark()
 	resp, err := client.Get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2*registry.MaxEndpoints))
 	if err != nil {
 		return err
 	}
 	w.r.stats.lists.Add(1)
-	after := w.r.answered(m, resp.Header)
-	lost := after.epoch != w.at.epoch
-	if w.at.lost == nil { // the first list: only the cache knows of a time before it
-		lost = positionOf(resp.Header).lostSince(w.pos)
-		if !lost && w.last == nil {
-			w.view.current = nil // etcd answers: the cache is of no use
-		}
-	}
-	w.at, w.pos = after, positionOf(resp.Header)
-
 	live := make(map[string]entry, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		if e, ok := w.decode(kv); ok && len(live) < registry.MaxEndpoints {
@@ -137,8 +134,33 @@ func (w *watch) list(timeout time.Duration) error {
 	if len(live) == registry.MaxEndpoints {
 		w.r.log.Warn("service has too many endpoints; some are left out", "service", w.service, "limit", registry.MaxEndpoints)
 	}
+	after := w.r.answered(m, resp.Header, m.epoch == w.at.epoch && w.rewritten(live))
+	lost := after.epoch != w.at.epoch
+	if w.at.lost == nil { // the first list: only the cache knows of a time before it
+		lost = positionOf(resp.Header).lostSince(w.pos)
+		if !lost && w.last == nil {
+			w.view.current = nil // etcd answers: the cache is of no use
+		}
+	}
+	w.at, w.pos, w.seen = after, positionOf(resp.Header), resp.Header.Revision
 	w.view.replace(live, lost, time.Now())
 	return nil
+}
+
+// rewritten tells whether live can't have come of what was there before: it has a key as
+// of a revision that was seen, but which was not there then. An etcd that lost its data
+// may have passed the revision that it was at.
+func (w *watch) rewritten(live map[string]entry) bool {
+	for key, e := range live {
+		if e.revision > w.seen {
+			continue
+		}
+		before, known := w.view.live[key]
+		if known && before.revision != e.revision || !known && len(w.view.live) < registry.MaxEndpoints {
+			return true
+		}
+	}
+	return false
 }
 
 // follow delivers what list has found and each change after it, until the watch
@@ -150,7 +172,8 @@ func (w *watch) follow() error {
 
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	opened := w.r.open(ctx, w.prefix, clientv3.WithPrefix(),
+	on, leave := w.r.services.join(ctx)
+	opened := w.r.open(on, w.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(w.pos.revision+1), clientv3.WithProgressNotify())
 	var events clientv3.WatchChan
 	for {
@@ -159,11 +182,9 @@ func (w *watch) follow() error {
 			return ctx.Err()
 		case events = <-opened:
 		case resp, ok := <-events:
-			if !ok {
-				return errors.New("watch ended")
-			}
 			// Compaction, too, is mended by listing again.
-			if err := resp.Err(); err != nil {
+			if err := ended(&resp, ok); err != nil {
+				leave()
 				return err
 			}
 			w.apply(&resp)
@@ -175,10 +196,19 @@ func (w *watch) follow() error {
 	}
 }
 
+// ended is why a watch in etcd has, if resp is its end.
+func ended(resp *clientv3.WatchResponse, ok bool) error {
+	if err := resp.Err(); err != nil || ok {
+		return err
+	}
+	return errors.New("watch ended")
+}
+
 func (w *watch) apply(resp *clientv3.WatchResponse) {
 	w.pos = positionOf(&resp.Header)
 	w.r.position.saw(w.at.epoch, w.pos)
 	for _, ev := range resp.Events {
+		w.seen = max(w.seen, ev.Kv.ModRevision)
 		key := string(ev.Kv.Key)
 		e, ok := entry{}, false
 		if ev.Type == mvccpb.PUT {

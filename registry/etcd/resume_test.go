@@ -1,0 +1,38 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry/etcd"
+)
+
+// TestLossOvertaken: an etcd that lost its data and has come further since than it was
+// before, when it is heard of again, is not taken for the one of before.
+func TestLossOvertaken(t *testing.T) {
+	s := startEtcd(t, lab.EtcdOptions{})
+	addr := s.Addr()
+	ctx, client := raw(t, s)
+	link := forward(t, addr)
+	for _, k := range []string{"1", "2"} {
+		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
+	}
+	consumer := open(t, link.addr(), func(o *etcd.Options) { o.LeaseTTL = 3 * time.Second })
+	got := watch(t, consumer, "s")
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+
+	link.setCut(true)
+	s.Close()
+	s = startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
+	ctx, client = raw(t, s)
+	for _, k := range []string{"3", "2"} {
+		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
+	}
+	for range 20 {
+		put(t, ctx, client, "other/key", `x`)
+	}
+	link.setCut(false)
+	got.waitAddrs("10.0.0.2:80", "10.0.0.3:80")
+	got.always("10.0.0.2:80")
+}
