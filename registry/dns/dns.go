@@ -40,6 +40,8 @@ type Options struct {
 	Known Known
 
 	Logger *slog.Logger // nil: silent
+
+	gather time.Duration // how long an answer waits for those of other names
 }
 
 // Known is what a Watcher knows of host names.
@@ -48,6 +50,7 @@ type Known map[string]name
 const (
 	defaultInterval = 30 * time.Second
 	defaultTimeout  = 5 * time.Second
+	defaultGather   = 100 * time.Millisecond
 
 	// minTTL and maxTTL bound what a name server can ask of us: a storm of
 	// queries, or addresses that are gone for good.
@@ -85,6 +88,9 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 	if opt.Timeout <= 0 {
 		opt.Timeout = defaultTimeout
 	}
+	if opt.gather <= 0 {
+		opt.gather = defaultGather
+	}
 	if opt.Lookup == nil {
 		opt.Lookup = resolver{new(net.Dialer).DialContext}.lookup
 	}
@@ -110,7 +116,8 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 		ctx:    ctx,
 		notify: notify,
 		newest: make(chan *registry.Snapshot, 1),
-		answer: make(chan answers, 1),
+		answer: make(chan answer, parallel),
+		asking: make(map[string]struct{}),
 		names:  make(map[string]name),
 	}
 	w.watches[t] = struct{}{}
@@ -160,8 +167,11 @@ type name struct {
 	due   time.Time    // when it is looked up again; zero: it has not been yet
 }
 
-// answers are the outcomes of one round of lookups.
-type answers map[string]name
+// answer is the outcome of one lookup.
+type answer struct {
+	host string
+	name name
+}
 
 // watch follows one service. All but newest belongs to the goroutine of run.
 type watch struct {
@@ -174,8 +184,9 @@ type watch struct {
 	out    *registry.Snapshot // what was delivered; nil: nothing yet
 	mu     sync.Mutex         // held to change names, and by others than run to read them
 	names  map[string]name    // of in
-	answer chan answers       // of the round that is out; capacity 1
-	asking bool               // a round is out
+	answer chan answer        // capacity parallel, so that no lookup waits for run
+	asking map[string]struct{}
+	news   time.Time // of the first answer that was not delivered yet; zero: none
 }
 
 // offer takes the inner watcher's snapshot and replaces one not yet looked at.
@@ -194,33 +205,50 @@ func (t *watch) run() {
 	for {
 		select {
 		case <-t.ctx.Done():
-			// A round that is out ends with ctx and leaves its answers in the
-			// channel. Waiting for it makes Close leave nothing behind.
-			if t.asking {
+			// Lookups that are out end with ctx and leave their answers in the
+			// channel. Waiting for them makes Close leave nothing behind.
+			for range t.asking {
 				<-t.answer
 			}
 			return
 		case t.in = <-t.newest:
+			t.news = time.Time{} // who is new waits for nobody
 			t.forget()
 		case got := <-t.answer:
-			t.asking = false
-			t.learn(got)
+			delete(t.asking, got.host)
+			t.learn(got.host, got.name)
+			if t.news.IsZero() {
+				t.news = time.Now()
+			}
 		case <-wake.C:
 		}
+		if !t.gathering() {
+			t.news = time.Time{}
+			t.deliver()
+		}
 		t.ask()
-		t.deliver()
 		wake.Reset(t.sleep())
 	}
 }
 
-// sleep is the time until a name is due, unless something else wakes run before.
+// gathering tells that an answer waits for others that may be about to come.
+func (t *watch) gathering() bool {
+	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.opt.gather
+}
+
+// sleep is the time until there is something to do that nobody wakes run for.
 func (t *watch) sleep() time.Duration {
 	d := time.Hour
-	if t.asking {
+	if !t.news.IsZero() {
+		d = time.Until(t.news.Add(t.opt.gather))
+	}
+	if len(t.asking) == parallel {
 		return d
 	}
-	for _, n := range t.names {
-		d = min(d, time.Until(n.due))
+	for host, n := range t.names {
+		if _, out := t.asking[host]; !out {
+			d = min(d, time.Until(n.due))
+		}
 	}
 	return d
 }
@@ -244,47 +272,25 @@ func (t *watch) forget() {
 	t.names = names
 }
 
-// ask starts a round of lookups of all names that are due, unless a round is out.
+// ask starts the lookups of names that are due.
 func (t *watch) ask() {
-	if t.asking {
-		return
-	}
 	now := time.Now()
-	var hosts []string
 	for host, n := range t.names {
-		if !n.due.After(now) {
-			hosts = append(hosts, host)
+		if len(t.asking) == parallel {
+			return
+		}
+		if _, out := t.asking[host]; !out && !n.due.After(now) {
+			t.asking[host] = struct{}{}
+			go func() { t.answer <- answer{host, t.lookup(host)} }()
 		}
 	}
-	if len(hosts) == 0 {
-		return
-	}
-	t.asking = true
-	go func() { t.answer <- t.lookup(hosts) }()
 }
 
-func (t *watch) lookup(hosts []string) answers {
-	var (
-		mu    sync.Mutex
-		got   = make(answers, len(hosts))
-		tasks sync.WaitGroup
-		slots = make(chan struct{}, parallel)
-	)
-	for _, host := range hosts {
-		slots <- struct{}{}
-		tasks.Go(func() {
-			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
-			defer cancel()
-			a, err := t.opt.Lookup(ctx, host)
-			n := name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
-			mu.Lock()
-			defer mu.Unlock()
-			got[host] = n
-		})
-	}
-	tasks.Wait()
-	return got
+func (t *watch) lookup(host string) name {
+	ctx, cancel := context.WithTimeout(t.ctx, t.opt.Timeout)
+	defer cancel()
+	a, err := t.opt.Lookup(ctx, host)
+	return name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
 // pause is the time from an answer to the next lookup: its TTL, if it has one,
@@ -317,28 +323,26 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
-// learn takes the answers of a round. A failure, an answer without an address, or
-// one of IPv6 ones where there may be IPv4 ones, leaves the addresses of before.
-func (t *watch) learn(got answers) {
+// learn takes the outcome of a lookup. A failure, an answer without an address, or one of
+// IPv6 ones where there may be IPv4 ones, leaves the addresses of before.
+func (t *watch) learn(host string, n name) {
+	old, used := t.names[host]
+	if !used {
+		return
+	}
+	if n.lacks != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
+		n.err, n.due = n.lacks, time.Now().Add(t.opt.pause(-1, n.lacks))
+	}
+	if n.err != nil || len(n.addrs) == 0 {
+		if old.err == nil {
+			t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
+				"host", host, "addresses", len(old.addrs), "error", n.err)
+		}
+		n.addrs = old.addrs
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for host, n := range got {
-		old, used := t.names[host]
-		if !used {
-			continue
-		}
-		if n.lacks != nil && len(old.addrs) > 0 && old.addrs[0].Is4() {
-			n.err, n.due = n.lacks, time.Now().Add(t.opt.pause(-1, n.lacks))
-		}
-		if n.err != nil || len(n.addrs) == 0 {
-			if old.err == nil {
-				t.opt.Logger.Warn("host name does not resolve; its last addresses stay in use",
-					"host", host, "addresses", len(old.addrs), "error", n.err)
-			}
-			n.addrs = old.addrs
-		}
-		t.names[host] = n
-	}
+	t.names[host] = n
 }
 
 // deliver passes on what is known, if it is news.

@@ -169,7 +169,7 @@ func (f fixed) Watch(service string, notify func(*registry.Snapshot)) (stop func
 func start(t *testing.T, s *server, interval time.Duration) (expect func(short, long string)) {
 	t.Helper()
 	w := New(fixed{{Addr: "short.example.test:80"}, {Addr: "long.example.test:80"}},
-		Options{Lookup: resolver{s.dial}.lookup, Interval: interval, Timeout: patience})
+		Options{Lookup: resolver{s.dial}.lookup, Interval: interval, Timeout: patience, gather: patience})
 	t.Cleanup(func() { w.Close() })
 	got := make(chan []registry.Endpoint, 100)
 	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })

@@ -1,0 +1,48 @@
+package dns
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestSlowNames: names that get no answer hold up no other, neither at the start nor
+// when it is due again.
+func TestSlowNames(t *testing.T) {
+	var all fixed
+	for i := range parallel - 1 {
+		all = append(all, registry.Endpoint{Addr: fmt.Sprintf("slow%d.test:80", i)})
+	}
+	all = append(all, registry.Endpoint{Addr: "a.test:80"})
+	answers := make(chan string)
+	w := New(all, Options{Timeout: time.Hour, Interval: time.Millisecond, Lookup: func(ctx context.Context, host string) (Answer, error) {
+		if host == "a.test" {
+			select {
+			case addr := <-answers:
+				return Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1}, nil
+			case <-ctx.Done():
+			}
+		}
+		<-ctx.Done()
+		return Answer{}, ctx.Err()
+	}})
+	defer w.Close()
+	got := make(chan []registry.Endpoint, 10)
+	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+	for _, addr := range []string{"10.0.0.1", "10.0.0.2"} {
+		select {
+		case answers <- addr:
+		case <-time.After(patience):
+			t.Fatal("not asked for")
+		}
+		want := []registry.Endpoint{{Addr: addr + ":80", Weight: 1, Host: "a.test"}}
+		if e := receive(t, got); !slices.Equal(e, want) {
+			t.Errorf("got %v", e)
+		}
+	}
+}
