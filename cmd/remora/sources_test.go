@@ -81,6 +81,13 @@ func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
 // turn reloads with the service named app as given.
 func (s *sidecar) turn(t *testing.T, egress, app string) error {
 	t.Helper()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.change(configured(t, egress, app))
+}
+
+func configured(t *testing.T, egress, app string) *config.Config {
+	t.Helper()
 	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 admin: {address: ""}
 listeners: [{name: egress, address: %q, protocol: http}]
@@ -89,9 +96,7 @@ services: {app: {discover: static, connect_timeout: 15s, timeout: 2m, %s}}`, egr
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	return s.change(cfg)
+	return cfg
 }
 
 // addresses are those in use for the service.
@@ -188,6 +193,32 @@ func TestReloadBesideNames(t *testing.T) {
 	}
 }
 
+// TestReloadLeavesNews: what the source of a service from the start finds while a reload
+// puts another service in its place is none of that service's.
+func TestReloadLeavesNews(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	z.change(func() { z.hosts["old.test"] = "127.0.0.2" })
+	s.sources["app"].stop()
+	s.cfg = configured(t, egress, `protocol: http, endpoints: ["old.test:80"]`)
+	if err := s.watch(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, "127.0.0.2:80")
+
+	c := &change{s: s, cfg: configured(t, egress, `protocol: http, lb: {subset: 1}, endpoints: ["127.0.0.3:80"]`), sources: make(map[string]*source)}
+	if err := c.learn(); err != nil {
+		t.Fatal(err)
+	}
+	switched := make(chan struct{})
+	s.proc.Switch(c.gen, func() { close(switched) })
+	<-switched
+	z.change(func() { z.hosts["old.test"] = "127.0.0.4" })
+	z.awaitLookups(t, "old.test")
+	s.awaitAddresses(t, "127.0.0.3:80")
+	c.follow()
+}
+
 // TestReloadWhileDataIsLost: endpoints that are kept after etcd has lost its data are
 // kept over a reload too.
 func TestReloadWhileDataIsLost(t *testing.T) {
@@ -211,7 +242,7 @@ func TestReloadWhileDataIsLost(t *testing.T) {
 			}
 			client.Close()
 			address, egress := e.Addr(), freeAddrs(t, 1)[0]
-			configured := func(more string) *config.Config {
+			with := func(more string) *config.Config {
 				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 admin: {address: ""}
 registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
@@ -223,7 +254,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 				}
 				return cfg
 			}
-			s, err := start(t.Context(), configured(""), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+			s, err := start(t.Context(), with(""), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,7 +273,7 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 			})
 			before := s.proc.Snapshot("app").Version
 			s.changing.Lock()
-			err = s.change(configured(change))
+			err = s.change(with(change))
 			s.changing.Unlock()
 			if err != nil {
 				t.Fatal(err)
