@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"net/netip"
 	"reflect"
 	"sync"
 
@@ -109,6 +111,18 @@ func (src *source) leaves() (m memory) {
 	return m
 }
 
+// resolved are the addresses of all host names in use.
+func (s *sidecar) resolved() map[string][]netip.Addr {
+	all := make(dns.Known)
+	for _, src := range s.sources {
+		maps.Copy(all, src.leaves().names)
+	}
+	if s.etcd != nil {
+		maps.Copy(all, s.etcd.Known())
+	}
+	return all.Addrs()
+}
+
 // replace puts a source in the place of another, of which what it knows stays.
 func (s *sidecar) replace(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
 	if src.cfg.Discover == config.DiscoverEtcd {
@@ -131,7 +145,7 @@ func (src *source) serves(c *config.Service) bool {
 func (s *sidecar) watch() error {
 	update := s.proc.Generation().Update // and of no later one, for which others follow what has changed
 	for name, svc := range s.cfg.Services {
-		src, err := s.follow(svc, memory{}, update)
+		src, err := s.follow(svc, memory{names: s.inherited.names}, update)
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (s *sidecar) replaceBy(to *handover.Conn) error {
 		s.log.Warn("answers that are parked can't be fetched after a hot restart", "error", err)
 	}
 	sockets := s.sockets()
-	offer := handover.Offer{Restarts: s.restarts, Sockets: slices.Sorted(maps.Keys(sockets)), Parked: parked}
+	offer := handover.Offer{Restarts: s.restarts, Sockets: slices.Sorted(maps.Keys(sockets)), Parked: parked, Names: s.resolved()}
 	if err := to.Offer(offer, sockets); err != nil {
 		return err
 	}

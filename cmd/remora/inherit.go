@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/registry/dns"
 )
 
 const (
@@ -30,6 +31,7 @@ type inheritance struct {
 	restarts    int                     // that led to this process
 	parked      string                  // where the predecessor has answers that wait to be fetched
 	sockets     map[string]net.Listener // not used yet, by the address in the configuration
+	names       dns.Known               // what the predecessor knows of host names
 }
 
 // inherit asks the process whose door is at path for its sockets.
@@ -54,6 +56,7 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 		return nil, notHandedOver(conn, err)
 	}
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
+	in.names = dns.KnownAs(offer.Names)
 	if !in.shares(cfg) { // another sidecar, of the same file
 		log.Warn("no hot restart: the door is another process's", "door", path, "pid", conn.Peer())
 		in.close()

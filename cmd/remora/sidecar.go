@@ -243,6 +243,7 @@ func (s *sidecar) connect() (err error) {
 		Username: c.Username, Password: c.Password,
 		CacheDir: s.cfg.Registry.CacheDir, DNS: s.dns, Logger: s.log,
 	}
+	o.DNS.Known = s.inherited.names
 	if source := s.identities.source(etcdIdentity); source != nil {
 		o.TLS = source.Client
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -70,9 +71,14 @@ func (z *zone) awaitLookups(t *testing.T, host string) {
 // resolving is a sidecar in this process whose host names are those of z.
 func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
 	t.Helper()
+	return resolvingAt(t, z, "")
+}
+
+func resolvingAt(t *testing.T, z *zone, door string) (s *sidecar, egress string) {
+	t.Helper()
 	procs := runtime.GOMAXPROCS(0)
 	z.hosts, z.asked = map[string]string{}, map[string]int{}
-	s, egress = inProcess(t, "")
+	s, egress = inProcess(t, door)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
 	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}
 	return s, egress
@@ -288,5 +294,29 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 				t.Errorf("answered %d, %v, with the addresses %v", status, err, s.addresses("app"))
 			}
 		})
+	}
+}
+
+// TestHotRestartKeepsAddresses: a successor goes on with the addresses of a name that does
+// not resolve any more.
+func TestHotRestartKeepsAddresses(t *testing.T) {
+	z := &zone{}
+	door := filepath.Join(socketDir(t), "door")
+	s, egress := resolvingAt(t, z, door)
+	host, port, _ := net.SplitHostPort(newApp(t).addr)
+	z.change(func() { z.hosts["old.invalid"] = host })
+	app := fmt.Sprintf(`protocol: http, endpoints: ["old.invalid:%s"]`, port)
+	if err := s.turn(t, egress, app); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, net.JoinHostPort(host, port))
+	next, err := start(t.Context(), configured(t, egress, app), door, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.stop()
+	<-s.replaced
+	if status, _, _, err := get(egress); status != 200 {
+		t.Errorf("answered %d, %v, with the addresses %v", status, err, next.addresses("app"))
 	}
 }

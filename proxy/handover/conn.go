@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -31,6 +32,9 @@ type Offer struct {
 	Restarts int      `json:"restarts"` // hot restarts that led to it
 	Sockets  []string `json:"sockets"`  // the addresses they are configured with, in the order in which they follow
 	Parked   string   `json:"parked"`   // where answers that wait with it can be fetched
+
+	// Names are addresses of host names, as many as there is room for.
+	Names map[string][]netip.Addr `json:"names,omitempty"`
 
 	Refused string `json:"refused,omitempty"` // set by Conn.Refuse: why there is nothing else
 }
@@ -81,6 +85,7 @@ func (c *Conn) Outlive(ctx context.Context) {
 // each of o.Sockets.
 func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	o.Version = Version
+	o.Names = o.fitting()
 	if err := c.tell(o); err != nil {
 		return err
 	}
@@ -90,6 +95,21 @@ func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 		}
 	}
 	return nil
+}
+
+// fitting are Names that leave half of a message to the rest.
+func (o *Offer) fitting() map[string][]netip.Addr {
+	left, names := maxMessage/2, make(map[string][]netip.Addr)
+	for host, addrs := range o.Names {
+		size := len(host) + len(`"":[],`)
+		for _, a := range addrs {
+			size += len(a.String()) + len(`"",`)
+		}
+		if left -= size; left >= 0 {
+			names[host] = addrs
+		}
+	}
+	return names
 }
 
 // Refuse tells the other process, in the place of an Offer, why it gets nothing now.

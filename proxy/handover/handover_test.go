@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +178,30 @@ func TestReceiveRefuses(t *testing.T) {
 	long := Offer{Parked: strings.Repeat("x", maxMessage)}
 	if err := predecessor.Offer(long, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("an offer that nobody can read: %v", err)
+	}
+}
+
+// TestNames: of the addresses of host names as many are passed on as there is room for.
+func TestNames(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+	few, many := map[string][]netip.Addr{"a.test": addrs}, make(map[string][]netip.Addr)
+	for i := range 10_000 {
+		many[fmt.Sprintf("%d.test", i)] = addrs
+	}
+	for _, names := range []map[string][]netip.Addr{few, many} {
+		predecessor, successor := meet(t)
+		if err := predecessor.Offer(Offer{Names: names}, nil); err != nil {
+			t.Fatal(err)
+		}
+		offer, _, err := successor.Receive()
+		if err != nil || len(offer.Names) < min(len(names), 500) {
+			t.Errorf("%d of %d names, %v", len(offer.Names), len(names), err)
+		}
+		for host, got := range offer.Names {
+			if !slices.Equal(got, addrs) {
+				t.Fatalf("%s: %v", host, got)
+			}
+		}
 	}
 }
 

@@ -47,6 +47,26 @@ type Options struct {
 // Known is what a Watcher knows of host names.
 type Known map[string]name
 
+// Addrs are the addresses of the names that have some.
+func (k Known) Addrs() map[string][]netip.Addr {
+	all := make(map[string][]netip.Addr)
+	for host, n := range k {
+		if len(n.addrs) > 0 {
+			all[host] = n.addrs
+		}
+	}
+	return all
+}
+
+// KnownAs is what another process knows, as Addrs tells it: to be looked up again at once.
+func KnownAs(addrs map[string][]netip.Addr) Known {
+	k := make(Known, len(addrs))
+	for host, a := range addrs {
+		k[host] = name{addrs: usable(a)}
+	}
+	return k
+}
+
 const (
 	defaultInterval = 30 * time.Second
 	defaultTimeout  = 5 * time.Second

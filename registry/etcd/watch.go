@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/dns"
 )
 
 // Watch implements registry.Watcher. The first snapshot comes when etcd has
@@ -19,6 +20,9 @@ import (
 func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	return r.resolved.Watch(service, notify)
 }
+
+// Known is what the watches that last know of host names by now.
+func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
 // keys is the Registry as a watcher of addresses as they are registered, host
 // names included.
