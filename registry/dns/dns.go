@@ -12,7 +12,6 @@ package dns
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -26,7 +25,8 @@ import (
 // Options configures a Watcher. The zero value is fine.
 type Options struct {
 	// Interval is the time between two resolutions of a name that failed, or
-	// whose TTL is not known. Default: 30 s
+	// whose TTL is not known; of one that has no addresses yet it is the longest.
+	// Default: 30 s
 	Interval time.Duration
 
 	Timeout time.Duration // of one resolution. Default: 5 s
@@ -42,29 +42,6 @@ type Options struct {
 	Logger *slog.Logger // nil: silent
 
 	gather time.Duration // how long an answer waits for those of other names
-}
-
-// Known is what a Watcher knows of host names.
-type Known map[string]name
-
-// Addrs are the addresses of the names that have some.
-func (k Known) Addrs() map[string][]netip.Addr {
-	all := make(map[string][]netip.Addr)
-	for host, n := range k {
-		if len(n.addrs) > 0 {
-			all[host] = n.addrs
-		}
-	}
-	return all
-}
-
-// KnownAs is what another process knows, as Addrs tells it: to be looked up again at once.
-func KnownAs(addrs map[string][]netip.Addr) Known {
-	k := make(Known, len(addrs))
-	for host, a := range addrs {
-		k[host] = name{addrs: usable(a)}
-	}
-	return k
 }
 
 const (
@@ -155,19 +132,6 @@ func (w *Watcher) end(t *watch) {
 	delete(w.watches, t)
 }
 
-// Known is a copy of what the watches that last know by now.
-func (w *Watcher) Known() Known {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := make(Known)
-	for t := range w.watches {
-		t.mu.Lock()
-		maps.Copy(all, t.names)
-		t.mu.Unlock()
-	}
-	return all
-}
-
 // Close ends all watches and returns when they have ended. It does not close the
 // inner watcher, and must not be called from a notify function.
 func (w *Watcher) Close() error {
@@ -177,14 +141,6 @@ func (w *Watcher) Close() error {
 	w.cancel()
 	w.tasks.Wait()
 	return nil
-}
-
-// name is what is known of a host name.
-type name struct {
-	addrs []netip.Addr // sorted; kept while lookups fail
-	lacks error        // of the last lookup: why addrs may lack IPv4 ones
-	err   error        // of the last lookup
-	due   time.Time    // when it is looked up again; zero: it has not been yet
 }
 
 // answer is the outcome of one lookup.
@@ -323,6 +279,13 @@ func (o *Options) pause(ttl time.Duration, err error) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
+// soon is the time to the next lookup of a name that has no addresses yet: longer each
+// time.
+func (o *Options) soon(tries int) time.Duration {
+	d := min(minTTL<<min(tries-1, 10), o.Interval)
+	return d + rand.N(d/10+1)
+}
+
 // usable returns the addresses to use, sorted: a resolver that rotates its
 // answers does not look like a change.
 func usable(addrs []netip.Addr) []netip.Addr {
@@ -359,6 +322,10 @@ func (t *watch) learn(host string, n name) {
 				"host", host, "addresses", len(old.addrs), "error", n.err)
 		}
 		n.addrs = old.addrs
+		if len(n.addrs) == 0 {
+			n.tries = old.tries + 1
+			n.due = time.Now().Add(t.opt.soon(n.tries))
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
