@@ -6,15 +6,8 @@ import (
 )
 
 const (
-	// latencyShare is the weight of a new sample in the recent latency. It is
-	// high, for only what is recent tells two idle endpoints apart.
-	latencyShare = 1.0 / 8
-
-	// latencyLife is when a latency is no longer recent. Endpoints that were
-	// slow once get no ties, and so no new samples: it must be forgotten.
-	latencyLife = time.Second
-
-	// usualShare is the same for the usual load, which must outlast a freeze.
+	// usualShare is the weight of a new sample in the usual load, which must outlast
+	// a freeze.
 	usualShare = 1.0 / 64
 
 	// An endpoint is busy with more than busyFactor times its usual load, and
@@ -66,10 +59,9 @@ type Endpoint struct {
 	// quietSince is since when it has had something to answer and has not:
 	// the last answer, or the start of what is pending if it was idle before.
 	quietSince time.Duration
-	latency    time.Duration // moving average; 0: none yet
-	latencyAt  time.Duration // when its last sample came
-	usual      float64       // moving average of the load that attempts found
-	attempts   uint32        // how many are in usual, up to 1/usualShare
+	latency    Recent
+	usual      float64 // moving average of the load that attempts found
+	attempts   uint32  // how many are in usual, up to 1/usualShare
 
 	reported   bool
 	reportedAt time.Duration
@@ -121,7 +113,7 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	if latency <= 0 {
 		return
 	}
-	e.sample(now, latency)
+	e.latency.Add(now, latency)
 	e.observePeak(now, latency)
 	e.observePace(now, latency)
 	half := e.half(now)
@@ -129,29 +121,10 @@ func (e *Endpoint) Answered(now, latency time.Duration) {
 	half.latency += latency
 }
 
-// sample takes a latency into the moving average. The longer there was none, the
-// more it weighs.
-func (e *Endpoint) sample(now, latency time.Duration) {
-	share := 1.0
-	if e.latency > 0 {
-		share = min(1, max(latencyShare, float64(now-e.latencyAt)/float64(latencyLife)))
-	}
-	e.latency += time.Duration(float64(latency-e.latency) * share)
-	e.latencyAt = now
-}
-
-// recent is the latency of late; 0 when there is none.
-func (e *Endpoint) recent(now time.Duration) time.Duration {
-	if now-e.latencyAt >= latencyLife {
-		return 0
-	}
-	return e.latency
-}
-
 // rank decides between equals: the recent latency, of an endpoint that fails for
 // each attempt that is served. Where nothing is known it is 0, to find out.
 func (e *Endpoint) rank(now time.Duration) float64 {
-	latency := e.recent(now)
+	latency := e.latency.At(now)
 	if e.success == 1 {
 		return float64(latency)
 	}
@@ -229,7 +202,7 @@ func (e *Endpoint) Own() int {
 
 // Latency is the moving average of the latency of answers to this loop, or, where
 // there was none for a second, of what was reported; 0 when nothing is known.
-func (e *Endpoint) Latency() time.Duration { return e.latency }
+func (e *Endpoint) Latency() time.Duration { return e.latency.Mean() }
 
 // Silent is how long the endpoint has had something of this loop to answer and
 // has answered nobody; 0 when nothing is pending.

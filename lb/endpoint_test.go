@@ -153,11 +153,11 @@ func TestLatency(t *testing.T) {
 	if e.Latency() != 5*ms {
 		t.Errorf("after half a second's pause the new one is half: %v", e.Latency())
 	}
-	if e.recent(1519*ms) == 0 || e.recent(1520*ms) != 0 {
+	if e.latency.At(1519*ms) == 0 || e.latency.At(1520*ms) != 0 {
 		t.Error("a latency is recent for one second")
 	}
 	e.Report(1600*ms, Load{Latency: 50 * ms}, 0)
-	if e.Latency() != 50*ms || e.recent(1600*ms) != 50*ms {
+	if e.Latency() != 50*ms || e.latency.At(1600*ms) != 50*ms {
 		t.Errorf("reported, with nothing recent: %v", e.Latency())
 	}
 }

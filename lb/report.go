@@ -22,8 +22,8 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	if l.SinceAnswer >= 0 {
 		e.quietSince = max(e.quietSince, now-l.SinceAnswer)
 	}
-	if l.Latency > 0 && e.recent(now) == 0 {
-		e.sample(now, l.Latency)
+	if l.Latency > 0 && e.latency.At(now) == 0 {
+		e.latency.Add(now, l.Latency)
 	}
 	e.observeQueue(&l)
 	if e.set == nil {

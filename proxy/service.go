@@ -29,7 +29,7 @@ type service struct {
 	routes    []*route      // that lead here
 	stallNext time.Duration // when Stall is worked out again
 	lastID    uint32        // of an endpoint
-	latency   time.Duration // of the application, moving average, for LOAD
+	latency   lb.Recent     // of the application, for LOAD
 }
 
 // stallEvery is how often the threshold of a stall follows the latency.
@@ -141,11 +141,7 @@ func (s *service) refreshStall(now time.Duration) {
 // observe notes how long the application took to answer.
 func (s *service) observe(now, latency time.Duration) {
 	s.shared.lastAnswer.Store(int64(now))
-	if s.latency == 0 {
-		s.latency = latency
-		return
-	}
-	s.latency += (latency - s.latency) / 8
+	s.latency.Add(now, latency)
 }
 
 // load is what this sidecar tells its consumers about the service.
@@ -153,7 +149,7 @@ func (s *service) load() lb.Load {
 	l := lb.Load{
 		Pending:     int(s.shared.pending.Load()),
 		Queued:      int(s.shared.slots.queued.Load()),
-		Latency:     s.latency,
+		Latency:     s.latency.Mean(),
 		SinceAnswer: -1,
 	}
 	if last := time.Duration(s.shared.lastAnswer.Load()); last != 0 {

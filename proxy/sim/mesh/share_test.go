@@ -1,0 +1,54 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+)
+
+// share is the part of all requests between two moments that a replica, from 0,
+// has served.
+func (r *Result) share(replica int, from, to time.Duration) float64 {
+	served, all := 0, 0
+	for _, p := range r.Series {
+		if p.From < from || p.From >= to {
+			continue
+		}
+		for i, at := range p.Replicas {
+			all += at.Served
+			if i == replica {
+				served += at.Served
+			}
+		}
+	}
+	return float64(served) / float64(max(1, all))
+}
+
+// runScript runs the script, and fails the test for what must hold in every run.
+func runScript(t *testing.T, script string) *Result {
+	t.Helper()
+	sc, err := Parse("test", "title test\n"+script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Run(sc.Full.Spec)
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	return r
+}
+
+// A replica that was slow is asked once a second where others are idle: the first
+// quick answer makes it one of them.
+func TestRecoveredReplicaIsUsed(t *testing.T) {
+	for _, direct := range []string{"", "direct\n"} {
+		r := runScript(t, direct+`
+			load 50/s for 40s
+			at 0s slow provider 1 x12 for 30s`)
+		if share := r.share(0, 2*time.Second, 30*time.Second); share > 0.1 {
+			t.Errorf("%q: %.2f of the requests go to the replica while it is slow", direct, share)
+		}
+		if share := r.share(0, 33*time.Second, 40*time.Second); share < 0.2 {
+			t.Errorf("%q: 3 s after it was slow a replica of three gets %.2f of the requests", direct, share)
+		}
+	}
+}
