@@ -34,6 +34,16 @@ func (LeastPending) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).sc
 // cost is what picks an endpoint: the least.
 type cost func(e *Endpoint, now time.Duration) float64
 
+// cost is what e costs. A probe that is due comes before all else: an endpoint that
+// has only failed would lose to those that are idle and fast for as long as it is
+// remembered.
+func (v *View) cost(of cost, e *Endpoint) float64 {
+	if v.purpose == forPrimary && e.probeDue(v.Now) {
+		return -1
+	}
+	return of(e, v.Now)
+}
+
 // cheapest compares all eligible endpoints of few, and two drawn of many.
 func (v *View) cheapest(of cost) *Endpoint {
 	if v.Len() <= scanUpTo {
@@ -59,7 +69,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	for i, e := range v.group.endpoints {
 		x := math.Inf(1)
 		if v.Eligible(e) {
-			x = of(e, v.Now)
+			x = v.cost(of, e)
 		}
 		if i < scanUpTo {
 			costs[i] = x
@@ -76,7 +86,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	}
 	var equals lot
 	for i, e := range v.group.endpoints {
-		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || of(e, v.Now) != least) {
+		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.cost(of, e) != least) {
 			continue
 		}
 		if !v.slower(e, best) {
@@ -92,7 +102,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 // better keeps the first of two unless the second is better. Of equals it is the
 // first that was drawn exactly in proportion to weight.
 func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
-	x, y := of(first, v.Now), of(second, v.Now)
+	x, y := v.cost(of, first), v.cost(of, second)
 	if y < x || y == x && v.slower(first, second) {
 		return second
 	}
