@@ -238,6 +238,9 @@ func (e *Endpoint) score(now time.Duration) float64 {
 	return e.perWeight(load+queueCost*e.queueing(load)) * e.drag()
 }
 
+// scoreWithOne is what the score would be with one request more.
+func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.score(now) + 1/e.weight }
+
 // perWeight divides a load by the weight. An endpoint that fails every second
 // attempt at once would seem to work twice as fast, so its load is taken per
 // attempt that is served.

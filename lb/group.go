@@ -7,6 +7,7 @@ import "slices"
 type group struct {
 	endpoints []*Endpoint
 	sums      []float64 // running sums of their weights
+	even      bool      // all weigh the same
 	turns     turns
 }
 
@@ -21,8 +22,10 @@ func newGroup(endpoints []*Endpoint) group {
 // weigh takes over the weights as they are now.
 func (g *group) weigh() {
 	sum := 0.0
+	g.even = true
 	for i, e := range g.endpoints {
 		sum += e.weight
+		g.even = g.even && e.weight == g.endpoints[0].weight
 		g.sums[i] = sum
 	}
 }

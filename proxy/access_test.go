@@ -233,7 +233,7 @@ func TestAccessLogHedge(t *testing.T) {
 // TestAccessLogRetry: endpoints that were asked in vain count as attempts and
 // retries, and the one that answered is named.
 func TestAccessLogRetry(t *testing.T) {
-	m := newMesh(t, meshOptions{direct: true, limits: logAll})
+	m := newMesh(t, meshOptions{direct: true, limits: logAll, service: ", lb: {slow_start: 0s}"})
 	m.consumer.update("compute", registry.Endpoint{Addr: m.apps[0].addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
 	m.w.Run(time.Millisecond)
 	calls := m.burst(10, 10)
