@@ -260,8 +260,8 @@ func (a *attempt) end(now time.Duration, how Ending) {
 	}
 }
 
-// settle is end for the endpoint. The latency of a failure would speak for it:
-// failing may be quick.
+// settle is end for the endpoint. The latency of a failure would speak for it, here
+// and to those it is reported to: failing may be quick.
 func (a *attempt) settle(now time.Duration, how Ending) {
 	latency := now - a.sent
 	a.ep.Ext.(*endpoint).ended(how, latency)
@@ -279,8 +279,9 @@ func (a *attempt) settle(now time.Duration, how Ending) {
 		a.ep.Judge(now, true)
 		a.ep.Answered(now, latency)
 	case endFailure:
+		latency = 0
 		a.ep.Judge(now, false)
-		a.ep.Answered(now, 0)
+		a.ep.Answered(now, latency)
 	}
 	a.ex.svc.observe(now, latency)
 	a.measure()

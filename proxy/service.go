@@ -138,10 +138,13 @@ func (s *service) refreshStall(now time.Duration) {
 	s.set.Stall = st
 }
 
-// observe notes how long the application took to answer.
+// observe notes that the application has answered, and how long that took; 0: it
+// tells nothing.
 func (s *service) observe(now, latency time.Duration) {
 	s.shared.lastAnswer.Store(int64(now))
-	s.latency.Add(now, latency)
+	if latency > 0 {
+		s.latency.Add(now, latency)
+	}
 }
 
 // load is what this sidecar tells its consumers about the service.

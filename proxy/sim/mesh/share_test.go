@@ -52,3 +52,24 @@ func TestRecoveredReplicaIsUsed(t *testing.T) {
 		}
 	}
 }
+
+// A replica that fails at once, and can't be ejected, is not reported to be fast: it
+// gets no more where a sidecar is beside it than where there is none.
+func TestFailuresAreNotReportedAsFast(t *testing.T) {
+	for _, direct := range []string{"", "direct\n"} {
+		r := runScript(t, direct+`
+			providers 2
+			load 50/s for 60s
+			consumer outlier: {max_ejected: 0}
+			at 2s fail provider 1`)
+		failed := 0
+		for _, q := range r.Requests {
+			if q.Status != 200 {
+				failed++
+			}
+		}
+		if share := float64(failed) / float64(len(r.Requests)); share > 0.1 {
+			t.Errorf("%q: %.3f of the requests went to the replica that fails", direct, share)
+		}
+	}
+}
