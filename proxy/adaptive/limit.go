@@ -124,7 +124,8 @@ func (l *Limit) Update(w Window) bool {
 		l.phase = min(l.phase, steady) // next to no traffic
 		return true
 	}
-	l.previous, l.latency = l.latency, float64(w.Latency)/float64(w.Answers)
+	// At least a nanosecond: 0 of 0 would be the limit for good.
+	l.previous, l.latency = l.latency, max(1, float64(w.Latency)/float64(w.Answers))
 	switch l.phase {
 	case starting:
 		l.start(w.Reached)

@@ -177,6 +177,22 @@ func TestLimitIsBounded(t *testing.T) {
 	}
 }
 
+// Answers that took no time that the clock could tell leave the limit a number.
+func TestLimitOfNoLatency(t *testing.T) {
+	l := New()
+	w := Window{Elapsed: steadyLength, Answers: measureFactor * leastAnswers, Reached: true}
+	for i := range 1000 {
+		w.Latency = 0
+		if i < 5 { // which ends the start
+			w.Latency = time.Duration(i) * time.Second
+		}
+		l.Update(w)
+		if n := l.Value(); n < 1 || n > Most {
+			t.Fatalf("after %d windows the limit is %d", i+1, n)
+		}
+	}
+}
+
 // A window with few answers goes on; one that would go on for ever is dropped,
 // and the limit is not left halved by a probe that nobody is there for.
 func TestWindowWithoutTraffic(t *testing.T) {
