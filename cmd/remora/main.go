@@ -48,6 +48,8 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Version = versionOf(version, buildInfo()) // for there to be --version
+	root.SetVersionTemplate(versionLine())
 	for _, newCommand := range commands {
 		root.AddCommand(failing(newCommand()))
 	}

@@ -38,6 +38,7 @@ func TestExecute(t *testing.T) {
 		{"chekc", 2, ``, `remora: unknown command(.|\n)*check(.|\n)*`},
 		{"", 2, ``, `remora: expected a command.*\n`},
 		{"version", 0, `remora \S+ go\S+ \w+/\w+\n`, ``},
+		{"--version", 0, `remora \S+ go\S+ \w+/\w+\n`, ``},
 		{"version x", 2, ``, `remora: unknown command.*\n`},
 		{"--help", 0, `(.|\n)*check(.|\n)*version(.|\n)*`, ``},
 	} {

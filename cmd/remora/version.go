@@ -19,11 +19,15 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "remora %s %s %s/%s\n",
-				versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is what "remora version" and "remora --version" print.
+func versionLine() string {
+	return fmt.Sprintf("remora %s %s %s/%s\n", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildInfo is what the toolchain recorded, or nil.
