@@ -59,7 +59,8 @@ type watch struct {
 	last *registry.Snapshot // delivered; nil: none yet
 	at   mark               // of the last list; the zero mark: none yet
 	pos  position           // of what view holds
-	seen int64              // revision up to which view holds all; never above that of pos
+	seen int64              // revision up to which view holds all, unless it is full; never above that of pos
+	full bool               // since the last list there was a key that view has no room for
 	bad  map[string]struct{}
 }
 
@@ -129,13 +130,23 @@ func (w *watch) list(timeout time.Duration) error {
 		return err
 	}
 	w.r.stats.lists.Add(1)
-	live := make(map[string]entry, len(resp.Kvs))
+	w.listed(m, resp)
+	return nil
+}
+
+// listed takes the answer to a list that was asked for at m.
+func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
+	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
 	for _, kv := range resp.Kvs {
-		if e, ok := w.decode(kv); ok && len(live) < registry.MaxEndpoints {
+		e, ok := w.decode(kv)
+		switch {
+		case ok && len(live) < registry.MaxEndpoints:
 			live[string(kv.Key)] = e
+		case ok:
+			full = true
 		}
 	}
-	if len(live) == registry.MaxEndpoints {
+	if full {
 		w.r.log.Warn("service has too many endpoints; some are left out", "service", w.service, "limit", registry.MaxEndpoints)
 	}
 	after := w.r.answered(m, resp.Header, m.epoch == w.at.epoch && w.rewritten(live))
@@ -146,9 +157,8 @@ func (w *watch) list(timeout time.Duration) error {
 			w.view.current = nil // etcd answers: the cache is of no use
 		}
 	}
-	w.at, w.pos, w.seen = after, positionOf(resp.Header), resp.Header.Revision
+	w.at, w.pos, w.seen, w.full = after, positionOf(resp.Header), resp.Header.Revision, full
 	w.view.replace(live, lost, time.Now())
-	return nil
 }
 
 // rewritten tells whether live can't have come of what was there before: it has a key as
@@ -160,7 +170,7 @@ func (w *watch) rewritten(live map[string]entry) bool {
 			continue
 		}
 		before, known := w.view.live[key]
-		if known && before.revision != e.revision || !known && len(w.view.live) < registry.MaxEndpoints {
+		if known && before.revision != e.revision || !known && !w.full {
 			return true
 		}
 	}
@@ -227,6 +237,8 @@ func (w *watch) apply(resp *clientv3.WatchResponse) {
 			}
 		case known || len(w.view.live) < registry.MaxEndpoints:
 			w.view.put(key, e)
+		default:
+			w.full = true
 		}
 	}
 }

@@ -1,0 +1,46 @@
+package etcd
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestRewrittenBeyondRoom: keys for which there was no room, and is some later, are no
+// sign of a loss of data.
+func TestRewrittenBeyondRoom(t *testing.T) {
+	value := []byte(`{"Op":0,"Addr":"10.0.0.1:80"}`)
+	key := func(i int) []byte { return fmt.Appendf(nil, "/s/%05d", i) }
+	for name, listed := range map[string]int{"put": registry.MaxEndpoints, "listed": registry.MaxEndpoints + 1} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registry{log: slog.New(slog.DiscardHandler)}
+			r.position.init()
+			w := &watch{r: r, prefix: "/s/", view: newView(1, 1), bad: make(map[string]struct{})}
+			all := make([]*mvccpb.KeyValue, listed)
+			for i := range all {
+				all[i] = &mvccpb.KeyValue{Key: key(i), Value: value, ModRevision: int64(i + 1)}
+			}
+			last := registry.MaxEndpoints
+			w.listed(r.position.mark(), &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(listed)}, Kvs: all})
+			if listed == last {
+				all = append(all, &mvccpb.KeyValue{Key: key(last), Value: value, ModRevision: int64(last + 1)})
+				w.apply(&clientv3.WatchResponse{Header: pb.ResponseHeader{Revision: int64(last + 1)}, Events: []*clientv3.Event{
+					{Type: mvccpb.PUT, Kv: all[last]},
+				}})
+			}
+			w.apply(&clientv3.WatchResponse{Header: pb.ResponseHeader{Revision: int64(last + 2)}, Events: []*clientv3.Event{
+				{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: key(0), ModRevision: int64(last + 2)}},
+			}})
+			w.listed(r.position.mark(), &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Kvs: all[1:]})
+			if n := r.Stats().DataLosses; n != 0 || len(w.view.live) != registry.MaxEndpoints {
+				t.Errorf("lost %d times, %d endpoints", n, len(w.view.live))
+			}
+		})
+	}
+}
