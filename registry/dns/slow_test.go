@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/remora-proxy/remora/registry"
@@ -51,21 +52,23 @@ func TestSlowNames(t *testing.T) {
 // TestFirstAddresses: a name that has had no addresses yet is not left without them for a
 // whole interval.
 func TestFirstAddresses(t *testing.T) {
-	asked := 0
-	w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Lookup: func(context.Context, string) (Answer, error) {
-		if asked++; asked < 3 {
-			return Answer{}, errors.New("not yet")
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Lookup: func(context.Context, string) (Answer, error) {
+			if asked++; asked < 3 {
+				return Answer{}, errors.New("not yet")
+			}
+			return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, TTL: -1}, nil
+		}})
+		defer w.Close()
+		got := make(chan []registry.Endpoint, 10)
+		w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
+		for _, want := range []int{0, 1} {
+			if e := receive(t, got); len(e) != want {
+				t.Errorf("got %v", e)
+			}
 		}
-		return Answer{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, TTL: -1}, nil
-	}})
-	defer w.Close()
-	got := make(chan []registry.Endpoint, 10)
-	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
-	for _, want := range []int{0, 1} {
-		if e := receive(t, got); len(e) != want {
-			t.Errorf("got %v", e)
-		}
-	}
+	})
 	o := Options{Interval: time.Minute}
 	for tries, want := range map[int]time.Duration{1: minTTL, 2: 2 * minTTL, 7: time.Minute, 1000: time.Minute} {
 		if d := o.soon(tries); d < want || d > want*11/10 {
