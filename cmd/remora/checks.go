@@ -113,14 +113,14 @@ func (src *source) leaves() (m memory) {
 
 // resolved are the addresses of all host names in use.
 func (s *sidecar) resolved() map[string][]netip.Addr {
-	all := make(dns.Known)
+	all := make(map[string][]netip.Addr)
 	for _, src := range s.sources {
-		maps.Copy(all, src.leaves().names)
+		maps.Copy(all, src.leaves().names.Addrs())
 	}
 	if s.etcd != nil {
-		maps.Copy(all, s.etcd.Known())
+		maps.Copy(all, s.etcd.Known().Addrs())
 	}
-	return all.Addrs()
+	return all
 }
 
 // replace puts a source in the place of another, of which what it knows stays.

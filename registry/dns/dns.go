@@ -35,13 +35,14 @@ type Options struct {
 	// goroutines. Default: Go's own resolver.
 	Lookup func(ctx context.Context, host string) (Answer, error)
 
-	// Known is what the Watcher begins with, of one whose place it takes. It is
-	// not changed.
+	// Known is what the Watcher begins with, of one whose place it takes; a name that
+	// comes up more than 5 min later is not among it. It is not changed.
 	Known Known
 
 	Logger *slog.Logger // nil: silent
 
 	gather time.Duration // how long an answer waits for those of other names
+	until  time.Time     // when Known is too old for names that are new
 }
 
 const (
@@ -94,6 +95,7 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	opt.until = time.Now().Add(maxTTL)
 	w := &Watcher{inner: inner, opt: opt, watches: make(map[*watch]struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
@@ -236,9 +238,7 @@ func (t *watch) forget() {
 		if _, host, isIP, err := registry.ParseAddr(e.Addr); err == nil && !isIP {
 			n, used := t.names[host]
 			if !used {
-				if n = t.opt.Known[host]; n.err != nil || len(n.addrs) == 0 {
-					n.due = time.Time{} // who reloads may have put right why
-				}
+				n = t.opt.known(host)
 			}
 			names[host] = n
 		}

@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"maps"
 	"net/netip"
 	"time"
 )
@@ -38,6 +37,19 @@ func KnownAs(addrs map[string][]netip.Addr) Known {
 	return k
 }
 
+// known is what o.Known has of host, unless that is too old: what was at its addresses may
+// be another's by now.
+func (o *Options) known(host string) name {
+	if !time.Now().Before(o.until) {
+		return name{}
+	}
+	n := o.Known[host]
+	if n.err != nil || len(n.addrs) == 0 {
+		n.due = time.Time{} // who reloads may have put right why
+	}
+	return n
+}
+
 // Known is a copy of what the watches that last know by now.
 func (w *Watcher) Known() Known {
 	w.mu.Lock()
@@ -45,7 +57,11 @@ func (w *Watcher) Known() Known {
 	all := make(Known)
 	for t := range w.watches {
 		t.mu.Lock()
-		maps.Copy(all, t.names)
+		for host, n := range t.names {
+			if len(n.addrs) > 0 || len(all[host].addrs) == 0 {
+				all[host] = n
+			}
+		}
 		t.mu.Unlock()
 	}
 	return all

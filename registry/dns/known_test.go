@@ -1,0 +1,70 @@
+package dns
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/remora-proxy/remora/registry"
+)
+
+// hanging is a Lookup that answers once for each address, and then no more.
+func hanging(addrs ...string) func(context.Context, string) (Answer, error) {
+	left := make(chan string, len(addrs))
+	for _, a := range addrs {
+		left <- a
+	}
+	return func(ctx context.Context, _ string) (Answer, error) {
+		select {
+		case a := <-left:
+			return Answer{Addrs: []netip.Addr{netip.MustParseAddr(a)}, TTL: -1}, nil
+		default:
+			<-ctx.Done()
+			return Answer{}, ctx.Err()
+		}
+	}
+}
+
+// TestKnownOfTwo: what a watch knows of a name is not lost over another that does not
+// know it yet.
+func TestKnownOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Lookup: hanging("10.0.0.1")})
+		defer w.Close()
+		for _, service := range []string{"first", "second"} {
+			w.Watch(service, func(*registry.Snapshot) {})
+			synctest.Wait()
+		}
+		for range 100 { // in any order
+			if a := w.Known().Addrs()["a.test"]; len(a) != 1 {
+				t.Fatalf("knows %v", a)
+			}
+		}
+	})
+}
+
+// TestKnownOfOld: what another Watcher knew is not taken for true any more when a name
+// comes up much later.
+func TestKnownOfOld(t *testing.T) {
+	known := KnownAs(map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}})
+	for after, want := range map[time.Duration][]string{0: {"10.0.0.1:80"}, maxTTL: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Known: known, Lookup: hanging()})
+			defer w.Close()
+			time.Sleep(after)
+			var got []string
+			w.Watch("s", func(s *registry.Snapshot) {
+				for _, e := range s.Endpoints {
+					got = append(got, e.Addr)
+				}
+			})
+			synctest.Wait()
+			if !slices.Equal(got, want) {
+				t.Errorf("after %v: got %v, want %v", after, got, want)
+			}
+		})
+	}
+}
