@@ -85,7 +85,13 @@ func (c *Conn) Outlive(ctx context.Context) {
 // each of o.Sockets.
 func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	o.Version = Version
-	o.Names = o.fitting()
+	names := o.Names
+	o.Names = nil
+	b, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	o.Names = fitting(names, maxMessage-len(b)-len(`,"names":{}`))
 	if err := c.tell(o); err != nil {
 		return err
 	}
@@ -97,10 +103,10 @@ func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	return nil
 }
 
-// fitting are Names that leave half of a message to the rest.
-func (o *Offer) fitting() map[string][]netip.Addr {
-	left, names := maxMessage/2, make(map[string][]netip.Addr)
-	for host, addrs := range o.Names {
+// fitting are as many of all as take no more than so many bytes of a message.
+func fitting(all map[string][]netip.Addr, left int) map[string][]netip.Addr {
+	names := make(map[string][]netip.Addr)
+	for host, addrs := range all {
 		size := len(host) + len(`"":[],`)
 		for _, a := range addrs {
 			size += len(a.String()) + len(`"",`)
