@@ -56,7 +56,7 @@ type cost func(e *Endpoint, now time.Duration) float64
 // has only failed would lose to those that are idle and fast for as long as it is
 // remembered.
 func (v *View) cost(of cost, e *Endpoint) float64 {
-	if v.purpose == forPrimary && e.probeDue(v.Now) {
+	if v.probes(e) {
 		return -1
 	}
 	return of(e, v.Now)

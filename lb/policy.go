@@ -17,7 +17,7 @@ const drawTries = 8
 type purpose uint8
 
 const (
-	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled or due for a probe
+	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled, or due for a probe
 	forHedge                    // a hedge: not avoided, neither stalled nor busy
 	despiteStall                // a primary or retry, the others that are not avoided being stalled
 	lastResort                  // a primary or retry, the others being unhealthy or ejected
@@ -69,7 +69,13 @@ func (v *View) Eligible(e *Endpoint) bool {
 // despiteAvoided tells whether e, which is unhealthy or ejected, may be picked
 // all the same.
 func (v *View) despiteAvoided(e *Endpoint) bool {
-	return v.purpose == lastResort || v.purpose == forPrimary && e.probeDue(v.Now)
+	return v.purpose == lastResort || v.probes(e)
+}
+
+// probes tells whether e, which is ejected, is to be tried now. A retry tries none:
+// where many were ejected at once, all that a request has could be spent on them.
+func (v *View) probes(e *Endpoint) bool {
+	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
 }
 
 // Score is what LeastPending compares: the load per weight, scaled by what e can

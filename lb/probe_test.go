@@ -45,3 +45,29 @@ func probeInTime(t *testing.T, p Policy, n int) {
 		t.Errorf("%T of %d: %d probes within 0.5 s after the first was due, want 1", p, n, probed)
 	}
 }
+
+// A retry is no probe: a request goes to one ejected endpoint at most while others
+// are left, also when several are due.
+func TestRetriesAreNoProbes(t *testing.T) {
+	for _, n := range []int{6, 40} {
+		for _, p := range policies {
+			s := Set{Policy: p, Outlier: Outlier{Consecutive: 1, Base: sec, MaxEjected: 0.5}}
+			s.Update(numbered(n, even))
+			for i := range n / 2 {
+				s.At(i).Judge(ms, false)
+			}
+			rnd := rand.NewPCG(1, 2)
+			for range n {
+				var tried []*Endpoint
+				for range 3 {
+					e := s.Pick(2*sec, rnd, tried)
+					e.Started(2 * sec)
+					if _, ejected := e.Ejected(); ejected && len(tried) > 0 {
+						t.Errorf("%T of %d: attempt %d goes to an ejected endpoint", p, n, len(tried)+1)
+					}
+					tried = append(tried, e)
+				}
+			}
+		}
+	}
+}
