@@ -31,6 +31,12 @@ func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
 
 // TestFailedWriteDoesNotReenter: a write that fails calls gnet's OnClose from within.
 func TestFailedWriteDoesNotReenter(t *testing.T) {
+	for _, size := range []int{1, unwatchedMost, unwatchedMost + 1, 1 << 20} {
+		failedWrite(t, size)
+	}
+}
+
+func failedWrite(t *testing.T, size int) {
 	e := start(t, Options{})
 	var c proxy.Conn
 	inside := false
@@ -41,7 +47,7 @@ func TestFailedWriteDoesNotReenter(t *testing.T) {
 		<-hold
 		inside = true
 		for range 10 {
-			c.Write(make([]byte, 1<<20))
+			c.Write(make([]byte, size))
 		}
 		inside = false
 		if c.(*conn).gc != nil {
