@@ -42,13 +42,15 @@ func (f *Failure) refusal(reached bool) link.Reason {
 	return link.UpstreamReset
 }
 
-// dialFailed logs that a dial of the endpoint at addr ended with err, and tells what that
-// means to those that it was for.
+// dialFailed logs that a dial of the endpoint at addr ended with err, unless the process
+// ends it (nil), and tells what that means to those that it was for.
 func (s *service) dialFailed(addr string, err error) *Failure {
 	if errors.Is(err, ErrDialQueue) {
 		return FailDials
 	}
-	s.log.Warn("endpoint not connected", "service", s.cfg.Name, "endpoint", addr, "error", err)
+	if err != nil {
+		s.log.Warn("endpoint not connected", "service", s.cfg.Name, "endpoint", addr, "error", err)
+	}
 	return FailConnect
 }
 

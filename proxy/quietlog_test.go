@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy"
 )
 
 // TestEndpointsNotConnectedAreLogged: an operator reads why an endpoint takes no
@@ -23,6 +25,8 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 			`error="proxy: the peer did not begin to speak the link protocol within connect_timeout"`},
 		{"closes", &peer{reply: empty, hangs: true}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
 			`error="proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol"`},
+		{"resets", &peer{}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
+			`error="proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol: connection reset by peer"`},
 		{"http", &peer{reply: http}, `msg="link closed: malformed input" peer=10.0.1.1:15006 ` +
 			`error="link: the peer does not speak the link protocol (link_magic)"`},
 	} {
@@ -32,6 +36,12 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 				m.nodes[1].stop[0]()
 			} else {
 				m.impostor(test.peer)
+			}
+			if test.name == "resets" {
+				test.peer.reply = func([]byte) []byte {
+					m.w.At(m.w.Now(), func() { m.w.Reset(test.peer.conn) })
+					return nil
+				}
 			}
 			fail := func() {
 				c := m.post(10)
@@ -55,5 +65,25 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 			}
 			m.settled()
 		})
+	}
+}
+
+// ending is a loop that ends each dial as it does when the process ends.
+type ending struct{ proxy.Loop }
+
+func (l ending) Dial(_ string, _ time.Duration, s proxy.Stream) {
+	l.Post(func() { s.OnClose(nil) })
+}
+
+func TestDialsThatEndWithTheProcessAreNotLogged(t *testing.T) {
+	for _, direct := range []bool{false, true} {
+		m := newMesh(t, meshOptions{direct: direct, dialler: func(l proxy.Loop) proxy.Loop { return ending{l} }})
+		c := m.post(10)
+		m.do(c)
+		m.finish(c)
+		if c.code != "upstream-connect" || m.consumer.said.Len() > 0 {
+			t.Errorf("%s, and the log says %s", c.code, m.consumer.said.String())
+		}
+		m.settled()
 	}
 }

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -114,16 +116,18 @@ func (c *linkClient) OnData(b []byte) {
 func (c *linkClient) OnClose(err error) {
 	switch {
 	case c.state == linkClosed:
-	case c.conn == nil:
+	case c.state != linkOpening:
+		c.close(FailReset)
+	case c.conn == nil || err == nil:
 		c.unopened(err)
-	case c.state == linkOpening:
+	case err == io.EOF:
 		c.unopened(errLinkClosed)
 	default:
-		c.close(FailReset)
+		c.unopened(fmt.Errorf("%w: %w", errLinkClosed, err))
 	}
 }
 
-// unopened: the endpoint is no link, for err.
+// unopened: the endpoint is no link, for err; nil: the process ends.
 func (c *linkClient) unopened(err error) {
 	c.close(c.up.svc.dialFailed(c.up.target.lb.Addr, err))
 }
