@@ -136,3 +136,31 @@ func TestIdlePooledConnection(t *testing.T) {
 		t.Error("open after idle_timeout")
 	}
 }
+
+// What a burst has left idle is closed little by little: each turn of the loop has
+// other things to do.
+func TestIdlePooledConnectionsOfABurst(t *testing.T) {
+	const n = 200
+	m := newMesh(t, meshOptions{apps: 1, direct: true})
+	calls := m.crowd(n, 1, 10)
+	m.finish(calls...)
+	m.ok(calls...)
+	open := func() (n int) {
+		m.consumer.loop.Do(func() { n = m.consumer.proc.Workers()[0].Report().Services[0].Endpoints[0].Connections })
+		return n
+	}
+	last, most := open(), 0
+	if last < n/2 {
+		t.Fatalf("%d connections are left of a burst of %d requests", last, n)
+	}
+	if !m.w.RunUntil(func() bool {
+		now := open()
+		last, most = now, max(most, last-now)
+		return now == 0
+	}, 6*time.Second) {
+		t.Errorf("%d are still open", last)
+	}
+	if most > 8 {
+		t.Errorf("%d were closed in one turn, want 8 at most", most)
+	}
+}

@@ -226,18 +226,29 @@ func (p *httpPool) remove(c *httpUpstream) {
 	}
 }
 
-// sweep closes connections that were idle for idle_timeout. It runs a few times
-// per timeout at most, whatever the traffic.
+// A burst leaves connections that are all idle for too long in the same moment, and to
+// close hundreds in one turn would hold up what is under way. So no more than sweepMost
+// are closed at a time, the next sweepPause later.
+const (
+	sweepMost  = 8
+	sweepPause = 2 * time.Millisecond
+)
+
+// sweep closes connections that were idle for idle_timeout. But for pauses between
+// many of them it runs a few times per timeout at most, whatever the traffic.
 func (p *httpPool) sweep() {
-	now := p.svc.w.loop.Now()
-	stay := 0
-	for stay < len(p.idle) && now-p.idle[stay].idleSince >= p.svc.cfg.IdleTimeout {
-		p.idle[stay].close()
-		stay++
+	now, timeout := p.svc.w.loop.Now(), p.svc.cfg.IdleTimeout
+	gone := 0
+	for gone < min(len(p.idle), sweepMost) && now-p.idle[gone].idleSince >= timeout {
+		p.idle[gone].close()
+		gone++
 	}
-	p.idle = slices.Delete(p.idle, 0, stay)
-	if len(p.idle) > 0 {
-		next := max(p.idle[0].idleSince+p.svc.cfg.IdleTimeout-now, p.svc.cfg.IdleTimeout/8)
-		p.svc.w.loop.After(next, &p.sweeper)
+	p.idle = slices.Delete(p.idle, 0, gone)
+	switch {
+	case len(p.idle) == 0:
+	case gone == sweepMost:
+		p.svc.w.loop.After(sweepPause, &p.sweeper)
+	default:
+		p.svc.w.loop.After(max(p.idle[0].idleSince+timeout-now, timeout/8), &p.sweeper)
 	}
 }
