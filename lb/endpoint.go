@@ -233,13 +233,14 @@ func (e *Endpoint) load(now time.Duration) float64 {
 
 // score is what LeastPending compares: the load per weight, scaled by what the
 // endpoint can carry. Without load it is 0, so that none is left untried.
-func (e *Endpoint) score(now time.Duration) float64 {
-	load := e.load(now)
-	return e.perWeight(load+queueCost*e.queueing(load)) * e.drag()
-}
+func (e *Endpoint) score(now time.Duration) float64 { return e.scoreOf(e.load(now)) }
 
 // scoreWithOne is what the score would be with one request more.
-func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.score(now) + 1/e.weight }
+func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreOf(e.load(now) + 1) }
+
+func (e *Endpoint) scoreOf(load float64) float64 {
+	return e.perWeight(load+queueCost*e.queueing(load)) * e.drag()
+}
 
 // perWeight divides a load by the weight. An endpoint that fails every second
 // attempt at once would seem to work twice as fast, so its load is taken per
