@@ -205,6 +205,24 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNamesLeaveRoom: names take what the rest of a message leaves, be it nothing.
+func TestNamesLeaveRoom(t *testing.T) {
+	names := map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}}
+	const message = `{"version":1,"restarts":0,"sockets":null,"parked":""}`
+	most := maxMessage - len(message)
+	fits := most - len(`,"names":{"a.test":["10.0.0.1"]}`) - len(`,,`) // each name and address counts a comma
+	for parked, want := range map[int]int{fits: 1, fits + 1: 0, most: 0} {
+		predecessor, successor := meet(t)
+		if err := predecessor.Offer(Offer{Parked: strings.Repeat("x", parked), Names: names}, nil); err != nil {
+			t.Fatal(err)
+		}
+		offer, _, err := successor.Receive()
+		if err != nil || len(offer.Names) != want || len(offer.Parked) != parked {
+			t.Errorf("beside %d bytes: %d names, %v; want %d", parked, len(offer.Names), err, want)
+		}
+	}
+}
+
 // TestRefuse: the other process hears why it gets nothing.
 func TestRefuse(t *testing.T) {
 	predecessor, successor := meet(t)
