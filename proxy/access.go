@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 
 // accessLog is one loop's part of the access log.
 type accessLog struct {
-	w     *Worker
+	loop  Loop
+	now   func() time.Time // the time of day; zero where there is none
+	rnd   *rand.PCG        // samples what has no id
 	rules *config.AccessLog
 	feed  accesslog.Feed
 	flush Timer
@@ -23,33 +26,27 @@ type accessLog struct {
 // accessFlush is how long a line waits for others to be written with.
 const accessFlush = 100 * time.Millisecond
 
-func (l *accessLog) init(w *Worker) {
-	l.w = w
+func (l *accessLog) init(loop Loop, now func() time.Time, rnd *rand.PCG) {
+	l.loop, l.now, l.rnd = loop, now, rnd
 	l.flush.Fire = l.feed.Flush
 }
 
-// follow works by g from now on.
-func (l *accessLog) follow(g *Generation) {
-	l.rules = &g.cfg.AccessLog
-	l.feed.Use(g.lines)
+// configure logs by rules to lines from now on; nil: nothing.
+func (l *accessLog) configure(rules *config.AccessLog, lines *accesslog.Queue) {
+	l.rules = rules
+	l.feed.Use(lines)
 }
 
-// LogTo says where the lines of the access log go; with nil there are none. It is
-// called before any loop works by g. What is not said is as in the generation
-// before.
-func (g *Generation) LogTo(q *accesslog.Queue) { g.lines = q }
+// on reports whether lines are written.
+func (l *accessLog) on() bool { return l.feed.On() }
 
-// FlushAccessLog hands on the lines that the loops have left. It is called when they
-// have ended.
-func (p *Process) FlushAccessLog() {
-	for _, w := range p.workers {
-		w.access.feed.Flush()
-	}
-}
+// flushNow hands on the lines that wait.
+func (l *accessLog) flushNow() { l.feed.Flush() }
 
 // finished logs the end of an exchange for its caller. Of an answer that is a
 // stream the line follows at its end.
-func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
+func (ex *exchange) log(c *conclusion, now time.Duration) {
+	l := &ex.w.access
 	id := ex.id()
 	lasts := c.ans != nil && c.ans.stream != nil
 	if !lasts && !l.keeps(c.outcome.failed(), now-ex.began, id) {
@@ -59,7 +56,7 @@ func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
 		RequestID: id, Outcome: c.outcome.String(), BytesIn: int64(ex.size()), BytesOut: int64(c.bytes()),
 		Duration: now - ex.began, Queued: ex.queued, Attempts: ex.n, Hedges: ex.hedges,
 	}
-	l.describe(&r, ex.from, ex)
+	describe(&r, ex.from, ex)
 	r.Time = l.wall(now - ex.began)
 	if ex.route != nil {
 		r.Service = ex.route.svc.cfg.Name
@@ -91,10 +88,10 @@ func (l *accessLog) finished(ex *exchange, c *conclusion, now time.Duration) {
 	l.add(&r)
 }
 
-// refused logs what is answered with f and never began. ex is nil where no request
+// logRefused logs what is answered with f and never began. ex is nil where no request
 // could be read.
-func (l *accessLog) refused(from replier, ex *exchange, f *Failure) {
-	if !l.feed.On() {
+func logRefused(l *accessLog, from replier, ex *exchange, f *Failure) {
+	if !l.on() {
 		return
 	}
 	r := accesslog.Record{Outcome: OutcomeFailed.String(), Status: f.Status, Error: f.Code}
@@ -104,14 +101,14 @@ func (l *accessLog) refused(from replier, ex *exchange, f *Failure) {
 	if !l.keeps(true, 0, r.RequestID) {
 		return
 	}
-	l.describe(&r, from, ex)
+	describe(&r, from, ex)
 	r.Time = l.wall(0)
 	l.add(&r)
 }
 
 // describe says who asked for what.
-func (l *accessLog) describe(r *accesslog.Record, from replier, ex *exchange) {
-	at := from.at().of
+func describe(r *accesslog.Record, from replier, ex *exchange) {
+	at := from.at()
 	r.Listener, r.Protocol, r.Client = at.name, at.protocol, from.peer()
 	if ex == nil {
 		return
@@ -126,14 +123,14 @@ func (l *accessLog) describe(r *accesslog.Record, from replier, ex *exchange) {
 // add writes the line of r, with others in a moment.
 func (l *accessLog) add(r *accesslog.Record) {
 	if l.feed.Add(r) {
-		l.w.loop.After(accessFlush, &l.flush)
+		l.loop.After(accessFlush, &l.flush)
 	}
 }
 
 // wall is the time of day so long ago, or zero when the process has no clock.
 func (l *accessLog) wall(ago time.Duration) (t time.Time) {
-	if wall := l.w.proc.Wall; wall != nil {
-		t = wall().Add(-ago)
+	if t = l.now(); !t.IsZero() {
+		t = t.Add(-ago)
 	}
 	return t
 }
@@ -148,7 +145,7 @@ func (l *accessLog) keeps(failed bool, took time.Duration, id []byte) bool {
 	case c.Sample == 0:
 		return false
 	case len(id) == 0:
-		return fractionOf(l.w.ids.Uint64()) < c.Sample
+		return fractionOf(l.rnd.Uint64()) < c.Sample
 	}
 	return fractionOf(hash(id)) < c.Sample
 }

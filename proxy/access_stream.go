@@ -9,8 +9,9 @@ import (
 // Trail is what the access log is to tell of a stream once that has ended. It has
 // one owner at a time, on any goroutine; the methods of a nil Trail do nothing.
 type Trail struct {
-	w   *Worker
-	rec accesslog.Record
+	log    *accessLog
+	opaque bool // it has no status: nothing is known of it but that it is bytes
+	rec    accesslog.Record
 }
 
 // StreamEnd is what became of a stream.
@@ -33,34 +34,32 @@ const (
 	outcomeCut    = "cut"
 )
 
-// Trail begins that of a stream of opaque bytes, or returns nil when there is no
-// access log. Any goroutine may call it.
-func (w *Worker) Trail(listener, client, service string) *Trail {
-	if w.proc.current.Load().lines == nil {
-		return nil
-	}
-	return w.access.trail(&accesslog.Record{
-		Time: w.access.wall(0), Listener: listener, Client: client, Service: service,
+// opaqueTrail begins the trail of a stream of opaque bytes. Any goroutine may call it.
+func (l *accessLog) opaqueTrail(listener, client, service string) *Trail {
+	t := l.trail(&accesslog.Record{
+		Time: l.wall(0), Listener: listener, Client: client, Service: service,
 		Protocol: config.ProtocolTCP, Stream: streamOpaque,
 	})
+	t.opaque = true
+	return t
 }
 
-// stream begins the trail of what leaves the loop, at the request of ex where there
+// logStream begins the trail of what leaves the loop, at the request of ex where there
 // is one.
-func (l *accessLog) stream(kind string, from replier, ex *exchange, service string) *Trail {
-	if !l.feed.On() {
+func logStream(l *accessLog, kind string, from replier, ex *exchange, service string) *Trail {
+	if !l.on() {
 		return nil
 	}
 	r := accesslog.Record{Time: l.wall(0), Stream: kind, Service: service}
 	if ex != nil {
 		r.RequestID = ex.id()
 	}
-	l.describe(&r, from, ex)
+	describe(&r, from, ex)
 	return l.trail(&r)
 }
 
 func (l *accessLog) trail(r *accesslog.Record) *Trail {
-	t := &Trail{w: l.w, rec: *r}
+	t := &Trail{log: l, rec: *r}
 	t.rec.Own()
 	return t
 }
@@ -98,7 +97,7 @@ func (t *Trail) End(e StreamEnd) {
 		r.Outcome, failed = outcomeCut, false
 	case failed:
 		r.Outcome, r.Error = OutcomeFailed.String(), e.Failure.Code
-		if r.Protocol != config.ProtocolTCP {
+		if !t.opaque {
 			r.Status = e.Failure.Status
 		}
 	case r.Status == 0:
@@ -107,7 +106,7 @@ func (t *Trail) End(e StreamEnd) {
 		o := outcomeOf(r.Status)
 		r.Outcome, failed = o.String(), o.failed()
 	}
-	t.w.loop.Post(func() { t.w.access.ended(r, failed) })
+	t.log.loop.Post(func() { t.log.ended(r, failed) })
 }
 
 // ended logs a stream unless the log was switched off meanwhile.

@@ -89,6 +89,33 @@ func (l *waitList) insert(a, before *attempt, since time.Duration) {
 	}
 }
 
+// insertByID puts a where it belongs by the id that its carrier gave it: ids rise from the
+// head to the tail.
+func (l *waitList) insertByID(a *attempt, since time.Duration) {
+	var next *attempt
+	if l.tail != nil && l.tail.stream > a.stream {
+		for next = l.head; next.stream < a.stream; {
+			next = next.waiting.next
+		}
+	}
+	l.insert(a, next, since)
+}
+
+// empty reports whether no attempt waits.
+func (l *waitList) empty() bool { return l.head == nil }
+
+// since is when the head began to wait. The list is not empty.
+func (l *waitList) since() time.Duration { return l.head.waiting.since }
+
+// pop takes out the head, nil if there is none.
+func (l *waitList) pop() *attempt {
+	a := l.head
+	if a != nil {
+		l.remove(a)
+	}
+	return a
+}
+
 func (l *waitList) remove(a *attempt) {
 	q := &a.waiting
 	if q.prev == nil {
@@ -184,8 +211,11 @@ func (s *service) release() {
 // or nil.
 func (s *service) longestWaiting() (longest *service) {
 	since := int64(neverQueued)
-	for _, w := range s.w.proc.workers {
-		other := s.shared.loops[w.index].Load()
+	for i := range s.shared.loops {
+		other := s.shared.loops[i].Load()
+		if other == nil {
+			continue
+		}
 		if t := other.queue.oldest.Load(); t < since {
 			longest, since = other, t
 		}

@@ -90,7 +90,7 @@ func (m *allocMesh) sidecar(yaml string) (p *proxy.Process, accept func() (*null
 	}
 	l := m.net.loop()
 	p = proxy.NewProcess(cfg, 1)
-	p.Wall = time.Now
+	p.SetWall(time.Now)
 	p.SetSpans(nowhere{})
 	if cfg.AccessLog.Path != "" {
 		p.Generation().LogTo(m.accessLog(cfg))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
@@ -43,31 +44,73 @@ type attempt struct {
 	replayed bool // sent again over HTTP: the application may have seen it before
 
 	ep   *lb.Endpoint
-	up   upstream
 	sent time.Duration
 
-	// What the upstream keeps here: the id on a link or of a Dubbo call, or the place
-	// among those that came to an HTTP pool, and the connection.
-	stream uint64
-	link   *linkClient
-	conn   *httpUpstream
-	dubbo  *dubboClient
+	// What the upstream keeps here: who has the attempt, nil if nobody has, and the id
+	// that it has there.
+	carrier carrier
+	stream  uint64
 
-	waiting queueLink // in the service's admission queue
+	waiting queueLink // in the service's admission queue, or that of an upstream
 }
 
 // upstream carries attempts to one endpoint. It ends each with exactly one of
 // attempt.answered, stoodIn, failed and dropped, unless cancel or abort
 // said that it is over. send may end the attempt before it returns.
 type upstream interface {
-	send(a *attempt)
-	// cancel withdraws a, whose request memory is not valid after the call. It
-	// tells whether the endpoint may still be working on it.
-	cancel(a *attempt) (lingering bool)
-	// abort forgets a at once.
-	abort(a *attempt)
+	send(a *attempt) // ends a, or gives it to a carrier, before it returns
 	// retire closes the upstream once what it carries has ended.
 	retire()
+	// connections counts open connections and dials in progress.
+	connections() int
+	// largest is the connection that holds the most, and how much that is in all and for each of its
+	// requests; nil where each connection carries one request.
+	largest() (held, each int, h holder)
+}
+
+// carrier is whoever has an attempt that was sent: a connection, or the queue for one.
+type carrier interface {
+	// cancel withdraws a, whose request memory is not valid after the call. It
+	// reports whether the endpoint may still be working on it.
+	cancel(a *attempt) (lingers bool)
+	// abort forgets a at once.
+	abort(a *attempt)
+	// buffered is how many bytes are held for a.
+	buffered(a *attempt) int
+}
+
+// carry gives the attempt to c, under an id that c chooses.
+func (a *attempt) carry(c carrier, id uint64) { a.carrier, a.stream = c, id }
+
+// drop takes the attempt from its carrier.
+func (a *attempt) drop() { a.carrier = nil }
+
+// id is the attempt's with its carrier.
+func (a *attempt) id() uint64 { return a.stream }
+
+// lingering reports whether nobody waits for the response any more.
+func (a *attempt) lingering() bool { return a.state == attemptLingering }
+
+// codec is the wire format of the request.
+func (a *attempt) codec() protocol.Codec { return a.ex.req.Codec }
+
+// toHead reports whether the request is a HEAD, whose response has no body.
+func (a *attempt) toHead() bool { return string(a.ex.req.Method) == "HEAD" }
+
+// timeout is how long the route lets a request take.
+func (a *attempt) timeout() time.Duration { return a.ex.route.timeout }
+
+// mayReplay reports whether the attempt may be sent once more to the same endpoint,
+// on another connection, because the one that it was put on had gone stale.
+func (a *attempt) mayReplay() bool {
+	return !a.replayed && a.state == attemptSent && a.ex.req.Idempotent
+}
+
+// replay counts that the attempt is sent once more. The connection may as well have
+// died of the request, which therefore counts as seen from then on.
+func (a *attempt) replay() {
+	a.replayed, a.ex.reached = true, true
+	a.ex.w.stats.Replays++
 }
 
 // send hands the attempt to ep's upstream, or to the endpoint that the policy
@@ -91,8 +134,7 @@ func (a *attempt) send(ep *lb.Endpoint) {
 	to := ep.Ext.(*endpoint)
 	to.sent(a)
 	a.beginSpan()
-	a.up = to.up
-	a.up.send(a)
+	to.up.send(a)
 }
 
 // follow has shadow mode look at a primary that is about to start at a.ep.
@@ -116,7 +158,7 @@ func (a *attempt) wireHedge() bool { return a.ex.hedged || a.kind == hedgeAttemp
 func (a *attempt) answered(ans *answer) {
 	ex := a.ex
 	now := ex.w.loop.Now()
-	lingering := a.state == attemptLingering
+	lingering := a.lingering()
 	a.ep.Ext.(*endpoint).stats.BytesOut += uint64(ans.size())
 	if !lingering && a.kind == primaryAttempt {
 		ex.route.hedging.Answered(now, now-a.sent, &ex.watch)
@@ -144,7 +186,7 @@ func (a *attempt) stoodIn(ans *answer) {
 // failed: the attempt came to nothing.
 func (a *attempt) failed(f *Failure) {
 	ex := a.ex
-	lingering := a.state == attemptLingering
+	lingering := a.lingering()
 	how := endNothing
 	if f.blames() {
 		how = endBroken
@@ -155,7 +197,7 @@ func (a *attempt) failed(f *Failure) {
 	if f.retry == retryReset || f.retry == retryNever && a.ep != nil {
 		ex.reached = true
 	}
-	a.span().Note(f.spanOutcome(), 0, f.Code)
+	a.span().Note(spanOutcome(f), 0, f.Code)
 	a.end(ex.w.loop.Now(), how)
 	if a.kind == hedgeAttempt && (f.retry == retryConnect || f.retry == retryUnsent || f == FailNoSlot) {
 		ex.hedgeMissed()
@@ -193,7 +235,7 @@ func (a *attempt) cancel() {
 			a.censor() // its hedge won
 		}
 		a.span().Withdraw(a.ex.w.loop.Now())
-		if a.up.cancel(a) {
+		if a.carrier.cancel(a) {
 			a.state = attemptLingering
 			return
 		}
@@ -214,12 +256,12 @@ func (a *attempt) abort() {
 		a.ex.reached = true
 		a.ep.TimedOut(now)
 		a.measure()
-		a.span().Note(FailDeadline.spanOutcome(), 0, FailDeadline.Code)
-		a.up.abort(a)
+		a.span().Note(spanOutcome(FailDeadline), 0, FailDeadline.Code)
+		a.carrier.abort(a)
 	case attemptLingering:
 		a.ep.TimedOut(now)
 		a.measure()
-		a.up.abort(a)
+		a.carrier.abort(a)
 	}
 	a.end(now, endNothing)
 }

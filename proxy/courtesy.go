@@ -66,13 +66,6 @@ const (
 
 	// maxRequestID is the longest X-Request-Id that is kept.
 	maxRequestID = 128
-
-	// maxForwarded, maxRewritten and maxTraceState bound the memory for
-	// X-Forwarded-For, for a rewritten path and for a marked tracestate that an
-	// exchange keeps for the next request.
-	maxForwarded  = 256
-	maxRewritten  = 512
-	maxTraceState = 512
 )
 
 // origin is what a session knows of its peer.
@@ -125,7 +118,7 @@ func clientFieldOf(name []byte) clientField {
 // trusted peer says there, instead of what any other does. An X-Request-Id is
 // kept from anyone if it is one, short and printable. Of a request that is not to
 // be sent on, ex.stopped tells why.
-func arrive(ex *exchange, from *origin, minor int) {
+func arrive(ex *exchange, ids *rand.PCG, from *origin, minor int) {
 	req := &ex.req
 	kept := req.Headers[:0]
 	ex.requestID, ex.forwarded = nil, ex.forwarded[:0]
@@ -136,7 +129,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 			kept = append(kept, h)
 		case fieldOwn:
 			if from.trusted {
-				ex.hint(h)
+				applyHint(ex, h)
 			}
 		case fieldForwardedFor:
 			if from.trusted && len(h.Value) > 0 {
@@ -159,7 +152,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 		}
 	}
 	if ex.requestID == nil {
-		ex.requestID = newRequestID(&ex.w.ids, &ex.newID)
+		ex.requestID = newRequestID(ids, &ex.newID)
 	}
 	client := from.addr
 	if len(ex.forwarded) > 0 {
@@ -179,7 +172,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 	switch {
 	case passed > maxPassed:
 		ex.stopped = FailLoop
-	case !ex.lowerMaxForwards():
+	case !lowerMaxForwards(ex):
 		ex.stopped = FailMaxForwards
 	}
 }
@@ -187,7 +180,7 @@ func arrive(ex *exchange, from *origin, minor int) {
 // lowerMaxForwards counts this sidecar in the Max-Forwards of a TRACE or OPTIONS, and
 // tells whether the request may go on (RFC 9110 section 7.6.2). What is no number
 // stays as it is.
-func (ex *exchange) lowerMaxForwards() (goesOn bool) {
+func lowerMaxForwards(ex *exchange) (goesOn bool) {
 	req := &ex.req
 	if string(req.Method) != "TRACE" && string(req.Method) != "OPTIONS" {
 		return true
@@ -209,8 +202,8 @@ func (ex *exchange) lowerMaxForwards() (goesOn bool) {
 	return true
 }
 
-// hint heeds one of the sidecar's own headers.
-func (ex *exchange) hint(h protocol.Header) {
+// applyHint obeys one of the sidecar's own headers.
+func applyHint(ex *exchange, h protocol.Header) {
 	req := &ex.req
 	switch {
 	case protocol.EqualFold(h.Name, headerIdempotent):
@@ -271,7 +264,7 @@ func (ans *answer) record(minor int) {
 
 // datestamp adds a Date to an answer that has none (RFC 9110 section 6.6.1).
 func (ans *answer) datestamp() {
-	if now := ans.w.date(); now != nil {
+	if now := ans.w.dateValue(); now != nil {
 		copy(ans.date[:], now)
 		ans.Headers = append(ans.Headers, protocol.Header{Name: nameDate, Value: ans.date[:]})
 	}
@@ -292,11 +285,4 @@ func peerAddr(remote string) []byte {
 		return []byte(ap.Addr().Unmap().WithZone("").String())
 	}
 	return []byte("unknown") // RFC 7239 section 6.2
-}
-
-// loopback tells whether a listener's address can be reached from this host
-// only.
-func loopback(addr string) bool {
-	ap, err := netip.ParseAddrPort(addr)
-	return err == nil && ap.Addr().IsLoopback()
 }

@@ -15,9 +15,11 @@ import (
 // dubboCalls of them at a time, and are answered in the order in which their
 // answers are there. What one turn brings leaves in one write.
 type dubboSession struct {
-	w    *Worker
+	w    *host
 	conn Conn
-	door *door
+	door *listener
+
+	invocation *dubbo.Invocation // scratch memory of the loop
 
 	closed   bool
 	draining bool // no call begins any more; closes when all are answered
@@ -36,11 +38,21 @@ type dubboSession struct {
 	sessionLink
 }
 
-func newDubboSession(w *Worker, at *door) *dubboSession {
-	s := &dubboSession{w: w, door: at}
+// dubboAcceptor makes the Dubbo sessions of one loop.
+type dubboAcceptor struct {
+	w          *host
+	invocation dubbo.Invocation // being read
+}
+
+func newDubboAcceptor(w *host) acceptor { return &dubboAcceptor{w: w} }
+
+func (d *dubboAcceptor) accept(at *listener) Stream { return newDubboSession(d.w, at, &d.invocation) }
+
+func newDubboSession(w *host, at *listener, scratch *dubbo.Invocation) *dubboSession {
+	s := &dubboSession{w: w, door: at, invocation: scratch}
 	s.reader.buffers = &w.buffers
 	s.clock.init(w.loop, s.onTimeout)
-	s.outbound.init(w)
+	s.outbound.init(w.shard)
 	s.out.Do = s.flush
 	s.grace.Fire = s.onGrace
 	return s
@@ -48,10 +60,9 @@ func newDubboSession(w *Worker, at *door) *dubboSession {
 
 func (s *dubboSession) OnOpen(c Conn) {
 	s.conn, s.outbound.conn = c, c
-	s.w.sessions.add(s)
-	s.w.stats.Connections++
+	s.w.add(s)
 	s.clock.set(s.w.cfg.Timeouts.Idle)
-	if s.door.shut || s.w.proc.draining.Load() { // accepted just before the listener closed
+	if s.door.shut || s.w.shared.draining.Load() { // accepted just before the listener closed
 		s.drain()
 	}
 }
@@ -144,14 +155,14 @@ func (s *dubboSession) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) 
 
 // begin starts on the call f, whose body is here.
 func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
-	inv := &s.w.invocation
+	inv := s.invocation
 	if err := inv.Parse(f.Serialization, body.B); err != nil {
 		s.w.buffers.Put(body)
 		s.refuse(f, callFailure(err))
 		return
 	}
 	s.account() // what came in parts is the exchange's from here on
-	ex := s.w.exchange(s)
+	ex := s.w.pool.exchange(s)
 	req := &ex.req
 	req.Codec, _ = dubboCodec(f.Serialization)
 	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
@@ -170,7 +181,7 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	s.calls = append(s.calls, ex)
 	r := s.door.direct
 	if r == nil {
-		r = s.w.routeOf(req)
+		r = s.w.router.find(req)
 	}
 	ex.begin(r, s.door)
 }
@@ -178,14 +189,14 @@ func (s *dubboSession) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 // refuse answers a call that has not begun.
 func (s *dubboSession) refuse(f *dubbo.Frame, why *Failure) {
 	s.w.stats.failed(why)
-	s.w.access.refused(s, nil, why)
+	logRefused(&s.w.access, s, nil, why)
 	if f.TwoWay {
 		out := s.outgoing()
-		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, why.dubbo(), why.Code, why.Text)
+		out.B = dubbo.AppendFailure(out.B, f.Serialization, f.ID, dubboStatus(why), why.Code, why.Text)
 	}
 }
 
-func (s *dubboSession) at() *door { return s.door }
+func (s *dubboSession) at() *listener { return s.door }
 
 func (s *dubboSession) peer() string { return s.conn.RemoteAddr() }
 
@@ -229,8 +240,7 @@ func (s *dubboSession) OnClose(error) {
 	s.close()
 	s.clock.close()
 	s.outbound.stop()
-	s.w.sessions.remove(s)
-	s.w.stats.Connections--
+	s.w.closed(s)
 }
 
 // close ends the session's part: calls that are not answered are withdrawn.
@@ -256,7 +266,7 @@ func (s *dubboSession) close() {
 // account keeps limits.buffered up to date with what is being received.
 func (s *dubboSession) account() {
 	if held := s.reader.held(); held != s.held {
-		s.w.held(held - s.held)
+		s.w.charge(held - s.held)
 		s.held = held
 	}
 }

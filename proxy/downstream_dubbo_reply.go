@@ -33,7 +33,7 @@ func (s *dubboSession) fail(ex *exchange, f *Failure) {
 	s.remove(ex)
 	if !ex.req.OneWay {
 		out := s.outgoing()
-		out.B = dubbo.AppendFailure(out.B, serializationOf(ex.req.Codec), int64(ex.tag), f.dubbo(), f.Code, f.Text)
+		out.B = dubbo.AppendFailure(out.B, serializationOf(ex.req.Codec), int64(ex.tag), dubboStatus(f), f.Code, f.Text)
 	}
 }
 
@@ -79,8 +79,8 @@ func (s *dubboSession) write() {
 	s.outbound.watch()
 }
 
-// dubbo is the status that tells a Dubbo caller of f.
-func (f *Failure) dubbo() dubbo.Status {
+// dubboStatus is the status that tells a Dubbo caller of f.
+func dubboStatus(f *Failure) dubbo.Status {
 	switch f {
 	case FailMalformed:
 		return dubbo.StatusBadResponse
@@ -93,7 +93,7 @@ func (f *Failure) dubbo() dubbo.Status {
 // crowded tells that a call of so many bytes is not to be received: memory is short,
 // and the connection is over its share.
 func (s *dubboSession) crowded(length int) bool {
-	return s.w.proc.ledger.full(s.held) && s.piles(length, len(s.calls)+1)
+	return s.w.shared.budget.full(s.held) && s.piles(length, len(s.calls)+1)
 }
 
 func (s *dubboSession) greedy(ex *exchange) bool { return s.piles(ex.held, len(s.calls)) }
@@ -135,7 +135,7 @@ func (s *dubboSession) cut() {
 	for _, ex := range out {
 		ex.forsake()
 	}
-	s.w.sessions.remove(s)
+	s.w.remove(s)
 	s.outbound.stop()
 	s.conn.Close()
 }

@@ -25,9 +25,9 @@ const (
 // answers keep their order and a client's second request sees the effects of
 // its first (RFC 9112 section 9.3.2).
 type httpSession struct {
-	w      *Worker
+	w      *host
 	conn   Conn
-	door   *door
+	door   *listener
 	origin origin
 
 	// original is where the connection goes on to when it has no route here; the
@@ -67,10 +67,17 @@ type httpCall struct {
 	toHead bool
 }
 
-func newHTTPSession(w *Worker, at *door) *httpSession {
-	s := &httpSession{w: w, door: at, origin: origin{trusted: at.of.trusted}}
+// httpAcceptor makes the HTTP sessions of one loop.
+type httpAcceptor struct{ w *host }
+
+func newHTTPAcceptor(w *host) acceptor { return httpAcceptor{w} }
+
+func (h httpAcceptor) accept(at *listener) Stream { return newHTTPSession(h.w, at) }
+
+func newHTTPSession(w *host, at *listener) *httpSession {
+	s := &httpSession{w: w, door: at, origin: origin{trusted: at.trusted}}
 	s.clock.init(w.loop, s.onTimeout)
-	s.outbound.init(w)
+	s.outbound.init(w.shard)
 	s.slow.Fire = s.onSlow
 	return s
 }
@@ -79,14 +86,13 @@ func (s *httpSession) OnOpen(c Conn) {
 	s.conn = c
 	s.outbound.conn = c
 	s.origin.addr = peerAddr(c.RemoteAddr())
-	if s.w.proc.streams != nil {
+	if s.w.shared.streams {
 		s.original = c.OriginalDst()
 	}
-	s.w.sessions.add(s)
-	s.w.stats.Connections++
+	s.w.add(s)
 	s.clock.set(s.w.cfg.Timeouts.Idle)
 	switch { // accepted just before the listener closed
-	case s.w.proc.draining.Load():
+	case s.w.shared.draining.Load():
 		s.drain()
 	case s.door.shut:
 		s.retire()
@@ -105,7 +111,7 @@ func (s *httpSession) OnData(b []byte) {
 			b = s.receiveBody(b)
 		case httpHead:
 			var head []byte
-			head, b = splitHead(b)
+			head, b = http1.SplitHead(b)
 			s.input(head)
 			s.decode()
 			if s.state == httpLeaving && len(b) > 0 { // of one read, which leaves with it
@@ -133,7 +139,7 @@ func (s *httpSession) input(b []byte) {
 func (s *httpSession) decode() {
 	for s.state == httpHead && s.in != nil {
 		if s.cur == nil {
-			s.cur = s.w.exchange(s)
+			s.cur = s.w.pool.exchange(s)
 			s.head.Reset()
 		}
 		n, err := http1.DecodeRequest(s.in.B, &s.cur.req, &s.head, s.w.httpLimits)
@@ -141,7 +147,7 @@ func (s *httpSession) decode() {
 		switch {
 		case err == http1.ErrIncomplete:
 			if s.blank() {
-				s.w.recycle(s.cur)
+				s.w.pool.recycle(s.cur)
 				s.cur = nil
 				return
 			}
@@ -231,7 +237,7 @@ func (s *httpSession) receiveBody(b []byte) (rest []byte) {
 		return nil
 	}
 	ex := s.cur
-	s.w.bodyRoom(ex.body, &s.head, b)
+	http1.ReserveBody(&s.w.buffers, ex.body, &s.head, b)
 	n, done, err := s.body.Decode(b, ex.body)
 	if err != nil {
 		s.refuse(requestFailure(err))
@@ -297,7 +303,7 @@ func (s *httpSession) onTimeout(k clockKind) {
 	s.pump()
 }
 
-func (s *httpSession) at() *door { return s.door }
+func (s *httpSession) at() *listener { return s.door }
 
 func (s *httpSession) peer() string { return s.conn.RemoteAddr() }
 
@@ -323,8 +329,7 @@ func (s *httpSession) OnClose(error) {
 	s.clock.close()
 	s.outbound.stop()
 	s.w.loop.Stop(&s.slow)
-	s.w.sessions.remove(s)
-	s.w.stats.Connections--
+	s.w.closed(s)
 }
 
 // close ends the session's part: what was received and not answered is dropped,
@@ -342,7 +347,7 @@ func (s *httpSession) close() {
 		case i == 0 && s.busy:
 			c.ex.cancel()
 		default:
-			s.w.recycle(c.ex)
+			s.w.pool.recycle(c.ex)
 		}
 	}
 	s.busy = false
@@ -355,7 +360,7 @@ func (s *httpSession) dropInput() {
 		s.in = nil
 	}
 	if s.cur != nil {
-		s.w.recycle(s.cur)
+		s.w.pool.recycle(s.cur)
 		s.cur = nil
 	}
 }
@@ -370,7 +375,7 @@ func (s *httpSession) account() {
 		now += protocol.Held(s.parting.Source.Buffer)
 	}
 	if now != s.held {
-		s.w.held(now - s.held)
+		s.w.charge(now - s.held)
 		s.held = now
 	}
 	if s.cur != nil {

@@ -12,7 +12,7 @@ import (
 func (s *httpSession) streamOf(err error) (kind StreamKind, leaves bool) {
 	long := err == http1.ErrMessageTooLarge
 	switch {
-	case s.w.proc.streams == nil, err != nil && !long:
+	case !s.w.shared.streams, err != nil && !long:
 		return 0, false
 	case s.head.Connect:
 		return StreamConnect, true
@@ -61,7 +61,6 @@ func (s *httpSession) leave(kind StreamKind) {
 }
 
 func (s *httpSession) mayLeave(ex *exchange) *Failure {
-	p := s.w.proc
 	switch {
 	case s.door.limited(s.w.loop.Now()):
 		return FailRateLimited
@@ -75,9 +74,9 @@ func (s *httpSession) mayLeave(ex *exchange) *Failure {
 		return requestFailure(http1.ErrMessageTooLarge)
 	case s.kind == StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?
 		return FailBadRequest
-	case s.kind != StreamBody && p.draining.Load(): // it may last for hours
+	case s.kind != StreamBody && s.w.shared.draining.Load(): // it may last for hours
 		return FailDraining
-	case p.ledger.full(s.held + ex.held):
+	case s.w.shared.budget.full(s.held + ex.held):
 		return FailOverloaded
 	}
 	return nil
@@ -121,7 +120,7 @@ func (s *httpSession) depart() bool {
 		s.w.stats.Left[s.kind]++
 		r := s.streamRequest(s.calls[0].ex)
 		s.close()
-		s.w.proc.streams.Request(client, r)
+		s.w.streamer.Request(client, r)
 		return true
 	case err == ErrDetachClosed: // OnClose is to come
 		return true
@@ -146,9 +145,9 @@ func (s *httpSession) depart() bool {
 // streamRequest makes the request of ex one that owns its memory.
 func (s *httpSession) streamRequest(ex *exchange) *StreamRequest {
 	r := &StreamRequest{
-		Kind: s.kind, Worker: s.w, Service: ex.route.svc.cfg.Name, Timeout: ex.route.timeout,
+		Kind: s.kind, Leaser: s.w.leaser, Service: ex.route.svc.cfg.Name, Timeout: ex.route.timeout,
 		Minor: s.head.Minor, ToHead: s.head.HeadMethod, requestID: bytes.Clone(ex.requestID),
-		Trail: s.w.access.stream(Departure(s.kind).String(), s, ex, ex.route.svc.cfg.Name),
+		Trail: logStream(&s.w.access, Departure(s.kind).String(), s, ex, ex.route.svc.cfg.Name),
 	}
 	switch s.kind {
 	case StreamBody:

@@ -42,7 +42,7 @@ func (s *httpSession) part() {
 		s.parting = nil
 		s.w.stats.Left[LeftAnswer]++
 		s.close()
-		s.w.proc.streams.Answer(client, a)
+		s.w.streamer.Answer(client, a)
 	case ErrDetachBuffered:
 		s.w.loop.After(httpBehind, &s.slow)
 	case ErrDetachClosed: // OnClose is to come

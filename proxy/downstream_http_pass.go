@@ -17,7 +17,7 @@ func (s *httpSession) unrouted(err error) bool {
 // the input, once the requests before that are answered and the answers have
 // left. What comes meanwhile is kept.
 func (s *httpSession) pass() {
-	s.w.recycle(s.cur)
+	s.w.pool.recycle(s.cur)
 	s.cur = nil
 	s.state, s.kind = httpLeaving, StreamPass
 	s.clock.stop()
@@ -29,18 +29,5 @@ func (s *httpSession) handOn(client Socket) {
 	first := s.in.B // the array is the stream's now
 	s.in = nil
 	s.close()
-	s.w.proc.streams.Pass(s.door.of.name, client, s.original, first)
-}
-
-// Passed counts a connection that was given to Streams.Pass, or by a driver to the
-// same end, and that is open; with f, one that came to nothing. Any goroutine may
-// call it.
-func (w *Worker) Passed(f *Failure) {
-	w.loop.Post(func() {
-		if f != nil {
-			w.stats.failed(f)
-			return
-		}
-		w.stats.Left[LeftPass]++
-	})
+	s.w.streamer.Pass(s.door.name, client, s.original, first)
 }

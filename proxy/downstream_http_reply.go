@@ -20,10 +20,10 @@ func (s *httpSession) pump() {
 		ex := s.calls[0].ex
 		if f := s.calls[0].refuse; f != nil {
 			s.w.stats.failed(f)
-			s.w.access.refused(s, ex, f)
+			logRefused(&s.w.access, s, ex, f)
 			s.fail(ex, f)
 			if ex != nil {
-				s.w.recycle(ex)
+				s.w.pool.recycle(ex)
 			}
 			continue
 		}
@@ -42,13 +42,13 @@ func (s *httpSession) pump() {
 // routed takes in a request that came over HTTP/1.minor and finds its route, nil
 // if there is none.
 func (s *httpSession) routed(ex *exchange, minor int) *route {
-	arrive(ex, &s.origin, minor)
+	arrive(ex, &s.w.ids, &s.origin, minor)
 	r := s.door.direct
 	if r == nil {
-		r = s.w.routeOf(&ex.req)
+		r = s.w.router.find(&ex.req)
 	}
 	if r != nil {
-		r.rewritePath(ex)
+		rewritePath(r, ex)
 	}
 	return r
 }
@@ -99,7 +99,7 @@ func (s *httpSession) reply(_ *exchange, ans *answer) {
 		return
 	}
 	out, flags := s.w.scratch, s.calls[0].flags()
-	if len(ans.Body) > writeTogether && len(ans.Trailers) == 0 && http1.HasBody(&ans.Response, flags) {
+	if len(ans.Body) > http1.WriteTogether && len(ans.Trailers) == 0 && http1.HasBody(&ans.Response, flags) {
 		s.outbound.write(out)
 		s.outbound.write(ans.Body)
 	} else {
@@ -111,15 +111,11 @@ func (s *httpSession) reply(_ *exchange, ans *answer) {
 	s.answered()
 }
 
-// writeTogether is the size up to which a body is copied behind its head so that
-// both leave in one write.
-const writeTogether = 16 << 10
-
 // closing decides whether the connection closes after the answer to the first call,
 // and says how that is to be framed.
 func (s *httpSession) closing() http1.ResponseFlags {
 	call := &s.calls[0]
-	call.last = call.last || s.last || s.w.proc.draining.Load()
+	call.last = call.last || s.last || s.w.shared.draining.Load()
 	return call.flags()
 }
 
@@ -134,7 +130,7 @@ func (s *httpSession) fail(ex *exchange, f *Failure) {
 	if ex != nil {
 		id = ex.requestID
 	}
-	out := appendFailure(s.w.scratch[:0], f, s.w.date(), id, s.closing())
+	out := appendFailure(s.w.scratch[:0], f, s.w.dateValue(), id, s.closing())
 	s.outbound.write(out)
 	s.w.keepScratch(out)
 	s.answered()

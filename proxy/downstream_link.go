@@ -8,14 +8,14 @@ import (
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // linkSession is the accepting end of one link: another sidecar's requests for
 // the service of this listener.
 type linkSession struct {
 	linkConn
-	door    *door                     // with a route
+	worker  *host
+	door    *listener                 // with a route
 	streams linkStreamTable[exchange] // begun and not over
 	cur     *exchange                 // what the Reader decodes into
 	newest  uint64                    // highest id that was complete or rejected
@@ -33,13 +33,20 @@ const (
 	spareCancels      = 256
 )
 
-func newLinkSession(w *Worker, at *door) *linkSession {
-	s := &linkSession{door: at, streams: newLinkStreamTable[exchange](), cancels: spareCancels}
-	s.init(w, link.Acceptor, s, s.crowded)
+// linkAcceptor makes the sessions of links on one loop.
+type linkAcceptor struct{ w *host }
+
+func newLinkAcceptor(w *host) acceptor { return linkAcceptor{w} }
+
+func (l linkAcceptor) accept(at *listener) Stream { return newLinkSession(l.w, at) }
+
+func newLinkSession(w *host, at *listener) *linkSession {
+	s := &linkSession{worker: w, door: at, streams: newLinkStreamTable[exchange](), cancels: spareCancels}
+	s.init(w.shard, link.Acceptor, s, s.crowded)
 	return s
 }
 
-func (s *linkSession) at() *door { return s.door }
+func (s *linkSession) at() *listener { return s.door }
 
 func (s *linkSession) peer() string { return s.conn.RemoteAddr() }
 
@@ -47,7 +54,7 @@ func (s *linkSession) peer() string { return s.conn.RemoteAddr() }
 func (s *linkSession) retire() { s.drain() }
 
 // opaque tells that the service takes streams of bytes, and no requests.
-func (s *linkSession) opaque() bool { return s.door.direct.svc.cfg.Protocol == config.ProtocolTCP }
+func (s *linkSession) opaque() bool { return s.door.direct.svc.opaque() }
 
 func (s *linkSession) carried() int { return s.streams.len() }
 
@@ -76,8 +83,7 @@ func (s *linkSession) idled() {
 
 func (s *linkSession) OnOpen(c Conn) {
 	s.opened(c)
-	s.worker.sessions.add(s)
-	s.worker.stats.Connections++
+	s.worker.add(s)
 }
 
 func (s *linkSession) OnData(b []byte) {
@@ -99,26 +105,25 @@ func (s *linkSession) OnData(b []byte) {
 
 func (s *linkSession) OnClose(error) {
 	s.close()
-	s.worker.sessions.remove(s)
-	s.worker.stats.Connections--
+	s.worker.closed(s)
 }
 
 // OnPreface answers the dialler's.
 func (s *linkSession) OnPreface(version uint8, peer link.Settings) {
-	s.w.Preface(link.Acceptor, s.worker.proc.linkSettings())
+	s.w.Preface(link.Acceptor, linkSettings(s.worker.shared))
 	s.fetches = peer.Features&link.FeatureStreams != 0
 	s.w.Open(version, peer)
 	s.state = linkOpen
-	s.worker.proc.links.Add(1) // before the look at draining: Links relies on it
-	s.door.of.links.Add(1)
-	if s.door.shut || s.worker.proc.draining.Load() {
+	s.worker.shared.links.Add(1) // before the look at draining: Links relies on it
+	s.door.links.Add(1)
+	if s.door.shut || s.worker.shared.draining.Load() {
 		s.drain()
 	}
 }
 
 func (s *linkSession) NewRequest(uint64) *protocol.Request {
 	if s.cur == nil {
-		s.cur = s.worker.exchange(s)
+		s.cur = s.worker.pool.exchange(s)
 	}
 	return &s.cur.req
 }
@@ -150,8 +155,8 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 
 // turnAway refuses a request that has not begun.
 func (s *linkSession) turnAway(id uint64, ex *exchange, why link.Reason) {
-	s.worker.access.refused(s, ex, FailureOf(why))
-	s.worker.recycle(ex)
+	logRefused(&s.worker.access, s, ex, FailureOf(why))
+	s.worker.pool.recycle(ex)
 	s.w.Refused(id, why)
 }
 
@@ -163,7 +168,7 @@ func (s *linkSession) OnResponse(uint64, *protocol.Response, protocol.Codec, *by
 }
 
 func (s *linkSession) OnReject(id uint64, why link.Reason) {
-	s.worker.access.refused(s, nil, FailureOf(why))
+	logRefused(&s.worker.access, s, nil, FailureOf(why))
 	s.newest = max(s.newest, id)
 	s.cancels += cancelsPerRequest
 	s.w.Refused(id, why)
@@ -283,12 +288,12 @@ func (s *linkSession) close() {
 		return
 	}
 	if s.state != linkOpening {
-		s.worker.proc.links.Add(-1)
-		s.door.of.links.Add(-1)
+		s.worker.shared.links.Add(-1)
+		s.door.links.Add(-1)
 	}
 	s.shut()
 	if s.cur != nil {
-		s.worker.recycle(s.cur)
+		s.worker.pool.recycle(s.cur)
 		s.cur = nil
 	}
 	for _, carried := range s.streams.inOrder() {

@@ -10,9 +10,9 @@ import (
 )
 
 // linkSettings are what this sidecar announces on its links.
-func (p *Process) linkSettings() link.Settings {
+func linkSettings(of *shared) link.Settings {
 	s := link.Settings{MaxStreams: linkStreams}
-	if p.streams != nil {
+	if of.streams {
 		s.Features = link.FeatureStreams
 	}
 	return s
@@ -24,11 +24,11 @@ func (p *Process) linkSettings() link.Settings {
 func (s *linkSession) replyStream(ex *exchange, ans *answer) {
 	src := ans.takeStream()
 	var ok bool
-	if ans.token, ok = s.worker.proc.streams.Park(src); !ok {
+	if ans.token, ok = s.worker.streamer.Park(src); !ok {
 		src.Refuse(FailTooLarge)
 		ans.Release()
 		s.worker.stats.failed(FailTooLarge)
-		s.w.Refused(ex.tag, FailTooLarge.reason)
+		s.w.Refused(ex.tag, FailTooLarge.Reason())
 		return
 	}
 	s.worker.stats.Left[LeftParked]++
@@ -59,30 +59,29 @@ func (s *linkSession) OnStream(st link.Stream, rest []byte) {
 	s.close()
 	w.stats.Left[LeftAccepted]++
 	a := &StreamAccept{
-		Worker: w, Service: s.door.direct.svc.cfg.Name, Timeout: s.patience(&st), Stream: st, Rest: bytes.Clone(rest),
+		Leaser: w.leaser, Service: s.door.direct.svc.cfg.Name, Timeout: s.patience(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
 	if st.Kind != link.StreamAnswer { // of a request that has its own
-		a.Trail = w.access.stream(streamOpaque, s, nil, a.Service)
+		a.Trail = logStream(&w.access, streamOpaque, s, nil, a.Service)
 	}
-	w.proc.streams.Accept(peer, a)
+	w.streamer.Accept(peer, a)
 }
 
 // mayTake applies the limits of listener and process. What fetches the rest of an
 // answer is part of a request that has passed them.
 func (s *linkSession) mayTake(st *link.Stream) *Failure {
-	p := s.worker.proc
 	switch {
-	case p.streams == nil:
+	case !s.worker.shared.streams:
 		return FailUnsupported
 	case st.Kind == link.StreamAnswer:
 		return nil
-	case p.draining.Load():
+	case s.worker.shared.draining.Load():
 		return FailDraining
 	case s.opaque() && st.Kind == link.StreamHTTP:
 		return FailNoRoute
 	case s.door.limited(s.worker.loop.Now()):
 		return FailRateLimited
-	case p.ledger.full(s.held):
+	case s.worker.shared.budget.full(s.held):
 		return FailOverloaded
 	}
 	return nil
@@ -100,10 +99,10 @@ func (s *linkSession) patience(st *link.Stream) time.Duration {
 // refuseStream tells why a stream is not taken, in the words of its kind.
 func (s *linkSession) refuseStream(st *link.Stream, f *Failure) {
 	s.worker.stats.failed(f)
-	s.worker.access.refused(s, nil, f)
-	out := []byte{byte(f.reason)}
+	logRefused(&s.worker.access, s, nil, f)
+	out := []byte{byte(f.Reason())}
 	if st.Kind == link.StreamHTTP {
-		out = appendFailure(nil, f, s.worker.date(), nil, http1.ResponseFlags{Minor: 1, Close: true})
+		out = appendFailure(nil, f, s.worker.dateValue(), nil, http1.ResponseFlags{Minor: 1, Close: true})
 	}
 	s.conn.Write(out)
 	s.conn.Drain()

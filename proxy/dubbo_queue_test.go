@@ -13,7 +13,7 @@ func TestWithdrawnCallsDoNotPileUp(t *testing.T) {
 	for i := range 100 * dubboCalls {
 		a := &attempt{}
 		id := c.calls.add(a)
-		a.stream = uint64(id)
+		a.carry(c, uint64(id))
 		c.enqueue(id)
 		if i%1000 == 0 {
 			want = append(want, id)

@@ -3,8 +3,6 @@ package proxy
 import (
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/hedge"
@@ -33,7 +31,7 @@ type replier interface {
 	// caller holds.
 	greedy(ex *exchange) bool
 	// at is where its connection came in, and peer the other end's "ip:port".
-	at() *door
+	at() *listener
 	peer() string
 	// over tells that the last attempt of a withdrawn exchange has ended. It
 	// is not called when cancel said that nothing was left at the application.
@@ -57,41 +55,17 @@ const (
 // response that comes of them. It owns the request's memory, and is recycled
 // when the caller is answered or gone and the last attempt is over.
 type exchange struct {
-	w        *Worker
-	from     replier
-	tag      uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
-	place    int    // the downstream's own: where it keeps the exchange
-	state    exchangeState
-	pass     pass // of the breaker in bounds
-	admitted bool // counts against max_pending of svc
+	w     *shard
+	pool  *pool
+	from  replier
+	tag   uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
+	place int    // the downstream's own: where it keeps the exchange
+	state exchangeState
 
-	req      protocol.Request
-	attempt  uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
-	hedged   bool
-	unhedged bool                       // the caller wants no hedges
-	head     *bytebufferpool.ByteBuffer // what req's slices alias
-	body     *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
-	held     int                        // bytes of both, counted against limits.buffered
+	message
+	course
+	tally
 
-	requestID []byte   // of a request that came over HTTP; aliases head or newID
-	newID     [32]byte // an id that was made here
-	forwarded []byte   // the value of X-Forwarded-For, where there was one before
-	forwards  []byte   // the value of Max-Forwards, where it was lowered
-	stopped   *Failure // why it goes no further than here; nil: it does
-	path      []byte   // the path, where the route rewrote it
-	asked     []byte   // the path that the caller asked for there; aliases head
-
-	route    *route
-	svc      *service
-	bounds   *serviceBounds // of svc when the exchange began
-	began    time.Duration
-	queued   time.Duration // waited for slots
-	retries  int           // paid and status retries so far
-	free     int           // free retries so far
-	hedges   int           // hedges that reached an endpoint
-	missed   int           // hedges that reached none
-	out      int           // attempts that are not over
-	n        int           // attempts used
 	attempts [maxAttempts]attempt
 	tried    [maxAttempts]*lb.Endpoint
 	failedAt [1]*lb.Endpoint // where the latest attempt failed that had its turn
@@ -112,9 +86,30 @@ type exchange struct {
 	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
 }
 
+// course is what an exchange was admitted to.
+type course struct {
+	route    *route
+	svc      *service
+	bounds   *serviceBounds // of svc when the exchange began
+	pass     pass           // of the breaker in bounds
+	admitted bool           // counts against max_pending of svc
+}
+
+// tally is what an exchange counts.
+type tally struct {
+	began   time.Duration
+	queued  time.Duration // waited for slots
+	retries int           // paid and status retries so far
+	free    int           // free retries so far
+	hedges  int           // hedges that reached an endpoint
+	missed  int           // hedges that reached none
+	out     int           // attempts that are not over
+	n       int           // attempts used
+}
+
 // begin takes a complete request that came in by a door, and starts on it. The
 // exchange may be answered before begin returns.
-func (ex *exchange) begin(r *route, by *door) {
+func (ex *exchange) begin(r *route, by *listener) {
 	w := ex.w
 	ex.began = w.loop.Now()
 	ex.state = exchangeActive
@@ -165,7 +160,7 @@ func (ex *exchange) begin(r *route, by *door) {
 
 // admit applies the limits of the process and of the service.
 func (ex *exchange) admit() (f *Failure) {
-	if ex.w.proc.ledger.full(ex.held) && ex.from.greedy(ex) {
+	if ex.w.shared.budget.full(ex.held) && ex.from.greedy(ex) {
 		return FailOverloaded
 	}
 	ex.bounds = ex.svc.bounds
@@ -315,5 +310,5 @@ func (ex *exchange) settle() {
 		ex.from.over(ex)
 	}
 	ex.report()
-	ex.w.reuse(ex)
+	ex.pool.reuse(ex)
 }

@@ -12,9 +12,9 @@ import (
 // Held is the number of message bytes in memory, exactly; it may be asked for
 // only while no loop is running callbacks.
 func (p *Process) Held() int64 {
-	n := p.ledger.bytes.Load()
+	n := p.shared.budget.held()
 	for _, w := range p.workers {
-		n += w.heldDelta
+		n += w.uncounted
 	}
 	return n
 }
@@ -31,17 +31,17 @@ func (p *Process) Kept() (n int64) {
 // Slots is how many of a service's slots are in use, and how many requests wait
 // for one.
 func (p *Process) Slots(service string) (used, queued int) {
-	s := p.shared(service)
+	s := p.sharedOf(service)
 	if s == nil {
 		return 0, 0
 	}
-	return int(s.slots.inUse.Load()), int(s.slots.queued.Load())
+	return s.slotsInUse()
 }
 
 // SlotLimit is how many slots a service has now; 0: there is no limit.
 func (p *Process) SlotLimit(service string) int {
-	if s := p.shared(service); s != nil {
-		return int(s.slots.limit.Load())
+	if s := p.sharedOf(service); s != nil {
+		return s.slotLimit()
 	}
 	return 0
 }
@@ -143,7 +143,7 @@ func (s *service) report() ServiceReport {
 		own := e.Ext.(*endpoint)
 		at := &r.Endpoints[i]
 		*at = EndpointReport{
-			Addr: e.Addr, Connections: connections(own.up) + e.Streams(), Pending: e.Pending() + e.Streams(),
+			Addr: e.Addr, Connections: own.up.connections() + e.Streams(), Pending: e.Pending() + e.Streams(),
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 			Ejections: e.Ejections(), Stats: own.stats,
 		}
@@ -163,28 +163,11 @@ func (r *route) report(now time.Duration) RouteReport {
 	return out
 }
 
-// connections is how many an upstream has, be they still dialled.
-func connections(up upstream) int {
-	switch up := up.(type) {
-	case *httpPool:
-		return up.open
-	case *linkUpstream:
-		if up.cur != nil {
-			return 1
-		}
-	case *dubboUpstream:
-		if up.cur != nil {
-			return 1
-		}
-	}
-	return 0
-}
-
 // ServicePending is how many requests of the service are in flight on all loops,
 // losers that are still at an application included.
 func (p *Process) ServicePending(service string) int {
-	if s := p.shared(service); s != nil {
-		return int(s.pending.Load())
+	if s := p.sharedOf(service); s != nil {
+		return s.inFlight()
 	}
 	return 0
 }

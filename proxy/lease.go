@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"github.com/remora-proxy/remora/lb"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 // Lease is a stream's place at a service: it passes the service's rate limit and
@@ -12,7 +11,7 @@ import (
 // the methods may be called from any; each posts to the loop of the Lease. One
 // call is made after the answer to the one before.
 type Lease struct {
-	w      *Worker
+	w      *shard
 	svc    *service
 	bounds *serviceBounds // of svc when the stream was admitted
 	pass   pass           // of the breaker in bounds
@@ -44,32 +43,32 @@ type Place struct {
 	Link bool   // a sidecar's link port: it expects the preface of a stream
 }
 
-// Lease asks for a place at the service, and for an endpoint to connect to.
-// picked is called on the loop, so it must not block; when it gets a Failure
-// there is no Lease to Close. After the loop has stopped it is not called.
-func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failure)) {
-	w.loop.Post(func() {
-		svc := w.leasable(service)
-		if svc == nil {
-			w.stats.failed(FailNoEndpoint)
-			picked(nil, Place{}, FailNoEndpoint)
-			return
-		}
-		l := &Lease{w: w, svc: svc, bounds: svc.bounds}
-		var f *Failure
-		if l.pass, f = svc.shared.admit(w.loop.Now(), l.bounds); f != nil {
-			l.fail(f)
-			picked(nil, Place{}, f)
-			return
-		}
-		if f = l.pick(); f != nil {
-			l.fail(f)
-			l.svc.shared.pending.Add(-1)
-			picked(nil, Place{}, f)
-			return
-		}
-		picked(l, l.place(), nil)
-	})
+// Leaser gives streams their place at a service. A Worker is one.
+type Leaser interface {
+	// Lease asks for a place at the service, and for an endpoint to connect to.
+	// picked is called on the loop, so it must not block; when it gets a Failure
+	// there is no Lease to Close. After the loop has stopped it is not called.
+	// Any goroutine may call Lease.
+	Lease(service string, picked func(l *Lease, at Place, f *Failure))
+}
+
+// lease asks for a place at the service. It runs on the loop; picked is called
+// before it returns.
+func (svc *service) lease(picked func(l *Lease, at Place, f *Failure)) {
+	l := &Lease{w: svc.w, svc: svc, bounds: svc.bounds}
+	var f *Failure
+	if l.pass, f = svc.shared.admit(svc.w.loop.Now(), l.bounds); f != nil {
+		l.fail(f)
+		picked(nil, Place{}, f)
+		return
+	}
+	if f = l.pick(); f != nil {
+		l.fail(f)
+		l.svc.shared.pending.Add(-1)
+		picked(nil, Place{}, f)
+		return
+	}
+	picked(l, l.place(), nil)
 }
 
 // fail counts that the stream came to nothing.
@@ -94,7 +93,7 @@ func (l *Lease) judgeEndpoint(v verdict) {
 }
 
 func (l *Lease) place() Place {
-	return Place{Addr: l.ep.Addr, Link: l.ep.Ext.(*endpoint).protocol == config.ProtocolLink}
+	return Place{Addr: l.ep.Addr, Link: l.ep.Ext.(*endpoint).streams == streamLink}
 }
 
 // pick chooses an endpoint that was not tried.
@@ -110,7 +109,7 @@ func (l *Lease) pick() *Failure {
 	default:
 		return FailNoEndpoint
 	}
-	if ep.Ext.(*endpoint).protocol == config.ProtocolDubbo {
+	if ep.Ext.(*endpoint).streams == streamNone {
 		return FailUnsupported
 	}
 	l.tried = append(l.tried, ep)
@@ -177,13 +176,13 @@ func (l *Lease) Close(connected bool, in, out int64) {
 	})
 }
 
-// adopt is the Lease of a stream that ep already carries: an answer that turned
+// adoptStream is the Lease of a stream that ep already carries: an answer that turned
 // out to have no end in sight. It counts beside max_pending, where the exchange
 // that it was part of has gone through.
-func (w *Worker) adopt(svc *service, ep *lb.Endpoint) *Lease {
-	l := &Lease{w: w, svc: svc, ep: ep, judged: true}
+func (svc *service) adoptStream(ep *lb.Endpoint) *Lease {
+	l := &Lease{w: svc.w, svc: svc, ep: ep, judged: true}
 	svc.shared.pending.Add(1)
-	ep.Opened(w.loop.Now())
+	ep.Opened(svc.w.loop.Now())
 	svc.stats.Streams++
 	svc.stats.StreamsOpen++
 	return l

@@ -57,7 +57,7 @@ const (
 // connection, the flush at the end of the turn, the grant of credit, and the
 // watch over a peer that went silent.
 type linkConn struct {
-	worker   *Worker
+	shard    *shard
 	conn     Conn
 	state    linkState
 	r        *link.Reader
@@ -92,11 +92,15 @@ type linkEnd interface {
 }
 
 // init prepares either end. full tells when no reassembly is to begin; nil: never.
-func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool) {
-	c.worker, c.end = w, end
-	limits := w.linkLimits
-	limits.Full = full
-	c.r = link.NewReader(role, w.proc.linkSettings(), limits)
+func (c *linkConn) init(w *shard, role link.Role, end linkEnd, full func() bool) {
+	c.shard, c.end = w, end
+	limits := link.ReaderLimits{
+		Message: w.httpLimits.Message,
+		// What the other sidecar took in within these limits has grown.
+		Header: w.httpLimits.Header + addedBytes, Headers: w.httpLimits.Headers + addedHeaders,
+		Buffers: &w.buffers, Full: full,
+	}
+	c.r = link.NewReader(role, linkSettings(w.shared), limits)
 	c.w = link.NewWriter()
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush
@@ -108,17 +112,17 @@ func (c *linkConn) init(w *Worker, role link.Role, end linkEnd, full func() bool
 
 func (c *linkConn) opened(conn Conn) {
 	c.conn, c.outbound.conn = conn, conn
-	c.worker.loop.After(linkBeat, &c.beat)
+	c.shard.loop.After(linkBeat, &c.beat)
 }
 
 // feed hands input to the codec, grants credit for what it took, and tells
 // whether the link is still good.
 func (c *linkConn) feed(b []byte) bool {
 	c.heard = true
-	c.worker.stats.LinkBytesIn += uint64(len(b))
+	c.shard.stats.LinkBytesIn += uint64(len(b))
 	if err := c.r.Feed(b, c.end); err != nil {
 		c.broken = err
-		c.worker.log.Warn("link closed: malformed input", "peer", c.conn.RemoteAddr(), "error", err)
+		c.shard.log.Warn("link closed: malformed input", "peer", c.conn.RemoteAddr(), "error", err)
 		return false
 	}
 	if c.state == linkClosed {
@@ -129,11 +133,11 @@ func (c *linkConn) feed(b []byte) bool {
 	}
 	c.account()
 	if c.w.Control() > linkControl {
-		c.worker.log.Warn("link closed: the peer asks for more than it reads", "peer", c.conn.RemoteAddr())
+		c.shard.log.Warn("link closed: the peer asks for more than it reads", "peer", c.conn.RemoteAddr())
 		return false
 	}
 	if c.w.Ready() {
-		c.worker.loop.Defer(&c.out)
+		c.shard.loop.Defer(&c.out)
 	}
 	if !c.expiry.Armed() && c.r.Midway() {
 		c.expire()
@@ -144,9 +148,9 @@ func (c *linkConn) feed(b []byte) bool {
 // expire gives up what takes its peer longer than timeouts.body to send, to
 // within half of that: it looks four times in that time.
 func (c *linkConn) expire() {
-	patience := c.worker.cfg.Timeouts.Body
-	if err := c.r.Expire(c.worker.loop.Now()+1, patience, c.end); err != nil {
-		c.worker.log.Warn("link closed: slow peer", "peer", c.conn.RemoteAddr(), "error", err)
+	patience := c.shard.cfg.Timeouts.Body
+	if err := c.r.Expire(c.shard.loop.Now()+1, patience, c.end); err != nil {
+		c.shard.log.Warn("link closed: slow peer", "peer", c.conn.RemoteAddr(), "error", err)
 		c.end.lost()
 		return
 	}
@@ -154,10 +158,10 @@ func (c *linkConn) expire() {
 		return
 	}
 	if c.r.Midway() {
-		c.worker.loop.After(patience/4, &c.expiry)
+		c.shard.loop.After(patience/4, &c.expiry)
 	}
 	if c.w.Ready() {
-		c.worker.loop.Defer(&c.out)
+		c.shard.loop.Defer(&c.out)
 	}
 	c.account()
 }
@@ -166,7 +170,7 @@ func (c *linkConn) expire() {
 // are being sent are not the codec's: the exchange or the answer counts them.
 func (c *linkConn) account() {
 	if held := c.r.Buffered() + c.w.Encoded(); held != c.held {
-		c.worker.held(held - c.held)
+		c.shard.charge(held - c.held)
 		c.held = held
 	}
 }
@@ -180,7 +184,7 @@ func (c *linkConn) schedule(alone bool) {
 		c.flush()
 		return
 	}
-	c.worker.loop.Defer(&c.out)
+	c.shard.loop.Defer(&c.out)
 }
 
 func (c *linkConn) flush() {
@@ -194,15 +198,15 @@ func (c *linkConn) flush() {
 	c.end.prepare()
 	for c.w.Ready() {
 		if c.conn.Buffered() > linkOutbound {
-			c.worker.loop.After(linkStuffed, &c.stuffed)
+			c.shard.loop.After(linkStuffed, &c.stuffed)
 			break
 		}
-		b := c.w.Append(c.worker.scratch[:0], linkBudget)
+		b := c.w.Append(c.shard.scratch[:0], linkBudget)
 		if len(b) == 0 {
 			break
 		}
 		c.outbound.write(b)
-		c.worker.keepScratch(b)
+		c.shard.keepScratch(b)
 		c.count(len(b))
 	}
 	c.account()
@@ -212,7 +216,7 @@ func (c *linkConn) flush() {
 
 // count counts a write of n bytes, the first after a few messages with these.
 func (c *linkConn) count(n int) {
-	s := &c.worker.stats
+	s := &c.shard.stats
 	s.LinkFlushes++
 	s.LinkBytesOut += uint64(n)
 	if c.batch > 0 {
@@ -228,9 +232,9 @@ func (c *linkConn) watchCredit() {
 	starved, armed := c.w.Starved(), c.starving.Armed()
 	switch {
 	case starved && !armed:
-		c.worker.loop.After(c.worker.cfg.Timeouts.Write, &c.starving)
+		c.shard.loop.After(c.shard.cfg.Timeouts.Write, &c.starving)
 	case !starved && armed:
-		c.worker.loop.Stop(&c.starving)
+		c.shard.loop.Stop(&c.starving)
 	}
 }
 
@@ -238,8 +242,8 @@ func (c *linkConn) starved() {
 	if !c.w.Starved() {
 		return // what waited was withdrawn
 	}
-	c.worker.log.Warn("link closed: the peer gives no credit", "peer", c.conn.RemoteAddr())
-	c.worker.stats.WriteTimeouts++
+	c.shard.log.Warn("link closed: the peer gives no credit", "peer", c.conn.RemoteAddr())
+	c.shard.stats.WriteTimeouts++
 	c.end.lost()
 }
 
@@ -267,7 +271,7 @@ func (c *linkConn) onBeat() {
 	}
 	c.heard = false
 	c.w.Trim()
-	c.worker.loop.After(linkBeat, &c.beat)
+	c.shard.loop.After(linkBeat, &c.beat)
 }
 
 // OnPing, OnPong and OnCredit are the same for both ends.
@@ -278,7 +282,7 @@ func (c *linkConn) OnPing(n uint64) {
 func (c *linkConn) OnPong(uint64) {}
 
 func (c *linkConn) OnCredit(n uint32) {
-	c.worker.loop.Stop(&c.starving)
+	c.shard.loop.Stop(&c.starving)
 	c.w.Granted(n)
 }
 
@@ -288,10 +292,10 @@ func (c *linkConn) shut() {
 	c.r.Close()
 	c.w.Close()
 	c.outbound.stop()
-	c.worker.loop.Stop(&c.beat)
-	c.worker.loop.Stop(&c.expiry)
-	c.worker.loop.Stop(&c.stuffed)
-	c.worker.loop.Stop(&c.starving)
-	c.worker.held(-c.held)
+	c.shard.loop.Stop(&c.beat)
+	c.shard.loop.Stop(&c.expiry)
+	c.shard.loop.Stop(&c.stuffed)
+	c.shard.loop.Stop(&c.starving)
+	c.shard.charge(-c.held)
 	c.held = 0
 }

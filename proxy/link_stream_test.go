@@ -153,7 +153,7 @@ func TestStreamsAreAccepted(t *testing.T) {
 		m.w.Run(time.Second)
 		got := provider.accepted[0]
 		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
-		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Worker != m.nodes[1].proc.Workers()[0] {
+		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Leaser != m.nodes[1].proc.Workers()[0] {
 			t.Errorf("accepted %+v", got)
 		}
 		if all := string(got.Rest) + string(drained(t, provider.sockets[0])); all != "and more" {

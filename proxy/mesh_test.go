@@ -140,7 +140,7 @@ func (m *mesh) node(host, yaml string) *node {
 // start brings up a fresh process, as after a restart.
 func (n *node) start() {
 	n.proc = proxy.NewProcess(n.cfg, n.m.loops)
-	n.proc.Wall = func() time.Time { return epoch.Add(n.m.w.Now()) }
+	n.proc.SetWall(func() time.Time { return epoch.Add(n.m.w.Now()) })
 	n.all, n.stop = nil, nil
 	n.openAccessLog()
 	log := slog.New(slog.NewTextHandler(&n.said, nil))

@@ -41,7 +41,6 @@ type LoopStats struct {
 
 // Metered is a Loop that counts its turns.
 type Metered interface {
-	Loop
 	// Stats returns a copy of the counts. It is called on the loop.
 	Stats() LoopStats
 }

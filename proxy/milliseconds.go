@@ -63,12 +63,17 @@ func (m *Milliseconds) End() int64 { return m.From + int64(len(m.List)) }
 // one on, and of no more than MillisecondsKept-1. It is called on the loop, and
 // takes some 30 µs there for all of them, and 2 µs for a quarter of a second.
 func (w *Worker) Milliseconds(from int64) Milliseconds {
-	end := int64(w.loop.Now() / time.Millisecond)
+	return w.millis.since(from, w.loop.Now())
+}
+
+// since copies the milliseconds from the given one on.
+func (r *milliseconds) since(from int64, now time.Duration) Milliseconds {
+	end := int64(now / time.Millisecond)
 	from = min(max(from, end-(MillisecondsKept-1), 0), end)
 	out := Milliseconds{From: from, List: make([]Millisecond, end-from)}
 	for i := range out.List {
 		at := from + int64(i)
-		if m := &w.millis[at%MillisecondsKept]; m.at == at {
+		if m := &r[at%MillisecondsKept]; m.at == at {
 			out.List[i] = *m
 		}
 	}

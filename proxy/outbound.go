@@ -7,7 +7,7 @@ import "time"
 // against limits.buffered, and closes a connection of which the peer takes
 // nothing for timeouts.write.
 type outbound struct {
-	w     *Worker
+	shard *shard
 	conn  Conn
 	timer Timer // armed while something is left to send
 
@@ -22,8 +22,8 @@ type outbound struct {
 // memory is counted, to within that.
 const outboundLook = 200 * time.Millisecond
 
-func (o *outbound) init(w *Worker) {
-	o.w = w
+func (o *outbound) init(s *shard) {
+	o.shard = s
 	o.timer.Fire = o.look
 }
 
@@ -39,7 +39,7 @@ func (o *outbound) watch() {
 	case o.timer.Armed():
 		o.count(o.conn.Buffered())
 	case o.conn.Buffered() > 0:
-		o.taken, o.since = 0, o.w.loop.Now()
+		o.taken, o.since = 0, o.shard.loop.Now()
 		o.look()
 	default:
 		o.wrote = 0
@@ -54,25 +54,25 @@ func (o *outbound) look() {
 		o.wrote = 0
 		return
 	}
-	now, patience := o.w.loop.Now(), o.w.cfg.Timeouts.Write
+	now, patience := o.shard.loop.Now(), o.shard.cfg.Timeouts.Write
 	if taken := o.wrote - left; taken > o.taken {
 		o.taken, o.since = taken, now
 	}
 	if now-o.since >= patience {
-		o.w.stats.WriteTimeouts++
+		o.shard.stats.WriteTimeouts++
 		o.conn.Close()
 		return
 	}
-	o.w.loop.After(min(outboundLook, patience-(now-o.since)), &o.timer)
+	o.shard.loop.After(min(outboundLook, patience-(now-o.since)), &o.timer)
 }
 
 func (o *outbound) count(left int) {
-	o.w.held(left - o.counted)
+	o.shard.charge(left - o.counted)
 	o.counted = left
 }
 
 // stop is called when the connection is closed.
 func (o *outbound) stop() {
-	o.w.loop.Stop(&o.timer)
+	o.shard.loop.Stop(&o.timer)
 	o.count(0)
 }

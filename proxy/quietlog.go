@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// Logger takes what an operator should know of, with key-value pairs as in
+// log/slog, whose *Logger is one. It must not block.
+type Logger interface {
+	Warn(msg string, args ...any)
+}
+
 // quietPause is how long a message is left out of the log after a line of it.
 const quietPause = 10 * time.Second
 
@@ -25,6 +31,9 @@ type quietLine struct {
 func newQuietLog(to Logger, loop Loop) *quietLog {
 	return &quietLog{to: to, loop: loop, lines: map[string]*quietLine{}}
 }
+
+// apart returns a LimitedLogger to the same Logger that counts on its own.
+func (q *quietLog) apart() *quietLog { return newQuietLog(q.to, q.loop) }
 
 // Warn implements Logger.
 func (q *quietLog) Warn(msg string, args ...any) {

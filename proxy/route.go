@@ -1,10 +1,9 @@
 package proxy
 
 import (
-	"bytes"
+	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -13,23 +12,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// route is one entry of the routing table on one loop: what it matches, where
-// it leads, and the policy in force there. The latency estimate of hedging is
-// the route's.
+// route is where a request goes, and the policy in force there. The latency estimate
+// of hedging is the route's. Each share of a split is a route of its own, with its
+// service's policy and an estimate of its own latency.
 type route struct {
-	host    []byte // lower case, without port; empty: any
-	prefix  []byte
-	methods [][]byte
-	headers []headerMatch
-	call    callMatch
-	rewrite []byte // takes the place of prefix; empty: the path stays
-
-	// shares are the routes to the services of a split, this one to the first
-	// of them included; total is the sum of their weights.
-	shares []share
-	total  uint64
-
 	index         int // in Config.Routes; -1: of listeners with a fixed service
+	prefix        int // length of the path's prefix that rewrite takes the place of
+	rewrite       []byte
 	svc           *service
 	timeout       time.Duration
 	idempotent    bool
@@ -39,61 +28,18 @@ type route struct {
 	silence       lb.Census // of the service's endpoints
 }
 
-// share is one service's part of a split route. Each has a route of its own, and
-// with it its service's policy and an estimate of its own latency.
-type share struct {
-	route  *route
-	weight uint64
-}
-
-// headerMatch is one condition of a route.
-type headerMatch struct {
-	name  string // lower case
-	value []byte
-}
-
-// callMatch is the part of a match that is of Dubbo alone; empty: any.
-type callMatch struct {
-	service, version, group []byte
-
-	never bool // the route has conditions on HTTP
-	only  bool // the route has conditions on Dubbo
-}
-
 // retryOn is the parsed retry.on list.
 type retryOn struct {
 	connect, refused, reset, any5xx bool
 	statuses                        []int
 }
 
-// draw picks the share of one request, by the random number x.
-func (r *route) draw(x uint64) *route {
-	x %= r.total
-	for i := range r.shares {
-		if x < r.shares[i].weight {
-			return r.shares[i].route
-		}
-		x -= r.shares[i].weight
-	}
-	panic("proxy: a share is missing from its total")
-}
-
 func newRoute(plan *routePlan, svc *service) *route {
-	m, p := plan.match, plan.policy
+	p := plan.policy
 	r := &route{
-		host: bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path), rewrite: []byte(plan.rewrite), svc: svc,
+		prefix: len(plan.match.Path), rewrite: []byte(plan.rewrite), svc: svc,
 		timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
-		call: callMatch{
-			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
-			never: m.OfHTTP(), only: m.OfDubbo(),
-		},
-		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.w.proc.loops),
-	}
-	for _, method := range m.Method {
-		r.methods = append(r.methods, []byte(method))
-	}
-	for name, value := range m.Header {
-		r.headers = append(r.headers, headerMatch{strings.ToLower(name), []byte(value)})
+		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.w.shared.loops),
 	}
 	for _, on := range p.Retry.On {
 		switch on {
@@ -128,63 +74,12 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 	return p
 }
 
-// match tells whether every condition of the route that is set holds.
-func (r *route) match(req *protocol.Request) bool {
-	if req.Codec != protocol.CodecHTTP {
-		return r.call.match(req) && (len(r.methods) == 0 || r.matchMethod(req.Method))
-	}
-	if r.call.only {
-		return false
-	}
-	if len(r.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(r.host)) {
-		return false
-	}
-	if !bytes.HasPrefix(req.Path, r.prefix) {
-		return false
-	}
-	for i := range r.headers {
-		if !r.headers[i].match(req.Headers) {
-			return false
-		}
-	}
-	if len(r.methods) == 0 {
-		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only where a route says so
-	}
-	return r.matchMethod(req.Method)
-}
-
-func (r *route) matchMethod(method []byte) bool {
-	for _, m := range r.methods {
-		if bytes.Equal(m, method) {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *callMatch) match(req *protocol.Request) bool {
-	return !m.never && anyOr(m.service, req.Path) && anyOr(m.version, req.Version) && anyOr(m.group, req.Group)
-}
-
-// anyOr tells whether got is what is wanted, be it anything.
-func anyOr(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
-
-// match tells whether one of the lines has the value.
-func (m *headerMatch) match(hs []protocol.Header) bool {
-	for i := range hs {
-		if protocol.EqualFold(hs[i].Name, m.name) && bytes.Equal(hs[i].Value, m.value) {
-			return true
-		}
-	}
-	return false
-}
-
 // rewritePath puts the route's rewrite in the place of the prefix that it
 // matched.
-func (r *route) rewritePath(ex *exchange) {
+func rewritePath(r *route, ex *exchange) {
 	if len(r.rewrite) > 0 {
 		ex.asked = ex.req.Path
-		ex.path = append(append(ex.path[:0], r.rewrite...), ex.req.Path[len(r.prefix):]...)
+		ex.path = append(append(ex.path[:0], r.rewrite...), ex.req.Path[r.prefix:]...)
 		ex.req.Path = ex.path
 	}
 }
@@ -194,21 +89,64 @@ func (r *route) retryStatus(status int) bool {
 	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
 }
 
-// hostOnly cuts the port off an authority, which may hold an IPv6 literal.
-func hostOnly(authority []byte) []byte {
-	colon := bytes.LastIndexByte(authority, ':')
-	if colon < 0 || bytes.IndexByte(authority[colon:], ']') >= 0 {
-		return authority
-	}
-	return authority[:colon]
+// router finds the route of a request on one loop.
+type router struct {
+	table  *routeTable       // shared by all loops
+	routes []*route          // by the index of their plans
+	direct map[string]*route // of listeners with a fixed service, by service
+	rnd    *rand.PCG
 }
 
-// routeOf returns the first route that matches, or nil; of a split route, the
-// one of the share that the request falls to.
-func (w *Worker) routeOf(req *protocol.Request) *route {
-	r := w.table.first(req)
-	if r != nil && len(r.shares) > 0 {
-		return r.draw(w.rnd.Uint64())
+// find returns the first route that matches, or nil; of a split, the one of the share
+// that the request falls to.
+func (r *router) find(req *protocol.Request) *route {
+	plan, among := r.table.find(req)
+	switch {
+	case plan < 0:
+		return nil
+	case among != nil:
+		plan = among.pick(r.rnd.Uint64())
+	}
+	return r.routes[plan]
+}
+
+// adopt makes the routes of plans, which lead to services. A route that has not
+// changed is the old one; one of which only the policy has goes on with its latency
+// estimate.
+func (r *router) adopt(table *routeTable, plans []routePlan, services map[string]*service) {
+	old := r.routes
+	r.table, r.routes, r.direct = table, make([]*route, len(plans)), make(map[string]*route)
+	for _, s := range services {
+		s.routes = nil
+	}
+	for i := range plans {
+		plan := &plans[i]
+		made := adoptRoute(plan, old, services)
+		made.index = plan.index
+		made.svc.routes = append(made.svc.routes, made)
+		r.routes[i] = made
+		if plan.index < 0 {
+			r.direct[plan.service] = made
+		}
+	}
+	for _, gone := range old {
+		if gone != nil { // its requests in flight may still add to its counts, which are then lost
+			gone.svc.stats.Counts.Add(&gone.hedging.Counts)
+		}
+	}
+}
+
+// adoptRoute returns the route of a plan. It takes what the plan continues out of the
+// old routes.
+func adoptRoute(plan *routePlan, old []*route, services map[string]*service) *route {
+	if plan.same {
+		r := old[plan.former]
+		old[plan.former] = nil
+		return r
+	}
+	r := newRoute(plan, services[plan.service])
+	if plan.former >= 0 {
+		r.hedging.Estimator = old[plan.former].hedging.Estimator
 	}
 	return r
 }

@@ -21,13 +21,28 @@ type routeTable struct {
 	hosts map[string]pathTable // routes with that host
 	paths pathTable            // routes with none
 
-	services map[string][]*route // routes with that service
-	calls    []*route            // routes with none
+	services map[string][]*conditions // routes with that service
+	calls    []*conditions            // routes with none
 }
 
-func newRouteTable(routes []*route) *routeTable {
+// newRouteTable makes the table of the routes of a configuration, of a split of the
+// first of its plans.
+func newRouteTable(plans []routePlan) *routeTable {
 	t := &routeTable{hosts: map[string]pathTable{}}
-	var http, dubbo []*route
+	var all []*conditions
+	for i := 0; i < len(plans) && plans[i].index >= 0; i += max(1, plans[i].shares) {
+		c := newConditions(i, plans[i].match)
+		if plans[i].shares > 0 {
+			c.split = newSplit(i, plans[i:i+plans[i].shares])
+		}
+		all = append(all, c)
+	}
+	t.add(all)
+	return t
+}
+
+func (t *routeTable) add(routes []*conditions) {
+	var http, dubbo []*conditions
 	for _, r := range routes {
 		if !r.call.only {
 			http = append(http, r)
@@ -36,7 +51,7 @@ func newRouteTable(routes []*route) *routeTable {
 			dubbo = append(dubbo, r)
 		}
 	}
-	hosts, anyHost := groupRoutes(http, func(r *route) []byte {
+	hosts, anyHost := groupRoutes(http, func(r *conditions) []byte {
 		if len(r.host) > maxHost {
 			return nil // it is looked at for all hosts
 		}
@@ -46,13 +61,12 @@ func newRouteTable(routes []*route) *routeTable {
 		t.hosts[host] = newPathTable(own)
 	}
 	t.paths = newPathTable(anyHost)
-	t.services, t.calls = groupRoutes(dubbo, func(r *route) []byte { return r.call.service })
-	return t
+	t.services, t.calls = groupRoutes(dubbo, func(r *conditions) []byte { return r.call.service })
 }
 
 // groupRoutes divides routes by the value of a condition; none are those without.
-func groupRoutes(routes []*route, by func(*route) []byte) (groups map[string][]*route, none []*route) {
-	groups = map[string][]*route{}
+func groupRoutes(routes []*conditions, by func(*conditions) []byte) (groups map[string][]*conditions, none []*conditions) {
+	groups = map[string][]*conditions{}
 	for _, r := range routes {
 		if value := by(r); len(value) > 0 {
 			groups[string(value)] = append(groups[string(value)], r)
@@ -63,21 +77,30 @@ func groupRoutes(routes []*route, by func(*route) []byte) (groups map[string][]*
 	return groups, none
 }
 
+// find returns the index of the plan of the first route that matches, or -1. With a
+// split it is the first of several plans, of which split picks.
+func (t *routeTable) find(req *protocol.Request) (plan int, among *split) {
+	if r := t.first(req); r != nil {
+		return r.index, r.split
+	}
+	return -1, nil
+}
+
 // first returns the first route of all that matches, or nil.
-func (t *routeTable) first(req *protocol.Request) *route {
+func (t *routeTable) first(req *protocol.Request) *conditions {
 	if req.Codec != protocol.CodecHTTP {
-		return earlier(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
+		return firstOf(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
 	}
 	found := t.paths.first(req)
 	if len(t.hosts) > 0 {
 		var lower [maxHost]byte
 		own := t.hosts[string(lowerHost(&lower, hostOnly(req.Authority)))]
-		found = earlier(found, own.first(req))
+		found = firstOf(found, own.first(req))
 	}
 	return found
 }
 
-func firstMatch(routes []*route, req *protocol.Request) *route {
+func firstMatch(routes []*conditions, req *protocol.Request) *conditions {
 	for _, r := range routes {
 		if r.match(req) {
 			return r
@@ -86,8 +109,8 @@ func firstMatch(routes []*route, req *protocol.Request) *route {
 	return nil
 }
 
-// earlier is the one of two routes that the configuration has first; either may be nil.
-func earlier(a, b *route) *route {
+// firstOf is the one of two routes that the configuration has first; either may be nil.
+func firstOf(a, b *conditions) *conditions {
 	if a == nil || b != nil && b.index < a.index {
 		return b
 	}
@@ -118,11 +141,11 @@ type pathTable []prefixRoutes
 type prefixRoutes struct {
 	prefix []byte
 	parent int // the longest other prefix that begins this one; -1: none
-	routes []*route
+	routes []*conditions
 }
 
-func newPathTable(routes []*route) pathTable {
-	byPrefix := map[string][]*route{}
+func newPathTable(routes []*conditions) pathTable {
+	byPrefix := map[string][]*conditions{}
 	for _, r := range routes {
 		byPrefix[string(r.prefix)] = append(byPrefix[string(r.prefix)], r)
 	}
@@ -138,9 +161,9 @@ func newPathTable(routes []*route) pathTable {
 }
 
 // first returns the first route of the table that matches, or nil.
-func (t pathTable) first(req *protocol.Request) (found *route) {
+func (t pathTable) first(req *protocol.Request) (found *conditions) {
 	for i := t.longest(req.Path); i >= 0; i = t[i].parent {
-		found = earlier(found, firstMatch(t[i].routes, req))
+		found = firstOf(found, firstMatch(t[i].routes, req))
 	}
 	return found
 }

@@ -11,6 +11,12 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
+func tableOf(routes []*conditions) *routeTable {
+	t := &routeTable{hosts: map[string]pathTable{}}
+	t.add(routes)
+	return t
+}
+
 // Whatever the routes are, what the table finds is the first of all that matches.
 func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 	found, none := 0, 0
@@ -20,9 +26,9 @@ func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 		path := func() []byte {
 			return []byte(strings.Repeat("/", rnd.IntN(2)) + string(one("", "a", "b/", "a/b", "\xff")))
 		}
-		var routes []*route
+		var routes []*conditions
 		for i := range rnd.IntN(20) {
-			r := &route{index: i}
+			r := &conditions{index: i}
 			if rnd.IntN(3) > 0 {
 				r.host = one("", "", "a.example", "b.example", "[::1]", strings.Repeat("h", 300))
 				r.prefix = append(path(), path()...)
@@ -36,7 +42,7 @@ func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 			}
 			routes = append(routes, r)
 		}
-		table := newRouteTable(routes)
+		table := tableOf(routes)
 		for range 100 {
 			req := &protocol.Request{Method: one("GET", "POST"), Path: append(append(path(), path()...), path()...)}
 			req.Authority = one("", "A.example", "b.example:80", "c.example", "[::1]:80", strings.Repeat("h", 300))
@@ -62,17 +68,17 @@ func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 // Of a thousand routes one is looked at, each is in the table once, and nothing is
 // allocated to find it.
 func TestRouteTableLooksAtFew(t *testing.T) {
-	var routes []*route
-	add := func(r *route) {
+	var routes []*conditions
+	add := func(r *conditions) {
 		r.index = len(routes)
 		routes = append(routes, r)
 	}
 	for i := range 1000 {
-		add(&route{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{never: true}})
-		add(&route{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{never: true}})
-		add(&route{call: callMatch{service: fmt.Appendf(nil, "s%d", i), only: true}})
+		add(&conditions{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{never: true}})
+		add(&conditions{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{never: true}})
+		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), only: true}})
 	}
-	table := newRouteTable(routes)
+	table := tableOf(routes)
 	entries := len(table.calls)
 	for _, own := range table.services {
 		entries += len(own)
@@ -109,12 +115,12 @@ func TestRouteTableLooksAtFew(t *testing.T) {
 // BenchmarkRoutes is what finding the last of so many routes takes.
 func BenchmarkRoutes(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
-		var routes []*route
+		var routes []*conditions
 		for i := range n {
-			routes = append(routes, &route{index: i, prefix: fmt.Appendf(nil, "/route-%04d/", i)})
+			routes = append(routes, &conditions{index: i, prefix: fmt.Appendf(nil, "/route-%04d/", i)})
 		}
 		req := &protocol.Request{Method: []byte("POST"), Path: fmt.Appendf(nil, "/route-%04d/x", n-1)}
-		table := newRouteTable(routes)
+		table := tableOf(routes)
 		b.Run(fmt.Sprintf("table/%d", n), func(b *testing.B) {
 			for b.Loop() {
 				table.first(req)

@@ -103,7 +103,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 			}
 			d := &destinations{nullLoop: newNullNet().loop()}
 			proc := proxy.NewProcess(cfg, 1)
-			proc.Wall = time.Now
+			proc.SetWall(time.Now)
 			w := proxy.NewWorker(proc, d, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 			proc.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
 				[]registry.Endpoint{{Addr: "10.0.0.1:1", Weight: 1, Protocol: protocolName}}))

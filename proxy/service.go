@@ -14,8 +14,9 @@ import (
 // service is one upstream service on one loop: its endpoints with their
 // connections, its queue for slots, and what hedging knows of it.
 type service struct {
-	w       *Worker
+	w       *shard
 	log     *quietLog // of its endpoints, apart from those of other services
+	speaks  connectors
 	shared  *sharedService
 	cfg     *config.Service
 	bounds  *serviceBounds
@@ -40,14 +41,50 @@ type endpoint struct {
 	id       uint32 // within the service
 	lb       *lb.Endpoint
 	protocol string
+	streams  streamAccess
 	up       upstream
 	stats    EndpointStats
 }
 
-func newService(w *Worker, m member) *service {
+// connector makes the upstreams of one protocol on one loop.
+type connector interface {
+	upstream(s *service, e *endpoint) upstream
+}
+
+// connection is how a loop connects to endpoints that speak a protocol.
+type connection struct {
+	connector
+	streams streamAccess
+	opaque  bool // a service of the protocol takes streams of bytes, and no requests
+}
+
+// connectors are those of one loop, by the protocol's name. The entry of the empty name
+// is for endpoints whose protocol is not known.
+type connectors map[string]connection
+
+func (c connectors) of(proto string) connection {
+	if by, ok := c[proto]; ok {
+		return by
+	}
+	return c[""]
+}
+
+// streamAccess is how a stream reaches an endpoint.
+type streamAccess uint8
+
+const (
+	streamPlain streamAccess = iota // by a plain connection
+	streamLink                      // by a connection to a sidecar's link port, which expects the preface of a stream
+	streamNone                      // not at all
+)
+
+// opaque reports whether the service takes streams of bytes, and no requests.
+func (s *service) opaque() bool { return s.speaks[s.cfg.Protocol].opaque }
+
+func newService(w *shard, zone string, speaks connectors, m member) *service {
 	s := &service{
-		w: w, log: newQuietLog(w.log.to, w.loop), shared: m.sharedService,
-		hedging: hedge.NewService(w.proc.loops),
+		w: w, log: w.log.apart(), speaks: speaks, shared: m.sharedService,
+		hedging: hedge.NewService(w.shared.loops),
 	}
 	s.queue.oldest.Store(neverQueued)
 	s.queue.grant.Do = s.giveOut
@@ -55,16 +92,9 @@ func newService(w *Worker, m member) *service {
 		s.queue.granted++
 		s.giveOut()
 	}
-	s.set.Zone = w.proc.Config().Node.Zone
+	s.set.Zone = zone
 	s.tune(m)
 	return s
-}
-
-var policies = map[string]lb.Policy{
-	config.LBLeastPending:       lb.LeastPending{},
-	config.LBWeightedRoundRobin: lb.WeightedRoundRobin{},
-	config.LBPeakEWMA:           lb.PeakEWMA{},
-	config.LBRandom:             lb.Random{},
 }
 
 // apply takes over a snapshot unless a newer one has been applied. Endpoints
@@ -100,15 +130,9 @@ func (s *service) connect(e *lb.Endpoint, proto string) {
 		old.up.retire()
 	}
 	s.lastID++
-	target := &endpoint{id: s.lastID, lb: e, protocol: proto}
-	switch proto {
-	case config.ProtocolLink:
-		target.up = newLinkUpstream(s, target)
-	case config.ProtocolDubbo:
-		target.up = newDubboUpstream(s, target)
-	default:
-		target.up = newHTTPPool(s, target)
-	}
+	by := s.speaks.of(proto)
+	target := &endpoint{id: s.lastID, lb: e, protocol: proto, streams: by.streams}
+	target.up = by.upstream(s, target)
 	e.Ext = target
 }
 

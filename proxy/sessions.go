@@ -7,7 +7,7 @@ type session interface {
 	weight() int
 	link() *sessionLink
 	// at is where it came in.
-	at() *door
+	at() *listener
 	// drain closes the session once what it carries is answered.
 	drain()
 	// retire has the session close as soon as nothing can be lost by it.
@@ -55,23 +55,13 @@ func (l *sessionList) remove(s session) {
 	l.n--
 }
 
-// drain makes the worker finish: idle connections close, busy ones once they
-// are answered, other sidecars are told to go elsewhere. It runs on the loop.
-func (w *Worker) drain() {
-	for s := w.sessions.head; s != nil; {
+// all passes on all sessions; the one that is passed on may be removed meanwhile.
+func (l *sessionList) all(yield func(session) bool) {
+	for s := l.head; s != nil; {
 		next := s.link().next
-		s.drain()
+		if !yield(s) {
+			return
+		}
 		s = next
-	}
-}
-
-// Drain stops the intake of all loops: what is in flight is finished, new
-// requests on open connections are still answered, the last with "Connection:
-// close". It is done when Pending is 0 and no accepted connection is open. Safe
-// from any goroutine.
-func (p *Process) Drain() {
-	p.draining.Store(true)
-	for _, w := range p.workers {
-		w.loop.Post(w.drain)
 	}
 }

@@ -5,28 +5,15 @@ import (
 	"slices"
 )
 
-// share is how much an accepted connection may hold and still get new work done
-// with limits.buffered reached: an equal part of what there is up to the hard
-// mark. So one peer that piles up memory stops itself and not others, and
-// many that stay within their shares don't take the loops past the hard mark.
-func (w *Worker) share() int {
-	return w.part(w.proc.ledger.room())
-}
-
-// part divides bytes among the loops, and this one's among its connections.
-func (w *Worker) part(bytes int64) int {
-	return int(bytes) / w.proc.loops / max(1, w.sessions.n)
-}
-
 // crowded tells that the client is to send no more: memory is short, and it is
 // over its share.
-func (s *httpSession) crowded() bool { return s.w.proc.ledger.full(s.receives()) && s.greedy(nil) }
+func (s *httpSession) crowded() bool { return s.w.shared.budget.full(s.receives()) && s.greedy(nil) }
 
 func (s *httpSession) greedy(*exchange) bool { return s.weight() > s.w.share() }
 
 // crowded tells that no reassembly is to begin.
 func (s *linkSession) crowded() bool {
-	return s.worker.proc.ledger.full(0) && s.weight() > s.worker.share()
+	return s.worker.shared.budget.full(0) && s.weight() > s.worker.share()
 }
 
 // greedy lets small requests pass on any link, for it carries those of many
@@ -56,7 +43,7 @@ const shedLeast = 64 << 10
 // close.
 func (w *Worker) shedAll() {
 	w.shed()
-	if !w.proc.ledger.over(w.heldDelta) {
+	if !w.overBudget() {
 		return
 	}
 	for _, other := range w.proc.workers {
@@ -71,10 +58,9 @@ func (w *Worker) shedAll() {
 // connection with all that it carries where there is no such thing. With so many
 // connections that a little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
-	l := &w.proc.ledger
-	for l.over(w.heldDelta) {
+	for w.overBudget() {
 		weight, h := w.greediest()
-		if weight < min(shedLeast, w.part(l.hard.Load())) {
+		if weight < min(shedLeast, w.shareOfAll()) {
 			return
 		}
 		if h.relieve() {
@@ -91,25 +77,29 @@ func (w *Worker) shed() {
 // before all who share the link.
 func (w *Worker) greediest() (weight int, h holder) {
 	rank := 0
-	for s := w.sessions.head; s != nil; s = s.link().next {
+	for s := range w.host.sessions.all {
 		if n := s.weight(); n > rank {
 			rank, weight, h = n, n, s
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
-		set := &w.services[name].set
-		for i := range set.Len() {
-			up, ok := set.At(i).Ext.(*endpoint).up.(*linkUpstream)
-			if !ok || up.cur == nil {
-				continue
-			}
-			n := up.cur.held + up.cur.outbound.counted
-			if each := n / max(1, up.cur.carried()); each > rank {
-				rank, weight, h = each, n, up.cur
-			}
+		if held, each, up := w.services[name].largest(rank); each > rank {
+			rank, weight, h = each, held, up
 		}
 	}
 	return weight, h
+}
+
+// largest is the connection to an endpoint that holds the most for each of its
+// requests, if that is more than rank.
+func (s *service) largest(rank int) (held, each int, h holder) {
+	each = rank
+	for i := range s.set.Len() {
+		if n, m, up := s.set.At(i).Ext.(*endpoint).up.largest(); up != nil && m > each {
+			held, each, h = n, m, up
+		}
+	}
+	return held, each, h
 }
 
 // weight is how many bytes the exchange holds: its request, a bad answer that
@@ -121,15 +111,8 @@ func (ex *exchange) weight() int {
 		n += ex.best.held
 	}
 	for i := range ex.attempts[:ex.n] {
-		a := &ex.attempts[i]
-		if l := a.link; l != nil {
-			n += l.r.Assembled(a.stream)
-		}
-		if c := a.conn; c != nil {
-			n += c.outbound.counted
-			if c.ans != nil {
-				n += c.ans.held
-			}
+		if a := &ex.attempts[i]; a.carrier != nil {
+			n += a.carrier.buffered(a)
 		}
 	}
 	return n
@@ -164,7 +147,7 @@ func (s *httpSession) cut() {
 	if busy != nil {
 		busy.forsake()
 	}
-	s.w.sessions.remove(s)
+	s.w.remove(s)
 	s.outbound.stop()
 	s.conn.Close()
 }

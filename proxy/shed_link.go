@@ -16,7 +16,7 @@ func (s *linkSession) cut() {
 	for _, carried := range out {
 		carried.value.forsake()
 	}
-	s.worker.sessions.remove(s)
+	s.worker.remove(s)
 	s.conn.Close()
 }
 

@@ -21,6 +21,21 @@ func (l *stillLoop) Defer(f *Flush)                     { l.flushes.Add(f) }
 func (l *stillLoop) Dial(string, time.Duration, Stream) {}
 func (l *stillLoop) Post(f func())                      { l.posts = append(l.posts, f) }
 
+// servicesOn makes a service on each of the loops.
+func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*service {
+	of := &shared{loops: len(loops)}
+	m := newMember(c, member{}, len(loops))
+	m.limitSlots()
+	services := make([]*service, len(loops))
+	for i, l := range loops {
+		w := newShard(of, i, l, nil, 1)
+		w.configure(cfg)
+		m.prepare(w, "", nil)
+		services[i] = m.follow(w)
+	}
+	return services
+}
+
 // Two loops, one slot: the second finds it taken, the first gives it back before
 // the second has queued, so that nobody hands it over. The second must see it
 // after all, or its request would wait until its deadline.
@@ -29,12 +44,8 @@ func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
 	local := config.DefaultService("local")
 	local.MaxConcurrency = 1
 	cfg.Services["local"] = local
-	p := NewProcess(cfg, 2)
 	loops := []*stillLoop{{}, {}}
-	services := make([]*service, len(loops))
-	for i, l := range loops {
-		services[i] = NewWorker(p, l, nil, 1).services["local"]
-	}
+	services := servicesOn(cfg, local, loops)
 	slots := &services[0].shared.slots
 	if !slots.take() || slots.take() {
 		t.Fatal("there is not exactly one slot")
@@ -44,7 +55,7 @@ func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
 	// its two halves.
 	services[0].release()
 	slots.queued.Add(1)
-	a := &attempt{ex: services[1].w.exchange(nil)}
+	a := &attempt{ex: newPool(services[1].w).exchange(nil)}
 	services[1].wait(a)
 
 	if n := services[1].queue.granted; n != 1 {
@@ -69,7 +80,7 @@ func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
 	const waiting = 3
 	for range waiting {
 		slots.queued.Add(1)
-		s.wait(&attempt{ex: s.w.exchange(nil)})
+		s.wait(&attempt{ex: newPool(s.w).exchange(nil)})
 	}
 	for range 50 { // a window's worth
 		slots.auto.sums.Add(sample(time.Millisecond))
@@ -91,7 +102,7 @@ func TestSlotsLostAreNotHandedOn(t *testing.T) {
 	for slots.take() {
 	}
 	slots.queued.Add(1)
-	s.wait(&attempt{ex: s.w.exchange(nil)})
+	s.wait(&attempt{ex: newPool(s.w).exchange(nil)})
 	const limit = 2
 	slots.limit.Store(limit)
 	for slots.inUse.Load() > limit {
@@ -114,7 +125,7 @@ func autoService(t *testing.T) *service {
 	local := config.DefaultService("local")
 	local.MaxConcurrency = config.MaxConcurrencyAuto
 	cfg.Services["local"] = local
-	return NewWorker(NewProcess(cfg, 1), &stillLoop{}, nil, 1).services["local"]
+	return servicesOn(cfg, local, []*stillLoop{{}})[0]
 }
 
 // A number of answers and the sum of their latencies share a word.

@@ -120,8 +120,8 @@ func (c *conclusion) bytes() int {
 func (ex *exchange) finished(c *conclusion) {
 	o, bytes, now := c.outcome, c.bytes(), ex.w.loop.Now()
 	latency := now - ex.began
-	if ex.w.access.feed.On() {
-		ex.w.access.finished(ex, c, now)
+	if ex.w.access.on() {
+		ex.log(c, now)
 	}
 	ex.endSpan(c)
 	if o != OutcomeCancelled {

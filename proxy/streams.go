@@ -37,11 +37,6 @@ type Streams interface {
 	Accept(peer Socket, a *StreamAccept)
 }
 
-// SetStreams says who carries streams. It is called before any traffic; without
-// it, messages are all there is: wishes to upgrade are ignored, as RFC 9110
-// section 7.8 allows, and what is too long is refused.
-func (p *Process) SetStreams(s Streams) { p.streams = s }
-
 // StreamKind is what a client's connection turns into.
 type StreamKind uint8
 
@@ -60,7 +55,7 @@ const (
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    StreamKind
-	Worker  *Worker // whose Lease is to be asked for the endpoint
+	Leaser  Leaser // asked for the endpoint
 	Service string
 	Timeout time.Duration // of the answer's head, from the request's last byte on
 	Head    []byte        // the request as the endpoint is to see it; empty if it can't be sent safely, and of a StreamConnect
@@ -112,6 +107,9 @@ type StreamAnswer struct {
 	Source *StreamSource
 }
 
+// unowned are the buffers of what has left its loop.
+var unowned *protocol.Buffers
+
 // StreamSource is where the body of an answer comes from. It has one owner, who
 // passes it on or closes it.
 type StreamSource struct {
@@ -143,7 +141,7 @@ func (s *StreamSource) end(e StreamEnd) {
 		s.Socket.Reset()
 	}
 	if s.Buffer != nil {
-		buffersOfNone.Put(s.Buffer)
+		unowned.Put(s.Buffer)
 		s.Buffer = nil
 	}
 	s.Lease.Close(true, 0, 0)
@@ -152,17 +150,10 @@ func (s *StreamSource) end(e StreamEnd) {
 
 // StreamAccept is a stream that another sidecar has for a service of this one.
 type StreamAccept struct {
-	Worker  *Worker
+	Leaser  Leaser // asked for the endpoint
 	Service string
 	Timeout time.Duration // of the endpoint's answer
 	Stream  link.Stream
 	Trail   *Trail // to be ended with the stream
 	Rest    []byte // what followed the preface
 }
-
-// Hold counts n bytes of a stream's buffers against limits.buffered, or gives
-// them back (n < 0). Any goroutine may call it.
-func (p *Process) Hold(n int) { p.ledger.bytes.Add(int64(n)) }
-
-// Full tells that limits.buffered is reached, so that no new work is to be taken.
-func (p *Process) Full() bool { return p.ledger.full(0) }

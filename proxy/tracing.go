@@ -18,10 +18,6 @@ type Spans interface {
 	Put(r *trace.Record)
 }
 
-// SetSpans says who takes the records of sampled requests. It is called before any
-// traffic; without it none is sampled.
-func (p *Process) SetSpans(s Spans) { p.spans = s }
-
 // tracer decides which requests are sampled on one loop, and makes ids.
 type tracer struct {
 	on    bool
@@ -70,9 +66,9 @@ var (
 // sample begins a record of the exchange: if whoever sent the request records its
 // trace, and of those that come without one for some, by chance. On a link that was
 // decided where the request came in.
-func (ex *exchange) sample(by *door) {
+func (ex *exchange) sample(by *listener) {
 	w, req := ex.w, &ex.req
-	if w.proc.spans == nil {
+	if w.shared.spans == nil {
 		return
 	}
 	from, at, ok := traceContext(req.Headers)
@@ -80,7 +76,7 @@ func (ex *exchange) sample(by *door) {
 	case ok && !from.Sampled():
 		return
 	case ok:
-	case by.of.protocol == config.ProtocolLink || !w.tracer.draw():
+	case by.sidecars || !w.tracer.draw():
 		return
 	default: // no trace, or none that makes sense: section 3.2 of the specification has it restarted
 		from = trace.Context{Trace: w.tracer.traceID(), Flags: trace.FlagSampled}
@@ -92,13 +88,13 @@ func (ex *exchange) sample(by *door) {
 	t := &traced{Record: trace.Record{
 		Context: trace.Context{Trace: from.Trace, Span: w.tracer.spanID(), Flags: from.Flags},
 		Parent:  from.Span, Began: ex.began,
-		Protocol: by.of.protocol, RPC: req.Codec != protocol.CodecHTTP,
+		Protocol: by.protocol, RPC: req.Codec != protocol.CodecHTTP,
 		Method: clip(req.Method), Path: clip(path), Authority: clip(req.Authority),
 		RequestID: clip(requestIDOf(req.Headers)),
 		Attempts:  make([]trace.Attempt, maxAttempts),
 	}}
-	if w.proc.Wall != nil {
-		t.Zero = w.proc.Wall().UnixNano() - int64(ex.began)
+	if now := w.shared.now(); !now.IsZero() {
+		t.Zero = now.UnixNano() - int64(ex.began)
 	}
 	t.carry(t.Span)
 	req.Headers[at] = protocol.Header{Name: nameTraceParent, Value: t.text[:]}
@@ -161,7 +157,7 @@ func (ex *exchange) endSpan(c *conclusion) {
 func (ex *exchange) report() {
 	if t := ex.traced; t != nil {
 		ex.traced = nil
-		ex.w.proc.spans.Put(&t.Record)
+		ex.w.shared.spans.Put(&t.Record)
 	}
 }
 
@@ -188,7 +184,7 @@ func (a *attempt) beginSpan() {
 var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
 
 // spanOutcome is what an attempt that failed so came to.
-func (f *Failure) spanOutcome() trace.Outcome {
+func spanOutcome(f *Failure) trace.Outcome {
 	switch {
 	case f.retry == retryRefused, f.retry == retryElsewhere, f.retry == retryUnsent:
 		return trace.Refused

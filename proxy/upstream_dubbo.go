@@ -12,6 +12,7 @@ import (
 // dubboUpstream is the Dubbo upstream of one endpoint on one loop: one
 // multiplexed connection, dialled on first use and again when it is lost.
 type dubboUpstream struct {
+	*dubboConnector
 	svc           *service
 	target        *endpoint
 	serialization byte         // of calls that came as HTTP, and of heartbeats
@@ -20,8 +21,17 @@ type dubboUpstream struct {
 	gone          bool         // the endpoint left the service
 }
 
-func newDubboUpstream(s *service, target *endpoint) *dubboUpstream {
-	u := &dubboUpstream{svc: s, target: target, serialization: dubbo.Hessian2}
+// dubboConnector makes the Dubbo connections of one loop.
+type dubboConnector struct {
+	w    *shard
+	pool *pool
+	call dubbo.Call // scratch memory: the call that is being converted
+}
+
+func newDubboConnector(w *shard, p *pool) connector { return &dubboConnector{w: w, pool: p} }
+
+func (d *dubboConnector) upstream(s *service, target *endpoint) upstream {
+	u := &dubboUpstream{dubboConnector: d, svc: s, target: target, serialization: dubbo.Hessian2}
 	if s.cfg.Serialization == config.SerializationFastjson {
 		u.serialization = dubbo.Fastjson
 	}
@@ -35,32 +45,21 @@ func (u *dubboUpstream) send(a *attempt) {
 	u.cur.send(a)
 }
 
-// cancel leaves a call with the application if it may have it: Dubbo can't take
-// one back, so its answer is awaited and dropped.
-func (u *dubboUpstream) cancel(a *attempt) (lingering bool) {
-	c := a.dubbo
-	if c.calls.find(int64(a.stream)).sent {
-		return true
-	}
-	c.forget(a)
-	c.finish()
-	return false
-}
-
-// abort gives the call up; the connection carries others. An answer that still
-// comes is for nobody.
-func (u *dubboUpstream) abort(a *attempt) {
-	c := a.dubbo
-	c.forget(a)
-	c.finish()
-}
-
 func (u *dubboUpstream) retire() {
 	u.gone = true
 	if u.cur != nil {
 		u.cur.finish()
 	}
 }
+
+func (u *dubboUpstream) connections() int {
+	if u.cur == nil {
+		return 0
+	}
+	return 1
+}
+
+func (u *dubboUpstream) largest() (held, each int, h holder) { return 0, 0, nil }
 
 // dubboState is where a connection to a provider stands.
 //
@@ -81,7 +80,7 @@ const (
 // one write.
 type dubboClient struct {
 	up       *dubboUpstream
-	w        *Worker
+	w        *shard
 	conn     Conn
 	state    dubboState
 	draining bool // the provider goes down: takes no more calls, and closes with the last one
@@ -114,7 +113,7 @@ type stood struct {
 func (c *dubboClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialDubbo(u *dubboUpstream) *dubboClient {
-	c := &dubboClient{up: u, w: u.svc.w, calls: newDubboTable()}
+	c := &dubboClient{up: u, w: u.w, calls: newDubboTable()}
 	c.reader.buffers = &c.w.buffers
 	c.out.Do = c.flush
 	c.stuffed.Fire = c.flush
@@ -174,7 +173,7 @@ func (c *dubboClient) send(a *attempt) {
 		return
 	}
 	id := c.calls.add(a)
-	a.stream, a.dubbo = uint64(id), c
+	a.carry(c, uint64(id))
 	c.enqueue(id)
 	if c.calls.n == 1 && !c.flushing {
 		c.flush() // a lone call waits for nothing
@@ -195,9 +194,29 @@ func (c *dubboClient) enqueue(id int64) {
 
 // forget takes a out of the table; what still comes for it is skipped.
 func (c *dubboClient) forget(a *attempt) {
-	c.calls.remove(int64(a.stream))
-	a.dubbo = nil
+	c.calls.remove(int64(a.id()))
+	a.drop()
 }
+
+// cancel implements carrier. It leaves a call with the application if that may have
+// it: Dubbo can't take one back, so its answer is awaited and dropped.
+func (c *dubboClient) cancel(a *attempt) (lingers bool) {
+	if c.calls.find(int64(a.id())).sent {
+		return true
+	}
+	c.abort(a)
+	return false
+}
+
+// abort implements carrier. The connection carries other calls; an answer that still
+// comes is for nobody.
+func (c *dubboClient) abort(a *attempt) {
+	c.forget(a)
+	c.finish()
+}
+
+// buffered implements carrier: what is here of a response is the reader's.
+func (c *dubboClient) buffered(*attempt) int { return 0 }
 
 // onBeat runs every dubboBeat while the connection is open.
 func (c *dubboClient) onBeat() {
@@ -239,7 +258,7 @@ func (c *dubboClient) finish() {
 // account keeps limits.buffered up to date with what is being received.
 func (c *dubboClient) account() {
 	if held := c.reader.held(); held != c.held {
-		c.w.held(held - c.held)
+		c.w.charge(held - c.held)
 		c.held = held
 	}
 }
@@ -284,7 +303,7 @@ func (c *dubboClient) onHeader(f *dubbo.Frame, length int) (keep bool) {
 		return f.Event && length <= dubboEvent
 	}
 	call := c.calls.find(f.ID)
-	if call == nil || !call.sent || call.a.state == attemptLingering {
+	if call == nil || !call.sent || call.a.lingering() {
 		return false
 	}
 	if int64(length) > c.w.httpLimits.Message {
@@ -305,7 +324,7 @@ func (c *dubboClient) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 			c.onEvent(f)
 		}
 	case f.Request || call == nil:
-	case call.a.state == attemptLingering:
+	case call.a.lingering():
 		a := call.a
 		c.forget(a)
 		a.dropped(f.Status != dubbo.StatusPoolExhausted)

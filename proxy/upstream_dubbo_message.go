@@ -54,7 +54,7 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 			Request: true, TwoWay: !req.OneWay, Serialization: serializationOf(req.Codec), ID: id, Body: req.Body,
 		})
 	}
-	parsed := &c.w.call
+	parsed := &c.up.call
 	err := parsed.Parse(req)
 	if err == nil {
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
@@ -71,13 +71,13 @@ func (c *dubboClient) appendCall(dst []byte, id int64) []byte {
 // answer, or it could not be made.
 func (c *dubboClient) standIn(a *attempt, f *Failure) {
 	c.forget(a)
-	ans := c.w.answer()
+	ans := c.up.pool.answer()
 	if f != nil {
 		ans.body = ans.w.buffers.Get(0)
 		text := append(append(ans.body.B[:0], f.Text...), '\n')
-		ans.converted(text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
+		fill(ans, text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
 	} else {
-		ans.codec = a.ex.req.Codec
+		ans.codec = a.codec()
 		ans.Status, ans.RPC = 200, uint8(dubbo.StatusOK)
 	}
 	ans.hold()
@@ -90,7 +90,7 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 	a, converted, bare := call.a, call.converted, call.bare
 	c.forget(a)
 	codec, known := dubboCodec(f.Serialization)
-	ans := c.w.answer()
+	ans := c.up.pool.answer()
 	ans.head = body
 	failure := (*Failure)(nil)
 	switch {
@@ -98,7 +98,7 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 		failure = FailExhausted
 	case converted:
 		f.Body = body.B
-		failure = ans.convert(f, bare)
+		failure = convert(ans, f, bare)
 	case !known:
 		failure = FailMalformed
 	default:
@@ -115,7 +115,7 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 }
 
 // convert makes the answer f, whose body is ans.head, one of HTTP.
-func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
+func convert(ans *answer, f *dubbo.Frame, bare bool) *Failure {
 	ans.body = ans.w.buffers.Get(0)
 	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(ans.w.httpLimits.Message))
 	switch {
@@ -124,15 +124,15 @@ func (ans *answer) convert(f *dubbo.Frame, bare bool) *Failure {
 	case err != nil:
 		return FailMalformed
 	}
-	ans.converted(text, reply)
+	fill(ans, text, reply)
 	ans.w.buffers.Put(ans.head)
 	ans.head = nil
 	return nil
 }
 
-// converted fills the answer with text, which is ans.body's memory, as the body.
+// fill fills the answer with text, which is ans.body's memory, as the body.
 // The headers' values go behind it.
-func (ans *answer) converted(text []byte, reply dubbo.Reply) {
+func fill(ans *answer, text []byte, reply dubbo.Reply) {
 	end := len(text)
 	text = append(text, reply.ContentType...)
 	code := len(text)

@@ -24,7 +24,7 @@ const (
 // a time.
 type httpUpstream struct {
 	pool  *httpPool
-	w     *Worker
+	w     *shard
 	conn  Conn
 	state upstreamState
 	a     *attempt // whose answer is awaited
@@ -64,7 +64,8 @@ func (c *httpUpstream) OnOpen(conn Conn) {
 // begin sends a's request.
 func (c *httpUpstream) begin(a *attempt) {
 	req := a.request()
-	c.a, a.conn = a, c
+	c.a = a
+	a.carry(c, a.id())
 	n := len(req.Headers)
 	if req.Attempt > 0 {
 		c.attempt = strconv.AppendUint(c.attempt[:0], uint64(req.Attempt), 10)
@@ -81,7 +82,7 @@ func (c *httpUpstream) begin(a *attempt) {
 	c.state = upstreamHead
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
-	if len(req.Body) > writeTogether && len(req.Trailers) == 0 {
+	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
 		c.outbound.write(out)
 		c.outbound.write(req.Body)
 	} else {
@@ -105,9 +106,9 @@ func (c *httpUpstream) OnData(b []byte) {
 }
 
 func (c *httpUpstream) receiveHead(b []byte) {
-	b, more := splitHead(b)
+	b, more := http1.SplitHead(b)
 	if c.ans == nil {
-		c.ans = c.w.answer()
+		c.ans = c.pool.responses.answer()
 		c.ans.head = c.w.buffers.Get(len(b))
 		c.interim = 0
 	}
@@ -123,7 +124,7 @@ func (c *httpUpstream) receiveHead(b []byte) {
 		case err == http1.ErrIncomplete:
 			c.ans.hold()
 			return
-		case err == http1.ErrMessageTooLarge && c.w.proc.streams == nil:
+		case err == http1.ErrMessageTooLarge && !c.w.shared.streams:
 			c.fail(FailTooLarge)
 			return
 		case err != nil && err != http1.ErrMessageTooLarge || c.ans.Status == 101: // no upgrade was asked for
@@ -168,7 +169,7 @@ func (c *httpUpstream) onHead(n int, more []byte) {
 
 // receiveBody feeds the body's decoder with b and with more.
 func (c *httpUpstream) receiveBody(b, more []byte) {
-	c.w.bodyRoom(c.ans.body, &c.head, b)
+	http1.ReserveBody(&c.w.buffers, c.ans.body, &c.head, b)
 	n, done, err := c.body.Decode(b, c.ans.body)
 	switch {
 	case err == nil && !done && len(more) > 0:
@@ -223,7 +224,8 @@ func (c *httpUpstream) fail(f *Failure) {
 func (c *httpUpstream) release() *attempt {
 	a := c.a
 	if a != nil {
-		c.a, a.conn = nil, nil
+		c.a = nil
+		a.drop()
 	}
 	return a
 }
@@ -292,20 +294,17 @@ func (c *httpUpstream) undialled(f *Failure) {
 
 // lost: the peer closed before the head of an answer. On a connection that was
 // idle before, the likely reason is that its server had just closed it for
-// idleness: the request is sent once more, on a fresh one if there is room, if that is safe (RFC
-// 9112 section 9.3.1). It may as well have died of the request, which therefore
-// counts as seen from then on.
+// idleness: the request is sent once more, on a fresh one if there is room, if that is
+// safe (RFC 9112 section 9.3.1).
 func (c *httpUpstream) lost() {
 	a := c.a
-	again := c.reused && !a.replayed && c.ans == nil && a.state == attemptSent && a.ex.req.Idempotent
-	if !again {
+	if !c.reused || c.ans != nil || !a.mayReplay() {
 		c.fail(FailReset)
 		return
 	}
 	c.close()
 	c.release()
-	a.replayed, a.ex.reached = true, true
-	c.w.stats.Replays++
+	a.replay()
 	if c.pool.mayDial() {
 		c.pool.dial(a)
 	} else {

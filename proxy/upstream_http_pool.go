@@ -24,6 +24,9 @@ const (
 // connections, the latest used on top, so that a surplus grows old and goes.
 // There are at most as many connections as the service has requests in flight.
 type httpPool struct {
+	w         *shard
+	responses *pool
+
 	svc     *service
 	target  *endpoint
 	idle    []*httpUpstream
@@ -46,20 +49,28 @@ type httpPool struct {
 	again   Timer
 }
 
-func newHTTPPool(s *service, target *endpoint) *httpPool {
-	p := &httpPool{svc: s, target: target}
+// httpConnector makes the HTTP pools of one loop.
+type httpConnector struct {
+	w    *shard
+	pool *pool
+}
+
+func newHTTPConnector(w *shard, p *pool) connector { return httpConnector{w, p} }
+
+func (h httpConnector) upstream(s *service, target *endpoint) upstream {
+	p := &httpPool{w: h.w, responses: h.pool, svc: s, target: target}
 	p.sweeper.Fire = p.sweep
 	p.again.Fire = p.dialAgain
 	return p
 }
 
 func (p *httpPool) send(a *attempt) {
-	if a.ex.req.Codec != protocol.CodecHTTP {
+	if a.codec() != protocol.CodecHTTP {
 		a.failed(FailNotConvertible)
 		return
 	}
 	p.came++
-	a.stream = p.came
+	a.carry(p, p.came)
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
@@ -75,13 +86,13 @@ func (p *httpPool) send(a *attempt) {
 }
 
 func (p *httpPool) dial(a *attempt) {
-	c := &httpUpstream{pool: p, w: p.svc.w, a: a}
+	c := &httpUpstream{pool: p, w: p.w, a: a}
 	c.outbound.init(c.w)
 	c.pause.Fire = c.leave
-	a.conn = c
+	a.carry(c, a.id())
 	p.open++
 	p.dialing++
-	p.svc.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
+	p.w.loop.Dial(p.target.lb.Addr, p.svc.cfg.ConnectTimeout, c)
 }
 
 // mayDial tells whether a dial is to be tried, but by dialAgain.
@@ -92,13 +103,8 @@ func (p *httpPool) mayDial() bool {
 // wait puts a among those that wait, by when it came. Ahead of it are only some that
 // were dialled for as well, and refused before it.
 func (p *httpPool) wait(a *attempt) {
-	var next *attempt
-	if last := p.waiting.tail; last != nil && last.stream > a.stream {
-		for next = p.waiting.head; next.stream < a.stream; {
-			next = next.waiting.next
-		}
-	}
-	p.waiting.insert(a, next, p.svc.w.loop.Now())
+	a.carry(p, a.id())
+	p.waiting.insertByID(a, p.w.loop.Now())
 }
 
 // refused: the driver has no room for a dial; the attempt that it was for (nil: none)
@@ -106,7 +112,7 @@ func (p *httpPool) wait(a *attempt) {
 func (p *httpPool) refused(a *attempt) {
 	p.backoff = max(p.backoff, httpDialAgain)
 	if !p.again.Armed() {
-		p.svc.w.loop.After(p.backoff, &p.again)
+		p.w.loop.After(p.backoff, &p.again)
 		p.backoff = min(2*p.backoff, httpDialAgainMost)
 	}
 	switch {
@@ -121,11 +127,11 @@ func (p *httpPool) refused(a *attempt) {
 // dialAgain dials for the attempt that has waited longest, to see whether there is
 // room now.
 func (p *httpPool) dialAgain() {
-	if p.waiting.head == nil {
+	if p.waiting.empty() {
 		p.backoff = 0
 	}
 	if p.backoff > 0 {
-		p.dial(p.next())
+		p.dial(p.waiting.pop())
 	}
 }
 
@@ -133,65 +139,76 @@ func (p *httpPool) dialAgain() {
 func (p *httpPool) opened() {
 	p.backoff = 0
 	p.dialing--
-	p.freed = p.svc.w.loop.Now()
-}
-
-// next is the attempt that has waited longest, or nil; it waits no longer.
-func (p *httpPool) next() *attempt {
-	a := p.waiting.head
-	if a != nil {
-		p.waiting.remove(a)
-	}
-	return a
+	p.freed = p.w.loop.Now()
 }
 
 // dialNext dials for those that wait, as many as there is room for.
 func (p *httpPool) dialNext() {
-	for p.waiting.head != nil && p.mayDial() {
-		p.dial(p.next())
+	for !p.waiting.empty() && p.mayDial() {
+		p.dial(p.waiting.pop())
 	}
 }
 
 // expire: a dial has failed. Where no connection was free for as long as one may
 // take, neither will those that wait as long get one.
 func (p *httpPool) expire() {
-	long := p.svc.w.loop.Now() - p.svc.cfg.ConnectTimeout
-	for p.freed <= long && p.waiting.head != nil && p.waiting.head.waiting.since <= long {
-		p.next().failed(FailConnect)
+	long := p.w.loop.Now() - p.svc.cfg.ConnectTimeout
+	for p.freed <= long && !p.waiting.empty() && p.waiting.since() <= long {
+		p.waiting.pop().failed(FailConnect)
 	}
 }
 
-// cancel leaves the request with the application if it may have it: its answer
-// is awaited and dropped, so that the connection stays and the application's
-// work stays counted.
-func (p *httpPool) cancel(a *attempt) (lingering bool) {
-	switch {
-	case a.conn == nil:
-		p.waiting.remove(a)
-	case a.conn.state == upstreamDialing:
-		a.conn.release()
-	default:
-		return true
-	}
+// cancel implements carrier for what waits for a connection.
+func (p *httpPool) cancel(a *attempt) (lingers bool) {
+	p.abort(a)
 	return false
 }
 
-// abort closes the connection: there is no other way to take a request back.
+// abort implements carrier.
 func (p *httpPool) abort(a *attempt) {
-	c := a.conn
-	if c == nil {
-		p.waiting.remove(a)
-		return
+	p.waiting.remove(a)
+	a.drop()
+}
+
+// buffered implements carrier: a request counts itself.
+func (p *httpPool) buffered(*attempt) int { return 0 }
+
+// cancel implements carrier. It leaves the request with the application if that may
+// have it: its answer is awaited and dropped, so that the connection stays and the
+// application's work stays counted.
+func (c *httpUpstream) cancel(*attempt) (lingers bool) {
+	if c.state != upstreamDialing {
+		return true
 	}
+	c.release()
+	return false
+}
+
+// abort implements carrier. It closes the connection: there is no other way to take a
+// request back.
+func (c *httpUpstream) abort(*attempt) {
 	c.release()
 	if c.state != upstreamDialing {
 		c.close()
 	}
 }
 
+// buffered implements carrier.
+func (c *httpUpstream) buffered(*attempt) int {
+	n := c.outbound.counted
+	if c.ans != nil {
+		n += c.ans.held
+	}
+	return n
+}
+
+func (p *httpPool) connections() int { return p.open }
+
+func (p *httpPool) largest() (held, each int, h holder) { return 0, 0, nil }
+
 func (p *httpPool) retire() {
 	p.retired = true
-	p.svc.w.loop.Stop(&p.sweeper)
+	p.w.loop.Stop(&p.sweeper)
 	for _, c := range p.idle {
 		c.conn.Close()
 	}
@@ -200,8 +217,8 @@ func (p *httpPool) retire() {
 
 // put makes c available again: to who waits, else to who comes.
 func (p *httpPool) put(c *httpUpstream) {
-	p.freed = p.svc.w.loop.Now()
-	if a := p.next(); a != nil {
+	p.freed = p.w.loop.Now()
+	if a := p.waiting.pop(); a != nil {
 		c.begin(a)
 		return
 	}
@@ -212,7 +229,7 @@ func (p *httpPool) put(c *httpUpstream) {
 	c.idleSince, c.reused = p.freed, true
 	p.idle = append(p.idle, c)
 	if !p.sweeper.Armed() {
-		p.svc.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
+		p.w.loop.After(p.svc.cfg.IdleTimeout, &p.sweeper)
 	}
 }
 
@@ -237,7 +254,7 @@ const (
 // sweep closes connections that were idle for idle_timeout. But for pauses between
 // many of them it runs a few times per timeout at most, whatever the traffic.
 func (p *httpPool) sweep() {
-	now, timeout := p.svc.w.loop.Now(), p.svc.cfg.IdleTimeout
+	now, timeout := p.w.loop.Now(), p.svc.cfg.IdleTimeout
 	gone := 0
 	for gone < min(len(p.idle), sweepMost) && now-p.idle[gone].idleSince >= timeout {
 		p.idle[gone].close()
@@ -247,8 +264,8 @@ func (p *httpPool) sweep() {
 	switch {
 	case len(p.idle) == 0:
 	case gone == sweepMost:
-		p.svc.w.loop.After(sweepPause, &p.sweeper)
+		p.w.loop.After(sweepPause, &p.sweeper)
 	default:
-		p.svc.w.loop.After(max(p.idle[0].idleSince+timeout-now, timeout/8), &p.sweeper)
+		p.w.loop.After(max(p.idle[0].idleSince+timeout-now, timeout/8), &p.sweeper)
 	}
 }

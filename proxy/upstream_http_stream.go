@@ -46,7 +46,7 @@ func (c *httpUpstream) long() bool {
 // too long for a message: it may be a stream.
 func (c *httpUpstream) lasting() {
 	switch {
-	case c.w.proc.streams == nil:
+	case !c.w.shared.streams:
 	case int64(c.body.Length()) > streamHeld*c.w.httpLimits.Message:
 		c.fail(FailTooLarge)
 	case c.long(), c.head.Framing != http1.FixedLength && streamType(c.ans.Headers):
@@ -59,7 +59,7 @@ func (c *httpUpstream) lasting() {
 // leave answers the attempt with what is here, the rest to be passed on as it
 // comes. An answer that nobody waits for is not worth that.
 func (c *httpUpstream) leave() {
-	if c.a.state == attemptLingering {
+	if c.a.lingering() {
 		c.close()
 		c.release().dropped(true)
 		return
@@ -86,7 +86,7 @@ func (c *httpUpstream) left(sock Socket) {
 	}
 	ans.stream = &StreamSource{
 		Socket: sock, Service: c.pool.svc.cfg.Name,
-		Body: c.body, Buffer: ans.body, Lease: c.w.adopt(c.pool.svc, a.ep),
+		Body: c.body, Buffer: ans.body, Lease: c.pool.svc.adoptStream(c.pool.target.lb),
 	}
 	ans.body = nil
 	ans.hold()

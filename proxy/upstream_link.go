@@ -17,6 +17,7 @@ import (
 // linkUpstream is the link upstream of one endpoint on one loop: one multiplexed
 // link, dialled on first use and again when it is lost.
 type linkUpstream struct {
+	*linkConnector
 	svc    *service
 	target *endpoint
 	cur    *linkClient // takes new attempts; nil before the first, and after a loss
@@ -25,8 +26,16 @@ type linkUpstream struct {
 
 var _, _ Destined = (*linkClient)(nil), (*httpUpstream)(nil)
 
-func newLinkUpstream(s *service, target *endpoint) *linkUpstream {
-	return &linkUpstream{svc: s, target: target}
+// linkConnector makes the links of one loop.
+type linkConnector struct {
+	w    *shard
+	pool *pool
+}
+
+func newLinkConnector(w *shard, p *pool) connector { return &linkConnector{w, p} }
+
+func (l *linkConnector) upstream(s *service, target *endpoint) upstream {
+	return &linkUpstream{linkConnector: l, svc: s, target: target}
 }
 
 func (u *linkUpstream) send(a *attempt) {
@@ -36,25 +45,28 @@ func (u *linkUpstream) send(a *attempt) {
 	u.cur.send(a)
 }
 
-func (u *linkUpstream) cancel(a *attempt) (lingering bool) {
-	c := a.link
-	lingering = c.cancel(a)
-	c.finishDrain()
-	return lingering
-}
-
-func (u *linkUpstream) abort(a *attempt) {
-	c := a.link
-	c.giveUp(a)
-	c.finishDrain()
-}
-
 func (u *linkUpstream) retire() {
 	u.gone = true
 	if c := u.cur; c != nil {
 		u.cur = nil
 		c.drain()
 	}
+}
+
+func (u *linkUpstream) connections() int {
+	if u.cur == nil {
+		return 0
+	}
+	return 1
+}
+
+func (u *linkUpstream) largest() (held, each int, h holder) {
+	c := u.cur
+	if c == nil {
+		return 0, 0, nil
+	}
+	held = c.held + c.outbound.counted
+	return held, held / max(1, c.carried()), c
 }
 
 // linkClient is the dialling end of one link.
@@ -83,10 +95,10 @@ func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
 	c := &linkClient{up: u, streams: newLinkStreamTable[attempt](), next: 1, max: linkStreams}
-	c.init(u.svc.w, link.Dialer, c, nil) // answers are no new work
+	c.init(u.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.unopened(errLinkSilent) }
-	c.w.Preface(link.Dialer, u.svc.w.proc.linkSettings())
-	u.svc.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
+	c.w.Preface(link.Dialer, linkSettings(u.w.shared))
+	u.w.loop.Dial(u.target.lb.Addr, u.svc.cfg.ConnectTimeout, c)
 	return c
 }
 
@@ -101,7 +113,7 @@ func (c *linkClient) OnOpen(conn Conn) {
 		return
 	}
 	c.opened(conn)
-	c.worker.loop.After(c.up.svc.cfg.ConnectTimeout, &c.handshake)
+	c.shard.loop.After(c.up.svc.cfg.ConnectTimeout, &c.handshake)
 	c.flush()
 }
 
@@ -138,37 +150,55 @@ func (c *linkClient) send(a *attempt) {
 		return
 	}
 	req := a.request()
-	a.stream, a.link = c.next, c
-	c.streams.put(c.next, a)
+	id := c.next
 	c.next++
-	c.w.Request(a.stream, req, req.Deadline-c.worker.loop.Now(), nil)
+	a.carry(c, id)
+	c.streams.put(id, a)
+	c.w.Request(id, req, req.Deadline-c.shard.loop.Now(), nil)
 	c.schedule(c.streams.len() == 1)
 }
 
-// cancel withdraws a; the other sidecar tells what became of it.
-func (c *linkClient) cancel(a *attempt) (lingering bool) {
-	if !c.w.Cancel(a.stream) {
+// cancel implements carrier: the other sidecar tells what became of a.
+func (c *linkClient) cancel(a *attempt) (lingers bool) {
+	lingers = c.withdraw(a)
+	c.finishDrain()
+	return lingers
+}
+
+// abort implements carrier.
+func (c *linkClient) abort(a *attempt) {
+	c.giveUp(a)
+	c.finishDrain()
+}
+
+// buffered implements carrier.
+func (c *linkClient) buffered(a *attempt) int { return c.r.Assembled(a.id()) }
+
+// withdraw tells the other sidecar that nobody waits for a. It reports whether an
+// outcome follows.
+func (c *linkClient) withdraw(a *attempt) (lingers bool) {
+	if !c.w.Cancel(a.id()) {
 		c.forget(a)
 		return false
 	}
-	c.worker.stats.Cancels++
+	c.shard.stats.Cancels++
 	c.schedule(c.streams.len() == 1)
 	return true
 }
 
-// giveUp is cancel for what nobody waits for: a is over, and what is here of its
+// giveUp is withdraw for what nobody waits for: a is over, and what is here of its
 // answer is free.
 func (c *linkClient) giveUp(a *attempt) {
-	c.cancel(a)
+	c.withdraw(a)
 	c.forget(a)
-	c.r.Forget(a.stream)
+	c.r.Forget(a.id())
 	c.account()
 }
 
 // forget takes a out of the table; what still comes for it is ignored.
 func (c *linkClient) forget(a *attempt) {
-	c.streams.remove(a.stream)
-	a.link = nil
+	c.streams.remove(a.id())
+	a.drop()
 }
 
 // take ends a's part on this link, for its outcome is here.
@@ -183,7 +213,7 @@ func (c *linkClient) take(id uint64) *attempt {
 
 // OnPreface: the peer speaks our language; what was queued may leave.
 func (c *linkClient) OnPreface(version uint8, peer link.Settings) {
-	c.worker.loop.Stop(&c.handshake)
+	c.shard.loop.Stop(&c.handshake)
 	c.state = linkOpen
 	c.max = int(peer.MaxStreams)
 	c.w.Open(version, peer)
@@ -208,13 +238,13 @@ func (c *linkClient) NewResponse(id uint64) *protocol.Response {
 	if a == nil {
 		return nil
 	}
-	if a.state == attemptLingering { // the CANCEL crossed the answer
+	if a.lingering() { // the CANCEL crossed the answer
 		c.take(id)
 		a.dropped(true)
 		return nil
 	}
 	if c.ans == nil {
-		c.ans = c.worker.answer()
+		c.ans = c.up.pool.answer()
 	}
 	return &c.ans.Response
 }
@@ -230,7 +260,7 @@ func (c *linkClient) OnResponse(id uint64, _ *protocol.Response, codec protocol.
 		return
 	}
 	if ans.StreamToken != nil {
-		if string(a.ex.req.Method) == "HEAD" { // there can't be a body
+		if a.toHead() { // there can't be a body
 			ans.Release()
 			a.failed(FailMalformed)
 			return
@@ -269,11 +299,11 @@ func (c *linkClient) OnCancelAck(id uint64, d link.Dropped) {
 	a := c.take(id)
 	switch {
 	case a == nil:
-	case a.state != attemptLingering: // nobody withdrew it
+	case !a.lingering(): // nobody withdrew it
 		a.failed(FailMalformed)
 	default:
 		if d == link.CancelDropped {
-			c.worker.stats.CancelsSaved++
+			c.shard.stats.CancelsSaved++
 		}
 		a.dropped(d == link.CancelFinished)
 	}
@@ -318,7 +348,7 @@ func (c *linkClient) OnGoAway(last uint64, _ link.Reason) {
 
 func (c *linkClient) OnLoad(l link.Load) {
 	ep := c.up.target.lb
-	ep.Report(c.worker.loop.Now(), lb.Load{
+	ep.Report(c.shard.loop.Now(), lb.Load{
 		Pending: int(l.Pending), Queued: int(l.Queued), Latency: l.Latency, SinceAnswer: l.SinceAnswer,
 	}, ep.Own())
 }
@@ -352,7 +382,7 @@ func (c *linkClient) close(f *Failure) {
 	}
 	unopened := c.state == linkOpening
 	c.detach()
-	c.worker.loop.Stop(&c.handshake)
+	c.shard.loop.Stop(&c.handshake)
 	var unsent []uint64
 	for _, s := range c.streams.inOrder() {
 		if unopened || !c.w.Drop(s.id) {

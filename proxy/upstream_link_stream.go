@@ -12,10 +12,10 @@ func (c *linkClient) fetch(a *attempt, ans *answer) {
 		head.Framing, head.Length = http1.FixedLength, ans.DeclaredLength
 	}
 	src := &StreamSource{
-		Addr: c.up.target.lb.Addr, Service: c.up.svc.cfg.Name, Timeout: a.ex.route.timeout,
-		Token: link.Token(ans.StreamToken), Buffer: c.worker.buffers.Get(0),
-		Lease: c.worker.adopt(c.up.svc, c.up.target.lb),
+		Addr: c.up.target.lb.Addr, Service: c.up.svc.cfg.Name, Timeout: a.timeout(),
+		Token: link.Token(ans.StreamToken), Buffer: c.shard.buffers.Get(0),
+		Lease: c.up.svc.adoptStream(c.up.target.lb),
 	}
-	src.Body.Reset(&head, c.worker.noLimit)
+	src.Body.Reset(&head, c.shard.noLimit)
 	ans.StreamToken, ans.stream = nil, src
 }

@@ -9,21 +9,21 @@ const (
 	dateLen  = len(httpDate)
 )
 
-// wallTime is the time of day as messages carry it, worked out once a second.
-type wallTime struct {
+// dateCache is the time of day as messages carry it, worked out once a second.
+type dateCache struct {
 	text  [dateLen]byte
 	until time.Duration // on the loop's clock
 }
 
-// date is the value of Date for a message of this moment, or nil when the
+// dateValue is the value of Date for a message of this moment, or nil when the
 // process has no clock. It is valid until the callback returns.
-func (w *Worker) date() []byte {
-	if w.proc.Wall == nil {
+func (s *shard) dateValue() []byte {
+	if s.shared.wall == nil {
 		return nil
 	}
-	t := &w.wall
-	if now := w.loop.Now(); now >= t.until {
-		wall := w.proc.Wall().UTC()
+	t := &s.date
+	if now := s.loop.Now(); now >= t.until {
+		wall := s.shared.wall().UTC()
 		t.until = now + time.Second - time.Duration(wall.Nanosecond())
 		wall.AppendFormat(t.text[:0], httpDate)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/admin"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 const (
@@ -61,9 +60,9 @@ func (s *sidecar) drain() {
 	}
 	// First, so that whoever finds the listeners closed finds the rest draining.
 	s.proc.Drain()
-	s.shut(func(l *listening) bool { return l.protocol != config.ProtocolLink })
+	s.shut(func(l *listening) bool { return !l.entrance.DrainLast() })
 	until(ctx, s.fetched)
-	s.shut(func(l *listening) bool { return l.protocol == config.ProtocolLink })
+	s.shut(func(l *listening) bool { return l.entrance.DrainLast() })
 	s.finish(ctx)
 }
 

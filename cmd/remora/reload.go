@@ -302,7 +302,7 @@ func (s *sidecar) retire(gone []*announcement, closed []*listening, drain time.D
 	ctx, cancel := context.WithTimeout(s.ended, drain)
 	defer cancel()
 	for _, l := range closed {
-		if l.protocol == config.ProtocolLink {
+		if l.entrance.DrainLast() {
 			until(ctx, func() bool { return l.entrance.Links() == 0 && s.streams.Parked() == 0 })
 		}
 		s.close(l)

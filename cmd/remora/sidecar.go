@@ -163,7 +163,7 @@ func (s *sidecar) startLoops() (err error) {
 		return err
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
-	s.proc.Wall = time.Now
+	s.proc.SetWall(time.Now)
 	if s.access, err = s.openAccessLog(s.cfg); err != nil {
 		return err
 	}

@@ -1,18 +1,17 @@
 package http1
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
 
 // Continue is the interim response that lets a client waiting with "Expect:
 // 100-continue" send its body (RFC 9110 section 10.1.1).
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// Limits bound what a peer may make us hold. They are taken literally: zero
-// allows nothing.
-type Limits struct {
-	Header  int   // bytes of a head, its first and its empty line included; also of a trailer section
-	Headers int   // field lines of a head; also of a trailer section
-	Message int64 // bytes of a body, framing not counted
-}
+// Limits are those of one message.
+type Limits = protocol.Limits
 
 // Framing is how the end of a body is found (RFC 9112 section 6.3).
 type Framing uint8

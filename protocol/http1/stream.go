@@ -82,7 +82,7 @@ func appendFraming(dst []byte, h *Head) []byte {
 }
 
 // NoLimit as Limits.Message is for bodies that are passed on as they come.
-const NoLimit = 1 << 62
+const NoLimit = protocol.NoLimit
 
 // Discard removes from dst the bytes of the body that it holds, once they were
 // passed on, so that a body of any length passes through a small buffer. What

@@ -15,7 +15,7 @@ func TestStats(t *testing.T) {
 	l := e.Loops()[0].(proxy.Metered)
 	read := func() (s proxy.LoopStats) {
 		done := make(chan struct{})
-		l.Post(func() { s = l.Stats(); close(done) })
+		e.Loops()[0].Post(func() { s = l.Stats(); close(done) })
 		<-done
 		return s
 	}

@@ -24,7 +24,7 @@ func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
 		s.handOver(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := &tunnel{
-			pair: p, wish: s.opaque(a.Worker, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
+			pair: p, wish: s.opaque(a.Leaser, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
 			words: func(f *proxy.Failure) []byte { return []byte{byte(f.Reason())} }, trail: a.Trail,
 		}
 		s.start(p, t.run)
@@ -49,7 +49,7 @@ func (s *Server) handOver(p *pair, token link.Token) {
 // serve carries the request that another sidecar sends. The courtesies of a
 // proxy to client and endpoint were its.
 func (p *pair) serve(a *proxy.StreamAccept) {
-	r := &proxy.StreamRequest{Worker: a.Worker, Service: a.Service, Timeout: a.Timeout, Minor: 1, Trail: a.Trail}
+	r := &proxy.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Trail: a.Trail}
 	if f := p.receive(r, a.Rest); f != nil {
 		r.Trail.End(proxy.StreamEnd{Failure: f, Cut: p.isCut()})
 		p.refuse(r.AppendFailure(nil, f, date()))

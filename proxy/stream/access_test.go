@@ -53,7 +53,7 @@ func (s *sidecar) openAccessLog() {
 			s.t.Error(err)
 		}
 	})
-	s.proc.Wall = time.Now
+	s.proc.SetWall(time.Now)
 	s.proc.Generation().LogTo(q)
 }
 

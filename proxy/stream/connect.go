@@ -13,7 +13,7 @@ import (
 
 // wish is what a stream needs an endpoint for.
 type wish struct {
-	worker  *proxy.Worker // that keeps the account
+	leaser  proxy.Leaser // that keeps the account
 	service string
 	kind    link.StreamKind // where the endpoint is another sidecar
 	timeout time.Duration   // that one is given
@@ -35,7 +35,7 @@ func (r refusal) Error() string { return "refused: " + r.fail.Code }
 // Lease to close. linked tells whether it is another sidecar.
 func (p *pair) connect(w *wish) (lease *proxy.Lease, linked bool, fail *proxy.Failure) {
 	answers := make(chan answer, 1)
-	w.worker.Lease(w.service, func(l *proxy.Lease, at proxy.Place, f *proxy.Failure) {
+	w.leaser.Lease(w.service, func(l *proxy.Lease, at proxy.Place, f *proxy.Failure) {
 		answers <- answer{l, at, f}
 	})
 	a := p.await(answers)

@@ -12,7 +12,7 @@ import (
 func (s *sidecar) connects(rest string) string {
 	return s.front(func(nc *net.TCPConn) {
 		s.srv.Request(socket{nc}, &proxy.StreamRequest{
-			Kind: proxy.StreamConnect, Worker: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
+			Kind: proxy.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
 		})
 	})
 }

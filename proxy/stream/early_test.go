@@ -39,7 +39,7 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 			early := make(chan weak.Pointer[byte], 1)
 			client := s.dialTo(s.front(func(nc *net.TCPConn) {
 				r := c.request
-				r.Worker, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", patience, 1
+				r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", patience, 1
 				b := append(make([]byte, 0, room), "early"...)
 				early <- weak.Make(&b[0])
 				if r.Body.Reset(&length, s.srv.limits()); r.Kind == proxy.StreamBody {

@@ -25,7 +25,7 @@ func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
 		return
 	}
 	t := &tunnel{
-		pair: p, wish: s.opaque(r.Worker, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
+		pair: p, wish: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
 		status: http.StatusOK, trail: r.Trail,
 		words: func(f *proxy.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
@@ -91,7 +91,7 @@ func (x *exchange) carry(full bool) (fail *proxy.Failure) {
 		return proxy.FailOverloaded
 	}
 	x.lease, x.linked, fail = x.connect(&wish{
-		worker: x.r.Worker, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
+		leaser: x.r.Leaser, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
 	})
 	if fail != nil {
 		return fail

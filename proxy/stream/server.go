@@ -159,8 +159,8 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // opaque is the wish for an endpoint of the service that takes any bytes.
-func (s *Server) opaque(w *proxy.Worker, service string, timeout time.Duration) wish {
-	return wish{worker: w, service: service, kind: link.StreamOpaque, timeout: timeout}
+func (s *Server) opaque(l proxy.Leaser, service string, timeout time.Duration) wish {
+	return wish{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
 // config is the configuration in use.

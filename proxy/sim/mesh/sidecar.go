@@ -41,7 +41,7 @@ func (s *sidecar) begin() {
 	s.down = false
 	s.lives++
 	s.proc = proxy.NewProcess(s.cfg, s.m.spec.Loops)
-	s.proc.Wall = func() time.Time { return epoch.Add(s.m.w.Now()) }
+	s.proc.SetWall(func() time.Time { return epoch.Add(s.m.w.Now()) })
 	s.loops, s.closes = nil, nil
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	entrance := s.proc.Generation().Entrance(s.cfg.Listeners[0].Name)

@@ -1,0 +1,50 @@
+package proxy
+
+// drain makes the worker finish: idle connections close, busy ones once they
+// are answered, other sidecars are told to go elsewhere. It runs on the loop.
+func (w *Worker) drain() {
+	for s := range w.host.sessions.all {
+		s.drain()
+	}
+}
+
+// Drain stops the intake of all loops: what is in flight is finished, new
+// requests on open connections are still answered, the last with "Connection:
+// close". It is done when Pending is 0 and no accepted connection is open. Safe
+// from any goroutine.
+func (p *Process) Drain() {
+	p.shared.draining.Store(true)
+	for _, w := range p.workers {
+		w.loop.Post(w.drain)
+	}
+}
+
+// Retire has the connections of all listeners end as soon as nothing can be lost by
+// it, as Switch does with those of listeners that are gone: the caller closes them,
+// and another process serves there. Safe from any goroutine.
+func (p *Process) Retire() {
+	entrances := p.current.Load().entrances
+	for _, w := range p.workers {
+		w.loop.Post(func() {
+			for _, e := range entrances {
+				w.shut(&e.perLoop[w.index])
+			}
+		})
+	}
+}
+
+// shut has the sessions that came in at a listener end. Those that lead to a service
+// which is gone too can't serve on.
+func (w *Worker) shut(l *listener) {
+	l.shut = true
+	orphan := l.direct != nil && w.services[l.direct.svc.cfg.Name] != l.direct.svc
+	for s := range w.host.sessions.all {
+		switch {
+		case s.at() != l:
+		case orphan:
+			s.drain()
+		default:
+			s.retire()
+		}
+	}
+}
