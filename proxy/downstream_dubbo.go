@@ -12,7 +12,7 @@ import (
 )
 
 // dubboSession is a downstream Dubbo connection. Calls begin as they come, up to
-// dubboCalls of them at a time, and are answered in the order in which their
+// maxStreams of them at a time, and are answered in the order in which their
 // answers are there. What one turn brings leaves in one write.
 type dubboSession struct {
 	w    *host
@@ -126,7 +126,7 @@ func (s *dubboSession) onHeader(f *dubbo.Frame, length int) (keep bool) {
 		s.refusal = FailCallTooLarge
 	case s.draining:
 		s.refusal = FailDraining
-	case len(s.calls) == dubboCalls:
+	case len(s.calls) == maxStreams:
 		s.refusal = FailPipelined
 	case s.crowded(length):
 		s.refusal = FailOverloaded
@@ -143,7 +143,7 @@ func (s *dubboSession) onFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) 
 	case s.refusal != nil:
 		s.refuse(f, s.refusal)
 		s.refusal = nil
-	case f.Request && f.TwoWay && body != nil && s.conn.Buffered() <= dubboOutbound:
+	case f.Request && f.TwoWay && body != nil && s.conn.Buffered() <= maxOutbound:
 		f.Body = body.B
 		out := s.outgoing()
 		out.B = dubbo.AppendHeartbeatAnswer(out.B, f)

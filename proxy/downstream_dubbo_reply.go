@@ -52,7 +52,7 @@ func (s *dubboSession) remove(ex *exchange) {
 
 // outgoing is where what is to leave at the end of the turn is put.
 func (s *dubboSession) outgoing() *bytebufferpool.ByteBuffer {
-	if s.replies != nil && len(s.replies.B) > dubboBatch {
+	if s.replies != nil && len(s.replies.B) > batchSize {
 		s.write()
 	}
 	if s.replies == nil {

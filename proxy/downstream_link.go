@@ -144,7 +144,7 @@ func (s *linkSession) OnRequest(id uint64, req *protocol.Request, ttl time.Durat
 	case s.opaque():
 		s.turnAway(id, ex, link.NoService)
 		return
-	case s.streams.len() >= linkStreams:
+	case s.streams.len() >= maxStreams:
 		s.turnAway(id, ex, link.Overload)
 		return
 	}
@@ -189,7 +189,7 @@ func (s *linkSession) OnCancel(id uint64) {
 		s.r.Forget(id)
 		s.w.Drop(id)
 		s.w.CancelAck(id, link.CancelDropped)
-	case ex.state != exchangeActive: // cancelled twice: the acknowledgement is on its way
+	case !ex.active(): // cancelled twice: the acknowledgement is on its way
 		s.mayCancel()
 	case ex.cancel():
 		s.w.CancelAck(id, link.CancelAtApp)
@@ -297,7 +297,7 @@ func (s *linkSession) close() {
 		s.cur = nil
 	}
 	for _, carried := range s.streams.inOrder() {
-		if ex := carried.value; ex.state == exchangeActive {
+		if ex := carried.value; ex.active() {
 			ex.cancel()
 		}
 	}

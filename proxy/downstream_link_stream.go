@@ -11,7 +11,7 @@ import (
 
 // linkSettings are what this sidecar announces on its links.
 func linkSettings(of *shared) link.Settings {
-	s := link.Settings{MaxStreams: linkStreams}
+	s := link.Settings{MaxStreams: maxStreams}
 	if of.streams {
 		s.Features = link.FeatureStreams
 	}

@@ -12,18 +12,6 @@ import (
 )
 
 const (
-	// dubboCalls is how many calls may be out on one Dubbo connection, be it a
-	// consumer's or one to a provider.
-	dubboCalls = 4096
-
-	// dubboOutbound is how much may wait for a peer to read it before a
-	// connection to a provider holds calls back, and before heartbeats are
-	// answered no more.
-	dubboOutbound = 256 << 10
-
-	// dubboBatch is how much is put together for one write.
-	dubboBatch = 64 << 10
-
 	// dubboEvent is the longest body of an event that is looked at.
 	dubboEvent = 1 << 10
 

@@ -10,7 +10,7 @@ import (
 func TestWithdrawnCallsDoNotPileUp(t *testing.T) {
 	c := &dubboClient{calls: newDubboTable()}
 	var want []int64
-	for i := range 100 * dubboCalls {
+	for i := range 100 * maxStreams {
 		a := &attempt{}
 		id := c.calls.add(a)
 		a.carry(c, uint64(id))
@@ -21,7 +21,7 @@ func TestWithdrawnCallsDoNotPileUp(t *testing.T) {
 			c.forget(a)
 		}
 	}
-	if len(c.queue) > 2*dubboCalls || len(c.calls.calls) > len(want)+1 {
+	if len(c.queue) > 2*maxStreams || len(c.calls.calls) > len(want)+1 {
 		t.Errorf("%d ids are queued, in %d places", len(c.queue), len(c.calls.calls))
 	}
 	got := slices.DeleteFunc(c.queue, func(id int64) bool { return c.calls.find(id) == nil })

@@ -86,6 +86,9 @@ type exchange struct {
 	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
 }
 
+// active reports whether the caller still waits.
+func (ex *exchange) active() bool { return ex.state == exchangeActive }
+
 // course is what an exchange was admitted to.
 type course struct {
 	route    *route

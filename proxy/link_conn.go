@@ -14,24 +14,9 @@ const (
 
 	// linkIdle closes a link that has carried nothing for so long.
 	linkIdle = 60 * time.Second
-
-	// linkStuffed is how long a link waits to look again when its peer takes
-	// less than it is sent.
-	linkStuffed = time.Millisecond
 )
 
 const (
-	// linkBudget is how much DATA one flush takes from the Writer at a time.
-	linkBudget = 64 << 10
-
-	// linkOutbound is how much may wait in the connection's own buffer before
-	// the Writer keeps the rest, where short messages can still overtake it.
-	linkOutbound = 256 << 10
-
-	// linkStreams is how many requests may be open on a link: what our preface
-	// allows the peer, and what the peer is taken to allow until its own is here.
-	linkStreams = 4096
-
 	// linkControl is how many bytes of control frames may wait besides. Those
 	// that end 4096 streams take 30 KiB.
 	linkControl = 1 << 20
@@ -197,11 +182,11 @@ func (c *linkConn) flush() {
 	}
 	c.end.prepare()
 	for c.w.Ready() {
-		if c.conn.Buffered() > linkOutbound {
-			c.shard.loop.After(linkStuffed, &c.stuffed)
+		if c.conn.Buffered() > maxOutbound {
+			c.shard.loop.After(retryWrite, &c.stuffed)
 			break
 		}
-		b := c.w.Append(c.shard.scratch[:0], linkBudget)
+		b := c.w.Append(c.shard.scratch[:0], batchSize)
 		if len(b) == 0 {
 			break
 		}

@@ -75,7 +75,7 @@ const (
 	dubboClosed
 )
 
-// dubboClient is one connection to a Dubbo provider. It carries up to dubboCalls
+// dubboClient is one connection to a Dubbo provider. It carries up to maxStreams
 // calls at a time, which are answered in any order. What one turn brings leaves in
 // one write.
 type dubboClient struct {
@@ -168,7 +168,7 @@ func (c *dubboClient) OnClose(err error) {
 }
 
 func (c *dubboClient) send(a *attempt) {
-	if c.calls.n == dubboCalls {
+	if c.calls.n == maxStreams {
 		a.failed(FailFull)
 		return
 	}
@@ -186,7 +186,7 @@ func (c *dubboClient) send(a *attempt) {
 // there is none for long, so those that were withdrawn meanwhile are taken out
 // when they are half of all that can be.
 func (c *dubboClient) enqueue(id int64) {
-	if len(c.queue) == 2*dubboCalls {
+	if len(c.queue) == 2*maxStreams {
 		c.queue = slices.DeleteFunc(c.queue, func(id int64) bool { return c.calls.find(id) == nil })
 	}
 	c.queue = append(c.queue, id)
@@ -346,7 +346,7 @@ func (c *dubboClient) onEvent(f *dubbo.Frame) {
 		c.up.leaving = true
 		c.draining = true
 		c.detach()
-	case f.TwoWay && c.conn.Buffered() <= dubboOutbound:
+	case f.TwoWay && c.conn.Buffered() <= maxOutbound:
 		c.outbound.write(dubbo.AppendHeartbeatAnswer(c.w.scratch[:0], f))
 		c.outbound.watch()
 	}

@@ -15,11 +15,11 @@ func (c *dubboClient) flush() {
 	c.flushing = true
 	out, next := c.w.scratch[:0], 0
 	for next < len(c.queue) {
-		if c.conn.Buffered() > dubboOutbound {
-			c.w.loop.After(linkStuffed, &c.stuffed)
+		if c.conn.Buffered() > maxOutbound {
+			c.w.loop.After(retryWrite, &c.stuffed)
 			break
 		}
-		for next < len(c.queue) && len(out) < dubboBatch {
+		for next < len(c.queue) && len(out) < batchSize {
 			out = c.appendCall(out, c.queue[next])
 			next++
 		}

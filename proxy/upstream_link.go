@@ -94,7 +94,7 @@ var (
 func (c *linkClient) Service() string { return c.up.svc.cfg.Name }
 
 func dialLink(u *linkUpstream) *linkClient {
-	c := &linkClient{up: u, streams: newLinkStreamTable[attempt](), next: 1, max: linkStreams}
+	c := &linkClient{up: u, streams: newLinkStreamTable[attempt](), next: 1, max: maxStreams}
 	c.init(u.w, link.Dialer, c, nil) // answers are no new work
 	c.handshake.Fire = func() { c.unopened(errLinkSilent) }
 	c.w.Preface(link.Dialer, linkSettings(u.w.shared))
