@@ -15,7 +15,7 @@ func (w *Worker) drain() {
 func (p *Process) Drain() {
 	p.shared.draining.Store(true)
 	for _, w := range p.workers {
-		w.loop.Post(w.drain)
+		w.shard.loop.Post(w.drain)
 	}
 }
 
@@ -25,9 +25,9 @@ func (p *Process) Drain() {
 func (p *Process) Retire() {
 	entrances := p.current.Load().entrances
 	for _, w := range p.workers {
-		w.loop.Post(func() {
+		w.shard.loop.Post(func() {
 			for _, e := range entrances {
-				w.shut(&e.perLoop[w.index])
+				w.shut(&e.perLoop[w.shard.index])
 			}
 		})
 	}

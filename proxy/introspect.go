@@ -14,7 +14,7 @@ import (
 func (p *Process) Held() int64 {
 	n := p.shared.budget.held()
 	for _, w := range p.workers {
-		n += w.uncounted
+		n += w.shard.uncounted
 	}
 	return n
 }
@@ -23,7 +23,7 @@ func (p *Process) Held() int64 {
 // be asked for as Held may.
 func (p *Process) Kept() (n int64) {
 	for _, w := range p.workers {
-		n += int64(w.buffers.Kept())
+		n += int64(w.shard.buffers.Kept())
 	}
 	return n
 }
@@ -106,9 +106,9 @@ type EndpointReport struct {
 // Report describes the loop. It is called on the loop, and takes about 200 ns an
 // endpoint there: for people and scrapes, not for requests.
 func (w *Worker) Report() WorkerReport {
-	r := WorkerReport{Generation: w.generation, Stats: w.stats, Services: make([]ServiceReport, 0, len(w.services))}
-	r.Stats.Errors = maps.Clone(w.stats.Errors)
-	if l, ok := w.loop.(Metered); ok {
+	r := WorkerReport{Generation: w.generation, Stats: w.shard.stats, Services: make([]ServiceReport, 0, len(w.services))}
+	r.Stats.Errors = maps.Clone(w.shard.stats.Errors)
+	if l, ok := w.shard.loop.(Metered); ok {
 		r.Loop = l.Stats()
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
@@ -126,7 +126,7 @@ func (w *Worker) Applied(service string) bool {
 
 // Post runs f on the worker's loop, soon, or drops it when the loop has stopped.
 // Any goroutine may call it.
-func (w *Worker) Post(f func()) { w.loop.Post(f) }
+func (w *Worker) Post(f func()) { w.shard.loop.Post(f) }
 
 func (s *service) report() ServiceReport {
 	now := s.w.loop.Now()

@@ -2,10 +2,10 @@ package proxy
 
 // Lease implements Leaser.
 func (w *Worker) Lease(service string, picked func(l *Lease, at Place, f *Failure)) {
-	w.loop.Post(func() {
+	w.shard.loop.Post(func() {
 		svc := w.leasable(service)
 		if svc == nil {
-			w.stats.failed(FailNoEndpoint)
+			w.shard.stats.failed(FailNoEndpoint)
 			picked(nil, Place{}, FailNoEndpoint)
 			return
 		}
@@ -26,12 +26,12 @@ func (w *Worker) leasable(name string) *service {
 // same end, and that is open; with f, one that came to nothing. Any goroutine may
 // call it.
 func (w *Worker) Passed(f *Failure) {
-	w.loop.Post(func() {
+	w.shard.loop.Post(func() {
 		if f != nil {
-			w.stats.failed(f)
+			w.shard.stats.failed(f)
 			return
 		}
-		w.stats.Left[LeftPass]++
+		w.shard.stats.Left[LeftPass]++
 	})
 }
 
@@ -41,5 +41,5 @@ func (w *Worker) Trail(listener, client, service string) *Trail {
 	if w.proc.current.Load().lines == nil {
 		return nil
 	}
-	return w.access.opaqueTrail(listener, client, service)
+	return w.shard.access.opaqueTrail(listener, client, service)
 }

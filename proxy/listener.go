@@ -29,7 +29,7 @@ func newEntrance(l *config.Listener, loops int) *Entrance {
 
 // Accept makes the session for a connection that came in there, on w's loop.
 func (e *Entrance) Accept(w *Worker) Stream {
-	return w.accept[e.protocol].accept(&e.perLoop[w.index])
+	return w.accept[e.protocol].accept(&e.perLoop[w.shard.index])
 }
 
 // Links is the number of links that came in there and may carry requests. Once the

@@ -63,7 +63,7 @@ func (m *Milliseconds) End() int64 { return m.From + int64(len(m.List)) }
 // one on, and of no more than MillisecondsKept-1. It is called on the loop, and
 // takes some 30 µs there for all of them, and 2 µs for a quarter of a second.
 func (w *Worker) Milliseconds(from int64) Milliseconds {
-	return w.millis.since(from, w.loop.Now())
+	return w.shard.millis.since(from, w.shard.loop.Now())
 }
 
 // since copies the milliseconds from the given one on.

@@ -155,7 +155,7 @@ func (p *Process) onLoops(do func(*Worker), done func()) {
 	left := new(atomic.Int32)
 	left.Store(int32(len(p.workers)))
 	for _, w := range p.workers {
-		w.loop.Post(func() {
+		w.shard.loop.Post(func() {
 			do(w)
 			if left.Add(-1) == 0 {
 				done()
@@ -173,6 +173,6 @@ func (g *Generation) LogTo(q *accesslog.Queue) { g.lines = q }
 // have ended.
 func (p *Process) FlushAccessLog() {
 	for _, w := range p.workers {
-		w.access.flushNow()
+		w.shard.access.flushNow()
 	}
 }

@@ -12,8 +12,8 @@ func (w *Worker) prepare(g *Generation) {
 // switchTo works by g, in the place of before, from now on.
 func (w *Worker) switchTo(g, before *Generation) {
 	w.generation = g.number
-	w.configure(g.cfg)
-	w.access.configure(&g.cfg.AccessLog, g.lines)
+	w.shard.configure(g.cfg)
+	w.shard.access.configure(&g.cfg.AccessLog, g.lines)
 	old := w.services
 	w.services = make(map[string]*service, len(g.services))
 	for name, m := range g.services {
@@ -22,7 +22,7 @@ func (w *Worker) switchTo(g, before *Generation) {
 	w.router.adopt(g.table, g.routes, w.services)
 	for i := range g.cfg.Listeners {
 		l := &g.cfg.Listeners[i]
-		at := &g.entrances[l.Name].perLoop[w.index]
+		at := &g.entrances[l.Name].perLoop[w.shard.index]
 		at.rate, at.direct = g.rates[l.Name], w.router.direct[l.Service]
 	}
 	w.former = make(map[string]*service)
@@ -34,7 +34,7 @@ func (w *Worker) switchTo(g, before *Generation) {
 	}
 	for name, e := range before.entrances {
 		if g.entrances[name] != e {
-			w.shut(&e.perLoop[w.index])
+			w.shut(&e.perLoop[w.shard.index])
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // crowded tells that the client is to send no more: memory is short, and it is
 // over its share.
-func (s *httpSession) crowded() bool { return s.w.shared.budget.full(s.receives()) && s.greedy(nil) }
+func (s *httpSession) crowded() bool { return s.w.shard.shared.budget.full(s.receives()) && s.greedy(nil) }
 
 func (s *httpSession) greedy(*exchange) bool { return s.weight() > s.w.share() }
 
@@ -43,12 +43,12 @@ const shedLeast = 64 << 10
 // close.
 func (w *Worker) shedAll() {
 	w.shed()
-	if !w.overBudget() {
+	if !w.shard.overBudget() {
 		return
 	}
 	for _, other := range w.proc.workers {
 		if other != w {
-			other.loop.Post(other.shed)
+			other.shard.loop.Post(other.shed)
 		}
 	}
 }
@@ -58,16 +58,16 @@ func (w *Worker) shedAll() {
 // connection with all that it carries where there is no such thing. With so many
 // connections that a little each is too much, that is an equal part of the mark.
 func (w *Worker) shed() {
-	for w.overBudget() {
+	for w.shard.overBudget() {
 		weight, h := w.greediest()
-		if weight < min(shedLeast, w.shareOfAll()) {
+		if weight < min(shedLeast, w.shard.shareOfAll()) {
 			return
 		}
 		if h.relieve() {
 			continue
 		}
-		w.stats.Shed++
-		w.log.Warn("connection closed: it holds the most, far past limits.buffered", "bytes", weight)
+		w.shard.stats.Shed++
+		w.shard.log.Warn("connection closed: it holds the most, far past limits.buffered", "bytes", weight)
 		h.cut()
 	}
 }

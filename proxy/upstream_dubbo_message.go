@@ -73,7 +73,7 @@ func (c *dubboClient) standIn(a *attempt, f *Failure) {
 	c.forget(a)
 	ans := c.up.pool.answer()
 	if f != nil {
-		ans.body = ans.w.buffers.Get(0)
+		ans.body = c.w.buffers.Get(0)
 		text := append(append(ans.body.B[:0], f.Text...), '\n')
 		fill(ans, text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
 	} else {
@@ -98,7 +98,7 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 		failure = FailExhausted
 	case converted:
 		f.Body = body.B
-		failure = convert(ans, f, bare)
+		failure = c.convert(ans, f, bare)
 	case !known:
 		failure = FailMalformed
 	default:
@@ -115,9 +115,9 @@ func (c *dubboClient) onAnswer(f *dubbo.Frame, call *dubboCall, body *bytebuffer
 }
 
 // convert makes the answer f, whose body is ans.head, one of HTTP.
-func convert(ans *answer, f *dubbo.Frame, bare bool) *Failure {
-	ans.body = ans.w.buffers.Get(0)
-	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(ans.w.httpLimits.Message))
+func (c *dubboClient) convert(ans *answer, f *dubbo.Frame, bare bool) *Failure {
+	ans.body = c.w.buffers.Get(0)
+	text, reply, err := dubbo.AppendReply(ans.body.B[:0], f, bare, int(c.w.httpLimits.Message))
 	switch {
 	case err == dubbo.ErrReplyTooLarge:
 		return FailTooLarge
@@ -125,7 +125,7 @@ func convert(ans *answer, f *dubbo.Frame, bare bool) *Failure {
 		return FailMalformed
 	}
 	fill(ans, text, reply)
-	ans.w.buffers.Put(ans.head)
+	c.w.buffers.Put(ans.head)
 	ans.head = nil
 	return nil
 }

@@ -41,6 +41,8 @@ type httpUpstream struct {
 	attempt   []byte // x-remora-attempt of the request being sent
 }
 
+var _ Destined = (*httpUpstream)(nil)
+
 // attemptHeader tells the application that this is not the first attempt. An
 // application that passes it on keeps its callees' sidecars from hedging again.
 var attemptHeader = []byte(headerAttempt)

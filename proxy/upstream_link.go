@@ -24,7 +24,7 @@ type linkUpstream struct {
 	gone   bool        // the endpoint left the service
 }
 
-var _, _ Destined = (*linkClient)(nil), (*httpUpstream)(nil)
+var _ Destined = (*linkClient)(nil)
 
 // linkConnector makes the links of one loop.
 type linkConnector struct {

@@ -4,9 +4,9 @@ package proxy
 // and the sessions accepted on it. A request lives on one worker from its first byte
 // to its last.
 type Worker struct {
-	*shard
-	proc *Process
-	host host
+	proc  *Process
+	shard *shard
+	host  host
 
 	accept   map[string]acceptor // by the protocol's name
 	speaks   connectors
@@ -27,9 +27,9 @@ func NewWorker(p *Process, loop Loop, log Logger, seed uint64) *Worker {
 		accept: make(map[string]acceptor), speaks: make(connectors),
 	}
 	w.requests = newPool(w.shard)
-	w.router.rnd = w.rnd
+	w.router.rnd = w.shard.rnd
 	w.host = host{shard: w.shard, pool: w.requests, router: &w.router, streamer: p.streams, leaser: w}
-	w.overMark.Do = w.shedAll
+	w.shard.overMark.Do = w.shedAll
 	for _, entry := range protocols {
 		if entry.downstream != nil {
 			w.accept[entry.name] = entry.downstream(&w.host)
