@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -19,18 +20,18 @@ func BenchmarkRequest(b *testing.B) {
 		{"off", ""}, {"sample=0.01", "access_log: {path: /log, sample: 0.01}"}, {"all", "access_log: {path: /log}"},
 	} {
 		b.Run("access log "+c.name, func(b *testing.B) {
-			benchmarkRequest(b, allocMeshOptions{answer: answer, hops: 1, top: c.log})
+			benchmarkRequest(b, proxytest.AllocMeshOptions{Answer: answer, Hops: 1, Top: c.log})
 		})
 	}
 }
 
-func benchmarkRequest(b *testing.B, o allocMeshOptions) {
-	o.clients = 64
-	m := newAllocMesh(b, o)
+func benchmarkRequest(b *testing.B, o proxytest.AllocMeshOptions) {
+	o.Clients = 64
+	m := proxytest.NewAllocMesh(b, o)
 	body := strings.Repeat("x", 300)
 	request := []byte(postHead + body)
-	for n := 0; n < b.N; n += o.clients {
-		m.call([]byte(body[:200]), request)
+	for n := 0; n < b.N; n += o.Clients {
+		m.Call([]byte(body[:200]), request)
 	}
 }
 
@@ -44,11 +45,11 @@ func BenchmarkTraced(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const clients = 64
-			m := newAllocMesh(b, allocMeshOptions{answer: answer, hops: 2, clients: clients, top: c.tracing})
+			m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Answer: answer, Hops: 2, Clients: clients, Top: c.tracing})
 			request := []byte("GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += clients {
-				m.call(nil, request)
+				m.Call(nil, request)
 			}
 		})
 	}
@@ -57,16 +58,16 @@ func BenchmarkTraced(b *testing.B) {
 // BenchmarkAsked is what a loop is kept from its requests by a scrape, and by the
 // dashboard.
 func BenchmarkAsked(b *testing.B) {
-	m := newAllocMesh(b, allocMeshOptions{answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", hops: 1})
+	m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Hops: 1})
 	const endpoints = 200
 	var list []registry.Endpoint
 	for i := range endpoints {
 		list = append(list, registry.Endpoint{Addr: fmt.Sprintf("10.0.1.%d:1", i), Weight: 1})
 	}
-	m.consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, list))
-	m.net.pump()
-	m.net.skip(2 * proxy.MillisecondsKept * time.Millisecond)
-	w := m.consumer.Workers()[0]
+	m.Consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, list))
+	m.Net.Pump()
+	m.Net.Skip(2 * stats.MillisecondsKept * time.Millisecond)
+	w := m.Consumer.Workers()[0]
 	b.Run("report", func(b *testing.B) {
 		for range b.N {
 			_ = w.Report()

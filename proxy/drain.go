@@ -1,10 +1,12 @@
 package proxy
 
+import "github.com/remora-proxy/remora/proxy/exchange"
+
 // drain makes the worker finish: idle connections close, busy ones once they
 // are answered, other sidecars are told to go elsewhere. It runs on the loop.
 func (w *Worker) drain() {
-	for s := range w.host.sessions.all {
-		s.drain()
+	for s := range w.host.Sessions.All {
+		s.Drain()
 	}
 }
 
@@ -13,9 +15,9 @@ func (w *Worker) drain() {
 // close". It is done when Pending is 0 and no accepted connection is open. Safe
 // from any goroutine.
 func (p *Process) Drain() {
-	p.shared.draining.Store(true)
+	p.shared.Draining.Store(true)
 	for _, w := range p.workers {
-		w.shard.loop.Post(w.drain)
+		w.shard.Loop.Post(w.drain)
 	}
 }
 
@@ -23,11 +25,11 @@ func (p *Process) Drain() {
 // it, as Switch does with those of listeners that are gone: the caller closes them,
 // and another process serves there. Safe from any goroutine.
 func (p *Process) Retire() {
-	entrances := p.current.Load().entrances
+	entrances := p.current.Load().listeners
 	for _, w := range p.workers {
-		w.shard.loop.Post(func() {
+		w.shard.Loop.Post(func() {
 			for _, e := range entrances {
-				w.shut(&e.perLoop[w.shard.index])
+				w.shut(&e.perLoop[w.shard.Index])
 			}
 		})
 	}
@@ -35,16 +37,16 @@ func (p *Process) Retire() {
 
 // shut has the sessions that came in at a listener end. Those that lead to a service
 // which is gone too can't serve on.
-func (w *Worker) shut(l *listener) {
-	l.shut = true
-	orphan := l.direct != nil && w.services[l.direct.svc.cfg.Name] != l.direct.svc
-	for s := range w.host.sessions.all {
+func (w *Worker) shut(l *exchange.Listener) {
+	l.Closing = true
+	orphan := l.Direct != nil && w.services[l.Direct.Service.Config.Name] != l.Direct.Service
+	for s := range w.host.Sessions.All {
 		switch {
-		case s.at() != l:
+		case s.Listener() != l:
 		case orphan:
-			s.drain()
+			s.Drain()
 		default:
-			s.retire()
+			s.Retire()
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -11,43 +10,44 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
 )
 
 // nullDubboApp is a provider's end of a connection, which gives every call the
 // same answer.
 type nullDubboApp struct {
-	mesh *allocMesh
-	conn proxy.Conn
+	mesh *proxytest.AllocMesh
+	conn loop.Conn
 	ans  dubbo.Frame
 	out  []byte
 }
 
-func (a *nullDubboApp) OnOpen(c proxy.Conn) { a.conn = c }
-func (a *nullDubboApp) OnClose(error)       {}
+func (a *nullDubboApp) OnOpen(c loop.Conn) { a.conn = c }
+func (a *nullDubboApp) OnClose(error)      {}
 
 func (a *nullDubboApp) OnData(b []byte) {
 	a.out = a.out[:0]
 	for len(b) > 0 {
 		f, n, err := dubbo.Decode(b, math.MaxInt32)
 		if err != nil || n == 0 {
-			a.mesh.t.Fatalf("the provider got %x: %v", b, err)
+			a.mesh.T.Fatalf("the provider got %x: %v", b, err)
 		}
 		b = b[n:]
-		a.mesh.served++
+		a.mesh.Served++
 		a.ans.ID = f.ID
 		a.out = dubbo.AppendFrame(a.out, &a.ans)
 	}
 	a.conn.Write(a.out)
 }
 
-// newDubboAllocMesh is an allocMesh whose consumer's sidecar listens for listener,
+// newDubboAllocMesh is an AllocMesh whose consumer's sidecar listens for listener,
 // with three Dubbo providers.
-func newDubboAllocMesh(t testing.TB, hops, clients int, listener string, ans dubbo.Frame) *allocMesh {
-	m := &allocMesh{t: t, net: newNullNet()}
-	m.net.step = time.Microsecond
-	consumer, accept := m.sidecar(fmt.Sprintf(`
+func newDubboAllocMesh(t testing.TB, hops, clients int, listener string, ans dubbo.Frame) *proxytest.AllocMesh {
+	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
+	m.Net.Step = time.Microsecond
+	consumer, accept := m.Sidecar(fmt.Sprintf(`
 listeners: [{name: egress, address: "127.0.0.1:1", protocol: %s}]
 routes: [{match: {service: com.acme.None}, service: compute}, {service: compute}]
 services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, serialization: fastjson, max_pending: 10000}}`,
@@ -55,26 +55,26 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:20880", i+1)
-		l := m.net.loop()
-		m.net.accept[app] = func() (*nullLoop, proxy.Stream) { return l, &nullDubboApp{mesh: m, ans: ans} }
+		l := m.Net.Loop()
+		m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Stream) { return l, &nullDubboApp{mesh: m, ans: ans} }
 		endpoint := registry.Endpoint{Addr: app, Weight: 1}
 		if hops == 2 {
-			provider, accept := m.sidecar(fmt.Sprintf(`
+			provider, accept := m.Sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
 services: {local: {discover: static, endpoints: ["%s"], protocol: dubbo, serialization: fastjson, max_pending: 10000, max_concurrency: 8}}`, app))
 			provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{endpoint}))
 			endpoint.Addr = fmt.Sprintf("10.0.0.%d:15006", i+1)
-			m.net.accept[endpoint.Addr] = accept
+			m.Net.Accept[endpoint.Addr] = accept
 		}
 		endpoints = append(endpoints, endpoint)
 	}
 	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, endpoints))
-	m.net.pump()
+	m.Net.Pump()
 	for range clients {
 		l, s := accept()
-		c, _ := m.net.connect(l, s, nil, nil)
+		c, _ := m.Net.Connect(l, s, nil, nil)
 		s.OnOpen(c)
-		m.clients = append(m.clients, c)
+		m.Clients = append(m.Clients, c)
 	}
 	return m
 }
@@ -90,20 +90,6 @@ func keepBuffers() {
 	}
 }
 
-// pass sends a frame on every connection and sees that each gets the answer.
-func (m *allocMesh) pass(call, want []byte) {
-	for _, c := range m.clients {
-		c.deliver(call)
-	}
-	m.net.pump()
-	for _, c := range m.clients {
-		if !bytes.Equal(c.out, want) {
-			m.t.Fatalf("answer %x, want %x", c.out, want)
-		}
-		c.out = c.out[:0]
-	}
-}
-
 // TestAllocationsPerDubboCall: a form call's whole way to a Dubbo provider and
 // back allocates nothing, and neither does a call that is Dubbo already.
 func TestAllocationsPerDubboCall(t *testing.T) {
@@ -113,16 +99,16 @@ func TestAllocationsPerDubboCall(t *testing.T) {
 			t.Run(fmt.Sprintf("%d hops/%d clients/form", hops, clients), func(t *testing.T) {
 				m := newDubboAllocMesh(t, hops, clients, "http", dubboValue)
 				want, post := []byte("\r\n\r\n-1234567890"), dubboForm()
-				m.allocates(0, func() { m.call(want, post) })
+				m.Allocates(0, func() { m.Call(want, post) })
 			})
-			for name, as := range serializations {
+			for name, as := range proxytest.Serializations {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, name), func(t *testing.T) {
 					m := newDubboAllocMesh(t, hops, clients, "dubbo", dubboValue)
-					call := frameOf(77, as.id, as.call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
+					call := proxytest.FrameOf(77, as.ID, as.Call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
 					ans := dubboValue
 					ans.ID = 77
 					want := dubbo.AppendFrame(nil, &ans)
-					m.allocates(0, func() { m.pass(call, want) })
+					m.Allocates(0, func() { m.Pass(call, want) })
 				})
 			}
 		}

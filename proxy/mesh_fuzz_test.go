@@ -15,21 +15,22 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
 // recorderApp is an application that answers each request and keeps what came, by
 // connection.
-type recorderApp struct{ conns []*peer }
+type recorderApp struct{ conns []*proxytest.Peer }
 
 // recordAt puts a recorderApp in the place of the first application.
-func recordAt(m *mesh) *recorderApp {
+func recordAt(m *proxytest.Mesh) *recorderApp {
 	a := &recorderApp{}
-	m.apps[0].stop()
-	m.w.Listen(m.apps[0].addr, m.w.Loop("10.0.1.1-recorder"), func() proxy.Stream {
-		p := &peer{}
+	m.Apps[0].Stop()
+	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-recorder"), func() loop.Stream {
+		p := &proxytest.Peer{}
 		answered := 0
-		p.reply = func(heard []byte) (out []byte) {
+		p.Reply = func(heard []byte) (out []byte) {
 			toHead, _ := requestsIn(heard)
 			for _, head := range toHead[answered:] {
 				out = append(out, "HTTP/1.1 200 OK\r\nx-from: app\r\ncontent-length: 2\r\n\r\n"...)
@@ -53,7 +54,7 @@ func (a *recorderApp) requests(t *testing.T) (got map[string]int, all bool) {
 	t.Helper()
 	got, all = map[string]int{}, true
 	for _, p := range a.conns {
-		for br := bufio.NewReader(bytes.NewReader(p.heard)); ; {
+		for br := bufio.NewReader(bytes.NewReader(p.Heard)); ; {
 			if _, err := br.Peek(1); err == io.EOF {
 				break
 			}
@@ -63,11 +64,11 @@ func (a *recorderApp) requests(t *testing.T) (got map[string]int, all bool) {
 				break
 			}
 			if err != nil {
-				t.Fatalf("the application got %q: %v", p.heard, err)
+				t.Fatalf("the application got %q: %v", p.Heard, err)
 			}
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
-				t.Fatalf("the application got %q: %v", p.heard, err)
+				t.Fatalf("the application got %q: %v", p.Heard, err)
 			}
 			got[fmt.Sprintf("%s %s %q", r.Method, r.RequestURI, body)]++
 		}
@@ -109,13 +110,13 @@ func FuzzMeshHTTP(f *testing.F) {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
-		m := newMesh(t, meshOptions{seed: seed, apps: 1, direct: seed%2 == 1, limits: "limits: {message: 1MiB}"})
-		m.w.Options.Cut = 0.7
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 1MiB}"})
+		m.W.Options.Cut = 0.7
 		app := recordAt(m)
-		p := &peer{says: in}
-		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
-		m.w.RunUntil(func() bool { return p.ended }, 45*time.Second)
-		m.settled()
+		p := &proxytest.Peer{Says: in}
+		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+		m.W.RunUntil(func() bool { return p.Ended }, 45*time.Second)
+		m.Settled()
 		said, total := requestsSaid(in), 0
 		got, all := app.requests(t)
 		for what, n := range got {
@@ -123,7 +124,7 @@ func FuzzMeshHTTP(f *testing.F) {
 				t.Errorf("the application got %s %d times, it was said %d times", what, n, said[what])
 			}
 		}
-		if n := bytes.Count(p.heard, []byte("\r\nx-from: app\r\n")); all && n > total {
+		if n := bytes.Count(p.Heard, []byte("\r\nx-from: app\r\n")); all && n > total {
 			t.Errorf("%d answers of an application that got %d requests", n, total)
 		}
 	})
@@ -132,7 +133,7 @@ func FuzzMeshHTTP(f *testing.F) {
 // FuzzConversion makes calls of any form and JSON over HTTP, which a Dubbo provider
 // answers with anything: each has exactly one answer.
 func FuzzConversion(f *testing.F) {
-	form := "interface=" + demo + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
+	form := "interface=" + proxytest.Demo + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
 	f.Add(true, "", form, "a=b", byte(20), []byte("1\n\"x\"\n"), uint64(0))
 	f.Add(false, "com.acme.Demo/m?group=g", `{"types":["java.lang.String"],"args":["x"]}`, "", byte(20), []byte("\x91\x01x"), uint64(1))
 	f.Add(false, "com.acme.Demo/m", `{"args":[1,{"a":null},[1.5]]}`, "k=%20", byte(100), []byte("\x01x"), uint64(2))
@@ -140,27 +141,27 @@ func FuzzConversion(f *testing.F) {
 		if !plainText(path) || !plainText(attachments) {
 			return
 		}
-		m := newDubboMesh(t, dubboOptions{seed: seed, apps: 1, direct: seed%2 == 1, limits: "limits: {message: 64KiB}",
-			service: ", timeout: 1s", provider: ", timeout: 1s"})
-		m.w.Options.Cut = 0.7
-		m.apps[0].answer = func(f *dubbo.Frame) *dubbo.Frame {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 64KiB}",
+			Service: ", timeout: 1s", Provider: ", timeout: 1s"})
+		m.W.Options.Cut = 0.7
+		m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: answer}
 		}
 		kind := "application/json"
 		if asForm {
 			kind = "application/x-www-form-urlencoded"
 		}
-		p := &peer{says: fmt.Appendf(nil, "POST /%s HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\ndubbo-attachments: %s\r\nContent-Length: %d\r\n\r\n%s",
+		p := &proxytest.Peer{Says: fmt.Appendf(nil, "POST /%s HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\ndubbo-attachments: %s\r\nContent-Length: %d\r\n\r\n%s",
 			path, kind, attachments, len(body), body)}
-		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
-		m.w.Run(3 * time.Second)
-		if n := responsesIn(t, p.heard, nil); n != 1 {
-			t.Errorf("%d answers: %q", n, p.heard)
+		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+		m.W.Run(3 * time.Second)
+		if n := responsesIn(t, p.Heard, nil); n != 1 {
+			t.Errorf("%d answers: %q", n, p.Heard)
 		}
-		if !p.ended {
-			m.clients.Do(func() { p.conn.Close() })
+		if !p.Ended {
+			m.Clients.Do(func() { p.Conn.Close() })
 		}
-		m.settled()
+		m.Settled()
 	})
 }
 

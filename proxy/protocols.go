@@ -1,23 +1,34 @@
 package proxy
 
-import "github.com/remora-proxy/remora/proxy/config"
+import (
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	downdubbo "github.com/remora-proxy/remora/proxy/downstream/dubbo"
+	downhttp "github.com/remora-proxy/remora/proxy/downstream/http"
+	downlink "github.com/remora-proxy/remora/proxy/downstream/link"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/shard"
+	updubbo "github.com/remora-proxy/remora/proxy/upstream/dubbo"
+	uphttp "github.com/remora-proxy/remora/proxy/upstream/http"
+	uplink "github.com/remora-proxy/remora/proxy/upstream/link"
+)
 
 // protocol is what the process needs to know of a wire protocol.
 type protocolEntry struct {
 	name       string
-	downstream func(*host) acceptor              // makes a loop's sessions; nil: no listener of the core speaks it
-	upstream   func(w *shard, p *pool) connector // makes a loop's upstreams
-	streams    streamAccess                      // how a stream reaches an endpoint
-	opaque     bool                              // its services take streams of bytes, and no requests
-	sidecars   bool                              // its peers are sidecars
+	downstream func(*downstream.Host) downstream.Acceptor                // makes a loop's sessions; nil: no listener of the core speaks it
+	upstream   func(w *shard.Shard, p *exchange.Pool) exchange.Connector // makes a loop's upstreams
+	streams    exchange.StreamAccess                                     // how a stream reaches an endpoint
+	opaque     bool                                                      // its services take streams of bytes, and no requests
+	sidecars   bool                                                      // its peers are sidecars
 }
 
 // protocols is the list of all protocols.
 var protocols = []protocolEntry{
-	{name: config.ProtocolHTTP, downstream: newHTTPAcceptor, upstream: newHTTPConnector},
-	{name: config.ProtocolLink, downstream: newLinkAcceptor, upstream: newLinkConnector, streams: streamLink, sidecars: true},
-	{name: config.ProtocolDubbo, downstream: newDubboAcceptor, upstream: newDubboConnector, streams: streamNone},
-	{name: config.ProtocolTCP, downstream: newHTTPAcceptor, upstream: newHTTPConnector, opaque: true},
+	{name: config.ProtocolHTTP, downstream: downhttp.NewAcceptor, upstream: uphttp.NewConnector},
+	{name: config.ProtocolLink, downstream: downlink.NewAcceptor, upstream: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
+	{name: config.ProtocolDubbo, downstream: downdubbo.NewAcceptor, upstream: updubbo.NewConnector, streams: exchange.StreamNone},
+	{name: config.ProtocolTCP, downstream: downhttp.NewAcceptor, upstream: uphttp.NewConnector, opaque: true},
 }
 
 // fallbackProtocol is spoken to endpoints whose protocol is not known.

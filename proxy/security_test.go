@@ -11,6 +11,8 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -27,25 +29,25 @@ func TestNoOpenProxy(t *testing.T) {
 		{"CONNECT " + elsewhere + ":443 HTTP/1.1\r\nHost: " + elsewhere + ":443\r\n\r\n", 0},
 	} {
 		t.Run(c.request[:7], func(t *testing.T) {
-			m := newMesh(t, meshOptions{apps: 1, direct: true})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 			reached := 0
 			for _, port := range []int{80, 443} {
-				m.w.Listen(fmt.Sprint(elsewhere, ":", port), m.w.Loop(fmt.Sprint(elsewhere, "-", port)), func() proxy.Stream {
+				m.W.Listen(fmt.Sprint(elsewhere, ":", port), m.W.Loop(fmt.Sprint(elsewhere, "-", port)), func() loop.Stream {
 					reached++
-					return &peer{}
+					return &proxytest.Peer{}
 				})
 			}
-			p := &peer{says: []byte(c.request)}
-			m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
-			m.until("an answer", func() bool { return len(p.heard) > 0 })
-			m.w.Run(time.Second)
-			if reached > 0 || m.apps[0].served != c.served {
-				t.Errorf("%d connections to whom the client named, %d requests at the application: %q", reached, m.apps[0].served, p.heard)
+			p := &proxytest.Peer{Says: []byte(c.request)}
+			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+			m.Until("an answer", func() bool { return len(p.Heard) > 0 })
+			m.W.Run(time.Second)
+			if reached > 0 || m.Apps[0].Served != c.served {
+				t.Errorf("%d connections to whom the client named, %d requests at the application: %q", reached, m.Apps[0].Served, p.Heard)
 			}
-			if !p.ended {
-				m.clients.Do(func() { p.conn.Close() })
+			if !p.Ended {
+				m.Clients.Do(func() { p.Conn.Close() })
 			}
-			m.settled()
+			m.Settled()
 		})
 	}
 }
@@ -53,38 +55,38 @@ func TestNoOpenProxy(t *testing.T) {
 // TestLinkReachesOneService: the service that a request on a link names is not
 // looked at, it goes to the one of the listener.
 func TestLinkReachesOneService(t *testing.T) {
-	m := newMesh(t, meshOptions{apps: 2})
-	n := m.node("10.0.3.1", fmt.Sprintf(`
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
+	n := m.Node("10.0.3.1", fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: open}]
 services:
   open: {discover: static, endpoints: [%q], protocol: http}
-  closed: {discover: static, endpoints: [%q], protocol: http}`, m.apps[0].addr, m.apps[1].addr))
-	n.listen(15006)
-	n.update("open", registry.Endpoint{Addr: m.apps[0].addr, Weight: 1})
-	n.update("closed", registry.Endpoint{Addr: m.apps[1].addr, Weight: 1})
-	p := &peer{says: frames(func(w *link.Writer) {
-		req := *get
+  closed: {discover: static, endpoints: [%q], protocol: http}`, m.Apps[0].Addr, m.Apps[1].Addr))
+	n.Listen(15006)
+	n.Update("open", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1})
+	n.Update("closed", registry.Endpoint{Addr: m.Apps[1].Addr, Weight: 1})
+	p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) {
+		req := *proxytest.LinkRequest
 		req.Service, req.Authority = []byte("closed"), []byte("closed")
 		w.Request(1, &req, time.Minute, nil)
 	})}
-	m.clients.Do(func() { m.clients.Dial("10.0.3.1:15006", time.Second, p) })
-	m.until("a request at an application", func() bool { return m.apps[0].served+m.apps[1].served > 0 })
-	if m.apps[1].served > 0 {
+	m.Clients.Do(func() { m.Clients.Dial("10.0.3.1:15006", time.Second, p) })
+	m.Until("a request at an application", func() bool { return m.Apps[0].Served+m.Apps[1].Served > 0 })
+	if m.Apps[1].Served > 0 {
 		t.Error("a link reached a service that is not its listener's")
 	}
-	m.clients.Do(func() { p.conn.Close() })
-	m.settled()
+	m.Clients.Do(func() { p.Conn.Close() })
+	m.Settled()
 }
 
 // destinations is a loop that keeps which service each dial was for.
 type destinations struct {
-	*nullLoop
+	*proxytest.NullLoop
 	services []string
 }
 
-func (d *destinations) Dial(_ string, _ time.Duration, s proxy.Stream) {
+func (d *destinations) Dial(_ string, _ time.Duration, s loop.Stream) {
 	service := "nobody's"
-	if to, ok := s.(proxy.Destined); ok {
+	if to, ok := s.(loop.Destined); ok {
 		service = to.Service()
 	}
 	d.services = append(d.services, service)
@@ -101,20 +103,20 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := &destinations{nullLoop: newNullNet().loop()}
+			d := &destinations{NullLoop: proxytest.NewNullNet().Loop()}
 			proc := proxy.NewProcess(cfg, 1)
 			proc.SetWall(time.Now)
 			w := proxy.NewWorker(proc, d, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
 			proc.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
 				[]registry.Endpoint{{Addr: "10.0.0.1:1", Weight: 1, Protocol: protocolName}}))
-			d.net.pump()
-			s := proc.Generation().Entrance(cfg.Listeners[0].Name).Accept(w)
-			c, _ := d.net.connect(d.nullLoop, s, nil, nil)
+			d.Net.Pump()
+			s := proc.Generation().Listener(cfg.Listeners[0].Name).Accept(w)
+			c, _ := d.Net.Connect(d.NullLoop, s, nil, nil)
 			s.OnOpen(c)
-			c.deliver([]byte("POST /com.acme.Demo/m HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"args\":[]}"))
-			d.net.pump()
+			c.Deliver([]byte("POST /com.acme.Demo/m HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"args\":[]}"))
+			d.Net.Pump()
 			if !slices.Equal(d.services, []string{"compute"}) {
-				t.Errorf("dialled for %q: %q", d.services, c.out)
+				t.Errorf("dialled for %q: %q", d.services, c.Out)
 			}
 		})
 	}

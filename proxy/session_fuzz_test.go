@@ -11,43 +11,12 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
 )
 
 var fuzzLimits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
-
-// peer is the other end of a connection under test: it says what it is told to
-// and keeps what it hears.
-type peer struct {
-	conn  proxy.Conn
-	says  []byte                    // at once
-	reply func(heard []byte) []byte // to each arrival; may be nil
-	hangs bool                      // closes after the reply
-	heard []byte
-	ended bool
-	why   error // it ended
-}
-
-func (p *peer) OnOpen(c proxy.Conn) {
-	p.conn = c
-	c.Write(p.says)
-}
-
-func (p *peer) OnData(b []byte) {
-	p.heard = append(p.heard, b...)
-	if p.reply == nil {
-		return
-	}
-	if out := p.reply(p.heard); out != nil {
-		p.conn.Write(out)
-		if p.hangs {
-			p.conn.Drain()
-		}
-	}
-}
-
-func (p *peer) OnClose(why error) { p.ended, p.why = true, why }
 
 // requestsIn decodes b as a server would: how many requests are complete, and
 // which of them are to HEAD. more tells whether the connection may stay open.
@@ -126,20 +95,20 @@ func FuzzDownstreamHTTP(f *testing.F) {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newMesh(t, meshOptions{seed: seed, apps: 1, direct: true, limits: "limits: {message: 1MiB}"})
-		m.w.Options.Cut = 0.7
-		p := &peer{says: said}
-		m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
-		m.w.RunUntil(func() bool { return p.ended }, 45*time.Second)
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Direct: true, Limits: "limits: {message: 1MiB}"})
+		m.W.Options.Cut = 0.7
+		p := &proxytest.Peer{Says: said}
+		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+		m.W.RunUntil(func() bool { return p.Ended }, 45*time.Second)
 		toHead, more := requestsIn(said)
-		n := responsesIn(t, p.heard, toHead)
-		if n > len(toHead)+1 || !p.ended && (n != len(toHead) || !more) {
-			t.Errorf("%d responses to %d requests, closed %v", n, len(toHead), p.ended)
+		n := responsesIn(t, p.Heard, toHead)
+		if n > len(toHead)+1 || !p.Ended && (n != len(toHead) || !more) {
+			t.Errorf("%d responses to %d requests, closed %v", n, len(toHead), p.Ended)
 		}
 		if due := min(len(toHead), 16); n < due {
 			t.Errorf("only %d of %d complete requests were answered", n, due)
 		}
-		m.settled()
+		m.Settled()
 	})
 }
 
@@ -178,15 +147,15 @@ func FuzzUpstreamHTTP(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newMesh(t, meshOptions{seed: seed, apps: 1, service: ", timeout: 1s, idempotent: true", provider: ", timeout: 1s",
-			direct: seed%4 >= 2, limits: "limits: {message: 1MiB}"})
-		m.w.Options.Cut = 0.7
-		m.apps[0].stop()
-		app := m.w.Loop("10.0.1.1-raw")
-		m.w.Listen(m.apps[0].addr, app, func() proxy.Stream {
-			p := &peer{hangs: seed%2 == 1}
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Service: ", timeout: 1s, idempotent: true", Provider: ", timeout: 1s",
+			Direct: seed%4 >= 2, Limits: "limits: {message: 1MiB}"})
+		m.W.Options.Cut = 0.7
+		m.Apps[0].Stop()
+		app := m.W.Loop("10.0.1.1-raw")
+		m.W.Listen(m.Apps[0].Addr, app, func() loop.Stream {
+			p := &proxytest.Peer{Hangs: seed%2 == 1}
 			done := 0
-			p.reply = func(heard []byte) []byte {
+			p.Reply = func(heard []byte) []byte {
 				if n := bytes.Count(heard, []byte("\r\n\r\n")); n == done {
 					return nil
 				} else {
@@ -198,37 +167,29 @@ func FuzzUpstreamHTTP(f *testing.F) {
 			}
 			return p
 		})
-		raw := &peer{}
+		raw := &proxytest.Peer{}
 		for range 3 {
-			raw.says, raw.heard, raw.ended = nil, nil, false
-			c := m.get("/")
-			raw.says = c.raw
-			m.clients.Do(func() { m.clients.Dial(egress, time.Second, raw) })
-			answered := func() bool { return raw.ended || bytes.Contains(raw.heard, []byte("\r\n\r\n")) }
-			if !m.w.RunUntil(answered, 10*time.Second) {
+			raw.Says, raw.Heard, raw.Ended = nil, nil, false
+			c := m.Get("/")
+			raw.Says = c.Raw
+			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, raw) })
+			answered := func() bool { return raw.Ended || bytes.Contains(raw.Heard, []byte("\r\n\r\n")) }
+			if !m.W.RunUntil(answered, 10*time.Second) {
 				t.Fatal("no answer")
 			}
-			m.w.Run(100 * time.Millisecond)
-			if n := responsesIn(t, raw.heard, nil); n != 1 {
-				t.Fatalf("%d answers to one request: %q", n, raw.heard)
+			m.W.Run(100 * time.Millisecond)
+			if n := responsesIn(t, raw.Heard, nil); n != 1 {
+				t.Fatalf("%d answers to one request: %q", n, raw.Heard)
 			}
-			if i := bytes.Index(raw.heard, []byte("x-nonce: n")); i >= 0 && !surplus(said) && bytes.Contains(said, []byte("x-nonce: NONCE\r\n")) &&
-				!bytes.HasPrefix(raw.heard[i:], []byte("x-nonce: "+c.nonce)) {
-				t.Errorf("call %s got the answer %q", c.nonce, raw.heard)
+			if i := bytes.Index(raw.Heard, []byte("x-nonce: n")); i >= 0 && !surplus(said) && bytes.Contains(said, []byte("x-nonce: NONCE\r\n")) &&
+				!bytes.HasPrefix(raw.Heard[i:], []byte("x-nonce: "+c.Nonce)) {
+				t.Errorf("call %s got the answer %q", c.Nonce, raw.Heard)
 			}
-			m.clients.Do(func() { raw.conn.Close() })
-			m.w.Run(10 * time.Millisecond)
+			m.Clients.Do(func() { raw.Conn.Close() })
+			m.W.Run(10 * time.Millisecond)
 		}
-		m.settled()
+		m.Settled()
 	})
-}
-
-// linkPreface is what either side says first.
-func linkPreface(role link.Role) []byte {
-	w := link.NewWriter()
-	w.Preface(role, link.Settings{})
-	w.Open(1, link.Settings{})
-	return w.Append(nil, 1<<20)
 }
 
 // linkSeeds are the frames of an ordinary exchange.
@@ -273,27 +234,27 @@ func linkSeeds(f *testing.F) {
 func FuzzLinkAcceptor(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newMesh(t, meshOptions{seed: seed, apps: 1, limits: "limits: {message: 1MiB}",
-			provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
-		m.w.Options.Cut = 0.7
-		p := &peer{says: append(linkPreface(link.Dialer), said...)}
-		m.visit(p)
-		m.w.Run(2 * time.Second)
-		l := newLinkLedger(t, p.says, p.heard, link.ReaderLimits{Message: 1 << 20})
-		for id, n := range l.answered {
-			if n > 1 || !l.asked[id] {
-				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.asked[id])
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Limits: "limits: {message: 1MiB}",
+			Provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
+		m.W.Options.Cut = 0.7
+		p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Dialer), said...)}
+		m.Visit(p)
+		m.W.Run(2 * time.Second)
+		l := proxytest.NewLinkLedger(t, p.Says, p.Heard, link.ReaderLimits{Message: 1 << 20})
+		for id, n := range l.Answered {
+			if n > 1 || !l.Asked[id] {
+				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.Asked[id])
 			}
 		}
-		if !p.ended {
-			for id := range l.asked {
-				if l.answered[id] == 0 && !l.withdrawn[id] {
+		if !p.Ended {
+			for id := range l.Asked {
+				if l.Answered[id] == 0 && !l.Withdrawn[id] {
 					t.Errorf("request %d is not answered", id)
 				}
 			}
-			m.clients.Do(func() { p.conn.Close() })
+			m.Clients.Do(func() { p.Conn.Close() })
 		}
-		m.settled()
+		m.Settled()
 	})
 }
 
@@ -302,34 +263,34 @@ func FuzzLinkAcceptor(f *testing.F) {
 func FuzzLinkDialer(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := newMesh(t, meshOptions{seed: seed, apps: 1, limits: "limits: {message: 1MiB}",
-			service: ", timeout: 1s, idempotent: true, hedge: {mode: on, delay: 5ms}, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}"})
-		m.w.Options.Cut = 0.7
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Limits: "limits: {message: 1MiB}",
+			Service: ", timeout: 1s, idempotent: true, hedge: {mode: on, delay: 5ms}, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}"})
+		m.W.Options.Cut = 0.7
 		var raw []registry.Endpoint
 		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {
-			m.w.Listen(addr, m.w.Loop(addr[:8]), func() proxy.Stream {
-				said := append(linkPreface(link.Acceptor), said...)
-				return &peer{reply: func([]byte) []byte { out := said; said = nil; return out }, hangs: seed%4 == 3}
+			m.W.Listen(addr, m.W.Loop(addr[:8]), func() loop.Stream {
+				said := append(proxytest.LinkPreface(link.Acceptor), said...)
+				return &proxytest.Peer{Reply: func([]byte) []byte { out := said; said = nil; return out }, Hangs: seed%4 == 3}
 			})
 			raw = append(raw, registry.Endpoint{Addr: addr, Weight: 1})
 		}
-		m.consumer.update("compute", raw...)
-		m.w.Run(time.Millisecond)
-		var peers []*peer
+		m.Consumer.Update("compute", raw...)
+		m.W.Run(time.Millisecond)
+		var peers []*proxytest.Peer
 		for range 3 {
-			p := &peer{says: m.post(20_000).raw}
-			m.clients.Do(func() { m.clients.Dial(egress, time.Second, p) })
+			p := &proxytest.Peer{Says: m.Post(20_000).Raw}
+			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 			peers = append(peers, p)
 		}
-		m.w.Run(3 * time.Second)
+		m.W.Run(3 * time.Second)
 		for _, p := range peers {
-			if n := responsesIn(t, p.heard, nil); n != 1 {
-				t.Errorf("%d answers to one request: %q", n, p.heard)
+			if n := responsesIn(t, p.Heard, nil); n != 1 {
+				t.Errorf("%d answers to one request: %q", n, p.Heard)
 			}
-			if !p.ended {
-				m.clients.Do(func() { p.conn.Close() })
+			if !p.Ended {
+				m.Clients.Do(func() { p.Conn.Close() })
 			}
 		}
-		m.settled()
+		m.Settled()
 	})
 }

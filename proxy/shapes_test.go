@@ -6,19 +6,15 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
 // shape is a kind of request, with what its sidecars do about it.
 type shape struct {
 	name   string
-	o      allocMeshOptions
+	o      proxytest.AllocMeshOptions
 	pieces []string // of the request, as they arrive
 }
-
-// shapeAnswer is the body that every shape is answered with.
-var shapeAnswer = strings.Repeat("x", 200)
-
-const shapeAnswerHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 200\r\n\r\n"
 
 const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
 
@@ -31,31 +27,31 @@ tracing: {endpoint: "http://192.0.2.1:4318", sample: 0.001}`
 // scripts/cost.sh.
 func shapes() []shape {
 	body := strings.Repeat("x", 300)
-	fixed := shapeAnswerHead + shapeAnswer
-	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + shapeAnswer + "\r\n0\r\n\r\n"
+	fixed := proxytest.ShapeAnswerHead + proxytest.ShapeAnswer
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + proxytest.ShapeAnswer + "\r\n0\r\n\r\n"
 	return []shape{
-		{"POST", allocMeshOptions{answer: fixed}, []string{postHead + body}},
-		{"GET", allocMeshOptions{answer: fixed}, []string{getHead}},
-		{"in pieces", allocMeshOptions{answer: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
-		{"chunked", allocMeshOptions{answer: chunked}, []string{
+		{"POST", proxytest.AllocMeshOptions{Answer: fixed}, []string{postHead + body}},
+		{"GET", proxytest.AllocMeshOptions{Answer: fixed}, []string{proxytest.GetHead}},
+		{"in pieces", proxytest.AllocMeshOptions{Answer: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
+		{"chunked", proxytest.AllocMeshOptions{Answer: chunked}, []string{
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
-		{"forwarded before", allocMeshOptions{answer: fixed}, []string{forwardedHead}},
-		{"limited", allocMeshOptions{answer: fixed,
-			service: ", max_concurrency: 4", provider: ", max_concurrency: 1"}, []string{postHead + body}},
-		{"limited automatically", allocMeshOptions{answer: fixed, provider: ", max_concurrency: auto"}, []string{postHead + body}},
-		{"guarded", allocMeshOptions{answer: fixed,
-			service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
-		{"hedging on", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
-		{"logged", allocMeshOptions{answer: fixed, top: "access_log: {path: /log, buffer: 64KiB}"}, []string{getHead}},
-		{"observed", allocMeshOptions{answer: fixed, top: observed, allocs: 0.02}, []string{postHead + body}},
-		{"shadow", allocMeshOptions{answer: fixed, service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
-		{"hedged", allocMeshOptions{answer: fixed, late: true,
-			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
-		{"traced, not sampled", allocMeshOptions{answer: fixed, top: unsampled}, []string{postHead + body}},
-		{"traced, not sampled by the caller", allocMeshOptions{answer: fixed, top: unsampled}, []string{
+		{"forwarded before", proxytest.AllocMeshOptions{Answer: fixed}, []string{forwardedHead}},
+		{"limited", proxytest.AllocMeshOptions{Answer: fixed,
+			Service: ", max_concurrency: 4", Provider: ", max_concurrency: 1"}, []string{postHead + body}},
+		{"limited automatically", proxytest.AllocMeshOptions{Answer: fixed, Provider: ", max_concurrency: auto"}, []string{postHead + body}},
+		{"guarded", proxytest.AllocMeshOptions{Answer: fixed,
+			Service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
+		{"hedging on", proxytest.AllocMeshOptions{Answer: fixed, Service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"logged", proxytest.AllocMeshOptions{Answer: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
+		{"observed", proxytest.AllocMeshOptions{Answer: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
+		{"shadow", proxytest.AllocMeshOptions{Answer: fixed, Service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
+		{"hedged", proxytest.AllocMeshOptions{Answer: fixed, Late: true,
+			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+		{"traced, not sampled", proxytest.AllocMeshOptions{Answer: fixed, Top: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Answer: fixed, Top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
-		{"hedged, in a trace", allocMeshOptions{answer: fixed, late: true, top: unsampled,
-			service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+		{"hedged, in a trace", proxytest.AllocMeshOptions{Answer: fixed, Late: true, Top: unsampled,
+			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}
 }
@@ -68,11 +64,11 @@ func BenchmarkShape(b *testing.B) {
 		way := [...]string{1: "1 hop", 2: "2 hops"}[hops]
 		for _, s := range shapes() {
 			b.Run(fmt.Sprintf("%s/%s", way, s.name), func(b *testing.B) {
-				s.o.hops, s.o.clients = hops, clients
-				m := newAllocMesh(b, s.o)
-				answer, pieces := []byte(shapeAnswer), bytesOf(s.pieces)
+				s.o.Hops, s.o.Clients = hops, clients
+				m := proxytest.NewAllocMesh(b, s.o)
+				answer, pieces := []byte(proxytest.ShapeAnswer), bytesOf(s.pieces)
 				for n := 0; n < b.N; n += clients {
-					m.call(answer, pieces...)
+					m.Call(answer, pieces...)
 				}
 			})
 		}
@@ -80,7 +76,7 @@ func BenchmarkShape(b *testing.B) {
 			m := newDubboAllocMesh(b, hops, clients, "http", dubboValue)
 			answer, post := []byte("\r\n\r\n-1234567890"), dubboForm()
 			for n := 0; n < b.N; n += clients {
-				m.call(answer, post)
+				m.Call(answer, post)
 			}
 		})
 	}

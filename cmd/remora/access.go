@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // openAccessLog opens the access log of cfg; nil: it has none. One that is open and

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // frame is what "remora top" shows: two answers of a sidecar and what lies
@@ -44,7 +44,7 @@ func (f *frame) lines(room size) []string {
 
 // loops tells how busy they are.
 func (f *frame) loops() string {
-	var turns proxy.Histogram
+	var turns stats.Histogram
 	var events uint64
 	for i, l := range f.now.Loops {
 		events += l.Events
@@ -70,7 +70,7 @@ func (f *frame) services() []string {
 	for _, name := range slices.Sorted(maps.Keys(f.now.Services)) {
 		s, was := f.now.Services[name], f.before.Services[name]
 		d := s.Delta(&was)
-		var h proxy.Histogram
+		var h stats.Histogram
 		copy(h.Counts[:], d.Counts)
 		requests := uint64(0)
 		for _, n := range d.Outcomes {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 var endpointStates = [...]string{"ok", "unused", "stalled", "unhealthy", "ejected"}
@@ -53,7 +53,7 @@ func bars[T uint32 | uint64 | int64](values []T, columns int) string {
 }
 
 // latency is a quantile of h, as the bound that it is below; "-" of nothing.
-func latency(h *proxy.Histogram, q float64) string {
+func latency(h *stats.Histogram, q float64) string {
 	if h.Count() == 0 {
 		return "-"
 	}

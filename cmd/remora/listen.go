@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
 )
@@ -21,7 +22,7 @@ type listening struct {
 
 	socket   net.Listener // bound
 	server   io.Closer    // *reactor.Listener or *stream.Listener, who closes socket; nil before serve
-	entrance *proxy.Entrance
+	entrance *proxy.Listener
 	identity atomic.Pointer[certs.Source] // nil: plain text
 }
 
@@ -37,7 +38,7 @@ func (s *sidecar) bind(c *config.Listener) (*listening, error) {
 
 // serve accepts connections for the listener c of generation g.
 func (s *sidecar) serve(l *listening, c *config.Listener, g *proxy.Generation) (err error) {
-	l.entrance = g.Entrance(c.Name)
+	l.entrance = g.Listener(c.Name)
 	l.identity.Store(s.identities.source(listenerIdentity(c.Name)))
 	if l.protocol == config.ProtocolTCP {
 		l.server, err = s.streams.Serve(l.socket, c)
@@ -49,12 +50,12 @@ func (s *sidecar) serve(l *listening, c *config.Listener, g *proxy.Generation) (
 		if c.Transparent {
 			o.Transparent = &reactor.Transparent{
 				Wait: g.Config().Timeouts.Detect,
-				Pass: func(client proxy.Socket, to netip.AddrPort, first []byte) {
+				Pass: func(client loop.Socket, to netip.AddrPort, first []byte) {
 					s.streams.Pass(l.name, client, to, first)
 				},
 			}
 		}
-		l.server, err = s.engine.Serve(l.socket, o, func(on proxy.Loop, _ string) proxy.Stream {
+		l.server, err = s.engine.Serve(l.socket, o, func(on loop.Loop, _ string) loop.Stream {
 			return l.entrance.Accept(s.workers[on])
 		})
 	}

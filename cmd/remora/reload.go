@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
-	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // Why a reload has changed nothing: stable codes.
@@ -166,7 +166,7 @@ func (c *change) learn() error {
 	ready := make(chan struct{})
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
-	for _, name := range c.gen.Fresh() {
+	for _, name := range c.gen.Added() {
 		src, err := c.s.follow(c.cfg.Services[name], c.s.sources[name].leaves(), c.gen.Update)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
@@ -186,7 +186,7 @@ func (s *sidecar) known(g *proxy.Generation) error {
 	if until(ctx, g.Known) {
 		return nil
 	}
-	return fmt.Errorf("no endpoints known after %s of one of the services %s", learnTimeout, strings.Join(g.Fresh(), ", "))
+	return fmt.Errorf("no endpoints known after %s of one of the services %s", learnTimeout, strings.Join(g.Added(), ", "))
 }
 
 // abandon gives up what was made for the change.

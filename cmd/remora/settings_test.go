@@ -101,7 +101,7 @@ func effect(old, cfg *config.Config) string {
 		return "restart"
 	}
 	cfg.Listeners, cfg.Routes = nil, nil // which may lead to a service that is not there
-	if len(proxy.NewProcess(old, 0).Prepare(cfg, nil).Fresh()) > 0 {
+	if len(proxy.NewProcess(old, 0).Prepare(cfg, nil).Added()) > 0 {
 		return "new service"
 	}
 	return "next"

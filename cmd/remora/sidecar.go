@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
-	"github.com/remora-proxy/remora/proxy/accesslog"
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
-	"github.com/remora-proxy/remora/proxy/otlp"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
@@ -34,7 +35,7 @@ type sidecar struct {
 	level        *slog.LevelVar // of log
 	engine       *reactor.Engine
 	proc         *proxy.Process
-	workers      map[proxy.Loop]*proxy.Worker
+	workers      map[loop.Loop]*proxy.Worker
 	admin        *admin.Server
 	streams      *stream.Server
 	spans        *otlp.Exporter
@@ -89,7 +90,7 @@ const memoryBase = 128 << 20
 // accepted yet, ctx ends it, with its error.
 func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
-		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[proxy.Loop]*proxy.Worker),
+		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[loop.Loop]*proxy.Worker),
 		replaced: make(chan struct{}), dns: dns.Options{Logger: log},
 		listeners: make(map[string]*listening), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/internal/eventually"
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // second is a frame of one second in which a service had 200 requests.
 func second() *frame {
-	counts := make([]uint64, proxy.HistogramBuckets)
+	counts := make([]uint64, stats.HistogramBuckets)
 	counts[18], counts[27] = 196, 4 // 1 ms and 10 ms
 	unhealthy := false
 	svc := func(factor uint64) admin.ServiceStats {
 		s := admin.ServiceStats{
 			Outcomes: map[string]uint64{"2xx": 194 * factor, "5xx": 4 * factor, "failed": 2 * factor},
-			Counts:   make([]uint64, proxy.HistogramBuckets),
+			Counts:   make([]uint64, stats.HistogramBuckets),
 			Hedges:   admin.HedgeStats{Sent: 12 * factor, Missed: 2 * factor, Won: 5 * factor, Gates: map[string]uint64{"budget": 3 * factor, "cascade": 0, "useless": 7 * factor}},
 		}
 		for i := range s.Counts {
@@ -54,7 +54,7 @@ func second() *frame {
 	}
 	f.milliseconds.Arrivals[500] = 20
 	f.milliseconds.Worst[510] = 12_300
-	turns := make([]uint64, proxy.HistogramBuckets)
+	turns := make([]uint64, stats.HistogramBuckets)
 	f.before.Loops = []admin.LoopStats{{Events: 100, Turns: turns}}
 	turns = append([]uint64(nil), turns...)
 	turns[2] = 50

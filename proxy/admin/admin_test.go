@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestReady walks through the life of a sidecar.
@@ -114,18 +114,18 @@ func TestEndpoints(t *testing.T) {
 
 // TestMerge: loops may be a snapshot apart.
 func TestMerge(t *testing.T) {
-	reports := []proxy.WorkerReport{
-		{Services: []proxy.ServiceReport{{Name: "a", Version: 7, HedgesInFlight: 1, Endpoints: []proxy.EndpointReport{
+	reports := []stats.WorkerReport{
+		{Services: []stats.ServiceReport{{Name: "a", Version: 7, HedgesInFlight: 1, Endpoints: []stats.EndpointReport{
 			{Addr: "x", Pending: 1, Connections: 2, Latency: 3, Others: 4, Reported: true},
 			{Addr: "y", Pending: 1},
 		}}}},
-		{Services: []proxy.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Endpoints: []proxy.EndpointReport{
+		{Services: []stats.ServiceReport{{Name: "a", Version: 5, HedgesInFlight: 2, Endpoints: []stats.EndpointReport{
 			{Addr: "w", Pending: 5},
 			{Addr: "x", Pending: 10, Connections: 20, Latency: 2, Stalled: true, Unhealthy: true},
 		}}}},
 	}
 	got := merge(reports)[0]
-	want := []proxy.EndpointReport{
+	want := []stats.EndpointReport{
 		{Addr: "x", Pending: 11, Connections: 22, Latency: 3, Others: 4, Reported: true, Stalled: true, Unhealthy: true},
 		{Addr: "y", Pending: 1},
 		{Addr: "w", Pending: 5},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // ask runs f on every loop and waits for all, for patience or until ctx is done.
@@ -63,7 +64,7 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 // report asks every loop for its report. The loops have the same services and
 // routes: while a reload is under way, which ends as soon as each loop has had a
 // turn, they are asked again.
-func (s *Server) report(ctx context.Context) ([]proxy.WorkerReport, error) {
+func (s *Server) report(ctx context.Context) ([]stats.WorkerReport, error) {
 	for {
 		reports, err := gather(ctx, s, (*proxy.Worker).Report)
 		if err != nil || alike(reports) {
@@ -72,7 +73,7 @@ func (s *Server) report(ctx context.Context) ([]proxy.WorkerReport, error) {
 	}
 }
 
-func alike(reports []proxy.WorkerReport) bool {
+func alike(reports []stats.WorkerReport) bool {
 	for i := range reports {
 		if reports[i].Generation != reports[0].Generation {
 			return false
@@ -84,8 +85,8 @@ func alike(reports []proxy.WorkerReport) bool {
 // merge sums up what the loops say about a service. Routes and endpoints are the
 // loops' side by side: of routes the longest delay, of endpoints the sums of
 // counts and the worst of the rest.
-func merge(reports []proxy.WorkerReport) []proxy.ServiceReport {
-	var out []proxy.ServiceReport
+func merge(reports []stats.WorkerReport) []stats.ServiceReport {
+	var out []stats.ServiceReport
 	for i := range reports {
 		if i == 0 {
 			out = reports[0].Services
@@ -98,7 +99,7 @@ func merge(reports []proxy.WorkerReport) []proxy.ServiceReport {
 	return out
 }
 
-func mergeService(into, s *proxy.ServiceReport) {
+func mergeService(into, s *stats.ServiceReport) {
 	into.Version = min(into.Version, s.Version)
 	into.Stats.Add(&s.Stats)
 	into.HedgesInFlight += s.HedgesInFlight
@@ -122,7 +123,7 @@ func mergeService(into, s *proxy.ServiceReport) {
 	}
 }
 
-func mergeRoute(into, r *proxy.RouteReport) {
+func mergeRoute(into, r *stats.RouteReport) {
 	into.Delay = max(into.Delay, r.Delay)
 	into.Counts.Add(&r.Counts)
 	into.Recent += r.Recent
@@ -136,7 +137,7 @@ func mergeRoute(into, r *proxy.RouteReport) {
 	}
 }
 
-func mergeEndpoint(into, e *proxy.EndpointReport) {
+func mergeEndpoint(into, e *stats.EndpointReport) {
 	into.Connections += e.Connections
 	into.Pending += e.Pending
 	// Of the loops' averages the longest: one loop that has a slow endpoint

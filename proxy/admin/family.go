@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // family is what /metrics has under one name.
@@ -55,27 +55,27 @@ func gauge(name, help string, labels ...string) *family {
 	return declare("gauge", name, help, labels)
 }
 
-// timeHistogram exports a proxy.Histogram. Each of the bounds is one of its.
+// timeHistogram exports a stats.Histogram. Each of the bounds is one of its.
 func timeHistogram(name, help string, bounds []time.Duration, labels ...string) *family {
 	f := declare("histogram", name, help, labels)
-	for i := range proxy.HistogramBuckets - 1 {
-		if at := proxy.HistogramBound(i); slices.Contains(bounds, at) {
+	for i := range stats.HistogramBuckets - 1 {
+		if at := stats.HistogramBound(i); slices.Contains(bounds, at) {
 			f.bounds = append(f.bounds, bound{i, strconv.FormatFloat(at.Seconds(), 'g', -1, 64)})
 		}
 	}
 	return f
 }
 
-// sizeHistogram exports a proxy.SizeHistogram.
+// sizeHistogram exports a stats.SizeHistogram.
 func sizeHistogram(name, help string, labels ...string) *family {
 	f := declare("histogram", name, help, labels)
-	for i := range proxy.SizeBuckets - 1 {
+	for i := range stats.SizeBuckets - 1 {
 		f.bounds = append(f.bounds, bound{i, strconv.Itoa(1 << i)})
 	}
 	return f
 }
 
-// The buckets below are bounds of proxy.Histogram, so that the counts are exact.
+// The buckets below are bounds of stats.Histogram, so that the counts are exact.
 var (
 	// requestBounds are close where services worth hedging have their tail, from
 	// 1 to 100 ms, and where what a sidecar adds can be seen, below.

@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -57,12 +58,12 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		}
 	})
 	s.proc = proxy.NewProcess(cfg, loopCount)
-	byLoop := map[proxy.Loop]*proxy.Worker{}
+	byLoop := map[loop.Loop]*proxy.Worker{}
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	entrance := s.proc.Generation().Entrance(cfg.Listeners[0].Name)
-	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
+	entrance := s.proc.Generation().Listener(cfg.Listeners[0].Name)
+	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
 		return entrance.Accept(byLoop[l])
 	})
 	if err != nil {

@@ -3,8 +3,8 @@ package admin
 import (
 	"net/http"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // hedgingBody is the answer of /hedging.
@@ -80,7 +80,7 @@ func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &body)
 }
 
-func (s *Server) hedgingState(svc *proxy.ServiceReport) hedgingState {
+func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 	st := hedgingState{
 		Mode: s.service(svc.Name).Hedge.Mode, hedgingCounts: countsOf(&svc.Stats.Counts),
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
@@ -101,7 +101,7 @@ func (s *Server) hedgingState(svc *proxy.ServiceReport) hedgingState {
 	return st
 }
 
-func routeState(r *proxy.RouteReport) routeHedging {
+func routeState(r *stats.RouteReport) routeHedging {
 	st := routeHedging{
 		Route: routeName(r.Route), Mode: r.Mode.String(), DelayMS: ms(r.Delay), hedgingCounts: countsOf(&r.Counts),
 		Latency: quantiles{

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 const threeModes = `
@@ -70,17 +70,17 @@ func TestHedgingCounts(t *testing.T) {
 
 // Loops are added up: counts and distributions; of delays the longest is shown.
 func TestMergeOfRoutes(t *testing.T) {
-	report := func(delay time.Duration, latencies ...time.Duration) proxy.WorkerReport {
+	report := func(delay time.Duration, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {
 			r.Answered(0, d, &hedge.Watch{})
 		}
-		return proxy.WorkerReport{Services: []proxy.ServiceReport{{Name: "a", Tokens: 2, Routes: []proxy.RouteReport{{
+		return stats.WorkerReport{Services: []stats.ServiceReport{{Name: "a", Tokens: 2, Routes: []stats.RouteReport{{
 			Delay: delay, Counts: hedge.Counts{Primaries: 10, Hedges: 3, HedgesMissed: 1, HedgesWon: 1},
 			Recent: 4, RecentWon: 1, Latency: r.Estimator.Distribution(0), Forecasts: r.Forecasts(0),
 		}}}}}
 	}
-	svc := merge([]proxy.WorkerReport{report(3*time.Millisecond, 1*time.Millisecond), report(4*time.Millisecond, 9*time.Millisecond)})[0]
+	svc := merge([]stats.WorkerReport{report(3*time.Millisecond, 1*time.Millisecond), report(4*time.Millisecond, 9*time.Millisecond)})[0]
 	got := routeState(&svc.Routes[0])
 	if svc.Tokens != 4 || got.DelayMS != 4 || got.Requests != 20 || got.Hedges != 6 || got.Missed != 2 || got.Won != 2 ||
 		got.ExtraLoad != .2 || *got.WinRate != .25 || got.Latency.Samples != 2 || *got.Latency.P50 > 1.1 || *got.Latency.P99 < 8.9 ||

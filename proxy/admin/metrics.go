@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 const (
@@ -94,7 +94,7 @@ func (c *scraper) fill(ctx context.Context, p *page) error {
 // loops count in plain integers and know nothing of Prometheus.
 type collector struct{ s *Server }
 
-func (c *collector) collect(to *page, reports []proxy.WorkerReport) {
+func (c *collector) collect(to *page, reports []stats.WorkerReport) {
 	c.process(to, reports)
 	c.reactor(to)
 	c.links(to, reports)
@@ -134,8 +134,8 @@ var (
 	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
 )
 
-func (c *collector) process(to *page, reports []proxy.WorkerReport) {
-	var sum proxy.WorkerStats
+func (c *collector) process(to *page, reports []stats.WorkerReport) {
+	var sum stats.WorkerStats
 	codes := map[string]uint64{}
 	for i := range reports {
 		st := &reports[i].Stats
@@ -143,8 +143,8 @@ func (c *collector) process(to *page, reports []proxy.WorkerReport) {
 		sum.Replays += st.Replays
 		sum.WriteTimeouts += st.WriteTimeouts
 		sum.Shed += st.Shed
-		for d, n := range st.Left {
-			sum.Left[d] += n
+		for d, n := range st.Handoffs {
+			sum.Handoffs[d] += n
 		}
 		for code, n := range st.Errors {
 			codes[code] += n
@@ -166,8 +166,8 @@ func (c *collector) process(to *page, reports []proxy.WorkerReport) {
 	to.put(replays, float64(sum.Replays))
 	to.put(writeStalls, float64(sum.WriteTimeouts))
 	to.put(shed, float64(sum.Shed))
-	for d, n := range sum.Left {
-		to.put(left, float64(n), proxy.Departure(d).String())
+	for d, n := range sum.Handoffs {
+		to.put(left, float64(n), stats.Handoff(d).String())
 	}
 }
 

@@ -1,6 +1,6 @@
 package admin
 
-import "github.com/remora-proxy/remora/proxy"
+import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 
 // The families of an endpoint: of up to maxEndpointSeries a service.
 var (
@@ -24,7 +24,7 @@ var (
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
-func (c *collector) endpoints(to *page, svc *proxy.ServiceReport) {
+func (c *collector) endpoints(to *page, svc *stats.ServiceReport) {
 	list, checked := svc.Endpoints, c.s.service(svc.Name).Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
@@ -46,10 +46,10 @@ func (c *collector) endpoints(to *page, svc *proxy.ServiceReport) {
 	}
 }
 
-func (c *collector) attempts(to *page, service string, e *proxy.EndpointReport) {
+func (c *collector) attempts(to *page, service string, e *stats.EndpointReport) {
 	st := &e.Stats
-	for how, n := range st.Endings {
-		to.put(attempts, float64(n), service, e.Addr, proxy.Ending(how).String())
+	for how, n := range st.Outcomes {
+		to.put(attempts, float64(n), service, e.Addr, stats.AttemptOutcome(how).String())
 	}
 	to.times(attemptDuration, &st.Latency, service, e.Addr)
 	to.put(endpointRetries, float64(st.Retries), service, e.Addr)

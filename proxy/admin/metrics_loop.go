@@ -1,6 +1,6 @@
 package admin
 
-import "github.com/remora-proxy/remora/proxy"
+import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 
 // The families of a loop.
 var (
@@ -11,7 +11,7 @@ var (
 	loopTurnEvents = sizeHistogram("loop_turn_events", "Events that shared a turn, and so their writes.", "loop")
 )
 
-func (c *collector) loop(to *page, name string, r *proxy.WorkerReport) {
+func (c *collector) loop(to *page, name string, r *stats.WorkerReport) {
 	to.put(loopConnections, float64(r.Loop.Connections), name)
 	to.put(loopEvents, float64(r.Loop.Events), name)
 	to.times(loopTurns, &r.Loop.Turns, name)
@@ -27,8 +27,8 @@ var (
 	saved     = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
 )
 
-func (c *collector) links(to *page, reports []proxy.WorkerReport) {
-	var sum proxy.WorkerStats
+func (c *collector) links(to *page, reports []stats.WorkerReport) {
+	var sum stats.WorkerStats
 	for i := range reports {
 		st := &reports[i].Stats
 		sum.LinkFlushes += st.LinkFlushes

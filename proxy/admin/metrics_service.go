@@ -2,8 +2,8 @@ package admin
 
 import (
 	"github.com/remora-proxy/remora/lb"
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // The families of a service.
@@ -50,10 +50,10 @@ var (
 		"service", "route")
 )
 
-func (c *collector) service(to *page, svc *proxy.ServiceReport) {
+func (c *collector) service(to *page, svc *stats.ServiceReport) {
 	p, cfg, name := c.s.opt.Process, c.s.service(svc.Name), svc.Name
 	for o, n := range svc.Stats.Outcomes {
-		to.put(requests, float64(n), name, proxy.Outcome(o).String())
+		to.put(requests, float64(n), name, stats.Outcome(o).String())
 	}
 	to.times(duration, &svc.Stats.Latency, name)
 	to.put(requestBytes, float64(svc.Stats.BytesIn), name, "in")
@@ -64,7 +64,7 @@ func (c *collector) service(to *page, svc *proxy.ServiceReport) {
 	to.put(slots, float64(inUse), name)
 	to.put(slotsMax, float64(p.SlotLimit(name)), name)
 	to.put(queued, float64(waiting), name)
-	if svc.Breaker != proxy.BreakerNone {
+	if svc.Breaker != stats.BreakerNone {
 		to.put(breaker, float64(svc.Breaker), name)
 	}
 	to.put(retries, float64(svc.Stats.Retries), name)
@@ -87,7 +87,7 @@ func (c *collector) service(to *page, svc *proxy.ServiceReport) {
 	}
 }
 
-func countUnhealthy(list []proxy.EndpointReport) (n int) {
+func countUnhealthy(list []stats.EndpointReport) (n int) {
 	for i := range list {
 		if list[i].Unhealthy {
 			n++
@@ -96,7 +96,7 @@ func countUnhealthy(list []proxy.EndpointReport) (n int) {
 	return n
 }
 
-func (c *collector) hedging(to *page, svc *proxy.ServiceReport) {
+func (c *collector) hedging(to *page, svc *stats.ServiceReport) {
 	name := svc.Name
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
 	to.put(hedges, float64(svc.Stats.HedgesWon), name, "won")

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // scrape parses /metrics.
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 		{attemptDuration, attemptBounds, []string{"x", "y"}},
 		{loopTurns, turnBounds, []string{"0"}},
 	} {
-		var h proxy.Histogram
+		var h stats.Histogram
 		for _, b := range c.bounds {
 			h.Observe(b)
 		}

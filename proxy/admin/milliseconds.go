@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Milliseconds is the answer of /milliseconds: what all loops saw in each single
@@ -29,7 +30,7 @@ func (s *Server) milliseconds(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	loops, err := gather(r.Context(), s, func(w *proxy.Worker) proxy.Milliseconds { return w.Milliseconds(since) })
+	loops, err := gather(r.Context(), s, func(w *proxy.Worker) stats.Milliseconds { return w.Milliseconds(since) })
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -38,7 +39,7 @@ func (s *Server) milliseconds(w http.ResponseWriter, r *http.Request) {
 }
 
 // mergeMilliseconds adds up the milliseconds that all loops have.
-func mergeMilliseconds(loops []proxy.Milliseconds) *Milliseconds {
+func mergeMilliseconds(loops []stats.Milliseconds) *Milliseconds {
 	from, end := loops[0].From, loops[0].End()
 	for i := range loops {
 		from, end = max(from, loops[i].From), min(end, loops[i].End())
@@ -49,7 +50,7 @@ func mergeMilliseconds(loops []proxy.Milliseconds) *Milliseconds {
 		Arrivals: make([]uint32, n), Answers: make([]uint32, n), Bytes: make([]uint64, n), Worst: make([]int64, n),
 	}
 	for i := range n {
-		var sum proxy.Millisecond
+		var sum stats.Millisecond
 		for j := range loops {
 			sum.Add(&loops[j].List[from+i-loops[j].From])
 		}

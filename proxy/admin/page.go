@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // page is what one scrape tells of the families, in Prometheus' text format 0.0.4.
@@ -43,12 +43,12 @@ func (p *page) put(f *family, value float64, labels ...string) {
 }
 
 // times adds h to f.
-func (p *page) times(f *family, h *proxy.Histogram, labels ...string) {
+func (p *page) times(f *family, h *stats.Histogram, labels ...string) {
 	p.histogram(f, h.Counts[:], h.Sum.Seconds(), labels)
 }
 
 // sizes adds h to f.
-func (p *page) sizes(f *family, h *proxy.SizeHistogram, labels ...string) {
+func (p *page) sizes(f *family, h *stats.SizeHistogram, labels ...string) {
 	p.histogram(f, h.Counts[:], float64(h.Sum), labels)
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // endpointsBody is the answer of /endpoints. Field order is that of the JSON;
@@ -78,7 +78,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 
 // ServiceState joins what the registry says about a service with what the loops
 // see of it.
-func (s *Server) serviceState(svc *proxy.ServiceReport) ServiceState {
+func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 	p, cfg := s.opt.Process, s.service(svc.Name)
 	out := ServiceState{
 		Applied: svc.Version, Pending: p.ServicePending(svc.Name), Panic: svc.Panics, Endpoints: []EndpointState{},
@@ -93,7 +93,7 @@ func (s *Server) serviceState(svc *proxy.ServiceReport) ServiceState {
 	if !snap.Changed.IsZero() {
 		out.Changed = &snap.Changed
 	}
-	seen := make(map[string]*proxy.EndpointReport, len(svc.Endpoints))
+	seen := make(map[string]*stats.EndpointReport, len(svc.Endpoints))
 	for i := range svc.Endpoints {
 		seen[svc.Endpoints[i].Addr] = &svc.Endpoints[i]
 	}

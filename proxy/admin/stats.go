@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Stats is the answer of /stats: what the dashboard and "remora top" draw. Counts
@@ -72,8 +72,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 		Buffered: p.Buffered(), BufferedMax: cfg.Limits.Buffered,
 		Errors: map[string]uint64{}, Services: map[string]ServiceStats{},
 	}
-	for i := range proxy.HistogramBuckets - 1 {
-		out.Bounds = append(out.Bounds, proxy.HistogramBound(i).Seconds())
+	for i := range stats.HistogramBuckets - 1 {
+		out.Bounds = append(out.Bounds, stats.HistogramBound(i).Seconds())
 	}
 	for i := range reports {
 		loop := &reports[i].Loop
@@ -91,7 +91,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	writeCompact(w, &out)
 }
 
-func (s *Server) serviceStats(svc *proxy.ServiceReport) ServiceStats {
+func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
 	st := &svc.Stats
 	out := ServiceStats{
 		ServiceState: s.serviceState(svc), PendingLimit: s.service(svc.Name).MaxPending,
@@ -102,7 +102,7 @@ func (s *Server) serviceStats(svc *proxy.ServiceReport) ServiceStats {
 		},
 	}
 	for o, n := range st.Outcomes {
-		out.Outcomes[proxy.Outcome(o).String()] = n
+		out.Outcomes[stats.Outcome(o).String()] = n
 	}
 	out.Known = len(out.Endpoints)
 	if out.Known > maxEndpointSeries {

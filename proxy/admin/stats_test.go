@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // decode asks the API for JSON.
@@ -40,7 +40,7 @@ func TestStats(t *testing.T) {
 	}
 	now := decode[Stats](s, "/stats")
 	if now.Version != "v1" || now.Phase != "serving" || now.Uptime <= before.Uptime || now.Errors["no-endpoint"] != 1 ||
-		len(now.Loops) != loopCount || len(now.Bounds) != proxy.HistogramBuckets-1 || now.BufferedMax != 256<<20 {
+		len(now.Loops) != loopCount || len(now.Bounds) != stats.HistogramBuckets-1 || now.BufferedMax != 256<<20 {
 		t.Errorf("%+v", now)
 	}
 	if turns := sum(now.Loops[0].Turns) + sum(now.Loops[1].Turns); turns == 0 || now.Loops[0].Events+now.Loops[1].Events < 7 {
@@ -161,18 +161,18 @@ func TestMilliseconds(t *testing.T) {
 // Loops may have copied at different moments: what only some know is left for the
 // next time.
 func TestMergeMilliseconds(t *testing.T) {
-	one := proxy.Milliseconds{From: 10, List: make([]proxy.Millisecond, 4)}
-	other := proxy.Milliseconds{From: 11, List: make([]proxy.Millisecond, 5)}
-	one.List[1] = proxy.Millisecond{Arrivals: 1, Answers: 2, BytesIn: 3, BytesOut: 4, Worst: 5 * time.Microsecond}
-	other.List[0] = proxy.Millisecond{Arrivals: 10, Answers: 20, BytesIn: 30, BytesOut: 40, Worst: 2 * time.Microsecond}
+	one := stats.Milliseconds{From: 10, List: make([]stats.Millisecond, 4)}
+	other := stats.Milliseconds{From: 11, List: make([]stats.Millisecond, 5)}
+	one.List[1] = stats.Millisecond{Arrivals: 1, Answers: 2, BytesIn: 3, BytesOut: 4, Worst: 5 * time.Microsecond}
+	other.List[0] = stats.Millisecond{Arrivals: 10, Answers: 20, BytesIn: 30, BytesOut: 40, Worst: 2 * time.Microsecond}
 	other.List[4].Arrivals = 7
-	got := mergeMilliseconds([]proxy.Milliseconds{one, other})
+	got := mergeMilliseconds([]stats.Milliseconds{one, other})
 	text, err := json.Marshal(got)
 	want := `{"from":11,"end":14,"arrivals":[11,0,0],"answers":[22,0,0],"bytes":[77,0,0],"worst_us":[5,0,0]}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
-	apart := mergeMilliseconds([]proxy.Milliseconds{{From: 20}, one})
+	apart := mergeMilliseconds([]stats.Milliseconds{{From: 20}, one})
 	if apart.From != 20 || apart.End != 20 || len(apart.Arrivals) != 0 {
 		t.Errorf("%+v", apart)
 	}

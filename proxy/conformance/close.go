@@ -4,15 +4,15 @@ import (
 	"io"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // closeAnywhere closes within each kind of callback while input is on its way:
 // no OnData follows, and OnClose(nil) comes once, after the callback. The probe
 // checks all that.
 func closeAnywhere(s *suite) {
-	var loop proxy.Loop
-	s.do(func(l proxy.Loop) { loop = l })
+	var lp loop.Loop
+	s.do(func(l loop.Loop) { lp = l })
 	places := []struct {
 		name  string
 		place func(p *probe, then func())
@@ -20,13 +20,13 @@ func closeAnywhere(s *suite) {
 		{"OnOpen", func(p *probe, then func()) { p.onOpen = then }},
 		{"OnData", func(p *probe, then func()) { p.onData = func([]byte) { then() } }},
 		{"Timer", func(p *probe, then func()) {
-			p.onData = func([]byte) { p.onData = nil; loop.After(0, s.timer(then)) }
+			p.onData = func([]byte) { p.onData = nil; lp.After(0, s.timer(then)) }
 		}},
 		{"Flush", func(p *probe, then func()) {
-			p.onData = func([]byte) { p.onData = nil; loop.Defer(s.flush(then)) }
+			p.onData = func([]byte) { p.onData = nil; lp.Defer(s.flush(then)) }
 		}},
 		{"Post", func(p *probe, then func()) {
-			p.onData = func([]byte) { p.onData = nil; loop.Post(func() { s.call("Post", then) }) }
+			p.onData = func([]byte) { p.onData = nil; lp.Post(func() { s.call("Post", then) }) }
 		}},
 	}
 	for _, where := range places {
@@ -61,7 +61,7 @@ func closeEachOther(s *suite) {
 	for _, p := range peers {
 		p.Send([]byte("x"))
 	}
-	s.do(func(proxy.Loop) { time.Sleep(2 * time.Millisecond) }) // holds a real loop up, so that one turn has it all
+	s.do(func(loop.Loop) { time.Sleep(2 * time.Millisecond) }) // holds a real loop up, so that one turn has it all
 	s.Wait("one of each two to be closed", func() bool {
 		for i := 0; i < len(probes); i += 2 {
 			if !probes[i].closed && !probes[i+1].closed {
@@ -76,7 +76,7 @@ func closeEachOther(s *suite) {
 func closeTwice(s *suite) {
 	client, server := s.probe("client"), s.probe("server")
 	s.pair(client, server)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		client.close()
 		client.close()
 		client.drain()
@@ -91,7 +91,7 @@ func closeDropsBuffered(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")
 	p := s.peer(server)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		server.conn.Write(make([]byte, size))
 		server.close()
 	})
@@ -117,7 +117,7 @@ func peerCloses(s *suite) {
 	p.CloseWrite()
 	s.Wait("the close", server.isClosed)
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if server.err != io.EOF {
 			s.t.Errorf("OnClose(%v) after the peer's close, want io.EOF", server.err)
 		}
@@ -134,7 +134,7 @@ func peerHalfCloses(s *suite) {
 	s.Wait("the close", server.isClosed)
 	p.Read()
 	s.waitGot(p, nil, io.EOF)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if !server.opened || server.err != io.EOF {
 			s.t.Errorf("opened=%t and OnClose(%v), want OnOpen and OnClose(io.EOF)", server.opened, server.err)
 		}
@@ -147,7 +147,7 @@ func peerResets(s *suite) {
 	p.Reset()
 	s.Wait("the close", server.isClosed)
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if !isReset(server.err) {
 			s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
 		}
@@ -159,8 +159,8 @@ func peerResetsWhileWritten(s *suite) {
 	for round := range 10 {
 		server := s.probe("server")
 		p := s.peer(server)
-		var loop proxy.Loop
-		var t *proxy.Timer
+		var lp loop.Loop
+		var t *loop.Timer
 		block := make([]byte, 64<<10)
 		t = s.timer(func() {
 			for range 4 {
@@ -174,10 +174,10 @@ func peerResetsWhileWritten(s *suite) {
 				}
 			}
 			if !server.closed {
-				loop.After(0, t)
+				lp.After(0, t)
 			}
 		})
-		s.do(func(l proxy.Loop) { loop = l; l.After(0, t) })
+		s.do(func(l loop.Loop) { lp = l; l.After(0, t) })
 		if round%2 == 0 { // else the reset meets what is buffered
 			p.Read()
 		}
@@ -185,7 +185,7 @@ func peerResetsWhileWritten(s *suite) {
 		p.Reset()
 		s.Wait("the close", server.isClosed)
 		s.settle()
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			if !isReset(server.err) {
 				s.t.Errorf("OnClose(%v) after a reset, want ECONNRESET or EPIPE", server.err)
 			}
@@ -198,7 +198,7 @@ func drainDelivers(s *suite) {
 	const size = 16 << 20
 	server := s.probe("server")
 	p := s.peer(server)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		server.conn.Write(pattern(8, size))
 		if server.conn.Buffered() == 0 {
 			s.t.Errorf("nothing buffered after a Write of %d that nobody reads", size)
@@ -207,7 +207,7 @@ func drainDelivers(s *suite) {
 		server.conn.Write([]byte("after Drain"))
 	})
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if server.closed {
 			s.t.Error("closed before what was buffered is sent")
 		}
@@ -222,7 +222,7 @@ func drainDelivers(s *suite) {
 func drainEndsAlone(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)
-	s.do(func(proxy.Loop) { server.conn.Write([]byte("answer")); server.drain() })
+	s.do(func(loop.Loop) { server.conn.Write([]byte("answer")); server.drain() })
 	p.Read()
 	s.waitGot(p, []byte("answer"), io.EOF)
 	s.Wait("the close", server.isClosed)
@@ -253,9 +253,9 @@ func drainThenClose(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")
 	p := s.peer(server)
-	s.do(func(proxy.Loop) { server.conn.Write(make([]byte, size)); server.drain() })
+	s.do(func(loop.Loop) { server.conn.Write(make([]byte, size)); server.drain() })
 	s.settle()
-	s.do(func(proxy.Loop) { server.close() })
+	s.do(func(loop.Loop) { server.close() })
 	s.Wait("the close", server.isClosed)
 	p.Read()
 	s.Wait("the peer to see the end", func() bool { _, err := p.Got(); return err != nil })

@@ -1,4 +1,4 @@
-// Package conformance is the one suite of tests that both drivers of proxy.Loop
+// Package conformance is the one suite of tests that both drivers of loop.Loop
 // pass, proxy/reactor on real sockets and proxy/sim on virtual time. What the
 // simulator proves about the core holds for the real thing only as far as the
 // two agree, and this is where they are made to agree: every sentence of
@@ -8,7 +8,7 @@ package conformance
 import (
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Harness drives one loop of one driver. Its methods are called from the test's
@@ -16,12 +16,12 @@ import (
 type Harness interface {
 	// Do runs f on the loop and returns after it ran. A real driver posts it
 	// and waits; the simulator steps virtual time until it has run.
-	Do(f func(l proxy.Loop))
+	Do(f func(l loop.Loop))
 
 	// Outside runs each of fs where no loop is: on goroutines of their own, at
 	// the same time (real), or one after another between two turns (simulated).
 	// It returns when all have returned. l is there for its Post alone.
-	Outside(fs ...func(l proxy.Loop))
+	Outside(fs ...func(l loop.Loop))
 
 	// Wait returns when cond, evaluated on the loop, holds. It fails the test
 	// after a generous deadline.
@@ -29,7 +29,7 @@ type Harness interface {
 
 	// Listen accepts connections on the loop under test, each with the Stream
 	// that accept returns (called on the loop), and gives the address to dial.
-	Listen(accept func() proxy.Stream) (addr string)
+	Listen(accept func() loop.Stream) (addr string)
 
 	// Refused is an address where nobody listens.
 	Refused() (addr string)

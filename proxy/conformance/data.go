@@ -5,7 +5,7 @@ import (
 	"io"
 	"syscall"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func openDataClose(s *suite) {
@@ -19,7 +19,7 @@ func openDataClose(s *suite) {
 	s.pair(client, server)
 	s.Wait("both to be closed", func() bool { return client.closed && server.closed })
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		s.same("client", client.got, []byte("hello"))
 		if client.err != nil {
 			s.t.Errorf("OnClose(%v) at the end that closed, want nil", client.err)
@@ -36,7 +36,7 @@ func writeInOpen(s *suite) {
 	server.onOpen = func() { server.conn.Write([]byte("from the server")) }
 	s.pair(client, server)
 	s.Wait("both to be read", func() bool { return len(client.got) >= 15 && len(server.got) >= 15 })
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		s.same("client", client.got, []byte("from the server"))
 		s.same("server", server.got, []byte("from the client"))
 	})
@@ -53,7 +53,7 @@ func writesInOrder(s *suite) {
 		client.conn.Write(rest[:n])
 		rest = rest[n:]
 	}
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		for n := range 100 {
 			write(n + 1)
 		}
@@ -65,7 +65,7 @@ func writesInOrder(s *suite) {
 		l.After(soon, s.timer(func() { write(len(rest)) }))
 	})
 	s.Wait("all to arrive", func() bool { return len(server.got) >= len(want) })
-	s.do(func(proxy.Loop) { s.same("server", server.got, want) })
+	s.do(func(loop.Loop) { s.same("server", server.got, want) })
 }
 
 // writeTakesCopy overwrites what was written as soon as Write has returned.
@@ -73,7 +73,7 @@ func writeTakesCopy(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)
 	const size = 16 << 20 // more than kernels buffer
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		b := pattern(2, size)
 		server.conn.Write(b)
 		clear(b)
@@ -86,7 +86,7 @@ func writeTakesCopy(s *suite) {
 func writeEmpty(s *suite) {
 	client, server := s.probe("client"), s.probe("server")
 	s.pair(client, server)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		client.conn.Write(nil)
 		client.conn.Write([]byte{})
 		client.conn.Write([]byte("x"))
@@ -94,7 +94,7 @@ func writeEmpty(s *suite) {
 	})
 	s.Wait("one byte", func() bool { return len(server.got) > 0 })
 	s.settle()
-	s.do(func(proxy.Loop) { s.same("server", server.got, []byte("x")) })
+	s.do(func(loop.Loop) { s.same("server", server.got, []byte("x")) })
 }
 
 func echoBig(s *suite) {
@@ -103,7 +103,7 @@ func echoBig(s *suite) {
 	client.onOpen = func() { client.conn.Write(pattern(3, size)) }
 	s.pair(client, server)
 	s.Wait("10 MiB to come back", func() bool { return len(client.got) >= size })
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		s.same("server", server.got, pattern(3, size))
 		s.same("client", client.got, pattern(3, size))
 		if n := client.conn.Buffered() + server.conn.Buffered(); n != 0 {
@@ -116,7 +116,7 @@ func buffered(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)
 	const size = 16 << 20
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if n := server.conn.Buffered(); n != 0 {
 			s.t.Errorf("%d bytes buffered before the first Write", n)
 		}
@@ -126,7 +126,7 @@ func buffered(s *suite) {
 		}
 	})
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		before := server.conn.Buffered()
 		server.conn.Write(pattern(5, 1000))
 		const framing = 64 // of a driver that encrypts
@@ -136,7 +136,7 @@ func buffered(s *suite) {
 	})
 	p.Read()
 	s.Wait("the buffer to empty", func() bool { return server.conn.Buffered() == 0 })
-	s.do(func(proxy.Loop) { server.drain() })
+	s.do(func(loop.Loop) { server.drain() })
 	s.waitGot(p, append(pattern(4, size), pattern(5, 1000)...), io.EOF)
 }
 
@@ -159,20 +159,20 @@ func writeAfterEnd(s *suite) {
 			local.conn.Write(make([]byte, 1<<20))
 		}
 		local.onClose = write
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			e.end(local, remote)
 			if local.ended {
 				write()
 			}
 		})
 		s.Wait("both to be closed", func() bool { return local.closed && remote.closed })
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			write()
 			local.conn.Close()
 			local.conn.Drain()
 		})
 		s.settle()
-		s.do(func(proxy.Loop) { s.same(remote.name, remote.got, nil) })
+		s.do(func(loop.Loop) { s.same(remote.name, remote.got, nil) })
 	}
 }
 
@@ -182,18 +182,18 @@ func writeAfterCloseReachesNobody(s *suite) {
 	const count = 20
 	old, far := s.probe("closed"), s.probe("far end")
 	s.pair(old, far)
-	s.do(func(proxy.Loop) { old.close() })
+	s.do(func(loop.Loop) { old.close() })
 	s.Wait("both to be closed", func() bool { return old.closed && far.closed })
 	clients, servers := make([]*probe, count), make([]*probe, count)
 	for i := range count {
 		clients[i], servers[i] = s.probe("client"), s.probe("server")
 		s.pair(clients[i], servers[i])
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			old.conn.Write([]byte("misdirected"))
 			far.conn.Write([]byte("misdirected"))
 		})
 	}
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		for _, c := range clients {
 			c.conn.Write([]byte("x"))
 		}
@@ -207,7 +207,7 @@ func writeAfterCloseReachesNobody(s *suite) {
 		return true
 	})
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		for i := range count {
 			s.same("server", servers[i].got, []byte("x"))
 			s.same("client", clients[i].got, nil)

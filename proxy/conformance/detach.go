@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // detachHandsOver detaches in the midst of input. What OnData gave before and
@@ -43,7 +43,7 @@ func detachHandsOver(s *suite) {
 	if rest == nil {
 		s.Wait("the rest of the input", func() bool { return len(server.got) == len(sent) })
 		s.same("the server", server.got, sent)
-		s.do(func(proxy.Loop) { server.conn.Write(answer); server.drain() })
+		s.do(func(loop.Loop) { server.conn.Write(answer); server.drain() })
 		s.waitGot(p, answer, io.EOF)
 		return
 	}
@@ -55,7 +55,7 @@ func detachHandsOver(s *suite) {
 
 // serve reads sock to its end, and only then answers: a half-close leaves the
 // other direction open.
-func serve(sock proxy.Socket, answer []byte) (rest []byte) {
+func serve(sock loop.Socket, answer []byte) (rest []byte) {
 	defer sock.Close()
 	rest, err := io.ReadAll(sock)
 	if err != nil {
@@ -76,13 +76,13 @@ func detachRefused(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")
 	p := s.peer(server)
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		server.conn.Write(pattern(3, size))
 		if server.conn.Buffered() == 0 {
 			s.t.Error("nothing is buffered: the case shows nothing")
 		}
 		_, err := server.conn.Detach()
-		if !errors.Is(err, proxy.ErrDetachBuffered) && !errors.Is(err, errors.ErrUnsupported) {
+		if !errors.Is(err, loop.ErrDetachBuffered) && !errors.Is(err, errors.ErrUnsupported) {
 			s.t.Errorf("Detach with output buffered: %v", err)
 		}
 		server.drain()
@@ -97,9 +97,9 @@ func detachAfterEnd(s *suite) {
 	for name, end := range map[string]func(p *probe){"closed": (*probe).close, "drained": (*probe).drain} {
 		server := s.probe(name)
 		s.peer(server)
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			end(server)
-			if _, err := server.conn.Detach(); !errors.Is(err, proxy.ErrDetachClosed) {
+			if _, err := server.conn.Detach(); !errors.Is(err, loop.ErrDetachClosed) {
 				s.t.Errorf("Detach of a connection that is %s: %v", name, err)
 			}
 		})

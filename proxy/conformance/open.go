@@ -5,20 +5,20 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func dialOpens(s *suite) {
 	client, server := s.probe("client"), s.probe("server")
 	addr := s.listen(server)
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		l.Dial(addr, long, client)
 		if client.opened || client.closed {
 			s.t.Error("Dial had an outcome within the call")
 		}
 	})
 	s.Wait("both ends to be open", func() bool { return client.opened && server.opened })
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if got := client.conn.RemoteAddr(); got != addr {
 			s.t.Errorf("the client's RemoteAddr is %q, dialed %q", got, addr)
 		}
@@ -35,7 +35,7 @@ func dialFails(s *suite, addr string, timeoutIsShort bool) error {
 		timeout = 4 * soon
 	}
 	client := s.probe("client")
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		l.Dial(addr, timeout, client)
 		if client.closed {
 			s.t.Error("Dial called OnClose within the call")
@@ -43,7 +43,7 @@ func dialFails(s *suite, addr string, timeoutIsShort bool) error {
 	})
 	s.Wait("the dial to fail", client.isClosed)
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if client.opened {
 			s.t.Error("OnOpen came for a dial that failed")
 		}
@@ -87,7 +87,7 @@ func dialMany(s *suite) {
 		clients[i].onOpen = func() { clients[i].conn.Write(pattern(byte(i), size)) }
 	}
 	addr := s.listen(servers...)
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		for _, c := range clients {
 			l.Dial(addr, long, c)
 		}
@@ -100,7 +100,7 @@ func dialMany(s *suite) {
 		}
 		return true
 	})
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		for i, c := range clients {
 			s.same("a client", c.got, pattern(byte(i), size))
 			c.close()

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // soon is the time that a test gives to what must happen after what it checks,
@@ -36,19 +36,19 @@ func (s *suite) call(what string, f func()) {
 }
 
 // do runs f on the loop as a posted function.
-func (s *suite) do(f func(l proxy.Loop)) {
+func (s *suite) do(f func(l loop.Loop)) {
 	s.t.Helper()
-	s.Do(func(l proxy.Loop) { s.call("Post", func() { f(l) }) })
+	s.Do(func(l loop.Loop) { s.call("Post", func() { f(l) }) })
 }
 
 // timer makes a timer that fires f.
-func (s *suite) timer(f func()) *proxy.Timer {
-	return &proxy.Timer{Fire: func() { s.call("Timer.Fire", f) }}
+func (s *suite) timer(f func()) *loop.Timer {
+	return &loop.Timer{Fire: func() { s.call("Timer.Fire", f) }}
 }
 
 // flush makes a flush that does f.
-func (s *suite) flush(f func()) *proxy.Flush {
-	return &proxy.Flush{Do: func() { s.call("Flush.Do", f) }}
+func (s *suite) flush(f func()) *loop.Flush {
+	return &loop.Flush{Do: func() { s.call("Flush.Do", f) }}
 }
 
 // probe is a Stream that checks the rules of Stream and keeps what it saw. Its
@@ -56,7 +56,7 @@ func (s *suite) flush(f func()) *proxy.Flush {
 type probe struct {
 	s      *suite
 	name   string
-	conn   proxy.Conn
+	conn   loop.Conn
 	opened bool
 	ended  bool // it called Close or Drain
 	closed bool // OnClose came
@@ -70,8 +70,8 @@ type probe struct {
 
 func (s *suite) probe(name string) *probe { return &probe{s: s, name: name} }
 
-// OnOpen implements proxy.Stream.
-func (p *probe) OnOpen(c proxy.Conn) {
+// OnOpen implements loop.Stream.
+func (p *probe) OnOpen(c loop.Conn) {
 	p.s.call(p.name+".OnOpen", func() {
 		if p.opened || p.closed {
 			p.s.t.Errorf("%s: OnOpen after open=%t close=%t", p.name, p.opened, p.closed)
@@ -83,7 +83,7 @@ func (p *probe) OnOpen(c proxy.Conn) {
 	})
 }
 
-// OnData implements proxy.Stream.
+// OnData implements loop.Stream.
 func (p *probe) OnData(b []byte) {
 	p.s.call(p.name+".OnData", func() {
 		switch {
@@ -103,7 +103,7 @@ func (p *probe) OnData(b []byte) {
 	})
 }
 
-// OnClose implements proxy.Stream.
+// OnClose implements loop.Stream.
 func (p *probe) OnClose(err error) {
 	p.s.call(p.name+".OnClose", func() {
 		if p.closed {
@@ -148,7 +148,7 @@ func (p *probe) echo() *probe {
 // error.
 func (s *suite) listen(servers ...*probe) (addr string) {
 	next := 0
-	return s.Listen(func() proxy.Stream {
+	return s.Listen(func() loop.Stream {
 		if next == len(servers) {
 			s.t.Errorf("more connections accepted than the %d dialed", len(servers))
 			return s.probe("unexpected")
@@ -161,7 +161,7 @@ func (s *suite) listen(servers ...*probe) (addr string) {
 // dial connects client on the loop; how it ends is the caller's to wait for.
 func (s *suite) dial(addr string, client *probe) {
 	s.t.Helper()
-	s.do(func(l proxy.Loop) { l.Dial(addr, long, client) })
+	s.do(func(l loop.Loop) { l.Dial(addr, long, client) })
 }
 
 // pair connects client to server, both on the loop under test.
@@ -216,16 +216,16 @@ func (s *suite) settle() {
 	s.t.Helper()
 	done := false
 	again := 3
-	var t *proxy.Timer
-	var loop proxy.Loop
+	var t *loop.Timer
+	var lp loop.Loop
 	t = s.timer(func() {
 		if again--; again == 0 {
 			done = true
 			return
 		}
-		loop.After(soon, t)
+		lp.After(soon, t)
 	})
-	s.do(func(l proxy.Loop) { loop = l; l.After(soon, t) })
+	s.do(func(l loop.Loop) { lp = l; l.After(soon, t) })
 	s.Wait("the loop to settle", func() bool { return done })
 }
 

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func nowStandsStill(s *suite) {
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		start := l.Now()
 		for range 10_000 {
 			if now := l.Now(); now != start {
@@ -22,19 +22,19 @@ func nowStandsStill(s *suite) {
 func nowIsMonotonic(s *suite) {
 	var last time.Duration
 	fired := 0
-	var loop proxy.Loop
-	var t *proxy.Timer
+	var lp loop.Loop
+	var t *loop.Timer
 	t = s.timer(func() {
-		if now := loop.Now(); now <= last {
+		if now := lp.Now(); now <= last {
 			s.t.Errorf("Now went from %v to %v in %v", last, now, time.Millisecond/4)
 		}
-		last = loop.Now()
+		last = lp.Now()
 		if fired++; fired < 50 {
-			loop.After(time.Millisecond/4, t)
+			lp.After(time.Millisecond/4, t)
 		}
 	})
-	s.do(func(l proxy.Loop) {
-		loop, last = l, l.Now()
+	s.do(func(l loop.Loop) {
+		lp, last = l, l.Now()
 		l.After(time.Millisecond/4, t)
 	})
 	s.Wait("50 timers", func() bool { return fired == 50 })
@@ -45,7 +45,7 @@ func nowIsMonotonic(s *suite) {
 func timersInOrder(s *suite) {
 	const count, times = 200, 5
 	var want, fired []int
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		for i := range count {
 			d := time.Duration(i*7%times) * time.Millisecond
 			l.After(d, s.timer(func() { fired = append(fired, i) }))
@@ -67,7 +67,7 @@ func timersInOrder(s *suite) {
 func timersNotEarly(s *suite) {
 	const count = 100
 	fired := 0
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		start := l.Now()
 		for i := range count {
 			d := time.Duration(i) * 137 * time.Microsecond
@@ -85,7 +85,7 @@ func timersNotEarly(s *suite) {
 func timerZeroNotWithinCall(s *suite) {
 	for _, d := range []time.Duration{0, -time.Second} {
 		fired := 0
-		s.do(func(l proxy.Loop) {
+		s.do(func(l loop.Loop) {
 			l.After(d, s.timer(func() { fired++ }))
 			if fired != 0 {
 				s.t.Errorf("After(%v) fired within the call", d)
@@ -99,34 +99,34 @@ func timerZeroNotWithinCall(s *suite) {
 // takes that other timers fire, flushes run and a connection echoes.
 func timerZeroStarvesNothing(s *suite) {
 	busy, other, fires, flushes := true, false, 0, 0
-	var loop proxy.Loop
+	var lp loop.Loop
 	flush := s.flush(func() { flushes++ })
-	var t *proxy.Timer
+	var t *loop.Timer
 	t = s.timer(func() {
 		if fires != flushes {
 			s.t.Errorf("fired %d times before the end of turn %d", fires+1, flushes+1)
 		}
 		fires++
-		loop.Defer(flush)
+		lp.Defer(flush)
 		if busy {
-			loop.After(0, t)
+			lp.After(0, t)
 		}
 	})
 	client, server := s.probe("client"), s.probe("server").echo()
-	s.do(func(l proxy.Loop) {
-		loop = l
+	s.do(func(l loop.Loop) {
+		lp = l
 		l.After(0, t)
 		l.After(soon, s.timer(func() { other = true }))
 	})
 	s.pair(client, server)
-	s.do(func(proxy.Loop) { client.conn.Write([]byte("echo")) })
+	s.do(func(loop.Loop) { client.conn.Write([]byte("echo")) })
 	s.Wait("an echo and another timer", func() bool { return other && len(client.got) == 4 && fires > 10 })
-	s.do(func(proxy.Loop) { busy = false })
+	s.do(func(loop.Loop) { busy = false })
 }
 
 func timerMoved(s *suite) {
 	early, late, fired := 0, 0, false
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		start := l.Now()
 		a := s.timer(func() { early++ })
 		l.After(long, a)
@@ -142,7 +142,7 @@ func timerMoved(s *suite) {
 		l.After(5*soon, s.timer(func() { fired = true }))
 	})
 	s.Wait("the last timer", func() bool { return fired })
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if early != 1 || late != 1 {
 			s.t.Errorf("moved timers fired %d and %d times, want once each", early, late)
 		}
@@ -151,14 +151,14 @@ func timerMoved(s *suite) {
 
 func timerStoppedByAnother(s *suite) {
 	first, last := false, false
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		victim := s.timer(func() { s.t.Error("a timer fired that another one had stopped") })
 		l.After(soon, s.timer(func() { first = true; l.Stop(victim); l.Stop(victim) }))
 		l.After(soon, victim)
 		l.After(2*soon, s.timer(func() { last = true }))
 	})
 	s.Wait("the last timer", func() bool { return last })
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if !first {
 			s.t.Error("the timer that stops did not fire")
 		}
@@ -168,7 +168,7 @@ func timerStoppedByAnother(s *suite) {
 func timerMovedByAnother(s *suite) {
 	var at []time.Duration
 	done := false
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		start := l.Now()
 		moved := s.timer(func() { at = append(at, l.Now()-start) })
 		l.After(soon, s.timer(func() { l.After(soon, moved) }))
@@ -176,7 +176,7 @@ func timerMovedByAnother(s *suite) {
 		l.After(4*soon, s.timer(func() { done = true }))
 	})
 	s.Wait("both timers", func() bool { return done && len(at) > 0 }) // a late loop moves the one behind the other
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if len(at) != 1 || at[0] < 2*soon {
 			s.t.Errorf("a timer moved from %v to %v fired at %v", soon, 2*soon, at)
 		}
@@ -186,17 +186,17 @@ func timerMovedByAnother(s *suite) {
 func timerRearmsItself(s *suite) {
 	const count = 100
 	fired := 0
-	var loop proxy.Loop
-	var t *proxy.Timer
+	var lp loop.Loop
+	var t *loop.Timer
 	t = s.timer(func() {
 		if fired++; fired < count {
-			loop.After(100*time.Microsecond, t)
+			lp.After(100*time.Microsecond, t)
 		}
 	})
-	s.do(func(l proxy.Loop) { loop = l; l.After(0, t) })
+	s.do(func(l loop.Loop) { lp = l; l.After(0, t) })
 	s.Wait("the last firing", func() bool { return fired >= count })
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if fired != count {
 			s.t.Errorf("fired %d times, armed %d times", fired, count)
 		}
@@ -205,8 +205,8 @@ func timerRearmsItself(s *suite) {
 
 func timerArmed(s *suite) {
 	fired := false
-	s.do(func(l proxy.Loop) {
-		var t *proxy.Timer
+	s.do(func(l loop.Loop) {
+		var t *loop.Timer
 		check := func(when string, want bool) {
 			if t.Armed() != want {
 				s.t.Errorf("%s Armed is %t", when, !want)
@@ -231,8 +231,8 @@ func timersMany(s *suite) {
 	const count = 10_000
 	var fired [count]int
 	total, want := 0, 0
-	s.do(func(l proxy.Loop) {
-		var timers [count]*proxy.Timer
+	s.do(func(l loop.Loop) {
+		var timers [count]*loop.Timer
 		for i := range timers {
 			timers[i] = s.timer(func() { fired[i]++; total++ })
 			l.After(time.Duration(i*7919%count)*2*time.Microsecond, timers[i])
@@ -250,7 +250,7 @@ func timersMany(s *suite) {
 	})
 	s.Wait("all timers", func() bool { return total >= want })
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		for i, n := range fired {
 			if stopped := i%3 == 0; stopped && n != 0 || !stopped && n != 1 {
 				s.t.Errorf("timer %d fired %d times, stopped=%t", i, n, stopped)

@@ -3,14 +3,14 @@ package conformance
 import (
 	"slices"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func deferOnce(s *suite) {
 	ran := 0
 	f := s.flush(func() { ran++ })
 	for round := 1; round <= 3; round++ {
-		s.do(func(l proxy.Loop) {
+		s.do(func(l loop.Loop) {
 			l.Defer(f)
 			l.Defer(f)
 			if ran != round-1 {
@@ -20,7 +20,7 @@ func deferOnce(s *suite) {
 		})
 		s.Wait("the flush", func() bool { return ran >= round })
 		s.settle()
-		s.do(func(proxy.Loop) {
+		s.do(func(loop.Loop) {
 			if ran != round {
 				s.t.Errorf("the flush ran %d times in %d turns that deferred it", ran, round)
 			}
@@ -39,14 +39,14 @@ func deferAtEndOfTurn(s *suite) {
 			s.t.Errorf("the flush ran after %d of the turn's %d timers", fired, count)
 		}
 	})
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		for range count {
 			l.After(soon, s.timer(func() { fired++; l.Defer(f) }))
 		}
 	})
 	s.Wait("timers and flush", func() bool { return fired == count && ran > 0 })
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		if ran != 1 {
 			s.t.Errorf("the flush ran %d times in one turn", ran)
 		}
@@ -56,8 +56,8 @@ func deferAtEndOfTurn(s *suite) {
 func deferInOrder(s *suite) {
 	const count = 20
 	var ran, want []int
-	s.do(func(l proxy.Loop) {
-		flushes := make([]*proxy.Flush, count)
+	s.do(func(l loop.Loop) {
+		flushes := make([]*loop.Flush, count)
 		for i := range flushes {
 			flushes[i] = s.flush(func() { ran = append(ran, i) })
 		}
@@ -78,36 +78,36 @@ func deferInOrder(s *suite) {
 // a timer fires and a connection echoes.
 func deferAgainStarvesNothing(s *suite) {
 	busy, fired, ran := true, false, 0
-	var loop proxy.Loop
-	var f *proxy.Flush
+	var lp loop.Loop
+	var f *loop.Flush
 	f = s.flush(func() {
 		ran++
 		if busy {
-			loop.Defer(f)
+			lp.Defer(f)
 		}
 	})
 	client, server := s.probe("client"), s.probe("server").echo()
-	s.do(func(l proxy.Loop) {
-		loop = l
+	s.do(func(l loop.Loop) {
+		lp = l
 		l.Defer(f)
 		l.After(soon, s.timer(func() { fired = true }))
 	})
 	s.pair(client, server)
-	s.do(func(proxy.Loop) { client.conn.Write([]byte("echo")) })
+	s.do(func(loop.Loop) { client.conn.Write([]byte("echo")) })
 	s.Wait("an echo and a timer", func() bool { return fired && len(client.got) == 4 && ran > 10 })
-	s.do(func(proxy.Loop) { busy = false })
+	s.do(func(loop.Loop) { busy = false })
 }
 
 // deferFromAnywhere: each kind of callback may defer, and the end of a turn comes
 // though nothing else happens.
 func deferFromAnywhere(s *suite) {
 	ran := map[string]bool{}
-	var loop proxy.Loop
+	var lp loop.Loop
 	mark := func(name string) {
-		loop.Defer(s.flush(func() { ran[name] = true }))
+		lp.Defer(s.flush(func() { ran[name] = true }))
 	}
-	s.do(func(l proxy.Loop) {
-		loop = l
+	s.do(func(l loop.Loop) {
+		lp = l
 		l.After(0, s.timer(func() { mark("timer") }))
 		l.Defer(s.flush(func() { mark("flush") }))
 		l.Post(func() { s.call("Post", func() { mark("post") }) })
@@ -132,21 +132,21 @@ func deferBeforeCloseNotice(s *suite) {
 			s.t.Error("OnClose came before the flush of the turn that closed")
 		}
 	}
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		client.close()
 		l.Defer(s.flush(func() { ran = true; client.conn.Write([]byte("late")) }))
 	})
 	s.Wait("both to be closed", func() bool { return client.closed && server.closed })
-	s.do(func(proxy.Loop) { s.same("server", server.got, nil) })
+	s.do(func(loop.Loop) { s.same("server", server.got, nil) })
 }
 
 func postFromOutside(s *suite) {
 	const posters, each = 8, 100
 	var ran [posters][each]int
 	total := 0
-	var all [posters]func(l proxy.Loop)
+	var all [posters]func(l loop.Loop)
 	for i := range all {
-		all[i] = func(l proxy.Loop) {
+		all[i] = func(l loop.Loop) {
 			for k := range each {
 				l.Post(func() { s.call("Post", func() { ran[i][k]++; total++ }) })
 			}
@@ -155,7 +155,7 @@ func postFromOutside(s *suite) {
 	s.Outside(all[:]...)
 	s.Wait("all posts", func() bool { return total >= posters*each })
 	s.settle()
-	s.do(func(proxy.Loop) {
+	s.do(func(loop.Loop) {
 		for i := range ran {
 			for k, n := range ran[i] {
 				if n != 1 {
@@ -168,7 +168,7 @@ func postFromOutside(s *suite) {
 
 func postNotWithinCall(s *suite) {
 	ran := false
-	s.do(func(l proxy.Loop) {
+	s.do(func(l loop.Loop) {
 		l.Post(func() { s.call("Post", func() { ran = true }) })
 		if ran {
 			s.t.Error("Post ran the function within the call")

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // inherited is what a process that takes ln over makes of its descriptor.
@@ -60,8 +60,8 @@ func TestKeepAlive(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := start(t, Options{})
 			fds := make(chan int, 1)
-			l, err := e.Serve(c.listen(t), ListenOptions{}, func(proxy.Loop, string) proxy.Stream {
-				return &stream{open: func(c proxy.Conn) { fds <- c.(*conn).gc.Fd() }}
+			l, err := e.Serve(c.listen(t), ListenOptions{}, func(loop.Loop, string) loop.Stream {
+				return &stream{open: func(c loop.Conn) { fds <- c.(*conn).gc.Fd() }}
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -94,8 +94,8 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	}
 	dial(t, ln.Addr().String())
 	fds := make(chan int, 1)
-	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(proxy.Loop, string) proxy.Stream {
-		return &stream{open: func(c proxy.Conn) { fds <- c.(*conn).gc.Fd() }}
+	if _, err := start(t, Options{}).Serve(ln, ListenOptions{}, func(loop.Loop, string) loop.Stream {
+		return &stream{open: func(c loop.Conn) { fds <- c.(*conn).gc.Fd() }}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestArrivalFails(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			e := start(t, Options{MaxPerSource: 2})
-			l, err := e.Listen("127.0.0.1:0", ListenOptions{MaxConnections: 2}, func(proxy.Loop, string) proxy.Stream { return echo() })
+			l, err := e.Listen("127.0.0.1:0", ListenOptions{MaxConnections: 2}, func(loop.Loop, string) loop.Stream { return echo() })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestStopWithArrivals(t *testing.T) {
 	e := start(t, Options{})
 	const n = 16
 	closed := make(chan error, 2*n)
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
 		return &stream{close: func(err error) { closed <- err }}
 	})
 	entered, release := make(chan struct{}), make(chan struct{})

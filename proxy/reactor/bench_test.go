@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // rawPeer is a blocking socket with no poller of Go's behind it, so that only
@@ -64,20 +64,20 @@ func (p rawPeer) receive(t testing.TB, b []byte) {
 var kinds = []struct {
 	name   string
 	allocs float64 // per exchange
-	accept func(e *Engine) func() proxy.Stream
+	accept func(e *Engine) func() loop.Stream
 }{
-	{"at once", 0, func(*Engine) func() proxy.Stream { return echo }},
-	{"flush", 0.25, func(e *Engine) func() proxy.Stream { return flushed(e, func() {}) }},
-	{"flush by Execute", 3, func(e *Engine) func() proxy.Stream {
+	{"at once", 0, func(*Engine) func() loop.Stream { return echo }},
+	{"flush", 0.25, func(e *Engine) func() loop.Stream { return flushed(e, func() {}) }},
+	{"flush by Execute", 3, func(e *Engine) func() loop.Stream {
 		return flushed(e, func() { e.loops[0].turns.solo, e.loops[0].turns.quiet = 0, 0 })
 	}},
-	{"timers", 0, func(e *Engine) func() proxy.Stream {
-		return func() proxy.Stream {
+	{"timers", 0, func(e *Engine) func() loop.Stream {
+		return func() loop.Stream {
 			l := e.loops[0]
-			var conn proxy.Conn
-			hedge, deadline := &proxy.Timer{Fire: func() {}}, &proxy.Timer{Fire: func() {}}
+			var conn loop.Conn
+			hedge, deadline := &loop.Timer{Fire: func() {}}, &loop.Timer{Fire: func() {}}
 			return &stream{
-				open: func(c proxy.Conn) { conn = c },
+				open: func(c loop.Conn) { conn = c },
 				data: func(b []byte) {
 					l.After(15*time.Second, deadline)
 					l.After(5*time.Millisecond, hedge)
@@ -91,13 +91,13 @@ var kinds = []struct {
 }
 
 // flushed echoes from a deferred flush.
-func flushed(e *Engine, before func()) func() proxy.Stream {
-	return func() proxy.Stream {
-		var conn proxy.Conn
+func flushed(e *Engine, before func()) func() loop.Stream {
+	return func() loop.Stream {
+		var conn loop.Conn
 		var out []byte
-		f := &proxy.Flush{Do: func() { conn.Write(out) }}
+		f := &loop.Flush{Do: func() { conn.Write(out) }}
 		return &stream{
-			open: func(c proxy.Conn) { conn = c },
+			open: func(c loop.Conn) { conn = c },
 			data: func(b []byte) { before(); out = append(out[:0], b...); e.loops[0].Defer(f) },
 		}
 	}
@@ -136,7 +136,7 @@ func BenchmarkBusy(b *testing.B) {
 	}
 }
 
-func exchange(b *testing.B, conns int, accept func(e *Engine) func() proxy.Stream) {
+func exchange(b *testing.B, conns int, accept func(e *Engine) func() loop.Stream) {
 	e := start(b, Options{})
 	addr := listen(b, e, ListenOptions{}, accept(e))
 	peers := make([]rawPeer, conns)
@@ -176,7 +176,7 @@ func BenchmarkTimer(b *testing.B) {
 	var due, late time.Duration
 	done := make(chan struct{})
 	n := 0
-	tm := &proxy.Timer{}
+	tm := &loop.Timer{}
 	again := func() { due = l.Now() + 100*time.Microsecond; l.After(100*time.Microsecond, tm) }
 	tm.Fire = func() {
 		late += l.Now() - due

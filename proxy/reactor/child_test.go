@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // childVariable marks the process that runs out of descriptors.
@@ -49,7 +49,7 @@ func starve() error {
 	if err != nil {
 		return err
 	}
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(proxy.Loop, string) proxy.Stream { return echo() })
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *epoch) now() time.Duration { return time.Since(e.start) + 1 }
 // duplicate of its descriptor, on which it then calls epoll_ctl, read and
 // close, all of which a timerfd understands. So a socket's descriptor is made
 // one of the timerfd, before gnet sees it.
-func (c *clock) enroll(client *gnet.Client, l *loop) (err error) {
+func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("timerfd_create", err)
@@ -119,7 +119,7 @@ func socket() (*net.UnixConn, error) {
 // rearm sets the timerfd if the nearest timer is due before what it is set to.
 // It is never set later or stopped: an early wake finds nothing due and sets it
 // anew, and a request's timeouts, nearly all stopped in time, cost no call.
-func (l *loop) rearm() {
+func (l *eventLoop) rearm() {
 	at, ok := l.timers.Next()
 	if l.turns.again {
 		at, ok = l.now, true
@@ -134,7 +134,7 @@ func (l *loop) rearm() {
 
 // timerFired runs the timers that are due and ends the turn, so that a timer
 // armed meanwhile, even for now, waits for the next one.
-func (l *loop) timerFired() {
+func (l *eventLoop) timerFired() {
 	l.enter()
 	l.clock.armed = 0
 	again := l.turns.again

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/conformance"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
@@ -43,7 +43,7 @@ const patience = time.Minute
 type harness struct {
 	t *testing.T
 	e *reactor.Engine
-	l proxy.Loop
+	l loop.Loop
 
 	identity *certs.Source // nil: plain text
 }
@@ -72,7 +72,7 @@ func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	return &harness{t: t, e: e, l: e.Loops()[0]}
 }
 
-func (h *harness) Do(f func(l proxy.Loop)) {
+func (h *harness) Do(f func(l loop.Loop)) {
 	h.t.Helper()
 	done := make(chan struct{})
 	h.l.Post(func() { defer close(done); f(h.l) })
@@ -83,7 +83,7 @@ func (h *harness) Do(f func(l proxy.Loop)) {
 	}
 }
 
-func (h *harness) Outside(fs ...func(l proxy.Loop)) {
+func (h *harness) Outside(fs ...func(l loop.Loop)) {
 	var all sync.WaitGroup
 	for _, f := range fs {
 		all.Go(func() { f(h.l) })
@@ -96,7 +96,7 @@ func (h *harness) Wait(what string, cond func() bool) {
 	h.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
 		ok := false
-		h.Do(func(proxy.Loop) { ok = cond() })
+		h.Do(func(loop.Loop) { ok = cond() })
 		if ok {
 			return
 		}
@@ -106,13 +106,13 @@ func (h *harness) Wait(what string, cond func() bool) {
 	}
 }
 
-func (h *harness) Listen(accept func() proxy.Stream) string {
+func (h *harness) Listen(accept func() loop.Stream) string {
 	var o reactor.ListenOptions
 	if h.identity != nil {
 		o.TLS = h.identity.Server
 	}
 	l, err := h.e.ListenOn(h.l, "127.0.0.1:0", o,
-		func(proxy.Loop, string) proxy.Stream { return accept() })
+		func(loop.Loop, string) loop.Stream { return accept() })
 	if err != nil {
 		h.t.Fatal(err)
 	}

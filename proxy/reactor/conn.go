@@ -10,7 +10,7 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // connState is where a connection is in its life.
@@ -27,11 +27,11 @@ const (
 
 // conn is one connection.
 type conn struct {
-	loop   *loop
-	stream proxy.Stream // set by accept on arrival, for an inbound one
-	accept func(l proxy.Loop, remote string) proxy.Stream
+	loop   *eventLoop
+	stream loop.Stream // set by accept on arrival, for an inbound one
+	accept func(l loop.Loop, remote string) loop.Stream
 	remote string
-	slot   int // index in loop.conns
+	slot   int // index in eventLoop.conns
 	state  connState
 	place  place // of an accepted connection, until it leaves the loop
 
@@ -49,11 +49,11 @@ type conn struct {
 	original netip.AddrPort // of an accepted connection that was redirected
 	early    []byte         // what it sent before it came to the loop
 
-	timer proxy.Timer // of a dial or a drain
+	timer loop.Timer // of a dial or a drain
 	drain drain
 }
 
-var _ proxy.Conn = (*conn)(nil)
+var _ loop.Conn = (*conn)(nil)
 
 // become changes the state, which only ever moves down the list. Anything else
 // is a fault of this package: the panic ends the connection.
@@ -64,7 +64,7 @@ func (c *conn) become(next connState) {
 	c.state = next
 }
 
-// Write implements proxy.Conn.
+// Write implements loop.Conn.
 func (c *conn) Write(b []byte) {
 	if c.state != connOpen || len(b) == 0 {
 		return
@@ -76,7 +76,7 @@ func (c *conn) Write(b []byte) {
 	_ = c.put(b) // an error has ended it
 }
 
-// Buffered implements proxy.Conn.
+// Buffered implements loop.Conn.
 func (c *conn) Buffered() int {
 	if c.gc == nil {
 		return 0
@@ -84,7 +84,7 @@ func (c *conn) Buffered() int {
 	return c.gc.OutboundBuffered()
 }
 
-// Close implements proxy.Conn.
+// Close implements loop.Conn.
 func (c *conn) Close() {
 	if c.secure != nil && c.state == connOpen && c.Buffered() == 0 {
 		c.notify()
@@ -94,10 +94,10 @@ func (c *conn) Close() {
 	}
 }
 
-// RemoteAddr implements proxy.Conn.
+// RemoteAddr implements loop.Conn.
 func (c *conn) RemoteAddr() string { return c.remote }
 
-// OriginalDst implements proxy.Conn.
+// OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
 // opened is gnet's word that the socket is on the loop.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // accepted makes one connection and gives its ends.
@@ -18,13 +18,13 @@ func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
 	t.Helper()
 	got := make(chan *conn, 1)
 	open := s.open
-	s.open = func(c proxy.Conn) {
+	s.open = func(c loop.Conn) {
 		if open != nil {
 			open(c)
 		}
 		got <- c.(*conn)
 	}
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream { return s })
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return s })
 	peer := dial(t, addr)
 	return recv(t, got, "the connection"), peer
 }
@@ -38,7 +38,7 @@ func TestFailedWriteDoesNotReenter(t *testing.T) {
 
 func failedWrite(t *testing.T, size int) {
 	e := start(t, Options{})
-	var c proxy.Conn
+	var c loop.Conn
 	inside := false
 	closed := make(chan error, 1)
 	hold := make(chan struct{})
@@ -60,7 +60,7 @@ func failedWrite(t *testing.T, size int) {
 		}
 		closed <- err
 	}
-	s.open = func(oc proxy.Conn) { c = oc }
+	s.open = func(oc loop.Conn) { c = oc }
 	conn, peer := accepted(t, e, s)
 	if _, err := peer.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -86,8 +86,8 @@ func TestStaleConnWritesToNobody(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	conns := make(chan *conn, 8)
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
-		return &stream{open: func(c proxy.Conn) { conns <- c.(*conn) }}
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+		return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }}
 	})
 	// Several, since a new connection takes a descriptor for its peer, too.
 	stale := map[int]*conn{}
@@ -96,7 +96,7 @@ func TestStaleConnWritesToNobody(t *testing.T) {
 		c := recv(t, conns, "a connection")
 		on(t, l, func() { stale[c.gc.Fd()] = c })
 	}
-	var late proxy.Flush
+	var late loop.Flush
 	late.Do = func() {
 		for _, old := range stale {
 			old.Write([]byte("of another"))
@@ -181,7 +181,7 @@ func TestCauses(t *testing.T) {
 			closed := make(chan error, 1)
 			e.loops[0].Post(func() {
 				e.loops[0].Dial(tc.addr, tc.timeout, &stream{
-					open:  func(proxy.Conn) { t.Error("OnOpen") },
+					open:  func(loop.Conn) { t.Error("OnOpen") },
 					close: func(err error) { closed <- err },
 				})
 			})
@@ -209,14 +209,14 @@ func TestPanics(t *testing.T) {
 	closed := make(chan error, 1)
 	s := &stream{close: func(err error) { closed <- err }}
 	streams := map[string]*stream{
-		"open":  {open: func(proxy.Conn) { boom() }, close: s.close},
+		"open":  {open: func(loop.Conn) { boom() }, close: s.close},
 		"data":  {data: func([]byte) { boom() }, close: s.close},
-		"close": {open: func(c proxy.Conn) { c.Close() }, close: func(err error) { closed <- ErrPanic; boom() }},
+		"close": {open: func(c loop.Conn) { c.Close() }, close: func(err error) { closed <- ErrPanic; boom() }},
 		"twice": {data: func([]byte) { boom() }, close: func(err error) { closed <- err; boom() }},
 	}
 	want := int64(0)
 	for name, s := range streams {
-		peer := dial(t, listen(t, e, ListenOptions{}, func() proxy.Stream { return s }))
+		peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { return s }))
 		_, _ = peer.Write([]byte("x"))
 		if err := recv(t, closed, name+": OnClose"); err != ErrPanic {
 			t.Errorf("%s: OnClose(%v)", name, err)
@@ -225,16 +225,16 @@ func TestPanics(t *testing.T) {
 			want++
 		}
 	}
-	peer := dial(t, listen(t, e, ListenOptions{}, func() proxy.Stream { boom(); return nil }))
+	peer := dial(t, listen(t, e, ListenOptions{}, func() loop.Stream { boom(); return nil }))
 	if _, err := io.Copy(io.Discard, peer); err != nil && !isReset(err) {
 		t.Error(err)
 	}
 	fired := make(chan struct{}, 1)
 	on(t, l, func() {
-		l.After(0, &proxy.Timer{Fire: boom})
-		l.Defer(&proxy.Flush{Do: boom})
+		l.After(0, &loop.Timer{Fire: boom})
+		l.Defer(&loop.Flush{Do: boom})
 		l.Post(boom)
-		l.After(time.Millisecond, &proxy.Timer{Fire: func() { fired <- struct{}{} }})
+		l.After(time.Millisecond, &loop.Timer{Fire: func() { fired <- struct{}{} }})
 	})
 	recv(t, fired, "a timer after the panics")
 	want += 4
@@ -264,7 +264,7 @@ func TestDialTooLateIsClosed(t *testing.T) {
 	closed := make(chan error, 2)
 	on(t, l, func() {
 		l.Dial(ln.Addr().String(), patience, &stream{
-			open:  func(proxy.Conn) { t.Error("OnOpen") },
+			open:  func(loop.Conn) { t.Error("OnOpen") },
 			close: func(err error) { closed <- err },
 		})
 		c := l.conns[0]

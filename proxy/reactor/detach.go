@@ -5,20 +5,20 @@ import (
 	"net"
 	"os"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements proxy.Conn. gnet can't give a descriptor away, so the Socket
+// Detach implements loop.Conn. gnet can't give a descriptor away, so the Socket
 // gets a duplicate and gnet closes its own, which ends nothing: the connection
 // lives as long as one descriptor does. Every event consumes all input (see
 // handler.OnTraffic), so gnet holds none of it back; what TLS has of it goes
 // along with the Socket.
-func (c *conn) Detach() (proxy.Socket, error) {
+func (c *conn) Detach() (loop.Socket, error) {
 	if c.state != connOpen {
-		return nil, proxy.ErrDetachClosed
+		return nil, loop.ErrDetachClosed
 	}
 	if c.gc.OutboundBuffered() > 0 {
-		return nil, proxy.ErrDetachBuffered
+		return nil, loop.ErrDetachBuffered
 	}
 	nc, err := c.duplicate()
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *conn) Detach() (proxy.Socket, error) {
 }
 
 // leave makes nc the connection's own, off the loop. It keeps its place.
-func (c *conn) leave(nc *net.TCPConn) proxy.Socket {
+func (c *conn) leave(nc *net.TCPConn) loop.Socket {
 	e, at := c.loop.eng, c.place
 	c.place = place{}
 	if c.secure == nil {

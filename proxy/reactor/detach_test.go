@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // openFiles counts this process's descriptors.
@@ -31,16 +31,16 @@ func openFiles(t testing.TB) int {
 // echoAfter echoes on the loop until it has seen at least n bytes and nothing is
 // buffered, and then on the Socket until the peer's end.
 func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
-	var conn proxy.Conn
+	var conn loop.Conn
 	seen := 0
-	s := &stream{open: func(c proxy.Conn) { conn = c }}
+	s := &stream{open: func(c loop.Conn) { conn = c }}
 	s.data = func(b []byte) {
 		conn.Write(b)
 		if seen += len(b); seen < n {
 			return
 		}
 		sock, err := conn.Detach()
-		if errors.Is(err, proxy.ErrDetachBuffered) {
+		if errors.Is(err, loop.ErrDetachBuffered) {
 			return
 		}
 		if err != nil {
@@ -74,7 +74,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 	var left sync.WaitGroup
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(1, 2))
-	addr := listen(t, e, listenTLS(own), func() proxy.Stream {
+	addr := listen(t, e, listenTLS(own), func() loop.Stream {
 		mu.Lock()
 		defer mu.Unlock()
 		return echoAfter(t, rnd.IntN(size/2), &left)
@@ -151,7 +151,7 @@ func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCl
 	l := e.Loops()[0]
 	l.Post(func() {
 		l.Dial(addr, patience, &stream{
-			open: func(c proxy.Conn) {
+			open: func(c loop.Conn) {
 				if sock, err := c.Detach(); err != nil {
 					t.Errorf("Detach: %v", err)
 				} else {
@@ -224,13 +224,13 @@ func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 func TestDetachOutlivesEngine(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	c, peer := accepted(t, e, &stream{})
-	var sock proxy.Socket
+	var sock loop.Socket
 	on(t, c.loop, func() {
 		var err error
 		if sock, err = c.Detach(); err != nil {
 			t.Errorf("Detach: %v", err)
 		}
-		if _, err := c.Detach(); !errors.Is(err, proxy.ErrDetachClosed) {
+		if _, err := c.Detach(); !errors.Is(err, loop.ErrDetachClosed) {
 			t.Errorf("second Detach: %v", err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxWaitingDials bounds the dials that wait for a goroutine.
@@ -39,7 +39,7 @@ func (d *dialer) add(c *conn, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) >= maxWaitingDials {
-		return proxy.ErrDialQueue
+		return loop.ErrDialQueue
 	}
 	if d.active < d.max {
 		if !d.eng.spawn(d.work) {

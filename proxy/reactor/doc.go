@@ -1,5 +1,5 @@
 // Package reactor drives the proxy core on real sockets: it implements
-// proxy.Loop and proxy.Conn on gnet's epoll loops. It is the only package that
+// loop.Loop and loop.Conn on gnet's epoll loops. It is the only package that
 // imports gnet, and the place where gnet's sharp edges are filed off; why gnet,
 // and how it is used, is docs/decisions/0001-engine.md.
 //
@@ -9,10 +9,10 @@
 //	listener.go  accepts, sheds, spreads connections over the loops
 //	dialer.go    connects, in goroutines, and hands the socket to a loop
 //	handler.go   gnet's events to ours
-//	loop.go      proxy.Loop: timers, flushes, dials
+//	loop.go      loop.Loop: timers, flushes, dials
 //	turn.go      when a turn ends, functions posted from outside
 //	clock.go     the timerfd behind a loop's timers
-//	conn.go      proxy.Conn, its states
+//	conn.go      loop.Conn, its states
 //	drain.go     the orderly close
 //	tls.go       TLS between the stream and the socket
 //	tlsfailure.go  what can go wrong with it: codes, counts, log
@@ -20,5 +20,5 @@
 //	cpu.go       how many loops the machine grants
 //
 // Each socket belongs to one loop from its birth; nothing of a loop is touched
-// by another goroutine, except what loop.mu guards and the atomic counters.
+// by another goroutine, except what eventLoop.mu guards and the atomic counters.
 package reactor

@@ -28,7 +28,7 @@ const (
 	maxDrainPoll = 16 * time.Millisecond
 )
 
-// Drain implements proxy.Conn.
+// Drain implements loop.Conn.
 func (c *conn) Drain() {
 	if c.state != connOpen {
 		return

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // TestDrainSendsItAll: gnet's Close would lose what the kernel does not take at
@@ -50,8 +50,8 @@ func TestDrainLingers(t *testing.T) {
 	e.linger = time.Hour // the peer's end comes first
 	answer := bytes.Repeat([]byte("answer"), 64<<10)
 	drained := make(chan connState, 1)
-	var c proxy.Conn
-	s := &stream{open: func(oc proxy.Conn) { c = oc }}
+	var c loop.Conn
+	s := &stream{open: func(oc loop.Conn) { c = oc }}
 	s.data = func([]byte) {
 		c.Write(answer)
 		c.Drain()
@@ -85,7 +85,7 @@ func TestDrainOutlastsSlowReader(t *testing.T) {
 	on(t, c.loop, func() {
 		c.Write(answer)
 		c.Drain()
-		c.loop.After(10*e.linger, &proxy.Timer{Fire: func() { close(lingered) }})
+		c.loop.After(10*e.linger, &loop.Timer{Fire: func() { close(lingered) }})
 	})
 	recv(t, lingered, "the linger to have passed")
 	if _, err := peer.Write([]byte("not asked for")); err != nil {

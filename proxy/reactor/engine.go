@@ -15,7 +15,7 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Options configure an Engine. The zero value is ready for use.
@@ -45,7 +45,7 @@ type Options struct {
 
 	// DialTLS says whether connections to a service use TLS: it returns where
 	// to ask for the configuration at a handshake, or nil for plain text. Of a
-	// stream that is no proxy.Destined the service is "". It is called on the
+	// stream that is no loop.Destined the service is "". It is called on the
 	// loops and by DialSocket. nil: no connection does.
 	DialTLS func(service string) func() *tls.Config
 
@@ -78,7 +78,7 @@ var (
 type Engine struct {
 	log    *slog.Logger
 	client *gnet.Client
-	loops  []*loop
+	loops  []*eventLoop
 	dialer dialer
 	count  counters
 	places places        // of accepted connections
@@ -218,8 +218,8 @@ func (e *Engine) halt() error {
 }
 
 // Loops are the engine's loops, the same ones in the same order on each call.
-func (e *Engine) Loops() []proxy.Loop {
-	loops := make([]proxy.Loop, len(e.loops))
+func (e *Engine) Loops() []loop.Loop {
+	loops := make([]loop.Loop, len(e.loops))
 	for i, l := range e.loops {
 		loops[i] = l
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func TestStartRefusesLoopsOutOfRange(t *testing.T) {
@@ -38,15 +38,15 @@ func TestEveryLoopIsKnown(t *testing.T) {
 func TestConnectionsSpreadOverLoops(t *testing.T) {
 	const loops, each = 3, 4
 	e := start(t, Options{Loops: loops})
-	arrived := make(chan proxy.Loop, loops*each)
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l proxy.Loop, remote string) proxy.Stream {
+	arrived := make(chan loop.Loop, loops*each)
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(l loop.Loop, remote string) loop.Stream {
 		arrived <- l
 		return echo()
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := map[proxy.Loop]int{}
+	count := map[loop.Loop]int{}
 	for range loops * each {
 		dial(t, l.Addr().String())
 		count[recv(t, arrived, "a connection")]++
@@ -66,7 +66,7 @@ func TestDialStaysOnItsLoop(t *testing.T) {
 	for _, l := range e.loops {
 		got := make(chan gnet.EventLoop, 1)
 		l.Post(func() {
-			l.Dial(addr, patience, &stream{open: func(c proxy.Conn) { got <- c.(*conn).gc.EventLoop() }})
+			l.Dial(addr, patience, &stream{open: func(c loop.Conn) { got <- c.(*conn).gc.EventLoop() }})
 		})
 		if recv(t, got, "a dial") != l.el {
 			t.Errorf("loop %d: the connection is on another", l.index)
@@ -76,7 +76,7 @@ func TestDialStaysOnItsLoop(t *testing.T) {
 
 func TestIPv6(t *testing.T) {
 	e := start(t, Options{})
-	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ proxy.Loop, remote string) proxy.Stream {
+	l, err := e.Listen("[::1]:0", ListenOptions{}, func(_ loop.Loop, remote string) loop.Stream {
 		if !strings.HasPrefix(remote, "[::1]:") {
 			t.Errorf("peer is %q", remote)
 		}
@@ -86,10 +86,10 @@ func TestIPv6(t *testing.T) {
 		t.Skip("no IPv6 here:", err)
 	}
 	got := make(chan string, 1)
-	var out proxy.Conn
+	var out loop.Conn
 	e.loops[0].Post(func() {
 		e.loops[0].Dial(l.Addr().String(), patience, &stream{
-			open: func(c proxy.Conn) { out = c; c.Write([]byte("six")) },
+			open: func(c loop.Conn) { out = c; c.Write([]byte("six")) },
 			data: func(b []byte) { got <- string(b) + " " + out.RemoteAddr() },
 		})
 	})
@@ -154,7 +154,7 @@ func TestOverTheCapInSilence(t *testing.T) {
 
 func TestAcceptMayRefuse(t *testing.T) {
 	e := start(t, Options{})
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream { return nil })
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return nil })
 	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -166,7 +166,7 @@ func TestAcceptMayRefuse(t *testing.T) {
 
 func TestListenerCloseKeepsConnections(t *testing.T) {
 	e := start(t, Options{})
-	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(proxy.Loop, string) proxy.Stream { return echo() })
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +189,9 @@ func TestStop(t *testing.T) {
 	const n = 8
 	closed := make(chan error, 4*n)
 	opened := make(chan struct{}, 2*n)
-	inbound := func() proxy.Stream {
+	inbound := func() loop.Stream {
 		return &stream{
-			open:  func(proxy.Conn) { opened <- struct{}{} },
+			open:  func(loop.Conn) { opened <- struct{}{} },
 			close: func(err error) { closed <- err },
 		}
 	}
@@ -257,7 +257,7 @@ func TestTwoEngines(t *testing.T) {
 	got := make(chan string, 1)
 	a.loops[0].Post(func() {
 		a.loops[0].Dial(addr, patience, &stream{
-			open: func(c proxy.Conn) { c.Write([]byte("hello")) },
+			open: func(c loop.Conn) { c.Write([]byte("hello")) },
 			data: func(b []byte) { got <- string(b) },
 		})
 	})
@@ -296,7 +296,7 @@ func TestDialQueueIsBounded(t *testing.T) {
 	done := make(chan struct{})
 	on(t, l, func() {
 		s := &stream{close: func(err error) {
-			if errors.Is(err, proxy.ErrDialQueue) { // the others end with Stop
+			if errors.Is(err, loop.ErrDialQueue) { // the others end with Stop
 				full++
 				close(done)
 			}

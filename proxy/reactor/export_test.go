@@ -1,6 +1,6 @@
 package reactor
 
-import "github.com/remora-proxy/remora/proxy"
+import "github.com/remora-proxy/remora/proxy/loop"
 
 // Blackhole is an address that never answers a dial.
 var Blackhole = blackhole
@@ -9,6 +9,6 @@ var Blackhole = blackhole
 var Nobody = nobody
 
 // ListenOn is Listen with all connections on one loop.
-func (e *Engine) ListenOn(l proxy.Loop, addr string, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream) (*Listener, error) {
-	return e.listen(addr, o, accept, []*loop{l.(*loop)})
+func (e *Engine) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
+	return e.listen(addr, o, accept, []*eventLoop{l.(*eventLoop)})
 }

@@ -24,7 +24,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		x.loop.enter()
 		x.opened(gc)
 		x.loop.leave()
-	case *loop:
+	case *eventLoop:
 		x.el = gc.EventLoop()
 		if err := x.rest.find(gc.Fd()); err != nil {
 			h.eng.log.Info("event loop can't wait on its own, a request at a time costs more", "error", err)
@@ -43,7 +43,7 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		x.received(b)
 		x.loop.leave()
 		x.loop.takeRest()
-	case *loop:
+	case *eventLoop:
 		x.timerFired()
 		x.takeRest()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/remora-proxy/remora/internal/leaktest"
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func TestMain(m *testing.M) {
@@ -24,14 +24,14 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
-// stream is a proxy.Stream of functions, each optional.
+// stream is a loop.Stream of functions, each optional.
 type stream struct {
-	open  func(c proxy.Conn)
+	open  func(c loop.Conn)
 	data  func(b []byte)
 	close func(err error)
 }
 
-func (s *stream) OnOpen(c proxy.Conn) {
+func (s *stream) OnOpen(c loop.Conn) {
 	if s.open != nil {
 		s.open(c)
 	}
@@ -50,10 +50,10 @@ func (s *stream) OnClose(err error) {
 }
 
 // echo answers with what it gets.
-func echo() proxy.Stream {
-	var conn proxy.Conn
+func echo() loop.Stream {
+	var conn loop.Conn
 	return &stream{
-		open: func(c proxy.Conn) { conn = c },
+		open: func(c loop.Conn) { conn = c },
 		data: func(b []byte) { conn.Write(b) },
 	}
 }
@@ -86,9 +86,9 @@ func start(t testing.TB, o Options) *Engine {
 }
 
 // listen listens on loopback.
-func listen(t testing.TB, e *Engine, o ListenOptions, accept func() proxy.Stream) string {
+func listen(t testing.TB, e *Engine, o ListenOptions, accept func() loop.Stream) string {
 	t.Helper()
-	l, err := e.Listen("127.0.0.1:0", o, func(proxy.Loop, string) proxy.Stream { return accept() })
+	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return accept() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func listen(t testing.TB, e *Engine, o ListenOptions, accept func() proxy.Stream
 }
 
 // on runs f on l and waits for it.
-func on(t testing.TB, l proxy.Loop, f func()) {
+func on(t testing.TB, l loop.Loop, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	l.Post(func() { defer close(done); f() })

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // errNotEnrolled is when the kernel refused to watch a socket (out of memory or
@@ -45,8 +45,8 @@ type ListenOptions struct {
 type Listener struct {
 	eng    *Engine
 	ln     net.Listener
-	loops  []*loop // where connections go
-	accept func(l proxy.Loop, remote string) proxy.Stream
+	loops  []*eventLoop // where connections go
+	accept func(l loop.Loop, remote string) loop.Stream
 	opts   ListenOptions
 	room   room
 	shed   chan struct{} // a token for each refused connection being told so
@@ -68,7 +68,7 @@ const (
 // Listen accepts TCP connections at addr ("host:port") and spreads them over the
 // loops. For each, accept is called on the loop that got it, with the peer's
 // "ip:port", and returns its stream, or nil to close it.
-func (e *Engine) Listen(addr string, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream) (*Listener, error) {
+func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.listen(addr, o, accept, e.loops)
 }
 
@@ -90,11 +90,11 @@ func Bind(addr string) (net.Listener, error) {
 
 // Serve is Listen on a socket from Bind, which becomes the Listener's, or is
 // closed with an error.
-func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream) (*Listener, error) {
+func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.serve(ln, o, accept, e.loops)
 }
 
-func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
+func (e *Engine) listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (e *Engine) listen(addr string, o ListenOptions, accept func(l proxy.Loop, 
 	return e.serve(ln, o, accept, loops)
 }
 
-func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l proxy.Loop, remote string) proxy.Stream, loops []*loop) (*Listener, error) {
+func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
 	if err := keepAlive(ln); err != nil {
 		e.log.Warn("silent peers of a listener may not be probed", "address", ln.Addr().String(), "error", err)
 	}

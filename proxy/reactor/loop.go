@@ -9,13 +9,14 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// loop is one event loop: a thread's worth of connections, timers and deferred
+// eventLoop is one event loop: a thread's worth of connections, timers and deferred
 // work. All but what mu guards and the atomics belongs to gnet's goroutine of
 // that loop.
-type loop struct {
+type eventLoop struct {
 	eng   *Engine
 	el    gnet.EventLoop // set at boot, by the arrival of the loop's timer
 	index int
@@ -24,15 +25,15 @@ type loop struct {
 	busy bool // within enter and leave
 
 	clock   clock
-	timers  proxy.Timers
-	flushes proxy.Flushes
+	timers  loop.Timers
+	flushes loop.Flushes
 	notices []*conn // closed, their streams not told yet
 	spare   []*conn // the other half of notices' double buffer
 	conns   []*conn // open or being dialled, in no order
 
 	turns turns // turn.go
 	rest  rest  // rest.go
-	stats proxy.LoopStats
+	stats stats.LoopStats
 
 	// opened and sealed are where TLS decrypts to and encrypts to, in one
 	// event each; nil while no connection uses TLS.
@@ -49,43 +50,43 @@ type loop struct {
 	retired bool     // gnet's loop must not be called any more
 }
 
-var _ proxy.Metered = (*loop)(nil)
+var _ stats.Metered = (*eventLoop)(nil)
 
-func newLoop(e *Engine, index int, begin epoch) *loop {
-	return &loop{eng: e, index: index, clock: clock{epoch: begin}}
+func newLoop(e *Engine, index int, begin epoch) *eventLoop {
+	return &eventLoop{eng: e, index: index, clock: clock{epoch: begin}}
 }
 
-// Stats implements proxy.Metered.
-func (l *loop) Stats() proxy.LoopStats {
+// Stats implements stats.Metered.
+func (l *eventLoop) Stats() stats.LoopStats {
 	l.stats.Connections = len(l.conns)
 	return l.stats
 }
 
-// Now implements proxy.Loop.
-func (l *loop) Now() time.Duration { return l.now }
+// Now implements loop.Loop.
+func (l *eventLoop) Now() time.Duration { return l.now }
 
-// After implements proxy.Loop. The timerfd is set when the callbacks of this
+// After implements loop.Loop. The timerfd is set when the callbacks of this
 // event are through, so a timer that is stopped before costs no system call.
-func (l *loop) After(d time.Duration, t *proxy.Timer) {
+func (l *eventLoop) After(d time.Duration, t *loop.Timer) {
 	l.timers.Arm(t, l.now+min(max(d, 0), never))
 }
 
 // never is a time that does not overflow when the clock's is added, 73 years.
 const never = time.Duration(1 << 61)
 
-// Stop implements proxy.Loop.
-func (l *loop) Stop(t *proxy.Timer) { l.timers.Disarm(t) }
+// Stop implements loop.Loop.
+func (l *eventLoop) Stop(t *loop.Timer) { l.timers.Disarm(t) }
 
-// Defer implements proxy.Loop.
-func (l *loop) Defer(f *proxy.Flush) {
+// Defer implements loop.Loop.
+func (l *eventLoop) Defer(f *loop.Flush) {
 	l.turns.left = true
 	l.flushes.Add(f)
 }
 
-// Dial implements proxy.Loop.
-func (l *loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+// Dial implements loop.Loop.
+func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	service := ""
-	if d, ok := s.(proxy.Destined); ok {
+	if d, ok := s.(loop.Destined); ok {
 		service = d.Service()
 	}
 	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.configOf(service)}
@@ -98,12 +99,12 @@ func (l *loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
 }
 
 // adopt makes c one of the loop's connections, until forget.
-func (l *loop) adopt(c *conn) {
+func (l *eventLoop) adopt(c *conn) {
 	c.slot = len(l.conns)
 	l.conns = append(l.conns, c)
 }
 
-func (l *loop) forget(c *conn) {
+func (l *eventLoop) forget(c *conn) {
 	last := len(l.conns) - 1
 	moved := l.conns[last]
 	l.conns[c.slot], moved.slot = moved, c.slot
@@ -112,21 +113,21 @@ func (l *loop) forget(c *conn) {
 }
 
 // closeAll ends every connection, as Engine.Stop wants it.
-func (l *loop) closeAll() {
+func (l *eventLoop) closeAll() {
 	for len(l.conns) > 0 {
 		l.conns[len(l.conns)-1].end(nil)
 	}
 }
 
 // run calls f; a panic in it is counted and goes no further.
-func (l *loop) run(f func()) {
+func (l *eventLoop) run(f func()) {
 	defer l.recovered(nil)
 	f()
 }
 
 // recovered is deferred around every callback. It ends the connection c, if the
 // callback was one's.
-func (l *loop) recovered(c *conn) {
+func (l *eventLoop) recovered(c *conn) {
 	r := recover()
 	if r == nil {
 		return
@@ -139,7 +140,7 @@ func (l *loop) recovered(c *conn) {
 }
 
 // Run implements gnet.Runnable: the turn that was asked for.
-func (l *loop) Run(context.Context) error {
+func (l *eventLoop) Run(context.Context) error {
 	l.turn()
 	l.errandEnds()
 	return nil

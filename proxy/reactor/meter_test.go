@@ -5,22 +5,23 @@ import (
 	"net"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // TestStats: what a loop does is counted as events and turns, and a turn that was
 // kept busy as a long one.
 func TestStats(t *testing.T) {
 	e := start(t, Options{Loops: 1})
-	l := e.Loops()[0].(proxy.Metered)
-	read := func() (s proxy.LoopStats) {
+	l := e.Loops()[0].(stats.Metered)
+	read := func() (s stats.LoopStats) {
 		done := make(chan struct{})
 		e.Loops()[0].Post(func() { s = l.Stats(); close(done) })
 		<-done
 		return s
 	}
 	before := read()
-	ln, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(proxy.Loop, string) proxy.Stream { return echo() })
+	ln, err := e.Listen("127.0.0.1:0", ListenOptions{}, func(loop.Loop, string) loop.Stream { return echo() })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 func TestSourceOf(t *testing.T) {
@@ -105,9 +105,9 @@ func TestPerSourceWithinMaxConnections(t *testing.T) {
 // never come to one, count until they are closed.
 func TestPerSourceOutside(t *testing.T) {
 	e := start(t, Options{MaxPerSource: 2})
-	left := make(chan proxy.Socket, 1)
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
-		return &stream{open: func(c proxy.Conn) {
+	left := make(chan loop.Socket, 1)
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
+		return &stream{open: func(c loop.Conn) {
 			sock, err := c.Detach()
 			if err != nil {
 				t.Errorf("Detach: %v", err)

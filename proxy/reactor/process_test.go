@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
-	"github.com/remora-proxy/remora/proxy/adaptive"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/limit/adaptive"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/registry"
 )
@@ -58,7 +59,7 @@ services:
 		t.Fatal(err)
 	}
 	p := proxy.NewProcess(cfg, 3)
-	workers := make(map[proxy.Loop]*proxy.Worker)
+	workers := make(map[loop.Loop]*proxy.Worker)
 	for i, l := range e.Loops() {
 		workers[l] = proxy.NewWorker(p, l, quiet, uint64(i))
 	}
@@ -66,8 +67,8 @@ services:
 		p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, eps))
 	}
 	update(endpoints...)
-	entrance := p.Generation().Entrance(cfg.Listeners[0].Name)
-	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l proxy.Loop, _ string) proxy.Stream {
+	entrance := p.Generation().Listener(cfg.Listeners[0].Name)
+	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
 		return entrance.Accept(workers[l])
 	})
 	if err != nil {

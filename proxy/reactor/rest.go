@@ -58,7 +58,7 @@ const (
 const timeSlice = 5 * time.Millisecond
 
 // takeRest ends an event of a socket or a timer; it is never part of an errand.
-func (l *loop) takeRest() {
+func (l *eventLoop) takeRest() {
 	r := &l.rest
 	if l.now-r.yielded > timeSlice {
 		r.yielded = l.now
@@ -109,14 +109,14 @@ func (r *rest) wait(milliseconds int) (event bool) {
 
 // errandBegins comes before a function is given to gnet. Any goroutine may call
 // it and errandEnds, which comes once the function has run.
-func (l *loop) errandBegins() {
+func (l *eventLoop) errandBegins() {
 	l.rest.errands.Add(1)
 	if l.rest.resting.Load() {
 		l.clock.fire()
 	}
 }
 
-func (l *loop) errandEnds() { l.rest.errands.Add(-1) }
+func (l *eventLoop) errandEnds() { l.rest.errands.Add(-1) }
 
 // find sets the descriptors, which gnet does not tell. Its epoll is the one that
 // watches fd, and its eventfd what that watches for edges (proc(5),

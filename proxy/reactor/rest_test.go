@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // quiet makes e's only loop rest: one connection, one exchange at a time.
-func quiet(t *testing.T, e *Engine, accept func() proxy.Stream) (peer net.Conn) {
+func quiet(t *testing.T, e *Engine, accept func() loop.Stream) (peer net.Conn) {
 	t.Helper()
 	peer = dial(t, listen(t, e, ListenOptions{}, accept))
 	rests(t, e, peer)
@@ -82,7 +82,7 @@ func TestRestEnds(t *testing.T) {
 func TestRestEndsForATimer(t *testing.T) {
 	e := start(t, Options{})
 	fired := make(chan bool, 1)
-	tm := &proxy.Timer{Fire: func() { fired <- true }}
+	tm := &loop.Timer{Fire: func() { fired <- true }}
 	peer := quiet(t, e, flushed(e, func() { e.loops[0].After(20*time.Millisecond, tm) }))
 	ask(t, peer, "ping")
 	recv(t, fired, "the timer")
@@ -288,7 +288,7 @@ func TestNothingIsLostAtRest(t *testing.T) {
 	l := e.loops[0]
 	other := listen(t, e, ListenOptions{}, echo)
 	seen := make(chan struct{}, posters+3)
-	tm := &proxy.Timer{Fire: func() { seen <- struct{}{} }}
+	tm := &loop.Timer{Fire: func() { seen <- struct{}{} }}
 	var due atomic.Int64
 	peer := quiet(t, e, flushed(e, func() {
 		if d := due.Swap(0); d > 0 {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // notifyTime bounds how long Close waits for a peer that does not read, to tell
@@ -39,7 +39,7 @@ func (o *outside) end() bool {
 	return true
 }
 
-// plainSocket is a proxy.Socket in plain text. Two of them are copied within the
+// plainSocket is a loop.Socket in plain text. Two of them are copied within the
 // kernel by io.Copy.
 type plainSocket struct {
 	*net.TCPConn
@@ -49,7 +49,7 @@ type plainSocket struct {
 // NetConn is the TCP connection.
 func (s *plainSocket) NetConn() net.Conn { return s.TCPConn }
 
-// Secure implements proxy.Socket.
+// Secure implements loop.Socket.
 func (s *plainSocket) Secure() bool { return false }
 
 // Close closes the connection and gives its place back, once.
@@ -60,13 +60,13 @@ func (s *plainSocket) Close() error {
 	return s.TCPConn.Close()
 }
 
-// Reset implements proxy.Socket.
+// Reset implements loop.Socket.
 func (s *plainSocket) Reset() {
 	_ = s.SetLinger(0)
 	_ = s.Close()
 }
 
-// secureSocket is a proxy.Socket over TLS. Deadlines are those of the TCP
+// secureSocket is a loop.Socket over TLS. Deadlines are those of the TCP
 // connection below, where package tls can't set them: see wire.
 type secureSocket struct {
 	*tls.Conn
@@ -77,7 +77,7 @@ type secureSocket struct {
 // NetConn is the TCP connection, whose bytes are encrypted.
 func (s *secureSocket) NetConn() net.Conn { return s.raw }
 
-// Secure implements proxy.Socket.
+// Secure implements loop.Socket.
 func (s *secureSocket) Secure() bool { return true }
 
 // LocalAddr implements net.Conn.
@@ -86,16 +86,16 @@ func (s *secureSocket) LocalAddr() net.Addr { return s.raw.LocalAddr() }
 // RemoteAddr implements net.Conn.
 func (s *secureSocket) RemoteAddr() net.Addr { return s.raw.RemoteAddr() }
 
-// SetDeadline implements proxy.Socket.
+// SetDeadline implements loop.Socket.
 func (s *secureSocket) SetDeadline(t time.Time) error { return s.raw.SetDeadline(t) }
 
-// SetReadDeadline implements proxy.Socket.
+// SetReadDeadline implements loop.Socket.
 func (s *secureSocket) SetReadDeadline(t time.Time) error { return s.raw.SetReadDeadline(t) }
 
-// SetWriteDeadline implements proxy.Socket.
+// SetWriteDeadline implements loop.Socket.
 func (s *secureSocket) SetWriteDeadline(t time.Time) error { return s.raw.SetWriteDeadline(t) }
 
-// CloseWrite implements proxy.Socket: close_notify (RFC 8446, section 6.1), then
+// CloseWrite implements loop.Socket: close_notify (RFC 8446, section 6.1), then
 // the end of the TCP stream.
 func (s *secureSocket) CloseWrite() error {
 	return errors.Join(s.Conn.CloseWrite(), s.raw.CloseWrite())
@@ -111,7 +111,7 @@ func (s *secureSocket) Close() error {
 	return s.Conn.Close()
 }
 
-// Reset implements proxy.Socket: from below, since the orderly end of TLS would tell
+// Reset implements loop.Socket: from below, since the orderly end of TLS would tell
 // the peer that this was all.
 func (s *secureSocket) Reset() {
 	_ = s.raw.SetLinger(0)
@@ -124,7 +124,7 @@ func (s *secureSocket) Reset() {
 // the connection is ready for use, ctx ends or the engine is stopped
 // (ErrStopped). The Socket is the caller's and outlives the engine. Any
 // goroutine may call it; how many do at once is theirs to bound.
-func (e *Engine) DialSocket(ctx context.Context, addr, service string) (proxy.Socket, error) {
+func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -140,7 +140,7 @@ func (e *Engine) DialSocket(ctx context.Context, addr, service string) (proxy.So
 	return nil, fmt.Errorf("reactor: dial: %w", err)
 }
 
-func (e *Engine) dialSocket(ctx context.Context, addr, service string) (proxy.Socket, error) {
+func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
 	var d net.Dialer
 	d.SetMultipathTCP(false)
 	nc, err := d.DialContext(ctx, "tcp", addr)

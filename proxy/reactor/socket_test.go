@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // leaver is a stream that leaves its loop as soon as it is open.
-func leaver(t *testing.T, left chan<- proxy.Socket) func() proxy.Stream {
-	return func() proxy.Stream {
-		return &stream{open: func(c proxy.Conn) {
+func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Stream {
+	return func() loop.Stream {
+		return &stream{open: func(c loop.Conn) {
 			sock, err := c.Detach()
 			if err != nil {
 				t.Errorf("Detach: %v", err)
@@ -33,10 +33,10 @@ func leaver(t *testing.T, left chan<- proxy.Socket) func() proxy.Stream {
 }
 
 // detachedTLS is a connection with TLS whose one end has left its loop.
-func detachedTLS(t *testing.T, e *Engine) (sock proxy.Socket, peer *tls.Conn) {
+func detachedTLS(t *testing.T, e *Engine) (sock loop.Socket, peer *tls.Conn) {
 	t.Helper()
 	own := NewIdentity(t)
-	left := make(chan proxy.Socket, 1)
+	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
 	peer = tls.Client(dial(t, addr), own.Client())
 	if err := peer.Handshake(); err != nil {
@@ -52,7 +52,7 @@ func detachedTLS(t *testing.T, e *Engine) (sock proxy.Socket, peer *tls.Conn) {
 func TestSocketEarlyData(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
-	left := make(chan proxy.Socket, 1)
+	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
 	for range 20 {
 		held := &holdback{TCPConn: dial(t, addr)}
@@ -115,7 +115,7 @@ func TestSocketHalfClose(t *testing.T) {
 func TestSocketDeadline(t *testing.T) {
 	e := start(t, Options{})
 	own := NewIdentity(t)
-	left := make(chan proxy.Socket, 1)
+	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
 	held := &holdback{TCPConn: dial(t, addr), open: true}
 	peer := tls.Client(held, own.Client())
@@ -155,7 +155,7 @@ func TestSocketDeadline(t *testing.T) {
 func TestSocketReset(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		e := start(t, Options{})
-		left := make(chan proxy.Socket, 1)
+		left := make(chan loop.Socket, 1)
 		peer := dial(t, listen(t, e, ListenOptions{}, leaver(t, left)))
 		resets(t, e, recv(t, left, "the connection to leave its loop"), peer)
 	})
@@ -166,7 +166,7 @@ func TestSocketReset(t *testing.T) {
 	})
 }
 
-func resets(t *testing.T, e *Engine, sock proxy.Socket, peer net.Conn) {
+func resets(t *testing.T, e *Engine, sock loop.Socket, peer net.Conn) {
 	t.Helper()
 	if st := e.Stats(); st.Inbound != 1 || st.Open != 1 || st.Detached != 1 {
 		t.Errorf("%+v", st)
@@ -240,7 +240,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != certs.CodeUnknownCA {
 		t.Errorf("another authority: %v", err)
 	}
-	silent := listen(t, e, ListenOptions{}, func() proxy.Stream { return &stream{} })
+	silent := listen(t, e, ListenOptions{}, func() loop.Stream { return &stream{} })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := e.DialSocket(ctx, silent, "service"); !errors.Is(err, context.DeadlineExceeded) {

@@ -124,7 +124,7 @@ func (s *secure) notify() {
 }
 
 // plain is the buffer that the loop's connections decrypt into, one at a time.
-func (l *loop) plain() []byte {
+func (l *eventLoop) plain() []byte {
 	if l.opened == nil {
 		l.opened = make([]byte, maxRecord)
 	}

@@ -6,7 +6,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // BenchmarkTLS is a message of 300 bytes and its echo, one at a time: without
@@ -51,7 +51,7 @@ func unbounded(b *testing.B, addr string) net.Conn {
 }
 
 // bridge accepts one connection, whose plain text goes through l.
-func bridge(b *testing.B, l proxy.Loop, config *tls.Config) (addr string) {
+func bridge(b *testing.B, l loop.Loop, config *tls.Config) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/testcerts"
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 const meshName = "spiffe://test/sidecar"
@@ -88,7 +88,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var log logText
 			e := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() proxy.Stream {
+			addr := listen(t, e, ListenOptions{TLS: own.Server}, func() loop.Stream {
 				t.Error("it was accepted")
 				return nil
 			})
@@ -150,7 +150,7 @@ func TestTLSDialRefuses(t *testing.T) {
 	ended := make(chan error, 1)
 	e.Loops()[0].Post(func() {
 		e.Loops()[0].Dial(addr, patience, &stream{
-			open:  func(proxy.Conn) { t.Error("opened") },
+			open:  func(loop.Conn) { t.Error("opened") },
 			close: func(err error) { ended <- err },
 		})
 	})

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Transparent is for a Listener to which the kernel redirects connections that
 // were going elsewhere (iptables REDIRECT). Of those, the ones that speak HTTP/1
-// come to the loops; they know where they were going (proxy.Conn.OriginalDst). A
+// come to the loops; they know where they were going (loop.Conn.OriginalDst). A
 // connection that was made to the listener itself comes to a loop in any case, and
 // has no original destination: to go on there would be a loop.
 //
@@ -29,9 +29,9 @@ type Transparent struct {
 	// than 0.
 	Wait time.Duration
 
-	// Pass takes over any other connection, as that of proxy.Streams does. Any
+	// Pass takes over any other connection, as that of downstream.Streams does. Any
 	// goroutine calls it.
-	Pass func(s proxy.Socket, to netip.AddrPort, first []byte)
+	Pass func(s loop.Socket, to netip.AddrPort, first []byte)
 }
 
 // firstRead is how much is read at once of a connection's first bytes. There may

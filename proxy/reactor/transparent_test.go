@@ -10,40 +10,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 var elsewhere = netip.MustParseAddrPort("192.0.2.7:8080")
 
 // passed is what Transparent.Pass was given.
 type passed struct {
-	s     proxy.Socket
+	s     loop.Socket
 	to    netip.AddrPort
 	first string
 }
 
 // redirected is an engine whose listener takes all connections for redirected
 // ones, or for direct ones if to is the zero value.
-func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func() proxy.Stream) (e *Engine, addr string, pass chan passed) {
+func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func() loop.Stream) (e *Engine, addr string, pass chan passed) {
 	t.Helper()
 	e = start(t, Options{Loops: 2})
 	e.originalDst = func(*net.TCPConn) netip.AddrPort { return to }
 	pass = make(chan passed, 1)
 	addr = listen(t, e, ListenOptions{Transparent: &Transparent{
 		Wait: wait,
-		Pass: func(s proxy.Socket, to netip.AddrPort, first []byte) { pass <- passed{s, to, string(first)} },
+		Pass: func(s loop.Socket, to netip.AddrPort, first []byte) { pass <- passed{s, to, string(first)} },
 	}}, accept)
 	return e, addr, pass
 }
 
 // recording is a stream that sends what it gets, with where it was going, after an
 // end of line.
-func recording(got chan string) func() proxy.Stream {
-	return func() proxy.Stream {
-		var conn proxy.Conn
+func recording(got chan string) func() loop.Stream {
+	return func() loop.Stream {
+		var conn loop.Conn
 		all := ""
 		return &stream{
-			open: func(c proxy.Conn) { conn = c },
+			open: func(c loop.Conn) { conn = c },
 			data: func(b []byte) {
 				if all += string(b); b[len(b)-1] == '\n' {
 					got <- conn.OriginalDst().String() + " " + all

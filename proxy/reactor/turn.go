@@ -36,14 +36,14 @@ type turns struct {
 }
 
 // enter begins a round of callbacks for one event of gnet.
-func (l *loop) enter() {
+func (l *eventLoop) enter() {
 	l.resume()
 	l.stats.Events++
 	l.turns.events++
 }
 
 // resume begins a round of callbacks.
-func (l *loop) resume() {
+func (l *eventLoop) resume() {
 	l.busy = true
 	l.now = l.clock.now()
 	if l.turns.began == 0 {
@@ -53,7 +53,7 @@ func (l *loop) resume() {
 
 // leave ends what enter or resume began: it ends the turn or sees to it that one
 // comes. An event that left no work was a turn of its own.
-func (l *loop) leave() {
+func (l *eventLoop) leave() {
 	if l.turns.left {
 		l.turns.left = false
 		l.settle()
@@ -66,7 +66,7 @@ func (l *loop) leave() {
 }
 
 // settle arranges the end of the turn for work that an event left.
-func (l *loop) settle() {
+func (l *eventLoop) settle() {
 	t := &l.turns
 	switch {
 	case t.again:
@@ -95,7 +95,7 @@ func (t *turns) learn() {
 
 // endTurn runs the flushes, then tells the streams of closed connections. What
 // these leave behind waits for a further turn.
-func (l *loop) endTurn() {
+func (l *eventLoop) endTurn() {
 	for _, f := range l.flushes.Take() {
 		l.run(f.Do)
 	}
@@ -111,7 +111,7 @@ func (l *loop) endTurn() {
 }
 
 // measure counts the turn that has ended.
-func (l *loop) measure() {
+func (l *eventLoop) measure() {
 	t := &l.turns
 	l.stats.Turns.Observe(l.clock.now() - t.began)
 	l.stats.TurnEvents.Observe(t.events)
@@ -119,7 +119,7 @@ func (l *loop) measure() {
 }
 
 // turn is what Execute runs.
-func (l *loop) turn() {
+func (l *eventLoop) turn() {
 	l.resume()
 	if l.turns.asked {
 		l.turns.learn()
@@ -132,7 +132,7 @@ func (l *loop) turn() {
 // functions of Execute until none is left, so one that leads to another would
 // starve the sockets: here nothing is asked of Execute, and what is left goes
 // through the timerfd, in line with the other events.
-func (l *loop) endTurnWithPosts() {
+func (l *eventLoop) endTurnWithPosts() {
 	for _, f := range l.takePosts() {
 		l.run(f)
 	}
@@ -142,9 +142,9 @@ func (l *loop) endTurnWithPosts() {
 	}
 }
 
-// Post implements proxy.Loop. However many functions wait, gnet's own queue
+// Post implements loop.Loop. However many functions wait, gnet's own queue
 // holds one: past 1,024 entries it loses their order.
-func (l *loop) Post(f func()) {
+func (l *eventLoop) Post(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.retired {
@@ -155,7 +155,7 @@ func (l *loop) Post(f func()) {
 }
 
 // wake asks for a turn.
-func (l *loop) wake() {
+func (l *eventLoop) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ask()
@@ -164,7 +164,7 @@ func (l *loop) wake() {
 // ask calls Execute unless a turn is coming or running. mu is held, so that no
 // call is under way once the loop is retired: gnet would write to an eventfd
 // that is closed, or somebody else's by then.
-func (l *loop) ask() {
+func (l *eventLoop) ask() {
 	if l.asked || l.retired {
 		return
 	}
@@ -176,7 +176,7 @@ func (l *loop) ask() {
 }
 
 // retire makes Post a no-op.
-func (l *loop) retire() {
+func (l *eventLoop) retire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retired, l.posts = true, nil
@@ -185,7 +185,7 @@ func (l *loop) retire() {
 
 // takePosts empties the queue of posted functions. Until donePosts, further
 // ones only queue up.
-func (l *loop) takePosts() []func() {
+func (l *eventLoop) takePosts() []func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.posts
@@ -195,7 +195,7 @@ func (l *loop) takePosts() []func() {
 
 // donePosts tells whether further functions were posted since takePosts; then
 // the caller brings about the next turn.
-func (l *loop) donePosts() (more bool) {
+func (l *eventLoop) donePosts() (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.posted)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // TestNothingStarvesSockets: work that brings about more of its own must leave
@@ -18,9 +18,9 @@ import (
 func TestNothingStarvesSockets(t *testing.T) {
 	cases := []struct {
 		name  string
-		begin func(l *loop, stop *bool)
+		begin func(l *eventLoop, stop *bool)
 	}{
-		{"post", func(l *loop, stop *bool) {
+		{"post", func(l *eventLoop, stop *bool) {
 			var again func()
 			again = func() {
 				if !*stop {
@@ -29,8 +29,8 @@ func TestNothingStarvesSockets(t *testing.T) {
 			}
 			again()
 		}},
-		{"flush", func(l *loop, stop *bool) {
-			f := &proxy.Flush{}
+		{"flush", func(l *eventLoop, stop *bool) {
+			f := &loop.Flush{}
 			f.Do = func() {
 				if !*stop {
 					l.Defer(f)
@@ -38,8 +38,8 @@ func TestNothingStarvesSockets(t *testing.T) {
 			}
 			l.Defer(f)
 		}},
-		{"flush and post", func(l *loop, stop *bool) {
-			f := &proxy.Flush{}
+		{"flush and post", func(l *eventLoop, stop *bool) {
+			f := &loop.Flush{}
 			f.Do = func() {
 				if !*stop {
 					l.Post(func() { l.Defer(f) })
@@ -47,8 +47,8 @@ func TestNothingStarvesSockets(t *testing.T) {
 			}
 			l.Defer(f)
 		}},
-		{"timer for now", func(l *loop, stop *bool) {
-			tm := &proxy.Timer{}
+		{"timer for now", func(l *eventLoop, stop *bool) {
+			tm := &loop.Timer{}
 			tm.Fire = func() {
 				if !*stop {
 					l.After(0, tm)
@@ -56,7 +56,7 @@ func TestNothingStarvesSockets(t *testing.T) {
 			}
 			l.After(0, tm)
 		}},
-		{"refused dial", func(l *loop, stop *bool) {
+		{"refused dial", func(l *eventLoop, stop *bool) {
 			s := &stream{}
 			s.close = func(error) {
 				if !*stop {
@@ -125,16 +125,16 @@ func TestOrderOfATurn(t *testing.T) {
 	l := e.loops[0]
 	addr := listen(t, e, ListenOptions{}, echo)
 	var got []string
-	var conn proxy.Conn
+	var conn loop.Conn
 	done := make(chan struct{})
 	l.Post(func() {
 		l.Dial(addr, patience, &stream{
-			open:  func(c proxy.Conn) { conn = c; close(done) },
+			open:  func(c loop.Conn) { conn = c; close(done) },
 			close: func(error) { got = append(got, "close") },
 		})
 	})
 	recv(t, done, "the dial")
-	f := &proxy.Flush{Do: func() { got = append(got, "flush") }}
+	f := &loop.Flush{Do: func() { got = append(got, "flush") }}
 	on(t, l, func() {
 		l.Post(func() { got = append(got, "post") })
 		conn.Close()
@@ -190,12 +190,12 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	events, shared := 0, 0
-	f := &proxy.Flush{Do: func() { flushes, most, shared = flushes+1, max(most, shared), 0 }}
+	f := &loop.Flush{Do: func() { flushes, most, shared = flushes+1, max(most, shared), 0 }}
 	got := make(chan struct{}, conns)
 	opened := make(chan *conn, conns)
-	addr := listen(t, e, ListenOptions{}, func() proxy.Stream {
+	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
 		return &stream{
-			open: func(c proxy.Conn) { opened <- c.(*conn) },
+			open: func(c loop.Conn) { opened <- c.(*conn) },
 			data: func([]byte) { events++; shared++; l.Defer(f); got <- struct{}{} },
 		}
 	})
@@ -256,7 +256,7 @@ func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
 	on(t, l, func() {
 		for _, d := range delays {
 			due := l.Now() + d*time.Microsecond
-			tm := &proxy.Timer{}
+			tm := &loop.Timer{}
 			tm.Fire = func() {
 				if shots = append(shots, shot{due, l.Now()}); len(shots) == len(delays) {
 					close(done)
@@ -281,10 +281,10 @@ func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
 func TestTimerForEver(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
-	tm := &proxy.Timer{Fire: func() { t.Error("fired") }}
+	tm := &loop.Timer{Fire: func() { t.Error("fired") }}
 	on(t, l, func() { l.After(math.MaxInt64, tm) })
 	fired := make(chan struct{})
-	on(t, l, func() { l.After(0, &proxy.Timer{Fire: func() { close(fired) }}) })
+	on(t, l, func() { l.After(0, &loop.Timer{Fire: func() { close(fired) }}) })
 	recv(t, fired, "another timer")
 	on(t, l, func() {
 		if !tm.Armed() {
@@ -298,7 +298,7 @@ func TestTimerForEver(t *testing.T) {
 func TestTimerfdIsSetLazily(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
-	var a, b proxy.Timer
+	var a, b loop.Timer
 	a.Fire = func() { t.Error("a stopped timer fired") }
 	fired := make(chan struct{})
 	b.Fire = func() { close(fired) }

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // What a peer has said before it reset the connection is handed over, though there
@@ -19,11 +19,11 @@ func TestAnswerBeforeReset(t *testing.T) {
 	defer ln.Close()
 	e := start(t, Options{})
 	l := e.Loops()[0]
-	opened, closed := make(chan proxy.Conn, 1), make(chan error, 1)
+	opened, closed := make(chan loop.Conn, 1), make(chan error, 1)
 	heard := ""
 	on(t, l, func() {
 		l.Dial(ln.Addr().String(), patience, &stream{
-			open: func(c proxy.Conn) {
+			open: func(c loop.Conn) {
 				c.Write(make([]byte, 32<<20)) // more than the kernel takes
 				opened <- c
 			},

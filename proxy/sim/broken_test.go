@@ -3,18 +3,18 @@ package sim
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // brokenLoop, brokenConn and brokenStream pass on what no mutant overrides.
 type brokenLoop struct {
-	proxy.Loop
+	loop.Loop
 	now    func() time.Duration
-	after  func(d time.Duration, t *proxy.Timer)
-	stop   func(t *proxy.Timer)
-	deferF func(f *proxy.Flush)
+	after  func(d time.Duration, t *loop.Timer)
+	stop   func(t *loop.Timer)
+	deferF func(f *loop.Flush)
 	post   func(f func())
-	dial   func(addr string, timeout time.Duration, s proxy.Stream)
+	dial   func(addr string, timeout time.Duration, s loop.Stream)
 
 	data     func(s *brokenStream, b []byte)
 	close    func(s *brokenStream, err error)
@@ -22,7 +22,7 @@ type brokenLoop struct {
 	buffered func(c *brokenConn) int
 	closing  func(c *brokenConn)
 	drain    func(c *brokenConn)
-	detach   func(c *brokenConn) (proxy.Socket, error)
+	detach   func(c *brokenConn) (loop.Socket, error)
 
 	last *brokenConn // opened last
 }
@@ -34,7 +34,7 @@ func (l *brokenLoop) Now() time.Duration {
 	return l.Loop.Now()
 }
 
-func (l *brokenLoop) After(d time.Duration, t *proxy.Timer) {
+func (l *brokenLoop) After(d time.Duration, t *loop.Timer) {
 	if l.after != nil {
 		l.after(d, t)
 		return
@@ -42,7 +42,7 @@ func (l *brokenLoop) After(d time.Duration, t *proxy.Timer) {
 	l.Loop.After(d, t)
 }
 
-func (l *brokenLoop) Stop(t *proxy.Timer) {
+func (l *brokenLoop) Stop(t *loop.Timer) {
 	if l.stop != nil {
 		l.stop(t)
 		return
@@ -50,7 +50,7 @@ func (l *brokenLoop) Stop(t *proxy.Timer) {
 	l.Loop.Stop(t)
 }
 
-func (l *brokenLoop) Defer(f *proxy.Flush) {
+func (l *brokenLoop) Defer(f *loop.Flush) {
 	if l.deferF != nil {
 		l.deferF(f)
 		return
@@ -66,7 +66,7 @@ func (l *brokenLoop) Post(f func()) {
 	l.Loop.Post(f)
 }
 
-func (l *brokenLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+func (l *brokenLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if l.dial != nil {
 		l.dial(addr, timeout, s)
 		return
@@ -74,17 +74,17 @@ func (l *brokenLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
 	l.Loop.Dial(addr, timeout, l.wrap(s))
 }
 
-func (l *brokenLoop) wrap(s proxy.Stream) proxy.Stream {
+func (l *brokenLoop) wrap(s loop.Stream) loop.Stream {
 	return &brokenStream{Stream: s, l: l}
 }
 
 type brokenStream struct {
-	proxy.Stream
+	loop.Stream
 	l *brokenLoop
 	c *brokenConn
 }
 
-func (s *brokenStream) OnOpen(c proxy.Conn) {
+func (s *brokenStream) OnOpen(c loop.Conn) {
 	s.c = &brokenConn{Conn: c, l: s.l, s: s}
 	s.l.last = s.c
 	s.Stream.OnOpen(s.c)
@@ -110,7 +110,7 @@ func (s *brokenStream) OnClose(err error) {
 }
 
 type brokenConn struct {
-	proxy.Conn
+	loop.Conn
 	l    *brokenLoop
 	s    *brokenStream
 	gone bool
@@ -147,7 +147,7 @@ func (c *brokenConn) Drain() {
 	c.Conn.Drain()
 }
 
-func (c *brokenConn) Detach() (proxy.Socket, error) {
+func (c *brokenConn) Detach() (loop.Socket, error) {
 	if c.l.detach != nil {
 		return c.l.detach(c)
 	}

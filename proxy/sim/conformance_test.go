@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/conformance"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // TestConformance holds the simulator to proxy/loop.go, on several seeds.
@@ -36,8 +36,8 @@ type harness struct {
 	ports int
 
 	// wrap is what the suite gets for l; a mutant breaks a rule here.
-	wrap   proxy.Loop
-	stream func(s proxy.Stream) proxy.Stream
+	wrap   loop.Loop
+	stream func(s loop.Stream) loop.Stream
 }
 
 func newHarness(t *testing.T, seed uint64) *harness {
@@ -45,14 +45,14 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	w.OnFailure(t)
 	h := &harness{t: t, w: w, l: w.Loop("near"), far: w.Loop("far")}
 	h.wrap = h.l
-	h.stream = func(s proxy.Stream) proxy.Stream { return s }
+	h.stream = func(s loop.Stream) loop.Stream { return s }
 	w.Blackhole(blackhole, true)
 	return h
 }
 
-func (h *harness) Do(f func(l proxy.Loop)) { h.l.Do(func() { f(h.wrap) }) }
+func (h *harness) Do(f func(l loop.Loop)) { h.l.Do(func() { f(h.wrap) }) }
 
-func (h *harness) Outside(fs ...func(l proxy.Loop)) {
+func (h *harness) Outside(fs ...func(l loop.Loop)) {
 	for _, f := range fs {
 		f(h.wrap)
 	}
@@ -74,10 +74,10 @@ func (h *harness) Wait(what string, cond func() bool) {
 	h.t.Fatalf("waited 20 s of virtual time for %s", what)
 }
 
-func (h *harness) Listen(accept func() proxy.Stream) string {
+func (h *harness) Listen(accept func() loop.Stream) string {
 	h.ports++
 	addr := fmt.Sprint("10.0.0.1:", h.ports)
-	h.w.Listen(addr, h.l, func() proxy.Stream { return h.stream(accept()) })
+	h.w.Listen(addr, h.l, func() loop.Stream { return h.stream(accept()) })
 	return addr
 }
 
@@ -99,16 +99,16 @@ func (h *harness) Connect(addr string) conformance.Peer {
 // farEnd is the Peer: a Stream on the far loop with the world's means.
 type farEnd struct {
 	h   *harness
-	c   proxy.Conn
+	c   loop.Conn
 	got []byte
 	err error
 
 	queue []byte
 }
 
-func (p *farEnd) OnOpen(c proxy.Conn) { p.c = c }
-func (p *farEnd) OnData(b []byte)     { p.got = append(p.got, b...) }
-func (p *farEnd) OnClose(err error)   { p.err = err }
+func (p *farEnd) OnOpen(c loop.Conn) { p.c = c }
+func (p *farEnd) OnData(b []byte)    { p.got = append(p.got, b...) }
+func (p *farEnd) OnClose(err error)  { p.err = err }
 
 func (p *farEnd) Read()                { p.h.w.Hold(p.c, false) }
 func (p *farEnd) Got() ([]byte, error) { return p.got, p.err }

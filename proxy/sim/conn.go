@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // The errors that OnClose gets, as the system would give them. errTimeout has
@@ -38,11 +38,11 @@ const (
 type conn struct {
 	w      *World
 	loop   *Loop
-	stream proxy.Stream
-	accept func() proxy.Stream // inbound, until stream is there
-	peer   *conn               // nil before the dial reached the listener
-	link   *link               // towards the peer
-	addr   string              // dialed
+	stream loop.Stream
+	accept func() loop.Stream // inbound, until stream is there
+	peer   *conn              // nil before the dial reached the listener
+	link   *link              // towards the peer
+	addr   string             // dialed
 	remote string
 	id     uint32
 
@@ -62,7 +62,7 @@ type conn struct {
 	out       pipe
 }
 
-// Write implements proxy.Conn.
+// Write implements loop.Conn.
 func (c *conn) Write(b []byte) {
 	c.loop.check("Conn.Write")
 	if c.state != stateOpen || c.half || len(b) == 0 {
@@ -76,13 +76,13 @@ func (c *conn) Write(b []byte) {
 	c.flush()
 }
 
-// Buffered implements proxy.Conn.
+// Buffered implements loop.Conn.
 func (c *conn) Buffered() int {
 	c.loop.check("Conn.Buffered")
 	return int(c.out.written - c.out.kernel)
 }
 
-// Close implements proxy.Conn.
+// Close implements loop.Conn.
 func (c *conn) Close() {
 	c.loop.check("Conn.Close")
 	if c.state == stateOpen || c.state == stateDraining {
@@ -90,7 +90,7 @@ func (c *conn) Close() {
 	}
 }
 
-// Drain implements proxy.Conn.
+// Drain implements loop.Conn.
 func (c *conn) Drain() {
 	c.loop.check("Conn.Drain")
 	if c.state == stateOpen {
@@ -99,10 +99,10 @@ func (c *conn) Drain() {
 	}
 }
 
-// RemoteAddr implements proxy.Conn.
+// RemoteAddr implements loop.Conn.
 func (c *conn) RemoteAddr() string { return c.remote }
 
-// OriginalDst implements proxy.Conn.
+// OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
 // ready puts c before the loop in its next turn.

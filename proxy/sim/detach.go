@@ -5,21 +5,21 @@ import (
 	"io"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements proxy.Conn by refusing, for virtual time can't wait for a
+// Detach implements loop.Conn by refusing, for virtual time can't wait for a
 // goroutine that blocks on a socket; unless Options.Sockets says that nobody
 // will.
-func (c *conn) Detach() (proxy.Socket, error) {
+func (c *conn) Detach() (loop.Socket, error) {
 	c.loop.check("Conn.Detach")
 	switch {
 	case c.state != stateOpen || c.reset:
-		return nil, proxy.ErrDetachClosed
+		return nil, loop.ErrDetachClosed
 	case !c.w.Options.Sockets:
 		return nil, errors.ErrUnsupported
 	case c.Buffered() > 0:
-		return nil, proxy.ErrDetachBuffered
+		return nil, loop.ErrDetachBuffered
 	}
 	c.state, c.err = stateDetached, nil
 	c.loop.closed = append(c.loop.closed, c)

@@ -1,4 +1,4 @@
-// Package sim is the simulated driver of proxy.Loop: a whole mesh of sidecars,
+// Package sim is the simulated driver of loop.Loop: a whole mesh of sidecars,
 // clients and applications in one goroutine, on virtual time, with faults drawn
 // from a seed. The same seed gives the same run to the last event (World.Hash),
 // so that a failure found once can be replayed until it is understood.
@@ -16,7 +16,7 @@
 //	w := sim.New(seed)
 //	w.OnFailure(t) // seed and last events, should the test fail
 //	a, b := w.Loop("a"), w.Loop("b")
-//	w.Listen("10.0.0.2:80", b, func() proxy.Stream { return &server{} })
+//	w.Listen("10.0.0.2:80", b, func() loop.Stream { return &server{} })
 //	a.Do(func() { a.Dial("10.0.0.2:80", time.Second, &client{}) })
 //	w.At(50*time.Millisecond, func() { w.Pause(b, 30*time.Millisecond) })
 //	w.Run(time.Second)

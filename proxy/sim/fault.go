@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Faults are made between turns: from the test, or from a script given to At.
@@ -129,7 +129,7 @@ func (w *World) Blackhole(addr string, on bool) {
 
 // Reset breaks the connection that c is an end of: both ends get a reset, and
 // what is on its way is lost.
-func (w *World) Reset(c proxy.Conn) {
+func (w *World) Reset(c loop.Conn) {
 	w.fault(nil, "Reset")
 	if c := c.(*conn); c.peer != nil {
 		c.breakDown()
@@ -150,7 +150,7 @@ func (w *World) ResetAll(a, b string) {
 
 // Hold has c's loop not read from it while on, so that its receive buffer and
 // then the peer's buffers fill up.
-func (w *World) Hold(c proxy.Conn, on bool) {
+func (w *World) Hold(c loop.Conn, on bool) {
 	w.fault(nil, "Hold")
 	cc := c.(*conn)
 	cc.held = on
@@ -161,7 +161,7 @@ func (w *World) Hold(c proxy.Conn, on bool) {
 
 // HalfClose shuts the write side of c after what was written, and c goes on
 // reading, as some clients do. Its later writes do nothing.
-func (w *World) HalfClose(c proxy.Conn) {
+func (w *World) HalfClose(c loop.Conn) {
 	w.fault(nil, "HalfClose")
 	cc := c.(*conn)
 	cc.half = true

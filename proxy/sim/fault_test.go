@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 // end is a Stream that keeps what it sees.
 type end struct {
 	w      *World
-	c      proxy.Conn
+	c      loop.Conn
 	opened time.Duration // when; 0: not
 	last   time.Duration // when data came last
 	got    int
@@ -27,9 +27,9 @@ type end struct {
 	err    error
 }
 
-func (e *end) OnOpen(c proxy.Conn) { e.c, e.opened = c, e.w.Now() }
-func (e *end) OnData(b []byte)     { e.got += len(b); e.last = e.w.Now() }
-func (e *end) OnClose(err error)   { e.closed, e.err = true, err }
+func (e *end) OnOpen(c loop.Conn) { e.c, e.opened = c, e.w.Now() }
+func (e *end) OnData(b []byte)    { e.got += len(b); e.last = e.w.Now() }
+func (e *end) OnClose(err error)  { e.closed, e.err = true, err }
 
 // write sends n bytes from l, the loop of e.
 func (e *end) write(l *Loop, n int) { l.Do(func() { e.c.Write(make([]byte, n)) }) }
@@ -50,7 +50,7 @@ func newTwo(t *testing.T, seed uint64) *two {
 }
 
 func (p *two) listen() {
-	p.w.Listen(address, p.b, func() proxy.Stream { p.to = &end{w: p.w}; return p.to })
+	p.w.Listen(address, p.b, func() loop.Stream { p.to = &end{w: p.w}; return p.to })
 }
 
 func (p *two) dial(timeout time.Duration) {
@@ -234,7 +234,7 @@ func TestCrash(t *testing.T) {
 	for _, unread := range []bool{false, true} {
 		p := newTwo(t, 1)
 		p.connect(t)
-		timer := proxy.Timer{Fire: func() { t.Error("a timer fired after the crash") }}
+		timer := loop.Timer{Fire: func() { t.Error("a timer fired after the crash") }}
 		p.b.Do(func() { p.b.After(time.Second, &timer) })
 		want := io.EOF
 		if unread {
@@ -289,7 +289,7 @@ func TestPause(t *testing.T) {
 	p.connect(t)
 	end := p.w.Now() + 100*ms
 	fired := time.Duration(0)
-	timer := proxy.Timer{Fire: func() { fired = p.w.Now() }}
+	timer := loop.Timer{Fire: func() { fired = p.w.Now() }}
 	p.b.Do(func() { p.b.After(10*ms, &timer) })
 	p.w.Pause(p.b, end-p.w.Now())
 	to := p.to
@@ -361,10 +361,10 @@ func TestResetComesBehindWhatWasSent(t *testing.T) {
 	for seed := range uint64(500) {
 		w := New(seed)
 		w.Options.Cut = 0.7
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() proxy.Stream {
-			var c proxy.Conn
+		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Stream {
+			var c loop.Conn
 			return &script{
-				open: func(conn proxy.Conn) { c = conn },
+				open: func(conn loop.Conn) { c = conn },
 				data: func([]byte) { c.Write(said); c.Close() }, // with more to come
 			}
 		})
@@ -372,7 +372,7 @@ func TestResetComesBehindWhatWasSent(t *testing.T) {
 		a := w.Loop("a")
 		a.Do(func() {
 			a.Dial("10.0.0.2:80", 0, &script{
-				open: func(c proxy.Conn) { c.Write(make([]byte, 100_000)) },
+				open: func(c loop.Conn) { c.Write(make([]byte, 100_000)) },
 				data: func(b []byte) { heard = append(heard, b...) },
 			})
 		})

@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // script is a Stream made of functions; nil ones do nothing.
 type script struct {
-	open  func(c proxy.Conn)
+	open  func(c loop.Conn)
 	data  func(b []byte)
 	close func(err error)
 }
 
-func (s *script) OnOpen(c proxy.Conn) {
+func (s *script) OnOpen(c loop.Conn) {
 	if s.open != nil {
 		s.open(c)
 	}
@@ -34,10 +34,10 @@ func (s *script) OnClose(err error) {
 
 // echoTo accepts connections that send back what they get.
 func echoTo(w *World, addr string, l *Loop) {
-	w.Listen(addr, l, func() proxy.Stream {
-		var c proxy.Conn
+	w.Listen(addr, l, func() loop.Stream {
+		var c loop.Conn
 		return &script{
-			open: func(conn proxy.Conn) { c = conn },
+			open: func(conn loop.Conn) { c = conn },
 			data: func(b []byte) { c.Write(b) },
 		}
 	})
@@ -50,9 +50,9 @@ func TestEcho(t *testing.T) {
 	echoTo(w, "10.0.0.2:80", b)
 	const size = 10 << 20
 	got, closed := 0, false
-	var c proxy.Conn
+	var c loop.Conn
 	s := &script{
-		open: func(conn proxy.Conn) { c = conn; c.Write(make([]byte, size)) },
+		open: func(conn loop.Conn) { c = conn; c.Write(make([]byte, size)) },
 		data: func(b []byte) {
 			if got += len(b); got == size {
 				c.Close()

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Loop is one simulated event loop. It implements proxy.Loop; its other methods
+// Loop is one simulated event loop. It implements loop.Loop; its other methods
 // are for the test and are called outside of callbacks.
 type Loop struct {
 	w    *World
@@ -16,8 +16,8 @@ type Loop struct {
 	host *host
 	dead bool
 
-	timers  proxy.Timers
-	flushes proxy.Flushes
+	timers  loop.Timers
+	flushes loop.Flushes
 	posts   []func()
 	due     []*conn // have an event for the next turn
 	closed  []*conn // have a close notice to come
@@ -59,37 +59,37 @@ func (l *Loop) Do(f func()) {
 	}
 }
 
-// Now implements proxy.Loop.
+// Now implements loop.Loop.
 func (l *Loop) Now() time.Duration {
 	l.check("Loop.Now")
 	return l.w.now
 }
 
-// After implements proxy.Loop.
-func (l *Loop) After(d time.Duration, t *proxy.Timer) {
+// After implements loop.Loop.
+func (l *Loop) After(d time.Duration, t *loop.Timer) {
 	l.check("Loop.After")
 	l.timers.Arm(t, l.w.now+max(d, 0))
 }
 
-// Stop implements proxy.Loop.
-func (l *Loop) Stop(t *proxy.Timer) {
+// Stop implements loop.Loop.
+func (l *Loop) Stop(t *loop.Timer) {
 	l.check("Loop.Stop")
 	l.timers.Disarm(t)
 }
 
-// Defer implements proxy.Loop.
-func (l *Loop) Defer(f *proxy.Flush) {
+// Defer implements loop.Loop.
+func (l *Loop) Defer(f *loop.Flush) {
 	l.check("Loop.Defer")
 	l.flushes.Add(f)
 }
 
-// Dial implements proxy.Loop. A timeout of 0 or less is none.
-func (l *Loop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+// Dial implements loop.Loop. A timeout of 0 or less is none.
+func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	l.check("Loop.Dial")
 	l.w.dial(l, addr, timeout, s)
 }
 
-// Post implements proxy.Loop. In the simulation all is one goroutine: it may be
+// Post implements loop.Loop. In the simulation all is one goroutine: it may be
 // called from anywhere in it. What is posted for one turn runs in random order.
 func (l *Loop) Post(f func()) {
 	if l.dead {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/conformance"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // A mutant is the simulator with one rule of proxy/loop.go broken. The suite is
@@ -18,31 +18,31 @@ import (
 type mutant struct {
 	name string
 	by   string // the case that must catch it
-	make func(l proxy.Loop, m *brokenLoop)
+	make func(l loop.Loop, m *brokenLoop)
 }
 
 // later runs f on l after d.
-func later(l proxy.Loop, d time.Duration, f func()) {
-	l.After(d, &proxy.Timer{Fire: f})
+func later(l loop.Loop, d time.Duration, f func()) {
+	l.After(d, &loop.Timer{Fire: f})
 }
 
 var mutants = []mutant{
-	{"Now moves", "NowStandsStill", func(l proxy.Loop, m *brokenLoop) {
+	{"Now moves", "NowStandsStill", func(l loop.Loop, m *brokenLoop) {
 		var n time.Duration
 		m.now = func() time.Duration { n++; return l.Now() + n }
 	}},
-	{"Now stops", "NowIsMonotonic", func(l proxy.Loop, m *brokenLoop) {
+	{"Now stops", "NowIsMonotonic", func(l loop.Loop, m *brokenLoop) {
 		m.now = func() time.Duration { return 0 }
 	}},
-	{"equal timers in reverse", "TimersInOrder", func(l proxy.Loop, m *brokenLoop) {
+	{"equal timers in reverse", "TimersInOrder", func(l loop.Loop, m *brokenLoop) {
 		n := time.Duration(10_000)
-		m.after = func(d time.Duration, t *proxy.Timer) { n--; l.After(d+n, t) }
+		m.after = func(d time.Duration, t *loop.Timer) { n--; l.After(d+n, t) }
 	}},
-	{"timers early", "TimersNotEarly", func(l proxy.Loop, m *brokenLoop) {
-		m.after = func(d time.Duration, t *proxy.Timer) { l.After(d-time.Microsecond, t) }
+	{"timers early", "TimersNotEarly", func(l loop.Loop, m *brokenLoop) {
+		m.after = func(d time.Duration, t *loop.Timer) { l.After(d-time.Microsecond, t) }
 	}},
-	{"timer within After", "TimerZeroNotWithinCall", func(l proxy.Loop, m *brokenLoop) {
-		m.after = func(d time.Duration, t *proxy.Timer) {
+	{"timer within After", "TimerZeroNotWithinCall", func(l loop.Loop, m *brokenLoop) {
+		m.after = func(d time.Duration, t *loop.Timer) {
 			if d > 0 {
 				l.After(d, t)
 				return
@@ -50,50 +50,50 @@ var mutants = []mutant{
 			t.Fire()
 		}
 	}},
-	{"timers before the end of the turn", "TimerZeroStarvesNothing", func(l proxy.Loop, m *brokenLoop) {
-		m.deferF = func(f *proxy.Flush) { later(l, 3*time.Microsecond, f.Do) }
+	{"timers before the end of the turn", "TimerZeroStarvesNothing", func(l loop.Loop, m *brokenLoop) {
+		m.deferF = func(f *loop.Flush) { later(l, 3*time.Microsecond, f.Do) }
 	}},
-	{"an armed timer stays", "TimerMoved", func(l proxy.Loop, m *brokenLoop) {
-		m.after = func(d time.Duration, t *proxy.Timer) {
+	{"an armed timer stays", "TimerMoved", func(l loop.Loop, m *brokenLoop) {
+		m.after = func(d time.Duration, t *loop.Timer) {
 			if !t.Armed() {
 				l.After(d, t)
 			}
 		}
 	}},
-	{"an armed timer stays", "TimerMovedByAnother", func(l proxy.Loop, m *brokenLoop) {
-		m.after = func(d time.Duration, t *proxy.Timer) {
+	{"an armed timer stays", "TimerMovedByAnother", func(l loop.Loop, m *brokenLoop) {
+		m.after = func(d time.Duration, t *loop.Timer) {
 			if !t.Armed() {
 				l.After(d, t)
 			}
 		}
 	}},
-	{"Stop does nothing", "TimerStoppedByAnother", func(l proxy.Loop, m *brokenLoop) {
-		m.stop = func(*proxy.Timer) {}
+	{"Stop does nothing", "TimerStoppedByAnother", func(l loop.Loop, m *brokenLoop) {
+		m.stop = func(*loop.Timer) {}
 	}},
-	{"Stop does nothing", "TimerArmed", func(l proxy.Loop, m *brokenLoop) {
-		m.stop = func(*proxy.Timer) {}
+	{"Stop does nothing", "TimerArmed", func(l loop.Loop, m *brokenLoop) {
+		m.stop = func(*loop.Timer) {}
 	}},
-	{"Stop does nothing", "TimersMany", func(l proxy.Loop, m *brokenLoop) {
-		m.stop = func(*proxy.Timer) {}
+	{"Stop does nothing", "TimersMany", func(l loop.Loop, m *brokenLoop) {
+		m.stop = func(*loop.Timer) {}
 	}},
-	{"the 50th After is lost", "TimerRearmsItself", func(l proxy.Loop, m *brokenLoop) {
+	{"the 50th After is lost", "TimerRearmsItself", func(l loop.Loop, m *brokenLoop) {
 		n := 0
-		m.after = func(d time.Duration, t *proxy.Timer) {
+		m.after = func(d time.Duration, t *loop.Timer) {
 			if n++; n != 50 {
 				l.After(d, t)
 			}
 		}
 	}},
-	{"Defer queues again", "DeferOnce", func(l proxy.Loop, m *brokenLoop) {
-		m.deferF = func(f *proxy.Flush) { l.Defer(&proxy.Flush{Do: f.Do}) }
+	{"Defer queues again", "DeferOnce", func(l loop.Loop, m *brokenLoop) {
+		m.deferF = func(f *loop.Flush) { l.Defer(&loop.Flush{Do: f.Do}) }
 	}},
-	{"flush at once", "DeferFromAnywhere", func(l proxy.Loop, m *brokenLoop) {
-		m.deferF = func(f *proxy.Flush) { f.Do() }
+	{"flush at once", "DeferFromAnywhere", func(l loop.Loop, m *brokenLoop) {
+		m.deferF = func(f *loop.Flush) { f.Do() }
 	}},
-	{"flush after each timer", "DeferAtEndOfTurn", func(l proxy.Loop, m *brokenLoop) {
-		var f *proxy.Flush
-		m.deferF = func(flush *proxy.Flush) { f = flush }
-		m.after = func(d time.Duration, t *proxy.Timer) {
+	{"flush after each timer", "DeferAtEndOfTurn", func(l loop.Loop, m *brokenLoop) {
+		var f *loop.Flush
+		m.deferF = func(flush *loop.Flush) { f = flush }
+		m.after = func(d time.Duration, t *loop.Timer) {
 			fire := t.Fire
 			t.Fire = func() {
 				if fire(); f != nil {
@@ -104,20 +104,20 @@ var mutants = []mutant{
 			l.After(d, t)
 		}
 	}},
-	{"flushes in reverse", "DeferInOrder", func(l proxy.Loop, m *brokenLoop) {
+	{"flushes in reverse", "DeferInOrder", func(l loop.Loop, m *brokenLoop) {
 		n := time.Duration(1000)
-		m.deferF = func(f *proxy.Flush) { n--; later(l, n*time.Microsecond, f.Do) }
+		m.deferF = func(f *loop.Flush) { n--; later(l, n*time.Microsecond, f.Do) }
 	}},
-	{"flushes until there are none", "DeferAgainStarvesNothing", func(l proxy.Loop, m *brokenLoop) {
-		var queue []*proxy.Flush
+	{"flushes until there are none", "DeferAgainStarvesNothing", func(l loop.Loop, m *brokenLoop) {
+		var queue []*loop.Flush
 		running := false
-		m.deferF = func(f *proxy.Flush) {
+		m.deferF = func(f *loop.Flush) {
 			queue = append(queue, f)
 			if running {
 				return
 			}
 			running = true
-			l.Defer(&proxy.Flush{Do: func() {
+			l.Defer(&loop.Flush{Do: func() {
 				for n := 0; len(queue) > 0; n++ {
 					if n == 1e6 {
 						panic("starved")
@@ -130,10 +130,10 @@ var mutants = []mutant{
 			}})
 		}
 	}},
-	{"flush in a later turn", "DeferBeforeCloseNotice", func(l proxy.Loop, m *brokenLoop) {
-		m.deferF = func(f *proxy.Flush) { l.Post(f.Do) }
+	{"flush in a later turn", "DeferBeforeCloseNotice", func(l loop.Loop, m *brokenLoop) {
+		m.deferF = func(f *loop.Flush) { l.Post(f.Do) }
 	}},
-	{"some posts lost", "PostFromOutside", func(l proxy.Loop, m *brokenLoop) {
+	{"some posts lost", "PostFromOutside", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.post = func(f func()) {
 			if n++; n%100 != 0 {
@@ -141,16 +141,16 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{"post within the call", "PostNotWithinCall", func(l proxy.Loop, m *brokenLoop) {
+	{"post within the call", "PostNotWithinCall", func(l loop.Loop, m *brokenLoop) {
 		m.post = func(f func()) { f() }
 	}},
-	{"failure within Dial", "DialRefused", func(l proxy.Loop, m *brokenLoop) {
-		m.dial = func(_ string, _ time.Duration, s proxy.Stream) { s.OnClose(errRefused) }
+	{"failure within Dial", "DialRefused", func(l loop.Loop, m *brokenLoop) {
+		m.dial = func(_ string, _ time.Duration, s loop.Stream) { s.OnClose(errRefused) }
 	}},
-	{"failure without error", "DialRefused", func(l proxy.Loop, m *brokenLoop) {
+	{"failure without error", "DialRefused", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(nil) }
 	}},
-	{"open before failure", "DialBadAddress", func(l proxy.Loop, m *brokenLoop) {
+	{"open before failure", "DialBadAddress", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {
 			if s.c == nil {
 				s.Stream.OnOpen(&brokenConn{})
@@ -158,13 +158,13 @@ var mutants = []mutant{
 			s.Stream.OnClose(err)
 		}
 	}},
-	{"no dial timeout", "DialTimeout", func(l proxy.Loop, m *brokenLoop) {
-		m.dial = func(addr string, _ time.Duration, s proxy.Stream) { l.Dial(addr, 0, s) }
+	{"no dial timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
+		m.dial = func(addr string, _ time.Duration, s loop.Stream) { l.Dial(addr, 0, s) }
 	}},
-	{"timeout without Timeout", "DialTimeout", func(l proxy.Loop, m *brokenLoop) {
+	{"timeout without Timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(errors.New("late")) }
 	}},
-	{"an answer to somebody else", "DialMany", func(l proxy.Loop, m *brokenLoop) {
+	{"an answer to somebody else", "DialMany", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.write = func(c *brokenConn, b []byte) {
 			if n++; n == 300 {
@@ -173,19 +173,19 @@ var mutants = []mutant{
 			c.Conn.Write(b)
 		}
 	}},
-	{"OnClose twice", "OpenDataClose", func(l proxy.Loop, m *brokenLoop) {
+	{"OnClose twice", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(err); s.Stream.OnClose(err) }
 	}},
-	{"empty OnData", "OpenDataClose", func(l proxy.Loop, m *brokenLoop) {
+	{"empty OnData", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
 		m.data = func(s *brokenStream, b []byte) { s.Stream.OnData(b); s.Stream.OnData(nil) }
 	}},
-	{"end of file after an own close", "OpenDataClose", func(l proxy.Loop, m *brokenLoop) {
+	{"end of file after an own close", "OpenDataClose", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(io.EOF) }
 	}},
-	{"peer's close without end of file", "PeerCloses", func(l proxy.Loop, m *brokenLoop) {
+	{"peer's close without end of file", "PeerCloses", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(nil) }
 	}},
-	{"a byte lost now and then", "EchoBig", func(l proxy.Loop, m *brokenLoop) {
+	{"a byte lost now and then", "EchoBig", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.data = func(s *brokenStream, b []byte) {
 			if n++; n%100 != 0 || len(b) == 1 {
@@ -195,40 +195,40 @@ var mutants = []mutant{
 			s.Stream.OnData(b[1:])
 		}
 	}},
-	{"Write lost in OnOpen", "WriteInOpen", func(l proxy.Loop, m *brokenLoop) {
+	{"Write lost in OnOpen", "WriteInOpen", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) {}
 	}},
-	{"an empty Write sends", "WriteEmpty", func(l proxy.Loop, m *brokenLoop) {
+	{"an empty Write sends", "WriteEmpty", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) { c.Conn.Write(append(b, '!')) }
 	}},
-	{"small writes overtake", "WritesInOrder", func(l proxy.Loop, m *brokenLoop) {
+	{"small writes overtake", "WritesInOrder", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) {
 			if len(b) < 1<<20 {
 				c.Conn.Write(b)
 				return
 			}
 			b = append([]byte(nil), b...)
-			l.Defer(&proxy.Flush{Do: func() { c.Conn.Write(b) }})
+			l.Defer(&loop.Flush{Do: func() { c.Conn.Write(b) }})
 		}
 	}},
-	{"Write keeps the slice", "WriteTakesCopy", func(l proxy.Loop, m *brokenLoop) {
+	{"Write keeps the slice", "WriteTakesCopy", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) {
 			n := min(len(b), 1<<20)
 			c.Conn.Write(b[:n])
 			l.Post(func() { c.Conn.Write(b[n:]) })
 		}
 	}},
-	{"Buffered is 0", "Buffered", func(l proxy.Loop, m *brokenLoop) {
+	{"Buffered is 0", "Buffered", func(l loop.Loop, m *brokenLoop) {
 		m.buffered = func(*brokenConn) int { return 0 }
 	}},
-	{"Buffered only grows", "Buffered", func(l proxy.Loop, m *brokenLoop) {
+	{"Buffered only grows", "Buffered", func(l loop.Loop, m *brokenLoop) {
 		most := 0
 		m.buffered = func(c *brokenConn) int { most = max(most, c.Conn.Buffered()); return most }
 	}},
-	{"write after Close", "WriteAfterEnd", func(l proxy.Loop, m *brokenLoop) {
+	{"write after Close", "WriteAfterEnd", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { later(l, time.Millisecond, c.Conn.Close) }
 	}},
-	{"write to who has the descriptor now", "WriteAfterCloseReachesNobody", func(l proxy.Loop, m *brokenLoop) {
+	{"write to who has the descriptor now", "WriteAfterCloseReachesNobody", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) {
 			if c.gone {
 				c = m.last
@@ -236,28 +236,28 @@ var mutants = []mutant{
 			c.Conn.Write(b)
 		}
 	}},
-	{"OnData after Close", "CloseAnywhere", func(l proxy.Loop, m *brokenLoop) {
+	{"OnData after Close", "CloseAnywhere", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { later(l, time.Millisecond, c.Conn.Close) }
 	}},
-	{"OnClose within Close", "CloseAnywhere", func(l proxy.Loop, m *brokenLoop) {
+	{"OnClose within Close", "CloseAnywhere", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { c.s.Stream.OnClose(nil); c.Conn.Close() }
 	}},
-	{"OnData in the turn of Close", "CloseEachOther", func(l proxy.Loop, m *brokenLoop) {
-		m.closing = func(c *brokenConn) { l.Defer(&proxy.Flush{Do: c.Conn.Close}) }
+	{"OnData in the turn of Close", "CloseEachOther", func(l loop.Loop, m *brokenLoop) {
+		m.closing = func(c *brokenConn) { l.Defer(&loop.Flush{Do: c.Conn.Close}) }
 	}},
-	{"Close twice, OnClose twice", "CloseTwice", func(l proxy.Loop, m *brokenLoop) {
+	{"Close twice, OnClose twice", "CloseTwice", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { l.Post(func() { c.s.OnClose(nil) }); c.Conn.Close() }
 	}},
-	{"Close sends all", "CloseDropsBuffered", func(l proxy.Loop, m *brokenLoop) {
+	{"Close sends all", "CloseDropsBuffered", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { c.Conn.Drain() }
 	}},
-	{"half-close unnoticed", "PeerHalfCloses", func(l proxy.Loop, m *brokenLoop) {
+	{"half-close unnoticed", "PeerHalfCloses", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {}
 	}},
-	{"reset as end of file", "PeerResets", func(l proxy.Loop, m *brokenLoop) {
+	{"reset as end of file", "PeerResets", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(io.EOF) }
 	}},
-	{"OnClose within Write", "PeerResetsWhileWritten", func(l proxy.Loop, m *brokenLoop) {
+	{"OnClose within Write", "PeerResetsWhileWritten", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.write = func(c *brokenConn, b []byte) {
 			if n++; n == 8 {
@@ -266,13 +266,13 @@ var mutants = []mutant{
 			c.Conn.Write(b)
 		}
 	}},
-	{"Drain is Close", "DrainDelivers", func(l proxy.Loop, m *brokenLoop) {
+	{"Drain is Close", "DrainDelivers", func(l loop.Loop, m *brokenLoop) {
 		m.drain = func(c *brokenConn) { c.Conn.Close() }
 	}},
-	{"Drain waits for ever", "DrainEndsAlone", func(l proxy.Loop, m *brokenLoop) {
+	{"Drain waits for ever", "DrainEndsAlone", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) {}
 	}},
-	{"Drain closes with unread input", "DrainReadsAndDrops", func(l proxy.Loop, m *brokenLoop) {
+	{"Drain closes with unread input", "DrainReadsAndDrops", func(l loop.Loop, m *brokenLoop) {
 		m.drain = func(c *brokenConn) {
 			later(l, 0, func() {
 				if c.Conn.Buffered() == 0 {
@@ -281,24 +281,24 @@ var mutants = []mutant{
 			})
 		}
 	}},
-	{"Drain cannot be cut short", "DrainThenClose", func(l proxy.Loop, m *brokenLoop) {
+	{"Drain cannot be cut short", "DrainThenClose", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(*brokenConn) {}
 	}},
 	{"a refused Detach closes", "DetachHandsOver", closesWhenDetached},
 	{"a refused Detach closes", "DetachRefused", closesWhenDetached},
-	{"Detach of a closed connection", "DetachAfterEnd", func(l proxy.Loop, m *brokenLoop) {
-		m.detach = func(*brokenConn) (proxy.Socket, error) { return nil, errors.ErrUnsupported }
+	{"Detach of a closed connection", "DetachAfterEnd", func(l loop.Loop, m *brokenLoop) {
+		m.detach = func(*brokenConn) (loop.Socket, error) { return nil, errors.ErrUnsupported }
 	}},
-	{"RemoteAddr of somebody else", "DialOpens", func(l proxy.Loop, m *brokenLoop) {
-		m.dial = func(addr string, d time.Duration, s proxy.Stream) {
+	{"RemoteAddr of somebody else", "DialOpens", func(l loop.Loop, m *brokenLoop) {
+		m.dial = func(addr string, d time.Duration, s loop.Stream) {
 			l.(*Loop).w.listeners["10.0.0.8:1"] = l.(*Loop).w.listeners[addr]
 			l.Dial("10.0.0.8:1", d, s)
 		}
 	}},
 }
 
-func closesWhenDetached(_ proxy.Loop, m *brokenLoop) {
-	m.detach = func(c *brokenConn) (proxy.Socket, error) { c.Conn.Close(); return nil, errors.ErrUnsupported }
+func closesWhenDetached(_ loop.Loop, m *brokenLoop) {
+	m.detach = func(c *brokenConn) (loop.Socket, error) { c.Conn.Close(); return nil, errors.ErrUnsupported }
 }
 
 // TestMutants runs, for each mutant, the case that must catch it, in a process

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Path is the network from one host to another, in that direction.
@@ -94,7 +94,7 @@ func (ln *link) occupy(now time.Duration, n int) time.Duration {
 
 type listener struct {
 	loop   *Loop
-	accept func() proxy.Stream
+	accept func() loop.Stream
 }
 
 func (w *World) newConn(l *Loop) *conn {
@@ -106,7 +106,7 @@ func (w *World) newConn(l *Loop) *conn {
 
 // dial sends the first segment of a handshake. An address that nobody has ever
 // listened on belongs to a host of its own that refuses.
-func (w *World) dial(l *Loop, addr string, timeout time.Duration, s proxy.Stream) {
+func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream) {
 	c := w.newConn(l)
 	c.stream, c.remote = s, addr
 	if to, ok := w.redirects[addr]; ok {

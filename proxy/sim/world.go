@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Options are the constants of the model. New fills them in; change them in
@@ -182,13 +182,13 @@ func (w *World) cut(n int) int {
 }
 
 // Redirect has dials to the address from ("ip:port") arrive at to, whose listener
-// learns of from by proxy.Conn.OriginalDst, as after an iptables REDIRECT.
+// learns of from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
 func (w *World) Redirect(from, to string) { w.redirects[from] = to }
 
 // Listen accepts connections to addr ("ip:port") on l, each with the Stream
 // that accept returns. accept runs on the loop, right before OnOpen. close
 // stops listening; what was accepted lives on. Crash closes as well.
-func (w *World) Listen(addr string, l *Loop, accept func() proxy.Stream) (close func()) {
+func (w *World) Listen(addr string, l *Loop, accept func() loop.Stream) (close func()) {
 	if w.listeners[addr] != nil {
 		panic("sim: " + addr + " is listened on already")
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // mesh runs a few hosts that talk all the time while everything goes wrong, and
@@ -57,9 +57,9 @@ type chatter struct {
 	w     *World
 	l     *Loop
 	addr  string
-	c     proxy.Conn
+	c     loop.Conn
 	sent  []byte
-	again proxy.Timer
+	again loop.Timer
 }
 
 func newChatter(w *World, l *Loop, addr string) *chatter {
@@ -70,7 +70,7 @@ func newChatter(w *World, l *Loop, addr string) *chatter {
 
 func (c *chatter) dial() { c.l.Dial(c.addr, 100*time.Millisecond, c) }
 
-func (c *chatter) OnOpen(conn proxy.Conn) { c.c, c.sent = conn, nil; c.send() }
+func (c *chatter) OnOpen(conn loop.Conn) { c.c, c.sent = conn, nil; c.send() }
 
 func (c *chatter) send() {
 	c.sent = slices.Repeat([]byte{byte(c.w.Rand().IntN(256))}, 1+c.w.Rand().IntN(5000))
@@ -109,13 +109,13 @@ func TestMisusePanics(t *testing.T) {
 	w := New(1)
 	a, b := w.Loop("a"), w.Loop("b")
 	echoTo(w, "10.0.0.2:80", b)
-	var c proxy.Conn
+	var c loop.Conn
 	a.Do(func() {
-		a.Dial("10.0.0.2:80", 0, &script{open: func(conn proxy.Conn) { c = conn }})
+		a.Dial("10.0.0.2:80", 0, &script{open: func(conn loop.Conn) { c = conn }})
 	})
 	w.Run(time.Second)
-	var timer proxy.Timer
-	var flush proxy.Flush
+	var timer loop.Timer
+	var flush loop.Flush
 	calls := map[string]func(){
 		"Now":      func() { a.Now() },
 		"After":    func() { a.After(0, &timer) },
@@ -169,7 +169,7 @@ func TestDataIsPoisoned(t *testing.T) {
 	a := w.Loop("a")
 	a.Do(func() {
 		a.Dial("10.0.0.2:80", 0, &script{
-			open: func(c proxy.Conn) { c.Write([]byte("xxxx")) },
+			open: func(c loop.Conn) { c.Write([]byte("xxxx")) },
 			data: func(b []byte) {
 				if kept = b; cap(b) != len(b) {
 					t.Error("OnData's slice has room for an append to be seen")
@@ -194,12 +194,12 @@ func TestStreamsAreCut(t *testing.T) {
 	for seed := range uint64(200) {
 		w := New(seed)
 		var reads []int
-		w.Listen("10.0.0.2:80", w.Loop("b"), func() proxy.Stream {
+		w.Listen("10.0.0.2:80", w.Loop("b"), func() loop.Stream {
 			return &script{data: func(b []byte) { reads = append(reads, len(b)) }}
 		})
 		a := w.Loop("a")
 		a.Do(func() {
-			a.Dial("10.0.0.2:80", 0, &script{open: func(c proxy.Conn) { c.Write(make([]byte, 1000)) }})
+			a.Dial("10.0.0.2:80", 0, &script{open: func(c loop.Conn) { c.Write(make([]byte, 1000)) }})
 		})
 		w.Run(time.Second)
 		switch {
@@ -224,22 +224,22 @@ func TestTurnsShuffle(t *testing.T) {
 		w := New(seed)
 		a, b := w.Loop("a"), w.Loop("b")
 		var order string
-		flush := proxy.Flush{Do: func() { order += "f" }}
+		flush := loop.Flush{Do: func() { order += "f" }}
 		for i := range 3 {
 			addr := fmt.Sprint("10.0.0.2:", i)
-			w.Listen(addr, b, func() proxy.Stream {
+			w.Listen(addr, b, func() loop.Stream {
 				return &script{data: func([]byte) { order += fmt.Sprint(i); b.Defer(&flush) }}
 			})
-			write := proxy.Timer{}
+			write := loop.Timer{}
 			a.Do(func() {
-				a.Dial(addr, 0, &script{open: func(c proxy.Conn) {
+				a.Dial(addr, 0, &script{open: func(c loop.Conn) {
 					write.Fire = func() { c.Write([]byte("x")) }
 					a.After(time.Duration(10+i)*time.Millisecond, &write) // arrive one after another
 				}})
 			})
 		}
 		b.Do(func() { // due while the loop is paused
-			b.After(11*time.Millisecond, &proxy.Timer{Fire: func() { order += "t" }})
+			b.After(11*time.Millisecond, &loop.Timer{Fire: func() { order += "t" }})
 		})
 		w.Run(5 * time.Millisecond)
 		w.Pause(b, 20*time.Millisecond)
@@ -271,11 +271,11 @@ func TestLeftovers(t *testing.T) {
 	w := New(1)
 	a := w.Loop("a")
 	echoTo(w, "10.0.0.2:80", w.Loop("b"))
-	timer := proxy.Timer{Fire: func() {}}
-	var c proxy.Conn
+	timer := loop.Timer{Fire: func() {}}
+	var c loop.Conn
 	a.Do(func() {
 		a.After(time.Hour, &timer)
-		a.Dial("10.0.0.2:80", 0, &script{open: func(conn proxy.Conn) { c = conn }})
+		a.Dial("10.0.0.2:80", 0, &script{open: func(conn loop.Conn) { c = conn }})
 	})
 	w.Run(time.Second)
 	a.Post(func() {})
@@ -307,7 +307,7 @@ func TestTraceOnFailure(t *testing.T) {
 	echoTo(w, "10.0.0.2:80", w.Loop("b"))
 	a := w.Loop("a")
 	a.Do(func() {
-		a.Dial("10.0.0.2:80", 0, &script{open: func(c proxy.Conn) { c.Write([]byte("x")) }})
+		a.Dial("10.0.0.2:80", 0, &script{open: func(c loop.Conn) { c.Write([]byte("x")) }})
 	})
 	w.Run(time.Second)
 	r.cleanup()
@@ -329,9 +329,9 @@ func BenchmarkEcho(b *testing.B) {
 			events, line := 0, []byte("a short frame of forty bytes or so......")
 			a.Do(func() {
 				for range conns {
-					var c proxy.Conn
+					var c loop.Conn
 					a.Dial("10.0.0.2:80", 0, &script{
-						open: func(conn proxy.Conn) { c = conn; c.Write(line) },
+						open: func(conn loop.Conn) { c = conn; c.Write(line) },
 						data: func([]byte) { events += 2; c.Write(line) },
 					})
 				}
@@ -352,9 +352,9 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	a := w.Loop("a")
 	line := make([]byte, 100)
 	a.Do(func() {
-		var c proxy.Conn
+		var c loop.Conn
 		a.Dial("10.0.0.2:80", 0, &script{
-			open: func(conn proxy.Conn) { c = conn; c.Write(line) },
+			open: func(conn loop.Conn) { c = conn; c.Write(line) },
 			data: func(b []byte) { c.Write(b) },
 		})
 	})

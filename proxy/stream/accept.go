@@ -8,11 +8,15 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Accept implements proxy.Streams.
-func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
+// Accept implements downstream.Streams.
+func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	down := endOf(peer)
 	if down == nil {
 		_ = peer.Close()
@@ -25,7 +29,7 @@ func (s *Server) Accept(peer proxy.Socket, a *proxy.StreamAccept) {
 	case link.StreamOpaque:
 		t := &tunnel{
 			pair: p, wish: s.opaque(a.Leaser, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
-			words: func(f *proxy.Failure) []byte { return []byte{byte(f.Reason())} }, trail: a.Trail,
+			words: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, trail: a.Record,
 		}
 		s.start(p, t.run)
 	default:
@@ -48,18 +52,18 @@ func (s *Server) handOver(p *pair, token link.Token) {
 
 // serve carries the request that another sidecar sends. The courtesies of a
 // proxy to client and endpoint were its.
-func (p *pair) serve(a *proxy.StreamAccept) {
-	r := &proxy.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Trail: a.Trail}
+func (p *pair) serve(a *downstream.StreamAccept) {
+	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a.Rest); f != nil {
-		r.Trail.End(proxy.StreamEnd{Failure: f, Cut: p.isCut()})
+		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isCut()})
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
 	}
-	(&exchange{pair: p, r: r}).run()
+	(&requestStream{pair: p, r: r}).run()
 }
 
 // receive reads the head of the request, behind early.
-func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
+func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure {
 	in := intake{proc: p.srv.opt.Process, b: early}
 	in.hold()
 	defer in.free()
@@ -75,19 +79,19 @@ func (p *pair) receive(r *proxy.StreamRequest, early []byte) *proxy.Failure {
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return proxy.FailSlowHead
+		return fault.SlowHead
 	case err != nil:
-		return proxy.FailBadRequest
+		return fault.BadRequest
 	}
 	_ = p.down.SetReadDeadline(time.Time{})
 	r.Minor, r.ToHead, r.Rest = head.Minor, head.HeadMethod, in.rest(n)
 	if head.WebSocket && head.Framing == http1.NoBody {
-		r.Kind, r.Head = proxy.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
-		r.Trail.Asks(proxy.StreamWebSocket, &req)
+		r.Kind, r.Head = stats.StreamWebSocket, http1.AppendWebSocketRequest(nil, &req)
+		r.Record.SetRequest(stats.StreamWebSocket, &req)
 		return nil
 	}
-	r.Trail.Asks(proxy.StreamBody, &req)
-	r.Kind, r.Head = proxy.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
+	r.Record.SetRequest(stats.StreamBody, &req)
+	r.Kind, r.Head = stats.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
 	r.Body.Reset(&head, lim)
 	r.Chunks, r.Buffer = head.Framing == http1.Chunked, buffers.Get(0)
 	return nil

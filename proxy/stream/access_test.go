@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // streamLine is what the tests look at of a line of the access log.

@@ -3,7 +3,11 @@ package stream
 import (
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // delivery is an answer whose body goes to down as it comes.
@@ -11,11 +15,11 @@ type delivery struct {
 	*pair
 	head   []byte // goes first
 	chunks bool   // the body goes in chunks
-	src    *proxy.StreamSource
+	src    *exchange.StreamSource
 }
 
-// Answer implements proxy.Streams.
-func (s *Server) Answer(client proxy.Socket, a *proxy.StreamAnswer) {
+// Answer implements downstream.Streams.
+func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 	down := endOf(client)
 	if down == nil {
 		_ = client.Close()
@@ -46,7 +50,7 @@ func (d *delivery) run() {
 		if !cut {
 			d.src.Lease.Failed(fail)
 		}
-		words := proxy.StreamRequest{Minor: 1}
+		words := downstream.StreamRequest{Minor: 1}
 		d.refuse(words.AppendFailure(nil, fail, date()))
 	} else {
 		sent, whole = d.send()
@@ -55,11 +59,11 @@ func (d *delivery) run() {
 	d.part(whole)
 	<-d.heard
 	d.src.Lease.Close(true, 0, sent)
-	d.src.Trail.End(proxy.StreamEnd{Failure: fail, Cut: cut, Out: sent})
+	d.src.Record.End(accesslog.StreamEnd{Failure: fail, Cut: cut, Out: sent})
 }
 
 // source has the other end joined, from which the body comes.
-func (d *delivery) source() *proxy.Failure {
+func (d *delivery) source() *fault.Failure {
 	if d.src.Socket != nil {
 		return nil
 	}

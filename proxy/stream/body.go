@@ -36,19 +36,19 @@ type transfer struct {
 	sent     int64                      // bytes of the body that were passed on
 }
 
-// fault is why a transfer ended before the body did.
-type fault uint8
+// bodyFault is why a transfer ended before the body did.
+type bodyFault uint8
 
 const (
-	noFault   fault = iota
-	fromFault       // its source was lost, or ended too early
-	malformed       // by its source
-	toFault         // whom it goes to is gone
+	noFault   bodyFault = iota
+	fromFault           // its source was lost, or ended too early
+	malformed           // by its source
+	toFault             // whom it goes to is gone
 )
 
 // run ends when the whole body has been passed on, and its end with it. The
 // transfer's buffers are given up.
-func (t *transfer) run() fault {
+func (t *transfer) run() bodyFault {
 	early := protocol.Held(t.held) + cap(t.rest)
 	t.proc.Hold(early + decoding)
 	defer t.proc.Hold(-decoding)
@@ -72,7 +72,7 @@ func (t *transfer) run() fault {
 }
 
 // early passes on what is here already.
-func (t *transfer) early(block []byte) fault {
+func (t *transfer) early(block []byte) bodyFault {
 	if f := t.pass(block); f != noFault {
 		return f
 	}
@@ -91,7 +91,7 @@ func (t *transfer) early(block []byte) fault {
 }
 
 // next passes on what the source has sent meanwhile.
-func (t *transfer) next(block []byte) fault {
+func (t *transfer) next(block []byte) bodyFault {
 	n, err := t.from.Read(block[:piece])
 	if n > 0 {
 		_, f := t.decode(block[:n], block)
@@ -108,7 +108,7 @@ func (t *transfer) next(block []byte) fault {
 
 // decode passes on the part of the body that in has. in may be of block: it is
 // read before that is written.
-func (t *transfer) decode(in, block []byte) (int, fault) {
+func (t *transfer) decode(in, block []byte) (int, bodyFault) {
 	n, _, err := t.body.Decode(in, t.held)
 	if err != nil {
 		return n, malformed
@@ -117,7 +117,7 @@ func (t *transfer) decode(in, block []byte) (int, fault) {
 }
 
 // pass writes what was decoded.
-func (t *transfer) pass(block []byte) fault {
+func (t *transfer) pass(block []byte) bodyFault {
 	for b := t.held.B[:t.body.Length()]; len(b) > 0; {
 		part, out := b, b
 		if t.chunks {
@@ -134,7 +134,7 @@ func (t *transfer) pass(block []byte) fault {
 	return noFault
 }
 
-func (t *transfer) write(b []byte) fault {
+func (t *transfer) write(b []byte) bodyFault {
 	if _, err := t.to.Write(b); err != nil {
 		return toFault
 	}
@@ -143,7 +143,7 @@ func (t *transfer) write(b []byte) fault {
 
 // verbatim passes on n bytes that need no decoding, within the kernel if none of
 // the ends is encrypted.
-func (t *transfer) verbatim(n int64, block []byte) fault {
+func (t *transfer) verbatim(n int64, block []byte) bodyFault {
 	moved, err := copyN(t.to, t.from, n, block)
 	t.body.Skip(moved)
 	t.sent += moved

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // mirror answers with the body that it gets, framed alike.
@@ -76,7 +76,7 @@ func TestChainBodies(t *testing.T) {
 				t.Error("no Connection: close with an answer to a stream")
 			}
 		}
-		if n := c.nodes[0].departures(proxy.Departure(proxy.StreamBody)); n != 2 {
+		if n := c.nodes[0].departures(stats.Handoff(stats.StreamBody)); n != 2 {
 			t.Errorf("%d requests left their loop", n)
 		}
 	}

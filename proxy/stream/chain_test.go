@@ -12,19 +12,21 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
 // listen gives s a listener on its loops, with TLS if secure says so.
 func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr string) {
 	s.t.Helper()
-	byLoop := map[proxy.Loop]*proxy.Worker{}
+	byLoop := map[loop.Loop]*proxy.Worker{}
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = s.proc.Workers()[i]
 	}
-	entrance := s.proc.Generation().Entrance(c.Name)
-	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l proxy.Loop, _ string) proxy.Stream {
+	entrance := s.proc.Generation().Listener(c.Name)
+	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Stream {
 		return entrance.Accept(byLoop[l])
 	})
 	if err != nil {
@@ -185,9 +187,9 @@ func (s *sidecar) kept() (n int) {
 }
 
 // departures is how many connections and bodies have left the loops of s so.
-func (s *sidecar) departures(d proxy.Departure) (n uint64) {
+func (s *sidecar) departures(d stats.Handoff) (n uint64) {
 	for _, r := range s.reports() {
-		n += r.Stats.Left[d]
+		n += r.Stats.Handoffs[d]
 	}
 	return n
 }

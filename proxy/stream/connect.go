@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // wish is what a stream needs an endpoint for.
 type wish struct {
-	leaser  proxy.Leaser // that keeps the account
+	leaser  exchange.Leaser // that keeps the account
 	service string
 	kind    link.StreamKind // where the endpoint is another sidecar
 	timeout time.Duration   // that one is given
@@ -21,21 +22,21 @@ type wish struct {
 
 // answer is what the core says to a request for an endpoint.
 type answer struct {
-	lease *proxy.Lease
-	at    proxy.Place
-	fail  *proxy.Failure
+	lease *exchange.Lease
+	at    exchange.Target
+	fail  *fault.Failure
 }
 
 // refusal is the other sidecar's reason not to take a stream.
-type refusal struct{ fail *proxy.Failure }
+type refusal struct{ fail *fault.Failure }
 
 func (r refusal) Error() string { return "refused: " + r.fail.Code }
 
 // connect joins an endpoint that takes the stream. Without a Failure there is a
 // Lease to close. linked tells whether it is another sidecar.
-func (p *pair) connect(w *wish) (lease *proxy.Lease, linked bool, fail *proxy.Failure) {
+func (p *pair) connect(w *wish) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
 	answers := make(chan answer, 1)
-	w.leaser.Lease(w.service, func(l *proxy.Lease, at proxy.Place, f *proxy.Failure) {
+	w.leaser.Lease(w.service, func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
 		answers <- answer{l, at, f}
 	})
 	a := p.await(answers)
@@ -50,16 +51,16 @@ func (p *pair) connect(w *wish) (lease *proxy.Lease, linked bool, fail *proxy.Fa
 		}
 		if p.isCut() || p.srv.ctx.Err() != nil {
 			lease.Close(false, 0, 0)
-			return nil, false, proxy.FailDraining
+			return nil, false, fault.Draining
 		}
-		why := proxy.FailConnect
+		why := fault.Connect
 		if errors.As(err, &last) {
 			why = last.fail
 		}
-		lease.Again(why, err, func(at proxy.Place, f *proxy.Failure) { answers <- answer{lease, at, f} })
+		lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { answers <- answer{lease, at, f} })
 		a = p.await(answers)
 		switch { // on a failure the core has closed the lease, or its loop is gone
-		case a.fail == proxy.FailConnect && last.fail != nil:
+		case a.fail == fault.Connect && last.fail != nil:
 			return nil, false, last.fail
 		case a.fail != nil:
 			return nil, false, a.fail
@@ -73,13 +74,13 @@ func (p *pair) await(answers <-chan answer) (a answer) {
 	case a = <-answers:
 		return a
 	case <-p.srv.ctx.Done():
-		return answer{fail: proxy.FailDraining}
+		return answer{fail: fault.Draining}
 	}
 }
 
 // open connects to an endpoint; another sidecar is told what comes, and asked
 // whether it takes what can't be refused in words of its own.
-func (p *pair) open(w *wish, at proxy.Place) error {
+func (p *pair) open(w *wish, at exchange.Target) error {
 	if err := p.dial(at.Addr, w.service); err != nil || !at.Link {
 		return err
 	}
@@ -113,20 +114,20 @@ func (p *pair) greet(st *link.Stream) error {
 			return err
 		}
 		if reply[0] != link.StreamTaken {
-			return refusal{proxy.FailureOf(link.Reason(reply[0]))}
+			return refusal{fault.OfReason(link.Reason(reply[0]))}
 		}
 	}
 	return p.up.SetDeadline(time.Time{})
 }
 
 // failure says what an error of the endpoint's connection means.
-func failure(err error) *proxy.Failure {
+func failure(err error) *fault.Failure {
 	var r refusal
 	switch {
 	case errors.As(err, &r):
 		return r.fail
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return proxy.FailDeadline
+		return fault.Deadline
 	}
-	return proxy.FailReset
+	return fault.Reset
 }

@@ -5,14 +5,15 @@ import (
 	"net"
 	"testing"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // connects is an address whose connections are CONNECTs, with bytes behind.
 func (s *sidecar) connects(rest string) string {
 	return s.front(func(nc *net.TCPConn) {
-		s.srv.Request(socket{nc}, &proxy.StreamRequest{
-			Kind: proxy.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
+		s.srv.Request(socket{nc}, &downstream.StreamRequest{
+			Kind: stats.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
 		})
 	})
 }

@@ -20,5 +20,5 @@
 //	body.go      one body, one way, strictly decoded and framed again
 //	idle.go      ends what has stopped moving, a client that takes nothing too
 //
-// The core picks endpoints and keeps the accounts (proxy.Lease).
+// The core picks endpoints and keeps the accounts (exchange.Lease).
 package stream

@@ -11,7 +11,9 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // room is how much memory a few early bytes come with.
@@ -24,14 +26,14 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 	const put = "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 10\r\n\r\n"
 	length := http1.Head{Framing: http1.FixedLength, Length: 10}
 	for name, c := range map[string]struct {
-		request proxy.StreamRequest
+		request downstream.StreamRequest
 		rest    bool // the bytes are raw
 		answer  string
 	}{
-		"tunnel":         {proxy.StreamRequest{Kind: proxy.StreamConnect}, true, ""},
-		"upgrade":        {proxy.StreamRequest{Kind: proxy.StreamWebSocket, Head: []byte(ask)}, true, upgraded},
-		"start of body":  {proxy.StreamRequest{Kind: proxy.StreamBody, Head: []byte(put)}, false, ""},
-		"rest of a body": {proxy.StreamRequest{Kind: proxy.StreamBody, Head: []byte(put)}, true, ""},
+		"tunnel":         {downstream.StreamRequest{Kind: stats.StreamConnect}, true, ""},
+		"upgrade":        {downstream.StreamRequest{Kind: stats.StreamWebSocket, Head: []byte(ask)}, true, upgraded},
+		"start of body":  {downstream.StreamRequest{Kind: stats.StreamBody, Head: []byte(put)}, false, ""},
+		"rest of a body": {downstream.StreamRequest{Kind: stats.StreamBody, Head: []byte(put)}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
@@ -42,7 +44,7 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 				r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", patience, 1
 				b := append(make([]byte, 0, room), "early"...)
 				early <- weak.Make(&b[0])
-				if r.Body.Reset(&length, s.srv.limits()); r.Kind == proxy.StreamBody {
+				if r.Body.Reset(&length, s.srv.limits()); r.Kind == stats.StreamBody {
 					r.Buffer = bytebufferpool.Get()
 				}
 				if c.rest {
@@ -76,11 +78,11 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 		early := weak.Make(&b[:1][0])
 		src.Buffer.B, b = b, nil
 		_, _, _ = src.Body.Decode([]byte("early"), src.Buffer)
-		sources := make(chan *proxy.StreamSource, 1)
+		sources := make(chan *exchange.StreamSource, 1)
 		sources <- src
 		src = nil
 		client := s.dialTo(s.front(func(nc *net.TCPConn) {
-			s.srv.Answer(socket{nc}, &proxy.StreamAnswer{Head: []byte("head|"), Source: <-sources})
+			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Source: <-sources})
 		}))
 		readUntil(t, client, "head|early")
 		s.givenUp(early)

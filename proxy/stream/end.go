@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // conn is what is read and written: a TCP connection, or TLS on one.
@@ -24,7 +24,7 @@ type end struct {
 }
 
 // endOf is the end that a Socket of a driver with sockets makes; nil for others.
-func endOf(s proxy.Socket) *end {
+func endOf(s loop.Socket) *end {
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })
 	if !ok || !below {

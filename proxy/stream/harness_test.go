@@ -19,6 +19,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -122,11 +123,11 @@ func (s *sidecar) update(list ...registry.Endpoint) {
 	})
 }
 
-func (s *sidecar) reports() []proxy.WorkerReport {
+func (s *sidecar) reports() []stats.WorkerReport {
 	s.t.Helper()
-	var reports []proxy.WorkerReport
+	var reports []stats.WorkerReport
 	for _, w := range s.proc.Workers() {
-		c := make(chan proxy.WorkerReport, 1)
+		c := make(chan stats.WorkerReport, 1)
 		w.Post(func() { c <- w.Report() })
 		reports = append(reports, receive(s.t, c, "a loop's report"))
 	}
@@ -134,7 +135,7 @@ func (s *sidecar) reports() []proxy.WorkerReport {
 }
 
 // totals are the counts of all loops.
-func (s *sidecar) totals() (sum proxy.ServiceStats, failures map[string]uint64) {
+func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) {
 	s.t.Helper()
 	failures = map[string]uint64{}
 	for _, r := range s.reports() {

@@ -81,7 +81,7 @@ func (l *Listener) take(nc *net.TCPConn) {
 	t := &tunnel{
 		pair: &pair{srv: l.srv, down: down}, words: silent,
 		wish:  l.srv.opaque(worker, service.Name, service.Timeout),
-		trail: worker.Trail(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
+		trail: worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
 	}
 	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
 		release()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -46,7 +46,7 @@ func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {
 // requests is an address whose connections begin with a request for Request.
 func (s *sidecar) requests() string {
 	return s.front(func(nc *net.TCPConn) {
-		r := &proxy.StreamRequest{Leaser: s.srv.worker(), Service: "app", Timeout: patience}
+		r := &downstream.StreamRequest{Leaser: s.srv.worker(), Service: "app", Timeout: patience}
 		down := endOf(socket{nc})
 		if f := (&pair{srv: s.srv, down: down}).receive(r, nil); f != nil {
 			if len(r.Rest) == 0 { // a CONNECT, or nothing
@@ -72,7 +72,7 @@ func (s *sidecar) links() string {
 		left, n := binary.Uvarint(rest[1:])
 		st := link.Stream{Kind: link.StreamKind(rest[0]), TimeLeft: time.Duration(left) * time.Microsecond}
 		copy(st.Token[:], rest[1+n:])
-		s.srv.Accept(socket{nc}, &proxy.StreamAccept{Leaser: s.srv.worker(), Service: "app", Timeout: patience, Stream: st})
+		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Leaser: s.srv.worker(), Service: "app", Timeout: patience, Stream: st})
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
 const (
@@ -23,13 +23,13 @@ const (
 // meanwhile, so that its sender waits too.
 type parked struct {
 	srv   *Server
-	src   *proxy.StreamSource
+	src   *exchange.StreamSource
 	bytes int // that are held
 	timer *time.Timer
 }
 
-// Park implements proxy.Streams.
-func (s *Server) Park(src *proxy.StreamSource) (token link.Token, ok bool) {
+// Park implements downstream.Streams.
+func (s *Server) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
 	_, _ = rand.Read(token[:]) // never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Server) fetch(token link.Token) *parked {
 }
 
 // taken ends the waiting of what fetch gave out.
-func (p *parked) taken() *proxy.StreamSource {
+func (p *parked) taken() *exchange.StreamSource {
 	p.timer.Stop()
 	p.srv.opt.Process.Hold(-p.bytes)
 	return p.src

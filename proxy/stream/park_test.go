@@ -10,12 +10,15 @@ import (
 
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // source is an answer of the application whose connection is server; early is
 // the part of its body that is here.
-func (s *sidecar) source(a *app, h http1.Head, early string) (src *proxy.StreamSource, server *net.TCPConn) {
+func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.StreamSource, server *net.TCPConn) {
 	s.t.Helper()
 	p := &pair{srv: s.srv}
 	w := s.srv.opaque(s.srv.worker(), "app", patience)
@@ -25,7 +28,7 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *proxy.StreamS
 	}
 	lease.Connected(200)
 	server = receive(s.t, a.conns, "the connection")
-	src = &proxy.StreamSource{Socket: p.up.conn.(proxy.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
+	src = &exchange.StreamSource{Socket: p.up.conn.(loop.Socket), Lease: lease, Buffer: bytebufferpool.Get()}
 	src.Body.Reset(&h, s.srv.limits())
 	if _, _, err := src.Body.Decode([]byte(early), src.Buffer); err != nil {
 		s.t.Fatal(err)
@@ -36,17 +39,17 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *proxy.StreamS
 // fetched is a client that b answers with the body that token stands for at s.
 func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
 	s.t.Helper()
-	leases := make(chan *proxy.Lease, 1)
+	leases := make(chan *exchange.Lease, 1)
 	w := b.srv.worker()
-	w.Lease("app", func(l *proxy.Lease, _ proxy.Place, _ *proxy.Failure) { leases <- l })
-	src := &proxy.StreamSource{
+	w.Lease("app", func(l *exchange.Lease, _ exchange.Target, _ *fault.Failure) { leases <- l })
+	src := &exchange.StreamSource{
 		Addr: at, Service: "app", Token: token, Timeout: patience,
 		Buffer: bytebufferpool.Get(), Lease: receive(s.t, leases, "a lease"),
 	}
 	src.Lease.Connected(200)
 	src.Body.Reset(&h, s.srv.limits())
 	addr := b.front(func(nc *net.TCPConn) {
-		b.srv.Answer(socket{nc}, &proxy.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})
+		b.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Chunks: h.Framing == http1.Chunked, Source: src})
 	})
 	return b.dialTo(addr)
 }

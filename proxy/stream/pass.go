@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
 // passTimeout bounds connecting to where a client was going, who was told that it
@@ -27,8 +29,8 @@ type passage struct {
 // it wherever it is redirected.
 type hop struct{ from, to netip.AddrPort }
 
-// Pass implements proxy.Streams.
-func (s *Server) Pass(listener string, client proxy.Socket, to netip.AddrPort, first []byte) {
+// Pass implements downstream.Streams.
+func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	down := endOf(client)
 	if down == nil {
 		_ = client.Close()
@@ -43,26 +45,26 @@ func (p *passage) run() {
 	p.first = nil
 	defer early.free()
 	worker := p.srv.worker()
-	trail := worker.Trail(p.listener, p.down.RemoteAddr().String(), "")
+	trail := worker.StreamRecord(p.listener, p.down.RemoteAddr().String(), "")
 	onward, fail := p.reach()
 	if fail != nil {
 		worker.Passed(fail)
-		trail.End(proxy.StreamEnd{Failure: fail, Endpoint: p.to.String()})
+		trail.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
 		p.cut() // as if the client had been refused
 		return
 	}
 	defer p.srv.hops.remove(onward)
 	worker.Passed(nil)
 	in, out := p.relay(early)
-	trail.End(proxy.StreamEnd{Cut: p.isCut(), Endpoint: p.to.String(), In: in, Out: out})
+	trail.End(accesslog.StreamEnd{Cut: p.isCut(), Endpoint: p.to.String(), In: in, Out: out})
 }
 
 // reach joins where the client was going.
-func (p *passage) reach() (onward hop, fail *proxy.Failure) {
+func (p *passage) reach() (onward hop, fail *fault.Failure) {
 	if p.srv.hops.has(hop{addrPort(p.down.RemoteAddr()), p.to}) {
 		p.srv.opt.Logger.Warn("a connection of the sidecar's own was redirected to it; exclude its user id",
 			"destination", p.to.String())
-		return hop{}, proxy.FailLoop
+		return hop{}, fault.Loop
 	}
 	ctx, cancel := context.WithTimeout(p.srv.ctx, passTimeout)
 	defer cancel()
@@ -72,7 +74,7 @@ func (p *passage) reach() (onward hop, fail *proxy.Failure) {
 	}
 	if err != nil {
 		p.srv.opt.Logger.Debug("original destination not connected", "destination", p.to.String(), "error", err)
-		return hop{}, proxy.FailConnect
+		return hop{}, fault.Connect
 	}
 	// Before a byte is sent: if the kernel has redirected this connection too,
 	// the next to pass it finds it here.

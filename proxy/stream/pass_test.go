@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// bareSocket is a proxy.Socket on a TCP connection that no engine counts.
+// bareSocket is a loop.Socket on a TCP connection that no engine counts.
 type bareSocket struct{ *net.TCPConn }
 
 func (s bareSocket) NetConn() net.Conn { return s.TCPConn }
@@ -38,7 +38,7 @@ func redirected(t *testing.T) (client *net.TCPConn, here bareSocket) {
 // have failed to, by code.
 func (s *sidecar) passes() (passed uint64, failures map[string]uint64) {
 	for _, r := range s.reports() {
-		passed += r.Stats.Left[proxy.LeftPass]
+		passed += r.Stats.Handoffs[stats.HandoffPass]
 	}
 	_, failures = s.totals()
 	return passed, failures

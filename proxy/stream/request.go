@@ -9,42 +9,47 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Request implements proxy.Streams.
-func (s *Server) Request(client proxy.Socket, r *proxy.StreamRequest) {
+// Request implements downstream.Streams.
+func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	down := endOf(client)
 	if down == nil {
 		_ = client.Close()
 		return
 	}
 	p := &pair{srv: s, down: down}
-	if r.Kind != proxy.StreamConnect {
-		s.start(p, (&exchange{pair: p, r: r}).run)
+	if r.Kind != stats.StreamConnect {
+		s.start(p, (&requestStream{pair: p, r: r}).run)
 		return
 	}
 	t := &tunnel{
 		pair: p, wish: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
-		status: http.StatusOK, trail: r.Trail,
-		words: func(f *proxy.Failure) []byte { return r.AppendFailure(nil, f, date()) },
+		status: http.StatusOK, trail: r.Record,
+		words: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
 	r.Rest = nil
 	s.start(p, t.run)
 }
 
-// exchange is a request, whose body may still be coming, and its answer; after a
+// requestStream is a request, whose body may still be coming, and its answer; after a
 // 101 it is a tunnel. The request is passed on by the goroutine that listens to
 // the client, the answer by run.
-type exchange struct {
+type requestStream struct {
 	*pair
-	r      *proxy.StreamRequest
+	r      *downstream.StreamRequest
 	linked bool // the endpoint is another sidecar
-	lease  *proxy.Lease
+	lease  *exchange.Lease
 	free   func() // gives back what counts for r
 
 	headed    bool                          // the answer's head is here; guarded by mu
-	blame     atomic.Pointer[proxy.Failure] // why the request could not be passed on
+	blame     atomic.Pointer[fault.Failure] // why the request could not be passed on
 	complete  atomic.Bool                   // the request was passed on
 	connected bool                          // the lease knows
 	status    int                           // of the answer, once it is sent on
@@ -53,7 +58,7 @@ type exchange struct {
 	out       int64
 }
 
-func (x *exchange) run() {
+func (x *requestStream) run() {
 	n := len(x.r.Head) + cap(x.r.Rest) + protocol.Held(x.r.Buffer)
 	proc := x.srv.opt.Process
 	full := proc.Full()
@@ -76,19 +81,19 @@ func (x *exchange) run() {
 	if x.lease != nil {
 		x.lease.Close(x.connected, x.in.Load(), x.out)
 	}
-	x.r.Trail.End(proxy.StreamEnd{
+	x.r.Record.End(accesslog.StreamEnd{
 		Status: x.status, Failure: f, Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
 	})
 }
 
 // carry finds an endpoint and talks to it. After a Failure the client has no
 // answer yet.
-func (x *exchange) carry(full bool) (fail *proxy.Failure) {
+func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	switch {
 	case len(x.r.Head) == 0:
-		return proxy.FailBadRequest
+		return fault.BadRequest
 	case full:
-		return proxy.FailOverloaded
+		return fault.Overloaded
 	}
 	x.lease, x.linked, fail = x.connect(&wish{
 		leaser: x.r.Leaser, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
@@ -102,7 +107,7 @@ func (x *exchange) carry(full bool) (fail *proxy.Failure) {
 		return failure(err)
 	}
 	x.r.Head = nil
-	if x.r.Kind == proxy.StreamBody {
+	if x.r.Kind == stats.StreamBody {
 		x.listen(x.upload)
 	} else {
 		x.due()
@@ -111,7 +116,7 @@ func (x *exchange) carry(full bool) (fail *proxy.Failure) {
 }
 
 // upload passes on what is left of the request.
-func (x *exchange) upload() {
+func (x *requestStream) upload() {
 	x.free()
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.down, to: x.up,
@@ -127,7 +132,7 @@ func (x *exchange) upload() {
 	case toFault: // what the endpoint has said before it left is still to be read
 		x.due()
 	case malformed:
-		x.blame.Store(proxy.FailBadRequest)
+		x.blame.Store(fault.BadRequest)
 		x.part(false)
 	default:
 		if !x.settled.Load() {
@@ -137,7 +142,7 @@ func (x *exchange) upload() {
 }
 
 // due sets the time for the head of the answer.
-func (x *exchange) due() {
+func (x *requestStream) due() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.headed {
@@ -147,7 +152,7 @@ func (x *exchange) due() {
 }
 
 // arrived: the head of the answer is here.
-func (x *exchange) arrived() {
+func (x *requestStream) arrived() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.headed = true
@@ -157,7 +162,7 @@ func (x *exchange) arrived() {
 
 // answer reads the head of the answer, after interim ones, and has the rest
 // follow.
-func (x *exchange) answer() *proxy.Failure {
+func (x *requestStream) answer() *fault.Failure {
 	in := intake{proc: x.srv.opt.Process}
 	defer in.free()
 	var head http1.Head
@@ -175,11 +180,11 @@ func (x *exchange) answer() *proxy.Failure {
 			}
 			return failure(err)
 		case err != nil || interim == http1.MaxInterim:
-			return proxy.FailMalformed
-		case head.WebSocket && x.r.Kind == proxy.StreamWebSocket:
+			return fault.Malformed
+		case head.WebSocket && x.r.Kind == stats.StreamWebSocket:
 			return x.upgrade(&resp, &head, &in, n)
 		case resp.Status == http.StatusSwitchingProtocols:
-			return proxy.FailMalformed // to what nobody asked for
+			return fault.Malformed // to what nobody asked for
 		case resp.Status >= 200:
 			return x.pass(&resp, &head, &in, n)
 		}
@@ -192,13 +197,13 @@ func (x *exchange) answer() *proxy.Failure {
 	}
 }
 
-func (x *exchange) interim(resp *protocol.Response) *proxy.Failure {
+func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if x.r.Minor == 0 {
 		return nil
 	}
 	out := http1.AppendInterim(nil, resp)
 	if len(out) == 0 {
-		return proxy.FailMalformed
+		return fault.Malformed
 	}
 	if err := x.say(out); err != nil {
 		x.cut()
@@ -208,16 +213,16 @@ func (x *exchange) interim(resp *protocol.Response) *proxy.Failure {
 
 // sign adds to the answer what its recipient is owed. Another sidecar has done
 // its part.
-func (x *exchange) sign(resp *protocol.Response, head *http1.Head) {
+func (x *requestStream) sign(resp *protocol.Response, head *http1.Head) {
 	x.arrived()
 	if !x.linked {
-		x.r.Record(resp, head.Minor, date())
+		x.r.AddVia(resp, head.Minor, date())
 	}
-	x.r.Identify(resp)
+	x.r.AddRequestID(resp)
 }
 
 // open sends the head of the answer; from here on a fault can't be told in words.
-func (x *exchange) open(status int, head []byte) bool {
+func (x *requestStream) open(status int, head []byte) bool {
 	x.lease.Connected(status)
 	x.connected, x.status = true, status
 	if err := x.say(head); err != nil {
@@ -229,11 +234,11 @@ func (x *exchange) open(status int, head []byte) bool {
 
 // pass sends the answer on, whose head is the first n bytes of in, and
 // disconnects.
-func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in *intake, n int) *proxy.Failure {
+func (x *requestStream) pass(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
 	x.sign(resp, head)
 	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)
 	if len(out) == 0 {
-		return proxy.FailMalformed
+		return fault.Malformed
 	}
 	if !x.open(resp.Status, out) {
 		return nil
@@ -252,17 +257,17 @@ func (x *exchange) pass(resp *protocol.Response, head *http1.Head, in *intake, n
 	}
 	x.whole = true
 	x.settled.Store(true)
-	x.part(x.complete.Load() || x.r.Kind == proxy.StreamWebSocket)
+	x.part(x.complete.Load() || x.r.Kind == stats.StreamWebSocket)
 	x.finish(nil)
 	return nil
 }
 
 // upgrade passes the 101 on, the first n bytes of in, and joins the connections.
-func (x *exchange) upgrade(resp *protocol.Response, head *http1.Head, in *intake, n int) *proxy.Failure {
+func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
 	x.sign(resp, head)
 	out := http1.AppendWebSocketResponse(nil, resp)
 	if len(out) == 0 {
-		return proxy.FailMalformed
+		return fault.Malformed
 	}
 	if x.open(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64

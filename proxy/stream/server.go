@@ -13,6 +13,8 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Options configure a Server. All fields but Before are needed.
@@ -20,8 +22,8 @@ type Options struct {
 	Process *proxy.Process
 
 	// Dial connects to an endpoint ("ip:port") of a service, with TLS where the
-	// service has it. The Socket rests on a TCP connection, see proxy.Socket.
-	Dial func(ctx context.Context, addr, service string) (proxy.Socket, error)
+	// service has it. The Socket rests on a TCP connection, see loop.Socket.
+	Dial func(ctx context.Context, addr, service string) (loop.Socket, error)
 
 	// Room gives a listener what takes one of limits.connections, of
 	// limits.per_source and of its own max (0: none) for a connection that was
@@ -159,7 +161,7 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // opaque is the wish for an endpoint of the service that takes any bytes.
-func (s *Server) opaque(l proxy.Leaser, service string, timeout time.Duration) wish {
+func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration) wish {
 	return wish{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 

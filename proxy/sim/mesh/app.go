@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -37,7 +37,7 @@ type task struct {
 	nonce int
 	left  time.Duration // of its work, when the timer does not run
 	due   time.Duration // when it does
-	timer proxy.Timer
+	timer loop.Timer
 }
 
 func newApp(m *mesh, provider int, name, addr string) *app {
@@ -50,7 +50,7 @@ func (a *app) start() {
 	a.lives++
 	a.running, a.waiting = nil, nil
 	a.loop = a.m.w.Loop(a.name)
-	a.m.w.Listen(a.addr, a.loop, func() proxy.Stream { return &appConn{app: a} })
+	a.m.w.Listen(a.addr, a.loop, func() loop.Stream { return &appConn{app: a} })
 }
 
 func (a *app) crash() {

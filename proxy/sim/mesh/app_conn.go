@@ -5,7 +5,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // limits are those of callers and applications, which are wide.
@@ -14,13 +14,13 @@ var limits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 16 << 20}
 // appConn is a connection to an application: requests one after another.
 type appConn struct {
 	app  *app
-	conn proxy.Conn // nil once closed
+	conn loop.Conn // nil once closed
 	in   []byte
 	out  []byte
 }
 
-func (c *appConn) OnOpen(conn proxy.Conn) { c.conn = conn }
-func (c *appConn) OnClose(error)          { c.conn = nil }
+func (c *appConn) OnOpen(conn loop.Conn) { c.conn = conn }
+func (c *appConn) OnClose(error)         { c.conn = nil }
 
 func (c *appConn) OnData(b []byte) {
 	c.in = append(c.in, b...)

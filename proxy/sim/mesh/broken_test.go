@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // Types of the link's frames, and where the length of a preface's settings is
@@ -19,15 +21,15 @@ const (
 	settingsLength = 7
 )
 
-// fault is one thing that must not go wrong in the product. Each goes wrong in
+// breakage is one thing that must not go wrong in the product. Each goes wrong in
 // what surrounds it: on the way between two sidecars, or in a count.
-type fault struct {
+type breakage struct {
 	name    string
 	make    func() tampering
 	tampers string // part of the violation that must be found
 }
 
-var faults = []fault{
+var faults = []breakage{
 	{"a CANCEL is lost", func() tampering {
 		return onLinks(func(*link) linkTap {
 			return linkTap{out: func(f frame) frame {
@@ -41,12 +43,12 @@ var faults = []fault{
 
 	{"a pending count is not released", func() tampering {
 		return tampering{begin: func(m *mesh) {
-			m.consumers[0].proc.Workers()[0].Lease("compute", func(*proxy.Lease, proxy.Place, *proxy.Failure) {})
+			m.consumers[0].proc.Workers()[0].Lease("compute", func(*exchange.Lease, exchange.Target, *fault.Failure) {})
 		}}
 	}, "counts 1 attempts at"},
 
 	{"a hedge goes to an endpoint that was tried", func() tampering {
-		return tampering{loop: func(_ int, l proxy.Loop) proxy.Loop {
+		return tampering{loop: func(_ int, l loop.Loop) loop.Loop {
 			return &detour{Loop: l, from: providerHost(1) + ":15006", to: providerHost(0) + ":15006"}
 		}}
 	}, "which had been tried"},
@@ -104,11 +106,11 @@ func TestLongTurnIsCaught(t *testing.T) {
 
 // detour is a loop that dials another address for one.
 type detour struct {
-	proxy.Loop
+	loop.Loop
 	from, to string
 }
 
-func (d *detour) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+func (d *detour) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if addr == d.from {
 		addr = d.to
 	}
@@ -127,15 +129,15 @@ type linkTap struct{ out, in func(f frame) frame }
 
 // onLinks taps the links of all consumers.
 func onLinks(tap func(l *link) linkTap) tampering {
-	return tampering{loop: func(_ int, l proxy.Loop) proxy.Loop { return &tappedLoop{Loop: l, tap: tap} }}
+	return tampering{loop: func(_ int, l loop.Loop) loop.Loop { return &tappedLoop{Loop: l, tap: tap} }}
 }
 
 type tappedLoop struct {
-	proxy.Loop
+	loop.Loop
 	tap func(l *link) linkTap
 }
 
-func (t *tappedLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
+func (t *tappedLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	l := &link{Stream: s, swapped: map[uint64]uint64{}}
 	l.tap = t.tap(l)
 	t.Loop.Dial(addr, timeout, l)
@@ -143,8 +145,8 @@ func (t *tappedLoop) Dial(addr string, timeout time.Duration, s proxy.Stream) {
 
 // link is both ends' view of a connection to a provider.
 type link struct {
-	proxy.Stream
-	proxy.Conn
+	loop.Stream
+	loop.Conn
 	tap     linkTap
 	out, in splitter
 
@@ -152,7 +154,7 @@ type link struct {
 	swapped map[uint64]uint64
 }
 
-func (l *link) OnOpen(c proxy.Conn) {
+func (l *link) OnOpen(c loop.Conn) {
 	l.Conn = c
 	l.Stream.OnOpen(l)
 }

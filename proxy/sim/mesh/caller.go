@@ -9,7 +9,7 @@ import (
 
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -33,7 +33,7 @@ type caller struct {
 	consumer int
 	loop     *sim.Loop
 	rnd      *rand.Rand
-	next     proxy.Timer
+	next     loop.Timer
 	idle     []*callerConn
 }
 
@@ -88,14 +88,14 @@ const noCall = -1
 // callerConn is one connection of a caller, for one request at a time.
 type callerConn struct {
 	c     *caller
-	conn  proxy.Conn
+	conn  loop.Conn
 	nonce int
 	in    []byte
 	out   []byte
-	leave proxy.Timer
+	leave loop.Timer
 }
 
-func (k *callerConn) OnOpen(conn proxy.Conn) {
+func (k *callerConn) OnOpen(conn loop.Conn) {
 	k.conn = conn
 	if k.nonce == noCall {
 		conn.Close()

@@ -3,8 +3,8 @@ package mesh
 import (
 	"fmt"
 
-	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // What holds in every run, whatever the Spec:
@@ -96,7 +96,7 @@ func (m *mesh) checkSidecar(s *sidecar) {
 		l.wrong("%s has %d slots in use, %d requests queued in the end", s.host, used, queued)
 	}
 	for i, w := range s.proc.Workers() {
-		var report proxy.WorkerReport
+		var report stats.WorkerReport
 		s.loops[i].Do(func() { report = w.Report() })
 		for _, svc := range report.Services {
 			if svc.HedgesInFlight != 0 {

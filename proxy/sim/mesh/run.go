@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
@@ -17,8 +17,8 @@ func Run(s Spec) *Result { return run(s, tampering{}) }
 
 // tampering breaks a rule on purpose, for tests of the invariants.
 type tampering struct {
-	loop  func(consumer int, l proxy.Loop) proxy.Loop // what a consumer's sidecar runs on
-	begin func(m *mesh)                               // called before the load
+	loop  func(consumer int, l loop.Loop) loop.Loop // what a consumer's sidecar runs on
+	begin func(m *mesh)                             // called before the load
 }
 
 func run(s Spec, t tampering) *Result {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -22,7 +24,7 @@ type sidecar struct {
 	host  string
 	port  int // of the first loop; the others follow
 	cfg   *config.Config
-	wrap  func(l proxy.Loop) proxy.Loop // nil: none
+	wrap  func(l loop.Loop) loop.Loop // nil: none
 
 	loops  []*sim.Loop
 	proc   *proxy.Process
@@ -31,7 +33,7 @@ type sidecar struct {
 	// lives counts starts: what was scheduled for one life does not happen in
 	// the next.
 	lives int
-	past  proxy.ServiceStats // of former lives
+	past  stats.ServiceStats // of former lives
 
 	paused time.Duration // until then
 }
@@ -44,7 +46,7 @@ func (s *sidecar) begin() {
 	s.proc.SetWall(func() time.Time { return epoch.Add(s.m.w.Now()) })
 	s.loops, s.closes = nil, nil
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	entrance := s.proc.Generation().Entrance(s.cfg.Listeners[0].Name)
+	entrance := s.proc.Generation().Listener(s.cfg.Listeners[0].Name)
 	for i := range s.m.spec.Loops {
 		name := s.host
 		if i > 0 {
@@ -52,12 +54,12 @@ func (s *sidecar) begin() {
 		}
 		l := s.m.w.Loop(name)
 		s.loops = append(s.loops, l)
-		driver := proxy.Loop(l)
+		driver := loop.Loop(l)
 		if s.wrap != nil {
 			driver = s.wrap(l)
 		}
 		w := proxy.NewWorker(s.proc, driver, log, s.m.spec.Seed+uint64(s.index))
-		accept := func() proxy.Stream { return entrance.Accept(w) }
+		accept := func() loop.Stream { return entrance.Accept(w) }
 		s.closes = append(s.closes, s.m.w.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
 	}
 }
@@ -108,7 +110,7 @@ func (s *sidecar) service() string {
 }
 
 // stats are the service's counts, of all lives.
-func (s *sidecar) stats() proxy.ServiceStats {
+func (s *sidecar) stats() stats.ServiceStats {
 	sum := s.past
 	if !s.down {
 		for _, w := range s.proc.Workers() {
@@ -130,7 +132,7 @@ func newConsumer(m *mesh, i int, cfg *config.Config) *consumer {
 	own.Node.ID = fmt.Sprintf("consumer-%d", i+1)
 	c := &consumer{sidecar: sidecar{m: m, index: i, host: consumerHost(i), port: egressPort, cfg: &own}}
 	if tamper := m.tampering.loop; tamper != nil {
-		c.wrap = func(l proxy.Loop) proxy.Loop { return tamper(i, l) }
+		c.wrap = func(l loop.Loop) loop.Loop { return tamper(i, l) }
 	}
 	return c
 }

@@ -1,0 +1,207 @@
+package dubbo_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestDubboPassesThrough: calls of a Dubbo consumer reach the providers byte for
+// byte, over one connection each, and their answers come back so, in whatever
+// order.
+func TestDubboPassesThrough(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		for name, as := range proxytest.Serializations {
+			t.Run(name, func(t *testing.T) {
+				m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct})
+				m.W.Options.Cut = 0.3
+				rnd := m.W.Rand()
+				got := map[string]bool{}
+				for _, a := range m.Apps {
+					a.Delay = func() time.Duration { return time.Duration(rnd.IntN(5000)) * time.Microsecond }
+					a.Seen = func(f *dubbo.Frame) {
+						if !f.TwoWay || f.Serialization != as.ID {
+							t.Errorf("the provider got %+v", f)
+						}
+						got[string(f.Body)] = true
+					}
+				}
+				c := m.Caller(proxytest.EgressDubbo)
+				want := map[int64]*dubbo.Frame{}
+				order := []int64{}
+				for i := range 300 {
+					size := rnd.IntN(300)
+					if i%50 == 0 {
+						size = 100_000
+					}
+					body := as.Call(proxytest.Demo, "1.0", "g", "echo", fmt.Sprint(i, strings.Repeat("x", size)))
+					id := c.Call(as.ID, body)
+					want[id] = proxytest.EchoCall(&dubbo.Frame{Serialization: as.ID, Body: body})
+					order = append(order, id)
+				}
+				for id, f := range want {
+					a := c.Await(id)
+					if a.Status != dubbo.StatusOK || a.Serialization != as.ID || !bytes.Equal(a.Body, f.Body) {
+						t.Errorf("answer %.100q, want %.100q", a.Body, f.Body)
+					}
+				}
+				if len(got) != len(order) {
+					t.Errorf("%d different calls arrived, of %d", len(got), len(order))
+				}
+				for _, a := range m.Apps {
+					if a.Dialed != 1 || a.Served == 0 {
+						t.Errorf("%s: %d connections, %d calls", a.Addr, a.Dialed, a.Served)
+					}
+				}
+				m.Settled()
+			})
+		}
+	})
+}
+
+// TestDubboAnswersKeepTheirForm: status and serialization are the provider's.
+func TestDubboAnswersKeepTheirForm(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		c := m.Caller(proxytest.EgressDubbo)
+		for _, status := range []dubbo.Status{20, 30, 31, 40, 50, 60, 70, 80, 90, 105} {
+			m.Apps[0].Answer = func(*dubbo.Frame) *dubbo.Frame {
+				return &dubbo.Frame{Serialization: dubbo.Fastjson, Status: status, Body: []byte("anything")}
+			}
+			f := c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "m", "x")))
+			if f.Status != status || f.Serialization != dubbo.Fastjson || string(f.Body) != "anything" {
+				t.Errorf("got %+v for status %d", f, status)
+			}
+		}
+		m.Settled()
+	})
+}
+
+// TestDubboOneWay: a call that wants no answer reaches a provider, gets none, and
+// leaves nothing behind.
+func TestDubboOneWay(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		body := proxytest.HessianCall(proxytest.Demo, "", "", "log", "x")
+		arrived := 0
+		m.Apps[0].Seen = func(f *dubbo.Frame) {
+			if f.TwoWay || !bytes.Equal(f.Body, body) {
+				t.Errorf("the provider got %+v", f)
+			}
+			arrived++
+		}
+		m.Apps[0].Delay = func() time.Duration { return time.Hour }
+		c := m.Caller(proxytest.EgressDubbo)
+		for id := range int64(5) {
+			c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: id, Body: body}))
+		}
+		m.Until("the calls", func() bool { return arrived == 5 })
+		m.W.Run(100 * time.Millisecond)
+		if n := m.Consumer.Proc.Pending(); n != 0 {
+			t.Errorf("%d calls are waited for", n)
+		}
+		m.Settled()
+		m.Apps[0].Stop()
+		m.W.Crash(m.Apps[0].Loop)
+		c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 5, Body: body}))
+		m.W.Run(time.Second)
+		m.Settled() // and the caller would have complained of an answer
+	})
+}
+
+// TestDubboRoutes: routes match service, version, group and method of a call, and
+// conditions on HTTP and on Dubbo keep apart.
+func TestDubboRoutes(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Routes: `
+- {match: {service: com.acme.A, version: "1.0", group: g, method: [find]}, service: compute}
+- {match: {service: com.acme.B}, service: compute}
+- {match: {service: com.acme.C, method: [GET]}, service: compute, timeout: 50ms}
+- {match: {path: /}, service: other}`})
+	c := m.Caller(proxytest.EgressDubbo)
+	for name, as := range proxytest.Serializations {
+		for _, call := range []struct {
+			service, version, group, method string
+			want                            dubbo.Status
+		}{
+			{"com.acme.A", "1.0", "g", "find", dubbo.StatusOK},
+			{"com.acme.A", "1.1", "g", "find", dubbo.StatusServiceNotFound},
+			{"com.acme.A", "", "g", "find", dubbo.StatusServiceNotFound},
+			{"com.acme.A", "1.0", "h", "find", dubbo.StatusServiceNotFound},
+			{"com.acme.A", "1.0", "", "find", dubbo.StatusServiceNotFound},
+			{"com.acme.A", "1.0", "g", "found", dubbo.StatusServiceNotFound},
+			{"com.acme.Aa", "1.0", "g", "find", dubbo.StatusServiceNotFound},
+			{"com.acme.B", "", "", "any", dubbo.StatusOK},
+			{"com.acme.B", "2", "x", "any", dubbo.StatusOK},
+			{"com.acme.C", "", "", "GET", dubbo.StatusOK},
+		} {
+			if f := c.Await(c.Call(as.ID, as.Call(call.service, call.version, call.group, call.method, "x"))); f.Status != call.want {
+				t.Errorf("%s: status %d for %+v", name, f.Status, call)
+			}
+		}
+	}
+	k := m.JSON("GET", `["x"]`)
+	m.Do(k)
+	m.Finish(k)
+	if k.Status != 503 || k.Code != "no-endpoint" {
+		t.Errorf("status %d %s of a request of HTTP, want that of service other", k.Status, k.Code)
+	}
+	m.Settled()
+}
+
+// TestDubboMethodIsNoHTTPMethod: a method that is called GET may still not be sent
+// twice.
+func TestDubboMethodIsNoHTTPMethod(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: ", retry: {on: [reset]}"})
+	m.Apps[0].Seen = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
+	c := m.Caller(proxytest.EgressDubbo)
+	c.Wants(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "GET", "x")), dubbo.StatusServerError, "")
+	if n := m.Consumer.Stats("compute").Retries; n != 0 {
+		t.Errorf("%d retries", n)
+	}
+	m.Settled()
+}
+
+// TestDubboHedges: an answer that is late is asked for elsewhere where the route
+// says that its methods may be; the loser is dropped when it comes.
+func TestDubboHedges(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", timeout: 3s", Routes: `
+- {match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}}
+- {service: compute, hedge: {mode: on, delay: 5ms, budget: 1}}`})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		c := m.Caller(proxytest.EgressDubbo)
+		slow := 0
+		for i := range 20 {
+			before := m.W.Now()
+			c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "find", fmt.Sprint(i))), dubbo.StatusOK, fmt.Sprintf("1\n\"%d\"\n", i))
+			if m.W.Now()-before > 500*time.Millisecond {
+				t.Errorf("call %d took %v", i, m.W.Now()-before)
+			}
+		}
+		if m.Apps[0].Busy == 0 {
+			t.Error("the slow provider was not asked")
+		}
+		m.W.Run(2 * time.Second)
+		for i := range 20 {
+			before := m.W.Now()
+			c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "put", fmt.Sprint(i))), dubbo.StatusOK, "")
+			if m.W.Now()-before > 500*time.Millisecond {
+				slow++
+			}
+		}
+		if slow == 0 {
+			t.Error("calls that may not be sent twice were hedged")
+		}
+		m.Settled()
+		for _, a := range m.Apps {
+			if a.Dialed != 1 {
+				t.Errorf("%d connections to %s", a.Dialed, a.Addr)
+			}
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package downstream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// RewritePath puts the route's rewrite in the place of the prefix that it
+// matched.
+func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
+	if len(r.Rewrite) > 0 {
+		ex.OriginalPath = ex.Request.Path
+		ex.Path = append(append(ex.Path[:0], r.Rewrite...), ex.Request.Path[r.Prefix:]...)
+		ex.Request.Path = ex.Path
+	}
+}
+
+const (
+
+	// maxPassed is how many sidecars a request may have passed, by its Via. A
+	// chain of applications that hand Via on is shorter; what goes on is routed
+	// back to where it comes from.
+	maxPassed = 8
+
+	// maxForwards is the highest Max-Forwards that goes on.
+	maxForwards = 255
+
+	// maxRequestID is the longest X-Request-Id that is kept.
+	maxRequestID = 128
+)
+
+// Origin is what a session knows of its peer.
+type Origin struct {
+	Trusted bool   // on loopback: what it says of itself is believed
+	Addr    []byte // its IP address
+}
+
+// clientField is a header that arrive looks at.
+type clientField uint8
+
+const (
+	fieldOther clientField = iota
+	fieldOwn               // x-remora-*
+	fieldForwardedFor
+	fieldForwardedProto
+	fieldRequestID
+	fieldTraceState
+	fieldVia
+)
+
+func clientFieldOf(name []byte) clientField {
+	switch {
+	case len(name) == len(protocol.NameVia) && protocol.EqualFold(name, "via"):
+		return fieldVia
+	case len(name) < len(protocol.HeaderPrefix)+1:
+		return fieldOther
+	case name[0]|0x20 == 't':
+		if protocol.EqualFold(name, "tracestate") {
+			return fieldTraceState
+		}
+		return fieldOther
+	case name[0]|0x20 != 'x':
+		return fieldOther
+	case protocol.EqualFold(name[:len(protocol.HeaderPrefix)], protocol.HeaderPrefix):
+		return fieldOwn
+	case protocol.EqualFold(name, "x-request-id"):
+		return fieldRequestID
+	case protocol.EqualFold(name, "x-forwarded-for"):
+		return fieldForwardedFor
+	case protocol.EqualFold(name, "x-forwarded-proto"):
+		return fieldForwardedProto
+	}
+	return fieldOther
+}
+
+// PrepareRequest takes in a request that came over HTTP/1.minor. The sidecar's own
+// headers are taken out and, if the peer can be trusted, heeded. Via,
+// X-Forwarded-For, X-Forwarded-Proto and X-Request-Id are added: after what a
+// trusted peer says there, instead of what any other does. An X-Request-Id is
+// kept from anyone if it is one, short and printable. Of a request that is not to
+// be sent on, ex.stopped tells why.
+func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor int) {
+	req := &ex.Request
+	kept := req.Headers[:0]
+	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
+	proto, passed, marked := protocol.SchemeHTTP, 0, false
+	for _, h := range req.Headers {
+		switch clientFieldOf(h.Name) {
+		case fieldOther:
+			kept = append(kept, h)
+		case fieldOwn:
+			if from.Trusted {
+				applyHint(ex, h)
+			}
+		case fieldForwardedFor:
+			if from.Trusted && len(h.Value) > 0 {
+				ex.Forwarded = append(append(ex.Forwarded, h.Value...), ", "...)
+			}
+		case fieldForwardedProto:
+			if from.Trusted && len(h.Value) > 0 {
+				proto = h.Value
+			}
+		case fieldRequestID:
+			if ex.RequestID == nil && saneRequestID(h.Value) {
+				ex.RequestID = h.Value
+			}
+		case fieldVia:
+			passed += bytes.Count(h.Value, protocol.ViaPseudonym)
+			kept = append(kept, h)
+		case fieldTraceState:
+			marked = marked || from.Trusted && trace.HasMember(h.Value, trace.Member)
+			kept = append(kept, h)
+		}
+	}
+	if ex.RequestID == nil {
+		ex.RequestID = newRequestID(ids, &ex.NewID)
+	}
+	client := from.Addr
+	if len(ex.Forwarded) > 0 {
+		ex.Forwarded = append(ex.Forwarded, from.Addr...)
+		client = ex.Forwarded
+	}
+	clear(req.Headers[len(kept):]) // what is beyond the list is not cleared with it
+	// Trace state means nothing without a traceparent that makes sense.
+	if marked {
+		_, _, req.Hedge = trace.ContextOf(kept)
+	}
+	req.Headers = append(kept,
+		protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]},
+		protocol.Header{Name: protocol.NameForwardedFor, Value: client},
+		protocol.Header{Name: protocol.NameForwardedProto, Value: proto},
+		protocol.Header{Name: protocol.NameRequestID, Value: ex.RequestID})
+	switch {
+	case passed > maxPassed:
+		ex.Refusal = fault.Loop
+	case !lowerMaxForwards(ex):
+		ex.Refusal = fault.MaxForwards
+	}
+}
+
+// lowerMaxForwards counts this sidecar in the Max-Forwards of a TRACE or OPTIONS, and
+// tells whether the request may go on (RFC 9110 section 7.6.2). What is no number
+// stays as it is.
+func lowerMaxForwards(ex *exchange.Exchange) (goesOn bool) {
+	req := &ex.Request
+	if string(req.Method) != "TRACE" && string(req.Method) != "OPTIONS" {
+		return true
+	}
+	at := slices.IndexFunc(req.Headers, func(h protocol.Header) bool { return protocol.EqualFold(h.Name, "max-forwards") })
+	if at < 0 {
+		return true
+	}
+	value := &req.Headers[at].Value
+	left, err := strconv.ParseUint(string(*value), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return true
+	case left == 0:
+		return false
+	}
+	ex.MaxForwards = strconv.AppendUint(ex.MaxForwards[:0], min(left-1, maxForwards), 10)
+	*value = ex.MaxForwards
+	return true
+}
+
+// applyHint obeys one of the sidecar's own headers.
+func applyHint(ex *exchange.Exchange, h protocol.Header) {
+	req := &ex.Request
+	switch {
+	case protocol.EqualFold(h.Name, protocol.HeaderIdempotent):
+		req.Idempotent = string(h.Value) == "1"
+	case protocol.EqualFold(h.Name, protocol.HeaderHedge):
+		ex.NoHedge = string(h.Value) == "off"
+	case protocol.EqualFold(h.Name, protocol.HeaderAttempt):
+		if n, err := strconv.ParseUint(string(h.Value), 10, 8); err == nil {
+			req.Attempt = uint8(n)
+		}
+	}
+}
+
+// saneRequestID tells whether an id can be passed on and logged as it is.
+func saneRequestID(id []byte) bool {
+	if len(id) == 0 || len(id) > maxRequestID {
+		return false
+	}
+	for _, c := range id {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// newRequestID fills buf with 128 random bits in hexadecimal. They tell requests
+// apart; they are no secret.
+func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
+	for half := 0; half < len(buf); half += 16 {
+		x := rnd.Uint64()
+		binary.LittleEndian.PutUint64(buf[half:], hexadecimal(uint32(x)))
+		binary.LittleEndian.PutUint64(buf[half+8:], hexadecimal(uint32(x>>32)))
+	}
+	return buf[:]
+}
+
+// hexadecimal is the eight digits of x, the lowest in the lowest byte: all at once,
+// since every request without an id needs 32.
+func hexadecimal(x uint32) uint64 {
+	d := uint64(x)
+	d = (d | d<<16) & 0x0000ffff0000ffff
+	d = (d | d<<8) & 0x00ff00ff00ff00ff
+	d = (d | d<<4) & 0x0f0f0f0f0f0f0f0f
+	letters := (d + 0x0606060606060606) >> 4 & 0x0101010101010101
+	return d + '0'*0x0101010101010101 + letters*('a'-'0'-10)
+}
+
+// PeerAddr is the IP address in a connection's "ip:port", as X-Forwarded-For has
+// it.
+func PeerAddr(remote string) []byte {
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		return []byte(ap.Addr().Unmap().WithZone("").String())
+	}
+	return []byte("unknown") // RFC 7239 section 6.2
+}

@@ -1,0 +1,24 @@
+package downstream
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/exchange"
+)
+
+// TestArriveForgetsWhatItTakesOut: an exchange that is kept to be used again is not to
+// keep the memory of headers that are no more in its list.
+func TestArriveForgetsWhatItTakesOut(t *testing.T) {
+	ex := &exchange.Exchange{}
+	for range 100 {
+		ex.Request.Headers = append(ex.Request.Headers, protocol.Header{Name: []byte("x-remora-attempt"), Value: []byte("1")})
+	}
+	PrepareRequest(ex, rand.NewPCG(1, 2), &Origin{}, 1)
+	for i, h := range ex.Request.Headers[:100] {
+		if i >= len(ex.Request.Headers) && (h.Name != nil || h.Value != nil) {
+			t.Fatalf("header %d of %d is %q", i, len(ex.Request.Headers), h)
+		}
+	}
+}

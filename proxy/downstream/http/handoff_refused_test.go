@@ -1,0 +1,140 @@
+package http_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// What may not leave is answered as a message, and the connection closes.
+func TestRefusedToLeave(t *testing.T) {
+	long, connect := leavings()[0].head, leavings()[3].head
+	fill := func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Hold(1 << 30) }
+	for _, c := range []struct {
+		name, says string
+		o          proxytest.MeshOptions
+		before     func(m *proxytest.Mesh, p *proxytest.Peer)
+		status     int
+		code       string
+	}{
+		{"no route", "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 100000\r\n\r\n",
+			proxytest.MeshOptions{Match: "match: {host: compute}, "}, nil, 404, "no-route"},
+		{"CONNECT without a route", connect, proxytest.MeshOptions{Match: "match: {path: /}, "}, nil, 404, "no-route"},
+		{"CONNECT that no route names", connect, proxytest.MeshOptions{Match: "match: {method: []}, "}, nil, 404, "no-route"},
+		{"listener's rate", long, proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1}"},
+			func(m *proxytest.Mesh, _ *proxytest.Peer) {
+				m.Speak(proxytest.Egress, connect)
+				m.W.Run(time.Millisecond)
+			}, 429, "rate-limited"},
+		{"no memory", long, proxytest.MeshOptions{}, fill, 503, "overloaded"},
+		{"CONNECT with a body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 1\r\n\r\nx", proxytest.MeshOptions{}, nil, 400, "bad-request"},
+		{"CONNECT with a long body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n", proxytest.MeshOptions{}, nil, 400, "bad-request"},
+		{"length past all limits", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9223372036854775807\r\n\r\nhello", proxytest.MeshOptions{}, nil, 413, "message-too-large"},
+		{"WebSocket in a circle", strings.Replace(leavings()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("Via: 1.1 remora\r\n", 9)+"\r\n", 1),
+			proxytest.MeshOptions{}, nil, 508, "loop-detected"},
+		{"as far as it may go", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),
+			proxytest.MeshOptions{}, nil, 501, "max-forwards"},
+		{"CONNECT in a drain", connect, proxytest.MeshOptions{},
+			func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Drain(); m.W.Run(time.Millisecond) }, 503, "draining"},
+		{"unread output", strings.Repeat("GET / HTTP/1.1\r\nHost: compute\r\n\r\n", 2) + long + strings.Repeat("x", 70_000),
+			proxytest.MeshOptions{}, nil, 413, "message-too-large"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Apps, c.o.Limits = 1, proxytest.SmallMessages
+			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
+			m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+			p := m.Speak(proxytest.Egress, "")
+			m.Until("a connection", func() bool { return p.Conn != nil })
+			if c.before != nil {
+				c.before(m, p)
+			}
+			left := len(streams.Requests)
+			m.Clients.Do(func() { p.Conn.Write([]byte(c.says)) })
+			all := m.Wait(p)
+			proxytest.RefusedWith(t, []byte(all[strings.LastIndex(all, "HTTP/1.1"):]), c.status, c.code)
+			if !strings.Contains(all, "X-Request-Id: ") {
+				t.Error("the refusal does not name the request")
+			}
+			if n := len(streams.Requests) - left; n != 0 {
+				t.Errorf("%d requests left", n)
+			}
+			if c.code == "overloaded" {
+				m.Consumer.Proc.Hold(-1 << 30)
+			}
+			proxytest.SettledStreams(m, streams)
+		})
+	}
+}
+
+// Where a driver has no sockets, or nobody carries streams, messages are all
+// there is.
+func TestNothingLeavesWithoutSockets(t *testing.T) {
+	want := map[string]int{"length": 413, "chunks": 413, "WebSocket": 200, "CONNECT": 501}
+	for _, carried := range []bool{true, false} {
+		for _, l := range leavings() {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages, NoSockets: true})
+			if !carried {
+				m.Consumer.Proc.SetStreams(nil)
+			}
+			p := m.Speak(proxytest.Egress, l.head+l.body)
+			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			if resp, _, _ := proxytest.HeadOf(t, p.Heard); resp.Status != want[l.name] {
+				t.Errorf("%s, carried %t: status %d, want %d", l.name, carried, resp.Status, want[l.name])
+			}
+			if len(c.Requests) != 0 {
+				t.Errorf("%s left", l.name)
+			}
+			m.W.Reset(p.Conn)
+			proxytest.SettledStreams(m, c)
+		}
+	}
+}
+
+// Who waits for a 100 before a long body is answered by the application; before
+// one whose length is not known, by the sidecar, as for any message.
+func TestExpectOfStreams(t *testing.T) {
+	for _, l := range leavings()[:2] {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		head := strings.Replace(l.head, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1)
+		p := m.Speak(proxytest.Egress, head)
+		m.W.Run(time.Second)
+		if l.name == "chunks" {
+			if string(p.Heard) != "HTTP/1.1 100 Continue\r\n\r\n" {
+				t.Errorf("%s: heard %q", l.name, p.Heard)
+			}
+			m.Clients.Do(func() { p.Conn.Write([]byte(l.body)) })
+		}
+		m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+		if passed := bytes.Contains(c.Requests[0].Head, []byte("Expect: 100-continue\r\n")); passed != (l.name == "length") {
+			t.Errorf("%s: the expectation is passed on: %t", l.name, passed)
+		}
+		if l.name == "length" && len(p.Heard) != 0 {
+			t.Errorf("%s: heard %q", l.name, p.Heard)
+		}
+		proxytest.SettledStreams(m, c)
+	}
+}
+
+// A body of limits.message is a message, whatever its form.
+func TestLongestMessageStays(t *testing.T) {
+	body := strings.Repeat("x", 64<<10)
+	for _, says := range []string{
+		"POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 65536\r\n\r\n" + body,
+		"POST / HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n10000\r\n" + body + "\r\n0\r\n\r\n",
+	} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+		var got int
+		m.Apps[0].Seen = func(req *protocol.Request) { got = len(req.Body) }
+		p := m.Speak(proxytest.Egress, says)
+		m.Until("an answer", func() bool { return len(p.Heard) > 0 })
+		if got != 64<<10 || len(c.Requests) != 0 {
+			t.Errorf("the application got %d bytes, %d requests left", got, len(c.Requests))
+		}
+		m.W.Reset(p.Conn)
+		proxytest.SettledStreams(m, c)
+	}
+}

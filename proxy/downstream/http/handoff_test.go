@@ -1,0 +1,204 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/downstream"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// leaving is a request with which a connection leaves.
+type leaving struct {
+	name  string
+	kind  stats.StreamKind
+	head  string
+	body  string // as it goes over the wire, or what the client says after its head
+	whole string // the decoded body
+	start string // of the head that the endpoint is to see
+}
+
+func leavings() []leaving {
+	long := strings.Repeat("0123456789", proxytest.LongMessage/10)
+	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+	return []leaving{
+		{"length", stats.StreamBody, fmt.Sprintf("POST /up HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\n", proxytest.LongMessage),
+			long, long, "POST /up HTTP/1.1\r\n"},
+		{"chunks", stats.StreamBody, "PUT /up HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n",
+			chunk(long[:40_000]) + chunk(long[40_000:]) + "0\r\n\r\n", long, "PUT /up HTTP/1.1\r\n"},
+		{"WebSocket", stats.StreamWebSocket, "GET /chat HTTP/1.1\r\nHost: compute\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+			"early", "", "GET /chat HTTP/1.1\r\n"},
+		{"CONNECT", stats.StreamConnect, "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n", "early", "", ""},
+	}
+}
+
+// check looks at what left, of which more has arrived at its socket.
+func (l *leaving) check(t *testing.T, r *downstream.StreamRequest, more []byte) {
+	t.Helper()
+	if r.Kind != l.kind || r.Service != "compute" || r.Timeout != 15*time.Second || r.Minor != 1 || r.ToHead {
+		t.Errorf("left as %+v", r)
+	}
+	if !bytes.HasPrefix(r.Head, []byte(l.start)) || len(l.start) > 0 != (len(r.Head) > 0) {
+		t.Errorf("the head is %q", r.Head)
+	}
+	for _, courtesy := range []string{"Via: ", "X-Forwarded-For: ", "X-Request-Id: "} {
+		if len(r.Head) > 0 && !bytes.Contains(r.Head, []byte(courtesy)) {
+			t.Errorf("no %sin %q", courtesy, r.Head)
+		}
+	}
+	if l.kind != stats.StreamBody {
+		if got := string(r.Rest) + string(more); got != l.body {
+			t.Errorf("%d bytes behind the head, want %q", len(got), l.body)
+		}
+		return
+	}
+	if r.Chunks != (l.name == "chunks") {
+		t.Errorf("announces chunks: %t", r.Chunks)
+	}
+	if got := proxytest.Whole(t, r, more); string(got) != l.whole || !r.Body.Done() {
+		t.Errorf("%d bytes of body, done %t; want %d", len(got), r.Body.Done(), len(l.whole))
+	}
+}
+
+// Each kind leaves at once when nothing else is to be answered, and no byte of it
+// is lost wherever the input is cut.
+func TestRequestsLeave(t *testing.T) {
+	for seed, l := range leavings() {
+		t.Run(l.name, func(t *testing.T) {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(seed), Limits: proxytest.SmallMessages})
+			m.Speak(proxytest.Egress, l.head+l.body)
+			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.W.Run(time.Second)
+			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+			if n := m.Consumer.Proc.Held(); n != 0 {
+				t.Errorf("%d bytes are still counted for what has left", n)
+			}
+			report := m.Consumer.Report()
+			if report.Stats.Handoffs[stats.Handoff(l.kind)] != 1 || report.Stats.Connections != 0 {
+				t.Errorf("departures %v, %d connections", report.Stats.Handoffs, report.Stats.Connections)
+			}
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// One read may bring more than a message: what is behind the head leaves with it.
+func TestRequestsLeaveWithALongRead(t *testing.T) {
+	for _, l := range leavings()[:2] {
+		for seed := range uint64(20) {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Limits: "limits: {message: 4KiB}"})
+			m.Speak(proxytest.Egress, l.head+l.body)
+			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.W.Run(time.Second)
+			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+			proxytest.SettledStreams(m, c)
+		}
+	}
+}
+
+// A request leaves after the answers to those before it, with all that came
+// meanwhile.
+func TestRequestLeavesAfterPredecessors(t *testing.T) {
+	all := leavings()
+	for seed := range 40 {
+		l := all[seed%len(all)]
+		t.Run(fmt.Sprint(l.name, seed), func(t *testing.T) {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(seed), Limits: proxytest.SmallMessages})
+			m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+			first, second := m.Get("/1"), m.Get("/2")
+			quarter := len(l.body) / 4
+			p := m.Speak(proxytest.Egress, string(first.Raw)+string(second.Raw)+l.head+l.body[:quarter])
+			say := func(b string) { m.Clients.Do(func() { p.Conn.Write([]byte(b)) }) }
+			m.W.Run(50 * time.Millisecond)
+			say(l.body[quarter : 2*quarter])
+			m.W.Run(100 * time.Millisecond)
+			if n := len(c.Requests); n != 0 {
+				t.Fatalf("%d requests left before the one before them was answered", n)
+			}
+			m.Until("two answers", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
+			say(l.body[2*quarter:])
+			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.W.Run(time.Second)
+			if n := bytes.Count(p.Heard, []byte("HTTP/1.1 200")); n != 2 || p.Ended {
+				t.Errorf("%d answers before the stream, closed %t", n, p.Ended)
+			}
+			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// What waits to leave counts against limits.buffered, and no more once it has
+// left.
+func TestWaitingRequestIsCounted(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+	l := leavings()[1]
+	m.Speak(proxytest.Egress, proxytest.GetStream+l.head+l.body)
+	m.W.Run(50 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); len(c.Requests) != 0 || n < proxytest.LongMessage {
+		t.Errorf("%d left; %d bytes are counted", len(c.Requests), n)
+	}
+	m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+	if n := m.Consumer.Proc.Held(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+	proxytest.SettledStreams(m, c)
+}
+
+// bulky is a mesh in which an answer is too long for the buffers on its way.
+func bulky(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier) {
+	m, c, _ = proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: limits})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 2<<20) }
+	return m, c
+}
+
+// While a client has not read what came before, its connection stays.
+func TestRequestWaitsForSlowReader(t *testing.T) {
+	m, c := bulky(t, "")
+	p := m.Speak(proxytest.Egress, "")
+	m.Until("a connection", func() bool { return p.Conn != nil })
+	m.W.Hold(p.Conn, true)
+	l := leavings()[3]
+	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
+	m.W.Run(time.Second)
+	if n := len(c.Requests); n != 0 {
+		t.Fatalf("%d requests left with output buffered", n)
+	}
+	m.W.Hold(p.Conn, false)
+	m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+	m.Until("the answer before it", func() bool { return len(p.Heard) > 2<<20 })
+	l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+	proxytest.SettledStreams(m, c)
+}
+
+// A client that never reads is closed for that, and nothing leaves.
+func TestWaitingRequestEndsWithItsConnection(t *testing.T) {
+	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
+		"write timeout": func(m *proxytest.Mesh, _ *proxytest.Peer) { m.W.Run(5 * time.Second) },
+		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := bulky(t, "timeouts: {write: 4s}")
+			p := m.Speak(proxytest.Egress, "")
+			m.Until("a connection", func() bool { return p.Conn != nil })
+			m.W.Hold(p.Conn, true)
+			m.Clients.Do(func() {
+				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + leavings()[0].head + "start"))
+			})
+			m.W.Run(time.Second)
+			end(m, p)
+			m.W.Hold(p.Conn, false)
+			m.W.Run(time.Second)
+			if len(c.Requests) != 0 {
+				t.Errorf("%d requests left", len(c.Requests))
+			}
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}

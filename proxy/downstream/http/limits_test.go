@@ -1,0 +1,340 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+func TestMalformedRequestsAreRefused(t *testing.T) {
+	cases := []struct {
+		text, code string
+		status     int
+	}{
+		{"GET / HTTP/1.1\r\n\r\n", "missing-host", 400},
+		{"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad-request-line", 400},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "length-and-coding", 400},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "unknown-coding", 501},
+		{"POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\nContent-Length: 1\r\n\r\nx", "expectation-failed", 417},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4194305\r\n\r\n", "message-too-large", 413},
+		{"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdeX", "bad-chunk-end", 400},
+		{"GET /" + strings.Repeat("a", 70000) + " HTTP/1.1\r\nHost: a\r\n\r\n", "target-too-long", 414},
+		{"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a: b\r\n", 128) + "\r\n", "too-many-headers", 431},
+		{"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "bad-version", 505},
+		{"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", "not-supported", 501},
+	}
+	for _, c := range cases {
+		t.Run(c.code, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+			first, bad := m.Post(10), m.Raw(c.text)
+			cl := m.Do(first, bad)
+			m.Finish(first, bad)
+			m.OK(first)
+			m.Refused(bad, cl, c.status, c.code)
+			m.Settled()
+		})
+	}
+}
+
+// TestHeadersAtTheirLimit: what sidecars add on the way does not make a message
+// too large for the next of them.
+func TestHeadersAtTheirLimit(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+		m.Apps[0].Extra = strings.Repeat("a: b\r\n", 126)
+		most := m.Raw("GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\n" + strings.Repeat("a: b\r\n", 126) + "\r\n")
+		m.Do(most)
+		m.Finish(most)
+		m.OK(most)
+		longest := m.Padded(64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
+		m.Apps[0].Extra = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
+		m.Do(longest)
+		m.Finish(longest)
+		m.OK(longest)
+	})
+}
+
+// TestOnePastTheHeadLimits: a head at its limit is taken, and one byte more is
+// refused, as too long a target only where the request line alone is it.
+func TestOnePastTheHeadLimits(t *testing.T) {
+	const limit = 64 << 10
+	const target, rest = "GET /PAD HTTP/1.1\r\n", "Host: a\r\nx-nonce: NONCE\r\n\r\n"
+	for _, c := range []struct {
+		name, text, code string
+		at, status       int // at: bytes of text that are taken
+	}{
+		{"header section", "GET / HTTP/1.1\r\na: PAD\r\n" + rest, "header-too-large", limit, 431},
+		{"target in a head", target + rest, "header-too-large", limit, 431},
+		{"request line", target, "target-too-long", 0, 414},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+			var calls []*proxytest.Call
+			if c.at > 0 {
+				calls = append(calls, m.Padded(c.at, c.text))
+			}
+			past := m.Padded(limit+1, c.text)
+			cl := m.Do(append(calls, past)...)
+			m.Finish(past)
+			m.OK(calls...)
+			m.Refused(past, cl, c.status, c.code)
+			m.Settled()
+		})
+	}
+}
+
+func TestChunkedMessageAtItsLimit(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+		at, past := m.Chunked(proxytest.MaxMessage), m.Chunked(proxytest.MaxMessage+1)
+		cl := m.Do(at, past)
+		m.Finish(at, past)
+		m.OK(at)
+		if want := fmt.Sprintf("nonce=%s path=/ body=%d", at.Nonce, proxytest.MaxMessage); string(at.Body) != want {
+			t.Errorf("the application got %q, want %q", at.Body, want)
+		}
+		m.Refused(past, cl, 413, "message-too-large")
+		m.Settled()
+	})
+}
+
+// TestAnswersAtTheLimit: however an answer is framed, it may be as long as
+// limits.message and no longer.
+func TestAnswersAtTheLimit(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nx-nonce: n1\r\n"
+	chunk := func(n int) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n, strings.Repeat("y", n)) }
+	for name, answer := range map[string]func(n int) string{
+		"chunked":     func(n int) string { return head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(n) },
+		"until close": func(n int) string { return head + "\r\n" + strings.Repeat("y", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n, code := range map[int]string{proxytest.MaxMessage: "", proxytest.MaxMessage + 1: "response-too-large"} {
+				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+					m.Apps[0].Stop()
+					m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
+						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(answer(n)) }, Hangs: true}
+					})
+					c := m.Get("/")
+					m.Do(c)
+					m.Finish(c)
+					if c.Code != code || code == "" && (c.Status != 200 || len(c.Body) != n) {
+						t.Errorf("%d bytes: status %d %s with %d", n, c.Status, c.Code, len(c.Body))
+					}
+					m.Settled()
+				})
+			}
+		})
+	}
+}
+
+func TestMessageAtItsLimit(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+		size := proxytest.MaxMessage
+		m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, size) }
+		at := m.Post(proxytest.MaxMessage)
+		m.Do(at)
+		m.Finish(at)
+		m.OK(at)
+		if len(at.Body) != proxytest.MaxMessage {
+			t.Errorf("got %d bytes back", len(at.Body))
+		}
+		size++
+		past := m.Post(10)
+		m.Do(past)
+		m.Finish(past)
+		if past.Status != 502 || past.Code != "response-too-large" {
+			t.Errorf("status %d %s, want 502 response-too-large", past.Status, past.Code)
+		}
+		m.Settled()
+	})
+}
+
+func TestPipelining(t *testing.T) {
+	for _, n := range []int{16, 17} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+			m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+			var all []byte
+			cl := m.Dial(proxytest.Egress)
+			for range n {
+				c := m.Post(10)
+				all = append(all, c.Raw...)
+				c.Raw = nil
+				cl.Calls = append(cl.Calls, c)
+			}
+			calls := cl.Calls
+			cl.Calls[0].Raw = all
+			m.Finish(calls...)
+			m.OK(calls[:16]...)
+			if n == 17 {
+				m.Refused(calls[16], cl, 429, "too-many-pipelined")
+			}
+			if m.Apps[0].Served != 16 {
+				t.Errorf("the application served %d", m.Apps[0].Served)
+			}
+			m.Settled()
+		})
+	}
+}
+
+// TestRequestsPerConnection: the last request of a connection is answered like
+// the others and told so; what is pipelined behind it reaches no application.
+func TestRequestsPerConnection(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {requests: 3}"}, func(t *testing.T, m *proxytest.Mesh) {
+		one, two, three, past := m.Post(10), m.Get("/"), m.Post(10), m.Post(10)
+		cl := m.Do(one, two, three, past)
+		m.Finish(one, two, three, past)
+		m.OK(one, two, three)
+		if one.Last || two.Last || !three.Last {
+			t.Errorf("Connection: close with the answers: %t %t %t, want it with the third", one.Last, two.Last, three.Last)
+		}
+		if past.Err == nil || !cl.Ended {
+			t.Errorf("one past the limit: status %d, connection closed %t", past.Status, cl.Ended)
+		}
+		calls := []*proxytest.Call{m.Post(10), m.Post(10), m.Post(10), m.Post(10)}
+		for _, c := range calls[1:] {
+			calls[0].Raw = append(calls[0].Raw, c.Raw...)
+			c.Raw = nil
+		}
+		m.Do(calls...)
+		m.Finish(calls...)
+		m.OK(calls[:3]...)
+		if calls[3].Err == nil || m.Apps[0].Served != 6 {
+			t.Errorf("pipelined past the limit: status %d; the application served %d, want 6",
+				calls[3].Status, m.Apps[0].Served)
+		}
+		m.Settled()
+	})
+}
+
+func TestSlowRequests(t *testing.T) {
+	cases := []struct {
+		text, code string
+		after      time.Duration
+	}{
+		{"GET / HT", "header-timeout", 10 * time.Second},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc", "body-timeout", 30 * time.Second},
+	}
+	for _, c := range cases {
+		t.Run(c.code, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+			bad := m.Raw(c.text)
+			cl := m.Do(bad)
+			m.Finish(bad)
+			m.Refused(bad, cl, 408, c.code)
+			if bad.Took < c.after || bad.Took > c.after+time.Second {
+				t.Errorf("refused after %v, want %v", bad.Took, c.after)
+			}
+			m.Settled()
+		})
+	}
+}
+
+func TestIdleConnectionCloses(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	c := m.Post(10)
+	cl := m.Do(c)
+	m.Finish(c)
+	start := m.W.Now()
+	if !m.W.RunUntil(func() bool { return cl.Ended }, time.Hour) {
+		t.Fatal("the idle connection stays open")
+	}
+	if idle := m.W.Now() - start; idle < 5*time.Minute-time.Second || idle > 5*time.Minute+2*time.Second {
+		t.Errorf("closed after %v, want 5 minutes", idle)
+	}
+}
+
+func TestMaxPending(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 4"})
+	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+	calls := m.Burst(5, 10)
+	m.Finish(calls...)
+	over := 0
+	for _, c := range calls {
+		if c.Status == 503 && c.Code == "overloaded" {
+			over++
+		} else if c.Status != 200 {
+			t.Errorf("status %d %s", c.Status, c.Code)
+		}
+	}
+	if over != 1 {
+		t.Errorf("%d of 5 were refused at max_pending 4", over)
+	}
+	m.Settled()
+}
+
+func TestAdmission(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 2, max_queue: 3",
+		Service: ", retry: {on: []}"})
+	inApp, most := 0, 0
+	m.Apps[0].Delay = func() time.Duration {
+		inApp++
+		most = max(most, inApp)
+		return 10 * time.Millisecond
+	}
+	m.Apps[0].Body = func(*protocol.Request) []byte { return nil }
+	m.Apps[0].Done = func() { inApp-- }
+	calls := m.Burst(6, 10)
+	m.Finish(calls...)
+	over := 0
+	for _, c := range calls {
+		if c.Status == 503 && c.Code == "overloaded" {
+			over++
+		} else if c.Status != 200 {
+			t.Errorf("status %d %s", c.Status, c.Code)
+		}
+	}
+	if most != 2 || over != 1 {
+		t.Errorf("%d at once in the application, %d of 6 refused; want 2 and 1", most, over)
+	}
+	m.Settled()
+}
+
+// What waits in the provider's queue past its deadline never reaches the
+// application.
+func TestQueueDropsWhatIsTooLate(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 30ms"})
+	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+	calls := m.Burst(5, 10)
+	m.Finish(calls...)
+	good := 0
+	for _, c := range calls {
+		if c.Status == 200 {
+			good++
+		} else if c.Code != "deadline" {
+			t.Errorf("status %d %s", c.Status, c.Code)
+		}
+	}
+	m.Settled()
+	if good != 1 || m.Apps[0].Served > 2 {
+		t.Errorf("%d answered, %d served; want 1 and at most 2", good, m.Apps[0].Served)
+	}
+}
+
+// TestLargestLimits: with all at the most that a configuration may say, a limit is none.
+func TestLargestLimits(t *testing.T) {
+	const service = `, max_pending: 1000000000, max_concurrency: 1000000000, max_queue: 1000000000,
+		breaker: {consecutive: 1000000000, half_open: 65535, open: 8760h}, outlier: {consecutive: 1000000000},
+		rate_limit: {rate: 1000000, burst: 1000000}, lb: {subset: 1000000000, slow_start: 8760h},
+		timeout: 8760h, connect_timeout: 8760h, idle_timeout: 8760h`
+	const limits = `
+limits: {message: 1GiB, header: 1GiB, headers: 65535, pipelined: 65535, requests: 1000000000, buffered: 1024GiB}
+timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: service, Provider: service, Limits: limits}, func(t *testing.T, m *proxytest.Mesh) {
+		m.Apps[0].Status = 500
+		failed := m.Crowd(5, 10, 100)
+		m.Finish(failed...)
+		m.Apps[0].Status = 200
+		calls := m.Crowd(5, 10, 100<<10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute}`, `compute: {%s`+service+`}`) + limits)
+		calls = m.Crowd(5, 10, 100)
+		m.Finish(calls...)
+		m.OK(calls...)
+	})
+}

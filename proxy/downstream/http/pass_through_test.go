@@ -1,0 +1,218 @@
+package http_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+const (
+	known    = "GET / HTTP/1.1\r\nHost: compute:8080\r\n\r\n"
+	unrouted = "POST /a HTTP/1.1\r\nHost: other\r\nContent-Length: 4\r\nx-remora-hedge: off\r\n\r\nbody"
+)
+
+// newRedirected is a mesh of one application whose sidecar gets what was going
+// elsewhere, and has a route for the host compute.
+func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *proxytest.Carrier) {
+	t.Helper()
+	o.Apps, o.Match = 1, "match: {host: compute}, "
+	o.Limits += "\n" + proxytest.SmallMessages
+	m, c, _ := proxytest.NewStreamMesh(t, o)
+	m.W.Redirect(proxytest.Elsewhere, proxytest.Egress)
+	return m, c
+}
+
+// What has no route passes as it came.
+func TestUnroutedPass(t *testing.T) {
+	for name, said := range map[string]string{
+		"another host":     unrouted,
+		"no request":       "GET / HTTP/1.1\r\nno colon here\r\n\r\nand more",
+		"no Host":          "GET / HTTP/1.1\r\n\r\n",
+		"bare LF":          "GET / HTTP/1.1\nHost: compute\n\n",
+		"another proxy":    "CONNECT compute:443 HTTP/1.1\r\nHost: compute:443\r\n\r\nhello",
+		"a long body":      "PUT / HTTP/1.1\r\nHost: other\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000),
+		"an endless body":  "PUT / HTTP/1.1\r\nHost: other\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+		"an upgrade":       "GET / HTTP/1.1\r\nHost: other\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly",
+		"pipelined":        unrouted + known + unrouted,
+		"too long a head":  "GET / HTTP/1.1\r\nHost: compute\r\nx: " + strings.Repeat("x", 70<<10),
+		"too many headers": "GET / HTTP/1.1\r\nHost: compute\r\n" + strings.Repeat("x: y\r\n", 200) + "\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newRedirected(t, proxytest.MeshOptions{})
+			m.Speak(proxytest.Elsewhere, said)
+			c.Passes(t, m, said)
+			if n := m.Apps[0].Served; n != 0 {
+				t.Errorf("the service got %d requests", n)
+			}
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// However the input is split.
+func TestUnroutedPassAtEverySplit(t *testing.T) {
+	said := unrouted + "and more"
+	for i := 1; i < len(said); i++ {
+		m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
+		p := m.Speak(proxytest.Elsewhere, said[:i])
+		m.W.Run(10 * time.Millisecond)
+		m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
+		c.Passes(t, m, said)
+		proxytest.SettledStreams(m, c)
+	}
+}
+
+// A connection whose requests have routes is one of HTTP, until the first that
+// has none takes it along.
+func TestRoutedThenUnrouted(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			m, c := newRedirected(t, proxytest.MeshOptions{Seed: seed})
+			m.Apps[0].Delay = func() time.Duration { return 5 * time.Millisecond }
+			seen := 0
+			m.Apps[0].Seen = func(*protocol.Request) { seen++ }
+			said := unrouted + known
+			p := m.Speak(proxytest.Elsewhere, "")
+			m.Until("a connection", func() bool { return p.Conn != nil })
+			if seed%2 == 0 {
+				m.Clients.Do(func() { p.Conn.Write([]byte(known + known + said)) })
+			} else {
+				m.Clients.Do(func() { p.Conn.Write([]byte(known + known)) })
+				m.Until("two answers", func() bool { return strings.Count(string(p.Heard), "\r\n\r\n") == 2 })
+				m.Clients.Do(func() { p.Conn.Write([]byte(said)) })
+			}
+			c.Passes(t, m, said)
+			if answers := strings.Count(string(p.Heard), "HTTP/1.1 200 "); answers != 2 || seen != 2 {
+				t.Errorf("%d requests reached the service, %d answers the client", seen, answers)
+			}
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// A request with a route is answered by the service, and once: its courtesies are
+// added only once although its route is looked for early.
+func TestRoutedOfRedirected(t *testing.T) {
+	for _, said := range []string{
+		known,
+		"POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 5\r\n\r\nhello",
+		"POST / HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+	} {
+		for i := 1; i <= len(said); i++ {
+			m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
+			via := 0
+			m.Apps[0].Seen = func(req *protocol.Request) {
+				for _, h := range req.Headers {
+					if protocol.EqualFold(h.Name, "via") {
+						via++
+					}
+				}
+			}
+			p := m.Speak(proxytest.Elsewhere, said[:i])
+			m.W.Run(10 * time.Millisecond)
+			m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
+			m.Until("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || via != 1 || len(c.Passed) != 0 {
+				t.Errorf("split at %d: %d of Via, heard %q", i, via, p.Heard)
+			}
+			m.W.Reset(p.Conn)
+			proxytest.SettledStreams(m, c)
+		}
+	}
+}
+
+// Whether a request of a redirected connection passes is decided when its head is
+// here, so it is routed by the configuration of that moment: one that waits behind
+// another across a reload too, even where its service is gone by then.
+func TestRedirectedAcrossAReload(t *testing.T) {
+	for name, services := range map[string]string{
+		"the service stays": `compute: {%s}`,
+		"it is replaced":    `compute: {%s, max_concurrency: 50}`,
+		"it is gone":        `other: {%s}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newRedirected(t, proxytest.MeshOptions{})
+			m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
+			var paths []string
+			m.Apps[0].Seen = func(req *protocol.Request) { paths = append(paths, string(req.Path)) }
+			request := func(n int) string { return fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: compute\r\n\r\n", n) }
+			p := m.Speak(proxytest.Elsewhere, request(1)+request(2))
+			m.Until("the first request", func() bool { return len(paths) == 1 })
+			m.Consumer.Reload(proxytest.Reloaded(m, `{match: {host: compute, path: /}, rewrite: {path: /new/}, service: `+strings.Split(services, ":")[0]+`}`, services))
+			if len(paths) != 1 {
+				t.Fatal("the second request did not wait")
+			}
+			m.Clients.Do(func() { p.Conn.Write([]byte(request(3))) })
+			m.Until("the answers", func() bool { return strings.Count(string(p.Heard), "HTTP/1.1 200 ") == 3 })
+			if got := strings.Join(paths, " "); got != "/1 /2 /new/3" {
+				t.Errorf("the application got %s", got)
+			}
+			m.W.Reset(p.Conn)
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// A stream with a route leaves as from any listener, its courtesies added once.
+func TestStreamsOfRedirectedLeave(t *testing.T) {
+	for _, l := range leavings()[:3] {
+		m, c := newRedirected(t, proxytest.MeshOptions{})
+		m.Speak(proxytest.Elsewhere, l.head+l.body)
+		m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+		m.W.Run(time.Second)
+		if n := strings.Count(string(c.Requests[0].Head), "Via: "); n != 1 {
+			t.Errorf("%s: %d of Via", l.name, n)
+		}
+		l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+		proxytest.SettledStreams(m, c)
+	}
+}
+
+// A head that does not end passes in time, if it is the first.
+func TestSlowHeadPasses(t *testing.T) {
+	const half = "GET / HTTP/1.1\r\nHost: comp"
+	m, c := newRedirected(t, proxytest.MeshOptions{})
+	m.Speak(proxytest.Elsewhere, half)
+	c.Passes(t, m, half)
+	proxytest.SettledStreams(m, c)
+
+	m, c = newRedirected(t, proxytest.MeshOptions{})
+	p := m.Speak(proxytest.Elsewhere, known+half)
+	refused := m.Wait(p)
+	proxytest.RefusedWith(t, []byte(refused[strings.LastIndex(refused, "HTTP/1."):]), 408, "header-timeout")
+	proxytest.SettledStreams(m, c)
+}
+
+// Who has spoken HTTP is told its mistakes.
+func TestMalformedAfterRouted(t *testing.T) {
+	m, c := newRedirected(t, proxytest.MeshOptions{})
+	all := m.Wait(m.Speak(proxytest.Elsewhere, known+"GET / HTTP/1.1\r\nno colon here\r\n\r\n"))
+	proxytest.RefusedWith(t, []byte(all[strings.LastIndex(all, "HTTP/1."):]), 400, "space-before-colon")
+	proxytest.SettledStreams(m, c)
+}
+
+// Who was not redirected has nowhere to go on to: to pass it to the listener
+// itself would be a loop.
+func TestDirectDoesNotPass(t *testing.T) {
+	m, c := newRedirected(t, proxytest.MeshOptions{})
+	p := m.Speak(proxytest.Egress, unrouted)
+	m.Until("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+	if !strings.Contains(string(p.Heard), "HTTP/1.1 404 ") || len(c.Passed) != 0 {
+		t.Errorf("heard %q", p.Heard)
+	}
+	m.W.Reset(p.Conn)
+	proxytest.SettledStreams(m, c)
+}
+
+// A connection that can't leave its loop closes: there are no words for it.
+func TestPassWithoutSockets(t *testing.T) {
+	m, c := newRedirected(t, proxytest.MeshOptions{NoSockets: true})
+	if heard := m.Wait(m.Speak(proxytest.Elsewhere, unrouted)); heard != "" || len(c.Passed) != 0 {
+		t.Errorf("heard %q", heard)
+	}
+	proxytest.SettledStreams(m, c)
+}

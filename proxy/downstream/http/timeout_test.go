@@ -1,0 +1,152 @@
+package http_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// A client that says a little now and then has no more time than one that stops.
+func TestDrippingRequests(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
+	slow := strings.Repeat("a", 100)
+	for _, c := range []struct {
+		name, says, drips, code string
+		least                   time.Duration
+	}{
+		{"request line", "", "GET /" + slow, "header-timeout", 10 * time.Second},
+		{"header section", post, "x: " + slow, "header-timeout", 10 * time.Second},
+		{"body", post + "Content-Length: 1000\r\n\r\n", slow, "body-timeout", 30 * time.Second},
+		{"chunk", post + "Transfer-Encoding: chunked\r\n\r\n3e8\r\n", slow, "body-timeout", 30 * time.Second},
+		{"chunk size", post + "Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\na\r\n", 20), "body-timeout", 30 * time.Second},
+		{"trailers", post + "Transfer-Encoding: chunked\r\n\r\n0\r\n", "x: " + slow, "body-timeout", 30 * time.Second},
+	} {
+		for _, before := range []string{"", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+			t.Run(fmt.Sprintf("%s/%d", c.name, len(before)), func(t *testing.T) {
+				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+				p := &proxytest.Peer{Says: []byte(before + c.says)}
+				m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+				m.Drip(p, m.Clients, c.drips)
+				m.ClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
+				if answer := string(p.Heard); !strings.Contains(answer, "HTTP/1.1 408") || !strings.Contains(answer, c.code) {
+					t.Errorf("%q came back, want 408 %s", answer, c.code)
+				}
+				m.Settled()
+			})
+		}
+	}
+}
+
+// The time for a body that waits to be asked for begins when it is, behind the answers
+// that are due before.
+func TestBodyThatWaitsItsTurn(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 60s"})
+	m.Apps[0].Delay = func() time.Duration { return 50 * time.Second }
+	p := m.Speak(proxytest.Egress, proxytest.GetStream+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+	m.ClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
+	answers := regexp.MustCompile("HTTP/1.1 ([0-9]+)").FindAllString(string(p.Heard), -1)
+	if want := []string{"HTTP/1.1 200", "HTTP/1.1 100", "HTTP/1.1 408"}; !slices.Equal(answers, want) {
+		t.Errorf("answers %q, want %q", answers, want)
+	}
+	m.Settled()
+}
+
+// A client that connects and says nothing is disconnected, quietly.
+func TestSilentClient(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	p := &proxytest.Peer{}
+	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+	m.ClosesAfter(p, 5*time.Minute-time.Millisecond, 2*time.Second)
+	if len(p.Heard) > 0 {
+		t.Errorf("%q came back", p.Heard)
+	}
+}
+
+// An application that drips its answer, or does not read the request, holds its
+// caller no longer than the timeout, and its connection is given up.
+func TestSlowApplication(t *testing.T) {
+	for _, c := range []struct {
+		name, drips string
+		deaf        bool
+	}{
+		{name: "head", drips: "HTTP/1.1 200 OK\r\nx: " + strings.Repeat("a", 100)},
+		{name: "body", drips: "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("a", 100)},
+		{name: "reads nothing", deaf: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 20s"}, func(t *testing.T, m *proxytest.Mesh) {
+				m.Apps[0].Stop()
+				p, lp := &proxytest.Peer{}, m.W.Loop("10.0.1.1-raw")
+				m.W.Listen(m.Apps[0].Addr, lp, func() loop.Stream { return p })
+				k := m.Post(proxytest.MaxMessage, "x-remora-idempotent: 1")
+				m.Do(k)
+				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+				m.W.Hold(p.Conn, c.deaf)
+				m.Drip(p, lp, c.drips)
+				m.Finish(k)
+				if k.Status != 504 || k.Code != "deadline" {
+					t.Errorf("status %d %s, want 504 deadline", k.Status, k.Code)
+				}
+				m.W.Hold(p.Conn, false)
+				if !m.W.RunUntil(func() bool { return p.Ended }, 20*time.Second) {
+					t.Error("the application's connection stays open")
+				}
+				m.Settled()
+			})
+		})
+	}
+}
+
+// A pooled connection closes once it was idle for idle_timeout.
+func TestIdlePooledConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	c := m.Post(10)
+	m.Do(c)
+	m.Finish(c)
+	open := func() (n int) {
+		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Services[0].Endpoints[0].Connections })
+		return n
+	}
+	m.W.Run(4*time.Second - 100*time.Millisecond)
+	if open() != 1 {
+		t.Error("closed before idle_timeout was over")
+	}
+	m.W.Run(2 * time.Second)
+	if open() != 0 {
+		t.Error("open after idle_timeout")
+	}
+}
+
+// What a burst has left idle is closed little by little: each turn of the loop has
+// other things to do.
+func TestIdlePooledConnectionsOfABurst(t *testing.T) {
+	const n = 200
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	calls := m.Crowd(n, 1, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	open := func() (n int) {
+		m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Services[0].Endpoints[0].Connections })
+		return n
+	}
+	last, most := open(), 0
+	if last < n/2 {
+		t.Fatalf("%d connections are left of a burst of %d requests", last, n)
+	}
+	if !m.W.RunUntil(func() bool {
+		now := open()
+		last, most = now, max(most, last-now)
+		return now == 0
+	}, 6*time.Second) {
+		t.Errorf("%d are still open", last)
+	}
+	if most > 8 {
+		t.Errorf("%d were closed in one turn, want 8 at most", most)
+	}
+}

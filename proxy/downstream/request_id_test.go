@@ -1,0 +1,26 @@
+package downstream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestNewRequestID: an id is the digits of two random numbers, each with its lowest
+// digit first.
+func TestNewRequestID(t *testing.T) {
+	made, same := rand.NewPCG(1, 2), rand.NewPCG(1, 2)
+	for range 1000 {
+		var want []byte
+		for range 2 {
+			digits := fmt.Appendf(nil, "%016x", same.Uint64())
+			slices.Reverse(digits)
+			want = append(want, digits...)
+		}
+		var buf [32]byte
+		if got := newRequestID(made, &buf); string(got) != string(want) {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// With more primaries than the application can serve at once, all the time, a
+// retry still gets its turn long before its deadline.
+func TestQueuedRetryDoesNotStarve(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 2s"})
+	var primaries []*proxytest.Call
+	for range 20 {
+		var calls []*proxytest.Call
+		for range 100 {
+			calls = append(calls, m.Post(10))
+		}
+		m.Do(calls...)
+		primaries = append(primaries, calls...)
+	}
+	m.W.Run(50 * time.Millisecond) // the queue is full by now, and stays so for two seconds
+	retry := m.Post(10, "x-remora-attempt: 1")
+	m.Do(retry)
+	m.Finish(retry)
+	m.OK(retry)
+	if retry.Took > 500*time.Millisecond {
+		t.Errorf("the retry took %v, want about what the 20 primaries before it took", retry.Took)
+	}
+	m.Finish(primaries...)
+	m.OK(primaries...)
+	m.Settled()
+}

@@ -1,0 +1,68 @@
+package exchange_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// With many more clients than the application has workers, an automatic limit
+// keeps the queue out of the application and all of its workers busy, also when
+// it has frozen, and when it has lost workers or got more.
+func TestAutoLimitFindsTheApplication(t *testing.T) {
+	const service = 10 * time.Millisecond
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 10s"})
+	a, p := m.Apps[0], m.Nodes[1].Proc
+	a.Pool(8, service)
+	calls := m.Crowd(64, 400, 10)
+
+	check := func(workers int) {
+		t.Helper()
+		m.W.Run(3 * time.Second)
+		before := a.Served
+		var limits []int
+		for range 30 {
+			m.W.Run(100 * time.Millisecond)
+			limits = append(limits, p.SlotLimit("local"))
+		}
+		if got, all := a.Served-before, workers*int(3*time.Second/service); got < all*9/10 {
+			t.Errorf("%d requests served by %d workers that could have served %d", got, workers, all)
+		}
+		slices.Sort(limits)
+		if median := limits[len(limits)/2]; median < workers || median > 2*workers {
+			t.Errorf("the limit was mostly %d for %d workers; all: %v", median, workers, limits)
+		}
+	}
+	check(8)
+	a.Frozen = m.W.Now() + 50*time.Millisecond
+	check(8)
+	a.Pool(4, service)
+	check(4)
+	a.Pool(16, service)
+	check(16)
+
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// An application that answers nothing in time gets fewer requests, although
+// there is no answer to measure.
+func TestAutoLimitCountsWhatWasGivenUp(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 200ms"})
+	a, p := m.Apps[0], m.Nodes[1].Proc
+	a.Pool(32, 5*time.Millisecond)
+	m.Finish(m.Crowd(64, 400, 10)...)
+	before := p.SlotLimit("local")
+	if before < 32 {
+		t.Fatalf("the limit is %d with 32 workers", before)
+	}
+	a.Delay = func() time.Duration { return time.Hour }
+	m.Finish(m.Crowd(128, 20, 10)...)
+	if got := p.SlotLimit("local"); got > before/2 {
+		t.Errorf("the limit is %d for an application that never answers in time, and was %d", got, before)
+	}
+	m.Settled()
+}

@@ -1,0 +1,76 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// A long request may be complete after a short one that overtook it. A GOAWAY
+// then still names the short one: it is at the application.
+func TestGoAwayCoversWhatOvertook(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 20 << 20})
+	executed := m.Executions()
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 300 * time.Millisecond }
+	}
+	m.Consumer.Update("compute", m.Endpoint(0))
+	m.W.Run(time.Millisecond)
+	long, short := m.Post(1<<20), m.Post(10)
+	m.Do(long)
+	m.W.Run(70 * time.Millisecond) // its first frame is at the provider
+	m.Do(short)
+	m.W.Run(150 * time.Millisecond) // both are at the application
+	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+	m.Nodes[1].Proc.Drain()
+	m.Finish(long, short)
+	m.OK(long, short)
+	m.Once(executed, long, short)
+	if len(executed) != 2 {
+		t.Errorf("the applications saw %d requests", len(executed))
+	}
+	m.Settled()
+}
+
+// A request that a draining provider has only in part is refused once it is
+// complete, and goes elsewhere, whatever its method.
+func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 10 << 20})
+	executed := m.Executions()
+	m.Consumer.Update("compute", m.Endpoint(0))
+	m.W.Run(time.Millisecond)
+	long, short := m.Post(3<<20), m.Post(10)
+	m.Do(long)
+	m.W.Run(400 * time.Millisecond) // all is at the consumer, some at the provider
+	m.Do(short)
+	m.Finish(short)
+	if long.Done || executed[long.Nonce] > 0 {
+		t.Fatal("the long request was through too early")
+	}
+	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+	m.Nodes[1].Proc.Drain()
+	m.Finish(long)
+	m.OK(long, short)
+	m.Once(executed, long, short)
+	m.Settled()
+}
+
+// A bad answer to a request that is not idempotent is the caller's: the
+// application has acted on it.
+func TestBadAnswersAreNotRetriedUnlessIdempotent(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
+		executed := m.Executions()
+		for _, a := range m.Apps {
+			a.Status = 500
+		}
+		c := m.Post(10)
+		m.Do(c)
+		m.Finish(c)
+		if c.Status != 500 {
+			t.Errorf("status %d %s", c.Status, c.Code)
+		}
+		m.Once(executed, c)
+		m.Settled()
+	})
+}

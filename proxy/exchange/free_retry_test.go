@@ -1,0 +1,52 @@
+package exchange_test
+
+import (
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestFullLinkCostsNothing: a request that finds no room on its link, to which
+// nothing was sent, goes to another endpoint without a token of the retry budget,
+// whatever its method; where all are full it is refused with a code of its own.
+func TestFullLinkCostsNothing(t *testing.T) {
+	const service = ", timeout: 1h, lb: {policy: weighted_round_robin, slow_start: 0s}, hedge: {budget: 0.01}"
+	for full := 1; full <= 2; full++ {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
+		for i := range full {
+			m.FillLink(i)
+		}
+		m.Fill(full)
+		calls := m.Burst(100, 10) // five times what the budget pays for
+		m.Finish(calls...)
+		if full == 1 {
+			m.OK(calls...)
+		} else if n := proxytest.Codes(calls); n["connection-full"] != len(calls) {
+			t.Errorf("with all links full: %v", n)
+		}
+		s := m.Consumer.Stats("compute")
+		if s.Retries == 0 || s.RetriesPaid+s.RetriesOverBudget > 0 {
+			t.Errorf("%d full: %d retries, %d paid, %d over budget; want none but free ones", full, s.Retries, s.RetriesPaid, s.RetriesOverBudget)
+		}
+		for _, e := range m.Consumer.Report().Services[0].Endpoints {
+			if e.Ejected {
+				t.Errorf("%d full: %s is ejected", full, e.Addr)
+			}
+		}
+	}
+}
+
+// TestFullQueueCostsNothing: what is refused since the queue for the application is
+// full would be in the same moment again.
+func TestFullQueueCostsNothing(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: ", max_concurrency: 2, max_queue: 2"})
+	calls := m.Burst(10, 10)
+	m.Finish(calls...)
+	if n := proxytest.Codes(calls); n["overloaded"] != 6 || n[""] != 4 {
+		t.Errorf("answers %v, want 6 overloaded of 10", n)
+	}
+	if s := m.Consumer.Stats("compute"); s.Retries+s.RetriesPaid+s.RetriesOverBudget > 0 {
+		t.Errorf("%d retries, %d paid, %d over budget; want none", s.Retries, s.RetriesPaid, s.RetriesOverBudget)
+	}
+	m.Settled()
+}

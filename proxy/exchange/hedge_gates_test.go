@@ -1,0 +1,201 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// When all replicas freeze at once, hedges can't help: hardly any is sent, and
+// the counters say why.
+func TestCorrelatedStallsAreNotHedged(t *testing.T) {
+	const (
+		rate   = 2000
+		freeze = 100 * time.Millisecond
+		every  = 2 * time.Second
+		length = 11 * time.Second
+	)
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on}`})
+	m.Lognormal(1)
+	calls := m.Stream(1, rate, length)
+	during, requests := uint64(0), uint64(0)
+	for at := every; at < length-freeze; at += every {
+		var before hedge.Counts
+		m.W.At(at, func() {
+			before = m.Consumer.Stats("compute").Counts
+			for _, a := range m.Apps {
+				a.Frozen = at + freeze
+			}
+		})
+		m.W.At(at+freeze, func() {
+			after := m.Consumer.Stats("compute")
+			during += after.Hedges - before.Hedges
+			requests += after.Primaries - before.Primaries
+		})
+	}
+	m.FinishStream(length+time.Second, calls)
+	m.OK(calls...)
+	m.Settled()
+	s := m.Consumer.Stats("compute")
+	t.Logf("%d hedges for %d requests during freezes; in all %d for %d, gates %v", during, requests, s.Hedges, s.Primaries, s.Gates)
+	if requests < 500 || during*100 > requests {
+		t.Errorf("%d hedges for %d requests during the freezes, want at most 1%% of some", during, requests)
+	}
+	if s.Gates[hedge.Correlated] < requests/2 || s.Hedges == during {
+		t.Errorf("gates %v, %d hedges: want correlated in the freezes, and hedges between them", s.Gates, s.Hedges)
+	}
+}
+
+// With all replicas at twice their capacity hedges only add to the load. What is
+// answered in time must be what it is without them, whether a provider's sidecar
+// turns them away or the replicas queue them.
+func TestOverloadIsNotMadeWorse(t *testing.T) {
+	for name, o := range map[string]proxytest.MeshOptions{
+		"provider refuses": {Provider: ", max_concurrency: 1, max_queue: 64",
+			Service: ", idempotent: true, timeout: 100ms"},
+		"replica queues": {Direct: true, Service: ", idempotent: true, timeout: 2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			without, _ := goodput(t, o, "off")
+			with, s := goodput(t, o, "on")
+			t.Logf("%d answered without, %d with hedging; %d hedges, %d missed, %d won, gates %v",
+				without, with, s.Hedges, s.HedgesMissed, s.HedgesWon, s.Gates)
+			if without == 0 || with*100 < without*99 {
+				t.Errorf("%d answered with hedging, %d without; want at least 99%%", with, without)
+			}
+			if s.Hedges == 0 {
+				t.Error("no hedge was sent: the experiment shows nothing")
+			}
+		})
+	}
+}
+
+// goodput is the number of requests that are answered of 6 s at twice of what
+// the replicas can do, one request at a time.
+func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stats.ServiceStats) {
+	const work = 2 * time.Millisecond
+	o.Service += ", hedge: {mode: " + mode + "}"
+	m := proxytest.NewMesh(t, o)
+	for _, a := range m.Apps {
+		var free time.Duration
+		a.Delay = func() time.Duration {
+			free = max(free, m.W.Now()) + work
+			return free - m.W.Now()
+		}
+	}
+	capacity := float64(len(m.Apps)) / work.Seconds()
+	calls := m.Stream(1, 2*capacity, 6*time.Second)
+	m.FinishStream(9*time.Second, calls)
+	for _, c := range calls {
+		if c.Status == 200 {
+			n++
+		}
+	}
+	return n, m.Consumer.Stats("compute")
+}
+
+// Replicas that are all slow alike, and never stop, can't be helped by hedges:
+// after some hundreds that did not win, only probes are sent.
+func TestUselessHedgesStop(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 8 * time.Millisecond }
+	}
+	calls := m.Stream(1, 500, 4*time.Second)
+	m.FinishStream(5*time.Second, calls)
+	m.OK(calls...)
+	s := m.Consumer.Stats("compute")
+	if s.Gates[hedge.Useless] < 1000 || s.Hedges > 400 {
+		t.Errorf("%d hedges of %d requests, %d won, gates %v; want them to stop", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)
+	}
+	// Every third answer is slow from now on: probes find that hedging helps.
+	for _, a := range m.Apps {
+		n := 0
+		a.Delay = func() time.Duration {
+			if n++; n%3 == 0 {
+				return 40 * time.Millisecond
+			}
+			return 8 * time.Millisecond
+		}
+	}
+	won := s.HedgesWon
+	calls = m.Stream(2, 500, 4*time.Second)
+	m.FinishStream(5*time.Second, calls)
+	m.OK(calls...)
+	m.Settled()
+	if s = m.Consumer.Stats("compute"); s.HedgesWon < won+20 {
+		t.Errorf("%d more hedges won, gates %v; want hedging to come back", s.HedgesWon-won, s.Gates)
+	}
+}
+
+// A provider without a limit refuses hedges while its application is stalled, or
+// has far more to do than usual; what is no hedge goes through.
+func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
+	m.Warm(150)
+	second := m.Nodes[2]
+	m.Apps[1].Frozen = m.W.Now() + 200*time.Millisecond
+	m.Consumer.Update("compute", m.Endpoint(1))
+	stuck := m.Burst(8, 10)
+	pending := func() bool { return second.Proc.Pending() == len(stuck) }
+	if !m.W.RunUntil(pending, time.Second) {
+		t.Fatal("the requests did not arrive")
+	}
+	m.W.Run(50 * time.Millisecond)
+	m.Apps[0].Frozen = m.W.Now() + 100*time.Millisecond
+	hedged := 0
+	m.Apps[1].Seen = func(req *protocol.Request) {
+		if protocol.Find(req.Headers, "x-remora-attempt") != nil {
+			hedged++
+		}
+	}
+	// The consumer is new to the second, and so does not know how it is.
+	m.Consumer.Update("compute", m.Endpoint(0))
+	late := m.Post(10)
+	m.Do(late)
+	m.W.Run(2 * time.Millisecond)
+	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+	if !m.W.RunUntil(func() bool { return m.Consumer.Stats("compute").Hedges > 0 }, time.Second) {
+		t.Fatal("no hedge was sent")
+	}
+	m.Finish(append(stuck, late)...)
+	m.OK(append(stuck, late)...)
+	m.Settled()
+	if s := m.Consumer.Stats("compute"); hedged != 0 || s.HedgesMissed == 0 {
+		t.Errorf("%d hedges reached the stalled application, %d missed; want none and some", hedged, s.HedgesMissed)
+	}
+}
+
+// A request asks for its hedge until it gets one, but no more often than anybody could
+// tell the difference, however short the delay: the loop has other things to do.
+func TestAsksAreBounded(t *testing.T) {
+	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: 0s, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
+		for _, mode := range []string{"on", "shadow"} {
+			t.Run(mode+" "+delay, func(t *testing.T) {
+				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
+				m.FinishStream(100*time.Millisecond, m.Stream(1, 2000, 100*time.Millisecond)) // its hedges take all there is
+				before := m.Consumer.Stats("compute").Gates
+				asked := func() (n uint64) {
+					for g, now := range m.Consumer.Stats("compute").Gates {
+						n += now - before[g]
+					}
+					return n
+				}
+				for _, a := range m.Apps {
+					a.Frozen = m.W.Now() + time.Second
+				}
+				one := m.Post(10)
+				m.Do(one)
+				m.W.RunUntil(func() bool { return one.Done || asked() > 10_000 }, 2*time.Second)
+				m.OK(one)
+				if n := asked(); n > 4_000 {
+					t.Errorf("asked %d times within a second", n)
+				}
+			})
+		}
+	}
+}

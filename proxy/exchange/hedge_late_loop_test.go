@@ -1,0 +1,55 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// A loop that was away finds timers and answers at once. The answers are looked at
+// first: endpoints that have answered are not late, and not silent.
+func TestHedgesComeAfterTheAnswersThatWait(t *testing.T) {
+	for seed := range uint64(10) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: proxytest.HedgeOn})
+		m.Warm(20)
+		before := *m.Consumer.Stats("compute")
+		m.Away(30, 20*time.Millisecond)
+		m.Settled()
+		s := m.Consumer.Stats("compute")
+		for g, n := range s.Gates {
+			if n -= before.Gates[g]; n > 0 {
+				t.Errorf("seed %d: gate %v counted %d, though all answers were there", seed, hedge.Gate(g), n)
+			}
+		}
+	}
+}
+
+// What is still out when the answers have been looked at is hedged as ever.
+func TestHedgesAfterTheLoopWasAway(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn})
+	m.Warm(20)
+	m.Apps[0].Frozen = m.W.Now() + 60*time.Millisecond
+	m.Away(3, 20*time.Millisecond)
+	m.Settled()
+	if s := m.Consumer.Stats("compute"); s.HedgesWon == 0 {
+		t.Errorf("%d hedges sent, none won, gates %v; want the frozen application's request rescued", s.Hedges, s.Gates)
+	}
+}
+
+// What only its own loop held up, hedging does not help, and shadow mode does not
+// say that it would.
+func TestShadowDoesNotBlameApplicationsForItsOwnLoop(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
+	m.Warm(150)
+	m.Away(30, 70*time.Millisecond)
+	m.Settled()
+	var forecasts []hedge.Forecast
+	m.Consumer.Loop.Do(func() {
+		forecasts = m.Consumer.Proc.Workers()[0].Report().Services[0].Routes[0].Forecasts
+	})
+	if slowest, _ := forecasts[0].Latency.Quantile(1); slowest < 60*time.Millisecond || forecasts[0].Hedges != 0 {
+		t.Errorf("the slowest request is forecast to take %v, with %d hedges; want its 70 ms and none", slowest, forecasts[0].Hedges)
+	}
+}

@@ -1,0 +1,32 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// Where hedges do not win, since all replicas are slow alike, the gate useless is
+// closed. What is at a replica when that stops is hedged all the same: nobody else
+// would answer it before its deadline.
+func TestStuckRequestsAreHedgedThoughHedgesAreUseless(t *testing.T) {
+	const length = 12 * time.Second
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 100 * time.Millisecond }
+	}
+	stops := m.W.Now() + 8*time.Second
+	m.Freeze(stops, time.Minute, m.Apps[0])
+	var before uint64
+	m.W.At(stops, func() { before = m.Consumer.Stats("compute").Gates[hedge.Useless] })
+	calls := m.Stream(1, 200, length)
+	m.FinishStream(length, calls)
+	m.OK(calls...)
+	s := m.Consumer.Stats("compute")
+	t.Logf("%d hedges for %d requests, %d won, gates %v", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)
+	if before == 0 {
+		t.Error("hedges were not useless before")
+	}
+}

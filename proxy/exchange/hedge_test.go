@@ -1,0 +1,316 @@
+package exchange_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+func TestHedgeRescuesFromAFreeze(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
+		m.Warm(20)
+		var calls []*proxytest.Call
+		for _, a := range m.Apps[:1] {
+			a.Frozen = m.W.Now() + 50*time.Millisecond
+		}
+		for range 3 { // one of them meets the frozen replica
+			c := m.Post(10)
+			m.Do(c)
+			calls = append(calls, c)
+		}
+		m.Finish(calls...)
+		m.OK(calls...)
+		for _, c := range calls {
+			if c.Took > 12*time.Millisecond {
+				t.Errorf("call %s took %v, want about the delay of 5 ms and a service time of 1 ms", c.Nonce, c.Took)
+			}
+		}
+		s := m.Consumer.Stats("compute")
+		if s.Hedges == 0 || s.HedgesWon == 0 {
+			t.Errorf("%d hedges sent, %d won, want some", s.Hedges, s.HedgesWon)
+		}
+		m.Settled()
+	})
+}
+
+// The loser of a hedge is withdrawn: one that the provider has still in its
+// queue never reaches the application.
+func TestLoserInTheQueueIsDropped(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Provider: ", max_concurrency: 1"})
+	m.Warm(20)
+	served := m.Apps[0].Served
+	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	calls := m.Burst(9, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	if n := m.Apps[0].Served - served; n > 1 {
+		t.Errorf("the frozen application served %d requests after its freeze, want only the one it had", n)
+	}
+}
+
+func TestGates(t *testing.T) {
+	cases := []struct {
+		name    string
+		o       proxytest.MeshOptions
+		headers []string
+		gate    hedge.Gate
+	}{
+		{"not idempotent", proxytest.MeshOptions{Service: `, hedge: {mode: on, delay: 5ms}`}, nil, hedge.NotIdempotent},
+		{"idempotent by header", proxytest.MeshOptions{Service: `, hedge: {mode: on, delay: 5ms}`},
+			[]string{"x-remora-idempotent: 1"}, hedge.Open},
+		{"cascade by attempt", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"x-remora-attempt: 1"}, hedge.Cascade},
+		{"cascade by trace state", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: a=b,remora=h", "traceparent: " + proxytest.SampledBy}, hedge.Cascade},
+		{"trace state without a trace", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: remora=h", "traceparent: x"}, hedge.Open},
+		{"no endpoint", proxytest.MeshOptions{Service: proxytest.HedgeOn, Apps: 1}, nil, hedge.NoEndpoint},
+		{"deadline", proxytest.MeshOptions{Service: `, idempotent: true, timeout: 5ms, hedge: {mode: on, delay: 4500us}`}, nil, hedge.Deadline},
+		{"open", proxytest.MeshOptions{Service: proxytest.HedgeOn}, nil, hedge.Open},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, c.o)
+			m.Warm(150)
+			before := *m.Consumer.Stats("compute")
+			for _, a := range m.Apps {
+				a.Delay = func() time.Duration { return 50 * time.Millisecond }
+			}
+			k := m.Post(10, c.headers...)
+			m.Do(k)
+			m.Finish(k)
+			after := m.Consumer.Stats("compute")
+			for g := range after.Gates {
+				n := after.Gates[g] - before.Gates[g]
+				if want := hedge.Gate(g) == c.gate; want != (n > 0) {
+					t.Errorf("gate %v counted %d", hedge.Gate(g), n)
+				}
+			}
+			m.Settled()
+		})
+	}
+}
+
+// Hedges and paid retries stay within the budget when every answer is slow.
+func TestBudgetBoundsHedges(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 4 * time.Millisecond }
+	}
+	all := m.Crowd(20, 100, 10)
+	m.Finish(all...)
+	m.OK(all...)
+	m.Settled()
+	s := m.Consumer.Stats("compute")
+	const burst = 10 // at least; one second's worth is 0.05 × what a second brings
+	if limit := uint64(0.05*2000) + burst + uint64(0.05*2000); s.Hedges > limit {
+		t.Errorf("%d hedges for %d requests, over %d", s.Hedges, s.Requests, limit)
+	}
+	if s.Gates[hedge.Budget] == 0 {
+		t.Error("the budget gate never closed")
+	}
+}
+
+// With a slot limit and no slot free, the provider refuses a hedge at once.
+func TestHedgeNeverQueues(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, hedge: {mode: on, delay: 5ms}`,
+		Provider: ", max_concurrency: 1"})
+	hedged := 0
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 30 * time.Millisecond }
+		a.Seen = func(req *protocol.Request) {
+			if protocol.Find(req.Headers, "x-remora-attempt") != nil {
+				hedged++
+			}
+		}
+	}
+	calls := m.Burst(2, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	if s := m.Consumer.Stats("compute"); hedged > 0 || s.Hedges == 0 {
+		t.Errorf("%d hedges sent, %d reached a busy application; want some and none", s.Hedges, hedged)
+	}
+}
+
+// Bad answers lose to a hedge that is still out.
+func TestBadAnswerWaitsForTheHedge(t *testing.T) {
+	for bad := range 2 {
+		t.Run(fmt.Sprint("bad ", bad), func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn})
+			m.Apps[bad].Status = 500
+			m.Apps[bad].Delay = func() time.Duration { return 10 * time.Millisecond }
+			m.Apps[1-bad].Delay = func() time.Duration { return 20 * time.Millisecond }
+			c := m.Post(10)
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+			m.Settled()
+		})
+	}
+}
+
+// A hedge that is turned away for want of a slot says nothing about the request:
+// when the connection of the other attempt is lost meanwhile, that decides.
+func TestRefusedHedgeDoesNotHideALostAttempt(t *testing.T) {
+	for _, lostFirst := range []bool{true, false} {
+		t.Run(fmt.Sprint("lost before the refusal ", lostFirst), func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
+				Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [reset]}"})
+			for _, a := range m.Apps {
+				a.Frozen = m.W.Now() + 50*time.Millisecond
+			}
+			first, second := m.Nodes[1], m.Nodes[2]
+			at := func(n *proxytest.Node) registry.Endpoint {
+				return registry.Endpoint{Addr: n.Host + ":15006", Weight: 1}
+			}
+
+			// The second provider's slot is taken, unbeknown to the consumer.
+			m.Consumer.Update("compute", at(second))
+			taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
+			m.Do(taken)
+			m.W.RunUntil(func() bool { used, _ := second.Proc.Slots("local"); return used == 1 }, time.Second)
+			m.Consumer.Update("compute", at(first))
+			lost := m.Post(10)
+			m.Do(lost)
+			m.W.RunUntil(func() bool { used, _ := first.Proc.Slots("local"); return used == 1 }, time.Second)
+			m.Consumer.Update("compute", at(first), at(second))
+
+			sent := func() bool { return m.Consumer.Stats("compute").Hedges > 0 }
+			if !m.W.RunUntil(sent, time.Second) {
+				t.Fatal("no hedge was sent")
+			}
+			if !lostFirst {
+				m.W.Run(2 * time.Millisecond)
+			}
+			m.W.ResetAll(m.Consumer.Host, first.Host)
+			m.Finish(taken, lost)
+			m.OK(taken, lost)
+			m.Settled()
+		})
+	}
+}
+
+// With every endpoint tried, because hedges were refused at the others, a retry
+// goes to one of those and not back to the one that has just failed.
+func TestRetryAfterRefusedHedgeAvoidsTheEndpointThatFailed(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
+		Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [connect, reset]}"})
+	for _, a := range m.Apps {
+		a.Frozen = m.W.Now() + 50*time.Millisecond
+	}
+	first, second := m.Nodes[1], m.Nodes[2]
+	at := func(n *proxytest.Node) registry.Endpoint {
+		return registry.Endpoint{Addr: n.Host + ":15006", Weight: 1}
+	}
+	busy := func(n *proxytest.Node) func() bool {
+		return func() bool { used, _ := n.Proc.Slots("local"); return used == 1 }
+	}
+	m.Consumer.Update("compute", at(second))
+	taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
+	m.Do(taken)
+	m.W.RunUntil(busy(second), time.Second)
+	m.Consumer.Update("compute", at(first))
+	lost := m.Post(10)
+	m.Do(lost)
+	m.W.RunUntil(busy(first), time.Second)
+	m.Consumer.Update("compute", at(first), at(second))
+	if !m.W.RunUntil(func() bool { return m.Consumer.Stats("compute").Hedges > 0 }, time.Second) {
+		t.Fatal("no hedge was sent")
+	}
+	m.W.Run(2 * time.Millisecond) // the refusal is here
+	m.W.Crash(m.Apps[0].Loop)
+	m.Finish(taken, lost)
+	m.OK(taken, lost)
+	m.Settled()
+}
+
+// With max: 2 a request whose first hedge is late as well gets a second one, one
+// delay later, at a third application. Applications see which attempt they serve.
+func TestSecondHedge(t *testing.T) {
+	for most, want := range map[int]struct {
+		attempts []string
+		within   time.Duration
+	}{
+		1: {[]string{"", "1"}, 150 * time.Millisecond},
+		2: {[]string{"", "1", "2"}, 15 * time.Millisecond},
+	} {
+		proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(`, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, max: %d}`, most)},
+			func(t *testing.T, m *proxytest.Mesh) {
+				var attempts []string
+				at := map[*proxytest.App]int{}
+				for _, a := range m.Apps {
+					a.Seen = func(req *protocol.Request) {
+						at[a]++
+						attempts = append(attempts, string(protocol.Find(req.Headers, "x-remora-attempt")))
+						if len(attempts) <= 2 {
+							a.Frozen = m.W.Now() + 100*time.Millisecond
+						}
+					}
+				}
+				c := m.Post(10)
+				m.Do(c)
+				m.Finish(c)
+				m.OK(c)
+				m.Settled()
+				if !slices.Equal(attempts, want.attempts) || len(at) != len(attempts) {
+					t.Errorf("max %d: attempts %q at %d applications, want %q at as many", most, attempts, len(at), want.attempts)
+				}
+				if c.Took > want.within {
+					t.Errorf("max %d: it took %v, want at most %v", most, c.Took, want.within)
+				}
+			})
+	}
+}
+
+// A caller that wants no hedges gets none, if it can be trusted; the application
+// does not hear of its wish, and a wish that is not "off" is none.
+func TestCallerOptsOut(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		hedges uint64
+	}{{"x-remora-hedge: off", 0}, {"X-Remora-Hedge: off", 0}, {"x-remora-hedge: on", 1}, {"x-none: off", 1}} {
+		proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
+			for _, a := range m.Apps {
+				a.Delay = func() time.Duration { return 8 * time.Millisecond }
+				a.Seen = func(req *protocol.Request) {
+					if protocol.Find(req.Headers, "x-remora-hedge") != nil {
+						t.Error("the application saw x-remora-hedge")
+					}
+				}
+			}
+			k := m.Post(10, c.header)
+			plain := m.Post(10)
+			m.Do(k, plain)
+			m.Finish(k)
+			if n := m.Consumer.Stats("compute").Hedges; n != c.hedges {
+				t.Errorf("%s: %d hedges, want %d", c.header, n, c.hedges)
+			}
+			m.Finish(plain)
+			m.OK(k, plain)
+			m.Settled()
+			if n := m.Consumer.Stats("compute").Hedges; n != c.hedges+1 {
+				t.Errorf("%d hedges after one more request, which said nothing", n)
+			}
+		})
+	}
+}
+
+// Of a caller that is not on loopback the wish is not heeded.
+func TestStrangersCanNotOptOut(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Egress: "0.0.0.0:15001"})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 8 * time.Millisecond }
+	}
+	k := m.Post(10, "x-remora-hedge: off")
+	m.Do(k)
+	m.Finish(k)
+	m.Settled()
+	if n := m.Consumer.Stats("compute").Hedges; n != 1 {
+		t.Errorf("%d hedges, want 1", n)
+	}
+}

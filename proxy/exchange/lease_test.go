@@ -1,0 +1,160 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// The limits of the service hold for streams as for requests.
+func TestLeaseIsLimited(t *testing.T) {
+	for _, c := range []struct {
+		service string
+		want    *fault.Failure
+	}{
+		{", rate_limit: {rate: 1, burst: 1}", fault.RateLimited},
+		{", max_pending: 1", fault.Overloaded},
+	} {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
+		first := m.Lease()
+		if first.F != nil || !first.At.Link || first.At.Addr != proxytest.Ingress {
+			t.Fatalf("%s: got %+v", c.service, first)
+		}
+		if second := m.Lease(); second.F != c.want {
+			t.Errorf("%s: the second one got %v", c.service, second.F)
+		}
+		first.L.Close(false, 0, 0)
+		m.Settled()
+	}
+}
+
+// The breaker learns from streams what it learns from requests: failed connects,
+// and answers.
+func TestLeaseIsJudged(t *testing.T) {
+	for name, fail := range map[string]func(m *proxytest.Mesh, l *exchange.Lease){
+		"connect": func(m *proxytest.Mesh, l *exchange.Lease) {
+			if f := m.Again(l, fault.Connect); f != fault.Connect {
+				m.T.Fatalf("another place, or %v", f)
+			}
+		},
+		"answer": func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
+		"status": func(m *proxytest.Mesh, l *exchange.Lease) {
+			l.Connected(500)
+			m.W.Run(time.Millisecond)
+			l.Close(true, 0, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", breaker: {consecutive: 2, open: 5s, half_open: 1}"})
+			good := func(status int) {
+				probe := m.Lease()
+				if probe.F != nil {
+					t.Fatalf("refused: %v", probe.F)
+				}
+				probe.L.Connected(status)
+				m.W.Run(time.Millisecond)
+				probe.L.Close(true, 0, 0)
+				m.W.Run(time.Millisecond)
+			}
+			bad := func() {
+				fail(m, m.Lease().L)
+				m.W.Run(time.Millisecond)
+			}
+			bad()
+			good(200) // breaks the row
+			bad()
+			bad()
+			if got := m.Lease(); got.F != fault.BreakerOpen {
+				t.Fatalf("the breaker is not open: %v", got.F)
+			}
+			m.W.Run(6 * time.Second)
+			silent := m.Lease() // a probe that comes to nothing makes room for the next
+			if silent.F != nil || m.Lease().F != fault.BreakerOpen {
+				t.Fatal("half-open, not exactly one probe passed")
+			}
+			silent.L.Close(false, 0, 0)
+			m.W.Run(time.Millisecond)
+			opaque := m.Lease()
+			opaque.L.Connected(0) // and open for long
+			m.W.Run(time.Millisecond)
+			good(404)
+			opaque.L.Close(true, 0, 0)
+			m.Settled()
+		})
+	}
+}
+
+// An endpoint that takes no streams is ejected as one that takes no requests, and
+// comes back when a stream that probes it is taken; no other stream is sent there
+// meanwhile. What is not its fault ejects it not.
+func TestStreamsEject(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fail   func(m *proxytest.Mesh, l *exchange.Lease)
+		ejects bool
+	}{
+		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.Again(l, fault.Connect); l.Close(false, 0, 0) }, true},
+		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true},
+		{"answer of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
+		{"answer of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
+		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.Again(l, fault.Overloaded); l.Close(false, 0, 0) }, false},
+		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: ", lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})
+			const sick = proxytest.Ingress
+			at := func() (places map[string]int) { // of 40 streams at once
+				places = map[string]int{}
+				var open []proxytest.Leased
+				for range 40 {
+					got := m.Lease()
+					places[got.At.Addr]++
+					open = append(open, got)
+				}
+				for _, l := range open {
+					l.L.Close(false, 0, 0)
+				}
+				m.W.Run(time.Millisecond)
+				return places
+			}
+			for range 20 { // well, then three failures in a row
+				if got := m.Lease(); got.At.Addr == sick {
+					c.fail(m, got.L)
+				} else {
+					got.L.Connected(0)
+					got.L.Close(true, 0, 0)
+				}
+				m.W.Run(time.Millisecond)
+			}
+			if n := at()[sick]; (n == 0) != c.ejects {
+				t.Fatalf("%d of 40 streams at the endpoint that failed", n)
+			}
+			if !c.ejects {
+				m.Settled()
+				return
+			}
+			m.W.Run(11 * time.Second)
+			if n := at()[sick]; n != 1 {
+				t.Errorf("%d of 40 streams at the endpoint when a probe is due", n)
+			}
+			m.W.Run(11 * time.Second)
+			for {
+				got := m.Lease()
+				got.L.Connected(200)
+				m.W.Run(time.Millisecond)
+				got.L.Close(true, 0, 0)
+				m.W.Run(time.Millisecond)
+				if got.At.Addr == sick {
+					break
+				}
+			}
+			if n := at()[sick]; n < 15 {
+				t.Errorf("%d of 40 streams at the endpoint that is well again", n)
+			}
+			m.Settled()
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// A hedge that is refused says nothing of the primary: what became of that one
+// decides on a retry.
+func TestRefusedHedgeDoesNotForbidTheRetry(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
+		Service: `, idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 20 * time.Millisecond }
+	}
+	var busy []*proxytest.Call
+	for range 3 { // one at each application: hedges find no slot
+		c := m.Post(10)
+		m.Do(c)
+		busy = append(busy, c)
+	}
+	// The hedges leave after 5 ms; just then the providers' links break, one
+	// way of a primary to fail before its hedge is refused.
+	m.W.Run(5*time.Millisecond + 600*time.Microsecond)
+	m.W.ResetAll(m.Consumer.Host, m.Nodes[1].Host)
+	m.Finish(busy...)
+	m.OK(busy...)
+	m.Settled()
+}
+
+// An application that finishes what was withdrawn from it has answered: that it
+// was slow is known from then on.
+func TestFinishedLoserCountsAsAnAnswer(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
+		m.Warm(20)
+		m.Apps[0].Frozen = m.W.Now() + 80*time.Millisecond
+		calls := []*proxytest.Call{m.Post(10), m.Post(10)}
+		m.Do(calls[0])
+		m.Do(calls[1])
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		var report stats.WorkerReport
+		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
+		for _, e := range report.Services[0].Endpoints {
+			if e.Addr == m.Endpoint(0).Addr && e.Latency < 4*time.Millisecond {
+				t.Errorf("the latency of the frozen one is %v, want what its late answer makes of it", e.Latency)
+			}
+		}
+	})
+}

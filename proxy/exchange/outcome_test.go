@@ -1,0 +1,71 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// A retryable bad answer is retried although the hedge that was out with it was
+// refused afterwards.
+func TestBadAnswerIsRetriedWhenTheHedgeFails(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
+		Service: `, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}, retry: {attempts: 2, on: [5xx]}`})
+	for _, a := range m.Apps {
+		a.Delay = func() time.Duration { return 20 * time.Millisecond }
+	}
+	m.Apps[0].Status = 503
+	calls := m.Burst(3, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// Who refuses a request after the application has had it must not promise that
+// it has not: what is not idempotent would be executed twice.
+func TestRefusalTellsWhetherTheApplicationHadIt(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: ", retry: {attempts: 2, on: [connect, refused, reset]}"})
+	// The provider asks a dead endpoint after the application has reset the
+	// connection: its last failure is a refused connection.
+	provider := m.Nodes[1]
+	provider.Update("local",
+		registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1},
+		registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
+	m.W.Run(time.Millisecond)
+	m.Apps[0].ResetAll = true
+	seen := 0
+	for range 20 {
+		c := m.Post(10)
+		m.Do(c)
+		m.Finish(c)
+		if c.Status == 200 {
+			seen++
+		} else if c.Code != "upstream-reset" {
+			t.Errorf("status %d %s, want upstream-reset", c.Status, c.Code)
+		}
+	}
+	if seen == 0 || seen == 20 {
+		t.Errorf("%d of 20 answered: the case did not arise", seen)
+	}
+	m.Settled()
+}
+
+// An endpoint that goes on under its address with another protocol is spoken to
+// in the new one.
+func TestProtocolOfAnEndpointChanges(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	first := m.Post(10)
+	m.Do(first)
+	m.Finish(first)
+	m.W.Crash(m.Nodes[1].Loop)
+	m.W.Listen(m.Apps[0].Host+":15006", m.Apps[0].Loop, func() loop.Stream { return &proxytest.AppConn{A: m.Apps[0]} })
+	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Host + ":15006", Weight: 1, Protocol: "http"})
+	m.W.Run(time.Millisecond)
+	second := m.Post(10)
+	m.Do(second)
+	m.Finish(second)
+	m.OK(first, second)
+}

@@ -1,0 +1,79 @@
+package exchange
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/route"
+)
+
+// Route is where a request goes, and the policy in force there. The latency estimate
+// of hedging is the route's. Each share of a split is a route of its own, with its
+// service's policy and an estimate of its own latency.
+type Route struct {
+	index         int // in Config.Routes; -1: of listeners with a fixed service
+	Prefix        int // length of the path's prefix that rewrite takes the place of
+	Rewrite       []byte
+	Service       *Service
+	Timeout       time.Duration
+	idempotent    bool
+	retryAttempts int
+	retryOn       retryOn
+	hedging       *hedge.Route
+	silence       lb.Census // of the service's endpoints
+}
+
+// retryOn is the parsed retry.on list.
+type retryOn struct {
+	connect, refused, reset, any5xx bool
+	statuses                        []int
+}
+
+func newRoute(plan *route.Plan, svc *Service) *Route {
+	p := plan.Policy
+	r := &Route{
+		Prefix: len(plan.Match.Path), Rewrite: []byte(plan.Rewrite), Service: svc,
+		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
+		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
+	}
+	for _, on := range p.Retry.On {
+		switch on {
+		case config.RetryConnect:
+			r.retryOn.connect = true
+		case config.RetryRefused:
+			r.retryOn.refused = true
+		case config.RetryReset:
+			r.retryOn.reset = true
+		case config.Retry5xx:
+			r.retryOn.any5xx = true
+		default:
+			if code, err := strconv.Atoi(on); err == nil {
+				r.retryOn.statuses = append(r.retryOn.statuses, code)
+			}
+		}
+	}
+	return r
+}
+
+func hedgePolicy(h *config.Hedge) hedge.Policy {
+	p := hedge.Policy{
+		Delay: h.Delay, Quantile: h.Quantile, MinDelay: h.MinDelay, MaxDelay: h.MaxDelay,
+		Budget: h.Budget, Max: h.Max,
+	}
+	switch h.Mode {
+	case config.HedgeOn:
+		p.Mode = hedge.On
+	case config.HedgeShadow:
+		p.Mode = hedge.Shadow
+	}
+	return p
+}
+
+// retryStatus tells whether an answer with this status is to be retried.
+func (r *Route) retryStatus(status int) bool {
+	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
+}

@@ -1,0 +1,94 @@
+package exchange
+
+import (
+	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// Pool is the exchanges and responses of one loop that are free to be used again.
+type Pool struct {
+	shard     *shard.Shard
+	exchanges []*Exchange
+	responses []*Response
+}
+
+// maxFree bounds the free lists; what is freed beyond it is left to the garbage
+// collector.
+const maxFree = 4096
+
+func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w} }
+
+// Exchange takes one from the free list.
+func (p *Pool) Exchange(from Caller) *Exchange {
+	n := len(p.exchanges)
+	if n == 0 {
+		ex := &Exchange{shard: p.shard, pool: p, caller: from}
+		ex.deadline.Fire = ex.onDeadline
+		ex.hedge.Fire = ex.onHedgeTimer
+		for i := range ex.attempts {
+			ex.attempts[i].ex = ex
+		}
+		return ex
+	}
+	ex := p.exchanges[n-1]
+	p.exchanges[n-1] = nil
+	p.exchanges = p.exchanges[:n-1]
+	ex.caller = from
+	return ex
+}
+
+// Recycle returns an exchange that never began.
+func (p *Pool) Recycle(ex *Exchange) {
+	ex.releaseRequest()
+	p.reuse(ex)
+}
+
+// reuse returns an exchange whose request memory is released and whose attempts are
+// over.
+func (p *Pool) reuse(ex *Exchange) {
+	ex.caller, ex.Route, ex.service, ex.bounds, ex.permit = nil, nil, nil, nil, limit.NoPermit
+	ex.StreamID, ex.retries, ex.freeRetries, ex.hedges, ex.missedHedges = 0, 0, 0, 0, 0
+	ex.lastFail, ex.MaybeProcessed = nil, false
+	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
+	if cap(ex.Forwarded) > maxForwarded {
+		ex.Forwarded = nil
+	}
+	if cap(ex.Path) > maxRewritten {
+		ex.Path = nil
+	}
+	if cap(ex.traceState.Text) > maxTraceState {
+		ex.traceState.Text = nil
+	}
+	ex.avoid[0], ex.bestFrom = nil, nil
+	ex.queued, ex.OriginalPath = 0, nil
+	for i := range ex.attempts[:ex.launched] { // an endpoint that leaves is not kept here
+		ex.attempts[i].ep = nil
+	}
+	ex.launched, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
+	ex.state = exchangeIdle
+	if len(p.exchanges) < maxFree {
+		p.exchanges = append(p.exchanges, ex)
+	}
+}
+
+// Response takes one from the free list, empty.
+func (p *Pool) Response() *Response {
+	n := len(p.responses)
+	if n == 0 {
+		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
+	}
+	ans := p.responses[n-1]
+	p.responses = p.responses[:n-1]
+	return ans
+}
+
+func bufferLen(b *bytebufferpool.ByteBuffer) int {
+	if b == nil {
+		return 0
+	}
+	return len(b.B)
+}

@@ -1,0 +1,177 @@
+package exchange_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestStorm lets everything go wrong at once in a mesh of sidecars with several
+// loops and tiny limits. Not every request succeeds then, but each has one
+// response or a closed connection, none that is not idempotent is executed
+// twice, the budget holds, and nothing is left behind.
+func TestStorm(t *testing.T) {
+	seeds := uint64(40)
+	switch {
+	case testing.Short():
+		seeds = 6
+	case proxytest.RaceEnabled:
+		seeds = 15
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newStorm(t, seed)
+			s.blow()
+			s.check()
+		})
+	}
+}
+
+const stormBudget = 0.2
+
+type storm struct {
+	*proxytest.Mesh
+	calls    []*proxytest.Call
+	once     []*proxytest.Call // those that are not idempotent
+	executed map[string]int
+}
+
+func newStorm(t *testing.T, seed uint64) *storm {
+	loops := 1 + int(seed%3)
+	timeouts := []string{"15ms", "60ms", "500ms"}
+	s := &storm{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, Direct: seed%7 == 6,
+		Service: fmt.Sprintf(`, timeout: %s, max_pending: 100, connect_timeout: 10ms, max_concurrency: %d, max_queue: 20,
+		retry: {attempts: 2, on: [connect, refused, reset, 5xx]},
+		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, stormBudget),
+		Provider: ", max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
+		Limits:   "limits: {message: 1MiB, buffered: 8MiB}\ntimeouts: {write: 200ms}"})}
+	s.executed = s.Executions()
+	rnd := s.W.Rand()
+	for _, a := range s.Apps {
+		a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(6000)) * time.Microsecond }
+		a.Body = func(req *protocol.Request) []byte {
+			if rnd.IntN(20) == 0 {
+				return bytes.Repeat([]byte{'y'}, rnd.IntN(1<<20))
+			}
+			return []byte("short")
+		}
+	}
+	return s
+}
+
+// blow runs the load with faults in between.
+func (s *storm) blow() {
+	rnd := s.W.Rand()
+	for at := 10 * time.Millisecond; at < 300*time.Millisecond; at += 15 * time.Millisecond {
+		s.W.At(at, func() { s.mishap(rnd.IntN(12), rnd.IntN(len(s.Apps))) })
+	}
+	for i := range 24 {
+		var calls []*proxytest.Call
+		for range 30 {
+			size := 300
+			if rnd.IntN(20) == 0 {
+				size = rnd.IntN(1 << 20)
+			}
+			if rnd.IntN(2) == 0 {
+				calls = append(calls, s.Post(size, "x-remora-idempotent: 1"))
+			} else {
+				c := s.Post(size)
+				calls, s.once = append(calls, c), append(s.once, c)
+			}
+		}
+		cl := &proxytest.Client{M: s.Mesh, Calls: calls}
+		addr := fmt.Sprintf("10.0.0.1:%d", 15001+i%s.Loops)
+		s.Clients.Do(func() { s.Clients.Dial(addr, time.Second, cl) })
+		if rnd.IntN(3) == 0 { // leaves in the middle of something
+			s.W.At(time.Duration(rnd.IntN(300))*time.Millisecond, func() {
+				s.Clients.Post(func() {
+					if cl.Conn != nil {
+						cl.Conn.Close()
+					}
+				})
+			})
+		}
+		s.calls = append(s.calls, calls...)
+	}
+	s.Finish(s.calls...)
+}
+
+// mishap is one thing that goes wrong, with application i or what is beside it.
+func (s *storm) mishap(kind, i int) {
+	switch {
+	case kind < 6 && (!s.Direct || kind == 1 || kind == 2):
+		s.Fault(kind, i)
+	case kind == 6, kind == 7: // an endpoint leaves
+		var left []registry.Endpoint
+		for j := range s.Apps {
+			if j != i {
+				left = append(left, s.endpoints(j)...)
+			}
+		}
+		s.Consumer.Update("compute", left...)
+	case kind == 8, kind == 9: // all are back
+		var all []registry.Endpoint
+		for j := range s.Apps {
+			all = append(all, s.endpoints(j)...)
+		}
+		s.Consumer.Update("compute", all...)
+	case kind == 10:
+		s.Apps[i].Status = 503
+		s.W.At(s.W.Now()+20*time.Millisecond, func() { s.Apps[i].Status = 200 })
+	case kind == 11 && !s.Direct:
+		p := s.Nodes[i+1]
+		for _, stop := range p.Stop {
+			stop()
+		}
+		proc := p.Proc
+		proc.Drain()
+		s.W.At(s.W.Now()+40*time.Millisecond, func() {
+			if p.Proc == proc {
+				p.Crash()
+				p.Restart(s.Apps[i])
+			}
+		})
+	}
+}
+
+// endpoints are those of application i: each loop of its sidecar is one.
+func (s *storm) endpoints(i int) (eps []registry.Endpoint) {
+	e := s.Endpoint(i)
+	if s.Direct {
+		return []registry.Endpoint{e}
+	}
+	for l := range s.Loops {
+		e.Addr = fmt.Sprintf("%s:%d", s.Apps[i].Host, 15006+l)
+		eps = append(eps, e)
+	}
+	return eps
+}
+
+func (s *storm) check() {
+	s.Mesh.Once(s.executed, s.once...)
+	good := 0
+	for _, c := range s.calls {
+		switch {
+		case c.Status == 200:
+			good++
+		case c.Err == nil && c.Status != 502 && c.Status != 503 && c.Status != 504:
+			s.T.Errorf("call %s: status %d %s", c.Nonce, c.Status, c.Code)
+		}
+	}
+	if good < len(s.calls)/20 {
+		s.T.Errorf("only %d of %d calls were good", good, len(s.calls))
+	}
+	s.W.Run(time.Second) // who crashed late is back
+	s.Settled()
+	st := s.Consumer.Stats("compute")
+	extra := st.Hedges - st.HedgesMissed + st.RetriesPaid
+	if limit := stormBudget*float64(st.Requests) + 10; float64(extra) > limit {
+		s.T.Errorf("%d hedges (%d missed) and %d paid retries for %d requests, over %.0f",
+			st.Hedges, st.HedgesMissed, st.RetriesPaid, st.Requests, limit)
+	}
+}

@@ -1,0 +1,129 @@
+package exchange_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// inTurn has requests go to each application in turn.
+const inTurn = ", lb: {policy: weighted_round_robin, slow_start: 0s}"
+
+// A request that an application has read, and that is sent again for its connection
+// was used before, counts as one that may have been processed when it can't be sent
+// again either: it does not go on to end the next application.
+func TestReplayInVain(t *testing.T) {
+	told := func(t *testing.T, m *proxytest.Mesh, killed int, c *proxytest.Call) {
+		t.Helper()
+		if killed != 1 || c.Status != 502 || c.Code != "upstream-reset" {
+			t.Errorf("%d applications have ended, status %d %s, want one and 502 upstream-reset", killed, c.Status, c.Code)
+		}
+		if s := m.Consumer.Stats("compute"); s.Retries != 0 {
+			t.Errorf("%d retries", s.Retries)
+		}
+		m.Settled()
+	}
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: inTurn}, func(t *testing.T, m *proxytest.Mesh) {
+		m.WarmEach(1)
+		killed, c := m.Poison(nil), m.Get("/poison")
+		m.Do(c)
+		m.Finish(c)
+		told(t, m, *killed, c)
+	})
+	t.Run("no room for the dial", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: inTurn + ", outlier: {consecutive: 1}"})
+		m.WarmEach(1)
+		d.Room, d.Dialling = 1, 1 // somebody else's
+		killed, c := m.Poison(nil), m.Get("/poison")
+		m.Do(c)
+		m.Finish(c)
+		told(t, m, *killed, c)
+		for i, e := range m.Consumer.Report().Services[0].Endpoints {
+			if e.Ejected {
+				t.Errorf("endpoint %d is ejected for want of room here", i)
+			}
+		}
+	})
+	t.Run("no room for the dial, but other connections", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
+		m.WarmEach(3)
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		busy := m.Get("/")
+		m.Do(busy)
+		m.W.Run(100 * time.Millisecond)
+		d.Room, d.Dialling = 1, 1
+		killed, c := m.Poison(func(a *proxytest.App) { a.DropNext = true }), m.Get("/poison")
+		m.Do(c)
+		m.Finish(c, busy)
+		m.OK(busy)
+		if *killed != 2 || c.Code != "upstream-reset" {
+			t.Errorf("%d connections have ended of it, status %d %s, want two and upstream-reset", *killed, c.Status, c.Code)
+		}
+		m.Settled()
+	})
+	t.Run("no connection in time", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: ", outlier: {consecutive: 100}"})
+		m.WarmEach(2)
+		m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+		busy := m.Get("/")
+		m.Do(busy)
+		m.W.Run(100 * time.Millisecond)
+		m.Poison(func(a *proxytest.App) { a.DropNext = true; a.Stop() })
+		c := m.Get("/poison")
+		d.Room, d.Dialling = 1, 1
+		m.Do(c)
+		m.Until("a dial that is refused", func() bool { return d.Refused > 0 })
+		d.Room = 0
+		m.W.Run(time.Second)
+		next := m.Get("/") // whose dial says that nothing comes of the others
+		m.Do(next)
+		m.Finish(next, c)
+		if c.Status != 502 || c.Code != "upstream-reset" || next.Code != "upstream-connect" {
+			t.Errorf("status %d %s, and %s for the next, want upstream-reset and upstream-connect", c.Status, c.Code, next.Code)
+		}
+		m.Finish(busy)
+		m.OK(busy)
+		m.Settled()
+	})
+	t.Run("what the other sidecar is told", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		w := link.NewWriter()
+		w.Preface(link.Dialer, link.Settings{})
+		w.Open(1, link.Settings{})
+		p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
+		m.Visit(p)
+		m.Until("a link", func() bool { return p.Conn != nil })
+		ask := func(id uint64, path string) {
+			w.Request(id, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte(path), Authority: []byte("local")}, time.Minute, nil)
+			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
+		}
+		ask(1, "/")
+		m.Until("an answer", func() bool { return m.Apps[0].Served == 1 })
+		m.Poison(nil)
+		ask(2, "/poison")
+		m.Settled()
+		m.W.Run(time.Second)
+		got := &proxytest.Refusals{Why: map[link.Reason]int{}}
+		if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Why[link.UpstreamReset] != 1 || len(got.Why) > 1 {
+			t.Errorf("refused for %v, want %d", got.Why, link.UpstreamReset)
+		}
+	})
+	// What retry.on says of resets holds for it.
+	t.Run("retried as a reset", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn + ", retry: {on: [reset]}, hedge: {budget: 1}"})
+		m.WarmEach(1)
+		killed, c := m.Poison(nil), m.Get("/poison")
+		m.Do(c)
+		m.Finish(c)
+		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 1 || c.Code != "upstream-reset" {
+			t.Errorf("%d applications have ended, %d retries paid, status %d %s", *killed, s.RetriesPaid, c.Status, c.Code)
+		}
+		m.Settled()
+	})
+}

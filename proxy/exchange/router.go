@@ -1,0 +1,70 @@
+package exchange
+
+import (
+	"math/rand/v2"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/route"
+)
+
+// Router finds the route of a request on one loop.
+type Router struct {
+	table  *route.Table      // shared by all loops
+	routes []*Route          // by the index of their plans
+	Direct map[string]*Route // of listeners with a fixed service, by service
+	Rand   *rand.PCG
+}
+
+// Find returns the first route that matches, or nil; of a split, the one of the share
+// that the request falls to.
+func (r *Router) Find(req *protocol.Request) *Route {
+	plan, among := r.table.Find(req)
+	switch {
+	case plan < 0:
+		return nil
+	case among != nil:
+		plan = among.Pick(r.Rand.Uint64())
+	}
+	return r.routes[plan]
+}
+
+// Adopt makes the routes of plans, which lead to services. A route that has not
+// changed is the old one; one of which only the policy has goes on with its latency
+// estimate.
+func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service) {
+	old := r.routes
+	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
+	for _, s := range services {
+		s.routes = nil
+	}
+	for i := range plans {
+		plan := &plans[i]
+		made := adoptRoute(plan, old, services)
+		made.index = plan.Index
+		made.Service.routes = append(made.Service.routes, made)
+		r.routes[i] = made
+		if plan.Index < 0 {
+			r.Direct[plan.Service] = made
+		}
+	}
+	for _, gone := range old {
+		if gone != nil { // its requests in flight may still add to its counts, which are then lost
+			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
+		}
+	}
+}
+
+// adoptRoute returns the route of a plan. It takes what the plan continues out of the
+// old routes.
+func adoptRoute(plan *route.Plan, old []*Route, services map[string]*Service) *Route {
+	if plan.Same {
+		r := old[plan.Before]
+		old[plan.Before] = nil
+		return r
+	}
+	r := newRoute(plan, services[plan.Service])
+	if plan.Before >= 0 {
+		r.hedging.Estimator = old[plan.Before].hedging.Estimator
+	}
+	return r
+}

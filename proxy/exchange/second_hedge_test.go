@@ -1,0 +1,45 @@
+package exchange_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// Two of three applications freeze within a few milliseconds, again and again: what
+// is sent to the one is hedged at the other. A second hedge finds the third, and no
+// gate keeps it from going there.
+func TestSecondHedgeWhenTwoOfThreeFreeze(t *testing.T) {
+	const (
+		length = 6 * time.Second
+		every  = 500 * time.Millisecond
+		freeze = 50 * time.Millisecond
+	)
+	slow := map[int]int{} // requests that took over 20 ms, by max
+	for most := 1; most <= 2; most++ {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: fmt.Sprintf(", idempotent: true, timeout: 2s, hedge: {mode: on, max: %d}", most)})
+		m.Lognormal(1)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		for at := time.Second; at < length; at += every {
+			first := rnd.IntN(3)
+			m.Freeze(at, freeze, m.Apps[first])
+			m.Freeze(at+time.Duration(rnd.Int64N(int64(6*time.Millisecond))), freeze, m.Apps[(first+1)%3])
+		}
+		calls := m.Stream(1, 1000, length)
+		m.FinishStream(length, calls)
+		m.OK(calls...)
+		m.Settled()
+		for _, c := range calls {
+			if c.Sent > time.Second && c.Took > 20*time.Millisecond {
+				slow[most]++
+			}
+		}
+		t.Logf("max %d: %d of %d requests took over 20 ms, gates %v", most, slow[most], len(calls), m.Consumer.Stats("compute").Gates)
+	}
+	if slow[1] == 0 || slow[2] > slow[1]/10 {
+		t.Errorf("%d requests took over 20 ms with one hedge, %d with two; want some, and next to none", slow[1], slow[2])
+	}
+}

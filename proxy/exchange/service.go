@@ -1,0 +1,172 @@
+package exchange
+
+import (
+	"cmp"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/hedge"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// DialFailed logs that a dial of the endpoint at addr ended with err, unless the process
+// ends it (nil), and tells what that means to those that it was for.
+func (s *Service) DialFailed(addr string, err error) *fault.Failure {
+	if errors.Is(err, loop.ErrDialQueue) {
+		return fault.DialLimit
+	}
+	if err != nil {
+		s.log.Warn("endpoint not connected", "service", s.Config.Name, "endpoint", addr, "error", err)
+	}
+	return fault.Connect
+}
+
+// Service is one upstream service on one loop: its endpoints with their
+// connections, its queue for slots, and what hedging knows of it.
+type Service struct {
+	Shard      *shard.Shard
+	log        *shard.LimitedLogger // of its endpoints, apart from those of other services
+	connectors Connectors
+	shared     *SharedService
+	Config     *config.Service
+	bounds     *Bounds
+	set        lb.Set
+	Version    uint64      // of the snapshot that set holds
+	known      atomic.Bool // some snapshot has been applied; other goroutines read it
+	hedging    hedge.Service
+	queue      admissionQueue
+	stats      stats.ServiceStats
+
+	routes    []*Route      // that lead here
+	stallNext time.Duration // when Stall is worked out again
+	lastID    uint32        // of an endpoint
+	latency   lb.Recent     // of the application, for LOAD
+}
+
+// stallEvery is how often the threshold of a stall follows the latency.
+const stallEvery = 100 * time.Millisecond
+
+// Opaque reports whether the service takes streams of bytes, and no requests.
+func (s *Service) Opaque() bool { return s.connectors[s.Config.Protocol].Opaque }
+
+func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Service {
+	s := &Service{
+		Shard: w, log: w.Log.Separate(), connectors: speaks, shared: m.SharedService,
+		hedging: hedge.NewService(w.Process.Loops),
+	}
+	s.queue.oldest.Store(neverQueued)
+	s.queue.grant.Do = s.dispatchQueued
+	s.queue.post = func() {
+		s.queue.granted++
+		s.dispatchQueued()
+	}
+	s.set.Zone = zone
+	s.Configure(m)
+	return s
+}
+
+// apply takes over a snapshot unless a newer one has been applied. Endpoints
+// that stay keep their connections and history; those that go serve what they
+// carry to its end.
+// The targets are those of the snapshot that this process uses.
+func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[string]*atomic.Int32) {
+	if snap.Version <= s.Version {
+		return
+	}
+	s.Version = snap.Version
+	defer s.known.Store(true)
+	_, removed := s.set.Update(targets)
+	for _, e := range removed {
+		e.Ext.(*Endpoint).up.Retire()
+	}
+	for i := range snap.Endpoints {
+		e := s.set.Lookup(snap.Endpoints[i].Addr)
+		if e == nil { // not in the subset
+			continue
+		}
+		e.CountIn(own[e.Addr])
+		s.connect(e, cmp.Or(snap.Endpoints[i].Protocol, s.Config.Protocol))
+	}
+}
+
+// pick chooses the endpoint of a primary or a retry. A retry may go where it
+// has been when there is nowhere else, but rather to an endpoint that refused a
+// hedge than to the one in failed, where the latest attempt came to nothing.
+func (s *Service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endpoint {
+	if now >= s.stallNext {
+		s.stallNext = now + stallEvery
+		s.refreshStall(now)
+	}
+	if ep := s.set.Pick(now, s.Shard.Rand, tried); ep != nil || len(tried) == 0 {
+		return ep
+	}
+	if ep := s.set.Pick(now, s.Shard.Rand, failed); ep != nil {
+		return ep
+	}
+	return s.set.Pick(now, s.Shard.Rand, nil)
+}
+
+func (s *Service) refreshStall(now time.Duration) {
+	var st lb.Stall
+	for _, r := range s.routes {
+		st.After = max(st.After, r.hedging.Estimator.StallAfter(now, &r.hedging.Policy))
+		st.Probe = max(st.Probe, r.hedging.Delay(now))
+	}
+	s.set.Stall = st
+}
+
+// observe notes that the application has answered, and how long that took; 0: it
+// tells nothing.
+func (s *Service) observe(now, latency time.Duration) {
+	s.shared.lastAnswer.Store(int64(now))
+	if latency > 0 {
+		s.latency.Add(now, latency)
+	}
+}
+
+// Load is what this sidecar tells its consumers about the service.
+func (s *Service) Load() lb.Load {
+	l := lb.Load{
+		Pending:     int(s.shared.pending.Load()),
+		Queued:      int(s.shared.slots.Queued.Load()),
+		Latency:     s.latency.Mean(),
+		SinceAnswer: -1,
+	}
+	if last := time.Duration(s.shared.lastAnswer.Load()); last != 0 {
+		l.SinceAnswer = max(0, s.Shard.Loop.Now()-last)
+	}
+	return l
+}
+
+// Configure takes over what a configuration says of a service that is already there.
+func (s *Service) Configure(m Member) {
+	s.Config, s.bounds = m.cfg, m.bounds
+	s.set.Policy = lb.Policies[s.Config.LB.Policy]
+	s.set.SlowStart = s.Config.LB.SlowStart
+	s.set.Panic = s.Config.LB.Panic
+	s.set.Outlier = lb.Outlier{
+		Consecutive: s.Config.Outlier.Consecutive,
+		SuccessRate: s.Config.Outlier.SuccessRate,
+		Latency:     float64(s.Config.Outlier.Latency),
+		Base:        s.Config.Outlier.Base,
+		MaxEjected:  s.Config.Outlier.MaxEjected,
+	}
+	s.set.Retune()
+	s.stallNext = 0
+	s.wakeQueued()
+}
+
+// Retire has the service end: what is in flight goes on, and its connections close
+// when they carry nothing more.
+func (s *Service) Retire() {
+	for i := range s.set.Len() {
+		s.set.At(i).Ext.(*Endpoint).up.Retire()
+	}
+}

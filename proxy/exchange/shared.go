@@ -1,0 +1,201 @@
+package exchange
+
+import (
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/shard"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// judge tells the breaker that gave the pass *p what came of its request or
+// stream. It does so once, and nothing without a breaker.
+func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
+	if *p != limit.NoPermit {
+		b.breaker.Record(now, *p, v)
+		*p = limit.NoPermit
+	}
+}
+
+// SharedService is the part of a service that all loops share, for as long as the
+// service keeps its connections: through all reloads that only tune it.
+type SharedService struct {
+	name   string
+	wire   []byte // the name, as it is sent
+	subset int    // lb.subset
+
+	loops    []atomic.Pointer[Service] // by the shard's index; each loop sets its own
+	snapshot atomic.Pointer[registry.Snapshot]
+	pending  atomic.Int32 // exchanges in flight
+	slots    limit.Slots
+	// lastAnswer is when an endpoint last answered, on the loops' clock.
+	lastAnswer atomic.Int64
+
+	// own counts this process's attempts at each address, for the "reported by
+	// others" of least_pending. Update alone touches the map; loops get the
+	// counters with the snapshot.
+	own map[string]*atomic.Int32
+}
+
+func newSharedService(c *config.Service, loops int) *SharedService {
+	s := &SharedService{
+		name: c.Name, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
+	}
+	if c.MaxConcurrency == config.MaxConcurrencyAuto {
+		s.slots.Auto = limit.NewAuto(&s.slots.Limit)
+	}
+	return s
+}
+
+// ServiceName is the service's name.
+func (s *SharedService) ServiceName() string { return s.name }
+
+// InFlight is the number of exchanges in flight.
+func (s *SharedService) InFlight() int { return int(s.pending.Load()) }
+
+// SlotsInUse is how many slots are in use, and how many requests wait for one.
+func (s *SharedService) SlotsInUse() (used, queued int) {
+	return int(s.slots.InUse.Load()), int(s.slots.Queued.Load())
+}
+
+// SlotLimit is how many slots there are now; 0 means no limit.
+func (s *SharedService) SlotLimit() int { return int(s.slots.Limit.Load()) }
+
+// Newest is the newest snapshot given to update, or nil.
+func (s *SharedService) Newest() *registry.Snapshot { return s.snapshot.Load() }
+
+// Known reports whether every loop has applied some snapshot.
+func (s *SharedService) Known() bool {
+	for i := range s.loops {
+		if at := s.loops[i].Load(); at != nil && !at.known.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// Update gives every loop a new snapshot of the service's endpoints. It may be
+// called from any goroutine, one at a time. Snapshots may overtake each other on
+// their way to a loop, so a loop ignores one whose version it has passed.
+// node ranks the endpoints for lb.subset.
+func (s *SharedService) Update(snap *registry.Snapshot, node string) {
+	targets := make([]lb.Target, len(snap.Endpoints))
+	for i, e := range snap.Endpoints {
+		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
+	}
+	// Not on the loops: to rank a thousand takes a millisecond.
+	targets = lb.Subset(targets, s.subset, node)
+	own := make(map[string]*atomic.Int32, len(snap.Endpoints))
+	for _, e := range snap.Endpoints {
+		if own[e.Addr] = s.own[e.Addr]; own[e.Addr] == nil {
+			own[e.Addr] = new(atomic.Int32)
+		}
+	}
+	s.own = own
+	s.snapshot.Store(snap)
+	for i := range s.loops {
+		if at := s.loops[i].Load(); at != nil {
+			at.Shard.Loop.Post(func() { at.apply(snap, targets, own) })
+		}
+	}
+}
+
+// Member is a service of a generation.
+type Member struct {
+	*SharedService
+	cfg    *config.Service
+	bounds *Bounds
+}
+
+// NewMember makes the member for c. It continues old, of the generation before, unless
+// that is another service of the same name.
+func NewMember(c *config.Service, old Member, loops int) Member {
+	m := Member{SharedService: old.SharedService, cfg: c, bounds: newServiceBounds(c)}
+	if old.cfg == nil || !reflect.DeepEqual(identity(old.cfg), identity(c)) {
+		m.SharedService = newSharedService(c, loops)
+		return m
+	}
+	if old.cfg.RateLimit == c.RateLimit {
+		m.bounds.rate = old.bounds.rate
+	}
+	if old.cfg.Breaker == c.Breaker {
+		m.bounds.breaker = old.bounds.breaker
+	}
+	return m
+}
+
+// identity is c without what can be tuned while the service works. With anything else
+// changed it is another service of the same name: the old one drains.
+func identity(c *config.Service) config.Service {
+	f := *c
+	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
+	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
+	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue = 0, 0, 0, 0
+	f.Breaker, f.RateLimit = config.Breaker{}, config.RateLimit{}
+	f.MaxConcurrency = min(c.MaxConcurrency, 1) // whether there is a limit, and who sets it
+	return f
+}
+
+// LimitSlots applies the limits of slots and queue.
+func (m *Member) LimitSlots() {
+	m.slots.MaxQueue.Store(int32(m.cfg.MaxQueue))
+	if m.slots.Auto == nil {
+		m.slots.Limit.Store(int32(m.cfg.MaxConcurrency))
+	}
+}
+
+// Prepare makes the service on the loop of w.
+func (m *Member) Prepare(w *shard.Shard, zone string, speaks Connectors) {
+	m.loops[w.Index].Store(newService(w, zone, speaks, *m))
+}
+
+// Follow returns the service on the loop of w, which works by m from then on.
+func (m *Member) Follow(w *shard.Shard) *Service {
+	s := m.loops[w.Index].Load()
+	s.Configure(*m)
+	return s
+}
+
+// Bounds are what one configuration allows a service, over all loops.
+type Bounds struct {
+	maxPending int32
+	rate       *limit.Rate    // nil: none
+	breaker    *limit.Breaker // nil: none
+}
+
+func newServiceBounds(c *config.Service) *Bounds {
+	b := &Bounds{maxPending: int32(c.MaxPending)}
+	if c.RateLimit.Rate > 0 {
+		b.rate = limit.NewRate(&c.RateLimit)
+	}
+	if c.Breaker.Consecutive > 0 {
+		b.breaker = limit.NewBreaker(&c.Breaker)
+	}
+	return b
+}
+
+// admit applies bounds to a request or stream. Without a Failure it counts as one
+// of max_pending, and its pass is to be judged.
+func (s *SharedService) admit(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
+	if b.rate != nil && !b.rate.Take(now) {
+		return limit.NoPermit, fault.RateLimited
+	}
+	if s.pending.Add(1) > b.maxPending {
+		s.pending.Add(-1)
+		return limit.NoPermit, fault.Overloaded
+	}
+	if b.breaker == nil {
+		return limit.NoPermit, nil
+	}
+	p := b.breaker.Allow(now)
+	if p == limit.NoPermit {
+		s.pending.Add(-1)
+		return limit.NoPermit, fault.BreakerOpen
+	}
+	return p, nil
+}

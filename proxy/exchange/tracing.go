@@ -1,0 +1,167 @@
+package exchange
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// traced is the record of an exchange that is sampled.
+type traced struct {
+	trace.Record
+	text [trace.TextLen]byte // the value of the request's traceparent
+}
+
+// sample begins a record of the exchange: if whoever sent the request records its
+// trace, and of those that come without one for some, by chance. On a link that was
+// decided where the request came in.
+func (ex *Exchange) sample(by *Listener) {
+	w, req := ex.shard, &ex.Request
+	if w.Process.Sink == nil {
+		return
+	}
+	from, at, ok := trace.ContextOf(req.Headers)
+	switch {
+	case ok && !from.Sampled():
+		return
+	case ok:
+	case by.Sidecars || !w.Sampler.Draw():
+		return
+	default: // no trace, or none that makes sense: section 3.2 of the specification has it restarted
+		from = trace.Context{Trace: w.Sampler.NewTraceID(), Flags: trace.FlagSampled}
+		req.Headers = slices.DeleteFunc(req.Headers, trace.IsContext)
+		at = len(req.Headers)
+		req.Headers = append(req.Headers, protocol.Header{})
+	}
+	path, _, _ := bytes.Cut(req.Path, []byte("?"))
+	t := &traced{Record: trace.Record{
+		Context: trace.Context{Trace: from.Trace, Span: w.Sampler.NewSpanID(), Flags: from.Flags},
+		Parent:  from.Span, Began: ex.began,
+		Protocol: by.Protocol, RPC: req.Codec != protocol.CodecHTTP,
+		Method: clip(req.Method), Path: clip(path), Authority: clip(req.Authority),
+		RequestID: clip(trace.RequestIDOf(req.Headers)),
+		Attempts:  make([]trace.Attempt, maxAttempts),
+	}}
+	if now := w.Process.Now(); !now.IsZero() {
+		t.Zero = now.UnixNano() - int64(ex.began)
+	}
+	t.carry(t.Span)
+	req.Headers[at] = protocol.Header{Name: trace.NameParent, Value: t.text[:]}
+	ex.traced = t
+}
+
+// maxClip is how much of a text a record keeps: many of them may wait to be sent.
+const maxClip = 512
+
+func clip(text []byte) string { return string(text[:min(len(text), maxClip)]) }
+
+// carry makes span the parent of what is done for the request.
+func (t *traced) carry(span trace.SpanID) {
+	c := trace.Context{Trace: t.Trace, Span: span, Flags: t.Flags}
+	c.Append(t.text[:0])
+}
+
+// endSpan: the exchange is over for its caller.
+func (ex *Exchange) endSpan(c *result) {
+	t := ex.traced
+	if t == nil {
+		return
+	}
+	t.Ended = ex.shard.Loop.Now()
+	if ex.Route != nil {
+		t.Service = ex.Route.Service.Config.Name
+	}
+	switch {
+	case c.ans != nil:
+		t.Status = c.ans.Status
+		c.by.span().Note(trace.Won, c.ans.Status, "")
+	case c.failure != nil:
+		t.Status, t.Error = c.failure.Status, c.failure.Code
+	}
+}
+
+// report hands the record over: the last attempt has ended.
+func (ex *Exchange) report() {
+	if t := ex.traced; t != nil {
+		ex.traced = nil
+		ex.shard.Process.Sink.Put(&t.Record)
+	}
+}
+
+// span is the attempt's in the record, nil if there is none.
+func (a *Attempt) span() *trace.Attempt {
+	if t := a.ex.traced; t != nil {
+		return &t.Attempts[a.index]
+	}
+	return nil
+}
+
+// beginSpan: the attempt is about to leave for its endpoint.
+func (a *Attempt) beginSpan() {
+	s := a.span()
+	if s == nil {
+		return
+	}
+	*s = trace.Attempt{
+		Span: a.ex.shard.Sampler.NewSpanID(), Kind: spanKinds[a.kind], Number: int(a.wireAttempt()),
+		Endpoint: a.ep.Addr, Protocol: a.ep.Ext.(*Endpoint).protocol, Sent: a.sent,
+	}
+}
+
+var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
+
+// spanOutcome is what an attempt that failed so came to.
+func spanOutcome(f *fault.Failure) trace.Outcome {
+	switch {
+	case f.Retry == fault.RetryPaid, f.Retry == fault.RetryPaidElsewhere, f.Retry == fault.RetryFreeElsewhere:
+		return trace.Refused
+	case f == fault.NoSlot, f == fault.QueueFull, f == fault.Draining, f == fault.GoAway:
+		return trace.Refused
+	}
+	return trace.Failed
+}
+
+// endSpan notes when the attempt was over.
+func (a *Attempt) endSpan(now time.Duration) {
+	if s := a.span(); s != nil {
+		s.Ended = now
+	}
+}
+
+// Request is the exchange's, with what is the attempt's own.
+func (a *Attempt) Request() *protocol.Request {
+	ex := a.ex
+	req := &ex.Request
+	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
+	if req.Attempt > 0 && !ex.marked {
+		ex.markTrace()
+	}
+	if s := a.span(); s != nil {
+		ex.traced.carry(s.Span)
+	}
+	return req
+}
+
+// markTrace puts Member in front of the trace state of a request that was sent
+// before, or is hedged. It stays there: all attempts from now on are such ones, but
+// for a first one whose connection is not open yet. Trace state means nothing
+// without a traceparent that makes sense (section 3.3).
+func (ex *Exchange) markTrace() {
+	ex.marked = true
+	req := &ex.Request
+	if _, _, ok := trace.ContextOf(req.Headers); !ok {
+		return
+	}
+	ex.traceState.Begin(trace.Member)
+	for i := range req.Headers {
+		if h := req.Headers[i]; trace.IsState(h) {
+			ex.traceState.Add(h.Value)
+		}
+	}
+	req.Headers = slices.DeleteFunc(req.Headers, trace.IsState)
+	req.Headers = append(req.Headers, protocol.Header{Name: trace.NameState, Value: ex.traceState.Text})
+}

@@ -1,0 +1,105 @@
+package limit
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// Breaker is a service's circuit breaker, shared by all loops.
+//
+//	closed ──consecutive failures──▶ open ──after a time──▶ half-open
+//	   ▲                              ▲                      │    │
+//	   │                              └───a probe fails──────┘    │
+//	   └──────────────────────────a probe succeeds────────────────┘
+//
+// It judges requests, not attempts: what a retry or a hedge has mended is no
+// failure. While it is closed, a request costs two atomic loads; loops that race
+// at a change may let a probe more through, and agree from then on.
+type Breaker struct {
+	consecutive int32
+	open        time.Duration
+	halfOpen    int32
+
+	failures atomic.Int32 // in a row, while closed
+	until    atomic.Int64 // 0: closed; else open until then, and half-open after
+	probes   atomic.Int32 // out, while half-open
+}
+
+func NewBreaker(c *config.Breaker) *Breaker {
+	return &Breaker{consecutive: int32(c.Consecutive), open: c.Open, halfOpen: int32(c.HalfOpen)}
+}
+
+// Permit is what a breaker gave a request.
+type Permit uint8
+
+const (
+	NoPermit    Permit = iota // none: refused, or the service has no breaker
+	FreePermit                // the breaker is closed
+	ProbePermit               // the breaker is half-open, and learns from this request
+)
+
+// Allow lets a request pass or, with NoPermit, not. Each pass is followed by one
+// tell.
+func (b *Breaker) Allow(now time.Duration) Permit {
+	until := b.until.Load()
+	switch {
+	case until == 0:
+		return FreePermit
+	case int64(now) < until:
+		return NoPermit
+	case b.probes.Add(1) > b.halfOpen:
+		b.probes.Add(-1)
+		return NoPermit
+	}
+	return ProbePermit
+}
+
+// Record is the outcome of a request with pass p. Requests that passed before the
+// breaker opened neither close it nor keep it open.
+func (b *Breaker) Record(now time.Duration, p Permit, v fault.Verdict) {
+	if p == ProbePermit {
+		b.probes.Add(-1)
+	}
+	switch until := b.until.Load(); {
+	case v == fault.VerdictNone:
+	case until == 0: // a second probe's, perhaps
+		b.count(now, v)
+	case p != ProbePermit:
+	case v == fault.VerdictGood:
+		b.failures.Store(0)
+		b.until.CompareAndSwap(until, 0)
+	default:
+		b.until.CompareAndSwap(until, int64(now+b.open))
+	}
+}
+
+// count is tell while b is closed.
+func (b *Breaker) count(now time.Duration, v fault.Verdict) {
+	if v == fault.VerdictGood {
+		if b.failures.Load() != 0 {
+			b.failures.Store(0)
+		}
+		return
+	}
+	if b.failures.Add(1) >= b.consecutive && b.until.CompareAndSwap(0, int64(now+b.open)) {
+		b.failures.Store(0)
+	}
+}
+
+// State is where b stands at now; b may be nil.
+func (b *Breaker) State(now time.Duration) stats.BreakerState {
+	if b == nil {
+		return stats.BreakerNone
+	}
+	switch until := b.until.Load(); {
+	case until == 0:
+		return stats.BreakerClosed
+	case int64(now) < until:
+		return stats.BreakerOpen
+	}
+	return stats.BreakerHalfOpen
+}

@@ -1,0 +1,76 @@
+package limit
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// However requests arrive, in no span of time do more pass than the burst and
+// what the rate grants; and one that is refused would have been too many.
+func TestRateLimitInEverySpan(t *testing.T) {
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		rate, burst := 1+rnd.IntN(2000), 1+rnd.IntN(50)
+		l := NewRate(&config.RateLimit{Rate: rate, Burst: burst})
+		now := time.Duration(rnd.Int64N(int64(time.Hour)))
+		var passed []time.Duration
+		tokens, last := float64(burst), now // the textbook's bucket
+		for range 2000 {
+			now += time.Duration(rnd.ExpFloat64() * float64(l.token) * 2 * rnd.Float64())
+			tokens = min(float64(burst), tokens+float64(now-last)/float64(l.token))
+			last = now
+			took := l.Take(now)
+			if took {
+				tokens--
+				passed = append(passed, now)
+			}
+			if took && tokens < -1e-6 || !took && tokens > 1+1e-6 {
+				t.Fatalf("seed %d: passed %t with %.6f tokens left", seed, took, tokens)
+			}
+		}
+		for from := range passed {
+			for n := burst; from+n < len(passed); n += burst {
+				if span := passed[from+n] - passed[from]; float64(n+1) > float64(burst)+float64(span)/float64(l.token)+1e-6 {
+					t.Fatalf("seed %d: %d requests within %v at rate %d and burst %d", seed, n+1, span, rate, burst)
+				}
+			}
+		}
+	}
+}
+
+// Without a burst of its own, a limit grants one second's worth.
+func TestRateLimitDefaultBurst(t *testing.T) {
+	l := NewRate(&config.RateLimit{Rate: 10})
+	n := 0
+	for l.Take(time.Hour) {
+		n++
+	}
+	if n != 10 {
+		t.Errorf("%d at once, want 10", n)
+	}
+}
+
+// Loops that ask at once get what there is, and no more.
+func TestRateLimitIsExactOverLoops(t *testing.T) {
+	l := NewRate(&config.RateLimit{Rate: 1000, Burst: 100})
+	var passed atomic.Int32
+	var loops sync.WaitGroup
+	for range 4 {
+		loops.Go(func() {
+			for range 1000 {
+				if l.Take(time.Hour) {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	loops.Wait()
+	if n := passed.Load(); n != 100 {
+		t.Errorf("%d passed, want 100", n)
+	}
+}

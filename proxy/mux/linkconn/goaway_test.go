@@ -1,0 +1,82 @@
+package linkconn_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestManyGoAways: a peer that says GOAWAY again and again costs a dialler with many
+// requests out nothing but what it takes from the link, each request once.
+func TestManyGoAways(t *testing.T) {
+	const open, above = 1000, 10_000
+	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
+	consumer, accept := m.Sidecar(`
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
+routes: [{service: compute}]
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: link, retry: {on: []}, max_pending: 10000}}`)
+	p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor)}
+	far := m.Net.Loop()
+	m.Net.Accept["10.0.0.1:15006"] = func() (*proxytest.NullLoop, loop.Stream) { return far, p }
+	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{},
+		[]registry.Endpoint{{Addr: "10.0.0.1:15006", Weight: 1}}))
+	m.Net.Pump()
+	for range open {
+		l, s := accept()
+		c, _ := m.Net.Connect(l, s, nil, nil)
+		s.OnOpen(c)
+		m.Clients = append(m.Clients, c)
+		c.Deliver([]byte(proxytest.GetHead))
+	}
+	m.Net.Pump()
+	near := p.Conn.(*proxytest.NullConn).Peer
+	goAway := func(last uint64) []byte { return frame(10, last, []byte{byte(link.Draining)}) }
+	told := func(code string) (n int) {
+		for _, c := range m.Clients {
+			if bytes.Contains(c.Out, []byte("X-Remora-Error: "+code)) {
+				n++
+			}
+		}
+		return n
+	}
+
+	near.Deliver(goAway(above))
+	for name, last := range map[string]func(i uint64) uint64{
+		"repeated": func(uint64) uint64 { return above },
+		"rising":   func(i uint64) uint64 { return above + i },
+		"falling":  func(i uint64) uint64 { return above - i },
+	} {
+		const n = 5000
+		var says [][]byte
+		for i := range uint64(n + 1) {
+			says = append(says, goAway(last(i)))
+		}
+		if allocs := testing.AllocsPerRun(n, func() { near.Deliver(says[0]); says = says[1:] }); allocs != 0 && !proxytest.RaceEnabled {
+			t.Errorf("%s: %v allocations for a GOAWAY that takes nothing", name, allocs)
+		}
+	}
+	if n := told(""); n != 0 {
+		t.Fatalf("%d requests have failed that all GOAWAYs cover", n)
+	}
+	for last := uint64(open - 1); last >= open/2; last-- {
+		near.Deliver(goAway(last))
+		near.Deliver(goAway(open))
+		m.Net.Pump()
+		if n := told("upstream-goaway"); n != int(open-last) {
+			t.Fatalf("%d requests have failed after a GOAWAY of %d, want %d", n, last, open-last)
+		}
+	}
+	near.Deliver(goAway(0))
+	m.Net.Pump()
+	if n := told("upstream-connect"); n != open/2 {
+		t.Errorf("%d requests have failed with the last GOAWAY, want %d", n, open/2)
+	}
+	if !near.Closed || consumer.Pending() != 0 {
+		t.Errorf("link closed: %t, %d pending", near.Closed, consumer.Pending())
+	}
+}

@@ -1,0 +1,21 @@
+package linkconn
+
+import (
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/mux"
+	"github.com/remora-proxy/remora/proxy/shard"
+)
+
+// Settings are what this sidecar announces on its links.
+func Settings(of *shard.Process) link.Settings {
+	s := link.Settings{MaxStreams: mux.MaxStreams}
+	if of.Streams {
+		s.Features = link.FeatureStreams
+	}
+	return s
+}
+
+// addedHeaders and addedBytes are what a message grows by at most.
+const addedHeaders = 6
+
+const addedBytes = 384

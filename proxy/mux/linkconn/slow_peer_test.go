@@ -1,0 +1,230 @@
+package linkconn_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// A link that carries a long message is not idle, though nothing is complete.
+func TestSlowMessageKeepsTheLink(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 10m", Provider: ", timeout: 10m", Bandwidth: 40_000,
+		Limits: "timeouts: {body: 10m}"})
+	m.Apps[0].Body = func(req *protocol.Request) []byte { return bytes.Clone(req.Body) }
+	c := m.Post(proxytest.MaxMessage)
+	m.Do(c)
+	if !m.W.RunUntil(func() bool { return c.Done }, 20*time.Minute) {
+		t.Fatal("no answer")
+	}
+	m.OK(c)
+	m.Settled()
+}
+
+// pong answers whatever comes, so that its end of a link counts as alive.
+func pong([]byte) []byte { return []byte{9, 1, 0} }
+
+// once replies with b to the first request on a link, and then with next.
+func once(b []byte, next func([]byte) []byte) func([]byte) []byte {
+	said := false
+	return func(heard []byte) []byte {
+		switch {
+		case said:
+			return next(heard)
+		case len(heard) <= len(proxytest.LinkPreface(link.Dialer)):
+			return nil
+		}
+		said = true
+		return b
+	}
+}
+
+// answer is the frames of a response to the first request.
+func answer(nonce string, size int) []byte {
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{})
+	w.Response(1, &protocol.Response{
+		Status: 200, DeclaredLength: -1, Body: make([]byte, size),
+		Headers: []protocol.Header{{Name: []byte("x-nonce"), Value: []byte(nonce)}},
+	}, protocol.CodecHTTP, nil)
+	return bytes.TrimPrefix(w.Append(nil, 1<<30), proxytest.LinkPreface(link.Acceptor))
+}
+
+// wholeFrames is what of b's frames ends within its first n bytes.
+func wholeFrames(b []byte, n int) []byte {
+	for end := 0; ; {
+		_, id := binary.Uvarint(b[end+1:])
+		size, length := binary.Uvarint(b[end+1+id:])
+		next := end + 1 + id + length + int(size)
+		if next > n {
+			return b[:end]
+		}
+		end = next
+	}
+}
+
+// A link whose peer takes the frames and gives no credit for them, while it is
+// alive, ends after timeouts.write, and what waited for the credit is free.
+func TestPeerThatGrantsNoCreditIsClosed(t *testing.T) {
+	const limits = "timeouts: {write: 5s}"
+	t.Run("acceptor", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits})
+		m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, proxytest.MaxMessage) }
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) }), Reply: pong}
+		m.Visit(p)
+		m.W.Run(time.Second)
+		if n := m.Nodes[1].Proc.Held(); n < proxytest.MaxMessage {
+			t.Errorf("%d bytes held for the peer, want the answer", n)
+		}
+		m.ClosesAfter(p, 3*time.Second, 2*time.Second)
+		m.Settled()
+		if n := m.Nodes[1].WriteTimeouts(); n != 1 {
+			t.Errorf("%d write timeouts counted, want 1", n)
+		}
+	})
+	t.Run("dialler", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m"})
+		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: pong}
+		m.Impostor(p)
+		c := m.Post(proxytest.MaxMessage)
+		m.Do(c)
+		m.ClosesAfter(p, 5*time.Second, time.Second)
+		m.Finish(c)
+		if c.Status != 502 || c.Code != "upstream-reset" {
+			t.Errorf("status %d %s, want 502 upstream-reset", c.Status, c.Code)
+		}
+		m.Settled()
+		if n := m.Consumer.WriteTimeouts(); n != 1 {
+			t.Errorf("%d write timeouts counted, want 1", n)
+		}
+	})
+}
+
+// One that gives credit in every timeouts.write, be it little, keeps its link.
+func TestSlowCreditKeepsTheLink(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {write: 5s}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, proxytest.MaxMessage) }
+	p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) }), Reply: pong}
+	m.Visit(p)
+	for range 10 {
+		m.W.Run(4 * time.Second)
+		m.Clients.Do(func() { p.Conn.Write([]byte{4, 0, 1, 100}) })
+	}
+	if p.Ended {
+		t.Error("closed although the peer took something in time")
+	}
+	m.ClosesAfter(p, 4*time.Second, 2*time.Second)
+	m.Settled()
+}
+
+// A link whose peer reads nothing ends after timeouts.write.
+func TestPeerThatReadsNothingIsClosed(t *testing.T) {
+	const limits = "timeouts: {write: 5s}"
+	t.Run("acceptor", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits})
+		m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 12_000) }
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) {
+			for id := range uint64(300) {
+				w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
+			}
+		})}
+		m.Visit(p)
+		m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+		m.W.Hold(p.Conn, true)
+		m.W.Run(time.Second)
+		if n := m.Nodes[1].Proc.Held(); n < 1<<20 {
+			t.Errorf("%d bytes held for the peer", n)
+		}
+		m.W.Run(4 * time.Second)
+		m.Settled()
+		if n := m.Nodes[1].WriteTimeouts(); n != 1 {
+			t.Errorf("%d write timeouts counted, want 1", n)
+		}
+	})
+	t.Run("dialler", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m, retry: {on: []}"})
+		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor)}
+		m.Impostor(p)
+		calls := m.Burst(1, 10)
+		m.W.RunUntil(func() bool { return len(p.Heard) > 40 }, time.Second)
+		m.W.Hold(p.Conn, true)
+		calls = append(calls, m.Burst(300, 12_000)...)
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {
+			t.Errorf("answers %v, want %d for the loss of the link", n, len(calls))
+		}
+		m.Settled()
+		if n := m.Consumer.WriteTimeouts(); n != 1 {
+			t.Errorf("%d write timeouts counted, want 1", n)
+		}
+	})
+}
+
+// Both ends of a link that carries nothing close it a minute later, by their
+// beats; a peer that says nothing at all loses it with the first.
+func TestIdleLinkCloses(t *testing.T) {
+	t.Run("acceptor", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(*link.Writer) {}), Reply: pong}
+		m.Visit(p)
+		m.ClosesAfter(p, 60*time.Second, 30*time.Second)
+	})
+	t.Run("dialler", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		c := m.Post(10)
+		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: once(answer(c.Nonce, 10), pong)}
+		m.Impostor(p)
+		m.Do(c)
+		m.Finish(c)
+		m.OK(c)
+		m.ClosesAfter(p, 60*time.Second, 30*time.Second)
+		m.Settled()
+	})
+	t.Run("without a preface", func(t *testing.T) {
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+		p := &proxytest.Peer{}
+		m.Visit(p)
+		m.ClosesAfter(p, 9*time.Second, 2*time.Second)
+	})
+}
+
+// What a provider sends too slowly fails the requests that wait for it: all of
+// the link when a frame or the preface does not end, one when it is an answer in
+// several frames.
+func TestSlowProvider(t *testing.T) {
+	silence := func([]byte) []byte { return nil }
+	preface, short, long := proxytest.LinkPreface(link.Acceptor), answer("n", 1000), answer("n", 100_000)
+	for _, c := range []struct {
+		name, code   string
+		says         []byte
+		reply        func([]byte) []byte
+		least, slack time.Duration
+		ends         bool // the link
+	}{
+		{"no preface", "upstream-connect", nil, silence, 0, time.Second, true},
+		{"half a preface", "upstream-connect", preface[:5], silence, 0, time.Second, true},
+		{"half a frame", "upstream-reset", preface, once(short[:len(short)/2], silence), 4 * time.Second, 2 * time.Second, true},
+		{"half an answer", "deadline", preface, once(wholeFrames(long, 40_000), pong), 4 * time.Second, 2 * time.Second, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1m", Limits: "timeouts: {body: 4s}"})
+			p := &proxytest.Peer{Says: c.says, Reply: c.reply}
+			m.Impostor(p)
+			k := m.Post(10)
+			m.Do(k)
+			m.Finish(k)
+			if k.Code != c.code || k.Took < c.least || k.Took > c.least+c.slack {
+				t.Errorf("status %d %s after %v, want %s after %v", k.Status, k.Code, k.Took, c.code, c.least)
+			}
+			m.W.Run(100 * time.Millisecond)
+			if p.Ended != c.ends {
+				t.Errorf("link closed: %t, want %t", p.Ended, c.ends)
+			}
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package linkconn_test
+
+import (
+	"bytes"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+)
+
+// An answer that is a stream waits at the provider under a token, and leaves at
+// the consumer as one to be fetched with it.
+func TestAnswerOverLinkIsParked(t *testing.T) {
+	for _, a := range proxytest.StreamResponses {
+		t.Run(a.Name, func(t *testing.T) {
+			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
+			m.Script(0, a.Says)
+			m.Speak(proxytest.Egress, proxytest.GetStream)
+			m.Until("a stream", func() bool { return len(consumer.Answers) == 1 })
+			got, src := consumer.Answers[0], consumer.Answers[0].Source
+			if !bytes.Contains(got.Head, []byte(a.Framing)) || len(provider.Parked) != 1 {
+				t.Fatalf("head %q, %d parked", got.Head, len(provider.Parked))
+			}
+			if src.Socket != nil || src.Addr != proxytest.Ingress || src.Service != "compute" || src.Timeout != 15*time.Second ||
+				src.Token != (link.Token{1}) || len(src.Buffer.B) != 0 {
+				t.Errorf("to be fetched: %+v", src)
+			}
+			wire := []byte("3\r\nabc\r\n0\r\n\r\n")
+			if a.Name == "long" {
+				wire = make([]byte, 100_000)
+			}
+			if n, done, err := src.Body.Decode(wire, src.Buffer); n != len(wire) || !done || err != nil {
+				t.Errorf("its body: %d of %d bytes, done %t, %v", n, len(wire), done, err)
+			}
+			if here := provider.Parked[0]; string(here.Buffer.B) != a.Here || here.Socket == nil {
+				t.Errorf("parked with %d bytes", len(here.Buffer.B))
+			}
+			if n := m.Nodes[1].Report().Stats.Handoffs[stats.HandoffParked]; n != 1 {
+				t.Errorf("%d departures", n)
+			}
+			for _, n := range m.Nodes {
+				if n.Proc.Pending() != 1 {
+					t.Errorf("%s: %d pending, want the stream", n.Host, n.Proc.Pending())
+				}
+			}
+			m.Apps[0].Stop() // the script
+			m.Apps[0].Listen()
+			c := m.Post(10) // the link goes on
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+			proxytest.SettledStreams(m, consumer, provider)
+		})
+	}
+}
+
+// A consumer that can't fetch, or a provider that can't keep, makes the answer
+// too long for a message.
+func TestAnswerOverLinkIsRefused(t *testing.T) {
+	for name, prepare := range map[string]func(m *proxytest.Mesh, provider *proxytest.Carrier){
+		"a consumer without streams": func(m *proxytest.Mesh, _ *proxytest.Carrier) { m.Consumer.Proc.SetStreams(nil) },
+		"too many that wait":         func(_ *proxytest.Mesh, provider *proxytest.Carrier) { provider.Full = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages + "\n" + proxytest.LogAll})
+			prepare(m, provider)
+			app := m.Script(0, proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
+			p := m.Speak(proxytest.Egress, proxytest.GetStream)
+			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			resp, _, _ := proxytest.HeadOf(t, p.Heard)
+			if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 502 || code != "response-too-large" {
+				t.Errorf("status %d %s", resp.Status, code)
+			}
+			m.Until("the end of the application's connection", func() bool { return (*app).Ended })
+			if !errors.Is((*app).Why, syscall.ECONNRESET) {
+				t.Errorf("the application's connection ended with %v", (*app).Why)
+			}
+			m.W.Reset(p.Conn)
+			proxytest.SettledStreams(m, consumer, provider)
+			for _, n := range m.Nodes {
+				if l := n.Line(); l.Outcome != "failed" || l.Status != 502 || l.Error != "response-too-large" {
+					t.Errorf("%s: %+v", n.Host, l)
+				}
+			}
+		})
+	}
+}
+
+// A token that was not asked for, or comes where there is no body, is malformed.
+func TestUnexpectedTokenIsMalformed(t *testing.T) {
+	for name, c := range map[string]struct {
+		method  string
+		streams bool
+	}{
+		"not asked for": {"GET", false},
+		"to HEAD":       {"HEAD", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+			if !c.streams {
+				m.Consumer.Proc.SetStreams(nil)
+			}
+			m.AnswerOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
+			p := m.Speak(proxytest.Egress, c.method+proxytest.GetStream[3:])
+			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Answers) != 0 {
+				t.Errorf("heard %q, %d left", p.Heard, len(consumer.Answers))
+			}
+			m.W.Reset(p.Conn)
+			proxytest.SettledStreams(m, consumer, provider)
+		})
+	}
+}
+
+// Another sidecar's stream leaves the loop with what followed its preface.
+func TestStreamsAreAccepted(t *testing.T) {
+	for _, st := range []link.Stream{
+		{Kind: link.StreamHTTP},
+		{Kind: link.StreamOpaque, TimeLeft: 2 * time.Second},
+		{Kind: link.StreamAnswer, TimeLeft: time.Hour, Token: link.Token{7}},
+	} {
+		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+		p := m.Speak(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
+		m.Until("a stream", func() bool { return len(provider.Accepted) == 1 })
+		m.W.Run(time.Second)
+		got := provider.Accepted[0]
+		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
+		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Leaser != m.Nodes[1].Proc.Workers()[0] {
+			t.Errorf("accepted %+v", got)
+		}
+		if all := string(got.Rest) + string(proxytest.Drained(t, provider.Sockets[0])); all != "and more" {
+			t.Errorf("kind %d: %q followed", st.Kind, all)
+		}
+		r := m.Nodes[1].Report().Stats
+		if p.Ended || r.Handoffs[stats.HandoffAccepted] != 1 || r.Connections != 0 {
+			t.Errorf("closed %t, stats %+v", p.Ended, r)
+		}
+		proxytest.SettledStreams(m, consumer, provider)
+	}
+}
+
+// A stream that can't be taken is refused in the words of its kind.
+func TestStreamsAreRefused(t *testing.T) {
+	drain := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Drain(); m.W.Run(time.Millisecond) }
+	fill := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Hold(1 << 30) }
+	for _, c := range []struct {
+		name    string
+		o       proxytest.MeshOptions
+		prepare func(m *proxytest.Mesh, p *proxytest.Peer)
+		reason  link.Reason
+		status  int
+		code    string
+		answers bool // are refused too
+	}{
+		{"drain", proxytest.MeshOptions{}, drain, link.Draining, 503, "draining", false},
+		{"no memory", proxytest.MeshOptions{}, fill, link.Overload, 503, "overloaded", false},
+		{"rate", proxytest.MeshOptions{Ingress: ", rate_limit: {rate: 1}"}, func(m *proxytest.Mesh, _ *proxytest.Peer) {
+			m.Speak(proxytest.Ingress, string(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})))
+			m.W.Run(time.Millisecond)
+		}, link.RateLimited, 429, "rate-limited", false},
+		{"no sockets", proxytest.MeshOptions{NoSockets: true}, nil, link.NoService, 501, "not-supported", true},
+		{"no streams", proxytest.MeshOptions{}, func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Nodes[1].Proc.SetStreams(nil) }, link.NoService, 501, "not-supported", true},
+	} {
+		for _, kind := range []link.StreamKind{link.StreamHTTP, link.StreamOpaque, link.StreamAnswer} {
+			m, consumer, provider := proxytest.NewStreamMesh(t, func() proxytest.MeshOptions { o := c.o; o.Apps = 1; return o }())
+			p := m.Speak(proxytest.Ingress, "")
+			m.Until("a connection", func() bool { return p.Conn != nil })
+			if c.prepare != nil {
+				c.prepare(m, p)
+			}
+			before := len(provider.Accepted)
+			m.Clients.Do(func() { p.Conn.Write(link.AppendStream(nil, &link.Stream{Kind: kind})) })
+			if kind == link.StreamAnswer && !c.answers {
+				m.Until("a stream", func() bool { return len(provider.Accepted) == before+1 })
+			} else {
+				m.Wait(p)
+				if kind == link.StreamHTTP {
+					proxytest.RefusedWith(t, p.Heard, c.status, c.code)
+				} else if len(p.Heard) != 1 || link.Reason(p.Heard[0]) != c.reason {
+					t.Errorf("%s, kind %d: heard %v", c.name, kind, p.Heard)
+				}
+				if len(provider.Accepted) != before {
+					t.Errorf("%s, kind %d: accepted", c.name, kind)
+				}
+			}
+			if c.name == "no memory" {
+				m.Nodes[1].Proc.Hold(-1 << 30)
+			}
+			proxytest.SettledStreams(m, consumer, provider)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package mux
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestTable: whatever is put in and taken out in whatever order, ids that
+// rise as those of links do or that were made up to collide, the table holds what a
+// map does, and grows no further than it needs.
+func TestTable(t *testing.T) {
+	const most = 300
+	for name, step := range map[string]uint64{"rising": 1, "colliding": 1 << 60} {
+		t.Run(name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(1, 2))
+			table, want := NewTable[uint64](), map[uint64]*uint64{}
+			var ids []uint64 // carried
+			next := uint64(1)
+			for round := range 20_000 {
+				if n := len(ids); n > 0 && (n == most || rnd.IntN(2*most) < n) {
+					i := rnd.IntN(n)
+					table.Remove(ids[i])
+					delete(want, ids[i])
+					ids = slices.Delete(ids, i, i+1)
+				} else {
+					v := new(uint64)
+					*v = next
+					table.Put(next, v)
+					want[next] = v
+					ids = append(ids, next)
+					next += step + uint64(rnd.IntN(3))
+				}
+				table.Remove(next) // which is not there
+				if table.Len() != len(want) || table.Get(next) != nil {
+					t.Fatalf("round %d: %d carried, want %d", round, table.Len(), len(want))
+				}
+				for id, v := range want {
+					if table.Get(id) != v {
+						t.Fatalf("round %d: stream %d is lost", round, id)
+					}
+				}
+			}
+			slices.Sort(ids)
+			list := table.InOrder()
+			for i, s := range list {
+				if s.ID != ids[i] || *s.Value != ids[i] {
+					t.Fatalf("%d. in order is %d, want %d", i, s.ID, ids[i])
+				}
+			}
+			all := 0
+			for v := range table.Each {
+				if want[*v] != v {
+					t.Fatalf("%d is not carried", *v)
+				}
+				all++
+			}
+			if len(list) != len(ids) || all != len(ids) {
+				t.Errorf("%d in order, %d in all, want %d", len(list), all, len(ids))
+			}
+			if len(table.slots) > 4*most {
+				t.Errorf("%d slots for %d streams", len(table.slots), most)
+			}
+			table.Clear()
+			if table.Len() != 0 || len(table.InOrder()) != 0 || table.Get(ids[0]) != nil {
+				t.Error("it is not empty after clear")
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package proxytest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+)
+
+// AccessLine is a line of the access log.
+type AccessLine struct {
+	Time       time.Time `json:"time"`
+	Listener   string    `json:"listener"`
+	Client     string    `json:"client"`
+	Protocol   string    `json:"protocol"`
+	Stream     string    `json:"stream"`
+	RequestID  string    `json:"request_id"`
+	TraceID    string    `json:"trace_id"`
+	Method     string    `json:"method"`
+	Authority  string    `json:"authority"`
+	Path       string    `json:"path"`
+	Service    string    `json:"service"`
+	Endpoint   string    `json:"endpoint"`
+	Outcome    string    `json:"outcome"`
+	Status     int       `json:"status"`
+	Error      string    `json:"error"`
+	BytesIn    int       `json:"bytes_in"`
+	BytesOut   int       `json:"bytes_out"`
+	DurationMS float64   `json:"duration_ms"`
+	QueuedMS   float64   `json:"queued_ms"`
+	Attempts   int       `json:"attempts"`
+	Retries    int       `json:"retries"`
+	Hedges     int       `json:"hedges"`
+	HedgeWon   bool      `json:"hedge_won"`
+}
+
+// accessFile is the access log of a node.
+type accessFile struct {
+	path   string
+	writer *accesslog.Writer
+	counts accesslog.Counts
+}
+
+const LogAll = "access_log: {path: /log}"
+
+// openAccessLog gives the node the access log that its configuration asks for, in a
+// file of the test's.
+func (n *Node) openAccessLog() {
+	if n.Cfg.AccessLog.Path == "" {
+		return
+	}
+	n.log = &accessFile{path: filepath.Join(n.m.T.TempDir(), "access.log")}
+	q := accesslog.NewQueue(n.Cfg.AccessLog.Buffer, n.m.Loops, &n.log.counts)
+	var err error
+	if n.log.writer, err = accesslog.Open(n.log.path, q, nil); err != nil {
+		n.m.T.Fatal(err)
+	}
+	n.Proc.Generation().LogTo(q)
+}
+
+// Lines ends the node's access log and returns what it has.
+func (n *Node) Lines() (all []AccessLine) {
+	t := n.m.T
+	t.Helper()
+	n.Proc.FlushAccessLog()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := n.log.writer.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(n.log.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields()
+		var l AccessLine
+		if err := d.Decode(&l); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		all = append(all, l)
+	}
+	if c := &n.log.counts; c.Lines.Load() != uint64(len(all)) || c.Overflow.Load()+c.Lost.Load() > 0 {
+		t.Errorf("%d lines, counted %d, %d dropped, %d lost", len(all), c.Lines.Load(), c.Overflow.Load(), c.Lost.Load())
+	}
+	return all
+}
+
+// Line is the only one.
+func (n *Node) Line() AccessLine {
+	n.m.T.Helper()
+	all := n.Lines()
+	if len(all) != 1 {
+		n.m.T.Fatalf("%d lines, want one: %+v", len(all), all)
+	}
+	return all[0]
+}

@@ -1,0 +1,228 @@
+package proxytest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// AllocMesh is clients, a consumer's sidecar, perhaps providers' sidecars, and
+// applications, all on the null driver.
+type AllocMesh struct {
+	T        testing.TB
+	Net      *nullNet
+	Consumer *proxy.Process
+	Clients  []*NullConn // the sessions' own ends: what they answer piles up there
+	late     []*nullApp  // which owe answers
+	Served   int         // requests that reached applications
+}
+
+// AllocMeshOptions shape an AllocMesh.
+type AllocMeshOptions struct {
+	Hops     int
+	Service  string // YAML of the consumer's service, beyond discover and protocol
+	Provider string // YAML of the provider's service
+	Answer   string // of the applications
+	Clients  int
+	Late     bool    // one of three applications answers when all else has come to rest
+	Top      string  // YAML at top level of the consumer and of the providers
+	Allocs   float64 // at most, of a request on average: what is traced allocates
+}
+
+func NewAllocMesh(t testing.TB, o AllocMeshOptions) *AllocMesh {
+	m := &AllocMesh{T: t, Net: NewNullNet()}
+	m.Net.Step = time.Microsecond
+	kind := map[int]string{1: "http", 2: "link"}[o.Hops]
+	consumer, accept := m.Sidecar(fmt.Sprintf(`
+listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
+routes:
+  - {match: {header: {x-none: there}}, service: compute}
+  - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
+services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}
+%s`, kind, o.Service, o.Top))
+	var endpoints []registry.Endpoint
+	for i := range 3 {
+		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
+		m.app(app, o.Answer, o.Late && i == 0)
+		if o.Hops == 1 {
+			endpoints = append(endpoints, registry.Endpoint{Addr: app, Weight: 1})
+			continue
+		}
+		link := fmt.Sprintf("10.0.0.%d:15006", i+1)
+		provider, accept := m.Sidecar(fmt.Sprintf(`
+listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
+services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}
+%s`, app, o.Provider, o.Top))
+		m.Net.Accept[link] = accept
+		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
+		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})
+	}
+	m.Consumer = consumer
+	consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, endpoints))
+	m.Net.Pump()
+	for range o.Clients {
+		l, s := accept()
+		c, _ := m.Net.Connect(l, s, nil, nil)
+		s.OnOpen(c)
+		m.Clients = append(m.Clients, c)
+	}
+	return m
+}
+
+// nowhere is where the records of sampled requests go.
+type nowhere struct{}
+
+func (nowhere) Put(*trace.Record) {}
+
+// nullApp is a connection to an application. It answers whatever comes in, which
+// is one request each time: the upstream writes a small one at once.
+type nullApp struct {
+	mesh   *AllocMesh
+	conn   loop.Conn
+	answer []byte
+	late   bool
+}
+
+func (a *nullApp) OnOpen(c loop.Conn) { a.conn = c }
+func (a *nullApp) OnClose(error)      {}
+
+func (a *nullApp) OnData([]byte) {
+	a.mesh.Served++
+	if a.late {
+		a.mesh.late = append(a.mesh.late, a)
+		return
+	}
+	a.conn.Write(a.answer)
+}
+
+// Sidecar starts one; accept makes the session of a connection to it.
+func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*NullLoop, loop.Stream)) {
+	cfg, err := config.Parse("alloc.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	l := m.Net.Loop()
+	p = proxy.NewProcess(cfg, 1)
+	p.SetWall(time.Now)
+	p.SetSpans(nowhere{})
+	if cfg.AccessLog.Path != "" {
+		p.Generation().LogTo(m.accessLog(cfg))
+	}
+	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
+	entrance := p.Generation().Listener(cfg.Listeners[0].Name)
+	return p, func() (*NullLoop, loop.Stream) { return l, entrance.Accept(w) }
+}
+
+// Log is a queue whose lines go nowhere.
+func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
+	q := accesslog.NewQueue(cfg.AccessLog.Buffer, 1, new(accesslog.Counts))
+	w, err := accesslog.Open(os.DevNull, q, nil)
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	m.T.Cleanup(func() {
+		if err := w.Close(context.Background()); err != nil {
+			m.T.Error(err)
+		}
+	})
+	return q
+}
+
+// app accepts connections and answers each piece of input.
+func (m *AllocMesh) app(addr, answer string, late bool) {
+	l := m.Net.Loop()
+	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
+		return l, &nullApp{mesh: m, answer: []byte(answer), late: late}
+	}
+}
+
+// Call sends a request on every connection, in the given pieces, and sees that
+// each gets the one answer that the application gave.
+func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
+	for _, piece := range pieces {
+		for _, c := range m.Clients {
+			c.Deliver(piece)
+		}
+	}
+	m.Net.Pump()
+	for range 3 { // hedges leave, win, and the losers' answers come
+		m.Net.Skip(5 * time.Millisecond)
+		m.Net.Pump()
+	}
+	for _, a := range m.late {
+		a.conn.Write(a.answer)
+	}
+	m.late = m.late[:0]
+	m.Net.Pump()
+	for _, c := range m.Clients {
+		if !bytes.HasPrefix(c.Out, OKPrefix) || !bytes.HasSuffix(c.Out, want) || bytes.Count(c.Out, OKPrefix) != 1 {
+			m.T.Fatalf("answer %q, want one 200 that ends with %q", c.Out, want)
+		}
+		c.Out = c.Out[:0]
+	}
+}
+
+// Allocates runs f until all is warm and then checks what a run allocates.
+func (m *AllocMesh) Allocates(most float64, f func()) {
+	m.T.Helper()
+	warm := 200
+	if RaceEnabled {
+		warm = 20
+	}
+	for range warm {
+		f()
+	}
+	if RaceEnabled {
+		return
+	}
+	// A collection empties sync.Pool, whose refilling is not the request's.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC()
+	f()
+	if n := testing.AllocsPerRun(500, f); n > most {
+		m.T.Errorf("%v allocations per run of %d requests, want at most %v", n, len(m.Clients), most)
+	}
+}
+
+// Rests sees that what is kept is given up in time, and that nothing is held.
+func (m *AllocMesh) Rests() {
+	m.T.Helper()
+	if m.Consumer.Kept() == 0 {
+		m.T.Error("nothing was kept")
+	}
+	for range 3 {
+		m.Net.Skip(time.Second)
+		m.Net.Pump()
+	}
+	if kept, held := m.Consumer.Kept(), m.Consumer.Held(); kept != 0 || held != 0 {
+		m.T.Errorf("%d bytes kept and %d held at rest", kept, held)
+	}
+}
+
+// Pass sends a frame on every connection and sees that each gets the answer.
+func (m *AllocMesh) Pass(call, want []byte) {
+	for _, c := range m.Clients {
+		c.Deliver(call)
+	}
+	m.Net.Pump()
+	for _, c := range m.Clients {
+		if !bytes.Equal(c.Out, want) {
+			m.T.Fatalf("answer %x, want %x", c.Out, want)
+		}
+		c.Out = c.Out[:0]
+	}
+}

@@ -1,0 +1,114 @@
+package proxytest
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// Call is one request of a simulated client and what came of it.
+type Call struct {
+	m      *Mesh
+	Nonce  string
+	Raw    []byte
+	Sent   time.Duration
+	Took   time.Duration
+	Done   bool
+	Status int
+	Code   string // x-remora-error
+	Body   []byte
+	Err    error
+
+	Headers []protocol.Header
+	ToHead  bool
+	Last    bool // the answer came with "Connection: close"
+}
+
+// Client is a keep-alive connection to a sidecar that sends one call after
+// another.
+type Client struct {
+	M     *Mesh
+	Conn  loop.Conn
+	Calls []*Call // sent or to be sent, in order
+	In    []byte
+	Ended bool
+	err   error
+}
+
+func (c *Client) OnOpen(conn loop.Conn) {
+	c.Conn = conn
+	c.Send()
+}
+
+func (c *Client) Send() {
+	if len(c.Calls) > 0 {
+		c.Calls[0].Sent = c.M.Clients.Now()
+		c.Conn.Write(c.Calls[0].Raw)
+	}
+}
+
+func (c *Client) OnData(b []byte) {
+	c.In = append(c.In, b...)
+	for len(c.Calls) > 0 {
+		k := c.Calls[0]
+		var resp protocol.Response
+		var head http1.Head
+		lim := http1.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
+		n, err := http1.DecodeResponse(c.In, k.ToHead, &resp, &head, &lim)
+		if err == http1.ErrIncomplete {
+			return
+		}
+		if err != nil {
+			c.M.T.Errorf("the client got a malformed response: %v\n%q", err, c.In)
+			return
+		}
+		if resp.Status < 200 {
+			c.In = append(c.In[:0:0], c.In[n:]...)
+			continue
+		}
+		if len(c.In) < n+int(head.Length) {
+			return
+		}
+		k.finish(&resp, c.In[n:n+int(head.Length)])
+		c.In = append(c.In[:0:0], c.In[n+int(head.Length):]...)
+		c.Calls = c.Calls[1:]
+		if k.Last = !head.KeepAlive; k.Last {
+			c.Conn.Close()
+			return
+		}
+		c.Send()
+	}
+}
+
+func (c *Client) OnClose(err error) {
+	c.Ended, c.err = true, err
+	for _, k := range c.Calls {
+		k.Done, k.Err = true, fmt.Errorf("connection closed: %w", err)
+	}
+	c.Calls = nil
+}
+
+func (k *Call) finish(resp *protocol.Response, body []byte) {
+	k.Done, k.Status, k.Took = true, resp.Status, k.m.Clients.Now()-k.Sent
+	k.Body = bytes.Clone(body)
+	for _, h := range resp.Headers {
+		k.Headers = append(k.Headers, protocol.Header{Name: bytes.Clone(h.Name), Value: bytes.Clone(h.Value)})
+	}
+	k.Code = string(protocol.Find(resp.Headers, "x-remora-error"))
+	if nonce := protocol.Find(resp.Headers, "x-nonce"); k.Code == "" && string(nonce) != k.Nonce {
+		k.m.T.Errorf("call %s got the answer to %s", k.Nonce, nonce)
+	}
+}
+
+// Codes counts the answers by x-remora-error; "" is the application's.
+func Codes(calls []*Call) map[string]int {
+	n := map[string]int{}
+	for _, c := range calls {
+		n[c.Code]++
+	}
+	return n
+}

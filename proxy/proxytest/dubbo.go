@@ -1,0 +1,406 @@
+package proxytest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// dubboMesh is a consumer's sidecar with an HTTP and a Dubbo listener, and Dubbo
+// applications, each beside a provider's sidecar or not.
+type dubboMesh struct {
+	*Mesh
+	Apps []*dubboApp
+}
+
+// DubboOptions shape a dubboMesh; the zero value is three applications, each
+// beside a sidecar.
+type DubboOptions struct {
+	Seed     uint64
+	Apps     int
+	Direct   bool   // no provider's sidecars
+	Service  string // YAML of the consumer's service, beyond discover and protocol
+	Provider string // YAML of the provider's service
+	Speaks   string // protocol of the provider's service; default dubbo
+	Limits   string // YAML at top level of both
+	Routes   string // YAML of the consumer's routes; default: all to the service
+}
+
+const (
+	EgressDubbo = "10.0.0.1:20881"
+	Demo        = "com.acme.Demo"
+)
+
+func NewDubboMesh(t *testing.T, o DubboOptions) *dubboMesh {
+	t.Helper()
+	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: 1}}
+	m.W.OnFailure(t)
+	m.Clients = m.W.Loop("10.0.0.1-client")
+	speaks := "link"
+	if o.Direct {
+		speaks = "dubbo"
+	}
+	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
+listeners:
+- {name: egress, address: "127.0.0.1:15001", protocol: http}
+- {name: calls, address: "127.0.0.1:20881", protocol: dubbo}
+routes: %s
+services:
+  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
+  other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s}
+%[4]s`, cmp.Or(o.Routes, "[{service: compute}]"), speaks, o.Service, o.Limits))
+	m.Consumer.Listen(15001)
+	m.Consumer.accept(1, 20881)
+	var endpoints []registry.Endpoint
+	for i := range cmp.Or(o.Apps, 3) {
+		host := fmt.Sprintf("10.0.1.%d", i+1)
+		a := newDubboApp(m.Mesh, host)
+		m.Apps = append(m.Apps, a)
+		if o.Direct {
+			endpoints = append(endpoints, registry.Endpoint{Addr: a.Addr, Weight: 1})
+			continue
+		}
+		endpoints = append(endpoints, registry.Endpoint{Addr: host + ":15006", Weight: 1})
+		p := m.Node(host, fmt.Sprintf(`
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
+services:
+  local: {discover: static, endpoints: ["%s"], protocol: %s%s}
+%s`, a.Addr, cmp.Or(o.Speaks, "dubbo"), o.Provider, o.Limits))
+		p.Listen(15006)
+		p.Update("local", registry.Endpoint{Addr: a.Addr, Weight: 1})
+	}
+	m.Consumer.Update("compute", endpoints...)
+	m.W.Run(time.Millisecond)
+	return m
+}
+
+// dubboApp is a simulated Dubbo provider: a fixed pool without a queue, which
+// answers calls as they are done.
+type dubboApp struct {
+	m    *Mesh
+	Addr string
+	host string
+	Loop *sim.Loop
+	Stop func()
+
+	Pool   int // calls at a time; 0: any
+	Delay  func() time.Duration
+	Answer func(f *dubbo.Frame) *dubbo.Frame // nil: never
+	Deaf   bool                              // takes no notice of heartbeats
+	Leaves bool                              // goes down: closes what connects
+	Seen   func(f *dubbo.Frame)              // of each call
+
+	Busy, Most int // calls in work; the most there were
+	Dialed     int // connections
+	Served     int
+	Refused    int
+	Beats      int // heartbeats that came
+	Conns      []*dubboAppConn
+}
+
+func newDubboApp(m *Mesh, host string) *dubboApp {
+	a := &dubboApp{m: m, host: host, Addr: host + ":20880", Loop: m.W.Loop(host + "-app"), Answer: EchoCall,
+		Delay: func() time.Duration { return time.Millisecond }}
+	a.listen()
+	return a
+}
+
+func (a *dubboApp) listen() {
+	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Stream {
+		c := &dubboAppConn{a: a}
+		a.Conns = append(a.Conns, c)
+		return c
+	})
+}
+
+func (a *dubboApp) Restart() {
+	a.Loop, a.Busy = a.m.W.Loop(a.host+"-app"), 0
+	a.listen()
+}
+
+// dubboAppConn is one connection to it.
+type dubboAppConn struct {
+	a        *dubboApp
+	Conn     loop.Conn
+	in       []byte
+	Open     bool
+	Answered int // heartbeats of its own that were answered
+}
+
+func (c *dubboAppConn) OnOpen(conn loop.Conn) {
+	c.Conn, c.Open = conn, true
+	c.a.Dialed++
+	if c.a.Leaves {
+		conn.Close()
+	}
+}
+func (c *dubboAppConn) OnClose(error) { c.Open = false }
+
+func (c *dubboAppConn) OnData(b []byte) {
+	c.in = append(c.in, b...)
+	for {
+		f, n, err := dubbo.Decode(c.in, math.MaxInt32)
+		if err != nil {
+			c.a.m.T.Errorf("the provider got malformed input: %v\n%x", err, c.in)
+		}
+		if n == 0 {
+			return
+		}
+		c.in = c.in[n:]
+		c.onFrame(&f)
+	}
+}
+
+func (c *dubboAppConn) onFrame(f *dubbo.Frame) {
+	a := c.a
+	switch {
+	case f.Event && f.Request:
+		a.Beats++
+		if !a.Deaf {
+			c.Conn.Write(dubbo.AppendHeartbeatAnswer(nil, f))
+		}
+		return
+	case f.Event:
+		c.Answered++
+		return
+	case !f.Request:
+		a.m.T.Errorf("the provider got an answer: %+v", f)
+		return
+	}
+	if a.Seen != nil {
+		a.Seen(f)
+	}
+	if a.Pool > 0 && a.Busy == a.Pool {
+		a.Refused++
+		c.Conn.Write(dubbo.AppendFailure(nil, f.Serialization, f.ID, dubbo.StatusPoolExhausted, "", "Thread pool is EXHAUSTED!"))
+		return
+	}
+	a.Busy++
+	a.Most = max(a.Most, a.Busy)
+	lp := a.Loop
+	t := &loop.Timer{}
+	t.Fire = func() {
+		if a.Loop != lp {
+			return // it was restarted meanwhile
+		}
+		a.Busy--
+		a.Served++
+		if ans := a.Answer(f); ans != nil && f.TwoWay && c.Open {
+			ans.ID = f.ID
+			c.Conn.Write(dubbo.AppendFrame(nil, ans))
+		}
+	}
+	a.Loop.After(a.Delay(), t)
+}
+
+// EchoCall returns the only argument of a call.
+func EchoCall(f *dubbo.Frame) *dubbo.Frame {
+	ans := &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK}
+	if f.Serialization == dubbo.Fastjson {
+		ans.Body = fmt.Appendf(nil, "1\n%s\n", bytes.Split(f.Body, []byte("\n"))[5])
+		return ans
+	}
+	from := bytes.Index(f.Body, []byte(EchoType)) + len(EchoType)
+	to := bytes.LastIndexByte(f.Body, 'H')
+	ans.Body = append([]byte{0x91}, f.Body[from:to]...)
+	return ans
+}
+
+// EchoType is the type of the only parameter of the calls of these tests.
+const EchoType = "Ljava/lang/String;"
+
+// FastjsonCall is the body of a call with one argument.
+func FastjsonCall(service, version, group, method, arg string) []byte {
+	attachments := map[string]string{"path": service}
+	if group != "" {
+		attachments["group"] = group
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for _, v := range []any{"2.0.2", service, version, method, EchoType, arg, attachments} {
+		if v == "" && v != arg {
+			v = nil
+		}
+		_ = enc.Encode(v)
+	}
+	return b.Bytes()
+}
+
+// HessianCall is the same in hessian2.
+func HessianCall(service, version, group, method, arg string) []byte {
+	b := HessianString(HessianString(nil, "2.0.2"), service)
+	if version == "" {
+		version = "0.0.0"
+	}
+	b = HessianString(HessianString(b, version), method)
+	b = HessianString(HessianString(b, EchoType), arg)
+	b = append(b, 'H')
+	if group != "" {
+		b = HessianString(HessianString(b, "group"), group)
+	}
+	return append(b, 'Z')
+}
+
+// HessianString appends an ASCII string.
+func HessianString(b []byte, s string) []byte {
+	const chunk = 0x8000
+	for len(s) > chunk {
+		b = append(append(b, 'R', chunk>>8, chunk&0xff), s[:chunk]...)
+		s = s[chunk:]
+	}
+	switch n := len(s); {
+	case n < 32:
+		b = append(b, byte(n))
+	case n < 1024:
+		b = append(b, 0x30+byte(n>>8), byte(n))
+	default:
+		b = append(b, 'S', byte(n>>8), byte(n))
+	}
+	return append(b, s...)
+}
+
+// Caller is a Dubbo consumer's connection to a sidecar.
+type Caller struct {
+	m       *Mesh
+	Conn    loop.Conn
+	early   []byte // said before the connection was open
+	in      []byte
+	next    int64
+	Out     map[int64][]byte // bodies of the calls that are not answered
+	Answers map[int64]*dubbo.Frame
+	Events  []*dubbo.Frame
+	Ended   bool
+}
+
+// Hessian sends a call that is answered with its argument.
+func (c *Caller) Hessian(method, arg string) (id int64) {
+	return c.Call(dubbo.Hessian2, HessianCall(Demo, "", "", method, arg))
+}
+
+func (c *Caller) OnOpen(conn loop.Conn) {
+	c.Conn = conn
+	conn.Write(c.early)
+}
+
+func (c *Caller) OnClose(error) { c.Ended = true }
+
+func (c *Caller) OnData(b []byte) {
+	c.in = append(c.in, b...)
+	for {
+		f, n, err := dubbo.Decode(c.in, math.MaxInt32)
+		if err != nil {
+			c.m.T.Errorf("the consumer got malformed input: %v\n%x", err, c.in)
+		}
+		if n == 0 {
+			return
+		}
+		c.in = append(c.in[:0:0], c.in[n:]...)
+		switch {
+		case f.Event:
+			c.Events = append(c.Events, &f)
+		case f.Request || c.Out[f.ID] == nil:
+			c.m.T.Errorf("the consumer got what it did not ask for: %+v", f)
+		default:
+			delete(c.Out, f.ID)
+			c.Answers[f.ID] = &f
+		}
+	}
+}
+
+// Say writes b, now or when the connection is open.
+func (c *Caller) Say(b []byte) {
+	if c.Conn == nil {
+		c.early = append(c.early, b...)
+		return
+	}
+	c.m.Clients.Do(func() { c.Conn.Write(b) })
+}
+
+// Call sends a call and returns its id.
+func (c *Caller) Call(serialization byte, body []byte) (id int64) {
+	id = c.next * 1_000_003 // any will do
+	c.next++
+	c.Out[id] = body
+	c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id, Body: body}))
+	return id
+}
+
+// Await runs the world until the call is answered.
+func (c *Caller) Await(id int64) *dubbo.Frame {
+	c.m.T.Helper()
+	if !c.m.W.RunUntil(func() bool { return c.Answers[id] != nil || c.Ended }, 2*time.Minute) || c.Answers[id] == nil {
+		c.m.T.Fatalf("call %d was not answered, connection closed: %t", id, c.Ended)
+	}
+	return c.Answers[id]
+}
+
+// Wants checks an answer's status and, unless it is empty, its body.
+func (c *Caller) Wants(id int64, status dubbo.Status, body string) {
+	c.m.T.Helper()
+	if f := c.Await(id); f.Status != status || body != "" && string(f.Body) != body {
+		c.m.T.Errorf("status %d, body %q; want %d, %q", f.Status, f.Body, status, body)
+	}
+}
+
+// Refused says what is no call, under an id, and wants it refused with the code.
+func (c *Caller) Refused(id int64, b []byte, status dubbo.Status, code string) {
+	c.m.T.Helper()
+	c.Out[id] = b
+	c.Say(b)
+	if f := c.Await(id); f.Status != status || !bytes.Contains(f.Body, []byte(code+": ")) {
+		c.m.T.Errorf("status %d, %q; want %d, %s", f.Status, f.Body, status, code)
+	}
+}
+
+// DubboFault makes one thing go wrong with a, for less than 80 ms.
+func (m *dubboMesh) DubboFault(kind int, a *dubboApp) {
+	switch loop := a.Loop; kind {
+	case 0:
+		m.W.Crash(loop)
+		m.W.At(m.W.Now()+50*time.Millisecond, func() {
+			if a.Loop == loop {
+				a.Restart()
+			}
+		})
+	case 1:
+		m.W.Pause(loop, 50*time.Millisecond)
+	case 2:
+		for _, c := range a.Conns {
+			if c.Open {
+				m.W.Reset(c.Conn)
+			}
+		}
+	}
+}
+
+// Serializations of the tests, and how a call is put in them.
+var Serializations = map[string]struct {
+	ID   byte
+	Call func(service, version, group, method, arg string) []byte
+}{
+	"fastjson": {dubbo.Fastjson, FastjsonCall},
+	"hessian2": {dubbo.Hessian2, HessianCall},
+}
+
+// EachDubboPath runs a test with a provider's sidecar and without.
+func EachDubboPath(t *testing.T, f func(t *testing.T, direct bool)) {
+	t.Run("two sidecars", func(t *testing.T) { f(t, false) })
+	t.Run("one sidecar", func(t *testing.T) { f(t, true) })
+}
+
+// FrameOf is a two-way call.
+func FrameOf(id int64, serialization byte, body []byte) []byte {
+	return dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id, Body: body})
+}
+
+// NoAnswer leaves a call without an answer.
+func NoAnswer(*dubbo.Frame) *dubbo.Frame { return nil }

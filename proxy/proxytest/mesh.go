@@ -1,0 +1,139 @@
+package proxytest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Mesh is a consumer's sidecar, and a number of applications, each beside a
+// provider's sidecar or not, on the simulator.
+type Mesh struct {
+	T        *testing.T
+	W        *sim.World
+	Consumer *Node
+	Nodes    []*Node // consumer first
+	Apps     []*App
+	Clients  *sim.Loop
+	nonces   int
+	Direct   bool // no provider's sidecar
+	Loops    int  // of each sidecar
+	dialler  func(loop.Loop) loop.Loop
+}
+
+// Node is one sidecar.
+type Node struct {
+	m    *Mesh
+	Host string
+	Loop *sim.Loop   // the first one
+	All  []*sim.Loop // one for each worker; worker i listens on port + i
+	Proc *proxy.Process
+	Cfg  *config.Config
+	Stop []func() // closes listeners
+	log  *accessFile
+	Said bytes.Buffer // its log
+}
+
+// Epoch is the time of day at which simulations begin.
+var Epoch = time.Date(2026, 3, 29, 23, 59, 59, 900e6, time.UTC)
+
+const (
+	Egress     = "10.0.0.1:15001"
+	MaxMessage = 4 << 20
+)
+
+// MeshOptions shape a mesh; the zero value is three applications, each beside a
+// sidecar, and hedging off.
+type MeshOptions struct {
+	Seed     uint64
+	Apps     int
+	Direct   bool   // HTTP straight to the applications, no provider's sidecar
+	Service  string // YAML of the consumer's service, beyond discover and protocol
+	Provider string // YAML of the provider's service local
+	Limits   string // YAML at top level of both
+	Listener string // YAML of the consumer's listener
+	Egress   string // its address; default on loopback
+	Ingress  string // YAML of the providers' listeners
+	Match    string // YAML of the consumer's route, before its service
+
+	Loops     int   // of each sidecar; default 1
+	Bandwidth int64 // bytes per second between hosts; 0: no limit
+
+	nodes     func(m *Mesh) // called when the sidecars are there, before any traffic
+	NoSockets bool          // with streams: connections can't leave their loops
+
+	Dialler func(loop.Loop) loop.Loop // what the sidecars dial by, made of a loop
+}
+
+func NewMesh(t *testing.T, o MeshOptions) *Mesh {
+	t.Helper()
+	if o.Apps == 0 {
+		o.Apps = 3
+	}
+	m := &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: max(1, o.Loops), dialler: o.Dialler}
+	m.W.OnFailure(t)
+	if o.Bandwidth > 0 {
+		m.W.Net(func(from, to string) sim.Path {
+			p := sim.DefaultNet(from, to)
+			p.Bandwidth = o.Bandwidth
+			return p
+		})
+	}
+	m.Clients = m.W.Loop("10.0.0.1-client")
+	protocolName := "link"
+	if o.Direct {
+		protocolName = "http"
+	}
+	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http%s}]
+routes: [{%sservice: compute}]
+services:
+  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
+%s`, cmp.Or(o.Egress, "127.0.0.1:15001"), o.Listener, o.Match, protocolName, o.Service, o.Limits))
+	m.Consumer.Listen(15001)
+
+	var endpoints []registry.Endpoint
+	for i := range o.Apps {
+		host := fmt.Sprintf("10.0.1.%d", i+1)
+		a := newApp(m, host)
+		m.Apps = append(m.Apps, a)
+		endpoints = append(endpoints, m.Endpoint(i))
+		if o.Direct {
+			continue
+		}
+		p := m.Node(host, fmt.Sprintf(`
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local%s}]
+services:
+  local: {discover: static, endpoints: ["%s"], protocol: http%s}
+%s`, o.Ingress, a.Addr, o.Provider, o.Limits))
+		p.Listen(15006)
+		p.Update("local", registry.Endpoint{Addr: a.Addr, Weight: 1})
+	}
+	if o.nodes != nil {
+		o.nodes(m)
+	}
+	m.Consumer.Update("compute", endpoints...)
+	m.W.Run(time.Millisecond)
+	return m
+}
+
+// EachTopology runs a test with the applications called straight over HTTP, and
+// with a sidecar beside each.
+func EachTopology(t *testing.T, o MeshOptions, f func(t *testing.T, m *Mesh)) {
+	t.Run("one hop", func(t *testing.T) {
+		o.Direct = true
+		f(t, NewMesh(t, o))
+	})
+	t.Run("two hops", func(t *testing.T) {
+		o.Direct = false
+		f(t, NewMesh(t, o))
+	})
+}

@@ -1,0 +1,167 @@
+package proxytest
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// NullLoop is the least driver that the core runs on: no sockets, a clock that
+// the test moves, and connections that are two byte slices. It allocates nothing
+// itself, so that what testing.AllocsPerRun counts is the core's and the codecs'.
+type NullLoop struct {
+	Net     *nullNet
+	now     time.Duration
+	timers  loop.Timers
+	flushes loop.Flushes
+	posts   []func()
+}
+
+// nullNet connects loops: what one end writes, pump hands to the other.
+type nullNet struct {
+	loops  []*NullLoop
+	conns  []*NullConn // both ends of each connection
+	dialed []*NullConn // not told OnOpen yet
+	Accept map[string]func() (*NullLoop, loop.Stream)
+	Step   time.Duration // how far a round moves the clocks
+}
+
+// NullConn is one end of a connection. What is written to an end whose peer is
+// nil stays in out, for the test to look at.
+type NullConn struct {
+	loop   *NullLoop
+	stream loop.Stream
+	Peer   *NullConn
+	Out    []byte // written, not yet handed to peer
+	spare  []byte // the other half of out's double buffer
+	Closed bool
+}
+
+func NewNullNet() *nullNet {
+	return &nullNet{Accept: make(map[string]func() (*NullLoop, loop.Stream))}
+}
+
+func (l *NullLoop) Now() time.Duration                   { return l.now }
+func (l *NullLoop) After(d time.Duration, t *loop.Timer) { l.timers.Arm(t, l.now+d) }
+func (l *NullLoop) Stop(t *loop.Timer)                   { l.timers.Disarm(t) }
+func (l *NullLoop) Defer(f *loop.Flush)                  { l.flushes.Add(f) }
+func (l *NullLoop) Post(f func())                        { l.posts = append(l.posts, f) }
+func (l *NullLoop) Dial(addr string, _ time.Duration, s loop.Stream) {
+	bl, bs := l.Net.Accept[addr]()
+	a, b := l.Net.Connect(l, s, bl, bs)
+	l.Net.dialed = append(l.Net.dialed, a, b)
+}
+
+func (c *NullConn) Write(b []byte) {
+	if !c.Closed {
+		c.Out = append(c.Out, b...)
+	}
+}
+func (c *NullConn) Buffered() int      { return 0 }
+func (c *NullConn) Close()             { c.Closed = true }
+func (c *NullConn) Drain()             { c.Closed = true }
+func (c *NullConn) RemoteAddr() string { return "192.0.2.1:1" }
+
+func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
+
+func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
+
+// Deliver hands what the peer wrote to c's stream.
+func (c *NullConn) Deliver(b []byte) {
+	if !c.Closed {
+		c.stream.OnData(b)
+	}
+}
+
+func (l *NullLoop) endTurn() (moved bool) {
+	posts := l.posts
+	l.posts = nil
+	for _, f := range posts {
+		f()
+	}
+	limit := l.timers.Mark()
+	for t := l.timers.Pop(l.now, limit); t != nil; t = l.timers.Pop(l.now, limit) {
+		t.Fire()
+		moved = true
+	}
+	flushes := l.flushes.Take()
+	for _, f := range flushes {
+		f.Do()
+	}
+	return moved || len(posts) > 0 || len(flushes) > 0
+}
+
+// HangUp forgets the connections that an end has closed, as a driver does.
+func (n *nullNet) HangUp() {
+	var gone []*NullConn
+	n.conns = slices.DeleteFunc(n.conns, func(c *NullConn) bool {
+		ended := c.Closed || c.Peer != nil && c.Peer.Closed
+		if ended {
+			gone = append(gone, c)
+		}
+		return ended
+	})
+	for _, c := range gone {
+		c.Peer = nil
+	}
+	n.dialed = nil
+}
+
+func (n *nullNet) Loop() *NullLoop {
+	l := &NullLoop{Net: n, now: 1}
+	n.loops = append(n.loops, l)
+	return l
+}
+
+// Connect makes both ends of a connection, of which one may have no stream.
+func (n *nullNet) Connect(al *NullLoop, as loop.Stream, bl *NullLoop, bs loop.Stream) (a, b *NullConn) {
+	a, b = &NullConn{loop: al, stream: as}, &NullConn{loop: bl, stream: bs}
+	n.conns = append(n.conns, a, b)
+	if as != nil {
+		b.Peer = a
+	}
+	if bs != nil {
+		a.Peer = b
+	}
+	return a, b
+}
+
+// Pump runs turns on all loops until nothing moves any more.
+func (n *nullNet) Pump() {
+	for n.round() {
+		n.Skip(n.Step)
+	}
+}
+
+// Skip moves all clocks.
+func (n *nullNet) Skip(d time.Duration) {
+	for _, l := range n.loops {
+		l.now += d
+	}
+}
+
+// round is one turn of every loop; it tells whether there was anything to do.
+func (n *nullNet) round() (moved bool) {
+	for len(n.dialed) > 0 {
+		c := n.dialed[0]
+		n.dialed = append(n.dialed[:0], n.dialed[1:]...)
+		c.stream.OnOpen(c)
+		moved = true
+	}
+	for _, c := range n.conns {
+		if c.Peer == nil || len(c.Out) == 0 {
+			continue
+		}
+		b := c.Out
+		c.Out, c.spare = c.spare[:0], b
+		c.Peer.Deliver(b)
+		moved = true
+	}
+	for _, l := range n.loops {
+		moved = l.endTurn() || moved
+	}
+	return moved
+}

@@ -1,0 +1,139 @@
+package route_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// routed is a mesh with the given routes; each of the services a, b and c has
+// the application of its place, and of more the text of its place.
+func routed(t *testing.T, direct bool, routes string, more ...string) *proxytest.Mesh {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: direct})
+	proto := map[bool]string{false: "link", true: "http"}[direct]
+	more = append(more, "", "", "")
+	m.Consumer.Stop[0]()
+	n := m.Node("10.0.0.1/routed", fmt.Sprintf(`
+listeners: [{name: egress, address: "127.0.0.1:15001", protocol: http}]
+routes: [%s]
+services:
+  a: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[3]s}
+  b: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[4]s}
+  c: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s, %[5]s}`, routes, proto, more[0], more[1], more[2]))
+	n.Host = "10.0.0.1"
+	n.Listen(15001)
+	for i, name := range []string{"a", "b", "c"} {
+		n.Update(name, []registry.Endpoint{m.Endpoint(i)}...)
+	}
+	return m
+}
+
+// TestRouteByHeader: every header that a route names has to have its value, on
+// one of its lines.
+func TestRouteByHeader(t *testing.T) {
+	m := routed(t, false, `
+{match: {header: {X-Tier: gold, x-beta: "1"}}, service: a},
+{match: {path: /v1/, header: {x-tier: gold}}, service: b},
+{match: {header: {x-tier: ""}}, service: c}`)
+	for _, c := range []struct {
+		path    string
+		headers string
+		want    string
+	}{
+		{"/", "x-tier: gold|X-BETA: 1", "a /"},
+		{"/v1/", "x-tier: gold|X-BETA: 1", "a /v1/"},
+		{"/v1/", "x-tier: silver|x-tier: gold|x-beta: 1", "a /v1/"},
+		{"/v1/", "X-TIER: gold", "b /v1/"},
+		{"/v1/", "x-tier: gold|x-beta: 11", "b /v1/"},
+		{"/", "x-tier: gold", "no-route"},
+		{"/v1/", "x-tier: Gold", "no-route"},
+		{"/v1/", "x-tier: gold, silver", "no-route"},
+		{"/v1/", "x-tie: gold", "no-route"},
+		{"/", "x-tier:", "c /"},
+		{"/", "x-other: 1", "no-route"},
+	} {
+		if got := m.Served(m.Get(c.path, strings.Split(c.headers, "|")...)); got != c.want {
+			t.Errorf("%s with %s: %s, want %s", c.path, c.headers, got, c.want)
+		}
+	}
+}
+
+// TestRewritePath: the prefix that matched is replaced, and nothing else.
+func TestRewritePath(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		m := routed(t, direct, `
+{match: {path: /v1/}, service: a, rewrite: {path: /}},
+{match: {path: /old}, service: b, rewrite: {path: /a/much/longer/one}},
+{service: c}`)
+		for _, c := range []struct{ path, want string }{
+			{"/v1/users?x=/v1/", "a /users?x=/v1/"},
+			{"/v1/", "a /"},
+			{"/v1/v1/", "a /v1/"},
+			{"/old?q", "b /a/much/longer/one?q"},
+			{"/older/" + strings.Repeat("p", 5000), "b /a/much/longer/oneer/" + strings.Repeat("p", 5000)},
+			{"/v1", "c /v1"},
+		} {
+			if got := m.Served(m.Get(c.path)); got != c.want {
+				t.Errorf("%s: %s, want %s", c.path, got, c.want)
+			}
+		}
+	}
+}
+
+// TestSplit: requests fall to the services of a split by weight, drawn by the
+// loop's generator, so that a run replays; each service has its own route.
+func TestSplit(t *testing.T) {
+	run := func() map[string]int {
+		m := routed(t, true, `
+{match: {path: /only/}, rewrite: {path: /}, service: [{name: a, weight: 0}, {name: b, weight: 1}]},
+{match: {path: /x/}, rewrite: {path: /y/}, service: [{name: a, weight: 90}, {name: b, weight: 10}, {name: c, weight: 0}]}`)
+		counts := map[string]int{}
+		for range 1000 {
+			counts[m.Served(m.Get("/x/1"))]++
+		}
+		for range 20 {
+			counts[m.Served(m.Get("/only/1"))]++
+		}
+		n := m.Nodes[len(m.Nodes)-1]
+		var report stats.WorkerReport
+		n.Loop.Do(func() { report = n.Proc.Workers()[0].Report() })
+		for _, s := range report.Services {
+			var routes []int
+			for _, r := range s.Routes {
+				routes = append(routes, r.Route)
+			}
+			if want := map[string]string{"a": "[0 1]", "b": "[0 1]", "c": "[1]"}[s.Name]; fmt.Sprint(routes) != want {
+				t.Errorf("service %s has routes %v, want %s", s.Name, routes, want)
+			}
+		}
+		return counts
+	}
+	first := run()
+	if first["b /1"] != 20 || first["a /y/1"]+first["b /y/1"] != 1000 || first["b /y/1"] < 70 || first["b /y/1"] > 130 {
+		t.Errorf("served %v, want 20 by b alone, and 900 and 100 or so by a and b", first)
+	}
+	if second := run(); !maps.Equal(first, second) {
+		t.Errorf("served %v, and then %v", first, second)
+	}
+}
+
+// TestSplitPolicies: a share's requests follow its own service's policy. Service
+// b answers too late for its own timeout, not for that of the first of the split.
+func TestSplitPolicies(t *testing.T) {
+	m := routed(t, true, `
+{match: {path: /x/}, service: [{name: a, weight: 0}, {name: b}]},
+{match: {path: /y/}, timeout: 2s, service: [{name: a, weight: 0}, {name: b}]}`,
+		"timeout: 5s", "timeout: 20ms")
+	m.Apps[1].Delay = func() time.Duration { return time.Second }
+	for _, c := range []struct{ path, want string }{{"/x/", "deadline"}, {"/y/", "b /y/"}} {
+		if got := m.Served(m.Get(c.path)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.path, got, c.want)
+		}
+	}
+}

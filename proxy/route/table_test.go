@@ -1,0 +1,135 @@
+package route
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+)
+
+func tableOf(routes []*conditions) *Table {
+	t := &Table{hosts: map[string]pathTable{}}
+	t.add(routes)
+	return t
+}
+
+// Whatever the routes are, what the table finds is the first of all that matches.
+func TestRouteTableFindsTheFirstMatch(t *testing.T) {
+	found, none := 0, 0
+	for seed := range uint64(500) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		one := func(of ...string) []byte { return []byte(of[rnd.IntN(len(of))]) }
+		path := func() []byte {
+			return []byte(strings.Repeat("/", rnd.IntN(2)) + string(one("", "a", "b/", "a/b", "\xff")))
+		}
+		var routes []*conditions
+		for i := range rnd.IntN(20) {
+			r := &conditions{index: i}
+			if rnd.IntN(3) > 0 {
+				r.host = one("", "", "a.example", "b.example", "[::1]", strings.Repeat("h", 300))
+				r.prefix = append(path(), path()...)
+				r.call.never = len(r.host)+len(r.prefix) > 0
+			} else {
+				r.call.service, r.call.version = one("", "s", "t"), one("", "1")
+				r.call.only = len(r.call.service)+len(r.call.version) > 0
+			}
+			if rnd.IntN(4) == 0 {
+				r.methods = [][]byte{one("GET", "POST")}
+			}
+			routes = append(routes, r)
+		}
+		table := tableOf(routes)
+		for range 100 {
+			req := &protocol.Request{Method: one("GET", "POST"), Path: append(append(path(), path()...), path()...)}
+			req.Authority = one("", "A.example", "b.example:80", "c.example", "[::1]:80", strings.Repeat("h", 300))
+			if rnd.IntN(3) == 0 {
+				req.Codec, req.Path, req.Version = protocol.CodecDubboHessian2, one("s", "t", "u"), one("", "1")
+			}
+			want := firstMatch(routes, req)
+			if got := table.first(req); got != want {
+				t.Fatalf("seed %d: %s %s%s: %+v, want %+v", seed, req.Method, req.Authority, req.Path, got, want)
+			}
+			if want == nil {
+				none++
+			} else {
+				found++
+			}
+		}
+	}
+	if found < 1000 || none < 1000 {
+		t.Errorf("%d found a route, %d none: the test tries too little", found, none)
+	}
+}
+
+// Of a thousand routes one is looked at, each is in the table once, and nothing is
+// allocated to find it.
+func TestRouteTableLooksAtFew(t *testing.T) {
+	var routes []*conditions
+	add := func(r *conditions) {
+		r.index = len(routes)
+		routes = append(routes, r)
+	}
+	for i := range 1000 {
+		add(&conditions{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{never: true}})
+		add(&conditions{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{never: true}})
+		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), only: true}})
+	}
+	table := tableOf(routes)
+	entries := len(table.calls)
+	for _, own := range table.services {
+		entries += len(own)
+	}
+	for _, paths := range append(slices.Collect(maps.Values(table.hosts)), table.paths) {
+		for _, e := range paths {
+			entries += len(e.routes)
+			if len(e.routes) != 1 || e.parent != -1 {
+				t.Fatalf("%s: %d routes, parent %d", e.prefix, len(e.routes), e.parent)
+			}
+		}
+	}
+	if entries != len(routes) {
+		t.Errorf("%d entries for %d routes", entries, len(routes))
+	}
+	for name, c := range map[string]struct {
+		req  protocol.Request
+		want int
+	}{
+		"path":    {protocol.Request{Authority: []byte("host"), Path: []byte("/route-777/x")}, 3 * 777},
+		"host":    {protocol.Request{Authority: []byte("HOST-777:80"), Path: []byte("/")}, 3*777 + 1},
+		"service": {protocol.Request{Codec: protocol.CodecDubboHessian2, Path: []byte("s777")}, 3*777 + 2},
+		"both":    {protocol.Request{Authority: []byte("host-9"), Path: []byte("/route-777/x")}, 3*9 + 1},
+	} {
+		if got := table.first(&c.req); got == nil || got.index != c.want {
+			t.Errorf("by %s: %+v, want %d", name, got, c.want)
+		}
+		if n := testing.AllocsPerRun(100, func() { table.first(&c.req) }); n > 0 {
+			t.Errorf("by %s: %v allocations", name, n)
+		}
+	}
+}
+
+// BenchmarkRoutes is what finding the last of so many routes takes.
+func BenchmarkRoutes(b *testing.B) {
+	for _, n := range []int{1, 10, 100, 1000} {
+		var routes []*conditions
+		for i := range n {
+			routes = append(routes, &conditions{index: i, prefix: fmt.Appendf(nil, "/route-%04d/", i)})
+		}
+		req := &protocol.Request{Method: []byte("POST"), Path: fmt.Appendf(nil, "/route-%04d/x", n-1)}
+		table := tableOf(routes)
+		b.Run(fmt.Sprintf("table/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				table.first(req)
+			}
+		})
+		b.Run(fmt.Sprintf("one by one/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				firstMatch(routes, req)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package shard_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// What waits on a connection behind its first request counts as buffered.
+func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1MiB, buffered: 2MiB}"})
+	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
+	cl := m.Dial(proxytest.Egress)
+	cl.Calls = []*proxytest.Call{m.Get("/"), m.Post(900_000), m.Post(900_000), m.Post(900_000)}
+	calls := cl.Calls
+	for _, c := range calls[1:] {
+		calls[0].Raw = append(calls[0].Raw, c.Raw...)
+		c.Raw = nil
+	}
+	m.W.Run(100 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); n < 2_700_000 {
+		t.Errorf("%d bytes counted with 2.7 MB in memory", n)
+	}
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// An answer counts while it is received, not only once it is complete.
+func TestPartialAnswersCountAsBuffered(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m.Apps[0].Stop()
+	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
+		return &proxytest.Peer{Reply: func([]byte) []byte {
+			return append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 900001\r\n\r\n"), make([]byte, 900_000)...)
+		}}
+	})
+	c := m.Get("/")
+	m.Do(c)
+	m.W.Run(100 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); n < 900_000 {
+		t.Errorf("%d bytes counted with 0.9 MB in memory", n)
+	}
+	m.Finish(c)
+	m.Settled()
+}
+
+// Whatever part of a message is here is counted against limits.buffered, whether
+// its head or its body is still to end.
+func TestPartsOfMessagesAreCounted(t *testing.T) {
+	const n, room = 64, 72 << 10 // of a buffer for such a head
+	pad := bytes.Repeat([]byte{'x'}, 60<<10)
+	post := "POST / HTTP/1.1\r\nHost: a\r\na: %s"
+	for name, c := range map[string]struct {
+		text string
+		more int // bytes besides the head
+	}{
+		"head":         {post, 0},
+		"no body":      {post + "\r\nContent-Length: 10\r\n\r\n", 0},
+		"half a body":  {post + "\r\nContent-Length: 4000\r\n\r\n" + string(make([]byte, 2000)), 2000},
+		"no chunks":    {post + "\r\nTransfer-Encoding: chunked\r\n\r\n", 0},
+		"half a chunk": {post + "\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + string(make([]byte, 1000)), 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			for range n {
+				m.Do(m.Raw(fmt.Sprintf(c.text, pad)))
+			}
+			m.W.Run(time.Second)
+			want := int64(n * (len(pad) + c.more))
+			if held := m.Consumer.Proc.Held(); held < want || held > n*int64(room+c.more+1000) {
+				t.Errorf("%d bytes held of %d requests of which %d are here", held, n, want/n)
+			}
+			m.W.Run(time.Minute)
+			m.Settled()
+		})
+	}
+	for name, text := range map[string]string{
+		"head of an answer": "HTTP/1.1 200 OK\r\na: %s",
+		"no body of it":     "HTTP/1.1 200 OK\r\na: %s\r\nContent-Length: 10\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+			m.Apps[0].Stop()
+			m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream {
+				return &proxytest.Peer{Says: nil, Reply: func(heard []byte) []byte {
+					if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+						return nil
+					}
+					return fmt.Appendf(nil, text, pad)
+				}}
+			})
+			for range n {
+				m.Do(m.Get("/"))
+			}
+			m.W.Run(time.Second)
+			want := int64(n * len(pad))
+			if held := m.Consumer.Proc.Held(); held < want || held > n*(room+1000) {
+				t.Errorf("%d bytes held of %d answers of which %d are here", held, n, want/n)
+			}
+			m.W.Run(time.Minute)
+			m.Settled()
+		})
+	}
+}
+
+// What is counted is the memory that is held: a peer may have a large buffer set
+// aside and fill little of it.
+func TestRoomIsCounted(t *testing.T) {
+	const n, size = 100, 20 << 10
+	chunked := "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 60<<10) + "\r\nx"
+	fixed := "Content-Length: 1000000\r\n\r\n" + strings.Repeat("x", size)
+	for name, c := range map[string]struct {
+		request, answer string // what there is of them, behind the first line
+		links           bool
+	}{
+		"a byte of a chunked request": {request: "Host: a\r\n" + chunked},
+		"start of a request":          {request: "Host: a\r\n" + fixed},
+		"a byte of a chunked answer":  {request: "Host: a\r\n\r\n", answer: chunked},
+		"start of an answer":          {request: "Host: a\r\n\r\n", answer: fixed},
+		"start of requests of a link": {links: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: !c.links})
+			node := m.Consumer
+			var peers []*proxytest.Peer
+			if c.links {
+				node = m.Nodes[1]
+				peers = append(peers, &proxytest.Peer{Says: halves(n, size)})
+				m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, peers[0]) })
+			} else {
+				for range n {
+					p := &proxytest.Peer{Says: []byte("POST / HTTP/1.1\r\n" + c.request)}
+					peers = append(peers, p)
+					m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
+				}
+			}
+			if c.answer != "" {
+				m.Apps[0].Stop()
+				m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream {
+					p := &proxytest.Peer{Reply: func(heard []byte) []byte {
+						if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+							return nil
+						}
+						return []byte("HTTP/1.1 200 OK\r\n" + c.answer)
+					}}
+					peers = append(peers, p)
+					return p
+				})
+			}
+			m.W.Run(100 * time.Millisecond)
+			held, idle := node.Proc.Held(), node.Proc.Kept()
+			for _, p := range peers {
+				m.W.Reset(p.Conn)
+			}
+			m.W.Run(100 * time.Millisecond)
+			room := node.Proc.Kept() - idle
+			if room < n*size || held < room || held > room+n*1000 {
+				t.Errorf("%d bytes counted, with room for %d", held, room)
+			}
+			m.Settled()
+		})
+	}
+}

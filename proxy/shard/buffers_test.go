@@ -1,0 +1,85 @@
+package shard_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestMain poisons what was given back, so that a message whose memory is used after
+// that is not what a test expects. Benchmarks count instructions and do without.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	protocol.PoisonBuffers = flag.Lookup("test.bench").Value.String() == ""
+	os.Exit(m.Run())
+}
+
+// A long body, there and back, is kept in memory that was used before. At rest that
+// is given up.
+func TestLongBodiesUseTheirBuffersAgain(t *testing.T) {
+	for hops := 1; hops <= 2; hops++ {
+		for _, size := range []int{20 << 10, 128 << 10, 300 << 10} {
+			for _, chunked := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d hops/%d/chunked=%t", hops, size, chunked), func(t *testing.T) {
+					request, answer, body := proxytest.LongBodies(size, chunked)
+					m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 2, Answer: string(answer)})
+					end := body[len(body)-200:]
+					if chunked {
+						end = []byte("the end.")
+					}
+					m.Allocates(0, func() { m.Call(end, request...) })
+					m.Rests()
+				})
+			}
+		}
+	}
+}
+
+// So is one that is hedged: its buffers are those of two attempts.
+func TestHedgedLongBodiesUseTheirBuffersAgain(t *testing.T) {
+	request, answer, body := proxytest.LongBodies(128<<10, false)
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Answer: string(answer), Late: true,
+		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
+	m.Allocates(0, func() { m.Call(body[len(body)-200:], request...) })
+	m.Rests()
+}
+
+// A burst of long bodies leaves no more behind than the bound, however many they
+// were.
+func TestKeptIsBounded(t *testing.T) {
+	const buffered, share = 16 << 20, 8
+	request, _, _ := proxytest.LongBodies(512<<10, false)
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 24, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer,
+		Top: "limits: {buffered: 16MiB}"})
+	for range 3 {
+		m.Call([]byte(proxytest.ShapeAnswer), request...)
+		if n := m.Consumer.Kept(); n == 0 || n > buffered/share {
+			t.Errorf("%d bytes kept, at most %d are to be", n, buffered/share)
+		}
+	}
+}
+
+// BenchmarkLong is the whole way of a long body through one sidecar or two, with no
+// kernel in between.
+func BenchmarkLong(b *testing.B) {
+	for hops := 1; hops <= 2; hops++ {
+		for _, size := range []int{300, 16 << 10, 64 << 10, 128 << 10, 512 << 10} {
+			b.Run(fmt.Sprintf("%d hops/%d", hops, size), func(b *testing.B) {
+				request, _, _ := proxytest.LongBodies(size, false)
+				m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Hops: hops, Clients: 8, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer})
+				m.Call([]byte(proxytest.ShapeAnswer), request...)
+				runtime.GC()
+				b.ReportAllocs()
+				b.ResetTimer()
+				for n := 0; n < b.N; n += len(m.Clients) {
+					m.Call([]byte(proxytest.ShapeAnswer), request...)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package shard_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// What a client does not read counts as buffered, until it has read it.
+func TestUnreadAnswersCountAsBuffered(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 2MiB, buffered: 3MiB}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
+	var lazy []*proxytest.Call
+	var clients []*proxytest.Client
+	for range 2 {
+		c := m.Get("/")
+		lazy = append(lazy, c)
+		cl := m.Do(c)
+		clients = append(clients, cl)
+		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
+		m.W.Hold(cl.Conn, true)
+	}
+	m.W.Run(time.Second)
+	if n := m.Consumer.Proc.Held(); n < 3<<20 {
+		t.Errorf("%d bytes counted with two answers of 2 MiB unread", n)
+	}
+	for _, cl := range clients {
+		m.W.Hold(cl.Conn, false)
+	}
+	m.Finish(lazy...)
+	m.OK(lazy...)
+	m.Settled()
+}
+
+// What a link has encoded for a peer that reads nothing counts as buffered.
+func TestUnreadFramesCountAsBuffered(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 12_000) }
+	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+	calls := m.Burst(300, 10)
+	m.W.Run(10 * time.Millisecond)
+	m.W.Pause(m.Consumer.Loop, 2*time.Second)
+	m.W.Run(time.Second)
+	if n := m.Nodes[1].Proc.Held(); n < 3_000_000 {
+		t.Errorf("%d bytes counted with 3.6 MB of answers not taken", n)
+	}
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// A peer that reads a little in every timeouts.write keeps its connection,
+// however full that is each time anyone looks.
+func TestSlowReaderKeepsItsConnection(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Bandwidth: 1 << 20, Limits: "timeouts: {write: 2s}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
+	var calls []*proxytest.Call
+	cl := m.Dial(proxytest.Egress)
+	var all []byte
+	for range 8 { // 16 MiB at 1 MiB/s
+		c := m.Get("/")
+		all = append(all, c.Raw...)
+		c.Raw = nil
+		calls = append(calls, c)
+	}
+	calls[0].Raw = all
+	cl.Calls = append(cl.Calls, calls...)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+}
+
+// One that reads nothing for so long loses it.
+func TestStuckReaderIsClosed(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 2s}"})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
+	c := m.Get("/")
+	cl := m.Do(c)
+	m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
+	m.W.Hold(cl.Conn, true)
+	m.W.Run(2 * time.Second)
+	if m.Consumer.Proc.Held() == 0 {
+		t.Error("closed before timeouts.write was over")
+	}
+	m.W.Run(500 * time.Millisecond)
+	m.Settled()
+	var n uint64
+	m.Consumer.Loop.Do(func() { n = m.Consumer.Proc.Workers()[0].Report().Stats.WriteTimeouts })
+	if n != 1 {
+		t.Errorf("%d write timeouts counted, want 1", n)
+	}
+}

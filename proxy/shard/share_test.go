@@ -1,0 +1,211 @@
+package shard_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// Who holds all of limits.buffered is refused, and nobody else.
+func TestGreedyClientIsRefusedAlone(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB}, func(t *testing.T, m *proxytest.Mesh) {
+		greedy := []*proxytest.Call{m.Half(1 << 20), m.Half(1 << 20)}
+		for _, c := range greedy {
+			m.Do(c)
+		}
+		m.W.Run(20 * time.Millisecond)
+		if n := m.Consumer.Proc.Held(); n < 2<<20-10 {
+			t.Fatalf("%d bytes held", n)
+		}
+		calls := m.Crowd(4, 5, 1000)
+		m.Finish(calls...)
+		m.OK(calls...)
+		if greedy[0].Done || greedy[1].Done {
+			t.Error("who only waits is refused")
+		}
+		m.Finish(greedy...)
+		for _, c := range greedy {
+			if c.Status != 408 {
+				t.Errorf("status %d %s, want 408 after timeouts.body", c.Status, c.Code)
+			}
+		}
+		m.Settled()
+	})
+}
+
+// A link that holds all of limits.buffered is refused what is not small, request
+// by request, and another link's requests pass.
+func TestGreedyLinkIsRefusedAlone(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
+	w := link.NewWriter()
+	greedy := &proxytest.Peer{Says: halvesOf(w, 100, 24<<10)}
+	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, greedy) })
+	m.W.Run(20 * time.Millisecond)
+	before := m.Nodes[1].Proc.Held()
+	if before < 9<<18 {
+		t.Fatalf("%d bytes held", before)
+	}
+	calls := append(m.Crowd(4, 5, 1000), m.Burst(2, 100_000)...)
+	m.Finish(calls...)
+	m.OK(calls...)
+
+	id := uint64(100)
+	ask := func(n, size int) (served int, heard int) {
+		served, heard = m.Apps[0].Served, len(greedy.Heard)
+		for range n {
+			id++
+			w.Request(id, &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"),
+				Authority: []byte("local"), Body: make([]byte, size)}, time.Minute, nil)
+		}
+		m.Clients.Do(func() { greedy.Conn.Write(w.Append(nil, n*(size%(1<<20)+100))) })
+		m.W.Run(20 * time.Millisecond)
+		return m.Apps[0].Served - served, len(greedy.Heard) - heard
+	}
+	if served, heard := ask(100, 1<<20); served != 0 || heard < 300 {
+		t.Errorf("%d bytes came back, too few to refuse 100 requests; %d served", heard, served)
+	}
+	if n := m.Nodes[1].Proc.Held() - before; n > 200_000 {
+		t.Errorf("%d bytes more are held", n)
+	}
+	// Small ones may be another caller's on the same link; with many waiting, fewer count as small.
+	if served, _ := ask(100, 0); served != 100 {
+		t.Errorf("%d of 100 small requests were served", served)
+	}
+	m.Apps[0].Delay = func() time.Duration { return time.Second }
+	if _, heard := ask(400, 12_000); heard < 300 {
+		t.Errorf("%d bytes came back, too few to refuse more than 100 of 400 requests", heard)
+	}
+	if n := m.Nodes[1].Proc.Held() - before; n > 5<<19 || greedy.Ended {
+		t.Errorf("%d bytes more are held, want about a share of 2 MiB; link closed: %t", n, greedy.Ended)
+	}
+}
+
+// With many that hold a little each, shares are small, and what is over its share
+// is refused whoever asks.
+func TestShareShrinksWithTheCrowd(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB})
+	for range 300 {
+		m.Do(m.Half(8_000))
+	}
+	m.W.Run(20 * time.Millisecond)
+	if n := m.Consumer.Proc.Held(); n < 2<<20 {
+		t.Fatalf("%d bytes held", n)
+	}
+	modest, large := m.Post(1000), m.Half(200_000)
+	m.Do(modest)
+	m.Do(large)
+	m.Finish(modest, large)
+	m.OK(modest)
+	if large.Status != 503 || large.Code != "overloaded" {
+		t.Errorf("status %d %s for 200 kB, want 503 overloaded", large.Status, large.Code)
+	}
+
+	head := &proxytest.Peer{Says: []byte("GET / HTTP/1.1\r\nHost: a\r\na: " + strings.Repeat("x", 20_000))}
+	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, head) })
+	m.W.Run(20 * time.Millisecond)
+	m.Clients.Do(func() { head.Conn.Write([]byte(strings.Repeat("x", 20_000))) })
+	m.W.Run(20 * time.Millisecond)
+	if !bytes.HasPrefix(head.Heard, []byte("HTTP/1.1 503 ")) {
+		t.Errorf("heard %q to half a head of 40 kB, want a 503", head.Heard)
+	}
+}
+
+// Requests that never end are memory too, little as each may hold, wherever they
+// stop.
+func TestManyHalfRequestsStayBelowTheHardMark(t *testing.T) {
+	const head = "POST / HTTP/1.1\r\nHost: a\r\na: "
+	for name, end := range map[string]string{"in the head": "", "behind it": "\r\nContent-Length: 10\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB})
+			for range 400 {
+				m.Do(m.Raw(head + strings.Repeat("x", 60_000) + end))
+			}
+			most := int64(0)
+			for range 100 {
+				m.W.Run(time.Millisecond)
+				most = max(most, m.Consumer.Proc.Held())
+			}
+			if most < 1<<20 || most > 5<<20+128<<10 {
+				t.Errorf("%d bytes held, want more than the limit and at most the hard mark of 5 MiB", most)
+			}
+			c := m.Post(1000)
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+		})
+	}
+}
+
+// What is past the hard mark is closed on the loop that holds it, though another
+// one has noticed.
+func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB, Loops: 2})
+	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
+	turn := time.Duration(0)
+	m.Apps[0].Delay = func() time.Duration { // one answer after another, to requests that come at once
+		turn += 100 * time.Millisecond
+		return turn
+	}
+	var lazy []*proxytest.Client
+	for range 7 { // half of each answer is on its way
+		cl := m.Do(m.Get("/"))
+		lazy = append(lazy, cl)
+		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
+		m.W.Hold(cl.Conn, true)
+	}
+	m.W.Run(time.Second)
+	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.Shed() > 0 {
+		t.Fatalf("%d bytes held, %d connections closed", n, m.Consumer.Shed())
+	}
+	for range 60 {
+		m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{m.Half(30_000)}
+	}
+	m.W.Run(time.Second)
+	n := [2]uint64{}
+	for i, w := range m.Consumer.Proc.Workers() {
+		m.Consumer.All[i].Do(func() { n[i] = w.Report().Stats.Shed })
+	}
+	if n != [2]uint64{1, 0} {
+		t.Errorf("the loops closed %d connections, want one on the first", n)
+	}
+	for _, cl := range lazy {
+		m.W.Hold(cl.Conn, false)
+	}
+	m.W.Run(31 * time.Second)
+	m.Settled()
+}
+
+// A link to an endpoint carries many callers' requests: of these, the greedy are
+// closed and not the link.
+func TestLinkOutlivesGreedyCallers(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB, Service: ", timeout: 10s"})
+	provider := m.Nodes[1]
+	provider.Crash()
+	provider.Cfg.Limits.Buffered = 64 << 20
+	provider.Start()
+	provider.Listen(15006)
+	provider.Update("local", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1})
+	m.Apps[0].Body = func(req *protocol.Request) []byte {
+		if len(req.Body) > 1000 {
+			return bytes.Repeat([]byte{'y'}, 1<<20)
+		}
+		return nil
+	}
+	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
+	greedy := m.Burst(8, 250_000)
+	m.W.Run(90 * time.Millisecond)
+	modest := m.Post(1000)
+	m.Do(modest)
+	m.Finish(append(greedy, modest)...)
+	m.OK(modest)
+	if n := m.Consumer.Shed(); n == 0 || n > 6 {
+		t.Errorf("%d connections closed, want some of the 8 greedy ones", n)
+	}
+	m.Settled()
+}

@@ -1,0 +1,284 @@
+package accesslog_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// TestAccessLogBothSides: a request is a line on the consumer's side and one on the
+// provider's, with one id.
+func TestAccessLogBothSides(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll, Match: "match: {path: /}, rewrite: {path: /v2/}, "})
+	c := m.Get("/x?y=%22", "X-Request-Id: abc", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	m.Do(c)
+	m.Finish(c)
+	m.OK(c)
+	m.Settled()
+	want := proxytest.AccessLine{
+		Listener: "egress", Protocol: "http", RequestID: "abc", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+		Method: "GET", Authority: "compute", Path: "/x?y=%22", Service: "compute", Endpoint: "10.0.1.1:15006",
+		Outcome: "2xx", Status: 200, Attempts: 1,
+	}
+	for i, n := range m.Nodes {
+		if i == 1 {
+			want.Listener, want.Protocol, want.Service, want.Endpoint = "ingress", "link", "local", "10.0.1.1:8080"
+			want.Path = "/v2/x?y=%22"
+		}
+		got := n.Line()
+		if since := got.Time.Sub(proxytest.Epoch); since < 0 || since > time.Second || got.Time.Location() != time.UTC {
+			t.Errorf("%s: the time is %v", n.Host, got.Time)
+		}
+		if !strings.Contains(got.Client, ":") || got.BytesIn < 20 || got.BytesOut < 20 {
+			t.Errorf("%s: client %s, %d bytes in, %d out", n.Host, got.Client, got.BytesIn, got.BytesOut)
+		}
+		if got.DurationMS < 1 || got.DurationMS > c.Took.Seconds()*1e3 {
+			t.Errorf("%s: took %v ms, of %v", n.Host, got.DurationMS, c.Took)
+		}
+		got.Time, got.Client, got.BytesIn, got.BytesOut, got.DurationMS = time.Time{}, "", 0, 0, 0
+		if got != want {
+			t.Errorf("%s: got\n%+v\nwant\n%+v", n.Host, got, want)
+		}
+	}
+}
+
+// TestAccessLogFailures: what the sidecar answers itself has the code that the
+// caller sees, whether it was a request or not.
+func TestAccessLogFailures(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		o     proxytest.MeshOptions
+		raw   string // instead of a request
+		setup func(m *proxytest.Mesh)
+		want  proxytest.AccessLine
+	}{
+		{"no endpoint", proxytest.MeshOptions{}, "", func(m *proxytest.Mesh) { m.Consumer.Update("compute") },
+			proxytest.AccessLine{Service: "compute", Status: 503, Error: "no-endpoint", Attempts: 1}},
+		{"no route", proxytest.MeshOptions{Match: "match: {path: /none}, "}, "", nil, proxytest.AccessLine{Status: 404, Error: "no-route"}},
+		{"deadline", proxytest.MeshOptions{Service: ", timeout: 20ms"}, "",
+			func(m *proxytest.Mesh) { m.Apps[0].Delay = func() time.Duration { return time.Minute } },
+			proxytest.AccessLine{Service: "compute", Endpoint: "10.0.1.1:8080", Status: 504, Error: "deadline", Attempts: 1}},
+		{"rate limit", proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1, burst: 1}"}, "", func(m *proxytest.Mesh) { m.Warm(1) },
+			proxytest.AccessLine{Status: 429, Error: "rate-limited"}},
+		{"no request", proxytest.MeshOptions{}, "GET nonsense\r\n\r\n", nil, proxytest.AccessLine{Status: 400, Error: "bad-request"}},
+		{"no service left", proxytest.MeshOptions{Service: ", max_pending: 1"}, "", func(m *proxytest.Mesh) {
+			m.Apps[0].Delay = func() time.Duration { return time.Minute }
+			m.Do(m.Post(1))
+			m.W.Run(50 * time.Millisecond)
+		}, proxytest.AccessLine{Service: "compute", Status: 503, Error: "overloaded"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Apps, c.o.Direct, c.o.Limits = 1, true, "access_log: {path: /log, sample: 0, failed: true}"
+			m := proxytest.NewMesh(t, c.o)
+			if c.setup != nil {
+				c.setup(m)
+			}
+			m.W.Run(time.Millisecond)
+			k := m.Get("/x", "X-Request-Id: "+c.name)
+			c.want.Method, c.want.Authority, c.want.Path, c.want.RequestID = "GET", "compute", "/x", strings.ReplaceAll(c.name, " ", "")
+			k.Raw = bytes.ReplaceAll(k.Raw, []byte(c.name), []byte(c.want.RequestID))
+			if c.raw != "" {
+				k.Raw = []byte(c.raw)
+				c.want.Method, c.want.Authority, c.want.Path, c.want.RequestID = "", "", "", ""
+			}
+			m.Do(k)
+			m.Finish(k)
+			c.want.Listener, c.want.Protocol, c.want.Outcome = "egress", "http", "failed"
+			got := m.Consumer.Line()
+			if c.want.Error == "bad-request" {
+				c.want.Error = k.Code
+			}
+			if got.Error != k.Code || got.Status != k.Status {
+				t.Errorf("the line says %d %s, the answer %d %s", got.Status, got.Error, k.Status, k.Code)
+			}
+			got.Time, got.Client, got.BytesIn, got.DurationMS = time.Time{}, "", 0, 0
+			if got != c.want {
+				t.Errorf("got\n%+v\nwant\n%+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAccessLogHedge: a line tells that the hedge won, and where; the provider that
+// was frozen tells of a caller who went away.
+func TestAccessLogHedge(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: proxytest.LogAll})
+	m.Warm(20)
+	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	calls := m.Burst(3, 10) // one of them meets the frozen replica
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	won := 0
+	for _, l := range m.Consumer.Lines() {
+		if !l.HedgeWon {
+			continue
+		}
+		won++
+		if l.Endpoint == "" || l.Endpoint == "10.0.1.1:15006" || l.Hedges != 1 || l.Attempts != 2 || l.Retries != 0 || l.Status != 200 || l.DurationMS < 5 {
+			t.Errorf("the hedge that won: %+v", l)
+		}
+	}
+	if n := m.Consumer.Stats("compute").HedgesWon; won == 0 || won != int(n) {
+		t.Fatalf("%d lines of hedges that won, %d have", won, n)
+	}
+	withdrawn := slices.DeleteFunc(m.Nodes[1].Lines(), func(l proxytest.AccessLine) bool { return l.Outcome != "cancelled" })
+	if len(withdrawn) != won || withdrawn[0].Status != 0 || withdrawn[0].Error != "" {
+		t.Errorf("the frozen side logged as withdrawn: %+v", withdrawn)
+	}
+}
+
+// TestAccessLogRetry: endpoints that were asked in vain count as attempts and
+// retries, and the one that answered is named.
+func TestAccessLogRetry(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Limits: proxytest.LogAll, Service: ", lb: {slow_start: 0s}"})
+	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
+	m.W.Run(time.Millisecond)
+	calls := m.Burst(10, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	retried := 0
+	for _, l := range m.Consumer.Lines() {
+		if l.Endpoint != m.Apps[0].Addr || l.Attempts != l.Retries+1 || l.Status != 200 {
+			t.Errorf("%+v", l)
+		}
+		retried += l.Retries
+	}
+	if n := m.Consumer.Stats("compute").Retries; retried == 0 || retried != int(n) {
+		t.Errorf("%d retries in the lines, %d were made", retried, n)
+	}
+}
+
+// TestAccessLogQueue: the time in the queue for the application is told, of requests
+// that were given up there too.
+func TestAccessLogQueue(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Limits: proxytest.LogAll})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
+	calls := m.Burst(3, 10)
+	m.W.Run(2 * time.Millisecond)
+	c := m.Do(m.Post(10))
+	m.W.Run(3 * time.Millisecond)
+	m.Clients.Do(func() { c.Conn.Close() })
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	var queued []float64
+	for _, l := range m.Nodes[1].Lines() {
+		if l.Outcome == "cancelled" {
+			if l.QueuedMS <= 0 || l.QueuedMS > 5 || l.Endpoint != "" {
+				t.Errorf("given up in the queue: %+v", l)
+			}
+			continue
+		}
+		queued = append(queued, math.Round(l.QueuedMS/10))
+		if l.DurationMS < l.QueuedMS+10 || l.DurationMS > l.QueuedMS+12 {
+			t.Errorf("queued %v ms of %v, and the application takes 10", l.QueuedMS, l.DurationMS)
+		}
+	}
+	slices.Sort(queued)
+	if !slices.Equal(queued, []float64{0, 1, 2}) {
+		t.Errorf("queued for %v times the application's 10 ms", queued)
+	}
+}
+
+// TestAccessLogCancelled: a caller who goes away gets no status.
+func TestAccessLogCancelled(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
+	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
+	c := m.Do(m.Post(10))
+	m.W.Run(10 * time.Millisecond)
+	m.Clients.Do(func() { c.Conn.Close() })
+	m.Settled()
+	l := m.Consumer.Line()
+	if l.Outcome != "cancelled" || l.Status != 0 || l.Error != "" || l.Endpoint != m.Apps[0].Addr || l.BytesOut != 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestAccessLogSampled: a share of the requests is logged, the same ones on both
+// sides.
+func TestAccessLogSampled(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Limits: "access_log: {path: /log, sample: 0.25}"})
+	const requests = 1000
+	calls := m.Crowd(10, requests/10, 10)
+	m.Finish(calls...)
+	m.OK(calls...)
+	m.Settled()
+	ids := func(lines []proxytest.AccessLine) (ids []string) {
+		for _, l := range lines {
+			ids = append(ids, l.RequestID)
+		}
+		return ids
+	}
+	consumer, provider := ids(m.Consumer.Lines()), []string{}
+	for _, n := range m.Nodes[1:] {
+		provider = append(provider, ids(n.Lines())...)
+	}
+	slices.Sort(consumer)
+	slices.Sort(provider)
+	if n := len(consumer); n < 200 || n > 300 {
+		t.Errorf("%d of %d requests are logged, at a sample of 0.25", n, requests)
+	}
+	if !slices.Equal(consumer, provider) {
+		t.Errorf("the sides log different requests: %d and %d", len(consumer), len(provider))
+	}
+}
+
+// TestAccessLogSlowAndFailed: without samples there are lines of what was slow, and
+// of what failed, alone.
+func TestAccessLogSlowAndFailed(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "access_log: {path: /log, sample: 0, slow: 30ms, failed: true}"})
+	app := m.Apps[0]
+	m.Warm(20)
+	one := func(status int, delay time.Duration) {
+		app.Status, app.Delay = status, func() time.Duration { return delay }
+		c := m.Post(10)
+		m.Do(c)
+		m.Finish(c)
+	}
+	one(200, 25*time.Millisecond)
+	one(404, time.Millisecond) // the application's answer, and a good one
+	one(500, time.Millisecond)
+	one(200, 31*time.Millisecond)
+	var got []string
+	for _, l := range m.Consumer.Lines() {
+		got = append(got, fmt.Sprintf("%d %s slow=%t", l.Status, l.Outcome, l.DurationMS >= 30))
+	}
+	if want := []string{"500 5xx slow=false", "200 2xx slow=true"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAccessLogDubbo: a call has its interface for a path, on both sides, and one
+// that can't begin is logged too.
+func TestAccessLogDubbo(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: proxytest.LogAll})
+	c := m.Caller(proxytest.EgressDubbo)
+	c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "1.0", "g", "echo", "x")))
+	c.Await(c.Call(dubbo.Hessian2, []byte{0xff}))
+	m.Settled()
+	consumer := m.Consumer.Lines()
+	if len(consumer) != 2 {
+		t.Fatalf("%+v", consumer)
+	}
+	for i, l := range []proxytest.AccessLine{consumer[0], m.Nodes[1].Line()} {
+		want := [][3]string{{"calls", "dubbo", "compute"}, {"ingress", "link", "local"}}[i]
+		if got := [3]string{l.Listener, l.Protocol, l.Service}; got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if l.Method != "echo" || l.Path != proxytest.Demo || l.Status != 200 || l.Attempts != 1 || l.RequestID != "" {
+			t.Errorf("%+v", l)
+		}
+	}
+	if l := consumer[1]; l.Outcome != "failed" || l.Error == "" || l.Method != "" || l.Listener != "calls" {
+		t.Errorf("a call that can't be read: %+v", l)
+	}
+}

@@ -1,0 +1,33 @@
+package accesslog
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestHashOfIDs: however ids differ, and be it in one digit, about as many are sampled
+// as are to be, and one tells nothing about the next.
+func TestHashOfIDs(t *testing.T) {
+	const ids, share = 100_000, 0.1
+	for _, format := range []string{
+		"%d", "%08x", "%016d", "%032x", "%032X", "%d-request-of-somebody", "request-%07d", "5e0c31a7-%08x-8b1f-c01d", "%-32d",
+	} {
+		kept, both, before := 0, 0, false
+		for i := range ids {
+			k := fractionOf(hash(fmt.Appendf(nil, format, i))) < share
+			if k {
+				kept++
+			}
+			if k && before {
+				both++
+			}
+			before = k
+		}
+		if kept < 0.95*share*ids || kept > 1.05*share*ids {
+			t.Errorf("%s: %d of %d are sampled", format, kept, ids)
+		}
+		if both < 0.8*share*share*ids || both > 1.2*share*share*ids {
+			t.Errorf("%s: %d times two in a row", format, both)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package otlp
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
+// collector is a receiver of which the test says how it answers.
+type collector struct {
+	*httptest.Server
+	t      *testing.T
+	answer func(n int, w http.ResponseWriter, r *http.Request) // the n-th export, from 1
+	asked  atomic.Int32
+	got    chan *tracepb.TracesData
+	header chan http.Header
+}
+
+func newCollector(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) *collector {
+	c := &collector{t: t, answer: answer, got: make(chan *tracepb.TracesData, 64), header: make(chan http.Header, 64)}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	data := &tracepb.TracesData{}
+	if err = errors.Join(err, proto.Unmarshal(body, data)); err != nil || r.Method != "POST" || r.URL.Path != "/v1/traces" {
+		c.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+	}
+	n := c.asked.Add(1)
+	c.got <- data
+	c.header <- r.Header
+	if c.answer != nil {
+		c.answer(int(n), w, r)
+	}
+}
+
+// config is a configuration whose exports leave as soon as there is a record.
+func (c *collector) config() *config.Tracing {
+	return &config.Tracing{Endpoint: c.URL, ServiceName: "shop", Queue: 1, Timeout: patience}
+}
+
+func newExporter(t *testing.T, c *config.Tracing) *Exporter {
+	e := New(Options{Node: "n1", Version: "v1", Logger: slog.New(slog.DiscardHandler)})
+	e.Configure(c)
+	return e
+}
+
+// closed ends e and wants everything sent.
+func closed(t *testing.T, e *Exporter) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *collector) next() *tracepb.TracesData {
+	c.t.Helper()
+	select {
+	case d := <-c.got:
+		return d
+	case <-time.After(patience):
+		c.t.Fatal("nothing is exported")
+		panic("not reached")
+	}
+}
+
+// counts waits for the counts of spans.
+func counts(t *testing.T, e *Exporter, exported, full, lost uint64) {
+	t.Helper()
+	want := Stats{exported, full, lost}
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(patience); e.Stats() != want; <-look.C {
+		if time.Now().After(end) {
+			t.Fatalf("%+v, want %+v", e.Stats(), want)
+		}
+	}
+}
+
+// record is a request with one attempt: two spans.
+func record(n byte) *trace.Record {
+	return &trace.Record{
+		Context: trace.Context{Trace: trace.TraceID{n, 1}, Span: trace.SpanID{n, 2}, Flags: 1},
+		Method:  "GET", Path: "/", Status: 200, Attempts: make([]trace.Attempt, 3)[:3:3],
+	}
+}
+
+func sent(r *trace.Record, span byte) *trace.Attempt {
+	a := &r.Attempts[span-1]
+	a.Span = trace.SpanID{span}
+	return a
+}
+
+func one() *trace.Record {
+	r := record(1)
+	sent(r, 1)
+	return r
+}
+
+func TestExport(t *testing.T) {
+	c := newCollector(t, nil)
+	cfg := c.config()
+	cfg.Headers, cfg.Queue = map[string]string{"Authorization": "Bearer x"}, 100
+	e := newExporter(t, cfg)
+	for i := range byte(3) {
+		e.Put(record(i + 1))
+	}
+	closed(t, e)
+	counts(t, e, 3, 0, 0)
+	d := c.next()
+	if n := len(d.ResourceSpans[0].ScopeSpans[0].Spans); n != 3 {
+		t.Errorf("%d spans in one export, want 3", n)
+	}
+	h := <-c.header
+	if h.Get("Authorization") != "Bearer x" || h.Get("Content-Type") != "application/x-protobuf" {
+		t.Errorf("headers %v", h)
+	}
+}
+
+// A receiver with a certificate of an authority that the system knows is spoken to
+// in HTTP/1.1, whatever else it offers.
+func TestHTTPS(t *testing.T) {
+	version := make(chan string, 1)
+	c := newCollector(t, func(_ int, _ http.ResponseWriter, r *http.Request) { version <- r.Proto })
+	c.Close()
+	c.Server = httptest.NewUnstartedServer(c)
+	c.EnableHTTP2 = true
+	c.StartTLS()
+	t.Cleanup(c.Close)
+	authorities := filepath.Join(t.TempDir(), "authorities.pem")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})
+	if err := os.WriteFile(authorities, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", authorities) // read once in a process; no other test has use for it
+	e := newExporter(t, c.config())
+	e.Put(one())
+	counts(t, e, 2, 0, 0)
+	if got := <-version; got != "HTTP/1.1" {
+		t.Errorf("exported by %s", got)
+	}
+	closed(t, e)
+}
+
+// A receiver that hangs costs spans, and nobody waits for it.
+func TestHungReceiver(t *testing.T) {
+	hang := make(chan struct{})
+	c := newCollector(t, func(int, http.ResponseWriter, *http.Request) { <-hang })
+	cfg := c.config()
+	cfg.Queue = 2
+	e := newExporter(t, cfg)
+	e.Put(one())
+	e.Put(one())
+	c.next() // both are with the receiver
+	for range 5 {
+		e.Put(one()) // would hang the test
+	}
+	counts(t, e, 0, 6, 0)
+	close(hang)
+	counts(t, e, 8, 6, 0)
+	closed(t, e)
+}
+
+func TestTimeout(t *testing.T) {
+	c := newCollector(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	cfg := c.config()
+	cfg.Timeout = 50 * time.Millisecond
+	e := newExporter(t, cfg)
+	e.Put(one())
+	counts(t, e, 0, 0, 2)
+	closed(t, e)
+}
+
+// Nobody listens: the tries end with the timeout.
+func TestGoneReceiver(t *testing.T) {
+	c := newCollector(t, nil)
+	c.Close()
+	cfg := c.config()
+	cfg.Timeout = 300 * time.Millisecond
+	e := newExporter(t, cfg)
+	e.Put(one())
+	counts(t, e, 0, 0, 2)
+	closed(t, e)
+}
+
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		status         int // of the first answer; later ones are 200
+		header         string
+		body           []byte
+		asked          int32
+		exported, lost uint64
+	}{
+		{"taken", 200, "", nil, 1, 2, 0},
+		{"taken in part", 200, "", []byte{0x0a, 2, 8, 1}, 1, 1, 1},
+		{"nonsense of a part", 200, "", []byte{0x0a, 2, 8, 99}, 1, 0, 2},
+		{"nonsense", 200, "", []byte{0x0a, 9, 8}, 1, 2, 0},
+		{"busy", 503, "", nil, 2, 2, 0},
+		{"too many", 429, "0", nil, 2, 2, 0},
+		{"gateway", 502, "", nil, 2, 2, 0},
+		{"refused", 400, "", nil, 1, 0, 2},
+		{"server error", 500, "", nil, 1, 0, 2},
+		{"elsewhere", 307, "", nil, 1, 0, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+				if n > 1 {
+					return
+				}
+				if c.header != "" {
+					w.Header().Set("Retry-After", c.header)
+				}
+				w.Header().Set("Location", "/v1/traces")
+				w.WriteHeader(c.status)
+				_, _ = w.Write(c.body)
+			})
+			e := newExporter(t, r.config())
+			e.Put(one())
+			counts(t, e, c.exported, 0, c.lost)
+			closed(t, e)
+			r.Close() // and has returned from its handlers
+			if n := r.asked.Load(); n != c.asked {
+				t.Errorf("asked %d times, want %d", n, c.asked)
+			}
+		})
+	}
+}
+
+// Close gives up on a receiver that hangs, or that is to be tried again later.
+func TestCloseIsBounded(t *testing.T) {
+	for _, answer := range []func(int, http.ResponseWriter, *http.Request){
+		func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(503)
+		},
+	} {
+		c := newCollector(t, answer)
+		cfg := c.config()
+		cfg.Timeout = time.Hour
+		e := newExporter(t, cfg)
+		e.Put(one())
+		c.next()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_ = e.Close(ctx) // would hang the test
+		cancel()
+		counts(t, e, 0, 0, 2)
+	}
+}
+
+// Off, nothing is taken; what waits when it is switched off still leaves, and what
+// comes after a change goes to the new receiver.
+func TestConfigure(t *testing.T) {
+	off := &config.Tracing{}
+	e := newExporter(t, off)
+	e.Put(one())
+	counts(t, e, 0, 2, 0)
+	first, second := newCollector(t, nil), newCollector(t, nil)
+	e.Configure(first.config())
+	e.Put(one())
+	first.next()
+	counts(t, e, 2, 2, 0)
+	other := second.config()
+	other.ServiceName, other.Queue = "mill", 100
+	e.Configure(other)
+	e.Put(one())
+	e.Configure(off)
+	e.Put(one())
+	d := second.next()
+	counts(t, e, 4, 4, 0)
+	if got := fmt.Sprint(attributes(d.ResourceSpans[0].Resource.Attributes)); got != "[service.name=mill service.instance.id=n1]" {
+		t.Errorf("resource %s", got)
+	}
+	closed(t, e)
+}
+
+// An Exporter that never had anything to do ends at once.
+func TestCloseWithoutUse(t *testing.T) {
+	e := New(Options{})
+	closed(t, e)
+	e.Put(one())
+	counts(t, e, 0, 2, 0)
+}
+
+func BenchmarkPut(b *testing.B) {
+	var e Exporter
+	e.waiting.resize(1 << 16)
+	r := one()
+	b.ReportAllocs()
+	for b.Loop() {
+		e.mu.Lock()
+		e.waiting.n = 0
+		e.mu.Unlock()
+		e.Put(r)
+	}
+}

@@ -1,0 +1,85 @@
+package stats
+
+import (
+	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/proxy/hedge"
+)
+
+// Outcome is how a request ended for its caller. It is small and dense, fit to
+// index an array of counters.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Outcome2xx       Outcome = iota // the application's answer, by class
+	Outcome3xx                      //
+	Outcome4xx                      //
+	Outcome5xx                      //
+	OutcomeFailed                   // an answer or refusal of this sidecar; Errors has its code
+	OutcomeCancelled                // the caller went away or withdrew the request
+
+	// Outcomes is the number of outcomes.
+	Outcomes = int(OutcomeCancelled) + 1
+)
+
+var outcomeNames = [Outcomes]string{"2xx", "3xx", "4xx", "5xx", "failed", "cancelled"}
+
+// String returns the outcome's stable name, as metrics carry it.
+func (o Outcome) String() string {
+	if int(o) < Outcomes {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+func OutcomeOf(status int) Outcome {
+	return Outcome(min(max(status/100, 2), 5) - 2)
+}
+
+// Failed tells the outcomes that are nobody's wish.
+func (o Outcome) Failed() bool { return o == Outcome5xx || o == OutcomeFailed }
+
+// ServiceStats are the counts of one service on one loop.
+type ServiceStats struct {
+	Requests          uint64 // admitted: not refused for a limit of process or service
+	Outcomes          [Outcomes]uint64
+	Latency           Histogram // from the complete request to the complete answer, failed ones too
+	BytesIn           uint64    // of requests admitted: headers and body, as a loop holds them
+	BytesOut          uint64    // of answers of the application, streams left out
+	Retries           uint64    // attempts after a failed one, free ones included
+	RetriesPaid       uint64    // of these, the ones that cost a token
+	RetriesOverBudget uint64    // retries that found no token
+
+	hedge.Counts // of all routes that lead to the service
+
+	Ejections [lb.Reasons]uint64 // of endpoints, by reason
+
+	Streams        uint64 // streams that an endpoint took
+	StreamsOpen    int    // of these, the ones open now
+	StreamsFailed  uint64 // streams that came to nothing
+	StreamBytesIn  uint64 // towards endpoints, of streams that ended
+	StreamBytesOut uint64 // from endpoints, of streams that ended
+}
+
+// Add adds o to s.
+func (s *ServiceStats) Add(o *ServiceStats) {
+	s.Requests += o.Requests
+	for i, n := range o.Outcomes {
+		s.Outcomes[i] += n
+	}
+	s.Latency.Add(&o.Latency)
+	s.BytesIn += o.BytesIn
+	s.BytesOut += o.BytesOut
+	s.Retries += o.Retries
+	s.RetriesPaid += o.RetriesPaid
+	s.RetriesOverBudget += o.RetriesOverBudget
+	s.Counts.Add(&o.Counts)
+	for i, n := range o.Ejections {
+		s.Ejections[i] += n
+	}
+	s.Streams += o.Streams
+	s.StreamsOpen += o.StreamsOpen
+	s.StreamsFailed += o.StreamsFailed
+	s.StreamBytesIn += o.StreamBytesIn
+	s.StreamBytesOut += o.StreamBytesOut
+}

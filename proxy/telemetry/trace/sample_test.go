@@ -1,0 +1,110 @@
+package trace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// Who sends a request with a trace decides whether it is recorded. What makes no
+// sense is as nothing; it is passed on unless a trace of ours takes its place.
+func TestSamplingByParent(t *testing.T) {
+	const state = "tracestate: a=b"
+	unsampled := strings.TrimSuffix(proxytest.SampledBy, "1") + "0"
+	for _, c := range []struct {
+		name    string
+		share   float64
+		headers []string
+		records int
+		ours    bool   // the trace begins here
+		app     string // gets that; "": the attempt's span
+		state   string
+	}{
+		{"sampled by them", 0, []string{"Traceparent: " + proxytest.SampledBy, state}, 1, false, "", "a=b"},
+		{"not sampled by them", 1, []string{"traceparent: " + unsampled, state}, 0, false, unsampled, "a=b"},
+		{"of a version to come", 0, []string{"traceparent: cc" + proxytest.SampledBy[2:] + "-x", state}, 1, false, "", "a=b"},
+		{"malformed, sampled by us", 1, []string{"traceparent: " + proxytest.SampledBy + "-x", state}, 1, true, "", ""},
+		{"malformed, not sampled", 0, []string{"traceparent: " + proxytest.SampledBy + "-x", state}, 0, false, proxytest.SampledBy + "-x", "a=b"},
+		{"two, sampled by us", 1, []string{"traceparent: " + proxytest.SampledBy, "traceparent: " + proxytest.SampledBy}, 1, true, "", ""},
+		{"none, not sampled", 0, nil, 0, false, "", ""},
+		{"trace state alone, sampled by us", 1, []string{state}, 1, true, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(c.share)}, func(t *testing.T, m *proxytest.Mesh) {
+				all, app, states := m.SpyAll(), m.Seen("traceparent"), []string(nil)
+				values := m.Apps[0].Seen
+				m.Apps[0].Seen = func(req *protocol.Request) {
+					values(req)
+					states = append(states, string(protocol.Find(req.Headers, "tracestate")))
+				}
+				k := m.Post(10, c.headers...)
+				m.Do(k)
+				m.Finish(k)
+				m.OK(k)
+				m.Settled()
+				for host, l := range all {
+					if len(*l) != c.records {
+						t.Fatalf("%s has %d records, want %d", host, len(*l), c.records)
+					}
+				}
+				proxytest.Equal(t, "the application's trace state", strings.Join(states, ", "), c.state)
+				if c.records == 0 {
+					proxytest.Equal(t, "the application's trace", strings.Join(*app, ", "), c.app)
+					return
+				}
+				last := all[m.Nodes[len(m.Nodes)-1].Host].Only(t)
+				proxytest.Equal(t, "the application's trace", strings.Join(*app, ", "), parent(last.Context, attempts(last)[0].Span))
+				first := all["10.0.0.1"].Only(t)
+				if theirs := fmt.Sprintf("%x-%x", first.Trace, first.Parent) == proxytest.TheirTrace+"-"+proxytest.TheirSpan; theirs == c.ours {
+					t.Errorf("trace %x, parent %x", first.Trace, first.Parent)
+				}
+				proxytest.Equal(t, "sampled", first.Sampled(), true)
+			})
+		})
+	}
+}
+
+func TestSamplingByChance(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(0.25)})
+	l := m.Consumer.Spy()
+	m.Warm(400)
+	if n := len(*l); n < 60 || n > 140 {
+		t.Errorf("%d of 400 are sampled, want about 100", n)
+	}
+	traces := map[trace.TraceID]bool{}
+	for _, r := range *l {
+		traces[r.Trace] = true
+	}
+	proxytest.Equal(t, "different traces", len(traces), len(*l))
+}
+
+// The access log has the trace of a sampled request also when that reached nobody.
+func TestTraceOfARefusedRequest(t *testing.T) {
+	for _, c := range []struct {
+		share   float64
+		headers []string
+	}{{0, []string{"traceparent: " + proxytest.SampledBy}}, {1, nil}} {
+		o := proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, ", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
+		m := proxytest.NewMesh(t, o)
+		l := m.Consumer.Spy()
+		k := m.Get("/", c.headers...)
+		m.Do(k)
+		m.Finish(k)
+		line := m.Consumer.Line()
+		proxytest.Equal(t, "the refusal", line.Error, "no-route")
+		proxytest.Equal(t, "its trace", line.TraceID, fmt.Sprintf("%x", l.Only(t).Trace))
+	}
+}
+
+// What is no trace id is not logged as one.
+func TestTraceThatMakesNoSenseIsNotLogged(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
+	k := m.Get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+proxytest.TheirSpan+"-01")
+	m.Do(k)
+	m.Finish(k)
+	proxytest.Equal(t, "the trace", m.Consumer.Line().TraceID, "")
+}

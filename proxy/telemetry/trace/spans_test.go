@@ -1,0 +1,262 @@
+package trace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
+)
+
+// tracing is the YAML of a sidecar that samples a share of what comes without a
+// trace.
+func tracing(share float64) string {
+	return fmt.Sprintf(`tracing: {endpoint: "http://192.0.2.1:4318", sample: %g}`, share)
+}
+
+// attempts are those that were sent.
+func attempts(r *trace.Record) (sent []trace.Attempt) {
+	for _, a := range r.Attempts {
+		if a.Span != (trace.SpanID{}) {
+			sent = append(sent, a)
+		}
+	}
+	return sent
+}
+
+// told is what an attempt came to, in one line.
+func told(a trace.Attempt) string {
+	return fmt.Sprintf("%d %s %s %s %d %s", a.Number, a.Kind, a.Protocol, a.Outcome, a.Status, a.Error)
+}
+
+func parent(c trace.Context, span trace.SpanID) string {
+	c.Span = span
+	return string(c.Append(nil))
+}
+
+// A plain request through two sidecars is a chain: the consumer's exchange, its
+// attempt, the provider's exchange, its attempt, and what the application makes of it.
+func TestSpansOfAPlainRequest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(1)})
+	all, app := m.SpyAll(), m.Seen("traceparent")
+	c := m.Get("/x/y?token=secret", "x-request-id: r1")
+	m.Do(c)
+	m.Finish(c)
+	m.OK(c)
+	m.Settled()
+
+	at, beside := all["10.0.0.1"].Only(t), all["10.0.1.1"].Only(t)
+	proxytest.Equal(t, "parent of the root", at.Parent, trace.SpanID{})
+	proxytest.Equal(t, "the request", fmt.Sprint(at.Protocol, at.RPC, at.Method, at.Path, at.Authority, at.RequestID, at.Service),
+		fmt.Sprint("http", false, "GET", "/x/y", "compute", "r1", "compute"))
+	proxytest.Equal(t, "its end", fmt.Sprint(at.Status, at.Error), "200")
+	first := attempts(at)
+	proxytest.Equal(t, "attempts", len(first), 1)
+	proxytest.Equal(t, "the attempt", told(first[0]), "0 primary link won 200 ")
+	proxytest.Equal(t, "its endpoint", first[0].Endpoint, "10.0.1.1:15006")
+
+	proxytest.Equal(t, "the provider's trace", beside.Trace, at.Trace)
+	proxytest.Equal(t, "the provider's parent", beside.Parent, first[0].Span)
+	proxytest.Equal(t, "the provider's request", fmt.Sprint(beside.Protocol, beside.Service, beside.Status), "linklocal200")
+	second := attempts(beside)
+	proxytest.Equal(t, "attempts", len(second), 1)
+	proxytest.Equal(t, "the attempt", told(second[0]), "0 primary http won 200 ")
+	proxytest.Equal(t, "what the application got", strings.Join(*app, ", "), parent(at.Context, second[0].Span))
+	ids := map[trace.SpanID]bool{at.Span: true, first[0].Span: true, beside.Span: true, second[0].Span: true}
+	proxytest.Equal(t, "different ids", len(ids), 4)
+
+	// Each lies within the one before, on the wall clock of all.
+	last := int64(0)
+	for _, r := range []*trace.Record{at, beside} {
+		a := attempts(r)[0]
+		for _, began := range []time.Duration{r.Began, a.Sent} {
+			if r.Zero+int64(began) < last {
+				t.Error("a span begins before its parent")
+			}
+			last = r.Zero + int64(began)
+		}
+		if a.Ended > r.Ended || a.Ended <= a.Sent {
+			t.Errorf("the attempt from %v to %v of an exchange until %v", a.Sent, a.Ended, r.Ended)
+		}
+	}
+	if wall := proxytest.Epoch.Add(at.Began); at.Zero+int64(at.Began) != wall.UnixNano() {
+		t.Errorf("began at %v, want %v", time.Unix(0, at.Zero+int64(at.Began)).UTC(), wall)
+	}
+}
+
+// The attempts of a hedged request stand side by side, the loser until its endpoint is
+// done with it; and only the hedge is marked for the application.
+func TestSpansOfAHedge(t *testing.T) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: tracing(0)}, func(t *testing.T, m *proxytest.Mesh) {
+		m.Warm(20)
+		all, states := m.SpyAll(), m.Seen("tracestate")
+		m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+		var calls []*proxytest.Call
+		for range 3 { // one of them meets the frozen replica
+			c := m.Post(10, "traceparent: "+proxytest.SampledBy, "tracestate: a=b")
+			m.Do(c)
+			calls = append(calls, c)
+		}
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		protocolName := "link"
+		if m.Direct {
+			protocolName = "http"
+		}
+		hedged := 0
+		for _, r := range *all["10.0.0.1"] {
+			sent := attempts(r)
+			if len(sent) == 1 {
+				proxytest.Equal(t, "one alone", told(sent[0]), "0 primary "+protocolName+" won 200 ")
+				continue
+			}
+			hedged++
+			proxytest.Equal(t, "the loser", told(sent[0]), "0 primary "+protocolName+" cancelled 0 ")
+			proxytest.Equal(t, "the hedge", told(sent[1]), "1 hedge "+protocolName+" won 200 ")
+			proxytest.Equal(t, "the loser is withdrawn", sent[0].Withdrawn, r.Ended)
+			if sent[0].Ended < m.Apps[0].Frozen {
+				t.Errorf("the loser ends at %v, before its endpoint thaws at %v", sent[0].Ended, m.Apps[0].Frozen)
+			}
+			for _, a := range sent {
+				if m.Direct {
+					continue
+				}
+				beside := all[strings.TrimSuffix(a.Endpoint, ":15006")]
+				found := false
+				for _, p := range *beside {
+					if found = found || p.Parent == a.Span; p.Parent == a.Span && a.Outcome == trace.Cancelled {
+						proxytest.Equal(t, "the loser's end at the provider", p.Status, 0)
+						proxytest.Equal(t, "its attempt", told(attempts(p)[0]), "0 primary http cancelled 0 ")
+					}
+				}
+				if !found {
+					t.Errorf("the attempt at %s is the parent of nothing there", a.Endpoint)
+				}
+			}
+		}
+		proxytest.Equal(t, "hedged requests", hedged, 1)
+		marked := 0
+		for _, s := range *states {
+			switch s {
+			case "a=b":
+			case "remora=h,a=b":
+				marked++
+			default:
+				t.Errorf("an application got the trace state %q", s)
+			}
+		}
+		proxytest.Equal(t, "marked attempts", marked, 1)
+	})
+}
+
+// Without tracing the application is told of a hedge or retry all the same, where the
+// request belongs to a trace.
+func TestTraceStateMarksRetries(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		headers []string
+		want    string // of the retry
+	}{
+		{"no trace", nil, ""},
+		{"a trace without a state", []string{"traceparent: " + proxytest.SampledBy}, "remora=h"},
+		{"a trace with a state", []string{"traceparent: " + proxytest.SampledBy, "TraceState: a=b"}, "remora=h,a=b"},
+		{"marked before", []string{"traceparent: " + proxytest.SampledBy, "tracestate: a=b,remora=h"}, "remora=h,a=b"},
+		{"in two lines", []string{"tracestate: a=b", "traceparent: " + proxytest.SampledBy, "tracestate: remora=h,c=d"}, "remora=h,a=b,c=d"},
+		{"full", []string{"traceparent: " + proxytest.SampledBy, "tracestate: x=y" + strings.Repeat(",a=b", 31)}, "remora=h,x=y" + strings.Repeat(",a=b", 30)},
+		{"a trace that makes no sense", []string{"traceparent: 00", "tracestate: a=b"}, "a=b"},
+		{"two traces", []string{"traceparent: " + proxytest.SampledBy, "traceparent: " + proxytest.SampledBy, "tracestate: a=b"}, "a=b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := proxytest.MeshOptions{Service: ", idempotent: true, retry: {attempts: 1, on: [5xx]}"}
+			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
+				states := m.Seen("tracestate")
+				for _, a := range m.Apps {
+					a.Status = 503
+				}
+				k := m.Post(10, c.headers...)
+				m.Do(k)
+				m.Finish(k)
+				m.Settled()
+				proxytest.Equal(t, "requests at applications", len(*states), 2)
+				proxytest.Equal(t, "the retry's trace state", (*states)[1], c.want)
+			})
+		})
+	}
+}
+
+func TestSpansOfFailures(t *testing.T) {
+	const retry = ", idempotent: true, retry: {attempts: 1, on: [refused, reset, 5xx]}"
+	for _, c := range []struct {
+		name     string
+		o        proxytest.MeshOptions
+		arrange  func(m *proxytest.Mesh)
+		status   int
+		code     string
+		attempts []string
+	}{
+		{"a retry wins", proxytest.MeshOptions{Apps: 1, Direct: true, Service: retry}, func(m *proxytest.Mesh) { m.Apps[0].DropNext = true }, 200, "",
+			[]string{"0 primary http failed 0 upstream-reset", "1 retry http won 200 "}},
+		{"the application's error", proxytest.MeshOptions{Apps: 1}, func(m *proxytest.Mesh) { m.Apps[0].Status = 500 }, 500, "",
+			[]string{"0 primary link won 500 "}},
+		{"the best of two errors", proxytest.MeshOptions{Apps: 2, Direct: true, Service: retry}, func(m *proxytest.Mesh) {
+			m.Apps[0].Status, m.Apps[1].Status = 500, 500
+		}, 500, "", []string{"0 primary http won 500 ", "1 retry http failed 500 "}},
+		{"all broken", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, 502, "upstream-reset",
+			[]string{"0 primary http failed 0 upstream-reset"}},
+		{"refused", proxytest.MeshOptions{Apps: 1, Provider: ", rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.Warm(1) }, 429, "rate-limited",
+			[]string{"0 primary link refused 0 rate-limited", "1 retry link refused 0 rate-limited"}},
+		{"no time left", proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 20ms"}, func(m *proxytest.Mesh) {
+			m.Apps[0].Frozen = m.W.Now() + time.Second
+		}, 504, "deadline", []string{"0 primary http failed 0 deadline"}},
+		{"no endpoint", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
+		{"no route", proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, "}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Limits = tracing(1)
+			m := proxytest.NewMesh(t, c.o)
+			c.arrange(m)
+			l := m.Consumer.Spy()
+			k := m.Post(10)
+			m.Do(k)
+			m.Finish(k)
+			m.Settled()
+			r := l.Only(t)
+			proxytest.Equal(t, "the caller's status", k.Status, c.status)
+			proxytest.Equal(t, "the exchange", fmt.Sprint(r.Status, " ", r.Error), fmt.Sprint(c.status, " ", c.code))
+			var got []string
+			for _, a := range attempts(r) {
+				got = append(got, told(a))
+			}
+			proxytest.Equal(t, "attempts", strings.Join(got, "; "), strings.Join(c.attempts, "; "))
+		})
+	}
+}
+
+// A caller that goes away ends its span without a status.
+func TestSpanOfAnAbandonedRequest(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
+	l := m.Consumer.Spy()
+	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	c := m.Do(m.Post(10))
+	m.W.Run(10 * time.Millisecond)
+	m.Clients.Do(func() { c.Conn.Close() })
+	m.Settled()
+	r := l.Only(t)
+	proxytest.Equal(t, "status", fmt.Sprint(r.Status, r.Error), "0")
+	proxytest.Equal(t, "the attempt", told(attempts(r)[0]), "0 primary http cancelled 0 ")
+}
+
+// What is copied of a request is bounded: many records may wait.
+func TestRecordsAreBounded(t *testing.T) {
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
+	l := m.Consumer.Spy()
+	k := m.Get("/" + strings.Repeat("x", 10_000))
+	m.Do(k)
+	m.Finish(k)
+	if n := len(l.Only(t).Path); n > 512 {
+		t.Errorf("%d bytes of the path are kept", n)
+	}
+}

@@ -1,0 +1,215 @@
+package dubbo_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/dubbo"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+	"github.com/remora-proxy/remora/registry"
+)
+
+// inFastjson has the sidecar that speaks to the provider convert to fastjson.
+func inFastjson(direct bool) proxytest.DubboOptions {
+	o := proxytest.DubboOptions{Direct: direct, Provider: ", serialization: fastjson"}
+	if direct {
+		o.Service = o.Provider
+	}
+	return o
+}
+
+// TestFormCallsBecomeDubbo: the form of a call goes out as Dubbo, and its answer
+// is the result and nothing else.
+func TestFormCallsBecomeDubbo(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, inFastjson(direct))
+		for _, a := range m.Apps {
+			a.Seen = func(f *dubbo.Frame) {
+				lines := strings.Split(string(f.Body), "\n")
+				if !f.TwoWay || f.Serialization != dubbo.Fastjson || lines[1] != `"com.acme.Demo"` || lines[3] != `"hash"` || lines[4] != `"`+proxytest.EchoType+`"` {
+					t.Errorf("the provider got %q", f.Body)
+				}
+			}
+		}
+		args := map[*proxytest.Call]string{}
+		var all []*proxytest.Call
+		for i := range 60 {
+			arg := fmt.Sprintf("%d žluťoučký & kůň=1+1%%", i) + strings.Repeat("x", i*i*10)
+			k := m.Form("hash", url.QueryEscape(arg))
+			m.Do(k)
+			args[k] = arg
+			all = append(all, k)
+		}
+		m.Finish(all...)
+		for k, arg := range args {
+			if k.Status != 200 || string(k.Body) != arg {
+				t.Errorf("status %d, body %.100q, want %.100q", k.Status, k.Body, arg)
+			}
+			if date := protocol.Find(k.Headers, "date"); date == nil || protocol.Find(k.Headers, "x-remora-error") != nil {
+				t.Errorf("headers %q", k.Headers)
+			}
+		}
+		m.Settled()
+		for _, a := range m.Apps {
+			if a.Dialed != 1 {
+				t.Errorf("%d connections to %s", a.Dialed, a.Addr)
+			}
+		}
+	})
+}
+
+// TestJSONCallsBecomeDubbo: the same for people, in hessian2, with JSON as the
+// answer.
+func TestJSONCallsBecomeDubbo(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m.Apps[0].Seen = func(f *dubbo.Frame) {
+			if f.Serialization != dubbo.Hessian2 {
+				t.Errorf("the provider got serialization %d", f.Serialization)
+			}
+		}
+		k := m.JSON("echo", `{"types":["java.lang.String"],"args":["dear \"you\""]}`, "dubbo-attachments: who=me")
+		m.Do(k)
+		m.Finish(k)
+		if k.Status != 200 || string(k.Body) != `"dear \"you\""` || string(protocol.Find(k.Headers, "content-type")) != "application/json" {
+			t.Errorf("status %d, headers %q, body %q", k.Status, k.Headers, k.Body)
+		}
+		m.Settled()
+	})
+}
+
+// TestConvertedAnswers: what an application says instead of a result is told over
+// HTTP with a status, a stable code and its own words.
+func TestConvertedAnswers(t *testing.T) {
+	answer := func(status dubbo.Status, body string) func(*dubbo.Frame) *dubbo.Frame {
+		return func(*dubbo.Frame) *dubbo.Frame {
+			return &dubbo.Frame{Serialization: dubbo.Fastjson, Status: status, Body: []byte(body)}
+		}
+	}
+	for name, c := range map[string]struct {
+		answer func(*dubbo.Frame) *dubbo.Frame
+		status int
+		code   string
+		words  string
+	}{
+		"value":             {answer(dubbo.StatusOK, "1\n96354\n"), 200, "", "96354"},
+		"with attachments":  {answer(dubbo.StatusOK, "4\n96354\n{\"dubbo\":\"2.0.2\"}\n"), 200, "", "96354"},
+		"null":              {answer(dubbo.StatusOK, "2\n"), 200, "", ""},
+		"exception":         {answer(dubbo.StatusOK, "0\n{\"@type\":\"java.lang.IllegalStateException\",\"message\":\"no such user\"}\n"), 500, "dubbo-exception", "no such user"},
+		"unknown service":   {answer(dubbo.StatusServiceNotFound, "\"not here\"\n"), 404, "dubbo-service-not-found", "not here"},
+		"unknown method":    {answer(dubbo.StatusServiceError, "\"no such method\"\n"), 500, "dubbo-service-error", "no such method"},
+		"malformed":         {answer(dubbo.StatusOK, "9\n"), 502, "upstream-malformed", ""},
+		"empty":             {answer(dubbo.StatusOK, ""), 502, "upstream-malformed", ""},
+		"too long":          {answer(dubbo.StatusOK, "1\n\""+strings.Repeat("x", proxytest.MaxMessage+1)+"\"\n"), 502, "response-too-large", ""},
+		"other serializing": {func(*dubbo.Frame) *dubbo.Frame { return &dubbo.Frame{Serialization: 21, Status: dubbo.StatusOK} }, 502, "upstream-malformed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+				o := inFastjson(direct)
+				o.Apps = 1
+				m := proxytest.NewDubboMesh(t, o)
+				m.Apps[0].Answer = c.answer
+				k := m.Form("hash", "abc")
+				m.Do(k)
+				m.Finish(k)
+				if k.Status != c.status || k.Code != c.code || !bytes.Contains(k.Body, []byte(c.words)) {
+					t.Errorf("status %d %q, body %q; want %d %q, %q", k.Status, k.Code, k.Body, c.status, c.code, c.words)
+				}
+				// The connection is as good as ever.
+				m.Apps[0].Answer = proxytest.EchoCall
+				k = m.Form("hash", "abc")
+				m.Do(k)
+				m.Finish(k)
+				if k.Status != 200 || m.Apps[0].Dialed != 1 {
+					t.Errorf("afterwards: status %d, %d connections", k.Status, m.Apps[0].Dialed)
+				}
+				m.Settled()
+			})
+		})
+	}
+}
+
+// TestAnswersThatGrowTooLong: limits.message is also for what is made of an answer.
+func TestAnswersThatGrowTooLong(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
+	const third = "D\x3f\xd5\x55\x55\x55\x55\x55\x55" // takes twice as much in JSON
+	for n, want := range map[int]int{40: 200, 100: 502} {
+		m.Apps[0].Answer = func(*dubbo.Frame) *dubbo.Frame {
+			list := append([]byte{0x91, 'X', 0xc8, byte(n)}, strings.Repeat(third, n)...)
+			return &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, Body: list}
+		}
+		k := m.JSON("m", `{"args":[]}`)
+		m.Do(k)
+		m.Finish(k)
+		if k.Status != want || (k.Code == "response-too-large") != (want != 200) {
+			t.Errorf("%d numbers: status %d, %q", n, k.Status, k.Code)
+		}
+	}
+	m.Settled()
+}
+
+// TestWhatIsNoCall: what can't be converted is refused with the reason, by the
+// sidecar that would have to, and costs the provider nothing.
+func TestWhatIsNoCall(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
+		m.Apps[0].Seen = func(f *dubbo.Frame) { t.Errorf("the provider got %+v", f) }
+		for _, c := range []struct {
+			k      *proxytest.Call
+			status int
+			code   string
+		}{
+			{m.Get("/"), 404, "dubbo-not-a-call"},
+			{m.Post(10), 404, "dubbo-not-a-call"},
+			{m.Form("hash", "%zz"), 400, "dubbo-bad-form"},
+			{m.JSON("hash", `{"args":`), 400, "dubbo-bad-json"},
+			{m.JSON("hash", `{"types":["java.lang.String"],"args":[]}`), 400, "dubbo-argument-count"},
+		} {
+			m.Do(c.k)
+			m.Finish(c.k)
+			if c.k.Status != c.status || c.k.Code != c.code || len(c.k.Body) == 0 {
+				t.Errorf("status %d %q, body %q; want %d %q", c.k.Status, c.k.Code, c.k.Body, c.status, c.code)
+			}
+		}
+		m.Settled()
+		if e := m.Consumer.Report().Services[0].Endpoints[0]; direct && e.Latency != 0 {
+			t.Errorf("refusals were taken for the endpoint's answers: %+v", e)
+		}
+	})
+}
+
+// TestDubboToHTTP: calls of Dubbo are not converted to HTTP; their callers learn
+// that the service is not there.
+func TestDubboToHTTP(t *testing.T) {
+	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Speaks: "http", Direct: direct})
+		if direct {
+			m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1, Protocol: "http"})
+		}
+		c := m.Caller(proxytest.EgressDubbo)
+		c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "m", "x")), dubbo.StatusServiceNotFound, "")
+		if n := m.Consumer.Stats("compute").Retries; n != 0 || m.Apps[0].Dialed != 0 {
+			t.Errorf("%d retries, %d connections", n, m.Apps[0].Dialed)
+		}
+		m.Settled()
+	})
+}
+
+// TestStreamsAreNoCalls: what would have to leave the loop can't go to a Dubbo
+// provider.
+func TestStreamsAreNoCalls(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
+	k := m.Form("hash", strings.Repeat("x", 2000))
+	m.Do(k)
+	m.Finish(k)
+	if k.Status != 413 || m.Apps[0].Dialed != 0 {
+		t.Errorf("status %d, %d connections", k.Status, m.Apps[0].Dialed)
+	}
+	m.W.Run(time.Second)
+	m.Settled()
+}

@@ -1,0 +1,40 @@
+package http_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestCorpusUpstream: of what an application says, its caller gets the answer that
+// the corpus accepts, or one 502 or 504; and the next requests, on this connection
+// and on another, get their own.
+func TestCorpusUpstream(t *testing.T) {
+	cases, err := corpus.Responses(proxytest.CorpusDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, direct := range []bool{true, false} {
+		for _, how := range proxytest.Feedings {
+			t.Run(fmt.Sprintf("direct %v, %s", direct, how.Name), func(t *testing.T) {
+				for i := range cases {
+					c := &cases[i]
+					if how.Skips(i) {
+						continue
+					}
+					t.Run(c.Name, func(t *testing.T) {
+						m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: how.Seed, Apps: 1, Direct: direct, Limits: proxytest.CorpusYAML,
+							Service: ", timeout: 30s", Provider: ", timeout: 30s"})
+						m.W.Options.Cut = how.Cut
+						if err := m.Hears(c, how.Gap); err != nil {
+							t.Errorf("%s: %v\n%.300q", c.Where, err, c.Bytes())
+						}
+						m.Settled()
+					})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package http_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// stuckMesh has the one connection to an application busy for long, and no room for
+// dials of others.
+func stuckMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *proxytest.Call) {
+	m, d = proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", outlier: {consecutive: 1}"})
+	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
+	busy = m.Get("/")
+	m.Do(busy)
+	m.W.Run(100 * time.Millisecond)
+	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
+	d.Room, d.Dialling = 1, 1
+	return m, d, busy
+}
+
+// TestDialsAreTriedAgain: requests that wait since there was no room for their dials
+// are served soon after there is, in the order in which they came, however long the
+// connections are busy that there are.
+func TestDialsAreTriedAgain(t *testing.T) {
+	t.Run("room again", func(t *testing.T) {
+		m, d, busy := stuckMesh(t)
+		var served []string
+		m.Apps[0].Seen = func(req *protocol.Request) { served = append(served, string(protocol.Find(req.Headers, "x-nonce"))) }
+		var calls []*proxytest.Call
+		for range 30 {
+			c := m.Post(10)
+			m.Do(c)
+			calls = append(calls, c)
+			m.W.Run(10 * time.Millisecond)
+		}
+		if d.Refused < 2 || d.Refused > 20 || len(served) > 0 {
+			t.Errorf("%d dials refused within 300 ms, %d requests served", d.Refused, len(served))
+		}
+		d.Dialling = 0 // one at a time: most dials for those that wait are refused again
+		since := m.W.Now()
+		m.Finish(calls...)
+		m.OK(calls...)
+		if took := m.W.Now() - since; took > 100*time.Millisecond {
+			t.Errorf("answered %v after there was room", took)
+		}
+		for i, nonce := range served {
+			was := slices.IndexFunc(calls, func(c *proxytest.Call) bool { return c.Nonce == nonce })
+			if max(was-i, i-was) >= d.All {
+				t.Errorf("request %d is served as number %d, over %d connections", was, i, d.All)
+			}
+		}
+		m.Finish(busy)
+		m.OK(busy)
+		if m.Consumer.Report().Services[0].Endpoints[0].Ejected {
+			t.Error("the endpoint is ejected")
+		}
+		m.Settled()
+	})
+	t.Run("room again after long", func(t *testing.T) {
+		m, d, busy := stuckMesh(t)
+		calls := m.Burst(30, 10)
+		m.W.Run(time.Second)
+		before := d.Refused
+		m.W.Run(4 * time.Second)
+		if n := d.Refused - before; n < 45 || n > 55 {
+			t.Errorf("%d dials refused within 4 s, want one in 80 ms", n)
+		}
+		d.Dialling = 0
+		since := m.W.Now()
+		m.Finish(calls...)
+		m.OK(calls...)
+		if took := m.W.Now() - since; took > 150*time.Millisecond {
+			t.Errorf("answered %v after there was room", took)
+		}
+		m.Finish(busy)
+		m.Settled()
+	})
+	t.Run("their callers go away", func(t *testing.T) {
+		m, d, busy := stuckMesh(t)
+		var clients []*proxytest.Client
+		for range 10 {
+			clients = append(clients, m.Do(m.Post(10)))
+		}
+		m.W.Run(50 * time.Millisecond)
+		for _, c := range clients {
+			m.Clients.Do(func() { c.Conn.Close() })
+		}
+		m.W.Run(50 * time.Millisecond)
+		before := d.Refused
+		m.W.Run(time.Second)
+		if d.Refused != before {
+			t.Errorf("%d dials for nobody", d.Refused-before)
+		}
+		d.Dialling = 0
+		c := m.Post(10)
+		m.Do(c)
+		m.Finish(c, busy)
+		m.OK(c, busy)
+		if c.Took > 100*time.Millisecond {
+			t.Errorf("answered after %v, with room for its dial", c.Took)
+		}
+		m.Settled()
+	})
+	t.Run("one that is lost", func(t *testing.T) {
+		m, d, busy := stuckMesh(t)
+		calls := m.Burst(200, 10)
+		m.W.Run(50 * time.Millisecond)
+		m.W.ResetAll(m.Consumer.Host, m.Apps[0].Host+"-app")
+		m.Finish(append(calls, busy)...)
+		if n := proxytest.Codes(calls); n["too-many-dials"] != len(calls) || busy.Code != "upstream-reset" {
+			t.Errorf("answers %v, and %s, after %d dials were refused", n, busy.Code, d.Refused)
+		}
+		m.Settled()
+	})
+}

@@ -1,0 +1,256 @@
+package http_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestRequestsWaitForConnections: of many requests at once most wait for what comes
+// first, a connection that another has used or one of their own.
+func TestRequestsWaitForConnections(t *testing.T) {
+	const requests, dials = 1000, 128
+	t.Run("all are answered", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		if d.Most != dials || d.All >= requests {
+			t.Errorf("%d dials, %d at a time; want less than %d, %d at a time", d.All, d.Most, requests, dials)
+		}
+	})
+	t.Run("as many connections as it takes", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		if d.Most != dials || d.All != requests {
+			t.Errorf("%d dials, %d at a time; want %d and %d", d.All, d.Most, requests, dials)
+		}
+	})
+	t.Run("connections that serve one request", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m.Apps[0].Close = true
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		m.Settled()
+		if d.All != requests {
+			t.Errorf("%d dials for %d requests", d.All, requests)
+		}
+	})
+	t.Run("the endpoint refuses", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m.Apps[0].Stop()
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n["upstream-connect"] != requests {
+			t.Errorf("answers %v", n)
+		}
+		m.Settled()
+	})
+	t.Run("the endpoint is silent", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m.W.Blackhole(m.Apps[0].Addr, true)
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n["upstream-connect"] != requests {
+			t.Errorf("answers %v", n)
+		}
+		for _, c := range calls {
+			if c.Took > 2*250*time.Millisecond+10*time.Millisecond {
+				t.Fatalf("told after %v, with a connect_timeout of 250 ms", c.Took)
+			}
+		}
+		m.Settled()
+	})
+	t.Run("the endpoint takes no more connections", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
+		first := m.Burst(10, 10)
+		m.Finish(first...)
+		m.OK(first...)
+		m.W.Blackhole(m.Apps[0].Addr, true)
+		calls := m.Burst(700, 10) // ten connections serve a thousand in a second
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
+			t.Errorf("answers %v: more have failed than were dialled for", n)
+		}
+		m.Settled()
+	})
+	t.Run("the endpoint is silent, one has come late", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m.W.Blackhole(m.Apps[0].Addr, true)
+		calls, late := m.Burst(dials, 10), m.Post(10)
+		m.W.RunUntil(func() bool { return false }, 200*time.Millisecond)
+		m.Do(late)
+		m.Finish(append(calls, late)...)
+		if late.Took < 250*time.Millisecond {
+			t.Errorf("told after %v, with a connect_timeout of 250 ms", late.Took)
+		}
+		m.Settled()
+	})
+	t.Run("others become free meanwhile", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
+		first := m.Burst(10, 10)
+		m.Finish(first...)
+		m.W.Blackhole(m.Apps[0].Addr, true)
+		calls := m.Burst(6*dials, 10)
+		m.Finish(calls...)
+		var last time.Duration
+		for _, c := range calls {
+			last = max(last, c.Took)
+		}
+		if last < time.Second { // of 128 dials after another
+			t.Errorf("none has waited for more than %v", last)
+		}
+		m.Settled()
+	})
+	t.Run("their callers go away", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		m.Apps[0].Delay = func() time.Duration { return time.Second }
+		var clients []*proxytest.Client
+		for range requests {
+			clients = append(clients, m.Do(m.Post(10)))
+		}
+		if !m.W.RunUntil(func() bool { return d.Most == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
+			t.Fatal("nobody waits")
+		}
+		for _, c := range clients {
+			m.Clients.Do(func() { c.Conn.Close() })
+		}
+		m.Settled()
+	})
+	t.Run("the deadline passes", func(t *testing.T) {
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 100ms"})
+		m.W.Blackhole(m.Apps[0].Addr, true)
+		calls := m.Burst(requests, 10)
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n["deadline"] != requests {
+			t.Errorf("answers %v", n)
+		}
+		m.Settled()
+	})
+	t.Run("the endpoint leaves", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
+		calls := m.Burst(requests, 10)
+		if !m.W.RunUntil(func() bool { return d.Most == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
+			t.Fatal("nobody waits")
+		}
+		taken := m.Consumer.Proc.Pending()
+		m.Consumer.Update("compute")
+		m.Finish(calls...)
+		if n := proxytest.Codes(calls); n[""] < taken || n[""]+n["no-endpoint"] != requests {
+			t.Errorf("answers %v, with %d pending when it left", n, taken)
+		}
+		m.Settled()
+	})
+}
+
+// TestDialQueueIsFull: a request for whose connection the driver has no room goes to
+// another endpoint for free, or waits for a connection that is there; else it is
+// refused with a code of its own, and the endpoint is not to blame.
+func TestDialQueueIsFull(t *testing.T) {
+	const outlier = ", outlier: {consecutive: 1}"
+	blameless := func(t *testing.T, m *proxytest.Mesh) {
+		t.Helper()
+		for _, e := range m.Consumer.Report().Services[0].Endpoints {
+			if e.Ejected {
+				t.Errorf("%s is ejected", e.Addr)
+			}
+		}
+		if s := m.Consumer.Stats("compute"); s.RetriesPaid+s.RetriesOverBudget > 0 {
+			t.Errorf("%d retries paid, %d over budget", s.RetriesPaid, s.RetriesOverBudget)
+		}
+	}
+	for name, direct := range map[string]bool{"http": true, "link": false} {
+		t.Run("no connection, "+name, func(t *testing.T) {
+			m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: direct, Service: outlier})
+			d.Dialling = 1 // somebody else's
+			calls := m.Burst(10, 10)
+			m.Finish(calls...)
+			if n := proxytest.Codes(calls); n["too-many-dials"] != len(calls) {
+				t.Errorf("answers %v", n)
+			}
+			blameless(t, m)
+			m.Settled()
+			d.Dialling = 0
+			c := m.Post(10)
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+		})
+	}
+	t.Run("one that becomes free", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		first := m.Post(10)
+		m.Do(first)
+		m.Finish(first)
+		d.Dialling = 1
+		calls := m.Burst(10, 10)
+		m.Finish(calls...)
+		m.OK(calls...)
+		if d.All != 1 || d.Refused == 0 || d.Refused > 20 {
+			t.Errorf("%d connections, %d dials refused", d.All, d.Refused)
+		}
+		blameless(t, m)
+		m.Settled()
+	})
+	t.Run("one that became free", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
+		first, second := m.Post(10), m.Post(10)
+		m.Do(first)
+		m.Until("a connection", func() bool { return d.All == 1 && d.Dialling == 0 })
+		d.Dialling, d.Late = 1, 100*time.Millisecond
+		m.Do(second)
+		m.Finish(first, second)
+		m.OK(first, second)
+		if second.Took > time.Second {
+			t.Errorf("it has waited for %v", second.Took)
+		}
+		blameless(t, m)
+		m.Settled()
+	})
+	t.Run("one that closes", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
+		m.Apps[0].Close = true
+		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
+		first, second := m.Post(10), m.Post(10)
+		m.Do(first)
+		m.Until("a connection", func() bool { return d.All == 1 && d.Dialling == 0 })
+		d.Dialling = 1
+		m.Do(second)
+		m.Until("the other to wait", func() bool { return d.Refused == 1 })
+		d.Dialling = 0
+		m.Finish(first, second)
+		m.OK(first, second)
+		blameless(t, m)
+		m.Settled()
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, Direct: true, Service: outlier + ", lb: {policy: weighted_round_robin, slow_start: 0s}"})
+		m.Consumer.Update("compute", m.Endpoint(1))
+		first := m.Post(10)
+		m.Do(first)
+		m.Finish(first)
+		m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
+		d.Dialling = 1
+		for range 10 {
+			c := m.Post(10)
+			m.Do(c)
+			m.Finish(c)
+			m.OK(c)
+		}
+		if d.Refused == 0 {
+			t.Error("no dial was refused")
+		}
+		blameless(t, m)
+		m.Settled()
+	})
+}

@@ -1,0 +1,241 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+func TestAnswersLeave(t *testing.T) {
+	for seed, a := range proxytest.StreamResponses {
+		t.Run(a.Name, func(t *testing.T) {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
+			app := m.Script(0, a.Says)
+			m.Speak(proxytest.Egress, proxytest.GetStream)
+			m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+			if at := m.W.Now(); strings.HasPrefix(a.Name, "pauses") != (at > 100*time.Millisecond) {
+				t.Errorf("left after %v", at)
+			}
+			got := c.Answers[0]
+			resp, _, rest := proxytest.HeadOf(t, got.Head)
+			if !bytes.Contains(got.Head, []byte(a.Framing)) || !bytes.Contains(got.Head, []byte("Connection: close\r\n")) || len(rest) > 0 {
+				t.Errorf("the head is %q", got.Head)
+			}
+			for _, name := range []string{"via", "date", "x-request-id"} {
+				if resp.Status != 200 || protocol.Find(resp.Headers, name) == nil {
+					t.Errorf("status %d, no %s in %q", resp.Status, name, got.Head)
+				}
+			}
+			if got.Chunks != strings.HasPrefix(a.Framing, "Transfer") {
+				t.Errorf("the body goes in chunks: %t", got.Chunks)
+			}
+			src := got.Source
+			m.W.Run(time.Second)
+			body, done, err := src.Body.Decode(proxytest.Drained(t, src.Socket), src.Buffer)
+			if err != nil || done != (a.Name == "long and whole") || string(src.Buffer.B) != a.Here || src.Service != "compute" {
+				t.Errorf("%d bytes decoded, done %t, %v, body %d bytes of %q", body, done, err, len(src.Buffer.B), src.Service)
+			}
+			if (*app).Ended || m.Consumer.Proc.Held() != 0 || m.Consumer.Proc.Pending() != 1 || m.Consumer.Stats("compute").StreamsOpen != 1 {
+				t.Errorf("application closed %t, %d bytes held, %d pending, stats %+v", (*app).Ended,
+					m.Consumer.Proc.Held(), m.Consumer.Proc.Pending(), m.Consumer.Stats("compute"))
+			}
+			proxytest.SettledStreams(m, c)
+			m.Until("the end of the application's connection", func() bool { return (*app).Ended })
+		})
+	}
+}
+
+// What has an end soon is a message, whatever its type.
+func TestShortAnswersStay(t *testing.T) {
+	events := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+	for _, says := range []string{
+		events + "Content-Length: 5\r\n\r\nfirst",
+		events + "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000\r\n" + strings.Repeat("x", 64<<10) + "\r\n0\r\n\r\n",
+	} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+		m.W.Options.Cut = 0
+		m.Script(0, says)
+		p := m.Speak(proxytest.Egress, proxytest.GetStream)
+		m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		if resp, h, _ := proxytest.HeadOf(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Answers) != 0 {
+			t.Errorf("status %d, keep-alive %t, %d left", resp.Status, h.KeepAlive, len(c.Answers))
+		}
+		m.W.Reset(p.Conn)
+		proxytest.SettledStreams(m, c)
+	}
+	// The length of a slow body is known.
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
+	app := m.Script(0, events+"Content-Length: 5\r\n\r\nfir")
+	p := m.Speak(proxytest.Egress, proxytest.GetStream)
+	m.W.Run(time.Second)
+	m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("st")) })
+	m.Until("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
+	m.W.Reset(p.Conn)
+	proxytest.SettledStreams(m, c)
+}
+
+// An HTTP/1.0 client reads until the close.
+func TestStreamForOldClient(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	m.Script(0, proxytest.StreamResponses[1].Says)
+	m.Speak(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
+	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+	if a := c.Answers[0]; a.Chunks || bytes.Contains(a.Head, []byte("hunked")) {
+		t.Errorf("chunks %t, head %q", a.Chunks, a.Head)
+	}
+	proxytest.SettledStreams(m, c)
+}
+
+// A client that has not read what came before gets the stream after it; one that
+// goes away, or never reads, ends it.
+func TestStreamWaitsForSlowReader(t *testing.T) {
+	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
+		"reads":         nil,
+		"write timeout": func(m *proxytest.Mesh, _ *proxytest.Peer) { m.W.Run(5 * time.Second) },
+		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 4s}"})
+			// Within maxUnread, so that the next request begins.
+			big := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 720000\r\n\r\n%0720000d", 0)
+			says := big
+			app := m.Scripted(0, func() string { return says })
+			p := m.Speak(proxytest.Egress, "")
+			m.Until("a connection", func() bool { return p.Conn != nil })
+			m.W.Hold(p.Conn, true)
+			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.GetStream)) })
+			m.W.Run(500 * time.Millisecond)
+			says = proxytest.StreamResponses[1].Says
+			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.GetStream + proxytest.GetStream)) })
+			m.W.Run(500 * time.Millisecond)
+			if len(c.Answers) != 0 || m.Consumer.Stats("compute").StreamsOpen != 1 {
+				t.Fatalf("%d answers left, %d streams, want one that waits", len(c.Answers), m.Consumer.Stats("compute").StreamsOpen)
+			}
+			if end != nil {
+				end(m, p)
+				m.W.Run(100 * time.Millisecond)
+				m.W.Hold(p.Conn, false)
+				if len(c.Answers) != 0 {
+					t.Error("a stream left with a connection that has ended")
+				}
+				proxytest.SettledStreams(m, c)
+				m.Until("the end of the application's connection", func() bool { return (*app).Ended })
+				return
+			}
+			m.W.Hold(p.Conn, false)
+			m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+			m.Until("the answer before it", func() bool { return len(p.Heard) > 720_000 })
+			proxytest.SettledStreams(m, c)
+		})
+	}
+}
+
+// An application that answers before it has read the request: the answer leaves
+// once the request has.
+func TestStreamBeforeRequestIsSent(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
+	a := m.Apps[0]
+	a.Stop()
+	app := &proxytest.Peer{Says: []byte("")}
+	m.W.Listen(a.Addr, a.Loop, func() loop.Stream { return app })
+	body := strings.Repeat("x", 2<<20)
+	m.Speak(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
+	m.Until("a connection", func() bool { return app.Conn != nil })
+	m.W.Hold(app.Conn, true)
+	a.Loop.Do(func() { app.Conn.Write([]byte(proxytest.StreamResponses[1].Says)) })
+	m.W.Run(time.Second)
+	if len(c.Answers) != 0 {
+		t.Fatal("left with a part of the request to send")
+	}
+	m.W.Hold(app.Conn, false)
+	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+	m.Until("all of the request", func() bool { return bytes.HasSuffix(app.Heard, []byte(body)) })
+	proxytest.SettledStreams(m, c)
+}
+
+// Where connections can't leave, a long answer is refused, and one that lasts is
+// a message as long as it is short.
+func TestAnswersStayWithoutSockets(t *testing.T) {
+	for _, a := range proxytest.StreamResponses {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages, NoSockets: true})
+		app := m.Script(0, a.Says)
+		p := m.Speak(proxytest.Egress, proxytest.GetStream)
+		m.W.Run(time.Second)
+		want, code := 200, ""
+		if strings.HasPrefix(a.Name, "long") || a.Name == "grows" {
+			want, code = 502, "response-too-large"
+		} else {
+			m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("0\r\n\r\n")); (*app).Conn.Drain() })
+		}
+		m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		resp, _, _ := proxytest.HeadOf(t, p.Heard)
+		if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != want || got != code || len(c.Answers) != 0 {
+			t.Errorf("%s: status %d %s, %d left", a.Name, resp.Status, got, len(c.Answers))
+		}
+		m.W.Reset(p.Conn)
+		proxytest.SettledStreams(m, c)
+	}
+}
+
+// The loser of a hedge that turns out to be a stream is closed, and the winner's
+// stream is the client's.
+func TestHedgedStream(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
+		Service: ", idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
+	var apps [2]**proxytest.Peer
+	for i := range apps {
+		apps[i] = m.Script(i, proxytest.StreamResponses[5].Says) // both pause; the first one is left first
+	}
+	m.Speak(proxytest.Egress, proxytest.GetStream)
+	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+	m.W.Run(time.Second)
+	open := 0
+	for _, app := range apps {
+		if *app == nil {
+			t.Fatal("no hedge was sent")
+		}
+		if !(*app).Ended {
+			open++
+		}
+	}
+	if s := m.Consumer.Stats("compute"); open != 1 || s.StreamsOpen != 1 || s.Streams != 1 || len(c.Answers) != 1 {
+		t.Errorf("%d connections to applications, %d streams of %d, %d left", open, s.StreamsOpen, s.Streams, len(c.Answers))
+	}
+	proxytest.SettledStreams(m, c)
+}
+
+// A bad answer that is a stream gives way to a better one, and ends.
+func TestBadStreamIsRetried(t *testing.T) {
+	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
+		Service: `, idempotent: true, retry: {attempts: 1, on: [5xx]}, hedge: {budget: 1}`})
+	bad := strings.Replace(proxytest.StreamResponses[1].Says, "200 OK", "500 X", 1)
+	first := true
+	answer := func() string {
+		if first {
+			first = false
+			return bad
+		}
+		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	}
+	m.Scripted(0, answer)
+	m.Scripted(1, answer)
+	for range 20 { // earns tokens for the retry
+		p := m.Speak(proxytest.Egress, proxytest.GetStream)
+		m.Until("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Answers) > 0 })
+		if len(c.Answers) > 0 {
+			break
+		}
+		m.W.Reset(p.Conn)
+	}
+	if n := m.Consumer.Stats("compute").Retries; n != 1 || len(c.Answers) != 0 {
+		t.Errorf("%d retries, %d streams left", n, len(c.Answers))
+	}
+	proxytest.SettledStreams(m, c)
+}

@@ -1,0 +1,25 @@
+package link
+
+import (
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// ShedLargest gives up the answer of which most is here.
+func (c *client) ShedLargest() bool {
+	id, n := c.Reader.Largest()
+	if n < exchange.LeastShed {
+		return false
+	}
+	a := c.streams.Get(id)
+	if a == nil {
+		c.Reader.Forget(id)
+		c.Account()
+		return true
+	}
+	c.giveUp(a)
+	a.Failed(fault.Shed)
+	return true
+}
+
+func (c *client) CloseNow() { c.OnLost() }
