@@ -10,7 +10,7 @@ import (
 
 const module = "github.com/remora-proxy/remora"
 
-// TestModule holds this module to the rules.
+// TestModule checks this module.
 func TestModule(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -32,11 +32,11 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// TestCheck sees each rule pass and fail.
+// TestCheck lets each rule pass and fail.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name, file, source string
-		want               string // in the one complaint; "": none
+		want               string // in the one complaint; "" means no complaint
 	}{
 		{"leaf alone", "proxy/config/a.go", `import "os"`, ""},
 		{"leaf to leaf", "proxy/config/a.go", `import "` + module + `/lb"`, "a leaf"},
@@ -108,7 +108,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRead sees which files are read.
+// TestRead checks which files are read.
 func TestRead(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{

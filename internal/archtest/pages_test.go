@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSecurityNamesTests: each test and script that SECURITY.md names as what shows
-// a promise is there, in the package that it names.
+// TestSecurityNamesTests checks that each test and script that SECURITY.md names exists,
+// in the package that it names.
 func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -33,7 +33,7 @@ func TestSecurityNamesTests(t *testing.T) {
 					t.Error(err)
 				}
 			case !declares(t, n.dir, n.name):
-				t.Errorf("there is no %s in %s, which is to show that%s", n.name, n.dir, cells[1])
+				t.Errorf("no %s in %s, which must show that%s", n.name, n.dir, cells[1])
 			}
 		}
 		if named == before {
@@ -45,8 +45,8 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// TestTestingNamesFuzzTargets: docs/testing.md has every fuzz target, in its package,
-// and no other.
+// TestTestingNamesFuzzTargets checks that docs/testing.md lists every fuzz target with its
+// package, and no other.
 func TestTestingNamesFuzzTargets(t *testing.T) {
 	text, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
@@ -87,15 +87,15 @@ func TestTestingNamesFuzzTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range named {
-		t.Errorf("docs/testing.md has %+v, which is not there", n)
+		t.Errorf("docs/testing.md has %+v, which does not exist", n)
 	}
 }
 
 // inPackage is the name of a test, and the directory of its package.
 type inPackage struct{ dir, name string }
 
-// namesIn are the names in a cell such as "`dir`: `A`, `B`; `other`: `C`"; those before
-// any directory are of dir.
+// namesIn returns the names in a cell such as "`dir`: `A`, `B`; `other`: `C`". Names
+// before the first directory belong to dir.
 func namesIn(cell, dir string) (all []inPackage) {
 	for _, m := range regexp.MustCompile("`([^`]+)`(:?)").FindAllStringSubmatch(cell, -1) {
 		if m[2] == ":" {
@@ -107,7 +107,7 @@ func namesIn(cell, dir string) (all []inPackage) {
 	return all
 }
 
-// declares tells whether the tests of a package have a function with this name.
+// declares reports whether the tests of a package declare a function with this name.
 func declares(t *testing.T, dir, name string) bool {
 	files, _ := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
 	for _, file := range files {

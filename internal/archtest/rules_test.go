@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// maxLines is the length past which a file is split.
+// maxLines is the length of the longest file that is allowed.
 const maxLines = 400
 
-// layer is a package, or a tree of them, and what of the module it may import.
+// layer names packages and what they may import of the module.
 type layer struct {
-	packages []string // patterns, see matches
-	may      []string // patterns; the package itself and those below always
+	packages []string // patterns, see matchesAny
+	may      []string // patterns; a package may always import itself
 	why      string
 }
 
-// layers say which way imports point. The first that matches a package counts;
-// a package in none fails, so that a new one gets its place here.
+// layers say which way imports point. The first layer that matches a package
+// counts. A package without a layer fails, so a new one gets its place here.
 var layers = []layer{
 	{
 		[]string{"cmd/remora"},
@@ -126,7 +126,7 @@ type home struct {
 	why      string
 }
 
-// homes is the one place for each library. A library in no home fails.
+// homes lists the one place of each library. A library without a home fails.
 var homes = []home{
 	{"github.com/panjf2000/gnet/", []string{"proxy/reactor/..."},
 		"the engine's traps are handled in one package, and it can be replaced there"},
@@ -166,20 +166,20 @@ var homes = []home{
 		"system calls belong to the drivers, and to who owns the terminal"},
 }
 
-// core is what does no I/O: a request's way through it is a function of the
-// events that a driver hands in, so that a failing simulation replays exactly.
+// core lists the packages that do no I/O: a request's way through them is a
+// function of the driver's events, so that a failing simulation replays exactly.
 var core = []string{"proxy", "lb", "proxy/hedge", "proxy/trace", "protocol/..."}
 
 const coreWhy = "the core gets time and connections from its loop alone, so that the simulator can replay it"
 
-// notInCore is what the core may not import or use.
+// notInCore lists what the core may not import or use.
 var notInCore = []string{
 	"net", "net/http", "os", "os/signal", "syscall", "sync", "log", "log/slog",
 	"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.NewTimer",
 	"time.NewTicker", "time.Tick", "go", "a dot import",
 }
 
-// Check returns what is wrong with the files, each with its reason.
+// Check returns one complaint, with its reason, for each broken rule.
 func Check(files []File) []string {
 	var wrong []string
 	for i := range files {
@@ -200,7 +200,7 @@ func Check(files []File) []string {
 func checkLayer(f *File, complain func(int, string, ...any)) {
 	i := slices.IndexFunc(layers, func(l layer) bool { return matchesAny(l.packages, f.Dir()) })
 	if i < 0 {
-		complain(1, "package %s has no place in the layers; add it to internal/archtest/rules.go", f.Dir())
+		complain(1, "package %s has no place in the layers; add it to internal/archtest/rules_test.go", f.Dir())
 		return
 	}
 	for _, imp := range f.Imports {
@@ -220,7 +220,7 @@ func checkHomes(f *File, complain func(int, string, ...any)) {
 		}
 		i := slices.IndexFunc(homes, func(h home) bool { return strings.HasPrefix(imp.Path, h.library) })
 		if i < 0 {
-			complain(imp.Line, "%s has no home; a new library needs a reason, in internal/archtest/rules.go", imp.Path)
+			complain(imp.Line, "%s has no home; a new library needs a reason, in internal/archtest/rules_test.go", imp.Path)
 			continue
 		}
 		h := homes[i]
@@ -248,7 +248,7 @@ func checkCore(f *File, complain func(int, string, ...any)) {
 	}
 }
 
-// matchesAny tells whether a package is one of the patterns: a path, or a path
+// matchesAny reports whether a package is one of the patterns: a path, or a path
 // with /... for it and all below; "..." is all.
 func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {

@@ -1,7 +1,7 @@
-// Package archtest holds the module to its architecture: which way imports
-// point, where each third-party library lives, what the core may not touch, and
-// how long a file may be. The rules are rules.go; the tests run them on this
-// module, and on small fixtures to see that they can fail.
+// Package archtest checks the module's architecture: which way imports point,
+// where each third-party library lives, what the core may not use, and how long
+// a file may be. The rules are in rules_test.go. The tests run them on this
+// module, and on small fixtures that show that each rule can fail.
 package archtest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// File is what the rules look at.
+// File is what the rules need to know about a file.
 type File struct {
 	Path    string // from the module's root, with slashes
 	Lines   int
@@ -24,8 +24,8 @@ type File struct {
 	Uses    []Use // of package-level names, and go statements
 }
 
-// Import is one import of a file. Those of the module itself are relative to
-// its root: "proxy/config", and "." for the root.
+// Import is one import of a file. The path of a package of the module is
+// relative to its root: "proxy/config", and "." for the root.
 type Import struct {
 	Path string
 	Own  bool
@@ -42,11 +42,11 @@ type Use struct {
 // Dir is the folder of the file: its package.
 func (f *File) Dir() string { return path.Dir(f.Path) }
 
-// IsTest tells whether the file is compiled for tests only.
+// IsTest reports whether the file is compiled for tests only.
 func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// Read parses the Go files under root, a module called module. It leaves out
-// testdata, hidden folders and modules within.
+// Read parses the Go files under root, the root of a module. It leaves out
+// testdata, hidden folders and nested modules.
 func Read(root, module string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func Read(root, module string) ([]File, error) {
 	return files, err
 }
 
-// skips tells whether a folder is none of the module's packages.
+// skips reports whether a folder holds no package of the module.
 func skips(dir string) bool {
 	base := filepath.Base(dir)
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
