@@ -1,20 +1,30 @@
-// Package proxy is the sidecar's core: what happens to a request between the
-// bytes that come in and the bytes that go out. It does no I/O, starts no
-// goroutine and never asks what time it is; a driver (proxy/reactor on real
-// sockets, proxy/sim in tests) brings time and connections through Loop.
+// Package proxy wires the core of the sidecar together: processes, workers,
+// configurations in use, listeners, and the one list of protocols. It holds no byte of
+// a protocol and no decision about a request.
 //
-// The way of a request, one file per station:
+// The core does no I/O, starts no goroutine and never asks what time it is; a driver
+// (proxy/reactor on real sockets, proxy/sim in tests) brings time and connections.
 //
-//	downstream_http.go, downstream_link.go   bytes to Request
-//	courtesy.go                              headers added and taken out
-//	route.go                                 Request to service and policy
-//	ratelimit.go, breaker.go                 what is turned away at once
-//	exchange.go                              deadline, attempts, hedge timer
-//	admission.go                             a slot of the service, or its queue
-//	attempt.go, service.go                   pick an endpoint, send
-//	upstream_http.go, upstream_link.go       attempt to bytes, bytes to answer
-//	outcome.go                               winner, retry, or failure
-//	downstream_http_reply.go                 Response to bytes
-//	streams.go, downstream_http_leave.go     what leaves the loops, to proxy/stream
-//	lease.go                                 a stream's place at a service; its bytes are proxy/stream's
+// The stations of a request, one folder each:
+//
+//	downstream/http, /link, /dubbo  bytes to a request
+//	downstream                      headers added and taken out
+//	route                           which route
+//	limit                           who may pass
+//	exchange                        deadline, attempts, hedges, the one response
+//	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
+//	telemetry                       counters, access log, spans
+//	stream                          what leaves the loops
+//
+// In this package:
+//
+//	process.go     what all loops share
+//	worker.go      one loop's part
+//	protocols.go   the list of protocols
+//	generation.go  a configuration in use; generation_worker.go on one loop
+//	listener.go    a listener
+//	leases.go      what streams ask of a loop
+//	drain.go       the end of sessions
+//	shed.go        which connection is closed when memory is short
+//	report.go      what the admin API asks
 package proxy

@@ -16,12 +16,23 @@ type layer struct {
 	why      string
 }
 
+// session and upstream are what each protocol's folder may import besides its codec.
+var (
+	session = []string{
+		"proxy/downstream", "proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol",
+	}
+	upstream = []string{"proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/config", "protocol"}
+)
+
 // layers say which way imports point. The first layer that matches a package
 // counts. A package without a layer fails, so a new one gets its place here.
 var layers = []layer{
 	{
 		[]string{"cmd/remora"},
-		[]string{"proxy/admin", "proxy/otlp", "proxy/reactor", "proxy/stream", "proxy", "proxy/accesslog", "proxy/config", "proxy/certs", "proxy/handover", "registry/...", "internal/..."},
+		[]string{
+			"proxy/admin", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop", "proxy/config",
+			"proxy/certs", "proxy/handover", "registry/...", "internal/...",
+		},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
 	},
 	{
@@ -40,32 +51,151 @@ var layers = []layer{
 		"the lab may use all of the sidecar, so that a demo needs one binary",
 	},
 	{
-		[]string{"proxy/reactor", "proxy/sim", "proxy/stream", "proxy/admin", "proxy/conformance"},
+		[]string{"proxy/admin"},
+		[]string{"proxy", "proxy/fault", "proxy/telemetry/stats", "proxy/config", "lb", "proxy/hedge", "registry", "internal/..."},
+		"admin shows what the core reports, and knows no driver",
+	},
+	{
+		[]string{"proxy/stream"},
 		[]string{
-			"proxy", "proxy/conformance", "protocol/...", "lb", "registry/...", "proxy/hedge", "proxy/config", "proxy/certs",
-			"internal/...",
+			"proxy", "proxy/downstream", "proxy/exchange", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
+			"proxy/telemetry/stats", "proxy/config", "protocol/...",
 		},
-		"drivers, streams and admin sit on the core and know nothing of each other",
+		"streams run on goroutines beside the core: of a loop they see who gives leases",
 	},
 	{
 		[]string{"proxy/sim/mesh"},
-		[]string{"proxy", "proxy/sim", "proxy/config", "proxy/hedge", "protocol", "protocol/http1", "registry"},
+		[]string{
+			"proxy", "proxy/sim", "proxy/fault", "proxy/loop", "proxy/telemetry/stats", "proxy/config", "proxy/hedge", "protocol", "protocol/http1",
+			"registry",
+		},
 		"a mesh is sidecars on the simulator, and callers and applications that speak HTTP",
 	},
 	{
-		[]string{"proxy/otlp"},
-		[]string{"proxy/trace", "proxy/config"},
+		[]string{"proxy/proxytest"},
+		[]string{"..."},
+		"tests of the core share it; no command imports it",
+	},
+	{
+		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
+		[]string{"proxy/loop", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1", "internal/..."},
+		"a driver implements the loop, and knows nothing of requests",
+	},
+	{
+		[]string{"proxy/telemetry/otlp"},
+		[]string{"proxy/telemetry/trace", "proxy/config"},
 		"spans are exported from plain records, off the loops; the core does not know how",
 	},
 	{
-		[]string{"proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/certs", "proxy/handover", "proxy/accesslog"},
-		nil,
-		"a leaf: it can be read, tested and reused on its own",
+		[]string{"proxy"},
+		[]string{
+			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/route", "proxy/shard", "proxy/fault",
+			"proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
+		},
+		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
 	},
 	{
-		[]string{"proxy"},
-		[]string{"protocol/...", "lb", "registry", "proxy/hedge", "proxy/adaptive", "proxy/trace", "proxy/config", "proxy/accesslog"},
-		"the core knows its leaves; drivers, admin and registry clients reach it, never the other way",
+		[]string{"proxy/downstream/http"},
+		append([]string{"protocol/http1"}, session...),
+		"a session knows what sessions share and its own codec, and never an upstream",
+	},
+	{
+		[]string{"proxy/downstream/link"},
+		append([]string{"protocol/http1", "protocol/link", "proxy/mux", "proxy/mux/linkconn", "lb"}, session...),
+		"a session knows what sessions share and its own codec, and never an upstream",
+	},
+	{
+		[]string{"proxy/downstream/dubbo"},
+		append([]string{"protocol/dubbo", "proxy/mux"}, session...),
+		"a session knows what sessions share and its own codec, and never an upstream",
+	},
+	{
+		[]string{"proxy/downstream"},
+		[]string{
+			"proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol", "protocol/http1",
+			"protocol/link",
+		},
+		"what sessions share knows no upstream",
+	},
+	{
+		[]string{"proxy/upstream"},
+		nil,
+		"each protocol has a folder; there is no code of all",
+	},
+	{
+		[]string{"proxy/upstream/http"},
+		append([]string{"protocol/http1"}, upstream...),
+		"an upstream knows the exchange and its own codec, and never a session",
+	},
+	{
+		[]string{"proxy/upstream/link"},
+		append([]string{"protocol/http1", "protocol/link", "proxy/mux", "proxy/mux/linkconn", "lb"}, upstream...),
+		"an upstream knows the exchange and its own codec, and never a session",
+	},
+	{
+		[]string{"proxy/upstream/dubbo"},
+		append([]string{"protocol/dubbo", "proxy/mux"}, upstream...),
+		"an upstream knows the exchange and its own codec, and never a session",
+	},
+	{
+		[]string{"proxy/exchange"},
+		[]string{
+			"proxy/shard", "proxy/limit", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
+			"proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "lb", "registry", "protocol",
+			"protocol/http1", // the decoder of a stream's body
+			"protocol/link",  // the token of a stream
+		},
+		"an exchange knows no protocol, no session and no connection: these reach it by the interfaces of ports.go",
+	},
+	{
+		[]string{"proxy/limit"},
+		[]string{"proxy/fault", "proxy/config", "proxy/telemetry/stats", "proxy/limit/adaptive"},
+		"limits know nothing of requests",
+	},
+	{
+		[]string{"proxy/mux/linkconn"},
+		[]string{"proxy/mux", "proxy/shard", "proxy/loop", "protocol/link", "proxy/telemetry/stats"},
+		"both ends of a link share it, so it knows neither end and no exchange",
+	},
+	{
+		[]string{"proxy/mux"},
+		[]string{"proxy/loop", "proxy/shard"},
+		"multiplexed connections share it, of whatever protocol",
+	},
+	{
+		[]string{"proxy/shard"},
+		[]string{"proxy/loop", "proxy/telemetry/accesslog", "proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/config", "protocol"},
+		"what a loop lends knows no service, no session, no route and no wire format",
+	},
+	{
+		[]string{"proxy/route"},
+		[]string{"proxy/config", "protocol"},
+		"finding a route is pure, and knows no service",
+	},
+	{
+		[]string{"proxy/telemetry/accesslog"},
+		[]string{"proxy/loop", "proxy/fault", "proxy/config", "proxy/telemetry/stats", "proxy/telemetry/trace", "protocol"},
+		"the exchange fills plain records; the log knows no exchange",
+	},
+	{
+		[]string{"proxy/telemetry/stats"},
+		[]string{"proxy/fault", "proxy/hedge", "lb"},
+		"counters are plain data that everybody may use",
+	},
+	{
+		[]string{"proxy/telemetry/trace"},
+		[]string{"proxy/config", "protocol"},
+		"trace context and records are plain data that everybody may use",
+	},
+	{
+		[]string{"proxy/fault"},
+		[]string{"protocol/..."},
+		"a failure is a value: what it means to callers and peers, and nothing of the proxy",
+	},
+	{
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/certs", "proxy/handover"},
+		nil,
+		"a leaf: it can be read, tested and reused on its own",
 	},
 	{
 		[]string{"protocol/http1", "protocol/link", "protocol/dubbo"},
@@ -144,15 +274,15 @@ var homes = []home{
 		"the rest of the program sees plain structs"},
 	{"github.com/prometheus/", []string{"proxy/admin/..."},
 		"the core counts in its own integers; admin exports them"},
-	{"go.opentelemetry.io/proto/otlp/", []string{"proxy/otlp"},
+	{"go.opentelemetry.io/proto/otlp/", []string{"proxy/telemetry/otlp"},
 		"the core records in its own structs; one package makes OpenTelemetry's messages of them"},
-	{"google.golang.org/protobuf/", []string{"proxy/otlp"},
+	{"google.golang.org/protobuf/", []string{"proxy/telemetry/otlp"},
 		"it encodes OpenTelemetry's messages; the sidecar's own formats need none"},
 	{"github.com/HdrHistogram/", []string{"lab/..."},
 		"it measures in the lab; the sidecar has its own small histogram"},
 	{"github.com/spf13/cobra", []string{"cmd/..."},
 		"command lines are parsed in commands"},
-	{"github.com/valyala/bytebufferpool", []string{"protocol/...", "proxy", "proxy/reactor/...", "proxy/stream/..."},
+	{"github.com/valyala/bytebufferpool", []string{"protocol/...", "proxy/...", "proxy/reactor/...", "proxy/stream/..."},
 		"buffers have one owner on the way of a request, and nobody else needs them"},
 	{"github.com/apache/dubbo-go-hessian2", []string{"protocol/dubbo_test", "lab/..."},
 		"it allocates what a length says and knows Java's classes by a global table; the sidecar has its own hessian2, tested against it"},
@@ -168,7 +298,10 @@ var homes = []home{
 
 // core lists the packages that do no I/O: a request's way through them is a
 // function of the driver's events, so that a failing simulation replays exactly.
-var core = []string{"proxy", "lb", "proxy/hedge", "proxy/trace", "protocol/..."}
+var core = []string{
+	"proxy", "proxy/loop", "proxy/fault", "proxy/limit/...", "proxy/shard", "proxy/route", "proxy/exchange", "proxy/mux/...",
+	"proxy/upstream/...", "proxy/downstream/...", "proxy/hedge", "proxy/telemetry/stats", "proxy/telemetry/trace", "lb", "protocol/...",
+}
 
 const coreWhy = "the core gets time and connections from its loop alone, so that the simulator can replay it"
 

@@ -57,7 +57,7 @@ func TestErrorsPage(t *testing.T) {
 func declaredCodes(t *testing.T) (rows []string) {
 	t.Helper()
 	for _, pattern := range []string{
-		"../*.go", "../certs/*.go", "../reactor/*.go", "../stream/*.go", "../../cmd/remora/*.go",
+		"../fault/*.go", "../certs/*.go", "../reactor/*.go", "../stream/*.go", "../../cmd/remora/*.go",
 		"../../protocol/http1/*.go", "../../protocol/dubbo/*.go", "../../protocol/link/*.go",
 	} {
 		files, err := filepath.Glob(pattern)

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-const CorpusDir = "../protocol/http1/testdata"
+const CorpusDir = "../../../protocol/http1/testdata"
 
 // CorpusYAML is the limits that the corpus is written for, and no timeout that
 // what comes byte by byte could meet.

@@ -1,23 +1,12 @@
 package shard_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
-
-// TestMain poisons what was given back, so that a message whose memory is used after
-// that is not what a test expects. Benchmarks count instructions and do without.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	protocol.PoisonBuffers = flag.Lookup("test.bench").Value.String() == ""
-	os.Exit(m.Run())
-}
 
 // A long body, there and back, is kept in memory that was used before. At rest that
 // is given up.

@@ -1,5 +1,7 @@
 // Package accesslog writes what became of each request, one JSON object a line.
 //
+//	log.go     one loop's part: which requests have a line
+//	stream.go  the line of a stream, written at its end
 //	record.go  what a line tells
 //	encode.go  how
 //	queue.go   the way from the loops to the writer: bounded, and no loop waits

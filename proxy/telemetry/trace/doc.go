@@ -2,5 +2,10 @@
 // requests carry (W3C Trace Context, https://www.w3.org/TR/trace-context/), and
 // the record of a sampled request, from which its spans are made.
 //
-// It is a leaf: the core fills records in, proxy/otlp exports them.
+//	context.go, state.go  traceparent and tracestate
+//	headers.go            these among the headers of a request
+//	sampler.go            which requests are sampled
+//	record.go             the record
+//
+// The core fills records in, telemetry/otlp exports them.
 package trace

@@ -1,0 +1,7 @@
+// Package link reaches endpoints that have a sidecar.
+//
+//	upstream.go  one endpoint on one loop: one link, dialled on first use
+//	conn.go      the dialling end of a link
+//	stream.go    a response whose body has to be fetched
+//	shed.go      giving up the response that holds the most memory
+package link
