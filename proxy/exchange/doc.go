@@ -4,13 +4,12 @@
 //	exchange.go   Begin: the phases, the deadline, the one response
 //	request.go    the request and its memory; response.go the same for a response
 //	policy.go     the route's policy; router.go finds the route on one loop
-//	admission.go  a slot of the service, or the queue for one (queue.go)
+//	admission.go  a slot of the service, or the queue for one
 //	attempt.go    pick an endpoint, send, and end
 //	hedge.go      the hedge timer and the gates
 //	retry.go      win, wait, retry or fail
 //	record.go     counters and access log; tracing.go spans
-//	service.go    one service on one loop; shared.go what all loops share of it
-//	endpoint.go   one endpoint with its upstream
+//	service.go    one service on one loop, and its endpoints; shared.go what all loops share
 //	lease.go      a stream's place at a service; source.go where its bytes come from
 //	shed.go       what an exchange holds, and giving it up
 //	ports.go      the interfaces: Caller below it, Upstream and Carrier above

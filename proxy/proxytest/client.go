@@ -3,6 +3,7 @@ package proxytest
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -111,4 +112,92 @@ func Codes(calls []*Call) map[string]int {
 		n[c.Code]++
 	}
 	return n
+}
+
+// Dial opens a client connection to addr.
+func (m *Mesh) Dial(addr string) *Client {
+	c := &Client{M: m}
+	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, c) })
+	return c
+}
+
+// Post makes a call with a body of n bytes and a nonce of its own.
+func (m *Mesh) Post(n int, headers ...string) *Call {
+	m.nonces++
+	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST /compute HTTP/1.1\r\nHost: compute\r\nx-nonce: %s\r\nContent-Length: %d\r\n", c.Nonce, n)
+	for _, h := range headers {
+		b.WriteString(h + "\r\n")
+	}
+	b.WriteString("\r\n")
+	b.WriteString(strings.Repeat("x", n))
+	c.Raw = b.Bytes()
+	return c
+}
+
+func (m *Mesh) Get(path string, headers ...string) *Call {
+	m.nonces++
+	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
+	c.Raw = fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: compute\r\nx-nonce: %s\r\n", path, c.Nonce)
+	for _, h := range headers {
+		c.Raw = append(c.Raw, h+"\r\n"...)
+	}
+	c.Raw = append(c.Raw, "\r\n"...)
+	return c
+}
+
+// Do sends calls one after another on a connection of their own.
+func (m *Mesh) Do(calls ...*Call) *Client {
+	c := m.Dial(Egress)
+	c.Calls = calls
+	return c
+}
+
+// Finish runs the world until all calls are done.
+func (m *Mesh) Finish(calls ...*Call) {
+	m.T.Helper()
+	all := func() bool { // asked after each event, so it looks at each call once
+		for len(calls) > 0 && calls[0].Done {
+			calls = calls[1:]
+		}
+		return len(calls) == 0
+	}
+	if !m.W.RunUntil(all, 2*time.Minute) {
+		m.T.Fatal("a call was not answered within two minutes")
+	}
+}
+
+// OK checks that the calls were answered with 200.
+func (m *Mesh) OK(calls ...*Call) {
+	m.T.Helper()
+	for _, c := range calls {
+		if c.Err != nil || c.Status != 200 {
+			m.T.Errorf("call %s: status %d %s, error %v", c.Nonce, c.Status, c.Code, c.Err)
+		}
+	}
+}
+
+// Burst sends n calls with bodies of size bytes at once, each on a connection of
+// its own.
+func (m *Mesh) Burst(n, size int) (calls []*Call) {
+	for range n {
+		c := m.Post(size)
+		m.Do(c)
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// Crowd has clients connections send n calls each, one after another.
+func (m *Mesh) Crowd(clients, n, size int) (all []*Call) {
+	for range clients {
+		var calls []*Call
+		for range n {
+			calls = append(calls, m.Post(size))
+		}
+		m.Do(calls...)
+		all = append(all, calls...)
+	}
+	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -136,4 +137,68 @@ func EachTopology(t *testing.T, o MeshOptions, f func(t *testing.T, m *Mesh)) {
 		o.Direct = false
 		f(t, NewMesh(t, o))
 	})
+}
+
+func (m *Mesh) Node(host, yaml string) *Node {
+	m.T.Helper()
+	cfg, err := config.Parse(host+".yaml", []byte(yaml), func(string) (string, bool) { return "", false })
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	n := &Node{m: m, Host: host, Cfg: cfg}
+	n.Start()
+	m.Nodes = append(m.Nodes, n)
+	return n
+}
+
+// Endpoint is application i as the consumer's registry has it.
+func (m *Mesh) Endpoint(i int) registry.Endpoint {
+	a := m.Apps[i]
+	if m.Direct {
+		return registry.Endpoint{Addr: a.Addr, Weight: 1}
+	}
+	return registry.Endpoint{Addr: a.Host + ":15006", Weight: 1}
+}
+
+// Settled checks that nothing is pending or held anywhere.
+func (m *Mesh) Settled() {
+	m.T.Helper()
+	idle := func() bool {
+		for _, n := range m.Nodes {
+			if n.Proc.Pending() != 0 || n.Proc.Held() != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	if !m.W.RunUntil(idle, time.Minute) {
+		m.T.Error("requests or message bytes are left after a minute")
+	}
+	for _, n := range m.Nodes {
+		if p := n.Proc.Pending(); p != 0 {
+			m.T.Errorf("%s has %d requests pending", n.Host, p)
+		}
+		if b := n.Proc.Held(); b != 0 {
+			m.T.Errorf("%s holds %d bytes of messages with nothing pending", n.Host, b)
+		}
+		for service := range n.Cfg.Services {
+			if used, queued := n.Proc.Slots(service); used != 0 || queued != 0 {
+				m.T.Errorf("%s: %d slots in use, %d queued, with nothing pending", n.Host, used, queued)
+			}
+		}
+		for i, w := range n.Proc.Workers() {
+			var report stats.WorkerReport
+			n.All[i].Do(func() { report = w.Report() })
+			for _, s := range report.Services {
+				if s.HedgesInFlight != 0 {
+					m.T.Errorf("%s: %d hedges in flight, with nothing pending", n.Host, s.HedgesInFlight)
+				}
+				for _, e := range s.Endpoints {
+					if e.Pending != 0 {
+						m.T.Errorf("%s: %d attempts counted at %s, with nothing pending", n.Host, e.Pending, e.Addr)
+					}
+				}
+			}
+		}
+	}
 }

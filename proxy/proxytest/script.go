@@ -1,0 +1,177 @@
+package proxytest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// Speak opens a connection to addr that says b.
+func (m *Mesh) Speak(addr, b string) *Peer {
+	p := &Peer{Says: []byte(b)}
+	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, p) })
+	return p
+}
+
+// Until runs the world until cond holds.
+func (m *Mesh) Until(what string, cond func() bool) {
+	m.T.Helper()
+	if !m.W.RunUntil(cond, time.Minute) {
+		m.T.Fatalf("a minute has passed without %s", what)
+	}
+}
+
+// Wait runs the world until p's connection is closed.
+func (m *Mesh) Wait(p *Peer) string {
+	m.T.Helper()
+	m.Until("the end of a connection", func() bool { return p.Ended })
+	return string(p.Heard)
+}
+
+// Hears has the application say a case, and checks what its callers get.
+func (m *Mesh) Hears(c *corpus.Case, gap time.Duration) error {
+	m.Apps[0].Stop()
+	h := &hostile{on: m.W.Loop(m.Apps[0].Host + "-hostile"), c: c, gap: gap}
+	m.W.Listen(m.Apps[0].Addr, h.on, h.accept)
+	p := &Peer{Says: fmt.Appendf(nil, "%s /case HTTP/1.1\r\nHost: h\r\n\r\n", c.Method)}
+	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+	m.W.Run(time.Minute) // past the deadline, and any of the case's bytes
+	due := []corpus.Answer{c.Answer()}
+	for i := range 3 {
+		on := p
+		if i == 2 {
+			on = &Peer{}
+			m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, on) })
+			m.W.Run(10 * time.Millisecond)
+			due = nil
+		}
+		target := fmt.Sprintf("/next%d", i)
+		m.Clients.Do(func() { on.Conn.Write(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target)) })
+		m.W.Run(time.Second)
+		due = append(due, corpus.Answer{Method: "GET", Status: 200, Body: target})
+		if err := corpus.CheckAnswers(on.Heard, due); err != nil {
+			return err
+		}
+		if bytes.Contains(on.Heard, []byte("smuggled")) {
+			return errors.New("the caller hears what was hidden")
+		}
+	}
+	return nil
+}
+
+// Tell says a case to the consumer, and checks what comes of it.
+func (m *Mesh) Tell(c *corpus.Case, gap time.Duration) error {
+	r := &recorder{}
+	m.Apps[0].Stop()
+	m.W.Listen(m.Apps[0].Addr, m.W.Loop(m.Apps[0].Host+"-recorder"), r.accept)
+	p := &Peer{}
+	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+	m.W.Run(10 * time.Millisecond)
+	said := c.Bytes()
+	m.Clients.Do(func() { Feed(m.Clients, p.Conn, said, gap, func() {}) })
+	m.W.Run(time.Duration(len(said))*gap + time.Second)
+
+	due := c.Answers()
+	if err := corpus.CheckAnswers(p.Heard, due); err != nil {
+		return err
+	}
+	if closes := !c.Open() && len(c.Of(corpus.Incomplete)) == 0; p.Ended != closes {
+		return fmt.Errorf("connection closed: %v", p.Ended)
+	}
+	if !c.Open() {
+		m.Clients.Do(func() { p.Conn.Close() })
+		p = &Peer{}
+		m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
+		m.W.Run(10 * time.Millisecond)
+		due = nil
+	}
+	m.Clients.Do(func() { p.Conn.Write([]byte(nextRequest)) })
+	m.W.Run(time.Second)
+	forwarded := append(c.Forwarded(), Next)
+	due = append(due, corpus.Answer{Method: "GET", Status: 200, Body: corpus.Numbered(len(forwarded))})
+	return errors.Join(corpus.CheckAnswers(p.Heard, due), r.Check(forwarded))
+}
+
+// Script has application i say says to each request.
+func (m *Mesh) Script(i int, says string) **Peer {
+	return m.Scripted(i, func() string { return says })
+}
+
+// Scripted has application i say what says returns to each request, and returns
+// its latest connection.
+func (m *Mesh) Scripted(i int, says func() string) **Peer {
+	a := m.Apps[i]
+	a.Stop()
+	latest := new(*Peer)
+	a.Stop = m.W.Listen(a.Addr, a.Loop, func() loop.Stream {
+		*latest = &Peer{Reply: func(heard []byte) []byte {
+			if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
+				return nil
+			}
+			return []byte(says())
+		}}
+		return *latest
+	})
+	return latest
+}
+
+func (m *Mesh) Answerer() *answerer {
+	m.Nodes[1].Stop[0]()
+	a := &answerer{m: m, w: link.NewWriter()}
+	a.w.Preface(link.Acceptor, link.Settings{})
+	a.w.Open(1, link.Settings{})
+	a.Says = a.w.Append(nil, 1<<20)
+	m.W.Listen(Ingress, m.Nodes[1].Loop, func() loop.Stream { return a })
+	return a
+}
+
+// AnswerOverLink puts a sidecar in the place of the first provider's that answers the
+// first request of each link, for a path with /s, with resp.
+func (m *Mesh) AnswerOverLink(resp *protocol.Response) {
+	m.Nodes[1].Stop[0]()
+	w := link.NewWriter()
+	w.Preface(link.Acceptor, link.Settings{})
+	w.Open(1, link.Settings{Features: link.FeatureStreams})
+	preface := w.Append(nil, 1<<20)
+	w.Response(1, resp, protocol.CodecHTTP, nil)
+	says := w.Append(nil, 1<<20)
+	m.W.Listen(Ingress, m.Nodes[1].Loop, func() loop.Stream {
+		asked := false
+		return &Peer{Says: preface, Reply: func(heard []byte) []byte {
+			if asked || !bytes.Contains(heard, []byte("/s")) {
+				return nil
+			}
+			asked = true
+			return says
+		}}
+	})
+}
+
+// Impostor puts p in the place of the first provider's sidecar.
+func (m *Mesh) Impostor(p *Peer) {
+	m.Nodes[1].Stop[0]()
+	m.W.Listen("10.0.1.1:15006", m.W.Loop("10.0.1.1-raw"), func() loop.Stream { return p })
+}
+
+// Visit connects p to the first provider's link listener.
+func (m *Mesh) Visit(p *Peer) {
+	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, p) })
+}
+
+// ClosesAfter runs until p has lost its connection, and checks that this takes
+// at least so long and at most so much longer.
+func (m *Mesh) ClosesAfter(p *Peer, least, slack time.Duration) {
+	m.T.Helper()
+	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
+	began := m.W.Now()
+	m.W.RunUntil(func() bool { return p.Ended }, least+slack+time.Minute)
+	if took := m.W.Now() - began; !p.Ended || took < least || took > least+slack {
+		m.T.Errorf("closed %t, after %v; want it after %v to %v", p.Ended, took, least, least+slack)
+	}
+}
