@@ -40,7 +40,7 @@ COLUMNS = ("fault", "requests", "failed, idempotent", "failed, others", "well ag
 
 TEXT = """# Faults
 
-What becomes of requests when networks, machines, disks and etcd fail. `scripts/chaos.sh --markdown docs/chaos.md`
+What becomes of requests when networks, machines, disks and etcd fail. `scripts/chaos.sh --markdown lab/bench/results/chaos.md`
 writes this page; the script fails when a promise does not hold.
 
 **The mesh.** A consumer's sidecar, three providers (a sidecar and an application that takes {median}) and an etcd of three,
@@ -57,7 +57,7 @@ that before the fault, or {floor} ms. Where sidecars route around the fault it c
 end. RSS is before the fault and when all is as before; of the providers it is the largest.
 
 **What is promised.** Idempotent requests do not fail while there is a provider that answers, and a
-[token](hedging.md#when-it-cant-help) for each that was at one that does not. Others are never sent twice once an application
+[token](../../../docs/hedging.md#when-it-cant-help) for each that was at one that does not. Others are never sent twice once an application
 may have seen them: those that were at the provider that was lost fail, with `upstream-reset`, or `deadline` where nothing tells
 that it is lost. At most as many may as were under way at once until a second after it and were answered, by the other
 providers, and the few that the table says. In front of a sidecar that is killed its callers see their connections end.
