@@ -6,54 +6,55 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Buffers is the memory of one loop's messages. Short ones live in the buffers of
-// bytebufferpool, which all loops share. That learns one size for all of its buffers
-// and lets go of what is larger, so a long message lives in memory of a class of
-// sizes, which is kept here for the next. The zero value keeps nothing; nil is a
-// Buffers that keeps nothing and is anybody's. Else one loop owns it.
+// Buffers is the memory for the messages of one loop. Short messages live in the
+// buffers of bytebufferpool, which all loops share. That pool learns one size and
+// drops larger buffers, so long messages live in buffers of fixed size classes,
+// which Buffers keeps for reuse. The zero value keeps nothing. A nil Buffers keeps
+// nothing either, and any goroutine may use it; any other has one loop as its owner.
 //
-// A buffer has one owner, from Get on until Put. One that leaves the loop is Put
-// elsewhere, or not at all.
+// A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put
+// elsewhere, or never.
 type Buffers struct {
-	// Most is how many bytes are kept at most; what is Put beyond is left to the
+	// Most limits the bytes that are kept. Buffers beyond it are left to the
 	// garbage collector.
 	Most int
 
-	// OnKept, if there is one, is called when something is kept again after
-	// nothing was: the time to think of Trim.
+	// OnKept, if set, is called before the first buffer is kept. Its owner must
+	// then call Trim from time to time, until Trim returns false.
 	OnKept func()
 
-	free [bufferClasses][]*bytebufferpool.ByteBuffer // the latest Put last
-	idle [bufferClasses]int                          // of these, how many were not used since the last Trim
+	free [bufferClasses][]*bytebufferpool.ByteBuffer // by class; the latest Put is last
+	idle [bufferClasses]int                          // by class; buffers of free that were not used since the last Trim
 	kept int                                         // bytes in free
 }
 
 const (
-	// smallBuffer is the size up to which a buffer grows as append has it.
+	// smallBuffer is the size up to which append decides how a buffer grows.
 	smallBuffer = 8 << 10
 
-	// The sizes of the classes double from leastBuffer on. Each has an eighth of
-	// room for a head beside a body of 2^n bytes. The last takes a message of the
-	// usual limit, 4 MiB.
+	// The sizes of the classes double, from leastBuffer on. Each class is an eighth
+	// larger than 2^n bytes: room for a head beside a body of that size. The last
+	// class holds a message of the default limit, 4 MiB.
 	leastBuffer   = 18 << 10
 	bufferClasses = 9
 	mostBuffer    = leastBuffer << (bufferClasses - 1)
 
-	// eagerBuffer is the size up to which memory is set aside for four times of
-	// what has come. Beyond, it is twice.
+	// eagerBuffer is the size up to which Reserve allocates four times the bytes
+	// received. Beyond it, Reserve allocates twice as many.
 	eagerBuffer = leastBuffer << 2
 )
 
-// PoisonBuffers is for tests: what is Put is filled with a pattern, so that who still
-// looks at it sees that.
+// PoisonBuffers is for tests: Put fills the buffer with Poison, so that a read after
+// Put shows.
 var PoisonBuffers bool
 
-// Poison is that pattern.
+// Poison is the byte that fills a buffer after Put.
 const Poison = 0xDB
 
-// Held is what b, or nil, counts as memory: all the room that it has, of which a peer
-// may use little. A short buffer counts as what is in it, for its room hangs on what
-// bytebufferpool has learned; that is less than leastBuffer.
+// Held returns the bytes of memory that b counts as; b may be nil. A buffer counts
+// with its capacity, even if the peer uses little of it. A buffer smaller than
+// leastBuffer counts with its length, because its capacity depends on what
+// bytebufferpool has learned.
 func Held(b *bytebufferpool.ByteBuffer) int {
 	if b == nil {
 		return 0
@@ -64,19 +65,19 @@ func Held(b *bytebufferpool.ByteBuffer) int {
 	return len(b.B)
 }
 
-// Get returns an empty buffer with room for n bytes, or less if n is small.
+// Get returns an empty buffer with room for n bytes, or for fewer if n is small.
 func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
 	if n > smallBuffer {
 		return p.take(n, classOf(n))
 	}
 	b := bytebufferpool.Get()
-	if cap(b.B) >= leastBuffer { // of others who use the pool
+	if cap(b.B) >= leastBuffer { // from another user of the pool
 		b.B = nil
 	}
 	return b
 }
 
-// Put takes back a buffer that is not used any more.
+// Put takes back a buffer. The caller must not use it afterwards.
 func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	if PoisonBuffers {
 		poison(b.B[:cap(b.B)])
@@ -90,7 +91,7 @@ func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 		return
 	}
 	b.Reset()
-	c := classOf(size+1) - 1 // the last that is not larger
+	c := classOf(size+1) - 1 // the last class that is not larger than the buffer
 	if p.kept == 0 && p.OnKept != nil {
 		p.OnKept()
 	}
@@ -98,17 +99,16 @@ func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	p.kept += size
 }
 
-// Append appends data to b, which is to hold total bytes in the end; 0: nobody
-// knows.
+// Append appends data to b, whose final length will be total; 0 means unknown.
 func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 	p.Reserve(b, len(data), total)
 	b.B = append(b.B, data...)
 }
 
-// Reserve makes room in b for n more bytes, if b is not small then. b may be given
-// other memory: what was sliced from it is not valid any more. total is as for
-// Append: an announcement costs a peer nothing, so no more is set aside for it than
-// twice what has come, four times while that is little.
+// Reserve makes room in b for n more bytes, unless b stays small. It may replace the
+// memory of b, so slices of it are invalid afterwards. total is the final length as
+// in Append. A peer can announce any length for free, so Reserve allocates at most
+// twice the bytes received, or four times up to eagerBuffer.
 func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	need := len(b.B) + n
 	if need <= cap(b.B) || need <= smallBuffer {
@@ -124,11 +124,11 @@ func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	p.Put(grown)
 }
 
-// Kept is how many bytes are kept.
+// Kept returns the number of bytes that are kept.
 func (p *Buffers) Kept() int { return p.kept }
 
-// Trim lets go of what was not used since the last Trim, and tells whether anything
-// is kept still.
+// Trim drops the buffers that were not used since the last Trim. It reports whether
+// any buffer is still kept.
 func (p *Buffers) Trim() (more bool) {
 	for c, idle := range p.idle {
 		free := p.free[c]
@@ -145,11 +145,11 @@ func (p *Buffers) Trim() (more bool) {
 	return p.kept > 0
 }
 
-// take returns an empty buffer of class c, or of n bytes where that is too large for
-// all.
+// take returns an empty buffer of class c, or one of n bytes if no class is large
+// enough.
 func (p *Buffers) take(n, c int) *bytebufferpool.ByteBuffer {
 	if c >= bufferClasses {
-		// As append has it: there is no reason to expect much more.
+		// A quarter more, as append would add: much more is unlikely.
 		return &bytebufferpool.ByteBuffer{B: make([]byte, 0, n+n/4)}
 	}
 	if p != nil {
@@ -165,8 +165,8 @@ func (p *Buffers) take(n, c int) *bytebufferpool.ByteBuffer {
 	return &bytebufferpool.ByteBuffer{B: make([]byte, 0, sizeOf(c))}
 }
 
-// classOf is the first class with room for n bytes; that of more than mostBuffer is
-// no class.
+// classOf returns the first class with room for n bytes, or bufferClasses or more if
+// n exceeds mostBuffer.
 func classOf(n int) int { return bits.Len(uint(n-1) / leastBuffer) }
 
 func sizeOf(c int) int { return leastBuffer << c }

@@ -8,16 +8,16 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-func kept(most int) *Buffers { return &Buffers{Most: most} }
+func newBuffers(most int) *Buffers { return &Buffers{Most: most} }
 
-// filled is a buffer of p that holds n bytes.
+// filled returns a buffer of p that holds n bytes.
 func filled(p *Buffers, n int) *bytebufferpool.ByteBuffer {
 	b := p.Get(n)
 	p.Append(b, bytes.Repeat([]byte{'x'}, n), n)
 	return b
 }
 
-// The class of a size is the first with room for it, whatever the size.
+// The class of a size is the first class with room for it.
 func TestBufferClasses(t *testing.T) {
 	for c := range bufferClasses {
 		for _, n := range []int{sizeOf(c) - 1, sizeOf(c)} {
@@ -34,10 +34,9 @@ func TestBufferClasses(t *testing.T) {
 	}
 }
 
-// What was put is used again, for a message of whatever length of its class, and
-// for no longer one.
-func TestBuffersAreUsedAgain(t *testing.T) {
-	p := kept(1 << 30)
+// A buffer is reused for a message of its class, and never for a longer one.
+func TestBuffersReuse(t *testing.T) {
+	p := newBuffers(1 << 30)
 	for _, n := range []int{smallBuffer + 1, leastBuffer, 64 << 10, 128 << 10, 4 << 20} {
 		b := filled(p, n)
 		first := &b.B[0]
@@ -55,10 +54,10 @@ func TestBuffersAreUsedAgain(t *testing.T) {
 	}
 }
 
-// No more than Most is kept, and nothing by a Buffers of nobody.
+// At most Most bytes are kept, and a nil Buffers keeps nothing.
 func TestBuffersBound(t *testing.T) {
 	const most = 1 << 20
-	p := kept(most)
+	p := newBuffers(most)
 	sum := 0
 	var all []*bytebufferpool.ByteBuffer
 	for n := smallBuffer + 1; sum < 4*most; n += 7919 {
@@ -74,7 +73,7 @@ func TestBuffersBound(t *testing.T) {
 			}
 		}
 		if p.Kept() != count || count > most {
-			t.Fatalf("%d bytes kept, %d counted, at most %d are to be", count, p.Kept(), most)
+			t.Fatalf("%d bytes kept, %d counted, want at most %d", count, p.Kept(), most)
 		}
 	}
 	if p.Kept() < most/2 {
@@ -89,11 +88,11 @@ func TestBuffersBound(t *testing.T) {
 	}
 }
 
-// What is not used between two Trims goes, what is stays, and OnKept tells when there
-// is something again.
+// Trim drops the buffers that were not used since the last Trim and keeps the others.
+// OnKept is called when the first buffer is kept again.
 func TestBuffersTrim(t *testing.T) {
-	p, told := kept(1<<30), 0
-	p.OnKept = func() { told++ }
+	p, calls := newBuffers(1<<30), 0
+	p.OnKept = func() { calls++ }
 	var all []*bytebufferpool.ByteBuffer
 	for range 10 {
 		all = append(all, filled(p, 100<<10))
@@ -117,19 +116,19 @@ func TestBuffersTrim(t *testing.T) {
 			t.Errorf("%d: with %d used, %d bytes kept, %t, want %d buffers of %d", i, c.used, p.Kept(), more, c.left, size)
 		}
 	}
-	if told < 2 {
-		t.Errorf("told %d times that something is kept", told)
+	if calls < 2 {
+		t.Errorf("%d calls of OnKept", calls)
 	}
 }
 
-// A message is whole, however it comes. No more is set aside than twice what has
-// come, or a little, whatever was announced; and a message is copied one and a half
-// times at most.
+// A message is complete, whatever pieces it arrives in. The allocation is bounded by
+// the bytes received, whatever length was announced. A message is copied at most one
+// and a half times.
 func TestBuffersGrow(t *testing.T) {
 	for _, announced := range []int{0, 40 << 10, 128 << 10, 500 << 10, 4 << 20, 6 << 20, 1 << 40} {
 		for _, piece := range []int{4 << 10, 16 << 10, 64 << 10} {
 			t.Run(fmt.Sprintf("%d by %d", announced, piece), func(t *testing.T) {
-				p := kept(1 << 30)
+				p := newBuffers(1 << 30)
 				total := announced
 				if total == 0 || total > 8<<20 {
 					total = 3 << 20
@@ -145,11 +144,11 @@ func TestBuffersGrow(t *testing.T) {
 					}
 					want = append(want, next...)
 					if n := len(want); n > smallBuffer && held > max(2*n, min(4*n, eagerBuffer)) {
-						t.Fatalf("room for %d bytes when %d have come", held, len(want))
+						t.Fatalf("room for %d bytes after %d were received", held, len(want))
 					}
 				}
 				if !bytes.Equal(b.B, want) {
-					t.Error("not what was appended")
+					t.Error("the buffer differs from the appended bytes")
 				}
 				if copied > total+total/2+4*smallBuffer && total <= mostBuffer {
 					t.Errorf("%d bytes copied for a message of %d", copied, total)
@@ -159,13 +158,13 @@ func TestBuffersGrow(t *testing.T) {
 	}
 }
 
-// What a buffer counts as is never more than what it has room for, and less only
-// while that is little, whoever has used its memory before.
+// Held is at most the capacity, and at least the length. It is less than the capacity
+// only for small buffers, whatever their memory was used for before.
 func TestHeld(t *testing.T) {
 	if n := Held(nil); n != 0 {
 		t.Errorf("%d bytes held in no buffer", n)
 	}
-	p := kept(1 << 30)
+	p := newBuffers(1 << 30)
 	for range 100 {
 		bytebufferpool.Put(&bytebufferpool.ByteBuffer{B: make([]byte, 100<<10)})
 	}
@@ -183,12 +182,12 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// What was put shows as such in tests.
+// With PoisonBuffers, Put overwrites the buffer.
 func TestPoison(t *testing.T) {
 	PoisonBuffers = true
 	defer func() { PoisonBuffers = false }()
 	for _, n := range []int{10, 100 << 10} {
-		p := kept(1 << 30)
+		p := newBuffers(1 << 30)
 		b := filled(p, n)
 		old := b.B
 		p.Put(b)
@@ -198,9 +197,9 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// Memory that a buffer has outgrown is free, and what it has is its own.
-func TestGrownBufferIsItsOwn(t *testing.T) {
-	p := kept(1 << 30)
+// After a buffer grew, its former memory is free and its new memory is not.
+func TestBufferGrowthOwnership(t *testing.T) {
+	p := newBuffers(1 << 30)
 	b := filled(p, leastBuffer)
 	old := &b.B[0]
 	p.Append(b, []byte("more"), 0)
@@ -209,10 +208,10 @@ func TestGrownBufferIsItsOwn(t *testing.T) {
 		next := &p.Get(sizeOf(c)).B[:1][0]
 		freed = freed || next == old
 		if next == &b.B[0] {
-			t.Error("the memory of a buffer in use was given away")
+			t.Error("Get returned the memory of a buffer in use")
 		}
 	}
 	if !freed {
-		t.Error("what was outgrown is not used again")
+		t.Error("the former memory is not used again")
 	}
 }

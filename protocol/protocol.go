@@ -1,13 +1,15 @@
 // Package protocol holds the neutral request and response that travel through
-// the sidecar, whatever the wire format they came in or leave by. Each wire
-// format has a folder of its own: http1, link, dubbo.
+// the sidecar, and the buffers that hold their bytes. A downstream session decodes
+// its wire format into a Request; an upstream encodes it again. Each wire format
+// has a folder of its own: http1, link, dubbo. This package knows none of them,
+// and neither routes, endpoints nor connections.
 package protocol
 
 import "time"
 
-// Codec tells in which form headers and body of a message are. It travels with
-// the request over the link, so that a conversion happens once, in the upstream
-// that speaks to the application.
+// Codec is the form of a message's headers and body. It travels with the request
+// over the link, so that a message is converted only once, in the upstream of the
+// application.
 type Codec uint8
 
 const (
@@ -16,70 +18,70 @@ const (
 	CodecDubboHessian2              // Dubbo body, serialization id 2
 )
 
-// Header is one field line. Names keep the case they came in and are compared
-// without regard to it.
+// Header is one field line. A name keeps the case in which it was received, and is
+// compared without regard to case.
 type Header struct{ Name, Value []byte }
 
-// Request is one call. All slices alias memory with a single owner (see the
-// place that fills the Request) and are valid as long as that owner says.
+// Request is one request. All its slices alias memory of a single owner, which
+// says how long they are valid. The function that fills a Request names the owner.
 type Request struct {
 	Codec     Codec
-	Service   []byte // the service asked for, as routed; empty before routing
-	Method    []byte // HTTP method, or method name of an RPC
+	Service   []byte // the service that routing chose; empty before
+	Method    []byte // the HTTP method, or the method name of an RPC
 	Path      []byte // HTTP: origin-form target with query ("/v1/x?y", or "*"); Dubbo: the interface
 	Authority []byte // HTTP: Host, or the authority of an absolute-form target
 	Headers   []Header
 	Trailers  []Header
 	Body      []byte
 
-	// Version and Group of the interface that a Dubbo call is for. Routes match
-	// them; they do not travel over links, where Body has them.
+	// Version and Group of the called Dubbo interface. Routes match them. A link
+	// does not carry them, because Body contains them.
 	Version []byte
 	Group   []byte
 
-	Deadline   time.Duration // on the loop's clock; 0: none
-	Attempt    uint8         // 0: first attempt of its exchange
-	Hedge      bool          // sent while another attempt is out
+	Deadline   time.Duration // on the loop's clock; 0 means no deadline
+	Attempt    uint8         // 0 is the first attempt of its exchange
+	Hedge      bool          // sent while another attempt is in flight
 	Idempotent bool          // may be sent more than once
-	OneWay     bool          // a Dubbo call that its caller wants no answer to
+	OneWay     bool          // a Dubbo call without a response
 }
 
-// Response is one answer. The same rule of ownership as for Request holds.
+// Response is one response. The ownership rule of Request holds for it, too.
 type Response struct {
-	Status   int    // HTTP status code, or the one an RPC status maps to
-	RPC      uint8  // the status of a Dubbo answer as it came; 0: not Dubbo
-	Reason   []byte // HTTP reason phrase, may be empty
+	Status   int    // HTTP status code, or the code that an RPC status maps to
+	RPC      uint8  // the status of a Dubbo response as received; 0 means not Dubbo
+	Reason   []byte // HTTP reason phrase; may be empty
 	Headers  []Header
 	Trailers []Header
 	Body     []byte
 
-	// DeclaredLength is the Content-Length of a response that carries no body
-	// (to HEAD, or 304) or whose body is a stream; -1 when none was declared.
-	// Ignored otherwise.
+	// DeclaredLength is the Content-Length of a response without a body (to HEAD,
+	// or 304) or with a streamed body; -1 means that none was declared. It is
+	// ignored otherwise.
 	DeclaredLength int64
 
-	// StreamToken of a response that came over a link stands for its body,
-	// which waits on a connection of its own (link.StreamAnswer). nil: Body is
-	// all of it.
+	// StreamToken stands for the body of a response from a link, if a connection
+	// of its own carries that body (link.StreamAnswer). nil means that Body is the
+	// whole body.
 	StreamToken []byte
 }
 
-// Reset empties r and keeps the capacity of its slices of headers.
+// Reset empties r and keeps the capacity of its header slices.
 func (r *Request) Reset() {
-	clear(r.Headers) // what is kept for later must not keep the memory of a message
+	clear(r.Headers) // the kept capacity must not keep a message's memory alive
 	clear(r.Trailers)
 	*r = Request{Headers: r.Headers[:0], Trailers: r.Trailers[:0]}
 }
 
-// Reset empties r and keeps the capacity of its slices of headers.
+// Reset empties r and keeps the capacity of its header slices.
 func (r *Response) Reset() {
 	clear(r.Headers)
 	clear(r.Trailers)
 	*r = Response{Headers: r.Headers[:0], Trailers: r.Trailers[:0], DeclaredLength: -1}
 }
 
-// Find returns the value of the first header called name (given in lower case),
-// or nil.
+// Find returns the value of the first header with the given name, or nil. The name
+// must be in lower case.
 func Find(hs []Header, name string) []byte {
 	for i := range hs {
 		if EqualFold(hs[i].Name, name) {
@@ -89,8 +91,8 @@ func Find(hs []Header, name string) []byte {
 	return nil
 }
 
-// EqualFold compares b with lower, which is in lower case, without regard to
-// ASCII case. Field names are ASCII (RFC 9110 section 5.1).
+// EqualFold reports whether b equals lower without regard to ASCII case; lower must
+// be in lower case. Field names are ASCII (RFC 9110 section 5.1).
 func EqualFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false

@@ -2,9 +2,8 @@ package protocol
 
 import "testing"
 
-// TestResetForgets: a message that is kept to be used again holds no memory of what
-// it was.
-func TestResetForgets(t *testing.T) {
+// After Reset, a message refers to no memory of its former content.
+func TestResetReleasesMemory(t *testing.T) {
 	body := make([]byte, 1<<20)
 	headers := func() []Header { return []Header{{Name: body[:1], Value: body[1:2]}} }
 	req := Request{Headers: headers(), Trailers: headers(), Body: body}

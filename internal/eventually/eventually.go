@@ -1,4 +1,5 @@
-// Package eventually waits, in tests, for what other goroutines and processes do.
+// Package eventually waits, in tests, for conditions that other goroutines and
+// processes bring about. It is test support; no command may import it.
 package eventually
 
 import (
@@ -8,44 +9,43 @@ import (
 )
 
 const (
-	// patience is how long anything may take, on a machine that is busy too.
-	patience = time.Minute
-	// look is how often it is looked at.
-	look = 5 * time.Millisecond
+	// timeout is long enough for a busy machine.
+	timeout  = time.Minute
+	interval = 5 * time.Millisecond
 )
 
-var errNot = errors.New("it is not so")
+var errFalse = errors.New("the condition is false")
 
-// Nil calls try until it returns nil, and ends the test with its last error when
-// that takes longer than a minute. what is awaited is named in the message.
+// Nil calls try until it returns nil. After a minute it fails the test with the
+// last error; what names the awaited event in the message.
 func Nil(t testing.TB, what string, try func() error) {
 	t.Helper()
-	within(t, patience, what, try)
+	within(t, timeout, what, try)
 }
 
-// True is Nil for what says only whether it is so.
+// True calls ok until it returns true. After a minute it fails the test.
 func True(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, patience, what, func() error {
+	within(t, timeout, what, func() error {
 		if ok() {
 			return nil
 		}
-		return errNot
+		return errFalse
 	})
 }
 
-func within(t testing.TB, patience time.Duration, what string, try func() error) {
+func within(t testing.TB, timeout time.Duration, what string, try func() error) {
 	t.Helper()
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	for {
 		err := try()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s: %v", what, err)
+			t.Fatalf("timed out waiting for %s: %v", what, err)
 		}
 		<-ticker.C
 	}

@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// failing is a test that notes how it fails.
-type failing struct {
+// fatalRecorder records the message of Fatalf.
+type fatalRecorder struct {
 	testing.TB
-	told string
+	message string
 }
 
-func (f *failing) Helper() {}
+func (f *fatalRecorder) Helper() {}
 
-func (f *failing) Fatalf(format string, args ...any) {
-	f.told = fmt.Sprintf(format, args...)
+func (f *fatalRecorder) Fatalf(format string, args ...any) {
+	f.message = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-func TestItIsTriedUntilItSucceeds(t *testing.T) {
+func TestSuccess(t *testing.T) {
 	tries := 0
 	Nil(t, "the third", func() error {
 		if tries++; tries < 3 {
@@ -38,15 +38,15 @@ func TestItIsTriedUntilItSucceeds(t *testing.T) {
 	}
 }
 
-func TestWhatNeverHappensFailsTheTest(t *testing.T) {
-	f := &failing{}
-	over := make(chan struct{})
+func TestTimeout(t *testing.T) {
+	f := &fatalRecorder{}
+	done := make(chan struct{})
 	go func() {
-		defer close(over)
-		within(f, 0, "a fish", func() error { return errors.New("no water") })
+		defer close(done)
+		within(f, 0, "the event", func() error { return errors.New("last error") })
 	}()
-	<-over
-	if !strings.Contains(f.told, "a fish") || !strings.Contains(f.told, "no water") {
-		t.Errorf("told %q", f.told)
+	<-done
+	if !strings.Contains(f.message, "the event") || !strings.Contains(f.message, "last error") {
+		t.Errorf("message %q", f.message)
 	}
 }

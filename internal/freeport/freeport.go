@@ -1,5 +1,6 @@
-// Package freeport finds addresses for servers that are told where to listen:
-// other processes, and those of a test whose address stands in a configuration.
+// Package freeport finds addresses for servers that can't listen on port 0: other
+// processes, and servers whose address must be in a configuration beforehand. The
+// lab and tests use it.
 package freeport
 
 import (
@@ -9,17 +10,16 @@ import (
 	"strconv"
 )
 
-// Ports lie below the ones that systems give to outgoing connections and to
-// listeners on port 0 (RFC 6335 section 6, and Linux from 32768 on), so that none of
-// those takes one before its server does.
+// The ports lie below those that systems assign to outgoing connections and to
+// listeners on port 0 (RFC 6335 section 6; Linux begins at 32768). So no such socket
+// takes a port before its server listens.
 const (
 	first = 20000
 	last  = 32000
 )
 
-// Loopback returns n addresses of 127.0.0.1, all different, that nobody listens on.
-// The search begins anywhere, so that programs that look at the same time find
-// different ones.
+// Loopback returns n different addresses of 127.0.0.1 without a listener. The search
+// begins at a random port, so that concurrent programs find different ones.
 func Loopback(n int) ([]string, error) {
 	var found []string
 	var lastErr error

@@ -26,7 +26,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-func TestMoreThanThereAre(t *testing.T) {
+func TestLoopbackExhausted(t *testing.T) {
 	if addrs, err := Loopback(last - first + 1); err == nil {
 		t.Errorf("found %d", len(addrs))
 	}

@@ -1,6 +1,6 @@
-// Package leaktest fails the tests of a package that leave goroutines behind. It
-// is goleak with the patience that a slow machine needs: goleak itself gives
-// goroutines that are ending less than half a second.
+// Package leaktest fails the tests of a package if goroutines are left after them.
+// It is goleak with a timeout for slow machines: goleak itself waits less than half
+// a second for goroutines to end. It is test support; no command may import it.
 package leaktest
 
 import (
@@ -10,43 +10,43 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end.
-const patience = time.Minute
+// timeout is how long goroutines may take to end.
+const timeout = time.Minute
 
-// Engine ignores the workers of gnet: one pool for the whole program, with no
-// end.
+// Engine ignores the workers of gnet: one pool for the whole program, which never
+// ends.
 var Engine = []goleak.Option{
 	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"),
 	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
 	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
 }
 
-// Main is the body of a TestMain: it runs the tests, and exits with their code,
-// or with 1 if goroutines are left that are not to be ignored.
+// Main is the body of a TestMain. It runs the tests and exits with their code, or
+// with 1 if goroutines are left that no option ignores.
 func Main(m *testing.M, ignore ...goleak.Option) {
-	goleak.VerifyTestMain(settled{m, ignore}, ignore...)
+	goleak.VerifyTestMain(testRun{m, ignore}, ignore...)
 }
 
-// settled is tests with the wait for their goroutines.
-type settled struct {
+// testRun runs the tests and then waits for their goroutines.
+type testRun struct {
 	m      *testing.M
 	ignore []goleak.Option
 }
 
 // Run implements goleak.TestingM.
-func (s settled) Run() int {
-	code := s.m.Run()
+func (r testRun) Run() int {
+	code := r.m.Run()
 	if code == 0 {
-		_ = Wait(s.ignore...) // VerifyTestMain finds what is left
+		_ = Wait(r.ignore...) // VerifyTestMain reports what is left
 	}
 	return code
 }
 
-// Wait returns nil once no goroutine is left but those to be ignored and the
-// caller's, or an error with those that don't end.
+// Wait returns nil once only the caller's and the ignored goroutines are left. It
+// returns an error that lists the others if they don't end in time.
 func Wait(ignore ...goleak.Option) error {
-	for end := time.Now().Add(patience); ; {
-		err := goleak.Find(ignore...) // it sleeps between its looks
+	for end := time.Now().Add(timeout); ; {
+		err := goleak.Find(ignore...) // retries with pauses
 		if err == nil || time.Now().After(end) {
 			return err
 		}

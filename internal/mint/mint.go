@@ -1,4 +1,4 @@
-// Package mint makes certificates, for the lab and for tests.
+// Package mint makes X.509 certificates for the lab and for tests.
 package mint
 
 import (
@@ -10,14 +10,15 @@ import (
 	"math/big"
 )
 
-// Certificate is one with its key.
+// Certificate is a certificate with its private key.
 type Certificate struct {
 	x509 *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New makes a certificate as template says, with a key and a serial number of its
-// own, signed by parent; nil: by itself. It sets template's SerialNumber.
+// New makes a certificate from template, with a new key and serial number. The
+// certificate is signed by parent; nil means self-signed. New sets the SerialNumber
+// of template.
 func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -37,7 +38,7 @@ func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) 
 	return &Certificate{made, key}, err
 }
 
-// PEM is the certificate and its key as files have them.
+// PEM returns the certificate and its key as PEM blocks.
 func (c *Certificate) PEM() (cert, key []byte, err error) {
 	private, err := x509.MarshalPKCS8PrivateKey(c.key)
 	return block("CERTIFICATE", c.x509.Raw), block("PRIVATE KEY", private), err

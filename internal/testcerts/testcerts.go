@@ -1,4 +1,5 @@
-// Package testcerts makes certificate authorities and certificates for tests.
+// Package testcerts makes certificate authorities and certificates for tests, and
+// writes them to files. It is test support; no command may import it.
 package testcerts
 
 import (
@@ -15,22 +16,22 @@ import (
 	"github.com/remora-proxy/remora/internal/mint"
 )
 
-// CA is an authority.
+// CA is a certificate authority.
 type CA struct {
 	t    testing.TB
 	cert *mint.Certificate
 	PEM  []byte // its certificate
 }
 
-// Leaf says what is particular about a certificate. Names are DNS names, URIs
-// (with "://") and IP addresses.
+// Leaf describes a certificate. Names are DNS names, URIs (with "://") and IP
+// addresses.
 type Leaf struct {
 	Names   []string
 	Expired bool
-	Usage   []x509.ExtKeyUsage // nil: client and server
+	Usage   []x509.ExtKeyUsage // nil means client and server
 }
 
-// New makes an authority.
+// New makes a certificate authority.
 func New(t testing.TB) *CA {
 	t.Helper()
 	cert := make509(t, &x509.Certificate{
@@ -48,7 +49,7 @@ func (ca *CA) Issue(l Leaf) (cert, key []byte) {
 	return issue(ca.t, l, ca.cert)
 }
 
-// SelfSigned makes a certificate that nobody has signed but itself.
+// SelfSigned makes a self-signed certificate and its key, as PEM.
 func SelfSigned(t testing.TB, l Leaf) (cert, key []byte) {
 	t.Helper()
 	return issue(t, l, nil)
@@ -103,7 +104,8 @@ type Dir struct {
 	CA, Cert, Key string // paths
 }
 
-// NewDir makes a directory that trusts ca; cert and key, if any, are put there.
+// NewDir makes a directory whose ca.pem is ca. It writes cert and key if they are
+// not nil.
 func NewDir(t testing.TB, ca *CA, cert, key []byte) Dir {
 	t.Helper()
 	dir := t.TempDir()
@@ -122,7 +124,7 @@ func (d Dir) Rotate(cert, key []byte) {
 	d.Write(d.Key, key)
 }
 
-// Write puts b in the place of a file, whole.
+// Write replaces a file with b atomically.
 func (d Dir) Write(path string, b []byte) {
 	d.t.Helper()
 	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
