@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// The byte-wise fuzzers seldom hit two tricks at once. Here messages are
-// assembled from sound pieces and, now and then, odd ones, and put to the same
-// comparison with net/http.
+// The fuzzers mutate bytes and seldom combine two attacks. These tests assemble
+// messages from valid and malformed pieces, and compare the decoder with net/http.
 
-type pieces struct{ sound, odd []string }
+type pieces struct{ valid, malformed []string }
 
+// pick returns a malformed piece once in odds picks, and a valid one otherwise.
 func (p pieces) pick(rng *rand.Rand, odds int) string {
-	from := p.sound
+	from := p.valid
 	if rng.IntN(odds) == 0 {
-		from = p.odd
+		from = p.malformed
 	}
 	return from[rng.IntN(len(from))]
 }
@@ -84,13 +84,13 @@ func TestAssembledResponsesVsNetHTTP(t *testing.T) {
 	compared(t, accepted)
 }
 
-// assembled is how many messages a test assembles.
+// assembled is the number of messages that each test assembles.
 const assembled = 20000
 
-// compared demands that the comparison was not vacuous.
+// compared checks that enough messages were accepted for the comparison to count.
 func compared(t *testing.T, accepted int) {
 	t.Logf("%d of %d accepted and compared", accepted, assembled)
 	if accepted < assembled/20 {
-		t.Fatal("too few: the pieces are too odd")
+		t.Fatal("too few messages were accepted")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// The messages of the benchmarks are what wrk sends for a POST with a body of
-// 300 bytes, and an answer of 200 bytes to it.
+// The benchmarks use the POST that wrk sends with a body of 300 bytes, and a
+// response with a body of 200 bytes.
 var (
 	benchRequestHead = "POST /v1/features/compute?tier=gold HTTP/1.1\r\n" +
 		"Host: compute.local:15001\r\n" +
@@ -106,8 +106,8 @@ func BenchmarkAppendResponse(b *testing.B) {
 	}
 }
 
-// TestNoAllocations holds the codec to its promise: nothing is allocated per
-// message once the slices have grown.
+// TestNoAllocations checks that no message causes an allocation once the slices
+// have grown.
 func TestNoAllocations(t *testing.T) {
 	var req protocol.Request
 	var resp protocol.Response
@@ -115,7 +115,7 @@ func TestNoAllocations(t *testing.T) {
 	var d Body
 	var buf bytebufferpool.ByteBuffer
 	dst := make([]byte, 0, 4096)
-	noAllocations(t, "request", func() {
+	checkNoAllocations(t, "request", func() {
 		h.Reset()
 		n, err := DecodeRequest(benchRequest, &req, &h, benchLimits)
 		if err != nil {
@@ -129,7 +129,7 @@ func TestNoAllocations(t *testing.T) {
 		req.Body = buf.B
 		dst = AppendRequest(dst[:0], &req)
 	})
-	noAllocations(t, "response", func() {
+	checkNoAllocations(t, "response", func() {
 		h.Reset()
 		n, err := DecodeResponse(benchResponse, false, &resp, &h, benchLimits)
 		if err != nil {
@@ -140,7 +140,7 @@ func TestNoAllocations(t *testing.T) {
 	})
 	chunks := []byte("5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n")
 	trailers := make([]protocol.Header, 0, 4)
-	noAllocations(t, "chunked", func() {
+	checkNoAllocations(t, "chunked", func() {
 		buf.Reset()
 		d.Reset(&Head{Framing: Chunked}, benchLimits)
 		if _, done, err := d.Decode(chunks, &buf); !done || err != nil {
@@ -153,20 +153,20 @@ func TestNoAllocations(t *testing.T) {
 	})
 }
 
-// TestNoAllocationsAside does the same for what is rare: a peer must not be able
-// to make us allocate by being odd.
-func TestNoAllocationsAside(t *testing.T) {
+// TestNoAllocationsRareInput checks the same for rare input: a peer must not be
+// able to cause allocations.
+func TestNoAllocationsRareInput(t *testing.T) {
 	var req protocol.Request
 	var h Head
 	nominating := []byte("GET / HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n")
-	noAllocations(t, "nominated", func() {
+	checkNoAllocations(t, "nominated", func() {
 		h.Reset()
 		if _, err := DecodeRequest(nominating, &req, &h, benchLimits); err != nil || len(req.Headers) != 0 {
 			t.Fatal(err, req.Headers)
 		}
 	})
 	in := []byte("GET / HTTP/1.1\r\nHost : a\r\n\r\n")
-	noAllocations(t, "refusal by bytes", func() {
+	checkNoAllocations(t, "refusal by bytes", func() {
 		h.Reset()
 		for i := range in {
 			_, err := DecodeRequest(in[:i+1], &req, &h, benchLimits)
@@ -177,7 +177,7 @@ func TestNoAllocationsAside(t *testing.T) {
 	})
 }
 
-func noAllocations(t *testing.T, what string, f func()) {
+func checkNoAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	f()
 	if n := testing.AllocsPerRun(100, f); n != 0 && !raceEnabled { // the detector allocates

@@ -9,23 +9,23 @@ import (
 
 // Body turns the framed bytes of one message into the bytes of its body. The
 // caller owns the buffer, passes the same one to every call and lets nobody
-// else write to it; it must be empty at the first Decode. When Decode is done
-// it holds the body, and behind it the trailer section if there is one.
+// else write to it. The buffer must be empty at the first Decode. When Decode is
+// done, it holds the body, followed by the trailer section if there is one.
 //
-// A caller that has all of a FixedLength body in hand needs no Body: it is the
+// A caller that holds all of a FixedLength body needs no Body: it is the
 // Head.Length bytes behind the head.
 type Body struct {
 	framing Framing
 	state   bodyState
-	left    int64 // bytes of the body, or of the chunk, that are to come
+	left    int64 // bytes of the body, or of the chunk, that are still missing
 	limit   int64
 	length  int // bytes of the body in the buffer
 
-	passed int64 // bytes of the body before them: see Discard and Skip
+	passed int64 // bytes of the body that have left the buffer: see Discard and Skip
 
-	digits   int   // of the chunk size so far
+	digits   int   // digits of the chunk size so far
 	overhead int64 // bytes of chunk framing so far
-	line     int   // where the trailer line begins in the buffer
+	line     int   // start of the trailer line in the buffer
 	trailers int   // trailer lines so far
 	lim      Limits
 }
@@ -41,12 +41,12 @@ const (
 	chunkExt              // what follows the first ';' of a chunk line
 	chunkSizeLF           // the LF of a chunk line
 	chunkData             // bytes of a chunk
-	chunkCR               // the CR behind them
-	chunkLF               // and the LF
+	chunkCR               // the CR behind a chunk's bytes
+	chunkLF               // the LF after that CR
 	trailerLine           // the trailer section
 )
 
-// Reset makes d ready for the body that h announces.
+// Reset prepares d for the body that h announces.
 func (d *Body) Reset(h *Head, lim *Limits) {
 	*d = Body{framing: h.Framing, left: h.Length, limit: lim.Message, lim: *lim}
 	switch h.Framing {
@@ -61,22 +61,22 @@ func (d *Body) Reset(h *Head, lim *Limits) {
 	}
 }
 
-// Done tells whether the body is complete.
+// Done reports whether the body is complete.
 func (d *Body) Done() bool { return d.state == bodyDone }
 
-// Length is the number of bytes of the body that the buffer holds.
+// Length returns the number of body bytes in the buffer.
 func (d *Body) Length() int { return d.length }
 
-// room is the number of bytes that the body may still have.
+// room returns the number of bytes by which the body may still grow.
 func (d *Body) room() int64 { return d.limit - d.passed - int64(d.length) }
 
-// Decode appends the bytes of the body that src holds to dst and returns how
-// many bytes of src it consumed: all of them, unless the body ends before. Call
-// it again with what follows until it is done; then src[n:] belongs to the next
-// message. After an error, an *Error, the connection is of no further use.
+// Decode appends the body bytes of src to dst and returns the number of bytes of
+// src that it consumed: all of them, unless the body ends earlier. Call it again
+// with the next input until it is done; src[n:] then belongs to the next message.
+// After an error, an *Error, the connection can't be used any more.
 //
-// No more than Limits.Message bytes are buffered, whatever sizes are announced,
-// and no memory is set aside before the bytes are there.
+// At most Limits.Message bytes are buffered, whatever sizes are announced. No
+// memory is allocated before the bytes arrive.
 func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done bool, err error) {
 	switch {
 	case d.state == bodyDone:
@@ -125,8 +125,8 @@ func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, erro
 	return len(src), nil
 }
 
-// Close tells what the peer's close means: nil when the body is complete, by
-// that or before, else ErrTruncated.
+// Close handles the end of the connection. It returns nil if the body is complete,
+// which the end itself may cause, and ErrTruncated otherwise.
 func (d *Body) Close() error {
 	if d.framing == UntilClose {
 		d.state = bodyDone
@@ -137,9 +137,9 @@ func (d *Body) Close() error {
 	return nil
 }
 
-// Trailers appends the trailer fields to into, but those that may not stand in
-// a trailer section. They alias dst.B, are valid as long as it is left alone,
-// and are complete once Decode is done.
+// Trailers appends the trailer fields to into, except those that may not be in a
+// trailer section. The fields alias dst.B and are valid until dst changes. They
+// are complete once Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
 	if d.state != bodyDone || d.trailers == 0 {
 		return into
@@ -148,7 +148,7 @@ func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) 
 	for i := d.length; i < len(b)-2; {
 		name, value, next, err := field(b, i)
 		if err != nil {
-			return into // can't be: each line was checked as it came
+			return into // impossible: trailerLine has checked each line
 		}
 		if i = next; allowedTrailer(name) {
 			into = append(into, protocol.Header{Name: name, Value: value})
@@ -157,8 +157,8 @@ func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) 
 	return into
 }
 
-// trailer moves lines of the trailer section to dst, checking each, up to the
-// empty line that ends the message. A section without fields leaves nothing.
+// trailer moves lines of the trailer section to dst and checks each, up to the
+// empty line that ends the message. A section without fields leaves dst unchanged.
 func (d *Body) trailer(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err error) {
 	for n < len(src) {
 		room := d.lim.Header - (len(dst.B) - d.length)

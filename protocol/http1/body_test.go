@@ -8,8 +8,8 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// TestChunkSizeOverflow: with no limit to stop it earlier, a size past the
-// largest int64 is refused, not wrapped.
+// TestChunkSizeOverflow checks that a size larger than the largest int64 is refused
+// and does not wrap, even if no limit stops it earlier.
 func TestChunkSizeOverflow(t *testing.T) {
 	lim := &Limits{Header: 64, Headers: 4, Message: math.MaxInt64}
 	for size, want := range map[string]error{
@@ -29,9 +29,8 @@ func TestChunkSizeOverflow(t *testing.T) {
 	}
 }
 
-// TestBodyBuffer: the buffer holds the body and nothing behind it when there is
-// no trailer field, and the trailer section otherwise; a body that is done takes
-// nothing more.
+// TestBodyBuffer checks the content of the buffer: the body, followed by the trailer
+// section if there are trailer fields. A complete body consumes nothing more.
 func TestBodyBuffer(t *testing.T) {
 	for in, want := range map[string]string{
 		"2\r\nhi\r\n0\r\n\r\n":         "hi",
@@ -41,7 +40,7 @@ func TestBodyBuffer(t *testing.T) {
 		var dst bytebufferpool.ByteBuffer
 		d.Reset(&Head{Framing: Chunked}, testLimits)
 		if d.Done() {
-			t.Fatal("done before it began")
+			t.Fatal("done before the first byte")
 		}
 		if n, done, err := d.Decode([]byte(in), &dst); n != len(in) || !done || err != nil {
 			t.Fatalf("%q: %d, %v, %v", in, n, done, err)
@@ -55,7 +54,7 @@ func TestBodyBuffer(t *testing.T) {
 	}
 }
 
-// TestNoBody: what has no body, or an empty one, is done before the first byte.
+// TestNoBody checks that a missing or empty body is done before the first byte.
 func TestNoBody(t *testing.T) {
 	for _, h := range []Head{{}, {Framing: FixedLength}} {
 		var d Body
@@ -67,8 +66,7 @@ func TestNoBody(t *testing.T) {
 	}
 }
 
-// TestHeadReuse: a Head and a Request that served another message leave no trace
-// of it.
+// TestHeadReuse checks that a Head and a Request keep nothing of the message before.
 func TestHeadReuse(t *testing.T) {
 	var req protocol.Request
 	var h Head

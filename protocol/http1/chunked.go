@@ -4,13 +4,13 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// maxSizeDigits bounds the digits of a chunk size, leading zeros included.
+// maxSizeDigits limits the digits of a chunk size, including leading zeros.
 const maxSizeDigits = 16
 
-// chunkAllowance is how many bytes of framing each byte of content may cost, on
-// top of Limits.Header once: chunks of one byte need five. Sizes that are padded
-// with zeros and long extensions make a peer pay little for our work (RFC 9112
-// section 7.1.1 wants extensions bounded).
+// chunkAllowance is the number of framing bytes allowed per byte of content, beyond
+// a fixed allowance of Limits.Header bytes. Chunks of one byte need five. Sizes
+// padded with zeros and long extensions cost a peer little and the decoder much (RFC
+// 9112 section 7.1.1 asks for a limit on extensions).
 const chunkAllowance = 8
 
 // chunked decodes the chunked transfer coding (RFC 9112 section 7.1).
@@ -56,7 +56,7 @@ func (d *Body) tooMuchFraming() bool {
 	return d.overhead-int64(d.lim.Header) > chunkAllowance*(d.passed+int64(d.length))
 }
 
-// chunkByte takes one byte of a chunk's framing.
+// chunkByte consumes one byte of a chunk's framing.
 func (d *Body) chunkByte(c byte) error {
 	if d.overhead++; d.tooMuchFraming() {
 		return ErrChunkOverhead
@@ -99,8 +99,8 @@ func (d *Body) chunkByte(c byte) error {
 	return nil
 }
 
-// sizeDigit adds a digit to the size of the chunk, which is checked before a
-// byte of it is buffered.
+// sizeDigit adds a digit to the chunk size. The size is checked before any byte of
+// the chunk is buffered.
 func (d *Body) sizeDigit(v int64) error {
 	if d.digits++; d.digits > maxSizeDigits {
 		return ErrBadChunkSize
@@ -115,9 +115,9 @@ func (d *Body) sizeDigit(v int64) error {
 	return nil
 }
 
-// sizeEnd takes the byte behind the size. The grammar of extensions (RFC 9112
-// section 7.1.1) is not checked further than its bytes: none is of use here or
-// passed on, and where the line ends does not depend on it.
+// sizeEnd consumes the byte behind the size. Only the bytes of extensions are
+// checked, not their grammar (RFC 9112 section 7.1.1): extensions are neither used
+// nor forwarded, and the end of the line does not depend on them.
 func (d *Body) sizeEnd(c byte) error {
 	switch {
 	case c == '\r':
@@ -146,11 +146,11 @@ var hexValue = func() (t [256]int8) {
 	return t
 }()
 
-// allowedTrailer tells whether a field may come behind the body: not if it
+// allowedTrailer reports whether a field may follow the body. It may not if it
 // frames, routes, authenticates, modifies the request, controls the response or
-// describes the content (RFC 9110 section 6.5.1), concerns the connection, or is
-// one that proxies set and trust. Recipients that merge trailers into headers
-// would take it for the real one.
+// describes the content (RFC 9110 section 6.5.1), if it concerns the connection, or
+// if proxies set and trust it. Recipients that merge trailers into the headers
+// would mistake such a trailer for the header.
 func allowedTrailer(name []byte) bool {
 	if kindOf(name) != endToEnd || isOneOf(name, trailerForbidden) {
 		return false
@@ -158,12 +158,12 @@ func allowedTrailer(name []byte) bool {
 	return !protected(name) || isOneOf(name, trailerComputed)
 }
 
-// trailerForbidden is what protected does not name already.
+// trailerForbidden lists forbidden trailers that protected does not cover.
 var trailerForbidden = []string{
 	"accept", "accept-charset", "accept-language", "age", "authentication-info", "max-forwards",
 	"proxy-authentication-info", "retry-after", "trailer", "user-agent", "warning",
 }
 
-// trailerComputed is what protected names, but is known only behind the body and
-// allowed there (RFC 9110 section 8.8.3, RFC 9530).
+// trailerComputed lists fields that protected covers, but that are allowed as
+// trailers because their values depend on the body (RFC 9110 section 8.8.3, RFC 9530).
 var trailerComputed = []string{"etag", "content-digest"}

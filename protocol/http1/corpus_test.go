@@ -31,8 +31,8 @@ func corpusResponses(tb testing.TB) []corpus.Case {
 	return cases
 }
 
-// TestCorpusRequests: whatever clients say, and however it is split, the decoder
-// makes of it what the corpus says, to the byte.
+// TestCorpusRequests checks that the decoder treats each request of the corpus as
+// the corpus demands, to the byte, however the input is split.
 func TestCorpusRequests(t *testing.T) {
 	for i, c := range corpusRequests(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestCorpusRequests(t *testing.T) {
 	}
 }
 
-// TestCorpusResponses is TestCorpusRequests for what applications say.
+// TestCorpusResponses does the same for responses.
 func TestCorpusResponses(t *testing.T) {
 	for i, c := range corpusResponses(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestCorpusResponses(t *testing.T) {
 	}
 }
 
-// followed is in and, if a message is complete in it, next behind: it must not be
-// touched.
+// followed returns in, with next appended if in is a complete message. The decoder
+// must not touch next.
 func followed(in []byte, v corpus.Verdict, next string) []byte {
 	if v != corpus.Accepted {
 		return in
@@ -89,8 +89,7 @@ func followed(in []byte, v corpus.Verdict, next string) []byte {
 	return append(bytes.Clone(in), next...)
 }
 
-// checkVerdict compares what the decoder made of a part, and of what follows it,
-// with its verdict.
+// checkVerdict compares the decoder's result for a part with the verdict of the part.
 func checkVerdict(t *testing.T, c *corpus.Case, p *corpus.Part, o outcome) {
 	t.Helper()
 	var refused *Error
@@ -101,9 +100,9 @@ func checkVerdict(t *testing.T, c *corpus.Case, p *corpus.Part, o outcome) {
 		}
 	case p.Verdict == corpus.Incomplete:
 		if o.err != ErrIncomplete {
-			t.Errorf("%s: %v, want it incomplete\n%q", c.Where, o.err, p.Bytes)
+			t.Errorf("%s: %v, want ErrIncomplete\n%q", c.Where, o.err, p.Bytes)
 		}
-	case p.Code == "-": // it is for the session to refuse
+	case p.Code == "-": // refused by the session, not by the decoder
 		if o.err != nil {
 			t.Errorf("%s: %v\n%q", c.Where, o.err, p.Bytes)
 		}

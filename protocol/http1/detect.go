@@ -1,24 +1,24 @@
 package http1
 
-// Verdict is what the first bytes of a connection tell of it.
+// Verdict says what protocol the first bytes of a connection belong to.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Undecided Verdict = iota // the bytes may become a request line
-	IsHTTP                   // they begin with a request line of HTTP/1
-	NotHTTP                  // they are something else
+	IsHTTP                   // the bytes begin with a request line of HTTP/1
+	NotHTTP                  // the bytes belong to another protocol
 )
 
-// A request line longer than this is not looked at any further. RFC 9112 section
-// 3 recommends 8000 octets; no registered method is longer than 17.
+// Longer request lines are not HTTP. RFC 9112 section 3 recommends a limit of 8000
+// octets; no registered method is longer than 17.
 const (
 	maxDetectMethod = 32
 	maxDetectTarget = 8000
 )
 
-// detectVersion is what follows the target of an HTTP/1 request, and not that of
-// HTTP/2's preface (RFC 9113 section 3.4).
+// detectVersion follows the target of an HTTP/1 request. In the preface of HTTP/2
+// another version does (RFC 9113 section 3.4).
 const detectVersion = "HTTP/1."
 
 // detectPart is a part of the request line.
@@ -30,16 +30,16 @@ const (
 	detectMinor
 )
 
-// Detector tells from the first bytes that a client sends whether it speaks
-// HTTP/1: whether they are a request line up to the version (RFC 9112 section 3).
-// No empty line is skipped before it. The zero value waits for the first byte.
+// Detector finds out from a client's first bytes whether it speaks HTTP/1: whether
+// they are a request line up to the version (RFC 9112 section 3). It does not skip
+// an empty line before the request line. The zero value expects the first byte.
 type Detector struct {
 	part detectPart
-	n    int // bytes of the part
+	n    int // bytes of the part so far
 }
 
-// Feed takes the bytes that came next. How they are split makes no difference.
-// After a verdict the Detector is of no further use.
+// Feed takes the next bytes. The result does not depend on how the input is split.
+// After a verdict the Detector must not be used any more.
 func (d *Detector) Feed(b []byte) Verdict {
 	for _, c := range b {
 		if v := d.next(c); v != Undecided {
@@ -65,7 +65,7 @@ func (d *Detector) next(c byte) Verdict {
 	return Undecided
 }
 
-// word takes a byte of a word of at most limit bytes, or the space behind it.
+// word takes a byte of a word of at most limit bytes, or the space that ends it.
 func (d *Detector) word(c byte, of *table, limit int) Verdict {
 	switch {
 	case c == ' ' && d.n > 0:

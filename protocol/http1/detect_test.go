@@ -7,13 +7,13 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// TestDetector: the verdict comes with the byte that decides, however the bytes
-// are split.
+// TestDetector checks that the verdict comes with the deciding byte, however the
+// bytes are split.
 func TestDetector(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		want Verdict
-		at   int // bytes that the verdict takes
+		at   int // bytes that the verdict needs
 	}{
 		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", IsHTTP, 13},
 		{"OPTIONS * HTTP/1.0\r\n\r\n", IsHTTP, 17},
@@ -63,7 +63,7 @@ func TestDetector(t *testing.T) {
 	}
 }
 
-// verdictAt is the verdict after n bytes, of one that takes at of them.
+// verdictAt returns the verdict after n bytes if v needs at bytes.
 func verdictAt(v Verdict, at, n int) Verdict {
 	if n < at {
 		return Undecided
@@ -71,9 +71,9 @@ func verdictAt(v Verdict, at, n int) Verdict {
 	return v
 }
 
-// TestDetectorAgrees: what the decoder takes, the detector knows as HTTP, an empty
-// line before it aside.
-func TestDetectorAgrees(t *testing.T) {
+// TestDetectorMatchesDecoder checks that the detector recognizes each request that
+// the decoder accepts, except those behind an empty line.
+func TestDetectorMatchesDecoder(t *testing.T) {
 	for _, c := range acceptedRequests {
 		if strings.HasPrefix(c.in, "\r\n") {
 			continue
@@ -84,8 +84,8 @@ func TestDetectorAgrees(t *testing.T) {
 	}
 }
 
-// FuzzDetector: the verdict does not depend on how the bytes are split, and what
-// the decoder takes is known as HTTP, with as much of it as decides that.
+// FuzzDetector checks that the verdict does not depend on how the bytes are split,
+// and that the detector recognizes each request that the decoder accepts.
 func FuzzDetector(f *testing.F) {
 	seedRequests(f, func(b []byte) { f.Add(b, uint16(len(b)/2)) })
 	for _, s := range []string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01", "\xda\xbb\xc2\x00", "GET /\r\n"} {

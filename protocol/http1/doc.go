@@ -1,10 +1,10 @@
-// Package http1 turns bytes into requests and responses and back: HTTP/1.1 as
-// RFC 9112 frames it and RFC 9110 means it, HTTP/1.0 where a peer speaks it. It
-// does no I/O and allocates nothing per message; the sessions of the core feed
-// it what arrived and write what it appends.
+// Package http1 decodes and encodes HTTP/1.1 messages, with the framing of RFC 9112
+// and the semantics of RFC 9110, and HTTP/1.0 for peers that use it. The HTTP
+// sessions on both sides of the proxy feed it the received bytes, and write what it
+// appends. It does no I/O, keeps no connection and allocates nothing per message.
 //
-// Decoding is strict, because a proxy that guesses can be made to guess
-// differently from its neighbour. What is refused although some servers take it:
+// Decoding is strict: a proxy that guesses can be made to guess differently from
+// its neighbour. These inputs are refused although some servers accept them:
 //
 //   - lines that end in a bare LF, a bare CR anywhere, folded lines (RFC 9112
 //     sections 2.2, 5.2), white space before the colon (5.1)
@@ -15,23 +15,22 @@
 //     Transfer-Encoding other than exactly "chunked", and any in HTTP/1.0
 //   - a missing (1.1), second or malformed Host; user information in it
 //
-// What is let through although the grammar has it otherwise, since it delimits
-// nothing and unmodified applications do send it: printable ASCII in a target
+// These inputs are accepted although the grammar forbids them, because they delimit
+// nothing and existing applications send them: printable ASCII in a target
 // that RFC 3986 wants escaped, a percent sign that starts no escape, and a
 // status line that ends after the status code.
 //
-// Headers of a decoded message are the end-to-end ones, in order of arrival and
-// never merged. Consumed here and left out are Host (it is in
-// Request.Authority), Content-Length, Transfer-Encoding, Expect, Connection,
-// what Connection nominates, Keep-Alive, Proxy-Connection, TE and Upgrade (RFC
-// 9110 section 7.6.1). Left in are Trailer, which section 6.6.2 keeps as a hint
-// to any recipient, and Proxy-Authenticate and Proxy-Authorization (11.7), which
-// concern a proxy that asked for credentials: this one never does, so they are
-// for somebody further on.
+// Headers of a decoded message are the end-to-end headers, in order of arrival and
+// never merged. The decoder consumes Host (now Request.Authority), Content-Length,
+// Transfer-Encoding, Expect, Connection and the fields that it nominates,
+// Keep-Alive, Proxy-Connection, TE and Upgrade (RFC 9110 section 7.6.1). It keeps
+// Trailer, which section 6.6.2 defines as a hint to any recipient. It also keeps
+// Proxy-Authenticate and Proxy-Authorization (11.7): they concern a proxy that asks
+// for credentials, which this one never does.
 //
-// Nominating a field in Connection removes it, except where that would let a
-// peer strip what others rely on: see protected.
+// A field that Connection nominates is removed, unless its removal would let a
+// peer strip a field that others rely on: see protected.
 //
-// Encoding refuses what could be read as something else by the next hop: see
+// Encoding refuses a message that the next hop could read differently: see
 // ValidRequest and ValidResponse.
 package http1

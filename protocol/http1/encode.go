@@ -7,35 +7,34 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// ResponseFlags says to whom a response goes.
+// ResponseFlags describes the request that a response belongs to.
 type ResponseFlags struct {
 	Minor  int  // of the request's version: 0 for an HTTP/1.0 client
 	Close  bool // the connection closes after this response
-	ToHead bool // the request was a HEAD: the head says what a GET would, no body follows
+	ToHead bool // the request was a HEAD: send the head of a GET response, and no body
 }
 
-// ValidRequest tells whether req can be sent without the next hop reading it
-// differently: the method a token (and not CONNECT, which is no message to
-// forward), the target in origin-form or "*" for OPTIONS, the authority a host,
-// header names tokens and their values, like those of trailers, free of control
-// characters. Messages from this package's decoders are valid as they are; those
-// from the link, from converters and after rewriting may not be, and refusing
-// them is better than mending them to mean something else. The error is an
-// *Error, for a 502.
+// ValidRequest checks that the next hop can't read req differently. The method must
+// be a token other than CONNECT, which is no message to forward. The target must be
+// in origin-form, or "*" for OPTIONS, and the authority a host. Header names must be
+// tokens; their values, like those of trailers, must be free of control characters.
+// Messages from this package's decoders are always valid. Messages from a link, from
+// a converter or after rewriting may not be; they are refused, because a repair
+// could change their meaning. The error is an *Error, for a 502.
 func ValidRequest(req *protocol.Request) error {
 	_, err := requestSize(req)
 	return err
 }
 
-// ValidResponse does for a response what ValidRequest does for a request: the
-// status from 200 to 599 (interim responses are the caller's own), reason
-// phrase, headers and trailers free of control characters.
+// ValidResponse checks a response as ValidRequest checks a request. The status must
+// be 200 to 599 (callers write interim responses themselves). The reason phrase,
+// headers and trailers must be free of control characters.
 func ValidResponse(resp *protocol.Response) error {
 	_, err := responseSize(resp)
 	return err
 }
 
-// maxFraming is more than the lines take that the encoder adds of its own.
+// maxFraming is an upper limit for the bytes of the lines that the encoder adds.
 const maxFraming = 128
 
 func requestSize(req *protocol.Request) (size int, err error) {
@@ -68,8 +67,8 @@ func responseSize(resp *protocol.Response) (size int, err error) {
 	return size + len(resp.Reason) + maxFraming, nil
 }
 
-// headersSize returns the bytes that hs takes on the wire; ok is false when one
-// can't stand there.
+// headersSize returns the size of hs on the wire. ok is false if a header can't be
+// sent.
 func headersSize(hs []protocol.Header) (size int, ok bool) {
 	for i := range hs {
 		h := &hs[i]
@@ -86,14 +85,14 @@ func headersValid(hs []protocol.Header) bool {
 	return ok
 }
 
-// AppendRequestHead appends the head of req: the request line, Host, the
-// headers and the framing, for a persistent HTTP/1.1 connection. The framing is
-// chunked if there are Trailers, else Content-Length; AppendBody writes what
-// belongs behind it. Headers that belong to the connection or its framing are
-// left out: the encoder writes its own.
+// AppendRequestHead appends the head of req for a persistent HTTP/1.1 connection:
+// the request line, Host, the headers and the framing. The framing is chunked if
+// there are Trailers, and Content-Length otherwise. AppendBody writes the body that
+// must follow. Headers of the connection and of its framing are left out, because
+// the encoder writes its own.
 //
-// When ValidRequest refuses req it appends nothing, so a caller that did not ask
-// can't send what it should not.
+// It appends nothing if ValidRequest refuses req, so a caller that did not check
+// sends nothing invalid.
 func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -111,8 +110,8 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 // chunkedField announces the chunked transfer coding.
 const chunkedField = "Transfer-Encoding: chunked\r\n"
 
-// appendRequestFields appends the head of req up to its framing, or nothing when
-// ValidRequest refuses it.
+// appendRequestFields appends the head of req without its framing, or nothing if
+// ValidRequest refuses req.
 func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	size, err := requestSize(req)
 	if err != nil {
@@ -133,8 +132,8 @@ func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	return dst
 }
 
-// definesContent tells whether a request with this method says so when it has
-// no content (RFC 9110 section 8.6).
+// definesContent reports whether a request with this method has Content-Length: 0
+// when it has no content (RFC 9110 section 8.6).
 func definesContent(method []byte) bool {
 	switch string(method) {
 	case "GET", "HEAD", "DELETE", "OPTIONS", "TRACE":
@@ -143,8 +142,8 @@ func definesContent(method []byte) bool {
 	return true
 }
 
-// AppendRequest appends req with its body, or nothing when ValidRequest refuses
-// it.
+// AppendRequest appends req with its body, or nothing if ValidRequest refuses
+// req.
 func AppendRequest(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	dst = AppendRequestHead(dst, req)
@@ -154,12 +153,12 @@ func AppendRequest(dst []byte, req *protocol.Request) []byte {
 	return AppendBody(dst, req.Body, req.Trailers)
 }
 
-// AppendResponseHead appends the head of resp as f asks for: the status line,
-// the headers, and what the encoder says about framing and connection. The
-// framing is chunked if chunkedResponse holds, else Content-Length;
-// AppendResponseBody writes what belongs behind it.
+// AppendResponseHead appends the head of resp as f demands: the status line, the
+// headers, and the fields of framing and connection. The framing is chunked if
+// chunkedResponse returns true, and Content-Length otherwise. AppendResponseBody
+// writes the body that must follow.
 //
-// When ValidResponse refuses resp it appends nothing.
+// It appends nothing if ValidResponse refuses resp.
 func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	if dst = appendResponseFields(dst, resp); len(dst) == n {
@@ -188,8 +187,8 @@ func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []
 // closeField announces that the connection closes after the message.
 const closeField = "Connection: close\r\n"
 
-// appendResponseFields appends the head of resp up to its framing, or nothing
-// when ValidResponse refuses it.
+// appendResponseFields appends the head of resp without its framing, or nothing if
+// ValidResponse refuses resp.
 func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	size, err := responseSize(resp)
 	if err != nil {
@@ -206,27 +205,27 @@ func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	return dst
 }
 
-// declaredLength is the Content-Length of a response whose body stays here.
+// declaredLength returns the Content-Length of a response whose body is not sent.
 func declaredLength(resp *protocol.Response) int64 {
 	if resp.DeclaredLength < 0 && len(resp.Body) > 0 {
-		return int64(len(resp.Body)) // made by us, like an error answer to a HEAD
+		return int64(len(resp.Body)) // made by the proxy, such as an error response to a HEAD
 	}
 	return resp.DeclaredLength
 }
 
-// HasBody tells whether a body follows the head of resp.
+// HasBody reports whether a body follows the head of resp.
 func HasBody(resp *protocol.Response, f ResponseFlags) bool {
 	return !f.ToHead && resp.Status != 204 && resp.Status != 304
 }
 
-// chunkedResponse: HTTP/1.0 clients do not know the chunked coding; they get the
-// body without the trailers.
+// chunkedResponse reports whether the body of resp is chunked. HTTP/1.0 clients do
+// not know that coding; they get the body without the trailers.
 func chunkedResponse(resp *protocol.Response, f ResponseFlags) bool {
 	return len(resp.Trailers) > 0 && f.Minor >= 1
 }
 
-// AppendResponse appends resp with its body, or nothing when ValidResponse
-// refuses it.
+// AppendResponse appends resp with its body, or nothing if ValidResponse refuses
+// resp.
 func AppendResponse(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	dst = AppendResponseHead(dst, resp, f)
@@ -236,9 +235,9 @@ func AppendResponse(dst []byte, resp *protocol.Response, f ResponseFlags) []byte
 	return AppendResponseBody(dst, resp, f)
 }
 
-// AppendResponseBody appends what belongs behind the head that
-// AppendResponseHead made of the same arguments. A caller that would rather not
-// copy a large body sends resp.Body itself if HasBody and there are no Trailers.
+// AppendResponseBody appends the body for the head that AppendResponseHead wrote
+// with the same arguments. To avoid copying a large body, a caller may send
+// resp.Body itself if HasBody returns true and there are no Trailers.
 func AppendResponseBody(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	switch {
 	case !HasBody(resp, f):
@@ -249,8 +248,8 @@ func AppendResponseBody(dst []byte, resp *protocol.Response, f ResponseFlags) []
 	return AppendBody(dst, resp.Body, resp.Trailers)
 }
 
-// AppendBody appends a body as it is, or, when there are trailers, as one chunk
-// and a trailer section. Trailers that may not stand there are left out.
+// AppendBody appends a body unchanged if there are no trailers, and as one chunk
+// with a trailer section otherwise. Trailers that are not allowed are left out.
 func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	if len(trailers) == 0 {
 		return append(dst, body...)
@@ -258,8 +257,8 @@ func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	return AppendLastChunk(AppendChunk(dst, body), trailers)
 }
 
-// AppendChunk appends b as one chunk, and nothing when b is empty: that would end
-// the body.
+// AppendChunk appends b as one chunk. An empty b appends nothing, because an empty
+// chunk would end the body.
 func AppendChunk(dst, b []byte) []byte {
 	if len(b) == 0 {
 		return dst
@@ -270,7 +269,7 @@ func AppendChunk(dst, b []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// AppendLastChunk ends a chunked body, with the trailers that may stand there.
+// AppendLastChunk ends a chunked body, with the trailers that are allowed.
 func AppendLastChunk(dst []byte, trailers []protocol.Header) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailers {

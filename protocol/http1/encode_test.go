@@ -7,7 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// hdr makes headers of name, value, name, value...
+// hdr returns headers from name, value, name, value...
 func hdr(s ...string) (hs []protocol.Header) {
 	for i := 0; i < len(s); i += 2 {
 		hs = append(hs, protocol.Header{Name: []byte(s[i]), Value: []byte(s[i+1])})
@@ -83,7 +83,7 @@ func response(status int, reason string, hs, trailers []protocol.Header, body st
 	return &protocol.Response{Status: status, Reason: []byte(reason), Headers: hs, Trailers: trailers, Body: []byte(body), DeclaredLength: -1}
 }
 
-// declared is a response whose body stayed where it is.
+// declared returns a response to a HEAD, or a 304, with a declared length.
 func declared(status int, n int64) *protocol.Response {
 	return &protocol.Response{Status: status, DeclaredLength: n}
 }
@@ -145,9 +145,9 @@ func TestInvalidResponses(t *testing.T) {
 	}
 }
 
-// TestAppendBodyAlone: a caller that writes head and body apart gets no unsafe
-// trailer through either.
-func TestAppendBodyAlone(t *testing.T) {
+// TestAppendBody checks that AppendBody drops unsafe trailers even if the caller
+// writes head and body separately.
+func TestAppendBody(t *testing.T) {
 	got := string(AppendBody(nil, []byte("b"), hdr("A", "b\r\n\r\nGET", "B:", "c", "D", "e", "Host", "f")))
 	if want := "1\r\nb\r\n0\r\nD: e\r\n\r\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -157,7 +157,7 @@ func TestAppendBodyAlone(t *testing.T) {
 	}
 }
 
-// TestStatusLines holds the table to its shape: every registered code, once.
+// TestStatusLines checks the table for every code.
 func TestStatusLines(t *testing.T) {
 	for code := 200; code < 600; code++ {
 		line := string(appendStatusLine(nil, code, []byte(reasons[code])))
@@ -168,7 +168,7 @@ func TestStatusLines(t *testing.T) {
 	}
 }
 
-// TestTextEnd holds the word-wise search to the byte-wise definition, with every
+// TestTextEnd compares the word-wise search with the byte-wise definition, for every
 // byte at every offset.
 func TestTextEnd(t *testing.T) {
 	for c := range 256 {

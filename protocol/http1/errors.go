@@ -2,22 +2,22 @@ package http1
 
 import "errors"
 
-// ErrIncomplete means that more input is needed. Call again with the same Head
-// and the same bytes, extended; the slice may have moved.
+// ErrIncomplete means that more input is needed. Call the decoder again with the
+// same Head and the same bytes, extended; the slice may have moved.
 var ErrIncomplete = errors.New("http1: incomplete message")
 
-// Error is a refusal. All instances are variables of this package, so they can
-// be compared and cost nothing to return.
+// Error says why a message is refused. All instances are variables of this package,
+// so they can be compared and cost nothing to return.
 type Error struct {
-	Code   string // stable, kebab-case: for x-remora-error, logs and metrics
-	Status int    // what a request refused for it is answered with
+	Code   string // stable, in kebab-case: for x-remora-error, logs and metrics
+	Status int    // of the response to a request that is refused with this error
 	Text   string // one line for people
 }
 
-// Error returns the text with the package's name before it.
+// Error returns the text, prefixed with the package name.
 func (e *Error) Error() string { return "http1: " + e.Text }
 
-// Refusals of a head.
+// Errors of the decoder of heads.
 var (
 	ErrBadRequestLine    = &Error{"bad-request-line", 400, "malformed request line"}
 	ErrBadTarget         = &Error{"bad-target", 400, "malformed request target"}
@@ -46,7 +46,7 @@ var (
 	ErrTooManyHeaders    = &Error{"too-many-headers", 431, "too many header lines"}
 )
 
-// Refusals of a body.
+// Errors of the decoder of bodies.
 var (
 	ErrMessageTooLarge = &Error{"message-too-large", 413, "body too large"}
 	ErrBadChunkSize    = &Error{"bad-chunk-size", 400, "malformed chunk size"}
@@ -57,7 +57,7 @@ var (
 	ErrTruncated       = &Error{"body-truncated", 400, "connection closed inside the body"}
 )
 
-// Refusals to encode.
+// Errors of the encoder.
 var (
 	ErrUnsafeMethod = &Error{"unsafe-method", 502, "method is not a token, or is CONNECT"}
 	ErrUnsafeTarget = &Error{"unsafe-target", 502, "target or authority can't stand in a request"}

@@ -9,12 +9,11 @@ import (
 	"testing"
 )
 
-// A fault is the decoder with one of its rules broken, as other decoders have
-// been found broken.
+// A fault breaks one rule of the decoder. The faults are known from other decoders.
 type fault struct {
 	name    string
 	file    string
-	replace []string // old and new, in turn; each old is there once
+	replace []string // old and new in turn; each old text occurs once
 	by      string   // a subtest of TestCorpusRequests that must catch it
 }
 
@@ -69,8 +68,7 @@ var faults = []fault{
 	}, "chunk_ends_in_two_bytes"},
 }
 
-// TestFaultsAreCaught breaks the decoder, one rule at a time, and sees the corpus
-// fail.
+// TestFaultsAreCaught checks that the corpus fails for each fault.
 func TestFaultsAreCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package for each fault")
@@ -81,7 +79,7 @@ func TestFaultsAreCaught(t *testing.T) {
 			out, err := run.CombinedOutput()
 			switch {
 			case err == nil:
-				t.Error("the corpus does not notice")
+				t.Error("the corpus passes")
 			case !strings.Contains(string(out), "--- FAIL: TestCorpusRequests/"+f.by+" "):
 				t.Errorf("case %s did not fail:\n%.4000s", f.by, out)
 			}
@@ -89,7 +87,7 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// overlay makes the file for go test -overlay that has the fault built in.
+// overlay writes a file for go test -overlay that builds the fault in.
 func (f *fault) overlay(t *testing.T) string {
 	t.Helper()
 	source, err := os.ReadFile(f.file)
@@ -99,7 +97,7 @@ func (f *fault) overlay(t *testing.T) string {
 	text := string(source)
 	for i := 0; i < len(f.replace); i += 2 {
 		if strings.Count(text, f.replace[i]) != 1 {
-			t.Fatalf("%s does not have this once:\n%s", f.file, f.replace[i])
+			t.Fatalf("%s does not contain this exactly once:\n%s", f.file, f.replace[i])
 		}
 		text = strings.Replace(text, f.replace[i], f.replace[i+1], 1)
 	}

@@ -7,21 +7,21 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// fieldKind says what a field means to the codec.
+// fieldKind is the meaning of a field for the codec.
 type fieldKind uint8
 
 const (
 	endToEnd        fieldKind = iota
 	fieldHost                 // requests: routing
-	fieldExpect               // requests: answered by this hop
+	fieldExpect               // requests: consumed by this hop
 	fieldLength               // framing
 	fieldCoding               // framing
 	fieldConnection           // the connection's options
 	fieldUpgrade              // the connection's next protocol
-	fieldHop                  // others that concern one connection only
+	fieldHop                  // other fields of one connection
 )
 
-// kindOf recognizes the fields that are not end-to-end.
+// kindOf returns the kind of the field with this name.
 func kindOf(name []byte) fieldKind {
 	switch len(name) {
 	case 2:
@@ -54,7 +54,7 @@ func kindIf(name []byte, lower string, k fieldKind) fieldKind {
 	return endToEnd
 }
 
-// options are the connection options with a meaning of their own.
+// options are the connection options with a meaning to the codec.
 type options uint8
 
 const (
@@ -64,8 +64,8 @@ const (
 	optNominated // names of fields to remove
 )
 
-// maxOptions bounds the options that Connection may list, and with it the work
-// of removing what they nominate. Browsers and proxies send one to three.
+// maxOptions limits the options in Connection, and with it the cost of removing
+// the fields that they nominate. Browsers and proxies send one to three.
 const maxOptions = 32
 
 // fields collects what the field lines of one head say about framing and
@@ -74,19 +74,19 @@ type fields struct {
 	minor   int
 	request bool
 
-	host     []byte
-	hosts    int
-	length   int64 // of Content-Length; -1: none
-	coding   bool  // Transfer-Encoding: chunked
-	expect   bool
-	upgrades int  // Upgrade fields
-	wsocket  bool // the last of them is "websocket"
-	options  options
-	nOptions int
+	host        []byte
+	hosts       int
+	length      int64 // of Content-Length; -1 means none
+	coding      bool  // Transfer-Encoding: chunked
+	expect      bool
+	upgrades    int  // Upgrade fields
+	webSocket   bool // the last Upgrade field is "websocket"
+	options     options
+	optionCount int
 }
 
-// field reads the field line at b[i:] and returns the index behind it. It is
-// ErrIncomplete if b ends before the line does.
+// field reads the field line at b[i:] and returns the index behind it. The error
+// is ErrIncomplete if b ends before the line.
 func field(b []byte, i int) (name, value []byte, next int, err error) {
 	colon := i
 	for colon < len(b) && tokenChar[b[colon]] {
@@ -115,8 +115,8 @@ func field(b []byte, i int) (name, value []byte, next int, err error) {
 	return b[i:colon], b[from:end], next, nil
 }
 
-// badName says what is wrong with a line whose name ends at i without a colon,
-// or is empty.
+// badName returns the error for a line whose name is empty, or ends at i without a
+// colon.
 func badName(line []byte, i int) error {
 	switch {
 	case i+1 >= len(line):
@@ -131,9 +131,9 @@ func badName(line []byte, i int) error {
 	return ErrBadFieldName
 }
 
-// parse reads the field lines from b[i] on and appends the end-to-end ones to
-// hs. n is the index behind the empty line that ends them; ErrIncomplete says
-// that b has none.
+// parse reads the field lines from b[i] on and appends the end-to-end fields to
+// hs. n is the index behind the empty line that ends them. The error is
+// ErrIncomplete if b has no such line.
 func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []protocol.Header, n int, err error) {
 	for count := 0; i+1 >= len(b) || b[i] != '\r' || b[i+1] != '\n'; {
 		if count++; count > limit {
@@ -161,14 +161,14 @@ func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []pr
 	return hs, i + 2, nil
 }
 
-// consume takes note of a field that is not end-to-end; keep says that it stays
-// among the headers until the nominated ones are removed.
+// consume records a field that is not end-to-end. keep means that it stays among
+// the headers until the nominated fields are removed.
 func (f *fields) consume(k fieldKind, value []byte) (keep bool, err error) {
 	switch k {
 	case fieldHost:
 		f.host = value
 		f.hosts++
-		return !f.request, nil // means nothing in a response: passed on as it is
+		return !f.request, nil // without meaning in a response: forwarded unchanged
 	case fieldExpect:
 		if !f.request {
 			return true, nil
@@ -195,7 +195,7 @@ func (f *fields) consume(k fieldKind, value []byte) (keep bool, err error) {
 		keep = f.options&optNominated != 0 // until removeNominated has read it
 	case fieldUpgrade:
 		f.upgrades++
-		f.wsocket = protocol.EqualFold(value, "websocket")
+		f.webSocket = protocol.EqualFold(value, "websocket")
 	}
 	return keep, err
 }
@@ -220,11 +220,11 @@ func (f *fields) connection(list []byte) error {
 	for more := true; more; {
 		var option []byte
 		option, list, more = nextElement(list)
-		if f.nOptions++; f.nOptions > maxOptions {
+		if f.optionCount++; f.optionCount > maxOptions {
 			return ErrBadConnection
 		}
 		switch {
-		case len(option) == 0: // empty elements are to be ignored
+		case len(option) == 0: // RFC 9110 section 5.6.1.2: ignore empty elements
 		case protocol.EqualFold(option, "close"):
 			f.options |= optClose
 		case protocol.EqualFold(option, "keep-alive"):
@@ -240,7 +240,7 @@ func (f *fields) connection(list []byte) error {
 	return nil
 }
 
-// nextElement cuts the first element off a comma-separated list.
+// nextElement cuts the first element from a comma-separated list.
 func nextElement(list []byte) (element, rest []byte, more bool) {
 	element = list
 	if i := bytes.IndexByte(list, ','); i >= 0 {
@@ -255,15 +255,15 @@ func nextElement(list []byte) (element, rest []byte, more bool) {
 	return element, rest, more
 }
 
-// keepAlive applies RFC 9112 section 9.3. A sidecar is a gateway, which stands
-// in for the origin server, so HTTP/1.0 clients may ask for persistence too.
+// keepAlive applies RFC 9112 section 9.3. A sidecar is a gateway and acts as the
+// origin server, so HTTP/1.0 clients may also ask for persistence.
 func (f *fields) keepAlive() bool {
 	return f.options&optClose == 0 && (f.minor == 1 || f.options&optKeepAlive != 0)
 }
 
-// consistent refuses framing that two recipients could read differently (RFC
+// checkFraming refuses framing that two recipients could read differently (RFC
 // 9112 sections 6.1, 6.3).
-func (f *fields) consistent() error {
+func (f *fields) checkFraming() error {
 	switch {
 	case f.coding && f.minor == 0:
 		return ErrCodingInHTTP10

@@ -51,8 +51,8 @@ func seedResponses(f *testing.F, add func([]byte, bool)) {
 	}
 }
 
-// FuzzRequest: the outcome does not depend on how the input is split, and what
-// is accepted can be sent on and means the same to the next hop.
+// FuzzRequest checks that the outcome does not depend on how the input is split,
+// and that an accepted request can be forwarded without changing its meaning.
 func FuzzRequest(f *testing.F) {
 	seedRequests(f, func(b []byte) { f.Add(b, uint64(1)) })
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
@@ -75,7 +75,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// decodeRequest decodes a request with its body, known to be good.
+// decodeRequest decodes a valid request with its body.
 func decodeRequest(t *testing.T, in []byte, lim *Limits) (*protocol.Request, *Head) {
 	var req protocol.Request
 	var h Head
@@ -100,7 +100,7 @@ func decodeBody(t *testing.T, in []byte, h *Head, lim *Limits) ([]byte, []protoc
 	return dst.B[:d.Length()], d.Trailers(&dst, nil)
 }
 
-// FuzzResponse is FuzzRequest for responses.
+// FuzzResponse does the same for responses.
 func FuzzResponse(f *testing.F) {
 	seedResponses(f, func(b []byte, toHead bool) { f.Add(b, toHead, uint64(1)) })
 	f.Fuzz(func(t *testing.T, in []byte, toHead bool, seed uint64) {
@@ -136,8 +136,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// FuzzChunked: the chunked coding alone, under limits that the fuzzer reaches;
-// never more than the limit is buffered.
+// FuzzChunked tests the chunked coding alone, with limits that the fuzzer reaches.
+// At most lim.Message bytes of body are buffered.
 func FuzzChunked(f *testing.F) {
 	for _, c := range acceptedRequests {
 		if body, ok := strings.CutPrefix(c.in, chunkedHead); ok {
@@ -160,7 +160,7 @@ func FuzzChunked(f *testing.F) {
 		if whole.err != nil {
 			return
 		}
-		// Encoded again it is the same body.
+		// The body survives another encoding.
 		out := AppendBody(nil, []byte(whole.body), append(dst.trailers, protocol.Header{Name: []byte("x"), Value: []byte("y")}))
 		again, _ := feedChunked(t, append(out, rest...), 5, &Limits{Header: 200, Headers: 9, Message: lim.Message})
 		if again.err != nil || again.used != len(out) || again.body != whole.body || again.trailers != whole.trailers+"x=y;" {
@@ -169,9 +169,9 @@ func FuzzChunked(f *testing.F) {
 	})
 }
 
-// FuzzBodyStream: a body that is passed on as it comes, in whatever form and
-// pieces, is the one that it is as a message, and as little of it is held as the
-// pieces are long.
+// FuzzBodyStream checks that a streamed body equals the body of a decoded message,
+// whatever its framing and its splits. The buffer holds no more than a piece and a
+// trailer section.
 func FuzzBodyStream(f *testing.F) {
 	for _, c := range streamBodies {
 		f.Add(uint8(c.head.Framing), uint16(c.head.Length), []byte(c.in), uint64(1))
@@ -193,7 +193,7 @@ func FuzzBodyStream(f *testing.F) {
 
 type trailerSection struct{ trailers []protocol.Header }
 
-// feedChunked decodes in by pieces of size bytes.
+// feedChunked decodes in with pieces of size bytes.
 func feedChunked(t *testing.T, in []byte, size int, lim *Limits) (o outcome, section trailerSection) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer
@@ -217,8 +217,8 @@ func feedChunked(t *testing.T, in []byte, size int, lim *Limits) (o outcome, sec
 	return o, section
 }
 
-// FuzzRoundTrip: whatever a converter or a link hands to the encoder, it is
-// refused, or is one message on the wire that decodes to the same.
+// FuzzRoundTrip checks that the encoder refuses a message of a converter or a link,
+// or encodes it as one message that decodes to the same.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("GET", "/", "h", "A", "b", "C", "d", []byte(nil), "X", "y", 200, "OK", byte(1))
 	f.Add("POST", "/a?b", "h:80", "Content-Length", "9", "transfer-encoding", "chunked", []byte("body"), "", "", 204, "", byte(0))
@@ -283,7 +283,7 @@ func roundTripResponse(t *testing.T, resp *protocol.Response, f ResponseFlags) {
 	}
 }
 
-// wireText is headerText of what the encoder writes of hs.
+// wireText returns the headerText of the headers that the encoder writes.
 func wireText(hs []protocol.Header, keep func(fieldKind) bool) string {
 	var kept []protocol.Header
 	for _, h := range hs {

@@ -13,44 +13,44 @@ const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 // Limits are those of one message.
 type Limits = protocol.Limits
 
-// Framing is how the end of a body is found (RFC 9112 section 6.3).
+// Framing says how the end of a body is found (RFC 9112 section 6.3).
 type Framing uint8
 
 const (
 	NoBody      Framing = iota // nothing follows the head
 	FixedLength                // Head.Length bytes follow
 	Chunked                    // the chunked transfer coding
-	UntilClose                 // all that comes until the peer closes; responses only
+	UntilClose                 // all bytes until the peer closes; responses only
 )
 
-// Head is what a decoded head says about the connection and about the framing
-// of its body. The zero Head is ready for use; Reset it between messages. While
-// the decoder returns ErrIncomplete it holds how far the input was scanned, and
-// its fields mean nothing.
+// Head is what a decoded head says about the connection and about the framing of
+// its body. The zero Head is ready for use; Reset it between messages. While the
+// decoder returns ErrIncomplete, Head holds the position of the scan, and the
+// exported fields are undefined.
 type Head struct {
 	Minor          int  // 0 or 1, of HTTP/1.x
 	KeepAlive      bool // the peer lets the connection persist after this message
 	ExpectContinue bool // the peer waits for Continue before it sends the body
 	HeadMethod     bool // the method is HEAD, or was, for a response
 	Upgrade        bool // the request asks for an upgrade, or the response is a 101
-	WebSocket      bool // Upgrade, and to websocket alone
+	WebSocket      bool // Upgrade, and to websocket only
 	Connect        bool // the method is CONNECT; the target is in Request.Authority
 	Framing        Framing
 	Length         int64 // bytes of the body if Framing is FixedLength, else 0
 
-	start   int // first byte of the start line: 2 behind an empty line
-	fields  int // first byte behind the start line; 0: not seen yet
+	start   int // first byte of the start line: 2 if an empty line precedes it
+	fields  int // first byte behind the start line; 0 means not found yet
 	line    int // first byte of the line being scanned
-	scanned int // bytes known to hold no further LF
+	scanned int // b[line:scanned] holds no LF
 }
 
-// Reset makes h ready for the next message.
+// Reset prepares h for the next message.
 func (h *Head) Reset() { *h = Head{} }
 
-// end returns the length of the head that b starts with, with the empty line
-// that ends it. It looks at each byte once, however often it is called. Limits
-// are checked as if the input came byte by byte, so that the outcome does not
-// depend on how it was split.
+// end returns the length of the head at the start of b, including the empty line
+// that ends it. It scans each byte once, however often it is called. Limits are
+// checked as if the input arrived byte by byte, so that the result does not depend
+// on how the input is split.
 func (h *Head) end(b []byte, limit int, lineTooLong *Error) (int, error) {
 	limit += h.start
 	w := b
@@ -84,8 +84,8 @@ func (h *Head) end(b []byte, limit int, lineTooLong *Error) (int, error) {
 	return 0, ErrHeaderTooLarge
 }
 
-// version reads exactly HTTP/1.0 or HTTP/1.1. Others of that form are
-// ErrBadVersion, all else is malformed (RFC 9112 section 2.3).
+// version accepts exactly HTTP/1.0 and HTTP/1.1. Other versions of that form are
+// ErrBadVersion; anything else is malformed (RFC 9112 section 2.3).
 func version(b []byte, malformed *Error) (minor int, err error) {
 	if len(b) != 8 || string(b[:5]) != "HTTP/" || b[6] != '.' || !isDigit(b[5]) || !isDigit(b[7]) {
 		return 0, malformed

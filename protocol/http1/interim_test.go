@@ -6,8 +6,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// TestAppendInterim: an interim response goes on without what belongs to its
-// hop; what is none, or can't be sent safely, does not.
+// TestAppendInterim checks that an interim response is forwarded without hop-by-hop
+// fields. Other responses and unsafe ones are not.
 func TestAppendInterim(t *testing.T) {
 	header := func(name, value string) []protocol.Header {
 		return []protocol.Header{{Name: []byte(name), Value: []byte(value)}}

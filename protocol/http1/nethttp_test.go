@@ -16,10 +16,9 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// The differential targets hold the decoder against net/http, which is more
-// lenient: what we accept it must accept too, and read in the same way, to the
-// same last byte. Differences that are known and harmless are named where they
-// are allowed.
+// The differential targets compare the decoder with net/http, which is more lenient.
+// What the decoder accepts, net/http must accept, and read with the same result up to
+// the same byte. Known harmless differences have a comment where they are allowed.
 
 // FuzzRequestVsNetHTTP compares requests.
 func FuzzRequestVsNetHTTP(f *testing.F) {
@@ -27,7 +26,7 @@ func FuzzRequestVsNetHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) { compareRequest(t, in) })
 }
 
-// compareRequest tells whether in was accepted, and hence compared.
+// compareRequest reports whether in was accepted and compared.
 func compareRequest(t *testing.T, in []byte) bool {
 	o := (feeder{lim: testLimits}).feed(t, in, nil)
 	if o.err != nil {
@@ -60,7 +59,7 @@ func compareRequest(t *testing.T, in []byte) bool {
 	return true
 }
 
-// originForm is what the target that net/http saw comes to in origin-form.
+// originForm returns the origin-form of the target that net/http decoded.
 func originForm(target string, req *protocol.Request) string {
 	switch {
 	case string(req.Method) == "CONNECT":
@@ -78,8 +77,9 @@ func originForm(target string, req *protocol.Request) string {
 	return "/"
 }
 
-// targetRefused: net/http parses the target as a URL and refuses some that we
-// pass on unread, such as "/%zz": where a target ends does not depend on it.
+// targetRefused reports whether net/http refuses the target. It parses the target as
+// a URL, so it refuses some that are forwarded unparsed, such as "/%zz". The end of
+// a target does not depend on that.
 func targetRefused(req *protocol.Request, in []byte) bool {
 	line, _, _ := bytes.Cut(bytes.TrimPrefix(in, []byte("\r\n")), []byte("\r\n"))
 	target := strings.Split(string(line), " ")[1]
@@ -90,8 +90,8 @@ func targetRefused(req *protocol.Request, in []byte) bool {
 	return err != nil
 }
 
-// trailerRefused: net/http refuses a Trailer field that announces framing
-// fields. To us it is a hint, which announces nothing we would obey.
+// trailerRefused reports whether hs has a Trailer field. net/http refuses one that
+// announces framing fields; for the decoder it is only a hint.
 func trailerRefused(hs []protocol.Header) bool {
 	return slices.ContainsFunc(hs, func(h protocol.Header) bool { return protocol.EqualFold(h.Name, "trailer") })
 }
@@ -102,7 +102,7 @@ func FuzzResponseVsNetHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, toHead bool) { compareResponse(t, in, toHead) })
 }
 
-// compareResponse tells whether in was accepted, and hence compared.
+// compareResponse reports whether in was accepted and compared.
 func compareResponse(t *testing.T, in []byte, toHead bool) bool {
 	o := (feeder{response: true, toHead: toHead, eof: true, lim: testLimits}).feed(t, in, nil)
 	if o.err != nil {
@@ -131,7 +131,7 @@ func compareResponse(t *testing.T, in []byte, toHead bool) bool {
 	if r.StatusCode != resp.Status || strings.TrimSpace(reason) != strings.TrimSpace(string(resp.Reason)) || r.ProtoMinor != h.Minor {
 		t.Fatalf("%q: %d %q, net/http %q", in, resp.Status, resp.Reason, r.Status)
 	}
-	// The other way round we close where a 204 declares a body.
+	// The opposite is allowed: the decoder closes after a 204 that declares a body.
 	if h.KeepAlive && r.Close {
 		t.Fatalf("%q: kept alive, net/http closes", in)
 	}
@@ -141,7 +141,7 @@ func compareResponse(t *testing.T, in []byte, toHead bool) bool {
 	return true
 }
 
-// compareHeaders demands the same values in the same order per name.
+// compareHeaders checks that both have the same values in the same order per name.
 func compareHeaders(t *testing.T, in []byte, ours []protocol.Header, theirs http.Header, request bool) {
 	byName := http.Header{}
 	for _, h := range ours {
@@ -150,7 +150,7 @@ func compareHeaders(t *testing.T, in []byte, ours []protocol.Header, theirs http
 	}
 	for name, values := range byName {
 		if name == "Trailer" && theirs[name] == nil {
-			continue // net/http takes it out where the coding is chunked
+			continue // net/http removes it if the coding is chunked
 		}
 		if name == "Host" && request {
 			t.Fatalf("%q: Host among the headers", in)
@@ -164,7 +164,7 @@ func compareHeaders(t *testing.T, in []byte, ours []protocol.Header, theirs http
 		switch {
 		case byName[name] != nil:
 		case k != endToEnd && (request || k != fieldHost && k != fieldExpect):
-		case name == "Cache-Control" && byName["Pragma"] != nil: // net/http makes one of the other
+		case name == "Cache-Control" && byName["Pragma"] != nil: // net/http derives it from Pragma
 		case nominatedIn(in, name) && !protected([]byte(name)):
 		default:
 			t.Fatalf("%q: %s is missing", in, name)
@@ -172,8 +172,8 @@ func compareHeaders(t *testing.T, in []byte, ours []protocol.Header, theirs http
 	}
 }
 
-// nominatedIn looks at the input itself: net/http deletes Connection from a
-// response once it has seen "close" in it.
+// nominatedIn reports whether in nominates name. It reads the input itself, because
+// net/http deletes Connection from a response that has "close" in it.
 func nominatedIn(in []byte, name string) bool {
 	for _, m := range connectionLine.FindAllSubmatch(in, -1) {
 		for option := range strings.SplitSeq(string(m[1]), ",") {
@@ -189,12 +189,12 @@ var connectionLine = regexp.MustCompile(`(?im)^connection:([^\r\n]*)`)
 
 var blankBeforeExtension = regexp.MustCompile("[0-9A-Fa-f][ \t]+;")
 
-// compareBody demands the same body and the same remainder behind it.
+// compareBody checks that both have the same body, and the same bytes after it.
 func compareBody(t *testing.T, in []byte, o outcome, body io.ReadCloser, br *bufio.Reader) {
 	b, err := io.ReadAll(body)
 	if err != nil {
-		// It does not know the white space that RFC 9112 section 7.1.1 has
-		// recipients accept between a chunk size and an extension.
+		// net/http does not accept white space between a chunk size and an
+		// extension, as RFC 9112 section 7.1.1 demands of recipients.
 		if blankBeforeExtension.Match(in) {
 			return
 		}
@@ -209,7 +209,7 @@ func compareBody(t *testing.T, in []byte, o outcome, body io.ReadCloser, br *buf
 	}
 }
 
-// compareTrailers demands that net/http knows ours; it keeps more.
+// compareTrailers checks that net/http has the same trailers; it keeps others, too.
 func compareTrailers(t *testing.T, in []byte, ours []protocol.Header, theirs http.Header) {
 	byName := http.Header{}
 	for _, h := range ours {

@@ -2,10 +2,10 @@ package http1
 
 import "github.com/remora-proxy/remora/protocol"
 
-// removeNominated removes Connection fields from hs, and the fields they
-// nominate unless protected. It runs once all fields are read, since a field may
-// precede its nomination; and it marks before it compacts, since compacting in
-// place overwrites Connection fields that are still to be read.
+// removeNominated removes Connection fields from hs, and the fields that they
+// nominate unless protected. It runs after all fields are read, since a field may
+// precede its nomination. It marks all fields before it compacts hs, because
+// compacting overwrites Connection fields that are still needed.
 func removeNominated(hs []protocol.Header) []protocol.Header {
 	for i := range hs {
 		if name := hs[i].Name; nominated(hs, name) && !protected(name) {
@@ -18,11 +18,11 @@ func removeNominated(hs []protocol.Header) []protocol.Header {
 			kept = append(kept, hs[i])
 		}
 	}
-	clear(hs[len(kept):]) // it would keep the memory of the message
+	clear(hs[len(kept):]) // otherwise it keeps the message's memory alive
 	return kept
 }
 
-// nominated tells whether a Connection field among hs lists name.
+// nominated reports whether a Connection field in hs lists name.
 func nominated(hs []protocol.Header, name []byte) bool {
 	for i := range hs {
 		if kindOf(hs[i].Name) != fieldConnection {
@@ -39,7 +39,7 @@ func nominated(hs []protocol.Header, name []byte) bool {
 	return false
 }
 
-// sameName compares two field names without regard to ASCII case.
+// sameName reports whether two field names are equal without regard to ASCII case.
 func sameName(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -59,15 +59,15 @@ func lower(c byte) byte {
 	return c
 }
 
-// protected tells whether a field stays although Connection nominates it.
+// protected reports whether a field stays although Connection nominates it.
 //
-// Removal on a peer's word is how access control built on proxy-set fields was
-// bypassed before (X-Forwarded-For stripped between two proxies), and how a
+// Removing fields at a peer's request has been used to bypass access control that
+// relies on fields set by proxies (X-Forwarded-For stripped between two proxies). A
 // response could lose its Set-Cookie or Cache-Control. RFC 9110 section 7.6.1
-// forbids senders to nominate fields that are meant for all recipients, so
-// nobody may rely on their removal: such a nomination is ignored, as is one of
-// Host or of framing fields, which have been consumed by then. The Connection
-// field itself is not passed on, so no later hop obeys it either.
+// forbids senders to nominate fields that are meant for all recipients, so nobody
+// may rely on their removal, and such a nomination is ignored. So is a nomination of
+// Host or of framing fields, which have been consumed before. The Connection field
+// itself is not forwarded, so no later hop obeys it either.
 func protected(name []byte) bool {
 	for _, p := range protectedPrefixes {
 		if len(name) >= len(p) && protocol.EqualFold(name[:len(p)], p) {
@@ -77,7 +77,7 @@ func protected(name []byte) bool {
 	return isOneOf(name, protectedNames)
 }
 
-// isOneOf tells whether name is in list, which is in lower case.
+// isOneOf reports whether name is in list, which must be in lower case.
 func isOneOf(name []byte, list []string) bool {
 	for _, s := range list {
 		if protocol.EqualFold(name, s) {

@@ -10,18 +10,18 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// relay passes a body on piece by piece, as a stream does.
+// relay forwards a body piece by piece, as a stream does.
 type relay struct {
 	d        Body
 	dst      bytebufferpool.ByteBuffer
-	out      []byte // the body in chunks, as passed on
-	passed   []byte // the same, bare
-	held     int    // the most bytes that dst had
+	out      []byte // the forwarded body in chunks
+	passed   []byte // the forwarded body without framing
+	held     int    // the largest length of dst
 	used     int    // bytes of input
 	trailers string
 }
 
-// piece takes b and tells whether the body is complete.
+// piece forwards b and reports whether the body is complete.
 func (r *relay) piece(b []byte) (done bool, err error) {
 	n, done, err := r.d.Decode(b, &r.dst)
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *relay) end() {
 	r.out = AppendLastChunk(r.out, trailers)
 }
 
-// relayed passes on the first body of in, cut at the given offsets, and closes
-// behind it.
+// relayed forwards the first body of in, cut at the given offsets, and closes the
+// connection after it.
 func relayed(h *Head, lim *Limits, in []byte, cuts []int) (*relay, error) {
 	r := &relay{}
 	r.d.Reset(h, lim)
@@ -77,8 +77,8 @@ func whole(h *Head, lim *Limits, in []byte) (o outcome) {
 	return o
 }
 
-// sameRelayed demands that the body of in, passed on in pieces, is what it is
-// whole, also to the one that it is passed on to.
+// sameRelayed checks that a body that is forwarded in pieces equals the body decoded
+// as a message, also for the next hop.
 func sameRelayed(t *testing.T, h *Head, lim *Limits, in []byte, cuts []int) {
 	t.Helper()
 	want := whole(h, lim, in)
@@ -98,7 +98,7 @@ func sameRelayed(t *testing.T, h *Head, lim *Limits, in []byte, cuts []int) {
 	}
 }
 
-// streamBodies are bodies in every form that a relay meets.
+// streamBodies are bodies with every framing.
 var streamBodies = []struct {
 	head Head
 	in   string
@@ -120,8 +120,8 @@ var streamBodies = []struct {
 	{Head{Framing: Chunked}, "5\r\nhello\r\n4000000000000001\r\n"},
 }
 
-// TestRelayedBodies cuts at every byte, at every pair of bytes, and everywhere.
-func TestRelayedBodies(t *testing.T) {
+// TestRelay cuts at every byte, at every pair of bytes, and everywhere.
+func TestRelay(t *testing.T) {
 	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
 	for _, c := range streamBodies {
 		var each []int
@@ -135,8 +135,8 @@ func TestRelayedBodies(t *testing.T) {
 	}
 }
 
-// TestRelayedAtRandom: any body, in any form and in any pieces.
-func TestRelayedAtRandom(t *testing.T) {
+// TestRelayRandom forwards random bodies with random framing and splits.
+func TestRelayRandom(t *testing.T) {
 	lim := &Limits{Header: 512, Headers: 12, Message: NoLimit}
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -150,7 +150,7 @@ func randomBody(rng *rand.Rand) (h Head, in []byte) {
 	for range rng.IntN(8) {
 		piece := make([]byte, rng.IntN(1+rng.IntN(300)))
 		for i := range piece {
-			piece[i] = "0\r\n:a"[rng.IntN(5)] // what may be mistaken for framing
+			piece[i] = "0\r\n:a"[rng.IntN(5)] // bytes that resemble framing
 		}
 		if h.Framing == Chunked {
 			in = AppendChunk(in, piece)
@@ -170,9 +170,9 @@ func randomBody(rng *rand.Rand) (h Head, in []byte) {
 	return h, in
 }
 
-// TestRelayedInSmallMemory: the buffer holds one piece and the trailer section,
-// whatever passes through it.
-func TestRelayedInSmallMemory(t *testing.T) {
+// TestRelayMemory checks that the buffer holds one piece and the trailer section,
+// however long the body is.
+func TestRelayMemory(t *testing.T) {
 	var r relay
 	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
 	r.d.Reset(&Head{Framing: Chunked}, lim)
@@ -191,12 +191,12 @@ func TestRelayedInSmallMemory(t *testing.T) {
 		feed(string(c))
 	}
 	if !feed("\n") || len(r.passed) != 1<<20 || r.trailers != "X-Sum=1;" || r.held > 64 || cap(r.dst.B) > 1<<10 {
-		t.Errorf("%d passed on, trailers %q, at most %d held in %d", len(r.passed), r.trailers, r.held, cap(r.dst.B))
+		t.Errorf("%d forwarded, trailers %q, at most %d held in %d", len(r.passed), r.trailers, r.held, cap(r.dst.B))
 	}
 }
 
-// TestDiscardNothing: there may be no buffer for a body that has none.
-func TestDiscardNothing(t *testing.T) {
+// TestDiscardNoBody checks that a body of no bytes needs no buffer.
+func TestDiscardNoBody(t *testing.T) {
 	var d Body
 	d.Reset(&Head{}, testLimits)
 	d.Discard(nil)
@@ -205,8 +205,8 @@ func TestDiscardNothing(t *testing.T) {
 	}
 }
 
-// TestLimitsOfRelayed: what was passed on still counts.
-func TestLimitsOfRelayed(t *testing.T) {
+// TestRelayLimits checks that forwarded bytes count against the limit.
+func TestRelayLimits(t *testing.T) {
 	lim := &Limits{Header: 64, Headers: 4, Message: 10}
 	for name, c := range map[string]struct {
 		head Head
@@ -229,9 +229,9 @@ func TestLimitsOfRelayed(t *testing.T) {
 	}
 }
 
-// TestChunkSizesWithoutLimit: sizes that would overflow what was passed on are
-// refused, and so is a sum that would.
-func TestChunkSizesWithoutLimit(t *testing.T) {
+// TestRelayChunkSizeOverflow checks that sizes are refused if they, or their sum with
+// the forwarded bytes, overflow.
+func TestRelayChunkSizeOverflow(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		want error
@@ -256,13 +256,13 @@ func TestChunkSizesWithoutLimit(t *testing.T) {
 	}
 }
 
-// TestFramingOfRelayed: content that was passed on pays for its framing for ever,
-// and a peer that sends framing alone comes no further than with a whole message.
-func TestFramingOfRelayed(t *testing.T) {
+// TestRelayChunkOverhead checks that forwarded content still pays for its framing,
+// and that a peer which sends only framing is refused as for a decoded message.
+func TestRelayChunkOverhead(t *testing.T) {
 	lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
 	r := &relay{}
 	r.d.Reset(&Head{Framing: Chunked}, lim)
-	for range 1000 { // six bytes each for one of content
+	for range 1000 { // six bytes of framing per byte of content
 		if _, err := r.piece([]byte("01\r\nb\r\n")); err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func TestVerbatim(t *testing.T) {
 	verbatim("length, new", 10)
 	decode("abc", 3, false, nil)
 	verbatim("length, 3 held", 7)
-	d.Skip(5) // they overtake nothing: what is held was passed on, or will be first
+	d.Skip(5) // the bytes in dst count separately
 	verbatim("length, 5 skipped", 2)
 	decode("d", 1, false, nil)
 	d.Discard(&dst)
@@ -324,7 +324,7 @@ func TestVerbatim(t *testing.T) {
 	verbatim("until close, at the limit", 0)
 	decode("a", 0, false, ErrMessageTooLarge)
 	if d.Done() || d.Close() != nil || !d.Done() {
-		t.Error("the close does not end it")
+		t.Error("the close does not end the body")
 	}
 
 	for _, h := range []Head{{}, {Framing: FixedLength}, {Framing: Chunked}} {
@@ -335,7 +335,7 @@ func TestVerbatim(t *testing.T) {
 	verbatim("in a chunk", 0)
 }
 
-// BenchmarkRelay passes a body on in chunks of 16 KiB, as a stream between two
+// BenchmarkRelay forwards a body in chunks of 16 KiB, as a stream between two
 // sidecars does.
 func BenchmarkRelay(b *testing.B) {
 	pass := newCopy(b)
@@ -346,14 +346,14 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// TestNoAllocationsRelayed: a stream of any length allocates nothing.
-func TestNoAllocationsRelayed(t *testing.T) {
-	noAllocations(t, "relayed chunk", newCopy(t))
+// TestNoAllocationsRelay checks that a stream allocates nothing per chunk.
+func TestNoAllocationsRelay(t *testing.T) {
+	checkNoAllocations(t, "relayed chunk", newCopy(t))
 }
 
 const relayChunk = 16 << 10
 
-// newCopy returns the loop of a stream, which passes on one chunk, cut in two.
+// newCopy returns the loop body of a stream: it forwards one chunk, cut in two.
 func newCopy(tb testing.TB) (pass func()) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer

@@ -6,17 +6,17 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// DecodeRequest decodes the head of a request from the start of b and returns
-// its length n; the body begins at b[n]. The slices of req alias b[:n] (but for
-// the Path that an absolute-form target leaves out: a constant) and are
-// valid as long as those bytes stay where they are.
+// DecodeRequest decodes the head of a request from the start of b and returns its
+// length n; the body begins at b[n]. The slices of req alias b[:n] and are valid
+// while those bytes stay where they are. The only exception is a Path that an
+// absolute-form target leaves out: it is a constant.
 //
-// It returns ErrIncomplete until b holds the whole head, and an *Error when the
-// head is refused; the connection is then of no further use. ErrMessageTooLarge
-// alone comes with n > 0: the head is decoded and sound, but announces more
-// than lim.Message, and the caller may stream what it will not buffer.
+// It returns ErrIncomplete until b holds the whole head. It returns an *Error if the
+// head is refused; the connection can't be used any more then. Only
+// ErrMessageTooLarge comes with n > 0: the head is decoded and valid, but announces
+// a body larger than lim.Message, which the caller may stream.
 //
-// req is reset first; its Headers keep their capacity, and growing them is the
+// req is reset first. Its Headers keep their capacity, and growing them is the
 // only allocation.
 func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int, err error) {
 	if h.start == 0 && len(b) > 0 && b[0] == '\r' {
@@ -33,7 +33,7 @@ func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int
 		return 0, ErrIncomplete
 	}
 	if !tokenChar[b[h.start]] {
-		return 0, ErrBadRequestLine // at once: TLS and other protocols may send no LF for long
+		return 0, ErrBadRequestLine // at once: TLS and other protocols may not send an LF for long
 	}
 	f := fields{request: true, length: -1}
 	if n, err = h.request(b, req, &f, lim); err != nil {
@@ -48,10 +48,10 @@ func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int
 	return n, nil
 }
 
-// request decodes the start line and the fields. The first time it tries to do
-// so at once, since most heads arrive whole: that takes a quarter off. When this
-// fails, for whatever reason, the way that does not depend on how the input is
-// split decides: find the end, then decode.
+// request decodes the start line and the fields. On the first call it decodes
+// without looking for the end of the head, since most heads arrive whole: that saves
+// a quarter of the time. If this fails for any reason, request finds the end first
+// and then decodes: that result does not depend on how the input is split.
 func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *Limits) (n int, err error) {
 	if h.scanned == h.start {
 		w := b[:min(len(b), h.start+lim.Header)]
@@ -82,9 +82,9 @@ func (h *Head) requestFrom(b []byte, i int, req *protocol.Request, f *fields, li
 	return n, err
 }
 
-// finishRequest draws the conclusions from all fields of a request.
+// finishRequest checks and evaluates the collected fields of a request.
 func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
-	if err := f.consistent(); err != nil {
+	if err := f.checkFraming(); err != nil {
 		return err
 	}
 	switch {
@@ -95,7 +95,7 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	case f.hosts == 1 && !validAuthority(f.host, false):
 		return ErrBadHost
 	}
-	if req.Authority == nil { // else the target's own takes its place (RFC 9112 section 3.2.2)
+	if req.Authority == nil { // an authority in the target takes precedence (RFC 9112 section 3.2.2)
 		req.Authority = f.host
 	}
 	switch {
@@ -106,9 +106,9 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	}
 	h.KeepAlive = f.keepAlive()
 	h.Upgrade = f.upgrades > 0 && f.options&optUpgrade != 0 && h.Minor == 1
-	h.WebSocket = h.Upgrade && f.upgrades == 1 && f.wsocket
-	// HTTP/1.0 clients don't know interim responses; one without a body does
-	// not wait for one (RFC 9110 section 10.1.1).
+	h.WebSocket = h.Upgrade && f.upgrades == 1 && f.webSocket
+	// HTTP/1.0 clients don't know interim responses, and a client without a body
+	// does not wait for one (RFC 9110 section 10.1.1).
 	h.ExpectContinue = f.expect && h.Minor == 1 && (h.Framing == Chunked || h.Length > 0)
 	return nil
 }

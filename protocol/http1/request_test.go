@@ -7,11 +7,11 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// rest follows every message of the tables: it must never be touched.
+// rest follows every message of the tables. The decoder must not touch it.
 const rest = "GET /next HTTP/1.1\r\nHost: n\r\n\r\n"
 
 type acceptCase struct {
-	why      string // with the section of RFC 9112, or of RFC 9110 after a slash
+	why      string // begins with the section of RFC 9112, or of RFC 9110 after a slash
 	in       string
 	head     string
 	flags    string
@@ -91,7 +91,7 @@ func checkAccepted(t *testing.T, f feeder, c acceptCase, seed uint64) {
 	if got != want {
 		t.Fatalf("%q\ngot  %+v\nwant %+v", c.in, got, want)
 	}
-	// Cut short anywhere, it is incomplete and nothing else.
+	// Every prefix is incomplete.
 	for n := range len(c.in) {
 		if f.eof && n > strings.Index(c.in, "\r\n\r\n") {
 			break
@@ -108,7 +108,7 @@ type refuseCase struct {
 	err *Error
 }
 
-// one is a request with one more field line.
+// one returns a request with one more field line.
 func one(line string) string { return "GET / HTTP/1.1\r\nHost: h\r\n" + line + "\r\n\r\n" }
 
 var refusedRequests = []refuseCase{
@@ -256,9 +256,9 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestNominatedAreForgotten: a list that is kept to be used again holds nothing of
-// what was removed from it.
-func TestNominatedAreForgotten(t *testing.T) {
+// TestNominatedFieldsReleased checks that the reused list of headers refers to no
+// removed header.
+func TestNominatedFieldsReleased(t *testing.T) {
 	var req protocol.Request
 	var head Head
 	b := []byte("GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\nConnection: a, b\r\n\r\n")

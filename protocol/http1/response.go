@@ -6,13 +6,13 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// DecodeResponse decodes the head of a response like DecodeRequest does that of
-// a request; toHead says that the request was a HEAD. Interim responses (1xx)
-// are returned like others, with NoBody: the caller skips them and decodes on
-// behind n with a reset Head, but for 101, where h.Upgrade is set.
+// DecodeResponse decodes the head of a response as DecodeRequest decodes that of a
+// request. toHead means that the request was a HEAD. Interim responses (1xx) are
+// returned like others, with NoBody. The caller must skip them and decode again
+// behind n with a reset Head, except for a 101, which sets h.Upgrade.
 //
-// The same errors are returned; their Status is of no use here: a response that
-// is refused is a 502 to whoever waits for it.
+// The errors are the same. Their Status does not apply: a refused response is a
+// 502 for the client.
 func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *Limits) (n int, err error) {
 	if len(b) > 0 && b[0] != 'H' {
 		return 0, ErrBadStatusLine
@@ -31,7 +31,7 @@ func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim
 	return n, nil
 }
 
-// response does for a response what request does for a request.
+// response decodes the start line and the fields, as request does for a request.
 func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *Limits) (n int, err error) {
 	if h.scanned == 0 {
 		w := b[:min(len(b), lim.Header)]
@@ -76,7 +76,7 @@ func (h *Head) statusLine(line []byte, resp *protocol.Response) (err error) {
 	}
 	resp.Status = int(c-'0')*100 + int(d-'0')*10 + int(u-'0')
 	if len(line) == 12 {
-		return nil // unambiguous without the space, and some servers leave it out
+		return nil // unambiguous without the space, which some servers leave out
 	}
 	if line[12] != ' ' || textEnd(line, 13) != len(line) {
 		return ErrBadStatusLine
@@ -85,23 +85,23 @@ func (h *Head) statusLine(line []byte, resp *protocol.Response) (err error) {
 	return nil
 }
 
-// finishResponse draws the conclusions from all fields of a response (RFC 9112
+// finishResponse checks and evaluates the collected fields of a response (RFC 9112
 // section 6.3).
 func (h *Head) finishResponse(resp *protocol.Response, f *fields) error {
-	if err := f.consistent(); err != nil {
+	if err := f.checkFraming(); err != nil {
 		return err
 	}
 	h.KeepAlive = f.keepAlive()
 	switch {
 	case resp.Status < 200:
-		// What follows can't be told from the response that is still due.
+		// A body could not be distinguished from the final response.
 		if f.coding || f.length > 0 {
 			return ErrBodyNotAllowed
 		}
 		h.Upgrade = resp.Status == 101
-		h.WebSocket = h.Upgrade && f.upgrades == 1 && f.wsocket && f.options&optUpgrade != 0
+		h.WebSocket = h.Upgrade && f.upgrades == 1 && f.webSocket && f.options&optUpgrade != 0
 	case resp.Status == 204:
-		// No body, whatever it declares, but one that declares it may send it.
+		// No body, whatever is declared; but a server that declares one may send it.
 		h.KeepAlive = h.KeepAlive && !f.coding && f.length <= 0
 	case resp.Status == 304 || h.HeadMethod:
 		resp.DeclaredLength = f.length

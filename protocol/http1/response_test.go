@@ -99,9 +99,9 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
-// TestTooLargeIsDecoded: what announces more than the limit is decoded all the
-// same, so that the caller may stream it; Body refuses it.
-func TestTooLargeIsDecoded(t *testing.T) {
+// TestTooLargeMessageDecoded checks that a head is decoded although it announces more
+// than the limit, so that the caller may stream the body. Body refuses it.
+func TestTooLargeMessageDecoded(t *testing.T) {
 	const in = "PUT /big HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n"
 	var req protocol.Request
 	var h Head
@@ -119,8 +119,7 @@ func TestTooLargeIsDecoded(t *testing.T) {
 	}
 }
 
-// TestStatuses holds the mapping that callers of the sidecar see (the code of
-// the answer to a request that is refused).
+// TestStatuses checks the status of the response to a refused request.
 func TestStatuses(t *testing.T) {
 	for err, want := range map[*Error]int{
 		ErrBadRequestLine: 400, ErrMessageTooLarge: 413, ErrTargetTooLong: 414, ErrExpectationFailed: 417,

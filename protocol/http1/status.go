@@ -3,8 +3,8 @@ package http1
 import "strconv"
 
 // statusLines holds the status lines with the registered reason phrases (RFC
-// 9110 section 15, RFC 6585, RFC 8297), by status code less 100; empty for
-// codes that are not registered.
+// 9110 section 15, RFC 6585, RFC 8297), indexed by status code minus 100. It is
+// empty for codes that are not registered.
 var statusLines = func() (t [500]string) {
 	for code, reason := range reasons {
 		t[code-100] = "HTTP/1.1 " + strconv.Itoa(code) + " " + reason + "\r\n"
@@ -29,14 +29,14 @@ var reasons = map[int]string{
 	507: "Insufficient Storage", 508: "Loop Detected", 511: "Network Authentication Required",
 }
 
-// reasonAt is where the reason phrase begins in a status line.
-const reasonAt = len("HTTP/1.1 200 ")
+// reasonOffset is the offset of the reason phrase in a status line.
+const reasonOffset = len("HTTP/1.1 200 ")
 
 // appendStatusLine appends a status line. An empty reason becomes the registered
-// one; the version is always ours (RFC 9110 section 2.5).
+// one; the version is always HTTP/1.1 (RFC 9110 section 2.5).
 func appendStatusLine(dst []byte, status int, reason []byte) []byte {
 	line := statusLines[status-100]
-	if line != "" && (len(reason) == 0 || line[reasonAt:len(line)-2] == string(reason)) {
+	if line != "" && (len(reason) == 0 || line[reasonOffset:len(line)-2] == string(reason)) {
 		return append(dst, line...)
 	}
 	dst = append(dst, "HTTP/1.1 "...)

@@ -6,10 +6,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// AppendStreamRequest appends the head of req, decoded as h, for a body that
-// follows as it comes: with its Content-Length if h says so, else in chunks. An
-// Expect: 100-continue stays, for the next hop to answer, and the connection is
-// to close after the response. It appends nothing when ValidRequest refuses req.
+// AppendStreamRequest appends the head of req, decoded as h, for a body that is
+// streamed: with its Content-Length if h has one, and chunked otherwise. An Expect:
+// 100-continue is forwarded, and the connection must close after the response. It
+// appends nothing if ValidRequest refuses req.
 func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -27,12 +27,11 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
-// AppendStreamResponse appends the head of resp for a body that follows as it
-// comes, framed as h says: FixedLength with its Content-Length, else in chunks,
-// or, for an HTTP/1.0 client (minor 0), until the close that ends it anyway.
-// With NoBody it says what a 304, or the answer to a HEAD, declares. It appends
-// nothing when ValidResponse refuses resp, or when h announces a body that the
-// client would not expect with that status.
+// AppendStreamResponse appends the head of resp for a streamed body with the framing
+// of h. A FixedLength body gets its Content-Length. Other bodies are chunked, or end
+// with the connection for an HTTP/1.0 client (minor 0). With NoBody the head has the
+// declared length of a 304, or of a response to a HEAD. It appends nothing if
+// ValidResponse refuses resp, or if h announces a body that this status can't have.
 func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor int) []byte {
 	if h.Framing != NoBody && !HasBody(resp, ResponseFlags{}) {
 		return dst
@@ -52,13 +51,13 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
-// MaxInterim is how many interim responses to one request are taken. More are no
-// word of an application, and nothing else would end them.
+// MaxInterim limits the interim responses to one request. No application sends
+// more, and no other limit ends them.
 const MaxInterim = 32
 
-// AppendInterim appends an interim response (1xx, but no 101), to be passed on
-// to an HTTP/1.1 client before the response itself, or nothing when it can't be
-// sent safely.
+// AppendInterim appends an interim response (1xx except 101) for an HTTP/1.1
+// client, ahead of the final response. It appends nothing if the response is not
+// safe to send.
 func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 	if resp.Status < 100 || resp.Status > 199 || resp.Status == 101 ||
 		textEnd(resp.Reason, 0) != len(resp.Reason) || !headersValid(resp.Headers) {
@@ -73,7 +72,7 @@ func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// appendFraming announces the body of h.
+// appendFraming appends the field that announces the body of h.
 func appendFraming(dst []byte, h *Head) []byte {
 	if h.Framing == FixedLength {
 		return appendLength(dst, h.Length)
@@ -84,11 +83,10 @@ func appendFraming(dst []byte, h *Head) []byte {
 // NoLimit as Limits.Message is for bodies that are passed on as they come.
 const NoLimit = protocol.NoLimit
 
-// Discard removes from dst the bytes of the body that it holds, once they were
-// passed on, so that a body of any length passes through a small buffer. What
-// dst holds of a trailer section stays, but moves: take Trailers afterwards. The
-// bytes go on counting against Limits.Message. dst may be nil if nothing was
-// decoded into it.
+// Discard removes the body bytes from dst after they were forwarded, so that a body
+// of any length passes through a small buffer. The part of a trailer section in dst
+// stays but moves: call Trailers afterwards. The removed bytes still count against
+// Limits.Message. dst may be nil if nothing was decoded into it.
 func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 	if d.length == 0 {
 		return
@@ -99,12 +97,12 @@ func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 	d.length = 0
 }
 
-// Framing is what Reset was told.
+// Framing returns the framing of the body, as set by Reset.
 func (d *Body) Framing() Framing { return d.framing }
 
-// Verbatim tells how many of the bytes to come are the body's as they are, so
-// that they can be copied without Decode: all that is left of a FixedLength body,
-// all that Limits.Message leaves of one until the close, 0 of others.
+// Verbatim returns how many of the next bytes are body bytes without framing, which
+// can be copied without Decode: the rest of a FixedLength body, or what
+// Limits.Message allows of an UntilClose body. It returns 0 for other bodies.
 func (d *Body) Verbatim() int64 {
 	switch {
 	case d.state != bodyBytes:
@@ -115,7 +113,7 @@ func (d *Body) Verbatim() int64 {
 	return d.room()
 }
 
-// Skip counts n more bytes, of those that Verbatim told of, as passed on.
+// Skip counts n more bytes as forwarded. n must not exceed Verbatim.
 func (d *Body) Skip(n int64) {
 	d.passed += n
 	if d.framing == FixedLength {

@@ -41,10 +41,10 @@ func TestAppendStreamRequest(t *testing.T) {
 	}
 }
 
-// TestStreamRequestsAreSentAsDecoded: what was decoded and sent on as a stream is
-// the same request, with the same framing, to the next hop. An expectation that
-// no client of that version can have does not appear.
-func TestStreamRequestsAreSentAsDecoded(t *testing.T) {
+// TestStreamRequestRoundTrip checks that a request that is decoded and forwarded as a
+// stream is the same request, with the same framing, for the next hop. An HTTP/1.0
+// request gets no expectation.
+func TestStreamRequestRoundTrip(t *testing.T) {
 	for _, c := range acceptedRequests {
 		var req, again protocol.Request
 		var h, next Head
@@ -83,7 +83,7 @@ func TestAppendStreamResponse(t *testing.T) {
 		declared int64
 		head     Head
 		minor    int
-		want     string // behind the status line; empty: refused
+		want     string // behind the status line; empty means refused
 	}{
 		"length":                 {200, -1, fixed, 1, "A: b\r\nContent-Length: 7\r\n" + closing},
 		"length to 1.0":          {200, -1, fixed, 0, "A: b\r\nContent-Length: 7\r\n" + closing},

@@ -2,14 +2,14 @@ package http1
 
 import "github.com/remora-proxy/remora/protocol"
 
-// upgradeFields ask for, or grant, a change of the connection to WebSocket (RFC
-// 6455 sections 4.1, 4.2.2). Both are about one connection, so each hop writes
-// its own.
+// upgradeFields ask for, or grant, an upgrade of the connection to WebSocket (RFC
+// 6455 sections 4.1, 4.2.2). They concern one connection, so each hop writes its
+// own.
 const upgradeFields = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-// AppendWebSocketRequest appends the head of req, which has no body, with the
-// wish to upgrade the connection to WebSocket, or nothing when ValidRequest
-// refuses it.
+// AppendWebSocketRequest appends the head of req, which has no body, with a request
+// to upgrade the connection to WebSocket. It appends nothing if ValidRequest refuses
+// req.
 func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	dst = AppendRequestHead(dst, req)
@@ -19,8 +19,9 @@ func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
 	return append(dst[:len(dst)-len("\r\n")], upgradeFields...)
 }
 
-// AppendWebSocketResponse appends the 101 that grants the upgrade, with resp's
-// end-to-end headers, or nothing when one of these can't be sent safely.
+// AppendWebSocketResponse appends the 101 that grants the upgrade, with the
+// end-to-end headers of resp. It appends nothing if a header is not safe to send.
+
 func AppendWebSocketResponse(dst []byte, resp *protocol.Response) []byte {
 	if !headersValid(resp.Headers) {
 		return dst

@@ -6,10 +6,9 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// TestWebSocketOffered: only an upgrade to websocket and nothing else is one
-// that a proxy may pass on blindly; "h2c" beside it would be a second HTTP that
-// nobody checks.
-func TestWebSocketOffered(t *testing.T) {
+// TestWebSocketDetected checks that only an upgrade to websocket alone is one that a
+// proxy may tunnel. An "h2c" beside it would begin a second HTTP that nobody checks.
+func TestWebSocketDetected(t *testing.T) {
 	for fields, want := range map[string]bool{
 		"Connection: Upgrade\r\nUpgrade: websocket\r\n":                       true,
 		"Connection: keep-alive, upgrade\r\nUpgrade: WebSocket\r\n":           true,
@@ -40,8 +39,9 @@ func TestWebSocketOffered(t *testing.T) {
 	}
 }
 
-// TestWebSocketHeads: what is appended decodes as an upgrade, with the headers
-// that are end-to-end and no others.
+// TestWebSocketHeads checks that the appended heads decode as an upgrade, with the
+// end-to-end headers and no others.
+
 func TestWebSocketHeads(t *testing.T) {
 	headers := []protocol.Header{
 		{Name: []byte("Sec-WebSocket-Key"), Value: []byte("k")}, {Name: []byte("Upgrade"), Value: []byte("h2c")},

@@ -12,27 +12,27 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// testLimits are small, so that inputs which reach them stay readable.
+// testLimits are small, so that inputs that reach them stay readable.
 var testLimits = &Limits{Header: 512, Headers: 12, Message: 1000}
 
-// outcome is all that a decoder says of one message, in a form that compares
-// and outlives the input.
+// outcome is the result of decoding one message. It is comparable and does not alias
+// the input.
 type outcome struct {
 	err      error
-	used     int    // bytes of input that the message took
+	used     int    // bytes of input that the message consumed
 	head     string // start line and headers as decoded
 	flags    string
 	body     string
 	trailers string
 }
 
-// feeder plays the peer and the session in front of the decoder: input arrives
-// in pieces, a head is retried with all that is there, and what lies where a
-// previous call looked is destroyed in between.
+// feeder acts as the peer and the session: input arrives in pieces, the decoder is
+// called again with all bytes of the head, and the memory of the previous call is
+// overwritten before.
 type feeder struct {
 	response bool
 	toHead   bool
-	eof      bool // the peer closes behind the input
+	eof      bool // the peer closes after the input
 	lim      *Limits
 }
 
@@ -124,7 +124,7 @@ func headerText(hs []protocol.Header) string {
 	return s.String()
 }
 
-// flagText names what is set in h, in the order of its fields.
+// flagText returns the names of the fields that are set in h, in their order.
 func flagText(h *Head) string {
 	var s []string
 	add := func(ok bool, name string) {
@@ -144,8 +144,8 @@ func flagText(h *Head) string {
 	return strings.Join(s, " ")
 }
 
-// feedAll feeds input whole, per byte and at random splits, and demands the same
-// outcome of all.
+// feedAll feeds input whole, byte by byte and at random splits, and checks that the
+// outcome is always the same.
 func (f feeder) feedAll(tb testing.TB, input []byte, seed uint64) outcome {
 	tb.Helper()
 	whole := f.feed(tb, input, nil)
