@@ -8,36 +8,36 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// sink is a Handler that gives everything back at once and answers DATA and
-// prefaces on behalf of its Writer.
-type sink struct {
+// discarder is a Handler that gives all messages back at once and ignores the rest.
+type discarder struct {
 	recorder
-	req  protocol.Request
-	resp protocol.Response
-	n    int
+	req      protocol.Request
+	resp     protocol.Response
+	messages int
 }
 
-func (s *sink) NewRequest(uint64) *protocol.Request   { return &s.req }
-func (s *sink) NewResponse(uint64) *protocol.Response { return &s.resp }
+func (s *discarder) NewRequest(uint64) *protocol.Request   { return &s.req }
+func (s *discarder) NewResponse(uint64) *protocol.Response { return &s.resp }
 
-func (s *sink) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
-	s.n++
+func (s *discarder) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
+	s.messages++
 	bytebufferpool.Put(buf)
 }
 
-func (s *sink) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec, buf *bytebufferpool.ByteBuffer) {
-	s.n++
+func (s *discarder) OnResponse(_ uint64, _ *protocol.Response, _ protocol.Codec, buf *bytebufferpool.ByteBuffer) {
+	s.messages++
 	bytebufferpool.Put(buf)
 }
 
-func (s *sink) OnLoad(Load) {}
+func (s *discarder) OnLoad(Load) {}
 
-func (s *sink) OnStream(Stream, []byte) {}
+func (s *discarder) OnStream(Stream, []byte) {}
 
-// roundTrip is one steady-state call over a link: request there, response back.
+// roundTrip returns a function that sends a request over a link and the response
+// back, and the number of messages received.
 func roundTrip(t testing.TB) (call func(), count *int) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
-	h, req, resp := &sink{}, typical(1), typicalResponse()
+	h, req, resp := &discarder{}, typical(1), typicalResponse()
 	out := make([]byte, 0, 64<<10)
 	id := uint64(0)
 	return func() {
@@ -53,10 +53,10 @@ func roundTrip(t testing.TB) (call func(), count *int) {
 		if err := d.r.Feed(out, h); err != nil {
 			t.Fatal(err)
 		}
-	}, &h.n
+	}, &h.messages
 }
 
-func TestSmallCallsDoNotAllocate(t *testing.T) {
+func TestRoundTripAllocations(t *testing.T) {
 	call, n := roundTrip(t)
 	for range 100 {
 		call()
@@ -93,9 +93,9 @@ func BenchmarkEncodeRequest(b *testing.B) {
 
 func BenchmarkDecodeRequest(b *testing.B) {
 	d, a := newLink(b, Settings{}, ReaderLimits{})
-	h, req := &sink{}, typical(1)
+	h, req := &discarder{}, typical(1)
 	var out []byte
-	for id := range uint64(4) { // until all is interned
+	for id := range uint64(4) { // until all text is interned
 		d.w.Request(id+1, req, time.Second, nil)
 		out = d.w.Append(out[:0], 0)
 		feed(b, a, out)
@@ -111,7 +111,7 @@ func BenchmarkDecodeRequest(b *testing.B) {
 
 func BenchmarkBigBody(b *testing.B) {
 	d, a := newLink(b, Settings{}, ReaderLimits{})
-	h, req := &sink{}, typical(1)
+	h, req := &discarder{}, typical(1)
 	req.Body = make([]byte, 1<<20)
 	out := make([]byte, 0, 128<<10)
 	id := uint64(0)

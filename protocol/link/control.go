@@ -5,11 +5,20 @@ import (
 	"time"
 )
 
-// Control frames. Bytes after the known ones in a payload are ignored, so that a
-// later version can add to them.
+// Load is the state of a service at its provider, for all loops and all consumers
+// together. Durations travel in microseconds, rounded up.
+type Load struct {
+	Pending     uint32        // requests at the application
+	Queued      uint32        // requests that wait for the application
+	Latency     time.Duration // recent latency of the application; 0 means unknown
+	SinceAnswer time.Duration // since its last response; negative means none yet
+}
+
+// Control frames. A payload may have bytes after the known ones, which are ignored,
+// so that a later version can add fields.
 
 func appendLoad(dst []byte, l Load) []byte {
-	since := uint64(0) // 0: no answer yet
+	since := uint64(0) // 0 means no response yet
 	if l.SinceAnswer >= 0 {
 		since = micros(l.SinceAnswer) + 1
 	}
@@ -52,7 +61,7 @@ func parseCredit(b []byte) (uint32, error) {
 	return uint32(v), nil
 }
 
-// parseByte reads a payload of one byte: a Reason or Dropped.
+// parseByte reads a payload of one byte: a Reason or a Dropped.
 func parseByte(b []byte) (uint8, error) {
 	if len(b) == 0 {
 		return 0, ErrPayload

@@ -1,16 +1,14 @@
 package link
 
-// cursor reads the head of a message. It has two ways to fail, and after either
-// yields zero values until the end, so that its callers check once. err: the
-// peer does not keep to the protocol, the link must be closed. why: this message
-// can't be taken.
+// cursor reads the head of a message. It can fail in two ways, and yields zero values
+// after either, so that callers check only once at the end.
 type cursor struct {
-	b     []byte // what is left of the head
+	b     []byte // the rest of the head
 	names *table
 	trace []byte // room for a restored traceparent; nil once used
-	size  int    // bytes of text that may still come, interned ones included
-	err   error
-	why   Reason
+	size  int    // bytes of text that may still come, interned text included
+	err   error  // the peer violates the protocol: the link must be closed
+	why   Reason // the message must be rejected; the link stays open
 }
 
 func (c *cursor) fail(err error) {
@@ -36,8 +34,8 @@ func (c *cursor) byte() byte {
 	return v
 }
 
-// varint reads a number. Nearly all are below 128: the one-byte form is read where it
-// is called.
+// varint reads a number. Nearly all numbers are below 128, so the one-byte form is
+// inlined into the callers.
 func (c *cursor) varint() uint64 {
 	if len(c.b) > 0 && c.b[0] < 0x80 {
 		v := uint64(c.b[0])
@@ -68,8 +66,8 @@ func (c *cursor) take(n uint64) []byte {
 	return v
 }
 
-// text reads a text: twice its length and the bytes, or twice an index plus one.
-// A text that is not of class makes the message one to reject.
+// text reads a text: twice its length and its bytes, or twice an index plus one. A
+// text that is not of class rejects the message.
 func (c *cursor) text(class textClass) []byte {
 	return c.resolve(c.varint(), class)
 }
@@ -95,7 +93,7 @@ func (c *cursor) resolve(v uint64, class textClass) []byte {
 	return t
 }
 
-// spend bounds what a head of many references to long entries expands to.
+// spend limits the size of a head with many references to long entries.
 func (c *cursor) spend(n int) {
 	if c.size -= n; c.size < 0 {
 		c.reject(TooLarge)

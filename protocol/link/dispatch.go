@@ -4,7 +4,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// dispatch handles one whole frame. payload is valid until it returns.
+// dispatch handles one complete frame. payload is valid until it returns.
 func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 	r.moved++
 	switch f.typ {
@@ -48,7 +48,7 @@ func (r *Reader) end(f header, payload []byte, h Handler) error {
 		return ErrStreamID
 	}
 	if (f.typ == frameCancel) != (r.role == Acceptor) {
-		return ErrRole // the dialer cancels, the acceptor does the rest
+		return ErrRole // only the dialer sends CANCEL; only the acceptor sends the others
 	}
 	r.Forget(f.id)
 	if f.typ == frameCancel {
@@ -67,7 +67,7 @@ func (r *Reader) end(f header, payload []byte, h Handler) error {
 	return nil
 }
 
-// message handles a REQUEST or RESPONSE: a whole message, or the start of one.
+// message handles a REQUEST or RESPONSE: a complete message, or the start of one.
 func (r *Reader) message(f header, payload []byte, h Handler) error {
 	if (f.typ == frameRequest) != (r.role == Acceptor) {
 		return ErrRole
@@ -88,7 +88,7 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 		}
 		payload = payload[n:]
 		if total <= uint64(len(payload)) {
-			return ErrHead // nothing would follow
+			return ErrHead // no DATA would follow
 		}
 	}
 	head, n := parseVarint(payload)
@@ -110,18 +110,18 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 	return nil
 }
 
-// headLimit bounds both the encoded head and the text it stands for: the header
-// limit, and room for lengths and for what is no header.
+// headLimit limits both the encoded head and its decoded text: the header limit, and
+// room for lengths and for text outside headers.
 func (r *Reader) headLimit() int { return r.limits.Header + 4<<10 }
 
-// deliver decodes the whole message in buf and hands it over.
+// deliver decodes the complete message in buf and passes it to the handler.
 func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer, h Handler) error {
 	length, n := parseVarint(buf.B) // checked by message
 	whole, end := len(buf.B), n+int(length)
 	r.cursor = cursor{names: &r.names, size: r.headLimit()}
 	if length > 1 && buf.B[n+1]&headTrace != 0 {
-		// Room for the text goes behind the message, before anything
-		// points into the buffer.
+		// The text is appended to the message before any slice points into the
+		// buffer.
 		buf.B = append(buf.B, traceRoom[:]...)
 		r.cursor.trace = buf.B[whole:]
 	}
@@ -134,8 +134,8 @@ func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer,
 
 var traceRoom [traceText]byte
 
-// request decodes into a structure of the Reader's and trades that for the
-// handler's once it is known to be good.
+// request decodes into a structure of the Reader, and swaps it with the handler's
+// once the message is known to be valid.
 func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
 	req := &r.req
 	req.Reset()
@@ -159,7 +159,7 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	resp.Reset()
 	codec := r.cursor.readResponse(resp, r.limits.Headers)
 	if resp.StreamToken != nil && (len(body) > 0 || !r.tokens) {
-		r.cursor.reject(Malformed) // a body in two places, or one that nobody would fetch
+		r.cursor.reject(Malformed) // two bodies, or a token that nobody would use
 	}
 	if !r.readable(id, buf, h) {
 		return r.cursor.err
@@ -175,8 +175,8 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	return nil
 }
 
-// readable tells whether the head was read to its end; if not, buf is given back
-// and, unless the link is to be closed, the message rejected.
+// readable reports whether the head was read to its end. If it was not, readable
+// gives buf back and rejects the message, unless the link must be closed.
 func (r *Reader) readable(id uint64, buf *bytebufferpool.ByteBuffer, h Handler) bool {
 	if r.cursor.err == nil && r.cursor.why == 0 {
 		return true

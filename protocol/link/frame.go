@@ -6,8 +6,8 @@ import "encoding/binary"
 //
 //	type and flags (1 byte) | stream id (varint) | length (varint) | payload
 //
-// with the type in the low five bits and three flags above it. Frames that
-// belong to no stream use the stream id for a number of their own, or 0.
+// with the type in the low five bits and three flags above it. Frames without a
+// stream use the stream id for a number of their own, or 0.
 type frameType uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 	frameDefine    frameType = 11
 	frameLoad      frameType = 12
 
-	// Types from here to 31 are skipped when unknown; below, unknown types end
-	// the link. So a later version can add frames that an older one survives.
+	// Unknown types from here to 31 are skipped. Lower unknown types end the link.
+	// So a later version can add frames that an older one ignores.
 	frameSkippable frameType = 16
 )
 
@@ -33,16 +33,16 @@ const (
 	typeMask = 0x1f
 
 	// flagMore, on REQUEST and RESPONSE: the payload starts with the length of
-	// the whole message, and the rest of it follows in DATA frames.
+	// the whole message, and DATA frames carry the rest.
 	flagMore = 0x20
 
-	// flagAbort, on DATA: there is no payload, and the sender will send no more
+	// flagAbort, on DATA: the frame has no payload, and the sender sends no more
 	// of the message.
 	flagAbort = 0x20
 )
 
-// headerRoom is set aside in MaxFrame for the frame header, which is at most 14
-// bytes: a frame's payload is at most MaxFrame - headerRoom.
+// headerRoom is reserved in MaxFrame for the frame header, which has at most 14
+// bytes. A frame's payload has at most MaxFrame - headerRoom bytes.
 const headerRoom = 16
 
 // header is a decoded frame header.
@@ -63,14 +63,14 @@ func appendHeader(dst []byte, typeAndFlags uint8, id uint64, length int) []byte 
 	return binary.AppendUvarint(dst, uint64(length))
 }
 
-// appendShort appends a frame of which the payload is one varint.
+// appendShort appends a frame whose payload is one varint.
 func appendShort(dst []byte, t frameType, id, payload uint64) []byte {
 	dst = appendHeader(dst, uint8(t), id, varintLen(payload))
 	return binary.AppendUvarint(dst, payload)
 }
 
-// parseHeader reads a frame header at the start of b and its length n, which is 0
-// when b does not hold all of it.
+// parseHeader reads a frame header at the start of b and returns its length n, which
+// is 0 if b does not hold the whole header.
 func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	if len(b) < 3 {
 		return f, 0, nil // no header is shorter
@@ -91,10 +91,35 @@ func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	return f, 1 + k + m, nil
 }
 
-// varintError is nil for a varint that is merely incomplete.
+// varintError returns nil for a varint that is only incomplete.
 func varintError(n int) error {
 	if n < 0 {
 		return ErrVarint
 	}
 	return nil
+}
+
+// Integers travel as unsigned LEB128 in the shortest form: seven bits per byte, the
+// lowest first, with the top bit set on all bytes but the last.
+
+// parseVarint reads a varint at the start of b and returns its value and length. n is
+// 0 if b ends before the varint, and negative if the varint is malformed.
+func parseVarint(b []byte) (v uint64, n int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	v, n = binary.Uvarint(b)
+	if n > 1 && b[n-1] == 0 {
+		return 0, -1 // not the shortest form
+	}
+	return v, n
+}
+
+// varintLen returns the length of v as a varint.
+func varintLen(v uint64) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// FuzzReader feeds anything: no panic, no memory past the limits, and the same
-// outcome whole as byte by byte.
+// FuzzReader checks that any input causes no panic and no memory over the limits, and
+// has the same outcome whole and byte by byte.
 func FuzzReader(f *testing.F) {
 	for _, v := range loadVectors(f) {
 		f.Add(v.role == Acceptor, v.wire)
@@ -40,7 +40,7 @@ func FuzzReader(f *testing.F) {
 		}
 		for i := range h.events {
 			if strings.HasPrefix(h.events[i], "stream ") {
-				continue // byte by byte, nothing comes with the preface
+				continue // byte by byte, rest is always empty
 			}
 			if h.events[i] != hb.events[i] {
 				t.Errorf("whole: %q, byte by byte: %q", h.events[i], hb.events[i])
@@ -66,8 +66,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip sends a message with given parts three times (literal, defined,
-// interned): it arrives as it was, or is rejected each time.
+// FuzzRoundTrip sends a message three times (literal, defined, interned). It arrives
+// unchanged, or is rejected each time.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("compute", "POST", "/v1", "host", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", []byte("body"), uint16(1), uint8(0), int64(1000))
 	f.Add("", "GET", "*", "", "content-type", "text/plain", []byte{}, uint16(9000), uint8(1), int64(0))
@@ -99,7 +99,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzTrace: what is put in binary is restored to the byte.
+// FuzzTrace checks that formatTrace restores each value that appendTrace accepts.
 func FuzzTrace(f *testing.F) {
 	for _, s := range []string{
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -123,10 +123,10 @@ func FuzzTrace(f *testing.F) {
 	})
 }
 
-// FuzzIntern sends messages of any headers, some of them withdrawn, on one link:
-// each that arrives has the headers that it was sent with, whatever was interned
-// on the way. A line of the script is a message, its words are
-// names and values in turn, and a "-" at its end withdraws it.
+// FuzzIntern sends messages with any headers on one link and cancels some of them.
+// Each message that arrives has the headers with which it was sent. A line of the
+// script is a message, its words are names and values in turn, and a "-" at its end
+// cancels it.
 func FuzzIntern(f *testing.F) {
 	line := "content-type application/json user-agent go-http/1.1 authorization secret-0123456789 x-tenant acme"
 	f.Add(strings.Repeat(line+"\n", 4))

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// recorder is a Handler that writes down what it is told, and keeps messages.
+// recorder is a Handler that records all calls and keeps the messages.
 type recorder struct {
 	events    []string
 	requests  map[uint64]*protocol.Request
@@ -142,8 +142,7 @@ func showResponse(resp *protocol.Response, codec protocol.Codec) string {
 	return sb.String()
 }
 
-// showBody shows all of a short body; of a long one the length and a sum that
-// tells whether any byte of it moved.
+// showBody writes a short body, or the length and a checksum of a long one.
 func showBody(sb *strings.Builder, b []byte) {
 	if len(b) <= 64 {
 		fmt.Fprintf(sb, " body=%q", b)
@@ -159,8 +158,8 @@ func headers(pairs ...string) (hs []protocol.Header) {
 	return hs
 }
 
-// typical is the request that the budgets of this package are about: a POST with
-// 8 headers and 300 bytes of body, of which two values change every time.
+// typical returns the request for which this package has budgets: a POST with 8
+// headers and a body of 300 bytes. Two of its header values change with i.
 func typical(i int) *protocol.Request {
 	id := fmt.Sprintf("%032x", i)
 	return &protocol.Request{
@@ -183,8 +182,8 @@ func typicalResponse() *protocol.Response {
 	}
 }
 
-// owners counts what was given to a Writer and what was released; a second
-// release panics.
+// owners counts the owners given to a Writer and the released ones. A second release
+// panics.
 type owners struct{ given, released int }
 
 type owned struct {
@@ -217,7 +216,7 @@ func newSide(role Role, s Settings, l ReaderLimits) *side {
 	return e
 }
 
-// newLink returns both ends of a link that is open.
+// newLink returns both ends of an open link.
 func newLink(t testing.TB, s Settings, l ReaderLimits) (d, a *side) {
 	t.Helper()
 	d, a = newSide(Dialer, s, l), newSide(Acceptor, s, l)
@@ -237,7 +236,7 @@ func feed(t testing.TB, e *side, b []byte) {
 	}
 }
 
-// exchange moves bytes both ways until neither side has any.
+// exchange moves bytes both ways until neither side has more.
 func exchange(t testing.TB, d, a *side) {
 	t.Helper()
 	for d.w.Ready() || a.w.Ready() {
@@ -248,7 +247,7 @@ func exchange(t testing.TB, d, a *side) {
 	}
 }
 
-// splits calls f with b cut in several ways: whole, byte by byte, and at random.
+// splits calls f with b whole, byte by byte, and cut at random.
 func splits(t *testing.T, b []byte, f func(t *testing.T, parts [][]byte)) {
 	t.Run("whole", func(t *testing.T) { f(t, [][]byte{b}) })
 	t.Run("bytes", func(t *testing.T) {

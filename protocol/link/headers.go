@@ -6,10 +6,11 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// A list of headers is its count, then name and value of each as text. The name
-// traceIndex is followed by 25 bytes instead of a value.
+// A list of headers is its length, followed by name and value of each header as
+// text. The name traceIndex is followed by 25 bytes instead of a value.
 
-// appendText appends text as the entry index-1, or as a literal when it is 0.
+// appendText appends text as a reference to entry index-1, or as a literal if index
+// is 0.
 func appendText(dst, text []byte, index uint8) []byte {
 	if index != 0 {
 		return binary.AppendUvarint(dst, uint64(index-1)<<1|1)
@@ -26,8 +27,8 @@ func appendLiteral(dst, text []byte) []byte {
 	return append(dst, text...)
 }
 
-// appendHeaders appends the headers of a message. A traceparent among them is put
-// in binary, once; traced tells so.
+// appendHeaders appends the headers of a message. The first traceparent is encoded
+// in binary; traced reports whether there is one.
 func (t *interner) appendHeaders(dst []byte, hs []protocol.Header) (_ []byte, traced bool) {
 	dst = binary.AppendUvarint(dst, uint64(len(hs)))
 	for i := range hs {
@@ -65,14 +66,14 @@ func (t *interner) appendField(dst []byte, h *protocol.Header, last *hint) []byt
 	return appendText(dst, h.Value, last.value)
 }
 
-// headers reads a list into hs, which has at most limit headers then.
+// headers reads a list of at most limit headers and appends it to hs.
 func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []protocol.Header {
 	n := c.varint()
 	if n > uint64(limit) {
 		c.reject(TooLarge)
 		return hs
 	}
-	if n*2 > uint64(len(c.b)) { // two bytes at least for each
+	if n*2 > uint64(len(c.b)) { // each header has at least two bytes
 		c.fail(ErrHead)
 		return hs
 	}
@@ -103,3 +104,64 @@ func (c *cursor) traceparent() protocol.Header {
 	c.spend(traceText)
 	return protocol.Header{Name: traceNameBytes, Value: value}
 }
+
+// A traceparent header (W3C Trace Context, version 00) is 55 characters of text that
+// differ in every request, so interning does not help. It travels as the 25 bytes that
+// it encodes.
+const (
+	traceBinary = 16 + 8 + 1
+	traceText   = 2 + 1 + 32 + 1 + 16 + 1 + 2
+	traceName   = "traceparent"
+)
+
+// appendTrace appends the binary form of value if formatTrace can restore value
+// exactly: version 00, lower-case digits.
+func appendTrace(dst, value []byte) ([]byte, bool) {
+	if len(value) != traceText || value[0] != '0' || value[1] != '0' ||
+		value[2] != '-' || value[35] != '-' || value[52] != '-' {
+		return dst, false
+	}
+	start := len(dst)
+	bad := byte(0)
+	for _, part := range [3][]byte{value[3:35], value[36:52], value[53:55]} {
+		for i := 0; i < len(part); i += 2 {
+			hi, lo := unhex[part[i]], unhex[part[i+1]]
+			bad |= hi | lo
+			dst = append(dst, hi<<4|lo&0x0f)
+		}
+	}
+	if bad&0xf0 != 0 {
+		return dst[:start], false
+	}
+	return dst, true
+}
+
+// formatTrace writes the traceText characters of the traceBinary bytes b to dst.
+func formatTrace(dst, b []byte) {
+	const digits = "0123456789abcdef"
+	dst[0], dst[1] = '0', '0'
+	at := 2
+	for i, c := range b[:traceBinary] {
+		if i == 0 || i == 16 || i == 24 {
+			dst[at] = '-'
+			at++
+		}
+		dst[at], dst[at+1] = digits[c>>4], digits[c&0x0f]
+		at += 2
+	}
+}
+
+// unhex maps lower-case hexadecimal digits to their value, and other bytes to 0xf0.
+var unhex = func() (t [256]byte) {
+	for c := range t {
+		switch {
+		case '0' <= c && c <= '9':
+			t[c] = byte(c - '0')
+		case 'a' <= c && c <= 'f':
+			t[c] = byte(c - 'a' + 10)
+		default:
+			t[c] = 0xf0
+		}
+	}
+	return t
+}()

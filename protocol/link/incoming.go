@@ -1,11 +1,11 @@
 package link
 
 import (
+	"slices"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/valyala/bytebufferpool"
 )
 
 // incoming is a message in reassembly.
@@ -13,8 +13,8 @@ type incoming struct {
 	id    uint64
 	typ   frameType
 	total int                        // length of the whole message
-	buf   *bytebufferpool.ByteBuffer // what has arrived of it
-	seen  time.Duration              // when Expire first saw it; 0: not yet
+	buf   *bytebufferpool.ByteBuffer // the part that has arrived
+	seen  time.Duration              // when Expire first saw it; 0 means not yet
 }
 
 // add appends b to message s.
@@ -24,7 +24,7 @@ func (r *Reader) add(s *incoming, b []byte) {
 	r.held += protocol.Held(s.buf) - before
 }
 
-// admit begins the reassembly of message id, of which the whole length is total.
+// admit begins the reassembly of message id, whose whole length is total.
 func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	var s *incoming
 	if n := len(r.free); n > 0 {
@@ -58,8 +58,8 @@ func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
 	return buf
 }
 
-// beginData takes the header of a DATA frame. DATA of a message that is not in
-// reassembly was in flight when that was finished with, and is skipped.
+// beginData handles the header of a DATA frame. DATA for a message that is not in
+// reassembly was in flight when that message ended, and is skipped.
 func (r *Reader) beginData(f header) error {
 	if f.id == 0 {
 		return ErrStreamID
@@ -79,12 +79,12 @@ func (r *Reader) beginData(f header) error {
 		return ErrOverrun
 	}
 	r.window -= uint32(f.length)
-	r.consumed += uint32(f.length) // all of it: the rest of the frame is as good as here
+	r.consumed += uint32(f.length) // the whole frame: the rest of it will follow
 	r.left, r.sink = f.length, s
 	return nil
 }
 
-// payload takes what b has of the payload of a streamed frame.
+// payload consumes the part of a streamed frame's payload that b holds.
 func (r *Reader) payload(b []byte, h Handler) []byte {
 	n := min(len(b), r.left)
 	if r.left -= n; r.left == 0 {
@@ -101,4 +101,41 @@ func (r *Reader) payload(b []byte, h Handler) []byte {
 		}
 	}
 	return b[n:]
+}
+
+// Midway reports whether a frame or a message has arrived in part. If so, Expire must
+// be called from time to time.
+func (r *Reader) Midway() bool { return r.held > 0 || r.partial != nil || r.left > 0 }
+
+// Expire ends what is incomplete for longer than age, measured from the first call of
+// Expire that saw it. A message is rejected (Handler.OnReject with DeadlinePassed),
+// and the rest of it is skipped. An incomplete frame or preface is an error: close
+// the link. now may be any monotonic clock, and must not be 0.
+func (r *Reader) Expire(now, age time.Duration, h Handler) error {
+	if r.err != nil || r.state == readClosed {
+		return r.err
+	}
+	switch inFrame := r.partial != nil || r.left > 0; {
+	case !inFrame:
+		r.since = 0
+	case r.since == 0 || r.moved != r.stalled:
+		r.stalled, r.since = r.moved, now
+	case now-r.since >= age:
+		r.err = ErrSlow
+		return r.err
+	}
+	var late []uint64
+	for id, s := range r.streams {
+		if s.seen == 0 {
+			s.seen = now
+		} else if now-s.seen >= age {
+			late = append(late, id)
+		}
+	}
+	slices.Sort(late)
+	for _, id := range late {
+		r.Forget(id)
+		h.OnReject(id, DeadlinePassed)
+	}
+	return nil
 }

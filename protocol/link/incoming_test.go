@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-func TestSlowMessageIsRejected(t *testing.T) {
+func TestExpireMessage(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	exchange(t, d, a)
 	d.w.Request(1, big(1<<20), 0, nil)
-	feed(t, a, d.w.Append(nil, 1)) // its start
+	feed(t, a, d.w.Append(nil, 1)) // the start
 	if !a.r.Midway() {
 		t.Fatal("nothing is in reassembly")
 	}
@@ -17,7 +17,7 @@ func TestSlowMessageIsRejected(t *testing.T) {
 		if err := a.r.Expire(now, 4*time.Second, a.h); err != nil || len(a.h.rejected) > 0 {
 			t.Fatalf("at %v: error %v, rejected %v", now, err, a.h.rejected)
 		}
-		feed(t, a, d.w.Append(nil, 1)) // it moves, but does not end
+		feed(t, a, d.w.Append(nil, 1)) // progress, but not the end
 	}
 	if err := a.r.Expire(5*time.Second, 4*time.Second, a.h); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestSlowMessageIsRejected(t *testing.T) {
 	}
 }
 
-func TestSlowFrameEndsTheLink(t *testing.T) {
+func TestExpireFrame(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		size int
@@ -51,14 +51,14 @@ func TestSlowFrameEndsTheLink(t *testing.T) {
 				t.Errorf("got %v, want %v", err, ErrSlow)
 			}
 			if err := a.r.Feed(b[len(b)/2+1:], a.h); err != ErrSlow {
-				t.Errorf("then Feed says %v", err)
+				t.Errorf("Feed afterwards: %v", err)
 			}
 		})
 	}
 }
 
-// Another frame is under way each time anyone looks: that is a busy link.
-func TestBusyLinkIsNotSlow(t *testing.T) {
+// A link is not slow if Expire always finds another frame incomplete.
+func TestExpireBusyLink(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	exchange(t, d, a)
 	var b []byte
@@ -78,8 +78,8 @@ func TestBusyLinkIsNotSlow(t *testing.T) {
 	}
 }
 
-// A frame that is here in part long after the last one was has its own time.
-func TestQuietLinkIsNotSlow(t *testing.T) {
+// An incomplete frame has its own time, however old the frame before it is.
+func TestExpireIdleLink(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	exchange(t, d, a)
 	for now := time.Second; now < 50*time.Second; now += 10 * time.Second {
@@ -98,7 +98,7 @@ func TestQuietLinkIsNotSlow(t *testing.T) {
 	}
 }
 
-func TestNoRoomForMoreMessages(t *testing.T) {
+func TestReassemblyFull(t *testing.T) {
 	full := false
 	d, a := newLink(t, Settings{}, ReaderLimits{Full: func() bool { return full }})
 	d.w.Request(1, big(100<<10), 0, nil)

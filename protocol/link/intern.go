@@ -7,47 +7,46 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Bounds of the interning table of one direction.
+// Limits of the interning table of one direction.
 const (
 	tableEntries = 128
 	tableBytes   = 8 << 10
 
-	// Values get at most half of the table, so that they can't crowd out names.
+	// Values may use at most half of the table, so that names always have room.
 	valueEntries = tableEntries / 2
 	valueBytes   = tableBytes / 2
 
-	minEntry = 3   // shorter ones gain nothing
-	maxEntry = 256 // longer ones hardly repeat, and would fill the table
+	minEntry = 3   // shorter text gains nothing
+	maxEntry = 256 // longer text seldom repeats, and would fill the table
 
 	// traceIndex is an index that no entry can have. As the name of a header
-	// it stands for traceName with a value in binary.
+	// it means traceName with a value in binary.
 	traceIndex = tableEntries
 
-	// positions is how many header lines have a position cache.
+	// positions is the number of header lines with a position cache.
 	positions = 48
 )
 
-// internedValues are the headers of which values are interned: those that repeat
-// between requests, and hold no secret. Anything that is not named here, such as
-// authorization, cookie and set-cookie, goes as literal text every time.
+// internedValues are the headers whose values are interned: they repeat between
+// requests and hold no secret. All other values, such as those of authorization,
+// cookie and set-cookie, are always sent as literal text.
 var internedValues = []string{
 	"accept", "accept-encoding", "accept-language", "accept-ranges", "cache-control", "connection",
 	"content-encoding", "content-language", "content-type", "server", "te", "user-agent", "vary", "via",
 	"x-forwarded-proto", "x-powered-by",
 }
 
-// interner is the sending side's table: it turns texts into numbers. Entries are
-// never removed or changed.
+// interner is the table of the sending side: it turns texts into numbers. Entries
+// are never removed or changed.
 //
-// Whether a text repeats is not known when it comes first, and clients that
-// send a new header name in each request would fill the table with waste. So a
-// text is defined when it is seen for the second time while its fingerprint is in
-// a small sketch. Service names are the exception: they come from the
-// configuration.
+// When a text comes first, it is unknown whether it repeats. A client that sends a
+// new header name in each request would fill the table. So a text is defined only
+// when it comes again while its fingerprint is in a small sketch. Service names are
+// the exception: they come from the configuration.
 type interner struct {
 	entries [tableEntries]entry
 	n       int // entries in use
-	bytes   int // of text in them
+	bytes   int // bytes of text in them
 
 	values     int // entries that are values
 	valueBytes int
@@ -55,45 +54,45 @@ type interner struct {
 	slots [2 * tableEntries]uint8 // open addressing by hash: 1 + index
 	seed  maphash.Seed
 
-	// seen has fingerprints of texts seen and not defined, the newest first in
-	// each set. Four ways, so that a few texts of one message which share a
-	// set don't evict each other for ever.
+	// seen has fingerprints of texts that are not defined, the newest first in
+	// each set. Sets have four ways, so that a few texts of one message in the
+	// same set don't always evict each other.
 	seen [64][4]uint32
 
-	// last has, for each position in the list of headers, the entries used by
-	// the previous message. Messages of one client look alike, so one
-	// comparison finds most names and values, without hashing.
+	// last has, for each position in the list of headers, the entries of the
+	// previous message. Messages of one client are similar, so one comparison
+	// finds most names and values without hashing.
 	last    [positions]hint
 	trailer hint
 
-	service, method, authority uint8 // the same for these
+	service, method, authority uint8 // likewise: the entries of the previous message
 
-	defs []byte // DEFINE frames to send before the next message
+	defs []byte // DEFINE frames that must precede the next message
 }
 
 type entry struct {
 	text   []byte
-	values bool // a header name of which values are interned
+	values bool // a header name whose values are interned
 }
 
 func (t *interner) reset() {
 	*t = interner{seed: maphash.MakeSeed(), defs: t.defs[:0]}
 }
 
-// hint is what a header line resolved to the last time: 1 + index.
+// hint is the result of the last lookup of a header line: 1 + index.
 type hint struct{ name, value uint8 }
 
-// kind of a text, for the bounds of the table.
+// kind is the kind of a text, which decides its limits in the table.
 type kind uint8
 
 const (
 	kindName    kind = iota
 	kindValue        // shares half of the table
-	kindService      // defined at first sight
+	kindService      // defined on its first use
 )
 
-// lookup returns 1 + the index of text, defining it if it is due, or 0. hint is
-// an entry that it may be.
+// lookup returns 1 + the index of text, or 0 if it has no entry. It defines text if
+// that is due. hint is the entry to try first.
 func (t *interner) lookup(text []byte, hint uint8, k kind) uint8 {
 	if hint != 0 && bytes.Equal(t.entries[hint-1].text, text) {
 		return hint
@@ -117,7 +116,7 @@ func (t *interner) lookup(text []byte, hint uint8, k kind) uint8 {
 	return uint8(t.n)
 }
 
-// repeats tells whether a text with this hash was seen lately, and notes it.
+// repeats reports whether a text with this hash was seen recently, and records it.
 func (t *interner) repeats(h uint64) bool {
 	set, print := &t.seen[h>>8%uint64(len(t.seen))], uint32(h>>32)|1
 	for _, p := range set {
@@ -155,18 +154,18 @@ func (t *interner) define(text []byte, k kind) {
 	t.bytes += len(text)
 }
 
-// table is the receiving side's.
+// table is the table of the receiving side.
 type table struct {
 	entries []defined
 	bytes   int
 }
 
 type defined struct {
-	text  []byte // immutable: messages point to it for as long as they live
+	text  []byte // immutable: messages may refer to it for as long as they live
 	class textClass
 }
 
-// define adds entry index, which must be the next.
+// define adds the entry with this index, which must be the next one.
 func (t *table) define(index uint64, text []byte) error {
 	if index != uint64(len(t.entries)) || index >= tableEntries || len(text) == 0 || t.bytes+len(text) > tableBytes {
 		return ErrDefine

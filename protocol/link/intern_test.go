@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// wire is what d sends for one message, and checks that a understands it.
+// wire returns the bytes that d sends for one message, after a has decoded them.
 func wire(t *testing.T, d, a *side, id uint64, hs []protocol.Header) []byte {
 	t.Helper()
 	d.w.Request(id, &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: hs}, 0, nil)
@@ -26,7 +26,7 @@ func wire(t *testing.T, d, a *side, id uint64, hs []protocol.Header) []byte {
 	return b
 }
 
-func TestWhatRepeatsIsSentOnce(t *testing.T) {
+func TestInternRepeatedText(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	hs := headers("Content-Type", "application/json", "X-Tenant", "acme-corporation", "User-Agent", "Go-http-client/1.1")
 	var b []byte
@@ -35,11 +35,11 @@ func TestWhatRepeatsIsSentOnce(t *testing.T) {
 	}
 	for _, gone := range []string{"Content-Type", "application/json", "X-Tenant", "User-Agent", "Go-http"} {
 		if bytes.Contains(b, []byte(gone)) {
-			t.Errorf("%q is still sent as text", gone)
+			t.Errorf("%q is sent as text", gone)
 		}
 	}
 	if !bytes.Contains(b, []byte("acme-corporation")) {
-		t.Error("the value of a header that is not in the list is interned")
+		t.Error("the value of a header outside internedValues is interned")
 	}
 	moved := []protocol.Header{hs[2], hs[0], hs[1]} // found without the position cache
 	if b := wire(t, d, a, 5, moved); bytes.Contains(b, []byte("User-Agent")) || bytes.Contains(b, []byte("Go-http")) {
@@ -64,8 +64,8 @@ func TestSecretsAreNeverInterned(t *testing.T) {
 	}
 }
 
-// Names and values that never come again leave the table to those that do.
-func TestNoiseDoesNotFillTheTable(t *testing.T) {
+// Names and values that don't repeat are not defined.
+func TestInternUniqueText(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	for id := range uint64(2000) {
 		wire(t, d, a, id+1, headers(fmt.Sprint("x-noise-", id), "v", "user-agent", fmt.Sprint("agent ", id)))
@@ -75,7 +75,7 @@ func TestNoiseDoesNotFillTheTable(t *testing.T) {
 	}
 }
 
-func TestTheTableIsBounded(t *testing.T) {
+func TestInternTableLimits(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	long := string(bytes.Repeat([]byte("x"), 200))
 	for id := range uint64(3000) {
@@ -92,12 +92,12 @@ func TestTheTableIsBounded(t *testing.T) {
 	}
 	b := wire(t, d, a, 5000, headers("user-agent", "agent 299"))
 	if !bytes.Contains(b, []byte("agent 299")) {
-		t.Error("what came too late is not sent as text")
+		t.Error("text that did not fit is not sent as text")
 	}
 }
 
-// Values, which clients choose, leave half of the table to names.
-func TestValuesLeaveRoomForNames(t *testing.T) {
+// Clients choose values, so values may use only half of the table.
+func TestInternValueLimits(t *testing.T) {
 	for _, size := range []int{10, 200} {
 		d, a := newLink(t, Settings{}, ReaderLimits{})
 		for id := range uint64(2000) {
@@ -116,10 +116,10 @@ func TestValuesLeaveRoomForNames(t *testing.T) {
 	}
 }
 
-// A dropped request takes no definition with it that others rely on.
-func TestDefinitionsSurviveADrop(t *testing.T) {
+// A dropped request still sends its definitions, since other messages use them.
+func TestInternAfterDrop(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
-	for id := range uint64(4) { // defines on the way, and none of it leaves
+	for id := range uint64(4) { // defines text, but is never sent
 		d.w.Request(id+1, typical(1), 0, nil)
 		d.w.Drop(id + 1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-func TestMessagesOverTheLimitsAreRejected(t *testing.T) {
+func TestRequestLimits(t *testing.T) {
 	limits := ReaderLimits{Message: 50000, Header: 30000, Headers: 10, Streams: 2}
 	get := func(hs ...protocol.Header) *protocol.Request {
 		return &protocol.Request{Method: []byte("GET"), Path: []byte("/"), Headers: hs}
@@ -23,7 +23,7 @@ func TestMessagesOverTheLimitsAreRejected(t *testing.T) {
 	trailers.Trailers = many
 	for name, c := range map[string]struct {
 		req *protocol.Request
-		why Reason // 0: taken
+		why Reason // 0 means accepted
 	}{
 		"body at the limit":    {big(50000), 0},
 		"body over":            {big(50001), TooLarge},
@@ -62,13 +62,13 @@ func TestMessagesOverTheLimitsAreRejected(t *testing.T) {
 			d.w.Request(5, typical(1), 0, nil)
 			exchange(t, d, a)
 			if a.h.requests[5] == nil || a.r.Buffered() != 0 {
-				t.Error("the link did not survive it")
+				t.Error("the link accepts no request afterwards")
 			}
 		})
 	}
 }
 
-func TestResponseOverTheLimitIsRejected(t *testing.T) {
+func TestResponseLimits(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{Message: 1000})
 	a.w.Response(1, &protocol.Response{Status: 200, Body: make([]byte, 1<<20)}, 0, nil)
 	a.w.Response(2, &protocol.Response{Status: 200, Reason: []byte("a\r\nb")}, 0, nil)
@@ -81,7 +81,7 @@ func TestResponseOverTheLimitIsRejected(t *testing.T) {
 	}
 }
 
-func TestMessagesInReassemblyAreBounded(t *testing.T) {
+func TestReassemblyLimit(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{Streams: 3})
 	for id := range uint64(5) {
 		d.w.Request(id+1, big(100<<10), 0, nil)
@@ -92,8 +92,8 @@ func TestMessagesInReassemblyAreBounded(t *testing.T) {
 	}
 }
 
-// An announcement alone makes the receiver reserve nothing.
-func TestReserveFollowsWhatArrives(t *testing.T) {
+// The announced length of a message reserves no memory.
+func TestReassemblyMemory(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{Message: 1 << 30})
 	d.w.Request(1, big(64<<20), 0, nil)
 	for range 200 {
@@ -116,15 +116,15 @@ func TestReserveFollowsWhatArrives(t *testing.T) {
 	}
 	for d.w.Ready() {
 		feed(t, a, d.w.Append(nil, 64<<10))
-		d.w.Granted(a.r.Consumed()) // still counted: else the link would stall
+		d.w.Granted(a.r.Consumed()) // skipped bytes count, or the link would stall
 	}
 	if d.w.Queued() != 0 || len(a.h.requests) != 0 {
 		t.Error("the rest of a forgotten message was not skipped")
 	}
 }
 
-// References expand to no more text than a literal head could hold.
-func TestReferencesDoNotExpandWithoutBound(t *testing.T) {
+// References in a head expand to no more text than a literal head may have.
+func TestReferenceExpansionLimit(t *testing.T) {
 	_, a := newLink(t, Settings{}, ReaderLimits{Header: 10000})
 	var b []byte
 	text := bytes.Repeat([]byte("x"), 8000)
@@ -138,7 +138,7 @@ func TestReferencesDoNotExpandWithoutBound(t *testing.T) {
 	}
 }
 
-func TestMalformedInputEndsTheLink(t *testing.T) {
+func TestMalformedInput(t *testing.T) {
 	frame := func(typ uint8, id uint64, payload ...byte) []byte {
 		return append(appendHeader(nil, typ, id, len(payload)), payload...)
 	}
@@ -210,10 +210,10 @@ func TestMalformedInputEndsTheLink(t *testing.T) {
 	}
 }
 
-func TestDataOverTheWindowEndsTheLink(t *testing.T) {
+func TestFlowControlViolation(t *testing.T) {
 	_, a := newLink(t, Settings{Window: 20000}, ReaderLimits{})
 	data := append(appendHeader(nil, uint8(frameData), 1, 10000), make([]byte, 10000)...)
-	for range 5 { // of an unknown message: skipped, counted
+	for range 5 { // DATA of an unknown message is skipped, but counts
 		feed(t, a, data)
 		feed(t, a, data)
 		if n := a.r.Consumed(); n != 20000 {
@@ -227,7 +227,7 @@ func TestDataOverTheWindowEndsTheLink(t *testing.T) {
 	}
 }
 
-func TestUnknownFramesAreSkipped(t *testing.T) {
+func TestUnknownFrames(t *testing.T) {
 	b := append(appendHeader(nil, 0xf0, 77, 1000), make([]byte, 1000)...)
 	b = append(b, 0xff, 1, 0)
 	b = append(b, uint8(framePing)|0xe0, 5, 2, 1, 2) // unknown flags, longer payload
@@ -242,8 +242,8 @@ func TestUnknownFramesAreSkipped(t *testing.T) {
 	})
 }
 
-// CANCEL, CANCEL_ACK and REFUSED end the reassembly of their stream.
-func TestEndOfStreamEndsReassembly(t *testing.T) {
+// CANCEL, CANCEL_ACK and REFUSED end the reassembly of their message.
+func TestReassemblyEnd(t *testing.T) {
 	for typ, role := range map[frameType]Role{frameCancel: Acceptor, frameCancelAck: Dialer, frameRefused: Dialer} {
 		start := uint8(frameRequest)
 		if role == Dialer {

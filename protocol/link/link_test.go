@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-func TestRequestsArriveAsSent(t *testing.T) {
+func TestRequestTransfer(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 	long := strings.Repeat("v", 30000)
 	for name, req := range map[string]*protocol.Request{
@@ -53,7 +53,7 @@ func TestRequestsArriveAsSent(t *testing.T) {
 	}
 }
 
-func TestResponsesArriveAsSent(t *testing.T) {
+func TestResponseTransfer(t *testing.T) {
 	for name, resp := range map[string]*protocol.Response{
 		"typical":       typicalResponse(),
 		"no reason":     {Status: 200, DeclaredLength: -1},
@@ -83,7 +83,7 @@ func TestResponsesArriveAsSent(t *testing.T) {
 	}
 }
 
-func TestControlFramesArrive(t *testing.T) {
+func TestControlFrames(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	a.w.CancelAck(3, CancelDropped)
 	a.w.CancelAck(4, CancelAtApp)
@@ -97,7 +97,7 @@ func TestControlFramesArrive(t *testing.T) {
 	a.w.Load(Load{Pending: 1 << 31, Queued: 2, Latency: 1500 * time.Nanosecond, SinceAnswer: 0})
 	b := a.w.Append(nil, 0)
 	if a.w.Ready() || len(a.w.Append(nil, 1000)) != 0 {
-		t.Error("something is left")
+		t.Error("Append has more frames")
 	}
 	want := []string{
 		"cancel_ack 3 dropped", "cancel_ack 4 at_app", "refused 5 no_slot", "goaway 1099511627776 draining",
@@ -128,8 +128,8 @@ func TestControlFramesArrive(t *testing.T) {
 	}
 }
 
-// A whole conversation, cut in any way, is heard the same.
-func TestSplitsChangeNothing(t *testing.T) {
+// A Reader reports the same for a conversation, however it is split.
+func TestReaderSplits(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	for id := range uint64(5) {
 		d.w.Request(2*id+1, typical(int(id)), time.Second, nil)
@@ -150,12 +150,12 @@ func TestSplitsChangeNothing(t *testing.T) {
 	splits(t, sent, func(t *testing.T, parts [][]byte) {
 		_, e := newLink(t, Settings{}, ReaderLimits{})
 		for _, p := range parts {
-			p = bytes.Clone(p) // what is fed may be overwritten afterwards
+			p = bytes.Clone(p) // the caller may overwrite it after Feed
 			feed(t, e, p)
 			clear(p)
 			e.r.Consumed()
 		}
-		for id, req := range e.h.requests { // after all input is gone
+		for id, req := range e.h.requests { // after all input was overwritten
 			if got, want := showRequest(req, 0), showRequest(a.h.requests[id], 0); got != want {
 				t.Errorf("request %d\n got %s\nwant %s", id, got, want)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// model runs a link with everything random, and knows what must come of it: each
-// message arrives whole and unchanged, or was withdrawn by its sender.
+// model runs a link with random messages, sizes and splits. It knows the expected
+// result: each message arrives unchanged, or its sender withdrew it.
 type model struct {
 	t    *testing.T
 	rnd  *rand.Rand
@@ -21,11 +21,11 @@ type model struct {
 
 	next      uint64
 	sent      map[uint64]string // requests by id, as shown
-	withdrawn map[uint64]bool   // requests: cancelled before anything of them left
-	cancelled map[uint64]bool   // requests: a CANCEL was sent
+	withdrawn map[uint64]bool   // requests cancelled before any part was sent
+	cancelled map[uint64]bool   // requests with a CANCEL
 	acked     map[uint64]bool
-	answers   map[uint64]string // responses by id, as shown
-	dropped   map[uint64]bool   // responses
+	answered  map[uint64]string // responses by id, as shown
+	dropped   map[uint64]bool   // dropped responses
 
 	wire [2][]byte // in flight: to the acceptor, to the dialer
 }
@@ -35,11 +35,11 @@ func newModel(t *testing.T, seed uint64) *model {
 	s := Settings{MaxFrame: MinFrame + rnd.Uint32N(MaxFrame-MinFrame+1), Window: rnd.Uint32N(MaxWindow + 1)}
 	m := &model{
 		t: t, rnd: rnd, sent: map[uint64]string{}, withdrawn: map[uint64]bool{}, cancelled: map[uint64]bool{},
-		acked: map[uint64]bool{}, answers: map[uint64]string{}, dropped: map[uint64]bool{},
+		acked: map[uint64]bool{}, answered: map[uint64]string{}, dropped: map[uint64]bool{},
 	}
 	m.d, m.a = newSide(Dialer, s, ReaderLimits{}), newSide(Acceptor, s, ReaderLimits{})
 	m.a.h.cancelled = func(id uint64) {
-		if m.answers[id] != "" && !m.dropped[id] && rnd.IntN(2) == 0 {
+		if m.answered[id] != "" && !m.dropped[id] && rnd.IntN(2) == 0 {
 			m.a.w.Drop(id)
 			m.dropped[id] = true
 		}
@@ -54,7 +54,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// noise is what texts and bodies are cut from.
+// noise is the text from which names, values and bodies are cut.
 var noise = func() []byte {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	b := make([]byte, 1<<20)
@@ -69,7 +69,8 @@ func (m *model) bytes(most int) []byte {
 	return bytes.Clone(noise[at : at+m.rnd.IntN(most+1)])
 }
 
-// body is mostly short, at times about as long as a frame, rarely long.
+// body returns a body that is mostly short, sometimes about as long as a frame, and
+// rarely long.
 func (m *model) body() []byte {
 	switch m.rnd.IntN(10) {
 	case 0:
@@ -107,13 +108,13 @@ func (m *model) request() {
 	m.d.w.Request(m.next, req, ttl, m.own.next())
 }
 
-// respond answers a random request that arrived.
+// respond sends the response to a random request that has arrived.
 func (m *model) respond() {
 	for id := range m.a.h.requests {
-		if m.answers[id] == "" {
+		if m.answered[id] == "" {
 			resp := &protocol.Response{Status: 200 + m.rnd.IntN(300), RPC: uint8(m.rnd.IntN(3)), Headers: m.headers(), Trailers: m.headers(),
 				Body: m.body(), DeclaredLength: -1}
-			m.answers[id] = showResponse(resp, protocol.CodecHTTP)
+			m.answered[id] = showResponse(resp, protocol.CodecHTTP)
 			m.a.w.Response(id, resp, protocol.CodecHTTP, m.own.next())
 			return
 		}
@@ -137,7 +138,7 @@ func (m *model) cancel() {
 }
 
 func (m *model) dropResponse() {
-	for id := range m.answers {
+	for id := range m.answered {
 		if !m.dropped[id] && m.d.h.responses[id] == nil && m.cancelled[id] {
 			m.a.w.Drop(id)
 			m.dropped[id] = true
@@ -146,7 +147,7 @@ func (m *model) dropResponse() {
 	}
 }
 
-// move takes a random part of what is in flight to its end.
+// move delivers a random part of the bytes in flight.
 func (m *model) move() {
 	for i, e := range []*side{m.a, m.d} {
 		n := m.rnd.IntN(len(m.wire[i]) + 1)
@@ -209,7 +210,7 @@ func (m *model) check() {
 			m.t.Errorf("request %d: cancelled %t, acked %t", id, m.cancelled[id], m.acked[id])
 		}
 	}
-	for id, want := range m.answers {
+	for id, want := range m.answered {
 		got := m.d.h.responses[id]
 		switch {
 		case got == nil && !m.dropped[id] && !m.cancelled[id]:
@@ -231,7 +232,7 @@ func (m *model) check() {
 	}
 }
 
-func TestEveryMessageArrivesOrWasWithdrawn(t *testing.T) {
+func TestRandomMessages(t *testing.T) {
 	total := [3]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -244,12 +245,12 @@ func TestEveryMessageArrivesOrWasWithdrawn(t *testing.T) {
 		})
 	}
 	if slices.Min(total[:]) < 100 {
-		t.Errorf("arrived, withdrawn, cancelled: %v: the test does not reach what it is about", total)
+		t.Errorf("arrived, withdrawn, cancelled: %v: too few to test anything", total)
 	}
 }
 
-// A connection that breaks in the middle releases every owner once.
-func TestCloseReleasesOwners(t *testing.T) {
+// Close releases every owner once, even with messages in flight.
+func TestCloseOwners(t *testing.T) {
 	for seed := range uint64(20) {
 		m := newModel(t, seed)
 		for range 200 {
@@ -262,7 +263,7 @@ func TestCloseReleasesOwners(t *testing.T) {
 			m.d.w.Close()
 			m.a.w.Close()
 		}
-		m.d.w.Request(m.next+1, typical(1), 0, m.own.next()) // a late one
+		m.d.w.Request(m.next+1, typical(1), 0, m.own.next()) // after Close
 		if m.own.given != m.own.released || m.d.w.Queued() != 0 || m.d.w.Ready() {
 			t.Fatalf("seed %d: %d of %d released, %d queued", seed, m.own.released, m.own.given, m.d.w.Queued())
 		}

@@ -2,7 +2,7 @@ package link
 
 import "encoding/binary"
 
-// Versions that this build speaks. A release that adds version N keeps N-1.
+// Versions that this build speaks. A release that adds version N must keep N-1.
 const (
 	MinVersion = 1
 	MaxVersion = 1
@@ -16,9 +16,9 @@ const (
 	Dialer   Role = 1
 	Acceptor Role = 2
 
-	// In the place of a role:
-	refusal    Role = 3 // no version in common
-	streamRole Role = 4 // no link but a stream, see Stream
+	// Values that a preface may have instead of a role:
+	refusal    Role = 3 // no common version
+	streamRole Role = 4 // a stream instead of a link, see Stream
 )
 
 // A preface is
@@ -26,15 +26,15 @@ const (
 //	magic (4) | role (1) | lowest version (1) | highest version (1) |
 //	length of the settings (1, below 128) | settings
 //
-// The dialer names the range it speaks, the acceptor the one version it chose
-// from that, twice. A refusal names what the acceptor speaks, for the log. Bytes
-// of the settings after the known ones are ignored.
+// The dialer offers the range of versions that it speaks. The acceptor names the
+// version that it chose as both ends of its range. A refusal names the range of the
+// acceptor, for logs. Bytes of the settings after the known ones are ignored.
 const (
 	magic         = "\x8dRML" // no text protocol starts with a byte above 0x7f
 	prefaceHeader = len(magic) + 4
 )
 
-// versions is a range of protocol versions, both ends included.
+// versions is an inclusive range of protocol versions.
 type versions struct{ min, max uint8 }
 
 func appendPreface(dst []byte, role Role, v versions, s Settings) []byte {
@@ -51,14 +51,14 @@ func appendPreface(dst []byte, role Role, v versions, s Settings) []byte {
 	return dst
 }
 
-// AppendRefusal appends what an acceptor sends instead of its preface when Feed
-// returned ErrVersion; it then closes in an orderly way.
+// AppendRefusal appends what an acceptor sends instead of its preface if Feed
+// returned ErrVersion. The acceptor then closes the connection.
 func AppendRefusal(dst []byte) []byte {
 	return appendPreface(dst, refusal, versions{MinVersion, MaxVersion}, Settings{})
 }
 
-// prefaceLen is the length of the preface that b starts with, or the least that it
-// can be when b is short of it. What can't become a preface is an error at once.
+// prefaceLen returns the length of the preface at the start of b, or its minimum
+// length while b is shorter. Bytes that can't become a preface are an error at once.
 func prefaceLen(b []byte) (int, error) {
 	for i := 0; i < len(b) && i < len(magic); i++ {
 		if b[i] != magic[i] {
@@ -74,7 +74,7 @@ func prefaceLen(b []byte) (int, error) {
 	return prefaceHeader + int(b[prefaceHeader-1]), nil
 }
 
-// parsePreface reads the whole preface b of the peer of a side with role, which
+// parsePreface reads the peer's complete preface b for a side with this role that
 // speaks own.
 func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settings, err error) {
 	from, theirs := Role(b[len(magic)]), versions{b[len(magic)+1], b[len(magic)+2]}
@@ -88,13 +88,13 @@ func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settin
 		return 0, peer, ErrVersion
 	}
 	if from == Acceptor && theirs.min != theirs.max {
-		return 0, peer, ErrVersion // it must have chosen
+		return 0, peer, ErrVersion // an acceptor must name exactly one version
 	}
 	peer, err = parseSettings(b[prefaceHeader:])
 	return version, peer, err
 }
 
-// common is the highest version in both ranges, 0 if there is none.
+// common returns the highest version in both ranges, or 0 if there is none.
 func common(own, theirs versions) uint8 {
 	v := min(own.max, theirs.max)
 	if v < own.min || v < theirs.min || theirs.min > theirs.max {
@@ -119,4 +119,47 @@ func parseSettings(b []byte) (s Settings, err error) {
 	}
 	s = Settings{uint32(fields[0]), uint32(fields[1]), uint32(fields[2]), fields[3]}
 	return s.withDefaults(), nil
+}
+
+// Limits of version 1; settings can't exceed them.
+const (
+	// MaxFrame is the longest frame, header included, in bytes.
+	MaxFrame = 16 << 10
+	// MinFrame is the smallest MaxFrame setting that a peer may announce.
+	MinFrame = 4 << 10
+	// MaxWindow is the most DATA that is ever unacknowledged in one direction.
+	MaxWindow = 256 << 10
+)
+
+// Settings is what one side can receive, as announced in its preface. The zero value
+// of a field means the default.
+type Settings struct {
+	// MaxFrame is the longest frame in bytes, header included, that this side
+	// accepts: MinFrame to MaxFrame. Default: MaxFrame.
+	MaxFrame uint32
+	// Window is the number of DATA bytes that the other side may send without
+	// CREDIT: at least MaxFrame, at most MaxWindow. Default: 128 KiB.
+	Window uint32
+	// MaxStreams is the number of requests that the other side may have open. The
+	// caller counts them, not the Writer. Default: 4096.
+	MaxStreams uint32
+	// Features is a set of bits: see FeatureStreams. Unknown bits are
+	// ignored.
+	Features uint64
+}
+
+// withDefaults fills in zero fields and forces the others into their range.
+func (s Settings) withDefaults() Settings {
+	if s.MaxFrame == 0 {
+		s.MaxFrame = MaxFrame
+	}
+	s.MaxFrame = min(max(s.MaxFrame, MinFrame), MaxFrame)
+	if s.Window == 0 {
+		s.Window = 128 << 10
+	}
+	s.Window = min(max(s.Window, s.MaxFrame), MaxWindow)
+	if s.MaxStreams == 0 {
+		s.MaxStreams = 4096
+	}
+	return s
 }

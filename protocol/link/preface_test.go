@@ -77,9 +77,8 @@ func TestPrefaceErrors(t *testing.T) {
 	}
 }
 
-// What a later version adds to the settings, and larger numbers than we use, do
-// no harm.
-func TestSettingsOfTheFuture(t *testing.T) {
+// Unknown settings, and settings larger than the limits of this version, are accepted.
+func TestUnknownSettings(t *testing.T) {
 	b := appendPreface(nil, Dialer, versions{1, 2}, Settings{1 << 20, 1 << 30, 1 << 20, 1 << 63})
 	b = append(b, 1, 2, 3)
 	b[7] += 3

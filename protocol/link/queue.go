@@ -1,39 +1,41 @@
 package link
 
-// queue holds encoded messages that have not left, in order. A message that is
-// dropped stays as dead bytes until its turn or until there are too many of
-// those, so that dropping does not move memory each time.
+import "github.com/valyala/bytebufferpool"
+
+// queue holds the encoded messages that have not left, in order. A dropped message
+// stays as dead bytes until its turn, or until there are too many dead bytes. So a
+// drop does not move memory each time.
 type queue struct {
 	buf  []byte
 	off  int       // start of segs[head] in buf
-	segs []segment // segs[head:] are to be sent
+	segs []segment // segs[head:] are still unsent
 	head int
-	live int // segments not dead
+	live int // segments that are not dead
 	dead int // bytes of dead segments
-	most int // the longest that buf was when compact moved it, since it was last empty
+	most int // the largest length of buf in compact since buf was last empty
 
-	unsorted bool // segs[head:] is not in order of ids
+	unsorted bool // segs[head:] is not in the order of ids
 }
 
 // segment is the frame of one message.
 type segment struct {
 	id   uint64
-	end  int       // in buf; it starts where the one before ends
-	long *outgoing // the message that goes on in DATA frames, or nil
+	end  int       // in buf; the segment starts at the end of the previous one
+	long *outgoing // the message that continues in DATA frames, or nil
 	dead bool
 }
 
-// findNearby is how many segments find looks at in a queue without order. An
-// acceptor's peer decides how many pile up there, and how often one is looked for.
+// findNearby is the number of segments that find searches in an unsorted queue. The
+// peer of an acceptor decides how long that queue is, and how often find is called.
 const findNearby = 64
 
 const (
-	keepBuffer  = 64 << 10       // an empty queue keeps no more than this,
-	keepInUse   = 4 * keepBuffer // or until it is trimmed, if a quarter of it was needed
-	compactOver = 4 << 10        // fewer wasted bytes are left alone
+	keepBuffer  = 64 << 10       // capacity that an empty queue may keep
+	keepInUse   = 4 * keepBuffer // the same if a quarter of it was needed, until Trim
+	compactOver = 4 << 10        // fewer wasted bytes stay
 )
 
-// push makes what was appended to buf since the last push a segment.
+// push makes a segment of the bytes appended to buf since the last push.
 func (q *queue) push(id uint64, long *outgoing) {
 	if n := len(q.segs); n > q.head && id <= q.segs[n-1].id {
 		q.unsorted = true
@@ -45,7 +47,7 @@ func (q *queue) push(id uint64, long *outgoing) {
 	q.live++
 }
 
-// pending is the count of bytes to be sent.
+// pending returns the number of unsent bytes.
 func (q *queue) pending() int { return len(q.buf) - q.off - q.dead }
 
 func (q *queue) start(i int) int {
@@ -55,9 +57,9 @@ func (q *queue) start(i int) int {
 	return q.segs[i-1].end
 }
 
-// find returns the index of the live segment of id, or -1. Requests are queued in
-// the order of their ids, so on a dialer's side this is a binary search. Answers are
-// queued as they come; of those that are out of order only the newest are looked at.
+// find returns the index of the live segment of id, or -1. A dialer queues requests in
+// the order of their ids, so the search is binary. An acceptor queues responses in any
+// order; then find searches only the newest segments.
 func (q *queue) find(id uint64) int {
 	if q.unsorted {
 		for i := len(q.segs) - 1; i >= max(q.head, len(q.segs)-findNearby); i-- {
@@ -81,7 +83,7 @@ func (q *queue) find(id uint64) int {
 	return -1
 }
 
-// kill drops segment i.
+// kill marks segment i as dead.
 func (q *queue) kill(i int) {
 	s := &q.segs[i]
 	s.dead, s.long = true, nil
@@ -94,8 +96,8 @@ func (q *queue) kill(i int) {
 	}
 }
 
-// take appends live segments to dst until it reaches limit, at least one, and
-// hands those of long messages to begun.
+// take appends live segments to dst until it reaches limit, but at least one. It
+// calls begun for the segments of long messages.
 func (q *queue) take(dst []byte, limit int, begun func(*outgoing)) []byte {
 	for first := true; q.live > 0 && (first || len(dst) < limit); {
 		s := &q.segs[q.head]
@@ -132,7 +134,7 @@ func (q *queue) clear() {
 	*q = queue{buf: q.buf[:0], segs: q.segs[:0]}
 }
 
-// trim gives up what an empty queue keeps beyond keepBuffer.
+// trim drops the memory that an empty queue keeps beyond keepBuffer.
 func (q *queue) trim() {
 	if q.live == 0 && cap(q.buf) > keepBuffer {
 		q.buf = nil
@@ -157,4 +159,86 @@ func (q *queue) compact() {
 	}
 	clear(q.segs[len(segs):])
 	q.buf, q.segs, q.off, q.head, q.dead = buf, segs, 0, 0, 0
+}
+
+// outgoing is a message longer than one frame. Its first frame waits in the queue.
+// The rest goes in DATA frames, in turn with other long messages.
+type outgoing struct {
+	id    uint64
+	head  *bytebufferpool.ByteBuffer // the part of the head that did not fit the first frame, or nil
+	body  []byte                     // the rest of the body
+	owner Owner
+	held  int  // bytes that count as queued until the owner is released
+	begun bool // the first frame has left
+	at    int  // index of the first frame in the queue, until it has left
+
+	prev, next *outgoing // in the ring, once begun
+}
+
+// left returns the number of bytes that DATA frames must still carry.
+func (s *outgoing) left() int {
+	if s.head != nil {
+		return len(s.head.B) + len(s.body)
+	}
+	return len(s.body)
+}
+
+// appendChunk appends the next n bytes of the message.
+func (s *outgoing) appendChunk(dst []byte, n int) []byte {
+	if s.head != nil {
+		k := min(n, len(s.head.B))
+		dst = append(dst, s.head.B[:k]...)
+		s.head.B = s.head.B[:copy(s.head.B, s.head.B[k:])]
+		if len(s.head.B) == 0 {
+			bytebufferpool.Put(s.head)
+			s.head = nil
+		}
+		n -= k
+	}
+	dst = append(dst, s.body[:n]...)
+	s.body = s.body[n:]
+	return dst
+}
+
+// release gives back the memory of the message. It may be called only once.
+func (s *outgoing) release() {
+	if s.head != nil {
+		bytebufferpool.Put(s.head)
+	}
+	if s.owner != nil {
+		s.owner.Release()
+	}
+	*s = outgoing{}
+}
+
+// ring holds the long messages that send DATA in turn.
+type ring struct {
+	next *outgoing // the message whose turn it is
+	n    int
+}
+
+// add inserts s as the last one in turn.
+func (r *ring) add(s *outgoing) {
+	r.n++
+	if r.next == nil {
+		s.prev, s.next = s, s
+		r.next = s
+		return
+	}
+	s.prev, s.next = r.next.prev, r.next
+	s.prev.next, s.next.prev = s, s
+}
+
+// remove removes s from the ring.
+func (r *ring) remove(s *outgoing) {
+	r.n--
+	if s.next == s {
+		r.next = nil
+	} else {
+		s.prev.next, s.next.prev = s.next, s.prev
+		if r.next == s {
+			r.next = s.next
+		}
+	}
+	s.prev, s.next = nil, nil
 }

@@ -6,37 +6,37 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// A peer that does not read has answers pile up, in the order in which requests were
-// done. One look for an answer among them costs no more for that, and those that hold
-// much are found wherever they are.
-func TestDropAmongManyAnswers(t *testing.T) {
+// A peer that does not read lets responses accumulate in the order in which requests
+// finished. Dropping one must not cost more for that. Long responses are found wherever
+// they are.
+func TestDropResponses(t *testing.T) {
 	const many = 10_000
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	var o owners
-	answer := func(id uint64, n int) {
+	respond := func(id uint64, n int) {
 		a.w.Response(id, &protocol.Response{Status: 200, Body: make([]byte, n), DeclaredLength: -1}, protocol.CodecHTTP, o.next())
 	}
 	for i := range uint64(many) {
-		id := i ^ 1 // each two in the wrong order
+		id := i ^ 1 // each pair in the wrong order
 		switch {
-		case id == 0: // no id
+		case id == 0: // not a valid id
 		case id%100 == 50:
-			answer(id, 100<<10)
+			respond(id, 100<<10)
 		default:
-			answer(id, 10)
+			respond(id, 10)
 		}
 	}
 	q := &a.w.ready
 	for i, s := range q.segs {
 		at, near := q.find(s.id), i >= len(q.segs)-findNearby
 		if near && at != i || !near && at != -1 {
-			t.Fatalf("answer %d of %d, for request %d, is looked for and found at %d", i, len(q.segs), s.id, at)
+			t.Fatalf("response %d of %d, for request %d: find returns %d", i, len(q.segs), s.id, at)
 		}
 	}
 	left, dropped := len(q.segs), map[uint64]bool{}
-	for id := uint64(150); id < many; id += 100 { // all long ones but the first: takes the dead out as it goes
+	for id := uint64(150); id < many; id += 100 { // all long ones but the first; compacts the queue
 		if a.w.Drop(id) {
-			t.Fatalf("the long answer %d counts as started", id)
+			t.Fatalf("the long response %d counts as started", id)
 		}
 		dropped[id] = true
 	}
@@ -46,26 +46,26 @@ func TestDropAmongManyAnswers(t *testing.T) {
 		}
 	}
 	if len(dropped) != many/100-1+findNearby/2 {
-		t.Errorf("%d answers dropped", len(dropped))
+		t.Errorf("%d responses dropped", len(dropped))
 	}
 	if o.given-o.released != 1 {
-		t.Errorf("%d owners are not released, want that of the first long answer", o.given-o.released)
+		t.Errorf("%d owners are not released, want that of the first long response", o.given-o.released)
 	}
 	if !a.w.Drop(7) {
-		t.Error("a short answer far ahead counts as dropped")
+		t.Error("a short response far ahead counts as dropped")
 	}
 	exchange(t, d, a)
 	if n := len(d.h.responses); n != left-len(dropped) || d.h.responses[7] == nil || d.h.responses[50] == nil {
-		t.Errorf("%d of %d answers arrived, with %d dropped", n, left, len(dropped))
+		t.Errorf("%d of %d responses arrived, with %d dropped", n, left, len(dropped))
 	}
 	for id := range dropped {
 		if d.h.responses[id] != nil {
-			t.Errorf("answer %d was dropped and arrived", id)
+			t.Errorf("response %d was dropped and arrived", id)
 		}
 	}
 }
 
-func BenchmarkDropOfUnknown(b *testing.B) {
+func BenchmarkDropUnknown(b *testing.B) {
 	w := NewWriter()
 	w.Open(1, Settings{})
 	for i := range uint64(100_000) {
@@ -76,10 +76,10 @@ func BenchmarkDropOfUnknown(b *testing.B) {
 	}
 }
 
-// TestQueueKeepsWhatItNeeds: a turn of many messages allocates once, whether they leave
-// in one piece or in several, and what is kept for the next turn goes when it is too
-// much for the messages that come, or nobody asks for it.
-func TestQueueKeepsWhatItNeeds(t *testing.T) {
+// TestQueueMemory checks that a turn of many messages allocates once, whether they
+// leave in one piece or in several. The kept memory is dropped if the next messages
+// need little of it, or by Trim.
+func TestQueueMemory(t *testing.T) {
 	turn := func(w *Writer, messages, budget int) {
 		for range messages {
 			w.message(frameRequest, 1, make([]byte, 1000), nil)
@@ -91,7 +91,7 @@ func TestQueueKeepsWhatItNeeds(t *testing.T) {
 	cases := []struct {
 		name     string
 		messages int // of 1,000 bytes each turn
-		then     int // messages of one more turn; 0: no turn, but Trim
+		then     int // messages of one more turn; 0 means Trim instead
 		kept     bool
 	}{
 		{"little", 10, 1, true},
@@ -119,7 +119,7 @@ func TestQueueKeepsWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestTrimTakesNothingThatWaits(t *testing.T) {
+func TestTrimPendingMessages(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	for id := range uint64(200) {
 		d.w.Request(id+1, big(1000), 0, nil)

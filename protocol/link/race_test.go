@@ -2,5 +2,5 @@
 
 package link
 
-// raceEnabled: the race detector allocates.
+// raceEnabled is true because the race detector allocates.
 const raceEnabled = true

@@ -7,41 +7,41 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Reader is the receiving half of a link. It keeps partial frames and messages
-// in pooled memory. One loop owns it. Create it with NewReader.
+// Reader is the receiving half of a link. It keeps partial frames and messages in
+// pooled memory. One loop owns it. NewReader returns one.
 type Reader struct {
 	state  readerState
 	role   Role
 	own    versions
 	limits ReaderLimits
-	err    error // what Feed returned; it returns it for ever
-	frame  int   // longest payload
+	err    error // the error of Feed, which all later calls return
+	frame  int   // the longest payload
 	tokens bool  // responses may have a StreamToken
 
-	// partial holds the start of a frame (or of the preface) that is not DATA,
-	// need is its whole length, 0 while its header is not complete.
+	// partial holds the start of the preface or of a frame other than DATA. need
+	// is its whole length, or 0 while its header is incomplete.
 	partial *bytebufferpool.ByteBuffer
 	need    int
 
-	// left bytes of the payload of the current frame go straight to sink, or
-	// nowhere when that is nil.
+	// The next left bytes of the current frame's payload go to sink, or are
+	// skipped if sink is nil.
 	left int
 	sink *incoming
 
 	names   table
 	streams map[uint64]*incoming // messages in reassembly
-	held    int                  // bytes of memory in them
-	lastID  uint64               // of the last request
+	held    int                  // bytes of memory that they occupy
+	lastID  uint64               // id of the last request
 
-	// moved counts the ends of frames; stalled is its value, and since the time,
-	// when Expire first saw the frame that is here in part; since is 0 when it
-	// saw none.
+	// moved counts completed frames. stalled is its value, and since the time,
+	// when Expire first saw the current partial frame; since is 0 if there was
+	// none.
 	moved, stalled uint64
 	since          time.Duration
 
-	window, consumed uint32 // what the peer may still send, and what it sent since Consumed
+	window, consumed uint32 // bytes the peer may still send, and bytes received since Consumed
 
-	// What a message is decoded with and into.
+	// Used to decode a message.
 	cursor cursor
 	req    protocol.Request
 	resp   protocol.Response
@@ -56,15 +56,15 @@ const (
 	readClosed
 )
 
-// NewReader returns a Reader for the side role of a link, with the settings that
-// its Writer.Preface announces.
+// NewReader returns a Reader for the side role of a link. own must be the settings
+// that its Writer.Preface announces.
 func NewReader(role Role, own Settings, l ReaderLimits) *Reader {
 	r := &Reader{streams: make(map[uint64]*incoming)}
 	r.Reset(role, own, l)
 	return r
 }
 
-// Reset makes r as good as new for another connection.
+// Reset prepares r for another connection.
 func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 	r.Close()
 	own = own.withDefaults()
@@ -82,21 +82,21 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 	}
 }
 
-// Close gives back all memory. Feed does nothing afterwards, not even with the
-// rest of what it is at work on: Close may be called by the handler.
+// Close gives back all memory. A handler may call it during Feed. Feed then does
+// nothing any more, not even with the rest of its input.
 func (r *Reader) Close() {
 	r.state = readClosed
 	r.dropPartial()
 	for _, s := range r.streams {
 		r.discard(s)
 	}
-	r.names = table{} // not reused: messages may point to its texts
+	r.names = table{} // not reused: messages may refer to its texts
 }
 
-// Feed takes all of b, which is the caller's again on return, and calls h for
-// every frame and message that it completes. An error, always an *Error, means:
-// close the link; it is returned again by every later call. Nothing of a partial
-// frame but its header (at most 14 bytes) is looked at twice.
+// Feed consumes all of b, which belongs to the caller again afterwards. It calls h for
+// every frame and message that b completes. An error, always an *Error, means that
+// the link must be closed; all later calls return it again. Of a partial frame, only
+// its header (at most 14 bytes) is read twice.
 func (r *Reader) Feed(b []byte, h Handler) error {
 	for len(b) > 0 && r.err == nil && r.state != readClosed {
 		switch {
@@ -113,7 +113,7 @@ func (r *Reader) Feed(b []byte, h Handler) error {
 	return r.err
 }
 
-// preface collects the peer's preface.
+// preface reads the peer's preface.
 func (r *Reader) preface(b []byte, h Handler) []byte {
 	for len(b) > 0 {
 		r.save(b[:1])
@@ -143,8 +143,8 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 	return nil
 }
 
-// stream ends the link before it began: the preface is a stream's, rest what
-// follows it.
+// stream ends the link because the peer's preface begins a stream. rest is the input
+// after the preface.
 func (r *Reader) stream(rest []byte, h Handler) {
 	s, err := parseStreamPreface(r.partial.B, r.own)
 	r.dropPartial()
@@ -154,7 +154,7 @@ func (r *Reader) stream(rest []byte, h Handler) {
 	}
 }
 
-// next takes the frame at the start of b.
+// next consumes the frame at the start of b.
 func (r *Reader) next(b []byte, h Handler) []byte {
 	f, n, err := parseHeader(b, r.frame)
 	if err != nil {
@@ -179,8 +179,8 @@ func (r *Reader) next(b []byte, h Handler) []byte {
 	return b[n+f.length:]
 }
 
-// resume adds to a partial frame: first byte by byte until the header is whole,
-// then all that is missing at once.
+// resume extends a partial frame: byte by byte until the header is complete, then with
+// all missing bytes at once.
 func (r *Reader) resume(b []byte, h Handler) []byte {
 	if r.need == 0 {
 		r.save(b[:1])
@@ -228,8 +228,8 @@ func (r *Reader) dropPartial() {
 	r.partial, r.need = nil, 0
 }
 
-// streamed begins a frame of which the payload is taken as it comes: DATA, and
-// what is skipped. It tells whether f is one, or in error.
+// streamed begins a frame whose payload is consumed as it arrives: DATA and frames
+// that are skipped. It reports whether f is such a frame, even if f is invalid.
 func (r *Reader) streamed(f header) bool {
 	switch {
 	case f.typ == frameData:
@@ -242,11 +242,11 @@ func (r *Reader) streamed(f header) bool {
 	return true
 }
 
-// Buffered is the count of bytes held (protocol.Held) for partial frames and
+// Buffered returns the bytes of memory (protocol.Held) of partial frames and
 // messages.
 func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
 
-// Assembled is the count of bytes held for message id, 0 if it is not in
+// Assembled returns the bytes of memory of message id, or 0 if it is not in
 // reassembly.
 func (r *Reader) Assembled(id uint64) int {
 	if s := r.streams[id]; s != nil {
@@ -255,8 +255,8 @@ func (r *Reader) Assembled(id uint64) int {
 	return 0
 }
 
-// Largest is the message in reassembly that most is held for, and how many bytes
-// that are; 0 and 0 if there is none. It looks at all of them.
+// Largest returns the message in reassembly with the most memory, and its bytes, or 0
+// and 0 if there is none. It visits all of them.
 func (r *Reader) Largest() (id uint64, n int) {
 	for at, s := range r.streams {
 		if held := protocol.Held(s.buf); held > n || held == n && at < id {
@@ -266,8 +266,8 @@ func (r *Reader) Largest() (id uint64, n int) {
 	return id, n
 }
 
-// Consumed is the count of DATA bytes taken since the last call: what to grant
-// back with Writer.Credit.
+// Consumed returns the number of DATA bytes received since the last call: the amount
+// to grant with Writer.Credit.
 func (r *Reader) Consumed() uint32 {
 	n := r.consumed
 	r.consumed = 0
@@ -275,8 +275,8 @@ func (r *Reader) Consumed() uint32 {
 	return n
 }
 
-// Forget drops message id if it is in reassembly. What else arrives of it is
-// skipped, and still counts as consumed.
+// Forget drops message id if it is in reassembly. The rest of it is skipped, and
+// still counts as consumed.
 func (r *Reader) Forget(id uint64) {
 	if s := r.streams[id]; s != nil {
 		r.discard(s)

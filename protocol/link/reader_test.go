@@ -8,8 +8,8 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// A head that a later version made longer is read as far as it is known.
-func TestHeadsOfTheFuture(t *testing.T) {
+// A head with fields of a later version is decoded up to the known fields.
+func TestUnknownHeadFields(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	request := []byte{14, 0, 0, 0, 0, 0, 2, 'G', 2, '/', 0, 0, 7, 7, 7, 'b'}
 	feed(t, a, append(appendHeader(nil, uint8(frameRequest), 1, len(request)), request...))
@@ -26,9 +26,9 @@ func TestHeadsOfTheFuture(t *testing.T) {
 func TestTimeLeft(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	for i, c := range []struct{ left, want time.Duration }{
-		{0, 0},                           // none stays none
-		{-time.Second, time.Microsecond}, // passed does not become none
-		{1, time.Microsecond},            // nor does very little
+		{0, 0},                           // no deadline
+		{-time.Second, time.Microsecond}, // a deadline that has passed
+		{1, time.Microsecond},            // rounded up
 		{1500 * time.Nanosecond, 2 * time.Microsecond},
 		{1<<63 - 1, (1<<63 - 1) / 1000 * 1000},
 	} {
@@ -41,28 +41,28 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// stopper closes the Reader in the middle of what it is fed.
-type stopper struct {
+// closer closes the Reader during Feed.
+type closer struct {
 	recorder
 	r    *Reader
 	seen int
 }
 
-func (s *stopper) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
+func (s *closer) OnRequest(_ uint64, _ *protocol.Request, _ time.Duration, buf *bytebufferpool.ByteBuffer) {
 	s.seen++
 	bytebufferpool.Put(buf)
 	s.r.Close()
 }
 
-func TestCloseInAHandlerEndsFeed(t *testing.T) {
+func TestCloseDuringFeed(t *testing.T) {
 	d, _ := newLink(t, Settings{}, ReaderLimits{})
-	d.w.Request(1, big(100<<10), 0, nil) // ends last: in reassembly when 2 arrives
+	d.w.Request(1, big(100<<10), 0, nil) // in reassembly when 2 arrives
 	d.w.Request(2, typical(1), 0, nil)
 	d.w.Request(3, typical(1), 0, nil)
 	b := d.w.Append(nil, 1<<20)
 	splits(t, b, func(t *testing.T, parts [][]byte) {
 		_, a := newLink(t, Settings{}, ReaderLimits{})
-		h := &stopper{r: a.r}
+		h := &closer{r: a.r}
 		for _, p := range parts {
 			if err := a.r.Feed(p, h); err != nil {
 				t.Fatal(err)
@@ -74,12 +74,12 @@ func TestCloseInAHandlerEndsFeed(t *testing.T) {
 	})
 }
 
-// refuser has no use for any message.
+// refuser drops all messages.
 type refuser struct{ recorder }
 
 func (*refuser) NewRequest(uint64) *protocol.Request { return nil }
 
-func TestMessagesThatNobodyWantsAreDropped(t *testing.T) {
+func TestHandlerDropsMessages(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	h := &refuser{}
 	d.w.Request(1, big(20<<10), 0, nil)

@@ -9,7 +9,7 @@ import (
 
 // The head of a request:
 //
-//	codec, flags, attempt (a byte each) | time left in µs (varint, 0: none)
+//	codec, flags, attempt (a byte each) | time left in µs (varint; 0 means no deadline)
 //	service | method | path | authority | headers | trailers if flagged
 const (
 	// Flags of both heads, in their second byte.
@@ -18,13 +18,13 @@ const (
 
 	requestHedge      = 1 << 0
 	requestIdempotent = 1 << 1
-	// Two bits of priority, lower first: what a full queue takes.
+	// Two bits of priority, the lower value first when the queue is full.
 	requestPriority = 4
 	requestOneWay   = 1 << 6
 )
 
-// Priorities of requests in a provider's queue. They follow from attempt and
-// hedge in version 1, and are sent so that a later one can tell more apart.
+// Priorities of requests in a provider's queue. In version 1 they follow from attempt
+// and hedge. They are sent so that a later version can distinguish more.
 const (
 	priorityPrimary = 0
 	priorityRetry   = 1
@@ -72,7 +72,7 @@ func requestFlags(req *protocol.Request) (flags byte) {
 	return flags
 }
 
-// readRequest reads a head into req and returns the time left, 0 for none.
+// readRequest reads a head into req and returns the time left; 0 means no deadline.
 func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duration {
 	req.Codec = protocol.Codec(c.byte())
 	flags := c.byte()
@@ -95,15 +95,15 @@ func (c *cursor) readRequest(req *protocol.Request, maxHeaders int) time.Duratio
 	return ttl
 }
 
-// codec rejects messages in a form that a later version may have added.
+// codec rejects a codec that a later version may have added.
 func (c *cursor) codec(codec protocol.Codec) {
 	if codec > protocol.CodecDubboHessian2 {
 		c.reject(Malformed)
 	}
 }
 
-// nameClasses tells what names and targets must look like: Dubbo's attachments
-// know no tokens, but a conversion to HTTP must not make two lines of one.
+// nameClasses returns the classes of names and targets. Dubbo's attachments need not
+// be tokens, but must not become two header lines when they are converted to HTTP.
 func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
 	if codec == protocol.CodecHTTP {
 		return classToken, classTarget, classAuthority
@@ -111,8 +111,8 @@ func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
 	return classText, classText, classText
 }
 
-// timeLeft is d in microseconds, rounded up: 0 only for 0, which is none. One
-// that has passed is 1, for the peer must see it.
+// timeLeft returns d in microseconds, rounded up. 0 means no deadline. A deadline that
+// has passed becomes 1, so that the peer sees it.
 func timeLeft(d time.Duration) uint64 {
 	if d < 0 {
 		return 1
@@ -120,7 +120,7 @@ func timeLeft(d time.Duration) uint64 {
 	return micros(d)
 }
 
-// micros is d in microseconds, rounded up: 0 only for 0 or less.
+// micros returns d in microseconds, rounded up; 0 or less becomes 0.
 func micros(d time.Duration) uint64 {
 	if d <= 0 {
 		return 0
@@ -128,7 +128,7 @@ func micros(d time.Duration) uint64 {
 	return uint64(d-1)/uint64(time.Microsecond) + 1
 }
 
-// maxMicros is the longest duration that is accepted: it fits a Duration.
+// maxMicros is the longest accepted duration: it fits into a Duration.
 const maxMicros = uint64(1<<63-1) / uint64(time.Microsecond)
 
 func (c *cursor) duration() time.Duration {

@@ -12,13 +12,13 @@ import (
 //	declared length if flagged | token if flagged | status of the RPC if flagged |
 //	headers | trailers if flagged
 //
-// Without its flag the reason is the standard one of the status, and there is no
-// declared length. A token comes in the place of the body and its trailers.
+// Without its flag, the reason is the standard reason of the status, and no length is
+// declared. A response with a token has neither body nor trailers.
 const (
 	responseReason   = 1 << 0
 	responseDeclared = 1 << 1
-	responseStream   = 1 << 4 // its body is fetched with the token that follows
-	responseRPC      = 1 << 5 // an answer of Dubbo, whose own status follows
+	responseStream   = 1 << 4 // a connection of its own carries the body; the token follows
+	responseRPC      = 1 << 5 // a Dubbo response; its own status follows
 )
 
 // appendResponse appends the head of resp.
@@ -55,7 +55,7 @@ func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec pro
 	return dst
 }
 
-// readResponse reads a head into resp and returns the form of the message.
+// readResponse reads a head into resp and returns the codec of the message.
 func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.Codec {
 	codec := protocol.Codec(c.byte())
 	flags := c.byte()
@@ -91,13 +91,13 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	return codec
 }
 
-// mayStream tells whether a body may follow this status (RFC 9112 section 6.3): a
-// body behind another would be read as the next response.
+// mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After
+// any other status, a body would be read as the next response.
 func mayStream(status uint64) bool {
 	return status >= 200 && status != 204 && status != 304
 }
 
-// standardReason is the reason phrase that is left out for status.
+// standardReason returns the reason phrase that is omitted for status.
 func standardReason(status uint64) string {
 	if status-100 < uint64(len(reasons)) {
 		return string(reasons[status-100])
@@ -105,9 +105,9 @@ func standardReason(status uint64) string {
 	return ""
 }
 
-// reasons holds the registered reason phrases by status - 100, RFC 9110 section
-// 15 and the IANA registry. It is part of the protocol: a phrase that is added to
-// it needs a new version.
+// reasons holds the registered reason phrases by status - 100: RFC 9110 section 15 and
+// the IANA registry. It is part of the protocol: an added phrase needs a new
+// version.
 var reasons = func() (t [900][]byte) {
 	for status, phrase := range map[int]string{
 		100: "Continue", 101: "Switching Protocols", 102: "Processing", 103: "Early Hints",

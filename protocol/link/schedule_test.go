@@ -9,14 +9,14 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// frameSeen is what a look at the wire tells of a frame.
+// frameSeen is the header of a frame on the wire.
 type frameSeen struct {
 	typ    frameType
 	id     uint64
 	length int
 }
 
-// frames cuts b, which holds whole frames, and checks their length.
+// frames returns the headers of the frames in b, which must be complete.
 func frames(t *testing.T, b []byte) (fs []frameSeen) {
 	t.Helper()
 	for len(b) > 0 {
@@ -34,9 +34,8 @@ func big(n int) *protocol.Request {
 	return &protocol.Request{Method: []byte("POST"), Path: []byte("/"), Body: make([]byte, n)}
 }
 
-// A short message waits for no more DATA than the peer lets be unacknowledged,
-// whatever else is being sent.
-func TestShortMessageIsNotDelayedByLongOnes(t *testing.T) {
+// A short message waits for at most one window of DATA, whatever else is being sent.
+func TestScheduleShortMessages(t *testing.T) {
 	d, a := newLink(t, Settings{Window: 64 << 10}, ReaderLimits{})
 	for id := range uint64(10) {
 		d.w.Request(id+1, big(4<<20), time.Second, nil)
@@ -44,7 +43,7 @@ func TestShortMessageIsNotDelayedByLongOnes(t *testing.T) {
 	next := uint64(11)
 	for range 50 {
 		var wire []byte
-		for d.w.Ready() { // a peer that reads nothing
+		for d.w.Ready() { // the peer reads nothing
 			wire = d.w.Append(wire, 16<<10)
 		}
 		ahead := len(wire)
@@ -55,14 +54,14 @@ func TestShortMessageIsNotDelayedByLongOnes(t *testing.T) {
 		}
 		feed(t, a, wire)
 		if a.h.requests[next] == nil {
-			t.Fatal("the short message did not arrive with what was sent before it")
+			t.Fatal("the short message did not arrive")
 		}
 		d.w.Granted(a.r.Consumed())
 		next++
 	}
 }
 
-func TestDataGoesRoundRobin(t *testing.T) {
+func TestScheduleRoundRobin(t *testing.T) {
 	d, _ := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
 	for id := range uint64(3) {
 		d.w.Request(id+1, big(100<<10), 0, nil)
@@ -83,7 +82,7 @@ func TestDataGoesRoundRobin(t *testing.T) {
 	}
 }
 
-func TestDataStopsAtTheWindow(t *testing.T) {
+func TestScheduleWindow(t *testing.T) {
 	d, _ := newLink(t, Settings{Window: 100 << 10}, ReaderLimits{})
 	d.w.Request(1, big(1<<20), 0, nil)
 	count := func() (n int) {
@@ -101,13 +100,13 @@ func TestDataStopsAtTheWindow(t *testing.T) {
 	if n := count(); n != 5 {
 		t.Errorf("sent %d bytes for a credit of 5", n)
 	}
-	d.w.Granted(1 << 31) // more than was taken: forced into the window
+	d.w.Granted(1 << 31) // more than was used: limited to the window
 	if n := count(); n != 100<<10 {
-		t.Errorf("sent %d bytes for an exaggerated credit", n)
+		t.Errorf("sent %d bytes for a credit over the window", n)
 	}
 }
 
-func TestBudgetBoundsAppend(t *testing.T) {
+func TestAppendBudget(t *testing.T) {
 	d, a := newLink(t, Settings{Window: MaxWindow}, ReaderLimits{})
 	d.w.Request(1, big(1<<20), 0, nil)
 	for id := range uint64(300) {
@@ -125,7 +124,7 @@ func TestBudgetBoundsAppend(t *testing.T) {
 			}
 		}
 		if data == 0 {
-			t.Fatal("short messages starve DATA")
+			t.Fatal("no DATA between short messages")
 		}
 		feed(t, a, b)
 		d.w.Granted(a.r.Consumed())
@@ -135,7 +134,7 @@ func TestBudgetBoundsAppend(t *testing.T) {
 	}
 }
 
-func TestNothingLeavesBeforeOpen(t *testing.T) {
+func TestWriterBeforeOpen(t *testing.T) {
 	d := newSide(Dialer, Settings{}, ReaderLimits{})
 	var o owners
 	d.w.Request(1, typical(1), 0, o.next())
@@ -146,14 +145,14 @@ func TestNothingLeavesBeforeOpen(t *testing.T) {
 		t.Fatalf("%d bytes left, of which the preface is %d: %v", len(hello), n, err)
 	}
 	if d.w.Ready() || len(d.w.Append(nil, 1<<20)) != 0 {
-		t.Error("there is more before Open")
+		t.Error("more than the preface leaves before Open")
 	}
 	if d.w.Drop(2) || o.released != 2 {
 		t.Error("a request that waits for Open counts as started")
 	}
 	a := newSide(Acceptor, Settings{}, ReaderLimits{})
 	if a.w.Ready() {
-		t.Error("an acceptor's preface may not leave before the version is known")
+		t.Error("an acceptor's preface leaves before the version is known")
 	}
 	feed(t, a, hello)
 	feed(t, d, a.w.Append(nil, 0))
@@ -184,7 +183,7 @@ func TestDrop(t *testing.T) {
 		t.Errorf("%d requests arrived, %d events", len(a.h.requests), len(a.h.events))
 	}
 	if !d.w.Drop(2) || !d.w.Drop(4711) {
-		t.Error("what left counts as not started")
+		t.Error("a sent request counts as not started")
 	}
 	if queued == 0 || d.w.Queued() != 0 {
 		t.Errorf("%d bytes queued, then %d", queued, d.w.Queued())
@@ -199,11 +198,11 @@ func TestDrop(t *testing.T) {
 	}
 	feed(t, a, d.w.Append(nil, 0))
 	if a.r.Buffered() != 0 || a.h.requests[102] != nil {
-		t.Error("the peer keeps what it has of a dropped message")
+		t.Error("the peer keeps its part of a dropped message")
 	}
 }
 
-func TestQueuedCountsWhatIsLeft(t *testing.T) {
+func TestQueued(t *testing.T) {
 	d, _ := newLink(t, Settings{}, ReaderLimits{})
 	var o owners
 	one := 0
@@ -213,7 +212,7 @@ func TestQueuedCountsWhatIsLeft(t *testing.T) {
 			d.w.Append(nil, 0)
 		}
 		if id == 5 {
-			one = d.w.Queued() // all is interned by now
+			one = d.w.Queued() // all text is interned by now
 		} else if id == 6 {
 			one = d.w.Queued() - one
 		}
@@ -233,9 +232,9 @@ func TestQueuedCountsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Dropping what piles up for a peer that does not read frees its memory, and
-// leaves what is not dropped in order.
-func TestDroppedMessagesFreeMemory(t *testing.T) {
+// Dropping messages for a peer that does not read frees their memory and keeps the
+// others in order.
+func TestDropMemory(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	id := uint64(0)
 	for range 100 {
@@ -256,7 +255,7 @@ func TestDroppedMessagesFreeMemory(t *testing.T) {
 	}
 }
 
-func TestSmallCreditWaitsForCompany(t *testing.T) {
+func TestReadyCredit(t *testing.T) {
 	d, a := newLink(t, Settings{Window: 64 << 10}, ReaderLimits{})
 	d.w.Credit(16<<10 - 1)
 	if d.w.Ready() {
@@ -273,7 +272,7 @@ func TestSmallCreditWaitsForCompany(t *testing.T) {
 	}
 }
 
-func TestResetStartsAnew(t *testing.T) {
+func TestReset(t *testing.T) {
 	d, a := newLink(t, Settings{}, ReaderLimits{})
 	var o owners
 	for id := range uint64(3) {
@@ -284,7 +283,7 @@ func TestResetStartsAnew(t *testing.T) {
 	d.w.Reset()
 	a.r.Reset(Acceptor, Settings{}, ReaderLimits{})
 	if o.released != o.given || a.r.Buffered() != 0 || d.w.Ready() {
-		t.Error("something of the old link is left")
+		t.Error("Reset keeps state of the old link")
 	}
 	d.w.Preface(Dialer, Settings{})
 	d.w.Open(1, Settings{})

@@ -1,10 +1,10 @@
 package link
 
 // Append appends the next frames to dst: control, then whole short messages in
-// order, then DATA, one frame per message and round, while credit and budget
-// last. budget, in bytes, is soft: control goes out whole, and at least one
-// message and one DATA frame if there are such, so that neither starves. Apart
-// from control, dst grows by less than budget plus two frames.
+// order, then DATA, one frame per message and round, while credit and budget last.
+// budget, in bytes, is soft. All control frames are appended, and at least one message
+// and one DATA frame if there are any, so that neither waits forever. Apart from
+// control, dst grows by less than budget plus two frames.
 func (w *Writer) Append(dst []byte, budget int) []byte {
 	limit := len(dst) + budget
 	if w.greets() {
@@ -13,7 +13,7 @@ func (w *Writer) Append(dst []byte, budget int) []byte {
 	if w.state != writerOpen {
 		return dst
 	}
-	dst = append(dst, w.names.defs...) // before what refers to them
+	dst = append(dst, w.names.defs...) // ahead of the messages that refer to them
 	dst = append(dst, w.control...)
 	w.names.defs, w.control = emptied(w.names.defs), emptied(w.control)
 	dst = w.slots.append(dst)
@@ -21,7 +21,7 @@ func (w *Writer) Append(dst []byte, budget int) []byte {
 	return w.appendData(dst, limit)
 }
 
-// greets tells whether the preface can leave.
+// greets reports whether the preface can leave.
 func (w *Writer) greets() bool {
 	return w.greet && (w.state == writerOpen || w.state == writerWaiting && w.role == Dialer)
 }
@@ -35,7 +35,7 @@ func (w *Writer) appendPreface(dst []byte) []byte {
 	return appendPreface(dst, w.role, v, w.own)
 }
 
-// emptied is b with nothing in it, and without its memory if that is much.
+// emptied returns b without content, and without its memory if that is large.
 func emptied(b []byte) []byte {
 	if cap(b) > keepBuffer {
 		return nil
@@ -43,7 +43,7 @@ func emptied(b []byte) []byte {
 	return b[:0]
 }
 
-// begin lets s send DATA: its first frame has left.
+// begin lets s send DATA, since its first frame has left.
 func (w *Writer) begin(s *outgoing) {
 	s.begun = true
 	w.sending.add(s)
@@ -67,7 +67,7 @@ func (w *Writer) appendData(dst []byte, limit int) []byte {
 	return dst
 }
 
-// append appends the frames of the slots that are filled, and empties them.
+// append appends the frames of the occupied slots and empties them.
 func (s *slots) append(dst []byte) []byte {
 	if s.credit > 0 {
 		dst = appendShort(dst, frameCredit, 0, uint64(s.credit))
@@ -85,9 +85,9 @@ func (s *slots) append(dst []byte) []byte {
 	return dst
 }
 
-// Ready tells whether Append would yield something worth a write. Credit of less
-// than a quarter of the window alone is not: it rides with the next frames, and
-// the peer has three quarters left.
+// Ready reports whether Append has frames that are worth a write. Credit alone is not,
+// if it is less than a quarter of the window: it leaves with the next frames, and the
+// peer still has three quarters.
 func (w *Writer) Ready() bool {
 	if w.greets() {
 		return true
@@ -101,13 +101,13 @@ func (w *Writer) Ready() bool {
 		w.sending.n > 0 && w.credit > 0
 }
 
-// Granted adds what a CREDIT of the peer grants.
+// Granted adds the credit of a CREDIT frame.
 func (w *Writer) Granted(n uint32) {
 	w.credit = min(w.credit+int(n), w.window)
 }
 
-// Cancel withdraws request id. If nothing of it has left, it is dropped here, and
-// no CANCEL_ACK will come: sent is false.
+// Cancel cancels request id and reports whether any of it was sent. If none was, the
+// request is dropped here, and no CANCEL_ACK will come.
 func (w *Writer) Cancel(id uint64) (sent bool) {
 	if !w.Drop(id) {
 		return false
@@ -116,8 +116,8 @@ func (w *Writer) Cancel(id uint64) (sent bool) {
 	return true
 }
 
-// CancelAck answers a CANCEL. What is queued of the response has to be dropped
-// before, if it is not to be sent.
+// CancelAck responds to a CANCEL. To keep a queued response from leaving, call Drop
+// before.
 func (w *Writer) CancelAck(id uint64, d Dropped) {
 	w.append(append(appendHeader(w.control, uint8(frameCancelAck), id, 1), byte(d)))
 }
@@ -128,27 +128,27 @@ func (w *Writer) Refused(id uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameRefused), id, 1), byte(why)))
 }
 
-// GoAway tells that requests above last are not processed.
+// GoAway announces that requests above last are not processed.
 func (w *Writer) GoAway(last uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameGoAway), last, 1), byte(why)))
 }
 
-// append takes the control frames with one more at their end.
+// append replaces the control frames, unless w is closed.
 func (w *Writer) append(control []byte) {
 	if w.state != writerClosed {
 		w.control = control
 	}
 }
 
-// Ping asks for a Pong(n). Only the last one not yet sent is kept.
+// Ping requests a Pong(n). Only the last unsent one is kept.
 func (w *Writer) Ping(n uint64) { w.slots.ping, w.slots.hasPing = n, true }
 
-// Pong answers a Ping. Only the last one not yet sent is kept.
+// Pong responds to a Ping. Only the last unsent one is kept.
 func (w *Writer) Pong(n uint64) { w.slots.pong, w.slots.hasPong = n, true }
 
-// Credit grants n more bytes of DATA to the peer. Small grants wait for company:
-// see Ready.
+// Credit grants n more bytes of DATA to the peer. Small grants leave with other
+// frames: see Ready.
 func (w *Writer) Credit(n uint32) { w.slots.credit += n }
 
-// Load reports the state of the service; the last one before an Append is sent.
+// Load reports the state of the service. Only the last unsent one is kept.
 func (w *Writer) Load(l Load) { w.slots.load, w.slots.hasLoad = l, true }

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// FeatureStreams in Settings.Features: this side carries streams on connections
-// of their own. An acceptor that sets it takes them, a dialer that sets it takes
-// responses with a StreamToken, and to one that does not none is sent.
+// FeatureStreams in Settings.Features means that this side supports streams on
+// connections of their own. An acceptor with it accepts streams. A dialer with it
+// accepts responses with a StreamToken; other dialers get none.
 const FeatureStreams = 1 << 0
 
-// Stream is what a connection to a link port begins with that carries one stream
-// instead of frames. Its preface has role 4 and, in the place of the settings,
+// Stream is the preface of a connection to a link port that carries one stream instead
+// of frames. It has role 4 and, in place of the settings,
 //
 //	kind (1 byte) | time left (varint, microseconds; 0: no deadline) | token (16 bytes, StreamAnswer only)
 //
-// with further bytes ignored. What follows the preface is the stream's. The
-// accepting side answers a StreamOpaque or StreamAnswer with one byte first:
-// StreamTaken, or the Reason why not, after which it closes.
+// Further bytes are ignored. The stream follows the preface. For a StreamOpaque or
+// StreamAnswer the accepting side first sends one byte: StreamTaken, or the Reason of
+// its refusal, after which it closes.
 type Stream struct {
 	Kind StreamKind
-	// TimeLeft is how long the dialer waits for the reply, or for the head of
-	// the answer after the request's last byte; 0: no deadline, negative: it has
-	// passed (the peer sees 1 µs).
+	// TimeLeft is how long the dialer waits for that byte, or for the head of the
+	// response after the request's last byte. 0 means no deadline. Negative means
+	// that it has passed; the peer sees 1 µs.
 	TimeLeft time.Duration
 	Token    Token // of a StreamAnswer
 }
@@ -31,21 +31,21 @@ type Stream struct {
 type StreamKind uint8
 
 const (
-	// StreamHTTP is one HTTP/1.1 request, and back its response.
+	// StreamHTTP carries one HTTP/1.1 request and its response.
 	StreamHTTP StreamKind = 1
-	// StreamOpaque is bytes for an endpoint of the listener's service.
+	// StreamOpaque carries bytes to and from an endpoint of the listener's service.
 	StreamOpaque StreamKind = 2
-	// StreamAnswer fetches the body of a response that came with the Token over
-	// a link: Content-Length bytes where it declared a length, else the chunked
-	// coding. The dialer sends nothing more.
+	// StreamAnswer fetches the body of a response that came with the Token over a
+	// link: Content-Length bytes if the response declared a length, and chunked
+	// otherwise. The dialer sends nothing more.
 	StreamAnswer StreamKind = 3
 )
 
-// StreamTaken is the reply to a stream that the accepting side carries.
+// StreamTaken is the first byte of a stream that the accepting side carries.
 const StreamTaken = 0
 
-// Token stands for a response's body that waits for a connection of its own. It
-// is good once, and whoever has it gets the body: make it with crypto/rand, and
+// Token identifies the body of a response that a connection of its own will fetch. It
+// is valid once, and anyone who has it gets the body: make it with crypto/rand, and
 // keep it out of logs.
 type Token [16]byte
 
@@ -63,7 +63,7 @@ func AppendStream(dst []byte, s *Stream) []byte {
 	return dst
 }
 
-// parseStreamPreface reads the whole preface b of a stream.
+// parseStreamPreface reads the complete preface b of a stream.
 func parseStreamPreface(b []byte, own versions) (s Stream, err error) {
 	if common(own, versions{b[len(magic)+1], b[len(magic)+2]}) == 0 {
 		return s, ErrVersion
@@ -71,7 +71,7 @@ func parseStreamPreface(b []byte, own versions) (s Stream, err error) {
 	return parseStream(b[prefaceHeader:])
 }
 
-// parseStream reads what a stream's preface has in the place of settings.
+// parseStream reads the part of a stream's preface that replaces the settings.
 func parseStream(b []byte) (s Stream, err error) {
 	if len(b) == 0 {
 		return s, ErrSettings

@@ -12,7 +12,7 @@ import (
 
 var testToken = Token{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, '\r', '\n', 13, 14, 0xff}
 
-func TestStreamsArriveAsSent(t *testing.T) {
+func TestStreamTransfer(t *testing.T) {
 	const longest = (1<<63 - 1) / 1000 * 1000
 	for name, c := range map[string]struct{ sent, want Stream }{
 		"http":        {Stream{Kind: StreamHTTP}, Stream{Kind: StreamHTTP}},
@@ -49,7 +49,7 @@ func TestStreamsArriveAsSent(t *testing.T) {
 	}
 }
 
-// streamPreface has any versions and contents.
+// streamPreface returns a preface with any versions and contents.
 func streamPreface(v versions, contents ...byte) []byte {
 	b := append([]byte(magic), byte(streamRole), v.min, v.max, byte(len(contents)))
 	return append(b, contents...)
@@ -98,8 +98,8 @@ func TestStreamPrefaces(t *testing.T) {
 	}
 }
 
-// Only an acceptor takes streams.
-func TestStreamToADialer(t *testing.T) {
+// Only an acceptor accepts streams.
+func TestStreamToDialer(t *testing.T) {
 	r, h := NewReader(Dialer, Settings{Features: FeatureStreams}, ReaderLimits{}), newRecorder()
 	if err := r.Feed(AppendStream(nil, &Stream{Kind: StreamHTTP}), h); err != ErrRole || len(h.events) != 0 {
 		t.Errorf("%v, %q", err, h.events)
@@ -121,9 +121,9 @@ func streamed(declared int64) *protocol.Response {
 		DeclaredLength: declared, StreamToken: testToken[:]}
 }
 
-// Every token arrives as it was, nothing of it in the table of names, and points
-// into the buffer that the response came in.
-func TestTokensArriveAsSent(t *testing.T) {
+// Every token arrives unchanged, is not interned, and aliases the buffer of the
+// response.
+func TestTokenTransfer(t *testing.T) {
 	d, a := newStreamLink(t, FeatureStreams)
 	var o owners
 	for id := range uint64(4) {
@@ -131,17 +131,17 @@ func TestTokensArriveAsSent(t *testing.T) {
 		a.w.Response(id+1, resp, protocol.CodecHTTP, o.next())
 		b := a.w.Append(nil, 1<<20)
 		if bytes.Count(b, testToken[:]) != 1 {
-			t.Fatalf("the token is not there once: % x", b)
+			t.Fatalf("want the token exactly once: % x", b)
 		}
 		feed(t, d, b)
-		clear(b) // the caller's again
+		clear(b) // it belongs to the caller again
 		got := d.h.responses[id+1]
 		if got == nil || !bytes.Equal(got.StreamToken, testToken[:]) || showResponse(got, 0) != showResponse(resp, 0) {
 			t.Fatalf("response %d: %+v", id+1, got)
 		}
 		buf := d.h.bufs[id].B
 		if at := bytes.Index(buf, testToken[:]); at < 0 || &buf[at] != &got.StreamToken[0] || cap(got.StreamToken) != len(testToken) {
-			t.Fatal("the token is a copy, or reaches beyond itself")
+			t.Fatal("the token is a copy, or has spare capacity")
 		}
 	}
 	for _, e := range d.r.names.entries {
@@ -154,9 +154,8 @@ func TestTokensArriveAsSent(t *testing.T) {
 	}
 }
 
-// What a dialer would take for a whole answer, or not understand, is refused at
-// the sender.
-func TestTokensThatCantBeSent(t *testing.T) {
+// The sender refuses a response whose token the dialer would not understand.
+func TestTokenRefusedBySender(t *testing.T) {
 	body, trailers, short := streamed(-1), streamed(-1), streamed(-1)
 	body.Body = []byte("b")
 	trailers.Trailers = headers("x-sum", "1")
@@ -183,14 +182,14 @@ func TestTokensThatCantBeSent(t *testing.T) {
 	}
 }
 
-// tokenHead is a response with a token as a peer might send it: flags beside that
-// of the token, and what follows it.
+// tokenHead returns the head of a response with a token: flags are set in addition to
+// the flag of the token, and rest follows the token.
 func tokenHead(status uint64, flags byte, rest ...byte) []byte {
 	b := binary.AppendUvarint([]byte{0, responseStream | flags}, status)
 	return append(append(b, testToken[:]...), rest...)
 }
 
-func TestTokensThatAreNotTaken(t *testing.T) {
+func TestTokenRejectedByReader(t *testing.T) {
 	good := tokenHead(200, 0, 0)
 	for name, c := range map[string]struct {
 		features uint64
@@ -226,8 +225,8 @@ func TestTokensThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// A response that comes into a structure which held a token has none.
-func TestTokensAreForgotten(t *testing.T) {
+// A response without a token clears the token of the structure that it is decoded into.
+func TestTokenReset(t *testing.T) {
 	d, a := newStreamLink(t, FeatureStreams)
 	for id := range uint64(3) {
 		resp := streamed(-1)
@@ -236,7 +235,7 @@ func TestTokensAreForgotten(t *testing.T) {
 		}
 		a.w.Response(id+1, resp, protocol.CodecHTTP, nil)
 		exchange(t, d, a)
-		d.r.resp.StreamToken = testToken[:] // as if the handler's own had had one
+		d.r.resp.StreamToken = testToken[:] // as if the handler's structure had a token
 	}
 	for id, want := range []bool{true, false, false} {
 		if got := d.h.responses[uint64(id+1)].StreamToken != nil; got != want {

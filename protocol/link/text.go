@@ -2,20 +2,20 @@ package link
 
 import "encoding/binary"
 
-// What a text may be used for. Messages leave a sidecar as HTTP/1.1, where a line
-// break or a blank at the wrong place makes two requests of one (request
-// smuggling), so the receiver of a link checks them again: the peer may have got
-// the text from a protocol that allows them.
+// textClass says what a text may be used for. Messages leave a sidecar as HTTP/1.1,
+// where a line break or a blank in the wrong place turns one request into two (request
+// smuggling). So the receiver of a link checks texts again: the peer may have received
+// them over a protocol that allows such bytes.
 type textClass uint8
 
 const (
 	classText      textClass = 1 << iota // no NUL, CR or LF: a field value
 	classTarget                          // no control character or blank, not empty: a request target
-	classAuthority                       // the same, or empty
+	classAuthority                       // a request target, or empty
 	classToken                           // RFC 9110 section 5.6.2, not empty: a field name, a method
 )
 
-// classes has the classes that a text with this byte can belong to.
+// classes has the classes that a text with this byte may have.
 var classes = func() (t [256]textClass) {
 	for c := range t {
 		if c != 0 && c != '\r' && c != '\n' {
@@ -34,7 +34,7 @@ var classes = func() (t [256]textClass) {
 	return t
 }()
 
-// classify returns all the classes that b belongs to.
+// classify returns all classes of b.
 func classify(b []byte) textClass {
 	if len(b) == 0 {
 		return classText | classAuthority
@@ -46,7 +46,7 @@ func classify(b []byte) textClass {
 	return class
 }
 
-// isClass tells whether b belongs to class.
+// isClass reports whether b is of class.
 func isClass(b []byte, class textClass) bool {
 	if class == classText {
 		return isText(b)
@@ -66,8 +66,8 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// isText tells whether b has no NUL, CR or LF, eight bytes at a time: blocks
-// without any byte below 0x20, nearly all, are passed by one test.
+// isText reports whether b has no NUL, CR or LF. It tests eight bytes at a time; most
+// blocks have no byte below 0x20 and need no second test.
 func isText(b []byte) bool {
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)

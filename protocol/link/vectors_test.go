@@ -16,15 +16,15 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// A vector is a file in testdata of lines
+// A vector is a file in testdata with lines such as
 //
-//	reader dialer|acceptor     whose Reader the bytes are for; first
+//	reader dialer|acceptor     which side reads the bytes; the first line
 //	8d 52 4d 4c   # meaning    bytes on the wire, in hexadecimal
-//	62 *100       # meaning    the same byte many times
-//	= event                    what the Reader reports, in order
+//	62 *100       # meaning    one byte, repeated
+//	= event                    the events that the Reader reports, in order
 //	! link_magic               the code of the error that ends the link
 //
-// Empty lines and lines that start with # are for people.
+// Empty lines and lines that start with # are ignored.
 type vector struct {
 	name   string
 	role   Role
@@ -76,7 +76,7 @@ func loadVectors(t testing.TB) (vs []vector) {
 	return vs
 }
 
-func TestVectorsAreRead(t *testing.T) {
+func TestVectorsRead(t *testing.T) {
 	for _, v := range loadVectors(t) {
 		t.Run(v.name, func(t *testing.T) {
 			splits(t, v.wire, func(t *testing.T, parts [][]byte) {
@@ -103,7 +103,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// written is how the Writer makes the vectors that it makes.
+// written has the vectors that a Writer can produce.
 var written = map[string]func(w *Writer){
 	"preface-dialer":   func(w *Writer) { w.Preface(Dialer, Settings{Features: 1}) },
 	"preface-acceptor": func(w *Writer) { w.Preface(Acceptor, Settings{MaxFrame: 8192, Window: 65536, MaxStreams: 100}) },
@@ -162,8 +162,8 @@ var written = map[string]func(w *Writer){
 
 var vectorToken = Token{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf}
 
-// Vectors of streams have no Writer.
-func TestStreamVectorsAreWritten(t *testing.T) {
+// Vectors of streams need no Writer.
+func TestStreamVectorsWritten(t *testing.T) {
 	for name, s := range map[string]Stream{
 		"stream-http":   {Kind: StreamHTTP, TimeLeft: 1500 * time.Microsecond},
 		"stream-opaque": {Kind: StreamOpaque},
@@ -171,7 +171,7 @@ func TestStreamVectorsAreWritten(t *testing.T) {
 	} {
 		i := slices.IndexFunc(loadVectors(t), func(v vector) bool { return v.name == name })
 		if i < 0 {
-			t.Errorf("%s: there is no such file", name)
+			t.Errorf("%s: no such file", name)
 			continue
 		}
 		if v, b := loadVectors(t)[i], AppendStream(nil, &s); !bytes.HasPrefix(v.wire, b) {
@@ -188,9 +188,9 @@ func vectorRequest() *protocol.Request {
 	}
 }
 
-var update = flag.Bool("update", false, "write new bytes and events into testdata, keeping no remarks")
+var update = flag.Bool("update", false, "write new bytes and events into testdata, without comments")
 
-func TestVectorsAreWritten(t *testing.T) {
+func TestVectorsWritten(t *testing.T) {
 	for name, f := range written {
 		t.Run(name, func(t *testing.T) {
 			w := NewWriter()
@@ -209,7 +209,7 @@ func TestVectorsAreWritten(t *testing.T) {
 					return
 				}
 			}
-			t.Error("there is no such file")
+			t.Error("no such file")
 		})
 	}
 }

@@ -8,53 +8,53 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Owner of a message's memory. Release is called exactly once, when the Writer
-// needs the message no more: often before the call that took it returns.
+// Owner owns the memory of a message. Writer calls Release exactly once, when it no
+// longer needs the message: often before the call that took it returns.
 type Owner interface{ Release() }
 
-// Writer is the sending half of a link: it encodes and interns, cuts into frames
-// and schedules them. One loop owns it. Create it with NewWriter.
+// Writer is the sending half of a link: it encodes and interns messages, cuts them into
+// frames and schedules these. One loop owns it. NewWriter returns one.
 //
-// There are three queues, emptied in this order: control; whole messages and the
-// first frames of long ones; DATA. A message that fits one frame is encoded at
-// once and its owner released. Of a longer one only the head is: its body stays
-// with the owner until the last byte has gone. The caller bounds what piles up
-// when the peer does not read: see Queued.
+// Three queues are emptied in this order: control frames; whole messages and the first
+// frames of long ones; DATA. A message that fits one frame is encoded at once and its
+// owner released. Of a longer message only the head is encoded: its body stays with
+// the owner until the last byte has left. The caller must limit what accumulates when
+// the peer does not read: see Queued.
 type Writer struct {
 	state   writerState
 	role    Role
 	greet   bool // the preface has not left
 	version uint8
 	own     Settings
-	frame   int  // longest payload that the peer takes
-	tokens  bool // the peer takes responses with a StreamToken
+	frame   int  // the longest payload that the peer accepts
+	tokens  bool // the peer accepts responses with a StreamToken
 
 	control []byte // frames that precede all messages
 	slots   slots
 	names   interner
 	ready   queue
 
-	longs   map[uint64]*outgoing // all that have DATA to send
-	sending ring                 // those whose first frame has left
-	credit  int                  // bytes of DATA that the peer still takes
-	held    int                  // bytes that longs keep alive
-	window  int                  // the peer's: credit never exceeds it
+	longs   map[uint64]*outgoing // all messages with DATA to send
+	sending ring                 // those of longs whose first frame has left
+	credit  int                  // bytes of DATA that the peer still accepts
+	held    int                  // bytes of memory of longs
+	window  int                  // the peer's window, which credit never exceeds
 
 	scratch []byte // the head being encoded
 	free    []*outgoing
-	begun   func(*outgoing) // w.begin, bound once
+	begun   func(*outgoing) // w.begin, bound once to avoid allocations
 }
 
 type writerState uint8
 
 const (
-	writerWaiting writerState = iota // for the peer's preface: only ours may leave
+	writerWaiting writerState = iota // for the peer's preface: only the own preface may leave
 	writerOpen
 	writerClosed
 )
 
-// slots are control frames of which only the latest matters, so that no peer can
-// make them pile up.
+// slots are control frames of which only the latest counts, so that a peer can't make
+// them accumulate.
 type slots struct {
 	credit           uint32
 	ping, pong       uint64
@@ -63,10 +63,10 @@ type slots struct {
 	hasLoad          bool
 }
 
-// maxFree bounds the free lists of per-message structures.
+// maxFree limits the free lists of per-message structures.
 const maxFree = 64
 
-// NewWriter returns a Writer that is ready for Preface.
+// NewWriter returns a Writer; the caller must call Preface next.
 func NewWriter() *Writer {
 	w := &Writer{longs: make(map[uint64]*outgoing)}
 	w.begun = w.begin
@@ -74,7 +74,7 @@ func NewWriter() *Writer {
 	return w
 }
 
-// Reset makes w as good as new for another connection, releasing what it holds.
+// Reset releases what w holds and prepares it for another connection.
 func (w *Writer) Reset() {
 	w.Close()
 	w.names.reset()
@@ -83,12 +83,12 @@ func (w *Writer) Reset() {
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
-// Trim gives up memory that is kept for messages to come. Call it now and then while
+// Trim drops memory that is kept for future messages. Call it from time to time while
 // nothing is sent.
 func (w *Writer) Trim() { w.ready.trim() }
 
-// Close releases all owners and memory; nothing is sent any more. Calling it again
-// is harmless.
+// Close releases all owners and memory. Nothing is sent afterwards. Another call does
+// nothing.
 func (w *Writer) Close() {
 	w.state = writerClosed
 	for id, s := range w.longs {
@@ -100,17 +100,17 @@ func (w *Writer) Close() {
 	w.control, w.names.defs = w.control[:0], w.names.defs[:0]
 }
 
-// Preface queues the preface, the first thing on the wire. A dialer's offers all
-// versions and leaves at once; an acceptor's names the one given to Open, and so
-// waits for that.
+// Preface queues the preface, the first bytes on the wire. A dialer's preface offers
+// all versions and leaves at once. An acceptor's names the version given to Open, and
+// so waits for Open.
 func (w *Writer) Preface(role Role, own Settings) {
 	w.own = own.withDefaults()
 	w.role = role
 	w.greet = true
 }
 
-// Open tells what came of the peer's preface (Handler.OnPreface). No frame leaves
-// before it.
+// Open sets the version and the peer's settings from its preface (Handler.OnPreface).
+// No frame leaves before.
 func (w *Writer) Open(version uint8, peer Settings) {
 	if w.state != writerWaiting {
 		return
@@ -123,9 +123,9 @@ func (w *Writer) Open(version uint8, peer Settings) {
 	w.credit = w.window
 }
 
-// Request queues a request. ids start at 1 and rise from call to call. ttl is
-// the time left as of now: 0 for no deadline, negative for one that has passed
-// (the peer sees 1 µs). o may be nil.
+// Request queues a request. ids start at 1 and increase with each call. ttl is the
+// time left: 0 means no deadline, and negative one that has passed (the peer sees
+// 1 µs). o may be nil.
 func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o Owner) {
 	if w.state != writerClosed {
 		w.scratch = w.names.appendRequest(w.scratch[:0], req, ttl)
@@ -133,8 +133,8 @@ func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o 
 	w.message(frameRequest, id, req.Body, o)
 }
 
-// Response queues the answer to request id. o may be nil. One with a StreamToken
-// has no Body; where the token can't go, because the peer lacks FeatureStreams,
+// Response queues the response to request id. o may be nil. A response with a
+// StreamToken has no Body. If the peer lacks FeatureStreams, it can't get the token:
 // the request is Refused (ResponseTooLarge) instead.
 func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Codec, o Owner) {
 	if !w.sendable(resp) {
@@ -150,14 +150,14 @@ func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Cod
 	w.message(frameResponse, id, resp.Body, o)
 }
 
-// sendable tells whether the peer will get all of resp: one that does not know
+// sendable reports whether the peer would get all of resp. A peer that does not know
 // tokens would take the empty body for the whole one.
 func (w *Writer) sendable(resp *protocol.Response) bool {
 	return len(resp.StreamToken) == 0 ||
 		w.tokens && len(resp.StreamToken) == len(Token{}) && len(resp.Body) == 0 && len(resp.Trailers) == 0
 }
 
-// message queues the message of which the head is in scratch.
+// message queues the message whose head is in scratch.
 func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
 	if w.state == writerClosed {
 		if o != nil {
@@ -181,9 +181,9 @@ func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
 	}
 }
 
-// long queues a message that needs DATA frames. Its first frame takes no part of
-// the body: first frames need no credit, and many bodies started at once would
-// pass by the window.
+// long queues a message that needs DATA frames. Its first frame has no part of the
+// body: first frames need no credit, and many bodies that begin at once would exceed
+// the window.
 func (w *Writer) long(t frameType, id uint64, total int, body []byte, o Owner) {
 	s := w.newOutgoing()
 	s.id, s.body, s.owner = id, body, o
@@ -212,7 +212,7 @@ func (w *Writer) newOutgoing() *outgoing {
 	return &outgoing{}
 }
 
-// recycle releases what s holds. It is out of longs and of the ring by then.
+// recycle releases s, which must be neither in longs nor in the ring.
 func (w *Writer) recycle(s *outgoing) {
 	w.held -= s.held
 	s.release()
@@ -221,11 +221,11 @@ func (w *Writer) recycle(s *outgoing) {
 	}
 }
 
-// Drop forgets what of message id has not left and releases its owner. started
-// tells whether anything of it left (or id is not known: then all of it did). The
-// peer's Reader forgets what it has of it; its handler is told nothing: that takes
-// a Cancel or Refused. Of a response that is shorter than a frame, and has many
-// behind it, nothing may be forgotten: it leaves in its turn, and started is true.
+// Drop removes the unsent part of message id and releases its owner. started reports
+// whether any part of it was sent; it is true if id is unknown, because all of it was
+// sent then. The peer's Reader drops its part, but its handler learns nothing: that
+// takes a Cancel or Refused. A short response with many others queued behind it can't
+// be removed: it is sent in its turn, and started is true.
 func (w *Writer) Drop(id uint64) (started bool) {
 	if s := w.longs[id]; s != nil {
 		delete(w.longs, id)
@@ -246,12 +246,12 @@ func (w *Writer) Drop(id uint64) (started bool) {
 	return true
 }
 
-// Queued is the count of bytes held for sending: encoded ones and those of
-// messages not released.
+// Queued returns the bytes held for sending: encoded bytes and the memory of messages
+// that are not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
-// Largest is the message that keeps most bytes from being released, and how many;
-// 0 and 0 if all that is queued is short. It looks at all long ones.
+// Largest returns the queued long message with the most unreleased memory, and its
+// bytes, or 0 and 0 if there is none. It visits all long messages.
 func (w *Writer) Largest() (id uint64, n int) {
 	for at, s := range w.longs {
 		if s.held > n || s.held == n && at < id {
@@ -261,15 +261,16 @@ func (w *Writer) Largest() (id uint64, n int) {
 	return id, n
 }
 
-// Starved tells whether DATA waits for the peer's CREDIT.
+// Starved reports whether DATA waits for the peer's CREDIT.
 func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
 
-// Control is the count of bytes of control frames held for sending. It stays
-// small but where a peer asks for answers to CANCEL and PING that it does not read.
+// Control returns the bytes of control frames held for sending. It is large only if a
+// peer sends CANCEL and PING and does not read the responses.
 func (w *Writer) Control() int { return len(w.control) }
 
-// Encoded is the count of bytes held for sending in the Writer's own memory, and
-// not in that of an Owner.
+// Encoded returns the bytes held for sending in the Writer's own memory, without the
+// memory of Owners.
+
 func (w *Writer) Encoded() int {
 	return len(w.control) + len(w.names.defs) + w.ready.pending()
 }
