@@ -7,12 +7,12 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// benchForm is a call as the contest's consumer makes it: with an argument of
-// half the greatest length.
+// benchForm is a typical call of a consumer, with an argument of half the maximum
+// length.
 var benchForm = "interface=" + vectorInterface + "&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" +
 	strings.Repeat("abcdefghijklmnopqrstuvwxyz012345", 16)
 
-// benchRequest has the headers that come with it.
+// benchRequest returns the call with typical headers.
 func benchRequest() *protocol.Request {
 	req := form(benchForm, header("Accept", "*/*"), header("User-Agent", "AHC/2.1"))
 	req.Headers[2], req.Headers[0] = req.Headers[0], req.Headers[2]
@@ -37,8 +37,8 @@ func benchmarkForm(b *testing.B, serialization byte) {
 	}
 }
 
-func BenchmarkReplyFastjson(b *testing.B) { benchmarkReply(b, fastjsonAnswer) }
-func BenchmarkReplyHessian2(b *testing.B) { benchmarkReply(b, hessian2AnswerAttachments) }
+func BenchmarkReplyFastjson(b *testing.B) { benchmarkReply(b, fastjsonResponse) }
+func BenchmarkReplyHessian2(b *testing.B) { benchmarkReply(b, hessian2ResponseAttachments) }
 
 func benchmarkReply(b *testing.B, wire string) {
 	bytes := unhexed(b, wire)
@@ -69,15 +69,15 @@ func benchmarkInvocation(b *testing.B, serialization byte) {
 	}
 }
 
-// TestAllocations is about everything that is done for a message that is passed
-// on, and for a call that came as a form.
+// TestAllocations covers all steps for a forwarded message, and for a call that came as
+// a form.
 func TestAllocations(t *testing.T) {
 	dst := make([]byte, 0, 16<<10)
 	var c Call
 	for _, text := range []string{"", "abc", "%22a+b%22%0A%F0%9F%98%80", strings.Repeat("x", 4000), strings.Repeat("%C3%A9", 1000)} {
 		req := form(vectorForm + text)
 		for _, serialization := range []byte{Fastjson, Hessian2} {
-			noAllocations(t, "form call", func() {
+			checkNoAllocations(t, "form call", func() {
 				if err := c.Parse(req); err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func TestAllocations(t *testing.T) {
 	}
 	typed := form("interface=a&method=b&parameterTypesString=IJDZLjava/util/List;&parameter=1&parameter=2&parameter=1.5&parameter=true&parameter=[1,{\"a\":\"b\"}]")
 	for _, serialization := range []byte{Fastjson, Hessian2} {
-		noAllocations(t, "typed form call", func() {
+		checkNoAllocations(t, "typed form call", func() {
 			if err := c.Parse(typed); err != nil {
 				t.Fatal(err)
 			}
@@ -99,11 +99,11 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 	for _, wire := range []string{
-		fastjsonAnswer, hessian2Answer, hessian2AnswerAttachments, "dabb0614000000000000000100000008310a22615c6e220a",
+		fastjsonResponse, hessian2Response, hessian2ResponseAttachments, "dabb0614000000000000000100000008310a22615c6e220a",
 	} {
 		b := unhexed(t, wire)
 		for _, bare := range []bool{true, false} {
-			noAllocations(t, "answer", func() {
+			checkNoAllocations(t, "answer", func() {
 				f, _, err := Decode(b, 1<<20)
 				if err != nil {
 					t.Fatal(err)
@@ -116,14 +116,14 @@ func TestAllocations(t *testing.T) {
 	}
 	var inv Invocation
 	objects := append([]byte("\x052.0.2\x01a\x00\x01b\x05La/B;C\x03a.B\x91\x01f\x60\x7a\x60\x90\x60\x91"), "H\x05group\x01gZ"...)
-	noAllocations(t, "invocation with objects", func() {
+	checkNoAllocations(t, "invocation with objects", func() {
 		if err := inv.Parse(Hessian2, objects); err != nil || string(inv.Group) != "g" {
 			t.Fatal(err)
 		}
 	})
 	for _, wire := range []string{fastjsonCall, hessian2Call} {
 		b := unhexed(t, wire)
-		noAllocations(t, "invocation", func() {
+		checkNoAllocations(t, "invocation", func() {
 			f, _, err := Decode(b, 1<<20)
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 	beat := Frame{Request: true, TwoWay: true, Event: true, Serialization: Hessian2, Body: []byte("N")}
-	noAllocations(t, "heartbeats and failures", func() {
+	checkNoAllocations(t, "heartbeats and failures", func() {
 		AppendHeartbeat(dst, Hessian2, 1)
 		AppendHeartbeatAnswer(dst, &beat)
 		AppendFailure(dst, Fastjson, 1, StatusServerError, "no-endpoint", "the service has no endpoint")
@@ -143,7 +143,7 @@ func TestAllocations(t *testing.T) {
 	})
 }
 
-func noAllocations(t *testing.T, what string, f func()) {
+func checkNoAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	f()
 	if n := testing.AllocsPerRun(100, f); n != 0 && !raceEnabled { // the detector allocates

@@ -7,17 +7,18 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Call is a call that came as HTTP and leaves as Dubbo. It is used again and
-// again, and keeps the room that it needed, up to maxScratch. Its slices alias
-// the request or memory of its own, and are valid until the next Parse.
+// Call is an HTTP request that is converted into a Dubbo call. It is reusable, and
+// keeps the memory that it needed, up to maxScratch. Its slices alias the request or
+// its own memory, and are valid until the next Parse.
 type Call struct {
 	Interface []byte
-	Version   []byte // of the service; empty: none
-	Group     []byte // of the service; empty: none
+	Version   []byte // of the service; empty means none
+	Group     []byte // of the service; empty means none
 	Method    []byte
 	Types     []byte // JVM descriptors of the parameters, concatenated
 
-	// Bare tells that the caller sent a form, and wants nothing but the result.
+	// Bare reports whether the call came as a form, so that the response is only
+	// the value.
 	Bare bool
 
 	args        []argument
@@ -25,7 +26,7 @@ type Call struct {
 	scratch     []byte
 }
 
-// argument is the value of a parameter.
+// argument is the value of one parameter.
 type argument struct {
 	text []byte // UTF-8, or checked JSON
 	json bool
@@ -34,12 +35,12 @@ type argument struct {
 type attachment struct{ name, value []byte }
 
 const (
-	maxScratch     = 64 << 10 // bytes of a Call's own memory that are kept
+	maxScratch     = 64 << 10 // bytes of a Call's own memory that it may keep
 	maxAttachments = 64
 )
 
 // Parse reads an HTTP request: the form of a call to any path, or JSON to
-// /interface/method, and in both the attachments from its headers.
+// /interface/method. In both cases it reads the attachments from the headers.
 func (c *Call) Parse(req *protocol.Request) error {
 	c.reset()
 	if string(req.Method) != "POST" {
@@ -71,7 +72,7 @@ func (c *Call) reset() {
 	*c = Call{args: c.args[:0], attachments: c.attachments[:0], scratch: c.scratch[:0]}
 }
 
-// isForm compares a media type without its parameters.
+// isForm reports whether a media type, without its parameters, is that of a form.
 func isForm(contentType []byte) bool {
 	mediaType, _, _ := bytes.Cut(contentType, semicolon)
 	return protocol.EqualFold(bytes.TrimSpace(mediaType), "application/x-www-form-urlencoded")
@@ -98,7 +99,7 @@ func (c *Call) checkNames() error {
 	return nil
 }
 
-// checkArguments compares the arguments with the types.
+// checkArguments checks the arguments against the types.
 func (c *Call) checkArguments() error {
 	if n, ok := countTypes(c.Types); !ok {
 		return ErrBadTypes
@@ -116,9 +117,9 @@ func (c *Call) checkArguments() error {
 	return nil
 }
 
-// readAttachments takes what headers say: dubbo-attachments is a list of
-// name=value, each percent-encoded, separated by commas; trace context goes on
-// under its own names.
+// readAttachments reads the headers that become attachments: dubbo-attachments, which
+// is a list of name=value, percent-encoded and separated by commas, and trace context,
+// which keeps its header names.
 func (c *Call) readAttachments(headers []protocol.Header) error {
 	for i := range headers {
 		h := &headers[i]
@@ -145,7 +146,7 @@ func (c *Call) readAttachmentList(list []byte) error {
 		var item []byte
 		item, list, _ = bytes.Cut(list, comma)
 		name, value, ok := c.pair(bytes.TrimSpace(item))
-		if !ok || len(name) == 0 || !utf8.Valid(name) || !utf8.Valid(value) || decides(name) {
+		if !ok || len(name) == 0 || !utf8.Valid(name) || !utf8.Valid(value) || selectsService(name) {
 			return ErrBadAttachment
 		}
 		if err := c.attach(name, value); err != nil {
@@ -171,8 +172,8 @@ func (c *Call) pair(b []byte) (name, value []byte, ok bool) {
 	return name, value, found && okName && okValue
 }
 
-// percentDecode decodes text of a form, where a plus is a space. What has nothing
-// to decode is returned as it is.
+// percentDecode decodes text of a form, where a plus is a space. Text without
+// escapes is returned unchanged.
 func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 	if bytes.IndexByte(b, '%') < 0 && bytes.IndexByte(b, '+') < 0 {
 		return b, true
@@ -193,4 +194,52 @@ func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 		c.scratch = append(c.scratch, char)
 	}
 	return c.scratch[start:len(c.scratch):len(c.scratch)], true
+}
+
+// parseForm reads the form of a call: interface, method, parameterTypesString
+// (descriptors), a parameter for each argument, and version and group if the service
+// has them. They may come in any order; other fields are ignored.
+func (c *Call) parseForm(body []byte) error {
+	for len(body) > 0 {
+		var field []byte
+		field, body, _ = bytes.Cut(body, ampersand)
+		name, value, ok := c.pair(field)
+		if !ok || !c.field(name, value) {
+			return ErrBadForm
+		}
+	}
+	return nil
+}
+
+// field reads one field of a form. It refuses a repeated field and an argument beyond
+// the limit.
+func (c *Call) field(name, value []byte) bool {
+	switch string(name) {
+	case "interface":
+		return setOnce(&c.Interface, value)
+	case "method":
+		return setOnce(&c.Method, value)
+	case "parameterTypesString":
+		return setOnce(&c.Types, value)
+	case "version":
+		return setOnce(&c.Version, value)
+	case "group":
+		return setOnce(&c.Group, value)
+	case "parameter":
+		if len(c.args) == maxArguments || !utf8.Valid(value) {
+			return false
+		}
+		c.args = append(c.args, argument{text: value})
+	}
+	return true
+}
+
+// setOnce sets field and reports whether it was unset, which means nil. value must not
+// be nil.
+func setOnce(field *[]byte, value []byte) bool {
+	if *field != nil {
+		return false
+	}
+	*field = value
+	return true
 }

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// parseJSON reads a call from its path, /interface/method with version and group
-// in the query where the service has them, and its body: an object with the
-// arguments as "args" and, unless they can be told from those, their types as
-// "types": Java's names (int, java.lang.String, long[]) or descriptors.
+// parseJSON reads a call from its path and its body. The path is /interface/method,
+// with version and group in the query if the service has them. The body is an object
+// with the arguments as "args". Unless the types can be inferred from these, "types"
+// has their Java names (int, java.lang.String, long[]) or descriptors.
 func (c *Call) parseJSON(path, body []byte) error {
 	path, query, _ := bytes.Cut(path, question)
 	if !c.parsePath(path) {
@@ -63,7 +63,7 @@ func (c *Call) parseQuery(query []byte) bool {
 	return true
 }
 
-// parseObject reads the body. It returns the text of the types, nil for none.
+// parseObject reads the body. It returns the JSON text of the types, or nil.
 func (c *Call) parseObject(body []byte) (types []byte, err error) {
 	hasArgs := false
 	r := jsonReader{b: body}
@@ -80,7 +80,7 @@ func (c *Call) parseObject(body []byte) (types []byte, err error) {
 				c.args = append(c.args, argument{text: r.value(), json: true})
 			}
 		default:
-			return nil, ErrBadJSON // unknown, or a second time
+			return nil, ErrBadJSON // an unknown or repeated member
 		}
 	}
 	r.end()
@@ -90,7 +90,7 @@ func (c *Call) parseObject(body []byte) (types []byte, err error) {
 	return types, nil
 }
 
-// parseTypes reads an array of the names of types.
+// parseTypes reads an array of type names.
 func (c *Call) parseTypes(array []byte) error {
 	r := jsonReader{b: array}
 	descriptors := make([]byte, 0, 64)
@@ -116,10 +116,10 @@ func (c *Call) parseTypes(array []byte) error {
 	return nil
 }
 
-// inferTypes sets the types from the arguments: a string, or null, is a
-// java.lang.String, true and false are boolean, a number without fraction and
-// exponent is an int or, where it doesn't fit, a long, any other a double, an
-// array is a java.util.List and an object a java.util.Map.
+// inferTypes derives the types from the arguments. A string or null is a
+// java.lang.String; true and false are boolean. A number without fraction and exponent
+// is an int or, if it does not fit, a long; other numbers are double. An array is a
+// java.util.List and an object a java.util.Map.
 func (c *Call) inferTypes() {
 	types := make([]byte, 0, 64)
 	for i := range c.args {

@@ -10,22 +10,22 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// lines are the body of the call in fastjson.
+// lines returns the lines of the call in fastjson.
 func lines(t testing.TB, c *Call) []string {
 	t.Helper()
 	body := string(frameOf(t, c, Fastjson).Body)
 	return strings.Split(strings.TrimSuffix(body, "\n"), "\n")
 }
 
-// arguments are the lines of the call's arguments in fastjson.
+// arguments returns the lines of the call's arguments in fastjson.
 func arguments(t testing.TB, c *Call) string {
 	t.Helper()
 	all := lines(t, c)
 	return strings.Join(all[5:len(all)-1], "\n")
 }
 
-// decodedArguments are the call's arguments in hessian2 as the library reads
-// them, in JSON.
+// decodedArguments returns the call's hessian2 arguments, decoded by the library, as
+// JSON.
 func decodedArguments(t testing.TB, c *Call) string {
 	t.Helper()
 	d := hessian.NewDecoder(frameOf(t, c, Hessian2).Body)
@@ -72,7 +72,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFormTexts sends texts of all kinds and lengths, and reads them back.
+// TestFormTexts encodes texts of all kinds and lengths, and decodes them again.
 func TestFormTexts(t *testing.T) {
 	var c Call
 	for _, text := range []string{
@@ -91,7 +91,7 @@ func TestFormTexts(t *testing.T) {
 		if cap(c.scratch) > maxScratch {
 			c.reset()
 			if c.scratch != nil {
-				t.Errorf("keeps %d bytes", cap(c.scratch))
+				t.Errorf("%d bytes are kept", cap(c.scratch))
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func TestJSONCall(t *testing.T) {
 	}
 }
 
-// TestTypedNumbers sees that a type, not the value, decides how a number goes.
+// TestTypedNumbers checks that the type, not the value, decides the encoding of a number.
 func TestTypedNumbers(t *testing.T) {
 	call := parsed(t, jsonCall("/a.B/m", `{"types":["long","double","java.util.Date","java.math.BigDecimal","java.math.BigDecimal","byte[]","char[]"],
 		"args":[1,1,5,1.50,123456789012345678901,"AQIDBA==","abc"]}`))

@@ -1,13 +1,13 @@
-// Package dubbo turns bytes into Dubbo 2 frames and back, reads of a call what
-// routing needs, and converts between HTTP and Dubbo: a form or JSON into a
-// call, an answer into text or JSON. It does no I/O, and allocates nothing per
-// message for the calls that it passes on and for those of a form; the sessions
-// of the core feed it what arrived and write what it appends.
+// Package dubbo decodes and encodes Dubbo 2 frames, reads the parts of a call that
+// routing needs, and converts between HTTP and Dubbo: a form or JSON into a call, and
+// a response into text or JSON. The Dubbo session and the Dubbo upstream of the proxy
+// feed it the received bytes and write what it appends. It does no I/O, keeps no
+// connection, and allocates nothing for forwarded messages and for calls from a form.
 //
-// Two serializations are understood, fastjson (id 6) and hessian2 (id 2). A body
-// that is only passed on is never decoded further than Invocation needs it, and
-// one in any other serialization can't be routed by what is in it.
+// It supports two serializations, fastjson (id 6) and hessian2 (id 2). A forwarded
+// body is decoded only as far as Invocation needs it. A body in another serialization
+// can't be routed by its content.
 //
-// Everything that is read is checked: lengths against what is there, nesting
-// against maxDepth. Slices of results alias the input.
+// All input is checked: lengths against the available bytes, and nesting against
+// maxDepth. Slices of results alias the input.
 package dubbo

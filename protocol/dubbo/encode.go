@@ -1,15 +1,15 @@
 package dubbo
 
-// The protocol versions that calls claim to be of. From 2.0.2 on a provider adds
-// attachments to its answers, which an HTTP caller has no use for; providers that
-// speak fastjson know the version before.
+// The protocol versions that calls announce. From 2.0.2 on a provider adds attachments
+// to its responses, which an HTTP client can't use. Providers that use fastjson know
+// the version before.
 const (
 	versionFastjson = "2.0.1"
 	versionHessian2 = "2.0.2"
 )
 
-// AppendFrame appends the call as a request with the given id and serialization.
-// On errors dst is returned as it was.
+// AppendFrame appends the call as a request with the given id and serialization. After
+// an error dst is returned unchanged.
 func (c *Call) AppendFrame(dst []byte, serialization byte, id int64) ([]byte, error) {
 	start := len(dst)
 	out := appendHeader(dst, &Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id})

@@ -1,14 +1,14 @@
 package dubbo
 
-// AppendHeartbeat appends a heartbeat that wants an answer.
+// AppendHeartbeat appends a heartbeat that expects a response.
 func AppendHeartbeat(dst []byte, serialization byte, id int64) []byte {
 	return AppendFrame(dst, &Frame{
 		Request: true, TwoWay: true, Event: true, Serialization: serialization, ID: id, Body: nullBody(serialization, nil),
 	})
 }
 
-// AppendHeartbeatAnswer appends the answer to the event f, in the serialization
-// of the peer. In one that is unknown its own null is as good as any.
+// AppendHeartbeatAnswer appends the response to the event f, in the peer's
+// serialization. If that is unknown, the response repeats the peer's own null.
 func AppendHeartbeatAnswer(dst []byte, f *Frame) []byte {
 	return AppendFrame(dst, &Frame{
 		Event: true, Serialization: f.Serialization, Status: StatusOK, ID: f.ID, Body: nullBody(f.Serialization, f.Body),
@@ -20,7 +20,7 @@ var (
 	nullFastjson = []byte("null\n")
 )
 
-// nullBody is a body that holds null, or other where the serialization is
+// nullBody returns a body that encodes null, or other if the serialization is
 // unknown.
 func nullBody(serialization byte, other []byte) []byte {
 	switch serialization {
@@ -32,9 +32,23 @@ func nullBody(serialization byte, other []byte) []byte {
 	return other
 }
 
-// ReadOnly tells whether the event f is that of a provider that is going down
-// and wants no more requests on this connection; those it has it still answers.
+// ReadOnly reports whether f is the event of a provider that shuts down. The provider
+// accepts no more calls on the connection, but still responds to earlier ones.
 func ReadOnly(f *Frame) bool {
 	body := string(f.Body)
 	return f.Event && (f.Serialization == Hessian2 && body == "\x01R" || f.Serialization == Fastjson && body == "\"R\"\n")
 }
+
+// AppendReadOnly appends the event that ReadOnly recognizes.
+func AppendReadOnly(dst []byte, serialization byte) []byte {
+	body := readOnlyHessian2
+	if serialization == Fastjson {
+		body = readOnlyFastjson
+	}
+	return AppendFrame(dst, &Frame{Request: true, Event: true, Serialization: serialization, Body: body})
+}
+
+var (
+	readOnlyHessian2 = []byte("\x01R")
+	readOnlyFastjson = []byte("\"R\"\n")
+)

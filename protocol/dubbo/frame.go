@@ -17,7 +17,7 @@ const (
 	serializationMask = 0x1f
 )
 
-// Ids of the serializations that are understood.
+// Ids of the supported serializations.
 const (
 	Hessian2 byte = 2
 	Fastjson byte = 6
@@ -25,18 +25,18 @@ const (
 
 // Frame is one message.
 type Frame struct {
-	Request       bool // not an answer
-	TwoWay        bool // the request wants an answer
+	Request       bool // false means a response
+	TwoWay        bool // the request expects a response
 	Event         bool // a heartbeat or another message about the connection itself
 	Serialization byte // id, at most 31
 	Status        Status
-	ID            int64  // chosen by the caller, repeated in the answer
-	Body          []byte // aliases what was decoded
+	ID            int64  // chosen by the caller, repeated in the response
+	Body          []byte // aliases the decoded bytes
 }
 
-// Decode reads the frame at the start of b and its length n, which is 0 when b
-// does not hold all of it. A body of more than maxBody bytes is refused as soon
-// as its header is there.
+// Decode reads the frame at the start of b and returns its length n, which is 0 if b
+// does not hold the whole frame. A body of more than maxBody bytes is refused as soon
+// as its header is complete.
 func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
 	f, length, err := DecodeHeader(b, maxBody)
 	if err != nil || length < 0 || len(b) < HeaderSize+length {
@@ -47,8 +47,8 @@ func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// DecodeHeader reads the header at the start of b: the frame without its body,
-// and the body's length, which is -1 when b does not hold all of the header.
+// DecodeHeader reads the header at the start of b: the frame without its body, and
+// the length of the body, which is -1 if b does not hold the whole header.
 func DecodeHeader(b []byte, maxBody int) (f Frame, length int, err error) {
 	if len(b) < HeaderSize {
 		if len(b) > 0 && b[0] != magic>>8 || len(b) > 1 && b[1] != magic&0xff {
@@ -97,8 +97,8 @@ func appendHeader(dst []byte, f *Frame) []byte {
 	return append(dst, 0, 0, 0, 0)
 }
 
-// endFrame writes the length of the body into the header at start, of a frame
-// that reaches to the end of dst.
+// endFrame writes the length of the body into the header at start. The frame must
+// reach to the end of dst.
 func endFrame(dst []byte, start int) []byte {
 	binary.BigEndian.PutUint32(dst[start+HeaderSize-4:], uint32(len(dst)-start-HeaderSize))
 	return dst

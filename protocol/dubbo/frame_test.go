@@ -22,12 +22,12 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("got %d of %d bytes, %v", n, len(b), err)
 		}
 		if cap(got.Body) != len(got.Body) {
-			t.Error("an append to the body overwrites what is behind it")
+			t.Error("an append to the body overwrites the bytes behind it")
 		}
 	}
 }
 
-// TestFrameSplit feeds a frame that comes in two pieces, split everywhere.
+// TestFrameSplit decodes a frame in two pieces, split everywhere.
 func TestFrameSplit(t *testing.T) {
 	b := unhexed(t, fastjsonCall)
 	for i := range b {
@@ -50,7 +50,7 @@ func TestFrameRefused(t *testing.T) {
 	}{
 		{"", nil},
 		{"da", nil},
-		{"47", ErrMagic}, // as in GET
+		{"47", ErrMagic}, // the G of GET
 		{"dabc", ErrMagic},
 		{"dabac600000000000000000100000001ff", ErrMagic},
 		{call + "0010", nil},

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-var allVectors = []string{fastjsonCall, fastjsonAnswer, hessian2Call, hessian2Answer, hessian2AnswerAttachments, heartbeatAnswer}
+var allVectors = []string{fastjsonCall, fastjsonResponse, hessian2Call, hessian2Response, hessian2ResponseAttachments, heartbeatResponse}
 
-// FuzzDecode feeds anything as a frame: what is taken is what is encoded again,
-// and no piece of it is taken for a frame.
+// FuzzDecode decodes any bytes. A decoded frame must encode to the same bytes, and no
+// prefix of it may be a frame.
 func FuzzDecode(f *testing.F) {
 	for _, wire := range allVectors {
 		f.Add(unhexed(f, wire))
@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if len(frame.Body) > max || !bytes.Equal(AppendFrame(nil, &frame), b[:n]) {
-			t.Errorf("%+v: encoded again it is another", frame)
+			t.Errorf("%+v: encodes differently", frame)
 		}
 		if _, n, err := Decode(b[:n-1], max); n != 0 || err != nil {
 			t.Errorf("without its last byte: %d, %v", n, err)
@@ -32,7 +32,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzInvocation feeds anything as the body of a call.
+// FuzzInvocation parses any bytes as the body of a call.
 func FuzzInvocation(f *testing.F) {
 	for _, wire := range []string{fastjsonCall, hessian2Call} {
 		frame := decoded(f, wire)
@@ -57,16 +57,16 @@ func FuzzInvocation(f *testing.F) {
 		}
 		for i := range body {
 			if inv.Parse(serialization, body[:i]) == nil {
-				t.Fatalf("its first %d bytes are a call too", i)
+				t.Fatalf("the first %d bytes are also a call", i)
 			}
 		}
 	})
 }
 
-// FuzzReply feeds anything as the body of an answer: what is said to be JSON is,
-// and within its limit.
+// FuzzReply converts any bytes as the body of a response. A JSON reply must be valid
+// JSON within its limit.
 func FuzzReply(f *testing.F) {
-	for _, wire := range []string{fastjsonAnswer, hessian2Answer, hessian2AnswerAttachments} {
+	for _, wire := range []string{fastjsonResponse, hessian2Response, hessian2ResponseAttachments} {
 		frame := decoded(f, wire)
 		f.Add(frame.Serialization, byte(frame.Status), frame.Body)
 	}
@@ -84,7 +84,7 @@ func FuzzReply(f *testing.F) {
 		frame := Frame{Serialization: serialization, Status: Status(status), Body: body}
 		got, reply, err := AppendReply(nil, &frame, false, max)
 		if err == nil && utf8.Valid(body) && !json.Valid(got) {
-			t.Errorf("no JSON: %q", got)
+			t.Errorf("not JSON: %q", got)
 		}
 		if err == nil && reply.Code == "" && len(got) > max {
 			t.Errorf("%d bytes", len(got))
@@ -93,13 +93,13 @@ func FuzzReply(f *testing.F) {
 			t.Errorf("got %+v, %v", reply, err)
 		}
 		if _, _, errBare := AppendReply(nil, &frame, true, 16*max); errBare != nil && err == nil {
-			t.Errorf("JSON, but no text: %v", errBare)
+			t.Errorf("JSON succeeds, but text fails: %v", errBare)
 		}
 	})
 }
 
-// FuzzCall feeds anything as a form and as JSON: a call that is taken can be
-// encoded, and is read again as what it is.
+// FuzzCall parses any bytes as a form and as JSON. A parsed call can be encoded, and
+// decodes to the same call.
 func FuzzCall(f *testing.F) {
 	f.Add(true, "/", vectorForm, "a=b")
 	f.Add(true, "/", "interface=a&method=b&version=1&group=%67&parameterTypesString=ILjava/util/List;&parameter=1&parameter=[1,+{}]", "")
@@ -153,8 +153,8 @@ func checkCall(t *testing.T, c *Call, b []byte) {
 	}
 }
 
-// needsEscapes tells whether a name of the call is one that callers may have, and
-// Invocation refuses in fastjson.
+// needsEscapes reports whether a name of the call needs escapes in fastjson. Callers may
+// send such names, but Invocation refuses them.
 func needsEscapes(c *Call) bool {
 	names := [][]byte{c.Interface, c.Version, c.Group, c.Method, c.Types}
 	for _, a := range c.attachments {
@@ -166,8 +166,8 @@ func needsEscapes(c *Call) bool {
 	return bytes.ContainsFunc(bytes.Join(names, nil), func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' })
 }
 
-// FuzzJSON compares what is taken for JSON with what encoding/json takes, and
-// compacts.
+// FuzzJSON compares the reader with encoding/json: the same texts are valid, with the
+// same compact form.
 func FuzzJSON(f *testing.F) {
 	for _, text := range jsonTexts {
 		f.Add([]byte(text))

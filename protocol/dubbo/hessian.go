@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// tokenKind is what a value of hessian2 begins with.
+// tokenKind is the kind of a hessian2 value.
 type tokenKind uint8
 
 const (
 	tokenBad    tokenKind = iota // malformed: the reader has the error
-	tokenEnd                     // of a list or map without a length
+	tokenEnd                     // the end of a list or map without a length
 	tokenNull                    //
 	tokenBool                    // num: 0 or 1
 	tokenInt                     // num
@@ -19,10 +19,10 @@ const (
 	tokenDate                    // num: milliseconds since 1970
 	tokenString                  // text, more
 	tokenBinary                  // text, more
-	tokenList                    // num: how many values follow, or -1: up to tokenEnd
+	tokenList                    // num: the number of values that follow, or -1 for values up to tokenEnd
 	tokenMap                     // keys and values follow, up to tokenEnd
 	tokenObject                  // num: index of its class; the values of its fields follow
-	tokenRef                     // num: index of the list, map or object that it is
+	tokenRef                     // num: index of the list, map or object that it repeats
 )
 
 // token is a scalar, or the head of a list, map or object.
@@ -30,36 +30,35 @@ type token struct {
 	kind tokenKind
 	num  int64
 	real float64
-	text []byte // of a string (UTF-8 or CESU-8) or binary; its first chunk when there are more
-	more bool   // chunks follow, see hessianReader.chunk
+	text []byte // of a string (UTF-8 or CESU-8) or binary; the first chunk if there are more
+	more bool   // more chunks follow, see hessianReader.chunk
 }
 
-// class is a class definition. It holds no slices, so that a reader that is kept
-// keeps no body.
+// class is a class definition. It holds no slices, so that a reused reader keeps no
+// body alive.
 type class struct {
-	name   int // where it begins
-	fields int // how many
-	first  int // where the name of the first field begins
+	name   int // offset of the name
+	fields int // number of fields
+	first  int // offset of the name of the first field
 }
 
-// hessianReader walks hessian2 (the serialization as Hessian2Input of Caucho and
-// of Dubbo's hessian-lite reads it) in place and checks what it passes. It
-// allocates for class definitions only. What is malformed makes it bad, and then
-// next returns tokenBad and nothing else.
+// hessianReader reads hessian2 in place and checks all that it reads. It follows
+// Hessian2Input of Caucho and of Dubbo's hessian-lite. It allocates only for class
+// definitions. Malformed input sets bad; next then returns only tokenBad.
 //
-// Java writes a whole body with one stream, so that classes, types and
-// references count from the start of the body, whatever of it is looked at.
+// Java writes a whole body with one stream. So classes, types and references count
+// from the start of the body, even if only a part of it is of interest.
 type hessianReader struct {
 	b       []byte
 	i       int
-	at      int // where the tag of the last head is
+	at      int // offset of the tag of the last head
 	depth   int
 	classes []class
-	types   int // how many type names were given
+	types   int // number of type names so far
 	bad     bool
 }
 
-// maxClasses is how many classes a body may define.
+// maxClasses limits the classes that a body may define.
 const maxClasses = 1024
 
 func (r *hessianReader) reset(b []byte) {
@@ -72,7 +71,7 @@ func (r *hessianReader) fail() token {
 	return token{}
 }
 
-// next reads a scalar whole, and of anything else the head.
+// next reads a whole scalar, or the head of any other value.
 func (r *hessianReader) next() token {
 	tag, ok := r.byte()
 	for ; ok && tag == 'C'; tag, ok = r.byte() {
@@ -83,14 +82,14 @@ func (r *hessianReader) next() token {
 	}
 	at := r.i - 1
 	t := r.head(tag)
-	r.at = at // heads have values in them
+	r.at = at // set last, since heads contain values
 	if r.bad {
 		return token{}
 	}
 	return t
 }
 
-// head reads what follows a tag and belongs to it.
+// head reads the rest of the head with this tag.
 func (r *hessianReader) head(tag byte) token {
 	switch {
 	case tag >= 0x80:
@@ -131,12 +130,12 @@ func (r *hessianReader) compactNumber(tag byte) token {
 	return r.scalar(tokenLong, int64(tag)-0xf8, 1)
 }
 
-// scalar is a number of which n bytes follow below high.
+// scalar reads a number whose lowest n bytes follow the bits in high.
 func (r *hessianReader) scalar(kind tokenKind, high int64, n int) token {
 	return token{kind: kind, num: high<<(8*n) | int64(r.uint(n))}
 }
 
-// tagged reads a value of which the tag holds nothing but the type.
+// tagged reads a value whose tag holds only its type.
 func (r *hessianReader) tagged(tag byte) token {
 	switch tag {
 	case 'N':
@@ -197,7 +196,7 @@ func (r *hessianReader) double(tag byte) token {
 		t.real = float64(int8(r.uint(1)))
 	case 0x5e:
 		t.real = float64(int16(r.uint(2)))
-	case 0x5f: // the specification has a float here, all implementations thousandths
+	case 0x5f: // the specification has a float here, but all implementations thousandths
 		t.real = float64(int32(r.uint(4))) / 1000
 	case 'D':
 		t.real = math.Float64frombits(r.uint(8))
@@ -205,7 +204,7 @@ func (r *hessianReader) double(tag byte) token {
 	return t
 }
 
-// list is the head of a list of n values.
+// list returns the head of a list of n values.
 func (r *hessianReader) list(n int64) token {
 	if n < 0 {
 		return r.fail()
@@ -220,7 +219,7 @@ func (r *hessianReader) object(index int64) token {
 	return token{kind: tokenObject, num: index}
 }
 
-// define reads a class definition; its tag was read.
+// define reads a class definition behind its tag.
 func (r *hessianReader) define() {
 	c := class{name: r.i}
 	r.name()
@@ -236,8 +235,8 @@ func (r *hessianReader) define() {
 	r.classes = append(r.classes, c)
 }
 
-// typeName passes the type of a list or map: a name, or the number of one that
-// was given before.
+// typeName skips the type of a list or map: a name, or the number of an earlier
+// name.
 func (r *hessianReader) typeName() {
 	switch t := r.plain(); {
 	case t.kind == tokenString:
@@ -275,8 +274,8 @@ func (r *hessianReader) int() int64 {
 	return t.num
 }
 
-// plain reads a string of one chunk, an int or null. These stand in the heads of
-// others; that nothing else does keeps heads from nesting.
+// plain reads a string of one chunk, an int or null. Only these occur in the heads of
+// other values, so heads can't nest.
 func (r *hessianReader) plain() token {
 	if r.i >= len(r.b) || !isPlain(r.b[r.i]) {
 		return r.fail()
@@ -317,7 +316,7 @@ func (r *hessianReader) uint(n int) uint64 {
 	return v
 }
 
-// nameAt returns the name at i, which was read before.
+// nameAt returns the name at i, which must have been read before.
 func (r *hessianReader) nameAt(i int) []byte {
 	again := hessianReader{b: r.b, i: i}
 	return again.name()

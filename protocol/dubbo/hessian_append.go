@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxChunk is how many UTF-16 code units a chunk of a string has at most, and how
-// many bytes one of binary. Java writes strings in chunks of as many.
+// maxChunk limits the UTF-16 code units in a chunk of a string, and the bytes in a chunk
+// of binary. Java writes strings in chunks of this size.
 const maxChunk = 0x8000
 
-// appendHessianString appends text, which is UTF-8.
+// appendHessianString appends text, which must be UTF-8.
 func appendHessianString(dst, text []byte) []byte {
 	for {
 		units, size := measure(text)
@@ -34,8 +34,8 @@ func appendHessianString(dst, text []byte) []byte {
 	}
 }
 
-// measure returns how many bytes of text make one chunk, and how many UTF-16 code
-// units they are.
+// measure returns the number of bytes of text in the next chunk, and the number of their
+// UTF-16 code units.
 func measure(text []byte) (units, size int) {
 	for size < len(text) {
 		if n := asciiLen(text[size:min(len(text), size+maxChunk-units)]); n > 0 {
@@ -54,7 +54,7 @@ func measure(text []byte) (units, size int) {
 	return units, size
 }
 
-// asciiLen is how much of the start of text is ASCII.
+// asciiLen returns the length of the ASCII prefix of text.
 func asciiLen(text []byte) int {
 	i := 0
 	for i+8 <= len(text) && binary.LittleEndian.Uint64(text[i:])&highBits == 0 {
@@ -66,8 +66,8 @@ func asciiLen(text []byte) int {
 	return i
 }
 
-// appendCESU8 appends text with pairs of surrogates for the characters outside
-// the BMP.
+// appendCESU8 appends text with surrogate pairs for the characters outside the
+// BMP.
 func appendCESU8(dst, text []byte) []byte {
 	for {
 		i := 0
@@ -85,7 +85,7 @@ func appendCESU8(dst, text []byte) []byte {
 	}
 }
 
-// firstOfFour is the least byte that a character of four bytes begins with.
+// firstOfFour is the smallest first byte of a character of four bytes.
 const firstOfFour = 0xf0
 
 func appendThreeBytes(dst []byte, r rune) []byte {

@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// hessianEncoder writes JSON values as hessian2. They were checked before, and
-// fit their types; what hessian2 has no form for makes it bad.
+// hessianEncoder writes JSON values as hessian2. The values must have been checked
+// against their types. A value that hessian2 can't express sets bad.
 //
-// Without a type an object becomes a map and an array a list, which Java turns
-// into what the method declares.
+// Without a type an object becomes a map, and an array a list, which Java converts into
+// the types that the method declares.
 type hessianEncoder struct {
 	dst     []byte
-	text    []byte // room for text without escapes; the encoder leaves what is in it
-	classes int    // how many were defined
+	text    []byte // room for unescaped text; the encoder keeps its content
+	classes int    // number of defined classes
 	bad     bool
 }
 
@@ -33,7 +33,7 @@ func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
 	case s.form == formDecimal:
 		e.decimal(a.text)
 	case s.form == formBig:
-		e.bad = true // Java has its int array there, or 0 where it may not look into it
+		e.bad = true // Java has its int array there, or 0 if it may not access that
 	case s.form == formBytes:
 		b, _ := decodeBase64(a.text)
 		e.dst = appendHessianBinary(e.dst, b)
@@ -62,7 +62,7 @@ func (e *hessianEncoder) value(r *jsonReader) {
 	}
 }
 
-// list writes an array. Its length goes before it, and is known behind it.
+// list writes an array. Its length precedes it, and is written last.
 func (e *hessianEncoder) list(r *jsonReader) {
 	e.dst = append(e.dst, 'X', 'I', 0, 0, 0, 0)
 	at := len(e.dst) - 4
@@ -73,7 +73,7 @@ func (e *hessianEncoder) list(r *jsonReader) {
 	binary.BigEndian.PutUint32(e.dst[at:], n)
 }
 
-// string writes what stood between the quotes of a JSON string.
+// string writes a string, given the text between its JSON quotes.
 func (e *hessianEncoder) string(escaped []byte) {
 	start := len(e.text)
 	e.text = appendUnescaped(e.text, escaped)

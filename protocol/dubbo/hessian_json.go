@@ -7,25 +7,26 @@ import (
 )
 
 // transcoder writes hessian2 values as JSON: lists as arrays, maps and objects as
-// objects, dates as milliseconds since 1970, binary as base64, NaN and the
-// infinities as null, as fastjson has them.
+// objects, dates as milliseconds since 1970, binary as base64, and NaN and the
+// infinities as null, as fastjson does.
 //
-// What a reference refers to is written again. Two limits keep that from going on
-// for ever where a value is in itself: maxDepth, and max.
+// A reference is replaced by a copy of its value. Two limits end the copying of a value
+// that contains itself: maxDepth and max.
 type transcoder struct {
 	r        hessianReader
 	dst      []byte
-	max      int   // length of dst that is too much, and how many bytes may be read again
-	refs     []int // where each list, map and object begins, in order
+	max      int   // limit for the length of dst, and for the bytes that are read again
+	refs     []int // offsets of all lists, maps and objects, in order
 	replayed int   // bytes that were read again
-	replays  bool  // what is read now was read before
+	replays  bool  // the current value is read again
 	tooLarge bool
 }
 
 // value writes one value.
 func (t *transcoder) value() { t.rest(t.next()) }
 
-// next reads the head of a value, and notes where what can be referred to begins.
+// next reads the head of a value, and records the offset of a value with a reference
+// number.
 func (t *transcoder) next() token {
 	tok := t.r.next()
 	switch tok.kind {
@@ -41,7 +42,7 @@ func (t *transcoder) next() token {
 	return tok
 }
 
-// rest writes the value that tok is the head of.
+// rest writes the value whose head is tok.
 func (t *transcoder) rest(tok token) {
 	switch tok.kind {
 	case tokenList:
@@ -82,8 +83,8 @@ func (t *transcoder) scalar(tok token) {
 	}
 }
 
-// appendDouble writes a double with a fraction or an exponent always, so that it
-// can be told from an integer.
+// appendDouble always writes a double with a fraction or an exponent, which
+// distinguishes it from an integer.
 func appendDouble(dst []byte, v float64) []byte {
 	const noExponent, exponent = 1e-3, 1e7
 	size := math.Abs(v)
@@ -102,7 +103,7 @@ func (t *transcoder) binary(tok token) {
 	all := tok.text
 	for tok.more {
 		tok = t.r.chunk(tokenBinary)
-		all = append(all, tok.text...) // a copy: tokens have no room to spare
+		all = append(all, tok.text...) // a copy: the slices of tokens have no spare capacity
 	}
 	t.dst = append(t.dst, '"')
 	t.dst = base64.StdEncoding.AppendEncode(t.dst, all)
@@ -131,7 +132,7 @@ func (t *transcoder) entries(tok token) {
 	t.end('{', '}', open)
 }
 
-// end closes what was opened with the first value, if there was one.
+// end closes a list or map. open equals first if it had no values.
 func (t *transcoder) end(first, last, open byte) {
 	if open == first {
 		t.dst = append(t.dst, first)
@@ -139,7 +140,7 @@ func (t *transcoder) end(first, last, open byte) {
 	t.dst = append(t.dst, last)
 }
 
-// key writes the key of a map: a string, or another scalar as one.
+// key writes the key of a map: a string, or another scalar as a string.
 func (t *transcoder) key() {
 	switch tok := t.next(); tok.kind {
 	case tokenString:
@@ -169,7 +170,7 @@ func (t *transcoder) object(tok token) {
 	t.end('{', '}', open)
 }
 
-// decimal writes the number that a java.math.BigDecimal holds as its text.
+// decimal writes the number in a java.math.BigDecimal.
 func (t *transcoder) decimal(tok token) {
 	for n := t.r.enter(tok); t.r.element(&n); {
 		number := jsonReader{b: t.r.name()}
@@ -182,7 +183,7 @@ func (t *transcoder) decimal(tok token) {
 	}
 }
 
-// replay writes a list, map or object again.
+// replay writes the list, map or object with this reference number again.
 func (t *transcoder) replay(index int64) {
 	if index < 0 || index >= int64(len(t.refs)) {
 		t.r.fail()

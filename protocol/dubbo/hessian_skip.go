@@ -2,14 +2,14 @@ package dubbo
 
 import "encoding/binary"
 
-// skip passes one value and all that is in it.
+// skip skips one value with all values in it.
 func (r *hessianReader) skip() { r.skipRest(r.next()) }
 
-// skipRest passes what is left of the value that t is the head of.
+// skipRest skips the rest of the value whose head is t.
 func (r *hessianReader) skipRest(t token) {
 	switch t.kind {
 	case tokenEnd:
-		r.fail() // nothing was begun
+		r.fail() // no list or map is open
 	case tokenString, tokenBinary:
 		for t.more {
 			t = r.chunk(t.kind)
@@ -30,8 +30,8 @@ func (r *hessianReader) skipRest(t token) {
 	}
 }
 
-// enter begins the values in the list, map or object t. It returns how many
-// there are, or -1 where that is not known beforehand; element counts them down.
+// enter begins the values in the list, map or object t. It returns their number, or -1
+// if that is unknown. element counts them down.
 func (r *hessianReader) enter(t token) int {
 	if r.depth++; r.depth > maxDepth {
 		r.fail()
@@ -45,8 +45,8 @@ func (r *hessianReader) enter(t token) int {
 	return -1
 }
 
-// element tells whether another value follows, or entry in a map, and leaves the
-// list, map or object when none does.
+// element reports whether another value follows, or another entry of a map. If none
+// does, it leaves the list, map or object.
 func (r *hessianReader) element(left *int) bool {
 	switch {
 	case r.bad:
@@ -57,7 +57,7 @@ func (r *hessianReader) element(left *int) bool {
 	case *left < 0 && r.i < len(r.b) && r.b[r.i] != 'Z':
 		return true
 	case *left < 0:
-		r.next() // the end, unless nothing is left
+		r.next() // the end, unless the input ends here
 	}
 	r.depth--
 	return false
@@ -72,7 +72,7 @@ func (r *hessianReader) chunk(kind tokenKind) token {
 	return t
 }
 
-// stringChunk reads a chunk of n UTF-16 code units, with one to three bytes for
+// stringChunk reads a chunk of n UTF-16 code units of one to three bytes
 // each.
 func (r *hessianReader) stringChunk(n int, more bool) token {
 	size := charsLen(r.b[r.i:], n)
@@ -98,8 +98,8 @@ func (r *hessianReader) bytes(kind tokenKind, size int, more bool) token {
 	return token{kind: kind, text: text, more: more}
 }
 
-// charsLen is how many bytes the first n characters of b take, -1 when b is not
-// that long or is malformed.
+// charsLen returns the length in bytes of the first n characters of b, or -1 if b is
+// shorter or malformed.
 func charsLen(b []byte, n int) int {
 	i := 0
 	for n > 0 {
@@ -118,7 +118,7 @@ func charsLen(b []byte, n int) int {
 	return i
 }
 
-// charLen is the length of the character at the start of b, 0 for none.
+// charLen returns the length of the character at the start of b, or 0 if there is none.
 func charLen(b []byte) int {
 	switch {
 	case len(b) >= 1 && b[0] < 0x80:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// hessianValues has every form of every type, and what it is in JSON.
+// hessianValues has every form of every type with its JSON; "" means malformed.
 var hessianValues = []struct{ wire, json string }{
 	{"4e", `null`}, {"54", `true`}, {"46", `false`},
 	// int
@@ -70,7 +70,7 @@ func TestHessianValues(t *testing.T) {
 		for i := range b {
 			r := hessianReader{b: b[:i:i]}
 			if r.skip(); !r.bad {
-				t.Errorf("%s: its first %d bytes are a value too", c.wire, i)
+				t.Errorf("%s: the first %d bytes are also a value", c.wire, i)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestHessianDepth(t *testing.T) {
 			}
 		}
 	}
-	// What stands in the heads of values must not nest at all.
+	// Heads of values must not nest.
 	for _, tag := range []string{"43", "4d", "55", "56", "58", "4f", "51", "70", "52000161"} {
 		r := hessianReader{b: unhexed(t, strings.Repeat(tag, 1<<20))}
 		if r.skip(); !r.bad {
@@ -120,7 +120,7 @@ func TestHessianDepth(t *testing.T) {
 	}
 }
 
-// TestHessianClasses defines as many classes as may be, and one more.
+// TestHessianClasses defines the maximum number of classes, and one more.
 func TestHessianClasses(t *testing.T) {
 	for n, want := range map[int]bool{maxClasses: true, maxClasses + 1: false} {
 		r := hessianReader{b: unhexed(t, strings.Repeat("43 0158 90", n)+"60")}
@@ -130,8 +130,8 @@ func TestHessianClasses(t *testing.T) {
 	}
 }
 
-// TestHessianReplay repeats what is referred to no further than max allows: lists
-// of two, each the one before twice, have no more than a handful of bytes.
+// TestHessianReplay checks that references are expanded only up to max. Nested lists that
+// refer twice to the list before grow exponentially from a few bytes.
 func TestHessianReplay(t *testing.T) {
 	b := []byte{0x58, 0x90 + 47, 0x78}
 	for i := 1; i < 47; i++ {
@@ -143,7 +143,7 @@ func TestHessianReplay(t *testing.T) {
 			t.Errorf("max %d: %d bytes of JSON, %d read again, %v", max, len(got), tr.replayed, tr.tooLarge)
 		}
 	}
-	// Class definitions make no JSON, but reading them again is work.
+	// Class definitions add nothing to the JSON, but cost time to read again.
 	b = append([]byte{0x58, 'I', 0, 0, 4, 0, 0x79}, unhexed(t, strings.Repeat("43 0158 90", 500)+"60")...)
 	for range 1023 {
 		b = append(b, 'Q', 0x91)
@@ -153,8 +153,8 @@ func TestHessianReplay(t *testing.T) {
 	}
 }
 
-// TestHessianJSONGrowth writes objects of few bytes, of which the names of the
-// fields are long, no further than max.
+// TestHessianJSONGrowth checks that objects of few bytes with long field names are
+// written only up to max.
 func TestHessianJSONGrowth(t *testing.T) {
 	b := []byte("C\x01X\x91S\x03\xe8" + strings.Repeat("n", 1000) + "XI\x00\x00\x04\x00" + strings.Repeat("\x60\x90", 1<<10))
 	if got, tr := toJSON(b, 10_000); !tr.tooLarge || len(got) > 12_000 {
@@ -165,7 +165,7 @@ func TestHessianJSONGrowth(t *testing.T) {
 	}
 }
 
-func TestHessianReaderKeepsNoBody(t *testing.T) {
+func TestHessianReaderReleasesBody(t *testing.T) {
 	var inv Invocation
 	if err := inv.Parse(Hessian2, unhexed(t, hessian2Call)[HeaderSize:]); err != nil || inv.reader.b != nil {
 		t.Errorf("kept %s, %v", hex.EncodeToString(inv.reader.b), err)

@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Invocation is what routing needs of a call. Its slices alias the body that it
-// was read from, and are empty where the caller gave null or nothing. It is used
-// again and again, and keeps the room that it needed.
+// Invocation holds the parts of a call that routing needs. Its slices alias the parsed
+// body, and are empty if the caller sent null or nothing. It is reusable, and keeps the
+// memory that it needed.
 type Invocation struct {
 	DubboVersion []byte        // version of the caller's protocol, such as 2.0.2
 	Path         []byte        // service as the provider exports it, nearly always the interface
-	Version      []byte        // of the service; empty also for 0.0.0, which means none
+	Version      []byte        // of the service; empty means none, and so does 0.0.0
 	Method       []byte        //
 	Types        []byte        // JVM descriptors of the parameters, concatenated
 	Group        []byte        // of the service
-	Timeout      time.Duration // that the caller gives the call; 0: it does not say
-	TraceParent  []byte        // the attachment of that name (W3C Trace Context), whatever it says
+	Timeout      time.Duration // of the caller; 0 means none
+	TraceParent  []byte        // the attachment of that name (W3C Trace Context), unchecked
 
 	reader hessianReader
 }
 
-// Parse reads the body of a request. The arguments are skipped, and checked no
-// further than it takes to find what follows them. As in the provider, an
-// attachment overrides what was said before; what one could understand in
-// another way than the provider does is refused.
+// Parse reads the body of a request. It skips the arguments, and checks them only as far
+// as it must to find what follows them. As in the provider, an attachment overrides an
+// earlier value. Input that could be understood differently by the provider is refused.
 func (inv *Invocation) Parse(serialization byte, body []byte) error {
 	*inv = Invocation{reader: inv.reader}
 	var ok bool
@@ -33,7 +32,7 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 		ok = inv.parseFastjson(body)
 	case Hessian2:
 		ok = inv.parseHessian2(body)
-		inv.reader.b = nil // the body is not ours to keep
+		inv.reader.b = nil // the body belongs to the caller
 	default:
 		return ErrSerialization
 	}
@@ -46,11 +45,11 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 	return nil
 }
 
-// noVersion is how hessian2 callers say that a service has no version.
+// noVersion is the version that hessian2 callers send for a service without a version.
 const noVersion = "0.0.0"
 
-// parseHead reads what stands before the attachments in both serializations: five
-// names, and an argument for each of the types.
+// parseHead reads the fields before the attachments in both serializations: five names,
+// and an argument for each type.
 func (inv *Invocation) parseHead(name func() []byte, skip func()) bool {
 	for _, field := range [...]*[]byte{&inv.DubboVersion, &inv.Path, &inv.Version, &inv.Method, &inv.Types} {
 		*field = name()
@@ -80,7 +79,7 @@ func (inv *Invocation) parseHessian2(body []byte) bool {
 	return !r.bad && r.i == len(r.b)
 }
 
-// readAttachment reads a name and a value, which may be anything.
+// readAttachment reads a name and a value of any type.
 func (inv *Invocation) readAttachment(r *hessianReader) {
 	name := r.next()
 	r.skipRest(name)
@@ -89,18 +88,18 @@ func (inv *Invocation) readAttachment(r *hessianReader) {
 	switch {
 	case name.kind != tokenString:
 	case name.more:
-		r.fail() // it might be one of those that decide
+		r.fail() // the name may be one that selects the service
 	case value.kind == tokenString && !value.more || value.kind == tokenNull:
 		inv.attach(name.text, value.text)
 	case string(name.text) == "timeout" && (value.kind == tokenInt || value.kind == tokenLong):
 		inv.Timeout = milliseconds(value.num)
-	case decides(name.text):
+	case selectsService(name.text):
 		r.fail()
 	}
 }
 
-// decides tells whether an attachment decides which service is called.
-func decides(name []byte) bool {
+// selectsService reports whether the attachment is part of the key of a service.
+func selectsService(name []byte) bool {
 	switch string(name) {
 	case "path", "version", "group":
 		return true
@@ -108,7 +107,7 @@ func decides(name []byte) bool {
 	return false
 }
 
-// attach notes an attachment.
+// attach stores an attachment that routing needs.
 func (inv *Invocation) attach(name, value []byte) {
 	switch string(name) {
 	case "path":
@@ -124,9 +123,9 @@ func (inv *Invocation) attach(name, value []byte) {
 	}
 }
 
-// parseMilliseconds returns 0 for what is no number.
+// parseMilliseconds returns 0 if text is not a number.
 func parseMilliseconds(text []byte) time.Duration {
-	const maxDigits = 18 // that fit an int64
+	const maxDigits = 18 // 18 digits always fit an int64
 	if len(text) > maxDigits {
 		return 0
 	}
@@ -140,7 +139,7 @@ func parseMilliseconds(text []byte) time.Duration {
 	return milliseconds(n)
 }
 
-// milliseconds returns 0 for what is not positive or not a Duration.
+// milliseconds returns 0 if n is not positive or does not fit a Duration.
 func milliseconds(n int64) time.Duration {
 	if n <= 0 || n > int64(1<<63-1)/int64(time.Millisecond) {
 		return 0
@@ -168,14 +167,14 @@ func (inv *Invocation) readAttachments(object []byte) bool {
 		value := r.value()
 		switch {
 		case bytes.IndexByte(name, '\\') >= 0:
-			return false // it might be one of those that decide
+			return false // the name may be one that selects the service
 		case len(value) > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0:
 			inv.attach(name, value[1:len(value)-1])
 		case string(value) == "null":
 			inv.attach(name, nil)
 		case string(name) == "timeout":
 			inv.Timeout = parseMilliseconds(value)
-		case decides(name):
+		case selectsService(name):
 			return false
 		}
 	}
@@ -183,9 +182,9 @@ func (inv *Invocation) readAttachments(object []byte) bool {
 	return !r.bad
 }
 
-// lineReader reads the lines of a fastjson body, one JSON value in each. They
-// end as println of the caller's platform has it. One that is missing, empty or
-// has a carriage return in it, where Java would begin another, makes it bad.
+// lineReader reads the lines of a fastjson body, each with one JSON value. The caller's
+// platform decides the line ending. A line that is missing, empty or contains a carriage
+// return, where Java would begin another line, sets bad.
 type lineReader struct {
 	b   []byte
 	i   int

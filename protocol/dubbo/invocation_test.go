@@ -87,7 +87,7 @@ func TestFastjsonInvocationRefused(t *testing.T) {
 	}
 }
 
-// libraryCall is the body of a call that dubbo-go-hessian2 makes.
+// libraryCall returns the body of a call encoded by dubbo-go-hessian2.
 func libraryCall(t testing.TB, service hessian.Service, args []any, attachments map[string]string) []byte {
 	t.Helper()
 	codec := hessian.NewHessianCodec(nil)
@@ -133,7 +133,7 @@ func TestHessianInvocation(t *testing.T) {
 		}
 	}
 	if err := inv.Parse(Hessian2, append(short, 'N')); err != ErrBadInvocation {
-		t.Errorf("more behind it: %v", err)
+		t.Errorf("trailing bytes: %v", err)
 	}
 }
 

@@ -1,17 +1,17 @@
 package dubbo
 
-// maxDepth is how deep the values of a call or an answer may be nested, in JSON
-// as in hessian2.
+// maxDepth limits the nesting of the values of a call or a response, in JSON and in
+// hessian2.
 const maxDepth = 128
 
-// jsonReader walks JSON text (RFC 8259) in place and checks what it passes. What
-// is malformed or nested too deep makes it bad, and then it is at its end.
+// jsonReader reads JSON text (RFC 8259) in place and checks all that it reads. Malformed
+// or too deeply nested text sets bad, and ends the input.
 //
-// An object is read with begin('{'), then key and a value for as long as
-// more('}') says so; an array in the same way.
+// To read an object, call begin('{'), then key and a value while more('}') returns true.
+// An array is read in the same way.
 type jsonReader struct {
 	b     []byte
-	i     int // of the next byte
+	i     int // offset of the next byte
 	depth int
 	first bool // nothing of the innermost object or array was read yet
 	bad   bool
@@ -22,7 +22,7 @@ func (r *jsonReader) fail() {
 	r.i = len(r.b)
 }
 
-// peek returns the first byte of the next token, 0 at the end.
+// peek returns the first byte of the next token, or 0 at the end.
 func (r *jsonReader) peek() byte {
 	for ; r.i < len(r.b); r.i++ {
 		if c := r.b[r.i]; !isJSONSpace(c) {
@@ -48,8 +48,8 @@ func (r *jsonReader) begin(open byte) {
 	r.first = true
 }
 
-// more tells whether another member or element follows, and leaves the object or
-// array when none does.
+// more reports whether another member or element follows. If none does, it leaves the
+// object or array.
 func (r *jsonReader) more(end byte) bool {
 	if r.bad {
 		return false
@@ -71,8 +71,8 @@ func (r *jsonReader) more(end byte) bool {
 	return false
 }
 
-// key reads a member's name and the colon after it. The name is returned as it
-// stands between its quotes, escapes and all.
+// key reads a member's name and the colon after it. It returns the text between the
+// quotes, including escapes.
 func (r *jsonReader) key() []byte {
 	name := r.stringToken()
 	if r.peek() != ':' {
@@ -83,7 +83,7 @@ func (r *jsonReader) key() []byte {
 	return inner(name)
 }
 
-// value passes one value and returns its text.
+// value reads one value and returns its text.
 func (r *jsonReader) value() []byte {
 	c := r.peek()
 	start := r.i
@@ -114,7 +114,7 @@ func (r *jsonReader) value() []byte {
 	return r.b[start:r.i]
 }
 
-// end expects that nothing follows.
+// end checks that nothing follows.
 func (r *jsonReader) end() {
 	if r.peek() != 0 || r.i < len(r.b) {
 		r.fail()
@@ -129,8 +129,8 @@ func (r *jsonReader) literal(word string) {
 	r.i += len(word)
 }
 
-// stringToken passes a string and returns it with its quotes: of length 2 at
-// least, also when it is malformed.
+// stringToken reads a string and returns it with its quotes. The result has at least two
+// bytes, even if the string is malformed.
 func (r *jsonReader) stringToken() []byte {
 	if r.peek() != '"' {
 		r.fail()
@@ -162,7 +162,7 @@ func (r *jsonReader) stringToken() []byte {
 
 var emptyString = []byte(`""`)
 
-// escapeLen is the length of the escape at the start of b, 0 when it is none.
+// escapeLen returns the length of the escape at the start of b, or 0 if it is invalid.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -178,7 +178,7 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// number passes a number.
+// number reads a number.
 func (r *jsonReader) number() {
 	r.accept('-')
 	if !r.accept('0') {
@@ -195,7 +195,7 @@ func (r *jsonReader) number() {
 	}
 }
 
-// accept passes c if it is next, with no white space before it.
+// accept reads c if it is the next byte.
 func (r *jsonReader) accept(c byte) bool {
 	if r.i >= len(r.b) || r.b[r.i] != c {
 		return false
@@ -204,7 +204,7 @@ func (r *jsonReader) accept(c byte) bool {
 	return true
 }
 
-// digits passes at least one digit.
+// digits reads at least one digit.
 func (r *jsonReader) digits() {
 	start := r.i
 	for r.i < len(r.b) && '0' <= r.b[r.i] && r.b[r.i] <= '9' {
@@ -215,8 +215,8 @@ func (r *jsonReader) digits() {
 	}
 }
 
-// oneJSON checks that b is one JSON value, with white space around it at most,
-// and returns it without that.
+// oneJSON checks that b is one JSON value, and returns it without the white space around
+// it.
 func oneJSON(b []byte) (value []byte, ok bool) {
 	r := jsonReader{b: b}
 	value = r.value()

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonTexts are JSON, and not, as encoding/json has it.
+// jsonTexts are valid and malformed JSON texts.
 var jsonTexts = []string{
 	`null`, `true`, `false`, `0`, `-0`, `12`, `-1.5`, `1e9`, `1E+9`, `0.5e-10`, `""`, `"a"`, `"\"\\\/\b\f\n\r\t\u00e9"`,
 	`"` + "\u00e9\u4e2d\U0001F600" + `"`, `"\ud83d\ude00"`, `[]`, `[1]`, `[1,"a",[null]]`, `{}`, `{"a":1}`, ` { "a" : [ 1 , 2 ] , "b" : { } } `,
@@ -30,7 +30,7 @@ func TestJSONReader(t *testing.T) {
 		if !ok {
 			continue
 		}
-		for i := range text { // of every value, what is shorter is no value, or another
+		for i := range text { // every prefix is malformed, or another value
 			if got, ok := oneJSON([]byte(text[:i])); ok != json.Valid([]byte(text[:i])) {
 				t.Errorf("%q: got %q", text[:i], got)
 			}
@@ -57,7 +57,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// randomText has all that is special in JSON, in Java and in UTF-8.
+// randomText returns text with all characters that are special in JSON, Java or UTF-8.
 func randomText(r *rand.Rand) string {
 	alphabet := []rune("abc \"\\/\b\f\n\r\t\x00\x1f\x7f\u00e9\u07ff\u0800\u2028\ud7ff\ue000\uffff\U00010000\U0010ffff")
 	var b strings.Builder
@@ -93,8 +93,8 @@ func TestJSONStringRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPlainLen puts every byte at every place of a word, with each other byte
-// around it that borrowing could take it for.
+// TestPlainLen places every byte at every offset of a word, among bytes that the
+// subtractions could confuse it with.
 func TestPlainLen(t *testing.T) {
 	for _, around := range []byte{' ', '!', '#', '[', ']', 0x7f} {
 		for at := range 17 {

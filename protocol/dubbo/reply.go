@@ -1,17 +1,17 @@
 package dubbo
 
-// Reply is the head of an HTTP response made of a Dubbo answer.
+// Reply is the head of an HTTP response made from a Dubbo response.
 type Reply struct {
 	Status      int    // HTTP status
 	Code        string // for x-remora-error; "" when the method returned
 	ContentType string
 }
 
-// CodeException is the code of a reply to a call that ended with an exception of
-// the application.
+// CodeException is the code of a reply to a call that ended with an exception of the
+// application.
 const CodeException = "dubbo-exception"
 
-// What the body of an answer with StatusOK begins with
+// The kinds of bodies with StatusOK; the first value of the body
 // (org.apache.dubbo.rpc.protocol.dubbo.DubboCodec).
 const (
 	kindException                = 0
@@ -22,23 +22,22 @@ const (
 	kindNullWithAttachments      = 5
 )
 
-// problem is why a call has no result: an exception, or a status.
+// problem says why a call has no result: an exception, or a status.
 type problem struct {
 	class   []byte // of the exception; empty for a status
 	message []byte // UTF-8
 }
 
-// AppendReply appends the body of an HTTP response that says what the answer f
-// does. It is of max bytes at most where the call returned.
+// AppendReply appends the body of the HTTP response for the Dubbo response f. A result
+// has at most max bytes.
 //
-// To a call that came as JSON the result is given as JSON, and a problem as an
-// object with error, message and, of an exception, class. To one that came as a
-// form (bare) a result that is a string is given as its text and any other as
-// JSON, so that null, numbers and booleans are what they are in Java; a problem
-// is given as a line of text.
+// For a call that came as JSON the result is JSON, and a problem is an object with error,
+// message and, for an exception, class. For a call that came as a form (bare) a string
+// is text and any other result is JSON, so that null, numbers and booleans look as in
+// Java; a problem is a line of text.
 //
-// The answer is read as its own serialization has it: providers answer in another
-// than they were asked in.
+// f is decoded with its own serialization, because providers may respond in another one
+// than that of the call.
 func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error) {
 	reply := Reply{Status: f.Status.HTTP(), Code: f.Status.Code(), ContentType: "application/json"}
 	if bare {
@@ -95,8 +94,8 @@ func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
 	return append(dst, '}')
 }
 
-// readMessage returns the message of an answer with a status other than OK, nil
-// where it can't be read.
+// readMessage returns the message of a response with a status other than OK, or nil if
+// it can't be read.
 func readMessage(f *Frame) []byte {
 	switch f.Serialization {
 	case Fastjson:
@@ -113,9 +112,9 @@ func readMessage(f *Frame) []byte {
 	return nil
 }
 
-// AppendFailure appends an answer with a status other than OK, of which code and
-// text are the message. In a serialization that is unknown the caller is told in
-// hessian2, which all speak.
+// AppendFailure appends a response with a status other than OK and a message made of code
+// and text. If the serialization is unknown, the message is in hessian2, which every peer
+// knows.
 func AppendFailure(dst []byte, serialization byte, id int64, s Status, code, text string) []byte {
 	if serialization != Fastjson {
 		serialization = Hessian2

@@ -77,7 +77,7 @@ func TestResultsRefused(t *testing.T) {
 	}
 }
 
-// libraryException is the body of an answer with an exception of Java.
+// libraryException returns the body of a response with a Java exception.
 func libraryException(t *testing.T, err error) string {
 	t.Helper()
 	codec := hessian.NewHessianCodec(nil)
@@ -117,7 +117,7 @@ func TestExceptions(t *testing.T) {
 				t.Errorf("%q: got %s, %+v, %v, want %s", c.body, got, reply, err, want)
 			}
 			if !bare && !json.Valid(got[len("before:"):]) {
-				t.Errorf("no JSON: %s", got)
+				t.Errorf("not JSON: %s", got)
 			}
 		}
 	}

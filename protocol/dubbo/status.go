@@ -1,6 +1,6 @@
 package dubbo
 
-// Status is the outcome of a request, in the header of its answer.
+// Status is the outcome of a request, from the header of its response.
 type Status byte
 
 // The statuses of Dubbo (org.apache.dubbo.remoting.exchange.Response).
@@ -17,7 +17,7 @@ const (
 	StatusPoolExhausted   Status = 100
 )
 
-// HTTP returns the HTTP status that says the same, 502 for a status unknown.
+// HTTP returns the matching HTTP status, or 502 for an unknown status.
 func (s Status) HTTP() int {
 	switch s {
 	case StatusOK:
@@ -36,7 +36,7 @@ func (s Status) HTTP() int {
 	return 502
 }
 
-// Code returns the stable code of a status for x-remora-error, "" for StatusOK.
+// Code returns the stable code of a status for x-remora-error, or "" for StatusOK.
 func (s Status) Code() string {
 	switch s {
 	case StatusOK:
@@ -63,9 +63,9 @@ func (s Status) Code() string {
 	return "dubbo-unknown-status"
 }
 
-// StatusOf returns the status that tells a Dubbo caller what an HTTP status
-// says. An overloaded provider (429, 503) is one whose pool is exhausted: callers
-// try another.
+// StatusOf returns the Dubbo status that matches an HTTP status. An overloaded provider
+// (429, 503) becomes an exhausted pool, so that callers try
+// another.
 func StatusOf(http int) Status {
 	switch {
 	case http >= 200 && http < 300:

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is UTF-8, except in hessian2, where a character outside the BMP is a pair
-// of surrogates with three bytes each (CESU-8). What is appended here is UTF-8
-// from either.
+// Text is UTF-8, except in hessian2, where a character outside the BMP is a pair of
+// surrogates with three bytes each (CESU-8). The append functions accept both and append
+// UTF-8.
 
 const hexDigits = "0123456789abcdef"
 
@@ -19,7 +19,7 @@ func appendJSONString(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends text as it stands between the quotes of a JSON string.
+// appendEscaped appends text escaped as between the quotes of a JSON string.
 func appendEscaped(dst, text []byte) []byte {
 	for {
 		n := plainLen(text)
@@ -48,7 +48,7 @@ func appendEscaped(dst, text []byte) []byte {
 	}
 }
 
-// appendText appends text.
+// appendText appends text as UTF-8.
 func appendText(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if text[i] != surrogateLead {
@@ -69,8 +69,8 @@ const (
 	highBits      = 0x8080808080808080
 )
 
-// plainLen is how much of the start of text stands for itself in a JSON string.
-// Eight bytes are looked at together for as long as they are ASCII.
+// plainLen returns the length of the prefix of text that needs no escape in a JSON string.
+// It tests eight bytes at a time while they are ASCII.
 func plainLen(text []byte) int {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
@@ -89,8 +89,8 @@ func plainLen(text []byte) int {
 	return i
 }
 
-// decodeSurrogates reads the character at the start of b, which begins with
-// surrogateLead, and its length. A surrogate without its other half is U+FFFD.
+// decodeSurrogates returns the character at the start of b, which must begin with
+// surrogateLead, and its length. Half a surrogate pair becomes U+FFFD.
 func decodeSurrogates(b []byte) (rune, int) {
 	high, ok := threeBytes(b)
 	switch {
@@ -114,11 +114,11 @@ func threeBytes(b []byte) (rune, bool) {
 	return rune(b[0]&0xf)<<12 | rune(b[1]&0x3f)<<6 | rune(b[2]&0x3f), true
 }
 
-// inner returns what is between the quotes of a JSON string.
+// inner returns the text between the quotes of a JSON string.
 func inner(quoted []byte) []byte { return quoted[1 : len(quoted)-1] }
 
-// appendUnescaped appends what stands between the quotes of a JSON string, which
-// was checked, without its escapes.
+// appendUnescaped appends the text between the quotes of a valid JSON string, without its
+// escapes.
 func appendUnescaped(dst, b []byte) []byte {
 	for len(b) > 0 {
 		if b[0] != '\\' {
@@ -133,7 +133,7 @@ func appendUnescaped(dst, b []byte) []byte {
 	return dst
 }
 
-// unescape reads the escape at the start of b and returns what follows it.
+// unescape returns the character of the escape at the start of b, and the rest of b.
 func unescape(b []byte) (rune, []byte) {
 	switch b[1] {
 	case 'b':
@@ -157,7 +157,7 @@ func unescape(b []byte) (rune, []byte) {
 	return rune(b[1]), b[2:]
 }
 
-// lowSurrogate joins high with the escape that b may begin with.
+// lowSurrogate joins high with an escape at the start of b, if that is a low surrogate.
 func lowSurrogate(high rune, b []byte) (rune, []byte) {
 	if len(b) >= 6 && b[0] == '\\' && b[1] == 'u' {
 		low, _ := hex4(b[2:])
@@ -168,8 +168,8 @@ func lowSurrogate(high rune, b []byte) (rune, []byte) {
 	return utf8.RuneError, b
 }
 
-// appendCompact appends checked JSON without the white space between its tokens,
-// so that it is one line.
+// appendCompact appends valid JSON without the white space between its tokens, as one
+// line.
 func appendCompact(dst, json []byte) []byte {
 	inString := false
 	for i := 0; i < len(json); i++ {

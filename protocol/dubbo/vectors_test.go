@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Frames as real callers and providers write them.
+// Frames as written by real callers and providers.
 const (
 	vectorInterface = "com.alibaba.dubbo.performance.demo.provider.IHelloService"
 	vectorForm      = "interface=" + vectorInterface + "&method=hash&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=abc"
@@ -15,16 +15,16 @@ const (
 		"22322e302e31220a22636f6d2e616c69626162612e647562626f2e706572666f726d616e63652e64656d6f2e70726f76696465722e4948656c6c6f" +
 		"53657276696365220a6e756c6c0a2268617368220a224c6a6176612f6c616e672f537472696e673b220a22616263220a7b2270617468223a22636f" +
 		"6d2e616c69626162612e647562626f2e706572666f726d616e63652e64656d6f2e70726f76696465722e4948656c6c6f53657276696365227d0a"
-	fastjsonAnswer = "dabb0614000000000000000100000008310a39363335340a"
+	fastjsonResponse = "dabb0614000000000000000100000008310a39363335340a"
 
 	hessian2Call = "dabbc2000000000000000001000000a5" +
 		"05322e302e323039636f6d2e616c69626162612e647562626f2e706572666f726d616e63652e64656d6f2e70726f76696465722e4948656c6c6f53" +
 		"65727669636505302e302e300468617368124c6a6176612f6c616e672f537472696e673b036162634804706174683039636f6d2e616c6962616261" +
 		"2e647562626f2e706572666f726d616e63652e64656d6f2e70726f76696465722e4948656c6c6f536572766963655a"
-	hessian2Answer            = "dabb0214000000000000000100000004" + "91d57862"
-	hessian2AnswerAttachments = "dabb0214000000000000000100000012" + "94d57862" + "4805647562626f05322e302e325a"
+	hessian2Response            = "dabb0214000000000000000100000004" + "91d57862"
+	hessian2ResponseAttachments = "dabb0214000000000000000100000012" + "94d57862" + "4805647562626f05322e302e325a"
 
-	heartbeatAnswer = "dabb2614000000000000002a000000056e756c6c0a"
+	heartbeatResponse = "dabb2614000000000000002a000000056e756c6c0a"
 )
 
 func unhexed(t testing.TB, digits string) []byte {
@@ -36,7 +36,8 @@ func unhexed(t testing.TB, digits string) []byte {
 	return b
 }
 
-// decoded is the only frame in digits.
+// decoded returns the only frame in digits.
+
 func decoded(t testing.TB, digits string) Frame {
 	t.Helper()
 	b := unhexed(t, digits)
@@ -81,9 +82,9 @@ func TestVectorCalls(t *testing.T) {
 	}
 }
 
-func TestVectorAnswers(t *testing.T) {
+func TestVectorResponses(t *testing.T) {
 	for _, wire := range []string{
-		fastjsonAnswer, hessian2Answer, hessian2AnswerAttachments,
+		fastjsonResponse, hessian2Response, hessian2ResponseAttachments,
 		"dabb0614000000000000000100000014" + hex.EncodeToString([]byte("4\n96354\n{\"dubbo\":1}\n")),
 	} {
 		f := decoded(t, wire)
@@ -100,7 +101,7 @@ func TestVectorAnswers(t *testing.T) {
 }
 
 func TestVectorHeartbeat(t *testing.T) {
-	f := decoded(t, heartbeatAnswer)
+	f := decoded(t, heartbeatResponse)
 	if f.Request || !f.Event || f.Status != StatusOK || f.ID != 42 || f.Serialization != Fastjson {
 		t.Errorf("got %+v", f)
 	}
@@ -108,7 +109,7 @@ func TestVectorHeartbeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := hex.EncodeToString(AppendHeartbeatAnswer(nil, &beat)); got != heartbeatAnswer {
+	if got := hex.EncodeToString(AppendHeartbeatAnswer(nil, &beat)); got != heartbeatResponse {
 		t.Errorf("got %s", got)
 	}
 }

@@ -16,9 +16,8 @@ import (
 	hessian "github.com/apache/dubbo-go-hessian2"
 )
 
-// FuzzHessianVsLibrary holds what is read as a hessian2 value against what
-// dubbo-go-hessian2 makes of it. Differences that are known and harmless are named
-// where they are allowed.
+// FuzzHessianVsLibrary compares the hessian2 reader with dubbo-go-hessian2. Known
+// harmless differences have a comment where they are allowed.
 func FuzzHessianVsLibrary(f *testing.F) {
 	for _, c := range hessianValues {
 		f.Add(unhexed(f, c.wire))
@@ -33,18 +32,18 @@ func FuzzHessianVsLibrary(f *testing.F) {
 			return
 		}
 		if strings.ContainsRune(text, utf8.RuneError) || strings.Contains(text, objectClass) {
-			return // half a surrogate pair, which it keeps
+			return // half a surrogate pair, which the library keeps
 		}
 		theirs, err := libraryDecode(b[:r.i])
 		if err != nil {
-			return // it knows no classes but its own, and less of the rest
+			return // the library knows only registered classes, and fewer forms
 		}
 		want, ok := jsonOf(reflect.ValueOf(theirs))
 		if !ok {
 			return
 		}
 		got := parsedJSON(t, text)
-		if bytes.IndexByte(b[:r.i], 'M') >= 0 { // a map with a type: it leaves out what is null
+		if bytes.IndexByte(b[:r.i], 'M') >= 0 { // a map with a type: the library drops null values
 			got, want = withoutNulls(got), withoutNulls(want)
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -53,7 +52,7 @@ func FuzzHessianVsLibrary(f *testing.F) {
 	})
 }
 
-// withoutNulls takes out of maps what is null.
+// withoutNulls removes null values from maps.
 func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -70,15 +69,15 @@ func withoutNulls(v any) any {
 	return v
 }
 
-// FuzzHessianEncode has JSON encoded as hessian2: the library, and the reader of
-// this package, make the same JSON of it.
+// FuzzHessianEncode encodes JSON as hessian2. The library and the reader of this package
+// must decode it to the same JSON.
 func FuzzHessianEncode(f *testing.F) {
 	for _, text := range jsonTexts {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		value, ok := oneJSON(text)
-		if !ok || !utf8.Valid(text) { // calls are refused where it is not
+		if !ok || !utf8.Valid(text) { // Call.Parse refuses such text
 			return
 		}
 		e := hessianEncoder{}
@@ -104,11 +103,11 @@ func FuzzHessianEncode(f *testing.F) {
 	})
 }
 
-// objectClass is the key that the library adds to objects of classes that it does
-// not know.
+// objectClass is the key that the library adds to objects of unknown
+// classes.
 const objectClass = "_class"
 
-// libraryDecode is the library's Decode with its panics as errors.
+// libraryDecode returns the result of the library's Decode, with panics as errors.
 func libraryDecode(b []byte) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -117,13 +116,13 @@ func libraryDecode(b []byte) (v any, err error) {
 	}()
 	d := hessian.NewDecoder(b)
 	if v, err = d.Decode(); err == nil && d.Buffered() > 0 {
-		err = errors.New("it is not read to its end")
+		err = errors.New("trailing bytes")
 	}
 	return v, err
 }
 
-// parsedJSON is text as jsonOf has it: numbers as float64 where they have a
-// fraction or an exponent, as int64 elsewhere.
+// parsedJSON returns text in the form of jsonOf: numbers with a fraction or an exponent as
+// float64, and others as int64.
 func parsedJSON(t *testing.T, text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -154,8 +153,8 @@ func numbersParsed(v any) any {
 	return v
 }
 
-// jsonOf is what the library decoded as the JSON that AppendReply makes of it.
-// ok is false for what the library has no one form for.
+// jsonOf returns a value decoded by the library as the JSON that AppendReply writes for
+// it. ok is false for values that the library decodes to several forms.
 func jsonOf(v reflect.Value) (any, bool) {
 	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -191,7 +190,7 @@ func jsonOf(v reflect.Value) (any, bool) {
 
 func jsonOfList(v reflect.Value) (any, bool) {
 	if v.Type().Elem().Kind() != reflect.Interface {
-		return nil, false // of a list with a type it makes the elements fit
+		return nil, false // a list with a type: the library converts the elements
 	}
 	list := []any{}
 	for i := range v.Len() {

@@ -15,7 +15,7 @@ import (
 	hessian "github.com/apache/dubbo-go-hessian2"
 )
 
-// What dubbo-go-hessian2 writes is read here, and the other way round.
+// These tests compare this package with dubbo-go-hessian2, in both directions.
 
 // pojo is an object of the application.
 type pojo struct {
@@ -29,8 +29,8 @@ func (*pojo) JavaClassName() string { return "com.example.Pojo" }
 
 func init() { hessian.RegisterPOJO(&pojo{}) }
 
-// randomValue is a value for dubbo-go-hessian2, and the same as encoding/json
-// reads it.
+// randomValue returns a value for dubbo-go-hessian2, and the same value as decoded by
+// encoding/json.
 func randomValue(r *rand.Rand, depth int) (value, inJSON any) {
 	kind := r.IntN(12)
 	if depth == 0 {
@@ -75,7 +75,7 @@ func randomValue(r *rand.Rand, depth int) (value, inJSON any) {
 		return m, want
 	case 9:
 		return randomPojo(r, depth)
-	case 10: // the same twice: a reference
+	case 10: // a repeated value: a reference
 		v, j := randomPojo(r, depth)
 		return []any{v, v, "between", v}, []any{j, j, "between", j}
 	}
@@ -92,7 +92,7 @@ func randomPojo(r *rand.Rand, depth int) (*pojo, any) {
 	return p, want
 }
 
-func TestReadsWhatTheLibraryWrites(t *testing.T) {
+func TestDecodeLibraryValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 1500 {
 		value, want := randomValue(r, 4)
@@ -113,9 +113,9 @@ func TestReadsWhatTheLibraryWrites(t *testing.T) {
 	}
 }
 
-// TestLibraryReadsWhatIsWritten encodes JSON and compares what the library makes
-// of it.
-func TestLibraryReadsWhatIsWritten(t *testing.T) {
+// TestLibraryDecodes encodes JSON and checks the values that the library
+// decodes.
+func TestLibraryDecodes(t *testing.T) {
 	ints := []any{}
 	for shift := range 64 {
 		for _, d := range []int64{-1, 0, 1} {
@@ -145,7 +145,7 @@ func TestLibraryReadsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// plain turns what the library decodes into what encoding/json has.
+// plain converts a value decoded by the library to the types of encoding/json.
 func plain(v any) any {
 	switch v := v.(type) {
 	case int32:
@@ -166,7 +166,7 @@ func plain(v any) any {
 	return v
 }
 
-// TestLibraryIntegers sees ints and longs apart.
+// TestLibraryIntegers compares the encodings of ints and longs.
 func TestLibraryIntegers(t *testing.T) {
 	for _, n := range []int64{
 		0, -8, -9, 15, 16, -16, -17, 47, 48, -2048, -2049, 2047, 2048, -262144, -262145, 262143, 262144,
@@ -192,7 +192,7 @@ func TestLibraryIntegers(t *testing.T) {
 	}
 }
 
-func TestLibraryReadsBinary(t *testing.T) {
+func TestLibraryBinary(t *testing.T) {
 	for _, n := range []int{0, 1, maxChunk, maxChunk + 1, 3 * maxChunk, 1 << 20} {
 		want := bytes.Repeat([]byte("b"), n)
 		b := appendHessianBinary(nil, want)

@@ -16,7 +16,7 @@ func show(inv *Invocation) string {
 	return s
 }
 
-// form is the request that a form makes.
+// form returns the request for a form.
 func form(body string, headers ...protocol.Header) *protocol.Request {
 	return &protocol.Request{
 		Method: []byte("POST"), Path: []byte("/"), Body: []byte(body),
@@ -24,7 +24,7 @@ func form(body string, headers ...protocol.Header) *protocol.Request {
 	}
 }
 
-// jsonCall is the request that JSON posted to a path makes.
+// jsonCall returns the request for JSON posted to a path.
 func jsonCall(path, body string, headers ...protocol.Header) *protocol.Request {
 	return &protocol.Request{Method: []byte("POST"), Path: []byte(path), Body: []byte(body), Headers: headers}
 }
@@ -47,7 +47,7 @@ func parsedForm(t testing.TB, body string) *Call {
 	return parsed(t, form(body))
 }
 
-// frameOf is the call as a frame.
+// frameOf returns the call as a frame.
 func frameOf(t testing.TB, c *Call, serialization byte) Frame {
 	t.Helper()
 	b, err := c.AppendFrame(nil, serialization, 7)

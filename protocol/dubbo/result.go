@@ -1,0 +1,137 @@
+package dubbo
+
+// appendHessianResult appends the result in the body of a hessian2 response, or
+// returns the exception in it.
+func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
+	t := transcoder{r: hessianReader{b: body}, dst: dst, max: len(dst) + max}
+	switch t.r.int() {
+	case kindNull, kindNullWithAttachments:
+		t.dst = append(t.dst, "null"...)
+	case kindValue, kindValueWithAttachments:
+		if head := t.next(); bare && head.kind == tokenString {
+			t.text(head)
+		} else {
+			t.rest(head)
+		}
+	case kindException, kindExceptionWithAttachments:
+		thrown := t.r.exception()
+		if !t.r.bad {
+			return dst, thrown, nil
+		}
+	default:
+		t.r.fail()
+	}
+	switch {
+	case t.tooLarge:
+		return dst, nil, ErrReplyTooLarge
+	case t.r.bad:
+		return dst, nil, ErrBadAnswer
+	}
+	return t.dst, nil, nil
+}
+
+// text writes a string without quotes.
+func (t *transcoder) text(tok token) {
+	t.dst = appendText(t.dst, tok.text)
+	for tok.more {
+		tok = t.r.chunk(tokenString)
+		t.dst = appendText(t.dst, tok.text)
+	}
+}
+
+// exception reads an exception: the class and the detailMessage of an object. A string
+// is the message.
+func (r *hessianReader) exception() *problem {
+	p := new(problem)
+	head := r.next()
+	if head.kind != tokenObject {
+		p.message, _ = r.text(head)
+		return p
+	}
+	class := r.classes[head.num]
+	p.class = appendText(nil, r.nameAt(class.name))
+	names := hessianReader{b: r.b, i: class.first}
+	for n := r.enter(head); r.element(&n); {
+		name, field := names.name(), r.next()
+		if string(name) == "detailMessage" {
+			p.message, _ = r.text(field)
+		} else {
+			r.skipRest(field)
+		}
+	}
+	return p
+}
+
+// text reads the rest of the value whose head is t, and returns the value if it is a
+// string.
+func (r *hessianReader) text(t token) ([]byte, bool) {
+	if t.kind != tokenString {
+		r.skipRest(t)
+		return nil, false
+	}
+	text := appendText(nil, t.text)
+	for t.more {
+		t = r.chunk(tokenString)
+		text = appendText(text, t.text)
+	}
+	return text, !r.bad
+}
+
+// appendFastjsonResult appends the result in the body of a fastjson response, or
+// returns the exception in it.
+func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error) {
+	lines := lineReader{b: body}
+	kind := lines.next()
+	if lines.bad || len(kind) != 1 {
+		return dst, nil, ErrBadAnswer
+	}
+	switch kind[0] - '0' {
+	case kindNull, kindNullWithAttachments:
+		return append(dst, "null"...), nil, nil
+	case kindValue, kindValueWithAttachments:
+		value, ok := oneJSON(lines.next())
+		switch {
+		case !ok || lines.bad:
+			return dst, nil, ErrBadAnswer
+		case bare && value[0] == '"':
+			return appendUnescaped(dst, inner(value)), nil, nil
+		}
+		return appendCompact(dst, value), nil, nil
+	case kindException, kindExceptionWithAttachments:
+		value, ok := oneJSON(lines.next())
+		if !ok || lines.bad {
+			return dst, nil, ErrBadAnswer
+		}
+		return dst, fastjsonException(value), nil
+	}
+	return dst, nil, ErrBadAnswer
+}
+
+// fastjsonException reads an exception: an object with its class as @type, and its
+// message. Any other value is the message.
+func fastjsonException(value []byte) *problem {
+	if value[0] != '{' {
+		return &problem{message: jsonText(value)}
+	}
+	p := new(problem)
+	r := jsonReader{b: value}
+	for r.begin('{'); r.more('}'); {
+		name := r.key()
+		field := r.value()
+		switch {
+		case string(name) == "@type":
+			p.class = jsonText(field)
+		case string(name) == "message" && string(field) != "null":
+			p.message = jsonText(field)
+		}
+	}
+	return p
+}
+
+// jsonText returns the text of a JSON string, or the JSON of any other value.
+func jsonText(value []byte) []byte {
+	if value[0] == '"' {
+		return appendUnescaped(nil, inner(value))
+	}
+	return value
+}
