@@ -6,13 +6,13 @@ import (
 )
 
 // Distribution is the latency of primaries during the last 30 to 60 s, as plain
-// data, to be added up over loops.
+// data that can be added up over loops.
 type Distribution struct {
 	counts   [nBuckets]int64
-	censored int64 // slower than can be said
+	censored int64 // slower than every bucket
 }
 
-// Distribution copies the long window: for reports, not for every request.
+// Distribution copies the long window. It is for reports, not for each request.
 func (e *Estimator) Distribution(now time.Duration) (d Distribution) {
 	s := e.long.read(now, longHalf)
 	for _, h := range s.halves {
@@ -42,7 +42,7 @@ func (d *Distribution) change(c *change) {
 	d.censored += c.censored
 }
 
-// Samples is the number of primaries.
+// Samples returns the number of primaries.
 func (d *Distribution) Samples() int64 {
 	n := d.censored
 	for _, c := range d.counts {
@@ -51,8 +51,8 @@ func (d *Distribution) Samples() int64 {
 	return n
 }
 
-// Quantile returns the q-quantile; ok is false when there is no sample, or it
-// falls among those that were cut off.
+// Quantile returns the q-quantile. ok is false if there is no sample, or if the
+// quantile falls among the censored samples.
 func (d *Distribution) Quantile(q float64) (latency time.Duration, ok bool) {
 	rank := max(1, int64(math.Ceil(q*float64(d.Samples()))))
 	var seen int64

@@ -1,20 +1,21 @@
-// Package hedge decides when a request gets a second attempt: how late is late
-// (Estimator), and whether one more attempt is affordable and of use (Service,
-// Gate). It sits between the exchange's hedge timer and the lb pick.
+// Package hedge decides when a request gets a second attempt: after what delay
+// (Estimator), and whether one more attempt is affordable and useful (Service,
+// Gate). On a request's way it stands between the exchange's hedge timer, which
+// asks Decide, and the pick of lb, which chooses the endpoint of the hedge.
 //
 // The idea is the hedged request of Dean and Barroso, "The Tail at Scale"
-// (Communications of the ACM, 2013): send the request to another replica once
-// it has been out for longer than nearly all requests take, take the first good
-// answer and cancel the other. A few per cent more load cut the tail, because
-// two replicas are seldom slow at the same moment.
+// (Communications of the ACM, 2013). Send the request to another replica once it
+// has been in flight for longer than nearly all requests take, use the first good
+// response and cancel the other attempt. Two replicas are seldom slow at the same
+// moment, so a few per cent more load cut the tail.
 //
-// Three things keep it safe. The delay follows the measured latency, where a
-// fixed one set a little too low doubles a good part of the load. The budget
-// bounds extra load whatever the estimate says. And the quantile leaves room
-// under the budget: at 0.95 with a budget of 5% the ordinary slow requests spend
-// every token and a real stall finds none; at 0.97 two fifths are left for it.
+// Three rules keep hedging safe. The delay follows the measured latency: a fixed
+// delay that is a little too short doubles much of the load. The budget bounds
+// the extra load whatever the estimate says. The quantile leaves room under the
+// budget: at 0.95 with a budget of 5% the ordinary slow requests spend every
+// token and a real stall finds none; at 0.97 two fifths are left for it.
 //
-// Everything here is pure: time is an argument (a loop's monotonic clock),
-// nothing is locked and nothing allocates. One Estimator serves one route on one
-// loop, one Service serves one service on one loop; no other loop touches them.
+// The package is pure: time is an argument (a loop's monotonic clock), and there
+// are no locks and no allocations per request. One Estimator serves one route on
+// one loop, one Service serves one service on one loop. No other loop uses them.
 package hedge

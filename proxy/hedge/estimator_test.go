@@ -2,8 +2,6 @@ package hedge
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -14,54 +12,6 @@ func auto() *Policy {
 	p := DefaultPolicy()
 	p.Mode = On
 	return &p
-}
-
-func TestBuckets(t *testing.T) {
-	last := -1
-	for d := time.Duration(0); d < 70*time.Second; d += max(time.Microsecond, d/200) {
-		b := bucketOf(d)
-		if b < last || b >= nBuckets {
-			t.Fatalf("%v is in bucket %d, after %d of %d", d, b, last, nBuckets)
-		}
-		last = b
-		if d < 50*time.Microsecond || d > time.Minute {
-			continue
-		}
-		if err := math.Abs(float64(middleOf(b)-d)) / float64(d); err > 0.03 {
-			t.Fatalf("%v is shown as %v, %.1f%% off", d, middleOf(b), 100*err)
-		}
-	}
-	for d, want := range map[time.Duration]int{-ms: 0, 0: 0, time.Hour: nBuckets - 1, math.MaxInt64: nBuckets - 1} {
-		if got := bucketOf(d); got != want {
-			t.Errorf("%v is in bucket %d, want %d", d, got, want)
-		}
-	}
-	for b := range nBuckets {
-		if got := bucketOf(middleOf(b)); got != b {
-			t.Fatalf("the middle of bucket %d is in bucket %d", b, got)
-		}
-	}
-}
-
-func TestQuantileAgainstSorted(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{100, 101, 5000} {
-		var e Estimator
-		var all []time.Duration
-		for range n {
-			d := time.Duration(math.Exp(rnd.NormFloat64()) * float64(ms))
-			e.Observe(0, d)
-			all = append(all, d)
-		}
-		slices.Sort(all)
-		for _, q := range []float64{0.01, 0.5, 0.9, 0.97, 0.999, 1} {
-			got, ok := e.Quantile(0, q)
-			want := all[int(math.Ceil(q*float64(n)))-1]
-			if !ok || math.Abs(float64(got-want)) > 0.03*float64(want) {
-				t.Errorf("%d samples: the %v-quantile is %v (%v), want %v", n, q, got, ok, want)
-			}
-		}
-	}
 }
 
 func observe(e *Estimator, n int, at, latency time.Duration) {
@@ -87,25 +37,25 @@ func TestWindowForgets(t *testing.T) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 100, 6*time.Second, fresh)
 		}, 9 * time.Second, old},
-		{"the first half is over", func(e *Estimator) {
+		{"the first half has expired", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 100, 6*time.Second, fresh)
 		}, 10 * time.Second, fresh},
-		{"its slot is used anew", func(e *Estimator) {
+		{"the first half is reused", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 100, 10*time.Second, fresh)
 		}, 10 * time.Second, fresh},
-		{"too few of late: the long window", func(e *Estimator) {
+		{"too few recent samples: the long window", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 			observe(e, 50, 14*time.Second, fresh)
 		}, 14 * time.Second, old},
-		{"both short halves are over", func(e *Estimator) {
+		{"both short halves have expired", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 		}, 59 * time.Second, old},
-		{"the long ones are as well", func(e *Estimator) {
+		{"all halves have expired", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 		}, 60 * time.Second, 0},
-		{"a day of silence", func(e *Estimator) {
+		{"a day without requests", func(e *Estimator) {
 			observe(e, 150, 4*time.Second, old)
 		}, 24 * time.Hour, 0},
 	} {
@@ -169,9 +119,10 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// When more than 1-q of the primaries were given up, their latency is unknown:
-// the estimate from before stands, until it is measured again or long over.
-func TestCensoredHoldsTheLastFinite(t *testing.T) {
+// If more than 1-q of the primaries were censored, the quantile is unknown. The
+// last finite estimate holds until the quantile is measured again, or until the
+// window has expired.
+func TestLastFiniteEstimate(t *testing.T) {
 	var e Estimator
 	p := auto()
 	observe(&e, 960, 0, 2*ms)
@@ -184,7 +135,7 @@ func TestCensoredHoldsTheLastFinite(t *testing.T) {
 		e.Censor(now)
 	}
 	if _, ok := e.Quantile(now, p.Quantile); ok {
-		t.Error("a quantile among the censored was given as measured")
+		t.Error("a quantile among the censored samples was reported as measured")
 	}
 	if got := e.Delay(now, p); !near(got, 8*ms) {
 		t.Errorf("delay %v, want the last finite 8 ms", got)
@@ -192,7 +143,7 @@ func TestCensoredHoldsTheLastFinite(t *testing.T) {
 	now = 6 * time.Second
 	observe(&e, 10000, now, 3*ms)
 	if got := e.Delay(now, p); !near(got, 3*ms) {
-		t.Errorf("delay %v, want what is measured, 3 ms", got)
+		t.Errorf("delay %v, want the measured 3 ms", got)
 	}
 	now = 10 * time.Minute
 	if got := e.Delay(now, p); got != p.MaxDelay {
@@ -202,12 +153,12 @@ func TestCensoredHoldsTheLastFinite(t *testing.T) {
 		e.Censor(now)
 	}
 	if got := e.Delay(now+cacheAge, p); got != p.MaxDelay {
-		t.Errorf("delay %v, want max_delay: what was held is from long ago", got)
+		t.Errorf("delay %v, want max_delay: the last finite estimate is too old", got)
 	}
 }
 
-// The delay rises when everything gets slower, for what is not hedged (the budget
-// sees to that) is still measured.
+// When all requests get slower, the delay rises: the budget bounds the hedges, so
+// most primaries are still measured.
 func TestDelayFollowsASlowdown(t *testing.T) {
 	var e Estimator
 	p := auto()

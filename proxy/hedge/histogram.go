@@ -7,9 +7,9 @@ import (
 )
 
 // The histogram is log-linear over microseconds: exact to 1 µs below 64 µs, then
-// 32 buckets per doubling. A bucket is at most 1/32 wide, so its middle is
-// within 1.6% (and half a microsecond) of whatever fell into it. The last bucket
-// ends at 2^26 µs, 67 s.
+// 32 buckets per doubling. A bucket is at most 1/32 of its latency wide, so its
+// middle is within 1.6% (or half a microsecond) of each sample in it. The last
+// bucket ends at 2^26 µs, 67 s.
 const (
 	subBits  = 5
 	linear   = 1 << (subBits + 1)
@@ -32,7 +32,7 @@ func bucketOf(d time.Duration) int {
 	return shift<<subBits + int(us>>shift)
 }
 
-// middleOf is the latency that a bucket stands for.
+// middleOf returns the latency in the middle of a bucket.
 func middleOf(bucket int) time.Duration {
 	if bucket < linear {
 		return time.Duration(bucket)*time.Microsecond + time.Microsecond/2
@@ -42,35 +42,35 @@ func middleOf(bucket int) time.Duration {
 	return time.Duration(low)*time.Microsecond + time.Microsecond<<shift/2
 }
 
-// half is one half-window. Samples that are censored are known only to be slower
+// halfWindow counts the samples of half a window. Censored samples are slower
 // than every bucket.
-type half struct {
-	epoch    int64 // which half-window since the clock's start
+type halfWindow struct {
+	epoch    int64 // its number, counted from the start of the clock
 	finite   uint32
 	censored uint32
 	counts   [nBuckets]uint32
 }
 
-// window is two half-windows: the running one and the one before, so that what
-// is read covers between one and two half-widths and forgets in steps. A half's
-// slot is the parity of its epoch. The zero value is an empty window.
-type window struct{ halves [2]half }
+// window consists of the current half-window and the previous one. It covers
+// between one and two half-widths, and forgets in steps. A half-window's index is
+// the parity of its epoch. The zero value is an empty window.
+type window struct{ halves [2]halfWindow }
 
-// at returns the half that samples of now go to, emptied first if it was left
-// from an earlier epoch.
-func (w *window) at(now, width time.Duration) *half {
+// at returns the half-window of now, and clears it if it belonged to an earlier
+// epoch.
+func (w *window) at(now, width time.Duration) *halfWindow {
 	epoch := int64(now / width)
 	h := &w.halves[epoch&1]
 	if h.epoch != epoch {
-		*h = half{epoch: epoch}
+		*h = halfWindow{epoch: epoch}
 	}
 	return h
 }
 
-// snapshot is a window as it stands at one moment. Halves that are over by then
-// count for nothing, without having been cleared: reading does not mutate.
+// snapshot is a window at one moment. It leaves out half-windows that have
+// expired by then; it doesn't clear them, because reading must not mutate.
 type snapshot struct {
-	halves           [2]*half // nil: empty or over
+	halves           [2]*halfWindow // nil if empty or expired
 	finite, censored uint64
 }
 
@@ -91,8 +91,8 @@ func (w *window) read(now, width time.Duration) snapshot {
 
 func (s *snapshot) samples() uint64 { return s.finite + s.censored }
 
-// quantile returns the q-quantile; ok is false when it falls into the censored
-// mass or there is no sample.
+// quantile returns the q-quantile. ok is false if it falls among the censored
+// samples, or if there is no sample.
 func (s *snapshot) quantile(q float64) (d time.Duration, ok bool) {
 	rank := max(1, uint64(math.Ceil(q*float64(s.samples()))))
 	if rank > s.finite {

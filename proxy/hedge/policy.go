@@ -2,7 +2,7 @@ package hedge
 
 import "time"
 
-// Mode tells what hedging does for a route.
+// Mode says what hedging does for a route.
 type Mode uint8
 
 // The modes, as written in the configuration.
@@ -25,7 +25,7 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// Defaults of Policy; the configuration has the same.
+// Defaults of Policy; the configuration has the same values.
 const (
 	DefaultQuantile = 0.97
 	DefaultMinDelay = time.Millisecond
@@ -39,15 +39,17 @@ const (
 type Policy struct {
 	Mode Mode
 
-	// Delay is how long an attempt is out before the next hedge. 0 is "auto":
-	// the Quantile of the latency of primaries, within [MinDelay, MaxDelay].
+	// Delay is how long an attempt is in flight before the next hedge. 0 means
+	// "auto": the Quantile of the latency of primaries, within [MinDelay,
+	// MaxDelay].
 	Delay time.Duration
 
-	// Quantile for auto, in (0, 1). 1-Quantile must be well under Budget.
+	// Quantile is the quantile of the automatic delay, in (0, 1). 1-Quantile must
+	// be well under Budget.
 	Quantile float64
 
-	// MinDelay and MaxDelay clamp auto. MaxDelay also stands in while too few
-	// requests have been seen.
+	// MinDelay and MaxDelay bound the automatic delay. MaxDelay is also the delay
+	// while there are too few samples.
 	MinDelay, MaxDelay time.Duration
 
 	// Budget is the number of hedges and paid retries per primary.
@@ -57,8 +59,8 @@ type Policy struct {
 	Max int
 }
 
-// DefaultPolicy is the policy of a service that says nothing: hedging off, and
-// the documented defaults for everything else.
+// DefaultPolicy returns the policy of a service without settings for hedging: it
+// is off, and all else has the documented defaults.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:     Off,
@@ -70,32 +72,32 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Gate is the outcome of a decision to hedge: Open, or what stopped it. It is
-// small and dense, fit to index an array of counters.
+// Gate is the result of a decision to hedge: Open, or the gate that was closed.
+// The values are dense, so that they can index an array of counters.
 type Gate uint8
 
-// The gates.
+// The gates, in the order in which Decide asks them.
 const (
-	Open          Gate = iota // sent
+	Open          Gate = iota // the hedge is sent
 	NotIdempotent             // the request must not reach two replicas
 	Cascade                   // the request is itself a hedge or retry
-	NoEndpoint                // no other endpoint is free to take it
-	Deadline                  // the time left can't cover a median answer
+	Correlated                // most endpoints are silent: hedging can't help
+	NoEndpoint                // no other endpoint is free to take the hedge
+	Deadline                  // the time left is shorter than the median latency
+	Useless                   // hardly any hedge has won lately
 	Budget                    // no token
 	Concurrency               // too many hedges in flight
-	Correlated                // most endpoints are stalled: hedging can't help
-	Useless                   // hedges have hardly won lately
 
 	// Gates is the number of gates, Open included.
-	Gates = int(Useless) + 1
+	Gates = int(Concurrency) + 1
 )
 
-// Transient tells whether a closed gate may be open for the same request one
-// delay later, so that the hedge timer is worth arming again: another endpoint
-// may have recovered, a token come in, the one that has the request fallen silent.
-// Asked only once, a request that found the other replicas busy for a moment sits
-// out a whole freeze: of the emulated replicas' requests the slowest then takes
-// 42 ms instead of 8, at the same load.
+// Transient reports whether a closed gate may open for the same request one delay
+// later, so that the hedge timer must be armed again. By then another endpoint may
+// have recovered, a token may have been earned, or the request may be stuck. If
+// requests asked only once, one that found the other replicas busy for a moment
+// would wait for the end of a freeze: of the emulated replicas' requests the
+// slowest would take 42 ms instead of 8, at the same load.
 func (g Gate) Transient() bool {
 	switch g {
 	case NoEndpoint, Budget, Concurrency, Correlated, Useless:
@@ -105,11 +107,11 @@ func (g Gate) Transient() bool {
 }
 
 var gateNames = [Gates]string{
-	"open", "not_idempotent", "cascade", "no_endpoint", "deadline",
-	"budget", "concurrency", "correlated", "useless",
+	"open", "not_idempotent", "cascade", "correlated", "no_endpoint",
+	"deadline", "useless", "budget", "concurrency",
 }
 
-// String returns the gate's stable name, as metrics carry it.
+// String returns the gate's stable name, which metrics have as a label.
 func (g Gate) String() string {
 	if int(g) < Gates {
 		return gateNames[g]

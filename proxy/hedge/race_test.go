@@ -2,5 +2,6 @@
 
 package hedge
 
-// raceEnabled: the race detector allocates, so allocations are not counted.
+// raceEnabled reports whether the race detector is on. It allocates, so tests of
+// allocations are skipped.
 const raceEnabled = true

@@ -2,23 +2,23 @@ package hedge
 
 import "time"
 
-// Route is what hedging knows of one route on one loop: its policy, the latency
-// there, and whether hedges help. It must not be copied once in use.
+// Route is the hedging state of one route on one loop: its policy, its latency,
+// and how often hedges win. It must not be copied once in use.
 type Route struct {
 	Policy    Policy
 	Estimator Estimator
 	Counts    Counts
 
-	wins   wins
-	shadow *shadow // with mode Shadow only
+	winRate winRate
+	shadow  *shadow // nil unless the mode is Shadow
 }
 
-// Counts are the counts of a route or, added up, of a service.
+// Counts are the counters of a route or, added up, of a service.
 type Counts struct {
 	Primaries    uint64 // requests that began, whatever the mode
-	Hedges       uint64 // sent
-	HedgesMissed uint64 // of these, the ones that reached no application
-	HedgesWon    uint64 // of these, the ones whose good answer came first
+	Hedges       uint64 // hedges sent
+	HedgesMissed uint64 // hedges sent that reached no application
+	HedgesWon    uint64 // hedges sent whose good response came first
 	Gates        [Gates]uint64
 }
 
@@ -33,7 +33,8 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
-// NewRoute returns the state of a route with this policy on one of loops loops.
+// NewRoute returns the state of a route with policy p on one loop, in a process
+// of the given number of loops.
 func NewRoute(p Policy, loops int) *Route {
 	r := &Route{Policy: p}
 	if p.Mode == Shadow {
@@ -42,31 +43,32 @@ func NewRoute(p Policy, loops int) *Route {
 	return r
 }
 
-// Delay is how long to wait before the next hedge; see Estimator.Delay.
+// Delay returns how long to wait before the next hedge; see Estimator.Delay.
 func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Delay(now, &r.Policy) }
 
-// againAfter is the least time from one ask of a request for a hedge to the next.
-// Delays may be of a nanosecond, or 0: where a gate stays closed, the loop would do
-// nothing but ask for each request that waits. Timers are no more exact than this.
-const againAfter = 500 * time.Microsecond
+// minAskInterval is the shortest time between two decisions for one request. A
+// delay may be a nanosecond, or 0: while a gate stays closed, the loop would do
+// nothing but ask for each request in flight. Timers are no more exact than this.
+const minAskInterval = 500 * time.Microsecond
 
-// Again is how long a request waits that has asked for a hedge before it asks for one
-// again: a delay, but againAfter at least.
-func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), againAfter) }
+// Again returns how long a request waits between two decisions: the delay, and at
+// least minAskInterval.
+func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), minAskInterval) }
 
-// Sent takes note of a primary that is handed to an endpoint, known by a number;
-// shut: it was stalled or busy before. The caller keeps w until Answered or Late,
-// of which one follows unless nothing is learned from the attempt.
-func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, shut bool) {
+// Sent records that a primary is handed to the endpoint with the given number.
+// unavailable reports whether the endpoint was stalled or busy before. The caller
+// keeps w until it calls Answered or Late. It calls neither if nothing is learned
+// from the attempt.
+func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
 	if r.shadow != nil {
-		r.shadow.start(now, w, endpoint, shut)
+		r.shadow.start(now, w, endpoint, unavailable)
 	}
 }
 
-// Shadows tells whether the route is in shadow mode, and so in need of Sent.
+// Shadows reports whether the route is in shadow mode, which needs Sent.
 func (r *Route) Shadows() bool { return r.shadow != nil }
 
-// Answered takes note of the answer to a primary, as Estimator.Observe does.
+// Answered records the response to a primary, as Estimator.Observe does.
 func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	r.Estimator.Observe(now, latency)
 	if r.shadow != nil {
@@ -74,7 +76,8 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	}
 }
 
-// Late takes note of a primary that was not waited for, as Estimator.Censor does.
+// Late records a primary that was given up before its response, as
+// Estimator.Censor does.
 func (r *Route) Late(now time.Duration, w *Watch) {
 	r.Estimator.Censor(now)
 	if r.shadow != nil {
@@ -82,8 +85,8 @@ func (r *Route) Late(now time.Duration, w *Watch) {
 	}
 }
 
-// Forecasts is what hedging would have done with a number of delays, the one in
-// force first; nil unless the mode is Shadow. It is for reports.
+// Forecasts returns what hedging would have done with several delays, the delay
+// in force first. It returns nil unless the mode is Shadow. It is for reports.
 func (r *Route) Forecasts(now time.Duration) []Forecast {
 	if r.shadow == nil {
 		return nil
@@ -91,19 +94,19 @@ func (r *Route) Forecasts(now time.Duration) []Forecast {
 	return r.shadow.forecasts(now, r)
 }
 
-// Won counts a hedge that brought a good answer before any other attempt did.
+// Won counts a hedge that brought a good response before any other attempt did.
 func (r *Route) Won() {
 	r.Counts.HedgesWon++
-	r.wins.win()
+	r.winRate.countWin()
 }
 
-// Missed counts a hedge that reached no application: nobody can tell whether it
-// would have won.
+// Missed counts a hedge that reached no application. Whether it would have won is
+// unknown.
 func (r *Route) Missed() {
 	r.Counts.HedgesMissed++
-	r.wins.missed()
+	r.winRate.discount()
 }
 
-// Recent is the number of the last few hundred hedges, and of those that won; while
-// the gate useless is closed, of its probes.
-func (r *Route) Recent() (hedges, won int) { return int(r.wins.sent), int(r.wins.won) }
+// Recent returns the number of recent hedges (a few hundred), and how many of
+// them won. While the gate useless is closed it counts the gate's probes.
+func (r *Route) Recent() (hedges, won int) { return int(r.winRate.sent), int(r.winRate.won) }

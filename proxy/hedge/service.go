@@ -5,89 +5,92 @@ import (
 	"time"
 )
 
-// minOverall is the burst of hedges, and the hedges in flight, that a service is
-// allowed over all loops however small its traffic.
-const minOverall = 10
+// minTotal is the burst of hedges, and the number in flight, that a service may
+// have over all loops however small its traffic.
+const minTotal = 10
 
-// NoDeadline is the Left of a request without a deadline.
+// NoDeadline is the value of Left for a request without a deadline.
 const NoDeadline = time.Duration(math.MaxInt64)
 
-// Service is what hedging shares between the routes of one service on one loop:
+// Service is the hedging state that the routes of one service share on one loop:
 // the token bucket and the count of hedges in flight.
 type Service struct {
 	tokens   Tokens
 	inFlight InFlight
 }
 
-// NewService returns the state of a service on one of loops loops.
+// NewService returns the state of a service on one loop, in a process of the
+// given number of loops.
 func NewService(loops int) Service {
-	part := minOverall / float64(max(1, loops))
-	return Service{tokens: NewTokens(part), inFlight: NewInFlight(part)}
+	perLoop := minTotal / float64(max(1, loops))
+	return Service{tokens: NewTokens(perLoop), inFlight: NewInFlight(perLoop)}
 }
 
-// Question is what the gates need to know about one request at the moment its
-// hedge timer fires. The zero value is stopped at every gate it could be.
+// Question is what the gates need to know about one request when its hedge timer
+// fires. The zero value keeps as many gates closed as it can.
 type Question struct {
-	// Idempotent: the request may reach two replicas.
+	// Idempotent reports whether the request may reach two replicas.
 	Idempotent bool
 
-	// Cascade: the request is itself a hedge or retry of whoever sent it here.
-	// Hedging it again would multiply load down a chain of calls.
+	// Cascade reports whether the request is itself a hedge or a retry of its
+	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
-	// Endpoints is the number of them. Heard is how many have had something of
-	// this loop to answer within the last SilentAfter, and Silent how many of
-	// those have it still and have answered nothing for as long.
+	// Endpoints is the number of endpoints of the service. Heard counts those
+	// that had a request of this loop in flight within the last SilentAfter.
+	// Silent counts those of Heard that still have one and have sent no response
+	// for that long.
 	Endpoints, Heard, Silent int
 
 	// Untried is the number of endpoints that may take the hedge: not tried by
-	// this request, not busy, not stalled. That there is one is enough.
+	// this request, not busy, not stalled. The caller may stop counting at one.
 	Untried int
 
-	// Stuck: every endpoint that has the request has another one of this loop too, and
-	// has answered nothing for Estimator.SilentAfter. Its hedge is not stopped by those
-	// of others that did not win, and may take a token that they have to leave.
+	// Stuck reports whether each endpoint that has the request also has another
+	// request of this loop, and has sent no response for Estimator.SilentAfter.
+	// The gate useless lets the hedge of a stuck request pass, and it may take one
+	// of the tokens that other hedges must leave (stuckReserve).
 	Stuck bool
 
 	// Left is the time until the request's deadline, NoDeadline without one.
 	Left time.Duration
 }
 
-// correlated tells whether so much is silent that a hedge would wait with the
-// rest: more than half of the endpoints heard of, and three at least or both of
-// two. Fewer may have stopped at one time by chance, and an idle one may well
-// answer: that is what hedging is for.
+// correlated reports whether so many endpoints are silent that a hedge would wait
+// like the primary: more than half of those heard of, and at least three, or both
+// of two. Fewer may have stopped at the same time by chance, and an idle endpoint
+// may well respond: hedging is made for these cases.
 func (q *Question) correlated() bool {
 	return q.Endpoints > 1 && q.Silent >= min(q.Endpoints, 3) && 2*q.Silent > q.Heard
 }
 
-// Primary counts a first attempt, which earns its route's budget. It is called
-// whatever the mode, for paid retries draw on the same tokens.
+// Primary counts a first attempt, which earns its route's budget. The caller calls
+// it in every mode, because paid retries take the same tokens.
 func (s *Service) Primary(now time.Duration, r *Route) {
 	r.Counts.Primaries++
-	r.wins.primary(r.Policy.Budget)
+	r.winRate.earn(r.Policy.Budget)
 	if r.shadow != nil {
 		r.shadow.primary(now, r.Policy.Budget)
 	}
 	s.tokens.Primary(now, r.Policy.Budget)
 }
 
-// Decide asks all gates whether a hedge is to be sent now, and counts the answer.
-// When that is Open it has taken a token and a slot: the caller sends the hedge,
-// and calls Done once. Otherwise nothing was taken, and the answer is the first
-// gate that was closed, in this order:
+// Decide asks the gates whether a hedge may be sent now, and counts the result.
+// If the result is Open, Decide has taken a token and a slot: the caller sends the
+// hedge, and calls Done once. Otherwise nothing was taken, and the result is the
+// first closed gate, in the order of the constants:
 //
 //	not_idempotent, cascade    facts of the request
-//	correlated, no_endpoint    nobody to send it to
-//	deadline                   too late to be of use
+//	correlated, no_endpoint    no endpoint to send it to
+//	deadline                   too late to be useful
 //	useless                    hedges do not help, and this request is not stuck
-//	budget, concurrency        too dear
+//	budget, concurrency        too expensive
 //
-// The dear ones come last so that their counters mean "would have been sent, had
-// there been more to spend"; correlated comes before no_endpoint, for when all
-// others are silent it is what says why. The caller asks only with mode On and
-// fewer than Max hedges sent; it asks again Route.Again later while that holds
-// and the answer was Open or Transient.
+// The gates of cost come last, so that their counters mean "would have been sent,
+// had there been more to spend". correlated comes before no_endpoint: when all
+// other endpoints are silent, it is the reason. The caller asks only with mode On
+// and fewer than Max hedges sent. While that holds it asks again after Route.Again
+// if the result was Open or Transient.
 func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
@@ -95,7 +98,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 		s.tokens.Take(now)
 		s.inFlight.Add()
 		r.Counts.Hedges++
-		r.wins.hedge()
+		r.winRate.countHedge()
 	}
 	return gate
 }
@@ -113,32 +116,32 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return NoEndpoint
 	case q.Left <= 0 || q.Left < est.median:
 		return Deadline
-	case !q.Stuck && !r.wins.pass():
+	case !q.Stuck && !r.winRate.allows():
 		return Useless
-	case budget <= 0 || !s.tokens.spare(now, q.Stuck):
+	case budget <= 0 || !s.tokens.allows(now, q.Stuck):
 		return Budget
-	case s.inFlight.Count() >= s.inFlight.Limit(est.tail, s.tokens.in.perSecond(now)):
+	case s.inFlight.Count() >= s.inFlight.Limit(est.tail, s.tokens.earned.perSecond(now)):
 		return Concurrency
 	}
 	return Open
 }
 
-// Done gives the slot of a hedge back: once its endpoint has answered, said that
-// it dropped it, or its deadline has passed. Not at the cancel: a hedge that is
-// stuck at a frozen endpoint is one in flight.
+// Done gives back the slot of a hedge: once its endpoint has sent a response or
+// confirmed the cancel, or the deadline has passed. The caller doesn't call it at
+// the cancel: a hedge at a frozen endpoint is still in flight.
 func (s *Service) Done() { s.inFlight.Done() }
 
-// Refund gives the token of a hedge or paid retry back that reached nobody: no
-// connection, or refused by the other sidecar before the app saw it. A hedge's
-// slot is still given back by Done.
+// Refund gives back the token of a hedge or paid retry that reached no
+// application: there was no connection, or the other sidecar refused it first.
+// Done still gives back a hedge's slot.
 func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 
 // Retry takes the token of a retry that is not free (after a reset, a refusal, a
-// 5xx); false forbids it.
+// 5xx). It reports whether there was one; without it the retry must not be sent.
 func (s *Service) Retry(now time.Duration) bool { return s.tokens.Take(now) }
 
-// InFlight is the number of hedges that are out.
+// InFlight returns the number of hedges in flight.
 func (s *Service) InFlight() int { return s.inFlight.Count() }
 
-// Tokens is the number of hedges and paid retries that could be sent at once.
+// Tokens returns the number of hedges and paid retries that may be sent at once.
 func (s *Service) Tokens(now time.Duration) float64 { return s.tokens.Have(now) }

@@ -6,65 +6,66 @@ import (
 	"time"
 )
 
-// shadowDelays are what shadow mode tries beside the delay that is in force, as far
-// as they lie within [MinDelay, MaxDelay].
+// shadowDelays are the delays that shadow mode forecasts in addition to the delay
+// in force, as far as they lie within [MinDelay, MaxDelay].
 var shadowDelays = [...]time.Duration{
 	1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
 }
 
-// never is when a request asks that does not.
+// never is the time of the first decision for a request that has none.
 const never = time.Duration(math.MaxInt64)
 
-// maxAsks bounds how often one request asks in vain for its hedge in the forecast,
-// as it does each Route.Again when the gate was transient.
+// maxAsks bounds how often the forecast asks the transient gates for one request.
+// A real request asks again after each Route.Again.
 const maxAsks = 32
 
-// Watch follows one primary attempt through shadow mode. The zero value is one
-// that is not followed.
+// Watch is the state of one primary attempt in shadow mode. The zero value is the
+// state of an attempt that shadow mode doesn't follow.
 type Watch struct {
-	// Hedgeable: the request might be hedged: it is idempotent, no hedge or retry
-	// itself, and its caller did not opt out.
+	// Hedgeable reports whether the request may be hedged: it is idempotent, it
+	// is no hedge or retry itself, and its caller did not opt out.
 	Hedgeable bool
 
 	// Left is the time from the start of the attempt to the request's deadline.
 	Left time.Duration
 
-	// Asked is when the request's hedge timer fired, armed with the delay in force;
-	// 0: it has not. Between the two a loop may have been away, and then no hedge
-	// would have left any sooner.
+	// Asked is when the request's hedge timer, armed with the delay in force,
+	// fired; 0 means that it has not. It is late if the loop was not scheduled,
+	// and then a hedge would have been sent no sooner.
 	Asked time.Duration
 
 	sent     time.Duration
 	endpoint uint32
-	index    uint8 // in its slot of the timeline
-	listed   bool  // it has one
+	index    uint8 // index of the attempt's sample in its slot of the timeline
+	recorded bool  // reports whether the timeline has a sample of the attempt
 }
 
-// shadow forecasts for a number of delays what hedging would do to a route. How
-// long a hedge would have taken is learned from a primary that was sent to another
-// endpoint at the moment of the hedge: when that one is late too, because all
-// endpoints are slow together, the hedge gains nothing. It takes some 150 KiB.
+// shadow forecasts for several delays what hedging would do to a route. The
+// latency of a hedge is taken from a primary that was sent to another endpoint at
+// the time of the hedge. If that primary is late too, because all endpoints are
+// slow together, the hedge gains nothing. The size is about 150 KiB.
 type shadow struct {
 	timeline timeline
-	earned   float64 // hedges that the budget has allowed since the start
-	income   income
+	total    float64 // hedges that the budget has allowed since the start
+	earned   lastSecond
 	minBurst float64
 	plans    []plan
 }
 
 // plan is the forecast for one delay.
 type plan struct {
-	delay time.Duration // 0: the one in force
+	delay time.Duration // 0 means the delay in force
 
-	tokens  float64
-	settled float64 // what of shadow.earned is in tokens
-	wins    wins
-	changes [2]change
+	tokens   float64
+	credited float64 // how much of shadow.total was added to tokens
+	winRate  winRate
+	changes  [2]change
 }
 
-// change is what hedging would have done in one half-window of the estimator's
-// long window: how the counts of its histogram would differ, and the hedges sent.
+// change is the effect that hedging would have had in one half-window of the
+// estimator's long window: how the counts of its histogram would differ, and how
+// many hedges would have been sent.
 type change struct {
 	epoch    int64
 	hedges   uint64
@@ -73,7 +74,7 @@ type change struct {
 }
 
 func newShadow(p *Policy, loops int) *shadow {
-	s := &shadow{minBurst: max(1, minOverall/float64(max(1, loops)))}
+	s := &shadow{minBurst: max(1, minTotal/float64(max(1, loops)))}
 	delays := []time.Duration{0}
 	for _, d := range shadowDelays {
 		if p.MinDelay <= d && d <= p.MaxDelay {
@@ -88,20 +89,20 @@ func newShadow(p *Policy, loops int) *shadow {
 
 // primary counts a request, which earns budget.
 func (s *shadow) primary(now time.Duration, budget float64) {
-	s.earned += budget
-	s.income.add(now, budget)
+	s.total += budget
+	s.earned.add(now, budget)
 }
 
-func (s *shadow) start(now time.Duration, w *Watch, endpoint uint32, shut bool) {
+func (s *shadow) start(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
 	w.sent, w.endpoint = now, endpoint
-	w.index, w.listed = s.timeline.add(now, endpoint, shut)
+	w.index, w.recorded = s.timeline.add(now, endpoint, unavailable)
 }
 
-// end takes in that a primary was answered, or cut off at its deadline.
+// end records that a primary got its response, or was cut off at its deadline.
 func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	took := now - w.sent
-	if w.listed && !cutOff {
-		s.timeline.answered(w.sent, w.index, took)
+	if w.recorded && !cutOff {
+		s.timeline.setLatency(w.sent, w.index, took)
 	}
 	if !w.Hedgeable {
 		return
@@ -109,54 +110,55 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 	current := r.Delay(now)
 	for i := range s.plans {
 		p := &s.plans[i]
-		when := w.asks(cmp.Or(p.delay, current), current)
+		when := w.askTimes(cmp.Or(p.delay, current), current)
 		if took <= when.first {
 			continue
 		}
 		c := p.change(now)
-		if better := s.hedged(p, c, now, r, w, when); better < took {
-			p.wins.win()
+		if better := s.hedgedLatency(p, c, now, r, w, when); better < took {
+			p.winRate.countWin()
 			c.move(took, better, cutOff)
 		}
 	}
 }
 
-// asks is when a request asks for its hedge, from its start, and how often after that.
-type asks struct{ first, every time.Duration }
+// askTimes says when the decision for a request is made, counted from its start.
+type askTimes struct{ first, interval time.Duration }
 
-// asks is when the loop would have asked with such a delay, current being the one in
-// force. A loop that came to the timer of that one late, or after the answer, would
-// not have come to a later one sooner.
-func (w *Watch) asks(delay, current time.Duration) asks {
-	again := max(delay, againAfter)
+// askTimes returns when the loop would have decided with the given delay, current
+// being the delay in force. If the loop reached the timer of the current delay
+// late, or after the response, it would have reached that of a longer delay no
+// sooner.
+func (w *Watch) askTimes(delay, current time.Duration) askTimes {
+	interval := max(delay, minAskInterval)
 	switch {
 	case delay < current:
-		return asks{delay, again}
+		return askTimes{delay, interval}
 	case w.Asked == 0:
-		return asks{never, again}
+		return askTimes{never, interval}
 	}
-	return asks{max(delay, w.Asked-w.sent), again}
+	return askTimes{max(delay, w.Asked-w.sent), interval}
 }
 
-// hedged returns when the caller would have been answered with hedges, and counts
-// them in c.
-func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watch, when asks) time.Duration {
+// hedgedLatency returns the latency that the caller would have seen with hedges,
+// and counts these in c.
+func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, w *Watch, when askTimes) time.Duration {
 	s.refill(p, now)
 	median := r.Estimator.estimate(now, r.Policy.Quantile).median
 	best, sent := now-w.sent, 0
-	for at := when.first; at < best && at <= when.first+maxAsks*when.every && sent < r.Policy.Max; at += when.every {
-		if w.Left-at < median || !p.wins.pass() {
+	for at := when.first; at < best && at <= when.first+maxAsks*when.interval && sent < r.Policy.Max; at += when.interval {
+		if w.Left-at < median || !p.winRate.allows() {
 			break
 		}
 		other := s.timeline.near(w.sent+at, w.endpoint)
 		if other == nil {
 			break
 		}
-		if other.took == tookShut || p.tokens < 1 {
+		if other.took == tookUnavailable || p.tokens < 1 {
 			continue // as at a transient gate
 		}
 		p.tokens--
-		p.wins.hedge()
+		p.winRate.countHedge()
 		c.hedges++
 		sent++
 		best = min(best, at+other.latency())
@@ -164,15 +166,15 @@ func (s *shadow) hedged(p *plan, c *change, now time.Duration, r *Route, w *Watc
 	return best
 }
 
-// refill adds to p's bucket what has been earned since it was last looked at.
+// refill adds to p's bucket what was earned since the last refill.
 func (s *shadow) refill(p *plan, now time.Duration) {
-	gain := s.earned - p.settled
-	p.settled = s.earned
-	p.tokens = min(p.tokens+gain, max(s.minBurst, s.income.perSecond(now)))
-	p.wins.primary(gain)
+	gain := s.total - p.credited
+	p.credited = s.total
+	p.tokens = min(p.tokens+gain, max(s.minBurst, s.earned.perSecond(now)))
+	p.winRate.earn(gain)
 }
 
-// change returns the running half-window's.
+// change returns the change of the current half-window.
 func (p *plan) change(now time.Duration) *change {
 	epoch := int64(now / longHalf)
 	c := &p.changes[epoch&1]
@@ -182,7 +184,8 @@ func (p *plan) change(now time.Duration) *change {
 	return c
 }
 
-// move counts a request that took so long, or was cut off, as answered after to.
+// move counts a request that took the latency took, or was cut off, as one with
+// the latency to.
 func (c *change) move(took, to time.Duration, cutOff bool) {
 	if cutOff {
 		c.censored--
@@ -196,7 +199,7 @@ func (c *change) move(took, to time.Duration, cutOff bool) {
 // 60 s.
 type Forecast struct {
 	Delay   time.Duration
-	Current bool // Delay is the one that is in force now, which may have been another before
+	Current bool // reports whether Delay is the one in force now; it may have changed meanwhile
 	Latency Distribution
 	Hedges  uint64
 }

@@ -5,77 +5,7 @@ import (
 	"time"
 )
 
-func TestTimeline(t *testing.T) {
-	const mine, other, third = 1, 2, 3
-	at := func(n int) time.Duration { return 10*time.Second + time.Duration(n)*ms }
-	for _, c := range []struct {
-		name string
-		do   func(l *timeline)
-		want uint32 // µs, or as start.took has it; 0: nothing is found
-	}{
-		{"nothing was sent", func(l *timeline) {}, 0},
-		{"only to the same endpoint", func(l *timeline) { l.note(at(500), mine, 3*ms) }, 0},
-		{"to another", func(l *timeline) { l.note(at(500), other, 3*ms) }, 3000},
-		{"not answered yet", func(l *timeline) { l.note(at(500), other, 0) }, tookPending},
-		{"the nearest", func(l *timeline) {
-			l.note(at(490), other, 3*ms)
-			l.note(at(505), other, 4*ms)
-			l.note(at(530), other, 5*ms)
-		}, 4000},
-		{"out of reach", func(l *timeline) { l.note(at(500-timelineReach-1), other, 3*ms) }, 0},
-		{"shut", func(l *timeline) { l.add(at(500), other, true) }, tookShut},
-		{"rather not shut", func(l *timeline) {
-			l.add(at(500), other, true)
-			l.note(at(500), third, 3*ms)
-		}, 3000},
-		{"as near on the other side, and not shut", func(l *timeline) {
-			l.add(at(501), other, true)
-			l.note(at(499), third, 3*ms)
-		}, 3000},
-		{"before the timeline has gone round", func(l *timeline) { l.note(at(500-timelineSlots), other, 3*ms) }, 0},
-		{"more than a slot holds", func(l *timeline) {
-			for range startsPerSlot {
-				l.note(at(500), mine, 3*ms)
-			}
-			l.note(at(500), other, 4*ms)
-		}, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var l timeline
-			c.do(&l)
-			for range 3 { // whichever comes first in the slot
-				var got uint32
-				if s := l.near(at(500), mine); s != nil {
-					got = s.took
-				}
-				if got != c.want {
-					t.Errorf("found %d, want %d", got, c.want)
-				}
-			}
-		})
-	}
-}
-
-// note adds a primary; took is 0 while it is out.
-func (t *timeline) note(at time.Duration, endpoint uint32, took time.Duration) {
-	if i, ok := t.add(at, endpoint, false); ok && took > 0 {
-		t.answered(at, i, took)
-	}
-}
-
-// A primary that is answered after its slot was taken by later ones changes
-// nothing there.
-func TestTimelineForgetsWhatIsOld(t *testing.T) {
-	var l timeline
-	i, _ := l.add(5*ms, 1, false)
-	l.add(5*ms+timelineSlots*slotWidth, 2, false)
-	l.answered(5*ms, i, time.Second)
-	if s := l.near(5*ms+timelineSlots*slotWidth, 9); s == nil || s.took != tookPending {
-		t.Errorf("found %+v, want one that is pending", s)
-	}
-}
-
-// shadowed is a route in shadow mode that has seen answers of 1 ms.
+// shadowed returns a route in shadow mode that has seen latencies of 1 ms.
 func shadowed(p Policy) (*Service, *Route) {
 	p.Mode = Shadow
 	s, r := NewService(1), NewRoute(p, 1)
@@ -85,7 +15,8 @@ func shadowed(p Policy) (*Service, *Route) {
 	return &s, r
 }
 
-// serve has a primary begin at at and take took; two others answer at once then.
+// serve simulates a primary that is sent at the time at and takes took. The three
+// endpoints get the primaries in turn.
 func (r *Route) serve(s *Service, at, took time.Duration) {
 	w := Watch{Hedgeable: true, Left: NoDeadline}
 	s.Primary(at, r)
@@ -112,9 +43,9 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"not idempotent", func(p *Policy, w *Watch) { w.Hedgeable = false }, 0, 50 * ms},
 		{"no time left", func(p *Policy, w *Watch) { w.Left = 5 * ms }, 0, 50 * ms},
 		{"at 20 ms", func(p *Policy, w *Watch) { p.Delay, w.Asked = 20*ms, at+20*ms }, 1, 21 * ms},
-		{"asked late, for the loop was away", func(p *Policy, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
-		{"answered before it was asked", func(p *Policy, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
-		{"two hedges are as good", func(p *Policy, w *Watch) { p.Max = 2 }, 1, 6 * ms},
+		{"asked late: the loop was not scheduled", func(p *Policy, w *Watch) { w.Asked = at + 30*ms }, 1, 31 * ms},
+		{"response before the decision", func(p *Policy, w *Watch) { w.Asked = 0 }, 0, 50 * ms},
+		{"two hedges gain no more", func(p *Policy, w *Watch) { p.Max = 2 }, 1, 6 * ms},
 		{"no budget", func(p *Policy, w *Watch) { p.Budget = 0 }, 0, 50 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,8 +67,8 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 	}
 }
 
-// What was cut off at its deadline counts as rescued too.
-func TestForecastOfARequestThatWasCutOff(t *testing.T) {
+// A request that was cut off at its deadline counts as rescued too.
+func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 	p := DefaultPolicy()
 	p.Delay = 5 * ms
 	_, r := shadowed(p)
@@ -150,18 +81,18 @@ func TestForecastOfARequestThatWasCutOff(t *testing.T) {
 	}
 }
 
-// Without any delay a request asks again all the same no sooner than the loop would,
-// and no more hedges go than there are tokens.
+// With a delay of 0 the forecast asks no more often than the loop would, and sends
+// no more hedges than there are tokens.
 func TestForecastWithoutDelay(t *testing.T) {
 	p := DefaultPolicy()
 	p.MinDelay, p.MaxDelay, p.Budget = 0, 0, 0
 	_, r := shadowed(p)
-	if f := r.current(time.Second); f.Hedges != minOverall || f.Latency.Samples() != 1000 {
-		t.Errorf("%d hedges for %d requests, want %v of the burst for 1000", f.Hedges, f.Latency.Samples(), minOverall)
+	if f := r.current(time.Second); f.Hedges != minTotal || f.Latency.Samples() != 1000 {
+		t.Errorf("%d hedges for %d requests, want %v of the burst for 1000", f.Hedges, f.Latency.Samples(), minTotal)
 	}
 }
 
-// While all endpoints are slow at once, a hedge gains nothing.
+// While all endpoints are slow together, a hedge gains nothing.
 func TestForecastOfACorrelatedStall(t *testing.T) {
 	p := DefaultPolicy()
 	p.Delay = 5 * ms
@@ -173,25 +104,25 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 		s.Primary(sent(i), r)
 		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
 	}
-	for i := range ws { // all thaw at once
+	for i := range ws { // the stall of all endpoints ends
 		r.Answered(1100*ms, 1100*ms-sent(i), &ws[i])
 	}
 	f := r.current(1200 * ms)
 	if slowest, _ := f.Latency.Quantile(1); slowest < 90*ms {
-		t.Errorf("slowest %v; a stall of 100 ms was sold as a gain", slowest)
+		t.Errorf("slowest %v; the forecast gains from hedges in a stall of 100 ms", slowest)
 	}
 }
 
-// A shorter delay than the one in force is not held up by a loop that came late to
-// that one; a longer one is.
-func TestForecastsOfOtherDelaysWhenTheLoopWasAway(t *testing.T) {
+// A loop that reaches the timer of the delay in force late delays the forecast for
+// longer delays, but not for shorter ones.
+func TestForecastsAfterALateTimer(t *testing.T) {
 	p := DefaultPolicy()
 	p.Delay = 4 * ms
 	_, r := shadowed(p)
 	w := Watch{Hedgeable: true, Left: NoDeadline, Asked: 914 * ms}
 	r.Sent(900*ms, &w, 0, false)
 	r.Answered(950*ms, 50*ms, &w)
-	want := map[time.Duration]time.Duration{ // and the answer takes 1 ms
+	want := map[time.Duration]time.Duration{ // the delay or the late timer, and 1 ms for the response
 		1 * ms: 2 * ms, 2 * ms: 3 * ms, 3 * ms: 4 * ms, 4 * ms: 15 * ms, 5 * ms: 15 * ms, 10 * ms: 15 * ms, 20 * ms: 21 * ms,
 	}
 	for _, f := range r.Forecasts(950 * ms) {
@@ -201,7 +132,7 @@ func TestForecastsOfOtherDelaysWhenTheLoopWasAway(t *testing.T) {
 	}
 }
 
-// The delays beside the one in force are those within the bounds.
+// Beside the delay in force there are forecasts for the delays within the bounds.
 func TestForecastDelays(t *testing.T) {
 	p := DefaultPolicy()
 	p.Mode, p.MinDelay, p.MaxDelay = Shadow, 2*ms, 10*ms
@@ -237,7 +168,7 @@ func TestShadowDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// What shadow mode adds to a request: one of 50 is slow.
+// BenchmarkShadow measures what shadow mode adds to a request. One of 50 is slow.
 func BenchmarkShadow(b *testing.B) {
 	s, r := shadowed(DefaultPolicy())
 	at, i := time.Second, 0

@@ -5,81 +5,80 @@ import (
 	"time"
 )
 
-// The timeline remembers requests by the millisecond in which they were sent, the
-// first startsPerSlot of each, for about two seconds; it looks for one near a
-// moment up to timelineReach slots to either side.
+// The timeline keeps the first samplesPerSlot primaries of each millisecond for
+// about two seconds. It looks for one near a given time in up to timelineReach
+// slots to either side.
 const (
-	slotWidth     = time.Millisecond
-	timelineSlots = 2048
-	startsPerSlot = 4
-	timelineReach = 100
+	slotWidth      = time.Millisecond
+	timelineSlots  = 2048
+	samplesPerSlot = 4
+	timelineReach  = 100
 )
 
-// What start.took holds when it is not a latency in microseconds.
+// Values of sample.took that are no latency in microseconds.
 const (
-	tookPending = math.MaxUint32     // not answered yet: too late to win, as over an hour would be
-	tookShut    = math.MaxUint32 - 1 // the endpoint was stalled or busy: no hedge would have been sent there
+	tookPending     = math.MaxUint32     // no response yet; as a latency, over an hour, it never wins
+	tookUnavailable = math.MaxUint32 - 1 // the endpoint was stalled or busy: it would have got no hedge
 )
 
-// start is one primary attempt.
-type start struct {
+// sample is one primary attempt.
+type sample struct {
 	endpoint uint32
 	took     uint32
 }
 
-func (s *start) latency() time.Duration { return time.Duration(s.took) * time.Microsecond }
+func (s *sample) latency() time.Duration { return time.Duration(s.took) * time.Microsecond }
 
-// slot is one millisecond. Its starts are chosen as they are sent, when nobody
-// knows yet how long they take: chosen as they are answered, the quick ones would
-// come first.
+// slot holds the samples of one millisecond. They are chosen as they are sent, when
+// their latency is unknown: chosen as they end, the quick ones would come first.
 type slot struct {
-	number int64 // of the millisecond, counted from 1; 0: never used
-	n      int
-	starts [startsPerSlot]start
+	number  int64 // number of the millisecond, counted from 1; 0 means never used
+	n       int
+	samples [samplesPerSlot]sample
 }
 
-// timeline tells how long a request to another endpoint would have taken at a
-// moment that is past: as long as one that was sent there at that moment.
+// timeline answers how long a request to another endpoint would have taken at a
+// past time: as long as a primary that was sent there at that time.
 type timeline struct {
 	slots [timelineSlots]slot
-	turn  uint // where the search within a slot begins, so that none is preferred
+	turn  uint // where the search within a slot begins, so that no sample is preferred
 }
 
 func slotNumber(t time.Duration) int64 { return int64(t/slotWidth) + 1 }
 
-// add notes a primary and returns its position in its slot; ok is false when the
-// slot is full.
-func (t *timeline) add(now time.Duration, endpoint uint32, shut bool) (index uint8, ok bool) {
+// add records a primary and returns its index in its slot. ok is false if the slot
+// is full.
+func (t *timeline) add(now time.Duration, endpoint uint32, unavailable bool) (index uint8, ok bool) {
 	number := slotNumber(now)
 	s := &t.slots[number%timelineSlots]
 	if s.number != number {
 		s.number, s.n = number, 0
 	}
-	if s.n == startsPerSlot {
+	if s.n == samplesPerSlot {
 		return 0, false
 	}
-	s.starts[s.n] = start{endpoint, tookPending}
-	if shut {
-		s.starts[s.n].took = tookShut
+	s.samples[s.n] = sample{endpoint, tookPending}
+	if unavailable {
+		s.samples[s.n].took = tookUnavailable
 	}
 	s.n++
 	return uint8(s.n - 1), true
 }
 
-// answered notes how long the primary at that position of the slot of sent took,
-// unless the timeline has gone round since.
-func (t *timeline) answered(sent time.Duration, index uint8, took time.Duration) {
+// setLatency records the latency of the primary that was sent at the given time
+// and has the given index, unless its slot was reused since.
+func (t *timeline) setLatency(sent time.Duration, index uint8, took time.Duration) {
 	number := slotNumber(sent)
 	s := &t.slots[number%timelineSlots]
-	if s.number == number && s.starts[index].took == tookPending {
-		s.starts[index].took = uint32(min(max(took/time.Microsecond, 0), tookShut-1))
+	if s.number == number && s.samples[index].took == tookPending {
+		s.samples[index].took = uint32(min(max(took/time.Microsecond, 0), tookUnavailable-1))
 	}
 }
 
-// near returns a primary that was sent about the time at to an endpoint other than
-// not: of the nearest slot that has one, rather one that was not shut. nil: there
-// is none within reach.
-func (t *timeline) near(at time.Duration, not uint32) *start {
+// near returns a primary that was sent at about the time at to an endpoint other
+// than not. It takes the nearest slot that has one, and there prefers one whose
+// endpoint was available. It returns nil if there is none within reach.
+func (t *timeline) near(at time.Duration, not uint32) *sample {
 	t.turn++
 	number := slotNumber(at)
 	for off := range int64(timelineReach + 1) {
@@ -94,9 +93,9 @@ func (t *timeline) near(at time.Duration, not uint32) *start {
 	return nil
 }
 
-// within looks in one slot for something better than found.
-func (t *timeline) within(number int64, not uint32, found *start) *start {
-	if number < 1 || found != nil && found.took != tookShut {
+// within searches one slot for a better sample than found, which may be nil.
+func (t *timeline) within(number int64, not uint32, found *sample) *sample {
+	if number < 1 || found != nil && found.took != tookUnavailable {
 		return found
 	}
 	s := &t.slots[number%timelineSlots]
@@ -104,11 +103,11 @@ func (t *timeline) within(number int64, not uint32, found *start) *start {
 		return found
 	}
 	for i := range s.n {
-		c := &s.starts[(uint(i)+t.turn)%uint(s.n)]
-		if c.endpoint != not && (found == nil || c.took != tookShut) {
+		c := &s.samples[(uint(i)+t.turn)%uint(s.n)]
+		if c.endpoint != not && (found == nil || c.took != tookUnavailable) {
 			found = c
 		}
-		if found != nil && found.took != tookShut {
+		if found != nil && found.took != tookUnavailable {
 			break
 		}
 	}

@@ -1,0 +1,161 @@
+package hedge
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestTokens(t *testing.T) {
+	s := NewService(1)
+	r := NewRoute(*auto(), 1)
+	take := func(now time.Duration) (n int) {
+		for s.Retry(now) {
+			n++
+		}
+		return n
+	}
+	if n := take(0); n != 10 {
+		t.Errorf("%d tokens at the start, want 10", n)
+	}
+	primaries := func(from, to time.Duration, perSecond int) {
+		for at := from; at < to; at += time.Second / time.Duration(perSecond) {
+			s.Primary(at, r)
+		}
+	}
+	primaries(0, time.Second, 100)
+	if n := take(time.Second); n < 4 || n > 5 {
+		t.Errorf("%d tokens for 100 primaries, want 5", n)
+	}
+	primaries(time.Second, 11*time.Second, 1000)
+	if n := take(11 * time.Second); n < 45 || n > 50 {
+		t.Errorf("%d tokens after 10 s at 1000 a second, want one second's worth, 50", n)
+	}
+	primaries(11*time.Second, 12*time.Second, 1000)
+	if n := take(14 * time.Second); n != 10 {
+		t.Errorf("%d tokens after 2 s without requests, want 10: the burst shrinks with the rate", n)
+	}
+	for range 20 {
+		s.Refund(14 * time.Second)
+	}
+	if got := s.Tokens(14 * time.Second); got != 10 {
+		t.Errorf("%v tokens after too many refunds, want 10", got)
+	}
+	if s = NewService(100); take(0) != 1 {
+		t.Error("of 100 loops each must be able to hold a token")
+	}
+}
+
+// At any time, and for any arrivals, the tokens taken so far are bounded by the
+// budget of the primaries so far and one burst.
+func TestBudgetBound(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(8, 9))
+	for range 50 {
+		s := NewService(1 + rnd.IntN(4))
+		start := s.Tokens(0)
+		r := NewRoute(*auto(), 1)
+		r.Policy.Budget = 0.01 + 0.2*rnd.Float64()
+		var now time.Duration
+		earned, taken := 0.0, 0.0
+		for range 5000 {
+			now += time.Duration(rnd.ExpFloat64() * float64(rnd.IntN(20)) * float64(ms))
+			if rnd.IntN(3) > 0 {
+				s.Primary(now, r)
+				earned += r.Policy.Budget
+			} else if s.Retry(now) {
+				taken++
+			}
+			if taken > earned+start+1e-6 {
+				t.Fatalf("%v taken of %v earned and %v at the start", taken, earned, start)
+			}
+			if have := s.Tokens(now); have < 0 || have > max(start, s.tokens.earned.perSecond(now))+1e-6 {
+				t.Fatalf("%v tokens", have)
+			}
+		}
+		if taken == 0 {
+			t.Fatal("no token was taken: the test shows nothing")
+		}
+	}
+}
+
+func TestLastSecond(t *testing.T) {
+	var in lastSecond
+	for at := time.Duration(0); at < 10*time.Second; at += 10 * ms {
+		in.add(at, 1)
+		if at < time.Second {
+			continue
+		}
+		if got := in.perSecond(at); math.Abs(got-100) > 2 {
+			t.Fatalf("at %v: %v a second, want 100", at, got)
+		}
+	}
+	before := in
+	for _, c := range []struct {
+		at   time.Duration
+		want float64
+	}{{10500 * ms, 50}, {10999 * ms, 0}, {11 * time.Second, 0}, {time.Hour, 0}} {
+		if got := in.perSecond(c.at); math.Abs(got-c.want) > 1 {
+			t.Errorf("at %v: %v a second, want %v", c.at, got, c.want)
+		}
+	}
+	if in != before {
+		t.Error("reading changed it")
+	}
+}
+
+// A late request leaves exactly a quarter of the bucket to stuck ones. A full
+// bucket has a token for either, however small it is.
+func TestStuckReserve(t *testing.T) {
+	for _, c := range []struct {
+		burst, tokens float64
+		late, stuck   bool
+	}{
+		{8, 3, true, true},
+		{8, 2.99, false, true},
+		{8, 1, false, true},
+		{8, 0.99, false, false},
+		{1.2, 1.2, true, true},
+		{1.2, 1.19, false, true},
+		{1, 1, true, true},
+		{1, 0.99, false, false},
+	} {
+		b := NewTokens(c.burst)
+		b.tokens = c.tokens
+		if late, stuck := b.allows(0, false), b.allows(0, true); late != c.late || stuck != c.stuck {
+			t.Errorf("%v of %v tokens: %t for a late request, %t for a stuck one", c.tokens, c.burst, late, stuck)
+		}
+	}
+}
+
+func TestInFlightLimit(t *testing.T) {
+	for _, c := range []struct {
+		loops     int
+		latency   time.Duration
+		perSecond float64
+		want      int
+	}{
+		{1, 0, 0, 10},
+		{1, 4 * ms, 50, 10},
+		{1, 20 * ms, 1000, 20},
+		{1, 20 * ms, 1001, 21},
+		{4, 0, 0, 3},
+		{4, 20 * ms, 1000, 20},
+		{64, 0, 0, 1},
+	} {
+		s := NewService(c.loops)
+		if got := s.inFlight.Limit(c.latency, c.perSecond); got != c.want {
+			t.Errorf("%+v: limit %d", c, got)
+		}
+	}
+}
+
+func TestDoneWithoutHedge(t *testing.T) {
+	s := NewService(1)
+	defer func() {
+		if recover() == nil {
+			t.Error("Done without a hedge in flight did not panic")
+		}
+	}()
+	s.Done()
+}
