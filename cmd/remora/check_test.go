@@ -40,8 +40,8 @@ func TestCheckFiles(t *testing.T) {
 		{"unreadable", good.Cert, t.TempDir(), good.CA, `\S+:7:12: services\.compute\.tls\.key: read .*: is a directory\n`},
 		{"mismatched", good.Cert, other.Key, good.CA, `\S+:7:12: services\.compute\.tls\.key: \S+key.pem, for \S+cert.pem: .*does not match.*\n`},
 		{"expired", expired.Cert, expired.Key, good.CA, `\S+:6:13: services\.compute\.tls\.cert: \S+cert.pem: expired at 20.*Z\n`},
-		{"no PEM", text, good.Key, text, `\S+:6:13: services\.compute\.tls\.cert: \S+text.pem: no certificate in it\n` +
-			`\S+:8:11: services\.compute\.tls\.ca: \S+text.pem: no certificate in it\n`},
+		{"no PEM", text, good.Key, text, `\S+:6:13: services\.compute\.tls\.cert: \S+text.pem: contains no certificate\n` +
+			`\S+:8:11: services\.compute\.tls\.ca: \S+text.pem: contains no certificate\n`},
 		{"an authority that is over", good.Cert, good.Key, chain.CA, `\S+:8:11: services\.compute\.tls\.ca: \S+: expired at .*\n`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

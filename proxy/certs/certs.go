@@ -1,7 +1,10 @@
-// Package certs keeps TLS identities that live in PEM files: it reads them,
-// reads them again when they change, and says whom to trust. Everything that
-// speaks TLS asks it for a configuration at each handshake, so that a rotated
-// certificate serves the next connection and disturbs none that is open.
+// Package certs keeps TLS identities up to date. It reads them from PEM files,
+// reads these again when they change, and verifies the certificates of peers.
+//
+// The command opens a Source for each identity of the configuration. The drivers of
+// links (proxy/reactor) and the client of etcd (registry/etcd) ask the Source for a
+// configuration at each handshake. So a rotated certificate is used for the next
+// connection, and open connections go on.
 package certs
 
 import (
@@ -17,36 +20,36 @@ import (
 	"time"
 )
 
-// Options say where an identity is and whom it is shown to.
+// Options say where the files of an identity are, and which peers it accepts.
 type Options struct {
-	// Cert and Key are files with a chain, leaf first, and its private key.
-	// Both "": no certificate of our own, for clients only.
+	// Cert and Key are the files of a chain, leaf first, and of its private key.
+	// A client without a certificate of its own leaves both empty.
 	Cert, Key string
 
-	// CA is a file with the authorities that sign the peers' certificates.
-	// "": those of the system.
+	// CA is a file with the authorities that sign the peers' certificates. Empty
+	// means those of the system.
 	CA string
 
-	// Peers are the names accepted, as ParsePeers has them. Empty, for
-	// clients only: the name that was dialled.
+	// Peers are the accepted names, in the syntax of ParsePeers. A client may
+	// leave them empty: the peer must then prove the name that was dialled.
 	Peers []string
 
-	// Interval is how often the files are looked at. 0: 5 s.
+	// Interval is the time between two reads of the files; 0 means 5 s.
 	Interval time.Duration
 
-	// Logger hears of rotations. nil: slog.Default().
+	// Logger gets a record of each reload; nil means slog.Default().
 	Logger *slog.Logger
 }
 
 const (
 	defaultInterval = 5 * time.Second
 
-	// maxFile bounds a PEM file, in bytes: bundles of all public authorities
-	// have a quarter of that.
+	// maxFile bounds a PEM file, in bytes. A bundle of all public authorities is
+	// a quarter of that.
 	maxFile = 1 << 20
 )
 
-// Source is one identity, kept current. Its methods may be called from any
+// Source is one identity, kept up to date. Its methods may be called from any
 // goroutine.
 type Source struct {
 	opt     Options
@@ -55,20 +58,21 @@ type Source struct {
 
 	loads, failures atomic.Uint64
 
-	read [sha256.Size]byte // digest of the files that were last tried; watch's
+	lastTried [sha256.Size]byte // digest of the files; after Open only watch uses it
 
 	once sync.Once
 	stop chan struct{}
 	done chan struct{}
 }
 
-// configs is what one state of the files makes. It is immutable.
+// configs are the configurations made of one state of the files. They are
+// immutable.
 type configs struct {
 	server, client *tls.Config
 	expires        time.Time
 }
 
-// Open reads the files and begins to watch them. The Source must be closed.
+// Open reads the files and begins to watch them. The caller must call Close.
 func Open(o Options) (*Source, error) {
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
@@ -85,7 +89,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.read = files.digest()
+	s.lastTried = files.digest()
 	if err := s.use(files); err != nil {
 		return nil, err
 	}
@@ -93,21 +97,21 @@ func Open(o Options) (*Source, error) {
 	return s, nil
 }
 
-// Server is the configuration for the next connection that is accepted: TLS 1.3,
-// the client's certificate required and held against Peers. It must not be
-// changed.
+// Server returns the configuration for the next accepted connection. It requires
+// TLS 1.3 and a client certificate with a name in Peers. The caller must not change
+// it.
 func (s *Source) Server() *tls.Config { return s.current.Load().server }
 
-// Client is the configuration for the next connection that is dialled: TLS 1.3
-// with Peers; without them TLS 1.2 will do, and ServerName is the caller's to
-// set, on a clone. It must not be changed.
+// Client returns the configuration for the next dialled connection. With Peers it
+// requires TLS 1.3. Without them it accepts TLS 1.2, and the caller must set
+// ServerName, on a clone. The caller must not change it.
 func (s *Source) Client() *tls.Config { return s.current.Load().client }
 
-// Stats is what a Source counts.
+// Stats are the counters of a Source.
 type Stats struct {
-	Loads    uint64    // times that files were taken into use, the first included
-	Failures uint64    // times that changed files were no good
-	Expires  time.Time // end of the own certificate; zero without one
+	Loads    uint64    // loads of the files, the first included
+	Failures uint64    // changed files that could not be used
+	Expires  time.Time // end of the identity's certificate; zero without one
 }
 
 // Stats returns the counters of s.
@@ -115,59 +119,59 @@ func (s *Source) Stats() Stats {
 	return Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Expires: s.current.Load().expires}
 }
 
-// Close ends the watch. What the Source handed out stays valid.
+// Close stops the watch. Configurations that the Source returned stay valid.
 func (s *Source) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.done
 }
 
-// watch looks at the files again and again. It reads them, small as they are:
-// orchestrators swap symbolic links, for which times of modification and
-// notifications of the kernel need care, and the content tells all.
+// watch reads the files at each interval and compares their content. They are
+// small, and orchestrators replace them by changing symbolic links, which
+// modification times and notifications of the kernel do not reliably show.
 func (s *Source) watch() {
 	defer close(s.done)
-	look := time.NewTicker(s.opt.Interval)
-	defer look.Stop()
+	tick := time.NewTicker(s.opt.Interval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-look.C:
+		case <-tick.C:
 			s.reload()
 		}
 	}
 }
 
-// reload takes changed files into use. While they are no good (half of a
-// rotation is on disk, say) the last good ones stay.
+// reload puts changed files into use. If they can't be used, for example because a
+// rotation is only half written, the last good ones stay in use.
 func (s *Source) reload() {
 	files, err := s.readFiles()
-	var digest [sha256.Size]byte // all zero: they can't be read
+	var digest [sha256.Size]byte // all zero if the files can't be read
 	if err == nil {
 		digest = files.digest()
 	}
-	if digest == s.read {
+	if digest == s.lastTried {
 		return
 	}
-	s.read = digest
+	s.lastTried = digest
 	if err == nil {
 		err = s.use(files)
 	}
 	if err != nil {
 		s.failures.Add(1)
-		s.opt.Logger.Warn("changed TLS files are no good; the last good ones stay in use",
+		s.opt.Logger.Warn("changed TLS files can't be used; the last good ones stay in use",
 			"code", "tls_reload", "cert", s.opt.Cert, "error", err)
 		return
 	}
 	s.opt.Logger.Info("TLS files reloaded", "cert", s.opt.Cert, "expires", s.current.Load().expires)
 }
 
-// files are the contents of the three files; nil where there is no file.
+// files holds the contents of the three files; nil where none is configured.
 type files struct{ cert, key, ca []byte }
 
 func (s *Source) readFiles() (f files, err error) {
 	if (s.opt.Cert == "") != (s.opt.Key == "") {
-		return f, errors.New("tls: cert and key are given together or not at all")
+		return f, errors.New("tls: cert and key must be set together")
 	}
 	for _, x := range []struct {
 		path string
@@ -180,7 +184,7 @@ func (s *Source) readFiles() (f files, err error) {
 	return f, nil
 }
 
-// readPEM reads one file, nil for none.
+// readPEM reads one file. It returns nil for an empty path.
 func readPEM(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 	t.Helper()
@@ -33,9 +33,9 @@ func open(t *testing.T, d testcerts.Dir, peers ...string) *Source {
 	return s
 }
 
-// shake makes one handshake and tells how it ended on either side. The server
-// writes a byte, because a TLS 1.3 client is done before it is verified.
-func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+// handshake makes one handshake and returns its error on either side. The server
+// writes a byte, because a TLS 1.3 client finishes before it is verified.
+func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +50,7 @@ func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	_ = a.SetDeadline(end)
 	_ = b.SetDeadline(end)
 	done := make(chan error, 1)
@@ -102,13 +102,13 @@ func TestPeers(t *testing.T) {
 	}
 	for _, bad := range []string{"", "*", "dns:", "*.", ".svc", "a.*", "*a.svc", "a b", "127.0.0.1:80", "spiffe://", "spiffe:///x", "spiffe://d/*/x", "spiffe://*/x"} {
 		if _, err := ParsePeers([]string{bad}); err == nil {
-			t.Errorf("%q was taken", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
-// TestVerify: who is not who the list wants fails the handshake, on both sides,
-// with a code that says why.
+// TestVerify: a peer without an accepted name fails the handshake, as a client and
+// as a server, and the error has the right code.
 func TestVerify(t *testing.T) {
 	ca, other := testcerts.New(t), testcerts.New(t)
 	good := testcerts.NewDir(t, ca, nil, nil)
@@ -137,8 +137,8 @@ func TestVerify(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t, good, "spiffe://test/good")
 			// As a client, and as a server.
-			serverErr, _ := shake(t, s.Server(), &tls.Config{Certificates: c.cert, InsecureSkipVerify: true})
-			_, clientErr := shake(t, &tls.Config{Certificates: c.cert, ClientAuth: tls.RequestClientCert}, s.Client())
+			serverErr, _ := handshake(t, s.Server(), &tls.Config{Certificates: c.cert, InsecureSkipVerify: true})
+			_, clientErr := handshake(t, &tls.Config{Certificates: c.cert, ClientAuth: tls.RequestClientCert}, s.Client())
 			for who, err := range map[string]error{"server": serverErr, "client": clientErr} {
 				var refused *VerifyError
 				switch {
@@ -151,30 +151,30 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	s := open(t, good, "spiffe://test/good")
-	if err, _ := shake(t, s.Server(), &tls.Config{InsecureSkipVerify: true}); err == nil {
-		t.Error("a client without a certificate was taken")
+	if err, _ := handshake(t, s.Server(), &tls.Config{InsecureSkipVerify: true}); err == nil {
+		t.Error("a client without a certificate was accepted")
 	}
 	old := &tls.Config{Certificates: pair(ca.Issue(testcerts.Leaf{Names: names})), InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
-	if err, _ := shake(t, s.Server(), old); err == nil {
-		t.Error("TLS 1.2 was taken from a client")
+	if err, _ := handshake(t, s.Server(), old); err == nil {
+		t.Error("TLS 1.2 was accepted from a client")
 	}
-	if _, err := shake(t, old, s.Client()); err == nil {
-		t.Error("TLS 1.2 was taken from a server")
+	if _, err := handshake(t, old, s.Client()); err == nil {
+		t.Error("TLS 1.2 was accepted from a server")
 	}
 }
 
-// await waits for what the Source's goroutine does.
+// await waits until ok reports that the Source's goroutine has done what.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
 
-// TestReload: changed files serve the next handshake; broken ones change nothing
-// but a counter, once for each state they are in.
+// TestReload: changed files are used for the next handshake. Files that can't be
+// used only raise a counter, once for each content.
 func TestReload(t *testing.T) {
 	ca := testcerts.New(t)
 	dir := testcerts.NewDir(t, ca, nil, nil)
@@ -190,7 +190,7 @@ func TestReload(t *testing.T) {
 	if err := os.Remove(dir.Key); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "another", func() bool { return s.Stats().Failures == 2 })
+	await(t, "a second failed reload", func() bool { return s.Stats().Failures == 2 })
 	if s.Server() != before {
 		t.Error("broken files are in use")
 	}
@@ -211,7 +211,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refused *VerifyError
-	err, _ = shake(t, s.Server(), &tls.Config{Certificates: []tls.Certificate{p}, InsecureSkipVerify: true})
+	err, _ = handshake(t, s.Server(), &tls.Config{Certificates: []tls.Certificate{p}, InsecureSkipVerify: true})
 	if !errors.As(err, &refused) || refused.Code != CodeUnknownCA {
 		t.Errorf("a client of the former authority: %v", err)
 	}

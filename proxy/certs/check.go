@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Fault is what is wrong with one file of an identity.
+// Fault is a fault of one file of an identity.
 type Fault struct {
-	Key string // whose file: cert, key or ca
-	Err error  // it names the file
+	Key string // the setting that names the file: cert, key or ca
+	Err error  // names the file
 }
 
-// Check reads the files that o names and returns all that is wrong with them at
-// the time now: what would make Open fail, and what peers would refuse us for.
+// Check reads the files of o and returns their faults at the time now: those that
+// would make Open fail, and those for which peers would refuse the identity.
 func Check(o Options, now time.Time) (faults []Fault) {
 	fault := func(key string, err error) bool {
 		if err != nil {
@@ -39,27 +39,28 @@ func Check(o Options, now time.Time) (faults []Fault) {
 	return faults
 }
 
-// checkOwn holds the leaf of a chain against the time.
+// checkOwn checks that the leaf of a chain is valid at the time now.
 func checkOwn(path string, chain []byte, now time.Time) error {
 	all, err := parse(path, chain)
 	if err != nil {
 		return err
 	}
-	return inTime(path, all[0], now)
+	return checkTime(path, all[0], now)
 }
 
-// checkAuthorities wants one that is not over: bundles carry old ones along.
+// checkAuthorities checks that at least one authority is valid at the time now.
+// Bundles often contain expired ones too.
 func checkAuthorities(path string, bundle []byte, now time.Time) error {
 	all, err := parse(path, bundle)
 	for _, c := range all {
-		if err = inTime(path, c, now); err == nil {
+		if err = checkTime(path, c, now); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// parse reads the certificates of a file, of which there must be one.
+// parse reads the certificates of a file, which must contain at least one.
 func parse(path string, b []byte) (all []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -77,10 +78,10 @@ func parse(path string, b []byte) (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-var errNoCertificate = errors.New("no certificate in it")
+var errNoCertificate = errors.New("contains no certificate")
 
-// inTime tells whether c is valid at the time now.
-func inTime(path string, c *x509.Certificate, now time.Time) error {
+// checkTime returns an error unless c is valid at the time now.
+func checkTime(path string, c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(c.NotBefore):
 		return fmt.Errorf("%s: not valid before %s", path, c.NotBefore.Format(time.RFC3339))

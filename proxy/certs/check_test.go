@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// TestCheckTime: certificates are held against the time that is given. Which
-// file has which fault is tested with the command that tells of it.
+// TestCheckTime: Check compares certificates with the given time. The tests of the
+// command "remora check" cover the faults of each file.
 func TestCheckTime(t *testing.T) {
 	ca := testcerts.New(t)
 	dir := testcerts.NewDir(t, ca, nil, nil)
@@ -17,7 +17,7 @@ func TestCheckTime(t *testing.T) {
 	o := Options{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}
 	for _, c := range []struct {
 		after time.Duration
-		want  string // of both certificates; "": no fault
+		want  string // fault of both certificates; empty means none
 	}{
 		{-24 * time.Hour, "not valid before"}, {0, ""}, {24 * time.Hour, "expired at"},
 	} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// use makes configurations of f and puts them in place.
+// use makes configurations of f and puts them into use.
 func (s *Source) use(f files) error {
 	next := &configs{}
 	var own []tls.Certificate
@@ -19,11 +19,11 @@ func (s *Source) use(f files) error {
 		own = []tls.Certificate{pair}
 		next.expires = pair.Leaf.NotAfter
 		if !time.Now().Before(next.expires) {
-			s.opt.Logger.Warn("the TLS certificate has expired; peers will refuse it",
+			s.opt.Logger.Warn("TLS certificate has expired; peers will refuse it",
 				"code", CodeExpired, "cert", s.opt.Cert, "expired", next.expires)
 		}
 	}
-	var roots *x509.CertPool // nil: the system's
+	var roots *x509.CertPool // nil means those of the system
 	if f.ca != nil {
 		roots = x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(f.ca) {
@@ -41,13 +41,13 @@ func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool) *tls.
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: own,
-		// The chain is verified in VerifyConnection, which knows why it fails.
+		// VerifyConnection verifies the chain, and returns a code for each failure.
 		ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			return s.peers.verify(cs.PeerCertificates, roots, x509.ExtKeyUsageClientAuth)
 		},
-		// Links live long, so resuming sessions saves little; without it each
-		// handshake shows a certificate, and that under today's rules.
+		// Links live long, so resuming sessions would save little. Without it each
+		// handshake shows a certificate, verified by the current configuration.
 		SessionTicketsDisabled:      true,
 		DynamicRecordSizingDisabled: true,
 	}
@@ -61,10 +61,10 @@ func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool) *tls.
 		DynamicRecordSizingDisabled: true,
 	}
 	if len(s.peers) == 0 {
-		return c // the name dialled, verified by package tls
+		return c // package tls verifies the dialled name
 	}
-	// Endpoints are dialled by address, which says nothing of who should be
-	// there: the chain and the peer's name are verified below instead.
+	// Endpoints are dialled by address, which doesn't say whose certificate to
+	// expect: VerifyConnection verifies the chain and the peer's name instead.
 	c.MinVersion = tls.VersionTLS13
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(cs tls.ConnectionState) error {

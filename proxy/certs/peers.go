@@ -9,21 +9,21 @@ import (
 )
 
 // Peers is a list of accepted names. Each is matched against the subject
-// alternative names of a certificate; the common name is never looked at.
+// alternative names of a certificate; the common name is ignored.
 type Peers []peer
 
 // peer is one pattern.
 type peer struct {
-	uri    string // an exact URI, or the start of one with prefix; "": it is a DNS name
+	uri    string // a URI, or its beginning if prefix is set; empty for a DNS name
 	prefix bool
-	dns    string // lower case; with a dot in front: one more label before it
+	dns    string // in lower case; after a leading dot, a suffix of names with one more label
 }
 
 // ParsePeers reads a list of
 //
-//	spiffe://domain/path    that URI; with /* at its end, every one below
-//	dns:name or name        that DNS name, in any case
-//	dns:*.suffix, *.suffix  every name of one label more
+//	spiffe://domain/path    that URI; with /* at its end, each URI below it
+//	dns:name or name        that DNS name; case is ignored
+//	dns:*.suffix, *.suffix  each name with one more label
 func ParsePeers(list []string) (Peers, error) {
 	var out Peers
 	for _, text := range list {
@@ -59,8 +59,8 @@ func parsePeer(text string) (peer, error) {
 	return peer{dns: suffix}, nil
 }
 
-// match tells whether cert has a name that p accepts. A wildcard in the
-// certificate is not a name: it would let its holder be anyone.
+// match reports whether cert has a name that p accepts. Wildcards in the
+// certificate match nothing: their holder could claim any name.
 func (p peer) match(cert *x509.Certificate) bool {
 	if p.uri != "" {
 		for _, u := range cert.URIs {
@@ -84,17 +84,17 @@ func (p peer) match(cert *x509.Certificate) bool {
 	return false
 }
 
-// Codes of refused peers, stable, for logs and metrics.
+// Codes of refused peers. They are stable, for logs and metrics.
 const (
-	CodeNoCertificate = "tls_no_certificate" // it showed none
-	CodeExpired       = "tls_expired"        // past its end, or before its start
-	CodeUnknownCA     = "tls_unknown_ca"     // signed by itself, or by nobody we trust
-	CodeWrongPeer     = "tls_wrong_peer"     // a good certificate, but none of the names in peers
+	CodeNoCertificate = "tls_no_certificate" // the peer showed none
+	CodeExpired       = "tls_expired"        // expired, or not valid yet
+	CodeUnknownCA     = "tls_unknown_ca"     // self-signed, or signed by an unknown authority
+	CodeWrongPeer     = "tls_wrong_peer"     // valid, but none of its names is in peers
 	CodeBadCert       = "tls_bad_certificate"
 )
 
-// VerifyError is a refused peer certificate. crypto/tls passes it on as it is
-// from the handshake.
+// VerifyError says why a peer's certificate was refused. crypto/tls returns it from
+// the handshake without wrapping.
 type VerifyError struct {
 	Code string
 	Err  error
@@ -102,16 +102,16 @@ type VerifyError struct {
 
 // Error implements error.
 func (e *VerifyError) Error() string {
-	return "tls: the peer's certificate is refused: " + e.Err.Error()
+	return "tls: peer's certificate refused: " + e.Err.Error()
 }
 
 // Unwrap returns the cause.
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// verify holds a peer's chain, leaf first, against roots and the list.
+// verify checks a peer's chain, leaf first, against roots and the accepted names.
 func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
 	if len(chain) == 0 {
-		return &VerifyError{CodeNoCertificate, errors.New("there is none")}
+		return &VerifyError{CodeNoCertificate, errors.New("no certificate")}
 	}
 	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
 	for _, c := range chain[1:] {
