@@ -13,51 +13,52 @@ import (
 	"time"
 )
 
-// Version is that of the conversation. Processes of different ones do not talk.
+// Version is the version of the protocol. Processes with different versions can't
+// hand over.
 const Version = 1
 
-// Word is a step that a process tells the other.
+// Word is a message that announces a step of the handover.
 type Word string
 
-// The words, in their order.
+// The words, in the order in which they are sent.
 const (
-	Ready    Word = "ready"    // the successor has all that it needs
-	Released Word = "released" // the predecessor renews nothing any more that it has announced
+	Ready    Word = "ready"    // the successor is ready to accept
+	Released Word = "released" // the predecessor has stopped renewing its registrations
 	Serving  Word = "serving"  // the successor accepts connections
 )
 
-// Offer is what a predecessor tells of itself.
+// Offer is the first message of a predecessor. It describes the predecessor.
 type Offer struct {
 	Version  int      `json:"version"`  // set by Conn.Offer; 0 in a refusal
-	Restarts int      `json:"restarts"` // hot restarts that led to it
-	Sockets  []string `json:"sockets"`  // the addresses they are configured with, in the order in which they follow
-	Parked   string   `json:"parked"`   // where answers that wait with it can be fetched
+	Restarts int      `json:"restarts"` // number of hot restarts before this process
+	Sockets  []string `json:"sockets"`  // their configured addresses, in the order in which the sockets follow
+	Parked   string   `json:"parked"`   // address from which the predecessor's parked responses can be fetched
 
-	// Names are addresses of host names, as many as there is room for.
+	// Names are addresses of host names, as many as fit into the message.
 	Names map[string][]netip.Addr `json:"names,omitempty"`
 
-	Refused string `json:"refused,omitempty"` // set by Conn.Refuse: why there is nothing else
+	Refused string `json:"refused,omitempty"` // the reason for a refusal, set by Conn.Refuse
 }
 
 // maxMessage bounds a message, in bytes.
 const maxMessage = 64 << 10
 
-// Conn is a conversation between two processes of one user.
+// Conn is a connection between two processes of one user.
 type Conn struct {
 	uc   *net.UnixConn
 	peer int
 }
 
-// Peer is the process at the other end.
+// Peer returns the process ID of the other process.
 func (c *Conn) Peer() int { return c.peer }
 
-// SetDeadline bounds all that is said and heard from now on.
+// SetDeadline bounds all sends and receives from now on.
 func (c *Conn) SetDeadline(t time.Time) error { return c.uc.SetDeadline(t) }
 
-// Close ends the conversation.
+// Close closes the connection.
 func (c *Conn) Close() error { return c.uc.Close() }
 
-// Say tells the other process w.
+// Say sends w to the other process.
 func (c *Conn) Say(w Word) error {
 	if _, err := c.uc.Write([]byte(w)); err != nil {
 		return fmt.Errorf("handover: %w", err)
@@ -65,24 +66,25 @@ func (c *Conn) Say(w Word) error {
 	return nil
 }
 
-// Hear waits until the other process says w.
+// Hear waits for w from the other process. Any other message is ErrProtocol.
 func (c *Conn) Hear(w Word) error {
 	b, err := c.read()
 	if err == nil && Word(b) != w {
-		err = fmt.Errorf("%w: %q in the place of %q", ErrProtocol, b, w)
+		err = fmt.Errorf("%w: got %q, want %q", ErrProtocol, b, w)
 	}
 	return err
 }
 
-// Outlive waits until the other process ends or speaks, or ctx is done, and closes c.
+// Outlive waits until the other process has ended or ctx is done, and closes c. A
+// message ends the wait too.
 func (c *Conn) Outlive(ctx context.Context) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.uc.SetReadDeadline(time.Unix(1, 0)) })()
 	_, _ = c.read()
 }
 
-// Offer tells of the process, and passes on sockets, which stay open here: the one at
-// each of o.Sockets.
+// Offer sends o, and then the socket of each address in o.Sockets. The sockets stay
+// open in this process.
 func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	o.Version = Version
 	names := o.Names
@@ -91,20 +93,20 @@ func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
-	o.Names = fitting(names, maxMessage-len(b)-len(`,"names":{}`))
-	if err := c.tell(o); err != nil {
+	o.Names = namesWithin(maxMessage-len(b)-len(`,"names":{}`), names)
+	if err := c.sendOffer(o); err != nil {
 		return err
 	}
 	for _, address := range o.Sockets {
-		if err := c.pass(sockets[address]); err != nil {
+		if err := c.sendSocket(sockets[address]); err != nil {
 			return fmt.Errorf("handover: %s: %w", address, err)
 		}
 	}
 	return nil
 }
 
-// fitting are as many of all as take no more than so many bytes of a message.
-func fitting(all map[string][]netip.Addr, left int) map[string][]netip.Addr {
+// namesWithin returns as many of all as fit into the given number of bytes.
+func namesWithin(left int, all map[string][]netip.Addr) map[string][]netip.Addr {
 	names := make(map[string][]netip.Addr)
 	for host, addrs := range all {
 		size := len(host) + len(`"":[],`)
@@ -118,17 +120,17 @@ func fitting(all map[string][]netip.Addr, left int) map[string][]netip.Addr {
 	return names
 }
 
-// Refuse tells the other process, in the place of an Offer, why it gets nothing now.
-// One that knows of no refusals ends with ErrProtocol, for there is no such Version.
-func (c *Conn) Refuse(why error) error { return c.tell(Offer{Refused: why.Error()}) }
+// Refuse sends a refusal with its reason instead of an offer. A successor that does
+// not know refusals gets ErrProtocol, because a refusal has Version 0.
+func (c *Conn) Refuse(why error) error { return c.sendOffer(Offer{Refused: why.Error()}) }
 
-func (c *Conn) tell(o Offer) error {
+func (c *Conn) sendOffer(o Offer) error {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	if len(b) > maxMessage {
-		return fmt.Errorf("%w: %d sockets are too many", ErrProtocol, len(o.Sockets))
+		return fmt.Errorf("%w: the offer of %d sockets is too long", ErrProtocol, len(o.Sockets))
 	}
 	if _, err := c.uc.Write(b); err != nil {
 		return fmt.Errorf("handover: %w", err)
@@ -136,12 +138,12 @@ func (c *Conn) tell(o Offer) error {
 	return nil
 }
 
-// pass sends the descriptor of ln as it is: os.File would make it, and with it that
-// of the other process, block.
-func (c *Conn) pass(ln net.Listener) error {
+// sendSocket sends the descriptor of ln without os.File, which would make it
+// blocking, in the other process too.
+func (c *Conn) sendSocket(ln net.Listener) error {
 	socket, ok := ln.(syscall.Conn)
 	if !ok {
-		return fmt.Errorf("a %T can't be passed on", ln)
+		return fmt.Errorf("a %T has no descriptor to pass on", ln)
 	}
 	sc, err := socket.SyscallConn()
 	if err != nil {
@@ -154,8 +156,8 @@ func (c *Conn) pass(ln net.Listener) error {
 	return errors.Join(err, failed)
 }
 
-// Receive is the other end of Offer, and of Refuse. The sockets are the caller's, by
-// address.
+// Receive receives an Offer, or a refusal as ErrRefused. The caller owns the sockets,
+// which are keyed by their configured address.
 func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 	b, err := c.read()
 	if err != nil {
@@ -172,7 +174,7 @@ func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 	}
 	sockets = make(map[string]net.Listener, len(o.Sockets))
 	for _, address := range o.Sockets {
-		if sockets[address], err = c.take(); err != nil {
+		if sockets[address], err = c.receiveSocket(); err != nil {
 			delete(sockets, address)
 			for _, ln := range sockets {
 				_ = ln.Close()
@@ -183,9 +185,8 @@ func (c *Conn) Receive() (o Offer, sockets map[string]net.Listener, err error) {
 	return o, sockets, nil
 }
 
-// take receives a socket.
-func (c *Conn) take() (net.Listener, error) {
-	rights := make([]byte, syscall.CmsgLen(4)) // one descriptor; the system closes any more
+func (c *Conn) receiveSocket() (net.Listener, error) {
+	rights := make([]byte, syscall.CmsgLen(4)) // room for one descriptor; the kernel closes any other
 	_, n, _, _, err := c.uc.ReadMsgUnix(make([]byte, 1), rights)
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (c *Conn) take() (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// read reads a message. Descriptors that come with it are closed by the system.
+// read reads a message. The kernel closes descriptors that were sent with it.
 func (c *Conn) read() ([]byte, error) {
 	b := make([]byte, maxMessage)
 	n, err := c.uc.Read(b)
@@ -212,8 +213,8 @@ func (c *Conn) read() ([]byte, error) {
 	return b[:n], nil
 }
 
-// descriptor is the one in the rights that came with a message. When the process has
-// no room for another there is none either.
+// descriptor returns the descriptor in the rights of a message. The rights are empty
+// if the process has reached its limit of descriptors.
 func descriptor(rights []byte) (fd int, err error) {
 	messages, err := syscall.ParseSocketControlMessage(rights)
 	if err != nil {
@@ -224,5 +225,5 @@ func descriptor(rights []byte) (fd int, err error) {
 			return fds[0], nil
 		}
 	}
-	return -1, fmt.Errorf("%w: no socket in it, or no descriptor left for it", ErrProtocol)
+	return -1, fmt.Errorf("%w: no socket in the message, or the limit of open files is reached", ErrProtocol)
 }

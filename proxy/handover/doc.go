@@ -1,23 +1,23 @@
-// Package handover passes the listening sockets of a running sidecar on to the
-// process that takes its place, over a Unix socket. The kernel's queue of
-// connections that nobody has accepted yet belongs to the listening socket, so none
-// is lost.
+// Package handover passes the listening sockets of a running sidecar to the process
+// that replaces it, over a Unix socket. The kernel's queue of connections that are
+// not accepted yet belongs to the listening socket, so no connection is lost. Only
+// the command uses this package, at its start and for a hot restart.
 //
 //	successor                              predecessor
 //	Dial     ───────────────────────────▶  Door.Accept
 //	Receive  ◀───────── offer, sockets ──  Offer
-//	   makes itself ready
+//	   starts, but doesn't accept yet
 //	Say      ──────────────────── Ready ▶  Hear
-//	                                          stops renewing what it has announced
+//	                                          stops renewing its registrations
 //	Hear     ◀ Released ─────────────────  Say
-//	   accepts, and announces
+//	   accepts, and registers
 //	Say      ────────────────── Serving ▶  Hear
-//	                                          accepts no more, and drains
+//	                                          stops accepting, and drains
 //	Outlive  ◀ the end of the process ───
 //
-// A predecessor that is busy refuses in the place of its offer, and says why. Up to
-// Serving, the end of the connection is the end of the attempt, and the predecessor
-// goes on as if nothing was. Both may be of different versions of the program: the
-// offer is JSON, to which fields may be added, and Version tells when more than that
-// changes.
+// A predecessor that is busy sends a refusal with a reason instead of its offer. If
+// the connection ends before Serving, the hot restart has failed, and the
+// predecessor goes on as before. The two processes may be different versions of the
+// program: the offer is JSON, to which fields may be added, and Version changes with
+// any other part of the protocol.
 package handover

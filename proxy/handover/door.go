@@ -11,29 +11,31 @@ import (
 	"syscall"
 )
 
-// Errors of this package. What the system reports is passed on as it is.
+// Errors of this package. Errors of the operating system are wrapped.
 var (
-	// ErrNobody is returned by Dial when no process has opened the door.
-	ErrNobody = errors.New("handover: nobody is there")
-	// ErrStranger refuses a process of another user.
-	ErrStranger = errors.New("handover: the other process is another user's")
-	// ErrExposed is returned by Open for a directory in which others could put a
-	// door of theirs.
-	ErrExposed = errors.New("handover: the directory is not this user's alone to write to")
-	// ErrProtocol ends a conversation with a process that says something else
-	// than was to be said.
+	// ErrNobody is returned by Dial if no process listens at the path.
+	ErrNobody = errors.New("handover: no process listens")
+	// ErrStranger is returned by Dial if the process at the path belongs to another
+	// user.
+	ErrStranger = errors.New("handover: the process belongs to another user")
+	// ErrExposed is returned by Open for a directory in which other users could
+	// put a socket of their own.
+	ErrExposed = errors.New("handover: other users can write to the directory")
+	// ErrProtocol is returned for a message that was not expected.
 	ErrProtocol = errors.New("handover: unexpected message")
-	// ErrRefused is returned by Conn.Receive with the reason of a process that
-	// hands over nothing now.
+	// ErrRefused is returned by Conn.Receive, with the reason, if the predecessor
+	// can't hand over now.
 	ErrRefused = errors.New("handover: refused")
-	// ErrEnded tells that the other process, or the conversation with it, is over.
-	ErrEnded = errors.New("handover: the other process has left; its log may tell why")
+	// ErrEnded is returned if the other process has closed the connection.
+	ErrEnded = errors.New("handover: the other process has closed the connection; its log may say why")
 )
 
-// network keeps messages apart, so that a descriptor comes with its message.
+// network preserves message boundaries, so that a descriptor arrives with its
+// message.
 const network = "unixpacket"
 
-// Door is where successors come. Its methods may be called from any goroutine.
+// Door is the Unix socket at which a process accepts its successor. Its methods may
+// be called from any goroutine.
 type Door struct {
 	ln   *net.UnixListener
 	path string
@@ -41,45 +43,45 @@ type Door struct {
 
 	mu     sync.Mutex
 	closed bool
-	left   bool  // path is another process's, or is about to be
-	guest  *Conn // the last that was accepted
+	left   bool  // reports whether path belongs to another process, or soon may
+	last   *Conn // accepted last
 }
 
-// Open opens the door at path, in the place of one that is there already; its
-// directory is made if it is missing. Nobody but this process's user can open it.
+// Open listens at path, and replaces a socket that is already there. It creates the
+// directory if it is missing. Only this process's user can connect.
 func Open(path string) (*Door, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
-	if err := exposed(filepath.Dir(path)); err != nil {
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	// Under another name first: there is somebody at path at any time.
-	aside := fmt.Sprintf("%s.%d", path, os.Getpid())
-	_ = os.Remove(aside) // of a process that had the same number
-	ln, err := net.ListenUnix(network, &net.UnixAddr{Name: aside, Net: network})
+	// Renaming a socket replaces an older one without a gap.
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	_ = os.Remove(temporary) // left over from a process with the same ID
+	ln, err := net.ListenUnix(network, &net.UnixAddr{Name: temporary, Net: network})
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
 	ln.SetUnlinkOnClose(false)
 	d := &Door{ln: ln, path: path}
-	if err = os.Chmod(aside, 0o600); err == nil {
-		err = os.Rename(aside, path)
+	if err = os.Chmod(temporary, 0o600); err == nil {
+		err = os.Rename(temporary, path)
 	}
 	if err == nil {
 		d.file, err = os.Stat(path)
 	}
 	if err != nil {
-		_ = os.Remove(aside)
+		_ = os.Remove(temporary)
 		return nil, errors.Join(fmt.Errorf("handover: %w", err), ln.Close())
 	}
 	return d, nil
 }
 
-// exposed is ErrExposed unless dir is a directory of this user, or of root, that
-// nobody else can write to.
-func exposed(dir string) error {
-	info, err := os.Lstat(dir) // a link could be changed after this look
+// checkDirectory returns ErrExposed unless dir is a directory of this user, or of
+// root, to which no other user can write.
+func checkDirectory(dir string) error {
+	info, err := os.Lstat(dir) // a symbolic link could change after the check
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
@@ -90,8 +92,8 @@ func exposed(dir string) error {
 	return nil
 }
 
-// Accept waits for a process of the same user. The Conn is the caller's to close.
-// The error is net.ErrClosed after Close.
+// Accept waits for a process of the same user. The caller must close the Conn. The
+// error is net.ErrClosed after Close.
 func (d *Door) Accept() (*Conn, error) {
 	for {
 		uc, err := d.ln.AcceptUnix()
@@ -103,7 +105,7 @@ func (d *Door) Accept() (*Conn, error) {
 			continue
 		}
 		d.mu.Lock()
-		d.guest = c
+		d.last = c
 		closed := d.closed
 		d.mu.Unlock()
 		if closed {
@@ -114,22 +116,22 @@ func (d *Door) Accept() (*Conn, error) {
 	}
 }
 
-// Leave leaves the path to another process, which may open its door there at any
-// time: Close does not take it away from then on.
+// Leave gives the path to another process, which may open its Door there at any
+// time. From then on Close doesn't remove the path.
 func (d *Door) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left = true
 }
 
-// Close closes the door, which cuts off whoever was accepted last, and takes it away
-// unless another process has put its own there.
+// Close closes the socket and the Conn that was accepted last. It removes the path
+// unless another process's socket is there.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	left := d.left
-	if d.guest != nil {
-		_ = d.guest.Close()
+	if d.last != nil {
+		_ = d.last.Close()
 	}
 	d.mu.Unlock()
 	if now, err := os.Stat(d.path); !left && err == nil && os.SameFile(now, d.file) {
@@ -138,7 +140,7 @@ func (d *Door) Close() error {
 	return d.ln.Close()
 }
 
-// Dial goes to the door at path. The Conn is the caller's to close.
+// Dial connects to the Door at path. The caller must close the Conn.
 func Dial(ctx context.Context, path string) (*Conn, error) {
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(ctx, network, path)
@@ -151,7 +153,8 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 	return newConn(nc.(*net.UnixConn))
 }
 
-// newConn closes a connection to another user's process.
+// newConn returns an error, and closes uc, if the other process belongs to another
+// user.
 func newConn(uc *net.UnixConn) (*Conn, error) {
 	peer, err := credentials(uc)
 	if err == nil && peer.Uid != uint32(os.Geteuid()) {
@@ -163,8 +166,8 @@ func newConn(uc *net.UnixConn) (*Conn, error) {
 	return &Conn{uc: uc, peer: int(peer.Pid)}, nil
 }
 
-// credentials are those of the process at the other end, as the kernel took them
-// down (unix(7), SO_PEERCRED).
+// credentials returns those of the other process, as the kernel recorded them at the
+// connect (unix(7), SO_PEERCRED).
 func credentials(uc *net.UnixConn) (peer *syscall.Ucred, err error) {
 	sc, err := uc.SyscallConn()
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
-// receive waits for c.
+// receive waits for a value from c.
 func receive(t *testing.T, c <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-c:
 		return err
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
+	case <-time.After(timeout):
+		t.Fatal("timeout")
 		panic("not reached")
 	}
 }
 
-// openAt is a door that is closed at the end of the test.
+// openAt opens a Door that the end of the test closes.
 func openAt(t *testing.T, path string) *Door {
 	t.Helper()
 	d, err := Open(path)
@@ -40,8 +40,8 @@ func openAt(t *testing.T, path string) *Door {
 	return d
 }
 
-// somewhere is a path that is short enough for a socket.
-func somewhere(t *testing.T) string {
+// socketPath returns a path that is short enough for a socket.
+func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "handover-")
 	if err != nil {
@@ -51,10 +51,10 @@ func somewhere(t *testing.T) string {
 	return filepath.Join(dir, "run", "door.sock")
 }
 
-// meet is a conversation: its two ends.
-func meet(t *testing.T) (predecessor, successor *Conn) {
+// connect returns the two ends of a connection.
+func connect(t *testing.T) (predecessor, successor *Conn) {
 	t.Helper()
-	path := somewhere(t)
+	path := socketPath(t)
 	d := openAt(t, path)
 	successor, err := Dial(t.Context(), path)
 	if err != nil {
@@ -66,7 +66,7 @@ func meet(t *testing.T) (predecessor, successor *Conn) {
 	}
 	t.Cleanup(func() { _ = predecessor.Close() })
 	for _, c := range []*Conn{predecessor, successor} {
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(timeout))
 		if c.Peer() != os.Getpid() {
 			t.Errorf("the peer is %d", c.Peer())
 		}
@@ -74,7 +74,7 @@ func meet(t *testing.T) (predecessor, successor *Conn) {
 	return predecessor, successor
 }
 
-// listen opens n sockets.
+// listen opens n listening sockets.
 func listen(t *testing.T, n int) (all map[string]net.Listener, addresses []string) {
 	t.Helper()
 	all = make(map[string]net.Listener)
@@ -90,10 +90,10 @@ func listen(t *testing.T, n int) (all map[string]net.Listener, addresses []strin
 	return all, addresses
 }
 
-// TestSockets: what is queued at a socket when its process closes it is accepted by
-// the other, and a process that waits at it is woken.
+// TestSockets: after the predecessor has closed a socket, the successor accepts its
+// queued connections. A blocked Accept of either process returns.
 func TestSockets(t *testing.T) {
-	predecessor, successor := meet(t)
+	predecessor, successor := connect(t)
 	sockets, addresses := listen(t, 3)
 	if err := predecessor.Offer(Offer{Restarts: 7, Sockets: addresses, Parked: "there"}, sockets); err != nil {
 		t.Fatal(err)
@@ -103,13 +103,13 @@ func TestSockets(t *testing.T) {
 		t.Fatalf("%+v, %d sockets, %v", offer, len(got), err)
 	}
 	for i, address := range addresses {
-		waits := make(chan error, 1)
-		go func() { _, err := got[address].Accept(); waits <- err }()
-		if i > 0 { // both wait
-			both := make(chan error, 1)
-			go func() { _, err := sockets[address].Accept(); both <- err }()
+		accepted := make(chan error, 1)
+		go func() { _, err := got[address].Accept(); accepted <- err }()
+		if i > 0 { // the predecessor accepts too
+			closed := make(chan error, 1)
+			go func() { _, err := sockets[address].Accept(); closed <- err }()
 			sockets[address].Close()
-			if err := receive(t, both); !errors.Is(err, net.ErrClosed) {
+			if err := receive(t, closed); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("the predecessor's accept ended with %v", err)
 			}
 		}
@@ -119,17 +119,16 @@ func TestSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		if err := receive(t, waits); err != nil {
+		if err := receive(t, accepted); err != nil {
 			t.Errorf("the successor's accept ended with %v", err)
 		}
 		got[address].Close()
 	}
 }
 
-// TestWords: what is said in order is heard, what is not is an error, and so is the
-// end.
+// TestWords: a word out of order is an error, and so is the end of the connection.
 func TestWords(t *testing.T) {
-	predecessor, successor := meet(t)
+	predecessor, successor := connect(t)
 	for _, w := range []Word{Ready, Serving} {
 		if err := successor.Say(w); err != nil {
 			t.Fatal(err)
@@ -147,9 +146,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestReceiveRefuses: an offer that can't be understood is an error, and leaves no
-// socket open.
-func TestReceiveRefuses(t *testing.T) {
+// TestReceiveErrors: an invalid offer is an error, and leaves no socket open.
+func TestReceiveErrors(t *testing.T) {
 	sockets, addresses := listen(t, 1)
 	newer, err := json.Marshal(Offer{Version: Version + 1})
 	if err != nil {
@@ -160,13 +158,13 @@ func TestReceiveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, say := range map[string]func(c *Conn) error{
-		"not JSON":     func(c *Conn) error { return c.Say("{") },
-		"version":      func(c *Conn) error { return c.Say(Word(newer)) },
-		"too long":     func(c *Conn) error { return c.Say(Word(strings.Repeat(" ", maxMessage+1))) },
-		"no socket":    func(c *Conn) error { return errors.Join(c.Say(Word(missing)), c.Say("a")) },
-		"never a word": func(c *Conn) error { return c.pass(sockets[addresses[0]]) },
+		"not JSON":       func(c *Conn) error { return c.Say("{") },
+		"version":        func(c *Conn) error { return c.Say(Word(newer)) },
+		"too long":       func(c *Conn) error { return c.Say(Word(strings.Repeat(" ", maxMessage+1))) },
+		"no socket":      func(c *Conn) error { return errors.Join(c.Say(Word(missing)), c.Say("a")) },
+		"a socket first": func(c *Conn) error { return c.sendSocket(sockets[addresses[0]]) },
 	} {
-		predecessor, successor := meet(t)
+		predecessor, successor := connect(t)
 		if err := say(predecessor); err != nil {
 			t.Fatal(err)
 		}
@@ -174,14 +172,14 @@ func TestReceiveRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	predecessor, _ := meet(t)
+	predecessor, _ := connect(t)
 	long := Offer{Parked: strings.Repeat("x", maxMessage)}
 	if err := predecessor.Offer(long, nil); !errors.Is(err, ErrProtocol) {
-		t.Errorf("an offer that nobody can read: %v", err)
+		t.Errorf("an offer that is too long: %v", err)
 	}
 }
 
-// TestNames: of the addresses of host names as many are passed on as there is room for.
+// TestNames: an offer has as many host names as fit.
 func TestNames(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
 	few, many := map[string][]netip.Addr{"a.test": addrs}, make(map[string][]netip.Addr)
@@ -189,7 +187,7 @@ func TestNames(t *testing.T) {
 		many[fmt.Sprintf("%d.test", i)] = addrs
 	}
 	for _, names := range []map[string][]netip.Addr{few, many} {
-		predecessor, successor := meet(t)
+		predecessor, successor := connect(t)
 		if err := predecessor.Offer(Offer{Names: names}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -205,14 +203,14 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesLeaveRoom: names take what the rest of a message leaves, be it nothing.
-func TestNamesLeaveRoom(t *testing.T) {
+// TestNamesInLongOffers: names get only the space that the rest of an offer leaves.
+func TestNamesInLongOffers(t *testing.T) {
 	names := map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}}
 	const message = `{"version":1,"restarts":0,"sockets":null,"parked":""}`
 	most := maxMessage - len(message)
 	fits := most - len(`,"names":{"a.test":["10.0.0.1"]}`) - len(`,,`) // each name and address counts a comma
 	for parked, want := range map[int]int{fits: 1, fits + 1: 0, most: 0} {
-		predecessor, successor := meet(t)
+		predecessor, successor := connect(t)
 		if err := predecessor.Offer(Offer{Parked: strings.Repeat("x", parked), Names: names}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -223,9 +221,9 @@ func TestNamesLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestRefuse: the other process hears why it gets nothing.
+// TestRefuse: the successor gets the reason of a refusal.
 func TestRefuse(t *testing.T) {
-	predecessor, successor := meet(t)
+	predecessor, successor := connect(t)
 	if err := predecessor.Refuse(errors.New("not now")); err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +232,10 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestRefuseIsNoOffer: a successor that knows of no refusals does not take one for an
-// offer of nothing, and begin to serve beside its predecessor.
-func TestRefuseIsNoOffer(t *testing.T) {
-	predecessor, successor := meet(t)
+// TestRefusalVersion: a successor that does not know refusals must not mistake one
+// for an empty offer, and serve beside its predecessor.
+func TestRefusalVersion(t *testing.T) {
+	predecessor, successor := connect(t)
 	if err := predecessor.Refuse(errors.New("not now")); err != nil {
 		t.Fatal(err)
 	}
@@ -247,14 +245,14 @@ func TestRefuseIsNoOffer(t *testing.T) {
 	}
 	var known struct{ Version int }
 	if err := json.Unmarshal(b, &known); err != nil || known.Version == Version {
-		t.Errorf("%q is one of version %d, %v", b, known.Version, err)
+		t.Errorf("%q has version %d, %v", b, known.Version, err)
 	}
 }
 
-// TestDoor: there is one process at a path, the last that opened it, which alone
-// takes it away; nobody else's user can come.
+// TestDoor: the last process that opened a path gets the connections, and only that
+// process removes the path. Only the user can connect.
 func TestDoor(t *testing.T) {
-	path := somewhere(t)
+	path := socketPath(t)
 	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNobody) {
 		t.Errorf("no door: %v", err)
 	}
@@ -276,25 +274,25 @@ func TestDoor(t *testing.T) {
 	if _, err := second.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	cut := make(chan error, 1)
-	go func() { cut <- c.Hear(Ready) }()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Hear(Ready) }()
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := receive(t, cut); err == nil {
-		t.Error("who was in goes on after the door has closed")
+	if err := receive(t, ended); err == nil {
+		t.Error("a connection outlived its Door")
 	}
 	if _, err := second.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept after close: %v", err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the door is left: %v", err)
+		t.Errorf("the path still exists: %v", err)
 	}
 }
 
-// TestLeave: a door that was left to another process is not taken away.
+// TestLeave: Close does not remove a path that was left to another process.
 func TestLeave(t *testing.T) {
-	path := somewhere(t)
+	path := socketPath(t)
 	d := openAt(t, path)
 	d.Leave()
 	if err := d.Close(); err != nil {
@@ -306,14 +304,14 @@ func TestLeave(t *testing.T) {
 	openAt(t, path)
 }
 
-// TestExposed: there is no door where others could put theirs.
+// TestExposed: Open refuses directories to which other users can write.
 func TestExposed(t *testing.T) {
 	for name, prepare := range map[string]func(dir string) error{
 		"others may write":    func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
 		"the group may write": func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o770)) },
 		"a link":              func(dir string) error { return os.Symlink(filepath.Dir(dir), dir) },
 	} {
-		path := somewhere(t)
+		path := socketPath(t)
 		if err := prepare(filepath.Dir(path)); err != nil {
 			t.Fatal(err)
 		}
@@ -323,31 +321,31 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// TestOutlive: the end of the other process is noticed, and so is one's own.
+// TestOutlive: Outlive returns at the end of the other process, and of its context.
 func TestOutlive(t *testing.T) {
-	predecessor, successor := meet(t)
-	over := make(chan struct{})
-	go func() { successor.Outlive(t.Context()); close(over) }()
+	predecessor, successor := connect(t)
+	returned := make(chan struct{})
+	go func() { successor.Outlive(t.Context()); close(returned) }()
 	predecessor.Close()
-	<-over
-	_, successor = meet(t)
+	<-returned
+	_, successor = connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	over = make(chan struct{})
-	go func() { successor.Outlive(ctx); close(over) }()
+	returned = make(chan struct{})
+	go func() { successor.Outlive(ctx); close(returned) }()
 	cancel()
-	<-over
+	<-returned
 	if err := successor.Say(Ready); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the conversation goes on: %v", err)
+		t.Errorf("the connection is still open: %v", err)
 	}
 }
 
-// TestStraySockets: a socket where a word was to be said is not kept.
+// TestStraySockets: a socket that arrives instead of a word is closed.
 func TestStraySockets(t *testing.T) {
-	predecessor, successor := meet(t)
+	predecessor, successor := connect(t)
 	sockets, addresses := listen(t, 1)
 	before := descriptors(t)
 	for range 3 {
-		if err := predecessor.pass(sockets[addresses[0]]); err != nil {
+		if err := predecessor.sendSocket(sockets[addresses[0]]); err != nil {
 			t.Fatal(err)
 		}
 		if err := successor.Hear(Released); !errors.Is(err, ErrProtocol) {
@@ -359,7 +357,7 @@ func TestStraySockets(t *testing.T) {
 	}
 }
 
-// descriptors is how many this process has.
+// descriptors returns the number of open descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -369,9 +367,9 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestDoorOfTheDead: the socket of a process that was killed is nobody's.
-func TestDoorOfTheDead(t *testing.T) {
-	path := somewhere(t)
+// TestStaleDoor: a process can open the path of a process that was killed.
+func TestStaleDoor(t *testing.T) {
+	path := socketPath(t)
 	d := openAt(t, path)
 	if err := d.ln.Close(); err != nil {
 		t.Fatal(err)
