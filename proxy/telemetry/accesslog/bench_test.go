@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkAdd is what a line costs a loop. slog is the same line by log/slog's
-// handler, for comparison.
+// BenchmarkAdd measures what a line costs a loop. For comparison, slog writes the
+// same line with the JSON handler of log/slog.
 func BenchmarkAdd(b *testing.B) {
 	r := example()
 	r.Stream, r.Error = "", ""

@@ -1,14 +1,16 @@
-// Package accesslog writes what became of each request, one JSON object a line.
+// Package accesslog writes the access log: one JSON object per line for each request
+// and stream. It stands at the end of a request's way: the core fills a Record and
+// adds it to its loop's Feed.
 //
 //	log.go     one loop's part: which requests have a line
 //	stream.go  the line of a stream, written at its end
-//	record.go  what a line tells
-//	encode.go  how
-//	queue.go   the way from the loops to the writer: bounded, and no loop waits
+//	record.go  the contents of a line
+//	encode.go  its encoding
+//	queue.go   the bounded queue from the loops to the writer; no loop waits
 //	writer.go  the goroutine that writes
-//	output.go  where it writes to
+//	output.go  the file that it writes to
 //
-// A loop encodes its lines into a batch that it owns, and hands that on when it is
-// full or a moment old. Batches are few and go round: when all of them wait to be
-// written, lines are dropped and counted.
+// A loop encodes its lines into a batch that it owns. It passes the batch to the
+// writer once it is full or a moment old. The number of batches is fixed, and they
+// are reused: while all of them are queued, new lines are dropped and counted.
 package accesslog

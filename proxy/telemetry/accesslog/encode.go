@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Where strings are cut, in bytes. Clients choose most of them.
+// Longest strings of a line, in bytes. Longer ones are truncated, because clients
+// choose most of them.
 const (
-	maxName = 256 // of listeners, services, hosts and addresses
-	maxWord = 64  // of methods and of our own words
+	maxName = 256 // names of listeners and services, hosts and addresses
+	maxWord = 64  // methods, outcomes and codes
 	maxID   = 128
 	maxPath = 1024
 )
 
-// maxLine is more than a line takes: an escaped byte becomes six at most.
+// maxLine bounds the length of a line: escaping makes at most six bytes of one.
 const maxLine = 6*(5*maxName+5*maxWord+2*maxID+maxPath) + 1024
 
-// encoder makes lines. It remembers the second that it wrote last, whose digits
-// most lines share. The zero value is ready.
+// encoder encodes lines. It caches the digits of the last second, which most lines
+// share. The zero value is ready to use.
 type encoder struct {
 	second int64
 	digits [len(toSecond)]byte
@@ -26,8 +27,7 @@ type encoder struct {
 
 const toSecond = "2006-01-02T15:04:05"
 
-// append appends the line of r, of which fields that are always there come in a
-// fixed order.
+// append appends the line of r. The order of the fields is fixed.
 func (e *encoder) append(b []byte, r *Record) []byte {
 	first := len(b)
 	if !r.Time.IsZero() {
@@ -55,11 +55,11 @@ func (e *encoder) append(b []byte, r *Record) []byte {
 	b = number(b, `,"retries":`, int64(r.Retries))
 	b = number(b, `,"hedges":`, int64(r.Hedges))
 	b = strconv.AppendBool(append(b, `,"hedge_won":`...), r.HedgeWon)
-	b[first] = '{' // in the place of a comma
+	b[first] = '{' // instead of the first comma
 	return append(b, "}\n"...)
 }
 
-// time is RFC 3339 with microseconds, in UTC.
+// time appends t in RFC 3339 with microseconds, in UTC.
 func (e *encoder) time(b []byte, t time.Time) []byte {
 	if s := t.Unix(); s != e.second || e.digits[0] == 0 {
 		e.second = s
@@ -74,14 +74,14 @@ func number(b []byte, key string, n int64) []byte {
 	return strconv.AppendInt(append(b, key...), n, 10)
 }
 
-// milliseconds are given to the microsecond.
+// milliseconds appends d with three decimals.
 func milliseconds(b []byte, key string, d time.Duration) []byte {
 	us := max(0, d.Microseconds())
 	b = strconv.AppendInt(append(b, key...), us/1e3, 10)
 	return fraction(append(b, '.'), int(us%1e3), 1e2)
 }
 
-// fraction appends the digits of n, of which the first counts so much.
+// fraction appends the digits of n. first is the value of a 1 in the first digit.
 func fraction(b []byte, n, first int) []byte {
 	for ; first > 0; first /= 10 {
 		b = append(b, byte('0'+n/first%10))
@@ -89,31 +89,31 @@ func fraction(b []byte, n, first int) []byte {
 	return b
 }
 
-// text appends a string unless it is empty, with key up to the opening quote.
-func text[T string | []byte](b []byte, key string, s T, most int) []byte {
+// text appends key, which ends with the opening quote, and s, unless s is empty. It
+// truncates s to maxBytes.
+func text[T string | []byte](b []byte, key string, s T, maxBytes int) []byte {
 	if len(s) == 0 {
 		return b
 	}
 	b = append(b, key...)
-	if len(s) > most {
-		s = s[:cut(s, most)]
+	if len(s) > maxBytes {
+		s = s[:truncatedLen(s, maxBytes)]
 	}
 	return append(escape(b, s), '"')
 }
 
-// cut is where to cut s so that at most so many bytes are left, and no character
-// is torn.
-func cut[T string | []byte](s T, most int) int {
-	for n := most; n > most-utf8.UTFMax; n-- {
+// truncatedLen returns the largest length of at most maxBytes that splits no
+// character of s, which is longer than maxBytes.
+func truncatedLen[T string | []byte](s T, maxBytes int) int {
+	for n := maxBytes; n > maxBytes-utf8.UTFMax; n-- {
 		if utf8.RuneStart(s[n]) {
 			return n
 		}
 	}
-	return most // no UTF-8 anyway
+	return maxBytes // s is not UTF-8
 }
 
-// plain are the bytes that stand for themselves in a JSON string (RFC 8259
-// section 7).
+// plain marks the bytes that a JSON string contains unescaped (RFC 8259 section 7).
 var plain = func() (t [utf8.RuneSelf]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -121,8 +121,8 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
-// escape appends s as the inside of a JSON string, the way encoding/json does:
-// what is no UTF-8 becomes U+FFFD, and the line ends of JavaScript are escaped too.
+// escape appends s as the inside of a JSON string, as encoding/json does: invalid
+// UTF-8 becomes U+FFFD, and U+2028 and U+2029, line ends in JavaScript, are escaped.
 func escape[T string | []byte](b []byte, s T) []byte {
 	done := 0
 	for i := 0; i < len(s); {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// example is a record with all there is.
+// example returns a record with all fields set.
 func example() *Record {
 	return &Record{
 		Time:     time.Date(2026, 3, 29, 23, 59, 59, 123456789, time.FixedZone("", 7200)),
@@ -47,7 +47,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestTimes: one encoder writes many seconds, in any order.
+// TestTimes: one encoder writes different seconds in any order.
 func TestTimes(t *testing.T) {
 	var e encoder
 	for _, want := range []string{
@@ -64,8 +64,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestLength: a line is never longer than a batch makes room for, whatever clients
-// send, and no character is torn where it is cut.
+// TestLength: no line is longer than maxLine, and truncation splits no character.
 func TestLength(t *testing.T) {
 	for _, unit := range []string{"a", "\x00", "\xff", "\u2028", "é", "\U0001F600", "\x80"} {
 		long := strings.Repeat(unit, 10_000)
@@ -79,7 +78,7 @@ func TestLength(t *testing.T) {
 			}
 			got := line(r)
 			if len(got) > maxLine {
-				t.Errorf("%q: a line of %d bytes, room for %d", unit, len(got), maxLine)
+				t.Errorf("%q: a line of %d bytes, maxLine is %d", unit, len(got), maxLine)
 			}
 			var v struct{ Path string }
 			if err := json.Unmarshal([]byte(got), &v); err != nil {
@@ -95,7 +94,7 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// FuzzEscape holds the strings against encoding/json's.
+// FuzzEscape compares escape with encoding/json.
 func FuzzEscape(f *testing.F) {
 	var all []byte
 	for c := range 256 {

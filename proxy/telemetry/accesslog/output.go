@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// Paths that are no files.
+// Paths that name a standard stream of the process.
 const (
 	Stdout = "stdout"
 	Stderr = "stderr"
 )
 
-// open opens what a path stands for, to append to.
+// open opens the file or standard stream that path names, for appending.
 func open(path string) (*os.File, error) {
 	switch path {
 	case Stdout:
@@ -20,12 +20,13 @@ func open(path string) (*os.File, error) {
 	case Stderr:
 		return duplicate(os.Stderr)
 	}
-	// Without waiting for the reader of a pipe: one that has none is an error.
+	// O_NONBLOCK makes a named pipe without a reader an error. Otherwise the open
+	// would wait for one.
 	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 }
 
-// duplicate is another descriptor of f. A reader that is gone then makes an error,
-// and does not end the process, as it does for descriptors 1 and 2.
+// duplicate returns another descriptor of f. On descriptors 1 and 2 a write without
+// a reader would end the process; on another it only fails.
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := syscall.Dup(int(f.Fd()))
 	if err != nil {

@@ -2,38 +2,38 @@ package accesslog
 
 import "sync/atomic"
 
-// Counts are those of a process, over all its writers.
+// Counts are the counters of the process's access log, over all Writers.
 type Counts struct {
-	Lines    atomic.Uint64 // written
-	Overflow atomic.Uint64 // dropped, since as many waited as may
-	Lost     atomic.Uint64 // dropped, since they could not be written
-	Errors   atomic.Uint64 // writes and reopenings that failed
+	Lines    atomic.Uint64 // lines written
+	Overflow atomic.Uint64 // lines dropped because the queue was full
+	Lost     atomic.Uint64 // lines dropped because a write failed
+	Errors   atomic.Uint64 // failed writes and reopens
 }
 
-// batchSize is how many bytes are written at once.
+// batchSize is the size of a batch, in bytes.
 const batchSize = 64 << 10
 
-// perLoop is how many batches there are for a loop at least: one to fill while
-// the other is being written.
+// perLoop is the lowest number of batches for each loop: it fills one while another
+// is written.
 const perLoop = 2
 
-// Queue takes lines from the loops to a Writer. Each of its batches is in one
-// place: free, with a loop, waiting, or with the Writer.
+// Queue passes lines from the loops to a Writer. Each batch is in one place: free,
+// with a loop, in the queue, or with the Writer.
 type Queue struct {
 	free   chan *batch
-	full   chan *batch // has room for all, so that sending never waits
+	full   chan *batch // has room for all batches, so that sending never blocks
 	counts *Counts
 }
 
-// batch is some lines. Its first byte is a line's end: it goes first where a write
-// before has failed midway.
+// batch is a batch of lines. Its first byte is a newline, which the Writer writes
+// only after an incomplete line.
 type batch struct {
 	b     []byte
 	lines int
 }
 
-// NewQueue makes a queue that holds so many bytes at most, or perLoop batches for
-// each of the loops. They are allocated as they are needed.
+// NewQueue returns a queue that holds at most the given number of bytes, but at
+// least perLoop batches for each loop. Batches are allocated when they are needed.
 func NewQueue(bytes int64, loops int, counts *Counts) *Queue {
 	n := max(int(bytes/batchSize), perLoop*loops)
 	q := &Queue{free: make(chan *batch, n), full: make(chan *batch, n), counts: counts}
@@ -43,7 +43,7 @@ func NewQueue(bytes int64, loops int, counts *Counts) *Queue {
 	return q
 }
 
-// take is a batch to fill, or nil.
+// take returns an empty batch, or nil if all are in use.
 func (q *Queue) take() *batch {
 	select {
 	case b := <-q.free:
@@ -57,24 +57,24 @@ func (q *Queue) take() *batch {
 	}
 }
 
-// Feed is one loop's end of a Queue. The zero value has none, and takes no lines.
+// Feed is one loop's end of a Queue. The zero value has no Queue, and is off.
 type Feed struct {
 	queue *Queue
 	batch *batch // being filled
 	enc   encoder
 }
 
-// Use has the lines that come from now on go to q, and none if that is nil.
+// Use passes lines to q from now on; nil switches the Feed off.
 func (f *Feed) Use(q *Queue) {
 	f.Flush()
 	f.queue = q
 }
 
-// On tells whether there is a Queue.
+// On reports whether the Feed has a Queue.
 func (f *Feed) On() bool { return f.queue != nil }
 
-// Add puts the line of r into the queue, or drops it. first tells that nothing
-// waited here: Flush is to be called in a moment.
+// Add adds the line of r to the batch, or drops it if there is none free. first
+// reports whether the line began a batch: the caller must then call Flush soon.
 func (f *Feed) Add(r *Record) (first bool) {
 	if f.batch != nil && cap(f.batch.b)-len(f.batch.b) < maxLine {
 		f.Flush()
@@ -91,7 +91,7 @@ func (f *Feed) Add(r *Record) (first bool) {
 	return first
 }
 
-// Flush hands on what was added.
+// Flush passes the lines added so far to the Writer.
 func (f *Feed) Flush() {
 	if f.batch != nil {
 		f.queue.full <- f.batch

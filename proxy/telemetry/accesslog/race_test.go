@@ -2,5 +2,6 @@
 
 package accesslog
 
-// raceEnabled: the race detector allocates, so allocations are not counted.
+// raceEnabled reports whether the race detector is on. It allocates, so allocations
+// are not counted.
 const raceEnabled = true

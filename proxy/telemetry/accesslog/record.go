@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Record is what is known of a request, or of a stream, at its end. Strings that
-// are empty are left out of its line, and cut where they are too long. The slices
-// are only read.
+// Record describes a request or a stream at its end. The line leaves out empty
+// strings, and truncates long ones. The slices are only read.
 type Record struct {
-	Time     time.Time // when the request was complete; zero: not known
+	Time     time.Time // when the request was complete; zero if it is not known
 	Listener string
 	Client   string // "ip:port"
-	Protocol string // as spoken with the client: http, dubbo, link, tcp
-	Stream   string // what kind of stream it is; "": none
+	Protocol string // protocol of the client: http, dubbo, link, tcp
+	Stream   string // the kind of stream; empty for a request
 
 	RequestID []byte
 	TraceID   []byte
@@ -22,23 +21,23 @@ type Record struct {
 	Path      []byte
 
 	Service  string
-	Endpoint string // "ip:port" of the answer, or of the last attempt
+	Endpoint string // "ip:port" of the endpoint that responded, or of the last attempt
 	Outcome  string
-	Status   int    // towards the client; 0: it got none
-	Error    string // stable code, of an answer of the sidecar's own
+	Status   int    // sent to the client; 0 means none
+	Error    string // stable code, if the sidecar itself made the response
 
 	BytesIn, BytesOut int64
 
 	Duration time.Duration
-	Queued   time.Duration // for a slot of the application
+	Queued   time.Duration // waiting for a slot of the application
 
 	Attempts int
-	Retries  int // of these
-	Hedges   int // of these
+	Retries  int // attempts that were retries
+	Hedges   int // attempts that were hedges
 	HedgeWon bool
 }
 
-// Own makes r independent of the memory that its slices alias.
+// Own replaces the slices of r by copies, so that r owns its memory.
 func (r *Record) Own() {
 	for _, s := range []*[]byte{&r.RequestID, &r.TraceID, &r.Method, &r.Authority, &r.Path} {
 		*s = bytes.Clone(*s)

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// complainEvery is how often a failing write is told in the sidecar's log.
-const complainEvery = time.Minute
+// warnInterval is the shortest time between two log records about failed writes.
+const warnInterval = time.Minute
 
-// Logger takes what an operator should know of, as *slog.Logger does.
+// Logger takes warnings for the operator; *slog.Logger implements it.
 type Logger interface {
 	Warn(msg string, args ...any)
 }
 
-// output is where lines go.
+// output is the destination of lines, behind a pointer for atomic.Pointer.
 type output struct{ io.WriteCloser }
 
-// Writer writes the lines of a Queue, on a goroutine of its own. What it can't
-// write is lost, and counted.
+// Writer writes the lines of a Queue, on a goroutine of its own. It counts the lines
+// that it can't write.
 type Writer struct {
-	path   string
-	queue  *Queue
-	log    Logger
-	out    *output
-	torn   bool // what was written last does not end a line
-	quiet  time.Time
-	next   atomic.Pointer[output] // takes the place of out
-	wake   chan struct{}          // next is there
-	ending chan struct{}
-	ended  chan struct{}
+	path     string
+	queue    *Queue
+	log      Logger
+	out      *output
+	partial  bool                   // reports whether the last write ended within a line
+	nextWarn time.Time              // when the next failed write may be logged
+	next     atomic.Pointer[output] // replaces out; nil if there is none
+	wake     chan struct{}          // says that next is set
+	closing  chan struct{}
+	done     chan struct{}
 }
 
-// Open starts to write the lines of q to path: a file to append to, which is made
-// if it is missing, Stdout or Stderr. Close ends it.
+// Open starts a Writer of the lines of q. path is Stdout, Stderr or a file, which
+// Open creates if it is missing; lines are appended. The caller must call Close.
 func Open(path string, q *Queue, log Logger) (*Writer, error) {
 	out, err := open(path)
 	if err != nil {
@@ -47,18 +47,18 @@ func Open(path string, q *Queue, log Logger) (*Writer, error) {
 func start(path string, out *output, q *Queue, log Logger) *Writer {
 	w := &Writer{
 		path: path, queue: q, log: log, out: out,
-		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.run()
 	return w
 }
 
-// Queue is where the lines come from.
+// Queue returns the queue that the Writer reads.
 func (w *Writer) Queue() *Queue { return w.queue }
 
-// Reopen opens the path anew: a file that was renamed is left for one of its old
-// name, between two batches. On an error all stays as it is. It does not wait for
-// the disk to take what is being written.
+// Reopen opens the path again, for log rotation: the Writer changes from a renamed
+// file to a new one between two batches. After an error it keeps the old file.
+// Reopen doesn't wait for a write in progress.
 func (w *Writer) Reopen() error {
 	if w.path == Stdout || w.path == Stderr {
 		return nil
@@ -68,8 +68,8 @@ func (w *Writer) Reopen() error {
 		w.queue.counts.Errors.Add(1)
 		return err
 	}
-	if late := w.next.Swap(&output{out}); late != nil {
-		_ = late.Close()
+	if unused := w.next.Swap(&output{out}); unused != nil {
+		_ = unused.Close()
 	}
 	select {
 	case w.wake <- struct{}{}:
@@ -78,12 +78,12 @@ func (w *Writer) Reopen() error {
 	return nil
 }
 
-// Close writes what waits and ends, or returns ctx's error when that takes longer.
-// It is called once. Lines that come later are dropped.
+// Close writes the queued batches and stops the Writer. It returns ctx's error if
+// ctx ends first. It must be called only once. Later lines are dropped.
 func (w *Writer) Close(ctx context.Context) error {
-	close(w.ending)
+	close(w.closing)
 	select {
-	case <-w.ended:
+	case <-w.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -91,21 +91,21 @@ func (w *Writer) Close(ctx context.Context) error {
 }
 
 func (w *Writer) run() {
-	defer close(w.ended)
+	defer close(w.done)
 	for {
 		select {
 		case b := <-w.queue.full:
 			w.write(b)
 		case <-w.wake:
-			w.turn()
-		case <-w.ending:
+			w.switchOutput()
+		case <-w.closing:
 			w.finish()
 			return
 		}
 	}
 }
 
-// finish writes what is there.
+// finish writes the queued batches and closes the output.
 func (w *Writer) finish() {
 	for {
 		select {
@@ -114,49 +114,49 @@ func (w *Writer) finish() {
 			continue
 		default:
 		}
-		w.turn()
+		w.switchOutput()
 		_ = w.out.Close()
 		return
 	}
 }
 
-// turn goes on in the file that was opened last.
-func (w *Writer) turn() {
+// switchOutput changes to the output that Reopen opened, if there is one.
+func (w *Writer) switchOutput() {
 	if next := w.next.Swap(nil); next != nil {
 		_ = w.out.Close()
-		w.out, w.torn = next, false
+		w.out, w.partial = next, false
 	}
 }
 
-// write writes a batch and gives it back. Of a write that fails midway the rest is
-// lost: a disk that is full would only be full again.
+// write writes a batch and gives it back to the queue. If a write fails, the rest of
+// the batch is lost: on a full disk a second try would fail too.
 func (w *Writer) write(b *batch) {
-	w.turn()
+	w.switchOutput()
 	out := b.b
-	if !w.torn {
+	if !w.partial {
 		out = out[1:]
 	}
 	n, err := w.out.Write(out)
 	counts, whole := w.queue.counts, b.lines
 	if err != nil {
 		whole = bytes.Count(out[:n], []byte("\n"))
-		if w.torn && n > 0 {
+		if w.partial && n > 0 {
 			whole--
 		}
 		counts.Errors.Add(1)
 		counts.Lost.Add(uint64(b.lines - whole))
-		w.complain(err, b.lines-whole)
+		w.warn(err, b.lines-whole)
 	}
 	counts.Lines.Add(uint64(whole))
 	if n > 0 {
-		w.torn = out[n-1] != '\n'
+		w.partial = out[n-1] != '\n'
 	}
 	w.queue.free <- b
 }
 
-func (w *Writer) complain(err error, lost int) {
-	if now := time.Now(); now.After(w.quiet) {
-		w.quiet = now.Add(complainEvery)
-		w.log.Warn("access log not written; what fails within the next minute is only counted", "path", w.path, "lost", lost, "error", err)
+func (w *Writer) warn(err error, lost int) {
+	if now := time.Now(); now.After(w.nextWarn) {
+		w.nextWarn = now.Add(warnInterval)
+		w.log.Warn("access log not written; failures within the next minute are only counted", "path", w.path, "lost", lost, "error", err)
 	}
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/remora-proxy/remora/internal/leaktest"
 )
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// disk is a file whose writes the test commands.
+// disk is a file whose writes the test controls.
 type disk struct {
 	mu      sync.Mutex
 	written []byte
-	room    int // bytes that it still takes
+	room    int // bytes until the disk is full
 	closed  bool
 
-	asked chan struct{} // a write has begun; nil: nobody looks
-	free  chan struct{} // lets it go on
+	begun    chan struct{} // gets a value at each write; nil if writes need not wait
+	released chan struct{} // lets the write go on
 }
 
 var errFull = errors.New("no space left")
 
 func (d *disk) Write(b []byte) (int, error) {
-	if d.asked != nil {
-		d.asked <- struct{}{}
-		<-d.free
+	if d.begun != nil {
+		d.begun <- struct{}{}
+		<-d.released
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,46 +62,46 @@ func (d *disk) text() string {
 	return string(d.written)
 }
 
-// grow makes room.
+// grow frees n bytes on the disk.
 func (d *disk) grow(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.room += n
 }
 
-// journal is a Logger that counts.
-type journal struct {
+// recorder is a Logger that keeps its lines.
+type recorder struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (j *journal) Warn(msg string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprint(append([]any{msg}, args...)...))
+func (r *recorder) Warn(msg string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprint(append([]any{msg}, args...)...))
 }
 
-func (j *journal) count() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.lines)
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.lines)
 }
 
 func finish(t *testing.T, w *Writer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// settle waits until all that was handed on has been dealt with: so many batches are
-// free again.
-func settle(t *testing.T, q *Queue, free int) {
+// awaitFree waits until the given number of batches are free: the Writer has then
+// written all others.
+func awaitFree(t *testing.T, q *Queue, free int) {
 	t.Helper()
 	var all []*batch
-	end := time.After(patience)
+	end := time.After(timeout)
 	for range free {
 		select {
 		case b := <-q.free:
@@ -117,7 +117,7 @@ func settle(t *testing.T, q *Queue, free int) {
 
 func numbered(i int) *Record { return &Record{Path: fmt.Appendf(nil, "/%d", i)} }
 
-// paths are those of lines, each of which must be an object.
+// paths returns the path of each line of text. Each line must be a JSON object.
 func paths(t *testing.T, text string) (all []string) {
 	t.Helper()
 	for _, line := range strings.SplitAfter(text, "\n") {
@@ -126,20 +126,20 @@ func paths(t *testing.T, text string) (all []string) {
 		}
 		var v struct{ Path string }
 		if err := json.Unmarshal([]byte(line), &v); err != nil || !strings.HasSuffix(line, "\n") {
-			t.Fatalf("no line: %q, %v", line, err)
+			t.Fatalf("invalid line: %q, %v", line, err)
 		}
 		all = append(all, v.Path)
 	}
 	return all
 }
 
-// TestOrder: the lines of a loop come as they were added, over many batches, and
-// none is lost.
+// TestOrder: the lines of a loop are written in order, over many batches, and none
+// is lost.
 func TestOrder(t *testing.T) {
 	d := &disk{room: 1 << 30}
 	counts := &Counts{}
 	q := NewQueue(1<<20, 1, counts)
-	w := start("test", &output{d}, q, &journal{})
+	w := start("test", &output{d}, q, &recorder{})
 	var f Feed
 	if f.On() {
 		t.Error("a feed without a queue is on")
@@ -150,7 +150,7 @@ func TestOrder(t *testing.T) {
 		f.Add(numbered(i))
 		if i%100 == 0 {
 			f.Flush()
-			settle(t, q, 16)
+			awaitFree(t, q, 16)
 		}
 	}
 	f.Flush()
@@ -161,7 +161,7 @@ func TestOrder(t *testing.T) {
 	}
 	for i, path := range got {
 		if path != fmt.Sprint("/", i) {
-			t.Fatalf("line %d is of %s", i, path)
+			t.Fatalf("line %d has the path %s", i, path)
 		}
 	}
 	if !d.closed {
@@ -169,37 +169,37 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBound: while the disk takes nothing, lines wait up to the bound. Those after
-// it are dropped and counted, and nobody waits. What waited is written then.
-func TestBound(t *testing.T) {
-	d := &disk{room: 1 << 30, asked: make(chan struct{}), free: make(chan struct{})}
+// TestOverflow: while a write hangs, lines are queued up to the bound. Later ones are
+// dropped and counted, and the loop doesn't wait. Then the queued ones are written.
+func TestOverflow(t *testing.T) {
+	d := &disk{room: 1 << 30, begun: make(chan struct{}), released: make(chan struct{})}
 	counts := &Counts{}
 	q := NewQueue(4*batchSize, 1, counts)
-	w := start("test", &output{d}, q, &journal{})
+	w := start("test", &output{d}, q, &recorder{})
 	var f Feed
 	f.Use(q)
 	f.Add(numbered(0))
 	f.Flush()
-	<-d.asked
+	<-d.begun
 	added := uint64(1)
 	for ; counts.Overflow.Load() < 1000; added++ {
 		f.Add(numbered(int(added)))
 	}
-	kept := added - 1000
-	if most := uint64(4 * batchSize / len(line(numbered(0)))); kept > most {
-		t.Errorf("%d lines wait, of at most %d", kept, most)
+	queued := added - 1000
+	if bound := uint64(4 * batchSize / len(line(numbered(0)))); queued > bound {
+		t.Errorf("%d lines are queued, of at most %d", queued, bound)
 	}
-	close(d.free)
+	close(d.released)
 	go func() {
-		for range d.asked {
+		for range d.begun {
 		}
 	}()
 	finish(t, w)
-	close(d.asked)
-	if n := uint64(len(paths(t, d.text()))); n != kept || counts.Lines.Load() != kept {
-		t.Errorf("%d lines were written, %d counted, want %d", n, counts.Lines.Load(), kept)
+	close(d.begun)
+	if n := uint64(len(paths(t, d.text()))); n != queued || counts.Lines.Load() != queued {
+		t.Errorf("%d lines were written, %d counted, want %d", n, counts.Lines.Load(), queued)
 	}
-	for range 10 { // after the end: into batches that nobody writes, then nowhere
+	for range 10 { // after the end: 4 batches are queued, 6 lines are dropped
 		f.Add(numbered(0))
 		f.Flush()
 	}
@@ -208,39 +208,38 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestPerLoop: a small buffer has two batches for each loop all the same.
+// TestPerLoop: a small queue still has two batches for each loop.
 func TestPerLoop(t *testing.T) {
 	if q := NewQueue(64<<10, 8, &Counts{}); cap(q.free) != 16 {
 		t.Errorf("%d batches for 8 loops", cap(q.free))
 	}
 }
 
-// TestStuck: Close does not wait for a disk that is stuck for longer than it is
-// given.
-func TestStuck(t *testing.T) {
-	d := &disk{asked: make(chan struct{}), free: make(chan struct{})}
+// TestCloseTimeout: Close returns at the end of its context although a write hangs.
+func TestCloseTimeout(t *testing.T) {
+	d := &disk{begun: make(chan struct{}), released: make(chan struct{})}
 	q := NewQueue(0, 1, &Counts{})
-	w := start("test", &output{d}, q, &journal{})
+	w := start("test", &output{d}, q, &recorder{})
 	var f Feed
 	f.Use(q)
 	f.Add(numbered(0))
 	f.Flush()
-	<-d.asked
+	<-d.begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	close(d.free)
-	<-w.ended
+	close(d.released)
+	<-w.done
 }
 
-// TestDiskFull: what a full disk does not take is lost and counted, the log tells of
-// it once, and after that there is no torn line where it goes on.
+// TestDiskFull: lines that a full disk does not take are lost and counted, and logged
+// once. When there is room again, the next line begins on a line of its own.
 func TestDiskFull(t *testing.T) {
 	size := len(line(numbered(0)))
 	d := &disk{room: 2*size + 7}
-	counts, log := &Counts{}, &journal{}
+	counts, log := &Counts{}, &recorder{}
 	q := NewQueue(0, 1, counts)
 	w := start("test", &output{d}, q, log)
 	var f Feed
@@ -252,17 +251,17 @@ func TestDiskFull(t *testing.T) {
 			next++
 		}
 		f.Flush()
-		settle(t, q, perLoop)
+		awaitFree(t, q, perLoop)
 	}
-	add(5) // two and a bit fit
-	add(2) // none
+	add(5) // two lines and a part of the third fit
+	add(2) // none fits
 	if lines, lost, errs := counts.Lines.Load(), counts.Lost.Load(), counts.Errors.Load(); lines != 2 || lost != 5 || errs != 2 {
 		t.Errorf("%d lines, %d lost, %d errors; want 2, 5 and 2", lines, lost, errs)
 	}
 	if log.count() != 1 {
-		t.Errorf("%d complaints, want 1", log.count())
+		t.Errorf("%d warnings, want 1", log.count())
 	}
-	d.grow(1) // the line's end and no more
+	d.grow(1) // room for a newline only
 	add(1)
 	d.grow(1 << 20)
 	add(2)
@@ -281,11 +280,11 @@ func TestDiskFull(t *testing.T) {
 }
 
 // TestRotation: after a rename lines go to the old file until Reopen, then to a new
-// one. No line is lost or in both.
+// one. Each line is in exactly one of them.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	q := NewQueue(0, 1, &Counts{})
-	w, err := Open(path, q, &journal{})
+	w, err := Open(path, q, &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,14 +293,14 @@ func TestRotation(t *testing.T) {
 	add := func(i int) {
 		f.Add(numbered(i))
 		f.Flush()
-		settle(t, q, perLoop)
+		awaitFree(t, q, perLoop)
 	}
 	add(0)
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
 	add(1)
-	for range 2 { // the second finds that nothing was written meanwhile
+	for range 2 { // the second replaces an output that was not used yet
 		if err := w.Reopen(); err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +318,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestReopenFails: the old file goes on where a new one can't be made.
+// TestReopenFails: if the new file can't be created, lines still go to the old one.
 func TestReopenFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -327,7 +326,7 @@ func TestReopenFails(t *testing.T) {
 	}
 	path := filepath.Join(dir, "access.log")
 	counts := &Counts{}
-	w, err := Open(path, NewQueue(0, 1, counts), &journal{})
+	w, err := Open(path, NewQueue(0, 1, counts), &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,8 +347,8 @@ func TestReopenFails(t *testing.T) {
 	}
 }
 
-// TestOpenFails: a path that can't be written is an error, and a pipe without a
-// reader does not stop the start.
+// TestOpenFails: a path that can't be written is an error. So is a pipe without a
+// reader, and Open doesn't wait for one.
 func TestOpenFails(t *testing.T) {
 	if w, err := Open(filepath.Join(t.TempDir(), "none", "access.log"), nil, nil); err == nil {
 		t.Errorf("got %v", w)
@@ -363,7 +362,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestAllocations: in steady state a line costs no memory.
+// TestAllocations: in steady state a line costs no allocation.
 func TestAllocations(t *testing.T) {
 	q := NewQueue(0, 1, &Counts{})
 	var f Feed
