@@ -14,78 +14,78 @@ import (
 )
 
 const (
-	// batchRecords is how many requests' spans go in one export at most: some
-	// 500 KiB.
+	// batchRecords is the highest number of records in one export, which is then
+	// about 500 KiB long.
 	batchRecords = 256
 
 	// batchDelay is how long the first record of a batch waits for others.
 	batchDelay = time.Second
 )
 
-// Options are what does not change while an Exporter lives.
+// Options are the settings of an Exporter that do not change.
 type Options struct {
-	Node    string // service.instance.id of the spans
+	Node    string // service.instance.id of the spans' resource
 	Version string // of this program
 	Logger  *slog.Logger
 }
 
-// Exporter sends spans. Until Configure gives it an endpoint it does nothing.
+// Exporter sends spans. It is off until Configure gives it an endpoint.
 type Exporter struct {
 	opt      Options
 	exported atomic.Uint64 // spans
-	dropped  atomic.Uint64 // spans for which there was no room
-	lost     atomic.Uint64 // spans that the receiver did not take
+	dropped  atomic.Uint64 // spans for which the queue had no room
+	lost     atomic.Uint64 // spans that the receiver did not accept
 
-	mu      sync.Mutex
-	waiting queue
-	to      *receiver
+	mu     sync.Mutex
+	queued queue
+	to     *receiver
 
-	wake    chan struct{} // holds one: there is a first record, or a batch
+	wake    chan struct{} // has room for one: there is a first record, or a full batch
 	begin   sync.Once
 	closing chan struct{}
 	done    chan struct{}
-	ctx     context.Context // of exports
+	ctx     context.Context // context of exports
 	cancel  context.CancelFunc
-	failing bool // the last export failed; of run alone
+	failing bool // reports whether the last export failed; only run uses it
 }
 
-// New makes an Exporter that is off.
+// New returns an Exporter that is off.
 func New(o Options) *Exporter {
 	e := &Exporter{opt: o, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 
-// Configure has the Exporter work by c from now on. What waits goes to the new
-// endpoint, or, when c is off, to the one before.
+// Configure applies c from now on. Queued records go to the new endpoint. If c
+// switches exports off, they go to the previous one.
 func (e *Exporter) Configure(c *config.Tracing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.Endpoint == "" {
-		e.waiting.room = 0
+		e.queued.room = 0
 		return
 	}
 	if e.to != nil {
 		e.to.retire()
 	}
-	e.waiting.resize(c.Queue)
+	e.queued.resize(c.Queue)
 	e.to = newReceiver(c)
 	e.begin.Do(func() { go e.run() })
 }
 
-// Put implements trace.Sink. The lock is held for no longer than it takes to copy
-// the pointers of a batch.
+// Put implements trace.Sink. It may wait for the lock, but no longer than copying
+// the pointers of a batch takes.
 func (e *Exporter) Put(r *trace.Record) {
 	e.mu.Lock()
-	taken := e.waiting.put(r)
-	due := e.waiting.n == 1 || e.full()
+	queued := e.queued.put(r)
+	due := e.queued.n == 1 || e.full()
 	e.mu.Unlock()
-	if !taken {
+	if !queued {
 		e.dropped.Add(uint64(r.Spans()))
 		return
 	}
-	// Those between the first and the last of a batch wake nobody: that takes the
-	// loop a system call, and the process a thread, each time.
+	// Only the first and the last record of a batch wake the goroutine. Each time
+	// costs the loop a system call, and the process a thread.
 	if !due {
 		return
 	}
@@ -95,29 +95,30 @@ func (e *Exporter) Put(r *trace.Record) {
 	}
 }
 
-// full tells whether a batch waits, or all that there is room for. The lock is held.
-func (e *Exporter) full() bool { return e.waiting.n >= min(batchRecords, e.waiting.room) }
+// full reports whether the queue has a full batch, or no more room. The caller must
+// hold the lock.
+func (e *Exporter) full() bool { return e.queued.n >= min(batchRecords, e.queued.room) }
 
 // Stats counts spans since the start.
 type Stats struct {
-	Exported uint64 // taken by the receiver
-	Full     uint64 // dropped: too many were waiting
-	Lost     uint64 // dropped: the receiver did not take them
+	Exported uint64 // accepted by the receiver
+	Full     uint64 // dropped because the queue was full
+	Lost     uint64 // dropped because the receiver did not accept them
 }
 
-// Stats may be called from any goroutine.
+// Stats returns the counters. It may be called from any goroutine.
 func (e *Exporter) Stats() Stats {
 	return Stats{Exported: e.exported.Load(), Full: e.dropped.Load(), Lost: e.lost.Load()}
 }
 
-// Close sends what waits, once and without retries, until ctx is done, and ends the
-// Exporter. It is called once; what is put later is dropped.
+// Close sends the queued records, without retries and until ctx is done, and stops
+// the Exporter. It must be called only once. Records that are put later are dropped.
 func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Lock()
-	e.waiting.room = 0
+	e.queued.room = 0
 	e.mu.Unlock()
 	close(e.closing)
-	e.begin.Do(func() { close(e.done) }) // it never ran
+	e.begin.Do(func() { close(e.done) }) // if run was never started
 	stop := context.AfterFunc(ctx, e.cancel)
 	defer stop()
 	<-e.done
@@ -131,7 +132,7 @@ func (e *Exporter) run() {
 	for open := true; open; {
 		select {
 		case <-e.wake:
-			open = e.linger()
+			open = e.awaitBatch()
 		case <-e.closing:
 			open = false
 		}
@@ -144,8 +145,9 @@ func (e *Exporter) run() {
 	e.to.retire()
 }
 
-// linger lets a batch fill up. It tells whether the Exporter goes on.
-func (e *Exporter) linger() bool {
+// awaitBatch waits until a batch is full or old enough. It reports false if the
+// Exporter is closing.
+func (e *Exporter) awaitBatch() bool {
 	t := time.NewTimer(batchDelay)
 	defer t.Stop()
 	for {
@@ -165,15 +167,16 @@ func (e *Exporter) linger() bool {
 	}
 }
 
-// take takes the oldest records that wait.
+// take takes the oldest records from the queue, up to a batch, for the current
+// receiver.
 func (e *Exporter) take() ([]*trace.Record, *receiver) {
 	batch := make([]*trace.Record, batchRecords)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return batch[:e.waiting.take(batch)], e.to
+	return batch[:e.queued.take(batch)], e.to
 }
 
-// export sends a batch and counts what became of it.
+// export sends a batch and counts its spans as exported or lost.
 func (e *Exporter) export(batch []*trace.Record, to *receiver) {
 	spans := uint64(0)
 	for _, r := range batch {
@@ -190,11 +193,12 @@ func (e *Exporter) export(batch []*trace.Record, to *receiver) {
 	rejected = min(rejected, spans)
 	e.exported.Add(spans - rejected)
 	e.lost.Add(rejected)
-	e.tell(err)
+	e.logResult(err)
 }
 
-// tell logs the first failure after a success, and the first success after that.
-func (e *Exporter) tell(err error) {
+// logResult logs the first failure after a success, and the first success after a
+// failure.
+func (e *Exporter) logResult(err error) {
 	switch {
 	case err != nil && !e.failing:
 		e.opt.Logger.Warn("spans are not exported", "error", err)

@@ -25,21 +25,21 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// timeout bounds each wait of a test.
+const timeout = time.Minute
 
-// collector is a receiver of which the test says how it answers.
+// collector is a receiver whose responses the test chooses.
 type collector struct {
 	*httptest.Server
-	t      *testing.T
-	answer func(n int, w http.ResponseWriter, r *http.Request) // the n-th export, from 1
-	asked  atomic.Int32
-	got    chan *tracepb.TracesData
-	header chan http.Header
+	t       *testing.T
+	respond func(n int, w http.ResponseWriter, r *http.Request) // to the n-th export, from 1
+	exports atomic.Int32
+	got     chan *tracepb.TracesData
+	header  chan http.Header
 }
 
-func newCollector(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) *collector {
-	c := &collector{t: t, answer: answer, got: make(chan *tracepb.TracesData, 64), header: make(chan http.Header, 64)}
+func newCollector(t *testing.T, respond func(n int, w http.ResponseWriter, r *http.Request)) *collector {
+	c := &collector{t: t, respond: respond, got: make(chan *tracepb.TracesData, 64), header: make(chan http.Header, 64)}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(c.Close)
 	return c
@@ -51,17 +51,17 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err = errors.Join(err, proto.Unmarshal(body, data)); err != nil || r.Method != "POST" || r.URL.Path != "/v1/traces" {
 		c.t.Errorf("%s %s: %v", r.Method, r.URL, err)
 	}
-	n := c.asked.Add(1)
+	n := c.exports.Add(1)
 	c.got <- data
 	c.header <- r.Header
-	if c.answer != nil {
-		c.answer(int(n), w, r)
+	if c.respond != nil {
+		c.respond(int(n), w, r)
 	}
 }
 
-// config is a configuration whose exports leave as soon as there is a record.
+// config returns a configuration with which each record is exported at once.
 func (c *collector) config() *config.Tracing {
-	return &config.Tracing{Endpoint: c.URL, ServiceName: "shop", Queue: 1, Timeout: patience}
+	return &config.Tracing{Endpoint: c.URL, ServiceName: "shop", Queue: 1, Timeout: timeout}
 }
 
 func newExporter(t *testing.T, c *config.Tracing) *Exporter {
@@ -70,10 +70,10 @@ func newExporter(t *testing.T, c *config.Tracing) *Exporter {
 	return e
 }
 
-// closed ends e and wants everything sent.
-func closed(t *testing.T, e *Exporter) {
+// closeExporter closes e, which must finish its exports in time.
+func closeExporter(t *testing.T, e *Exporter) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
 		t.Error(err)
@@ -85,26 +85,26 @@ func (c *collector) next() *tracepb.TracesData {
 	select {
 	case d := <-c.got:
 		return d
-	case <-time.After(patience):
-		c.t.Fatal("nothing is exported")
+	case <-time.After(timeout):
+		c.t.Fatal("timeout waiting for an export")
 		panic("not reached")
 	}
 }
 
-// counts waits for the counts of spans.
-func counts(t *testing.T, e *Exporter, exported, full, lost uint64) {
+// awaitStats waits until the counts of spans are as given.
+func awaitStats(t *testing.T, e *Exporter, exported, full, lost uint64) {
 	t.Helper()
 	want := Stats{exported, full, lost}
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(patience); e.Stats() != want; <-look.C {
+	for end := time.Now().Add(timeout); e.Stats() != want; <-look.C {
 		if time.Now().After(end) {
 			t.Fatalf("%+v, want %+v", e.Stats(), want)
 		}
 	}
 }
 
-// record is a request with one attempt: two spans.
+// record returns a request without a sent attempt: it has one span.
 func record(n byte) *trace.Record {
 	return &trace.Record{
 		Context: trace.Context{Trace: trace.TraceID{n, 1}, Span: trace.SpanID{n, 2}, Flags: 1},
@@ -132,8 +132,8 @@ func TestExport(t *testing.T) {
 	for i := range byte(3) {
 		e.Put(record(i + 1))
 	}
-	closed(t, e)
-	counts(t, e, 3, 0, 0)
+	closeExporter(t, e)
+	awaitStats(t, e, 3, 0, 0)
 	d := c.next()
 	if n := len(d.ResourceSpans[0].ScopeSpans[0].Spans); n != 3 {
 		t.Errorf("%d spans in one export, want 3", n)
@@ -144,8 +144,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A receiver with a certificate of an authority that the system knows is spoken to
-// in HTTP/1.1, whatever else it offers.
+// Exports use HTTP/1.1 even if the receiver offers HTTP/2. A certificate of one of
+// the system's authorities is accepted.
 func TestHTTPS(t *testing.T) {
 	version := make(chan string, 1)
 	c := newCollector(t, func(_ int, _ http.ResponseWriter, r *http.Request) { version <- r.Proto })
@@ -159,17 +159,17 @@ func TestHTTPS(t *testing.T) {
 	if err := os.WriteFile(authorities, authority, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SSL_CERT_FILE", authorities) // read once in a process; no other test has use for it
+	t.Setenv("SSL_CERT_FILE", authorities) // the process reads it once; no other test needs it
 	e := newExporter(t, c.config())
 	e.Put(one())
-	counts(t, e, 2, 0, 0)
+	awaitStats(t, e, 2, 0, 0)
 	if got := <-version; got != "HTTP/1.1" {
 		t.Errorf("exported by %s", got)
 	}
-	closed(t, e)
+	closeExporter(t, e)
 }
 
-// A receiver that hangs costs spans, and nobody waits for it.
+// A receiver that hangs costs spans, but Put does not wait.
 func TestHungReceiver(t *testing.T) {
 	hang := make(chan struct{})
 	c := newCollector(t, func(int, http.ResponseWriter, *http.Request) { <-hang })
@@ -178,14 +178,14 @@ func TestHungReceiver(t *testing.T) {
 	e := newExporter(t, cfg)
 	e.Put(one())
 	e.Put(one())
-	c.next() // both are with the receiver
+	c.next() // the receiver has both
 	for range 5 {
-		e.Put(one()) // would hang the test
+		e.Put(one()) // must not hang
 	}
-	counts(t, e, 0, 6, 0)
+	awaitStats(t, e, 0, 6, 0)
 	close(hang)
-	counts(t, e, 8, 6, 0)
-	closed(t, e)
+	awaitStats(t, e, 8, 6, 0)
+	closeExporter(t, e)
 }
 
 func TestTimeout(t *testing.T) {
@@ -194,41 +194,41 @@ func TestTimeout(t *testing.T) {
 	cfg.Timeout = 50 * time.Millisecond
 	e := newExporter(t, cfg)
 	e.Put(one())
-	counts(t, e, 0, 0, 2)
-	closed(t, e)
+	awaitStats(t, e, 0, 0, 2)
+	closeExporter(t, e)
 }
 
-// Nobody listens: the tries end with the timeout.
-func TestGoneReceiver(t *testing.T) {
+// If no receiver listens, retries end with the timeout.
+func TestNoReceiver(t *testing.T) {
 	c := newCollector(t, nil)
 	c.Close()
 	cfg := c.config()
 	cfg.Timeout = 300 * time.Millisecond
 	e := newExporter(t, cfg)
 	e.Put(one())
-	counts(t, e, 0, 0, 2)
-	closed(t, e)
+	awaitStats(t, e, 0, 0, 2)
+	closeExporter(t, e)
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		status         int // of the first answer; later ones are 200
+		status         int // of the first response; later ones are 200
 		header         string
 		body           []byte
-		asked          int32
+		exports        int32
 		exported, lost uint64
 	}{
-		{"taken", 200, "", nil, 1, 2, 0},
-		{"taken in part", 200, "", []byte{0x0a, 2, 8, 1}, 1, 1, 1},
-		{"nonsense of a part", 200, "", []byte{0x0a, 2, 8, 99}, 1, 0, 2},
-		{"nonsense", 200, "", []byte{0x0a, 9, 8}, 1, 2, 0},
+		{"accepted", 200, "", nil, 1, 2, 0},
+		{"accepted in part", 200, "", []byte{0x0a, 2, 8, 1}, 1, 1, 1},
+		{"more rejected than sent", 200, "", []byte{0x0a, 2, 8, 99}, 1, 0, 2},
+		{"invalid body", 200, "", []byte{0x0a, 9, 8}, 1, 2, 0},
 		{"busy", 503, "", nil, 2, 2, 0},
 		{"too many", 429, "0", nil, 2, 2, 0},
 		{"gateway", 502, "", nil, 2, 2, 0},
 		{"refused", 400, "", nil, 1, 0, 2},
 		{"server error", 500, "", nil, 1, 0, 2},
-		{"elsewhere", 307, "", nil, 1, 0, 2},
+		{"redirect", 307, "", nil, 1, 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newCollector(t, func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -244,50 +244,50 @@ func TestAnswers(t *testing.T) {
 			})
 			e := newExporter(t, r.config())
 			e.Put(one())
-			counts(t, e, c.exported, 0, c.lost)
-			closed(t, e)
-			r.Close() // and has returned from its handlers
-			if n := r.asked.Load(); n != c.asked {
-				t.Errorf("asked %d times, want %d", n, c.asked)
+			awaitStats(t, e, c.exported, 0, c.lost)
+			closeExporter(t, e)
+			r.Close() // waits for the handlers
+			if n := r.exports.Load(); n != c.exports {
+				t.Errorf("%d exports, want %d", n, c.exports)
 			}
 		})
 	}
 }
 
-// Close gives up on a receiver that hangs, or that is to be tried again later.
-func TestCloseIsBounded(t *testing.T) {
-	for _, answer := range []func(int, http.ResponseWriter, *http.Request){
+// Close returns in time if the receiver hangs, or demands a long pause before a retry.
+func TestCloseTimeout(t *testing.T) {
+	for _, respond := range []func(int, http.ResponseWriter, *http.Request){
 		func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(503)
 		},
 	} {
-		c := newCollector(t, answer)
+		c := newCollector(t, respond)
 		cfg := c.config()
 		cfg.Timeout = time.Hour
 		e := newExporter(t, cfg)
 		e.Put(one())
 		c.next()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_ = e.Close(ctx) // would hang the test
+		_ = e.Close(ctx) // must not hang
 		cancel()
-		counts(t, e, 0, 0, 2)
+		awaitStats(t, e, 0, 0, 2)
 	}
 }
 
-// Off, nothing is taken; what waits when it is switched off still leaves, and what
-// comes after a change goes to the new receiver.
+// An Exporter that is off drops all records. Records that are queued when it is
+// switched off are still exported, and records after a change go to the new receiver.
 func TestConfigure(t *testing.T) {
 	off := &config.Tracing{}
 	e := newExporter(t, off)
 	e.Put(one())
-	counts(t, e, 0, 2, 0)
+	awaitStats(t, e, 0, 2, 0)
 	first, second := newCollector(t, nil), newCollector(t, nil)
 	e.Configure(first.config())
 	e.Put(one())
 	first.next()
-	counts(t, e, 2, 2, 0)
+	awaitStats(t, e, 2, 2, 0)
 	other := second.config()
 	other.ServiceName, other.Queue = "mill", 100
 	e.Configure(other)
@@ -295,29 +295,29 @@ func TestConfigure(t *testing.T) {
 	e.Configure(off)
 	e.Put(one())
 	d := second.next()
-	counts(t, e, 4, 4, 0)
+	awaitStats(t, e, 4, 4, 0)
 	if got := fmt.Sprint(attributes(d.ResourceSpans[0].Resource.Attributes)); got != "[service.name=mill service.instance.id=n1]" {
 		t.Errorf("resource %s", got)
 	}
-	closed(t, e)
+	closeExporter(t, e)
 }
 
-// An Exporter that never had anything to do ends at once.
-func TestCloseWithoutUse(t *testing.T) {
+// An Exporter that was never configured closes at once.
+func TestCloseUnconfigured(t *testing.T) {
 	e := New(Options{})
-	closed(t, e)
+	closeExporter(t, e)
 	e.Put(one())
-	counts(t, e, 0, 2, 0)
+	awaitStats(t, e, 0, 2, 0)
 }
 
 func BenchmarkPut(b *testing.B) {
 	var e Exporter
-	e.waiting.resize(1 << 16)
+	e.queued.resize(1 << 16)
 	r := one()
 	b.ReportAllocs()
 	for b.Loop() {
 		e.mu.Lock()
-		e.waiting.n = 0
+		e.queued.n = 0
 		e.mu.Unlock()
 		e.Put(r)
 	}

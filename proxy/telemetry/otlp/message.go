@@ -14,10 +14,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// scope names the code that made the spans.
+// scope names the code that makes the spans.
 const scope = "github.com/remora-proxy/remora"
 
-// message is an ExportTraceServiceRequest: on the wire it is the same as TracesData.
+// message returns the spans of batch as an ExportTraceServiceRequest, which has the
+// same encoding as TracesData.
 func message(batch []*trace.Record, o *Options, service string) *tracepb.TracesData {
 	scoped := &tracepb.ScopeSpans{Scope: &common.InstrumentationScope{Name: scope, Version: o.Version}}
 	for _, r := range batch {
@@ -36,20 +37,20 @@ func message(batch []*trace.Record, o *Options, service string) *tracepb.TracesD
 	}}}
 }
 
-// exchangeSpan is the span of a request at this sidecar. Attribute names are those of
-// OpenTelemetry's semantic conventions for HTTP and RPC, and remora.* what they have
-// no name for.
+// exchangeSpan returns the span of a request at this sidecar. Attribute names are
+// those of OpenTelemetry's semantic conventions for HTTP and RPC, and remora.* for
+// anything else.
 func exchangeSpan(r *trace.Record) *tracepb.Span {
 	s := &tracepb.Span{
 		TraceId: r.Trace[:], SpanId: r.Span[:], Kind: tracepb.Span_SPAN_KIND_SERVER, Name: operation(r),
-		StartTimeUnixNano: unix(r, r.Began), EndTimeUnixNano: unix(r, r.Ended), Attributes: call(r),
+		StartTimeUnixNano: unix(r, r.Began), EndTimeUnixNano: unix(r, r.Ended), Attributes: methodAttributes(r),
 	}
 	if r.Parent != (trace.SpanID{}) {
 		s.ParentSpanId = r.Parent[:]
 	}
 	if !r.RPC {
 		s.Attributes = append(s.Attributes, text("url.path", r.Path), text("url.scheme", "http"))
-		s.Attributes = append(s.Attributes, server(r.Authority)...)
+		s.Attributes = append(s.Attributes, serverAttributes(r.Authority)...)
 	}
 	s.Attributes = append(s.Attributes, text("remora.downstream", r.Protocol))
 	for _, known := range []struct{ key, value string }{{"remora.service", r.Service}, {"remora.request_id", r.RequestID}} {
@@ -60,23 +61,23 @@ func exchangeSpan(r *trace.Record) *tracepb.Span {
 	if r.Status == 0 {
 		s.Attributes = append(s.Attributes, text("remora.outcome", trace.Cancelled.String()))
 	}
-	conclude(s, r, r.Status, r.Error)
+	setResult(s, r, r.Status, r.Error)
 	return s
 }
 
-// attemptSpan is the span of an attempt. All of an exchange are children of its span.
+// attemptSpan returns the span of an attempt, a child of the exchange's span.
 func attemptSpan(r *trace.Record, a *trace.Attempt) *tracepb.Span {
 	s := &tracepb.Span{
 		TraceId: r.Trace[:], SpanId: a.Span[:], ParentSpanId: r.Span[:], Kind: tracepb.Span_SPAN_KIND_CLIENT,
 		Name:              operation(r),
-		StartTimeUnixNano: unix(r, a.Sent), EndTimeUnixNano: unix(r, a.Ended), Attributes: call(r),
+		StartTimeUnixNano: unix(r, a.Sent), EndTimeUnixNano: unix(r, a.Ended), Attributes: methodAttributes(r),
 	}
 	if a.Kind != trace.Primary {
 		s.Name += " " + a.Kind.String()
 	}
-	s.Attributes = append(s.Attributes, server(a.Endpoint)...)
+	s.Attributes = append(s.Attributes, serverAttributes(a.Endpoint)...)
 	s.Attributes = append(s.Attributes,
-		text("remora.upstream", a.Protocol), number("remora.attempt", a.Number), flag("remora.hedge", a.Kind == trace.Hedge),
+		text("remora.upstream", a.Protocol), number("remora.attempt", a.Number), boolean("remora.hedge", a.Kind == trace.Hedge),
 		text("remora.kind", a.Kind.String()), text("remora.outcome", a.Outcome.String()))
 	if a.Withdrawn != 0 {
 		s.Events = []*tracepb.Span_Event{{Name: "withdrawn", TimeUnixNano: unix(r, a.Withdrawn)}}
@@ -84,14 +85,14 @@ func attemptSpan(r *trace.Record, a *trace.Attempt) *tracepb.Span {
 	if a.Number > 0 && !r.RPC {
 		s.Attributes = append(s.Attributes, number("http.request.resend_count", a.Number))
 	}
-	conclude(s, r, a.Status, a.Error)
+	setResult(s, r, a.Status, a.Error)
 	return s
 }
 
-// conclude says how a span of r ended: with a status, if there was an answer of HTTP,
-// and with the code of a failure. It is an error without an answer, and with a status
-// that is one: to whoever asked from 400 on, to whoever answered from 500 on.
-func conclude(s *tracepb.Span, r *trace.Record, status int, code string) {
+// setResult sets the HTTP status, if there is one, and the code of a failure. The span
+// is an error if it failed without a response. A client span (an attempt) is also one
+// with a status from 400, a server span (the exchange) with a status from 500.
+func setResult(s *tracepb.Span, r *trace.Record, status int, code string) {
 	if status != 0 && !r.RPC {
 		s.Attributes = append(s.Attributes, number("http.response.status_code", status))
 	}
@@ -107,11 +108,11 @@ func conclude(s *tracepb.Span, r *trace.Record, status int, code string) {
 	}
 }
 
-// methods are those that a span is named by. Others are the client's invention, and
-// there may be any number of them.
+// methods are those that name a span. A client may send any number of others, and
+// the names of spans must be few.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 
-// operation names the span of r.
+// operation returns the name of the spans of r.
 func operation(r *trace.Record) string {
 	switch {
 	case r.RPC:
@@ -122,8 +123,8 @@ func operation(r *trace.Record) string {
 	return "HTTP"
 }
 
-// call is what the spans of r have in common.
-func call(r *trace.Record) []*common.KeyValue {
+// methodAttributes returns the attributes of the method, which all spans of r have.
+func methodAttributes(r *trace.Record) []*common.KeyValue {
 	switch {
 	case r.RPC:
 		return []*common.KeyValue{
@@ -135,8 +136,8 @@ func call(r *trace.Record) []*common.KeyValue {
 	return []*common.KeyValue{text("http.request.method", "_OTHER"), text("http.request.method_original", r.Method)}
 }
 
-// server is the attributes of an address, with a port or without.
-func server(addr string) []*common.KeyValue {
+// serverAttributes returns the attributes of an address, which may have a port.
+func serverAttributes(addr string) []*common.KeyValue {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		host = addr
@@ -150,8 +151,8 @@ func server(addr string) []*common.KeyValue {
 
 func unix(r *trace.Record, at time.Duration) uint64 { return uint64(r.Zero + int64(at)) }
 
-// valid is s as a string of protobuf, of which one that is no UTF-8 spoils the whole
-// message.
+// valid returns s as valid UTF-8. One invalid string would make the whole protobuf
+// message invalid.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func text(key, value string) *common.KeyValue {
@@ -162,6 +163,6 @@ func number(key string, value int) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: int64(value)}}}
 }
 
-func flag(key string, value bool) *common.KeyValue {
+func boolean(key string, value bool) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: value}}}
 }

@@ -2,23 +2,22 @@ package otlp
 
 import "github.com/remora-proxy/remora/proxy/telemetry/trace"
 
-// queue is what waits to be exported, oldest first: a ring, so that neither end ever
-// moves what is between.
+// queue holds the records to export, oldest first. It is a ring.
 type queue struct {
 	ring  []*trace.Record
-	first int // the place of the oldest
-	n     int // how many wait
-	room  int // how many may, up to len(ring); 0: nothing is taken
+	first int // index of the oldest
+	n     int // number of records
+	room  int // highest number for put, at most len(ring); 0 means that put refuses all
 }
 
-// resize makes room for so many, and for what waits already.
+// resize changes the room. The queue keeps all records, even if they are more.
 func (q *queue) resize(room int) {
 	ring := make([]*trace.Record, max(room, q.n))
 	n := q.take(ring)
 	q.ring, q.first, q.n, q.room = ring, 0, n, room
 }
 
-// put tells whether there was room for r.
+// put adds r, and reports whether there was room.
 func (q *queue) put(r *trace.Record) bool {
 	if q.n >= q.room {
 		return false
@@ -28,7 +27,8 @@ func (q *queue) put(r *trace.Record) bool {
 	return true
 }
 
-// take moves the oldest into batch, as many as there are and it holds.
+// take moves the oldest records into batch, up to its length, and returns their
+// number.
 func (q *queue) take(batch []*trace.Record) (n int) {
 	for ; n < len(batch) && q.n > 0; n++ {
 		batch[n], q.ring[q.first] = q.ring[q.first], nil

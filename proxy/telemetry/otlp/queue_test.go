@@ -6,11 +6,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// TestWakes: the first record that waits and the last of a batch wake the exporter,
-// those between nobody.
+// TestWakes: only the first and the last record of a batch wake the exporter.
 func TestWakes(t *testing.T) {
 	e := New(Options{})
-	e.waiting.resize(2 * batchRecords)
+	e.queued.resize(2 * batchRecords)
 	woken := func() bool {
 		select {
 		case <-e.wake:
@@ -26,16 +25,17 @@ func TestWakes(t *testing.T) {
 		}
 	}
 	e.take()
-	e.waiting.resize(2)
+	e.queued.resize(2)
 	for n := 1; n <= 2; n++ {
 		if e.Put(record(0)); !woken() {
-			t.Errorf("record %d of 2 that there is room for wakes nobody", n)
+			t.Errorf("record %d did not wake the exporter, with room for 2", n)
 		}
 	}
 }
 
-// TestQueue: what is put is taken in its order, through every turn of the ring and
-// change of its size; no more is taken than there is room for, and nothing is kept.
+// TestQueue: records are taken in the order in which they were put, whatever the
+// position in the ring and through changes of its size. The queue holds no more than
+// it has room for, and keeps no reference to a record that was taken.
 func TestQueue(t *testing.T) {
 	var q queue
 	put, taken := byte(0), byte(0)
@@ -58,7 +58,7 @@ func TestQueue(t *testing.T) {
 		}
 		for _, r := range batch[:n] {
 			if r.Trace[0] != taken {
-				t.Fatalf("%d is taken in the place of %d", r.Trace[0], taken)
+				t.Fatalf("took record %d, want %d", r.Trace[0], taken)
 			}
 			taken++
 		}
@@ -77,7 +77,7 @@ func TestQueue(t *testing.T) {
 	fill(2)
 	q.resize(7)
 	fill(2)
-	q.resize(3) // less than what waits
+	q.resize(3) // less than the number of records
 	fill(0)
 	take(5, 5)
 	fill(1)
@@ -86,7 +86,7 @@ func TestQueue(t *testing.T) {
 	take(9, 3)
 	for _, r := range q.ring {
 		if r != nil {
-			t.Error("what was taken is kept")
+			t.Error("the ring keeps a record that was taken")
 		}
 	}
 }

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the time between two tries of an export.
-	// It doubles from try to try.
+	// firstPause and longestPause bound the pause between two tries of an export,
+	// which doubles from try to try.
 	firstPause   = 250 * time.Millisecond
 	longestPause = 5 * time.Second
 
-	// maxAnswer is how much of an answer is read.
-	maxAnswer = 64 << 10
+	// maxResponse bounds how much of a response is read, in bytes.
+	maxResponse = 64 << 10
 )
 
-// receiver is where spans go.
+// receiver sends exports to one configured endpoint.
 type receiver struct {
 	url     string
 	service string
@@ -45,15 +45,15 @@ func newReceiver(c *config.Tracing) *receiver {
 		r.header.Set(name, value)
 	}
 	r.header.Set("Content-Type", "application/x-protobuf")
-	// HTTP/2 would go on using a connection whose other end is gone: what runs into
-	// the timeout ends its stream alone. One export at a time has no need of streams.
+	// HTTP/2 would keep using a connection whose other end has gone: a timeout ends
+	// only the stream. There is one export at a time, which needs no streams.
 	var version http.Protocols
 	version.SetHTTP1(true)
 	r.client = http.Client{
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, Protocols: &version,
 		},
-		// Credentials among the headers go to nobody else.
+		// A redirect would send the credentials in the headers elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return r
@@ -62,23 +62,23 @@ func newReceiver(c *config.Tracing) *receiver {
 // retire closes idle connections. An export in progress goes on.
 func (r *receiver) retire() { r.client.CloseIdleConnections() }
 
-// failure is an export that was not taken.
+// failure is the error of an export that was not accepted.
 type failure struct {
 	error
-	again bool          // it may be tried again
-	after time.Duration // not before; 0: the receiver does not say
+	retryable bool
+	after     time.Duration // shortest pause before a retry; 0 if the receiver names none
 }
 
-// send sends an export, again if that may help and until the timeout has passed or
-// closing is closed. It returns how many spans the receiver has taken note of but
-// not accepted.
+// send sends an export. It retries where that may help, until the timeout has passed
+// or closing is closed. It returns how many spans of an accepted export the receiver
+// has rejected.
 func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byte) (rejected uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		rejected, err = r.try(ctx, body)
 		var f *failure
-		if !errors.As(err, &f) || !f.again {
+		if !errors.As(err, &f) || !f.retryable {
 			return rejected, err
 		}
 		wait := time.NewTimer(max(f.after, pause/2+rand.N(pause/2)))
@@ -94,7 +94,7 @@ func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byt
 	}
 }
 
-// try sends an export once. Every error is a *failure.
+// try sends an export once. Each error is a *failure.
 func (r *receiver) try(ctx context.Context, body []byte) (rejected uint64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
 	if err != nil {
@@ -103,17 +103,17 @@ func (r *receiver) try(ctx context.Context, body []byte) (rejected uint64, err e
 	req.Header = r.header.Clone()
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return 0, &failure{error: err, again: true}
+		return 0, &failure{error: err, retryable: true}
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	response, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if resp.StatusCode/100 == 2 {
-		return rejectedSpans(answer), nil // even if its end got lost: the spans are there
+		return rejectedSpans(response), nil // even after a read error: the receiver has the spans
 	}
-	f := &failure{error: fmt.Errorf("%s answered %s", r.url, resp.Status)}
+	f := &failure{error: fmt.Errorf("%s responded %s", r.url, resp.Status)}
 	switch resp.StatusCode { // OTLP 1.x, "Retryable Response Codes"
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		f.again = true
+		f.retryable = true
 	}
 	if seconds, bad := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); bad == nil {
 		f.after = time.Duration(seconds) * time.Second
@@ -121,16 +121,17 @@ func (r *receiver) try(ctx context.Context, body []byte) (rejected uint64, err e
 	return 0, f
 }
 
-// rejectedSpans reads ExportTraceServiceResponse.partial_success.rejected_spans. The
-// message comes with a gRPC service, which nothing else here needs, so it is read by
-// its numbers.
-func rejectedSpans(answer []byte) uint64 {
-	partialSuccess, _ := protowire.ConsumeBytes(field(answer, 1, protowire.BytesType))
+// rejectedSpans reads ExportTraceServiceResponse.partial_success.rejected_spans by
+// field numbers. The package of the message would bring in gRPC, which is needed for
+// nothing else.
+func rejectedSpans(response []byte) uint64 {
+	partialSuccess, _ := protowire.ConsumeBytes(field(response, 1, protowire.BytesType))
 	rejected, _ := protowire.ConsumeVarint(field(partialSuccess, 1, protowire.VarintType))
 	return rejected
 }
 
-// field is a message from the first value of a field on, nil if it has none.
+// field returns the rest of a message from the first value of a field on. It returns
+// nil if the message does not have the field.
 func field(b []byte, number protowire.Number, kind protowire.Type) []byte {
 	for len(b) > 0 {
 		n, k, size := protowire.ConsumeTag(b)

@@ -1,36 +1,36 @@
 package trace
 
-// TraceID names a trace. The zero TraceID is none.
+// TraceID identifies a trace. Zero means none.
 type TraceID [16]byte
 
-// SpanID names a span within a trace. The zero SpanID is none.
+// SpanID identifies a span within a trace. Zero means none.
 type SpanID [8]byte
 
-// The flags of a Context. All others are reserved, and not passed on.
+// The flags of a Context. All others are reserved, and are not passed on.
 const (
-	// FlagSampled: whoever sent the request records the trace.
+	// FlagSampled says that the sender of the request records the trace.
 	FlagSampled = 1 << 0
-	// FlagRandom: the trace id is random (Trace Context Level 2).
+	// FlagRandom says that the trace ID is random (Trace Context Level 2).
 	FlagRandom = 1 << 1
 )
 
-// Context is the value of a traceparent header: where in which trace a request
-// belongs.
+// Context is the value of a traceparent header: the position of a request in a
+// trace.
 type Context struct {
 	Trace TraceID
-	Span  SpanID // of the sender; the parent of what is done for the request
+	Span  SpanID // the sender's span, which is the parent of the receiver's
 	Flags byte
 }
 
-// Sampled tells whether the sender records the trace.
+// Sampled reports whether the sender records the trace.
 func (c *Context) Sampled() bool { return c.Flags&FlagSampled != 0 }
 
 // TextLen is the length of a traceparent of version 00.
 const TextLen = 2 + 1 + 2*len(TraceID{}) + 1 + 2*len(SpanID{}) + 1 + 2
 
-// Parse reads the value of a traceparent header (W3C Trace Context section
-// 3.2.2). ok is false for one that is to be treated as if it were not there. Of a
-// version above 00 it reads what that has in common with 00 (section 4).
+// Parse reads the value of a traceparent header (W3C Trace Context section 3.2.2).
+// ok is false for a value that must be ignored. Of a version above 00 it reads the
+// fields of version 00 (section 4).
 func Parse(b []byte) (c Context, ok bool) {
 	if len(b) < TextLen || b[2] != '-' || b[35] != '-' || b[52] != '-' {
 		return Context{}, false
@@ -47,7 +47,7 @@ func Parse(b []byte) (c Context, ok bool) {
 	return c, true
 }
 
-// IDText is the part of b that names the trace. Parse accepts b.
+// IDText returns the trace ID in b, which must be a value that Parse accepts.
 func IDText(b []byte) []byte { return b[3:35] }
 
 const digits = "0123456789abcdef"
@@ -69,8 +69,8 @@ func appendHex(dst, b []byte) []byte {
 	return dst
 }
 
-// unhex fills dst from twice as many digits; upper case is refused, as the
-// specification has it.
+// unhex fills dst from twice as many digits, and reports whether all are valid. The
+// specification forbids upper case.
 func unhex(dst, text []byte) bool {
 	for i := range dst {
 		hi, lo := digit(text[2*i]), digit(text[2*i+1])
@@ -82,7 +82,7 @@ func unhex(dst, text []byte) bool {
 	return true
 }
 
-// digit is the value of a digit, or more than 15.
+// digit returns the value of a hexadecimal digit, and 0xff for any other byte.
 func digit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

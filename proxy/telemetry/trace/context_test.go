@@ -16,16 +16,16 @@ const (
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
-		flags       int // -1: it is to be refused
+		flags       int // -1 if Parse must refuse the value
 	}{
 		{"sampled", valid, 1},
 		{"not sampled", "00-" + aTrace + "-" + aSpan + "-00", 0},
 		{"random, not sampled", "00-" + aTrace + "-" + aSpan + "-02", 2},
-		{"flags to come", "00-" + aTrace + "-" + aSpan + "-ff", 0xff},
-		{"version to come", "01-" + aTrace + "-" + aSpan + "-01", 1},
-		{"version to come, with more", "cc-" + aTrace + "-" + aSpan + "-01-what-the-future-holds", 1},
-		{"version to come, with nothing more", "cc-" + aTrace + "-" + aSpan + "-01-", 1},
-		{"version to come, more without a dash", "cc-" + aTrace + "-" + aSpan + "-01.what", -1},
+		{"unknown flags", "00-" + aTrace + "-" + aSpan + "-ff", 0xff},
+		{"later version", "01-" + aTrace + "-" + aSpan + "-01", 1},
+		{"later version, with more", "cc-" + aTrace + "-" + aSpan + "-01-what-the-future-holds", 1},
+		{"later version, with a dash", "cc-" + aTrace + "-" + aSpan + "-01-", 1},
+		{"later version, more without a dash", "cc-" + aTrace + "-" + aSpan + "-01.what", -1},
 		{"version 00, with more", valid + "-what", -1},
 		{"version 00, with a dash", valid + "-", -1},
 		{"version ff", "ff" + valid[2:], -1},
@@ -65,7 +65,7 @@ func TestAppend(t *testing.T) {
 	if got := string(c.Append([]byte("x"))); got != "x"+valid {
 		t.Errorf("got %q", got)
 	}
-	c.Flags = 0xff // reserved ones are not passed on
+	c.Flags = 0xff // reserved flags are not passed on
 	if got := string(c.Append(nil)); !strings.HasSuffix(got, "-03") {
 		t.Errorf("got %q", got)
 	}
@@ -85,8 +85,8 @@ func context(t *testing.T, trace, span string, flags byte) (c Context) {
 	return c
 }
 
-// FuzzParse: what is accepted is what the specification's grammar says, told in
-// another way than Parse does, and version 00 is restored to the byte.
+// FuzzParse: Parse accepts exactly the values of the specification's grammar, which
+// wellFormed implements independently. A value of version 00 is restored to the byte.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(valid))
 	f.Add([]byte("cc-" + aTrace + "-" + aSpan + "-01-what-the-future-holds"))

@@ -2,63 +2,63 @@ package trace
 
 import "time"
 
-// Record is one sampled request at one sidecar: the span of its exchange, and
-// those of its attempts, which are children of it side by side. It owns all that it
-// refers to. Times are of the loop's clock.
+// Record describes one sampled request at one sidecar: the span of its exchange, and
+// the spans of its attempts, which are children of the exchange's span. It owns its
+// memory. Times are those of the loop's clock.
 type Record struct {
-	Context        // Trace, and Span as the exchange's own
-	Parent  SpanID // of the exchange's span; zero: it is the root
+	Context        // Trace, Flags, and in Span the exchange's span
+	Parent  SpanID // parent of the exchange's span; zero if that is the root
 	Began   time.Duration
-	Ended   time.Duration // for the caller: losers may end later
+	Ended   time.Duration // when the caller's response was complete; an attempt may end later
 	Zero    int64         // when the loop's clock was 0, in Unix nanoseconds
 
-	Protocol  string // that the request came by: http, dubbo or link
-	RPC       bool   // a Dubbo call: Method is that of an interface, and Path the interface
+	Protocol  string // protocol of the caller: http, dubbo or link
+	RPC       bool   // reports whether it is a Dubbo call: Path is then the interface
 	Method    string
-	Path      string // without query, which may hold secrets
-	Authority string // HTTP alone
-	RequestID string // "": none is known
-	Service   string // "": it had no route
+	Path      string // without the query, which may contain secrets
+	Authority string // HTTP only
+	RequestID string // empty if there is none
+	Service   string // empty if no route matched
 
-	Status int    // towards the caller; 0: the caller went away first
-	Error  string // the stable code of an answer of the sidecar's own; "": the application's
+	Status int    // sent to the caller; 0 if the caller disconnected first
+	Error  string // stable code, if the sidecar itself made the response; empty otherwise
 
-	// Attempts by their number. Those that were never sent have no Span.
+	// Attempts is indexed by their number. Attempts that were not sent have no Span.
 	Attempts []Attempt
 }
 
-// Attempt is one attempt of the exchange of a Record.
+// Attempt describes one attempt of the exchange of a Record.
 type Attempt struct {
 	Span      SpanID
 	Kind      Kind
 	Number    int // as the next hop and the application see it
 	Endpoint  string
-	Protocol  string // that the endpoint speaks
+	Protocol  string // protocol of the endpoint
 	Sent      time.Duration
-	Withdrawn time.Duration // when it was no more needed; 0: it was until its end
-	Ended     time.Duration // when the endpoint had answered, or had said that it dropped it
+	Withdrawn time.Duration // when it was cancelled; 0 means never
+	Ended     time.Duration // when the endpoint had sent its response, or confirmed the cancel
 
-	Status  int // of the answer; 0: there was none that anybody saw
+	Status  int // of the response; 0 means none
 	Outcome Outcome
-	Error   string // the stable code of a failure; "": none
+	Error   string // stable code of a failure; empty means none
 }
 
-// Note notes what came of the attempt, unless it had been withdrawn. A nil Attempt is
-// that of a request which is not sampled.
+// Note sets the outcome of the attempt, unless it was cancelled before. The requests
+// that are not sampled have nil Attempts, on which it does nothing.
 func (a *Attempt) Note(o Outcome, status int, code string) {
 	if a != nil && a.Outcome != Cancelled {
 		a.Outcome, a.Status, a.Error = o, status, code
 	}
 }
 
-// Withdraw notes that the attempt is no more needed from now on.
+// Withdraw records that the attempt is cancelled at the time now.
 func (a *Attempt) Withdraw(now time.Duration) {
 	if a != nil {
 		a.Outcome, a.Withdrawn = Cancelled, now
 	}
 }
 
-// Kind is why there is an attempt.
+// Kind is the reason for an attempt.
 type Kind uint8
 
 // The kinds.
@@ -73,16 +73,16 @@ var kindNames = [...]string{"primary", "retry", "hedge"}
 // String returns the kind's stable name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Outcome is what came of an attempt.
+// Outcome is the result of an attempt.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Unknown   Outcome = iota
-	Won               // its answer is the caller's
-	Cancelled         // another one's answer was sooner, or the caller went away
-	Failed            // no answer, or one of 5xx that is not the caller's
-	Refused           // turned away before the application saw it
+	Won               // the caller got its response
+	Cancelled         // another attempt won, or the caller disconnected
+	Failed            // no response, or a 5xx that the caller did not get
+	Refused           // refused before the application saw it
 )
 
 var outcomeNames = [...]string{"unknown", "won", "cancelled", "failed", "refused"}
@@ -90,7 +90,7 @@ var outcomeNames = [...]string{"unknown", "won", "cancelled", "failed", "refused
 // String returns the outcome's stable name.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Spans is how many spans the record is.
+// Spans returns the number of spans of the record.
 func (r *Record) Spans() int {
 	n := 1
 	for i := range r.Attempts {

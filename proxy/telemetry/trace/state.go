@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxMembers is how many members a trace state has at most (W3C Trace Context
+// maxMembers is the highest number of members in a trace state (W3C Trace Context
 // section 3.3.1).
 const maxMembers = 32
 
-// HasMember tells whether one of the members of a tracestate header's value is
-// the given one, "key=value" (W3C Trace Context section 3.3.1).
+// HasMember reports whether the value of a tracestate header contains the member
+// "key=value" (W3C Trace Context section 3.3.1).
 func HasMember(state []byte, member string) bool {
 	for len(state) > 0 {
 		var m []byte
@@ -21,24 +21,24 @@ func HasMember(state []byte, member string) bool {
 	return false
 }
 
-// State is a trace state that is being put together. The zero State is ready for
-// Begin, which makes it ready to be used again.
+// State builds the value of a tracestate header. Begin starts a value, in a zero
+// State or in one that was used before.
 type State struct {
-	Text []byte // the value of a tracestate header
+	Text []byte // the value so far
 
-	key     string // of the first member, with its equals sign
+	key     string // key of the first member, with its equals sign
 	members int
 }
 
-// Begin makes member, "key=value", all that there is.
+// Begin makes member, "key=value", the only member.
 func (s *State) Begin(member string) {
 	s.Text, s.members = append(s.Text[:0], member...), 1
 	s.key = member[:strings.IndexByte(member, '=')+1]
 }
 
-// Add adds the members of a tracestate header's value, in their order. Left out are
-// empty ones, those of the first one's key, whose place that has taken, and what is
-// over 32: recipients drop the whole of a longer list.
+// Add adds the members of a tracestate header's value, in order. It leaves out empty
+// members, members with the key of the first one, which replaces them, and all after
+// the 32nd: recipients ignore longer lists as a whole.
 func (s *State) Add(value []byte) {
 	for len(value) > 0 && s.members < maxMembers {
 		var m []byte
@@ -49,7 +49,7 @@ func (s *State) Add(value []byte) {
 	}
 }
 
-// next cuts the first member off a tracestate header's value, without the white
+// next splits off the first member of a tracestate header's value, without the white
 // space around it.
 func next(state []byte) (member, rest []byte) {
 	member, rest, _ = bytes.Cut(state, comma)

@@ -33,15 +33,15 @@ func TestState(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		{"alone", nil, ""},
+		{"no other", nil, ""},
 		{"in front", []string{"a=b,c=d"}, ",a=b,c=d"},
-		{"of several lines", []string{"a=b", "", "c=d"}, ",a=b,c=d"},
+		{"several lines", []string{"a=b", "", "c=d"}, ",a=b,c=d"},
 		{"white space and empty members", []string{" a=b ,,\tc=d, "}, ",a=b,c=d"},
-		{"in the place of its key", []string{"a=b,remora=x,c=d", "remora=h"}, ",a=b,c=d"},
+		{"the same key", []string{"a=b,remora=x,c=d", "remora=h"}, ",a=b,c=d"},
 		{"other keys", []string{"remora2=x,xremora=h,remora"}, ",remora2=x,xremora=h,remora"},
-		{"just full", []string{many}, "," + many},
-		{"the last one too many", []string{many + ",z=z"}, "," + many},
-		{"a line too many", []string{many, "z=z"}, "," + many},
+		{"31 others", []string{many}, "," + many},
+		{"32 others", []string{many + ",z=z"}, "," + many},
+		{"32 others in two lines", []string{many, "z=z"}, "," + many},
 	} {
 		s := State{Text: []byte("left over")}
 		for range 2 {
