@@ -1,8 +1,9 @@
-// Package adaptive finds how many requests an application can work on at once
-// (max_concurrency: auto) from how long it takes to answer: a limit that is too
-// high shows as a queue inside the application, and so as latency.
+// Package adaptive finds how many requests an application can work on at the same
+// time (max_concurrency: auto) from its latency. A limit that is too high causes a
+// queue inside the application, and so latency.
 //
-// It is pure: time comes with the measurements, and nothing is locked. The proxy
-// measures, window by window, and has at most one goroutine in a Limit at a time.
-// docs/decisions/0007-adaptive-concurrency.md says why this algorithm.
+// On a request's way it sets the number of slots that admission gives out. The
+// package is pure: time comes with the measurements, and there are no locks. The
+// core measures in windows, and at most one goroutine uses a Limit at a time.
+// docs/decisions/0007-adaptive-concurrency.md explains the algorithm.
 package adaptive

@@ -6,91 +6,92 @@ import (
 )
 
 const (
-	// Least and Most bound a Limit. Two, because of one alone a single request
-	// that hangs would stop an application.
+	// Least and Most bound a Limit. With a limit of 1, a single request that hangs
+	// would stop the application.
 	Least = 2
 	Most  = 4096
 
-	// initial is low, so that even one worker is measured without much of a queue
-	// before it, and then doubles from window to window (slow start).
+	// initial is the first limit. It is low, so that a single worker is measured
+	// almost without a queue. The limit then doubles in each window (slow start).
 	initial = 4
 
-	// headroom is how much longer than without a queue an answer may take: by
-	// Little's law the limit then settles at that many times the capacity, and
-	// one. Less would leave workers idle whenever service times vary.
+	// headroom is the accepted ratio of the latency to the latency without a queue.
+	// By Little's law the limit settles at headroom times the capacity, plus one.
+	// With less, workers would be idle whenever service times vary.
 	headroom = 1.35
 
-	// One window moves the limit by a quarter at most: a freeze spoils one or
-	// two windows, and what those take is back as soon.
-	leastStep, mostStep = 0.75, 1.25
+	// minStep and maxStep bound the change of the limit in one window. A freeze
+	// lowers it in one or two windows, and as many raise it again.
+	minStep, maxStep = 0.75, 1.25
 
-	// smoothing is for the latency without a queue outside of probes: without it,
-	// that would sink to the luckiest window.
+	// smoothing is the weight of one window, outside of probes, in the estimate of
+	// the latency without a queue. Without it that would sink to the lowest window.
 	smoothing = 1. / 32
 
-	// probeEvery is how many windows in which the limit was reached pass between
-	// two probes, probeSoon how many when the one before has found a queue, or a
-	// latency that is surprisingly many times the one known.
+	// probeEvery is the number of windows at the limit between two probes. It is
+	// probeSoon after a probe that found a queue, or a latency above
+	// slowerFactor times the estimate.
 	probeEvery, probeSoon = 100, 10
-	surprising            = 1.25
+	slowerFactor          = 1.25
 
-	// queueing: half the limit gave less than this share of the latency. Without
-	// a queue it is 1, all queue 0.5, and in balance 1/headroom.
-	queueing = 0.6
+	// queueRatio is the ratio of the latency at half the limit to that at the whole
+	// limit below which a probe has found a queue. The ratio is 1 without a queue,
+	// 0.5 if all latency is queueing, and 1/headroom where the limit settles.
+	queueRatio = 0.6
 
-	// A window lasts steadyLength, or some latencies where that is more, and until
-	// leastAnswers have come. The one in which a probe measures is measureFactor
-	// times that, so that a freeze is a small part of it.
-	steadyLength  = 100 * time.Millisecond
-	latencies     = 4
+	// A window lasts minLength or latencyFactor mean latencies, whichever is
+	// longer, and until it has minResponses. The window in which a probe measures
+	// is measureFactor times as long, so that a freeze is a small part of it.
+	minLength     = 100 * time.Millisecond
+	latencyFactor = 4
 	measureFactor = 3
-	leastAnswers  = 10
-	longest       = 30 * time.Second
+	minResponses  = 10
+	maxLength     = 30 * time.Second
 )
 
-// Window is what was measured from one Update to the next.
+// Window contains the measurements between two calls of Update.
 type Window struct {
 	Elapsed time.Duration
-	Answers int           // requests that the application has finished with
-	Latency time.Duration // their sum
-	Reached bool          // some request found the limit reached
+	Answers int           // requests that the application has finished
+	Latency time.Duration // sum of their latencies
+	Reached bool          // reports whether a request found the limit reached
 }
 
-// phase is what a window is for.
+// phase is the purpose of a window.
 //
 //	starting ─▶ steady ─▶ draining ─▶ measuring ─▶ refilling ─▶ steady
 type phase uint8
 
 const (
-	starting phase = iota // the limit doubles
-	steady
-	draining  // the limit was halved, but answers are still those of before
-	measuring // of the latency at half the limit
-	refilling // the limit is back, but answers are still those of the probe
+	starting  phase = iota // the limit doubles
+	steady                 // the limit follows the latency
+	draining               // the limit was halved, but responses are to requests from before
+	measuring              // the latency at half the limit is measured
+	refilling              // the limit is whole again, but responses are to requests of the probe
 )
 
-// Limit follows the capacity of one application. It compares the mean latency
-// of each window with that without a queue, and moves by the ratio. The latency
-// without a queue is probed from time to time at half the limit, so that it never
-// is older than probeEvery windows.
+// Limit follows the capacity of one application. It compares the mean latency of
+// each window with the latency without a queue, and moves by the ratio. Probes at
+// half the limit measure the latency without a queue, at least each probeEvery
+// windows at the limit.
 type Limit struct {
 	phase phase
 	limit float64
 
-	// In nanoseconds.
-	latency  float64 // mean of the latest window
-	previous float64 // of the one before
-	base     float64 // without a queue; 0: unknown
+	// Latencies, in nanoseconds.
+	latency  float64 // mean of the last window
+	previous float64 // mean of the window before
+	base     float64 // estimate without a queue; 0 means unknown
 
-	probeIn     int     // windows
-	beforeProbe float64 // latency
-	afterProbe  float64 // limit
+	probeIn     int     // windows at the limit until the next probe
+	beforeProbe float64 // latency before the last probe
+	afterProbe  float64 // limit after the last probe
 }
 
-// New returns a Limit that knows nothing yet.
+// New returns a Limit without measurements.
 func New() *Limit { return &Limit{limit: initial, probeIn: probeSoon} }
 
-// Value is how many requests the application may have now.
+// Value returns how many requests the application may have now.
 func (l *Limit) Value() int {
 	if l.phase == draining || l.phase == measuring { // rounded down, so that a small pool has no queue
 		return max(1, int(l.limit/2))
@@ -98,33 +99,34 @@ func (l *Limit) Value() int {
 	return int(math.Ceil(l.limit))
 }
 
-// Length is how long the present window should last.
+// Length returns how long the current window should last.
 func (l *Limit) Length() time.Duration {
-	d := max(steadyLength, time.Duration(latencies*l.latency))
+	d := max(minLength, time.Duration(latencyFactor*l.latency))
 	switch l.phase {
-	case starting: // a start from nothing holds up those who wait
-		d = max(steadyLength, d/2)
+	case starting: // shorter: while the limit is far too low, requests are queued
+		d = max(minLength, d/2)
 	case measuring:
 		d *= measureFactor
 	}
-	return min(d, longest)
+	return min(d, maxLength)
 }
 
-// Update takes the measurements of the window that ends, and begins the next. It
-// returns false, and the window is to go on, while that holds too little.
+// Update takes the measurements of a window and begins the next one. It returns false
+// if the window has too few responses: the caller must then continue it.
 func (l *Limit) Update(w Window) bool {
-	least := leastAnswers
+	least := minResponses
 	if l.phase == measuring {
 		least *= measureFactor
 	}
 	if w.Answers < least {
-		if w.Elapsed < longest {
+		if w.Elapsed < maxLength {
 			return false
 		}
-		l.phase = min(l.phase, steady) // next to no traffic
+		l.phase = min(l.phase, steady) // hardly any traffic: give up a probe
 		return true
 	}
-	// At least a nanosecond: 0 of 0 would be the limit for good.
+	// At least a nanosecond: with 0, the ratio of two latencies could be 0/0, and the
+	// limit NaN for ever.
 	l.previous, l.latency = l.latency, max(1, float64(w.Latency)/float64(w.Answers))
 	switch l.phase {
 	case starting:
@@ -134,7 +136,7 @@ func (l *Limit) Update(w Window) bool {
 	case draining:
 		l.phase = measuring
 	case measuring:
-		l.learn()
+		l.endProbe()
 		l.phase = refilling
 	case refilling:
 		l.phase = steady
@@ -142,7 +144,7 @@ func (l *Limit) Update(w Window) bool {
 	return true
 }
 
-// start doubles the limit for as long as that adds no latency.
+// start doubles the limit as long as that adds no latency.
 func (l *Limit) start(reached bool) {
 	if l.base == 0 {
 		l.base = l.latency
@@ -155,8 +157,8 @@ func (l *Limit) start(reached bool) {
 	}
 }
 
-// follow moves the limit towards headroom times the capacity, if it was reached:
-// of one that is not in use, latency says nothing.
+// follow moves the limit towards headroom times the capacity. It leaves a limit that
+// was not reached: its latency says nothing about it.
 func (l *Limit) follow(reached bool) {
 	if !reached || l.latency < l.base {
 		l.base += smoothing * (l.latency - l.base)
@@ -164,12 +166,13 @@ func (l *Limit) follow(reached bool) {
 	if !reached {
 		return
 	}
-	// A limit that keeps sinking is right if the capacity has sunk, and wrong if
-	// the application has become slower: a probe tells which. One that has become
-	// faster would get a queue meanwhile.
+	// If the limit keeps falling, either the capacity has fallen, and the limit is
+	// right, or each request takes longer, and the limit is wrong. A probe
+	// distinguishes the two. If requests have become faster, the estimate without a
+	// queue is too high and the limit lets a queue grow, so a probe follows too.
 	//
-	// Of two windows the less telling one counts: a probe follows on what stands
-	// out, so that a single one would often be chance.
+	// A single unusual window may be chance, so both conditions use the less unusual
+	// of two windows.
 	l.probeIn--
 	fast := headroom*max(l.latency, l.previous) < l.base
 	if l.probeIn <= 0 || l.limit < l.afterProbe/2 || fast {
@@ -178,21 +181,21 @@ func (l *Limit) follow(reached bool) {
 		return
 	}
 	target := l.limit*headroom*l.base/l.latency + 1
-	l.set(min(max((l.limit+target)/2, leastStep*l.limit), mostStep*l.limit))
+	l.set(min(max((l.limit+target)/2, minStep*l.limit), maxStep*l.limit))
 }
 
-// learn ends a probe: the latency was beforeProbe at the whole limit, and is
-// what it is now at half of it.
-func (l *Limit) learn() {
+// endProbe evaluates a probe: the latency was beforeProbe at the whole limit, and is
+// l.latency at half of it.
+func (l *Limit) endProbe() {
 	l.probeIn = probeEvery
 	switch {
-	case l.latency < queueing*l.beforeProbe:
-		// Fewer requests at once were as many a second: half the limit is
-		// nearer, and the queue may not have gone even so.
+	case l.latency < queueRatio*l.beforeProbe:
+		// There was a queue: half the limit served almost as many requests per
+		// second. So half the limit is better, and there may still be a queue.
 		l.base = min(l.base, l.latency)
 		l.set(l.limit / 2)
 		l.probeIn = probeSoon
-	case l.latency > surprising*l.base:
+	case l.latency > slowerFactor*l.base:
 		l.base = l.latency
 		l.probeIn = probeSoon
 	default:

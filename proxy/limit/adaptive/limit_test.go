@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// seeds runs f on simulations that differ in nothing but chance.
+// seeds runs f on simulations that differ only in their seed.
 func seeds(t *testing.T, f func(t *testing.T, s *queueSim)) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { f(t, newSim(seed)) })
 	}
 }
 
-// holds runs on for ten seconds at twice the capacity and checks that nothing of
-// that is lost to a limit too low, and no time to one too high.
-func (s *queueSim) holds(t *testing.T, mean time.Duration) {
+// checkOverload continues for ten seconds at twice the capacity. It checks that the
+// limit is high enough to use the capacity, and low enough for a short queue.
+func (s *queueSim) checkOverload(t *testing.T, mean time.Duration) {
 	t.Helper()
 	var limits []int
 	done, latency := 0, time.Duration(0)
@@ -34,11 +34,11 @@ func (s *queueSim) holds(t *testing.T, mean time.Duration) {
 	}
 	slices.Sort(limits)
 	if median := limits[50]; median < s.workers || median > 2*s.workers {
-		t.Errorf("the limit was mostly %d with %d workers; all of them: %v", median, s.workers, limits)
+		t.Errorf("the median limit was %d with %d workers; limits: %v", median, s.workers, limits)
 	}
 }
 
-// At any load, with any spread of service times, what can be served is served.
+// The whole capacity can be used, at any load and with any variation of service times.
 func TestLimitAtLoads(t *testing.T) {
 	for _, cv := range []float64{0.01, 1} {
 		for _, load := range []float64{0.5, 1, 2} {
@@ -59,14 +59,14 @@ func TestLimitAtLoads(t *testing.T) {
 	}
 }
 
-// The limit is found from nothing, for pools of every size.
+// The limit finds the capacity from its start, for pools of different sizes.
 func TestLimitFindsThePool(t *testing.T) {
 	for _, workers := range []int{4, 8, 100} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			seeds(t, func(t *testing.T, s *queueSim) {
 				s.workers = workers
 				s.run(5*time.Second, 2, 10*ms)
-				s.holds(t, 10*ms)
+				s.checkOverload(t, 10*ms)
 			})
 		})
 	}
@@ -78,38 +78,37 @@ func TestLimitFollowsThePool(t *testing.T) {
 		for _, workers := range []int{8, 4, 16} {
 			s.workers = workers
 			s.run(4*time.Second, 2, 10*ms)
-			s.holds(t, 10*ms)
+			s.checkOverload(t, 10*ms)
 		}
 	})
 }
 
-// A limit that was right once and is now many times too high comes down in the
-// end, although a probe at half of it finds a queue too.
-func TestLimitComesDownFarTooHigh(t *testing.T) {
+// A limit that has become many times too high falls, although a probe at half of it
+// finds a queue too.
+func TestLimitAfterLossOfCapacity(t *testing.T) {
 	seeds(t, func(t *testing.T, s *queueSim) {
 		s.workers = 100
 		s.run(5*time.Second, 2, 10*ms)
 		s.workers = 4
 		s.run(20*time.Second, 2, 10*ms)
-		s.holds(t, 10*ms)
+		s.checkOverload(t, 10*ms)
 	})
 }
 
-// An application that has become slower is not starved for the latency that it
-// once had, and one that has become faster is not given a queue.
-func TestLimitForgetsTheOldLatency(t *testing.T) {
+// If an application becomes slower, the limit does not fall to keep its former
+// latency. If it becomes faster, no queue grows.
+func TestLimitAfterChangeOfLatency(t *testing.T) {
 	seeds(t, func(t *testing.T, s *queueSim) {
 		for _, mean := range []time.Duration{10 * ms, 30 * ms, 5 * ms} {
 			s.service = func() time.Duration { return time.Duration(s.rnd.ExpFloat64() * float64(mean)) }
 			s.run(5*time.Second, 2, mean)
-			s.holds(t, mean)
+			s.checkOverload(t, mean)
 		}
 	})
 }
 
-// A freeze costs its own time and little more: the limit stays near what it was,
-// and a second later nothing is left of it.
-func TestLimitOutlivesFreezes(t *testing.T) {
+// A freeze costs little more than its own duration. A second later the limit is back.
+func TestLimitAfterFreezes(t *testing.T) {
 	for _, mean := range []time.Duration{2 * ms, 10 * ms} {
 		t.Run(mean.String(), func(t *testing.T) {
 			seeds(t, func(t *testing.T, s *queueSim) {
@@ -135,12 +134,12 @@ func TestLimitOutlivesFreezes(t *testing.T) {
 	}
 }
 
-// full is a window full of answers.
+// full returns a window with enough responses.
 func full(latency time.Duration, reached bool) Window {
 	return Window{Elapsed: 100 * ms, Answers: 100, Latency: 100 * latency, Reached: reached}
 }
 
-// A limit that nobody reaches stays, however good the latency is.
+// A limit that is not reached stays, however low the latency is.
 func TestLimitGrowsInUseOnly(t *testing.T) {
 	l := New()
 	for range 10 {
@@ -155,7 +154,7 @@ func TestLimitGrowsInUseOnly(t *testing.T) {
 	}
 }
 
-// Whatever it is told, the limit stays within its bounds.
+// The limit stays within its bounds for any measurements.
 func TestLimitIsBounded(t *testing.T) {
 	l := New()
 	for range 1000 {
@@ -177,13 +176,13 @@ func TestLimitIsBounded(t *testing.T) {
 	}
 }
 
-// Answers that took no time that the clock could tell leave the limit a number.
-func TestLimitOfNoLatency(t *testing.T) {
+// With latencies of 0 the limit stays a number.
+func TestLimitWithZeroLatency(t *testing.T) {
 	l := New()
-	w := Window{Elapsed: steadyLength, Answers: measureFactor * leastAnswers, Reached: true}
+	w := Window{Elapsed: minLength, Answers: measureFactor * minResponses, Reached: true}
 	for i := range 1000 {
 		w.Latency = 0
-		if i < 5 { // which ends the start
+		if i < 5 { // ends the slow start
 			w.Latency = time.Duration(i) * time.Second
 		}
 		l.Update(w)
@@ -193,8 +192,8 @@ func TestLimitOfNoLatency(t *testing.T) {
 	}
 }
 
-// A window with few answers goes on; one that would go on for ever is dropped,
-// and the limit is not left halved by a probe that nobody is there for.
+// A window with few responses continues, up to maxLength. Then it is dropped, and a
+// probe does not leave the limit halved.
 func TestWindowWithoutTraffic(t *testing.T) {
 	l := New()
 	l.Update(full(ms, true))
@@ -206,20 +205,20 @@ func TestWindowWithoutTraffic(t *testing.T) {
 		l.Update(full(ms, true))
 	}
 	halved := l.Value()
-	few := Window{Elapsed: time.Second, Answers: leastAnswers - 1, Latency: time.Second}
+	few := Window{Elapsed: time.Second, Answers: minResponses - 1, Latency: time.Second}
 	if l.Update(few) || l.Value() != halved {
-		t.Error("a window with few answers was taken")
+		t.Error("a window with few responses was accepted")
 	}
-	few.Elapsed = longest
+	few.Elapsed = maxLength
 	if !l.Update(few) || l.Value() < 2*halved-1 || l.phase != steady {
-		t.Errorf("the limit is %d after a probe that came to nothing, and was %d in it", l.Value(), halved)
+		t.Errorf("the limit is %d after an abandoned probe, and was %d in it", l.Value(), halved)
 	}
 }
 
-// Slow applications get longer windows, up to a bound.
+// Slow applications have longer windows, up to maxLength.
 func TestWindowLength(t *testing.T) {
 	for _, c := range []struct{ latency, want time.Duration }{
-		{ms, steadyLength}, {60 * ms, 120 * ms}, {time.Minute, longest},
+		{ms, minLength}, {60 * ms, 120 * ms}, {time.Minute, maxLength},
 	} {
 		l := New()
 		l.Update(full(c.latency, false))
@@ -236,8 +235,8 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Of one worker the limit is further off than of more (docs/decisions/0007): what
-// can be served is served, with a queue of a few requests.
+// With one worker the limit is further from the capacity than with more
+// (docs/decisions/0007). The capacity is used, with a queue of a few requests.
 func TestLimitOfSmallPools(t *testing.T) {
 	for workers, want := range map[int]int{1: 3, 2: 4} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {

@@ -8,10 +8,9 @@ import (
 
 const ms = time.Millisecond
 
-// queueSim is an application with a pool of workers and a queue in front of
-// them, a Limit in front of that, and requests that come whatever happens to
-// those before. Who finds the limit reached waits, maxWaiting at most. Time goes
-// by in small steps.
+// queueSim simulates an application: a pool of workers, a queue before them, and a
+// Limit before the queue. Arrivals do not depend on earlier requests. Requests that
+// find the limit reached wait, at most maxWaiting of them. Time advances in steps.
 type queueSim struct {
 	rnd     *rand.Rand
 	now     time.Duration
@@ -21,17 +20,17 @@ type queueSim struct {
 	rate    float64 // arrivals a second
 	frozen  time.Duration
 
-	next    time.Duration   // arrival
-	waiting int             // for the limit
-	queued  []time.Duration // in the application: when each came
+	next    time.Duration   // next arrival
+	waiting int             // requests before the limit
+	queued  []time.Duration // arrivals of the requests in the application's queue
 	busy    []job
 
 	window Window
 	began  time.Duration
 	ends   time.Duration
 
-	done    int           // answers, and
-	latency time.Duration // the sum of their latencies, since the last reset
+	done    int           // responses since the last reset
+	latency time.Duration // sum of their latencies
 }
 
 type job struct{ since, ends time.Duration }
@@ -41,8 +40,8 @@ const (
 	maxWaiting = 200
 )
 
-// newSim is an application of 8 workers whose service times are exponential
-// about 10 ms, without load.
+// newSim returns an application without load, with 8 workers and exponential service
+// times of 10 ms on average.
 func newSim(seed uint64) *queueSim {
 	s := &queueSim{rnd: rand.New(rand.NewPCG(seed, 0)), limit: New(), workers: 8}
 	s.service = func() time.Duration { return time.Duration(s.rnd.ExpFloat64() * float64(10*ms)) }
@@ -50,7 +49,8 @@ func newSim(seed uint64) *queueSim {
 	return s
 }
 
-// run goes on for d, at load times the capacity at a mean service time of mean.
+// run simulates d. The load is a multiple of the capacity at the given mean service
+// time.
 func (s *queueSim) run(d time.Duration, load float64, mean time.Duration) {
 	s.rate = load * float64(s.workers) / mean.Seconds()
 	s.next = s.now
@@ -60,7 +60,7 @@ func (s *queueSim) run(d time.Duration, load float64, mean time.Duration) {
 	}
 }
 
-// goodput is the share of capacity that the last run made use of.
+// goodput returns the fraction of the capacity that the last run used.
 func (s *queueSim) goodput(d, mean time.Duration) float64 {
 	return float64(s.done) * mean.Seconds() / float64(s.workers) / d.Seconds()
 }
@@ -118,8 +118,8 @@ func (s *queueSim) freeze(d time.Duration) {
 	}
 }
 
-// lognormal service times: a long tail, with cv the standard deviation over the
-// mean.
+// lognormal sets service times with a long tail. cv is their standard deviation
+// divided by their mean.
 func (s *queueSim) lognormal(mean time.Duration, cv float64) {
 	sigma := math.Sqrt(math.Log(1 + cv*cv))
 	mu := math.Log(float64(mean)) - sigma*sigma/2
