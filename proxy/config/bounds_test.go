@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEveryNumberIsBounded: a number, size or time so large that something else might
-// come of it, cut to fewer bits, multiplied or added to, is refused where it stands.
+// TestEveryNumberIsBounded: each number, size and time has an upper bound. A larger one
+// could overflow where it is converted, multiplied or added to.
 func TestEveryNumberIsBounded(t *testing.T) {
 	seen := 0
 	for _, b := range bounds() {
@@ -53,7 +53,7 @@ func bounds() (out []bounded) {
 
 func (b bounded) last() string { return b.key[strings.LastIndexByte(b.key, '.')+1:] }
 
-// yaml is a file that says value of the key and as little else as can be.
+// yaml returns a file that sets only the key, to value.
 func (b bounded) yaml(value string) string {
 	key := b.key
 	if _, top := topLevel()[strings.Split(key, ".")[0]]; !top {

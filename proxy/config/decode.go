@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// decoder fills a Config from a tree. What is wrong leaves the default in place
-// and is reported, so that one pass finds everything.
+// decoder fills a Config from a tree. It reports each wrong value and keeps its
+// default, so that one pass finds all errors.
 type decoder struct {
 	file   string
 	config *Config
 	errs   Errors
 
-	route     *node             // the one being decoded
-	positions map[path]position // of the values that were given
+	route     *node             // the route being decoded
+	positions map[path]position // positions of the values in the file
 	failed    map[path]bool     // values that could not be decoded
 }
 
-// path names a value as people are shown it: services.compute.protocol.
+// path names a value as errors show it, for example services.compute.protocol.
 type path string
 
 func (p path) key(name string) path {
@@ -71,8 +71,7 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 	}
 }
 
-// decodeStruct goes through the fields in their order and then complains of the
-// keys that are no field.
+// decodeStruct decodes the fields in their order, and then reports unknown keys.
 func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 	if e, ok := v.Addr().Interface().(*Endpoint); ok && n.kind == kindScalar {
 		e.Address = n.text
@@ -99,15 +98,15 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 		r.Service = r.Split[0].Name
 	}
 	for _, e := range n.entries {
-		if !knows(fields, e.key) {
+		if !hasField(fields, e.key) {
 			key := keyAlone(e.key)
 			d.errorAt(e.at, p.key(key), "unknown key; %s", expectedKeys(fields, key))
 		}
 	}
 }
 
-// fieldFor is what the value of key f goes into: the field, or, for a list of
-// services, the split of a route.
+// fieldFor returns the destination of the value of key f: its field, or Split for
+// a route with a list of services.
 func fieldFor(value *node, v reflect.Value, f field) reflect.Value {
 	if r, ok := v.Addr().Interface().(*Route); ok && f.name == "service" && value.kind == kindSequence {
 		return reflect.ValueOf(&r.Split).Elem()
@@ -123,7 +122,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 		d.errorAt(n.at, p, "expected a list, got %s", f.describe(n))
 		return
 	}
-	// A new slice: the default's may be shared.
+	// A new slice, because the default's may be shared.
 	list := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
 	for i, item := range n.items {
 		d.setDefaults(list.Index(i), item)
@@ -132,7 +131,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 	v.Set(list)
 }
 
-// setDefaults prepares an item of a list.
+// setDefaults sets the defaults of a list item before it is decoded.
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Endpoint:
@@ -149,8 +148,8 @@ func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	}
 }
 
-// policyOf is a copy of the policy of a service, the default one where there is
-// no such service.
+// policyOf returns a copy of the policy of a service, or the default policy if there
+// is no such service.
 func (d *decoder) policyOf(service string) Policy {
 	if s := d.config.Services[service]; s != nil {
 		return s.Policy.clone()
@@ -158,14 +157,14 @@ func (d *decoder) policyOf(service string) Policy {
 	return DefaultPolicy()
 }
 
-// override sets in p what the route being decoded sets of its policy. What is
-// wrong there is reported when the route itself takes it in.
+// override applies to p the policy settings of the route being decoded. It reports no
+// errors: those are reported when the route itself is decoded.
 func (d *decoder) override(p *Policy) {
 	silent := decoder{positions: map[path]position{}, failed: map[path]bool{}}
 	silent.decodeStruct(d.route, reflect.ValueOf(p).Elem(), "")
 }
 
-// firstService is the name of the service whose policy the route n has.
+// firstService returns the name of the service whose policy the route n inherits.
 func firstService(n *node) string {
 	target := n.value("service")
 	if target != nil && target.kind == kindSequence && len(target.items) > 0 {
@@ -174,7 +173,7 @@ func firstService(n *node) string {
 	return n.scalar("service")
 }
 
-// scalar is the text of the scalar under key in a mapping, or "".
+// scalar returns the text of the scalar at key in a mapping, or "".
 func (n *node) scalar(key string) string {
 	if value := n.value(key); value != nil {
 		return value.text
@@ -182,7 +181,7 @@ func (n *node) scalar(key string) string {
 	return ""
 }
 
-// value is what stands under key in a mapping, or nil.
+// value returns the value at key in a mapping, or nil.
 func (n *node) value(key string) *node {
 	for _, e := range n.entries {
 		if e.key == key {
@@ -192,7 +191,7 @@ func (n *node) value(key string) *node {
 	return nil
 }
 
-// decodeMap decodes the two maps there are: services, and strings by name.
+// decodeMap decodes a map of services, or a map of strings.
 func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 	if n.kind == kindNull {
 		return
@@ -216,20 +215,20 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
 	}
 }
 
-// field is one key of a struct: what its tags say.
+// field describes one key of a struct by the tags of its field.
 type field struct {
 	name   string
 	index  []int
 	oneof  []string // the values of an enum
-	auto   string   // the number that the word "auto" stands for
-	size   bool     // an int64 in bytes
+	auto   string   // the number that "auto" means
+	size   bool     // reports whether it is a number of bytes
 	secret bool
-	min    string // inclusive; "": 0 for numbers and durations
+	min    string // inclusive; empty means 0 for numbers and durations
 	max    string
-	in     string // an interval, for floats
+	in     string // the interval of a float
 }
 
-// fieldsOf lists the keys of a struct type, those of inlined structs among them.
+// fieldsOf returns the keys of a struct type, including those of inlined structs.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
@@ -256,7 +255,7 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// expected says what a scalar field wants.
+// expected describes the values of a scalar field.
 func (f field) expected(t reflect.Type) string {
 	var s string
 	switch {

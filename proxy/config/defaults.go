@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Default is the configuration of an empty file: no listener, no service.
+// Default returns the configuration of an empty file: no listener, no service.
 func Default() *Config {
 	host, err := os.Hostname()
 	if err != nil {
@@ -33,7 +33,7 @@ func Default() *Config {
 	}
 }
 
-// DefaultService is a service of which the file says nothing but the name.
+// DefaultService returns a service for which the file sets only the name.
 func DefaultService(name string) *Service {
 	return &Service{
 		Name:           name,
@@ -52,8 +52,8 @@ func DefaultService(name string) *Service {
 	}
 }
 
-// DefaultPolicy is the policy of a service that sets none: one retry where it
-// is free of harm, and no hedges.
+// DefaultPolicy returns the policy of a service that sets none: one retry where the
+// application has not seen the request, and no hedges.
 func DefaultPolicy() Policy {
 	return Policy{
 		Timeout: 15 * time.Second,
@@ -65,13 +65,13 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// clone is p with nothing shared.
+// clone returns a copy of p that shares no memory with p.
 func (p Policy) clone() Policy {
 	p.Retry.On = slices.Clone(p.Retry.On)
 	return p
 }
 
-// The defaults of list entries: what the decoder fills in before it reads one.
+// The defaults of list items, which the decoder sets before it decodes one.
 
 func (e *Endpoint) setDefaults() { e.Weight = 1 }
 
@@ -82,7 +82,7 @@ func (r *Register) setDefaults() {
 	r.Check = defaultCheck()
 }
 
-// defaultCheck checks nothing until it is told how.
+// defaultCheck returns a check that is off.
 func defaultCheck() Check {
 	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3}
 }

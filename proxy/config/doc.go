@@ -1,16 +1,17 @@
-// Package config is the sidecar's YAML file: its types, defaults and rules. It
-// is a leaf: the rest of the program reads its plain structs, and it knows
-// nothing of the rest.
+// Package config defines the sidecar's YAML file: its types, defaults and rules.
+// The command loads the file at the start and at each reload. The rest of the
+// program reads the plain structs, and this package imports none of it.
 //
-// The way of a file, one Go file per station:
+// The steps from a file to a Config, in order:
 //
-//	load.go      bytes to syntax tree, ${VAR} expanded inside scalars
-//	decode.go    tree to structs, driven by their tags; remembers positions
-//	validate.go  what a well-typed file can still get wrong
-//	errors.go    all the errors of a file, each with its line and column
+//	tree.go      bytes to a tree; expand.go replaces ${VAR} inside scalars
+//	decode.go    the tree to structs, by their tags; it records positions
+//	scalar.go    the text of one value, within its bounds
+//	validate.go  rules for several values; validate_*.go those of each block
+//	errors.go    all errors of a file, each with its line and column
 //	secrets.go   what errors may quote
-//	yaml.go      structs back to YAML, secrets redacted
+//	yaml.go      structs back to YAML, without secrets
 //
-// Every field that the file leaves out has its default after Load, so readers
-// never ask whether something was set.
+// load.go calls them in this order. After Load each key that the file doesn't set
+// has its default, so readers need not ask whether it was set.
 package config

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Error is one thing wrong with a file.
+// Error is one error in a file.
 type Error struct {
 	File   string // as given to Load or Parse
-	Line   int    // from 1; 0: no position
+	Line   int    // from 1; 0 means no position
 	Column int    // from 1
-	Path   string // of the key, as in services.compute.hedge.mode; "": the file
-	Text   string // what is wrong and what was expected
+	Path   string // path of the key, as in services.compute.hedge.mode; empty for the file
+	Text   string // what is wrong, and what was expected
 }
 
-// Error is "file:line:column: path: text", without the parts that are unknown.
+// Error returns "file:line:column: path: text", without the parts that are unknown.
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
@@ -35,10 +35,10 @@ func (e Error) Error() string {
 	return b.String()
 }
 
-// Errors is everything wrong with a file, in the order of position.
+// Errors are all errors in a file, in the order of their positions.
 type Errors []Error
 
-// Error is one line per error.
+// Error returns one line for each error.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -47,7 +47,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sort orders by position, then by path, so that output is the same every time.
+// sort sorts by position, then by path, so that the output is deterministic.
 func (es Errors) sort() {
 	slices.SortStableFunc(es, func(a, b Error) int {
 		return cmp.Or(

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// expand replaces ${VAR} and ${VAR:-default} (for unset or empty) in the text
-// of one scalar, and $$ by $. What a variable holds is not looked at again, so
-// it can neither refer to others nor change the structure of the file.
+// expand replaces ${VAR} and ${VAR:-default} (if VAR is unset or empty) in the text
+// of one scalar, and $$ by $. It does not expand the value of a variable, which can
+// neither refer to others nor change the structure of the file.
 func expand(text string, env func(string) (string, bool)) (string, error) {
 	if !strings.Contains(text, "$") {
 		return text, nil
@@ -46,15 +46,15 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 	}
 }
 
-// variable looks up what stands between the braces of ${...}. Its errors do not show a
-// default, which may be a secret.
+// variable returns the value of ${inner}. Its errors do not show a default, which may
+// be a secret.
 func variable(inner string, env func(string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if !isName(name) {
 		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", name[:nameLength(name)])
 	}
 	if strings.Contains(fallback, "${") {
-		return "", fmt.Errorf("${%s:-...}: a default can't hold another variable", name)
+		return "", fmt.Errorf("${%s:-...}: a default can't contain another variable", name)
 	}
 	value, ok := env(name)
 	switch {
@@ -68,7 +68,7 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 
 func isName(s string) bool { return s != "" && nameLength(s) == len(s) }
 
-// nameLength is how much of s is a name.
+// nameLength returns the length of the name at the beginning of s.
 func nameLength(s string) int {
 	for i, c := range []byte(s) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

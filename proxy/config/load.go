@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Inspect finds what is wrong with a configuration beyond its text, such as files
-// that it names, and reports it by the path of a key. What the text has wrong
-// is at its default in c.
+// Inspect checks a configuration beyond its text, for example the files that it
+// names, and reports errors by the path of a key. In c, values with errors in the
+// text have their defaults.
 type Inspect func(c *Config, report func(path, text string))
 
-// Load reads and checks the file at path, with ${VAR} taken from the process's
-// environment. The error is Errors when the content is at fault, or that of
-// reading the file.
+// Load reads and checks the file at path. The values of ${VAR} come from the
+// process's environment. The error is Errors if the content is wrong; otherwise the
+// file could not be read.
 func Load(path string, more ...Inspect) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -23,8 +23,8 @@ func Load(path string, more ...Inspect) (*Config, error) {
 	return Parse(path, data, os.LookupEnv, more...)
 }
 
-// Parse checks data; name stands for it in errors, and env looks up variables.
-// The error is nil or Errors: everything wrong with data.
+// Parse checks data. Errors use name as the name of the file; env looks up variables.
+// The error is nil, or Errors with all errors in data.
 func Parse(name string, data []byte, env func(string) (string, bool), more ...Inspect) (*Config, error) {
 	d := &decoder{
 		file:      name,
@@ -37,17 +37,17 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 	root := r.readTree(data)
 	switch {
 	case root == nil || root.kind == kindBroken || root.kind == kindNull:
-		if len(d.errs) == 0 { // a file that somebody is about to write, or could not
+		if len(d.errs) == 0 { // a file that is about to be written, or could not be
 			d.errorAt(position{line: 1, column: 1}, "", "empty; expected a configuration")
 		}
 		return nil, d.errs
 	default:
 		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
 	}
-	v := validator{config: d.config, report: d.complain}
+	v := validator{config: d.config, report: d.report}
 	v.validate()
 	for _, inspect := range more {
-		inspect(d.config, func(at, text string) { d.complain(path(at), "%s", text) })
+		inspect(d.config, func(at, text string) { d.report(path(at), "%s", text) })
 	}
 	if len(d.errs) > 0 {
 		d.errs.sort()
@@ -56,9 +56,9 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 	return d.config, nil
 }
 
-// complain reports what is wrong with a value that was decoded. Nothing is said
-// of a value that could not be: it, or what it is part of, was reported.
-func (d *decoder) complain(p path, format string, args ...any) {
+// report adds an error of a value that was decoded. If the value, or one that contains
+// it, could not be decoded, it adds nothing: that error was reported before.
+func (d *decoder) report(p path, format string, args ...any) {
 	for above := p; above != ""; above = above.parent() {
 		if d.failed[above] {
 			return
@@ -67,27 +67,26 @@ func (d *decoder) complain(p path, format string, args ...any) {
 	d.add(d.locate(p), p, fmt.Sprintf(format, args...))
 }
 
-// maxShown is how many bytes an error has of a key's path, and of its text: they may
-// hold what the file has there, of any length.
+// maxShown bounds the path and the text of an error, in bytes: they may quote the
+// file, which may have a text of any length there.
 const maxShown = 512
 
-// add is an error more.
 func (d *decoder) add(at position, p path, text string) {
 	d.errs = append(d.errs, Error{
-		File: d.file, Line: at.line, Column: at.column, Path: beginning(string(p)), Text: beginning(text),
+		File: d.file, Line: at.line, Column: at.column, Path: truncate(string(p)), Text: truncate(text),
 	})
 }
 
-// beginning is what an error shows of text.
-func beginning(text string) string {
+// truncate shortens text to maxShown.
+func truncate(text string) string {
 	if len(text) <= maxShown {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }
 
-// locate is the position of a path, or of the nearest thing above that the file
-// gives.
+// locate returns the position of a path, or of the nearest value above it that is in
+// the file.
 func (d *decoder) locate(p path) position {
 	for ; p != ""; p = p.parent() {
 		if at, ok := d.positions[p]; ok {
@@ -97,6 +96,6 @@ func (d *decoder) locate(p path) position {
 	return position{line: 1, column: 1}
 }
 
-// parent cuts the last step off. Of a quoted name with dots it leaves steps that
-// match nothing, and then the parent.
+// parent returns p without its last step. Several calls may be needed to pass a quoted
+// name with dots; the paths between match nothing.
 func (p path) parent() path { return p[:max(strings.LastIndexAny(string(p), ".["), 0)] }

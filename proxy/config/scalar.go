@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// decodeScalar sets v from the text of n, within the bounds that f gives. On an
-// error v is untouched.
+// decodeScalar sets v from the text of n, within the bounds of f. After an error v is
+// unchanged.
 func decodeScalar(n *node, v reflect.Value, f field) error {
 	wrong := func() error {
 		return fmt.Errorf("expected %s, got %s", f.expected(v.Type()), f.show(n.text))
@@ -24,7 +24,7 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 		v.SetString(n.text)
 		return nil
 	}
-	isText := v.Type() == reflect.TypeFor[time.Duration]() || f.size // has a unit: text to YAML, quoted or not
+	isText := v.Type() == reflect.TypeFor[time.Duration]() || f.size // a value with a unit is text in YAML, quoted or not
 	if n.quoted && !isText {
 		return fmt.Errorf("%w in quotes, which makes it a string", wrong())
 	}
@@ -55,7 +55,7 @@ func decodeScalar(n *node, v reflect.Value, f field) error {
 	if err != nil {
 		return fmt.Errorf("%w%s", wrong(), unitHint(n.text, f, v.Type()))
 	}
-	if err := f.inBounds(x, v.Type()); err != nil {
+	if err := f.checkBounds(x, v.Type()); err != nil {
 		return fmt.Errorf("%w, got %s", err, f.show(n.text))
 	}
 	v.SetInt(x)
@@ -74,8 +74,8 @@ func (f field) parse(text string, t reflect.Type) (int64, error) {
 	return parseInt(text)
 }
 
-// parseInt reads a plain decimal number. A leading zero, which is octal to some
-// and decimal to others, is refused.
+// parseInt reads a plain decimal number. It refuses a leading zero, which some readers
+// take for octal and others for decimal.
 func parseInt(text string) (int64, error) {
 	digits := strings.TrimPrefix(text, "-")
 	if strings.HasPrefix(text, "+") || len(digits) > 1 && digits[0] == '0' {
@@ -84,7 +84,7 @@ func parseInt(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// sizeUnits, largest first: the order in which formatSize tries them.
+// sizeUnits are the units of sizes, largest first: formatSize tries them in order.
 var sizeUnits = []struct {
 	name  string
 	bytes int64
@@ -104,7 +104,7 @@ func parseSize(text string) (int64, error) {
 	return parseInt(text)
 }
 
-// formatSize is what parseSize reads, in the largest unit that divides it.
+// formatSize formats x for parseSize, in the largest unit that divides it.
 func formatSize(x int64) string {
 	for _, u := range sizeUnits {
 		if x != 0 && x%u.bytes == 0 {
@@ -114,8 +114,8 @@ func formatSize(x int64) string {
 	return strconv.FormatInt(x, 10)
 }
 
-// inBounds holds x against the bounds of f.
-func (f field) inBounds(x int64, t reflect.Type) error {
+// checkBounds returns an error unless x is within the bounds of f.
+func (f field) checkBounds(x int64, t reflect.Type) error {
 	lowest := int64(0)
 	if f.min != "" {
 		lowest = f.mustParse(f.min, t)
@@ -123,21 +123,21 @@ func (f field) inBounds(x int64, t reflect.Type) error {
 	if x < lowest {
 		return fmt.Errorf("expected at least %s", cmp.Or(f.min, "0"))
 	}
-	most := f.max
-	if most == "" && t == reflect.TypeFor[time.Duration]() {
-		most = longest
+	highest := f.max
+	if highest == "" && t == reflect.TypeFor[time.Duration]() {
+		highest = maxDuration
 	}
-	if most != "" && x > f.mustParse(most, t) {
-		return fmt.Errorf("expected at most %s", most)
+	if highest != "" && x > f.mustParse(highest, t) {
+		return fmt.Errorf("expected at most %s", highest)
 	}
 	return nil
 }
 
-// longest is a year: any time that is more means never, and could not be added to the
-// time of now.
-const longest = "8760h"
+// maxDuration is a year. A longer duration would in effect mean never, and a very
+// long one would overflow when the current time is added.
+const maxDuration = "8760h"
 
-// mustParse reads a bound in a tag.
+// mustParse reads a bound in a tag. It panics if the tag is wrong.
 func (f field) mustParse(bound string, t reflect.Type) int64 {
 	x, err := f.parse(bound, t)
 	if err != nil {
@@ -146,15 +146,15 @@ func (f field) mustParse(bound string, t reflect.Type) int64 {
 	return x
 }
 
-// within tells whether x is in an interval between 0 and 1 whose brackets say
-// which ends belong to it.
+// within reports whether x is in an interval from 0 to 1, such as "(0,1]". The
+// brackets say which ends belong to it.
 func within(x float64, interval string) bool {
 	lowOK := x > 0 || x == 0 && strings.HasPrefix(interval, "[")
 	highOK := x < 1 || x == 1 && strings.HasSuffix(interval, "]")
 	return lowOK && highOK
 }
 
-// unitHint names the usual slips with units.
+// unitHint returns a hint for a common mistake with units, or "".
 func unitHint(text string, f field, t reflect.Type) string {
 	isDuration := t == reflect.TypeFor[time.Duration]()
 	if _, err := strconv.ParseFloat(text, 64); err == nil && isDuration {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Errors are logged, and shown by the admin API: what they quote of a file must not
-// give a secret away, whatever has slipped beside it.
+// Errors are logged, and shown by the admin API. They must not contain a secret of the
+// file, even if a mistake has put it in the wrong place.
 
 // show quotes text for an error message, unless it is a secret.
 func (f field) show(text string) string {
@@ -18,7 +18,7 @@ func (f field) show(text string) string {
 	return strconv.Quote(public(text))
 }
 
-// describe is n in an error message.
+// describe describes n for an error message.
 func (f field) describe(n *node) string {
 	switch n.kind {
 	case kindScalar:
@@ -31,7 +31,7 @@ func (f field) describe(n *node) string {
 	return "nothing"
 }
 
-// entry is the path of a key of the map at p, for which f stands.
+// entry returns the path of a key of the map at p, whose field is f.
 func (f field) entry(p path, key string) path {
 	if f.secret {
 		key = keyAlone(key)
@@ -39,7 +39,7 @@ func (f field) entry(p path, key string) path {
 	return p.entry(key)
 }
 
-// holdsSecret tells whether a value of type t may have a secret in it.
+// holdsSecret reports whether a value of type t may contain a secret.
 func holdsSecret(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
@@ -52,8 +52,8 @@ func holdsSecret(t reflect.Type) bool {
 	return false
 }
 
-// keyAlone is a key without the value that a missing space has made part of it:
-// token:VALUE is one word to YAML.
+// keyAlone returns a key without a value that a missing space has made part of it:
+// token:VALUE is one word in YAML.
 func keyAlone(key string) string {
 	if i := strings.IndexAny(key, ":="); i >= 0 {
 		return key[:i]
@@ -61,12 +61,12 @@ func keyAlone(key string) string {
 	return key
 }
 
-// public is what may be shown of an address or a URL: neither user and password nor
-// a query.
+// public returns the part of an address or URL that may be shown: no user, password
+// or query.
 func public(text string) string {
 	at, query := strings.LastIndexByte(text, '@'), strings.IndexAny(text, "?#")
 	switch {
-	case at >= 0 && query >= 0 && query < at: // which of the two it is can't be told
+	case at >= 0 && query >= 0 && query < at: // the @ may be in the query, or the ? in the password
 		return "..."
 	case query >= 0:
 		text = text[:query+1] + "..."

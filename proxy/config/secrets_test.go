@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSecretsMisplaced: a slip beside a secret makes an error that does not give it
-// away either.
+// TestSecretsMisplaced: if a mistake puts a secret in the wrong place, the error does
+// not show it either.
 func TestSecretsMisplaced(t *testing.T) {
 	for _, text := range []string{
 		`tracing: {headers: "authorization: Bearer hunter2"}`,
@@ -79,5 +79,20 @@ func TestSecretsMisplaced(t *testing.T) {
 		} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "ter2") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestSecrets checks that neither errors nor a printed configuration show a secret.
+func TestSecrets(t *testing.T) {
+	c := mustParse(t, `{admin: {token: hunter2}, registry: {etcd: {endpoints: ["a:1"], username: u, password: hunter2}},
+		tracing: {headers: {authorization: Bearer hunter2}}}`)
+	data, err := c.YAML()
+	if err != nil || strings.Contains(string(data), "hunter2") || !strings.Contains(string(data), redacted) {
+		t.Errorf("%v\n%s", err, data)
+	}
+	_, err = Parse("x", []byte("admin: {token: hunter2}\nregistry: {etcd: {password: hunter2}}\n"+
+		"tracing: {headers: {a: \"hunter2\\n\"}}\n"), environment)
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
 	}
 }

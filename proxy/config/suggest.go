@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-func knows(fields []field, key string) bool {
+func hasField(fields []field, key string) bool {
 	for _, f := range fields {
 		if f.name == key {
 			return true
@@ -11,7 +11,7 @@ func knows(fields []field, key string) bool {
 	return false
 }
 
-// expectedKeys says what might have been meant by key, or else what there is.
+// expectedKeys suggests the key that was probably meant, or else lists all keys.
 func expectedKeys(fields []field, key string) string {
 	if len(fields) == 0 {
 		return "expected {}"
@@ -26,8 +26,8 @@ func expectedKeys(fields []field, key string) string {
 	return "expected one of " + strings.Join(names, ", ")
 }
 
-// didYouMean is "; did you mean x?" when one of the names is close to what was
-// given, or "".
+// didYouMean returns "; did you mean x?" if one of the names is similar to given, or
+// "".
 func didYouMean(given string, names []string) string {
 	best, bestDistance := "", max(2, len(given)/3)+1
 	if len(given) > 64 {
@@ -35,7 +35,7 @@ func didYouMean(given string, names []string) string {
 	}
 	squash := strings.NewReplacer("_", "", "-", "")
 	for _, name := range names {
-		// maxQueue and max-queue are max_queue.
+		// maxQueue and max-queue mean max_queue.
 		if strings.EqualFold(squash.Replace(given), squash.Replace(name)) {
 			return "; did you mean " + name + "?"
 		}
@@ -49,7 +49,7 @@ func didYouMean(given string, names []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance counts the edits from a to b, a swap of neighbours being one edit.
+// distance returns the number of edits from a to b. A swap of neighbours is one edit.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// TLS is an identity in PEM files, and whom it is shown to. The files are read
-// again when they change. The zero value is plain text.
+// TLS is an identity in PEM files, and the peers that it accepts. The files are read
+// again when they change. The zero value means plain text.
 type TLS struct {
 	Cert string `yaml:"cert"` // own chain, leaf first
-	Key  string `yaml:"key"`  // of Cert
-	CA   string `yaml:"ca"`   // authorities that sign the peers' certificates; "": the system's
+	Key  string `yaml:"key"`  // private key of Cert
+	CA   string `yaml:"ca"`   // authorities that sign the peers' certificates; empty means the system's
 
-	// Peers are the subject alternative names accepted of the other side:
-	// spiffe://domain/path, or with /* at its end all below; dns:name or name;
-	// *.suffix for one label more. Empty: the name that was dialled.
+	// Peers are the accepted subject alternative names of the other side:
+	// spiffe://domain/path, with /* at its end for all names below; dns:name or
+	// name; *.suffix for one more label. Empty means the name that was dialled.
 	Peers []string `yaml:"peers"`
 }
 
-// Enabled tells whether any key is set.
+// Enabled reports whether any key is set.
 func (t *TLS) Enabled() bool {
 	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
 }
 
-// TLSBlock is a tls block of a configuration and the path of its key.
+// TLSBlock is a tls block of a configuration, with its path.
 type TLSBlock struct {
 	Path string // as in services.compute.tls
 	TLS  *TLS
 }
 
-// TLSBlocks are those in use.
+// TLSBlocks returns the tls blocks that are set.
 func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 	add := func(at path, t *TLS) {
 		if t.Enabled() {
@@ -47,10 +47,10 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 	return blocks
 }
 
-// tls checks the keys of t against each other.
+// tls checks the keys of a tls block together.
 func (v *validator) tls(at path, t *TLS) {
 	if (t.Cert == "") != (t.Key == "") {
-		v.report(at, "cert and key are given together or not at all")
+		v.report(at, "cert and key must be set together")
 	}
 	for i, name := range t.Peers {
 		if !isPeer(name) {
@@ -66,7 +66,7 @@ func (v *validator) listenerTLS(at path, l *Listener) {
 	}
 	v.tls(at, &l.TLS)
 	if l.Protocol != ProtocolLink {
-		v.report(at, "not built yet: tls of listeners that speak %s; it is built for link", l.Protocol)
+		v.report(at, "not supported yet for listeners with protocol %s, only with link", l.Protocol)
 		return
 	}
 	v.linkTLS(at, &l.TLS)
@@ -83,15 +83,15 @@ func (v *validator) serviceTLS(at path, s *Service) {
 		v.linkTLS(at, &s.TLS)
 	case ProtocolTCP:
 		if len(s.TLS.Peers) == 0 {
-			v.report(at.key("peers"), "missing; the address of an endpoint says nothing of who should be there")
+			v.report(at.key("peers"), "missing; the address of an endpoint does not say which certificate to expect")
 		}
 	default:
-		v.report(at, "not built yet: tls of services that speak %s; it is built for link and tcp", s.Protocol)
+		v.report(at, "not supported yet for services with protocol %s, only with link and tcp", s.Protocol)
 	}
 }
 
-// linkTLS checks the tls of a link. Between sidecars both sides prove who they
-// are, so nothing of it can be left out.
+// linkTLS checks the tls of a link. Both sidecars of a link prove their identity, so
+// all keys are required.
 func (v *validator) linkTLS(at path, t *TLS) {
 	for _, k := range []struct {
 		name    string
@@ -103,7 +103,7 @@ func (v *validator) linkTLS(at path, t *TLS) {
 	}
 }
 
-// isPeer tells whether s has the form of a name in TLS.Peers.
+// isPeer reports whether s has the form of a name in TLS.Peers.
 func isPeer(s string) bool {
 	if scheme, rest, isURI := strings.Cut(s, "://"); isURI {
 		rest = strings.TrimSuffix(rest, "/*")
@@ -114,7 +114,7 @@ func isPeer(s string) bool {
 	return isWild == strings.HasPrefix(suffix, ".") && strings.Trim(suffix, ".") != "" && !strings.ContainsAny(suffix, "*/: \t")
 }
 
-// etcdTLS checks that the endpoints of etcd and the TLS towards it agree.
+// etcdTLS checks that the schemes of etcd's endpoints agree with its tls block.
 func (v *validator) etcdTLS() {
 	e := &v.config.Registry.Etcd
 	at := path("registry.etcd")
@@ -124,15 +124,15 @@ func (v *validator) etcdTLS() {
 		isHTTPS := strings.HasPrefix(endpoint, "https://")
 		switch {
 		case strings.HasPrefix(endpoint, "http://") && e.Secured():
-			v.report(shown, "plain text, but TLS is used towards etcd; expected https://host:port")
+			v.report(shown, "plain text, but other settings of etcd use TLS; expected https://host:port")
 		case !isHTTPS && !e.TLS.Enabled() && e.Secured():
-			v.report(shown, "expected https://, as of the other endpoints")
+			v.report(shown, "expected https://, like the other endpoints")
 		}
 	}
 }
 
-// Secured tells whether TLS is used towards etcd: tls is set or an endpoint is
-// an https URL.
+// Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint
+// is an https URL.
 func (e *Etcd) Secured() bool {
 	for _, endpoint := range e.Endpoints {
 		if strings.HasPrefix(endpoint, "https://") {

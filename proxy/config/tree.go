@@ -11,14 +11,14 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds of a file, far above any real one, so that a wrong path (a disk image,
-// a generated file) ends in an error and not in an exhausted host.
+// Bounds of a file, far above any real one. A wrong path (a disk image, a generated
+// file) must cause an error, and not exhaust the host.
 const (
 	maxFile  = 1 << 20 // bytes
 	maxDepth = 32      // nested mappings and sequences
 )
 
-// kind is what a node of the file is.
+// kind is the kind of a node.
 type kind uint8
 
 const (
@@ -26,23 +26,23 @@ const (
 	kindScalar
 	kindSequence
 	kindMapping
-	kindBroken // unusable; counts as not given
+	kindBroken // unusable; counts as not set
 )
 
-// position is a place in the file, both from 1.
+// position is a position in the file. Both numbers start at 1.
 type position struct{ line, column int }
 
-// node is one value of the file, with anchors, aliases and merges resolved and
-// variables expanded. Aliases make several parents share one node.
+// node is one value of the file. Anchors, aliases and merges are resolved, and
+// variables are expanded. An alias shares the content of the anchored node.
 type node struct {
 	kind     kind
 	at       position
 	text     string // of a scalar
-	problem  string // why it is broken; "": reported already
-	quoted   bool   // the scalar can only be meant as a string
+	problem  string // why it is broken; empty if that was reported
+	quoted   bool   // reports whether the scalar must be a string
 	items    []*node
 	entries  []entry
-	resolved bool // false while its content is being read: a cycle
+	resolved bool // false while its content is read; an alias to it then makes a cycle
 }
 
 // entry is one key of a mapping.
@@ -52,7 +52,7 @@ type entry struct {
 	value *node
 }
 
-// treeReader turns the parser's syntax tree into nodes.
+// treeReader converts the parser's syntax tree to nodes.
 type treeReader struct {
 	env     func(string) (string, bool)
 	report  func(at position, format string, args ...any)
@@ -60,8 +60,8 @@ type treeReader struct {
 	depth   int
 }
 
-// readTree parses data, which must hold one YAML document. It returns nil when
-// the document is empty or the syntax is broken, which is then reported.
+// readTree parses data, which must contain one YAML document. It returns nil if the
+// document is empty, or if its syntax is wrong, which it reports.
 func (r *treeReader) readTree(data []byte) *node {
 	if len(data) > maxFile {
 		r.report(position{}, "larger than %d bytes; not a configuration file?", maxFile)
@@ -90,8 +90,8 @@ func (r *treeReader) readTree(data []byte) *node {
 	return r.read(body)
 }
 
-// parse is the library's parser. Should malformed input make it panic, the file
-// is as bad as any other, and no reason to go down when it is reloaded.
+// parse calls the library's parser. If that panics, the file is wrong like any other:
+// a reload must not end the process.
 func parse(data []byte) (file *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -101,7 +101,7 @@ func parse(data []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 }
 
-// reportSyntax reports what the parser stumbled over.
+// reportSyntax reports an error of the parser.
 func (r *treeReader) reportSyntax(data []byte, err error) {
 	var syntax *yaml.SyntaxError
 	if !errors.As(err, &syntax) {
@@ -116,15 +116,15 @@ func (r *treeReader) reportSyntax(data []byte, err error) {
 	r.report(where, "not valid YAML: %s%s", unquoted(syntax.Message), hint)
 }
 
-// unquoted is the first line of a message up to what it quotes of the file, which may
-// be a secret.
+// unquoted returns the first line of a message up to its first quotation of the file,
+// which may be a secret.
 func unquoted(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	s, _, _ = strings.Cut(s, `"`)
 	return strings.TrimRight(s, ": ")
 }
 
-// at is the position of a token. The library counts some columns from 0.
+// at returns the position of a token. The library counts some columns from 0.
 func at(t *token.Token) position {
 	if t == nil || t.Position == nil {
 		return position{}
@@ -132,14 +132,14 @@ func at(t *token.Token) position {
 	return position{line: t.Position.Line, column: max(t.Position.Column, 1)}
 }
 
-// read turns one syntax node, and what is below it, into a node.
+// read converts a syntax node and its descendants.
 func (r *treeReader) read(n ast.Node) *node {
 	out := &node{at: at(n.GetToken())}
 	r.readInto(out, n)
 	return out
 }
 
-// readInto fills out, which an anchor may already have made known.
+// readInto fills out, which may already be registered as an anchor.
 func (r *treeReader) readInto(out *node, n ast.Node) {
 	r.depth++
 	defer func() {
@@ -182,7 +182,7 @@ func (r *treeReader) readInto(out *node, n ast.Node) {
 	}
 }
 
-// mappingAt is where a mapping starts: its brace, or its first key.
+// mappingAt returns the position of a mapping: its brace, or its first key.
 func mappingAt(n *ast.MappingNode) position {
 	if !n.IsFlowStyle && len(n.Values) > 0 {
 		return at(n.Values[0].Key.GetToken())
@@ -193,17 +193,17 @@ func mappingAt(n *ast.MappingNode) position {
 func (r *treeReader) readScalar(out *node, text string, quoted bool) {
 	expanded, err := expand(text, r.env)
 	if err != nil {
-		// The decoder reports it, because it knows the path.
+		// The decoder reports the problem, because it knows the path.
 		out.kind, out.problem = kindBroken, err.Error()
 		return
 	}
 	out.kind, out.text = kindScalar, expanded
-	// "${N}" must be quoted in places, so quotes say nothing there.
+	// "${N}" must be quoted in some places, so these quotes make no string.
 	out.quoted = quoted && expanded == text
 }
 
-// readAlias makes out a copy of the anchored node. It stays at the alias, so
-// that errors point to the place of use.
+// readAlias makes out a copy of the anchored node. It keeps the position of the alias,
+// so that errors point to the alias.
 func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
 	name := n.Value.GetToken().Value
 	target, ok := r.anchors[name]
@@ -220,8 +220,8 @@ func (r *treeReader) readAlias(out *node, n *ast.AliasNode) {
 	}
 }
 
-// readMapping reads the entries of a mapping; keys that are given twice are
-// reported, and those of a merge ("<<") stand behind the mapping's own.
+// readMapping reads the entries of a mapping, and reports duplicate keys. The entries
+// of a merge ("<<") follow the mapping's own.
 func (r *treeReader) readMapping(out *node, values []*ast.MappingValueNode) {
 	out.kind = kindMapping
 	seen := map[string]position{}
@@ -237,7 +237,7 @@ func (r *treeReader) readMapping(out *node, values []*ast.MappingValueNode) {
 			continue
 		}
 		if first, dup := seen[key]; dup {
-			r.report(where, "key %q was given before, in line %d", keyAlone(key), first.line)
+			r.report(where, "key %q is already set in line %d", keyAlone(key), first.line)
 			continue
 		}
 		seen[key] = where
@@ -251,7 +251,7 @@ func (r *treeReader) readMapping(out *node, values []*ast.MappingValueNode) {
 	}
 }
 
-// readKey is the text of a mapping's key, which is not expanded.
+// readKey returns the text of a mapping's key. Variables in it are not expanded.
 func (r *treeReader) readKey(n ast.MapKeyNode) (key string, where position, ok bool) {
 	var inner ast.Node = n
 	if k, isExplicit := n.(*ast.MappingKeyNode); isExplicit {
@@ -272,7 +272,8 @@ func (r *treeReader) readKey(n ast.MapKeyNode) (key string, where position, ok b
 	return "", where, false
 }
 
-// merge adds the entries of from (a mapping or a list of them) that out lacks.
+// merge adds those entries of from, a mapping or a list of mappings, whose keys out
+// does not have.
 func (r *treeReader) merge(out *node, seen map[string]position, from *node) {
 	switch from.kind {
 	case kindMapping:

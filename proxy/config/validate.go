@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// validator finds what single values can't show: references to nothing, names
-// and addresses used twice, values that contradict each other.
+// validator finds errors that involve several values: references to nothing,
+// duplicate names and addresses, contradictions.
 type validator struct {
 	config *Config
 	report func(at path, format string, args ...any)
@@ -39,7 +39,7 @@ func (v *validator) validate() {
 	}
 }
 
-// node checks the id, which becomes part of a registry key.
+// node checks the node's ID, which becomes part of a registry key.
 func (v *validator) node() {
 	id := v.config.Node.ID
 	if id == "" || strings.ContainsAny(id, "/@ \t\n") {
@@ -50,17 +50,17 @@ func (v *validator) node() {
 func (v *validator) admin() {
 	addr, token := v.config.Admin.Address, v.config.Admin.Token
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		v.report("admin.token", "expected ASCII without spaces, which is what a header can carry")
+		v.report("admin.token", "expected ASCII without spaces, because a header carries it")
 	}
 	if addr == "" || !v.address("admin.address", addr, bindable) {
 		return
 	}
 	if token == "" && !isLoopback(addr) {
-		v.report("admin.address", "expected a loopback address: beyond it the admin API needs admin.token")
+		v.report("admin.address", "expected a loopback address; on any other the admin API needs admin.token")
 	}
 }
 
-// accessLog reports a log that would have no lines.
+// accessLog reports settings without a path, and a log that would be empty.
 func (v *validator) accessLog() {
 	l := &v.config.AccessLog
 	switch {
@@ -94,7 +94,7 @@ func (v *validator) etcd() {
 		v.report("registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
 	}
 	if (e.Username == "") != (e.Password == "") {
-		v.report("registry.etcd", "username and password are given together or not at all")
+		v.report("registry.etcd", "username and password must be set together")
 	}
 }
 
@@ -112,13 +112,13 @@ func (v *validator) listeners() {
 		case l.Name == "":
 			v.report(at.key("name"), "missing; a listener needs a name")
 		case dup:
-			v.report(at.key("name"), "%q is the name of listeners[%d] too", l.Name, first)
+			v.report(at.key("name"), "%q is already the name of listeners[%d]", l.Name, first)
 		default:
 			names[l.Name] = i
 		}
 		if v.address(at.key("address"), l.Address, bindable) && !strings.HasSuffix(l.Address, ":0") {
 			if other, dup := addresses[l.Address]; dup {
-				v.report(at.key("address"), "%s is %s too", l.Address, other)
+				v.report(at.key("address"), "%s is already used by %s", l.Address, other)
 			} else {
 				addresses[l.Address] = at.key("address")
 			}
@@ -145,14 +145,14 @@ func (v *validator) listener(at path, l *Listener) {
 		}
 	case ProtocolTCP:
 		if l.Insecure {
-			v.report(at.key("insecure"), "only a link listener can be insecure, this one is %s", l.Protocol)
+			v.report(at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
 		}
 		if l.Service == "" {
 			v.report(at.key("service"), "missing; a tcp listener needs the service that takes its connections")
 		}
 	default:
 		if l.Insecure {
-			v.report(at.key("insecure"), "only a link listener can be insecure, this one is %s", l.Protocol)
+			v.report(at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
 		}
 		if l.Service == "" && len(c.Routes) == 0 {
 			v.report(at.key("service"), "missing, and there are no routes: no request could be answered")
@@ -164,27 +164,27 @@ func (v *validator) listener(at path, l *Listener) {
 	}
 	if l.Service != "" {
 		v.reference(at.key("service"), l.Service)
-		if l.Protocol != ProtocolLink { // which carries either
-			v.speaks(at.key("service"), l.Service, l.Protocol)
+		if l.Protocol != ProtocolLink { // a link carries requests and tcp
+			v.protocols(at.key("service"), l.Service, l.Protocol)
 		}
 	}
 	v.listenerTLS(at.key("tls"), l)
 }
 
-// transparent reports what a listener of redirected connections can't have.
+// transparent reports settings that a transparent listener can't have.
 func (v *validator) transparent(at path, l *Listener) {
 	shown := at.key("transparent")
 	switch {
 	case l.Protocol != ProtocolHTTP:
-		v.report(shown, "only an http listener can be transparent, this one is %s", l.Protocol)
+		v.report(shown, "only an http listener can be transparent; this one is %s", l.Protocol)
 	case l.Service != "":
-		v.report(shown, "contradicts service: what goes there and what passes is for the routes to say")
+		v.report(shown, "contradicts service: the routes decide which requests go to a service and which pass through")
 	case l.TLS.Enabled():
-		v.report(shown, "contradicts tls: what passes must pass as it came")
+		v.report(shown, "contradicts tls: connections that pass through must stay unchanged")
 	}
 }
 
-// reference holds the name of a service against those there are.
+// reference reports the name of a service that does not exist.
 func (v *validator) reference(at path, name string) {
 	if _, ok := v.config.Services[name]; ok {
 		return
@@ -197,19 +197,19 @@ func (v *validator) route(i int, r *Route) {
 	at := path("routes").item(i)
 	switch {
 	case len(r.Split) > 0:
-		v.split(at.key("service"), r.Split, v.carries(&r.Match))
+		v.split(at.key("service"), r.Split, v.routeProtocol(&r.Match))
 	case r.Service == "":
 		v.report(at.key("service"), "missing; a route needs a service")
 	default:
 		v.reference(at.key("service"), r.Service)
-		v.speaks(at.key("service"), r.Service, v.carries(&r.Match))
+		v.protocols(at.key("service"), r.Service, v.routeProtocol(&r.Match))
 	}
 	match := at.key("match")
 	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
 		v.report(match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
 	}
 	if strings.Contains(r.Match.Host, "*") {
-		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host takes all", r.Match.Host)
+		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host matches all hosts", r.Match.Host)
 	} else if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
 		v.report(match.key("host"), "expected a host without port, got %q", r.Match.Host)
 	}
@@ -220,7 +220,7 @@ func (v *validator) route(i int, r *Route) {
 	for j := range v.config.Routes[:i] {
 		earlier := &v.config.Routes[j].Match
 		if reflect.DeepEqual(earlier, &r.Match) || reflect.DeepEqual(earlier, &Match{}) {
-			v.report(at, "never reached: routes[%d] takes all that this one would", j)
+			v.report(at, "never reached: routes[%d] matches all requests that this one does", j)
 			break
 		}
 	}
@@ -233,26 +233,26 @@ func (v *validator) retry(at path, p *Policy) {
 		shown := on.item(i)
 		switch {
 		case condition == RetryTimeout:
-			v.report(shown, "%q is not built yet: an attempt has no timeout of its own", condition)
+			v.report(shown, "%q is not supported yet: an attempt has no timeout of its own", condition)
 		case !isRetryCondition(condition):
 			v.report(shown, "expected one of %s or a status such as 503, got %q%s",
 				strings.Join(retryConditions, ", "), condition, didYouMean(condition, retryConditions))
 		case slices.Contains(p.Retry.On[:i], condition):
-			v.report(shown, "%q was given before", condition)
+			v.report(shown, "%q is listed twice", condition)
 		}
 	}
 }
 
 var retryConditions = []string{RetryConnect, RetryRefused, RetryReset, Retry5xx}
 
-// isRetryCondition takes the named conditions and single statuses of a server's
-// failure.
+// isRetryCondition reports whether s is a named condition or a 5xx status.
 func isRetryCondition(s string) bool {
 	status, err := strconv.Atoi(s)
 	return slices.Contains(retryConditions, s) || err == nil && len(s) == 3 && status >= 500 && status <= 599
 }
 
-// hedge checks delays and budget, the latter two only where they take effect.
+// hedge checks the delays. It checks the timeout and the budget only if hedging is
+// not off.
 func (v *validator) hedge(at path, p *Policy) {
 	h, at := &p.Hedge, at.key("hedge")
 	if h.MinDelay > h.MaxDelay {
@@ -265,7 +265,7 @@ func (v *validator) hedge(at path, p *Policy) {
 		v.report(at.key("delay"), "%s is not less than the timeout of %s, so no hedge would ever be sent",
 			h.Delay, p.Timeout)
 	}
-	// A little slack for values that binary fractions can't hold, as 1-0.9.
+	// Some slack for values that binary fractions can't represent, such as 1-0.9.
 	const slack = 1e-9
 	if share := 1 - h.Quantile; h.Delay == 0 && share >= h.Budget-slack {
 		v.report(at.key("quantile"),

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// check reports what makes a check impossible whatever it is of.
+// check reports errors that any check may have.
 func (v *validator) check(at path, c *Check) {
 	if c.HTTP != "" && c.TCP {
 		v.report(at, "expected http or tcp, got both")
@@ -15,8 +15,8 @@ func (v *validator) check(at path, c *Check) {
 	}
 }
 
-// serviceCheck checks the check of a service's endpoints. Those of etcd may say
-// by themselves that they speak http.
+// serviceCheck checks the check of a service's endpoints. Endpoints in etcd may have
+// the protocol http although the service has another, so only static ones are checked.
 func (v *validator) serviceCheck(at path, s *Service) {
 	v.check(at, &s.Check)
 	if s.Check.HTTP != "" && s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP {
@@ -24,7 +24,7 @@ func (v *validator) serviceCheck(at path, s *Service) {
 	}
 }
 
-// registerCheck checks the check of the application behind a listener, nil if
+// registerCheck checks the check of the application behind a listener. l is nil if
 // there is no such listener.
 func (v *validator) registerCheck(at path, c *Check, l *Listener) {
 	v.check(at, c)

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// maxRewrite bounds rewrite.path, so that a path grows by no more than that.
+// maxRewrite bounds rewrite.path, in bytes: a rewrite makes a path longer by at most
+// this.
 const maxRewrite = 1024
 
-// matchHeaders reports conditions that no request could meet.
+// matchHeaders reports conditions that no request can meet.
 func (v *validator) matchHeaders(at path, headers map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		shown, value := at.entry(name), headers[name]
@@ -20,28 +21,28 @@ func (v *validator) matchHeaders(at path, headers map[string]string) {
 		case lower == "host":
 			v.report(shown, "expected match.host for the host")
 		case strings.HasPrefix(lower, "x-remora-"):
-			v.report(shown, "headers of the sidecar's own are taken out before routes are looked at")
+			v.report(shown, "the sidecar removes its own headers before it matches routes")
 		case value != strings.Trim(value, " \t") || strings.ContainsAny(value, "\r\n\x00"):
-			v.report(shown, "expected a value as it stands in a header, without spaces around it, got %q", value)
+			v.report(shown, "expected the value of a header, without spaces around it, got %q", value)
 		}
 	}
 }
 
-// isHeaderName tells whether a name is a token (RFC 9110 section 5.6.2).
+// isHeaderName reports whether a name is a token (RFC 9110 section 5.6.2).
 func isHeaderName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	})
 }
 
-// rewrite reports a replacement that would join wrongly with what follows the
-// prefix: /api in the place of /v1/ would make /apiusers of /v1/users.
+// rewrite reports a replacement that would join wrongly with the rest of the path: if
+// /api replaced /v1/, /v1/users would become /apiusers.
 func (v *validator) rewrite(at path, r *Route) {
 	from, to := r.Match.Path, r.Rewrite.Path
 	switch {
 	case to == "":
 	case from == "":
-		v.report(at, "takes the place of match.path, which is not set")
+		v.report(at, "replaces match.path, which is not set")
 	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }):
 		v.report(at, `expected a path that starts with "/", got %q`, to)
 	case len(to) > maxRewrite:
@@ -51,8 +52,8 @@ func (v *validator) rewrite(at path, r *Route) {
 	}
 }
 
-// routePolicies checks the policy of a route and those of its shares. What is
-// inherited unchanged was reported where it stands.
+// routePolicies checks the policy of a route and those of its shares. Errors in
+// inherited settings were reported where these are set.
 func (v *validator) routePolicies(at path, r *Route) {
 	var inherited []*Policy
 	inherit := func(service string) {
@@ -79,7 +80,8 @@ func (v *validator) policy(at path, p *Policy, inherited []*Policy) {
 	}
 }
 
-// split reports shares that make no whole, or can't take what is sent.
+// split reports a split without weight, and shares whose service is missing, listed
+// twice or of the wrong protocol.
 func (v *validator) split(at path, shares []Share, sent string) {
 	sum, seen := 0, map[string]bool{}
 	for i, s := range shares {
@@ -88,10 +90,10 @@ func (v *validator) split(at path, shares []Share, sent string) {
 		case s.Name == "":
 			v.report(item.key("name"), "missing; a share needs a service")
 		case seen[s.Name]:
-			v.report(item.key("name"), "%s was given before", s.Name)
+			v.report(item.key("name"), "%s is listed twice", s.Name)
 		default:
 			v.reference(item.key("name"), s.Name)
-			v.speaks(item.key("name"), s.Name, sent)
+			v.protocols(item.key("name"), s.Name, sent)
 		}
 		seen[s.Name] = true
 		sum += s.Weight

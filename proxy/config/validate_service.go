@@ -15,7 +15,7 @@ func (v *validator) service(s *Service) {
 	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
 		v.report(endpoints, "missing; a static service needs endpoints")
 	case s.Discover == DiscoverEtcd && len(s.Endpoints) > 0:
-		v.report(endpoints, "given, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
+		v.report(endpoints, "set, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
 	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
 		v.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
 	}
@@ -23,7 +23,7 @@ func (v *validator) service(s *Service) {
 	for i, e := range s.Endpoints {
 		shown := endpoints.item(i)
 		if v.address(shown, e.Address, dialable) && seen[e.Address] {
-			v.report(shown, "%s was given before", e.Address)
+			v.report(shown, "%s is listed twice", e.Address)
 		}
 		seen[e.Address] = true
 	}
@@ -50,7 +50,7 @@ func (v *validator) rateLimit(at path, l *RateLimit) {
 func (v *validator) register(i int, r *Register) {
 	c, at := v.config, path("register").item(i)
 	if r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n") {
-		v.report(at.key("service"), "expected the name under which others find it, got %q", r.Service)
+		v.report(at.key("service"), "expected the name under which others find the service, got %q", r.Service)
 	}
 	var listener *Listener
 	var names []string
@@ -69,21 +69,22 @@ func (v *validator) register(i int, r *Register) {
 	}
 	for j, earlier := range c.Register[:i] {
 		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
-			v.report(at, "register[%d] announces the same", j)
+			v.report(at, "register[%d] registers the same", j)
 		}
 	}
 	v.registerCheck(at.key("check"), &r.Check, listener)
 }
 
-// purpose is what an address is for.
+// purpose is the purpose of an address.
 type purpose uint8
 
 const (
-	bindable purpose = iota // to listen on: no host means all, port 0 any
-	dialable                // to connect to: both are needed
+	bindable purpose = iota // to listen: no host means all, port 0 means any
+	dialable                // to connect: host and port are required
 )
 
-// address reports an address that can't serve its purpose.
+// address reports an address that is not suitable for its purpose, and returns false
+// for one.
 func (v *validator) address(at path, addr string, use purpose) bool {
 	i := strings.LastIndexByte(addr, ':')
 	if addr == "" || i < 0 {
@@ -116,7 +117,7 @@ func (v *validator) address(at path, addr string, use purpose) bool {
 	return true
 }
 
-// isLoopback tells whether only this host can reach addr.
+// isLoopback reports whether only this host can reach addr.
 func isLoopback(addr string) bool {
 	host := addr[:max(strings.LastIndexByte(addr, ':'), 0)]
 	if host == "localhost" {

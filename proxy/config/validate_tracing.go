@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tracing checks what an export is sent with.
+// tracing checks the receiver, the service name and the headers of exports.
 func (v *validator) tracing() {
 	t := &v.config.Tracing
 	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
@@ -21,10 +21,10 @@ func (v *validator) tracing() {
 	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
-			v.report(headers(name), "expected the name of a header that is free to be set")
+			v.report(headers(name), "expected the name of a header other than Content-Type and Host")
 		}
 		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
-			v.report(headers(name), "expected ASCII without line breaks, which is what a header can carry")
+			v.report(headers(name), "expected ASCII without line breaks, because a header carries it")
 		}
 	}
 }

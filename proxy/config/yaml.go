@@ -11,12 +11,12 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// redacted stands where a secret is set.
+// redacted replaces secrets.
 const redacted = "<redacted>"
 
-// YAML is the effective configuration, with defaults and with the policies that
-// routes inherit. Secrets are redacted. Parse reads it back, to the same Config but
-// for the secrets.
+// YAML returns the effective configuration, with defaults and with the policies that
+// routes inherit. Secrets are redacted. Except for these, Parse reads it back to the
+// same Config.
 func (c *Config) YAML() ([]byte, error) {
 	tree := encodeStruct(reflect.ValueOf(c).Elem())
 	data, err := yaml.MarshalWithOptions(tree, yaml.IndentSequence(true))
@@ -67,7 +67,7 @@ func encode(v reflect.Value, f field) any {
 	return encodeNumber(v, f)
 }
 
-// encodeNumber writes numbers, durations and sizes the way people do.
+// encodeNumber writes durations and sizes with units, as a person would.
 func encodeNumber(v reflect.Value, f field) any {
 	isDuration := v.Type() == reflect.TypeFor[time.Duration]()
 	switch {
@@ -83,8 +83,7 @@ func encodeNumber(v reflect.Value, f field) any {
 	return v.Int()
 }
 
-// formatDuration is d without the zeros that Duration.String ends in: 5m, not
-// 5m0s.
+// formatDuration formats d without the final zeros of Duration.String: 5m, not 5m0s.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSplit: each service of a list has its own policy, changed by what the route
-// sets, and that by what its share sets; printed and read back, it is the same.
+// TestSplit: each service of a split has its own policy. The route's settings override
+// it, and the share's settings override those. Printing and parsing keeps it.
 func TestSplit(t *testing.T) {
 	c := mustParse(t, `
 routes:
@@ -38,6 +38,28 @@ services:
 	}
 	again := mustParse(t, string(data)).Routes[0]
 	if !reflect.DeepEqual(again.Split, want.Split) || !reflect.DeepEqual(again.Policy, want.Policy) {
-		t.Errorf("printed and read %+v\nwant %+v\n%s", again, want, data)
+		t.Errorf("printed and parsed %+v\nwant %+v\n%s", again, want, data)
+	}
+}
+
+// TestRoutePolicy checks that a route overrides only the settings that it has, even if
+// its service follows it in the file.
+func TestRoutePolicy(t *testing.T) {
+	c := mustParse(t, `
+routes:
+- {match: {path: /a}, service: s, hedge: {max_delay: 9ms}}
+- {match: {path: /b}, service: s, retry: {on: []}}
+services:
+  s: {discover: static, endpoints: ["a:1"], timeout: 2s, hedge: {mode: on, min_delay: 3ms}, retry: {attempts: 2}}
+`)
+	s := c.Services["s"].Policy
+	a, b := s.clone(), s.clone()
+	a.Hedge.MaxDelay = 9 * time.Millisecond
+	b.Retry.On = []string{}
+	if !reflect.DeepEqual(c.Routes[0].Policy, a) || !reflect.DeepEqual(c.Routes[1].Policy, b) {
+		t.Errorf("got %+v and %+v, want %+v and %+v", c.Routes[0].Policy, c.Routes[1].Policy, a, b)
+	}
+	if s.Timeout != 2*time.Second || s.Hedge.MaxDelay != 50*time.Millisecond || len(s.Retry.On) != 2 {
+		t.Errorf("the service's own policy changed: %+v", s)
 	}
 }

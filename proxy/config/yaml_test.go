@@ -1,0 +1,32 @@
+package config
+
+import "testing"
+
+// TestYAML checks that a printed configuration parses to the same values.
+func TestYAML(t *testing.T) {
+	for _, file := range []string{"testdata/full.yaml", "testdata/merge.yaml"} {
+		c, err := parseFile(t, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Node.Zone = "a $b ${c} $$: #\n"
+		roundTrip(t, c)
+	}
+}
+
+// roundTrip prints c, parses the result and prints it again.
+func roundTrip(t *testing.T, c *Config) {
+	t.Helper()
+	data, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("printed", data, environment)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	second, err := again.YAML()
+	if err != nil || string(second) != string(data) {
+		t.Errorf("%v\nfirst:\n%s\nsecond:\n%s", err, data, second)
+	}
+}
