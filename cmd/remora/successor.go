@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -157,3 +161,36 @@ func (s *sidecar) entered() bool {
 
 // lasting tells whether an address is the same for each process: port 0 is not.
 func lasting(address string) bool { return !strings.HasSuffix(address, ":0") }
+
+// runtimeDir is where the socket of a hot restart is by default, a directory that
+// belongs to this process's user: that of the service manager, of the session, or
+// one of our own.
+func runtimeDir() string {
+	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" { // systemd.exec(5)
+		first, _, _ := strings.Cut(dirs, ":")
+		return first
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "remora")
+	}
+	if os.Geteuid() == 0 {
+		return "/run/remora"
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
+}
+
+// doorPath is the same for a process and the one that is to take its place, and for
+// no other in this directory: they have the same file, and of what it says the same
+// that no reload changes and no two processes share, in the same network. Without a
+// directory it is empty.
+func doorPath(dir, file string, cfg *config.Config) string {
+	if dir == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(file); err == nil { // not resolved: a link is swapped with each new content
+		file = abs
+	}
+	network, _ := os.Readlink("/proc/self/ns/net")
+	sum := sha256.Sum256([]byte(strings.Join([]string{file, cfg.Node.ID, cfg.Admin.Address, network}, "\x00")))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
+}

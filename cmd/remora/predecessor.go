@@ -7,10 +7,12 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/handover"
 )
 
@@ -164,4 +166,51 @@ func (s *sidecar) retreat() {
 	s.leave(s.announcements)
 	until(ctx, s.fetched)
 	s.finish(ctx)
+}
+
+// Why a process can't be replaced.
+var (
+	errNoDoor  = errors.New("this process can't hand over its sockets; see the log of its start")
+	errLeaving = errors.New("the sidecar is draining, or was replaced")
+)
+
+// followRestarts starts a successor whenever asked to, one at a time, until the
+// sidecar ends.
+func (s *sidecar) followRestarts(asked <-chan os.Signal) {
+	for {
+		select {
+		case <-asked:
+			if err := s.startSuccessor(); err != nil {
+				s.log.Error("not replaced", "error", err)
+			}
+		case <-s.ended.Done():
+			return
+		}
+	}
+}
+
+// startSuccessor runs this program as it was called, from where it was called: what
+// is there now may be a newer version. It returns when that has ended; one that takes
+// over outlives this process.
+func (s *sidecar) startSuccessor() error {
+	if s.door == nil {
+		return errNoDoor
+	}
+	if s.admin.Phase() > admin.Serving {
+		return errLeaving // the new process would find nobody here, or replace the one that did so
+	}
+	program, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.log.Info("successor started", "pid", cmd.Process.Pid, "program", program)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the successor has ended: %w", err)
+	}
+	return nil
 }
