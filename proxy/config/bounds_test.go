@@ -41,8 +41,9 @@ type bounded struct {
 }
 
 func bounds() (out []bounded) {
-	for _, s := range settings() {
-		kind, _, _ := strings.Cut(s.values, ",")
+	for _, s := range settings(nil) {
+		kind, _, _ := strings.Cut(s.values, " ")
+		kind = strings.TrimSuffix(kind, ",")
 		switch kind {
 		case "number", "size", "time":
 			out = append(out, bounded{s, kind == "size", kind == "time"})

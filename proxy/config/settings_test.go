@@ -1,80 +1,106 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
-	"os"
+	"go/ast"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/docgen"
 )
 
 const settingsPage = "../../docs/settings.md"
 
+//go:generate go test -run ^TestSettingsPage$ . -update
+
 // setting is a key of the file as docs/settings.md lists it.
-type setting struct{ key, values, fallback string }
+type setting struct{ key, values, fallback, text, reload string }
 
-// row is how the line of a setting begins.
-func (s setting) row() string {
-	return fmt.Sprintf("| `%s` | %s | %s |", s.key, s.values, s.fallback)
+// links are added to the text of a setting.
+var links = map[string]string{
+	"node.id":                        "[subsets](balancing.md#subsets)",
+	"node.zone":                      "[zones](balancing.md#zones)",
+	"loops":                          "[sizing](operations.md#sizing)",
+	"admin.address":                  "[admin API](operations.md#who-may-call-the-admin-api)",
+	"listeners.*.transparent":        "[interception](interception.md)",
+	"services.*.endpoints.*.address": "[host names](operations.md#host-names)",
+	"services.*.endpoints.*.weight":  "[policies](balancing.md#policies)",
+	"services.*.serialization":       "[Dubbo](dubbo.md)",
+	"services.*.lb.policy":           "[balancing](balancing.md)",
+	"services.*.max_concurrency":     "[concurrency](operations.md#the-applications-concurrency)",
+	"services.*.outlier.consecutive": "[ejection](balancing.md#outlier-ejection)",
+	"services.*.breaker.consecutive": "[breakers](operations.md#circuit-breakers)",
+	"hedge.mode":                     "[hedging](hedging.md)",
+	"limits.message":                 "[streams](operations.md#streams)",
+	"limits.buffered":                "[buffered bytes](operations.md#buffered-bytes)",
 }
 
-// TestSettingsPage: docs/settings.md has every key of the file, with its values
-// and default, and no other. With -update values and defaults are written there.
+// row returns the line of a setting.
+func (s setting) row() docgen.Row {
+	text := s.text
+	if link := links[s.key]; link != "" {
+		text += " (" + link + ")"
+	}
+	return docgen.Row{Key: s.key, Cells: []string{"`" + s.key + "`", s.values, s.fallback, text, s.reload}}
+}
+
+// TestSettingsPage holds the tables of docs/settings.md to the types of this package,
+// their tags, defaults and comments. With -update it writes them there.
 func TestSettingsPage(t *testing.T) {
-	page, err := os.ReadFile(settingsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]setting{}
-	for _, s := range settings() {
-		known[s.key] = s
-	}
-	seen := map[string]bool{}
-	lines := strings.Split(string(page), "\n")
-	for i, line := range lines {
-		cells := strings.SplitN(line, " | ", 4)
-		key, isRow := strings.CutPrefix(cells[0], "| `")
-		if !isRow || len(cells) < 4 {
-			continue
+	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go")
+	var rows []docgen.Row
+	known := map[string]bool{}
+	for _, s := range settings(texts) {
+		if s.text == "" {
+			t.Errorf("%s has no comment", s.key)
 		}
-		key = strings.TrimSuffix(key, "`")
-		s, ok := known[key]
-		switch {
-		case !ok:
-			t.Errorf("docs/settings.md has %s, which is no key", key)
-		case seen[key]:
-			t.Errorf("docs/settings.md has %s twice", key)
-		case *update:
-			lines[i] = s.row() + " " + cells[3]
-		case !strings.HasPrefix(line, s.row()+" "):
-			t.Errorf("docs/settings.md should have\n%s\nand has\n%s", s.row(), line)
-		}
-		seen[key] = true
+		rows = append(rows, s.row())
+		known[s.key] = true
 	}
-	for key := range known {
-		if !seen[key] {
-			t.Errorf("docs/settings.md lacks %s", key)
+	for key := range links {
+		if !known[key] {
+			t.Errorf("%s has a link and is no key", key)
 		}
 	}
-	if *update {
-		if err := os.WriteFile(settingsPage, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	docgen.Check(t, settingsPage, rows, *update)
 }
 
-// blocks are what stands in several places and is listed once, under its own name.
+// fieldTexts returns the comments of the fields in files, by "Type.Field".
+func fieldTexts(t *testing.T, files ...string) map[string]string {
+	texts := map[string]string{}
+	for _, file := range files {
+		ast.Inspect(docgen.Parse(t, file), func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if of, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range of.Fields.List {
+					for _, name := range f.Names {
+						texts[spec.Name.Name+"."+name.Name] = docgen.Text(f.Doc, f.Comment)
+					}
+				}
+			}
+			return false
+		})
+	}
+	return texts
+}
+
+// blocks are types that several keys have. They are listed once, under their own name.
 var blocks = map[reflect.Type]string{
 	reflect.TypeFor[Check]():     "check",
 	reflect.TypeFor[TLS]():       "tls",
 	reflect.TypeFor[RateLimit](): "rate_limit",
 }
 
-// settings are all keys, with the defaults that the decoder starts from. Those of
-// a Policy, of services and routes alike, have no prefix.
-func settings() []setting {
+// settings returns all keys, with the defaults that the decoder starts from. Those of
+// a Policy, which services and routes share, have no prefix.
+func settings(texts map[string]string) []setting {
 	c := Default()
 	c.Node.ID = "host name"
 	register := Register{}
@@ -82,7 +108,7 @@ func settings() []setting {
 	endpoint, share := Endpoint{}, Share{}
 	endpoint.setDefaults()
 	share.setDefaults()
-	w := settingsWalk{items: map[reflect.Type]reflect.Value{
+	w := settingsWalk{texts: texts, items: map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
 		reflect.TypeFor[Listener]():  reflect.ValueOf(Listener{}),
 		reflect.TypeFor[Route]():     reflect.ValueOf(Route{}),
@@ -102,9 +128,10 @@ func settings() []setting {
 	return w.found
 }
 
-// settingsWalk goes through the types of a configuration.
+// settingsWalk walks through the types of a configuration.
 type settingsWalk struct {
 	items map[reflect.Type]reflect.Value // what an item of a list or map is before it is decoded
+	texts map[string]string              // by "Type.Field"
 	found []setting
 }
 
@@ -112,12 +139,12 @@ func (w *settingsWalk) object(prefix string, v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		isPolicy := v.Type() != reflect.TypeFor[Policy]() && len(f.index) > 1
 		if !isPolicy {
-			w.value(prefix+f.name, v.FieldByIndex(f.index), f)
+			w.value(prefix+f.name, v.FieldByIndex(f.index), f, v.Type())
 		}
 	}
 }
 
-func (w *settingsWalk) value(key string, v reflect.Value, f field) {
+func (w *settingsWalk) value(key string, v reflect.Value, f field, of reflect.Type) {
 	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
 		if item, ok := w.items[v.Type().Elem()]; ok {
 			w.object(key+".*.", item)
@@ -130,16 +157,20 @@ func (w *settingsWalk) value(key string, v reflect.Value, f field) {
 	case v.Kind() == reflect.Struct:
 		w.object(key+".", v)
 	default:
-		w.found = append(w.found, setting{key, valuesOf(v, f), defaultOf(v, f)})
+		sf := of.FieldByIndex(f.index)
+		w.found = append(w.found, setting{
+			key, valuesOf(v, f), defaultOf(v, f),
+			w.texts[of.Name()+"."+sf.Name], cmp.Or(sf.Tag.Get("reload"), "next"),
+		})
 	}
 }
 
-// valuesOf is what may stand under a key.
+// valuesOf names the values of a key.
 func valuesOf(v reflect.Value, f field) string {
 	isDuration := v.Type() == reflect.TypeFor[time.Duration]()
 	switch v.Kind() {
 	case reflect.Bool:
-		return "true, false"
+		return "boolean"
 	case reflect.Slice:
 		return "list"
 	case reflect.Map:
@@ -152,26 +183,29 @@ func valuesOf(v reflect.Value, f field) string {
 		}
 		return "text"
 	}
-	values := "from " + f.min
-	if f.min == "" {
-		values = "from 0"
-	}
-	if f.max != "" {
-		values += " to " + f.max
-	}
-	if f.auto != "" {
-		values = "`auto`, " + values
-	}
+	values := "number"
 	switch {
 	case isDuration:
-		return "time, " + values
+		values = "time"
 	case f.size:
-		return "size, " + values
+		values = "size"
 	}
-	return "number, " + values
+	switch {
+	case f.max != "" && f.max != unlimited:
+		values += " " + cmp.Or(f.min, "0") + "–" + f.max
+	case f.min != "":
+		values += " ≥ " + f.min
+	}
+	if f.auto != "" {
+		values += ", `auto`"
+	}
+	return values
 }
 
-// defaultOf is what holds where a key is not given.
+// unlimited is the max of a number that has no limit of its own; the page says so once.
+const unlimited = "1000000000"
+
+// defaultOf returns the value of a key that is not given.
 func defaultOf(v reflect.Value, f field) string {
 	switch {
 	case v.Kind() == reflect.Slice && v.Len() > 0:
@@ -190,22 +224,25 @@ func defaultOf(v reflect.Value, f field) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// TestSettingsAreSeen: the walk finds keys of every kind.
-func TestSettingsAreSeen(t *testing.T) {
+// TestSettingsWalk: the walk finds keys of every kind.
+func TestSettingsWalk(t *testing.T) {
+	found := settings(map[string]string{"Policy.Timeout": "For all."})
 	for _, want := range []setting{
-		{"node.id", "text", "host name"},
-		{"hedge.delay", "time, `auto`, from 0", "`auto`"},
-		{"retry.on", "list", "`connect`, `refused`"},
-		{"timeouts.idle", "time, from 1ms", "5m"},
-		{"limits.message", "size, from 1KiB to 1GiB", "4MiB"},
-		{"services.*.endpoints.*.weight", "number, from 1 to 65535", "1"},
-		{"routes.*.service.*.weight", "number, from 0 to 65535", "1"},
-		{"services.*.max_concurrency", "number, `auto`, from 0 to 1000000000", "0"},
-		{"services.*.lb.panic", "[0,1]", "0.9"},
-		{"listeners.*.protocol", "`http`, `dubbo`, `link`, `tcp`", "–"},
-		{"check.timeout", "time, from 1ms", "1s"},
+		{"node.id", "text", "host name", "", "restart"},
+		{"timeout", "time ≥ 1ms", "15s", "For all.", "next"},
+		{"hedge.delay", "time, `auto`", "`auto`", "", "next"},
+		{"retry.on", "list", "`connect`, `refused`", "", "next"},
+		{"timeouts.idle", "time ≥ 1ms", "5m", "", "next"},
+		{"limits.message", "size 1KiB–1GiB", "4MiB", "", "next message; on links next link"},
+		{"services.*.endpoints.*.weight", "number 1–65535", "1", "", "next"},
+		{"services.*.max_pending", "number ≥ 1", "1024", "", "next"},
+		{"routes.*.service.*.weight", "number 0–65535", "1", "", "next"},
+		{"services.*.max_concurrency", "number, `auto`", "0", "", "next; to or from 0 or auto: new service"},
+		{"services.*.lb.panic", "[0,1]", "0.9", "", "next"},
+		{"listeners.*.protocol", "`http`, `dubbo`, `link`, `tcp`", "–", "", "restart"},
+		{"check.timeout", "time ≥ 1ms", "1s", "", "next"},
 	} {
-		if !slices.Contains(settings(), want) {
+		if !slices.Contains(found, want) {
 			t.Errorf("no setting %+v", want)
 		}
 	}

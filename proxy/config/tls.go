@@ -6,17 +6,21 @@ import (
 	"strings"
 )
 
-// TLS is an identity in PEM files, and the peers that it accepts. The files are read
-// again when they change. The zero value means plain text.
+// TLS is an identity in PEM files, and whom it is shown to. The files are read
+// again when they change. The zero value is plain text.
+//
+// Peers are subject alternative names: spiffe://domain/path, or with /* at its end all
+// below; dns:name or name; *.suffix for one label more.
 type TLS struct {
-	Cert string `yaml:"cert"` // own chain, leaf first
-	Key  string `yaml:"key"`  // private key of Cert
-	CA   string `yaml:"ca"`   // authorities that sign the peers' certificates; empty means the system's
+	// File with our certificate, then its intermediates.
+	Cert string `yaml:"cert" reload:"see above"`
+	// File with the private key of the certificate.
+	Key string `yaml:"key" reload:"see above"`
+	// File with the authorities that sign peers' certificates. Empty means those of the system.
+	CA string `yaml:"ca" reload:"see above"`
 
-	// Peers are the accepted subject alternative names of the other side:
-	// spiffe://domain/path, with /* at its end for all names below; dns:name or
-	// name; *.suffix for one more label. Empty means the name that was dialled.
-	Peers []string `yaml:"peers"`
+	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Towards etcd empty means the name that was dialled.
+	Peers []string `yaml:"peers" reload:"see above"`
 }
 
 // Enabled reports whether any key is set.

@@ -1,0 +1,99 @@
+package config
+
+import "time"
+
+// Match selects requests. Every condition that is set must hold; the zero Match
+// takes all. Host, Path and Header select HTTP requests alone, Service, Version and
+// Group select Dubbo calls alone.
+type Match struct {
+	// Host of the request without port, in any case. No wildcards.
+	Host string `yaml:"host"`
+	// Prefix of the path. Begins with `/`.
+	Path string `yaml:"path"`
+	// One of these methods, of HTTP or of a Dubbo interface.
+	Method []string `yaml:"method"`
+	// Exact values of one line each. Names in any case.
+	Header map[string]string `yaml:"header"`
+
+	// Dubbo: the interface, or the path that the provider exports it by.
+	Service string `yaml:"service"`
+	// Dubbo: version of the service.
+	Version string `yaml:"version"`
+	// Dubbo: group of the service.
+	Group string `yaml:"group"`
+}
+
+// OfHTTP reports whether m selects HTTP requests alone.
+func (m *Match) OfHTTP() bool { return m.Host != "" || m.Path != "" || len(m.Header) > 0 }
+
+// OfDubbo reports whether m selects Dubbo calls alone.
+func (m *Match) OfDubbo() bool { return m.Service != "" || m.Version != "" || m.Group != "" }
+
+// Route sends what it matches to a service, or splits it between several.
+type Route struct {
+	Match Match `yaml:"match"`
+
+	// Required. Name of a service, or a list of shares.
+	Service string  `yaml:"service"`
+	Split   []Share `yaml:"-"` // the list of shares, whose first is Service; empty if the file gives a name
+
+	Rewrite Rewrite `yaml:"rewrite"`
+
+	// Policy is the effective one: that of Service, overridden field by field
+	// by what the route sets. Each Share of a Split has its own.
+	Policy `yaml:",inline"`
+}
+
+// Share is a service's part of a split route.
+type Share struct {
+	// Name of a service.
+	Name string `yaml:"name"`
+	// Part of the sum of weights. 0 means no requests; not all may be 0.
+	Weight int `yaml:"weight" max:"65535"`
+
+	// Policy is the effective one: that of the service, overridden by what the
+	// route sets, and that by what the share sets.
+	Policy `yaml:",inline"`
+}
+
+// Rewrite changes a request on its way.
+type Rewrite struct {
+	// Replaces `match.path`. Both end with `/`, or neither does. At most 1024 bytes.
+	Path string `yaml:"path"`
+}
+
+// Policy is what a route may override of its service.
+type Policy struct {
+	// For the whole request, all attempts included. Then 504 `deadline`.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// Every request may be sent twice. Otherwise only GET, HEAD and those with `x-remora-idempotent: 1` may.
+	Idempotent bool  `yaml:"idempotent"`
+	Retry      Retry `yaml:"retry"`
+	Hedge      Hedge `yaml:"hedge"`
+}
+
+// Retry says when a failed attempt is followed by another.
+type Retry struct {
+	// Retries that cost a token of `hedge.budget`. A request that surely reached no application is retried free, at up to 3 endpoints.
+	Attempts int `yaml:"attempts" min:"1" max:"10"`
+	// `connect`, `refused`, `reset`, `5xx`, or a status such as `"503"`. Empty means never. `reset` and statuses need an idempotent request.
+	On []string `yaml:"on"`
+}
+
+// Hedge says when a second attempt runs beside a slow one.
+type Hedge struct {
+	// `shadow` only forecasts what hedging would do.
+	Mode string `yaml:"mode" oneof:"off shadow on"`
+	// Delay of the hedge, below `timeout`. `auto` or 0 means the `quantile` of latency.
+	Delay time.Duration `yaml:"delay" auto:"0"`
+	// For `auto`. 1 − quantile must be below `budget`.
+	Quantile float64 `yaml:"quantile" in:"(0,1)"`
+	// Lowest `auto` delay.
+	MinDelay time.Duration `yaml:"min_delay"`
+	// Highest `auto` delay, and the delay while samples are few.
+	MaxDelay time.Duration `yaml:"max_delay"`
+	// Hedges and paid retries per request. Without a token none is sent: gate `budget`.
+	Budget float64 `yaml:"budget" in:"(0,1]"`
+	// Hedges per request.
+	Max int `yaml:"max" min:"1" max:"8"`
+}

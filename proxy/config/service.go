@@ -1,0 +1,125 @@
+package config
+
+import "time"
+
+// Service is one upstream: interchangeable endpoints and how to call them.
+type Service struct {
+	Name string `yaml:"-"` // its key in the file
+
+	// Source of the endpoints.
+	Discover  string     `yaml:"discover" oneof:"etcd static"`
+	Endpoints []Endpoint `yaml:"endpoints"` // static ones
+	// What the endpoints speak, unless the registry says otherwise.
+	Protocol string `yaml:"protocol" oneof:"link http dubbo tcp" reload:"new service"`
+	// For HTTP requests converted to Dubbo.
+	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`
+	LB            LB     `yaml:"lb"`
+
+	Policy `yaml:",inline"`
+
+	// For a connection to an endpoint, TLS included. Then another endpoint, or 502 `upstream-connect`.
+	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
+	// A pooled HTTP connection that is idle this long closes. Keep it below the server's idle timeout.
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1ms"`
+	// Requests in flight to all endpoints, streams included. One more gets 503 `overloaded`.
+	MaxPending int `yaml:"max_pending" min:"1" max:"1000000000"`
+	// Requests at the application at once. More wait in `max_queue`. 0 means no limit; `auto` finds it.
+	MaxConcurrency int `yaml:"max_concurrency" auto:"-1" max:"1000000000" reload:"next; to or from 0 or auto: new service"`
+	// Requests that wait for `max_concurrency`. One more gets 503 `overloaded`. 0 means none waits.
+	MaxQueue int `yaml:"max_queue" max:"1000000000"`
+
+	Check     Check     `yaml:"check"` // of each endpoint
+	Outlier   Outlier   `yaml:"outlier"`
+	Breaker   Breaker   `yaml:"breaker"`
+	RateLimit RateLimit `yaml:"rate_limit"`
+	TLS       TLS       `yaml:"tls"`
+}
+
+// Endpoint is a static endpoint. In the file it may be plain "host:port".
+type Endpoint struct {
+	// `host:port`, for `discover: static`. It may replace the mapping. Host names are resolved again.
+	Address string `yaml:"address"`
+	// Capacity relative to an endpoint of weight 1.
+	Weight int `yaml:"weight" min:"1" max:"65535"`
+	// Zone of the endpoint.
+	Zone string `yaml:"zone"`
+}
+
+// LB is how an endpoint is picked.
+type LB struct {
+	// How an endpoint is picked.
+	Policy string `yaml:"policy" oneof:"least_pending weighted_round_robin peak_ewma random"`
+	// Endpoints used at most. 0 means all.
+	Subset int `yaml:"subset" max:"1000000000" reload:"new service"`
+	// Time until a new endpoint has its whole weight. 0 means at once.
+	SlowStart time.Duration `yaml:"slow_start"`
+	// If a larger share is unhealthy or ejected, all endpoints are used. 0 or 1 means only if all are.
+	Panic float64 `yaml:"panic" in:"[0,1]"`
+}
+
+// Outlier ejects endpoints that do worse than they should.
+type Outlier struct {
+	// Failures in a row that eject an endpoint. 0 means off.
+	Consecutive int `yaml:"consecutive" max:"1000000000"`
+	// An endpoint that serves a smaller share of its attempts is ejected. 0 means off.
+	SuccessRate float64 `yaml:"success_rate" in:"[0,1]"`
+	// An endpoint slower than this many medians of the others is ejected. 0 means off; 1 is refused.
+	Latency int `yaml:"latency" max:"1000"`
+	// Length of the first ejection. Later ones last up to 64 times as long.
+	Base time.Duration `yaml:"base" min:"1ms" max:"1h"`
+	// Share of endpoints that may be ejected, rounded down. 0 means none.
+	MaxEjected float64 `yaml:"max_ejected" in:"[0,1]"`
+}
+
+// Breaker stops the calls of a service that only fails. The zero Consecutive is
+// off.
+type Breaker struct {
+	// Failed requests in a row that open the breaker: 503 `breaker-open`. 0 means never.
+	Consecutive int `yaml:"consecutive" max:"1000000000"`
+	// Time until the first probe.
+	Open time.Duration `yaml:"open" min:"1ms"`
+	// Probes at a time.
+	HalfOpen int `yaml:"half_open" min:"1" max:"65535"`
+}
+
+// RateLimit bounds the requests a second, over all loops of the process. The zero
+// Rate is off.
+type RateLimit struct {
+	// Requests per second. More get 429 `rate-limited`. 0 means no limit.
+	Rate int `yaml:"rate" max:"1000000"`
+	// Requests at once after a pause. 0 means one second's worth.
+	Burst int `yaml:"burst" max:"1000000"`
+}
+
+// Register announces a listener of this sidecar as an endpoint of a service.
+type Register struct {
+	// Required. Name under which others find it in etcd.
+	Service string `yaml:"service"`
+	// Required. Name of the listener.
+	Listener string `yaml:"listener"`
+	// Required. `host:port` at which others reach the listener.
+	Advertise string `yaml:"advertise"`
+	// As of an endpoint.
+	Weight int   `yaml:"weight" min:"1" max:"65535"`
+	Check  Check `yaml:"check"` // of the application behind the listener
+}
+
+// Check is an active health check: of each endpoint of a service, or of the
+// application behind a registration. With neither HTTP nor TCP there is none.
+type Check struct {
+	// Path of a GET that must return 200 to 399.
+	HTTP string `yaml:"http"`
+	// An accepted connection is enough.
+	TCP bool `yaml:"tcp"`
+	// Time from one check to the next.
+	Interval time.Duration `yaml:"interval" min:"10ms"`
+	// For one check. Then it has failed.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+	// Passes in a row that make it healthy again.
+	Healthy int `yaml:"healthy" min:"1" max:"65535"`
+	// Failures in a row that make it unhealthy.
+	Unhealthy int `yaml:"unhealthy" min:"1" max:"65535"`
+}
+
+// Enabled reports whether anything is checked.
+func (c *Check) Enabled() bool { return c.HTTP != "" || c.TCP }
