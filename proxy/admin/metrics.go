@@ -116,22 +116,22 @@ func (c *collector) collect(to *page, reports []stats.WorkerReport) {
 // The families of the process.
 var (
 	buildInfo   = gauge("build_info", "1, with the version of the program.", "version")
-	phase       = gauge("phase", "1 for the phase that the sidecar is in.", "phase")
+	phase       = gauge("phase", "1 for the current phase of the sidecar.", "phase")
 	loops       = gauge("loops", "Event loops.")
-	connections = gauge("downstream_connections", "Connections that were accepted and are open.")
-	buffered    = gauge("buffered_bytes", "Bytes of messages held, to within 64 KiB a loop.")
-	bufferedMax = gauge("buffered_limit_bytes", "What buffered_bytes may reach before new work is refused.")
-	restarts    = gauge("hot_restarts", "Hot restarts that led to this process.")
-	errorsTotal = counter("errors_total", "Answers that the sidecar made itself, by x-remora-error.", "code")
-	replays     = counter("replays_total", "Requests sent again since a pooled connection had gone stale.")
-	writeStalls = counter("write_timeouts_total", "Connections closed because the peer took nothing.")
+	connections = gauge("downstream_connections", "Open accepted connections.")
+	buffered    = gauge("buffered_bytes", "Bytes of messages in memory, exact to 64 KiB per loop.")
+	bufferedMax = gauge("buffered_limit_bytes", "Limit of buffered_bytes, above which new work is refused.")
+	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
+	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code")
+	replays     = counter("replays_total", "Requests sent again because a pooled connection was stale.")
+	writeStalls = counter("write_timeouts_total", "Connections closed because the peer read nothing.")
 	shed        = counter("shed_connections_total",
-		"Connections closed because they held the most with buffered_bytes a quarter past its limit.")
+		"Connections closed as largest holders of memory, with buffered_bytes a quarter above its limit.")
 	left = counter("stream_departures_total",
-		"What left the loops to be a stream: a client with its request (body, websocket, connect) or its answer, "+
-			"an answer parked for another sidecar, another sidecar's stream accepted; and redirected connections "+
-			"that pass to where they were going.", "kind")
-	denied = counter("admin_denied_total", "Calls of the admin API without its token.")
+		"What left the loops to become a stream: a client with its request (body, websocket, connect) or response, "+
+			"a response parked for another sidecar, an accepted stream of another sidecar, "+
+			"and redirected connections that pass through (pass).", "kind")
+	denied = counter("admin_denied_total", "Requests to the admin API without its token.")
 )
 
 func (c *collector) process(to *page, reports []stats.WorkerReport) {
@@ -174,14 +174,14 @@ func (c *collector) process(to *page, reports []stats.WorkerReport) {
 // The families of the driver.
 var (
 	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
-	refused      = counter("reactor_refused_total", "Connections closed at once, being over limits.connections.")
-	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, being over limits.per_source.")
+	refused      = counter("reactor_refused_total", "Connections closed at once, above limits.connections.")
+	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, above limits.per_source.")
 	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
 	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")
 	dialErrors   = counter("reactor_dial_errors_total", "Dials that failed or took too long.")
 	panics       = counter("reactor_panics_total", "Panics recovered from callbacks.")
-	detached     = counter("reactor_detached_total", "Connections that left their loop to be a stream.")
-	open         = gauge("reactor_connections", "Open sockets by where they come from.", "direction")
+	detached     = counter("reactor_detached_total", "Connections that left their loop to become a stream.")
+	open         = gauge("reactor_connections", "Open sockets: accepted (in) and dialled (out).", "direction")
 )
 
 func (c *collector) reactor(to *page) {
@@ -200,8 +200,8 @@ func (c *collector) reactor(to *page) {
 
 // The families of the registry. Without one they have no series.
 var (
-	registryUp   = gauge("registry_connected", "1 while the registry answers.")
-	registration = gauge("registration_state", "1 for the state that a registration is in.", "service", "address", "state")
+	registryUp   = gauge("registry_connected", "1 while the registry responds.")
+	registration = gauge("registration_state", "1 for the current state of a registration.", "service", "address", "state")
 )
 
 func (c *collector) registry(to *page) {

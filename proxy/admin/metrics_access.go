@@ -11,10 +11,10 @@ type AccessLogStats struct {
 
 // The families of the access log.
 var (
-	accessLines   = counter("access_log_lines_total", "Lines of the access log that were written.")
+	accessLines   = counter("access_log_lines_total", "Written lines of the access log.")
 	accessDropped = counter("access_log_dropped_total",
-		"Lines that were not: as many waited as access_log.buffer holds (overflow), or a write failed (write).", "reason")
-	accessErrors = counter("access_log_errors_total", "Writes of the access log, and reopenings, that failed.")
+		"Dropped lines: access_log.buffer was full (overflow), or a write failed (write).", "reason")
+	accessErrors = counter("access_log_errors_total", "Failed writes and reopenings of the access log.")
 )
 
 func (c *collector) accessLog(to *page) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -8,45 +9,39 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/remora-proxy/remora/internal/docgen"
 )
 
 const metricsPage = "../../docs/metrics.md"
 
-// TestMetricsPage: docs/metrics.md tells of every metric what it is.
+//go:generate go test -run ^TestMetricsPage$ . -update
+
+var update = flag.Bool("update", false, "write the tables of docs/metrics.md or docs/errors.md")
+
+// TestMetricsPage holds the tables of docs/metrics.md to the families. With -update it
+// writes them there.
 func TestMetricsPage(t *testing.T) {
-	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]string{}
-	for _, line := range strings.Split(string(page), "\n") {
-		if name, ok := strings.CutPrefix(line, "| `remora_"); ok {
-			name, _, _ = strings.Cut(name, "`")
-			rows[name] = line
-		}
-	}
+	var rows []docgen.Row
 	for _, f := range families {
-		if want := row(f); rows[f.name] != want {
-			t.Errorf("docs/metrics.md should have the row\n%s\nand has\n%s", want, rows[f.name])
+		labels := ""
+		if len(f.labels) > 0 {
+			labels = "`" + strings.Join(f.labels, "`, `") + "`"
 		}
-		delete(rows, f.name)
+		help := f.help
+		if f.kind == "histogram" {
+			help = "Histogram. " + help
+		}
+		if (f.kind == "counter") != strings.HasSuffix(f.name, "_total") {
+			t.Errorf("docs/metrics.md says that counters, and only they, end with _total; %s is a %s", f.name, f.kind)
+		}
+		rows = append(rows, docgen.Row{Key: f.name, Cells: []string{"`" + prefix + f.name + "`", labels, help}})
 	}
-	for name := range rows {
-		t.Errorf("docs/metrics.md tells of remora_%s, which is not there", name)
-	}
+	docgen.Check(t, metricsPage, rows, *update)
 }
 
-// row is how docs/metrics.md lists a family.
-func row(f *family) string {
-	labels := ""
-	if len(f.labels) > 0 {
-		labels = "`" + strings.Join(f.labels, "`, `") + "`"
-	}
-	return fmt.Sprintf("| `remora_%s` | %s | %s | %s |", f.name, f.kind, labels, f.help)
-}
-
-// TestRuntimeNames: docs/metrics.md names what is exported of Go and the operating
-// system, but for the many of go_memstats_*.
+// TestRuntimeNames: docs/metrics.md names the exported metrics of Go and the operating
+// system, except the many of go_memstats_*.
 func TestRuntimeNames(t *testing.T) {
 	page, err := os.ReadFile(metricsPage)
 	if err != nil {
@@ -61,16 +56,16 @@ func TestRuntimeNames(t *testing.T) {
 			continue
 		}
 		if !told[name] {
-			t.Errorf("docs/metrics.md does not tell of %s", name)
+			t.Errorf("docs/metrics.md lacks %s", name)
 		}
 		delete(told, name)
 	}
 	for name := range told {
-		t.Errorf("docs/metrics.md tells of %s, which is not there", name)
+		t.Errorf("docs/metrics.md has %s, which is not exported", name)
 	}
 }
 
-// TestCardinality: docs/metrics.md says how many series there may be.
+// TestCardinality: docs/metrics.md has the right numbers of series.
 func TestCardinality(t *testing.T) {
 	page, err := os.ReadFile(metricsPage)
 	if err != nil {
@@ -105,7 +100,7 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// series is how many m is to Prometheus.
+// series returns the number of series of m.
 func series(m *dto.Metric) int {
 	if h := m.GetHistogram(); h != nil {
 		n := len(h.GetBucket()) + 2 // sum and count

@@ -5,22 +5,22 @@ import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 // The families of an endpoint: of up to maxEndpointSeries a service.
 var (
 	attempts = counter("endpoint_attempts_total",
-		"Attempts by their end: served, failure (status 5xx), broken (no answer, and the endpoint's fault), "+
-			"unseen (an answer that nobody waited for), none (withdrawn, refused or too late).",
+		"Attempts by result: served, failure (status 5xx), broken (no response, by the endpoint's fault), "+
+			"unseen (a response that came after the attempt was over), none (withdrawn, refused or too late).",
 		"service", "endpoint", "result")
 	attemptDuration = timeHistogram("endpoint_attempt_duration_seconds",
-		"From the sending of an attempt to its answer, whether anybody waited for it or not.", attemptBounds, "service", "endpoint")
+		"Time from sending an attempt to its response, even if that came after the attempt was over.", attemptBounds, "service", "endpoint")
 	endpointRetries   = counter("endpoint_retries_total", "Attempts that were retries.", "service", "endpoint")
 	endpointHedges    = counter("endpoint_hedges_total", "Attempts that were hedges.", "service", "endpoint")
-	endpointEjections = counter("endpoint_ejections_total", "Ejections of the endpoint, by the loop.", "service", "endpoint")
+	endpointEjections = counter("endpoint_ejections_total", "Ejections of the endpoint, counted per loop.", "service", "endpoint")
 	endpointBytes     = counter("endpoint_bytes_total",
-		"Headers and bodies of attempts (in) and of their answers (out), streams left out.", "service", "endpoint", "direction")
-	endpointPending  = gauge("endpoint_pending", "This sidecar's attempts at the endpoint.", "service", "endpoint")
+		"Header and body bytes of attempts (in) and of their responses (out), without streams.", "service", "endpoint", "direction")
+	endpointPending  = gauge("endpoint_pending", "Attempts of this sidecar in flight at the endpoint.", "service", "endpoint")
 	endpointLatency  = gauge("endpoint_latency_seconds", "Recent latency, the longest of all loops.", "service", "endpoint")
-	endpointReported = gauge("endpoint_reported", "Load of other consumers, as the endpoint's sidecar reports it.", "service", "endpoint")
-	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint for its silence.", "service", "endpoint")
-	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if there is one.", "service", "endpoint")
-	endpointEjected  = gauge("endpoint_ejected", "1 while some loop has ejected the endpoint.", "service", "endpoint")
+	endpointReported = gauge("endpoint_reported", "Load from other consumers, as reported by the endpoint's sidecar.", "service", "endpoint")
+	endpointStalled  = gauge("endpoint_stalled", "1 while picks avoid the endpoint because it is silent.", "service", "endpoint")
+	endpointHealthy  = gauge("endpoint_healthy", "0 while the endpoint fails its active health check, if configured.", "service", "endpoint")
+	endpointEjected  = gauge("endpoint_ejected", "1 while any loop has ejected the endpoint.", "service", "endpoint")
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 

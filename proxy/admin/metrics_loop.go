@@ -7,8 +7,8 @@ var (
 	loopConnections = gauge("loop_connections", "Connections of the loop: accepted, dialled and being dialled.", "loop")
 	loopEvents      = counter("loop_events_total", "Events of connections and timers.", "loop")
 	loopTurns       = timeHistogram("loop_turn_duration_seconds",
-		"How long turns took, from the first event to the last write. What comes meanwhile waits so long.", turnBounds, "loop")
-	loopTurnEvents = sizeHistogram("loop_turn_events", "Events that shared a turn, and so their writes.", "loop")
+		"Duration of turns, from the first event to the last write. New events wait meanwhile.", turnBounds, "loop")
+	loopTurnEvents = sizeHistogram("loop_turn_events", "Events per turn. They share their writes.", "loop")
 )
 
 func (c *collector) loop(to *page, name string, r *stats.WorkerReport) {
@@ -21,10 +21,10 @@ func (c *collector) loop(to *page, name string, r *stats.WorkerReport) {
 // The families of links, whatever the service.
 var (
 	flushes   = counter("link_flushes_total", "Writes to links.")
-	batches   = sizeHistogram("link_batch_messages", "Requests, answers, refusals and withdrawals that left on a link together.")
-	linkBytes = counter("link_bytes_total", "Bytes on links: received, and sent.", "direction")
+	batches   = sizeHistogram("link_batch_messages", "Messages written to a link together: requests, responses, refusals and withdrawals.")
+	linkBytes = counter("link_bytes_total", "Bytes received and sent on links.", "direction")
 	cancels   = counter("link_cancels_total", "Attempts withdrawn over a link.")
-	saved     = counter("link_cancels_saved_total", "Of those, dropped before the application saw them.")
+	saved     = counter("link_cancels_saved_total", "Withdrawn attempts that the application never saw.")
 )
 
 func (c *collector) links(to *page, reports []stats.WorkerReport) {

@@ -9,44 +9,44 @@ import (
 // The families of a service.
 var (
 	requests = counter("requests_total",
-		"Requests that ended, by the class of the application's answer, failed (see errors_total) or cancelled.",
+		"Requests that ended, by outcome: the class of the application's response, failed (see errors_total) or cancelled.",
 		"service", "outcome")
 	duration = timeHistogram("request_duration_seconds",
-		"From the complete request to the complete answer, cancelled requests left out.", requestBounds, "service")
+		"Time from the complete request to the complete response, without cancelled requests.", requestBounds, "service")
 	requestBytes = counter("request_bytes_total",
-		"Headers and bodies of requests admitted (in) and of the application's answers (out), streams left out.",
+		"Header and body bytes of admitted requests (in) and of the application's responses (out), without streams.",
 		"service", "direction")
-	pending     = gauge("requests_pending", "Requests in flight, losers still at an application included.", "service")
-	pendingMax  = gauge("requests_pending_limit", "max_pending.", "service")
-	slots       = gauge("slots_in_use", "Requests at the application, of max_concurrency.", "service")
-	slotsMax    = gauge("slots_limit", "What max_concurrency is now; 0: no limit.", "service")
+	pending     = gauge("requests_pending", "Requests in flight, with withdrawn attempts that are still at an application.", "service")
+	pendingMax  = gauge("requests_pending_limit", "The setting max_pending.", "service")
+	slots       = gauge("slots_in_use", "Requests at the application, as max_concurrency counts them.", "service")
+	slotsMax    = gauge("slots_limit", "The value of max_concurrency now. 0 means no limit.", "service")
 	queued      = gauge("requests_queued", "Requests that wait for a slot.", "service")
-	breaker     = gauge("breaker_state", "Of the breaker, if there is one; 1: closed, 2: open, 3: half-open.", "service")
-	retries     = counter("retries_total", "Attempts after a failed one.", "service")
-	retriesOver = counter("retries_over_budget_total", "Retries not made for want of budget.", "service")
-	endpoints   = gauge("endpoints", "Endpoints known.", "service")
-	unhealthy   = gauge("endpoints_unhealthy", "Those of them that fail their active health check, if there is one.", "service")
-	ejections   = counter("ejections_total", "Ejections of endpoints, by the loop and by reason: the key of outlier.", "service", "reason")
-	panicking   = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that none counts as such.", "service")
+	breaker     = gauge("breaker_state", "State of the breaker, if configured: 1 closed, 2 open, 3 half-open.", "service")
+	retries     = counter("retries_total", "Attempts after a failed attempt.", "service")
+	retriesOver = counter("retries_over_budget_total", "Retries not made because the budget was spent.", "service")
+	endpoints   = gauge("endpoints", "Known endpoints.", "service")
+	unhealthy   = gauge("endpoints_unhealthy", "Endpoints that fail their active health check, if configured.", "service")
+	ejections   = counter("ejections_total", "Ejections of endpoints, counted per loop. The reason is the key of outlier.", "service", "reason")
+	panicking   = gauge("endpoints_panic", "1 while so many endpoints are unhealthy or ejected that all are used.", "service")
 	snapshotAt  = gauge("endpoints_changed_timestamp_seconds",
-		"When the endpoints became what they are, by where they are known from.", "service", "source")
+		"Time of the last change of the endpoints, by its source.", "service", "source")
 )
 
 // The families of streams.
 var (
 	streams = counter("streams_total",
-		"Streams by what became of them: connected, or failed to.", "service", "result")
-	streamsOpen = gauge("streams_open", "Streams open now.", "service")
+		"Streams that connected, or failed to.", "service", "result")
+	streamsOpen = gauge("streams_open", "Open streams.", "service")
 	streamBytes = counter("stream_bytes_total",
-		"Bytes of streams that ended: in, towards the endpoint, and out, from it.", "service", "direction")
+		"Bytes of ended streams, to the endpoint (in) and from it (out).", "service", "direction")
 )
 
 // The families of hedging.
 var (
-	hedges    = counter("hedges_total", "Hedges sent; those of them that won, and that reached no application (missed).", "service", "result")
-	gates     = counter("hedge_gates_total", "Decisions not to hedge, by the gate that was closed.", "service", "gate")
-	hedgesOut = gauge("hedges_in_flight", "Hedges that are not over.", "service")
-	delay     = gauge("hedge_delay_seconds", "How long a request waits for its hedge, the longest of all loops.",
+	hedges    = counter("hedges_total", "Hedges sent, hedges that won, and hedges that reached no application (missed).", "service", "result")
+	gates     = counter("hedge_gates_total", "Decisions not to hedge, by the closed gate.", "service", "gate")
+	hedgesOut = gauge("hedges_in_flight", "Hedges in flight.", "service")
+	delay     = gauge("hedge_delay_seconds", "Delay of a hedge, the longest of all loops.",
 		"service", "route")
 )
 

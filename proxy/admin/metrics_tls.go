@@ -2,10 +2,10 @@ package admin
 
 // The families of TLS. Those of certificates have series where TLS is used.
 var (
-	handshakes  = counter("tls_handshakes_total", "TLS handshakes that succeeded, accepted and dialled.")
-	tlsFailures = counter("tls_failures_total", "TLS connections refused or broken, by the code in the log.", "code")
-	certReloads = counter("tls_certificate_loads_total", "Times that files were taken into use, the first included.", "identity")
-	certBroken  = counter("tls_certificate_load_failures_total", "Times that changed files were no good.", "identity")
+	handshakes  = counter("tls_handshakes_total", "Successful TLS handshakes, accepted and dialled.")
+	tlsFailures = counter("tls_failures_total", "Refused or broken TLS connections, by the code in the log.", "code")
+	certReloads = counter("tls_certificate_loads_total", "Loads of certificate files, the first included.", "identity")
+	certBroken  = counter("tls_certificate_load_failures_total", "Failed loads of changed certificate files.", "identity")
 	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "End of the certificate in use.", "identity")
 )
 

@@ -9,9 +9,9 @@ type TracingStats struct {
 
 // The families of tracing.
 var (
-	spansExported = counter("tracing_spans_exported_total", "Spans that the receiver has taken.")
+	spansExported = counter("tracing_spans_exported_total", "Spans accepted by the receiver.")
 	spansDropped  = counter("tracing_spans_dropped_total",
-		"Spans lost: too many waited (queue), or the receiver did not take them (export).", "reason")
+		"Lost spans: too many waited (queue), or the receiver did not accept them (export).", "reason")
 )
 
 func (c *collector) tracing(to *page) {
