@@ -3,111 +3,215 @@ package admin
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/docgen"
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
 const errorsPage = "../../docs/errors.md"
 
-// TestErrorsPage: docs/errors.md has every code that a caller, another sidecar, a
-// log or a metric may show, with its status and text, and no other.
-func TestErrorsPage(t *testing.T) {
-	page, err := os.ReadFile(errorsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	codes := declaredCodes(t)
-	for status := range 256 {
-		if s := dubbo.Status(status); s.Code() != "" && (status == 0 || s.Code() != "dubbo-unknown-status") {
-			codes = append(codes, fmt.Sprintf("| `%s` | %d | ", s.Code(), s.HTTP()))
-		}
-		if name := link.Reason(status).String(); name != "unknown" {
-			codes = append(codes, fmt.Sprintf("| `%s` | %d | ", name, status))
-		}
-	}
-	seen := make([]bool, len(codes))
-	for _, line := range strings.Split(string(page), "\n") {
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		i := slices.IndexFunc(codes, func(code string) bool { return strings.HasPrefix(line, code) })
-		if i < 0 {
-			t.Errorf("docs/errors.md has a code, status or text that is not there:\n%s", line)
-			continue
-		}
-		seen[i] = true
-	}
-	for i, code := range codes {
-		if !seen[i] {
-			t.Errorf("docs/errors.md lacks a row that begins\n%s", code)
-		}
-	}
+//go:generate go test -run ^TestErrorsPage$ . -update
+
+// codeSources are the files that declare codes, by the table of docs/errors.md that
+// lists them. Those of a table together must declare some.
+var codeSources = []struct{ table, files string }{
+	{"fault", "../fault/*.go"},
+	{"fault", "../stream/*.go"},
+	{"http1", "../../protocol/http1/*.go"},
+	{"dubbo", "../../protocol/dubbo/*.go"},
+	{"link", "../../protocol/link/*.go"},
+	{"tls", "../certs/*.go"},
+	{"tls", "../reactor/*.go"},
+	{"reload", "../../cmd/remora/*.go"},
 }
 
-// declaredCodes are how the rows of the codes in the source begin.
-func declaredCodes(t *testing.T) (rows []string) {
+// codeNotes are the last cells of codes whose definition has no comment for operators.
+var codeNotes = map[string]string{
+	"dubbo-exception":         "20: the method threw an exception. The response has its class and message; no other endpoint is asked.",
+	"dubbo-client-timeout":    "30: the call took too long.",
+	"dubbo-server-timeout":    "31: the call took too long.",
+	"dubbo-bad-request":       "40: it does not understand the call: types, version or serialization.",
+	"dubbo-bad-response":      "50: it could not write its response.",
+	"dubbo-service-not-found": "60: no such interface, version or group.",
+	"dubbo-service-error":     "70: error of the service.",
+	"dubbo-server-error":      "80: error of the server.",
+	"dubbo-client-error":      "90: error of the client.",
+	"dubbo-pool-exhausted":    "100: no free thread. Callers get `pool-exhausted`.",
+	"dubbo-unknown-status":    "A status that Dubbo does not define.",
+
+	"overload":           "`overloaded`",
+	"no_slot":            "The response of the first attempt.",
+	"draining":           "Another endpoint, free; else `draining`.",
+	"upstream_connect":   "Another endpoint, free; else `upstream-connect`.",
+	"no_service":         "`no-route`",
+	"rate_limited":       "`rate-limited`",
+	"exhausted":          "Another endpoint, for a token; else `pool-exhausted`.",
+	"deadline_passed":    "`deadline`",
+	"too_large":          "`message-too-large`",
+	"malformed":          "`bad-request`",
+	"upstream_reset":     "`upstream-reset`",
+	"upstream_malformed": "`upstream-malformed`",
+	"response_too_large": "`response-too-large`",
+	"upstream_timeout":   "`deadline`",
+
+	"tls_no_certificate":  "It showed no certificate: check its `tls.cert` and `tls.key`.",
+	"tls_expired":         "Its certificate has expired or is not yet valid: check its rotation, and the clocks.",
+	"tls_unknown_ca":      "Its certificate is signed by none of `tls.ca`: check who signs there.",
+	"tls_wrong_peer":      "None of its names is in `tls.peers`: the log has its names.",
+	"tls_bad_certificate": "Its certificate is wrong in another way: check its usages, client and server.",
+	"tls_plaintext":       "It does not speak TLS: check its `tls` and `insecure`.",
+	"tls_timeout":         "It did not finish the handshake: check `connect_timeout` and its CPU.",
+	"tls_busy":            "512 handshakes were in progress: find out who connects so often.",
+	"tls_refused":         "It refused us: check its log.",
+	"tls_failed":          "It closed the connection, or something else failed: the log has the `error`.",
+	"tls_reload":          "No peer: our own changed files are invalid, and the old ones stay in use: the log names them.",
+}
+
+// code is a row of docs/errors.md before its table gives it a form.
+type code struct{ table, code, status, text, note string }
+
+// row returns the line of a code.
+func (c code) row() docgen.Row {
+	name := "`" + c.code + "`"
+	r := docgen.Row{Key: c.table + "." + c.code}
+	switch c.table {
+	case "http1", "dubbo":
+		r.Cells = []string{name, c.status, c.text}
+	case "link":
+		r.Cells = []string{name, c.text}
+	case "fault", "status", "reason":
+		r.Cells = []string{name, c.status, c.note}
+	case "tls", "reload":
+		r.Cells = []string{name, c.note}
+	}
+	return r
+}
+
+// TestErrorsPage holds the tables of docs/errors.md to every code that a caller, another
+// sidecar, a log or a metric may show. With -update it writes them there.
+func TestErrorsPage(t *testing.T) {
+	codes := declaredCodes(t)
+	for i := range 256 {
+		if s := dubbo.Status(i); s.Code() != "" && (i == 0 || s.Code() != "dubbo-unknown-status") {
+			codes = append(codes, code{"status", s.Code(), fmt.Sprint(s.HTTP()), "", codeNotes[s.Code()]})
+		}
+		if name := link.Reason(i).String(); name != "unknown" {
+			codes = append(codes, code{"reason", name, fmt.Sprint(i), "", codeNotes[name]})
+		}
+	}
+	rows, known := []docgen.Row{}, map[string]bool{}
+	for _, c := range codes {
+		rows = append(rows, c.row())
+		known[c.code] = true
+		if cells := rows[len(rows)-1].Cells; slices.Contains(cells, "") {
+			t.Errorf("a cell is empty: %q; write a comment at the definition, or a line in codeNotes", cells)
+		}
+	}
+	for name := range codeNotes {
+		if !known[name] {
+			t.Errorf("codeNotes has %s, which is no code", name)
+		}
+	}
+	docgen.Check(t, errorsPage, rows, *update)
+}
+
+// declaredCodes returns the codes in codeSources, in their order.
+func declaredCodes(t *testing.T) (codes []code) {
 	t.Helper()
-	for _, pattern := range []string{
-		"../fault/*.go", "../certs/*.go", "../reactor/*.go", "../stream/*.go", "../../cmd/remora/*.go",
-		"../../protocol/http1/*.go", "../../protocol/dubbo/*.go", "../../protocol/link/*.go",
-	} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	found := map[string]int{}
+	for _, source := range codeSources {
+		files, err := filepath.Glob(source.files)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, file := range files {
-			if !strings.HasSuffix(file, "_test.go") {
-				rows = append(rows, codesIn(t, file)...)
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, c := range codesIn(docgen.Parse(t, file)) {
+				c.table = source.table
+				if c.table == "dubbo" && c.text == "" {
+					c.table = "status" // a constant: what the provider's status is to HTTP
+				}
+				if source.table == "http1" && c.status == "502" {
+					continue // of a response, or of a message to write: no peer is told
+				}
+				if c.table == "tls" || c.table == "status" {
+					c.note = codeNotes[c.code]
+				}
+				if !slices.ContainsFunc(codes, func(o code) bool {
+					return o.table == c.table && o.code == c.code && o.status == c.status && o.text == c.text
+				}) {
+					codes = append(codes, c)
+				}
+				found[source.table]++
 			}
 		}
 	}
-	slices.Sort(rows)
-	return slices.Compact(rows)
+	for _, source := range codeSources {
+		if found[source.table] == 0 {
+			t.Errorf("no codes for the table %s in %s", source.table, source.files)
+		}
+	}
+	return codes
 }
 
-// codesIn looks for the literals of Failure and Error, for constants named as codes,
-// and for what is logged as a code.
-func codesIn(t *testing.T, file string) (rows []string) {
-	t.Helper()
-	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+// codesIn returns the codes of a file: literals of Failure and Error with the comment at
+// their definition, constants named as codes, and logged codes.
+func codesIn(tree *ast.File) (codes []code) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.CompositeLit:
-			if name, ok := n.Type.(*ast.Ident); ok && (name.Name == "Failure" || name.Name == "Error") {
-				rows = append(rows, rowOf(n)...)
-			}
 		case *ast.ValueSpec:
-			name := n.Names[0].Name
+			name, note := n.Names[0].Name, docgen.Text(n.Doc, n.Comment)
+			if len(n.Values) != 1 {
+				return true
+			}
+			if ref, ok := n.Values[0].(*ast.UnaryExpr); ok {
+				if c, ok := failureIn(ref.X); ok {
+					c.note = note
+					codes = append(codes, c)
+				}
+				return false
+			}
 			isCode := strings.HasPrefix(name, "Code") || strings.HasPrefix(name, "refused")
-			if code := literals(n.Values); isCode && len(code) == 1 {
-				rows = append(rows, fmt.Sprintf("| `%s` | – | ", code[0]))
+			if text := literals(n.Values)[0]; isCode && text != "" {
+				codes = append(codes, code{"", text, "500", "", sentence(note)})
+			}
+		case *ast.CompositeLit:
+			if c, ok := failureIn(n); ok {
+				codes = append(codes, c)
 			}
 		case *ast.CallExpr:
 			args := literals(n.Args)
 			if i := slices.Index(args, "code"); i >= 0 && i+1 < len(args) && args[i+1] != "" {
-				rows = append(rows, fmt.Sprintf("| `%s` | – | ", args[i+1]))
+				codes = append(codes, code{"", args[i+1], "", "", ""})
 			}
 		}
 		return true
 	})
-	return rows
+	return codes
 }
 
-// rowOf is the row of a Failure or Error whose code and text are written out; what
-// stands in it that is no literal is left out.
-func rowOf(n *ast.CompositeLit) []string {
+// failureIn returns the code of a Failure or Error whose code and text are written out;
+// its fields that are no literals are left out.
+func failureIn(x ast.Expr) (code, bool) {
+	n, ok := x.(*ast.CompositeLit)
+	if !ok {
+		return code{}, false
+	}
+	of := n.Type
+	if selector, ok := of.(*ast.SelectorExpr); ok {
+		of = selector.Sel
+	}
+	if name, ok := of.(*ast.Ident); !ok || name.Name != "Failure" && name.Name != "Error" {
+		return code{}, false
+	}
 	var parts []string
 	for _, part := range n.Elts {
 		if pair, ok := part.(*ast.KeyValueExpr); ok {
@@ -119,11 +223,19 @@ func rowOf(n *ast.CompositeLit) []string {
 	}
 	switch {
 	case len(parts) == 2 && !isNumber(parts[1]):
-		return []string{fmt.Sprintf("| `%s` | – | %s | ", parts[0], parts[1])}
+		return code{"", parts[0], "", parts[1], ""}, true
 	case len(parts) == 3:
-		return []string{fmt.Sprintf("| `%s` | %s | %s | ", parts[0], parts[1], parts[2])}
+		return code{"", parts[0], parts[1], parts[2], ""}, true
 	}
-	return nil
+	return code{}, false
+}
+
+// sentence returns a comment behind a constant as a sentence.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
 }
 
 func isNumber(text string) bool {
@@ -131,7 +243,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// literals are the values of strings and numbers, "" for what is none.
+// literals returns the values of strings and numbers, "" for anything else.
 func literals(exprs []ast.Expr) []string {
 	values := make([]string, len(exprs))
 	for i, expr := range exprs {
