@@ -30,6 +30,7 @@ var rules = []rule{
 	{"package", 20, "a package with more files holds more than one subject", true, packageFiles},
 	{"struct", 24, "a struct with more fields holds more than one subject", true, structFields},
 	{"methods", 7, "the methods of a type in more files can't be read as one", true, methodFiles},
+	{"state", 0, "only become may assign a state, so that it can refuse an illegal change", true, stateAssignments},
 	{"idiom", 0, "plain English says it shorter: see the list of idioms", false, idiomsIn},
 	{"word", 0, "words.txt has the better name", false, wordsIn},
 	{"doc", 0, "the comment of an exported name starts with that name", false, docComments},
