@@ -1,19 +1,32 @@
 #!/usr/bin/env bash
-# All tests that need nothing but Go: formatting, vet, staticcheck, the tests
-# under the race detector, the allocation tests without it, and a short run of
-# every fuzz target. Stops at the first step that fails. The last line is the
-# count of Go tests.
+# All tests that need nothing but Go: formatting, vet, staticcheck, the tests, and a
+# short run of every fuzz target, in at most 10 minutes on two cores. Stops at the first
+# step that fails. The last line is the count of Go tests.
 #
-#   FUZZTIME=2s   how long each fuzz target runs; 0 skips them
+#   scripts/test.sh [--long]
+#
+#   --long        run all tests with the race detector and in their long form, as
+#                 scripts/nightly.sh does
+#   FUZZTIME=1s   how long each fuzz target runs; 0 skips them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+long=false
+case ${1:-} in
+'') ;;
+--long) long=true ;;
+*)
+	echo "usage: scripts/test.sh [--long]" >&2
+	exit 2
+	;;
+esac
 
 # cmd/remora/default.pgo would have all that the sidecar is made of compiled a second time
 # for the tests in cmd/remora, and once more with the race detector: 78 s of CPU without
 # that. No test depends on it.
 export GOFLAGS="${GOFLAGS:-} -pgo=off"
 
-fuzztime=${FUZZTIME:-2s}
+fuzztime=${FUZZTIME:-1s}
 logs=$(mktemp -d)
 touch "$logs/none.json"
 
@@ -44,7 +57,7 @@ trap finish EXIT
 gotest() {
 	local log=$logs/$1.json status=0
 	shift
-	echo "go test $*"
+	printf 'go test %.160s\n' "$*"
 	go test -json -timeout 60m "$@" >"$log" || status=$?
 	if ((status == 0)); then
 		output "$log" | grep -E '^(ok|FAIL|panic)' || true
@@ -74,14 +87,71 @@ go vet ./...
 step staticcheck
 go tool staticcheck ./...
 
-step 'tests, with the race detector'
-gotest race -race -shuffle=on ./...
+# vet is done; go test would do part of it again.
+export GOFLAGS="$GOFLAGS -vet=off"
+
+# The core runs on one goroutine, of a driver or of the simulator, and archtest forbids
+# it to start others. The race detector finds nothing there, and takes six times the CPU.
+core='proxy|proxy/(sim/mesh|proxytest|loop|fault|route|shard|mux|limit|exchange|upstream|downstream)(/.+)?'
+core+='|proxy/(hedge|adaptive|trace|telemetry/stats|telemetry/trace)|lb|protocol(/.+)?'
+
+module=$(go list -m)
+all=$(go list ./...)
+core_packages=$(grep -xE "$module/($core)" <<<"$all")
+other_packages=$(grep -vxE "$module/($core)" <<<"$all")
+
+# tests_in FILE... lists the tests of these files, as a pattern for -run.
+tests_in() { sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*/\1/p' "$@" | paste -sd '|'; }
+
+# test_files PATTERN PACKAGE... lists the test files of packages in which a line matches.
+test_files() {
+	local pattern=$1
+	shift
+	go list -f '{{$d := .Dir}}{{range .TestGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}' "$@" |
+		sed '/^$/d' | xargs grep -lE -- "$pattern" || true
+}
+
+# packages_of FILE... lists their folders.
+packages_of() { dirname "$@" | sort -u; }
+
+# The allocation tests have a step of their own: what other tests leave in shared pools of
+# buffers would count.
+allocations='^Test.*Alloc'
+# Two break the code, one rule at a time, to see that the tests notice; TestMeshGrows takes
+# half a minute of CPU.
+slow='^(TestFaultsAreCaught|TestMutants|TestMeshGrows)$'
+
+if $long; then
+	step 'all tests, with the race detector'
+	gotest race -race -shuffle=on ./...
+
+	step 'the core, without the race detector'
+	# shellcheck disable=SC2086 # one word for each package
+	gotest core -shuffle=on -skip "$allocations" $core_packages
+else
+	step 'the drivers and all that starts goroutines, with the race detector'
+	# Many of these tests wait for sockets: a package more than there are cores.
+	# shellcheck disable=SC2086
+	gotest race -race -short -shuffle=on -p $(($(nproc) + 1)) $other_packages
+
+	step 'tests of the core that start goroutines, with the race detector'
+	# shellcheck disable=SC2086
+	files=$(test_files '^[[:space:]]+go |\.Go\(' $core_packages)
+	if [[ -n $files ]]; then
+		# shellcheck disable=SC2046,SC2086
+		gotest concurrent -race -run "^($(tests_in $files))\$" $(packages_of $files)
+	fi
+
+	step 'the core, without the race detector'
+	# shellcheck disable=SC2086
+	gotest core -shuffle=on -skip "$allocations|$slow" $core_packages
+fi
 
 step 'allocation tests, without the race detector'
-gotest alloc -run Alloc ./...
-
-step 'large meshes, without the race detector, which has no room for them'
-gotest large -run 'TestMeshGrows|TestThousandOnThree|TestUnequalReplicas' ./lb
+# shellcheck disable=SC2086
+files=$(test_files '^func Test[A-Za-z0-9_]*Alloc' $all)
+# shellcheck disable=SC2046,SC2086
+gotest alloc -run "$allocations" $(packages_of $files)
 
 if [[ $fuzztime != 0 ]]; then
 	step "fuzz targets, $fuzztime each"
