@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the suites need besides Go and a C compiler (for the
+# race detector), as root or by sudo.
+#
+#   scripts/install.sh [--all]
+#
+#   --all   those that only scripts/nightly.sh needs, too
+set -euo pipefail
+
+# Name the suite beside each.
+packages=(
+	etcd-server python3                           # interop and others
+	curl default-jdk-headless nodejs python3-venv # interop, streams, soak
+	openssl                                       # soak
+	maven                                         # interop-dubbo
+	wrk                                           # interop, cost
+	strace valgrind                               # cost
+	chromium                                      # dashboard
+	iptables iproute2 redis-server util-linux     # intercept-test, chaos
+	mount                                         # chaos
+	systemd                                       # test: systemd-analyze
+)
+if [[ ${1:-} == --all ]]; then
+	packages+=(
+		docker-compose # compose-check
+		haproxy nginx  # strictness
+	)
+fi
+
+as_root=()
+if ((EUID != 0)); then as_root=(sudo); fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" apt-get install -q -y --no-install-recommends "${packages[@]}"

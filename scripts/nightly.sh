@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# All suites in their long forms, on a fresh clone with Go installed and no terminal:
+# some hours on two cores. A suite that fails does not keep the others from running. The
+# last line is the count of suites; the status is 1 if one failed.
+#
+#   FUZZ=1h    how long all fuzz targets run together
+#   SOAK=30m   how long the soak has traffic
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+scripts/install.sh --all
+
+passed=0 failed=()
+# suite COMMAND... runs a suite, and prints how long it took.
+suite() {
+	local start=$SECONDS
+	printf '\n==== %s\n' "$*"
+	if "$@"; then passed=$((passed + 1)); else failed+=("$*"); fi
+	printf '==== %s s, %s s in all\n' $((SECONDS - start)) "$SECONDS"
+}
+
+suite env FUZZTIME=0 scripts/test.sh --long
+suite scripts/fuzz.sh "${FUZZ:-1h}"
+suite env SEEDS=100000 scripts/sim.sh
+for name in compose-check cost interop interop-dubbo streams tracing kill attack strictness dashboard; do
+	suite "scripts/$name.sh"
+done
+suite scripts/restart.sh 100
+suite scripts/reload.sh 100
+# Root may not be the repository's owner: then Go must not ask git for its state.
+privileged=(env PATH="$PATH" GOFLAGS=-buildvcs=false)
+if ((EUID != 0)); then privileged=(sudo "${privileged[@]}"); fi
+suite "${privileged[@]}" scripts/intercept-test.sh
+suite "${privileged[@]}" scripts/chaos.sh
+suite scripts/soak.sh "${SOAK:-30m}"
+suite scripts/build.sh --lab --check
+suite scripts/pgo.sh --check
+
+if ((${#failed[@]} > 0)); then printf '\nfailed: %s' "${failed[@]}"; echo; fi
+printf '\n%d passed, %d failed\n' "$passed" "${#failed[@]}"
+((${#failed[@]} == 0))
