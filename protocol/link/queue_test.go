@@ -41,7 +41,7 @@ func TestDropResponses(t *testing.T) {
 		dropped[id] = true
 	}
 	for i := range uint64(findNearby / 2) {
-		if id := uint64(many - 1 - i); !dropped[id] && !a.w.Drop(id) {
+		if id := many - 1 - i; !dropped[id] && !a.w.Drop(id) {
 			dropped[id] = true
 		}
 	}
