@@ -15,13 +15,16 @@ import (
 
 const corpusDir = "../../protocol/http1/testdata"
 
+// strictLimits are the limits of the corpus.
+var strictLimits = fmt.Sprintf("loops: 1\nlimits: {header: %d, headers: %d, message: %d}\n",
+	corpus.HeaderLimit, corpus.HeadersLimit, corpus.MessageLimit)
+
 // strictSidecars are two ways to an application, through both sidecars and
 // through one, by the addresses where they begin.
 func strictSidecars(t *testing.T, app string) map[string]string {
-	limits := fmt.Sprintf("loops: 1\nlimits: {header: %d, headers: %d, message: %d}\n", corpus.HeaderLimit, corpus.HeadersLimit, corpus.MessageLimit)
 	start := func(listen, upstream, endpoint string) (addr string) {
 		addr = freeAddrs(t, 1)[0]
-		startRemora(t, limits+fmt.Sprintf(`
+		startRemora(t, strictLimits+fmt.Sprintf(`
 listeners: [{name: in, address: %q, protocol: %s, service: out}]
 services: {out: {discover: static, endpoints: [%q], protocol: %s, connect_timeout: 15s, timeout: 2m}}`,
 			addr, listen, endpoint, upstream)).ready()

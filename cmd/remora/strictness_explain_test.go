@@ -1,8 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"errors"
+	"bytes"
 	"fmt"
 	"os"
 	"path"
@@ -12,66 +11,62 @@ import (
 	"github.com/remora-proxy/remora/internal/corpus"
 )
 
-// explanation says why proxies do otherwise than Remora.
+// explanation says why proxies differ from Remora.
 type explanation struct {
 	text  string
 	rules []*rule
 	found []*difference
 }
 
-// rule says which differences an explanation is for.
+// rule says which differences an explanation is for. Each field is a pattern of
+// path.Match.
 type rule struct {
-	proxy, verdict, cases string // each a pattern of path.Match
-	sometimes             bool   // it depends on when the proxy does what
+	proxy, verdict, cases string
+	sometimes             bool // the difference depends on timing
 	used                  bool
 }
 
 type explanations []*explanation
 
-// readExplanations reads paragraphs: a text, each line of which begins with "> ",
-// and then lines "PROXY | VERDICT | CASE", all three with * and ? as in file names,
-// behind "sometimes: " where the proxy does not always do so.
+// readExplanations reads paragraphs. Each has a text, in lines that begin with "> ",
+// and then rules "PROXY | VERDICT | CASE". "sometimes: " marks a rule that need not
+// match.
 func readExplanations(name string) (all explanations, err error) {
-	f, err := os.Open(name)
+	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text := false
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	inText := false
+	for n, line := range strings.Split(string(b), "\n") {
+		line = strings.TrimSpace(line)
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "> "):
-			if !text {
+			if !inText {
 				all = append(all, &explanation{})
 			}
 			e := all[len(all)-1]
 			e.text = strings.TrimSpace(e.text + " " + line[2:])
-			text = true
+			inText = true
 		default:
 			line, sometimes := strings.CutPrefix(line, "sometimes: ")
 			parts := strings.Split(line, " | ")
 			if len(parts) != 3 || len(all) == 0 {
-				return nil, fmt.Errorf("%s:%d: want PROXY | VERDICT | CASE behind a text", name, n)
+				return nil, fmt.Errorf("%s:%d: want PROXY | VERDICT | CASE after a text", name, n+1)
 			}
 			e := all[len(all)-1]
 			e.rules = append(e.rules, &rule{proxy: parts[0], verdict: parts[1], cases: parts[2], sometimes: sometimes})
-			text = false
+			inText = false
 		}
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
-// of is the first explanation of a difference, nil if there is none.
-func (all explanations) of(d *difference) (e *explanation) {
-	if d.own() {
-		return nil
-	}
+// find returns the first explanation of a difference, nil if there is none.
+func (all explanations) find(d *difference) *explanation {
 	for _, e := range all {
 		for _, r := range e.rules {
-			if like(r.proxy, d.proxy.name) && like(r.verdict, d.verdict) && like(r.cases, d.c.Name) {
+			if matchesText(r.proxy, d.proxy.name) && matchesText(r.verdict, d.verdict) && matchesText(r.cases, d.c.Name) {
 				r.used = true
 				return e
 			}
@@ -80,11 +75,11 @@ func (all explanations) of(d *difference) (e *explanation) {
 	return nil
 }
 
-// lack tells whether a rule for what p makes of c has been of no use yet.
-func (all explanations) lack(p *proxy, c *corpus.Case) bool {
+// expects reports whether an unused rule is for what p makes of c.
+func (all explanations) expects(p *runningProxy, c *corpus.Case) bool {
 	for _, e := range all {
 		for _, r := range e.rules {
-			if !r.used && like(r.proxy, p.name) && like(r.cases, c.Name) {
+			if !r.used && matchesText(r.proxy, p.name) && matchesText(r.cases, c.Name) {
 				return true
 			}
 		}
@@ -92,7 +87,7 @@ func (all explanations) lack(p *proxy, c *corpus.Case) bool {
 	return false
 }
 
-// reset forgets what was explained.
+// reset forgets which differences were explained.
 func (all explanations) reset() {
 	for _, e := range all {
 		e.found = nil
@@ -102,11 +97,10 @@ func (all explanations) reset() {
 	}
 }
 
-// explain gives each difference to its explanation, and returns those that have
-// none.
+// explain adds each difference to its explanation, and returns those without one.
 func (all explanations) explain(differences []*difference) (unexplained []*difference) {
 	for _, d := range differences {
-		if e := all.of(d); e != nil {
+		if e := all.find(d); e != nil {
 			e.found = append(e.found, d)
 		} else {
 			unexplained = append(unexplained, d)
@@ -115,51 +109,49 @@ func (all explanations) explain(differences []*difference) (unexplained []*diffe
 	return unexplained
 }
 
-// like is path.Match for texts with slashes and brackets in them.
-func like(pattern, text string) bool {
+// unused returns the rules that should have matched a difference and did not.
+func (all explanations) unused() (rules []*rule) {
+	for _, e := range all {
+		for _, r := range e.rules {
+			if !r.used && !r.sometimes {
+				rules = append(rules, r)
+			}
+		}
+	}
+	return rules
+}
+
+// matchesText is path.Match for texts that hold slashes and brackets.
+func matchesText(pattern, text string) bool {
 	plain := strings.NewReplacer("/", "\x00", "[", "\x01", "]", "\x02", `\`, "\x03")
 	ok, err := path.Match(plain.Replace(pattern), plain.Replace(text))
 	return ok && err == nil
 }
 
-const (
-	tableBegin = "<!-- written by scripts/strictness.sh: begin -->\n"
-	tableEnd   = "<!-- written by scripts/strictness.sh: end -->\n"
-)
-
-// write replaces the generated part of the document.
-func write(name string, proxies []*proxy, cases int, differences []*difference, why explanations) error {
-	old, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(old), tableBegin)
-	_, after, ok2 := strings.Cut(rest, tableEnd)
-	if !ok || !ok2 {
-		return errors.New(name + " has no place for the table")
-	}
-	var b strings.Builder
-	b.WriteString(before + tableBegin + "\n")
-	fmt.Fprintf(&b, "| proxy | version | like Remora | otherwise |\n|---|---|---|---|\n")
-	for _, p := range proxies[1:] {
+// table is testdata/strictness.md: all differences by their explanations.
+func (c *comparison) table(differences []*difference) []byte {
+	var b bytes.Buffer
+	b.WriteString("# What other proxies make of the requests of the corpus\n\n" +
+		"`scripts/strictness.sh -update` writes this file.\n\n" +
+		"| proxy | version | like Remora | otherwise |\n|---|---|---|---|\n")
+	for _, p := range c.proxies[1:] {
 		n := 0
 		for _, d := range differences {
 			if d.proxy == p {
 				n++
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %d |\n", p.name, p.version, cases-n, n)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d |\n", p.name, p.version, len(c.cases)-n, n)
 	}
 	b.WriteString("\n| why | cases | Remora | others |\n|---|---|---|---|\n")
-	for _, e := range why {
+	for _, e := range c.why {
 		e.rows(&b)
 	}
-	b.WriteString("\n" + tableEnd + after)
-	return os.WriteFile(name, []byte(b.String()), 0o644)
+	return b.Bytes()
 }
 
-// rows are those of one explanation: cases of which all make the same share one.
-func (e *explanation) rows(b *strings.Builder) {
+// rows writes the rows of one explanation. Cases with the same verdicts share a row.
+func (e *explanation) rows(b *bytes.Buffer) {
 	type outcome struct{ ours, others string }
 	var order []outcome
 	names := map[outcome][]string{}
@@ -186,7 +178,7 @@ func (e *explanation) rows(b *strings.Builder) {
 	}
 }
 
-// cell makes a name one that a table can show.
+// cell makes a name fit for a table.
 func cell(name string) string {
 	if len(name) > 80 {
 		name = name[:77] + "..."
