@@ -1,10 +1,9 @@
 """Remora between programs that are not its own.
 
 First what docs/getting-started.md starts: etcd, three servers (Python's and
-Node's), a provider sidecar and a consumer sidecar; curl, requests, plain
-sockets, Java's HttpClient and wrk call through them. Then the same with a
-provider sidecar beside each server. Last, what 4 MiB bodies do to small
-requests on the same link.
+Node's), a provider sidecar and a consumer sidecar; curl, requests, Java's
+HttpClient and wrk call through them. Then the same with a provider sidecar
+beside each server.
 
     interop.py BIN DIR      BIN holds remora and remora-lab, DIR takes the logs
 """
@@ -15,9 +14,7 @@ import subprocess
 import sys
 import time
 
-import raw
 import with_requests
-from bystander import bystander
 from guide import Guide
 from harness import PATIENCE, Suite, free_ports, wait_for
 from with_requests import LIMIT, expect
@@ -167,8 +164,6 @@ def main():
     everything(suite, port)
     title("three provider sidecars, one consumer sidecar")
     everything(suite, three_providers(suite, page, binaries))
-    title("small requests beside 4 MiB bodies on one link")
-    bystander(suite, binaries)
 
     print(f"\n{time.monotonic() - began:.0f} s")
     return suite.finish()
@@ -180,7 +175,6 @@ def everything(suite, port):
     with_requests.headers(suite, port)
     with_requests.bodies(suite, port)
     with_requests.past_the_limit(suite, port)
-    raw.run(suite, port)
     java(suite, port)
     wrk(suite, port, 8, "keep-alive")
     wrk(suite, port, 64, "keep-alive")
