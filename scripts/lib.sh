@@ -1,15 +1,35 @@
-# What the suites of real processes share; they source it at the repository's root.
+# What the suites of real processes share. They source it at the repository's root.
 # shellcheck shell=bash
 
-# workspace sets dir to $KEEP, or to a directory that is gone at the end.
+# need TOOL... ends the script if one of them is not installed.
+need() {
+	local tool missing=()
+	for tool in "$@"; do
+		command -v "$tool" >/dev/null || missing+=("$tool")
+	done
+	if ((${#missing[@]} > 0)); then
+		echo "$0: not installed: ${missing[*]}" >&2
+		exit 1
+	fi
+}
+
+# workspace sets dir to $KEEP, or to a directory that is removed at the end.
 workspace() {
 	dir=${KEEP:-$(mktemp -d)}
 	mkdir -p "$dir/bin"
 	trap 'if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 }
 
-# virtual_python NAME REQUIREMENTS sets python to one that has these packages. It is
-# kept from run to run, in $VENV or else among the user's caches.
+# suite SECONDS FILE ARG... runs a Python suite, which may take so long. Its programs
+# are in $dir/bin; its interpreter is $python if that is set.
+suite() {
+	local seconds=$1
+	shift
+	DIR=$dir BIN=$dir/bin PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH} attend_for "$seconds" "${python:-python3}" -B "$@"
+}
+
+# virtual_python NAME REQUIREMENTS sets python to an interpreter with these packages. It
+# is kept from run to run, in $VENV or in the user's cache.
 virtual_python() {
 	local venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/remora-$1-venv}
 	python3 -m venv "$venv"
@@ -17,9 +37,9 @@ virtual_python() {
 	python=$venv/bin/python
 }
 
-# attend COMMAND... runs a command that has processes to stop: what ends this script
-# ends the command first, and it is waited for. Left alone, bash would end before it,
-# and timeout keep a terminal's interrupt from it.
+# attend COMMAND... runs a command that has processes to stop. A signal that ends this
+# script ends the command first, and the script waits for it: bash alone would not wait,
+# and timeout would keep a terminal's interrupt from it.
 attend() {
 	local child status=0
 	"$@" &
@@ -33,5 +53,5 @@ attend() {
 	return "$status"
 }
 
-# attend_for SECONDS COMMAND... is attend of what may take so long.
+# attend_for SECONDS COMMAND... is attend with a time limit.
 attend_for() { attend timeout --kill-after=30 "$@"; }

@@ -1,5 +1,5 @@
-"""The processes of the soak: one consumer's sidecar, and what it calls over links
-with mutual TLS.
+"""The processes of the soak: one consumer's sidecar, and the services that it calls over
+links with mutual TLS.
 
     compute   three replicas that freeze, each with a sidecar, found in etcd; hedged
     hello     two Dubbo providers, called by forms; likewise found in etcd
@@ -11,136 +11,99 @@ import os
 import signal
 import sys
 
-from harness import PATIENCE, certificates, free_ports, wait_for
-from objects import EVERY_ALLOCATION
-from sidecar import get
+from harness.process import free_port, tool, wait_for
+from harness.sidecar import Sidecar
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-APP = os.path.join(os.path.dirname(HERE), "streams", "app.py")
+APP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "streams", "app.py")
 
 COMPUTE, HELLO = 3, 2
-LEASE = 5  # seconds; an endpoint that was killed leaves etcd after these
+LEASE = 5  # seconds; a killed endpoint leaves etcd after these
 
-COMMON = """
-node: {{id: {name}}}
-loops: 2
-log: {{level: error}}
-admin: {{address: "127.0.0.1:{admin}"}}
-registry: {{etcd: {{endpoints: ["127.0.0.1:{etcd}"], lease_ttl: {lease}s}}}}
-limits: {{message: 1MiB}}
-timeouts: {{drain: 3s}}
-"""
+# A call may be sent twice, so that a kill costs no response.
+CALLED = {"timeout": "30s", "idempotent": True, "retry": {"attempts": 2, "on": ["connect", "refused", "reset"]}}
 
-PROVIDER = COMMON + """
-listeners: [{{name: ingress, address: "127.0.0.1:{listen}", protocol: link, service: local, tls: {tls}}}]
-services:
-  local: {{discover: static, endpoints: ["127.0.0.1:{app}"], protocol: {protocol}, connect_timeout: 10s, max_concurrency: 128}}
-{register}
-"""
-
-REGISTER = 'register: [{{service: {service}, listener: ingress, advertise: "127.0.0.1:{listen}"}}]'
-
-CONSUMER = COMMON + """
-listeners:
-  - {{name: egress, address: "127.0.0.1:{listen}", protocol: http}}
-  - {{name: forms, address: "127.0.0.1:{forms}", protocol: http, service: hello}}
-routes:
-  - {{match: {{path: /compute}}, service: compute}}
-  - {{match: {{path: /echo}}, service: compute}}
-  - {{match: {{path: /bytes/}}, service: bulk}}
-  - {{match: {{path: /sum}}, service: bulk}}
-  - {{service: web}}
-services:
-  compute: {{discover: etcd, {called}, hedge: {{mode: on, max_delay: {max_delay}}}}}
-  hello: {{discover: etcd, {called}}}
-  bulk: {{discover: static, endpoints: ["127.0.0.1:{bulk}"], {called}}}
-  web: {{discover: static, endpoints: ["127.0.0.1:{web}"], {called}}}
-"""
-
-# How the services are called: what is asked for may be asked for twice, so that a
-# kill costs no answer.
-CALLED = ("protocol: link, tls: {tls}, timeout: 30s, connect_timeout: 10s, idempotent: true, "
-          "retry: {{attempts: 2, on: [connect, refused, reset]}}")
+FREEZES = ["--mode", "stall", "--stall-mean", "2s", "--stall-len", "50ms", "--median", "1ms"]
 
 
 class Mesh:
-    """All processes, as attributes; those in watched are never restarted."""
+    """All processes, as attributes. Those in watched are never restarted.
 
-    def __init__(self, suite, binaries):
-        self.suite, self.bin = suite, binaries
-        self.tls = certificates(suite.dir, "soak")
-        ports = iter(free_ports(32))
-        self.etcd_port, self.egress, self.forms = next(ports), next(ports), next(ports)
-        data = os.path.join(suite.dir, "etcd")
-        self.etcd = suite.process("etcd", [self.tool("remora-lab"), "etcd", "--listen", f"127.0.0.1:{self.etcd_port}",
-                                           "--dir", data], self.etcd_port)
-        self.replicas, self.computing = self.registered(ports, "compute", COMPUTE, "http", [
-            "--mode", "stall", "--stall-mean", "2s", "--stall-len", "50ms", "--median", "1ms"])
-        self.callees, self.calling = self.registered(ports, "hello", HELLO, "dubbo", ["--protocol", "dubbo", "--mode", "fast"])
-        self.web, self.beside_web = self.alone(ports, "web", lambda port: [sys.executable, APP, str(port)])
-        self.bulk, self.beside_bulk = self.alone(ports, "bulk", lambda port: [self.tool("bulk"), "serve", f"127.0.0.1:{port}"])
-        self.max_delay = 50
-        self.consumer = self.sidecar("consumer", self.egress, next(ports), self.consumer_config)
+    freezes are options of the replicas, hedge is the hedging of compute, env belongs to the sidecars.
+    """
+
+    def __init__(self, suite, freezes, hedge, env=None):
+        self.suite, self.env, self.order = suite, env, []
+        self.tls = suite.certificates("soak")
+        etcd = free_port()
+        self.etcd_data = suite.path("etcd")
+        self.etcd = self.add(suite.process("etcd", [tool("remora-lab"), "etcd", "--listen", f"127.0.0.1:{etcd}",
+                                                    "--dir", self.etcd_data], etcd))
+        self.common = {"registry": {"etcd": {"endpoints": [f"127.0.0.1:{etcd}"], "lease_ttl": f"{LEASE}s"}},
+                       "limits": {"message": "1MiB"}, "timeouts": {"drain": "3s"}, "log": {"level": "error"}}
+        self.replicas, self.computing = self.registered("compute", COMPUTE, "http", freezes)
+        self.callees, self.calling = self.registered("hello", HELLO, "dubbo", ["--protocol", "dubbo", "--mode", "fast"])
+        self.web, self.beside_web, web = self.alone("web", lambda port: [sys.executable, APP, str(port)])
+        self.bulk, self.beside_bulk, bulk = self.alone("bulk", lambda port: [tool("bulk"), "serve", f"127.0.0.1:{port}"])
+
+        self.consumer = self.sidecar("consumer", routes=[
+            {"match": {"path": "/compute"}, "service": "compute"}, {"match": {"path": "/echo"}, "service": "compute"},
+            {"match": {"path": "/bytes/"}, "service": "bulk"}, {"match": {"path": "/sum"}, "service": "bulk"},
+            {"service": "web"}])
+        self.egress = self.consumer.listener("http")
+        self.forms = self.consumer.listener("http", "hello")
+        called = CALLED | {"tls": self.tls}
+        self.consumer.service("compute", "link", hedge=hedge, **called)
+        self.consumer.service("hello", "link", **called)
+        self.consumer.service("bulk", "link", bulk, **called)
+        self.consumer.service("web", "link", web, **called)
         self.watched = [self.consumer, self.computing[0], self.calling[0], self.beside_web, self.beside_bulk]
 
-    def tool(self, name):
-        return os.path.join(self.bin, name)
+    def add(self, process):
+        self.order.append(process)
+        return process
 
-    def sidecar(self, name, listen, admin, config):
-        """A sidecar with what config makes of its keys."""
-        p = self.suite.process(name, [self.tool("remora"), "run", "-c", os.path.join(self.suite.dir, name + ".yaml")],
-                               listen, EVERY_ALLOCATION)
-        p.admin, p.config = f"http://127.0.0.1:{admin}", config
-        p.keys = {"name": name, "listen": listen, "admin": admin, "etcd": self.etcd_port, "lease": LEASE, "tls": self.tls}
-        self.configure(p)
-        return p
+    def sidecar(self, name, **more):
+        return self.add(Sidecar(self.suite, name, self.env, **self.common, **more))
 
-    def configure(self, p):
-        with open(p.argv[-1], "w", encoding="ascii") as f:
-            f.write(p.config(p.keys))
+    def provider(self, name, app, protocol):
+        """The sidecar beside an application, and its link's port."""
+        p = self.sidecar("beside-" + name)
+        p.service("local", protocol, app, max_concurrency=128)
+        p.pools = protocol == "http"  # its connections close when they are idle
+        return p, p.listener("link", "local", tls=self.tls)
 
-    def consumer_config(self, keys):
-        return CONSUMER.format(**keys, forms=self.forms, bulk=self.beside_bulk.port, web=self.beside_web.port,
-                               called=CALLED.format(tls=self.tls), max_delay=f"{self.max_delay}ms")
-
-    def provider(self, ports, name, app, protocol, service=None):
-        def config(keys):
-            register = REGISTER.format(service=service, **keys) if service else ""
-            return PROVIDER.format(**keys, app=app, protocol=protocol, register=register)
-        p = self.sidecar(name, next(ports), next(ports), config)
-        p.pools = protocol == "http"  # connections, which close when they are idle
-        return p
-
-    def registered(self, ports, service, count, protocol, options):
+    def registered(self, service, count, protocol, options):
         """Applications of the lab and their sidecars."""
         apps, sidecars = [], []
         for i in range(1, count + 1):
-            port = next(ports)
-            argv = [self.tool("remora-lab"), "replica", "--listen", f"127.0.0.1:{port}", "--seed", str(i), *options]
-            apps.append(self.suite.process(f"{service}-{i}", argv, port))
-            sidecars.append(self.provider(ports, f"beside-{service}-{i}", port, protocol, service))
+            apps.append(self.add(self.suite.replica(f"{service}-{i}", "--seed", str(i), *options)))
+            p, port = self.provider(f"{service}-{i}", apps[-1].port, protocol)
+            p.register(service, port)
+            sidecars.append(p)
         return apps, sidecars
 
-    def alone(self, ports, name, argv):
-        """One application and its sidecar, which the consumer has in its configuration."""
-        port = next(ports)
-        return self.suite.process(name, argv(port), port), self.provider(ports, f"beside-{name}", port, "http")
+    def alone(self, name, argv):
+        """One application, its sidecar, and the port that stands in the consumer's configuration."""
+        port = free_port()
+        app = self.add(self.suite.process(name, argv(port), port))
+        return app, *self.provider(name, port, "http")
 
     def start(self):
-        for p in [self.etcd, *self.replicas, *self.callees, self.web, self.bulk,
-                  *self.computing, *self.calling, self.beside_web, self.beside_bulk, self.consumer]:
+        for p in self.order:
             p.start()
-        self.whole()
+        self.wait_whole()
 
-    def whole(self):
+    def wait_whole(self):
         """Waits until the consumer knows all endpoints."""
-        def known():
-            metrics = get(self.consumer, "/metrics")
-            return all(f'remora_endpoints{{service="{s}"}} {n}' in metrics for s, n in (("compute", COMPUTE), ("hello", HELLO)))
-        wait_for("all endpoints", PATIENCE, known)
+        wait_for("all endpoints", lambda: self.endpoints() == {"compute": COMPUTE, "hello": HELLO})
+
+    def endpoints(self):
+        known = self.consumer.metrics("remora_endpoints")
+        return {s: known.get(f'{{service="{s}"}}') for s in ("compute", "hello")}
 
     def reload(self):
         """Gives the consumer another configuration."""
-        self.max_delay = 90 - self.max_delay
-        self.configure(self.consumer)
+        hedge = self.consumer.config["services"]["compute"]["hedge"]
+        hedge["max_delay"] = "40ms" if hedge["max_delay"] == "50ms" else "50ms"
+        self.consumer.write()
         self.consumer.child.send_signal(signal.SIGHUP)

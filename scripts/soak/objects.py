@@ -1,21 +1,20 @@
-"""What is in use of a sidecar's heap, by where it was allocated, and what of it only
-becomes more."""
+"""The live objects of a sidecar's heap by the lines that allocated them, and the lines
+whose objects only become more."""
 
 import collections
 import re
-import subprocess
 from typing import NamedTuple
 
-from sidecar import fetch
+from harness.process import run
 
-# For a sidecar's environment: its profile has every allocation, not a sample.
+# For a sidecar's environment: its profile holds every allocation, not a sample.
 EVERY_ALLOCATION = {"GODEBUG": "memprofilerate=1"}
 
 OWN = "github.com/remora-proxy/remora/"
 
 
 class Heap(NamedTuple):
-    """What is in use after collections; sites are objects by where they come from."""
+    """What is in use after collections. sites counts objects by the lines that allocated them."""
 
     mib: float
     sites: collections.Counter
@@ -25,14 +24,13 @@ class Heap(NamedTuple):
 
 
 def live_heap(p, file):
-    """The Heap; what is pooled needs two collections to go. The profile, for go tool
-    pprof, is kept in file."""
+    """The Heap. Pooled objects need two collections to go. file keeps the profile, for go
+    tool pprof."""
     for _ in range(3):
-        profile = fetch(p, "/debug/pprof/heap?gc=1")
+        profile = p.fetch("/debug/pprof/heap?gc=1")
     with open(file, "wb") as f:
         f.write(profile)
-    return parse(subprocess.run(["go", "tool", "pprof", "-raw", file], stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, check=True).stdout)
+    return parse(run(["go", "tool", "pprof", "-raw", file]).stdout)
 
 
 def parse(raw):
@@ -62,7 +60,7 @@ def site(stack):
 
 
 def steady(heaps):
-    """By site, by how many objects it has grown at least from each of the heaps to the
-    next. What fills to a bound, or comes and goes, stands still or shrinks in between."""
+    """The least growth of each site from one heap to the next. A site that fills to a
+    bound, or varies, stands still or shrinks in between."""
     grown = {s: min(b.sites[s] - a.sites[s] for a, b in zip(heaps, heaps[1:])) for s in heaps[-1].sites}
     return collections.Counter({s: n for s, n in grown.items() if n > 0})

@@ -1,77 +1,59 @@
 """Mixed traffic through sidecars for a long time, and what they use meanwhile.
 
-Eight kinds of traffic go through one consumer's sidecar and seven providers', all
-over links with mutual TLS, while replicas, providers' sidecars and etcd are killed,
-and the consumer's configuration is exchanged. The first minute is not judged.
-After it, thrice on the way and at the end the traffic pauses, and what each sidecar
-then uses is looked at. What it uses at the end (live heap, descriptors, goroutines,
-pending, buffered bytes) is compared with the first time, and no objects may have become
-more each time; in between its resident memory, descriptors and goroutines are sampled
-every two seconds, and may not grow. Latency is shown only: it is as much the machine's.
+Eight kinds of traffic go through one consumer's sidecar and seven providers', all over
+links with mutual TLS. Meanwhile replicas, providers' sidecars and etcd are killed, and
+the consumer's configuration changes. The first minute is not judged. After it, three
+times on the way and at the end, the traffic pauses, and the use of each sidecar is
+measured. The use at the end (live heap, descriptors, goroutines, pending, buffered
+bytes) is compared with the first time, and no objects may have become more each time.
+In between resident memory, descriptors and goroutines are sampled every two seconds,
+and may not grow. Latency is shown only: it depends on the machine.
 
-    soak.py BIN DIR SECONDS OUT     BIN holds the programs, DIR takes the logs, OUT
-                                    takes drawings and samples; "": none are kept
+    soak.py SECONDS OUT     OUT takes drawings and samples; "" keeps none
+    soak.py --kill          kills under load, without an error; see kill.py
 """
 
 import json
 import os
-import re
 import sys
 import threading
 import time
 
-from harness import Suite
-from level import REST, Level, at_rest, unpooled
-from mesh import LEASE, Mesh
-from objects import live_heap, steady
-from sidecar import get, goroutines
+import kill
+from level import REST, Level, level_at_rest, wait_unpooled
+from mesh import FREEZES, LEASE, Mesh
+from objects import EVERY_ALLOCATION, live_heap, steady
 from traffic import Traffic
 from trend import Growth, draw
 
+from harness.suite import Suite
+
 WARMUP = 60  # seconds that are not judged
-PARTS = 4    # of the time after it, with a rest behind each
+PARTS = 4    # of the time after it, each with a rest at its end
 EVERY = 2    # seconds between samples
 
-# By how much a series may grow, from the end of WARMUP to the end: a share, and
-# room in its unit. Resident memory follows bursts and the collector; with a client or
-# two more or less there are descriptors and goroutines more or less.
+# How much a series may grow, from the end of WARMUP to the end: a share, and an amount
+# in its unit. Resident memory follows bursts and the collector. A client or two more
+# mean some descriptors and goroutines more.
 BOUNDS = {"RSS MiB": (0.2, 16), "descriptors": (0.02, 4), "goroutines": (0.02, 4)}
 
-# From how many seconds on resident memory is judged: for some minutes it follows the
+# The least seconds for a judgement of resident memory: for some minutes it follows the
 # collector more than what is in use.
 RESIDENT = 600
 
 # The live heap at rest: a share, and MiB. Free lists and windows of statistics fill,
-# and buffers of messages that were long stay for a while.
+# and buffers of long messages stay for a while.
 HEAP = (0.25, 6)
 
 # How many live objects more there may be at the end of every part, over all sites that
-# have grown in each. Free lists, tables of headers, and what the runtime keeps for
-# goroutines and for those who wait fill as well, but seldom in each part: 17 have been
-# seen.
+# have grown in each. Free lists, tables of headers, and the runtime's memory for
+# goroutines and waiters fill as well, but seldom in each part: 17 have been seen.
 STEADY = 30
 
-# How many more there may be at the end in all. A burst leaves exchanges in free lists, of
-# which each and its memory are up to eight objects, and the loads open 256 connections
-# at most.
+# How many more there may be at the end in all. A burst leaves exchanges in free lists.
+# Each exchange and its memory are up to eight objects, and the loads open at most 256
+# connections.
 OBJECTS = 2500
-
-# How many more there may be at rest of what hardly ever changes.
-DESCRIPTORS, GOROUTINES = 2, 1
-
-
-class Rest(Level):
-    """What a sidecar uses at rest, and nearly nothing more a minute or an hour later."""
-
-    def __init__(self, p):
-        super().__init__(p)
-        sockets = re.findall(r"^remora_reactor_connections\{.*\} (\S+)$", get(p, "/metrics"), re.M)
-        self.others = self.fds - sum(int(float(n)) for n in sockets)
-
-    def above(self, before):
-        return super().above(before) + [f"{what} ({was} -> {now})" for what, was, now, slack in (
-            ("descriptors beside connections", before.others, self.others, DESCRIPTORS),
-            ("goroutines", before.goroutines, self.goroutines, GOROUTINES)) if now > was + slack]
 
 
 def above(heaps):
@@ -88,46 +70,49 @@ def above(heaps):
     return found
 
 
-class Samples(threading.Thread):
-    """What each sidecar uses, over time: points (second, value) by sidecar and kind."""
+class Worker(threading.Thread):
+    """Repeats step while running is set. An error of it stays in error."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.running, self.idle, self.error = threading.Event(), threading.Event(), None
+        self.idle.set()
+        self.start()
+
+    def run(self):
+        while self.error is None:
+            self.running.wait()
+            self.idle.clear()
+            try:
+                pause = self.step()
+            except Exception as e:  # pylint: disable=broad-except
+                self.error, pause = e, 0
+            self.idle.set()
+            time.sleep(pause)
+
+
+class Samples(Worker):
+    """What each sidecar uses over time: points (second, value) by sidecar and kind."""
 
     def __init__(self, mesh, clock):
-        super().__init__(daemon=True)
         self.mesh, self.clock = mesh, clock
         self.series = {kind: {p.name: [] for p in mesh.watched} for kind in BOUNDS}
-        self.running, self.error = threading.Event(), None
-        self.start()
+        super().__init__()
 
-    def run(self):
-        try:
-            while True:
-                self.running.wait()
-                self.take()
-                time.sleep(EVERY)
-        except Exception as e:  # pylint: disable=broad-except
-            self.error = e
-
-    def take(self):
+    def step(self):
         at = self.clock()
         for p in self.mesh.watched:
-            for kind, value in zip(BOUNDS, (p.rss() / 1024, p.fds(), goroutines(p))):
+            for kind, value in zip(BOUNDS, (p.rss() / 2**20, p.fds(), p.goroutines())):
                 self.series[kind][p.name].append((at, value))
+        return EVERY
 
 
-class Faults(threading.Thread):
-    """Kills and restarts, one after another while running is set."""
+class Faults(Worker):
+    """Kills and restarts, one after another, each with a reload of the consumer."""
 
-    def __init__(self, mesh, pause):
-        super().__init__(daemon=True)
-        self.mesh, self.pause, self.count = mesh, pause, 0
-        self.running, self.idle = threading.Event(), threading.Event()
-        self.idle.set()
-        self.error = None
-        self.start()
-
-    def run(self):
-        m = self.mesh
-        faults = [
+    def __init__(self, m, pause):
+        self.mesh, self.pause, self.count = m, pause, 0
+        self.faults = [
             lambda: self.kill(m.replicas[0], 1),             # behind a sidecar that stays
             lambda: self.kill(m.computing[1], LEASE + 2),    # out of etcd, and back
             lambda: self.kill(m.bulk, 0.5),                  # in the middle of streams
@@ -137,23 +122,17 @@ class Faults(threading.Thread):
             lambda: self.kill(m.replicas[2], 1),
             lambda: self.drain(m.calling[1]),
         ]
-        try:
-            while True:
-                for fault in faults:
-                    self.running.wait()
-                    self.idle.clear()
-                    fault()
-                    m.reload()
-                    self.count += 2
-                    self.idle.set()
-                    time.sleep(self.pause)
-        except Exception as e:  # pylint: disable=broad-except
-            self.error = e
-            self.idle.set()
+        super().__init__()
 
-    def kill(self, p, back):
+    def step(self):
+        self.faults[self.count // 2 % len(self.faults)]()
+        self.mesh.reload()
+        self.count += 2
+        return self.pause
+
+    def kill(self, p, seconds):
         p.kill()
-        time.sleep(back)
+        time.sleep(seconds)
         p.start()
 
     def drain(self, p):
@@ -166,7 +145,7 @@ class Soak:
 
     def __init__(self, suite, mesh, seconds):
         self.suite, self.mesh, self.seconds = suite, mesh, seconds
-        self.began, self.rested = time.monotonic(), 0.0  # clock is without the pauses
+        self.began, self.rested = time.monotonic(), 0.0  # clock leaves the pauses out
         self.rests = []
         self.samples, self.faults = Samples(mesh, self.clock), Faults(mesh, pause=5)
         self.traffic = Traffic(mesh, self.clock)
@@ -174,7 +153,7 @@ class Soak:
     def clock(self):
         return time.monotonic() - self.began - self.rested
 
-    def until(self, second):
+    def run_until(self, second):
         self.traffic.gate.set()
         self.samples.running.set()
         self.faults.running.set()
@@ -186,25 +165,26 @@ class Soak:
         self.samples.running.clear()
 
     def rest(self):
-        """Adds to rests what each sidecar uses once nothing is under way: (level, live heap) by name."""
+        """Adds to rests what each sidecar uses without traffic: (level, live heap) by name."""
         since = time.monotonic()
         self.faults.idle.wait()
-        self.mesh.whole()
+        self.mesh.wait_whole()
         self.traffic.pause()
-        for p in [p for p in self.mesh.watched[1:] if p.pools]:
-            unpooled(p)
-        levels, end = {}, time.monotonic() + REST  # of all together: each may leak
+        for p in self.mesh.watched[1:]:
+            if p.pools:
+                wait_unpooled(p)
+        levels, end = {}, time.monotonic() + REST  # for all together: each may leak
         for p in self.mesh.watched:
-            file = os.path.join(self.suite.dir, f"{p.name}-{len(self.rests)}.heap")
-            level = at_rest(p, self.rests[0][p.name][0], end - time.monotonic(), Rest) if self.rests else Rest(p)
-            levels[p.name] = level, live_heap(p, file)
+            first = self.rests and self.rests[0][p.name][0]
+            level = level_at_rest(p, first, end - time.monotonic()) if first else Level(p)
+            levels[p.name] = level, live_heap(p, self.suite.path(f"{p.name}-{len(self.rests)}.heap"))
         self.rests.append(levels)
         self.rested += time.monotonic() - since
 
     def run(self):
         print(f"{self.seconds} s of traffic; levels after {WARMUP} s and {PARTS} times until the end", flush=True)
         for part in range(PARTS + 1):
-            self.until(WARMUP + (self.seconds - WARMUP) * part / PARTS)
+            self.run_until(WARMUP + (self.seconds - WARMUP) * part / PARTS)
             self.rest()
             print(f"levels taken, after {self.rested:.0f} s of rest", flush=True)
         self.judge_traffic()
@@ -219,7 +199,7 @@ class Soak:
         for k in self.traffic.kinds:
             self.suite.check(f"{k.name}: " + (f"at most one, or {k.lost:.1%}, failed" if k.lost else "none failed"),
                              k.done > 0 and k.failed() <= k.bound())
-            self.suite.check(f"{k.name}: every answer is what was asked for", not k.garbled, "; ".join(k.garbled[:3]))
+            self.suite.check(f"{k.name}: every response is right", not k.garbled, "; ".join(k.garbled[:3]))
 
     def judge_levels(self):
         print(f"\n{'at rest':18}{'heap MiB':>16}{'objects':>17}{'steadily':>10}{'descriptors':>15}{'goroutines':>14}{'pending':>9}{'buffered':>10}")
@@ -249,22 +229,28 @@ class Soak:
     def keep(self, directory):
         os.makedirs(directory, exist_ok=True)
         latency = {name: [(at, row[i]) for at, *row in self.traffic.latencies] for i, name in enumerate(("P50 ms", "P99 ms"))}
-        for kind, series in {**self.samples.series, "latency": latency}.items():
-            draw(os.path.join(directory, f"soak-{kind.split()[0].lower()}.svg"), kind, series, self.seconds)
+        series = {**self.samples.series, "latency": latency}
+        for kind, points in series.items():
+            draw(os.path.join(directory, f"soak-{kind.split()[0].lower()}.svg"), kind, points, self.seconds)
         with open(os.path.join(directory, "soak.json"), "w", encoding="ascii") as f:
-            json.dump({**self.samples.series, "latency": latency}, f)
+            json.dump(series, f)
 
 
 def main():
-    suite = Suite(sys.argv[2])
-    mesh = Mesh(suite, sys.argv[1])
+    suite = Suite()
+    if sys.argv[1] == "--kill":
+        mesh = Mesh(suite, kill.NO_FREEZES, kill.HEDGE)
+        mesh.start()
+        kill.run(suite, mesh)
+        return suite.finish()
+    mesh = Mesh(suite, FREEZES, {"mode": "on", "max_delay": "50ms"}, EVERY_ALLOCATION)
     mesh.start()
-    soak = Soak(suite, mesh, int(sys.argv[3]))
+    soak = Soak(suite, mesh, int(sys.argv[1]))
     try:
         soak.run()
     finally:
-        if sys.argv[4]:
-            soak.keep(sys.argv[4])
+        if sys.argv[2]:
+            soak.keep(sys.argv[2])
     return suite.finish()
 
 

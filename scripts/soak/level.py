@@ -1,0 +1,51 @@
+"""What a sidecar uses at rest."""
+
+from harness.process import PATIENCE, Timeout, wait_for
+
+# Seconds after which nothing is left of ended traffic on a busy machine: timers have
+# expired, and their waiters have gone.
+REST = 60
+
+
+class Level:
+    """What a sidecar uses, and how much more it may use at rest. Descriptors beside
+    connections and goroutines hardly ever change."""
+
+    DESCRIPTORS, OTHERS, GOROUTINES, BUFFERED = 4, 2, 1, 2 << 16
+
+    def __init__(self, p):
+        self.pid, self.fds, self.goroutines, self.pending = p.child.pid, p.fds(), p.goroutines(), p.pending()
+        self.others = self.fds - int(sum(p.metrics("remora_reactor_connections").values()))
+        self.buffered = p.metrics("remora_buffered_bytes")[""]
+        self.rss = p.rss()
+
+    def above(self, before):
+        """What is higher than before by more than normal variation."""
+        return [f"{what} ({was:.0f} -> {now:.0f})" for what, was, now, slack in (
+            ("descriptors", before.fds, self.fds, self.DESCRIPTORS),
+            ("descriptors beside connections", before.others, self.others, self.OTHERS),
+            ("goroutines", before.goroutines, self.goroutines, self.GOROUTINES),
+            ("pending", 0, self.pending, 0),
+            ("buffered", 0, self.buffered, self.BUFFERED)) if now > was + slack]
+
+
+def level_at_rest(p, before, seconds=REST, level=Level):
+    """The level once it is back at the one before, or after so many seconds."""
+    now = None
+
+    def rests():
+        nonlocal now
+        now = level(p)
+        return not now.above(before)
+
+    try:
+        wait_for("rest", rests, seconds)
+    except Timeout:
+        pass
+    return now
+
+
+def wait_unpooled(p):
+    """Waits until a sidecar has closed the pooled connections to its application."""
+    wait_for(f"the end of pooled connections of {p.name}", lambda: not any(
+        n for labels, n in p.metrics("remora_endpoint_connections").items() if 'service="local"' in labels), PATIENCE)
