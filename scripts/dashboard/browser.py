@@ -1,5 +1,5 @@
-"""A browser without a screen, told what to do over the DevTools protocol on a pair
-of pipes: JSON texts, each ended by a zero byte."""
+"""A browser without a screen. It takes commands of the DevTools protocol from a pair of
+pipes: JSON texts, each ended by a zero byte."""
 
 import base64
 import json
@@ -10,17 +10,12 @@ import subprocess
 import tempfile
 import time
 
-# Seconds for anything that must happen. No result depends on it.
-PATIENCE = 120
+from harness.process import PATIENCE, Failed, Timeout, die_with_parent, wait_for
 
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
 ]
-
-
-class Broken(Exception):
-    """The browser ended, refused a command, or took too long."""
 
 
 class Browser:
@@ -30,19 +25,20 @@ class Browser:
         self.program = program
         self.profile = tempfile.mkdtemp(prefix="remora-browser-")
         self.number = 0
-        self.session = None  # of the page, once it is attached to
+        self.session = None  # of the page, once it is attached
         self.left = b""
-        self.said = []  # console messages and exceptions of the page
+        self.messages = []  # of the page's console, and its exceptions
 
     def __enter__(self):
         down_read, self.down = os.pipe()
         self.up, up_write = os.pipe()
 
-        def wire():  # the browser reads descriptor 3 and writes descriptor 4
+        def connect():  # the browser reads descriptor 3 and writes descriptor 4
+            die_with_parent()
             os.dup2(os.dup(down_read), 3)
             os.dup2(os.dup(up_write), 4)
 
-        # Above the two numbers, so that wire overwrites none that it still needs.
+        # Above the two numbers, so that connect overwrites none that it still needs.
         high = [os.dup(fd) for fd in (down_read, up_write)]
         while min(high) < 10:
             high = [os.dup(fd) for fd in high]
@@ -52,7 +48,7 @@ class Browser:
         self.process = subprocess.Popen(
             [self.program, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=wire, close_fds=False)
+            preexec_fn=connect, close_fds=False)
         os.close(down_read)
         os.close(up_write)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -79,7 +75,7 @@ class Browser:
             got = self.receive()
             if got.get("id") == self.number:
                 if "error" in got:
-                    raise Broken(f"{method}: {got['error']}")
+                    raise Failed(f"{method}: {got['error']}")
                 return got["result"]
             self.note(got)
 
@@ -87,10 +83,10 @@ class Browser:
         end = time.monotonic() + PATIENCE
         while b"\0" not in self.left:
             if not select.select([self.up], [], [], max(0, end - time.monotonic()))[0]:
-                raise Broken("the browser does not answer")
+                raise Failed("the browser does not answer")
             more = os.read(self.up, 1 << 20)
             if not more:
-                raise Broken("the browser has ended")
+                raise Failed("the browser has ended")
             self.left += more
         text, self.left = self.left.split(b"\0", 1)
         return json.loads(text)
@@ -99,34 +95,31 @@ class Browser:
         params = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
-            self.said.append(details.get("exception", {}).get("description", details["text"]))
+            self.messages.append(details.get("exception", {}).get("description", details["text"]))
         elif event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
-            if params["entry"]["source"] != "network":  # what fails there the page tells itself
-                self.said.append(params["entry"]["text"])
+            if params["entry"]["source"] != "network":  # the page shows those itself
+                self.messages.append(params["entry"]["text"])
 
     def open(self, url, width, height, dark):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=url)
-        self.said.clear()  # of the page before
+        self.messages.clear()  # of the page before
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in result:
-            raise Broken(f"{expression}: {result['exceptionDetails']}")
+            raise Failed(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
     def wait(self, condition):
-        """Waits until a condition of the page holds; False if it never does. While
-        the page is loading it may not even make sense."""
+        """Reports whether a condition of the page comes to hold. It may fail while the page is loading."""
         condition = f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if self.evaluate(condition):
-                return True
-            time.sleep(0.1)
-        return False
+        try:
+            return wait_for(condition, lambda: self.evaluate(condition))
+        except Timeout:
+            return False
 
     def show_all(self):
         """Makes the window as high as its page."""
