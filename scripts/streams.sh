@@ -8,16 +8,16 @@
 #   BYTES=N      what curl moves each way; default 10 GiB
 #   ROUNDS=N     of small requests with and without streams; default 3
 #   RATE=N       bytes a second of each of those streams; default 25 MB
-#   VENV=DIR     where the Python environment is kept from run to run
+#   VENV=DIR     keeps the Python environment from run to run
 #   KEEP=DIR     keep configuration files and logs in DIR
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
+need curl
 workspace
 virtual_python streams scripts/streams/requirements.txt
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
-PYTHONPATH=scripts/interop attend_for 900 \
-	"$python" scripts/streams/streams.py "$dir/bin" "$dir" "${BYTES:-$((10 << 30))}"
+suite 900 scripts/streams/streams.py "${BYTES:-$((10 << 30))}"

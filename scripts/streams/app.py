@@ -1,7 +1,7 @@
-"""An ASGI application with what has no end: Server-Sent Events and WebSocket.
+"""An ASGI application with responses without end: Server-Sent Events and WebSocket.
 
-Events wait for each other: the next one leaves only when the one before was
-acknowledged by its reader, so one that is held back anywhere stops them all.
+Each event leaves when the reader has acknowledged the one before, so an event that is
+held back anywhere stops them all.
 
     app.py PORT
 """
@@ -19,7 +19,7 @@ READERS = {}
 
 
 class Reader:
-    """One that reads events: how many it has acknowledged, and whether it is gone."""
+    """A reader of events: the number that it has acknowledged, and whether it is gone."""
 
     def __init__(self):
         self.acknowledged, self.changed, self.gone = 0, asyncio.Event(), asyncio.Event()
@@ -35,7 +35,7 @@ def reader(request):
 
 
 async def paced(request, each):
-    """Items, of which each waits for the one before to be acknowledged."""
+    """Items. Each waits until the one before is acknowledged."""
     r = reader(request)
     try:
         n = 0
@@ -52,7 +52,7 @@ async def events(request):
 
 
 async def pausing(request):
-    """The same as a chunked answer of a type that tells nothing."""
+    """The same as a chunked response without a telling type."""
     return StreamingResponse(paced(request, lambda n: f"part {n}\n"), media_type="text/plain")
 
 
@@ -64,7 +64,7 @@ async def acknowledge(request):
 
 
 async def gone(request):
-    """Answers once the reader of these events is gone."""
+    """Responds once the reader of these events is gone."""
     await reader(request).gone.wait()
     return PlainTextResponse("gone")
 
