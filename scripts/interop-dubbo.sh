@@ -7,12 +7,13 @@
 #   IDLE=60      seconds of silence in which heartbeats keep connections up
 #   KEEP=DIR     keep configuration files and logs in DIR
 #   CASES=NAMES  run these alone: patterns with commas between them, such as
-#                'http/*-2.7,pool'; one that matches nothing lists what there is
+#                'http/*-2.7,pool'; one that matches nothing lists the cases
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
+need java mvn
 workspace
 
 for line in 2.7 3.3; do
@@ -20,5 +21,4 @@ for line in 2.7 3.3; do
 done
 
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/interop attend_for 1800 \
-	python3 scripts/interop-dubbo/dubbo.py "$dir/bin" "$dir" "${IDLE:-60}" "${CASES:-*}"
+suite 1800 scripts/interop-dubbo/dubbo.py "${IDLE:-60}" "${CASES:-*}"

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import PATIENCE
+from harness.process import PATIENCE
 
 SAMPLER = "dev.remora.lab.Sampler"
 STRING, LIST, MAP = "java.lang.String", "java.util.List", "java.util.Map"
@@ -14,7 +14,7 @@ DESCRIPTORS = {STRING: "Ljava/lang/String;", "int": "I", "long": "J", "double": 
 
 TEXTS = ["", "abc", "a+b &=%25 c", "naïve ☕ \"quoted\" \\ \n\t", "😀 and 𝄞", "x" * (1 << 20), "é" * 40_000]
 
-# What echo is called with and has to return, by its type.
+# What echo is called with and must return, by its type.
 VALUES = [
     *((STRING, s) for s in TEXTS), (STRING, None),
     *(("int", n) for n in (0, -1, 48, 2147483647, -2147483648)),
@@ -27,7 +27,7 @@ VALUES = [
 
 
 def post(port, path, body, headers):
-    """The status, the headers and the text of an answer."""
+    """The status, the headers and the text of a response."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -53,7 +53,7 @@ def call(port, method, body, query="", **headers):
 
 
 def parsed(text):
-    """A JSON value; text that is none is returned as it is."""
+    """A JSON value, or the text itself if it is not one."""
     try:
         return json.loads(text)
     except ValueError:
@@ -112,7 +112,7 @@ def values(suite, way, port):
 
 
 def contains(got, want):
-    """Tells whether an object has these members; a provider may add the class and leave nulls out."""
+    """Reports whether an object has these members. A provider may add the class and leave nulls out."""
     return isinstance(got, dict) and all(
         contains(got.get(k), v) if isinstance(v, dict) else got.get(k) == v for k, v in want.items())
 
@@ -131,6 +131,6 @@ def failures(suite, way, port):
 
 
 def unanswered(suite, way, port):
-    """Dubbo 3 does not answer a serialization that it does not know."""
+    """Dubbo 3 does not respond to a serialization that it does not know."""
     status, headers, text = form(port, "hash", (STRING, "abc"))
-    suite.check(f"{way}: a provider that never answers", status == 504, f"{status} {headers['x-remora-error']} {text}")
+    suite.check(f"{way}: a provider that never responds", status == 504, f"{status} {headers['x-remora-error']} {text}")

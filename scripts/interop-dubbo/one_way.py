@@ -1,11 +1,12 @@
-"""Calls that want no answer, between a consumer and a provider that see each frame: those of Java overlook what
-should not be there."""
+"""One-way calls, between a consumer and a provider that see each frame: those of Java
+overlook frames that should not be there."""
 
 import socket
 import struct
 
-from harness import PATIENCE
-from mesh import Sidecar
+from mesh import add_service, sidecar
+
+from harness.process import PATIENCE
 
 MAGIC, REQUEST, TWO_WAY, HESSIAN2, OK = 0xDABB, 0x80, 0x40, 2, 20
 HEADER = struct.Struct(">HBBqi")
@@ -26,15 +27,15 @@ def read(stream):
     return flags, number, stream.read(length)
 
 
-def one_way(suite, binaries):
-    """A call that wants no answer reaches its provider as such. Its caller gets none, though the provider gives one."""
+def one_way(suite):
+    """A one-way call reaches its provider as such. Its caller gets no response, though the provider sends one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(PATIENCE)
-        sidecar = Sidecar(suite, binaries, "sidecar-one-way")
-        sidecar.service("byhand", [server.getsockname()[1]], "dubbo")
-        port = sidecar.listener("dubbo", "byhand")
-        sidecar.start()
-        with socket.create_connection(("127.0.0.1", port), PATIENCE) as consumer, consumer.makefile("rb") as answers:
+        p = sidecar(suite, "sidecar-one-way")
+        add_service(p, "byhand", [server.getsockname()[1]], "dubbo")
+        port = p.listener("dubbo", "byhand")
+        p.start()
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as consumer, consumer.makefile("rb") as responses:
             consumer.sendall(call(1, 0) + call(2, TWO_WAY))
             provider, _ = server.accept()
             provider.settimeout(PATIENCE)
@@ -45,5 +46,5 @@ def one_way(suite, binaries):
                     got["call 1" if b"call 1" in body else "call 2"] = flags & TWO_WAY
                     provider.sendall(frame(0, OK, number, b"\x92"))
                 suite.check("one-way: the provider gets it as it is", got == {"call 1": 0, "call 2": TWO_WAY}, str(got))
-                _, number, _ = read(answers)
-                suite.check("one-way: the first answer is that to the other call", number == 2, f"to {number}")
+                _, number, _ = read(responses)
+                suite.check("one-way: the first response is that to the other call", number == 2, f"to {number}")
