@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Faults of networks, machines, disks and etcd, done to a mesh of real processes
-# under load: loss, partitions, RST, kill -9, SIGSTOP, and more; chaos/faults.py
-# has them all. For each it shows what failed and why, and how long it took until
-# all was well again; the status is 1 when something is not as promised.
+# Faults of networks, machines, disks and etcd in a mesh of real processes under load:
+# loss, partitions, RST, kill -9, SIGSTOP, and more; chaos/faults.py has them all. For
+# each it shows what failed and why, and the time to recovery. The status is 1 when a
+# promise is broken.
 #
 #   scripts/chaos.sh [--short] [--markdown FILE] [FAULT...]     all: 12 minutes
 #
@@ -18,9 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
-for tool in etcd go ip iptables mount python3 ss tc; do
-	command -v "$tool" >/dev/null || { echo "chaos.sh: $tool is not installed" >&2; exit 1; }
-done
+need etcd go ip iptables mount python3 ss tc
 if ((EUID != 0)); then
 	echo 'chaos.sh: needs root, to make network namespaces' >&2
 	exit 1
@@ -33,5 +31,4 @@ mount -t tmpfs -o size=64m remora-chaos "$disk"
 trap 'umount --lazy "$disk"; if [[ -z ${KEEP:-} ]]; then rm -rf "$dir"; fi' EXIT
 
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
-export PYTHONPATH=scripts/interop
-attend_for 2400 python3 -B scripts/chaos/chaos.py "$dir/bin" "$dir" "$@"
+suite 2400 scripts/chaos/chaos.py "$@"

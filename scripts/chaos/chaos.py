@@ -1,21 +1,20 @@
-"""Does to a mesh of real processes what networks, machines and disks do, and holds
-what becomes of the requests against what is promised. See scripts/chaos.sh.
-
-    chaos.py BIN DIR [--short] [--markdown FILE] [FAULT...]
-
-BIN holds remora and remora-lab, DIR takes configurations and logs; DIR/disk is a small
-file system, which is filled.
+"""Causes faults of networks, machines and disks in a mesh of real processes, and compares
+the outcome for the requests with the promises. See scripts/chaos.sh. DIR/disk is a
+small file system, which is filled.
 """
 
 import argparse
 import os
+import platform
 import sys
 import time
 
 from faults import ANY, FAULTS
-from harness import Suite, Timeout, kernel
-from measure import between, failures, p99, read, recovery, under_way
+from measure import between, failures, most_in_flight, p99, read, recovery
 from mesh import BUDGET, DEADLINE, LEASE, Mesh
+
+from harness.process import Timeout
+from harness.suite import Suite
 
 # Requests a second, of both kinds.
 HEDGED, OTHERS = 200, 100
@@ -26,7 +25,7 @@ LEAD, TAIL = 3, 8
 # Latency is normal again within so many times the P99 before, and at least so many seconds.
 NORMAL, FLOOR = 3, 0.025
 
-# Seconds after which a fault is noticed, also on a machine that stalls itself.
+# Seconds after which a fault is noticed, even on a machine that stalls itself.
 NOTICED = 1
 
 # How much memory may grow under a fault: this many times, and bytes.
@@ -78,7 +77,7 @@ def sentence(m):
 
 
 class Trial:
-    """One fault, and what was measured."""
+    """One fault, and its measurements."""
 
     def __init__(self, mesh, fault):
         self.mesh, self.fault, self.broken = mesh, fault, []
@@ -86,7 +85,7 @@ class Trial:
     def run(self):
         m, f = self.mesh, self.fault
         m.wait_normal()
-        self.rss = [p.rss() << 10 for p in m.sidecars]
+        self.rss = [p.rss() for p in m.sidecars]
         pids = {name: p.child.pid for name, p in m.processes.items()}
         seconds = LEAD + f.lasts + TAIL
         loads = [m.load(f"{f.name}-hedged", HEDGED, seconds, "--header", "x-remora-idempotent: 1"),
@@ -95,7 +94,7 @@ class Trial:
         act = f.act(m)
         self.injected = time.time()
         next(act)
-        self.begun = time.time()  # which a busy machine takes seconds for
+        self.begun = time.time()  # a busy machine takes seconds until here
         time.sleep(max(0, self.injected + f.lasts - time.time()))
         next(act)
         self.removed = time.time()
@@ -110,7 +109,7 @@ class Trial:
         except Timeout as e:
             self.broken.append(str(e))
         self.broken += [f"{name} has ended by itself" for name, p in m.processes.items() if p.ended()]
-        self.rss_after = [p.rss() << 10 for p in m.sidecars]
+        self.rss_after = [p.rss() for p in m.sidecars]
         self.kept = [p.child.pid == pids[p.name] for p in m.sidecars]
         self.judge()
 
@@ -119,8 +118,8 @@ class Trial:
         if early := [r for r in self.all if r.failure and r.due + r.latency < self.injected]:
             self.broken.append(f"{len(early)} requests failed before it")
         for kind, requests, allowed in (("idempotent", self.hedged, f.hedged), ("other", self.others, f.others)):
-            # At the other providers: what fails while nothing is answered makes no room for itself.
-            there = under_way([r for r in requests if not r.failure], self.begun + NOTICED)
+            # At the other providers: failures while nothing is served make no room for themselves.
+            there = most_in_flight([r for r in requests if not r.failure], self.begun + NOTICED)
             for why, n in failures(requests).items():
                 if n > (allowed[why] + there if why in allowed else 0):
                     self.broken.append(f"{n} {kind} requests failed: {why}")
@@ -141,13 +140,13 @@ class Trial:
         mib = [f"{was / 2**20:.0f}, {now / 2**20:.0f}" + ("" if kept else " (new)") for was, now, kept in
                ((self.rss[0], self.rss_after[0], self.kept[0]), (max(self.rss[1:]), max(self.rss_after[1:]), True))]
         return (f"**{f.name}**: {f.what}; {self.removed - self.injected:.0f} s", str(len(self.all)),
-                told(self.hedged), told(self.others),
+                counted(self.hedged), counted(self.others),
                 ("never" if self.recovered is None else f"{self.recovered:.1f}") + ("" if f.around else " *"),
                 ", ".join("-" if (t := p99(phase)) is None else f"{1000 * t:.0f}" for phase in phases),
                 *mib, f.promise(), "**broken**: " + "; ".join(self.broken) if self.broken else "kept")
 
 
-def told(requests):
+def counted(requests):
     return ", ".join(f"{n} {why}" for why, n in failures(requests).most_common()) or "0"
 
 
@@ -155,15 +154,13 @@ def markdown(m, trials):
     head = TEXT.format(median="1 ms in the median", cables=sentence(m), lease=LEASE, hedged=HEDGED, others=OTHERS,
                        deadline=DEADLINE, budget=BUDGET, normal=NORMAL, floor=round(1000 * FLOOR))
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(t.cells() for t in trials)]
-    foot = (f"\nMeasured on Linux {kernel()}, {os.cpu_count()} CPUs for all of it and whatever else they did "
+    foot = (f"\nMeasured on Linux {platform.release().split('-')[0]}, {os.cpu_count()} CPUs for all of it and whatever else they did "
             f"(load average {os.getloadavg()[2]:.0f}), so that latencies are as much the machine's as the sidecars'.\n")
     return head + "".join("| " + " | ".join(row) + " |\n" for row in rows) + foot
 
 
 def main():
     a = argparse.ArgumentParser(prog="scripts/chaos.sh", description=__doc__)
-    a.add_argument("bin", help=argparse.SUPPRESS)
-    a.add_argument("dir", help=argparse.SUPPRESS)
     a.add_argument("--short", action="store_true", help="a few faults, in less than 4 minutes")
     a.add_argument("--markdown", metavar="FILE", help="write the table there")
     a.add_argument("faults", nargs="*", metavar="FAULT", help="these alone, of: " + " ".join(FAULTS))
@@ -171,8 +168,8 @@ def main():
     names = o.faults or (SHORT if o.short else FAULTS)
     if unknown := [name for name in names if name not in FAULTS]:
         a.error(f"unknown faults: {' '.join(unknown)}")
-    suite = Suite(o.dir)
-    mesh = Mesh(suite, o.bin)
+    suite = Suite()
+    mesh = Mesh(suite)
     trials = []
     try:
         mesh.start()

@@ -1,10 +1,10 @@
-"""Steps the wall clock of one running process, and nobody else's.
+"""Steps the wall clock of one running process.
 
-A Go program asks for the time by calling the kernel's vDSO, which is mapped into
-it; LD_PRELOAD does not reach it, and time namespaces have no CLOCK_REALTIME. Here
-the beginning of the vDSO's clock_gettime, in this process's own copy of the page,
-is overwritten by a system call that adds to CLOCK_REALTIME. CLOCK_MONOTONIC stays
-as it is, as it does when an administrator or NTP sets the clock of a machine.
+A Go program gets the time from the kernel's vDSO, which is mapped into it. LD_PRELOAD
+does not reach it, and time namespaces have no CLOCK_REALTIME. So the beginning of the
+vDSO's clock_gettime, in the process's own copy of the page, is overwritten by a system
+call that adds to CLOCK_REALTIME. CLOCK_MONOTONIC stays as it is, as it does when an
+administrator or NTP sets the clock of a machine.
 """
 
 import os
@@ -12,7 +12,7 @@ import platform
 import signal
 import struct
 
-from harness import PATIENCE, wait_for
+from harness.process import Failed, wait_for
 
 SYMBOL = b"__vdso_clock_gettime"
 SHT_DYNSYM = 11
@@ -33,7 +33,7 @@ class Clock:
 
     def __init__(self, pid):
         if platform.machine() != "x86_64":
-            raise RuntimeError(f"no way is known to step a process's clock on {platform.machine()}")
+            raise Failed(f"no way is known to step a process's clock on {platform.machine()}")
         self.pid = pid
         with open(f"/proc/{pid}/maps", encoding="ascii") as f:
             start, end = next(line.split()[0].split("-") for line in f if "[vdso]" in line)
@@ -42,7 +42,7 @@ class Clock:
         self.original = self._read(self.at, len(_code(0)))
 
     def step(self, seconds):
-        """Sets the clock to so many seconds from the true time."""
+        """Sets the clock so many seconds ahead of the true time."""
         self._patch(_code(seconds))
 
     def restore(self):
@@ -54,17 +54,17 @@ class Clock:
             return f.read(n)
 
     def _patch(self, code):
-        """Writes while the process is stopped, with no thread in what is written."""
+        """Writes while the process is stopped and no thread is in the code."""
         def quiet():
             os.kill(self.pid, signal.SIGSTOP)
-            wait_for("the process to stop", PATIENCE, lambda: all(c is not None for c in self._counters()))
+            wait_for("the process to stop", lambda: all(c is not None for c in self._counters()))
             if all(not self.at <= c < self.at + len(code) for c in self._counters()):
                 return True
             os.kill(self.pid, signal.SIGCONT)
             return False
 
         try:
-            wait_for("the threads to leave clock_gettime", PATIENCE, quiet)
+            wait_for("the threads to leave clock_gettime", quiet)
             with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as f:
                 f.seek(self.at)
                 f.write(code)
@@ -94,4 +94,4 @@ def _address(image):
             name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", image, symbol)
             if image[strings + name:].startswith(SYMBOL + b"\0"):
                 return value
-    raise RuntimeError("the vDSO has no clock_gettime")
+    raise Failed("the vDSO has no clock_gettime")

@@ -1,7 +1,7 @@
-"""The faults, and what is promised of each.
+"""The faults, and the promises for each.
 
-A fault is a generator that takes the mesh. It brings the fault about and yields;
-ends it and yields; whatever it yields after that is a promise that was broken.
+A fault is a generator that takes the mesh. It causes the fault and yields, then ends it
+and yields. Each value that it yields after that is a broken promise.
 """
 
 import contextlib
@@ -16,25 +16,26 @@ from email.utils import parsedate_to_datetime
 from typing import Callable, NamedTuple
 
 from clock import Clock
-from harness import PATIENCE, Timeout, wait_for
-from mesh import ADDRESSES, ETCDS, LEASE, PROVIDERS
+from mesh import ADDRESSES, ADMIN, ETCDS, LEASE, PROVIDERS
+
+from harness.process import PATIENCE, Timeout, wait_for
 
 ANY = float("inf")
 
-# What a request may end with that was at a provider when this was lost, and how many may,
-# beside as many as were under way at once before: few on a machine that keeps up.
+# The failures of requests at a provider that is lost, and how many are allowed beside as
+# many as were in flight at once before: few on a machine that keeps up.
 IN_FLIGHT = {"upstream-reset": 5}
 
-# The same where nothing tells that it is lost: what was sent to it before its silence meant something,
-# and the few that are sent to see whether it is back.
+# The same for a provider whose loss nothing announces: requests sent before its silence
+# meant something, and the few probes whether it is back.
 UNNOTICED = {"deadline": 30}
 
-# What callers see of a sidecar that is not there.
+# What callers see of a missing sidecar.
 GONE = {"connect": ANY, "reset": ANY}
 
 DAY = 86400
 
-PAGE = 4096  # bytes in which a disk is given away
+PAGE = 4096  # bytes, the unit in which a disk is allocated
 
 
 class Fault(NamedTuple):
@@ -42,10 +43,10 @@ class Fault(NamedTuple):
     name: str
     what: str
     lasts: float  # seconds
-    around: bool  # the sidecars route around it: all is well again while it lasts
-    hedged: dict  # how many idempotent requests may fail, by why
+    around: bool  # whether the sidecars route around it: all is well again while it lasts
+    hedged: dict  # how many idempotent requests may fail, by reason
     others: dict  # the same of the other requests
-    also: str     # what else is promised
+    also: str     # other promises
 
     def promise(self):
         parts = [bound(self.hedged)]
@@ -61,7 +62,7 @@ def bound(allowed):
         return "none fails"
     if ANY in allowed.values():
         return f"they fail while it is away ({', '.join(allowed)})"
-    return ", ".join(f"at most {most} fail, and as many as were under way ({why})" for why, most in allowed.items())
+    return ", ".join(f"at most {most} fail, and as many as were in flight ({why})" for why, most in allowed.items())
 
 
 FAULTS = {}
@@ -113,7 +114,7 @@ cut("partition-from", "nothing comes from one provider", "cut_from")
 cut("partition", "one provider is cut off", "cut_to", "cut_from")
 
 
-@fault("rst", "one provider's host answers whatever comes for its sidecar with RST", around=True, others=IN_FLIGHT)
+@fault("rst", "one provider's host responds with RST to all packets for its sidecar", around=True, others=IN_FLIGHT)
 def rst(m):
     m.network.refuse_input(m.hosts["provider-1"], "-p", "tcp", "--dport", "15006", "-j", "REJECT", "--reject-with", "tcp-reset")
     yield
@@ -152,7 +153,7 @@ def half_open_consumer(m):
     m.processes["consumer"].start()
     yield
     try:
-        wait_for("the end of dead links", PATIENCE, lambda: m.connections("provider-1", ADDRESSES["consumer"]) <= before)
+        wait_for("the end of dead links", lambda: m.connections("provider-1", ADDRESSES["consumer"]) <= before)
     except Timeout as e:
         yield str(e)
 
@@ -203,13 +204,13 @@ def disk_full(m):
     logged = os.path.getsize(log)
     yield
     if os.path.getsize(log) == logged:
-        yield "no line came to the access log any more"
+        yield "the access log got no further line"
     if 'remora_access_log_dropped_total{reason="write"} 0\n' in m.admin("consumer", "/metrics"):
         yield "no line of the access log was lost: the disk was not full"
     if len(kept) != len(PROVIDERS):
         yield f"with the disk full the cache held {kept}"
     try:
-        wait_for("the cache to be up to date", PATIENCE, lambda: len(cached(m)) == len(PROVIDERS) - 1)
+        wait_for("the cache to be up to date", lambda: len(cached(m)) == len(PROVIDERS) - 1)
     except Timeout as e:
         yield f"{e}: it holds {cached(m)}"
     m.processes["provider-1"].start()
@@ -231,7 +232,7 @@ def clock(m):
         for c in clocks:
             c.step(days * DAY)
         for name in victims:
-            _, headers = m.call(name, "http://127.0.0.1:9901/healthz")
+            _, headers = m.call(name, ADMIN + "/healthz")
             off = parsedate_to_datetime(headers["Date"]).timestamp() - time.time()
             if abs(off - days * DAY) > PATIENCE:
                 wrong.append(f"the clock of {name} is off by {off:.0f} s, not {days} days")
@@ -244,7 +245,7 @@ def clock(m):
 
 
 @fault("fds", "the consumer's sidecar can open no descriptor more; 20 clients come, and the links to one provider are lost",
-       others=IN_FLIGHT, also="who came is served or let go; who comes afterwards is served")
+       others=IN_FLIGHT, also="these clients are served or closed; later ones are served")
 def fds(m):
     pid = m.processes["consumer"].child.pid
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -263,9 +264,9 @@ def fds(m):
         yield "no connection was refused for want of descriptors"
     for c in clients:
         with c, contextlib.suppress(ConnectionResetError):
-            answer = c.recv(4096)
-            if answer and not answer.startswith(b"HTTP/1.1 200"):
-                yield f"a client that waited got {answer[:40]!r}"
+            response = c.recv(4096)
+            if response and not response.startswith(b"HTTP/1.1 200"):
+                yield f"a client that waited got {response[:40]!r}"
 
 
 @fault("etcd-lost", f"etcd is killed for 60 leases (at the default of 10 s: ten minutes), "

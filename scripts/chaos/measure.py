@@ -1,22 +1,22 @@
-"""What the requests' logs say: what failed and why, and when all was well again."""
+"""Reads the logs of requests: what failed and why, and when the mesh had recovered."""
 
 import bisect
 import collections
 import heapq
 from typing import NamedTuple
 
-WINDOW = 1.0  # seconds in which nothing may fail for it to count as recovered
-STEP = 0.1  # between the windows that are looked at
+WINDOW = 1.0  # seconds without a failure that count as recovery
+STEP = 0.1  # between the windows
 
 
 class Request(NamedTuple):
     due: float  # Unix time
     latency: float  # seconds
-    failure: str  # x-remora-error, else the client's own word; "": none
+    failure: str  # x-remora-error, else the client's own word, "" without a failure
 
 
 def read(path):
-    """The requests of a log of remora-lab load, in the order that they were due."""
+    """The requests of a log of remora-lab load, in the order of their due times."""
     requests = []
     with open(path, encoding="ascii") as f:
         for line in f:
@@ -27,7 +27,7 @@ def read(path):
 
 
 def between(requests, since, until):
-    """Those that were due in that time."""
+    """The requests that were due in that time."""
     low, high = (bisect.bisect_left(requests, t, key=lambda r: r.due) for t in (since, until))
     return requests[low:high]
 
@@ -39,12 +39,12 @@ def p99(requests):
 
 
 def failures(requests):
-    """How many failed, by why."""
+    """The number of failures by their reason."""
     return collections.Counter(r.failure for r in requests if r.failure)
 
 
-def under_way(requests, until):
-    """The most of those due before until that were unanswered at one time."""
+def most_in_flight(requests, until):
+    """The most requests, of those due before until, that were in flight at one time."""
     ends, most = [], 0
     for r in between(requests, 0, until):
         while ends and ends[0] <= r.due:
@@ -55,8 +55,8 @@ def under_way(requests, until):
 
 
 def recovery(hedged, all_requests, since, limit):
-    """The seconds from since until a window in which nothing failed and the hedged
-    requests' P99 was within limit; None: there was none."""
+    """The seconds from since to the first window without a failure in which the hedged
+    requests' P99 was within limit, None if there is no such window."""
     start, last = since, all_requests[-1].due
     while start + WINDOW <= last:
         window = between(all_requests, start, start + WINDOW)

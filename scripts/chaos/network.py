@@ -7,8 +7,8 @@ import shutil
 import socket
 import sys
 
-from harness import PATIENCE, wait_for
-from spaces import Space, run, sweep
+from harness.process import PATIENCE, Failed, run
+from harness.spaces import Space, sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -29,15 +29,15 @@ class Network:
         self.switch = Space("switch")
         self.hosts = {name: Host(name, address) for name, address in addresses.items()}
         self.bad_cables = bad_cables
-        self.netem = False  # the kernel has it; else wire.py does its work
+        self.netem = False  # whether the kernel has it; else wire.py does its work
         self.wires = {}  # paths of their controls
 
     def build(self):
         sweep()
         self.switch.make()
         if modprobe := shutil.which("modprobe"):
-            run(modprobe, "sch_netem", check=False)
-        self.netem = run("tc", "-n", self.switch.name, "qdisc", "add", "dev", "lo", "root", "netem", check=False).returncode == 0
+            run([modprobe, "sch_netem"], check=False)
+        self.netem = run(["tc", "-n", self.switch.name, "qdisc", "add", "dev", "lo", "root", "netem"], check=False).returncode == 0
         self.switch.ip("link", "add", "bridge", "type", "bridge")
         self.switch.ip("link", "set", "bridge", "up")
         for host in self.hosts.values():
@@ -52,19 +52,19 @@ class Network:
             host.ip("link", "set", "eth0", "up")
 
     def wire(self, host):
-        control = os.path.join(self.suite.dir, host.port + ".wire")
+        control = self.suite.path(host.port + ".wire")
         self.suite.process(host.port + "-wire", [
-            sys.executable, os.path.join(HERE, "wire.py"), self.switch.name, host.port, host.name, "eth0", control]).start()
-        wait_for(f"the wire of {host.port}", PATIENCE, lambda: os.path.exists(control))
+            sys.executable, os.path.join(HERE, "wire.py"), self.switch.name, host.port, host.name, "eth0", control],
+            lambda: os.path.exists(control)).start()
         self.wires[host.port] = control
 
     def remove(self):
-        """Takes away what build has made, all or part. The hosts' processes have ended."""
+        """Removes everything that build has made, all or part. The hosts' processes have ended."""
         for space in (*self.hosts.values(), self.switch):
             space.remove()
 
     def impair(self, names, **how):
-        """Makes cables bad in both directions; see wire.py for what how says. Nothing: good again."""
+        """Makes cables bad in both directions, or good again without how; wire.py has its names."""
         for name in names:
             host = self.hosts[name]
             if self.netem:
@@ -76,7 +76,7 @@ class Network:
                 s.connect(self.wires[name])
                 s.sendall(json.dumps(how).encode() + b"\n")
                 if s.recv(16) != b"ok\n":
-                    raise RuntimeError(f"the wire of {name} does not obey")
+                    raise Failed(f"the wire of {name} does not obey")
 
     def qdisc(self, space, device, how):
         options = ["limit", "10000"]
@@ -85,17 +85,17 @@ class Network:
         for share in ("loss", "reorder"):
             if share in how:
                 options += [share, f"{how[share]}%"]
-        run("tc", "-n", space.name, "qdisc", "replace", "dev", device, "root", "netem", *options)
+        run(["tc", "-n", space.name, "qdisc", "replace", "dev", device, "root", "netem", *options])
 
     def refuse_input(self, host, *rule):
         host.execute("iptables", "-w", "-A", "INPUT", *rule)
 
     def cut_to(self, host):
-        """Nothing reaches the host any more."""
+        """No packet reaches the host any more."""
         self.refuse_input(host, "-i", "eth0", "-j", "DROP")
 
     def cut_from(self, host):
-        """Nothing that the host sends reaches the others."""
+        """No packet of the host reaches the others."""
         for other in self.hosts.values():
             if other is not host:
                 self.refuse_input(other, "-s", host.address, "-j", "DROP")

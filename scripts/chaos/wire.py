@@ -3,11 +3,11 @@
     wire.py SPACE DEVICE SPACE DEVICE CONTROL
 
 For kernels without sch_netem. It makes a TAP device in each namespace and carries
-Ethernet frames from either to the other; what is TCP is the kernel's. A client of
-the socket CONTROL sends a line of JSON, {"loss": percent, "delay": ms, "jitter":
-ms, "reorder": percent}, and is answered "ok" when it holds, for both directions.
-As with netem, a delay is even within +-jitter and so may reorder, and "reorder" is
-the share of frames that is not delayed at all.
+Ethernet frames from either to the other; TCP is the kernel's. A client of the socket
+CONTROL sends a line of JSON, {"loss": percent, "delay": ms, "jitter": ms, "reorder":
+percent}, and gets "ok" once it holds, for both directions. As with netem, a delay is
+even within +-jitter and so may reorder, and "reorder" is the share of frames without
+a delay.
 """
 
 import fcntl
@@ -22,12 +22,12 @@ import struct
 import sys
 import time
 
-from spaces import enter
+from harness.spaces import enter
 
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
 MAX_FRAME = 65535
-MAX_WAITING = 10_000  # frames that are being delayed; more are lost
+MAX_WAITING = 10_000  # delayed frames at a time; more are lost
 
 
 def tap(space, name):
@@ -55,7 +55,7 @@ class Wire:
         self.delay, self.jitter = delay / 1000, jitter / 1000
 
     def carry(self, fd):
-        """Takes what has come in at fd."""
+        """Takes the frames that have arrived at fd."""
         while True:
             try:
                 frame = os.read(fd, MAX_FRAME)
@@ -70,7 +70,7 @@ class Wire:
                 heapq.heappush(self.waiting, (due, next(self.order), self.other[fd], frame))
 
     def deliver(self):
-        """Hands over what is due, and returns the milliseconds until more is; None: nothing waits."""
+        """Sends the due frames. Returns the milliseconds until the next one is due, None if there is none."""
         while self.waiting:
             left = self.waiting[0][0] - time.monotonic()
             if left > 0:
