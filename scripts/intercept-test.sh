@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Programs that know nothing of Remora, behind intercept.sh: see
-# intercept/intercept.py. It makes two network namespaces, joined by a veth pair,
-# and takes them away again; nothing else of this host is touched. Needs root,
-# Go, curl, Java 17 or later, Node, Python 3, and of Debian's packages iptables,
-# iproute2, util-linux and redis-server. What is missing is said, and is a
-# failure. The last line is the count of checks.
+# intercept/intercept.py. It makes two network namespaces, joined by a veth pair, and
+# removes them again; nothing else of this host changes. Needs root, Go, curl, Java 17
+# or later, Node, Python 3, and of Debian's packages iptables, iproute2, util-linux and
+# redis-server. A missing program is a failure. The last line is the count of checks.
 #
 #   CALLS=N    HTTP calls of each program and kind of address; default 100
 #   KEEP=DIR   keep configuration files and logs in DIR
@@ -13,14 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
-missing=()
-for tool in curl go ip ip6tables iptables java node python3 redis-server setpriv; do
-	command -v "$tool" >/dev/null || missing+=("$tool")
-done
-if ((${#missing[@]} > 0)); then
-	echo "intercept-test.sh: not installed: ${missing[*]}" >&2
-	exit 1
-fi
+need curl go ip ip6tables iptables java node python3 redis-server setpriv
 if ((EUID != 0)); then
 	echo 'intercept-test.sh: needs root, to make network namespaces' >&2
 	exit 1
@@ -30,5 +22,4 @@ workspace
 chmod 755 "$dir" "$dir/bin" # Remora runs as a user of its own
 
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora
-PYTHONPATH=scripts/interop attend_for 900 \
-	python3 scripts/intercept/intercept.py "$dir" "${CALLS:-100}"
+suite 900 scripts/intercept/intercept.py "${CALLS:-100}"

@@ -1,7 +1,7 @@
 """A program that knows nothing of Remora: client.py SUFFIX CALLS
 
 It calls the hosts compute, other, store, lines and greeter, each with the suffix,
-and prints "ok NAME" or "FAIL NAME DETAIL" for each thing that it does.
+and prints "ok NAME" or "FAIL NAME DETAIL" for each check.
 """
 
 import http.client
@@ -27,9 +27,9 @@ def expect(got, want):
 
 def get(connection):
     connection.request("GET", "/work")
-    answer = connection.getresponse()
-    body = answer.read().decode()
-    expect(answer.status, 200)
+    response = connection.getresponse()
+    body = response.read().decode()
+    expect(response.status, 200)
     return body
 
 
@@ -51,33 +51,33 @@ def connect(host, port):
 
 
 def store():
-    with connect("store", 6379) as s, s.makefile("rb") as answers:
+    with connect("store", 6379) as s, s.makefile("rb") as responses:
         for command, want in ((b"PING", b"+PONG\r\n"), (b"SET python 1", b"+OK\r\n"), (b"INCR python", b":2\r\n")):
             s.sendall(command + b"\r\n")
-            expect(answers.readline(), want)
+            expect(responses.readline(), want)
 
 
 def half_close():
-    with connect("lines", 7001) as s, s.makefile("rb") as answers:
+    with connect("lines", 7001) as s, s.makefile("rb") as responses:
         s.sendall(b"hello\r\n")
-        expect(answers.readline(), b"+hello\r\n")
+        expect(responses.readline(), b"+hello\r\n")
         s.sendall(b"x" * SIZE)
         s.shutdown(socket.SHUT_WR)
-        expect(answers.read(), b":%d\r\n" % (SIZE + 7))
+        expect(responses.read(), b":%d\r\n" % (SIZE + 7))
 
 
 def half_close_at_once():
-    with connect("lines", 7001) as s, s.makefile("rb") as answers:
+    with connect("lines", 7001) as s, s.makefile("rb") as responses:
         s.sendall(b"GET")  # it may still become a request, and does not
         s.shutdown(socket.SHUT_WR)
-        expect(answers.read(), b":3\r\n")
+        expect(responses.read(), b":3\r\n")
 
 
 def greeter():
-    with connect("greeter", 7002) as s, s.makefile("rb") as answers:
-        expect(answers.readline(), b"220 ready\r\n")
+    with connect("greeter", 7002) as s, s.makefile("rb") as responses:
+        expect(responses.readline(), b"220 ready\r\n")
         s.sendall(b"EHLO me\r\n")
-        expect(answers.readline(), b"250 EHLO me\r\n")
+        expect(responses.readline(), b"250 EHLO me\r\n")
 
 
 for name, function in (("HTTP to a service", compute), ("HTTP to an unknown host", other), ("Redis", store),

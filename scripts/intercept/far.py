@@ -2,10 +2,10 @@
 
     far.py
 
-    9001-9003   replicas of a service: HTTP, "replica PORT"; each freezes for
-                each tenth of its requests
-    8080        HTTP, "original": where the service's name points to
-    8081        HTTP, the head of the request as it came
+    9001-9003   replicas of a service: HTTP, "replica PORT"; each one freezes on
+                every tenth request
+    8080        HTTP, "original": the address of the service's name
+    8081        HTTP, the head of the request as it arrived
     7001        lines: "+LINE" for each line, and at the end of file the count of
                 bytes
     7002        speaks first: "220 ready", then "250 LINE" for each line
@@ -34,7 +34,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class Http(socketserver.StreamRequestHandler):
-    """Answers GETs on a connection that stays."""
+    """Responds to GETs on a persistent connection."""
 
     def handle(self):
         while head := self.head():
@@ -63,7 +63,7 @@ class Http(socketserver.StreamRequestHandler):
 
 
 class Lines(socketserver.StreamRequestHandler):
-    """Answers lines, and the end of file."""
+    """Responds to lines, and to the end of file."""
 
     def handle(self):
         n = 0

@@ -1,9 +1,9 @@
 """Transparent interception, between network namespaces.
 
-    intercept.py DIR CALLS    DIR/bin holds remora, DIR takes the logs
+    intercept.py CALLS
 
-Programs in one namespace call servers in the other; intercept.sh stands between
-them, and the programs know of nothing.
+Programs in one namespace call servers in the other. intercept.sh redirects their
+connections, and the programs know nothing of it.
 """
 
 import json
@@ -12,43 +12,34 @@ import re
 import shutil
 import sys
 
-from harness import PATIENCE, Suite, wait_for
-from spaces import Space, run, sweep
+from harness.process import Failed, tool, wait_for
+from harness.sidecar import configuration, written
+from harness.spaces import Space, ip, sweep
+from harness.suite import Suite, title
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INTERCEPT = os.path.join(HERE, "..", "intercept.sh")
 
 PROXY_UID, APP_UID, NOBODY = "61001", "61002", "61003"
 NEAR4, FAR4, NEAR6, FAR6 = "10.77.0.1", "10.77.0.2", "fd77::1", "fd77::2"
+ADMIN, COUNTS = "http://127.0.0.1:9901", "http://127.0.0.1:7000/"
 HOSTS = ("compute", "other", "store", "lines", "greeter")
 REPLICAS = ("9001", "9002", "9003")
 
-CONFIG = """
-loops: 2
-admin: {{address: "127.0.0.1:9901"}}
-listeners:
-  - {{name: egress4, address: "127.0.0.1:15001", protocol: http, transparent: true}}
-  - {{name: egress6, address: "[::1]:15001", protocol: http, transparent: true}}
-routes:
-  - {{match: {{host: compute4}}, service: compute4}}
-  - {{match: {{host: compute6}}, service: compute6}}
-services:
-  compute4: &service
-    discover: static
-    endpoints: ["{far4}:9001", "{far4}:9002", "{far4}:9003"]
-    protocol: http
-    connect_timeout: 15s
-    timeout: 60s
-    hedge: {{mode: on, delay: 20ms, budget: 0.5}}
-  compute6: {{<<: *service, endpoints: ["[{far6}]:9001", "[{far6}]:9002", "[{far6}]:9003"]}}
-# A Java that has just begun may take long from its connection to its request; what
-# waits for its server to speak waits as long.
-timeouts: {{detect: 20s}}
-"""
+# A Java that has just started may take long from its connection to its request, and
+# connections whose server speaks first wait as long.
+CONFIG = configuration("intercept", "127.0.0.1:9901", timeouts={"detect": "20s"})
+CONFIG["listeners"] = [{"name": f"egress{v}", "address": address, "protocol": "http", "transparent": True}
+                       for v, address in (("4", "127.0.0.1:15001"), ("6", "[::1]:15001"))]
+CONFIG["routes"] = [{"match": {"host": f"compute{v}"}, "service": f"compute{v}"} for v in "46"]
+CONFIG["services"] = {f"compute{v}": {
+    "discover": "static", "endpoints": [f"{address}:{port}" for port in REPLICAS], "protocol": "http", "connect_timeout": "15s",
+    "timeout": "60s", "hedge": {"mode": "on", "delay": "20ms", "budget": 0.5},
+} for v, address in (("4", FAR4), ("6", f"[{FAR6}]"))}
 
 
 class Lab:
-    """Two namespaces, and what runs in them."""
+    """Two namespaces, and the processes in them."""
 
     def __init__(self, suite):
         self.suite = suite
@@ -59,8 +50,8 @@ class Lab:
         sweep()
         for space in (self.near, self.far):
             space.make()
-        run("ip", "link", "add", "veth0", "netns", self.near.name,
-            "type", "veth", "peer", "name", "veth0", "netns", self.far.name)
+        ip("link", "add", "veth0", "netns", self.near.name,
+           "type", "veth", "peer", "name", "veth0", "netns", self.far.name)
         for space, v4, v6 in ((self.near, NEAR4, NEAR6), (self.far, FAR4, FAR6)):
             space.ip("address", "add", v4 + "/24", "dev", "veth0")
             space.ip("address", "add", v6 + "/64", "dev", "veth0", "nodad")
@@ -71,30 +62,24 @@ class Lab:
                 f.write(" ".join([address] + [host + suffix for host in HOSTS if suffix]) + "\n")
 
     def remove(self):
-        """Takes away what build has made, all or part."""
+        """Removes everything that build has made, all or part."""
         self.suite.stop()
         for space in (self.near, self.far):
             space.remove()
         shutil.rmtree(self.names, ignore_errors=True)
 
     def start(self):
-        config = self.suite.file("remora.yaml", CONFIG.format(far4=FAR4, far6=FAR6))
-        # Another user is not told of its parent's death any more.
+        config = self.suite.file("remora.yaml", written(CONFIG))
+        # A process of another user gets no signal of its parent's death.
         as_proxy = ["setpriv", "--reuid", PROXY_UID, "--regid", PROXY_UID, "--clear-groups", "--pdeathsig", "KILL"]
-        remora = os.path.join(self.suite.dir, "bin", "remora")
-        self.spawn("remora", self.near, *as_proxy, remora, "run", "-c", config)
-        self.spawn("far", self.far, sys.executable, os.path.join(HERE, "far.py"))
-        self.spawn("redis", self.far, "redis-server", "--port", "6379", "--bind", "0.0.0.0", "::",
-                   "--protected-mode", "no", "--save", "")
-        wait_for("Remora", PATIENCE, lambda: self.curl(self.near, "http://127.0.0.1:9901/readyz", check=False))
-        wait_for("the servers", PATIENCE, lambda: self.curl(self.far, "http://127.0.0.1:7000/", check=False))
-        wait_for("Redis", PATIENCE, lambda: "PONG" in self.ask_redis())
+        self.spawn("remora", self.near, lambda: self.curl(self.near, ADMIN + "/readyz", check=False),
+                   *as_proxy, tool("remora"), "run", "-c", config)
+        self.spawn("far", self.far, lambda: self.curl(self.far, COUNTS, check=False), sys.executable, os.path.join(HERE, "far.py"))
+        self.spawn("redis", self.far, lambda: "PONG" in self.far.execute("redis-cli", "PING", check=False).stdout,
+                   "redis-server", "--port", "6379", "--bind", "0.0.0.0", "::", "--protected-mode", "no", "--save", "")
 
-    def spawn(self, name, space, *argv):
-        self.suite.process(name, space.argv(*argv)).start()
-
-    def ask_redis(self):
-        return self.far.execute("redis-cli", "PING", check=False).stdout
+    def spawn(self, name, space, ready, *argv):
+        self.suite.process(name, space.argv(*argv), ready).start()
 
     def curl(self, space, url, check=True):
         return space.execute("curl", "--silent", "--fail", "--max-time", "60", url, check=check).stdout
@@ -104,15 +89,15 @@ class Lab:
 
     def rules(self):
         """What the nat tables hold, without comments and counters."""
-        all_rules = "".join(self.near.execute(tool, "-t", "nat").stdout for tool in ("iptables-save", "ip6tables-save"))
+        all_rules = "".join(self.near.execute(save, "-t", "nat").stdout for save in ("iptables-save", "ip6tables-save"))
         return re.sub(r"#.*\n|\[\d+:\d+\]", "", all_rules)
 
     def counts(self):
         """Requests so far, by the port of the server."""
-        return json.loads(self.curl(self.far, "http://127.0.0.1:7000/"))
+        return json.loads(self.curl(self.far, COUNTS))
 
     def metric(self, name):
-        text = self.curl(self.near, "http://127.0.0.1:9901/metrics")
+        text = self.curl(self.near, ADMIN + "/metrics")
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else 0
 
@@ -120,7 +105,7 @@ class Lab:
         return self.metric('remora_stream_departures_total{kind="pass"}')
 
     def program(self, name, argv, suffix, calls):
-        """Runs a program, and counts the checks that it makes itself."""
+        """Runs a program, and counts its own checks."""
         ran = self.near.execute(*argv, suffix, str(calls), check=False)
         lines = ran.stdout.splitlines()
         for line in lines:
@@ -136,7 +121,7 @@ PROGRAMS = {
     "Java": ["java", os.path.join(HERE, "Client.java")],
 }
 
-# What each program does, and of that, how often it opens a connection to pass. The
+# How many checks each program makes, and how many of its connections pass through. The
 # Java client makes two for HTTP.
 CHECKS = 6
 PASSES = {"Python": 5, "Node": 5, "Java": 6}
@@ -147,8 +132,8 @@ def spread(before, after):
     return [after[port] - before[port] for port in REPLICAS], after["8080"] - before["8080"]
 
 
-def everybody(suite, lab, calls):
-    print("\n== everybody's connections", flush=True)
+def all_users(suite, lab, calls):
+    title("the connections of all users")
     lab.intercept("install", "--proxy-uid", PROXY_UID)
     once = lab.rules()
     suite.check("install makes rules for IPv4 and IPv6", once.count("-j REDIRECT --to-ports 15001") == 2, once)
@@ -172,7 +157,7 @@ def get(lab, url, *before):
 
 
 def by_ports(suite, lab):
-    print("\n== by ports", flush=True)
+    title("by ports")
     lab.intercept("install", "--proxy-uid", PROXY_UID, "--ports", "80,8000-8080")
     passed = lab.passed()
     suite.check("a port in the list is redirected", get(lab, "http://compute4:8080/").startswith("replica"))
@@ -186,7 +171,7 @@ def by_ports(suite, lab):
 
 
 def by_uid(suite, lab):
-    print("\n== by uid", flush=True)
+    title("by uid")
     as_app = ["setpriv", "--reuid", APP_UID, "--clear-groups"]
     lab.intercept("install", "--proxy-uid", PROXY_UID, "--uid", APP_UID)
     for suffix in "46":
@@ -196,22 +181,22 @@ def by_uid(suite, lab):
 
 
 def circle(suite, lab):
-    """Remora's own connections are not excluded, by mistake."""
-    print("\n== a wrong --proxy-uid", flush=True)
+    """Remora's own connections are not excluded, by a mistake of the configuration."""
+    title("a wrong --proxy-uid")
     lab.intercept("install", "--proxy-uid", NOBODY)
     for suffix in "46":
         ran = lab.near.execute("curl", "--silent", "--max-time", "60", f"http://other{suffix}:8081/", check=False)
         suite.check(f"IPv{suffix}: a connection that would go in a circle is reset", ran.returncode in (52, 55, 56),
                     f"curl exit {ran.returncode}")
-    wait_for("connections to end", PATIENCE, lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0)
+    wait_for("connections to end", lambda: lab.metric('remora_reactor_connections{direction="in"}') == 0)
     found = lab.metric('remora_errors_total{code="loop-detected"}')
-    suite.check("each is found out the first time that it comes back", found == 2, f"{found}")
+    suite.check("each is detected the first time that it comes back", found == 2, f"{found}")
     direct = get(lab, "http://127.0.0.1:15001/")
-    suite.check("who calls the listener itself is answered", "no route" in direct, direct)
+    suite.check("a caller of the listener itself gets a response", "no route" in direct, direct)
 
 
 def removal(suite, lab):
-    print("\n== remove", flush=True)
+    title("remove")
     for what in ("remove", "a second remove"):
         lab.intercept("remove")
         suite.check(f"{what} leaves nothing", "REMORA" not in lab.rules(), lab.rules())
@@ -219,20 +204,20 @@ def removal(suite, lab):
 
 
 def refusals(suite, lab):
-    print("\n== what can't be", flush=True)
+    title("refusals")
 
     def refused(what, words, *argv, env=None):
         ran = lab.near.execute(*argv, check=False, env=env)
         suite.check(what, ran.returncode == 1 and words in ran.stderr, f"exit {ran.returncode}: {ran.stderr}")
 
-    tools = os.path.join(suite.dir, "tools")  # all that the script needs but iptables
+    tools = suite.path("tools")  # all that the script needs but iptables
     os.makedirs(tools, exist_ok=True)
-    for tool in ("basename", "bash", "env", "id", "sed"):
-        if not os.path.exists(os.path.join(tools, tool)):
-            os.symlink(shutil.which(tool), os.path.join(tools, tool))
+    for name in ("basename", "bash", "env", "id", "sed"):
+        if not os.path.exists(os.path.join(tools, name)):
+            os.symlink(shutil.which(name), os.path.join(tools, name))
     install = [INTERCEPT, "install", "--proxy-uid", PROXY_UID]
     refused("without rights it says so", "CAP_NET_ADMIN", "setpriv", "--reuid", NOBODY, "--clear-groups",
-            "--inh-caps=-all", "bash", "-c", f'exec bash -s "$@" <"{os.path.join(suite.dir, "intercept.sh")}"', "-",
+            "--inh-caps=-all", "bash", "-c", f'exec bash -s "$@" <"{suite.path("intercept.sh")}"', "-",
             *install[1:])
     refused("without iptables too", "iptables is not installed", os.path.join(tools, "env"), "PATH=" + tools, *install)
     refused("--proxy-uid is a must", "--proxy-uid is missing", INTERCEPT, "install")
@@ -244,17 +229,17 @@ def refusals(suite, lab):
 
 
 def main():
-    suite, calls = Suite(sys.argv[1]), int(sys.argv[2])
+    suite, calls = Suite(), int(sys.argv[1])
     shutil.copy(INTERCEPT, suite.dir)  # where any user can read it
     lab = Lab(suite)
     try:
         try:
             lab.build()
-        except RuntimeError as e:
+        except Failed as e:
             suite.check("network namespaces", False, f"can't be made on this machine: {e}")
             return suite.finish()
         lab.start()
-        everybody(suite, lab, calls)
+        all_users(suite, lab, calls)
         by_ports(suite, lab)
         by_uid(suite, lab)
         circle(suite, lab)
