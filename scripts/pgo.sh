@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes cmd/remora/default.pgo anew: CPU profiles of sidecars under the loads of
+# Makes cmd/remora/default.pgo: CPU profiles of sidecars under the loads of
 # scripts/pgo/profiles.py, by which "go build" optimises the sidecar. It then counts,
-# by callgrind, the instructions per request that this spares.
+# by callgrind, the instructions per request that the profile saves.
 #
 #   scripts/pgo.sh [--seconds N]   N is of each load's profile (default 15)
 #   scripts/pgo.sh --check         only counts; ends with 1 if the profile has grown
@@ -12,20 +12,18 @@ source scripts/lib.sh
 
 die() { echo "pgo: $*" >&2; exit 1; }
 
-for tool in go python3 wrk openssl valgrind; do
-	command -v "$tool" >/dev/null || die "$tool is missing (apt-get install wrk openssl valgrind python3)"
-done
-
+need go python3 wrk openssl valgrind
 profile=$PWD/cmd/remora/default.pgo
 workspace
-export PYTHONPATH=$PWD/scripts/interop:$PWD/scripts/bench:$PWD/scripts/tail
 
 if [[ ${1:-} != --check ]]; then
-	# Without the profile of before, by which functions are inlined: the same code is to
-	# give the same profile. With -trimpath, functions have no paths of this machine.
+	# Without the present profile, which decides on inlining: the same code must give the
+	# same profile. With -trimpath, functions have no paths of this machine.
 	CGO_ENABLED=0 go build -trimpath -pgo=off -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 	mkdir -p "$dir/profiles"
-	attend python3 -B scripts/pgo/profiles.py --binaries "$dir/bin" --out "$dir/profiles" "$@"
+	seconds=15
+	if [[ ${1:-} == --seconds ]]; then seconds=$2; fi
+	suite 3600 scripts/pgo/profiles.py "$seconds" "$dir/profiles"
 	# A program that is named replaces the path of the one that ran.
 	(cd "$dir/bin" && go tool pprof -symbolize=none -proto -output "$dir/merged" remora "$dir"/profiles/*.pprof)
 	gzip -cd "$dir/merged" >"$dir/plain"
@@ -35,4 +33,4 @@ fi
 
 go test -c -pgo=off -o "$dir/bin/without" ./proxy
 go test -c -pgo="$profile" -o "$dir/bin/with" ./proxy
-attend python3 -B scripts/pgo/gain.py --binaries "$dir/bin" --limits scripts/cost.limits
+PYTHONPATH=scripts/bench suite 3600 scripts/pgo/gain.py scripts/cost.limits

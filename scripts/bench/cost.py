@@ -1,40 +1,43 @@
-"""Counts what a request costs in steady state: instructions in the core, system calls
-and allocations of each sidecar. See scripts/cost.sh."""
+"""Counts the cost of a request in steady state: instructions in the core, system calls
+and allocations of each sidecar. See scripts/cost.sh.
 
-import argparse
+    cost.py CORE LIMITS    CORE is the test binary of ./proxy
+"""
+
 import collections
 import concurrent.futures
 import contextlib
 import itertools
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 
 import instructions
-from stack import PATIENCE, Failed, Stack, Tools, wrk
+
+from harness.load import chain, wrk
+from harness.process import PATIENCE, Failed
+from harness.suite import Suite
 
 CHAINS = [["single"], ["consumer", "provider"]]
 CONNECTIONS = [64, 1]
 SECONDS = 4
 
-# The process allocates by itself, above all for a look at its metrics: a few
-# thousand more or less each time. A run that counts allocations lasts until that
-# is little for a request, but not for ever on a slow machine.
+# The process allocates by itself, above all for its metrics: a few thousand more or
+# less each time. A run that counts allocations lasts until that is little for each
+# request, but not longer than a bound on a slow machine.
 ENOUGH = 50_000
 MOST_SECONDS = 60
 
-# What disturbs a machine only adds to a count, so one that is too high is
+# A disturbance of the machine only adds to a count, so a count that is too high is
 # measured again: a cost that has risen is too high each time.
 TRIES = 3
 
-# What the Go runtime's monitor calls with time, however many requests there are.
+# The calls of the Go runtime's monitor, which grow with time and not with requests.
 OF_TIME = ["nanosleep"]
 
-# System calls that have no limit, of fewer than this per request, come with the
+# Fewer system calls per request than this, of those without a limit, belong to the
 # opening of connections.
 NOISE = 0.1
 
@@ -63,39 +66,29 @@ class Strace:
         return {name: int(n) for name, n in rows if name not in ("total", *OF_TIME)}
 
 
-def count_syscalls(tools, chain, connections):
+def count_syscalls(suite, names, connections):
     """Of each sidecar, system calls per request by name."""
-    with Stack(tools, chain) as stack, contextlib.ExitStack() as tracing:
-        wrk(stack.url, connections, 1)
-        traces = [Strace(p.pid, os.path.join(stack.dir.name, f"{n}.strace")) for n, p in zip(chain, stack.proxies)]
+    with chain(suite, names) as (sidecars, url), contextlib.ExitStack() as tracing:
+        wrk(url, connections, 1)
+        traces = [Strace(p.child.pid, suite.path(f"{p.name}.strace")) for p in sidecars]
         for t in traces:
             tracing.enter_context(t)
-        r = load(stack, connections)
+        r = load(url, connections)
         tracing.close()
-        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(chain, traces)}
+        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(names, traces)}
 
 
-def load(stack, connections, seconds=SECONDS):
-    r = wrk(stack.url, connections, seconds)
-    stack.alive()
+def load(url, connections, seconds=SECONDS):
+    r = wrk(url, connections, seconds)
     if r["errors"]:
         raise Failed(f"{r['errors']} requests failed")
     return r
 
 
-def metrics(port):
-    """A sidecar's /metrics, labels summed up."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as f:
-                text = f.read().decode()
-            break
-        except OSError as e:  # its loop was kept from answering
-            if time.monotonic() > end:
-                raise Failed(f"/metrics: {e}") from e
+def totals(sidecar):
+    """A sidecar's metrics, each the sum over its labels."""
     found = collections.Counter()
-    for m in re.finditer(r"^(\w+)(?:\{.*\})? (\S+)$", text, re.M):
+    for m in re.finditer(r"^(\w+)(?:\{.*\})? (\S+)$", sidecar.get("/metrics"), re.M):
         found[m[1]] += float(m[2])
     return found
 
@@ -105,22 +98,22 @@ ALLOCATIONS = "go_memstats_mallocs_total"
 FLUSHES = "remora_link_flushes_total"
 
 
-def count_allocations(tools, chain, connections):
-    """Of each sidecar, allocations per request and, where it has a link, per flush of
-    it, between two moments well within a run, so that opening connections does not
-    count."""
-    with Stack(tools, chain) as stack, concurrent.futures.ThreadPoolExecutor() as pool:
-        asking = [cost_of_asking(port) for port in stack.admin]
-        rate = load(stack, connections, 1)["requests"]
+def count_allocations(suite, names, connections):
+    """Of each sidecar, allocations per request and, where it has a link, per flush of the
+    link. Both are counted between two moments well within a run, so that the opening of
+    connections does not count."""
+    with chain(suite, names) as (sidecars, url), concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = [cost_of_asking(p) for p in sidecars]
+        rate = load(url, connections, 1)["requests"]
         seconds = min(max(SECONDS, ENOUGH / rate), MOST_SECONDS)
-        running = pool.submit(load, stack, connections, round(seconds) + 2)
+        running = pool.submit(load, url, connections, round(seconds) + 2)
         time.sleep(1)
-        before = [metrics(port) for port in stack.admin]
+        before = [totals(p) for p in sidecars]
         time.sleep(seconds)
-        after = [metrics(port) for port in stack.admin]
+        after = [totals(p) for p in sidecars]
         running.result()
     found = {}
-    for i, name in enumerate(chain):
+    for i, name in enumerate(names):
         d = {k: after[i][k] - before[i][k] for k in (REQUESTS, ALLOCATIONS, FLUSHES)}
         n = max(0, d[ALLOCATIONS] - asking[i])
         found[name] = {"allocations": n / d[REQUESTS]}
@@ -129,10 +122,10 @@ def count_allocations(tools, chain, connections):
     return found
 
 
-def cost_of_asking(port):
-    """The most that one look at /metrics allocates, which is as much as thousands
-    of requests do."""
-    seen = [metrics(port)[ALLOCATIONS] for _ in range(6)]
+def cost_of_asking(sidecar):
+    """The most that one request for /metrics allocates, which is as much as thousands of
+    requests do."""
+    seen = [totals(sidecar)[ALLOCATIONS] for _ in range(6)]
     return max(b - a for a, b in zip(seen, seen[1:]))
 
 
@@ -170,12 +163,12 @@ def compare(counts, limits):
     return risen
 
 
-def measure(tools, chain, connections, limits):
+def measure(suite, names, connections, limits):
     """Counts and compares once; returns what rose."""
-    calls = count_syscalls(tools, chain, connections)
-    allocations = count_allocations(tools, chain, connections)
+    calls = count_syscalls(suite, names, connections)
+    allocations = count_allocations(suite, names, connections)
     risen = []
-    for sidecar in chain:
+    for sidecar in names:
         print(f"{sidecar}, {connections} connection{'s' * (connections > 1)}, per request")
         counts = {**calls[sidecar], "total": sum(calls[sidecar].values()), **allocations[sidecar]}
         risen += [f"{sidecar} {connections} {w}" for w in compare(counts, limits[sidecar, connections])]
@@ -183,23 +176,19 @@ def measure(tools, chain, connections, limits):
 
 
 def main():
-    a = argparse.ArgumentParser(prog="scripts/cost.sh", description=__doc__)
-    a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
-    a.add_argument("--core", required=True, help=argparse.SUPPRESS)
-    a.add_argument("--limits", required=True, help=argparse.SUPPRESS)
-    o = a.parse_args()
-    limits, shapes = read_limits(o.limits)
-    tools = Tools(o.binaries)
+    core, file = sys.argv[1:]
+    limits, shapes = read_limits(file)
+    suite = Suite()
     began = time.monotonic()
-    risen = instructions.compare(instructions.count(o.core, shapes), shapes)
-    for chain, connections in itertools.product(CHAINS, CONNECTIONS):
+    risen = instructions.compare(instructions.count(core, shapes), shapes)
+    for names, connections in itertools.product(CHAINS, CONNECTIONS):
         for _ in range(TRIES):
-            if not (high := measure(tools, chain, connections, limits)):
+            if not (high := measure(suite, names, connections, limits)):
                 break
         risen += high
     print(f"{time.monotonic() - began:.0f} s")
     if risen:
-        raise Failed("risen: " + ", ".join(risen) + f"; if that is meant, change {o.limits}")
+        raise Failed("risen: " + ", ".join(risen) + f"; if that is meant, change {file}")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,24 @@
 """Counts the instructions of a request's way through the core and the codecs, on a
 driver without sockets. See scripts/cost.sh.
 
-It counts with callgrind alone. Hardware counters ("perf stat -e instructions:u")
-are missing on most virtual machines, and would count otherwise: what a processor
-does by microcode is one instruction to it, and which of its routines Go takes
-hangs on its features. Callgrind emulates the same processor everywhere."""
+It counts with callgrind alone. Hardware counters ("perf stat -e instructions:u") are
+missing on most virtual machines, and would differ: microcode is one instruction to
+them, and Go chooses its routines by the processor's features. Callgrind emulates the
+same processor everywhere."""
 
 import concurrent.futures
 import os
 import re
-import subprocess
 
-from harness import die_with_parent
-from processes import Failed
+from harness.process import Failed, run as run_program
 
-# The requests of a run and of a longer one: what start and end take is the same
-# for both, and so is not in the difference.
+# The requests of a run; a second run has twice as many. Start and end take the same in
+# both, so they are not in the difference.
 REQUESTS = 1920
 PATIENCE = 900
 
-# No collector, no preemption, one thread: what is left of chance is the seeds of
-# the hash tables, less than 1%.
+# No collector, no preemption, one thread. The seeds of the hash tables still vary, by
+# less than 1%.
 SETTLED = {"GOGC": "off", "GOMAXPROCS": "1", "GODEBUG": "asyncpreemptoff=1"}
 
 # How far a count may be from the one in the list.
@@ -32,13 +30,9 @@ def run(binary, shape, requests):
     pattern = "/".join(f"^{re.escape(part)}$" for part in shape.split("/"))
     cmd = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary, "-test.run=^$",
            f"-test.bench=^BenchmarkShape$/{pattern}", f"-test.benchtime={requests}x"]
-    try:
-        done = subprocess.run(cmd, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | SETTLED,
-                              preexec_fn=die_with_parent)
-    except subprocess.TimeoutExpired as e:
-        raise Failed(f"{' '.join(cmd)}: not done within {PATIENCE} s") from e
+    done = run_program(cmd, seconds=PATIENCE, env=os.environ | SETTLED)
     counted = re.search(r"Collected : (\d+)", done.stderr)
-    if done.returncode or not counted or f"BenchmarkShape/{shape}" not in done.stdout:
+    if not counted or f"BenchmarkShape/{shape}" not in done.stdout:
         raise Failed(f"{' '.join(cmd)}: {done.stdout}{done.stderr}")
     return int(counted[1])
 

@@ -1,84 +1,94 @@
-"""Takes CPU profiles of sidecars under load, by their admin APIs, one load after the
-other. See ../pgo.sh."""
+"""Takes CPU profiles of sidecars under load from their admin APIs, one load after the
+other. See ../pgo.sh.
 
-import argparse
+    profiles.py SECONDS OUT    SECONDS is the length of each profile
+"""
+
 import concurrent.futures
+import contextlib
 import os
-import subprocess
 import sys
 import time
 import urllib.request
 
-import dubbo
-from harness import certificates
-from mesh import Mesh
-from processes import PATIENCE, Failed
-from stack import Stack, Tools, wrk
+from harness.load import chain, load, wrk
+from harness.process import PATIENCE, Failed
+from harness.sidecar import Sidecar
+from harness.suite import Suite
 
-# Load before and after a profile, in seconds: within it, connections are there and
+# Load before and after a profile, in seconds: within it, connections are open and
 # hedging has learned its delay.
 AROUND = 2
 
+ENDPOINTS = 3
 
-def closed(servers, seconds, script="post.lua"):
-    if failed := wrk(servers.url, 64, seconds, script)["errors"]:
+FREEZES = ["--mode", "stall", "--median", "1ms", "--sigma", "0.5", "--stall-mean", "2s", "--stall-len", "50ms"]
+
+
+def closed(url, seconds, script="post.lua"):
+    if failed := wrk(url, 64, seconds, script)["errors"]:
         raise Failed(f"{failed} requests failed")
 
 
-def low_rate(servers, seconds):
-    """An open loop with so few requests that each is a wake-up of its own."""
-    cmd = [servers.tools.lab, "load", "--rate", "2000", "--warmup", "0s", "--duration", f"{seconds}s", servers.url]
-    done = subprocess.run(cmd, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"{' '.join(cmd)}: {done.stdout}{done.stderr}")
+def open_loop(url, seconds, rate, *options):
+    load(url, "--rate", str(rate), "--warmup", "0s", "--duration", f"{seconds}s", *options)
 
 
-def loads(tools, directory):
-    """Name, servers, and the load that they are put under. All take the same time: a
-    load counts for as much as it keeps its sidecars busy."""
-    programs = {"remora": tools.remora, "remora-lab": tools.lab}
-    chain = ["consumer", "provider"]
+@contextlib.contextmanager
+def mesh(suite, replica, protocol, local, **consumer):
+    """Yields a consumer's sidecar with three providers', and its URL. local is the providers' service, by protocol."""
+    try:
+        links, sidecars = [], []
+        for i in range(1, ENDPOINTS + 1):
+            app = suite.replica(f"replica-{i}", *replica, "--seed", str(i), env={"GOMAXPROCS": "1"}).start()
+            p = Sidecar(suite, f"provider-{i}", loops=1)
+            p.service("local", protocol, app.port, **local)
+            links.append(p.listener("link", "local"))
+            sidecars.append(p.start())
+        p = Sidecar(suite, "consumer", loops=1)
+        p.service("compute", "link", *links, **consumer)
+        port = p.listener("http", "compute")
+        yield [p.start(), *sidecars], f"http://127.0.0.1:{port}/compute"
+    finally:
+        suite.stop()
+
+
+def loads(suite):
+    """Name, sidecars, and their load. All take the same time: a load counts for as much as it
+    keeps its sidecars busy."""
+    two = ["consumer", "provider"]
     return [
-        ("one-hop", Stack(tools, ["single"]), closed),
-        ("two-hops", Stack(tools, chain), closed),
-        ("tls", Stack(tools, chain, certificates(directory, "pgo")), closed),
-        ("low-rate", Stack(tools, chain), low_rate),
-        ("hedged", Mesh(programs, "remora", "{mode: on}", 1), lambda mesh, seconds: mesh.load(1000, seconds)),
-        ("dubbo", dubbo.Mesh(tools, ["--mode", "fast"]), lambda mesh, seconds: closed(mesh, seconds, "form.lua")),
+        ("one-hop", chain(suite, ["single"]), closed),
+        ("two-hops", chain(suite, two), closed),
+        ("tls", chain(suite, two, suite.certificates("pgo")), closed),
+        # So few requests that each is a wake-up of its own.
+        ("low-rate", chain(suite, two), lambda url, seconds: open_loop(url, seconds, 2000)),
+        ("hedged", mesh(suite, FREEZES, "http", {"max_concurrency": 64}, timeout="2s", idempotent=True,
+                        hedge={"mode": "on"}), lambda url, seconds: open_loop(url, seconds, 1000, "--connections", "128")),
+        ("dubbo", mesh(suite, ["--protocol", "dubbo", "--mode", "fast"],
+"dubbo",
+                       {"serialization": "fastjson", "max_concurrency": 200}, max_pending=4096),
+         lambda url, seconds: closed(url, seconds, "form.lua")),
     ]
 
 
-def admins(servers):
-    """The admin ports of the sidecars to profile; a hedged mesh has only the consumer's."""
-    return [servers.admin] if isinstance(servers.admin, int) else servers.admin
-
-
-def fetch(port, seconds, file):
-    url = f"http://127.0.0.1:{port}/debug/pprof/profile?seconds={seconds}"
+def fetch(sidecar, seconds, file):
+    url = f"http://127.0.0.1:{sidecar.admin}/debug/pprof/profile?seconds={seconds}"
     with urllib.request.urlopen(url, timeout=seconds + PATIENCE) as r, open(file, "wb") as f:
         f.write(r.read())
 
 
-def take(name, servers, load, directory, seconds):
-    print(f"{name}: {seconds} s", file=sys.stderr)
-    with servers, concurrent.futures.ThreadPoolExecutor() as pool:
-        running = pool.submit(load, servers, seconds + 2 * AROUND)
-        time.sleep(AROUND)
-        fetching = [pool.submit(fetch, port, seconds, os.path.join(directory, f"{name}-{i}.pprof"))
-                    for i, port in enumerate(admins(servers))]
-        for each in [*fetching, running]:
-            each.result()
-        servers.alive()
-
-
 def main():
-    a = argparse.ArgumentParser(prog="scripts/pgo.sh", description=__doc__)
-    a.add_argument("--seconds", type=int, default=15, help="of each load's profile")
-    a.add_argument("--binaries", required=True, help=argparse.SUPPRESS)
-    a.add_argument("--out", required=True, help=argparse.SUPPRESS)
-    o = a.parse_args()
-    for name, servers, load in loads(Tools(o.binaries), o.out):
-        take(name, servers, load, o.out, o.seconds)
+    seconds, out = int(sys.argv[1]), sys.argv[2]
+    for name, servers, run in loads(Suite()):
+        print(f"{name}: {seconds} s", file=sys.stderr)
+        with servers as (sidecars, url), concurrent.futures.ThreadPoolExecutor() as pool:
+            running = pool.submit(run, url, seconds + 2 * AROUND)
+            time.sleep(AROUND)
+            fetching = [pool.submit(fetch, p, seconds, os.path.join(out, f"{name}-{p.name}.pprof"))
+                        for p in (sidecars[:1] if name == "hedged" else sidecars)]
+            for each in [*fetching, running]:
+                each.result()
 
 
 if __name__ == "__main__":
