@@ -1,18 +1,17 @@
-"""Starts what docs/getting-started.md says, word for word, on ports of its own.
+"""Starts the processes of docs/getting-started.md, word for word, on free ports.
 
-The page's fenced blocks say in their info string what they are: `sh start=NAME`
-runs until it is ended, `sh try` ends by itself, and a `text` block right after
-one tells what that prints. The page's ports, in its commands and in the files
-of docs/examples, are exchanged for free ones, and services get longer to be
-connected, for a machine that does much else; nothing else is changed.
+The info strings of the page's fenced blocks name their kinds: `sh start=NAME` runs
+until it is stopped, `sh try` ends by itself, and a `text` block right after one is its
+output. The page's ports, in its commands and in the files of docs/examples, are replaced
+by free ones, and services get a longer connect timeout for a busy machine. Nothing else
+changes.
 """
 
 import os
 import re
 import shutil
-import subprocess
 
-from harness import PATIENCE, free_ports
+from harness.process import free_port, run
 
 FENCE = re.compile(r"^```(\S*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DISCOVER = re.compile(r"^( +)(discover: )", re.MULTILINE)
@@ -22,20 +21,19 @@ ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
 class Guide:
     """A working copy of the page: its commands, and the files they name."""
 
-    def __init__(self, suite, root, binaries):
+    def __init__(self, suite, root):
         self.suite = suite
-        self.dir = os.path.join(suite.dir, "guide")
+        self.dir = suite.path("guide")
         shutil.copytree(os.path.join(root, "docs", "examples"), os.path.join(self.dir, "docs", "examples"))
-        os.symlink(binaries, os.path.join(self.dir, "bin"))
-        with open(os.path.join(root, "docs", "getting-started.md"), encoding="utf-8") as f:
-            page = f.read()
-        self.blocks = [(lang, info, body) for lang, info, body in FENCE.findall(page)]
+        os.symlink(os.environ["BIN"], os.path.join(self.dir, "bin"))
+        page = self.read(os.path.join(root, "docs", "getting-started.md"))
+        self.blocks = FENCE.findall(page)
 
         examples = os.path.join(self.dir, "docs", "examples")
         files = [entry.path for entry in os.scandir(examples) if entry.is_file()]  # the folders are of other pages
         texts = [page] + [self.read(file) for file in files]
         used = sorted({int(p) for text in texts for p in ADDRESS.findall(text)} | {2379, 2380})
-        self.ports = dict(zip(used, free_ports(len(used))))
+        self.ports = {port: free_port() for port in used}
         for file in files:
             text = DISCOVER.sub(r"\1connect_timeout: 10s\n\1\2", self.moved(self.read(file)))
             with open(file, "w", encoding="utf-8") as f:
@@ -47,19 +45,19 @@ class Guide:
             return f.read()
 
     def moved(self, text):
-        """The text with the page's ports and directories exchanged for the suite's."""
+        """The text with the suite's ports and directories in place of the page's."""
         text = ADDRESS.sub(lambda m: f"127.0.0.1:{self.ports[int(m.group(1))]}", text)
         return text.replace("/tmp/", self.suite.dir + "/")
 
     def etcd_environment(self):
-        """What moves etcd, whose command names no port."""
+        """The ports of etcd, whose command names none."""
         client, peer = (f"http://127.0.0.1:{self.ports[p]}" for p in (2379, 2380))
         return {"ETCD_LISTEN_CLIENT_URLS": client, "ETCD_ADVERTISE_CLIENT_URLS": client,
                 "ETCD_LISTEN_PEER_URLS": peer, "ETCD_INITIAL_ADVERTISE_PEER_URLS": peer,
                 "ETCD_INITIAL_CLUSTER": f"default={peer}"}
 
     def port_of(self, name, command):
-        """The port that a command of the page makes its process listen on."""
+        """The port on which the process of a command listens."""
         if name == "etcd":
             return self.ports[2379]
         if file := re.search(r"-c (\S+)", command):
@@ -69,21 +67,16 @@ class Guide:
 
     def start(self):
         """Starts all long-running commands in the order of the page."""
-        started = []
         for lang, info, body in self.blocks:
             if lang == "sh" and info.startswith("start="):
                 name, command = info.removeprefix("start="), self.moved(body.strip())
                 env = self.etcd_environment() if name == "etcd" else None
                 # exec: the process is the command itself, with its own id.
-                p = self.suite.process(name, ["sh", "-c", "exec " + command], self.port_of(name, command),
-                                       env=env, cwd=self.dir)
-                started.append(p.start())
-        return started
+                self.suite.process(name, ["sh", "-c", "exec " + command], self.port_of(name, command), env=env, cwd=self.dir).start()
 
     def tries(self):
-        """Runs the commands that end; yields (command, what the page promises, what came)."""
+        """Runs the commands that end by themselves. Yields (command, the page's output, the real output)."""
         for (lang, info, body), (then, _, promised) in zip(self.blocks, self.blocks[1:]):
             if lang == "sh" and info == "try":
-                ran = subprocess.run(["sh", "-c", self.moved(body)], cwd=self.dir, stdin=subprocess.DEVNULL,
-                                     capture_output=True, text=True, timeout=PATIENCE, check=False)
+                ran = run(["sh", "-c", self.moved(body)], check=False, cwd=self.dir)
                 yield body.strip(), promised.strip() if then == "text" else "", (ran.stdout + ran.stderr).strip()

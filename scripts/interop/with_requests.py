@@ -8,7 +8,8 @@ import random
 
 import requests
 
-from harness import PATIENCE
+from harness.process import PATIENCE
+from harness.suite import expect
 
 MiB = 1 << 20
 LIMIT = 4 * MiB  # limits.message, by default
@@ -21,13 +22,8 @@ def in_pieces(data):
         yield data[i:i + 50_000]
 
 
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f"{what}: {str(got)[:200]!r}, want {str(want)[:200]!r}")
-
-
 class Caller:
-    """One way to call the service: directly at the sidecar, or with it as proxy."""
+    """One way to call the service: directly at the sidecar, or with the sidecar as a proxy."""
 
     def __init__(self, port, proxy, keep_alive=True):
         self.base = "http://compute" if proxy else f"http://127.0.0.1:{port}"
@@ -74,22 +70,16 @@ def past_the_limit(suite, port):
         expect("body", r.content == body, True)
         expect("connection", r.headers.get("connection"), "close")
 
-    def response():
-        r = caller.session.get(f"{caller.base}/size/{LIMIT + 1}", timeout=PATIENCE)
+    def response(size, connection):
+        r = caller.session.get(f"{caller.base}/size/{size}", timeout=PATIENCE)
         expect("status", r.status_code, 200)
-        expect("length", len(r.content), LIMIT + 1)
-        expect("connection", r.headers.get("connection"), "close")
-
-    def exactly():
-        r = caller.session.get(f"{caller.base}/size/{LIMIT}", timeout=PATIENCE)
-        expect("status", r.status_code, 200)
-        expect("length", len(r.content), LIMIT)
-        expect("connection", r.headers.get("connection"), None)
+        expect("length", len(r.content), size)
+        expect("connection", r.headers.get("connection"), connection)
 
     suite.attempt("requests: one byte past the limit up is a stream", request, False)
     suite.attempt("requests: one byte past the limit up in chunks is a stream", request, True)
-    suite.attempt("requests: one byte past the limit down is a stream", response)
-    suite.attempt("requests: the limit itself down is a message, and the connection stays", exactly)
+    suite.attempt("requests: one byte past the limit down is a stream", response, LIMIT + 1, "close")
+    suite.attempt("requests: the limit itself down is a message, and the connection stays", response, LIMIT, None)
 
 
 def statuses(suite, port):
@@ -104,10 +94,10 @@ def statuses(suite, port):
         if method == "HEAD" and code not in (204, 304):
             expect("content-length", r.headers.get("content-length"), str(len(f"status {code}\n")))
 
+    caller.session.max_redirects = 0
     for code in (200, 201, 204, 206, 301, 304, 400, 401, 404, 418, 429, 500, 503):
         for method in ("GET", "HEAD"):
-            suite.attempt(f"requests: {method} with an answer of {code}",
-                          lambda m=method, c=code: no_redirect(caller, lambda: status(m, c)))
+            suite.attempt(f"requests: {method} with a response of {code}", status, method, code)
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
         def same(m=method):
             seen = json.loads(caller.call(m, "/request?a=1&b=%20", b"x" if m in ("POST", "PUT", "PATCH") else None).content)
@@ -116,15 +106,10 @@ def statuses(suite, port):
         suite.attempt(f"requests: {method} arrives as it is", same)
 
 
-def no_redirect(caller, then):
-    caller.session.max_redirects = 0
-    then()
-
-
 def headers(suite, port):
     caller = Caller(port, False)
 
-    def arrive():
+    def arrives():
         sent = {"X-Case": "Kept", "x-empty": "", "x-long": "v" * 8000, "Accept": "a/b;q=0.5", "Cookie": "k=v; l=w",
                 "x-latin": "caf\xe9"}
         own = {"X-Remora-Idempotent": "1", "x-remora-made-up": "?"}
@@ -144,21 +129,21 @@ def headers(suite, port):
         for name, want in (("via", ["1.1 edge", "1.1 remora"]), ("x-forwarded-for", ["203.0.113.9, 127.0.0.1"]),
                            ("x-forwarded-proto", ["https"]), ("x-request-id", ["py-1"])):
             expect(name, [v for n, v in seen if n == name], want)
-        expect("the answer's via", r.raw.headers.getlist("via"), ["1.1 remora"])
-        expect("the answer's id", r.raw.headers.getlist("x-request-id"), ["py-1"])
+        expect("the response's via", r.raw.headers.getlist("via"), ["1.1 remora"])
+        expect("the response's id", r.raw.headers.getlist("x-request-id"), ["py-1"])
         expect("its dates", len(r.raw.headers.getlist("date")), 1)
 
-    def come_back():
+    def comes_back():
         r = caller.call("GET", "/size/3")
         expect("set-cookie", r.raw.headers.getlist("set-cookie"), ["a=1", "b=2"])
         expect("x-served-by", bool(r.headers["x-served-by"]), True)
 
-    suite.attempt("requests: header fields arrive unchanged", arrive)
+    suite.attempt("requests: header fields arrive unchanged", arrives)
     suite.attempt("requests: Via, X-Forwarded-*, X-Request-Id and Date, once over both sidecars", proxied)
-    suite.attempt("requests: two field lines of one name come back", come_back)
+    suite.attempt("requests: two field lines of one name come back", comes_back)
 
 
 def served_by(port, n):
-    """Which servers answered n requests."""
+    """The servers of n responses."""
     caller = Caller(port, False)
     return {caller.call("GET", "/size/10").headers["x-served-by"] for _ in range(n)}
