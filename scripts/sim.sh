@@ -3,8 +3,9 @@
 # meshes. go test runs short forms of both.
 #
 #   SEEDS=10000   how many random meshes
+#   FROM=0        the first seed
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../proxy/sim/mesh" # go test shows its output there
 
-go run ./scripts/scenarios
-go run ./scripts/seeds -n "${SEEDS:-10000}"
+go test -count 1 -timeout 60m -run '^TestScenarios$' -full
+go test -count 1 -timeout 60m -run '^TestRandomMeshes$' -seeds "${SEEDS:-10000}" -from "${FROM:-0}"
