@@ -49,7 +49,7 @@ func (w watch) during(period time.Duration, do func() error) (stops []steal.Stop
 // tell adds to a sample how disturbed it was between two times, and if requests can be
 // told apart has their latencies be those of the undisturbed.
 func (s *Sample) tell(r *Result, stops []steal.Stop, from, to time.Time) {
-	s.Figures[Stopped] = percent(float64(steal.Stood(stops, from, to)), float64(to.Sub(from)))
+	s.Figures[Stopped] = percent(float64(steal.Total(stops, from, to)), float64(to.Sub(from)))
 	if r.open == nil || len(r.open.Samples) == 0 {
 		return
 	}

@@ -67,6 +67,15 @@ type Options struct {
 	Progress func(Progress)
 }
 
+// Sample is a request whose latency was counted.
+type Sample struct {
+	Due     time.Time // intended send time
+	Latency time.Duration
+}
+
+// maxSamples bounds what Options.Samples keeps; later requests are not in Result.Samples.
+const maxSamples = 1 << 23
+
 // Header is a field line sent with each request.
 type Header struct{ Name, Value string }
 

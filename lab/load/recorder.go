@@ -11,8 +11,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A recorder gathers what is counted. One lock is enough: it is held for tens of
-// nanoseconds a request.
+// A recorder collects what is counted. One lock is enough: it is held for tens of
+// nanoseconds per request.
 type recorder struct {
 	mu           sync.Mutex
 	started      time.Time // end of the warm-up

@@ -132,26 +132,70 @@ func curve(h *hdrhistogram.Histogram) []Point {
 
 // JSON is the form of a Result for programs. Latencies are in milliseconds.
 type JSON struct {
-	Requests    int64               `json:"requests"`
-	Sent        int64               `json:"sent"` // with the warm-up
-	Errors      int64               `json:"errors"`
-	ErrorKinds  map[ErrorKind]int64 `json:"error_kinds"`
-	Statuses    map[int]int64       `json:"statuses"`
-	Seconds     float64             `json:"seconds"`
-	Rate        float64             `json:"achieved_rate"` // requests per second
-	Mean        float64             `json:"mean_ms"`
-	P50         float64             `json:"p50_ms"`
-	P90         float64             `json:"p90_ms"`
-	P99         float64             `json:"p99_ms"`
-	P999        float64             `json:"p999_ms"`
-	P9999       float64             `json:"p9999_ms"`
-	Max         float64             `json:"max_ms"`
-	P99SendLag  float64             `json:"p99_send_lag_ms"`
-	MaxSendLag  float64             `json:"max_send_lag_ms"`
-	Connections int                 `json:"connections"`
-	Curve       []Point             `json:"curve"`
-	Undisturbed *UndisturbedJSON    `json:"undisturbed,omitempty"` // if samples were kept
-	Histogram   string              `json:"histogram"`             // HdrHistogram V2, compressed, base64; nanoseconds
+	Requests   int64               `json:"requests"`
+	Sent       int64               `json:"sent"` // with the warm-up
+	Errors     int64               `json:"errors"`
+	ErrorKinds map[ErrorKind]int64 `json:"error_kinds"`
+	Statuses   map[int]int64       `json:"statuses"`
+	Seconds    float64             `json:"seconds"`
+	Rate       float64             `json:"achieved_rate"` // requests per second
+	Mean       float64             `json:"mean_ms"`
+	Latencies
+	P99SendLag  float64      `json:"p99_send_lag_ms"`
+	MaxSendLag  float64      `json:"max_send_lag_ms"`
+	Connections int          `json:"connections"`
+	Undisturbed *Undisturbed `json:"undisturbed,omitempty"` // if samples were kept
+	Histogram   string       `json:"histogram"`             // HdrHistogram V2, compressed, base64; nanoseconds
+}
+
+// Latencies describe a histogram. All values are in milliseconds.
+type Latencies struct {
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p999_ms"`
+	P9999 float64 `json:"p9999_ms"`
+	Max   float64 `json:"max_ms"`
+	Curve []Point `json:"curve"`
+}
+
+func latenciesOf(h *hdrhistogram.Histogram) Latencies {
+	return Latencies{
+		P50: ms(quantile(h, .5)), P90: ms(quantile(h, .9)), P99: ms(quantile(h, .99)),
+		P999: ms(quantile(h, .999)), P9999: ms(quantile(h, .9999)), Max: ms(time.Duration(h.Max())),
+		Curve: curve(h),
+	}
+}
+
+// Undisturbed is the part of a Result that no stop of a processor disturbed.
+type Undisturbed struct {
+	Requests int64   `json:"requests"`
+	Stops    int     `json:"stops"` // of at least steal.Least
+	Stopped  float64 `json:"stopped_ms"`
+	Latencies
+}
+
+// Undisturbed returns the latencies, in nanoseconds, of the samples that r.Stops did not
+// disturb. Only the time at which a request was due decides, never its latency: slow
+// requests are as likely to stay as fast ones.
+func (r *Result) Undisturbed() *hdrhistogram.Histogram {
+	h := newHistogram()
+	disturbed := steal.Disturbed(r.Stops)
+	for _, s := range r.Samples {
+		if !disturbed(s.Due) {
+			record(h, s.Latency)
+		}
+	}
+	return h
+}
+
+func (r *Result) undisturbed() *Undisturbed {
+	h := r.Undisturbed()
+	u := &Undisturbed{Requests: h.TotalCount(), Stops: len(r.Stops), Latencies: latenciesOf(h)}
+	for _, s := range r.Stops {
+		u.Stopped += ms(s.To.Sub(s.From))
+	}
+	return u
 }
 
 // JSON converts r.
@@ -160,7 +204,7 @@ func (r *Result) JSON() (JSON, error) {
 	if err != nil {
 		return JSON{}, fmt.Errorf("load: histogram: %w", err)
 	}
-	var undisturbed *UndisturbedJSON
+	var undisturbed *Undisturbed
 	if r.Samples != nil {
 		undisturbed = r.undisturbed()
 	}
@@ -168,12 +212,9 @@ func (r *Result) JSON() (JSON, error) {
 		Requests: r.Counts.Requests, Sent: r.Sent,
 		Errors: r.Counts.Failed(), ErrorKinds: r.Counts.Errors, Statuses: r.Counts.Statuses,
 		Seconds: r.Elapsed.Seconds(), Rate: r.rate(),
-		Mean: r.Latency.Mean() / 1e6,
-		P50:  ms(r.Quantile(.5)), P90: ms(r.Quantile(.9)), P99: ms(r.Quantile(.99)),
-		P999: ms(r.Quantile(.999)), P9999: ms(r.Quantile(.9999)), Max: ms(r.Max()),
+		Mean: r.Latency.Mean() / 1e6, Latencies: latenciesOf(r.Latency),
 		P99SendLag: ms(quantile(r.Lag, .99)), MaxSendLag: ms(time.Duration(r.Lag.Max())),
 		Connections: r.Connections,
-		Curve:       r.Curve(),
 		Undisturbed: undisturbed,
 		Histogram:   base64.StdEncoding.EncodeToString(encoded),
 	}, nil

@@ -1,32 +1,109 @@
-// Package steal finds the moments in which a processor of this machine stood
-// still: the host of a virtual machine gave its time to somebody else (what top
-// calls steal), or the kernel kept it to itself. Latency measured across such a
-// moment says little about the programs that were measured.
+// Package steal finds the moments in which a processor of this machine stood still.
+// Either the host of a virtual machine ran something else (top calls that steal), or
+// the kernel kept the processor to itself. A latency measured across such a moment
+// says little about the program that was measured.
 package steal
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
+	"sort"
 	"time"
 )
 
-// Stop is a time in which a processor ran no program, not even one that goes
-// before all others.
+// Stop is a time in which a processor ran no program, not even one of the highest priority.
 type Stop struct {
 	CPU  int       `json:"cpu"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// Least is the shortest Stop that is told of. From Least + the period on, each one is.
+// Least is the shortest Stop that is reported. A stop of Least and a period is never missed.
 const Least = time.Millisecond
 
-// Period is how often a processor is asked for its attention, unless said otherwise. To
-// ask is work for the machine: on a virtual one, some 45 µs each time.
+// Period is the default time between two probes of a processor. A probe costs a virtual
+// machine some 45 µs.
 const Period = 2 * time.Millisecond
 
-// Merge returns the times in which any processor stood still, in order and apart from
-// each other.
-func Merge(stops []Stop) []Stop {
+// Watcher is a child process that calls Print. Its threads have real-time priority and wake
+// often, which would disturb the goroutines of the process that measures.
+type Watcher struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer // the child ends when this is closed
+	stderr bytes.Buffer
+	stops  []Stop
+	read   chan error // gets one error or nil once stdout has been read
+}
+
+type greeting struct {
+	Watching bool `json:"watching"`
+}
+
+// Start runs argv, a program that calls Print. It returns once all processors are watched.
+func Start(argv ...string) (*Watcher, error) {
+	w := &Watcher{cmd: exec.Command(argv[0], argv[1:]...), read: make(chan error, 1)}
+	// Each watching thread holds one of Go's processors.
+	w.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
+	w.cmd.Stderr = &w.stderr
+	stdin, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.stdin = stdin
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := json.NewDecoder(stdout)
+	var first greeting
+	if err := lines.Decode(&first); err != nil || !first.Watching {
+		stdout.Close()
+		w.read <- fmt.Errorf("steal: %s does not watch the processors", argv[0])
+		_, err := w.Stop()
+		return nil, err
+	}
+	go func() {
+		err := w.collect(lines)
+		stdout.Close() // a child that writes on must not block
+		w.read <- err
+	}()
+	return w, nil
+}
+
+func (w *Watcher) collect(lines *json.Decoder) error {
+	for {
+		var s Stop
+		if err := lines.Decode(&s); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("steal: output of the watcher: %w", err)
+		}
+		w.stops = append(w.stops, s)
+	}
+}
+
+// Stop ends the child and returns what it found, in the order of ends.
+func (w *Watcher) Stop() ([]Stop, error) {
+	w.stdin.Close()
+	err := <-w.read
+	if ended := w.cmd.Wait(); ended != nil {
+		err = errors.Join(err, fmt.Errorf("steal: %w: %s", ended, bytes.TrimSpace(w.stderr.Bytes())))
+	}
+	return w.stops, err
+}
+
+// merge returns the times in which any processor stood still, sorted and without overlap.
+func merge(stops []Stop) []Stop {
 	sorted := slices.SortedFunc(slices.Values(stops), func(a, b Stop) int { return a.From.Compare(b.From) })
 	var merged []Stop
 	for _, s := range sorted {
@@ -40,12 +117,30 @@ func Merge(stops []Stop) []Stop {
 	return merged
 }
 
-// Stood is how long any processor stood still between two times.
-func Stood(stops []Stop, from, to time.Time) (sum time.Duration) {
-	for _, s := range Merge(stops) {
+// Total is how long any processor stood still between two times.
+func Total(stops []Stop, from, to time.Time) (sum time.Duration) {
+	for _, s := range merge(stops) {
 		begin := slices.MaxFunc([]time.Time{from, s.From}, time.Time.Compare)
 		end := slices.MinFunc([]time.Time{to, s.To}, time.Time.Compare)
 		sum += max(0, end.Sub(begin))
 	}
 	return sum
+}
+
+// margin is the least distance from a stop at which a request counts as undisturbed.
+const margin = 5 * time.Millisecond
+
+// Disturbed returns a function that reports whether a request due at a time was disturbed:
+// due in a stop, up to 5 ms before it, or after it for 5 ms or the length of the stop. A
+// machine that is half busy needs that long to work off its queues.
+func Disturbed(stops []Stop) func(due time.Time) bool {
+	wide := make([]Stop, 0, len(stops))
+	for _, s := range stops {
+		wide = append(wide, Stop{From: s.From.Add(-margin), To: s.To.Add(max(margin, s.To.Sub(s.From)))})
+	}
+	wide = merge(wide)
+	return func(due time.Time) bool {
+		next := sort.Search(len(wide), func(i int) bool { return !wide[i].To.Before(due) })
+		return next < len(wide) && !due.Before(wide[next].From)
+	}
 }

@@ -3,6 +3,7 @@ package steal
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record starts the process and returns what it found until it was stopped.
+// record starts a Watcher, stops it, and returns what it found.
 func record(t *testing.T, as string) ([]Stop, error) {
 	t.Helper()
 	t.Setenv("STEAL_TEST", as)
@@ -36,7 +37,7 @@ func record(t *testing.T, as string) ([]Stop, error) {
 	return w.Stop()
 }
 
-// allowed tells whether this process may take real-time priority.
+// allowed reports whether this process may take real-time priority.
 func allowed(t *testing.T) bool {
 	t.Helper()
 	var header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -51,7 +52,7 @@ func allowed(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_NICE) != 0 || limit.Cur > 0
 }
 
-func TestAWatcherEndsWhenItIsStopped(t *testing.T) {
+func TestWatcherStop(t *testing.T) {
 	stops, err := record(t, "watch")
 	if !allowed(t) {
 		if err == nil || !strings.Contains(err.Error(), "operation not permitted") {
@@ -64,42 +65,46 @@ func TestAWatcherEndsWhenItIsStopped(t *testing.T) {
 	}
 	for _, s := range stops {
 		if s.To.Sub(s.From) < Least {
-			t.Errorf("told of %+v", s)
+			t.Errorf("reported %+v", s)
 		}
 	}
 }
 
-func TestAWatcherCollectsStops(t *testing.T) {
+// watching is the first line of Print.
+const watching = `{"watching":true}`
+
+func TestWatcherCollectsStops(t *testing.T) {
 	const line = `{"cpu":3,"from":"2026-01-02T03:04:05Z","to":"2026-01-02T03:04:05.5Z"}`
 	stops, err := record(t, watching+"\n"+line+"\n"+line)
 	if err != nil || len(stops) != 2 || stops[0].CPU != 3 || stops[1].To.Sub(stops[1].From).Milliseconds() != 500 {
 		t.Errorf("%+v, %v", stops, err)
 	}
-	// More than a pipe holds: the process must not wait for ever to be read.
-	if _, err := record(t, watching+"\nnonsense"+strings.Repeat("\n"+line, 1200)); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
-		t.Errorf("of what is no stop: %v", err)
+	// The lines are more than a pipe holds. The process must end although nobody reads them.
+	if _, err := record(t, watching+"\nnonsense"+strings.Repeat("\n"+line, 1200)); err == nil || !strings.Contains(err.Error(), "output of the watcher") {
+		t.Errorf("a line that is no stop: %v", err)
 	}
 }
 
-// TestAProcessThatDoesNotWatch: what ends before it watches, or says something else, is no Watcher.
-func TestAProcessThatDoesNotWatch(t *testing.T) {
+// TestStartFails starts processes that end at once, or whose first line is wrong.
+func TestStartFails(t *testing.T) {
 	for _, says := range []string{" ", "{}\n" + watching} {
 		t.Setenv("STEAL_TEST", says)
 		if w, err := Start(os.Args[0]); err == nil {
 			w.Stop()
-			t.Errorf("%q: it watches", says)
+			t.Errorf("%q: no error", says)
 		}
 	}
 	if w, err := Start("/bin/true"); err == nil || w != nil {
-		t.Error("a process that says nothing watches")
+		t.Error("a process without output: no error")
 	}
 }
 
-// TestWatchEndsWithItsContext: with the priority or without, the end of its context is no error.
-func TestWatchEndsWithItsContext(t *testing.T) {
+// TestPrintEndsWithItsContext checks that the end of the context is no error, with the
+// privilege or without.
+func TestPrintEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Watch(ctx, Period, func() {}, func(s Stop) { t.Errorf("told of %+v", s) }); err != nil {
+	if err := Print(ctx, Period, strings.NewReader(""), io.Discard); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,10 +5,11 @@ package steal
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 )
 
-// Watch is for Linux alone; elsewhere it fails.
-func Watch(context.Context, time.Duration, func(), func(Stop)) error {
+// Print fails: only Linux can be watched.
+func Print(context.Context, time.Duration, io.Reader, io.Writer) error {
 	return errors.New("steal: only Linux can be watched")
 }
