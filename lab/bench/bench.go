@@ -1,8 +1,8 @@
-// Package bench measures what the sidecar costs beside other proxies: the same load in
-// turn, round after round, since the figures of two runs can't be compared.
+// Package bench measures what the sidecar costs beside other proxies. All get the same
+// load, one after the other, round after round: figures of two runs can't be compared.
 //
-// A Row is started as a Stack of processes; a Load is run against it and makes a
-// Sample; a Report compares the samples of all rows, as text, Markdown, HTML and JSON.
+// A Row is started as a Stack of processes. A Load is run against it and makes a Sample.
+// A Report compares the samples of all rows, as text and JSON.
 package bench
 
 import (
@@ -22,26 +22,24 @@ type Options struct {
 	Rows   []Row
 	Rounds int
 	Loads  []Load
-	Rest   Rest // of one proxy of each kind; no connections: not measured
+	Rest   Rest // of one proxy of each kind
 
-	// Repeats is how often at most a load is measured again because processors stood
-	// still, in each round.
-	Repeats int
+	// Watch is whether processors are watched for moments in which they stand still.
+	Watch bool
 
-	// Progress is called with a line of text before each row, and when something
-	// is repeated or fails.
+	// Seed is that of the replicas, which also depend on the round.
+	Seed uint64
+
+	// Progress is called with a line of text before each row, and after a failure.
 	Progress func(string)
-
-	watch watch // set by Run
 }
 
 // warmUp comes before the loads of a row, and is not counted.
 var warmUp = Closed(64, time.Second)
 
-// Run measures all rows whose programs are there. A row that fails has no figures of
-// that round; the report names it, and whether that is an error is for its Check to
-// tell. Whatever was started has ended when Run returns, also when it failed, as it
-// does without a replica, or ctx ended.
+// Run measures all rows whose programs are there. A row that fails has no figures in that
+// round, and the report names it. Run returns an error without a replica, and at the end of
+// ctx. All processes have ended when it returns.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -56,17 +54,22 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.Rest = o.Rest
-	r.watch(&o)
+	if o.Watch {
+		if _, err := o.watched(steal.Period, func() error { return nil }); err != nil {
+			o.Watch, r.Unwatched = false, err.Error()
+		}
+	} else {
+		r.Unwatched = "not asked for"
+	}
 	for round := 1; round <= o.Rounds; round++ {
-		// Turned round every second time, so that a machine that changes its mood
-		// favours no row.
+		// Every second round is in reverse, so that a change of the machine favours no row.
 		order := slices.Clone(rows)
 		if round%2 == 0 {
 			slices.Reverse(order)
 		}
 		for _, row := range order {
 			o.Progress(fmt.Sprintf("round %d of %d: %s", round, o.Rounds, row.Name))
-			samples, err := o.measure(ctx, row)
+			samples, err := o.measure(ctx, row, round)
 			if ctx.Err() != nil || errors.Is(err, errReplica) {
 				return nil, cmp.Or(err, ctx.Err())
 			}
@@ -88,41 +91,35 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 func (o *Options) validate() error {
 	if o.Rounds < 1 || len(o.Loads) == 0 {
-		return errors.New("bench: want a round and a load at least")
-	}
-	if o.Repeats < 0 {
-		return errors.New("bench: want no less than 0 repeats")
+		return errors.New("bench: want at least one round and one load")
 	}
 	if o.Rest.Connections < 0 || o.Rest.Connections > 0 && o.Rest.Duration <= 0 {
-		return errors.New("bench: want no less than 0 idle connections, and a rest that takes time")
+		return errors.New("bench: want no negative number of idle connections, and a rest longer than 0")
 	}
-	var names []string
-	for _, l := range o.Loads {
-		names = append(names, l.Name)
-	}
-	return apart(names)
-}
-
-// apart refuses two loads of one name: a table would mix their samples.
-func apart(loads []string) error {
-	for i, name := range loads {
-		if slices.Contains(loads[:i], name) {
-			return fmt.Errorf("bench: the load %q is asked for twice", name)
+	for i, l := range o.Loads { // a table would mix the samples of two loads of one name
+		if slices.ContainsFunc(o.Loads[:i], func(other Load) bool { return other.Name == l.Name }) {
+			return fmt.Errorf("bench: the load %q is there twice", l.Name)
 		}
 	}
 	return nil
 }
 
-// watch has the loads watched, if that is possible.
-func (r *Report) watch(o *Options) {
-	o.watch = watchWith(o.Tools[Lab])
-	if _, err := o.watch.during(steal.Period, func() error { return nil }); err != nil {
-		o.watch, r.Unwatched = nil, err.Error()
+// watched runs do, and returns when processors stood still meanwhile.
+func (o *Options) watched(period time.Duration, do func() error) ([]steal.Stop, error) {
+	if !o.Watch {
+		return nil, do()
 	}
-	r.Repeats = o.Repeats
+	// A watcher of its own for each load: it wakes often, and must not when nothing is measured.
+	w, err := steal.Start(o.Tools[Lab], "steal", "--period", period.String())
+	if err != nil {
+		return nil, err
+	}
+	err = do()
+	stops, stopErr := w.Stop()
+	return stops, errors.Join(err, stopErr)
 }
 
-// present are the rows that can be measured; what is missing is noted.
+// present returns the rows whose programs were found, and notes the others.
 func (r *Report) present(o Options) (rows []Row) {
 	r.Missing = map[Program]string{}
 	for _, row := range o.Rows {
@@ -141,12 +138,12 @@ func (r *Report) present(o Options) (rows []Row) {
 	return rows
 }
 
-// measure makes the samples of a row: at rest in a stack of its own, for what was
-// under load keeps memory.
-func (o *Options) measure(ctx context.Context, row Row) (samples []Sample, err error) {
+// measure makes the samples of a row. It uses a stack of its own at rest: processes keep
+// memory after a load.
+func (o *Options) measure(ctx context.Context, row Row, round int) (samples []Sample, err error) {
 	if o.Rest.Connections > 0 && row.rest {
-		err = with(ctx, o.Tools, row, func(s *Stack) error {
-			sample, err := o.measureRest(ctx, s)
+		err = o.with(ctx, row, round, func(s *Stack) error {
+			sample, err := o.Rest.Run(ctx, s)
 			samples = append(samples, sample)
 			return err
 		})
@@ -154,18 +151,26 @@ func (o *Options) measure(ctx context.Context, row Row) (samples []Sample, err e
 			return nil, err
 		}
 	}
-	err = with(ctx, o.Tools, row, func(s *Stack) error {
-		loaded, err := o.measureLoads(ctx, s)
-		samples = append(samples, loaded...)
-		return err
+	err = o.with(ctx, row, round, func(s *Stack) error {
+		if _, err := warmUp.send(ctx, s); err != nil {
+			return fmt.Errorf("warm-up: %w", err)
+		}
+		for _, l := range o.Loads {
+			sample, err := l.run(ctx, s, o)
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.Name, err)
+			}
+			samples = append(samples, sample)
+		}
+		return s.shared.check()
 	})
 	return samples, err
 }
 
-// with starts a row for what do does with it. A process that ended meanwhile is the
-// first to be told, for it is why other things failed.
-func with(ctx context.Context, t Tools, row Row, do func(*Stack) error) error {
-	s, err := Start(ctx, t, row)
+// with starts a row for do. The end of a process comes first in the error, because it
+// explains the other errors.
+func (o *Options) with(ctx context.Context, row Row, round int, do func(*Stack) error) error {
+	s, err := Start(ctx, o.Tools, row, 100*(o.Seed+uint64(round)))
 	if err != nil {
 		return err
 	}
@@ -175,28 +180,4 @@ func with(ctx context.Context, t Tools, row Row, do func(*Stack) error) error {
 		return fmt.Errorf("bench: row %s: %w", row.Name, err)
 	}
 	return nil
-}
-
-func (o *Options) measureLoads(ctx context.Context, s *Stack) (samples []Sample, err error) {
-	if _, err := warmUp.send(ctx, o.Tools, s.URL); err != nil {
-		return nil, fmt.Errorf("warm-up: %w", err)
-	}
-	for _, l := range o.Loads {
-		sample, err := o.measureLoad(ctx, s, l)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Name, err)
-		}
-		samples = append(samples, sample)
-	}
-	return samples, s.observed()
-}
-
-func (o *Options) measureRest(ctx context.Context, s *Stack) (Sample, error) {
-	sample, err := o.Rest.Run(ctx, s)
-	if err != nil || !s.row.sidecars() {
-		return sample, err
-	}
-	waiting, err := waitingRSS(ctx, o.Tools)
-	sample.Figures[OwnRSS] = sample.Figures[RestRSS] - mebibytes(waiting)
-	return sample, err
 }

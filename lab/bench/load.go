@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -13,20 +11,20 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// A Load is what a row is put under.
+// A Load is what a row is measured under.
 type Load struct {
 	Name   string
-	send   func(context.Context, Tools, string) (*Result, error)
-	period time.Duration // of the watch
+	send   func(context.Context, *Stack) (*Result, error)
+	period time.Duration // of the probes of processors
 }
 
-// A closed loop leaves no processor idle, so the watch takes from it: with this period
-// 1% of two processors, against 2% with that of an open loop, whose requests it tells apart.
+// closedPeriod is longer than steal.Period: a closed loop leaves no processor idle, so that
+// each probe takes from it. It costs 1% of two processors, the shorter period 2%.
 const closedPeriod = 10 * time.Millisecond
 
 // Result is what a load measured.
 type Result struct {
-	Requests int64   `json:"requests"` // answered or failed
+	Requests int64   `json:"requests"` // with a response or failed
 	Errors   int64   `json:"errors"`
 	Seconds  float64 `json:"seconds"`
 	Latency
@@ -34,8 +32,8 @@ type Result struct {
 	open *load.Result // of an open loop: it has each request
 }
 
-// Latency is in microseconds: of a closed loop from the sending, of an open one from
-// the intended send time.
+// Latency is in microseconds. It counts from the sending in a closed loop, and from the
+// intended send time in an open one.
 type Latency struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -43,47 +41,34 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// latencyOf takes one of nanoseconds.
+// latencyOf converts a histogram of nanoseconds.
 func latencyOf(h *hdrhistogram.Histogram) Latency {
 	us := func(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
 	return Latency{us(h.ValueAtQuantile(50)), us(h.ValueAtQuantile(99)), us(h.ValueAtQuantile(99.9)), us(h.Max())}
 }
 
-// requestTimeout is generous: a load that a machine can't carry is to be slow, not
-// to fail.
+// requestTimeout is long: a load that a machine can't carry is slow, but must not fail.
 const requestTimeout = time.Minute
 
-// Closed is a loop of so many connections, each of which sends its next request as
-// soon as it has its answer. It is made by wrk if there is one, in whole seconds.
+// Closed is a loop of so many connections, each of which sends its next request as soon
+// as it has its response. wrk makes it if it is installed, in whole seconds.
 func Closed(connections int, d time.Duration) Load {
 	name := fmt.Sprintf("closed loop, %d connections", connections)
 	if connections == 1 {
 		name = "closed loop, 1 connection"
 	}
-	return Load{name, func(ctx context.Context, t Tools, url string) (*Result, error) {
-		if t[Wrk] != "" {
-			return runWrk(ctx, t[Wrk], url, connections, d)
+	return Load{name, func(ctx context.Context, s *Stack) (*Result, error) {
+		if s.Tools[Wrk] != "" {
+			return runWrk(ctx, s.Tools[Wrk], s.row.script, s.URL, connections, d)
 		}
-		return runLab(ctx, load.Options{Targets: []string{url}, Closed: true, Connections: connections, Duration: d})
-	}, closedPeriod}
-}
-
-// sized is a closed loop of requests with bodies of so many bytes, none or at least 16.
-func sized(connections, body int, d time.Duration) Load {
-	return Load{"", func(ctx context.Context, t Tools, url string) (*Result, error) {
-		if t[Wrk] != "" {
-			return runWrk(ctx, t[Wrk], url, connections, d, "--", strconv.Itoa(body))
-		}
-		return runLab(ctx, load.Options{
-			Targets: []string{url}, Closed: true, Connections: connections, Duration: d, Body: bytes.Repeat([]byte{'7'}, body),
-		})
+		return runLab(ctx, load.Options{Targets: []string{s.URL}, Closed: true, Connections: connections, Duration: d})
 	}, closedPeriod}
 }
 
 // Open sends so many requests per second, whatever becomes of them.
 func Open(rate float64, d time.Duration) Load {
-	return Load{fmt.Sprintf("open loop, %.0f requests/s", rate), func(ctx context.Context, _ Tools, url string) (*Result, error) {
-		return runLab(ctx, load.Options{Targets: []string{url}, Rate: rate, Duration: d, Samples: true})
+	return Load{fmt.Sprintf("open loop, %.0f requests/s", rate), func(ctx context.Context, s *Stack) (*Result, error) {
+		return runLab(ctx, load.Options{Targets: []string{s.URL}, Rate: rate, Duration: d, Samples: true})
 	}, steal.Period}
 }
 
@@ -103,9 +88,9 @@ func runLab(ctx context.Context, o load.Options) (*Result, error) {
 	return result, nil
 }
 
-// run puts the row under load and returns what it measured, with the cost to the
-// row's proxies; no figures if no request was answered.
-func (l Load) run(ctx context.Context, s *Stack, w watch) (Sample, error) {
+// run puts the row under load, and returns what it measured and what its proxies used. The
+// sample has no figures if no request got a response.
+func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 	sample := Sample{Row: s.row.Name, Load: l.Name}
 	cycles, err := s.collections(ctx)
 	if err != nil {
@@ -116,13 +101,13 @@ func (l Load) run(ctx context.Context, s *Stack, w watch) (Sample, error) {
 		used     Usage
 		from, to time.Time
 	)
-	stops, err := w.during(l.period, func() error {
+	stops, err := o.watched(l.period, func() error {
 		before, err := s.Meter.Usage()
 		if err != nil {
 			return err
 		}
 		from = time.Now()
-		if r, err = l.send(ctx, s.Tools, s.URL); err != nil {
+		if r, err = l.send(ctx, s); err != nil {
 			return err
 		}
 		to = time.Now()
@@ -136,8 +121,8 @@ func (l Load) run(ctx context.Context, s *Stack, w watch) (Sample, error) {
 	sample.Requests, sample.Errors = r.Requests, r.Errors
 	sample.Figures = Figures{Rate: float64(r.Requests) / r.Seconds}
 	sample.Figures.latency(r.Latency)
-	if w != nil {
-		sample.tell(r, stops, from, to)
+	if o.Watch {
+		sample.addStops(r, stops, from, to)
 	}
 	if len(s.Meter) == 0 {
 		return sample, nil
@@ -156,12 +141,31 @@ func (l Load) run(ctx context.Context, s *Stack, w watch) (Sample, error) {
 	return sample, err
 }
 
-// cost adds what was used for the requests.
-func (f Figures) cost(u Usage, requests int64) {
-	f[CPU] = float64(u.CPU) / float64(time.Microsecond) / float64(requests)
-	if share, ok := u.UserShare(); ok {
-		f[User], f[System] = share*f[CPU], (1-share)*f[CPU]
+// Limits for stops of a processor, in percent. They apply before any latency is known, so
+// that no latency is chosen for being good.
+const (
+	tooRestless  = 2  // of a load's time: a verdict says so
+	tooDisturbed = 50 // of an open loop's requests: the other requests are too few for a latency
+)
+
+// addStops adds how long processors stood still between two times. The latencies of an open
+// loop become those of its undisturbed requests.
+func (s *Sample) addStops(r *Result, stops []steal.Stop, from, to time.Time) {
+	percent := func(part, whole float64) float64 { return 100 * part / whole }
+	s.Figures[Stopped] = percent(float64(steal.Total(stops, from, to)), float64(to.Sub(from)))
+	if r.open == nil || len(r.open.Samples) == 0 {
+		return
+	}
+	all := r.Latency
+	s.All = &all
+	r.open.Stops = stops
+	calm := r.open.Undisturbed()
+	requests := float64(len(r.open.Samples))
+	s.Figures[Disturbed] = percent(requests-float64(calm.TotalCount()), requests)
+	for _, f := range latencies {
+		delete(s.Figures, f)
+	}
+	if s.Figures[Disturbed] <= tooDisturbed {
+		s.Figures.latency(latencyOf(calm))
 	}
 }
-
-func mebibytes(b int64) float64 { return float64(b) / (1 << 20) }

@@ -2,14 +2,15 @@ package bench
 
 import (
 	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/lab/load"
+	"github.com/remora-proxy/remora/lab/steal"
 )
 
 const wrkOutput = `Running 3s test @ http://127.0.0.1:20001/compute
@@ -33,8 +34,8 @@ func TestParseWrk(t *testing.T) {
 	}
 }
 
-// wrk gets the scripts, whole seconds, and the URL.
-func TestWrkIsRun(t *testing.T) {
+// TestRunWrk checks that wrk gets a script, whole seconds, and the URL.
+func TestRunWrk(t *testing.T) {
 	dir := t.TempDir()
 	wrk := filepath.Join(dir, "wrk")
 	script := "#!/bin/sh\nfor script; do [ \"$last\" = -s ] && break; last=$script; done\n" +
@@ -43,118 +44,91 @@ func TestWrkIsRun(t *testing.T) {
 	if err := os.WriteFile(wrk, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Closed(64, 1500*time.Millisecond).send(t.Context(), Tools{Wrk: wrk}, "http://x/compute")
-	if err != nil || r.Requests != 120000 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	args, err := os.ReadFile(filepath.Join(dir, "args"))
-	if err != nil || !strings.HasPrefix(string(args), "-t1 -c64 -d2s --timeout 60s -s ") || !strings.HasSuffix(string(args), "/wrk/post.lua http://x/compute\n") {
-		t.Errorf("%s, %v", args, err)
-	}
-	if _, err := sized(10_000, 1024, time.Second).send(t.Context(), Tools{Wrk: wrk}, "http://x/compute"); err != nil {
-		t.Fatal(err)
-	}
-	args, err = os.ReadFile(filepath.Join(dir, "args"))
-	if err != nil || !strings.HasPrefix(string(args), "-t1 -c10000 -d1s ") || !strings.HasSuffix(string(args), "/wrk/post.lua http://x/compute -- 1024\n") {
-		t.Errorf("%s, %v", args, err)
+	s := &Stack{Tools: Tools{Wrk: wrk}, URL: "http://x/compute"}
+	for script, want := range map[string]string{"": "/wrk/post.lua", "form.lua": "/wrk/form.lua"} {
+		s.row.script = script
+		r, err := Closed(64, 1500*time.Millisecond).send(t.Context(), s)
+		if err != nil || r.Requests != 120000 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		args, err := os.ReadFile(filepath.Join(dir, "args"))
+		if err != nil || !strings.HasPrefix(string(args), "-t1 -c64 -d2s --timeout 60s -s ") || !strings.HasSuffix(string(args), want+" http://x/compute\n") {
+			t.Errorf("%s, %v", args, err)
+		}
 	}
 }
 
-// A row that answers nothing has no figures.
-func TestALoadWithoutAnAnswer(t *testing.T) {
-	rows, err := Choose([]string{"direct"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Start(t.Context(), Tools{Lab: self(t)}, rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop()
-	nothing := Load{"nothing", func(context.Context, Tools, string) (*Result, error) { return &Result{Seconds: 1}, nil }, 0}
-	if sample, err := nothing.run(t.Context(), s, nil); err != nil || len(sample.Figures) > 0 {
+// TestLoadWithoutResponse checks that a row without a response has no figures.
+func TestLoadWithoutResponse(t *testing.T) {
+	nothing := Load{"nothing", func(context.Context, *Stack) (*Result, error) { return &Result{Seconds: 1}, nil }, 0}
+	if sample, err := nothing.run(t.Context(), &Stack{}, &Options{}); err != nil || len(sample.Figures) > 0 {
 		t.Errorf("%+v, %v", sample, err)
 	}
 }
 
-func TestParseCollections(t *testing.T) {
-	n, err := parseCollections([]byte("go_gc_duration_seconds_sum 0.1\ngo_gc_duration_seconds_count 17\n"))
-	if err != nil || n != 17 {
-		t.Errorf("%v, %v", n, err)
+// stoppedSample is a sample whose load took a second, with a request every millisecond. The
+// n-th request took n microseconds.
+func stoppedSample(open bool, stops ...steal.Stop) Sample {
+	r := &Result{Requests: 1000, Seconds: 1, Latency: Latency{1, 2, 3, 4}}
+	if open {
+		r.open = &load.Result{}
+		for i := range 1000 {
+			r.open.Samples = append(r.open.Samples, load.Sample{Due: at(i), Latency: time.Duration(i+1) * time.Microsecond})
+		}
 	}
-	if _, err := parseCollections([]byte("go_goroutines 5\n")); err == nil {
-		t.Error("a sidecar that does not tell was accepted")
-	}
+	s := Sample{Figures: Figures{}}
+	s.Figures.latency(r.Latency)
+	s.addStops(r, stops, at(0), at(1000))
+	return s
 }
 
-// A crowd's connections are alive until the server closes them.
-func TestCrowd(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
-	defer server.Close()
-	addr := server.Listener.Addr().String()
-	c, err := gather(t.Context(), addr, 100)
-	defer c.leave()
-	if err != nil || len(c) != 100 {
-		t.Fatalf("%d connections, %v", len(c), err)
-	}
-	if err := c.check(); err != nil {
-		t.Error(err)
-	}
-	server.CloseClientConnections()
-	if err := c.check(); err == nil {
-		t.Error("connections that were closed count as kept")
-	}
-}
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func TestCrowdIsTurnedAway(t *testing.T) {
-	for name, handler := range map[string]http.HandlerFunc{
-		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
-		"closed":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("connection", "close") },
+func at(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+
+func stop(from, to int) steal.Stop { return steal.Stop{From: at(from), To: at(to)} }
+
+func TestAddStops(t *testing.T) {
+	for name, c := range map[string]struct {
+		open               bool
+		stops              []steal.Stop
+		stopped, disturbed float64
+		max                float64 // µs; 0 means no latency
+	}{
+		"no stop":                         {true, nil, 0, 0, 1000},
+		"the last requests are disturbed": {true, []steal.Stop{stop(905, 1000)}, 9.5, 10, 900},
+		"most requests are disturbed":     {true, []steal.Stop{stop(305, 900)}, 59.5, 70, 0},
+		"a closed loop":                   {false, []steal.Stop{stop(100, 400)}, 30, 0, 4},
+		"stops before and after the load": {true, []steal.Stop{stop(-500, -400), stop(1500, 1600)}, 0, 0, 1000},
 	} {
-		server := httptest.NewServer(handler)
-		c, err := gather(t.Context(), server.Listener.Addr().String(), 3)
-		if err == nil {
-			t.Errorf("%s: no error", name)
+		s := stoppedSample(c.open, c.stops...)
+		if s.Figures[Stopped] != c.stopped || s.Figures[Disturbed] != c.disturbed || int(s.Figures[Max]) != int(c.max) {
+			t.Errorf("%s: %v", name, s.Figures)
 		}
-		c.leave()
-		server.Close()
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	if c, err := gather(t.Context(), ln.Addr().String(), 3); err == nil {
-		c.leave()
-		t.Error("nobody listens, and there was an answer")
+		if _, known := s.Figures[P99]; known != (c.max != 0) {
+			t.Errorf("%s: %v", name, s.Figures)
+		}
+		if _, known := s.Figures[Disturbed]; known != c.open || (s.All != nil) != c.open || c.open && *s.All != (Latency{1, 2, 3, 4}) {
+			t.Errorf("%s: %v, of all requests %+v", name, s.Figures, s.All)
+		}
 	}
 }
 
-// An observer tells whether it saw metrics and spans.
-func TestObserver(t *testing.T) {
-	o, err := newObserver()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.close()
-	scraped := make(chan struct{}, 100)
-	sidecar := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" {
-			scraped <- struct{}{}
+// TestWatched runs a load while a watcher starts, fails to start, or is not wanted.
+func TestWatched(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		o    Options
+		done bool
+	}{
+		"no watch":            {Options{}, true},
+		"no such program":     {Options{Watch: true, Tools: Tools{Lab: "/no/such/program"}}, false},
+		"a program that ends": {Options{Watch: true, Tools: Tools{Lab: "/bin/false"}}, false},
+	} {
+		done := false
+		_, err := c.o.watched(steal.Period, func() error { done = true; return broken })
+		if err == nil || done != c.done || errors.Is(err, broken) != done {
+			t.Errorf("%s: done %v, %v", name, done, err)
 		}
-	}))
-	defer sidecar.Close()
-	o.watch(sidecar.Listener.Addr().String())
-	<-scraped
-	<-scraped // the first has been counted
-	if err := o.check(); err == nil {
-		t.Error("no span came, and nothing is said")
-	}
-	if _, err := http.Post("http://"+o.addr+"/v1/traces", "application/x-protobuf", strings.NewReader("spans")); err != nil {
-		t.Fatal(err)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	if err := o.check(); err != nil {
-		t.Error(err)
 	}
 }

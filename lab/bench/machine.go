@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// A Machine is what a run was made on.
+// A Machine is where a run was made.
 type Machine struct {
 	CPU      string             `json:"cpu"` // model
 	Cores    int                `json:"cores"`
-	Kernel   string             `json:"kernel"` // without what a distribution adds
+	Kernel   string             `json:"kernel"` // without the suffix of a distribution
 	Go       string             `json:"go"`     // of the lab
 	Versions map[Program]string `json:"versions"`
 	Load     [2]float64         `json:"load_average"` // over a minute, before and after
 
-	// Tracked is whether netfilter keeps track of connections, as it does once Docker
-	// has made its rules: each packet then costs more, on loopback too.
+	// Tracked is whether netfilter tracks connections, as it does once Docker has made its
+	// rules. Each packet then costs more, on loopback too.
 	Tracked bool `json:"connection_tracking"`
 }
 
@@ -38,7 +38,7 @@ func describeMachine(ctx context.Context, t Tools) Machine {
 	return m
 }
 
-// String is one line.
+// String describes m in one line.
 func (m Machine) String() string {
 	s := fmt.Sprintf("%d × %s, Linux %s, %s", m.Cores, m.CPU, m.Kernel, m.Go)
 	for _, p := range []Program{Remora, HAProxy, Nginx, Envoy, Wrk} {
@@ -53,21 +53,21 @@ func (m Machine) String() string {
 	return s + fmt.Sprintf("; netfilter connection tracking %s; load average %.1f before, %.1f after", tracking, m.Load[0], m.Load[1])
 }
 
-// after adds what shows once all was measured.
+// after adds what is known only at the end of the run.
 func (m *Machine) after() {
 	m.Load[1] = loadAverage()
 	m.Tracked = tracked("/proc/sys/net/netfilter/nf_conntrack_count")
 }
 
-// tracked tells whether the kernel counts connections in that file. Those of a load
-// that has just ended are still in it.
+// tracked reports whether the kernel counts connections in this file. It still counts those
+// of a load that has just ended.
 func tracked(file string) bool {
-	b, _ := os.ReadFile(file) // there is none where nothing tracks
+	b, _ := os.ReadFile(file) // the file is missing if nothing tracks
 	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
 	return n > 0
 }
 
-// cpuModel is the processor's name, or its architecture where it has none.
+// cpuModel is the processor's name, or its architecture if it has no name.
 func cpuModel() string {
 	b, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range bytes.Lines(b) {
@@ -78,7 +78,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// loadAverage is that of the last minute; 0 if the system does not tell.
+// loadAverage is that of the last minute; 0 means unknown.
 func loadAverage() (load float64) {
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Sscan(string(b), &load)

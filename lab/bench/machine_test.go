@@ -19,7 +19,7 @@ func TestConnectionTracking(t *testing.T) {
 		}
 	}
 	if tracked(filepath.Join(dir, "no such")) {
-		t.Error("it is on without its module")
+		t.Error("on without the file")
 	}
 	for on, want := range map[bool]string{true: "connection tracking on;", false: "connection tracking off;"} {
 		if s := (Machine{Tracked: on}).String(); !strings.Contains(s, want) {

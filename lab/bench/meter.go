@@ -12,28 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Meter measures processes, by their ids, with all that they have started (nginx's
-// worker is a child of it). It reads /proc of Linux.
+// A Meter measures processes, given by their ids, and all their descendants: nginx's
+// worker is a child. It reads /proc of Linux.
 type Meter []int
 
 // Usage is what processes have used since their start.
 type Usage struct {
-	// CPU is the scheduler's count of what all threads ran, also those that have
-	// ended, in nanoseconds.
+	// CPU is the scheduler's run time of all threads, also of ended ones.
 	CPU time.Duration
 
-	// User and System are the kernel's sampling of where they ran, in ticks of 10 ms:
-	// good for the share of each over some seconds, and for nothing else.
+	// User and System are the kernel's samples of where they ran, in ticks of 10 ms. They
+	// only give the share of each over some seconds.
 	User, System int64
 }
 
-// Since is what was used after before.
+// Since returns the usage after before.
 func (u Usage) Since(before Usage) Usage {
 	return Usage{CPU: u.CPU - before.CPU, User: u.User - before.User, System: u.System - before.System}
 }
 
-// UserShare is the share of the time that was spent outside the kernel; ok is false
-// when no tick tells.
+// UserShare is the share of the time outside the kernel. ok is false without a tick.
 func (u Usage) UserShare() (share float64, ok bool) {
 	ticks := u.User + u.System
 	if ticks <= 0 {
@@ -42,7 +40,7 @@ func (u Usage) UserShare() (share float64, ok bool) {
 	return float64(u.User) / float64(ticks), true
 }
 
-// Usage reads the counts.
+// Usage reads the counts of all processes.
 func (m Meter) Usage() (u Usage, err error) {
 	all, err := m.all()
 	if err != nil {
@@ -62,7 +60,7 @@ func (m Meter) Usage() (u Usage, err error) {
 	return u, nil
 }
 
-// RSS is the resident memory in bytes; what processes share counts for each.
+// RSS is the resident memory in bytes. Shared pages count for each process.
 func (m Meter) RSS() (bytes int64, err error) {
 	all, err := m.all()
 	if err != nil {
@@ -85,17 +83,17 @@ func (m Meter) RSS() (bytes int64, err error) {
 
 func proc(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
-// all are the processes and their descendants. A kernel that does not tell these is
-// an error: a proxy's workers would cost nothing.
+// all returns the processes and their descendants. A kernel without lists of children is an
+// error: a proxy's workers would cost nothing.
 func (m Meter) all() ([]int, error) {
 	all := append([]int(nil), m...)
 	for i := 0; i < len(all); i++ {
 		lists, _ := filepath.Glob(proc(all[i], "task/*/children"))
 		if len(lists) == 0 {
-			return nil, fmt.Errorf("%s: the process has ended, or the kernel tells no children", proc(all[i], ""))
+			return nil, fmt.Errorf("%s: the process has ended, or the kernel has no list of children", proc(all[i], ""))
 		}
 		for _, list := range lists {
-			b, _ := os.ReadFile(list) // a thread that has ended has none
+			b, _ := os.ReadFile(list) // an ended thread has no list
 			for _, field := range strings.Fields(string(b)) {
 				if pid, err := strconv.Atoi(field); err == nil {
 					all = append(all, pid)
@@ -106,7 +104,7 @@ func (m Meter) all() ([]int, error) {
 	return all, nil
 }
 
-// runTime is what a process ran, by its CPU-time clock (clock_getcpuclockid(3)).
+// runTime is the run time of a process, by its CPU-time clock (clock_getcpuclockid(3)).
 func runTime(pid int) (time.Duration, error) {
 	const scheduled = 2 // the scheduler's count, of all threads: CPUCLOCK_SCHED
 	var t unix.Timespec
@@ -116,13 +114,13 @@ func runTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Fields of /proc/PID/stat behind the name, which may have spaces (proc(5)).
+// Fields of /proc/PID/stat after the name, which may contain spaces (proc(5)).
 const (
 	statUser   = 14 - 3
 	statSystem = 15 - 3
 )
 
-// ticks are the user and system time of a process, in ticks.
+// ticks returns the user and system time of a process, in ticks.
 func ticks(pid int) (user, system int64, err error) {
 	b, err := os.ReadFile(proc(pid, "stat"))
 	if err != nil {

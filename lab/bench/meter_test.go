@@ -21,7 +21,7 @@ func TestMeter(t *testing.T) {
 	const least = 50 * time.Millisecond
 	var used Usage
 	for used.CPU < least || used.User+used.System == 0 {
-		after, err := m.Usage() // to read /proc is work too
+		after, err := m.Usage() // reading /proc uses CPU too
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,11 +40,11 @@ func TestUserShare(t *testing.T) {
 		t.Errorf("%v, %v", share, ok)
 	}
 	if _, ok := (Usage{CPU: time.Millisecond}).UserShare(); ok {
-		t.Error("no tick, and yet a share")
+		t.Error("a share without a tick")
 	}
 }
 
-// A worker counts with the process that started it.
+// TestMeterHasDescendants checks that a worker counts with the process that started it.
 func TestMeterHasDescendants(t *testing.T) {
 	worker := exec.Command("sleep", "600")
 	if err := worker.Start(); err != nil {
@@ -57,8 +57,8 @@ func TestMeterHasDescendants(t *testing.T) {
 	}
 }
 
-// What a thread ran counts also once it has ended.
-func TestMeterHasThreadsThatEnded(t *testing.T) {
+// TestMeterEndedThreads checks that the run time of an ended thread still counts.
+func TestMeterEndedThreads(t *testing.T) {
 	m := Meter{os.Getpid()}
 	before, err := m.Usage()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestMeterHasThreadsThatEnded(t *testing.T) {
 	const least = 100 * time.Millisecond
 	ended := make(chan int)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for began := threadTime(t); threadTime(t)-began < least; {
 		}
 		ended <- unix.Gettid()
@@ -95,16 +95,16 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-func TestMeterOfAProcessThatHasEnded(t *testing.T) {
+func TestMeterEndedProcess(t *testing.T) {
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
 	}
 	m := Meter{ended.Process.Pid}
 	if _, err := m.Usage(); err == nil {
-		t.Error("it has used something")
+		t.Error("usage: no error")
 	}
 	if _, err := m.RSS(); err == nil {
-		t.Error("it has memory")
+		t.Error("memory: no error")
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A Verdict is whether a promise holds.
+// A Verdict says whether a promise holds.
 type Verdict struct {
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"` // a median
 	Limit    float64 `json:"limit"`
-	LimitIs  string  `json:"limit_is,omitempty"` // where it was measured; "": it is given
-	AtLeast  bool    `json:"at_least"`           // or at most
-	Known    bool    `json:"known"`              // what it takes was measured
-	Rounds   int     `json:"rounds"`             // that have it, at the least of what is compared
-	Restless bool    `json:"restless"`           // processors stood still for too much of it
+	LimitIs  string  `json:"limit_is,omitempty"` // where the limit was measured; "" means that it is fixed
+	AtLeast  bool    `json:"at_least"`           // the limit is a minimum, not a maximum
+	Known    bool    `json:"known"`              // all that it compares was measured
+	Rounds   int     `json:"rounds"`             // that have a value
+	Restless bool    `json:"restless"`           // processors stood still for too long
 }
 
-// Holds tells whether it does.
+// Holds reports whether the promise is known to hold.
 func (v Verdict) Holds() bool {
 	if v.AtLeast {
 		return v.Known && v.Measured >= v.Limit
@@ -26,7 +26,7 @@ func (v Verdict) Holds() bool {
 	return v.Known && v.Measured <= v.Limit
 }
 
-// loads of the promises.
+// The loads and peers of the promises.
 var (
 	at64    = Closed(64, 0).Name
 	at512   = Closed(512, 0).Name
@@ -34,7 +34,7 @@ var (
 	peerOf2 = []string{"relay-2", "haproxy-2", "nginx-2", "envoy-2"}
 )
 
-// Verdicts judges all promises.
+// Verdicts returns one verdict for each promise.
 func (s Samples) Verdicts() []Verdict {
 	verdicts := []Verdict{
 		s.compare("CPU per request of two hops", "remora-2", "relay-2", at64, CPU, 0.9),
@@ -63,20 +63,20 @@ func (s Samples) Verdicts() []Verdict {
 	)
 }
 
-// compare is the ratio of two rows.
+// compare limits the ratio of two rows.
 func (s Samples) compare(what, row, base, load string, f Figure, limit float64) Verdict {
 	v := Verdict{What: fmt.Sprintf("%s, %s: %s / %s", what, load, row, base), Limit: limit}
 	ratios := s.Ratios(row, base, load, f)
 	v.Rounds = len(ratios)
-	v.Measured, v.Known = medianOf(ratios)
+	v.Measured, v.Known = median(ratios)
 	v.Restless = s.restless(load, f, row, base)
 	return v
 }
 
-// better is that the ratio of two rows is less under one load than under another.
+// better wants the ratio of two rows to be no greater under one load than under another.
 func (s Samples) better(what, row, base, load, than string, f Figure) Verdict {
 	ratios := s.Ratios(row, base, than, f)
-	limit, known := medianOf(ratios)
+	limit, known := median(ratios)
 	v := s.compare(what, row, base, load, f, limit)
 	v.Rounds = min(v.Rounds, len(ratios))
 	v.LimitIs = "that of the " + than
@@ -85,8 +85,8 @@ func (s Samples) better(what, row, base, load, than string, f Figure) Verdict {
 	return v
 }
 
-// best is that a figure is no worse than that of the best of the peers by more than
-// noise, which is by what the worst of the peer's own rounds is above their median.
+// best wants a figure to be as good as that of the best peer, within noise: the limit is how
+// far the peer's worst round is above its median.
 func (s Samples) best(what, row string, peers []string, load string, f Figure) Verdict {
 	against := peers[0]
 	if len(peers) > 1 {
@@ -94,11 +94,11 @@ func (s Samples) best(what, row string, peers []string, load string, f Figure) V
 	}
 	v := Verdict{What: fmt.Sprintf("%s, %s: %s / %s", what, load, row, against)}
 	mine := s.Values(row, load, f)
-	own, ok := medianOf(mine)
+	own, ok := median(mine)
 	var base float64
 	for _, peer := range peers {
 		values := s.Values(peer, load, f)
-		if m, known := medianOf(values); known && (!v.Known || m < base) {
+		if m, known := median(values); known && (!v.Known || m < base) {
 			base, v.Limit, v.Known = m, slices.Max(values)/m, true
 			v.LimitIs, v.Rounds = "the worst round of "+peer, min(len(mine), len(values))
 			v.Restless = s.restless(load, f, row, peer)
@@ -111,19 +111,11 @@ func (s Samples) best(what, row string, peers []string, load string, f Figure) V
 	return v
 }
 
-// value is a figure at rest.
+// value limits a figure at rest.
 func (s Samples) value(what, row string, f Figure, limit float64) Verdict {
 	v := Verdict{What: what + ": " + row, Limit: limit}
 	values := s.Values(row, AtRest, f)
 	v.Rounds = len(values)
-	v.Measured, v.Known = medianOf(values)
+	v.Measured, v.Known = median(values)
 	return v
-}
-
-// medianOf is the median, if there is any value.
-func medianOf(values []float64) (m float64, known bool) {
-	if len(values) == 0 {
-		return 0, false
-	}
-	return median(values), true
 }

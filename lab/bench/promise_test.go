@@ -38,8 +38,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What a verdict says of its limit, and of a machine that stood still.
-func TestVerdictsAreExplained(t *testing.T) {
+// TestVerdictDetails checks LimitIs and Restless.
+func TestVerdictDetails(t *testing.T) {
 	s := testReport().Samples
 	if v := s.best("p99.9", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999); v.What != "p99.9, "+at64+": remora-2 / the best of envoy-2, haproxy-2" ||
 		v.LimitIs != "the worst round of haproxy-2" {
@@ -51,11 +51,11 @@ func TestVerdictsAreExplained(t *testing.T) {
 		stopped float64
 		want    bool
 	}{
-		"CPU":                             {atSlow, CPU, tooRestless + 1, true},
-		"a latency of a closed loop":      {at64, P999, tooRestless + 1, true},
-		"latencies that were told apart":  {atSlow, P999, tooRestless + 1, false},
-		"and those that are made of them": {atSlow, AddedP50, tooRestless + 1, false},
-		"no more than a quiet machine":    {at64, CPU, tooRestless, false},
+		"CPU":                               {atSlow, CPU, tooRestless + 1, true},
+		"a latency of a closed loop":        {at64, P999, tooRestless + 1, true},
+		"latencies of undisturbed requests": {atSlow, P999, tooRestless + 1, false},
+		"figures made of such latencies":    {atSlow, AddedP50, tooRestless + 1, false},
+		"no more than a quiet machine":      {at64, CPU, tooRestless, false},
 	} {
 		for _, row := range []string{"remora-2", "haproxy-2"} {
 			s := testReport().Samples

@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/remora-proxy/remora/lab/report"
+	"unicode/utf8"
 )
 
 // A Report is what a run measured.
@@ -14,15 +18,21 @@ type Report struct {
 	Rounds  int                `json:"rounds"`
 	Machine Machine            `json:"machine"`
 	Tools   Tools              `json:"tools"`
-	Missing map[Program]string `json:"missing"` // programs, and how to come by them
+	Missing map[Program]string `json:"missing"` // programs, and how to install them
 	Rows    []string           `json:"rows"`
 	Loads   []string           `json:"loads"`
 	Rest    Rest               `json:"rest"`
 	Samples Samples            `json:"samples"`
 
-	Unwatched string    `json:"unwatched,omitempty"` // why nobody watched the processors
-	Repeats   int       `json:"repeats"`             // at most, of a load that was disturbed
+	Unwatched string    `json:"unwatched,omitempty"` // why the processors were not watched
 	Failures  []Failure `json:"failures,omitempty"`
+}
+
+// A Failure says that a row could not be measured in a round.
+type Failure struct {
+	Round int    `json:"round"`
+	Row   string `json:"row"`
+	Why   string `json:"why"` // with the end of a log
 }
 
 // A column is a figure in a table.
@@ -31,7 +41,7 @@ type column struct {
 	figure Figure
 	format string
 	scale  float64
-	ranged bool // with the least and the most of the rounds
+	ranged bool // with the minimum and the maximum of the rounds
 	ratio  bool // it is compared between rows
 }
 
@@ -57,47 +67,47 @@ var restColumns = []column{
 	{"KiB per idle connection", Connection, "%.2f", 1, true, true},
 }
 
-// comparisons are the rows whose ratios are told, where both were measured.
+// comparisons are the rows whose ratios are reported if both were measured.
 var comparisons = []struct{ row, base string }{
 	{"remora-1", "nginx-1"}, {"remora-1", "haproxy-1"}, {"remora-1", "envoy-1"},
 	{"remora-2", "relay-2"}, {"remora-2", "nginx-2"}, {"remora-2", "haproxy-2"}, {"remora-2", "envoy-2"},
 	{"remora-2-tls", "remora-2"}, {"remora-2-observed", "remora-2"}, {"remora-2-nogc", "remora-2"},
 }
 
-// A section is what was measured under one load.
-type section struct {
-	load    string
-	columns []column
-}
-
-func (r *Report) sections() (all []section) {
+// Text writes the report as Markdown that is readable in a terminal.
+func (r *Report) Text(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(strings.Join(r.preface(), "\n") + "\n")
 	for _, load := range r.Loads {
-		all = append(all, section{load, loadColumns})
+		writeTable(&b, load, r.table(load, loadColumns))
 	}
 	if r.Rest.Connections > 0 {
-		all = append(all, section{AtRest, restColumns})
+		title := fmt.Sprintf("%s for %g s, then %d idle connections", AtRest, r.Rest.Duration.Seconds(), r.Rest.Connections)
+		writeTable(&b, title, r.table(AtRest, restColumns))
 	}
-	return all
+	writeTable(&b, "Promises, by medians", r.verdicts())
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// title is what the section is called in the report.
-func (r *Report) title(s section) string {
-	if s.load != AtRest {
-		return s.load
-	}
-	return fmt.Sprintf("%s for %g s, then %d idle connections", AtRest, r.Rest.Duration.Seconds(), r.Rest.Connections)
+// JSON writes all samples, indented.
+func (r *Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
 }
 
-// grid is the section's table: the rows, and their ratios. What nothing was measured
-// of is left out, be it a row or a column.
-func (r *Report) grid(s section) report.Grid {
-	columns := slices.DeleteFunc(slices.Clone(s.columns), func(c column) bool {
-		return !slices.ContainsFunc(r.Rows, func(row string) bool { return r.cell(row, s.load, c) != "" })
+// table has a line for each row, and one for each comparison. It leaves out rows and
+// columns without a value.
+func (r *Report) table(load string, columns []column) [][]string {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(r.Rows, func(row string) bool { return len(r.Samples.Values(row, load, c.figure)) > 0 })
 	})
-	g := report.Grid{Head: []string{""}}
+	head := []string{""}
 	for _, c := range columns {
-		g.Head = append(g.Head, c.title)
+		head = append(head, c.title)
 	}
+	table := [][]string{head}
 	add := func(name string, cell func(column) string) {
 		line, empty := []string{name}, true
 		for _, c := range columns {
@@ -105,40 +115,23 @@ func (r *Report) grid(s section) report.Grid {
 			line, empty = append(line, text), empty && text == ""
 		}
 		if !empty {
-			g.Rows = append(g.Rows, line)
+			table = append(table, line)
 		}
 	}
 	for _, row := range r.Rows {
-		add(row, func(c column) string { return r.cell(row, s.load, c) })
+		add(row, func(c column) string { return c.cell(r.Samples.Values(row, load, c.figure)) })
 	}
 	for _, p := range comparisons {
 		add(p.row+" / "+p.base, func(c column) string {
 			if !c.ratio {
 				return ""
 			}
-			return spread(r.Samples.Ratios(p.row, p.base, s.load, c.figure), "%.2f", true)
+			return spread(r.Samples.Ratios(p.row, p.base, load, c.figure), "%.2f", true)
 		})
 	}
-	return g
+	return table
 }
 
-// cell says how many rounds a latency was lost of because they were disturbed.
-func (r *Report) cell(row, load string, c column) string {
-	text := c.cell(r.Samples.Values(row, load, c.figure))
-	lost := 0
-	if c.figure.ofLatency() {
-		lost = r.Samples.lost(row, load)
-	}
-	switch {
-	case lost == 0:
-		return text
-	case text == "":
-		return "disturbed"
-	}
-	return fmt.Sprintf("%s, %d disturbed", text, lost)
-}
-
-// cell says what was measured of the column's figure.
 func (c column) cell(values []float64) string {
 	scaled := make([]float64, len(values))
 	for i, v := range values {
@@ -147,21 +140,46 @@ func (c column) cell(values []float64) string {
 	return spread(scaled, c.format, c.ranged)
 }
 
-// spread is the median, and [min..max] of more than one value if ranged; "" of none.
+// spread is the median of the values; if ranged, with [min..max] of more than one value.
+// It is "" without values.
 func spread(values []float64, format string, ranged bool) string {
-	if len(values) == 0 {
+	m, known := median(values)
+	if !known {
 		return ""
 	}
-	text := fmt.Sprintf(format, median(values))
+	text := fmt.Sprintf(format, m)
 	if ranged && len(values) > 1 {
 		text += fmt.Sprintf(" ["+format+".."+format+"]", slices.Min(values), slices.Max(values))
 	}
 	return text
 }
 
-// verdicts is the table of what is promised.
-func (r *Report) verdicts() report.Grid {
-	g := report.Grid{Head: []string{"promise", "measured", "limit", ""}}
+// writeTable writes a table of Markdown with aligned columns. The first line is the head.
+func writeTable(b *strings.Builder, title string, table [][]string) {
+	fmt.Fprintf(b, "\n### %s\n\n", title)
+	widths := make([]int, len(table[0]))
+	for _, line := range table {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for n, line := range table {
+		for i, cell := range line {
+			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
+		}
+		b.WriteString("|\n")
+		for i := 0; n == 0 && i < len(widths); i++ {
+			b.WriteString("|" + strings.Repeat("-", max(3, widths[i]+2)))
+		}
+		if n == 0 {
+			b.WriteString("|\n")
+		}
+	}
+}
+
+// verdicts is the table of promises.
+func (r *Report) verdicts() [][]string {
+	table := [][]string{{"promise", "measured", "limit", "verdict"}}
 	for _, v := range r.Samples.Verdicts() {
 		bound, verdict := "at most", "does not hold"
 		if v.AtLeast {
@@ -184,7 +202,92 @@ func (r *Report) verdicts() report.Grid {
 		if !v.Known {
 			line = []string{v.What, "", "", "not measured"}
 		}
-		g.Rows = append(g.Rows, line)
+		table = append(table, line)
 	}
-	return g
+	return table
+}
+
+// preface says in sentences how it was measured, and what is missing.
+func (r *Report) preface() []string {
+	closed, replica := "wrk", "the lab's own"
+	if r.Tools[Wrk] == "" {
+		closed = "the lab's load"
+	}
+	if r.Tools[Backend] != "" {
+		replica = "the program backend"
+	}
+	lines := []string{
+		fmt.Sprintf("POST of 300 bytes, response of 200, keep-alive; median [min..max] of %d rounds, ratios round by round.", r.Rounds),
+		fmt.Sprintf("%s. One worker per proxy; load, proxies and replica share the machine. The replica is %s.", r.Machine, replica),
+		"CPU is the run time of all threads of a row's proxies; the kernel samples its split into user and system. Closed loops are " +
+			"made by " + closed + ". Open loops count latency from the intended send times. RSS is that after the load.",
+	}
+	if r.Unwatched == "" {
+		lines = append(lines, fmt.Sprintf("Stopped %% is the share of the time in which a processor stood still, disturbed %% that of an "+
+			"open loop's requests due in or near such a moment. An open loop's latencies are those of the other requests; there are none if "+
+			"fewer than %d%% are left.", 100-tooDisturbed))
+	} else {
+		lines = append(lines, "The processors were not watched ("+brief(r.Unwatched)+"): a busy host may have disturbed the figures.")
+	}
+	for _, p := range slices.Sorted(maps.Keys(r.Missing)) {
+		lines = append(lines, fmt.Sprintf("Without %s: %s.", p, r.Missing[p]))
+	}
+	for _, f := range r.Failures {
+		lines = append(lines, fmt.Sprintf("%s failed in round %d: %s", f.Row, f.Round, brief(strings.TrimPrefix(f.Why, "bench: row "+f.Row+": "))))
+	}
+	for _, row := range r.Rows {
+		if text := r.refused(row); text != "" {
+			lines = append(lines, row+": "+text+".")
+		}
+	}
+	return lines
+}
+
+// brief puts a text on one line and cuts it after 300 characters.
+func brief(text string) string {
+	const most = 300
+	line := []rune(strings.Join(strings.Fields(text), " "))
+	if len(line) > most {
+		return string(line[:most]) + "…"
+	}
+	return string(line)
+}
+
+// refused says how many requests of a row failed. It is "" if none did.
+func (r *Report) refused(row string) string {
+	var requests, loads int64
+	for _, s := range r.Samples {
+		if s.Row != row {
+			continue
+		}
+		if requests += s.Errors; s.Requests == 0 {
+			loads++
+		}
+	}
+	if requests+loads == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d requests failed, %d loads got no response", requests, loads)
+}
+
+// Check returns an error if a sidecar or the direct way failed, or a request through one of
+// them, or if nothing was measured. A failure of another proxy is only reported.
+func (r *Report) Check() error {
+	if len(r.Samples) == 0 {
+		return errors.New("bench: nothing was measured: " + strings.Join(r.preface(), "; "))
+	}
+	for _, row := range Rows() {
+		if len(row.chain) > 0 && !row.sidecars() {
+			continue
+		}
+		for _, f := range r.Failures {
+			if f.Row == row.Name {
+				return errors.New(f.Why)
+			}
+		}
+		if text := r.refused(row.Name); text != "" {
+			return fmt.Errorf("bench: %s: %s", row.Name, text)
+		}
+	}
+	return nil
 }

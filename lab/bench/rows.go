@@ -6,19 +6,27 @@ import (
 	"strings"
 )
 
-// A Row is one way from the load to the replica.
+// A Row is one way from the load to the replicas.
 type Row struct {
-	Name  string
-	chain []hop    // of proxies, the load's side first
-	env   []string // of the proxies, beside that of this process
-	rest  bool     // it is measured at rest too
-	size  size     // of its sidecars
+	Name     string
+	chain    []hop    // of proxies, from the load to the replicas
+	env      []string // of the proxies, added to that of this process
+	rest     bool     // the row is also measured at rest
+	replicas replicas
+	script   string // of wrk; "" means post.lua
 }
 
-// A hop is a proxy of a chain.
+// replicas are what serves the requests of a row. The zero value is one replica that
+// responds at once. With more, each proxy of the chain but the first exists once per replica.
+type replicas struct {
+	count int      // 0 means 1
+	args  []string // of remora-lab replica; nil means a fast replica
+}
+
+// A hop is one proxy of a chain.
 type hop struct {
 	program Program
-	args    func(place) ([]string, error) // writes its configuration, and says how it is started
+	args    func(place) ([]string, error) // writes the configuration, and returns the arguments
 	sidecar bool                          // it has an admin API
 }
 
@@ -30,22 +38,28 @@ var (
 		"--log-level", "error", "-c")}
 )
 
-// Manners of a sidecar, beside the protocols that it speaks.
-type manner struct {
-	tls      bool // on the link
-	observed bool // access log, scraped metrics and traces, see observer
+// sidecar is how one of Remora's sidecars is configured.
+type sidecar struct {
+	in, out  string   // protocols
+	tls      bool     // on the link
+	observed bool     // access log, scraped metrics and traces, see observer
+	service  []string // more lines of the service's configuration
 }
 
-func remora(in, out string, m manner) hop {
-	return hop{program: Remora, sidecar: true, args: func(p place) ([]string, error) {
-		return p.sidecarArgs(in, out, m)
-	}}
+func (s sidecar) hop() hop {
+	return hop{program: Remora, sidecar: true, args: func(p place) ([]string, error) { return p.sidecarArgs(s) }}
 }
 
-// mesh is a consumer's and a provider's sidecar.
-func mesh(m manner) []hop { return []hop{remora("http", "link", m), remora("link", "http", m)} }
+// mesh is a consumer's and a provider's sidecar. change, if not nil, changes both.
+func mesh(change func(consumer, provider *sidecar)) []hop {
+	consumer, provider := sidecar{in: "http", out: "link"}, sidecar{in: "link", out: "http"}
+	if change != nil {
+		change(&consumer, &provider)
+	}
+	return []hop{consumer.hop(), provider.hop()}
+}
 
-// Rows are all ways that are known, in the order of the report.
+// Rows are all known rows, in the order of the report.
 func Rows() []Row {
 	return []Row{
 		{Name: "direct"},
@@ -57,20 +71,20 @@ func Rows() []Row {
 		{Name: "haproxy-2", chain: []hop{haproxy, haproxy}},
 		{Name: "envoy-1", chain: []hop{envoy}, rest: true},
 		{Name: "envoy-2", chain: []hop{envoy, envoy}},
-		{Name: "remora-1", chain: []hop{remora("http", "http", manner{})}, rest: true},
-		{Name: "remora-2", chain: mesh(manner{})},
-		{Name: "remora-2-tls", chain: mesh(manner{tls: true})},
-		{Name: "remora-2-observed", chain: mesh(manner{observed: true})},
-		{Name: "remora-2-nogc", chain: mesh(manner{}), env: []string{"GOGC=off"}},
+		{Name: "remora-1", chain: []hop{sidecar{in: "http", out: "http"}.hop()}, rest: true},
+		{Name: "remora-2", chain: mesh(nil)},
+		{Name: "remora-2-tls", chain: mesh(func(c, p *sidecar) { c.tls, p.tls = true, true })},
+		{Name: "remora-2-observed", chain: mesh(func(c, p *sidecar) { c.observed, p.observed = true, true })},
+		{Name: "remora-2-nogc", chain: mesh(nil), env: []string{"GOGC=off"}},
 	}
 }
 
-// sidecars tells whether the row is one of Remora's.
+// sidecars reports whether the row is one of Remora's.
 func (r Row) sidecars() bool {
 	return slices.ContainsFunc(r.chain, func(h hop) bool { return h.sidecar })
 }
 
-// missing are the programs of the row that were not found.
+// missing returns the programs of the row that were not found.
 func (r Row) missing(t Tools) (programs []Program) {
 	for _, h := range r.chain {
 		if t[h.program] == "" && !slices.Contains(programs, h.program) {
@@ -80,25 +94,19 @@ func (r Row) missing(t Tools) (programs []Program) {
 	return programs
 }
 
-// Choose returns the rows with these names, in the order of Rows; all if there are
-// none.
-func Choose(names []string) ([]Row, error) {
-	return choose("row", Rows(), func(r Row) string { return r.Name }, names)
-}
-
-// choose keeps what is named, in the order of all; with no names, all.
-func choose[T any](kind string, all []T, name func(T) string, names []string) ([]T, error) {
+// Choose returns the rows of all with these names, in the order of all. No names means all.
+func Choose(all []Row, names []string) ([]Row, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
 	var known []string
-	for _, v := range all {
-		known = append(known, name(v))
+	for _, r := range all {
+		known = append(known, r.Name)
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("bench: unknown %s %q: want some of %s", kind, n, strings.Join(known, " "))
+			return nil, fmt.Errorf("bench: unknown row %q: want some of %s", n, strings.Join(known, " "))
 		}
 	}
-	return slices.DeleteFunc(all, func(v T) bool { return !slices.Contains(names, name(v)) }), nil
+	return slices.DeleteFunc(all, func(r Row) bool { return !slices.Contains(names, r.Name) }), nil
 }

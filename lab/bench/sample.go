@@ -2,6 +2,7 @@ package bench
 
 import (
 	"slices"
+	"time"
 )
 
 // A Figure names what is measured; it is the key in JSON.
@@ -10,8 +11,8 @@ type Figure string
 // Figures of a load. CPU is that of all proxies of a row together.
 const (
 	CPU         Figure = "cpu_us"        // µs per request
-	User        Figure = "user_us"       // of these, outside the kernel: sampled in ticks
-	System      Figure = "system_us"     // and within
+	User        Figure = "user_us"       // the part of CPU outside the kernel: sampled in ticks
+	System      Figure = "system_us"     // the part within
 	Rate        Figure = "rate"          // requests per second
 	P50         Figure = "p50_us"        // latency
 	P99         Figure = "p99_us"        //
@@ -24,34 +25,40 @@ const (
 	Disturbed   Figure = "disturbed_pct" // share of the requests that were due in or near such a moment, %
 	RestCPU     Figure = "rest_cpu_ms"   // per second without a request, ms
 	RestRSS     Figure = "rest_rss_mib"  // resident memory before any load, MiB
-	OwnRSS      Figure = "own_rss_mib"   // of this, beyond that of the program that has done nothing
+	OwnRSS      Figure = "own_rss_mib"   // the part beyond that of a program that has done nothing
 	Connection  Figure = "idle_conn_kib" // memory of an idle connection, KiB
-	ConsumerCPU Figure = "consumer_us"   // of CPU, the first of two sidecars'
-	ConsumerRSS Figure = "consumer_mib"  // of RSS, the first of two sidecars'
 )
 
 // latencies are the figures of a Latency.
 var latencies = []Figure{P50, P99, P999, Max}
 
-// ofLatency tells whether it is made of latencies.
+// ofLatency reports whether the figure is made of latencies.
 func (f Figure) ofLatency() bool { return f == AddedP50 || slices.Contains(latencies, f) }
 
-// Figures are what was measured; what does not apply to a row is not there.
+// Figures are what was measured. A figure that does not apply to a row is missing.
 type Figures map[Figure]float64
 
 func (f Figures) latency(l Latency) { f[P50], f[P99], f[P999], f[Max] = l.P50, l.P99, l.P999, l.Max }
 
+// cost adds what was used for the requests.
+func (f Figures) cost(u Usage, requests int64) {
+	f[CPU] = float64(u.CPU) / float64(time.Microsecond) / float64(requests)
+	if share, ok := u.UserShare(); ok {
+		f[User], f[System] = share*f[CPU], (1-share)*f[CPU]
+	}
+}
+
+func mebibytes(b int64) float64 { return float64(b) / (1 << 20) }
+
 // A Sample is one measurement of a row.
 type Sample struct {
-	Round    int     `json:"round"`
-	Row      string  `json:"row"`
-	Load     string  `json:"load"`
-	Requests int64   `json:"requests"`
-	Errors   int64   `json:"errors"` // also of the measurements that this one is the best of
-	Figures  Figures `json:"figures"`
-
-	Repeats int      `json:"repeats,omitempty"` // measurements beside this one, which were more disturbed
-	All     *Latency `json:"all,omitempty"`     // where Figures has that of undisturbed requests: of all
+	Round    int      `json:"round"`
+	Row      string   `json:"row"`
+	Load     string   `json:"load"`
+	Requests int64    `json:"requests"`
+	Errors   int64    `json:"errors"`
+	Figures  Figures  `json:"figures"`
+	All      *Latency `json:"all,omitempty"` // of all requests, if Figures has only the undisturbed ones
 }
 
 // Samples are the measurements of a run.
@@ -67,9 +74,9 @@ func (s Samples) Values(row, load string, f Figure) (values []float64) {
 	return values
 }
 
-// Ratios are a figure of one row over that of another, round by round: the machine's
-// mood is then about the same for both. A base that is not above 0, as noise can make
-// an added latency, has none.
+// Ratios are a figure of one row over that of another, round by round: the state of the
+// machine is then about the same for both. A base of 0 or less gives no ratio. Noise can
+// make such a base of an added latency.
 func (s Samples) Ratios(row, base, load string, f Figure) (ratios []float64) {
 	for _, sample := range s {
 		v, ok := sample.Figures[f]
@@ -93,7 +100,7 @@ func (s Samples) at(round int, row, load string, f Figure) (v float64, ok bool) 
 	return v, ok
 }
 
-// addLatency gives each sample of a round its P50 beyond that of the direct way.
+// addLatency adds AddedP50 to each sample whose round has one of the row direct.
 func (s Samples) addLatency() {
 	for _, sample := range s {
 		p50, ok := sample.Figures[P50]
@@ -104,9 +111,26 @@ func (s Samples) addLatency() {
 	}
 }
 
-// median is that of values, of which there is at least one.
-func median(values []float64) float64 {
+// restless reports whether a figure of some row can't be trusted: processors stood still for
+// too much of its median round. Latencies of undisturbed requests are always trusted.
+func (s Samples) restless(load string, f Figure, rows ...string) bool {
+	for _, row := range rows {
+		if len(s.Values(row, load, Disturbed)) > 0 && f.ofLatency() {
+			continue
+		}
+		if m, known := median(s.Values(row, load, Stopped)); known && m > tooRestless {
+			return true
+		}
+	}
+	return false
+}
+
+// median is known if there is any value.
+func median(values []float64) (m float64, known bool) {
+	n := len(values)
+	if n == 0 {
+		return 0, false
+	}
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2, true
 }

@@ -4,45 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-// computePath is where requests go.
+// computePath is the path of all requests.
 const computePath = "/compute"
 
-// A Stack is a row as processes of this machine: the replica, and its proxies.
+// A Stack is a row as processes of this machine: its replicas and its proxies.
 type Stack struct {
-	URL   string // where the load goes
-	Addr  string // of it
+	URL   string // the target of the load
+	Addr  string // host and port of URL
 	Tools Tools
 	Meter Meter // of the proxies
 
-	backend string // address of the replica
-
 	row    Row
+	seed   uint64 // of the replicas
 	dir    string
 	procs  *child.Group
-	admins []string // addresses of the sidecars' admin APIs
+	first  Meter    // of the proxy that the load calls; empty if there is none
+	admins []string // addresses of the sidecars' admin APIs, the consumer's first
+	peers  []string // addresses of the replicas
 	shared *shared
 }
 
-// errReplica is that the replica does not start: then no row can be measured.
+// errReplica says that a replica does not start: then no row can be measured.
 var errReplica = errors.New("no replica")
 
-// Start starts a row, and returns once a request has been answered through it. The
-// caller stops it.
-func Start(ctx context.Context, t Tools, row Row) (*Stack, error) {
+// Start starts a row, and returns once a request through it got a response. The caller
+// stops it. The seed is that of the replicas.
+func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 	dir, err := os.MkdirTemp("", "remora-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Tools: t, row: row, dir: dir, procs: &child.Group{Dir: dir}, shared: &shared{dir: dir}}
+	s := &Stack{Tools: t, row: row, seed: seed, dir: dir, procs: &child.Group{Dir: dir}, shared: &shared{dir: dir}}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("bench: row %s: %w", row.Name, err)
@@ -50,74 +52,82 @@ func Start(ctx context.Context, t Tools, row Row) (*Stack, error) {
 	return s, nil
 }
 
+// start starts the replicas, then each level of the chain before the next one towards the load.
 func (s *Stack) start(ctx context.Context) error {
-	n := len(s.row.chain)
-	addrs, err := freeport.Loopback(2*n + 1)
+	width, levels := max(1, s.row.replicas.count), len(s.row.chain)
+	addrs, err := freeport.Loopback(width * (2*levels + 1))
 	if err != nil {
 		return err
 	}
-	way, admins := addrs[:n+1], addrs[n+1:] // each proxy listens, the replica last
-	s.Addr, s.URL, s.backend = way[0], "http://"+way[0]+computePath, way[n]
-	front, err := s.replica(ctx, way[n])
-	if err != nil {
-		return fmt.Errorf("%w: %w", errReplica, err)
+	take := func(n int) (some []string) {
+		some, addrs = addrs[:n], addrs[n:]
+		return some
 	}
-	for i := n - 1; i >= 0 && err == nil; i-- {
-		front, err = s.proxy(ctx, i, way[i], way[i+1], admins[i])
+	var front *child.Process
+	s.peers = take(width)
+	for i, addr := range s.peers {
+		if front, err = s.replica(ctx, i, addr); err != nil {
+			return fmt.Errorf("%w: %w", errReplica, err)
+		}
 	}
-	if err != nil {
-		return err
+	upstreams := s.peers
+	for level := levels - 1; level >= 0; level-- {
+		listen := take(width)
+		if level == 0 {
+			listen = listen[:1]
+		}
+		for i, addr := range listen {
+			place := place{Listen: addr, Upstreams: upstreams, Admin: take(1)[0], shared: s.shared}
+			if len(listen) == len(upstreams) {
+				place.Upstreams = upstreams[i : i+1]
+			}
+			if front, err = s.proxy(ctx, level, i, place); err != nil {
+				return err
+			}
+		}
+		upstreams = listen
 	}
-	err = child.Await(ctx, front, "an answer", func(ctx context.Context) error {
+	s.Addr, s.URL = upstreams[0], "http://"+upstreams[0]+computePath
+	err = child.Await(ctx, front, "a response", func(ctx context.Context) error {
 		_, err := child.Call(ctx, http.MethodPost, s.URL)
 		return err
 	})
 	return errors.Join(err, s.procs.Check())
 }
 
-// replica starts what answers all requests: a program of its own if there is one,
-// for it takes less of the machine than the lab.
-func (s *Stack) replica(ctx context.Context, addr string) (*child.Process, error) {
+// replica starts what serves the requests. A fast replica may be the program backend,
+// which takes less of the machine than the lab's.
+func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	path, args := s.Tools[Backend], []string(nil)
-	if path == "" || s.row.size != (size{}) { // it is to count its requests, and may have many addresses
-		path, args = s.Tools[Lab], []string{"replica", "--mode", "fast"}
-		if s.row.size.endpoints > 1 {
-			_, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				return nil, err
-			}
-			args = append(args, "--device", "lo", "--listen", "0.0.0.0:"+port)
-		} else {
-			args = append(args, "--listen", addr)
-		}
+	if path == "" || s.row.replicas.args != nil {
+		path = s.Tools[Lab]
+		args = append([]string{"replica", "--mode", "fast", "--name", fmt.Sprintf("replica-%d", i+1),
+			"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
 	}
-	return s.spawn(ctx, "replica", addr, []string{"GOMAXPROCS=1", "ADDR=" + addr}, path, args)
+	return s.spawn(ctx, fmt.Sprintf("replica-%d", i+1), addr, []string{"GOMAXPROCS=1", "ADDR=" + addr}, path, args)
 }
 
-// proxy starts the i-th of the chain.
-func (s *Stack) proxy(ctx context.Context, i int, listen, upstream, admin string) (*child.Process, error) {
-	hop := s.row.chain[i]
-	name := fmt.Sprintf("%s-%d", hop.program, i+1)
-	place := place{
-		Dir: filepath.Join(s.dir, name), Listen: listen, Upstream: upstream, Admin: admin,
-		hop: i, size: s.row.size, shared: s.shared,
-	}
-	if err := os.Mkdir(place.Dir, 0o755); err != nil {
+// proxy starts the i-th proxy of a level of the chain.
+func (s *Stack) proxy(ctx context.Context, level, i int, p place) (*child.Process, error) {
+	hop := s.row.chain[level]
+	name := fmt.Sprintf("%s-%d-%d", hop.program, level+1, i+1)
+	p.Dir = filepath.Join(s.dir, name)
+	if err := os.Mkdir(p.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	args, err := hop.args(place)
+	args, err := hop.args(p)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.spawn(ctx, name, listen, s.row.env, s.Tools[hop.program], args)
+	process, err := s.spawn(ctx, name, p.Listen, s.row.env, s.Tools[hop.program], args)
 	if err != nil {
 		return nil, err
 	}
-	s.Meter = append(s.Meter, p.PID())
-	if hop.sidecar && s.row.size == (size{}) { // a scrape of a thousand routes takes memory of its own
-		s.admins = append(s.admins, admin)
+	s.Meter, s.first = append(s.Meter, process.PID()), Meter{process.PID()}
+	if hop.sidecar {
+		s.admins = append([]string{p.Admin}, s.admins...)
 	}
-	return p, nil
+	return process, nil
 }
 
 // spawn starts a process, and waits until it listens.
@@ -129,7 +139,7 @@ func (s *Stack) spawn(ctx context.Context, name, addr string, env []string, path
 	return p, child.Await(ctx, p, name, child.Listens(addr))
 }
 
-// Check returns the failure of a process that has ended, if there is one.
+// Check returns an error if a process has ended.
 func (s *Stack) Check() error { return s.procs.Check() }
 
 // Stop ends all processes, and removes their files.
@@ -139,10 +149,35 @@ func (s *Stack) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// observed tells whether who observes the row saw anything of it.
-func (s *Stack) observed() error {
-	if s.shared.observer == nil {
-		return nil
+// collections returns how often the garbage collector has run in all sidecars. To ask
+// costs a sidecar thousands of allocations, so it must not happen during a measurement.
+func (s *Stack) collections(ctx context.Context) (sum float64, err error) {
+	for _, admin := range s.admins {
+		n, err := metric(ctx, admin, "go_gc_duration_seconds_count")
+		if err != nil {
+			return 0, err
+		}
+		sum += n
 	}
-	return s.shared.observer.check()
+	return sum, nil
+}
+
+// metric returns the sum of the series of a metric of a sidecar.
+func metric(ctx context.Context, admin, name string) (sum float64, err error) {
+	text, err := child.Call(ctx, http.MethodGet, "http://"+admin+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	lines := regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
+	if lines == nil {
+		return 0, fmt.Errorf("GET /metrics: no %s", name)
+	}
+	for _, line := range lines {
+		v, err := strconv.ParseFloat(string(line[1]), 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += v
+	}
+	return sum, nil
 }

@@ -8,13 +8,13 @@ import (
 	"regexp"
 )
 
-// A Program is one that a comparison runs.
+// A Program is a program that a comparison runs.
 type Program string
 
 const (
 	Remora  Program = "remora"
-	Lab     Program = "remora-lab" // the replica, and what does without wrk
-	Backend Program = "backend"    // a replica in the place of the lab's; takes its address from ADDR
+	Lab     Program = "remora-lab" // the replicas, the watcher of processors, and the load without wrk
+	Backend Program = "backend"    // a replica in place of the lab's; its address comes from ADDR
 	Relay   Program = "relay"      // copies bytes: relay PORT BACKEND-PORT
 	HAProxy Program = "haproxy"
 	Nginx   Program = "nginx"
@@ -22,7 +22,7 @@ const (
 	Wrk     Program = "wrk"
 )
 
-// hints say how to come by a program that was not found.
+// hints say how to install a program that was not found.
 var hints = map[Program]string{
 	Relay:   "put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay",
 	HAProxy: "apt-get install haproxy",
@@ -34,16 +34,16 @@ var hints = map[Program]string{
 // Tools are the paths of the programs that were found.
 type Tools map[Program]string
 
-// Places say where to look for programs. Those that are given must be there.
+// Places say where to look for programs. A program whose place is given must be there.
 type Places struct {
 	Self   string // the lab's own executable
-	Peers  string // a folder with bin/relay, bin/backend and venv/bin/envoy, if it has them
-	Remora string // "": beside Self, or in PATH
-	Relay  string // "": among the peers
-	Envoy  string // "": in PATH, or among the peers
+	Peers  string // a folder that may have bin/relay, bin/backend and venv/bin/envoy
+	Remora string // "" means beside Self, or in PATH
+	Relay  string // "" means among the peers
+	Envoy  string // "" means in PATH, or among the peers
 }
 
-// Find looks for all programs. There must be a remora; others may be missing.
+// Find looks for all programs. Only remora must be there.
 func Find(p Places) (Tools, error) {
 	t := Tools{Lab: p.Self}
 	for _, s := range []struct {
@@ -73,7 +73,7 @@ func Find(p Places) (Tools, error) {
 	return t, nil
 }
 
-// first is the first of the places that has an executable, as an absolute path.
+// first returns the absolute path of the first place that has an executable.
 func first(places []string) (path string, err error) {
 	for _, place := range places {
 		if path, err = exec.LookPath(place); err == nil {
@@ -83,8 +83,8 @@ func first(places []string) (path string, err error) {
 	return "", err
 }
 
-// versions are how programs are asked for theirs, and where it stands in what they
-// print. A replica and a relay have none.
+// versions say how to ask a program for its version, and where the version is in its output.
+// A replica and a relay have none.
 var versions = map[Program]struct {
 	argument string
 	pattern  *regexp.Regexp
@@ -98,7 +98,7 @@ var versions = map[Program]struct {
 
 var dotted = regexp.MustCompile(`\b(\d+\.\d+\.\d+)\b`)
 
-// version asks a program for its version; "" if it does not tell.
+// version asks a program for its version. "" means unknown.
 func (t Tools) version(ctx context.Context, p Program) string {
 	v, known := versions[p]
 	if !known || t[p] == "" {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -16,14 +17,14 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-// wrkScripts are in Lua: the requests, and a last line for a program to read.
+// wrkScripts make the requests, and print a last line for parseWrk.
 //
-//go:embed wrk/post.lua wrk/result.lua
+//go:embed wrk
 var wrkScripts embed.FS
 
-// runWrk makes a closed loop with wrk, which costs the machine less than any load in
-// Go. args are the script's.
-func runWrk(ctx context.Context, wrk, url string, connections int, d time.Duration, args ...string) (*Result, error) {
+// runWrk makes a closed loop with wrk, which costs the machine less than a load in Go. The
+// script "" means post.lua.
+func runWrk(ctx context.Context, wrk, script, url string, connections int, d time.Duration) (*Result, error) {
 	dir, err := os.MkdirTemp("", "remora-wrk-")
 	if err != nil {
 		return nil, err
@@ -34,16 +35,15 @@ func runWrk(ctx context.Context, wrk, url string, connections int, d time.Durati
 	}
 	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
 	defer cancel()
-	all := []string{"-t1", "-c" + strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds(d)),
-		"--timeout", fmt.Sprintf("%ds", seconds(requestTimeout)), "-s", filepath.Join(dir, "wrk", "post.lua"), url}
-	out, err := child.Output(ctx, wrk, append(all, args...)...)
+	out, err := child.Output(ctx, wrk, "-t1", "-c"+strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds(d)),
+		"--timeout", fmt.Sprintf("%ds", seconds(requestTimeout)), "-s", filepath.Join(dir, "wrk", cmp.Or(script, "post.lua")), url)
 	if err != nil {
 		return nil, err
 	}
 	return parseWrk(out)
 }
 
-// seconds rounds up to what wrk takes.
+// seconds rounds up: wrk takes whole seconds.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 var wrkResult = regexp.MustCompile(`(?m)^RESULT (.*)$`)

@@ -1,8 +1,9 @@
 package bench
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,11 +14,11 @@ const (
 	testListen, testUpstream, testAdmin = "127.0.0.1:20001", "127.0.0.1:20002", "127.0.0.1:20003"
 )
 
-// testPlace is one in a folder of the test's own.
+// testPlace is a place in a temporary folder.
 func testPlace(t *testing.T) place {
 	t.Helper()
 	dir := t.TempDir()
-	p := place{Dir: dir, Listen: testListen, Upstream: testUpstream, Admin: testAdmin, shared: &shared{dir: dir}}
+	p := place{Dir: dir, Listen: testListen, Upstreams: []string{testUpstream}, Admin: testAdmin, shared: &shared{dir: dir}}
 	t.Cleanup(p.shared.close)
 	return p
 }
@@ -57,13 +58,13 @@ func TestSidecarConfigurations(t *testing.T) {
 	}
 }
 
-// Peers pass from one address to the other, log nothing, and keep connections alive.
+// TestPeerConfigurations checks that peers log nothing and keep connections alive.
 func TestPeerConfigurations(t *testing.T) {
 	for _, c := range []struct {
 		hop      hop
 		has, not []string
 	}{
-		{haproxy, []string{"bind " + testListen, "server s " + testUpstream, "nbthread 1", "http-reuse always"}, []string{"log "}},
+		{haproxy, []string{"bind " + testListen, "server s0 " + testUpstream, "nbthread 1", "http-reuse always"}, []string{"log "}},
 		{nginx, []string{"listen " + testListen, "server " + testUpstream, "worker_processes 1;", "access_log off;", "keepalive 1024;"}, nil},
 		{envoy, []string{"port_value: 20001", "port_value: 20002", "codec_type: HTTP1"}, []string{"access_log"}},
 	} {
@@ -91,46 +92,32 @@ func TestPeerConfigurations(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
-	dir := t.TempDir()
-	program := func(path string) string {
-		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
+func TestObserver(t *testing.T) {
+	scraped := make(chan struct{}, 100)
+	sidecar := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			scraped <- struct{}{}
 		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\necho remora v1.2.3 go1.26\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	}))
+	defer sidecar.Close()
+	s := &shared{}
+	defer s.close()
+	if err := s.check(); err != nil {
+		t.Errorf("without an observer: %v", err)
 	}
-	t.Setenv("PATH", filepath.Join(dir, "path"))
-	places := Places{Self: filepath.Join(dir, "own", "remora-lab"), Peers: filepath.Join(dir, "peers")}
-	if _, err := Find(places); err == nil {
-		t.Error("found a remora where there is none")
+	if _, err := s.observe(place{Admin: sidecar.Listener.Addr().String()}); err != nil {
+		t.Fatal(err)
 	}
-	inPath := program("path/remora")
-	expect := func(p Program, want string) {
-		t.Helper()
-		tools, err := Find(places)
-		if err != nil || tools[p] != want {
-			t.Errorf("%s is %q, want %q; %v", p, tools[p], want, err)
-		}
+	<-scraped
+	<-scraped // the first scrape has been counted
+	if err := s.check(); err == nil {
+		t.Error("without a span: no error")
 	}
-	expect(Remora, inPath)
-	beside := program("own/remora")
-	expect(Remora, beside)
-	expect(Envoy, "")
-	pip := program("peers/venv/bin/envoy")
-	expect(Envoy, pip)
-	expect(Relay, "")
-	places.Relay = program("elsewhere/relay")
-	expect(Relay, places.Relay)
-	tools, err := Find(places)
-	if err != nil || tools.version(t.Context(), Remora) != "v1.2.3" {
-		t.Errorf("version %q, %v", tools.version(t.Context(), Remora), err)
+	if _, err := http.Post("http://"+s.observer.addr+"/v1/traces", "application/x-protobuf", strings.NewReader("spans")); err != nil {
+		t.Fatal(err)
 	}
-	places.Envoy = filepath.Join(dir, "no such")
-	if _, err := Find(places); err == nil {
-		t.Error("an envoy that was given need not be there")
+	http.DefaultClient.CloseIdleConnections()
+	if err := s.check(); err != nil {
+		t.Error(err)
 	}
 }
