@@ -11,19 +11,18 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-command -v python3 >/dev/null || { echo "plots: python3 is missing" >&2; exit 1; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+go build -o "$dir/" ./cmd/remora ./cmd/remora-lab
 if (($# == 2)); then
 	tail=$1 shadow=$2
 elif (($# == 0)); then
-	dir=$(mktemp -d)
-	trap 'rm -rf "$dir"' EXIT
 	tail=$dir/tail.json shadow=$dir/shadow.json
 	scripts/tail.sh --json "$tail" || true # a missed promise can be drawn
-	go build -o "$dir/" ./cmd/remora ./cmd/remora-lab
 	"$dir/remora-lab" demo --mode shadow --seconds 30 --json "$shadow"
 else
 	echo "usage: scripts/plots.sh [TAIL.json SHADOW.json]" >&2
 	exit 2
 fi
 mkdir -p docs/images
-python3 -B scripts/plots/plot.py "$tail" "$shadow" docs/images
+"$dir/remora-lab" plots "$tail" "$shadow" docs/images

@@ -31,6 +31,6 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(), stagesCommand(),
-		stealCommand(), benchCommand())
+		stealCommand(), benchCommand(), plotsCommand())
 	return root
 }

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// ForecastTable is what shadow mode said beside what hedging then did; "" when
-// there was no shadow mode.
+// ForecastTable shows the forecast of shadow mode beside what hedging then did. It is ""
+// without shadow mode.
 func (r *Report) ForecastTable() string {
 	if r.Off == nil || len(r.Off.Forecasts) == 0 {
 		return ""
@@ -35,25 +35,24 @@ func (r *Report) ForecastTable() string {
 	if r.On != nil {
 		measured("with hedging", r.On)
 	}
-	w.Flush() // to memory: it can't fail
+	w.Flush() // to memory, which can't fail
 	b.WriteString(r.unseen())
 	b.WriteString("\n")
 	return b.String()
 }
 
-// unseenShare is how much of the P99 may pass unseen by the sidecar before the table
-// says so.
+// unseenShare is the part of the P99 that may pass outside the sidecar without a remark.
 const unseenShare = 0.1
 
-// unseen tells when a good part of the latency was none that the sidecar could see:
-// the forecast is of the rest.
+// unseen says how much of the latency passed outside the sidecar, if it is much. The forecast
+// can't know it.
 func (r *Report) unseen() string {
 	s := r.Off.Seen
 	if s == nil || s.P99 == nil || r.Off.P99-*s.P99 <= unseenShare*r.Off.P99 {
 		return ""
 	}
 	return fmt.Sprintf("\n%.2f of %.2f ms of the p99 passed before the sidecar had the request or after it had the\n"+
-		"answer: the caller, the kernel and the sidecar waiting for a CPU. No hedge helps there, and the\n"+
+		"response: the caller, the kernel and the sidecar waiting for a CPU. No hedge helps there, and the\n"+
 		"forecast does not know of it: compare it with what the sidecar saw.\n", r.Off.P99-*s.P99, r.Off.P99)
 }
 

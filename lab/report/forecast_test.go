@@ -34,12 +34,12 @@ func TestForecastTable(t *testing.T) {
 	}
 }
 
-// What the sidecar can't see is told when it is much of the P99.
-func TestForecastTableTellsWhatPassedUnseen(t *testing.T) {
+// TestForecastTableUnseen checks the remark on latency outside the sidecar.
+func TestForecastTableUnseen(t *testing.T) {
 	for seen, want := range map[float64]string{9.5: "", 8.5: "1.50 of 10.00 ms of the p99 passed"} {
 		r := &Report{Off: &Phase{P99: 10, Seen: &Seen{P99: &seen}, Forecasts: []Forecast{{DelayMS: 20}}}}
 		got := r.ForecastTable()
-		if told := strings.Contains(got, "passed before the sidecar"); told != (want != "") || !strings.Contains(got, want) {
+		if said := strings.Contains(got, "passed before the sidecar"); said != (want != "") || !strings.Contains(got, want) {
 			t.Errorf("%v ms of 10 seen: %s", seen, got)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package report shows what a run of the demo measured: as a table, as a plot in
-// the terminal, as JSON, and as one self-contained HTML page.
+// Package report shows what a run of the demo measured: as a table, as a chart in the
+// terminal, as JSON, and as one self-contained HTML page. It also draws the charts of the
+// documentation.
 package report
 
 import (
@@ -7,15 +8,15 @@ import (
 	"io"
 )
 
-// A Point of a latency curve: Quantile of the requests took MS milliseconds or
-// less.
+// A Point of a latency curve says that the share Quantile of the requests took MS
+// milliseconds or less.
 type Point struct {
 	Quantile float64 `json:"quantile"` // in [0, 1]
 	MS       float64 `json:"ms"`
 }
 
-// A Phase is what was measured of one way to reach the replicas. Latencies are
-// in milliseconds, counted from the moment a request was meant to be sent.
+// A Phase is what was measured of one way to reach the replicas. Latencies are in
+// milliseconds, from the intended send time of a request.
 type Phase struct {
 	Requests int64   `json:"requests"`
 	Errors   int64   `json:"errors"`
@@ -27,32 +28,31 @@ type Phase struct {
 
 	Hedges    int64 `json:"hedges"`
 	HedgesWon int64 `json:"hedges_won"`
-	// ExtraLoad is (calls the replicas served - requests) / requests.
+	// ExtraLoad is (requests that the replicas served - Requests) / Requests.
 	ExtraLoad float64 `json:"extra_load"`
 
-	// Gates counts the hedges that were not sent, by the gate that stopped them.
+	// Gates counts the hedges that were not sent, by the gate that was closed.
 	Gates  map[string]int64 `json:"gates,omitempty"`
 	Stalls int64            `json:"stalls"` // freezes of all replicas in the phase
-	// MaxSendLag is by how much the generator itself was late at worst.
+	// MaxSendLag is the longest time by which the load generator itself was late.
 	MaxSendLag float64 `json:"max_send_lag_ms"`
 	Curve      []Point `json:"curve,omitempty"`
 
 	// Seen is nil without sidecars.
 	Seen *Seen `json:"seen,omitempty"`
-	// Forecasts are what shadow mode said during the phase.
+	// Forecasts are those of shadow mode during the phase.
 	Forecasts []Forecast `json:"forecasts,omitempty"`
 }
 
-// Seen is the latency as the consumer's sidecar measured it, from the complete request
-// to the complete answer, to within a few per cent. Nil is a quantile that it can't
-// tell.
+// Seen is the latency that the consumer's sidecar measured, from the complete request to the
+// complete response, to within a few per cent. Nil means that a quantile is unknown.
 type Seen struct {
 	P99  *float64 `json:"p99_ms"`
 	P999 *float64 `json:"p999_ms"`
 }
 
-// A Forecast is what hedging would do with one delay, as shadow mode has it. Nil is
-// a quantile that it can't tell.
+// A Forecast is what shadow mode expects of hedging with one delay. Nil means that a quantile
+// is unknown.
 type Forecast struct {
 	DelayMS   float64  `json:"delay_ms"`
 	Current   bool     `json:"current"` // the delay that is in force
@@ -73,15 +73,15 @@ type Report struct {
 	On     *Phase `json:"on"`
 }
 
-// A column is a phase with what the reader calls it.
+// A column is a phase with its title.
 type column struct {
 	key, title string
-	mark       rune   // in terminal plots
+	mark       rune   // in the terminal
 	colour     string // in HTML
 	phase      *Phase
 }
 
-// columns are the phases that were run, in the order they were.
+// columns returns the phases that were run, in their order.
 func (r *Report) columns() []column {
 	all := []column{
 		{"direct", "direct", '·', "#8a8f98", r.Direct},
@@ -95,6 +95,27 @@ func (r *Report) columns() []column {
 		}
 	}
 	return run
+}
+
+// chart draws the latency of each phase over the quantiles. It is nil without a latency.
+func (r *Report) chart() *Chart {
+	var lines []Line
+	for _, c := range r.columns() {
+		line := Line{Title: c.title, Colour: c.colour, Mark: c.mark}
+		for _, p := range c.phase.Curve {
+			line.Points = append(line.Points, XY{p.Quantile, p.MS})
+		}
+		lines = append(lines, line)
+	}
+	return latencyChart(lines)
+}
+
+// Plot draws the latency of each phase over the quantiles, for a terminal.
+func (r *Report) Plot(width, height int) string {
+	if c := r.chart(); c != nil {
+		return c.Text(width, height)
+	}
+	return ""
 }
 
 // JSON writes r to w, indented.

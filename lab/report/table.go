@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// tableRows are the rows of the table, here and on the page.
+// tableRows are the rows of the table in the terminal and on the page.
 var tableRows = []struct {
 	name string
 	cell func(*Phase) string
@@ -24,11 +24,11 @@ var tableRows = []struct {
 	{"freezes", func(p *Phase) string { return fmt.Sprint(p.Stalls) }},
 }
 
-// Table is the phases side by side.
+// Table shows the phases side by side.
 func (r *Report) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.0f requests/s for %g s each, three replicas, mode %s; latency in ms\n\n", r.Rate, r.Seconds, r.Mode)
-	// AlignRight needs each cell, the last too, to end in a tab.
+	// With AlignRight every cell must end in a tab, also the last one.
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
 	columns := r.columns()
 	fmt.Fprint(w, "\t")
@@ -43,6 +43,6 @@ func (r *Report) Table() string {
 		}
 		fmt.Fprintln(w)
 	}
-	w.Flush() // to memory: it can't fail
+	w.Flush() // to memory, which can't fail
 	return b.String()
 }
