@@ -12,7 +12,6 @@
 //   - lab/child: the processes of what follows;
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
 //   - lab/bench: what the sidecar costs, beside other proxies;
-//   - lab/stages: closed loops of callers against what they could get at most;
 //   - lab/steal: when the machine itself stands still, and measures nothing well;
 //   - lab/precise: sleeping more precisely than Go's timers do.
 //

@@ -17,86 +17,120 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
+// loadFlags are the flags of load that are not in load.Options.
+type loadFlags struct {
+	each, json bool
+	headers    []string
+	body, log  string
+	stages     load.Stages
+	sidecars   []string
+}
+
 func loadCommand() *cobra.Command {
 	var (
-		o       load.Options
-		each    bool
-		asJSON  bool
-		headers []string
-		body    string
-		log     string
+		o     load.Options
+		flags loadFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "load URL...",
 		Short: "Send HTTP/1.1 load and measure latency from the intended send times",
 		Long: `Send HTTP/1.1 load to one or more URLs, in turn.
 
-The loop is open: requests go out at --rate whatever becomes of those before, and latency
-counts from the moment a request was meant to be sent, so that a server which freezes
-can't hide it. --closed makes it a closed loop: each connection sends as soon as it has
-its answer.
+The loop is open: requests go out at --rate whatever becomes of earlier ones, and latency
+counts from the intended send time of a request, so that a server which freezes can't hide
+it. --closed makes it a closed loop: each connection sends as soon as it has its response.
 
-Each request carries an x-nonce header, and an answer without the same one is an error
-(--no-nonce for servers that do not send it back). The report tells the generator's own
-part of the latency: the send lag.
+Each request carries an x-nonce header, and a response without the same one is an error
+(--no-nonce for servers that do not send it back). The report shows the generator's own part
+of the latency: the send lag.
 
---steal also watches the machine's processors, and tells latencies once more without the
-requests that were due within 5 ms of a moment in which one stood still for some 2 ms, or
-as long after it as it took: on a virtual machine whose host is busy they say little about
-what is measured. It takes CAP_SYS_NICE.`,
+--steal also watches the machine's processors. The latencies are then reported a second time,
+without the requests that were due within 5 ms of a moment in which a processor stood still,
+or after it for as long as it took. Such moments are frequent in a virtual machine whose host
+is busy, and say little about the server. --steal needs CAP_SYS_NICE.
+
+--stages measures closed loops of several numbers of connections against their ceiling: with
+requests that take --delay, n connections can't get more than n / --delay responses a second.
+It prints a Markdown table with the CPU time of each --sidecar per response, and as the score
+the best rate. Responses other than 2xx do not count.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, urls []string) (err error) {
-			for _, h := range headers {
-				name, value, ok := strings.Cut(h, ":")
-				if !ok {
-					return fmt.Errorf("header %q: want NAME:VALUE", h)
-				}
-				o.Header = append(o.Header, load.Header{Name: name, Value: strings.TrimSpace(value)})
-			}
-			if body != "" {
-				if o.Body, err = os.ReadFile(body); err != nil {
-					return err
-				}
-			}
-			if log != "" {
-				var end func() error
-				if o.Log, end, err = createLog(log); err != nil {
-					return err
-				}
-				defer func() { err = errors.Join(err, end()) }()
-			}
-			if each {
-				return runEach(cmd, o, urls, asJSON)
-			}
-			o.Targets = urls
-			_, err = runLoad(cmd, o, asJSON)
-			return err
-		},
+		RunE: func(cmd *cobra.Command, urls []string) error { return runLoad(cmd, o, flags, urls) },
 	}
 	f := cmd.Flags()
 	f.Float64Var(&o.Rate, "rate", 1000, "requests per second over all URLs")
 	f.BoolVar(&o.Poisson, "poisson", false, "random gaps (exponential) instead of equal ones")
 	f.BoolVar(&o.Closed, "closed", false, "closed loop")
-	f.Int64Var(&o.Requests, "requests", 0, "closed loop: go on past --duration until so many have been sent")
+	f.Int64Var(&o.Requests, "requests", 0, "closed loop: go on after --duration until so many have been sent")
 	f.DurationVar(&o.Duration, "duration", 10*time.Second, "how long to measure")
 	f.DurationVar(&o.Warmup, "warmup", 2*time.Second, "load before it that is not counted")
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Second, "of one request, from its intended send time")
 	f.IntVar(&o.Connections, "connections", 64, "connections opened at the start")
-	f.IntVar(&o.MaxConnections, "max-connections", 1024, "bound of an open loop that finds all busy")
+	f.IntVar(&o.MaxConnections, "max-connections", 1024, "limit of an open loop whose connections are all busy")
 	f.StringVar(&o.Method, "method", "POST", "HTTP method")
-	f.StringVar(&body, "body", "", "file with the body (default: 300 bytes of JSON)")
-	f.StringArrayVar(&headers, "header", nil, "NAME:VALUE to send; repeatable")
-	f.StringVar(&log, "log", "", "file for a line on each request: when it was due in Unix µs, its latency in µs,\n"+
+	f.StringVar(&flags.body, "body", "", "file with the body (default: 300 bytes of JSON)")
+	f.StringArrayVar(&flags.headers, "header", nil, "NAME:VALUE to send; repeatable")
+	f.StringVar(&flags.log, "log", "", "file for a line on each request: when it was due in Unix µs, its latency in µs,\n"+
 		"its status, kind of error and x-remora-error")
-	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the answers")
+	f.BoolVar(&o.NoNonce, "no-nonce", false, "do not expect x-nonce in the responses")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of nonces and random gaps")
-	f.BoolVar(&each, "each", false, "the load to one URL after the other, with a report for each and a table of all")
-	f.BoolVar(&o.Samples, "steal", false, "tell latencies apart from moments in which a processor stood still")
-	f.BoolVar(&asJSON, "json", false, "print JSON, with the latency curve and histogram")
+	f.BoolVar(&flags.each, "each", false, "the load to one URL after the other, with a report for each and a table of all")
+	f.BoolVar(&o.Samples, "steal", false, "also report latencies without the requests that a stop of a processor disturbed")
+	f.BoolVar(&flags.json, "json", false, "print JSON, with the latency curve and histogram")
+	f.IntSliceVar(&flags.stages.Connections, "stages", nil, "numbers of connections of closed loops, each for --duration")
+	f.DurationVar(&flags.stages.Delay, "delay", 50*time.Millisecond, "stages: what a request takes at the service")
+	f.DurationVar(&flags.stages.Ready, "ready", time.Minute, "stages: how long the URL may take to respond with 200 at the start")
+	f.StringArrayVar(&flags.sidecars, "sidecar", nil, "stages: NAME=HOST:PORT of an admin API, for its CPU time; repeatable")
+	f.StringVar(&flags.stages.Token, "token", "", "stages: token of the admin APIs")
 	return cmd
 }
 
-// createLog opens a buffered file; end writes what is left and closes it.
+func runLoad(cmd *cobra.Command, o load.Options, flags loadFlags, urls []string) (err error) {
+	for _, h := range flags.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return fmt.Errorf("header %q: want NAME:VALUE", h)
+		}
+		o.Header = append(o.Header, load.Header{Name: name, Value: strings.TrimSpace(value)})
+	}
+	if flags.body != "" {
+		if o.Body, err = os.ReadFile(flags.body); err != nil {
+			return err
+		}
+	}
+	if flags.log != "" {
+		var end func() error
+		if o.Log, end, err = createLog(flags.log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	o.Targets = urls
+	switch {
+	case cmd.Flags().Changed("stages"):
+		return runStages(cmd, o, flags)
+	case flags.each:
+		return runEach(cmd, o, flags.json)
+	}
+	_, err = runOnce(cmd, o, flags.json)
+	return err
+}
+
+func runStages(cmd *cobra.Command, o load.Options, flags loadFlags) error {
+	for _, s := range flags.sidecars {
+		name, admin, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("sidecar %q: want NAME=HOST:PORT", s)
+		}
+		flags.stages.Sidecars = append(flags.stages.Sidecars, load.Sidecar{Name: name, Admin: admin})
+	}
+	stages, err := flags.stages.Run(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	return flags.stages.Text(cmd.OutOrStdout(), stages)
+}
+
+// createLog opens a buffered file. end writes the rest of the buffer and closes the file.
 func createLog(path string) (w io.Writer, end func() error, err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -106,14 +140,15 @@ func createLog(path string) (w io.Writer, end func() error, err error) {
 	return b, func() error { return errors.Join(b.Flush(), f.Close()) }, nil
 }
 
-func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) error {
+func runEach(cmd *cobra.Command, o load.Options, asJSON bool) error {
+	urls := o.Targets
 	var results []*load.Result
 	for _, url := range urls {
 		if !asJSON {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", url)
 		}
 		o.Targets = []string{url}
-		res, err := runLoad(cmd, o, asJSON)
+		res, err := runOnce(cmd, o, asJSON)
 		if err != nil {
 			return err
 		}
@@ -125,7 +160,7 @@ func runEach(cmd *cobra.Command, o load.Options, urls []string, asJSON bool) err
 	return load.Compare(cmd.OutOrStdout(), urls, results)
 }
 
-func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, error) {
+func runOnce(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, error) {
 	res, err := measure(cmd.Context(), o)
 	if res == nil {
 		return nil, err
@@ -139,8 +174,7 @@ func runLoad(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, err
 	return res, errors.Join(err, res.Text(cmd.OutOrStdout()))
 }
 
-// measure runs the load, and beside it what watches the processors if samples are
-// kept.
+// measure runs the load. If samples are kept, it also watches the processors.
 func measure(ctx context.Context, o load.Options) (*load.Result, error) {
 	if !o.Samples {
 		return load.Run(ctx, o)

@@ -30,7 +30,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(), stagesCommand(),
+	root.AddCommand(demoCommand(), etcdCommand(), replicaCommand(), consumerCommand(), loadCommand(),
 		stealCommand(), benchCommand(), plotsCommand())
 	return root
 }

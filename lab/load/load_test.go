@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }
 
-// patience bounds waits for what must happen.
-const patience = time.Minute
+// testTimeout bounds a run. No result depends on it.
+const testTimeout = time.Minute
 
 // serve answers each request by what handle does with its connection: n counts
 // the requests of all connections from 1. A handle that returns false ends it.
@@ -74,10 +74,10 @@ func ok(nonce string, c net.Conn) bool {
 
 func run(t *testing.T, o Options) *Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if o.Timeout == 0 {
-		o.Timeout = patience
+		o.Timeout = testTimeout
 	}
 	res, err := Run(ctx, o)
 	if err != nil {
