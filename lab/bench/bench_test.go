@@ -43,10 +43,7 @@ func TestMain(m *testing.M) {
 func runReplica(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	o := replica.Options{Mode: replica.Fast}
-	if i := slices.Index(args, "--listen"); i > 0 {
-		o.Listen = args[i+1]
-	}
+	o := replica.Options{Mode: replica.Fast, Listen: args[slices.Index(args, "--listen")+1]}
 	r, err := replica.Start(o)
 	if err != nil {
 		return err
@@ -158,7 +155,7 @@ func TestRunInterrupted(t *testing.T) {
 		cancel()
 		<-ctx.Done()
 		return nil, errors.Join(err, ctx.Err())
-	}, 0}
+	}, 0, nil}
 	_, err = Run(ctx, Options{Tools: Tools{Lab: self(t)}, Rows: rows, Rounds: 1, Loads: []Load{interrupted}, Progress: func(string) {}})
 	if !errors.Is(err, context.Canceled) || running == 0 { // the replica
 		t.Errorf("%v, with %d processes", err, running)
@@ -226,7 +223,7 @@ func TestPeerFails(t *testing.T) {
 			return nil, errors.New("refused")
 		}
 		return &Result{Requests: 1, Seconds: 1}, nil
-	}, 0}
+	}, 0, nil}
 	var told []string
 	r, err := Run(t.Context(), Options{Tools: Tools{Lab: self(t), Relay: relay, Nginx: nginx}, Rows: rows, Rounds: 1, Loads: []Load{l},
 		Progress: func(line string) { told = append(told, line) }})

@@ -38,6 +38,7 @@ type place struct {
 	Listen    string // address
 	Upstreams []string
 	Admin     string // address, of sidecars
+	Hedge     bool   // of Envoy
 	shared    *shared
 }
 

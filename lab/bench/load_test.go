@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ RESULT {"requests":120000,"seconds":3.000100,"errors":2,"p50":1400.0,"p99":2600.
 
 func TestParseWrk(t *testing.T) {
 	r, err := parseWrk([]byte(wrkOutput))
-	if want := (Result{Requests: 120000, Errors: 2, Seconds: 3.0001, Latency: Latency{1400, 2600.5, 4000, 9000}}); err != nil || *r != want {
+	if want := (Result{Requests: 120000, Errors: 2, Seconds: 3.0001, Latency: Latency{P50: 1400, P99: 2600.5, P999: 4000, Max: 9000}}); err != nil || !reflect.DeepEqual(*r, want) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, bad := range []string{"", "unable to connect", "RESULT {", "RESULT {\"requests\":\"many\"}"} {
@@ -60,7 +61,7 @@ func TestRunWrk(t *testing.T) {
 
 // TestLoadWithoutResponse checks that a row without a response has no figures.
 func TestLoadWithoutResponse(t *testing.T) {
-	nothing := Load{"nothing", func(context.Context, *Stack) (*Result, error) { return &Result{Seconds: 1}, nil }, 0}
+	nothing := Load{"nothing", func(context.Context, *Stack) (*Result, error) { return &Result{Seconds: 1}, nil }, 0, nil}
 	if sample, err := nothing.run(t.Context(), &Stack{}, &Options{}); err != nil || len(sample.Figures) > 0 {
 		t.Errorf("%+v, %v", sample, err)
 	}
@@ -69,7 +70,7 @@ func TestLoadWithoutResponse(t *testing.T) {
 // stoppedSample is a sample whose load took a second, with a request every millisecond. The
 // n-th request took n microseconds.
 func stoppedSample(open bool, stops ...steal.Stop) Sample {
-	r := &Result{Requests: 1000, Seconds: 1, Latency: Latency{1, 2, 3, 4}}
+	r := &Result{Requests: 1000, Seconds: 1, Latency: Latency{P50: 1, P99: 2, P999: 3, Max: 4}}
 	if open {
 		r.open = &load.Result{}
 		for i := range 1000 {
@@ -108,7 +109,7 @@ func TestAddStops(t *testing.T) {
 		if _, known := s.Figures[P99]; known != (c.max != 0) {
 			t.Errorf("%s: %v", name, s.Figures)
 		}
-		if _, known := s.Figures[Disturbed]; known != c.open || (s.All != nil) != c.open || c.open && *s.All != (Latency{1, 2, 3, 4}) {
+		if _, known := s.Figures[Disturbed]; known != c.open || (s.All != nil) != c.open || c.open && *s.All != (Latency{P50: 1, P99: 2, P999: 3, Max: 4}) {
 			t.Errorf("%s: %v, of all requests %+v", name, s.Figures, s.All)
 		}
 	}

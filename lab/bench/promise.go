@@ -34,7 +34,7 @@ var (
 	peerOf2 = []string{"relay-2", "haproxy-2", "nginx-2", "envoy-2"}
 )
 
-// Verdicts returns one verdict for each promise.
+// Verdicts judges the promises of the bench of costs.
 func (s Samples) Verdicts() []Verdict {
 	verdicts := []Verdict{
 		s.compare("CPU per request of two hops", "remora-2", "relay-2", at64, CPU, 0.9),

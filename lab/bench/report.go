@@ -22,6 +22,7 @@ type Report struct {
 	Rows    []string           `json:"rows"`
 	Loads   []string           `json:"loads"`
 	Rest    Rest               `json:"rest"`
+	Kind    Kind               `json:"kind,omitempty"`
 	Samples Samples            `json:"samples"`
 
 	Unwatched string    `json:"unwatched,omitempty"` // why the processors were not watched
@@ -49,6 +50,7 @@ var loadColumns = []column{
 	{"CPU µs/request", CPU, "%.1f", 1, true, true},
 	{"user", User, "%.1f", 1, false, false},
 	{"system", System, "%.1f", 1, false, false},
+	{"first proxy", First, "%.1f", 1, false, false},
 	{"requests/s", Rate, "%.0f", 1, true, true},
 	{"p50 µs", P50, "%.0f", 1, true, true},
 	{"p99 µs", P99, "%.0f", 1, true, true},
@@ -78,14 +80,20 @@ var comparisons = []struct{ row, base string }{
 func (r *Report) Text(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(strings.Join(r.preface(), "\n") + "\n")
+	columns := loadColumns
+	if r.Kind == Tail {
+		columns = tailColumns
+	}
 	for _, load := range r.Loads {
-		writeTable(&b, load, r.table(load, loadColumns))
+		writeTable(&b, load, r.table(load, columns))
 	}
 	if r.Rest.Connections > 0 {
 		title := fmt.Sprintf("%s for %g s, then %d idle connections", AtRest, r.Rest.Duration.Seconds(), r.Rest.Connections)
 		writeTable(&b, title, r.table(AtRest, restColumns))
 	}
-	writeTable(&b, "Promises, by medians", r.verdicts())
+	if r.Kind != Dubbo {
+		writeTable(&b, "Promises, by medians", r.judge())
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -177,10 +185,21 @@ func writeTable(b *strings.Builder, title string, table [][]string) {
 	}
 }
 
-// verdicts is the table of promises.
-func (r *Report) verdicts() [][]string {
+// verdicts returns one verdict for each promise.
+func (r *Report) verdicts() (all []Verdict) {
+	if r.Kind == Costs {
+		return r.Samples.Verdicts()
+	}
+	for _, load := range r.Loads {
+		all = append(all, r.Samples.tailVerdicts(load)...)
+	}
+	return all
+}
+
+// judge is the table of promises.
+func (r *Report) judge() [][]string {
 	table := [][]string{{"promise", "measured", "limit", "verdict"}}
-	for _, v := range r.Samples.Verdicts() {
+	for _, v := range r.verdicts() {
 		bound, verdict := "at most", "does not hold"
 		if v.AtLeast {
 			bound = "at least"
@@ -207,17 +226,24 @@ func (r *Report) verdicts() [][]string {
 	return table
 }
 
+// requests describes the requests of each kind.
+var requests = map[Kind]string{
+	Costs: "POST of 300 bytes, response of 200, keep-alive",
+	Tail:  "POST of 300 bytes, response of 200, keep-alive",
+	Dubbo: "HTTP forms with a string of 0 to 1,023 characters in, Dubbo with fastjson out, three providers",
+}
+
 // preface says in sentences how it was measured, and what is missing.
 func (r *Report) preface() []string {
 	closed, replica := "wrk", "the lab's own"
 	if r.Tools[Wrk] == "" {
 		closed = "the lab's load"
 	}
-	if r.Tools[Backend] != "" {
+	if r.Tools[Backend] != "" && r.Kind == Costs {
 		replica = "the program backend"
 	}
 	lines := []string{
-		fmt.Sprintf("POST of 300 bytes, response of 200, keep-alive; median [min..max] of %d rounds, ratios round by round.", r.Rounds),
+		fmt.Sprintf("%s; median [min..max] of %d rounds, ratios round by round.", requests[r.Kind], r.Rounds),
 		fmt.Sprintf("%s. One worker per proxy; load, proxies and replica share the machine. The replica is %s.", r.Machine, replica),
 		"CPU is the run time of all threads of a row's proxies; the kernel samples its split into user and system. Closed loops are " +
 			"made by " + closed + ". Open loops count latency from the intended send times. RSS is that after the load.",
@@ -271,12 +297,13 @@ func (r *Report) refused(row string) string {
 }
 
 // Check returns an error if a sidecar or the direct way failed, or a request through one of
-// them, or if nothing was measured. A failure of another proxy is only reported.
+// them, if nothing was measured, or if the tail bench finds that a promise does not hold. A
+// failure of another proxy is only reported.
 func (r *Report) Check() error {
 	if len(r.Samples) == 0 {
 		return errors.New("bench: nothing was measured: " + strings.Join(r.preface(), "; "))
 	}
-	for _, row := range Rows() {
+	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
 			continue
 		}
@@ -287,6 +314,11 @@ func (r *Report) Check() error {
 		}
 		if text := r.refused(row.Name); text != "" {
 			return fmt.Errorf("bench: %s: %s", row.Name, text)
+		}
+	}
+	for _, v := range r.verdicts() {
+		if r.Kind == Tail && v.Known && !v.Holds() {
+			return fmt.Errorf("bench: a promise does not hold: %s", v.What)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func testReport() *Report {
 				if row == "haproxy-2" {
 					f[Disturbed] = 60 * (slow - 1)
 				}
-				s.All = &Latency{f[P50], f[P99], f[P999], 9 * f[Max]}
+				s.All = &Latency{P50: f[P50], P99: f[P99], P999: f[P999], Max: 9 * f[Max]}
 			}
 			if f[Disturbed] > tooDisturbed {
 				for _, l := range latencies {

@@ -34,8 +34,14 @@ var (
 	relay   = hop{program: Relay, args: relayArgs}
 	haproxy = hop{program: HAProxy, args: configured("haproxy.cfg", "-db", "-f")}
 	nginx   = hop{program: Nginx, args: configured("nginx.conf", "-e", "stderr", "-c")}
-	envoy   = hop{program: Envoy, args: configured("envoy.yaml", "--concurrency", "1", "--use-dynamic-base-id",
-		"--log-level", "error", "-c")}
+	envoy   = hop{program: Envoy, args: configured("envoy.yaml", envoyArgs...)}
+
+	// envoyHedge sends a second request to another host after 5 ms.
+	envoyHedge = hop{program: Envoy, args: func(p place) ([]string, error) {
+		p.Hedge = true
+		return p.configure("envoy.yaml", p, envoyArgs...)
+	}}
+	envoyArgs = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
 )
 
 // sidecar is how one of Remora's sidecars is configured.
@@ -79,6 +85,19 @@ func Rows() []Row {
 	}
 }
 
+// DubboRows are HTTP in and Dubbo out, through four sidecars to three providers. Requests take
+// no time at dubbo, and 50 ms at dubbo-50ms: there n connections can't get more than n / 50 ms
+// responses a second.
+func DubboRows() []Row {
+	chain := mesh(func(_, provider *sidecar) {
+		provider.out, provider.service = "dubbo", []string{"serialization: fastjson", "max_concurrency: 200"}
+	})
+	return []Row{
+		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{3, []string{"--protocol", "dubbo"}}},
+		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{3, []string{"--protocol", "dubbo", "--mode", "stall", "--workers", "200"}}},
+	}
+}
+
 // sidecars reports whether the row is one of Remora's.
 func (r Row) sidecars() bool {
 	return slices.ContainsFunc(r.chain, func(h hop) bool { return h.sidecar })
@@ -90,6 +109,9 @@ func (r Row) missing(t Tools) (programs []Program) {
 		if t[h.program] == "" && !slices.Contains(programs, h.program) {
 			programs = append(programs, h.program)
 		}
+	}
+	if r.script != "" && t[Wrk] == "" {
+		programs = append(programs, Wrk)
 	}
 	return programs
 }

@@ -3,6 +3,8 @@ package bench
 import (
 	"slices"
 	"time"
+
+	"github.com/remora-proxy/remora/lab/load"
 )
 
 // A Figure names what is measured; it is the key in JSON.
@@ -13,16 +15,23 @@ const (
 	CPU         Figure = "cpu_us"        // µs per request
 	User        Figure = "user_us"       // the part of CPU outside the kernel: sampled in ticks
 	System      Figure = "system_us"     // the part within
+	First       Figure = "first_us"      // the part of CPU of the proxy that the load calls, if there are more
 	Rate        Figure = "rate"          // requests per second
 	P50         Figure = "p50_us"        // latency
+	P95         Figure = "p95_us"        //
 	P99         Figure = "p99_us"        //
 	P999        Figure = "p999_us"       //
+	P9999       Figure = "p9999_us"      //
 	Max         Figure = "max_us"        //
 	RSS         Figure = "rss_mib"       // resident memory after the load, MiB
 	Collections Figure = "gc_cycles"     // of sidecars, during the load
 	AddedP50    Figure = "added_p50_us"  // P50 beyond that of direct in the same round
 	Stopped     Figure = "stopped_pct"   // share of the load's time in which a processor stood still, %
 	Disturbed   Figure = "disturbed_pct" // share of the requests that were due in or near such a moment, %
+	Extra       Figure = "extra_pct"     // requests that the replicas served beyond those sent, %
+	Hedges      Figure = "hedges"        // sent
+	HedgesWon   Figure = "hedges_won"    //
+	Lag         Figure = "send_lag_us"   // the longest time by which the load itself was late
 	RestCPU     Figure = "rest_cpu_ms"   // per second without a request, ms
 	RestRSS     Figure = "rest_rss_mib"  // resident memory before any load, MiB
 	OwnRSS      Figure = "own_rss_mib"   // the part beyond that of a program that has done nothing
@@ -30,7 +39,7 @@ const (
 )
 
 // latencies are the figures of a Latency.
-var latencies = []Figure{P50, P99, P999, Max}
+var latencies = []Figure{P50, P95, P99, P999, P9999, Max}
 
 // ofLatency reports whether the figure is made of latencies.
 func (f Figure) ofLatency() bool { return f == AddedP50 || slices.Contains(latencies, f) }
@@ -38,7 +47,12 @@ func (f Figure) ofLatency() bool { return f == AddedP50 || slices.Contains(laten
 // Figures are what was measured. A figure that does not apply to a row is missing.
 type Figures map[Figure]float64
 
-func (f Figures) latency(l Latency) { f[P50], f[P99], f[P999], f[Max] = l.P50, l.P99, l.P999, l.Max }
+func (f Figures) latency(l Latency) {
+	f[P50], f[P99], f[P999], f[Max] = l.P50, l.P99, l.P999, l.Max
+	if l.P95 > 0 {
+		f[P95], f[P9999] = l.P95, l.P9999
+	}
+}
 
 // cost adds what was used for the requests.
 func (f Figures) cost(u Usage, requests int64) {
@@ -59,6 +73,8 @@ type Sample struct {
 	Errors   int64    `json:"errors"`
 	Figures  Figures  `json:"figures"`
 	All      *Latency `json:"all,omitempty"` // of all requests, if Figures has only the undisturbed ones
+
+	Curve []load.Point `json:"curve,omitempty"` // of an open loop
 }
 
 // Samples are the measurements of a run.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/lab/child"
@@ -89,10 +91,33 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	s.Addr, s.URL = upstreams[0], "http://"+upstreams[0]+computePath
 	err = child.Await(ctx, front, "a response", func(ctx context.Context) error {
-		_, err := child.Call(ctx, http.MethodPost, s.URL)
-		return err
+		if s.row.script == "" {
+			_, err := child.Call(ctx, http.MethodPost, s.URL)
+			return err
+		}
+		return postForm(ctx, s.URL)
 	})
 	return errors.Join(err, s.procs.Check())
+}
+
+// postForm makes a request as form.lua does.
+func postForm(ctx context.Context, to string) error {
+	form := url.Values{"interface": {"com.example.Hello"}, "method": {"hash"}, "parameterTypesString": {"Ljava/lang/String;"}, "parameter": {"a"}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
 }
 
 // replica starts what serves the requests. A fast replica may be the program backend,

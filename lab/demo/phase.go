@@ -308,7 +308,7 @@ func (p *phase) summarize(end state) *report.Phase {
 	for _, r := range after.Routes {
 		out.Forecasts = append(out.Forecasts, r.Shadow...)
 	}
-	for _, at := range res.Curve() {
+	for _, at := range load.Curve(res.Latency) {
 		out.Curve = append(out.Curve, report.Point{Quantile: at.Quantile, MS: at.MS})
 	}
 	return out

@@ -110,11 +110,9 @@ type Point struct {
 	MS       float64 `json:"ms"`
 }
 
-// Curve is the latency at quantiles that get denser towards 1: ten for each nine,
-// to the fifth, as far as the count of requests carries.
-func (r *Result) Curve() []Point { return curve(r.Latency) }
-
-func curve(h *hdrhistogram.Histogram) []Point {
+// Curve returns the latency at quantiles that get denser towards 1: ten for each nine, up to
+// the fifth nine, as far as the number of requests allows.
+func Curve(h *hdrhistogram.Histogram) []Point {
 	total := float64(h.TotalCount())
 	var points []Point
 	for rest := 1.0; rest > 1e-5 && rest*total >= 1; rest /= 10 {
@@ -163,7 +161,7 @@ func latenciesOf(h *hdrhistogram.Histogram) Latencies {
 	return Latencies{
 		P50: ms(quantile(h, .5)), P90: ms(quantile(h, .9)), P99: ms(quantile(h, .99)),
 		P999: ms(quantile(h, .999)), P9999: ms(quantile(h, .9999)), Max: ms(time.Duration(h.Max())),
-		Curve: curve(h),
+		Curve: Curve(h),
 	}
 }
 

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// TestTail measures two sidecars with hedging for a moment.
+func TestTail(t *testing.T) {
+	remora := filepath.Join(t.TempDir(), "remora")
+	if out, err := exec.Command("go", "build", "-o", remora, "../../cmd/remora").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	rows, err := Choose(TailRows(), []string{"remora"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Options{
+		Tools: Tools{Lab: self(t), Remora: remora}, Rows: rows, Rounds: 1, Loads: []Load{Freezes(200, 300*time.Millisecond)},
+		Kind: Tail, Progress: func(string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noChildren(t)
+	if len(r.Samples) != 1 || r.Samples[0].Requests != 60 || len(r.Samples[0].Curve) == 0 || len(r.Failures) > 0 {
+		t.Fatalf("%+v, %+v", r.Samples, r.Failures)
+	}
+	for _, f := range []Figure{P50, P95, P99, P999, P9999, Max, Extra, Hedges, HedgesWon, Lag} {
+		if _, ok := r.Samples[0].Figures[f]; !ok {
+			t.Errorf("no %s", f)
+		}
+	}
+}
+
+// TestTailConfigurations checks that each proxy has three endpoints, and how it hedges.
+func TestTailConfigurations(t *testing.T) {
+	for row, hedge := range map[string]string{"haproxy": "", "envoy": "", "envoy-hedge": "hedge_policy", "remora-off": "mode: off", "remora-max2": "max: 2"} {
+		rows, err := Choose(TailRows(), []string{row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := testPlace(t)
+		p.Upstreams = []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
+		args, err := rows[0].chain[0].args(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(args[len(args)-1])
+		if err != nil || !strings.Contains(string(b), hedge) || hedge == "" && strings.Contains(string(b), "hedge") {
+			t.Errorf("%s: %v\n%s", row, err, b)
+		}
+		if !rows[0].sidecars() {
+			continue
+		}
+		c, err := config.Load(args[len(args)-1])
+		if err != nil || len(c.Services["out"].Endpoints) != 3 || !c.Services["out"].Idempotent {
+			t.Errorf("%s: %+v, %v", row, c, err)
+		}
+	}
+}
+
+func TestTailVerdicts(t *testing.T) {
+	var s Samples
+	for row, f := range map[string]Figures{
+		"haproxy":     {P99: 10_000, Extra: 0},
+		"envoy":       {P999: 50_000, Extra: 0},
+		"envoy-hedge": {P999: 10_000, Extra: 6}, // too much extra load to compare with
+		"remora-off":  {P99: 12_000},
+		"remora":      {P99: 5_000, P999: 10_000, Extra: 3},
+	} {
+		s = append(s, Sample{Round: 1, Row: row, Load: "l", Requests: 1, Figures: f})
+	}
+	want := []struct {
+		measured     float64
+		known, holds bool
+	}{{1.2, true, false}, {0.5, true, true}, {0.2, true, true}, {3, true, true}, {0, false, false}}
+	for i, v := range s.tailVerdicts("l") {
+		if v.Measured != want[i].measured || v.Known != want[i].known || v.Holds() != want[i].holds {
+			t.Errorf("%+v, want %+v", v, want[i])
+		}
+	}
+	r := Report{Kind: Tail, Rounds: 1, Loads: []string{"l"}, Samples: s}
+	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "hedging off") {
+		t.Errorf("a missed promise: %v", err)
+	}
+	s[0].Errors, s[1].Errors, s[2].Errors, s[3].Errors, s[4].Errors = 1, 1, 1, 1, 1
+	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "requests failed") {
+		t.Errorf("failed requests: %v", err)
+	}
+}
