@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -271,5 +272,27 @@ func (v *validator) hedge(at path, p *Policy) {
 		v.report(at.key("quantile"),
 			"leaves no room under the budget: past the %g-quantile, %.3g of all requests would hedge, and the budget is %g;"+
 				" expected a quantile above %.4g", h.Quantile, share, h.Budget, 1-h.Budget)
+	}
+}
+
+// tracing checks the receiver, the service name and the headers of exports.
+func (v *validator) tracing() {
+	t := &v.config.Tracing
+	if u, err := url.Parse(t.Endpoint); t.Endpoint != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q",
+			public(t.Endpoint))
+	}
+	if t.ServiceName == "" {
+		v.report("tracing.service_name", "expected a name")
+	}
+	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
+			v.report(headers(name), "expected the name of a header other than Content-Type and Host")
+		}
+		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
+			v.report(headers(name), "expected ASCII without line breaks, because a header carries it")
+		}
 	}
 }

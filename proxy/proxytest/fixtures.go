@@ -2,9 +2,13 @@ package proxytest
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // OneMiB gives a mesh 1 MiB of limits.buffered, and 4 MiB more to the hard mark.
@@ -22,7 +26,7 @@ const Ingress = "10.0.1.1:15006"
 
 const GetStream = "GET /s HTTP/1.1\r\nHost: compute\r\n\r\n"
 
-// answers that are streams, as far as the application sends them.
+// StreamResponses are responses that are streams, as far as the application sends them.
 var StreamResponses = []struct {
 	Name, Says string
 	Framing    string // of the head that the client gets
@@ -88,4 +92,12 @@ func Equal(t *testing.T, what string, got, want any) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+// Main runs the tests of a package. Buffers that are given back are filled with a
+// pattern, so that whoever still reads them sees it; not in benchmarks.
+func Main(m *testing.M) {
+	flag.Parse()
+	protocol.PoisonBuffers = flag.Lookup("test.bench").Value.String() == ""
+	os.Exit(m.Run())
 }

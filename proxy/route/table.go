@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// A Table finds a request's route without looking at all of them: by host and
+// Table finds a request's route without looking at all of them: by host and
 // the beginning of the path, or by the service that Dubbo calls. One by one, a
 // thousand routes take 8 µs, several times what all else that a sidecar does outside
 // the kernel takes; by the table 0.08 µs (BenchmarkRoutes).

@@ -1,4 +1,4 @@
-package accesslog_test
+package exchange_test
 
 import (
 	"bytes"

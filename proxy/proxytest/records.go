@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
 // AccessLine is a line of the access log.
@@ -99,4 +101,18 @@ func (n *Node) Line() AccessLine {
 		n.m.T.Fatalf("%d lines, want one: %+v", len(all), all)
 	}
 	return all[0]
+}
+
+// records are what a node has recorded, in the order in which requests were over.
+type records []*trace.Record
+
+func (l *records) Put(r *trace.Record) { *l = append(*l, r) }
+
+// Only is the one record that there is.
+func (l *records) Only(t *testing.T) *trace.Record {
+	t.Helper()
+	if len(*l) != 1 {
+		t.Fatalf("%d records, want 1", len(*l))
+	}
+	return (*l)[0]
 }
