@@ -9,10 +9,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// RecordServiceTime notes that the application has finished with a request that was sent
-// at that time, or was given up on it. If that ends a window, those who wait get
-// the slots there are from then on.
-func (s *Service) RecordServiceTime(sent time.Duration) {
+// recordServiceTime notes that the application has finished a request that was sent at
+// sent, or that the sidecar has stopped waiting for it. At the end of a window it
+// dispatches queued attempts, since the limit may have changed.
+func (s *Service) recordServiceTime(sent time.Duration) {
 	sl := &s.shared.slots
 	if sl.Auto == nil {
 		return
@@ -25,7 +25,7 @@ func (s *Service) RecordServiceTime(sent time.Duration) {
 	s.wakeQueued()
 }
 
-// wakeQueued gives free slots to those who wait for one, after a change of the limit.
+// wakeQueued gives free slots to queued attempts after a change of the limit.
 func (s *Service) wakeQueued() {
 	sl := &s.shared.slots
 	for n := sl.Queued.Load(); n > 0 && sl.Take(); n-- {
@@ -33,39 +33,38 @@ func (s *Service) wakeQueued() {
 	}
 }
 
-// admitResult is what an attempt that asks for a slot gets.
+// admitResult is the result of asking for a slot.
 type admitResult uint8
 
 const (
 	slotGranted admitResult = iota
-	slotQueued              // send follows when one is free
+	slotQueued              // send follows once a slot is free
 	slotRefused
 )
 
-// neverQueued is the head time of an empty queue.
+// neverQueued stands for the oldest attempt of an empty queue.
 const neverQueued = math.MaxInt64
 
-// retryEvery is of how many slots one goes to a retry when primaries wait too:
-// behind all primaries, retries would never be served by an application that is
-// always busy, and a lost replica would cost every request that it had.
+// One slot in retryEvery goes to a retry while primaries wait too. If retries waited
+// behind all primaries, an application that is always busy would never serve them, and
+// the loss of a replica would cost every request that it had.
 const retryEvery = 4
 
-// admissionQueue is one loop's queue for a service's slots: those that were not
-// tried before come first, but for one slot in retryEvery; each in order of
-// arrival.
+// admissionQueue is one loop's queue for a service's slots. Primaries come before
+// retries, but for one slot in retryEvery; each in order of arrival.
 type admissionQueue struct {
 	primary, retry Queue
-	passed         int          // retries have waited for so many primaries
-	oldest         atomic.Int64 // since when the head waits; other loops read it
-	granted        int          // slots handed to this loop and not given out yet
-	grant          loop.Flush   // gives them out at the end of the turn
-	post           func()       // the same, for other loops to Post
+	passed         int          // primaries that went first since the last retry
+	oldest         atomic.Int64 // when the head was queued; other loops read it
+	granted        int          // slots passed to this loop and not yet used
+	grant          loop.Flush   // dispatches them at the end of the turn
+	post           func()       // passes a slot and dispatches; for other loops to Post
 }
 
-// admit asks for a slot for a. A hedge never queues: it is refused at once, be it
-// ours or that of the sidecar that sent it. Where no slots are counted, one that
-// was sent here is refused when every application is stalled or busy; for one of
-// ours PickHedge has seen to that.
+// admit asks for a slot for a. A hedge never queues: if there is no slot it is refused
+// at once, whether this sidecar or the caller's sent it. Without a limit of slots, a
+// hedge of the caller's is refused if every endpoint is stalled or busy; for a hedge
+// of this sidecar, PickHedge has checked that.
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
@@ -91,21 +90,21 @@ func (s *Service) admit(a *Attempt) admitResult {
 
 // wait puts a into this loop's queue.
 func (s *Service) wait(a *Attempt) {
-	a.state = attemptQueued
+	a.become(attemptQueued)
 	list := &s.queue.primary
 	if a.kind == retryAttempt || a.ex.attempt > 0 {
 		list = &s.queue.retry
 	}
 	list.push(a, s.Shard.Loop.Now())
 	s.publishOldest()
-	// A slot may have become free between the failed take and the queueing; its
-	// releaser then saw an empty queue.
+	// A slot may have become free after Take failed and before a was queued. Whoever
+	// released it found an empty queue.
 	if s.shared.slots.Take() {
 		s.passSlot(s)
 	}
 }
 
-// unqueue takes a withdrawn attempt out of the queue, if it is there.
+// unqueue takes an attempt out of the queue, if it is there.
 func (s *Service) unqueue(a *Attempt) {
 	if a.queued.list == nil {
 		return
@@ -116,9 +115,8 @@ func (s *Service) unqueue(a *Attempt) {
 	s.publishOldest()
 }
 
-// release gives a slot back: to the loop whose queue's head has waited longest,
-// or to all when nobody waits. A slot that a lowered limit has no room for is
-// gone.
+// release passes a slot to the loop whose queue's head has waited longest, or frees it
+// if no attempt waits. If the limit was lowered below the slots in use, the slot ends.
 func (s *Service) release() {
 	sl := &s.shared.slots
 	for {
@@ -129,17 +127,17 @@ func (s *Service) release() {
 			}
 		}
 		sl.InUse.Add(-1)
-		// Someone may have queued meanwhile and found all slots taken: whoever
-		// queues looks for a slot after that, and we look at the queue after
-		// giving ours back, so one of the two sees the other.
+		// Another loop may have queued meanwhile after it found all slots taken. It
+		// asks for a slot after queueing, and this loop looks at the queue after
+		// freeing the slot, so one of the two sees the other.
 		if sl.Queued.Load() == 0 || !sl.Take() {
 			return
 		}
 	}
 }
 
-// longestWaiting is this service on the loop whose queue's head is the oldest,
-// or nil.
+// longestWaiting returns the service on the loop whose queue has the oldest head, or
+// nil if all queues are empty.
 func (s *Service) longestWaiting() (longest *Service) {
 	since := int64(neverQueued)
 	for i := range s.shared.loops {
@@ -154,7 +152,7 @@ func (s *Service) longestWaiting() (longest *Service) {
 	return longest
 }
 
-// passSlot passes a slot that this loop holds to another, or to itself.
+// passSlot passes a slot that this loop holds to another loop, or to itself.
 func (s *Service) passSlot(to *Service) {
 	if to == s {
 		s.queue.granted++
@@ -164,12 +162,12 @@ func (s *Service) passSlot(to *Service) {
 	to.Shard.Loop.Post(to.queue.post)
 }
 
-// dispatchQueued spends the slots that were handed to this loop on its queue.
+// dispatchQueued sends queued attempts with the slots that were passed to this loop.
 func (s *Service) dispatchQueued() {
 	for s.queue.granted > 0 {
 		s.queue.granted--
 		a := s.queue.next()
-		if a == nil { // withdrawn meanwhile
+		if a == nil { // cancelled meanwhile
 			s.release()
 			continue
 		}
@@ -179,7 +177,7 @@ func (s *Service) dispatchQueued() {
 	}
 }
 
-// next is the attempt whose turn it is, or nil.
+// next is the attempt that gets the next slot, or nil.
 func (q *admissionQueue) next() *Attempt {
 	first, second := q.primary.head, q.retry.head
 	if first == nil || second == nil {
@@ -209,6 +207,7 @@ func (s *Service) publishOldest() {
 // Queue is an intrusive FIFO of attempts.
 type Queue struct{ head, tail *Attempt }
 
+// queueNode is an attempt's place in a Queue.
 type queueNode struct {
 	next, prev *Attempt
 	since      time.Duration
@@ -217,7 +216,7 @@ type queueNode struct {
 
 func (l *Queue) push(a *Attempt, now time.Duration) { l.insert(a, nil, now) }
 
-// insert puts a before another, or at the end.
+// insert puts a before another attempt or, if before is nil, at the end.
 func (l *Queue) insert(a, before *Attempt, since time.Duration) {
 	prev := l.tail
 	if before != nil {
@@ -236,7 +235,7 @@ func (l *Queue) insert(a, before *Attempt, since time.Duration) {
 	}
 }
 
-// InsertByID puts a where it belongs by the id that its carrier gave it: ids rise from the
+// InsertByID puts a in the order of the ids that its carrier gave, which rise from the
 // head to the tail.
 func (l *Queue) InsertByID(a *Attempt, since time.Duration) {
 	var next *Attempt
@@ -251,10 +250,10 @@ func (l *Queue) InsertByID(a *Attempt, since time.Duration) {
 // Empty reports whether no attempt waits.
 func (l *Queue) Empty() bool { return l.head == nil }
 
-// Since is when the head began to wait. The list is not empty.
+// Since is when the head was queued. The queue must not be empty.
 func (l *Queue) Since() time.Duration { return l.head.queued.since }
 
-// Pop takes out the head, nil if there is none.
+// Pop removes and returns the head, or nil.
 func (l *Queue) Pop() *Attempt {
 	a := l.head
 	if a != nil {
@@ -263,6 +262,7 @@ func (l *Queue) Pop() *Attempt {
 	return a
 }
 
+// Remove takes out a, which must be in the queue.
 func (l *Queue) Remove(a *Attempt) {
 	q := &a.queued
 	if q.prev == nil {

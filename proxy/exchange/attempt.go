@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -19,23 +20,43 @@ const (
 	hedgeAttempt
 )
 
-// attemptState is where an attempt stands.
+// attemptState is where an attempt stands. Only become assigns it.
 //
-//	over ─▶ waiting ─▶ sent ─▶ over
-//	           │         └─cancel▶ lingering ─▶ over
-//	           └─cancel▶ over
+//	idle ──▶ launched ──▶ queued ──▶ sent ──cancel──▶ lingering
+//
+// Each state also leads to idle, from launched also straight to sent. Every way to
+// idle goes through end, which gives back the slot, the pending count and the hedge.
 type attemptState uint8
 
 const (
-	attemptIdle      attemptState = iota // not begun, or ended
+	attemptIdle      attemptState = iota // not begun, or over
+	attemptLaunched                      // asks for a slot and an endpoint
 	attemptQueued                        // in the service's queue for a slot
 	attemptSent                          // with an upstream
-	attemptLingering                     // withdrawn, but its endpoint may still work on it
+	attemptLingering                     // cancelled, but its endpoint may still work on it
+	attemptStates
 )
 
-// Attempt is one try of an exchange at one endpoint. It lives inside its
-// exchange. Its endpoint counts it as pending, and its service's slot is held,
-// until it is over.
+var attemptEdges = [attemptStates][attemptStates]bool{
+	attemptIdle:      {attemptLaunched: true},
+	attemptLaunched:  {attemptQueued: true, attemptSent: true, attemptIdle: true},
+	attemptQueued:    {attemptSent: true, attemptIdle: true},
+	attemptSent:      {attemptLingering: true, attemptIdle: true},
+	attemptLingering: {attemptIdle: true},
+}
+
+// become changes the state. An illegal change panics: the driver then closes the
+// connection whose event caused it.
+func (a *Attempt) become(next attemptState) {
+	if !attemptEdges[a.state][next] {
+		panic(fmt.Sprintf("exchange: attempt in state %d can't become %d", a.state, next))
+	}
+	a.state = next
+}
+
+// Attempt is one try of an exchange at one endpoint. It lives inside its exchange.
+// Until it is over, its endpoint counts it as pending, and it holds its slot of the
+// service.
 type Attempt struct {
 	ex    *Exchange
 	kind  attemptKind
@@ -43,26 +64,24 @@ type Attempt struct {
 	state attemptState
 	slot  bool // holds a slot of the service
 
-	replayed bool // sent again over HTTP: the application may have seen it before
+	replayed bool // sent a second time over HTTP: the application may have seen it before
 
-	ep   *lb.Endpoint
+	ep   *lb.Endpoint // nil before one is picked
 	sent time.Duration
 
-	// What the upstream keeps here: who has the attempt, nil if nobody has, and the id
-	// that it has there.
-	carrier   carrier
-	carrierID uint64
+	carrier   Carrier // who has the attempt now; nil if nobody has
+	carrierID uint64  // chosen by carrier
 
-	queued queueNode // in the service's admission queue, or that of an upstream
+	queued queueNode // in the service's admission queue, or in a queue of an upstream
 }
 
 // Carry gives the attempt to c, under an id that c chooses.
-func (a *Attempt) Carry(c carrier, id uint64) { a.carrier, a.carrierID = c, id }
+func (a *Attempt) Carry(c Carrier, id uint64) { a.carrier, a.carrierID = c, id }
 
-// Release takes the attempt from its carrier.
+// Release takes the attempt from its carrier, which must end it or pass it on.
 func (a *Attempt) Release() { a.carrier = nil }
 
-// ID is the attempt's with its carrier.
+// ID is the id that the attempt's carrier chose.
 func (a *Attempt) ID() uint64 { return a.carrierID }
 
 // Lingering reports whether nobody waits for the response any more.
@@ -71,38 +90,38 @@ func (a *Attempt) Lingering() bool { return a.state == attemptLingering }
 // Codec is the wire format of the request.
 func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
 
-// ToHead reports whether the request is a HEAD, whose response has no body.
+// ToHead reports whether the request is a HEAD. Its response has no body.
 func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 
-// Timeout is how long the route lets a request take.
+// Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 
-// MayReplay reports whether the attempt may be sent once more to the same endpoint,
-// on another connection, because the one that it was put on had gone stale.
+// MayReplay reports whether the attempt may be sent once more to the same endpoint
+// because its connection was stale.
 func (a *Attempt) MayReplay() bool {
 	return !a.replayed && a.state == attemptSent && a.ex.Request.Idempotent
 }
 
-// Replay counts that the attempt is sent once more. The connection may as well have
-// died of the request, which therefore counts as seen from then on.
+// Replay notes that the attempt is sent once more. The application may have seen the
+// request: the connection may have been lost because of it.
 func (a *Attempt) Replay() {
 	a.replayed, a.ex.MaybeProcessed = true, true
 	a.ex.shard.Stats.Replays++
 }
 
-// send hands the attempt to ep's upstream, or to the endpoint that the policy
-// picks.
+// send gives the attempt to the upstream of ep or, if ep is nil, of the endpoint that
+// the policy picks.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	ex, now := a.ex, a.ex.shard.Loop.Now()
 	if ep == nil {
 		ep = ex.service.pick(now, ex.tried[:a.index], ex.avoid[:])
 	}
-	a.state = attemptQueued
 	if ep == nil {
 		a.Failed(fault.NoEndpoint)
 		return
 	}
-	a.ep, a.sent, a.state = ep, now, attemptSent
+	a.ep, a.sent = ep, now
+	a.become(attemptSent)
 	if a.kind == primaryAttempt && ex.Route.hedging.Shadows() {
 		a.watchShadow(now)
 	}
@@ -111,72 +130,74 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 	to := ep.Ext.(*Endpoint)
 	to.sent(a)
 	a.beginSpan()
-	to.up.Send(a)
+	to.upstream.Send(a)
 }
 
-// watchShadow has shadow mode look at a primary that is about to start at a.ep.
+// watchShadow has shadow mode observe a primary that starts at a.ep.
 func (a *Attempt) watchShadow(now time.Duration) {
 	ex, s := a.ex, a.ex.service
 	ex.watch = hedge.Watch{Hedgeable: ex.Request.Idempotent && !ex.cascade() && !ex.NoHedge, Left: ex.Request.Deadline - now}
-	shut := s.set.Stalled(now, a.ep) || a.ep.Busy(now)
-	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, shut)
+	unavailable := s.set.Stalled(now, a.ep) || a.ep.Busy(now)
+	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, unavailable)
 }
 
-// wireAttempt is the attempt number that the next hop sees: what led to this
-// exchange counts too. It leaves room, for older sidecars add theirs in eight bits.
+// wireAttempt is the attempt number for the next hop. It includes the attempts that
+// led to this exchange. It leaves room below 255, since older sidecars add theirs in
+// eight bits.
 func (a *Attempt) wireAttempt() uint8 {
 	return uint8(min(int(a.ex.attempt)+int(a.index), math.MaxUint8-maxAttempts))
 }
 
-// wireHedge tells the next hop that another attempt is out, here or further up.
+// wireHedge tells the next hop that another attempt is in flight, here or upstream of
+// the caller.
 func (a *Attempt) wireHedge() bool { return a.ex.hedged || a.kind == hedgeAttempt }
 
-// Answered: the endpoint's answer is here, complete. Takes ownership of ans.
-func (a *Attempt) Answered(ans *Response) {
+// Answered ends the attempt with the endpoint's complete response. It owns res.
+func (a *Attempt) Answered(res *Response) {
 	ex := a.ex
 	now := ex.shard.Loop.Now()
 	lingering := a.Lingering()
-	a.ep.Ext.(*Endpoint).stats.BytesOut += uint64(ans.size())
+	a.ep.Ext.(*Endpoint).stats.BytesOut += uint64(res.size())
 	if !lingering && a.kind == primaryAttempt {
 		ex.Route.hedging.Answered(now, now-a.sent, &ex.watch)
 	}
-	if ans.Status >= 500 {
+	if res.Status >= 500 {
 		a.end(now, stats.AttemptFailure)
 	} else {
 		a.end(now, stats.AttemptServed)
 	}
 	if lingering {
-		ans.Release()
+		res.Release()
 		ex.recycleIfDone()
 		return
 	}
-	ex.onAnswer(a, ans)
+	ex.onResponse(a, res)
 }
 
-// AnsweredLocally: the upstream answers by itself, and nothing is learned of the
-// endpoint. Takes ownership of ans.
-func (a *Attempt) AnsweredLocally(ans *Response) {
+// AnsweredLocally ends the attempt with a response of the upstream's own, which says
+// nothing about the endpoint. It owns res.
+func (a *Attempt) AnsweredLocally(res *Response) {
 	a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
-	a.ex.onAnswer(a, ans)
+	a.ex.onResponse(a, res)
 }
 
-// Failed: the attempt came to nothing.
+// Failed ends the attempt without a response.
 func (a *Attempt) Failed(f *fault.Failure) {
 	ex := a.ex
 	lingering := a.Lingering()
-	how := stats.AttemptNone
+	outcome := stats.AttemptNone
 	if f.BlamesEndpoint() {
-		how = stats.AttemptBroken
+		outcome = stats.AttemptBroken
 	}
-	if a.replayed && (f.Retry == fault.RetryFree || f.Retry == fault.RetryFreeElsewhere) {
-		f = fault.Reset // that it could not be sent again unsays nothing
+	if a.replayed && isFree(f) {
+		f = fault.Reset // the first time it was sent, the application may have seen it
 	}
 	if f.Retry == fault.RetryIfIdempotent || f.Retry == fault.RetryNever && a.ep != nil {
 		ex.MaybeProcessed = true
 	}
 	a.span().Note(spanOutcome(f), 0, f.Code)
-	a.end(ex.shard.Loop.Now(), how)
-	if a.kind == hedgeAttempt && (f.Retry == fault.RetryFree || f.Retry == fault.RetryFreeElsewhere || f == fault.NoSlot) {
+	a.end(ex.shard.Loop.Now(), outcome)
+	if a.kind == hedgeAttempt && (isFree(f) || f == fault.NoSlot) {
 		ex.hedgeMissed()
 	}
 	if lingering {
@@ -189,22 +210,27 @@ func (a *Attempt) Failed(f *fault.Failure) {
 	ex.onFailure(a, f)
 }
 
-// Ended: a withdrawn attempt is over; answered tells whether the application
-// finished it all the same.
-func (a *Attempt) Ended(answered bool) {
-	how := stats.AttemptNone
-	if answered {
-		how = stats.AttemptUnseen
+// isFree reports whether a retry after f is free: no application saw the request.
+func isFree(f *fault.Failure) bool {
+	return f.Retry == fault.RetryFree || f.Retry == fault.RetryFreeElsewhere
+}
+
+// Ended ends a cancelled attempt. processed reports whether the application finished
+// it all the same.
+func (a *Attempt) Ended(processed bool) {
+	outcome := stats.AttemptNone
+	if processed {
+		outcome = stats.AttemptUnseen
 	}
-	a.end(a.ex.shard.Loop.Now(), how)
+	a.end(a.ex.shard.Loop.Now(), outcome)
 	a.ex.recycleIfDone()
 }
 
-// cancel withdraws the attempt if it is still out.
+// cancel ends the attempt, or lets it linger, if it is in flight.
 func (a *Attempt) cancel() {
 	switch a.state {
 	case attemptIdle, attemptLingering:
-	case attemptQueued:
+	case attemptLaunched, attemptQueued:
 		a.ex.service.unqueue(a)
 		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
 	case attemptSent:
@@ -213,20 +239,20 @@ func (a *Attempt) cancel() {
 		}
 		a.span().Withdraw(a.ex.shard.Loop.Now())
 		if a.carrier.Cancel(a) {
-			a.state = attemptLingering
+			a.become(attemptLingering)
 			return
 		}
 		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
 	}
 }
 
-// abort ends the attempt at once, its deadline having passed.
+// abort ends the attempt at once because its deadline has passed.
 func (a *Attempt) abort() {
 	now := a.ex.shard.Loop.Now()
 	switch a.state {
 	case attemptIdle:
 		return
-	case attemptQueued:
+	case attemptLaunched, attemptQueued:
 		a.ex.service.unqueue(a)
 	case attemptSent:
 		a.recordLate()
@@ -243,32 +269,29 @@ func (a *Attempt) abort() {
 	a.end(now, stats.AttemptNone)
 }
 
-// recordServiceTime tells the slots how long the application took, or that it took at
-// least so long.
+// recordServiceTime gives the automatic limit the time that the application took, or
+// at least took.
 func (a *Attempt) recordServiceTime() {
 	if a.slot {
-		a.ex.service.RecordServiceTime(a.sent)
+		a.ex.service.recordServiceTime(a.sent)
 	}
 }
 
-// recordLate tells the estimate that a primary took longer than it was given: left
-// out, it would make the estimate sink.
+// recordLate tells the latency estimate that a primary took longer than it was given.
+// Without it the estimate would sink.
 func (a *Attempt) recordLate() {
 	if a.kind == primaryAttempt {
 		a.ex.Route.hedging.Late(a.ex.shard.Loop.Now(), &a.ex.watch)
 	}
 }
 
-// end settles the books of the endpoint and the service.
-func (a *Attempt) end(now time.Duration, how stats.AttemptOutcome) {
-	if a.state == attemptIdle {
-		panic("proxy: attempt ended twice")
-	}
+// end is the only way to idle. It gives back what the attempt holds.
+func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
+	a.become(attemptIdle)
 	if a.ep != nil {
-		a.settle(now, how)
+		a.report(now, outcome)
 	}
 	a.endSpan(now)
-	a.state = attemptIdle
 	a.ex.inFlight--
 	if a.kind == hedgeAttempt {
 		a.ex.service.hedging.Done()
@@ -279,12 +302,12 @@ func (a *Attempt) end(now time.Duration, how stats.AttemptOutcome) {
 	}
 }
 
-// settle is end for the endpoint. The latency of a failure would speak for it, here
-// and to those it is reported to: failing may be quick.
-func (a *Attempt) settle(now time.Duration, how stats.AttemptOutcome) {
+// report gives the outcome to the endpoint. The latency of a failure is left out: a
+// quick failure must not make the endpoint look fast.
+func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 	latency := now - a.sent
-	a.ep.Ext.(*Endpoint).ended(how, latency)
-	switch how {
+	a.ep.Ext.(*Endpoint).ended(outcome, latency)
+	switch outcome {
 	case stats.AttemptNone:
 		a.ep.Dropped(now)
 		return

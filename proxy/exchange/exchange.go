@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -14,42 +15,53 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-func (ex *Exchange) judge(v fault.Verdict) {
-	if ex.service != nil {
-		ex.bounds.judge(ex.shard.Loop.Now(), &ex.permit, v)
-	}
-}
-
 // maxAttempts bounds the attempts of one exchange, free retries and hedges
 // included.
 const maxAttempts = 6
 
-// maxFreeEndpoints bounds how many endpoints are asked in vain for free (failed
-// connects, GOAWAY) before the exchange fails.
+// maxFreeEndpoints bounds how many endpoints may fail for free (failed connects,
+// GOAWAY) before the exchange fails.
 const maxFreeEndpoints = 3
 
-// exchangeState is where an exchange stands.
+// exchangeState is where an exchange stands. Only become assigns it.
 //
-//	idle ──begin──▶ active ──▶ answered ──last attempt over──▶ idle
-//	                   └─cancel▶ abandoned ──last attempt over──▶ idle
+//	idle ──Begin──▶ open ──Respond or Fail──▶ answered ──last attempt over──▶ idle
+//	                  └──────Cancel──────▶ cancelled ──last attempt over──▶ idle
 type exchangeState uint8
 
 const (
-	exchangeIdle      exchangeState = iota // on the free list, or being filled by a downstream
+	exchangeIdle      exchangeState = iota // on the free list, or being filled by a session
 	exchangeOpen                           // the caller waits
-	exchangeAnswered                       // the caller has its response; losers may still be out
-	exchangeCancelled                      // the caller is gone; attempts are still out
+	exchangeAnswered                       // the caller has its response; losers may still be in flight
+	exchangeCancelled                      // the caller has gone; attempts are still in flight
+	exchangeStates
 )
 
+var exchangeEdges = [exchangeStates][exchangeStates]bool{
+	exchangeIdle:      {exchangeOpen: true},
+	exchangeOpen:      {exchangeAnswered: true, exchangeCancelled: true},
+	exchangeAnswered:  {exchangeIdle: true},
+	exchangeCancelled: {exchangeIdle: true},
+}
+
+// become changes the state. An illegal change panics: the driver then closes the
+// connection whose event caused it.
+func (ex *Exchange) become(next exchangeState) {
+	if !exchangeEdges[ex.state][next] {
+		panic(fmt.Sprintf("exchange: state %d can't become %d", ex.state, next))
+	}
+	ex.state = next
+}
+
 // Exchange is the life of one request: its deadline, its attempts, and the one
-// response that comes of them. It owns the request's memory, and is recycled
-// when the caller is answered or gone and the last attempt is over.
+// response that it ends with. It owns the request's memory. It is recycled when the
+// caller has its response or has gone, and the last attempt is over.
 type Exchange struct {
 	shard     *shard.Shard
 	pool      *Pool
 	caller    Caller
-	StreamID  uint64 // the downstream's own: the stream id of a link, the id of a Dubbo call
-	CallIndex int    // the downstream's own: where it keeps the exchange
+	StreamID  uint64 // for the session: the stream id of a link, or the id of a Dubbo call
+	CallIndex int    // for the session: where it keeps the exchange
 	state     exchangeState
 
 	message
@@ -58,132 +70,147 @@ type Exchange struct {
 
 	attempts [maxAttempts]Attempt
 	tried    [maxAttempts]*lb.Endpoint
-	avoid    [1]*lb.Endpoint // where the latest attempt failed that had its turn
+	avoid    [1]*lb.Endpoint // where the latest attempt failed
 
-	best           *Response      // best of the bad answers so far
-	bestFrom       *Attempt       // that it came of
+	best           *Response      // the best of the bad responses so far
+	bestFrom       *Attempt       // the attempt that best belongs to
 	MaybeProcessed bool           // the application may have seen the request
-	lastFail       *fault.Failure // of the latest failed attempt since the last retry; of a hedge only when no other failed
+	lastFail       *fault.Failure // of the latest failed attempt since the last retry; a hedge's only if no other failed
 
 	watch hedge.Watch // of the primary, in shadow mode
 
-	traced     *traced     // nil: not sampled
-	traceState trace.State // of the request, where it was marked
-	marked     bool        // Member is there, where it can be
+	traced     *traced     // nil means not sampled
+	traceState trace.State // of the request, if it is marked
+	marked     bool        // traceState was looked at, and has trace.Member if it can
 
 	deadline loop.Timer
 	hedge    loop.Timer
-	hedgeDue time.Duration // when hedge should fire; hedgeWhenever: it was late
+	hedgeDue time.Duration // when hedge is due; hedgeWhenever after it was late once
 }
-
-// Open reports whether the caller still waits.
-func (ex *Exchange) Open() bool { return ex.state == exchangeOpen }
 
 // course is what an exchange was admitted to.
 type course struct {
 	Route    *Route
 	service  *Service
-	bounds   *Bounds      // of svc when the exchange began
+	bounds   *Bounds      // of the service when the exchange began
 	permit   limit.Permit // of the breaker in bounds
-	admitted bool         // counts against max_pending of svc
+	admitted bool         // counts against the service's max_pending
 }
 
 // tally is what an exchange counts.
 type tally struct {
 	began        time.Duration
-	queued       time.Duration // waited for slots
-	retries      int           // paid and status retries so far
-	freeRetries  int           // freeRetries retries so far
-	hedges       int           // hedges that reached an endpoint
-	missedHedges int           // hedges that reached none
-	inFlight     int           // attempts that are not over
-	launched     int           // attempts used
+	queued       time.Duration // time in queues for slots
+	retries      int           // paid retries, and those of bad responses
+	freeRetries  int
+	hedges       int // hedges that reached an endpoint
+	missedHedges int // hedges that reached none
+	inFlight     int // attempts that are not over
+	launched     int // attempts used
 }
 
-// Begin takes a complete request that came in by a door, and starts on it. The
-// exchange may be answered before begin returns.
-func (ex *Exchange) Begin(r *Route, by *Listener) {
-	w := ex.shard
-	ex.began = w.Loop.Now()
-	ex.state = exchangeOpen
-	w.Stats.Requests++
-	w.Milliseconds.Now(ex.began).Arrived(ex.size())
-	if w.Sampler.On {
-		ex.sample(by)
+// Open reports whether the caller still waits.
+func (ex *Exchange) Open() bool { return ex.state == exchangeOpen }
+
+// Begin starts on a complete request that came in at l. r is nil if it has no route.
+// The exchange may be over before Begin returns.
+func (ex *Exchange) Begin(r *Route, l *Listener) {
+	ex.open(l)
+	f := ex.refuse(r, l)
+	if f == nil {
+		f = ex.admit(r)
 	}
-	switch {
-	case by.Limited(ex.began):
-		ex.fail(fault.RateLimited)
-		return
-	case ex.Refusal != nil:
-		ex.fail(ex.Refusal)
-		return
-	case r == nil:
-		ex.fail(fault.NoRoute)
-		return
+	if f == nil {
+		f = ex.setDeadline()
 	}
-	ex.Route, ex.service = r, r.Service
-	ex.attempt, ex.hedged = ex.Request.Attempt, ex.Request.Hedge
-	if f := ex.admit(); f != nil {
-		ex.service = nil
+	if f != nil {
 		ex.fail(f)
 		return
 	}
-	ex.service.stats.Requests++
-	ex.service.stats.BytesIn += uint64(ex.size())
-	ex.Request.Service = ex.service.shared.wire
-	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
-
-	left := r.Timeout
-	if ex.Request.Deadline != 0 {
-		left = min(left, ex.Request.Deadline-ex.began)
-	}
-	if left <= 0 {
-		ex.fail(fault.Deadline)
-		return
-	}
-	ex.Request.Deadline = ex.began + left
-	w.Loop.After(left, &ex.deadline)
-	ex.service.hedging.Primary(ex.began, r.hedging)
-	if r.hedging.Policy.Mode != hedge.Off && !ex.NoHedge {
-		ex.armHedge(ex.began, r.hedging.Delay(ex.began))
-	}
+	ex.startHedging()
 	ex.launch(primaryAttempt, nil)
 }
 
-// admit applies the limits of the process and of the service.
-func (ex *Exchange) admit() (f *fault.Failure) {
+func (ex *Exchange) open(l *Listener) {
+	w := ex.shard
+	ex.began = w.Loop.Now()
+	ex.become(exchangeOpen)
+	w.Stats.Requests++
+	w.Milliseconds.Now(ex.began).Arrived(ex.size())
+	if w.Sampler.On {
+		ex.sample(l)
+	}
+}
+
+// refuse returns why the request goes no further, before any service is asked.
+func (ex *Exchange) refuse(r *Route, l *Listener) *fault.Failure {
+	switch {
+	case l.Limited(ex.began):
+		return fault.RateLimited
+	case ex.Refusal != nil:
+		return ex.Refusal
+	case r == nil:
+		return fault.NoRoute
+	}
+	return nil
+}
+
+// admit applies the limits of the process and of the route's service.
+func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
+	ex.Route = r
+	ex.attempt, ex.hedged = ex.Request.Attempt, ex.Request.Hedge
+	s := r.Service
 	if ex.shard.Process.Budget.Full(ex.Held) && ex.caller.OverShare(ex) {
 		return fault.Overloaded
 	}
-	ex.bounds = ex.service.bounds
-	ex.permit, f = ex.service.shared.admit(ex.began, ex.bounds)
-	ex.admitted = f == nil
-	return f
-}
-
-// releasePending gives the place among max_pending back when no attempt is out any more. It
-// comes before the answer, behind which the caller's next request may begin at once.
-func (ex *Exchange) releasePending() {
-	if ex.admitted && ex.inFlight == 0 {
-		ex.admitted = false
-		ex.service.shared.pending.Add(-1)
+	if ex.permit, f = s.shared.admit(ex.began, s.bounds); f != nil {
+		return f
 	}
+	ex.service, ex.bounds, ex.admitted = s, s.bounds, true
+	s.stats.Requests++
+	s.stats.BytesIn += uint64(ex.size())
+	ex.Request.Service = s.shared.wire
+	ex.Request.Idempotent = ex.Request.Idempotent || r.idempotent || safeMethod(&ex.Request)
+	return nil
 }
 
-// safeMethod tells the methods that may be sent twice by definition of the
-// mode: GET and HEAD only (design: gate not_idempotent).
+// safeMethod reports whether the method alone says that a request may be sent twice:
+// GET and HEAD.
 func safeMethod(req *protocol.Request) bool {
 	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
 }
 
-// launch starts the next attempt, at ep or, when ep is nil, where the policy
-// points once the service has a slot.
+// setDeadline arms the deadline: the caller's own if that is sooner than the route's
+// timeout.
+func (ex *Exchange) setDeadline() *fault.Failure {
+	left := ex.Route.Timeout
+	if ex.Request.Deadline != 0 {
+		left = min(left, ex.Request.Deadline-ex.began)
+	}
+	if left <= 0 {
+		return fault.Deadline
+	}
+	ex.Request.Deadline = ex.began + left
+	ex.shard.Loop.After(left, &ex.deadline)
+	return nil
+}
+
+func (ex *Exchange) startHedging() {
+	r := ex.Route.hedging
+	ex.service.hedging.Primary(ex.began, r)
+	if r.Policy.Mode != hedge.Off && !ex.NoHedge {
+		ex.armHedge(ex.began, r.Delay(ex.began))
+	}
+}
+
+// launch starts the next attempt: at ep or, if ep is nil, where the policy picks once
+// the service has a slot. The attempt may be over before launch returns.
 func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	a := &ex.attempts[ex.launched]
 	ex.launched++
 	ex.inFlight++
 	a.kind, a.ep, a.index, a.replayed = kind, nil, uint8(ex.launched-1), false
+	a.become(attemptLaunched)
 	if kind == retryAttempt {
 		ex.service.stats.Retries++
 	}
@@ -192,46 +219,45 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 		a.send(ep)
 	case slotQueued:
 	case slotRefused:
-		a.state = attemptQueued
 		if kind == hedgeAttempt || ex.hedged {
 			a.Failed(fault.NoSlot)
 			return
 		}
-		a.Failed(fault.QueueFull) // and would be in the same moment again
+		a.Failed(fault.QueueFull) // a retry now would fail too
 	}
 }
 
-// answerWith answers the caller with ans, which came of an attempt, and withdraws what
-// else is out.
-func (ex *Exchange) answerWith(by *Attempt, ans *Response) {
-	if f := ex.caller.Encode(ex, ans); f != nil {
-		ans.Release()
+// answerWith gives the caller res, which belongs to the attempt by, and cancels the
+// other attempts.
+func (ex *Exchange) answerWith(by *Attempt, res *Response) {
+	if f := ex.caller.Encode(ex, res); f != nil {
+		res.Release()
 		ex.fail(f)
 		return
 	}
-	ex.enter(exchangeAnswered)
-	if by.kind == hedgeAttempt && ans.Status < 500 {
+	ex.leaveOpen(exchangeAnswered)
+	if by.kind == hedgeAttempt && res.Status < 500 {
 		ex.Route.hedging.Won()
 	}
-	ex.conclude(&result{outcome: stats.OutcomeOf(ans.Status), by: by, ans: ans})
-	ex.judge(fault.VerdictOf(ans.Status))
+	ex.conclude(&result{outcome: stats.OutcomeOf(res.Status), by: by, res: res})
+	ex.judge(fault.VerdictOf(res.Status))
 	ex.releasePending()
-	ex.caller.Respond(ex, ans)
+	ex.caller.Respond(ex, res)
 	ex.cancelAttempts()
 	ex.recycleIfDone()
 }
 
-// answerBestOrFail answers the caller with the best bad answer, or with f.
+// answerBestOrFail gives the caller the best bad response, or f if there is none.
 func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
-	if ans := ex.takeBest(); ans != nil {
-		ex.answerWith(ex.bestFrom, ans)
+	if res := ex.takeBest(); res != nil {
+		ex.answerWith(ex.bestFrom, res)
 		return
 	}
 	ex.fail(f)
 }
 
 func (ex *Exchange) fail(f *fault.Failure) {
-	ex.enter(exchangeAnswered)
+	ex.leaveOpen(exchangeAnswered)
 	ex.shard.Stats.Failed(f)
 	ex.conclude(&result{outcome: stats.OutcomeFailed, failure: f})
 	ex.judge(f.Verdict())
@@ -241,10 +267,10 @@ func (ex *Exchange) fail(f *fault.Failure) {
 	ex.recycleIfDone()
 }
 
-// Cancel is the downstream's word that the caller is gone. It tells whether
-// something is left at the application, in which case over follows.
+// Cancel is called by the session when its peer has gone or withdraws the request. It
+// reports whether attempts are left at the application; then Caller.Finished follows.
 func (ex *Exchange) Cancel() (left bool) {
-	ex.enter(exchangeCancelled)
+	ex.leaveOpen(exchangeCancelled)
 	ex.conclude(&result{outcome: stats.OutcomeCancelled})
 	ex.judge(fault.VerdictNone)
 	ex.cancelAttempts()
@@ -255,17 +281,31 @@ func (ex *Exchange) Cancel() (left bool) {
 	return left
 }
 
-// enter is the one place where a live exchange changes its state.
-func (ex *Exchange) enter(to exchangeState) {
-	if ex.state != exchangeOpen {
-		panic("proxy: exchange answered twice")
-	}
-	ex.state = to
+// leaveOpen ends the wait of the caller, which gets exactly one response.
+func (ex *Exchange) leaveOpen(next exchangeState) {
+	ex.become(next)
 	ex.shard.Loop.Stop(&ex.hedge)
 }
 
-// cancelAttempts cancels the attempts that are still out. Those that the application
-// may already work on stay out until it has answered or the deadline passes.
+// judge gives the outcome of the request to the breaker of its service.
+func (ex *Exchange) judge(v fault.Verdict) {
+	if ex.service != nil {
+		ex.bounds.judge(ex.shard.Loop.Now(), &ex.permit, v)
+	}
+}
+
+// releasePending frees the exchange's place in max_pending once no attempt is in
+// flight. The response comes after it, since the caller's next request may begin in
+// the same callback.
+func (ex *Exchange) releasePending() {
+	if ex.admitted && ex.inFlight == 0 {
+		ex.admitted = false
+		ex.service.shared.pending.Add(-1)
+	}
+}
+
+// cancelAttempts cancels the attempts in flight. An attempt that the application may
+// already work on lingers until the application has responded or the deadline passes.
 func (ex *Exchange) cancelAttempts() {
 	for i := range ex.attempts[:ex.launched] {
 		ex.attempts[i].cancel()
@@ -276,17 +316,14 @@ func (ex *Exchange) cancelAttempts() {
 	ex.releaseRequest()
 }
 
-// onDeadline: time is up for the caller, or for the losers.
+// onDeadline aborts what is left: for a caller that waits, or for losers alone.
 func (ex *Exchange) onDeadline() {
-	if ex.state == exchangeOpen {
-		for i := range ex.attempts[:ex.launched] {
-			ex.attempts[i].abort()
-		}
-		ex.answerBestOrFail(fault.Deadline)
-		return
-	}
 	for i := range ex.attempts[:ex.launched] {
 		ex.attempts[i].abort()
+	}
+	if ex.state == exchangeOpen {
+		ex.answerBestOrFail(fault.Deadline)
+		return
 	}
 	ex.recycleIfDone()
 }
@@ -302,6 +339,7 @@ func (ex *Exchange) recycleIfDone() {
 	if ex.state == exchangeCancelled && ex.caller != nil {
 		ex.caller.Finished(ex)
 	}
-	ex.report()
+	ex.exportTrace()
+	ex.become(exchangeIdle)
 	ex.pool.reuse(ex)
 }

@@ -7,26 +7,25 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// maxMissed bounds the hedges of one exchange that are turned away and tried
-// elsewhere: each sends the whole request for nothing, and takes the place of an
-// attempt that a retry may need later. One with more than missBody bytes of body
-// costs a hedge wherever it ends.
+// maxMissed bounds the hedges of one exchange that are refused and tried elsewhere.
+// Each sends the whole request for nothing, and uses up one of maxAttempts. A hedge
+// with more than missBody bytes of body counts even if it is refused.
 const (
 	maxMissed = 2
 	missBody  = 64 << 10
 )
 
-// hedgeSlack is how late a hedge timer may be before the loop counts as having been
-// away. A timer that was put off once for that fires whenever it does: a loop that
-// is always late hedges all the same.
+// hedgeSlack is how late the hedge timer may fire. If it is later, the loop was busy or
+// had no CPU, and the timer is put off once. After that it may be late by any time
+// (hedgeWhenever), so that a loop that is always late hedges too.
 const (
 	hedgeSlack    = 500 * time.Microsecond
 	hedgeWhenever = math.MaxInt64 - hedgeSlack
 )
 
-// onHedgeTimer: the answer is late, or the loop is: it was busy or had no CPU when
-// the timer was due, and what came meanwhile is looked at first. Else answered
-// requests would be hedged, and endpoints whose answers lie here taken for silent.
+// onHedgeTimer asks for a hedge, since the response is late. If the loop itself is
+// late, it first handles the events that came meanwhile: they may contain the
+// response, and show that endpoints are not silent.
 func (ex *Exchange) onHedgeTimer() {
 	if ex.state != exchangeOpen || ex.launched == maxAttempts {
 		return
@@ -43,7 +42,7 @@ func (ex *Exchange) onHedgeTimer() {
 	ex.askHedge()
 }
 
-// askHedge: every gate must be open for a hedge to go.
+// askHedge sends a hedge if every gate is open.
 func (ex *Exchange) askHedge() {
 	s, r, now := ex.service, ex.Route.hedging, ex.shard.Loop.Now()
 	ep := s.set.PickHedge(now, ex.shard.Rand, ex.tried[:ex.launched])
@@ -71,8 +70,8 @@ func (ex *Exchange) askHedge() {
 	}
 }
 
-// stalled tells whether the endpoints of all attempts that the caller still waits for
-// have been silent for so long.
+// stalled reports whether the endpoints of all attempts in flight have been silent for
+// longer than silent.
 func (ex *Exchange) stalled(now, silent time.Duration) bool {
 	sent := 0
 	for i := range ex.attempts[:ex.launched] {
@@ -88,17 +87,17 @@ func (ex *Exchange) stalled(now, silent time.Duration) bool {
 	return sent > 0
 }
 
-// cascade tells whether the request is itself a hedge or retry of whoever sent it.
+// cascade reports whether the request is itself a hedge or retry of its caller.
 func (ex *Exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
 
-// armHedge has the exchange ask for a hedge that long from now.
+// armHedge arms the hedge timer.
 func (ex *Exchange) armHedge(now, delay time.Duration) {
 	ex.hedgeDue = now + delay
 	ex.shard.Loop.After(delay, &ex.hedge)
 }
 
-// hedgeMissed: a hedge reached no application, so it cost that nothing and counts
-// for nothing; another endpoint may be asked one delay later, maxMissed times.
+// hedgeMissed gives back the budget of a hedge that reached no application. Another
+// endpoint may be tried one delay later, at most maxMissed times.
 func (ex *Exchange) hedgeMissed() {
 	now := ex.shard.Loop.Now()
 	ex.Route.hedging.Missed()

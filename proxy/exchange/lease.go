@@ -7,29 +7,30 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Lease is a stream's place at a service: it passes the service's rate limit and
-// breaker as a request does, and counts as one of max_pending, and as load of the
-// endpoint that was picked, until Close. Whether the endpoint takes it, and answers
-// well, counts for outlier ejection as a request does. The stream itself is on goroutines, so
-// the methods may be called from any; each posts to the loop of the Lease. One
-// call is made after the answer to the one before.
+// Lease is a stream's place at a service. It passes the service's rate limit and
+// breaker as a request does. Until Close it counts against max_pending, and as load of
+// the endpoint that was picked. Its outcome counts for outlier ejection.
+//
+// The stream itself is on goroutines. Any goroutine may call the methods: each posts
+// to the loop of the Lease. The next call may follow only after the callback of the
+// one before.
 type Lease struct {
 	shard   *shard.Shard
 	service *Service
-	bounds  *Bounds      // of svc when the stream was admitted
+	bounds  *Bounds      // of the service when the stream was admitted
 	permit  limit.Permit // of the breaker in bounds
-	// last is what Connected or Failed has to say. The caller's goroutine writes
-	// it for Close, which may overtake them on the way.
+	// last is the outcome that Connected or Failed reported. The caller's goroutine
+	// writes it for Close, which may overtake them on the way to the loop.
 	last outcome
 
-	ep     *lb.Endpoint   // that counts the stream; nil between two picks
-	judged bool           // ep is, for this stream
-	tried  []*lb.Endpoint // ep too
-	asked  int            // endpoints given out
+	ep     *lb.Endpoint   // counts the stream; nil between two picks
+	judged bool           // the outcome at ep is recorded
+	tried  []*lb.Endpoint // includes ep
+	picks  int            // endpoints picked
 }
 
-// outcome are what a stream says of its service, to the breaker, and of its
-// endpoint, to outlier ejection.
+// outcome is what a stream says about its service, for the breaker, and about its
+// endpoint, for outlier ejection.
 type outcome struct{ service, endpoint fault.Verdict }
 
 func outcomeOf(f *fault.Failure) outcome {
@@ -46,11 +47,11 @@ type Target struct {
 	Link bool   // a sidecar's link port: it expects the preface of a stream
 }
 
-// Leaser gives streams their place at a service. A Worker is one.
+// Leaser gives streams their place at a service. proxy.Worker is one.
 type Leaser interface {
 	// Lease asks for a place at the service, and for an endpoint to connect to.
-	// picked is called on the loop, so it must not block; when it gets a Failure
-	// there is no Lease to Close. After the loop has stopped it is not called.
+	// picked is called on the loop, so it must not block. If it gets a Failure,
+	// there is no Lease to close. It is not called after the loop has stopped.
 	// Any goroutine may call Lease.
 	Lease(service string, picked func(l *Lease, at Target, f *fault.Failure))
 }
@@ -71,21 +72,20 @@ func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 		picked(nil, Target{}, f)
 		return
 	}
-	picked(l, l.place(), nil)
+	picked(l, l.target(), nil)
 }
 
-// fail counts that the stream came to nothing.
+// fail counts a stream that failed.
 func (l *Lease) fail(f *fault.Failure) {
 	l.shard.Stats.Failed(f)
 	l.service.stats.StreamsFailed++
 	l.judge(outcomeOf(f))
 }
 
-// judge tells the service's breaker and the endpoint, each once, what came of the
-// stream.
-func (l *Lease) judge(found outcome) {
-	l.bounds.judge(l.shard.Loop.Now(), &l.permit, found.service)
-	l.judgeEndpoint(found.endpoint)
+// judge gives the outcome to the breaker and to the endpoint, once each.
+func (l *Lease) judge(o outcome) {
+	l.bounds.judge(l.shard.Loop.Now(), &l.permit, o.service)
+	l.judgeEndpoint(o.endpoint)
 }
 
 func (l *Lease) judgeEndpoint(v fault.Verdict) {
@@ -95,19 +95,19 @@ func (l *Lease) judgeEndpoint(v fault.Verdict) {
 	}
 }
 
-func (l *Lease) place() Target {
+func (l *Lease) target() Target {
 	return Target{Addr: l.ep.Addr, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}
 }
 
 // pick chooses an endpoint that was not tried.
 func (l *Lease) pick() *fault.Failure {
-	if l.asked == maxFreeEndpoints {
+	if l.picks == maxFreeEndpoints {
 		return fault.Connect
 	}
 	ep := l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, l.tried)
 	switch {
 	case ep != nil:
-	case l.asked > 0:
+	case l.picks > 0:
 		return fault.Connect
 	default:
 		return fault.NoEndpoint
@@ -117,25 +117,24 @@ func (l *Lease) pick() *fault.Failure {
 	}
 	l.tried = append(l.tried, ep)
 	l.ep, l.judged = ep, false
-	l.asked++
+	l.picks++
 	ep.Opened(l.shard.Loop.Now())
 	return nil
 }
 
-// Retry gives the endpoint back, which did not take the stream, and asks for
-// another, at most three in all. why is Connect or what the endpoint refused
-// it for; err, which is logged with the former, is how its dial ended. When picked gets a
-// Failure, the Lease is closed.
+// Retry asks for another endpoint after the last one did not accept the stream; at most
+// three are tried. why is fault.Connect, with the error of the dial in err, or why the
+// endpoint refused the stream. If picked gets a Failure, the Lease is closed.
 func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *fault.Failure)) {
 	l.shard.Loop.Post(func() {
 		if why == fault.Connect {
-			l.service.DialFailed(l.place().Addr, err)
+			l.service.DialFailed(l.target().Addr, err)
 		}
 		l.judgeEndpoint(outcomeOf(why).endpoint)
-		l.leave()
+		l.releaseEndpoint()
 		f := l.pick()
 		if f == nil {
-			picked(l.place(), nil)
+			picked(l.target(), nil)
 			return
 		}
 		l.fail(f)
@@ -144,28 +143,27 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 	})
 }
 
-// Connected tells that the stream is open: that the endpoint took the connection,
-// or, if an answer with a status comes first, that its head is here. The breaker
-// and the endpoint's record learn from the status; 0 is that of streams without one.
+// Connected notes that the stream is open: the endpoint accepted it, or the head of its
+// response has arrived. The breaker and outlier ejection count the status; a stream
+// without a status has 0.
 func (l *Lease) Connected(status int) {
-	found := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
-	l.last = found
+	o := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
+	l.last = o
 	l.shard.Loop.Post(func() {
-		l.judge(found)
+		l.judge(o)
 		l.service.stats.Streams++
 		l.service.stats.StreamsOpen++
 	})
 }
 
-// Failed counts that the stream came to nothing after its endpoint took the
-// connection.
+// Failed counts a stream that failed after its endpoint had accepted the connection.
 func (l *Lease) Failed(f *fault.Failure) {
 	l.last = outcomeOf(f)
 	l.shard.Loop.Post(func() { l.fail(f) })
 }
 
-// Close gives the place back, after Connected or before. in and out are the
-// bytes that went to the endpoint and came from it.
+// Close ends the Lease. connected reports whether Connected was called; in and out are
+// the bytes sent to the endpoint and received from it.
 func (l *Lease) Close(connected bool, in, out int64) {
 	l.shard.Loop.Post(func() {
 		l.judge(l.last)
@@ -174,14 +172,13 @@ func (l *Lease) Close(connected bool, in, out int64) {
 		}
 		l.service.stats.StreamBytesIn += uint64(in)
 		l.service.stats.StreamBytesOut += uint64(out)
-		l.leave()
+		l.releaseEndpoint()
 		l.service.shared.pending.Add(-1)
 	})
 }
 
-// AdoptStream is the Lease of a stream that ep already carries: an answer that turned
-// out to have no end in sight. It counts beside max_pending, where the exchange
-// that it was part of has gone through.
+// AdoptStream makes the Lease of a stream that ep already carries: a response that
+// became a stream. max_pending does not limit it, since its exchange was admitted.
 func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 	l := &Lease{shard: svc.Shard, service: svc, ep: ep, judged: true}
 	svc.shared.pending.Add(1)
@@ -191,7 +188,7 @@ func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 	return l
 }
 
-func (l *Lease) leave() {
+func (l *Lease) releaseEndpoint() {
 	if l.ep != nil {
 		l.ep.Closed()
 		l.ep = nil

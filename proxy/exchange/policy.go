@@ -11,13 +11,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/route"
 )
 
-// Route is where a request goes, and the policy in force there. The latency estimate
-// of hedging is the route's. Each share of a split is a route of its own, with its
-// service's policy and an estimate of its own latency.
+// Route is where a request goes, and the policy that applies to it. It has its own
+// latency estimate. Each share of a split is a Route with the policy of its service.
 type Route struct {
-	index         int // in Config.Routes; -1: of listeners with a fixed service
-	Prefix        int // length of the path's prefix that rewrite takes the place of
-	Rewrite       []byte
+	index         int    // in Config.Routes; -1 means of listeners with a fixed service
+	Prefix        int    // length of the path's prefix that Rewrite replaces
+	Rewrite       []byte // empty means no rewrite
 	Service       *Service
 	Timeout       time.Duration
 	idempotent    bool
@@ -73,7 +72,7 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 	return p
 }
 
-// retryStatus tells whether an answer with this status is to be retried.
+// retryStatus reports whether retry.on names the status.
 func (r *Route) retryStatus(status int) bool {
 	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Pool is the exchanges and responses of one loop that are free to be used again.
+// Pool is the free lists of one loop: exchanges and responses for the next requests.
 type Pool struct {
 	shard     *shard.Shard
 	exchanges []*Exchange
 	responses []*Response
 }
 
-// maxFree bounds the free lists; what is freed beyond it is left to the garbage
+// maxFree bounds each free list. What is freed beyond it is left to the garbage
 // collector.
 const maxFree = 4096
 
+// NewPool makes the pool of the loop of w.
 func NewPool(w *shard.Shard) *Pool { return &Pool{shard: w} }
 
-// Exchange takes one from the free list.
+// Exchange takes an idle exchange from the free list.
 func (p *Pool) Exchange(from Caller) *Exchange {
 	n := len(p.exchanges)
 	if n == 0 {
@@ -47,8 +48,7 @@ func (p *Pool) Recycle(ex *Exchange) {
 	p.reuse(ex)
 }
 
-// reuse returns an exchange whose request memory is released and whose attempts are
-// over.
+// reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
 	ex.caller, ex.Route, ex.service, ex.bounds, ex.permit = nil, nil, nil, nil, limit.NoPermit
 	ex.StreamID, ex.retries, ex.freeRetries, ex.hedges, ex.missedHedges = 0, 0, 0, 0, 0
@@ -65,25 +65,24 @@ func (p *Pool) reuse(ex *Exchange) {
 	}
 	ex.avoid[0], ex.bestFrom = nil, nil
 	ex.queued, ex.OriginalPath = 0, nil
-	for i := range ex.attempts[:ex.launched] { // an endpoint that leaves is not kept here
+	for i := range ex.attempts[:ex.launched] { // a removed endpoint must not be kept here
 		ex.attempts[i].ep = nil
 	}
 	ex.launched, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
-	ex.state = exchangeIdle
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)
 	}
 }
 
-// Response takes one from the free list, empty.
+// Response takes an empty response from the free list.
 func (p *Pool) Response() *Response {
 	n := len(p.responses)
 	if n == 0 {
 		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}
 	}
-	ans := p.responses[n-1]
+	res := p.responses[n-1]
 	p.responses = p.responses[:n-1]
-	return ans
+	return res
 }
 
 func bufferLen(b *bytebufferpool.ByteBuffer) int {

@@ -2,64 +2,68 @@ package exchange
 
 import "github.com/remora-proxy/remora/proxy/fault"
 
-// Caller is the downstream's end of an exchange: the session it came from.
-// Exactly one of reply and fail is called, once, unless the session withdrew
-// the exchange with cancel.
+// Caller is the downstream end of an exchange: the session that its request came from.
+// Exactly one of Respond and Fail is called, once, unless the session called Cancel
+// before.
 type Caller interface {
-	// Encode makes ready what reply is to say, or tells why the caller can't have
-	// ans. One of reply and fail follows before anything else.
-	Encode(ex *Exchange, ans *Response) *fault.Failure
-	// Respond takes ownership of ans, which encode has let pass.
-	Respond(ex *Exchange, ans *Response)
+	// Encode prepares what Respond sends, or returns why the caller can't have res.
+	// Respond or Fail follows before anything else.
+	Encode(ex *Exchange, res *Response) *fault.Failure
+	// Respond owns res, which Encode has accepted.
+	Respond(ex *Exchange, res *Response)
 	Fail(ex *Exchange, f *fault.Failure)
-	// OverShare tells, with memory short, that ex is to be refused for what its
-	// caller holds.
+	// OverShare reports whether ex must be refused, since its connection holds more
+	// than its share of memory. It is asked while memory is short.
 	OverShare(ex *Exchange) bool
-	// Listener is where its connection came in, and peer the other end's "ip:port".
+	// Listener is where the connection came in.
 	Listener() *Listener
+	// RemoteAddr is the peer's "ip:port".
 	RemoteAddr() string
-	// Finished tells that the last attempt of a withdrawn exchange has ended. It
-	// is not called when cancel said that nothing was left at the application.
+	// Finished is called when the last attempt of a cancelled exchange has ended, but
+	// not if Cancel reported that none was left.
 	Finished(ex *Exchange)
 }
 
-// Upstream carries attempts to one endpoint. It ends each with exactly one of
-// Attempt.Answered, AnsweredLocally, failed and dropped, unless cancel or abort
-// said that it is over. send may end the attempt before it returns.
+// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of
+// Answered, AnsweredLocally, Failed and Ended, unless Cancel or Abort of its carrier
+// ended it.
 type Upstream interface {
-	Send(a *Attempt) // ends a, or gives it to a carrier, before it returns
-	// Retire closes the upstream once what it carries has ended.
+	// Send ends a, or gives it to a Carrier, before it returns.
+	Send(a *Attempt)
+	// Retire is called when the endpoint has left the service. Connections close once
+	// nothing is in flight on them.
 	Retire()
 	// Connections counts open connections and dials in progress.
 	Connections() int
-	// Largest is the connection that holds the most, and how much that is in all and for each of its
-	// requests; nil where each connection carries one request.
+	// Largest returns the connection that holds the most memory, the bytes that it
+	// holds, and the bytes for each of its requests. h is nil if connections carry one
+	// request each: then the request's own connection is charged.
 	Largest() (held, each int, h Holder)
 }
 
-// carrier is whoever has an attempt that was sent: a connection, or the queue for one.
-type carrier interface {
-	// Cancel withdraws a, whose request memory is not valid after the call. It
-	// reports whether the endpoint may still be working on it.
+// Carrier is whoever has an attempt that was sent: a connection, or the queue for one.
+type Carrier interface {
+	// Cancel withdraws a. The memory of its request is invalid afterwards. Cancel
+	// reports whether the endpoint may still work on it.
 	Cancel(a *Attempt) (lingers bool)
 	// Abort forgets a at once.
 	Abort(a *Attempt)
-	// Buffered is how many bytes are held for a.
+	// Buffered is the number of bytes held for a, besides its request.
 	Buffered(a *Attempt) int
 }
 
-// Holder is a connection that memory is held for.
+// Holder is a connection that holds memory.
 type Holder interface {
-	// ShedLargest gives up the request that holds the most, if that is LeastShed or
-	// more and the connection can do without it.
+	// ShedLargest abandons the request that holds the most, if that is LeastShed or
+	// more and the connection can go on without it. It reports whether it did.
 	ShedLargest() bool
-	// CloseNow closes the connection at once and gives up what it asked for, at the
+	// CloseNow closes the connection at once and abandons its requests, at the
 	// applications too.
 	CloseNow()
 }
 
-// LeastShed is the least that a connection must hold to be closed for it, while
-// connections are few, and a request to be given up.
+// LeastShed is the least number of bytes for which a request is abandoned, or a
+// connection closed while there are few of them.
 const LeastShed = 64 << 10
 
 // Connector makes the upstreams of one protocol on one loop.
@@ -67,15 +71,15 @@ type Connector interface {
 	Upstream(s *Service, e *Endpoint) Upstream
 }
 
-// Connection is how a loop connects to endpoints that speak a protocol.
+// Connection is how one loop connects to endpoints of a protocol.
 type Connection struct {
 	Connector
 	Streams StreamAccess
-	Opaque  bool // a service of the protocol takes streams of bytes, and no requests
+	Opaque  bool // services of the protocol accept streams of bytes, and no requests
 }
 
 // Connectors are those of one loop, by the protocol's name. The entry of the empty name
-// is for endpoints whose protocol is not known.
+// is for endpoints of an unknown protocol.
 type Connectors map[string]Connection
 
 func (c Connectors) of(proto string) Connection {
@@ -89,7 +93,7 @@ func (c Connectors) of(proto string) Connection {
 type StreamAccess uint8
 
 const (
-	streamPlain StreamAccess = iota // by a plain connection
-	StreamLink                      // by a connection to a sidecar's link port, which expects the preface of a stream
+	StreamPlain StreamAccess = iota // by a plain connection
+	StreamLink                      // by a connection to a sidecar's link port, after the preface of a stream
 	StreamNone                      // not at all
 )

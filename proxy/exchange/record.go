@@ -12,21 +12,21 @@ import (
 // result is the end of an exchange for its caller.
 type result struct {
 	outcome stats.Outcome
-	ans     *Response      // nil: not the application's
-	by      *Attempt       // that brought ans
-	failure *fault.Failure // of OutcomeFailed
+	res     *Response      // nil unless it is the application's
+	by      *Attempt       // the attempt that res belongs to
+	failure *fault.Failure // set if the outcome is OutcomeFailed
 }
 
-// bytes is the size of the application's answer.
+// bytes is the size of the application's response.
 func (c *result) bytes() int {
-	if c.ans == nil {
+	if c.res == nil {
 		return 0
 	}
-	return c.ans.size()
+	return c.res.size()
 }
 
-// conclude counts, logs and traces the end of the exchange for its caller. Without a route
-// there is no service to count it for.
+// conclude counts, logs and traces the end of the exchange for its caller. Without a
+// route there is no service to count it for.
 func (ex *Exchange) conclude(c *result) {
 	o, bytes, now := c.outcome, c.bytes(), ex.shard.Loop.Now()
 	latency := now - ex.began
@@ -48,13 +48,13 @@ func (ex *Exchange) conclude(c *result) {
 	}
 }
 
-// finished logs the end of an exchange for its caller. Of an answer that is a
-// stream the line follows at its end.
+// log writes the access line of the exchange. The line of a response that is a stream
+// is written at the stream's end.
 func (ex *Exchange) log(c *result, now time.Duration) {
 	l := &ex.shard.AccessLog
 	id := ex.loggedID()
-	lasts := c.ans != nil && c.ans.Source != nil
-	if !lasts && !l.Keeps(c.outcome.Failed(), now-ex.began, id) {
+	streams := c.res != nil && c.res.Source != nil
+	if !streams && !l.Keeps(c.outcome.Failed(), now-ex.began, id) {
 		return
 	}
 	r := accesslog.Record{
@@ -74,26 +74,26 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 		if a.ep != nil {
 			r.Endpoint = a.ep.Addr
 		}
-		if a.state == attemptQueued && a.queued.list != nil { // for a slot, not for a connection
+		if a.state == attemptQueued && a.queued.list != nil { // still in the queue
 			r.Queued += now - a.queued.since
 		}
 	}
 	if c.failure != nil {
 		r.Status, r.Error = c.failure.Status, c.failure.Code
 	}
-	if c.ans != nil {
-		r.Status = c.ans.Status
+	if c.res != nil {
+		r.Status = c.res.Status
 		r.Endpoint, r.HedgeWon = c.by.ep.Addr, c.by.kind == hedgeAttempt
 	}
-	if lasts {
+	if streams {
 		r.Stream, r.BytesOut = stats.HandoffAnswer.String(), 0
-		c.ans.Source.Record = l.Stream(&r)
+		c.res.Source.Record = l.Stream(&r)
 		return
 	}
 	l.Add(&r)
 }
 
-// LogRefused logs what is answered with f and never began. ex is nil where no request
+// LogRefused logs a request that ended with f and never began. ex is nil if no request
 // could be read.
 func LogRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 	if !l.On() {
@@ -111,7 +111,7 @@ func LogRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 	l.Add(&r)
 }
 
-// describe says who asked for what.
+// describe fills in the caller and the request. ex may be nil.
 func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	at := from.Listener()
 	r.Listener, r.Protocol, r.Client = at.Name, at.Protocol, from.RemoteAddr()
@@ -125,7 +125,7 @@ func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	}
 }
 
-// loggedID is the request's, or nil.
+// loggedID is the request's id, or nil.
 func (ex *Exchange) loggedID() []byte {
 	if ex.RequestID != nil {
 		return ex.RequestID
@@ -133,8 +133,8 @@ func (ex *Exchange) loggedID() []byte {
 	return trace.RequestIDOf(ex.Request.Headers)
 }
 
-// LogStream begins the trail of what leaves the loop, at the request of ex where there
-// is one.
+// LogStream begins the record of a stream that leaves the loop. ex is its request, or
+// nil. It returns nil if the access log is off.
 func LogStream(l *accesslog.Log, kind string, from Caller, ex *Exchange, service string) *accesslog.StreamRecord {
 	if !l.On() {
 		return nil

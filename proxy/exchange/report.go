@@ -6,6 +6,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
+// Report describes the service on this loop.
 func (s *Service) Report() stats.ServiceReport {
 	now := s.Shard.Loop.Now()
 	r := stats.ServiceReport{
@@ -21,7 +22,7 @@ func (s *Service) Report() stats.ServiceReport {
 		own := e.Ext.(*Endpoint)
 		at := &r.Endpoints[i]
 		*at = stats.EndpointReport{
-			Addr: e.Addr, Connections: own.up.Connections() + e.Streams(), Pending: e.Pending() + e.Streams(),
+			Addr: e.Addr, Connections: own.upstream.Connections() + e.Streams(), Pending: e.Pending() + e.Streams(),
 			Latency: e.Latency(), Stalled: s.set.Stalled(now, e), Unhealthy: e.Unhealthy,
 			Ejections: e.Ejections(), Stats: own.stats,
 		}
@@ -41,7 +42,7 @@ func (r *Route) report(now time.Duration) stats.RouteReport {
 	return out
 }
 
-// Counts are the service's, with those of hedging from its routes.
+// Counts are the counters of the service, with those of hedging on its routes.
 func (s *Service) Counts() stats.ServiceStats {
 	c := s.stats
 	for _, r := range s.routes {

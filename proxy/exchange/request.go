@@ -7,47 +7,47 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// message is the request of an exchange and the memory that it is in.
+// message is the request of an exchange, with its memory.
 type message struct {
 	Request    protocol.Request
-	attempt    uint8 // req.Attempt and req.Hedge as they came; each attempt sets its own
-	hedged     bool
-	NoHedge    bool                       // the caller wants no hedges
-	HeadBuffer *bytebufferpool.ByteBuffer // what req's slices alias
-	BodyBuffer *bytebufferpool.ByteBuffer // what req.Body aliases, where it is not head
-	Held       int                        // bytes of both, counted against limits.buffered
-	Refusal    *fault.Failure             // why it goes no further than here; nil: it does
+	attempt    uint8                      // Request.Attempt as it came; each attempt sets its own
+	hedged     bool                       // Request.Hedge as it came
+	NoHedge    bool                       // the caller opted out of hedges
+	HeadBuffer *bytebufferpool.ByteBuffer // Request's slices alias it
+	BodyBuffer *bytebufferpool.ByteBuffer // Request.Body aliases it; nil if it aliases HeadBuffer
+	Held       int                        // bytes of both that the budget knows of
+	Refusal    *fault.Failure             // why the request must not be sent on; nil means it may
 
 	envelope
 }
 
 // envelope is what a downstream session adds to a request, and the memory for it.
 type envelope struct {
-	RequestID    []byte   // of a request that came over HTTP; aliases head or NewID
-	NewID        [32]byte // an id that was made here
-	Forwarded    []byte   // the value of X-Forwarded-For, where there was one before
-	MaxForwards  []byte   // the value of Max-Forwards, where it was lowered
-	Path         []byte   // the Path, where the route rewrote it
-	OriginalPath []byte   // the path that the caller asked for there; aliases head
+	RequestID    []byte   // of a request over HTTP; aliases HeadBuffer or NewID
+	NewID        [32]byte // memory of an id that was made here
+	Forwarded    []byte   // the value of X-Forwarded-For, if one was extended
+	MaxForwards  []byte   // the value of Max-Forwards, if it was lowered
+	Path         []byte   // the path, if the route rewrote it
+	OriginalPath []byte   // the path before that; aliases HeadBuffer
 }
 
-// maxForwarded, maxRewritten and maxTraceState bound the memory for
-// X-Forwarded-For, for a rewritten path and for a marked tracestate that an
-// exchange keeps for the next request.
+// An exchange keeps this much memory for the next request: for X-Forwarded-For, for a
+// rewritten path, and for a marked tracestate.
 const (
 	maxForwarded  = 256
 	maxRewritten  = 512
 	maxTraceState = 512
 )
 
-// Hold counts the request's memory against limits.buffered, again when it has grown.
+// Hold charges the request's memory to the budget. It is called again when the request
+// has grown.
 func (ex *Exchange) Hold() {
 	n := protocol.Held(ex.HeadBuffer) + protocol.Held(ex.BodyBuffer)
 	ex.shard.Charge(n - ex.Held)
 	ex.Held = n
 }
 
-// size is how many bytes the request is.
+// size is the length of the request in bytes.
 func (ex *Exchange) size() int { return bufferLen(ex.HeadBuffer) + bufferLen(ex.BodyBuffer) }
 
 func (ex *Exchange) releaseRequest() {

@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Response is one response in memory, with what its slices alias. It has one
-// owner at a time, who calls Release.
+// Response is one response in memory, with the buffers that its slices alias. It has
+// one owner at a time, who calls Release.
 type Response struct {
 	protocol.Response
 	Codec      protocol.Codec
@@ -17,80 +17,80 @@ type Response struct {
 	pool       *Pool
 	HeadBuffer *bytebufferpool.ByteBuffer
 	BodyBuffer *bytebufferpool.ByteBuffer
-	Held       int                 // bytes of both, and of what stream has, counted against limits.buffered
-	date       [shard.DateLen]byte // the value of a Date that was added
+	Held       int                 // bytes of both and of Source that the budget knows of
+	date       [shard.DateLen]byte // the value of an added Date
 
-	Source *StreamSource // of what body does not hold; nil: Body is all
-	Token  link.Token    // that StreamToken points to
+	Source *StreamSource // where the rest of the body comes from; nil means Body is complete
+	Token  link.Token    // memory of StreamToken
 }
 
-// Hold counts the answer's memory, again when it has grown.
-func (ans *Response) Hold() {
-	n := protocol.Held(ans.HeadBuffer) + protocol.Held(ans.BodyBuffer)
-	if ans.Source != nil {
-		n += protocol.Held(ans.Source.Buffer)
+// Hold charges the response's memory to the budget. It is called again when the
+// response has grown.
+func (res *Response) Hold() {
+	n := protocol.Held(res.HeadBuffer) + protocol.Held(res.BodyBuffer)
+	if res.Source != nil {
+		n += protocol.Held(res.Source.Buffer)
 	}
-	ans.shard.Charge(n - ans.Held)
-	ans.Held = n
+	res.shard.Charge(n - res.Held)
+	res.Held = n
 }
 
-// size is how many bytes the answer is, or is here of it.
-func (ans *Response) size() int {
-	n := bufferLen(ans.HeadBuffer) + bufferLen(ans.BodyBuffer)
-	if ans.Source != nil {
-		n += bufferLen(ans.Source.Buffer)
+// size is the length of the response in bytes, as far as it has arrived.
+func (res *Response) size() int {
+	n := bufferLen(res.HeadBuffer) + bufferLen(res.BodyBuffer)
+	if res.Source != nil {
+		n += bufferLen(res.Source.Buffer)
 	}
 	return n
 }
 
-// TakeSource makes the stream the caller's.
-func (ans *Response) TakeSource() *StreamSource {
-	src := ans.Source
-	ans.Source = nil
+// TakeSource passes the stream's ownership to the caller.
+func (res *Response) TakeSource() *StreamSource {
+	src := res.Source
+	res.Source = nil
 	return src
 }
 
-// Release gives the answer's memory back, and up a stream that nobody took.
-func (ans *Response) Release() {
-	if ans.Source != nil {
-		ans.TakeSource().Close()
+// Release gives the memory back. It closes a stream that nobody took.
+func (res *Response) Release() {
+	if res.Source != nil {
+		res.TakeSource().Close()
 	}
-	if ans.HeadBuffer != nil {
-		ans.shard.Buffers.Put(ans.HeadBuffer)
+	if res.HeadBuffer != nil {
+		res.shard.Buffers.Put(res.HeadBuffer)
 	}
-	if ans.BodyBuffer != nil {
-		ans.shard.Buffers.Put(ans.BodyBuffer)
+	if res.BodyBuffer != nil {
+		res.shard.Buffers.Put(res.BodyBuffer)
 	}
-	ans.shard.Charge(-ans.Held)
-	ans.HeadBuffer, ans.BodyBuffer, ans.Held, ans.Codec = nil, nil, 0, protocol.CodecHTTP
-	ans.Response.Reset()
-	if p := ans.pool; len(p.responses) < maxFree {
-		p.responses = append(p.responses, ans)
+	res.shard.Charge(-res.Held)
+	res.HeadBuffer, res.BodyBuffer, res.Held, res.Codec = nil, nil, 0, protocol.CodecHTTP
+	res.Response.Reset()
+	if p := res.pool; len(p.responses) < maxFree {
+		p.responses = append(p.responses, res)
 	}
 }
 
-// AddVia adds to an answer that came over HTTP/1.minor what its recipient owes
-// to those it is passed on to: Via, and Date if there is none.
-func (ans *Response) AddVia(minor int) {
-	dated := protocol.Find(ans.Headers, "date") != nil
-	ans.Headers = append(ans.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
+// AddVia adds Via, and Date if there is none, to a response that came over
+// HTTP/1.minor.
+func (res *Response) AddVia(minor int) {
+	dated := protocol.Find(res.Headers, "date") != nil
+	res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
 	if !dated {
-		ans.AddDate()
+		res.AddDate()
 	}
 }
 
-// AddDate adds a Date to an answer that has none (RFC 9110 section 6.6.1).
-func (ans *Response) AddDate() {
-	if now := ans.shard.DateValue(); now != nil {
-		copy(ans.date[:], now)
-		ans.Headers = append(ans.Headers, protocol.Header{Name: protocol.NameDate, Value: ans.date[:]})
+// AddDate adds a Date to a response without one (RFC 9110 section 6.6.1).
+func (res *Response) AddDate() {
+	if now := res.shard.DateValue(); now != nil {
+		copy(res.date[:], now)
+		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameDate, Value: res.date[:]})
 	}
 }
 
-// AddRequestID adds the request's id to the answer for its client, unless the
-// application has put one there.
-func (ans *Response) AddRequestID(id []byte) {
-	if protocol.Find(ans.Headers, "x-request-id") == nil {
-		ans.Headers = append(ans.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
+// AddRequestID adds the request's id, unless the application has set one.
+func (res *Response) AddRequestID(id []byte) {
+	if protocol.Find(res.Headers, "x-request-id") == nil {
+		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
 	}
 }

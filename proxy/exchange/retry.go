@@ -5,21 +5,21 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// onAnswer: a got an answer. The first good one wins; a bad one (5xx) only when
-// nothing better can come.
-func (ex *Exchange) onAnswer(a *Attempt, ans *Response) {
-	if ans.Status < 500 {
-		ex.answerWith(a, ans)
+// onResponse handles the response of a. The first good one wins. A bad one (status 5xx)
+// wins only if no better one can come.
+func (ex *Exchange) onResponse(a *Attempt, res *Response) {
+	if res.Status < 500 {
+		ex.answerWith(a, res)
 		return
 	}
 	ex.avoid[0] = a.ep
-	ex.keepBest(a, ans)
+	ex.keepBest(a, res)
 	if ex.inFlight == 0 && !ex.retryBad() {
 		ex.answerWith(ex.bestFrom, ex.takeBest())
 	}
 }
 
-// retryBad starts a retry if the best answer so far is one that retry.on names.
+// retryBad starts a retry if retry.on names the status of the best response so far.
 func (ex *Exchange) retryBad() bool {
 	if ex.best == nil || !ex.Request.Idempotent || !ex.Route.retryStatus(ex.best.Status) || !ex.mayPay() {
 		return false
@@ -29,11 +29,12 @@ func (ex *Exchange) retryBad() bool {
 	return true
 }
 
-// onFailure: an attempt came to nothing. Others may still be out; otherwise a
-// retry where that is safe and allowed, else the caller learns of it.
+// onFailure handles an attempt without a response. It waits if other attempts are in
+// flight; else it retries if that is safe and allowed; else it gives the caller the
+// best bad response, or the failure.
 func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	if a.kind == hedgeAttempt && ex.lastFail != nil {
-		f = ex.lastFail // a hedge that was refused says nothing of the attempt it was to help
+		f = ex.lastFail // a failed hedge says nothing about the other attempt
 	}
 	ex.lastFail = f
 	if ex.inFlight > 0 {
@@ -49,6 +50,8 @@ func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	}
 }
 
+// mayRetry reports whether the failure and retry.on allow a retry. It counts the retry
+// and takes its token.
 func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	r := ex.Route
 	switch f.Retry {
@@ -77,7 +80,8 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	return true
 }
 
-// mayPay tells whether a retry that costs a token is allowed, and takes it.
+// mayPay reports whether a retry that costs a token is allowed. If so it takes the
+// token.
 func (ex *Exchange) mayPay() bool {
 	if ex.retries >= ex.Route.retryAttempts || ex.launched == maxAttempts {
 		return false
@@ -90,20 +94,21 @@ func (ex *Exchange) mayPay() bool {
 	return true
 }
 
-func (ex *Exchange) keepBest(a *Attempt, ans *Response) {
-	a.span().Note(trace.Failed, ans.Status, "")
-	if ex.best != nil && ex.best.Status <= ans.Status {
-		ans.Release()
+// keepBest keeps res if it is better than the best so far. It owns res.
+func (ex *Exchange) keepBest(a *Attempt, res *Response) {
+	a.span().Note(trace.Failed, res.Status, "")
+	if ex.best != nil && ex.best.Status <= res.Status {
+		res.Release()
 		return
 	}
 	if ex.best != nil {
 		ex.best.Release()
 	}
-	ex.best, ex.bestFrom = ans, a
+	ex.best, ex.bestFrom = res, a
 }
 
 func (ex *Exchange) takeBest() *Response {
-	ans := ex.best
+	res := ex.best
 	ex.best = nil
-	return ans
+	return res
 }

@@ -13,13 +13,13 @@ import (
 // Router finds the route of a request on one loop.
 type Router struct {
 	table  *route.Table      // shared by all loops
-	routes []*Route          // by the index of their plans
+	routes []*Route          // by the index of the plan
 	Direct map[string]*Route // of listeners with a fixed service, by service
 	Rand   *rand.PCG
 }
 
-// Find returns the first route that matches, or nil; of a split, the one of the share
-// that the request falls to.
+// Find returns the first route that matches, or nil. Of a split it draws one of the
+// shares.
 func (r *Router) Find(req *protocol.Request) *Route {
 	plan, among := r.table.Find(req)
 	switch {
@@ -31,9 +31,8 @@ func (r *Router) Find(req *protocol.Request) *Route {
 	return r.routes[plan]
 }
 
-// Adopt makes the routes of plans, which lead to services. A route that has not
-// changed is the old one; one of which only the policy has goes on with its latency
-// estimate.
+// Adopt makes the routes of plans, which lead to services. An unchanged route stays as
+// it is. A route of which only the policy changed keeps its latency estimate.
 func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[string]*Service) {
 	old := r.routes
 	r.table, r.routes, r.Direct = table, make([]*Route, len(plans)), make(map[string]*Route)
@@ -51,14 +50,13 @@ func (r *Router) Adopt(table *route.Table, plans []route.Plan, services map[stri
 		}
 	}
 	for _, gone := range old {
-		if gone != nil { // its requests in flight may still add to its counts, which are then lost
+		if gone != nil { // counts of its requests in flight are lost
 			gone.Service.stats.Counts.Add(&gone.hedging.Counts)
 		}
 	}
 }
 
-// adoptRoute returns the route of a plan. It takes what the plan continues out of the
-// old routes.
+// adoptRoute returns the route of a plan. A route that stays is taken out of old.
 func adoptRoute(plan *route.Plan, old []*Route, services map[string]*Service) *Route {
 	if plan.Same {
 		r := old[plan.Before]
@@ -80,11 +78,11 @@ type Listener struct {
 	Sidecars bool          // its peers are sidecars
 	Links    *atomic.Int32 // of the listener, over all loops
 
-	Direct  *Route      // of a listener with a fixed service, else nil
-	Rate    *limit.Rate // nil: none
-	Closing bool        // the listener is gone, or about to go
+	Direct  *Route      // of a listener with a fixed service; nil means by route
+	Rate    *limit.Rate // nil means no limit
+	Closing bool        // the listener is closed, or closes soon
 }
 
 // Limited reports whether the listener's rate limit refuses a request or stream at
-// now, which takes a token if not.
+// now. If not, it takes a token.
 func (l *Listener) Limited(now time.Duration) bool { return l.Rate != nil && !l.Rate.Take(now) }

@@ -16,8 +16,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// DialFailed logs that a dial of the endpoint at addr ended with err, unless the process
-// ends it (nil), and tells what that means to those that it was for.
+// DialFailed logs that a dial of the endpoint at addr ended with err, and returns the
+// failure of the attempts that needed it. err is nil if the process ends: that is not
+// logged.
 func (s *Service) DialFailed(addr string, err error) *fault.Failure {
 	if errors.Is(err, loop.ErrDialQueue) {
 		return fault.DialLimit
@@ -28,32 +29,32 @@ func (s *Service) DialFailed(addr string, err error) *fault.Failure {
 	return fault.Connect
 }
 
-// Service is one upstream service on one loop: its endpoints with their
-// connections, its queue for slots, and what hedging knows of it.
+// Service is one upstream service on one loop: its endpoints with their connections,
+// its queue for slots, and its part of hedging.
 type Service struct {
 	Shard      *shard.Shard
-	log        *shard.LimitedLogger // of its endpoints, apart from those of other services
+	log        *shard.LimitedLogger // limits lines of this service alone
 	connectors Connectors
 	shared     *SharedService
 	Config     *config.Service
 	bounds     *Bounds
 	set        lb.Set
-	Version    uint64      // of the snapshot that set holds
-	known      atomic.Bool // some snapshot has been applied; other goroutines read it
+	Version    uint64      // of the snapshot in set; 0 means none yet
+	known      atomic.Bool // a snapshot was applied; other goroutines read it
 	hedging    hedge.Service
 	queue      admissionQueue
 	stats      stats.ServiceStats
 
-	routes    []*Route      // that lead here
-	stallNext time.Duration // when Stall is worked out again
-	lastID    uint32        // of an endpoint
+	routes    []*Route      // the routes to this service
+	stallNext time.Duration // when the stall threshold is computed again
+	lastID    uint32        // the last id given to an endpoint
 	latency   lb.Recent     // of the application, for LOAD
 }
 
-// stallEvery is how often the threshold of a stall follows the latency.
+// stallEvery is how often the stall threshold is computed.
 const stallEvery = 100 * time.Millisecond
 
-// Opaque reports whether the service takes streams of bytes, and no requests.
+// Opaque reports whether the service accepts streams of bytes, and no requests.
 func (s *Service) Opaque() bool { return s.connectors[s.Config.Protocol].Opaque }
 
 func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Service {
@@ -72,10 +73,10 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 	return s
 }
 
-// apply takes over a snapshot unless a newer one has been applied. Endpoints
-// that stay keep their connections and history; those that go serve what they
-// carry to its end.
-// The targets are those of the snapshot that this process uses.
+// apply switches to a snapshot unless a newer one was applied. Endpoints that stay keep
+// their connections and history. Removed endpoints finish what is in flight. targets
+// are the endpoints of the snapshot that this process uses, own the counters of its
+// attempts.
 func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[string]*atomic.Int32) {
 	if snap.Version <= s.Version {
 		return
@@ -84,11 +85,11 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	defer s.known.Store(true)
 	_, removed := s.set.Update(targets)
 	for _, e := range removed {
-		e.Ext.(*Endpoint).up.Retire()
+		e.Ext.(*Endpoint).upstream.Retire()
 	}
 	for i := range snap.Endpoints {
 		e := s.set.Lookup(snap.Endpoints[i].Addr)
-		if e == nil { // not in the subset
+		if e == nil { // outside the subset
 			continue
 		}
 		e.CountIn(own[e.Addr])
@@ -96,9 +97,8 @@ func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[st
 	}
 }
 
-// pick chooses the endpoint of a primary or a retry. A retry may go where it
-// has been when there is nowhere else, but rather to an endpoint that refused a
-// hedge than to the one in failed, where the latest attempt came to nothing.
+// pick chooses the endpoint of a primary or a retry. A retry prefers endpoints that
+// were not tried, then those other than failed, where the latest attempt failed.
 func (s *Service) pick(now time.Duration, tried, failed []*lb.Endpoint) *lb.Endpoint {
 	if now >= s.stallNext {
 		s.stallNext = now + stallEvery
@@ -122,8 +122,8 @@ func (s *Service) refreshStall(now time.Duration) {
 	s.set.Stall = st
 }
 
-// observe notes that the application has answered, and how long that took; 0: it
-// tells nothing.
+// observe notes that the application has responded, and its latency. A latency of 0 is
+// not counted.
 func (s *Service) observe(now, latency time.Duration) {
 	s.shared.lastAnswer.Store(int64(now))
 	if latency > 0 {
@@ -131,7 +131,7 @@ func (s *Service) observe(now, latency time.Duration) {
 	}
 }
 
-// Load is what this sidecar tells its consumers about the service.
+// Load is the load that this sidecar reports to the sidecars of its consumers.
 func (s *Service) Load() lb.Load {
 	l := lb.Load{
 		Pending:     int(s.shared.pending.Load()),
@@ -145,7 +145,7 @@ func (s *Service) Load() lb.Load {
 	return l
 }
 
-// Configure takes over what a configuration says of a service that is already there.
+// Configure applies the settings that can change while the service works.
 func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
 	s.set.Policy = lb.Policies[s.Config.LB.Policy]
@@ -163,15 +163,15 @@ func (s *Service) Configure(m Member) {
 	s.wakeQueued()
 }
 
-// Retire has the service end: what is in flight goes on, and its connections close
-// when they carry nothing more.
+// Retire ends the service. What is in flight goes on; connections close once nothing
+// is in flight on them.
 func (s *Service) Retire() {
 	for i := range s.set.Len() {
-		s.set.At(i).Ext.(*Endpoint).up.Retire()
+		s.set.At(i).Ext.(*Endpoint).upstream.Retire()
 	}
 }
 
-// sent counts an attempt that is handed to the endpoint.
+// sent counts an attempt that is sent to the endpoint.
 func (e *Endpoint) sent(a *Attempt) {
 	s := &e.stats
 	s.BytesIn += uint64(a.ex.size())
@@ -191,27 +191,27 @@ func (e *Endpoint) ended(how stats.AttemptOutcome, latency time.Duration) {
 	}
 }
 
-// Endpoint is what the core keeps beside an lb.Endpoint, in its Ext.
+// Endpoint is what the core adds to an lb.Endpoint, in its Ext.
 type Endpoint struct {
 	id       uint32 // within the service
 	LB       *lb.Endpoint
 	protocol string
 	streams  StreamAccess
-	up       Upstream
+	upstream Upstream
 	stats    stats.EndpointStats
 }
 
-// connect gives an endpoint the upstream for its protocol, unless it has it.
+// connect makes the upstream of an endpoint, unless it has one of that protocol.
 func (s *Service) connect(e *lb.Endpoint, proto string) {
 	if old, ok := e.Ext.(*Endpoint); ok {
 		if old.protocol == proto {
 			return
 		}
-		old.up.Retire()
+		old.upstream.Retire()
 	}
 	s.lastID++
 	by := s.connectors.of(proto)
 	target := &Endpoint{id: s.lastID, LB: e, protocol: proto, streams: by.Streams}
-	target.up = by.Upstream(s, target)
+	target.upstream = by.Upstream(s, target)
 	e.Ext = target
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// judge tells the breaker that gave the pass *p what came of its request or
-// stream. It does so once, and nothing without a breaker.
+// judge gives the verdict on a request or stream to the breaker that gave the permit
+// *p, once. Without a breaker it does nothing.
 func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 	if *p != limit.NoPermit {
 		b.breaker.Record(now, *p, v)
@@ -22,18 +22,18 @@ func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 	}
 }
 
-// SharedService is the part of a service that all loops share, for as long as the
-// service keeps its connections: through all reloads that only tune it.
+// SharedService is the part of a service that all loops share. It stays through
+// reloads that change only settings outside identity.
 type SharedService struct {
 	name   string
 	wire   []byte // the name, as it is sent
 	subset int    // lb.subset
 
-	loops    []atomic.Pointer[Service] // by the shard's index; each loop sets its own
+	loops    []atomic.Pointer[Service] // by shard.Index; each loop sets its own
 	snapshot atomic.Pointer[registry.Snapshot]
 	pending  atomic.Int32 // exchanges in flight
 	slots    limit.Slots
-	// lastAnswer is when an endpoint last answered, on the loops' clock.
+	// lastAnswer is when an endpoint last responded, on the loops' clock.
 	lastAnswer atomic.Int64
 
 	// own counts this process's attempts at each address, for the "reported by
@@ -66,7 +66,7 @@ func (s *SharedService) SlotsInUse() (used, queued int) {
 // SlotLimit is how many slots there are now; 0 means no limit.
 func (s *SharedService) SlotLimit() int { return int(s.slots.Limit.Load()) }
 
-// Newest is the newest snapshot given to update, or nil.
+// Newest is the latest snapshot given to Update, or nil.
 func (s *SharedService) Newest() *registry.Snapshot { return s.snapshot.Load() }
 
 // Known reports whether every loop has applied some snapshot.
@@ -80,15 +80,14 @@ func (s *SharedService) Known() bool {
 }
 
 // Update gives every loop a new snapshot of the service's endpoints. It may be
-// called from any goroutine, one at a time. Snapshots may overtake each other on
-// their way to a loop, so a loop ignores one whose version it has passed.
-// node ranks the endpoints for lb.subset.
+// called from any goroutine, one at a time. Snapshots may overtake each other on the
+// way to a loop, so a loop ignores an older one. node seeds lb.subset.
 func (s *SharedService) Update(snap *registry.Snapshot, node string) {
 	targets := make([]lb.Target, len(snap.Endpoints))
 	for i, e := range snap.Endpoints {
 		targets[i] = lb.Target{Addr: e.Addr, Zone: e.Zone, Weight: float64(e.Weight), Unhealthy: e.Unhealthy}
 	}
-	// Not on the loops: to rank a thousand takes a millisecond.
+	// Not on the loops: ranking a thousand takes a millisecond.
 	targets = lb.Subset(targets, s.subset, node)
 	own := make(map[string]*atomic.Int32, len(snap.Endpoints))
 	for _, e := range snap.Endpoints {
@@ -112,10 +111,10 @@ type Member struct {
 	bounds *Bounds
 }
 
-// NewMember makes the member for c. It continues old, of the generation before, unless
-// that is another service of the same name.
+// NewMember makes the member for c. It keeps the SharedService of old, its member in
+// the generation before, unless their identities differ.
 func NewMember(c *config.Service, old Member, loops int) Member {
-	m := Member{SharedService: old.SharedService, cfg: c, bounds: newServiceBounds(c)}
+	m := Member{SharedService: old.SharedService, cfg: c, bounds: newBounds(c)}
 	if old.cfg == nil || !reflect.DeepEqual(identity(old.cfg), identity(c)) {
 		m.SharedService = newSharedService(c, loops)
 		return m
@@ -129,19 +128,19 @@ func NewMember(c *config.Service, old Member, loops int) Member {
 	return m
 }
 
-// identity is c without what can be tuned while the service works. With anything else
-// changed it is another service of the same name: the old one drains.
+// identity is c reduced to the settings that a reload can't change in place. If it
+// changes, c is another service of the same name, and the old one drains.
 func identity(c *config.Service) config.Service {
 	f := *c
 	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
 	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
 	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue = 0, 0, 0, 0
 	f.Breaker, f.RateLimit = config.Breaker{}, config.RateLimit{}
-	f.MaxConcurrency = min(c.MaxConcurrency, 1) // whether there is a limit, and who sets it
+	f.MaxConcurrency = min(c.MaxConcurrency, 1) // only whether there is a limit, and whether it is automatic
 	return f
 }
 
-// LimitSlots applies the limits of slots and queue.
+// LimitSlots applies the limits of the slots and of their queue.
 func (m *Member) LimitSlots() {
 	m.slots.MaxQueue.Store(int32(m.cfg.MaxQueue))
 	if m.slots.Auto == nil {
@@ -149,12 +148,12 @@ func (m *Member) LimitSlots() {
 	}
 }
 
-// Prepare makes the service on the loop of w.
+// Prepare makes the service of the loop of w.
 func (m *Member) Prepare(w *shard.Shard, zone string, speaks Connectors) {
 	m.loops[w.Index].Store(newService(w, zone, speaks, *m))
 }
 
-// Follow returns the service on the loop of w, which works by m from then on.
+// Follow returns the service of the loop of w and applies the settings of m.
 func (m *Member) Follow(w *shard.Shard) *Service {
 	s := m.loops[w.Index].Load()
 	s.Configure(*m)
@@ -164,11 +163,11 @@ func (m *Member) Follow(w *shard.Shard) *Service {
 // Bounds are what one configuration allows a service, over all loops.
 type Bounds struct {
 	maxPending int32
-	rate       *limit.Rate    // nil: none
-	breaker    *limit.Breaker // nil: none
+	rate       *limit.Rate    // nil means no limit
+	breaker    *limit.Breaker // nil means no breaker
 }
 
-func newServiceBounds(c *config.Service) *Bounds {
+func newBounds(c *config.Service) *Bounds {
 	b := &Bounds{maxPending: int32(c.MaxPending)}
 	if c.RateLimit.Rate > 0 {
 		b.rate = limit.NewRate(&c.RateLimit)
@@ -179,8 +178,8 @@ func newServiceBounds(c *config.Service) *Bounds {
 	return b
 }
 
-// admit applies bounds to a request or stream. Without a Failure it counts as one
-// of max_pending, and its pass is to be judged.
+// admit applies bounds to a request or stream. If it returns no Failure, the request
+// counts against max_pending, and its permit must be judged.
 func (s *SharedService) admit(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
 	if b.rate != nil && !b.rate.Take(now) {
 		return limit.NoPermit, fault.RateLimited

@@ -2,9 +2,8 @@ package exchange
 
 import "github.com/remora-proxy/remora/proxy/fault"
 
-// Buffered is how many bytes the exchange holds: its request, a bad answer that
-// waits for a better one, what its attempts are receiving, and what they have not
-// got rid of over HTTP.
+// Buffered is the number of bytes that the exchange holds: its request, the best bad
+// response so far, and what the carriers of its attempts hold.
 func (ex *Exchange) Buffered() int {
 	n := ex.Held
 	if ex.best != nil {
@@ -18,26 +17,26 @@ func (ex *Exchange) Buffered() int {
 	return n
 }
 
-// AbandonNow gives up a withdrawn exchange's attempts, wherever they are.
+// AbandonNow aborts the attempts of a cancelled exchange.
 func (ex *Exchange) AbandonNow() {
 	if ex.state == exchangeCancelled {
 		ex.onDeadline()
 	}
 }
 
-// Largest is the connection to an endpoint that holds the most for each of its
-// requests, if that is more than rank.
+// Largest returns the connection to an endpoint that holds the most for each of its
+// requests, if that is more than rank bytes; else h is nil.
 func (s *Service) Largest(rank int) (held, each int, h Holder) {
 	each = rank
 	for i := range s.set.Len() {
-		if n, m, up := s.set.At(i).Ext.(*Endpoint).up.Largest(); up != nil && m > each {
+		if n, m, up := s.set.At(i).Ext.(*Endpoint).upstream.Largest(); up != nil && m > each {
 			held, each, h = n, m, up
 		}
 	}
 	return held, each, h
 }
 
-// Shed gives the exchange up, at the applications too.
+// Shed abandons the exchange because memory is short.
 func (ex *Exchange) Shed() {
 	if ex.state != exchangeOpen {
 		ex.AbandonNow()

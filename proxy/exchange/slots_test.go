@@ -58,7 +58,7 @@ func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
 	// its two halves.
 	services[0].release()
 	slots.Queued.Add(1)
-	a := &Attempt{ex: NewPool(services[1].Shard).Exchange(nil)}
+	a := &Attempt{ex: NewPool(services[1].Shard).Exchange(nil), state: attemptLaunched}
 	services[1].wait(a)
 
 	if n := services[1].queue.granted; n != 1 {
@@ -83,12 +83,12 @@ func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
 	const waiting = 3
 	for range waiting {
 		slots.Queued.Add(1)
-		s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil)})
+		s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
 	}
 	for range 50 { // a window's worth
 		slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
 	}
-	s.RecordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
+	s.recordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
 	if limit := slots.Limit.Load(); limit < before+waiting {
 		t.Fatalf("the limit is %d, and was %d", limit, before)
 	}
@@ -105,7 +105,7 @@ func TestSlotsLostAreNotHandedOn(t *testing.T) {
 	for slots.Take() {
 	}
 	slots.Queued.Add(1)
-	s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil)})
+	s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
 	const limit = 2
 	slots.Limit.Store(limit)
 	for slots.InUse.Load() > limit {

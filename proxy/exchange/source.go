@@ -13,33 +13,33 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// StreamSource is where the body of an answer comes from. It has one owner, who
+// StreamSource is where the body of a response comes from. It has one owner, who
 // passes it on or closes it.
 type StreamSource struct {
-	// Socket is the endpoint's connection. nil: the body is fetched from Addr,
-	// the link port of an endpoint of Service, with Token and within Timeout.
+	// Socket is the endpoint's connection. If it is nil, the body is fetched from
+	// Addr, the link port of an endpoint of Service, with Token and within Timeout.
 	Socket  loop.Socket
 	Addr    string
 	Service string
 	Token   link.Token
 	Timeout time.Duration
 
-	// Body decodes what is still to come, if it is not done, into Buffer, which
-	// holds what is here and is never nil before Close.
+	// Body decodes the rest of the body, unless it is done, into Buffer, which holds
+	// what has arrived. Buffer is not nil before Close.
 	Body   http1.Body
 	Buffer *bytebufferpool.ByteBuffer
 
-	Lease  *Lease                  // connected
-	Record *accesslog.StreamRecord // to be ended with the Lease
+	Lease  *Lease                  // Connected was called
+	Record *accesslog.StreamRecord // ends with the Lease
 }
 
-// unowned are the buffers of what has left its loop.
+// unowned takes back buffers that have left their loop.
 var unowned *protocol.Buffers
 
-// Close gives the body up. Who was to get it sees it cut off.
+// Close discards the body; its reader sees a truncated stream.
 func (s *StreamSource) Close() { s.end(accesslog.StreamEnd{Cut: true}) }
 
-// Refuse gives the body up, in the place of which f is told.
+// Refuse discards the body; the caller gets f instead.
 func (s *StreamSource) Refuse(f *fault.Failure) { s.end(accesslog.StreamEnd{Failure: f}) }
 
 func (s *StreamSource) end(e accesslog.StreamEnd) {

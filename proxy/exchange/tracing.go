@@ -13,12 +13,12 @@ import (
 // traced is the record of an exchange that is sampled.
 type traced struct {
 	trace.Record
-	text [trace.TextLen]byte // the value of the request's traceparent
+	text [trace.TextLen]byte // memory of the request's traceparent
 }
 
-// sample begins a record of the exchange: if whoever sent the request records its
-// trace, and of those that come without one for some, by chance. On a link that was
-// decided where the request came in.
+// sample begins a record of the exchange, if the caller records the trace. Of requests
+// without a trace it samples some at random. For a request over a link the first
+// sidecar has decided.
 func (ex *Exchange) sample(by *Listener) {
 	w, req := ex.shard, &ex.Request
 	if w.Process.Sink == nil {
@@ -31,7 +31,7 @@ func (ex *Exchange) sample(by *Listener) {
 	case ok:
 	case by.Sidecars || !w.Sampler.Draw():
 		return
-	default: // no trace, or none that makes sense: section 3.2 of the specification has it restarted
+	default: // no valid trace: it starts here (section 3.2 of the specification)
 		from = trace.Context{Trace: w.Sampler.NewTraceID(), Flags: trace.FlagSampled}
 		req.Headers = slices.DeleteFunc(req.Headers, trace.IsContext)
 		at = len(req.Headers)
@@ -54,18 +54,18 @@ func (ex *Exchange) sample(by *Listener) {
 	ex.traced = t
 }
 
-// maxClip is how much of a text a record keeps: many of them may wait to be sent.
+// maxClip is the longest text in a record, in bytes: many records may be queued.
 const maxClip = 512
 
 func clip(text []byte) string { return string(text[:min(len(text), maxClip)]) }
 
-// carry makes span the parent of what is done for the request.
+// carry makes span the parent in the request's traceparent.
 func (t *traced) carry(span trace.SpanID) {
 	c := trace.Context{Trace: t.Trace, Span: span, Flags: t.Flags}
 	c.Append(t.text[:0])
 }
 
-// endSpan: the exchange is over for its caller.
+// endSpan notes the end of the exchange for its caller.
 func (ex *Exchange) endSpan(c *result) {
 	t := ex.traced
 	if t == nil {
@@ -76,23 +76,23 @@ func (ex *Exchange) endSpan(c *result) {
 		t.Service = ex.Route.Service.Config.Name
 	}
 	switch {
-	case c.ans != nil:
-		t.Status = c.ans.Status
-		c.by.span().Note(trace.Won, c.ans.Status, "")
+	case c.res != nil:
+		t.Status = c.res.Status
+		c.by.span().Note(trace.Won, c.res.Status, "")
 	case c.failure != nil:
 		t.Status, t.Error = c.failure.Status, c.failure.Code
 	}
 }
 
-// report hands the record over: the last attempt has ended.
-func (ex *Exchange) report() {
+// exportTrace passes the record on, after the last attempt has ended.
+func (ex *Exchange) exportTrace() {
 	if t := ex.traced; t != nil {
 		ex.traced = nil
 		ex.shard.Process.Sink.Put(&t.Record)
 	}
 }
 
-// span is the attempt's in the record, nil if there is none.
+// span is the attempt's part of the record, or nil.
 func (a *Attempt) span() *trace.Attempt {
 	if t := a.ex.traced; t != nil {
 		return &t.Attempts[a.index]
@@ -100,7 +100,7 @@ func (a *Attempt) span() *trace.Attempt {
 	return nil
 }
 
-// beginSpan: the attempt is about to leave for its endpoint.
+// beginSpan notes that the attempt is sent.
 func (a *Attempt) beginSpan() {
 	s := a.span()
 	if s == nil {
@@ -114,7 +114,7 @@ func (a *Attempt) beginSpan() {
 
 var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
 
-// spanOutcome is what an attempt that failed so came to.
+// spanOutcome is the outcome of an attempt that ended with f.
 func spanOutcome(f *fault.Failure) trace.Outcome {
 	switch {
 	case f.Retry == fault.RetryPaid, f.Retry == fault.RetryPaidElsewhere, f.Retry == fault.RetryFreeElsewhere:
@@ -125,14 +125,15 @@ func spanOutcome(f *fault.Failure) trace.Outcome {
 	return trace.Failed
 }
 
-// endSpan notes when the attempt was over.
+// endSpan notes the end of the attempt.
 func (a *Attempt) endSpan(now time.Duration) {
 	if s := a.span(); s != nil {
 		s.Ended = now
 	}
 }
 
-// Request is the exchange's, with what is the attempt's own.
+// Request is the exchange's request, with the fields of this attempt. It is valid until
+// the next attempt is encoded.
 func (a *Attempt) Request() *protocol.Request {
 	ex := a.ex
 	req := &ex.Request
@@ -146,10 +147,9 @@ func (a *Attempt) Request() *protocol.Request {
 	return req
 }
 
-// markTrace puts Member in front of the trace state of a request that was sent
-// before, or is hedged. It stays there: all attempts from now on are such ones, but
-// for a first one whose connection is not open yet. Trace state means nothing
-// without a traceparent that makes sense (section 3.3).
+// markTrace puts trace.Member in front of the tracestate, since the request is sent
+// more than once. It stays there for the attempts that follow. Without a valid
+// traceparent, tracestate means nothing (section 3.3).
 func (ex *Exchange) markTrace() {
 	ex.marked = true
 	req := &ex.Request
