@@ -1,9 +1,9 @@
-// Package lb picks the endpoint that an attempt goes to, and keeps what is known
-// of each endpoint's load and liveness. It sits between the exchange and the
-// upstream connections.
+// Package lb picks the endpoint for an attempt, and tracks the load and the health of
+// each endpoint. An exchange asks it for an endpoint and then hands the attempt to an
+// upstream connection. The package knows neither of them, no registry and no protocol.
 //
-// Everything here is pure: time (a loop's monotonic clock) and randomness are
-// arguments, nothing is locked and nothing allocates, but for Update. A Set and
-// its Endpoints belong to one loop; each loop has its own view of the same
-// replicas, completed by what they report about the others' load.
+// All code is pure: time (a loop's monotonic clock) and randomness are arguments,
+// nothing is locked, and only Update allocates. A Set and its Endpoints belong to one
+// loop. Each loop has its own view of the same replicas, completed by their reports
+// of the load from others.
 package lb

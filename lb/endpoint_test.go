@@ -103,13 +103,13 @@ func TestStalled(t *testing.T) {
 				t.Errorf("stalled: %v, want %v", got, c.want)
 			}
 			if e.Stalled(c.at, 0) {
-				t.Error("stalled although stalls are not looked for")
+				t.Error("stalled although after is 0")
 			}
 		})
 	}
 }
 
-func TestPendingNeverNegative(t *testing.T) {
+func TestPendingUnderflow(t *testing.T) {
 	for name, end := range map[string]func(*Endpoint){
 		"answered": func(e *Endpoint) { e.Answered(0, 0) },
 		"dropped":  func(e *Endpoint) { e.Dropped(0) },
@@ -120,7 +120,7 @@ func TestPendingNeverNegative(t *testing.T) {
 			end(e)
 			defer func() {
 				if recover() == nil {
-					t.Error("an attempt ended twice and nobody complained")
+					t.Error("no panic when an attempt ended twice")
 				}
 				if e.Pending() != 0 {
 					t.Errorf("pending is %d", e.Pending())
@@ -139,7 +139,7 @@ func TestLatency(t *testing.T) {
 	}
 	answer(10*ms, 8*ms)
 	if e.Latency() != 8*ms {
-		t.Errorf("after one answer: %v", e.Latency())
+		t.Errorf("after one response: %v", e.Latency())
 	}
 	answer(20*ms, 16*ms)
 	if e.Latency() != 9*ms {
@@ -147,7 +147,7 @@ func TestLatency(t *testing.T) {
 	}
 	e.Report(30*ms, Load{Latency: 50 * ms}, 0)
 	if e.Latency() != 9*ms {
-		t.Errorf("a report replaced what was measured: %v", e.Latency())
+		t.Errorf("a report replaced the measured latency: %v", e.Latency())
 	}
 	answer(520*ms, 1*ms)
 	if e.Latency() != 5*ms {
@@ -168,27 +168,27 @@ func TestBusy(t *testing.T) {
 		e.Started(0)
 	}
 	if e.Busy(0) {
-		t.Error("busy with 3, which is next to nothing")
+		t.Error("busy with 3, which is below busyFloor")
 	}
 	e.Started(0)
 	if !e.Busy(0) { // the four found 0, 1, 2 and 3
-		t.Error("not busy with 4, usual being 1.5")
+		t.Error("not busy with 4, while 1.5 is usual")
 	}
 	for range 500 {
 		e.Started(0)
 		e.Answered(0, 1)
 	}
 	if e.Busy(0) {
-		t.Error("busy with 4, which has become usual")
+		t.Error("busy with 4, which is usual now")
 	}
 	e.Report(0, Load{Pending: 9}, 4)
 	if !e.Busy(0) {
-		t.Error("not busy with 4 own and 5 of others, usual being 4")
+		t.Error("not busy with 4 own and 5 of others, while 4 is usual")
 	}
 }
 
-// Loops of one process see each other's attempts at once, not by report.
-func TestLoopsOfAProcessShareTheirCount(t *testing.T) {
+// Loops of one process see each other's attempts at once, without reports.
+func TestProcessCount(t *testing.T) {
 	var here, there Set
 	targets := []Target{{Addr: "a"}, {Addr: "b"}}
 	here.Update(targets)
@@ -202,7 +202,7 @@ func TestLoopsOfAProcessShareTheirCount(t *testing.T) {
 	there.At(0).Started(0)
 	for range 20 {
 		if e := here.Pick(0, rnd, nil); e.Addr != "b" {
-			t.Fatal("picked the endpoint that another loop has given work")
+			t.Fatal("picked the endpoint with an attempt of another loop")
 		}
 	}
 	there.At(0).Dropped(0)
@@ -211,9 +211,8 @@ func TestLoopsOfAProcessShareTheirCount(t *testing.T) {
 	}
 }
 
-// TestStreamsAreLoadAndNoStall: open streams make an endpoint a worse pick, and
-// their silence means nothing.
-func TestStreamsAreLoadAndNoStall(t *testing.T) {
+// Open streams count as load, and their silence is no stall.
+func TestStreams(t *testing.T) {
 	var s Set
 	s.Stall = Stall{After: time.Millisecond, Probe: time.Millisecond}
 	s.Update([]Target{{Addr: "a", Weight: 1}, {Addr: "b", Weight: 1}})
@@ -246,7 +245,7 @@ func TestStreamsAreLoadAndNoStall(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a stream ended that was not opened, and nothing was said")
+			t.Error("no panic when a stream ended that was not opened")
 		}
 	}()
 	a.Closed()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// events are what ends when, on virtual time.
+// events is a queue of events on virtual time.
 type events struct {
 	now  time.Duration
 	list []event
@@ -28,7 +28,7 @@ func (q *events) Pop() any {
 
 func (q *events) add(at time.Duration, do func(now time.Duration)) { heap.Push(q, event{at, do}) }
 
-// end goes on to the next.
+// end runs the next event.
 func (q *events) end() {
 	e := heap.Pop(q).(event)
 	q.now = e.at

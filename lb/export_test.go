@@ -1,7 +1,7 @@
 package lb
 
-// RaceEnabled tells whether the race detector watches.
+// RaceEnabled reports whether the race detector is on.
 const RaceEnabled = raceEnabled
 
-// PerWeight is e's load per weight, as far as that is known.
+// PerWeight returns the load of e per weight.
 func (v *View) PerWeight(e *Endpoint) float64 { return e.perWeight(e.load(v.Now)) }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// TestFailuresDoNotAttract: an endpoint that fails part of its requests at once
-// seems to work faster; it gets its share at most.
-func TestFailuresDoNotAttract(t *testing.T) {
+// An endpoint that fails some of its requests at once looks faster. It must get at most
+// its share.
+func TestFailureShare(t *testing.T) {
 	for _, failing := range []float64{0.1, 0.4, 0.8} {
 		const n, busy, seeds = 30000, 30, 5
 		picked := 0
 		for seed := range uint64(seeds) {
-			var s Set // ejects nobody
+			var s Set // ejects no endpoint
 			s.Update(numbered(3, even))
 			bad := s.At(0)
 			rnd := rand.New(rand.NewPCG(seed, 2))
@@ -42,15 +42,14 @@ func TestFailuresDoNotAttract(t *testing.T) {
 			}
 		}
 		if share := float64(picked) / (seeds * (n - 1000)); share > 0.4 {
-			t.Errorf("one that fails %v of its requests got %.3f of all", failing, share)
+			t.Errorf("an endpoint that fails %v of its requests got %.3f of all", failing, share)
 		}
 	}
 }
 
-// TestIdleFailuresDoNotAttract: where nothing is pending anywhere, one that fails
-// at once is not taken for the quickest; once its failures are old, it is tried
-// again.
-func TestIdleFailuresDoNotAttract(t *testing.T) {
+// Without load, an endpoint that fails at once does not count as the fastest. Once its
+// failures are old, it is picked again.
+func TestFailureShareIdle(t *testing.T) {
 	for _, p := range policies {
 		s := Set{Policy: p}
 		s.Update(numbered(3, even))
@@ -74,13 +73,13 @@ func TestIdleFailuresDoNotAttract(t *testing.T) {
 			return ofFirst
 		}
 		if n := picks(false); n > 1200 {
-			t.Errorf("%T: %d of 3000 picks are of one that fails", p, n)
+			t.Errorf("%T: %d of 3000 picks go to a failing endpoint", p, n)
 		}
 		now += 2 * recordHalf
 		s.Pick(now, rnd, nil)
 		now += recordHalf
 		if n := picks(true); n < 600 {
-			t.Errorf("%T: well again, it got %d of 3000 picks", p, n)
+			t.Errorf("%T: %d of 3000 picks go to the recovered endpoint", p, n)
 		}
 	}
 }

@@ -2,12 +2,12 @@ package lb
 
 import "slices"
 
-// group is the endpoints that one pick is among: all of a set, or those in its
-// zone, or those in the others.
+// group is the endpoints among which a pick chooses: all of a set, those in its
+// zone, or those in other zones.
 type group struct {
 	endpoints []*Endpoint
 	sums      []float64 // running sums of their weights
-	even      bool      // all weigh the same
+	even      bool      // all have the same weight
 	turns     turns
 }
 
@@ -19,7 +19,7 @@ func newGroup(endpoints []*Endpoint) group {
 	}
 }
 
-// weigh takes over the weights as they are now.
+// weigh applies the current weights.
 func (g *group) weigh() {
 	sum := 0.0
 	g.even = true
@@ -30,8 +30,8 @@ func (g *group) weigh() {
 	}
 }
 
-// at returns the endpoint whose part of the sum of weights x is in, x being from
-// [0, 1).
+// at returns the endpoint whose interval of the sum of weights contains x, which must
+// be in [0, 1).
 func (g *group) at(x float64) *Endpoint {
 	last := len(g.sums) - 1
 	i, exact := slices.BinarySearch(g.sums, x*g.sums[last])

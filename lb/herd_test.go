@@ -13,9 +13,9 @@ import (
 	"github.com/remora-proxy/remora/lb"
 )
 
-// herd is many consumer loops in front of few replicas with a queue each. A loop
-// sees its own attempts at once and everybody else's only through the reports
-// that come with answers, a network's delay late.
+// herd is a number of consumer loops and of replicas with a queue each. A loop sees its
+// own attempts at once. It sees the load of others only in the reports that come with
+// responses, after the delay of the network.
 type herd struct {
 	herdConfig
 	rnd    *rand.Rand
@@ -28,30 +28,30 @@ type herd struct {
 	waits   []time.Duration // per request, from sent to answered
 	picked  []int           // per replica
 	served  []map[int]int   // per replica, by tenth of a second
-	over    []time.Duration // since when a replica has had more than twice the mean pending; -1: it has not
-	longest time.Duration   // that one had
+	over    []time.Duration // per replica, the start of a time with more than twice the mean pending; -1 means none
+	longest time.Duration   // the longest such time
 }
 
-// herdConfig is what the experiments vary.
+// herdConfig is the parameters of an experiment.
 type herdConfig struct {
 	loops, replicas int
 	policy          lb.Policy
 	noReports       bool
-	foreign         float64 // part of the first replica that others use
+	foreign         float64 // share of the first replica that others use
 
-	service  time.Duration // mean; 0: herdService
-	use      float64       // of the workers; 0: herdUse
-	duration time.Duration // 0: herdDuration
-	workers  []int         // per replica; nil: herdWorkers each
-	weights  []float64     // that the loops know of; nil: even
-	closed   int           // requests that are always out, instead of arrivals at a rate
-	subset   int           // replicas that each loop uses; 0: all
-	slow     []float64     // per replica, how many times the service time it takes; nil: 1
-	limited  bool          // the queue is the sidecar's, which reports it
+	service  time.Duration // mean; 0 means herdService
+	use      float64       // utilization of the workers; 0 means herdUse
+	duration time.Duration // 0 means herdDuration
+	workers  []int         // per replica; nil means herdWorkers each
+	weights  []float64     // weights that the loops know; nil means equal
+	closed   int           // number of requests always in flight, instead of arrivals at a rate
+	subset   int           // number of replicas that each loop uses; 0 means all
+	slow     []float64     // per replica, a factor of the service time; nil means 1
+	limited  bool          // the sidecar queues requests and reports its queue
 	seed     uint64
 }
 
-// queue is a replica of so many workers; what finds none free waits.
+// queue is a replica with a number of workers. Requests wait if none is free.
 type queue struct {
 	workers int
 	slow    float64
@@ -63,7 +63,7 @@ type queue struct {
 
 func (q *queue) pending() int { return q.busy + len(q.waiting) }
 
-// load is what the sidecar reports.
+// load returns the load that the sidecar reports.
 func (q *queue) load() lb.Load {
 	l := lb.Load{Pending: q.pending(), Latency: q.latency}
 	if q.limited {
@@ -72,7 +72,7 @@ func (q *queue) load() lb.Load {
 	return l
 }
 
-// finished counts a request that was taken in and begun at these times.
+// finished counts a request that arrived at taken and started at begun.
 func (q *queue) finished(now, taken, begun time.Duration) {
 	since := taken
 	if q.limited {
@@ -169,7 +169,7 @@ func (h *herd) arrive() {
 	h.send()
 }
 
-// send is a request of some loop.
+// send sends a request of a random loop.
 func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
 	e := set.Pick(h.now, h.rnd, nil)
@@ -228,8 +228,8 @@ func (h *herd) serve(q *queue, done func(lb.Load)) {
 	h.watch()
 }
 
-// watch looks for replicas that have had more than twice the mean pending for
-// long, of up to watchUpTo.
+// watch measures how long replicas have more than twice the mean pending, if there are at
+// most watchUpTo.
 func (h *herd) watch() {
 	if h.replicas > watchUpTo {
 		return
@@ -250,8 +250,8 @@ func (h *herd) watch() {
 	}
 }
 
-// busiest is the most that a replica served in any second, by tenths of one, in
-// means.
+// busiest returns the most requests that a replica served in any second, in steps of a
+// tenth, as a multiple of the mean.
 func (h *herd) busiest() float64 {
 	total, most := 0, 0
 	ticks := int(h.duration / herdTick)
@@ -277,13 +277,13 @@ func (h *herd) share(replica int) float64 {
 	return float64(h.picked[replica]) / float64(len(h.waits))
 }
 
-// drawn picks at random: what herding must not be worse than.
+// drawn picks at random: the baseline for herding.
 type drawn struct{}
 
 func (drawn) Choose(v *lb.View) *lb.Endpoint { return v.Draw() }
 
-// Many loops that hear the same reports must not all run to the same replica.
-func TestReportsDoNotHerd(t *testing.T) {
+// Many loops with the same reports do not move to the same replica.
+func TestReportHerding(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		loops, n int
@@ -308,9 +308,9 @@ func TestReportsDoNotHerd(t *testing.T) {
 	}
 }
 
-// A replica that works for somebody else as well gets less; two drawn of 20 see
-// that only through the reports.
-func TestReportsShowForeignLoad(t *testing.T) {
+// A replica that also works for others gets less. Two drawn of 20 learn that only from
+// the reports.
+func TestReportForeignLoad(t *testing.T) {
 	for _, n := range []int{3, 20} {
 		c := herdConfig{loops: 4, replicas: n, foreign: 0.6}
 		informed := runHerd(c)

@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// scanUpTo is how many endpoints a policy compares all of.
+// scanUpTo is the largest number of endpoints of which a policy compares all.
 const scanUpTo = 8
 
-// latencyTie is how much slower an endpoint may be and still be as good as the
-// fastest. Closer than that, the averages differ by chance.
+// latencyTie is how much slower an endpoint may be and still count as equal to the
+// fastest. Smaller differences of the averages are random.
 const latencyTie = 1.25
 
-// LeastPending picks the endpoint with the least load per weight, own and as
-// reported by others, scaled by what the endpoint can carry: a queue that it
-// reports, and answers that are late for long, make its load weigh more. Among
-// equals, such as idle ones, it picks one whose recent latency is low; among those
-// at random, in proportion to weight.
+// LeastPending picks the endpoint with the least load per weight. The load is the own
+// and the reported load, scaled by the endpoint's capacity: a reported queue, and
+// responses that are slow for long, increase it. Among equals, such as idle endpoints,
+// it picks one with low recent latency, and among those a random one in proportion to
+// weight.
 //
-// Of more than 8 endpoints it compares two, drawn in proportion to weight: enough
-// to keep clear of the loaded ones (Mitzenmacher, "The Power of Two Choices in
-// Randomized Load Balancing", 2001), at a cost that does not grow with the set.
-// Of up to 8 it compares all. With three replicas that freeze now and then, two
-// drawn leave out the idle one a third of the time: P99 is 3.55 ms against 3.43
-// without hedging, 3.32 against 3.28 with it (TestScanBeatsTwoDrawn; medians of
-// 1 ms). Nor do small sets herd: with 64 loops on 8 replicas that are 90% busy
-// and report late, P99 is 7.7 ms, of two drawn 8.5, at random 11.2.
+// Of more than 8 endpoints it compares two, drawn in proportion to weight. That suffices
+// to avoid loaded ones (Mitzenmacher, "The Power of Two Choices in Randomized Load
+// Balancing", 2001), at a cost that does not grow with the set. Of up to 8 it compares
+// all. With three replicas that sometimes freeze, two drawn ones miss the idle one a
+// third of the time: without hedging P99 is 3.55 ms against 3.43, and with hedging 3.32
+// against 3.28 (TestScanBeatsTwoDrawn; medians of 1 ms). Small sets do not herd either:
+// with 64 loops on 8 replicas that are 90% busy and report late, P99 is 7.7 ms. It is
+// 8.5 for two drawn ones and 11.2 at random.
 //
-// An endpoint of little weight is nearly always idle. Of all compared, it is not taken
-// for that where with the request it would have more for its weight than another:
-// then weight decides between the two. Else one of weight 1 beside one of 1000 would
-// get half of the requests when two are always out (TestLightEndpointsGetTheirShare).
+// An endpoint of little weight is nearly always idle. If all are compared, idleness alone
+// does not decide: if another endpoint would have less load per weight with the request,
+// weight decides between the two. Otherwise an endpoint of weight 1 beside one of 1000
+// would get half of the requests while two are always in flight
+// (TestLeastPendingLightEndpoint).
 type LeastPending struct{}
 
 // Choose implements Policy.
@@ -39,30 +40,30 @@ func (LeastPending) Choose(v *View) *Endpoint {
 	if e == nil || v.group.even || v.Len() > scanUpTo {
 		return e
 	}
-	other := v.cheapestOfAll((*Endpoint).scoreWithOne) // nil: other loops have made it busy
+	other := v.cheapestOfAll((*Endpoint).scoreWithOne) // nil: other loops have made all busy
 	if other == nil || other == e || v.cost((*Endpoint).score, other) <= v.cost((*Endpoint).score, e) {
 		return e
 	}
-	var l lot
+	var l weightedDraw
 	l.add(v, e)
 	l.add(v, other)
 	return l.drawn
 }
 
-// cost is what picks an endpoint: the least.
+// cost is the value by which an endpoint is picked: the least wins.
 type cost func(e *Endpoint, now time.Duration) float64
 
-// cost is what e costs. A probe that is due comes before all else: an endpoint that
-// has only failed would lose to those that are idle and fast for as long as it is
+// cost returns the cost of e. A due probe comes first: an endpoint whose attempts have
+// all failed would otherwise lose to idle and fast ones as long as its failures are
 // remembered.
 func (v *View) cost(of cost, e *Endpoint) float64 {
-	if v.probes(e) {
+	if v.mayProbe(e) {
 		return -1
 	}
 	return of(e, v.Now)
 }
 
-// cheapest compares all eligible endpoints of few, and two drawn of many.
+// cheapest compares all eligible endpoints of a small set, and two drawn ones of others.
 func (v *View) cheapest(of cost) *Endpoint {
 	if v.Len() <= scanUpTo {
 		return v.cheapestOfAll(of)
@@ -78,12 +79,12 @@ func (v *View) cheapest(of cost) *Endpoint {
 	return v.better(of, first, second)
 }
 
-// cheapestOfAll looks at every endpoint: once for the least cost and the least
-// latency among those that have it, once to choose among what is as good.
+// cheapestOfAll visits every endpoint twice: once for the least cost, and the least
+// latency at that cost, and once to choose among equals.
 func (v *View) cheapestOfAll(of cost) *Endpoint {
 	var best *Endpoint
 	var least float64
-	var costs [scanUpTo]float64 // of the first ones: all, but where draws were in vain
+	var costs [scanUpTo]float64 // of the first endpoints: all of them, unless draws failed
 	for i, e := range v.group.endpoints {
 		x := math.Inf(1)
 		if v.Eligible(e) {
@@ -102,7 +103,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	if best == nil {
 		return nil
 	}
-	var equals lot
+	var equals weightedDraw
 	for i, e := range v.group.endpoints {
 		if i < scanUpTo && costs[i] != least || i >= scanUpTo && (!v.Eligible(e) || v.cost(of, e) != least) {
 			continue
@@ -111,14 +112,14 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 			equals.add(v, e)
 		}
 	}
-	if equals.drawn == nil { // other loops have counted meanwhile
+	if equals.drawn == nil { // other loops have changed the counts meanwhile
 		return best
 	}
 	return equals.drawn
 }
 
-// better keeps the first of two unless the second is better. Of equals it is the
-// first that was drawn exactly in proportion to weight.
+// better returns first unless second is better. Among equals, only the first one was
+// drawn exactly in proportion to weight.
 func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
 	x, y := v.cost(of, first), v.cost(of, second)
 	if y < x || y == x && v.slower(first, second) {
@@ -127,7 +128,7 @@ func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
 	return first
 }
 
-// slower tells whether a is slower than b by more than chance.
+// slower reports whether a is slower than b by more than random differences.
 func (v *View) slower(a, b *Endpoint) bool {
 	return a.rank(v.Now) > latencyTie*b.rank(v.Now)
 }

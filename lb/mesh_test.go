@@ -12,9 +12,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// mesh is one consumer loop and its replicas on virtual time: the workload of
-// the emulated replica, without network and sidecars, so that what it shows is
-// the policy alone.
+// mesh is one consumer loop and its replicas on virtual time. It has the workload of the
+// emulated replica, without network and sidecars, so that results depend only on the
+// policies.
 type mesh struct {
 	meshConfig
 	rnd      *rand.Rand
@@ -30,43 +30,43 @@ type mesh struct {
 	latencies []time.Duration // of requests, after the warm-up
 	delays    []time.Duration // of their hedge timers
 	sent      int             // requests after the warm-up
-	hedges    int             // and their hedges
-	victims   int             // attempts sent to a replica that was seen to be frozen
+	hedges    int             // hedges of these requests
+	victims   int             // attempts sent to a replica that was visibly frozen
 	gates     [hedge.Gates]int
 }
 
-// meshConfig is what the experiments vary.
+// meshConfig is the parameters of an experiment.
 type meshConfig struct {
 	policy   lb.Policy
 	pickAny  func(m *mesh) *lb.Endpoint // instead of set.Pick
-	noStall  bool                       // no stall awareness
+	noStall  bool                       // without stall detection
 	hedge    hedge.Policy
 	losers   losers
-	askOnce  bool    // a gate that is closed ends it
+	askOnce  bool    // a closed gate is final
 	rate     float64 // requests per second
 	duration time.Duration
 	warmUp   time.Duration // not measured
 }
 
-// losers is what becomes of a primary's latency when its hedge won.
+// losers says how the latency of a primary counts whose hedge won.
 type losers uint8
 
 const (
-	censored losers = iota // as it must be
-	leftOut                // the mistakes
-	cutOff
+	censored losers = iota // as a lower bound, which is correct
+	leftOut                // not at all
+	cutOff                 // as if it had ended then
 )
 
 const (
 	freezeFor   = 50 * time.Millisecond
 	freezeEvery = 2 * time.Second
-	freezeShows = 5 * time.Millisecond // longer than any usual silence
+	freezeShows = 5 * time.Millisecond // longer than any normal silence
 	sigma       = 0.5                  // of the lognormal service time, median 1 ms
 )
 
-// replica freezes all its requests for a while, now and then.
+// replica sometimes freezes all its requests.
 type replica struct {
-	freezes []time.Duration // when they begin
+	freezes []time.Duration // start times
 }
 
 func newReplica(rnd *rand.Rand, until time.Duration) *replica {
@@ -78,7 +78,7 @@ func newReplica(rnd *rand.Rand, until time.Duration) *replica {
 	return r
 }
 
-// finish is when work that is begun at start is done.
+// finish returns when work that begins at start is done.
 func (r *replica) finish(start, work time.Duration) time.Duration {
 	i, _ := slices.BinarySearch(r.freezes, start-freezeFor+1)
 	end := start
@@ -89,7 +89,7 @@ func (r *replica) finish(start, work time.Duration) time.Duration {
 	return end + work
 }
 
-// frozenFor is how long it has been frozen at that moment; 0: it is not.
+// frozenFor returns how long the replica has been frozen; 0 means it is not.
 func (r *replica) frozenFor(at time.Duration) time.Duration {
 	i, _ := slices.BinarySearch(r.freezes, at+1)
 	if i == 0 || at-r.freezes[i-1] >= freezeFor {
@@ -123,7 +123,7 @@ func (m *mesh) after(d time.Duration, do func()) {
 	heap.Push(&m.events, event{m.now + d, m.seq, do})
 }
 
-// run plays the whole experiment.
+// run runs the whole experiment.
 func run(c meshConfig, seed uint64) *mesh {
 	m := &mesh{
 		meshConfig: c,
@@ -146,7 +146,7 @@ func run(c meshConfig, seed uint64) *mesh {
 	return m
 }
 
-// request is one call: a primary and at most hedge.Max hedges.
+// request is one request: a primary and at most hedge.Max hedges.
 type request struct {
 	m        *mesh
 	start    time.Duration
@@ -183,7 +183,7 @@ func (m *mesh) arrive() {
 	}
 }
 
-// late is the hedge timer.
+// late handles the hedge timer.
 func (r *request) late() {
 	m := r.m
 	if r.done {
@@ -211,7 +211,7 @@ func (r *request) late() {
 	}
 }
 
-// stuck tells whether all endpoints that have the request have been silent for so long.
+// stuck reports whether all endpoints with the request have been silent for this time.
 func (r *request) stuck(silent time.Duration) bool {
 	return !slices.ContainsFunc(r.tried, func(e *lb.Endpoint) bool { return !e.Stalled(r.m.now, silent) })
 }
@@ -231,7 +231,7 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 			m.service.Done()
 		}
 		if r.done {
-			return // a loser, whose answer is discarded
+			return // a loser, whose response is discarded
 		}
 		r.done = true
 		if isHedge {
@@ -251,7 +251,7 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 	})
 }
 
-// result is what several seeds gave together.
+// result is the result of several seeds.
 type result struct {
 	sorted  []time.Duration
 	delay   time.Duration // mean

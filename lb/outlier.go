@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Outlier says when an endpoint is ejected: taken out of the picks for a while
-// since it does worse than it should. The zero value ejects none.
+// Outlier says when an endpoint is ejected: excluded from picks for a time because it
+// performs badly. The zero value ejects none.
 type Outlier struct {
-	Consecutive int     // failures in a row; 0: not looked at
-	SuccessRate float64 // ejected below it; 0: not looked at
-	Latency     float64 // mean latency, in medians of the others; 0: not looked at
+	Consecutive int     // failures in a row; 0 means not used
+	SuccessRate float64 // lowest allowed success rate; 0 means not used
+	Latency     float64 // highest allowed mean latency, as a multiple of the others' median; 0 means not used
 
-	// Base is the first ejection's time. Each that follows before the endpoint
-	// has served for as long as it was out takes twice the last, up to 64 times
-	// Base.
+	// Base is the duration of the first ejection. Each further ejection lasts twice as
+	// long, up to 64 times Base, unless the endpoint has served in between for as long
+	// as it was ejected.
 	Base time.Duration
 
-	// MaxEjected is the share of the set that may be out at once.
+	// MaxEjected is the share of the set that may be ejected at once.
 	MaxEjected float64
 }
 
-// Reason is why an endpoint was ejected. It is small and dense, fit to index an
-// array of counters.
+// Reason is why an endpoint was ejected. It is a small number, fit to index an array of
+// counters.
 type Reason uint8
 
 // The reasons.
@@ -36,52 +36,51 @@ const (
 	Reasons = int(ByLatency) + 1
 )
 
-// String returns the reason's stable name: the key of its setting.
+// String returns the stable name of the reason: the key of its setting.
 func (r Reason) String() string {
 	return [Reasons]string{"consecutive", "success_rate", "latency"}[r]
 }
 
 const (
-	// A record covers the last 5 to 10 s, and means something from recordEnough
-	// attempts on: of 20, an endpoint that fails every tenth fails half less
-	// than once in 100,000 times.
+	// A record covers the last 5 to 10 s, and needs recordEnough attempts: of 20,
+	// an endpoint that fails every tenth fails more than half less than once in
+	// 100,000 times.
 	recordHalf   = 5 * time.Second
 	recordEnough = 20
 
-	// prior is how many good attempts an endpoint has to its credit in the
+	// prior is the number of good attempts added to each endpoint's record in the
 	// success that scores are divided by: a single failure says little.
 	prior = 4
 
 	maxDoublings = 6
 
-	// reviewEvery is how often records are looked at that nothing was added to,
-	// and latencies are compared.
+	// reviewEvery is how often old records expire and latencies are compared.
 	reviewEvery = time.Second
 )
 
-// health is what an endpoint's attempts say of it.
+// health is the outcome of an endpoint's attempts.
 type health struct {
 	failures int       // in a row
-	record   [2]counts // of this half of the window, and of the one before
+	record   [2]counts // of the current half of the window, and of the previous one
 	halfAt   time.Duration
 
 	ejected   bool
 	reason    Reason
-	until     time.Duration // then a probe is due
-	term      time.Duration // how long the last ejection was
+	until     time.Duration // when a probe is due
+	term      time.Duration // duration of the last ejection
 	doublings int
 	returned  time.Duration
-	sentences uint64
+	ejections uint64
 }
 
-// counts is what came of attempts.
+// counts counts outcomes of attempts.
 type counts struct {
 	good, bad uint32
-	answers   uint32        // with a latency
-	latency   time.Duration // sum of theirs
+	answers   uint32        // responses with a latency
+	latency   time.Duration // sum of these latencies
 }
 
-// half is the half of the record that now is in.
+// half returns the half of the record that contains now.
 func (h *health) half(now time.Duration) *counts {
 	if age := now - h.halfAt; age >= recordHalf {
 		h.record[1] = h.record[0]
@@ -104,7 +103,7 @@ func (h *health) count(now time.Duration, good bool) {
 	}
 }
 
-// rate is the share of good attempts; 1 with no bad one in the record.
+// rate returns the share of good attempts; 1 if the record has no bad one.
 func (h *health) rate() float64 {
 	good, bad := h.totals()
 	if bad == 0 {
@@ -117,7 +116,7 @@ func (h *health) totals() (good, bad float64) {
 	return float64(h.record[0].good + h.record[1].good), float64(h.record[0].bad + h.record[1].bad)
 }
 
-// meanLatency is that of the answers in the record; ok is false for too few.
+// meanLatency returns the mean of the record. ok is false if it has too few responses.
 func (h *health) meanLatency() (mean time.Duration, ok bool) {
 	n := h.record[0].answers + h.record[1].answers
 	if n < recordEnough {
@@ -126,38 +125,39 @@ func (h *health) meanLatency() (mean time.Duration, ok bool) {
 	return (h.record[0].latency + h.record[1].latency) / time.Duration(n), true
 }
 
-// Judge counts whether an attempt was served: good where the application
-// answered and not with a failure of its own; bad where it did, or the connection
-// failed. Attempts that were withdrawn, or turned away for load, are not judged.
+// Judge counts the outcome of an attempt. It is good if the application responded without
+// a failure of its own, and bad if it failed or the connection did. Attempts that were
+// cancelled or refused for load are not judged.
 func (e *Endpoint) Judge(now time.Duration, good bool) {
 	e.count(now, good)
 	e.success = e.rate()
 	switch s := e.set; {
 	case s == nil:
-	case e.ejected && now < e.until: // started before
+	case e.ejected && now < e.until: // started before the ejection
 	case e.ejected && good:
 		s.restore(now, e)
 	case e.ejected:
 		s.Ejections[e.reason]++
-		e.sentence(now, s.Outlier.Base)
+		e.startEjection(now, s.Outlier.Base)
 	case !good:
-		if why, ok := e.fails(&s.Outlier); ok {
+		if why, ok := e.violates(&s.Outlier); ok {
 			s.eject(now, e, why)
 		}
 	}
 }
 
-// TimedOut judges an attempt whose deadline has passed, before its Dropped: bad
-// if the endpoint has been silent for as long as it would be ejected. Any less
-// silence is a stall, and any answer means that it is merely slow.
+// TimedOut judges an attempt whose deadline has passed, before its Dropped. It is bad if
+// the endpoint has been silent for the duration of an ejection. A shorter silence is
+// a stall, and any response means that the endpoint is only slow.
 func (e *Endpoint) TimedOut(now time.Duration) {
 	if e.set != nil && e.Silent(now) >= max(e.set.Outlier.Base, 1) {
 		e.Judge(now, false)
 	}
 }
 
-// fails tells which criterion the endpoint does not meet.
-func (e *Endpoint) fails(o *Outlier) (why Reason, ok bool) {
+// violates returns the criterion that the endpoint does not meet. ok is false if it meets
+// all.
+func (e *Endpoint) violates(o *Outlier) (why Reason, ok bool) {
 	if o.Consecutive > 0 && e.failures >= o.Consecutive {
 		return ByConsecutive, true
 	}
@@ -165,22 +165,22 @@ func (e *Endpoint) fails(o *Outlier) (why Reason, ok bool) {
 	return BySuccessRate, good+bad >= recordEnough && good < o.SuccessRate*(good+bad)
 }
 
-// Ejected tells whether the endpoint is ejected, and why. It is until it has
-// served a probe.
+// Ejected reports whether the endpoint is ejected, and why. The ejection ends when the
+// endpoint has served a probe.
 func (e *Endpoint) Ejected() (why Reason, ok bool) { return e.reason, e.ejected }
 
-// Ejections is how often the endpoint was ejected.
-func (e *Endpoint) Ejections() uint64 { return e.sentences }
+// Ejections returns how often the endpoint was ejected.
+func (e *Endpoint) Ejections() uint64 { return e.ejections }
 
-// probeDue tells whether an ejected endpoint may get a request: one when its time
-// is over, and should that come to nothing, one for each ejection time.
+// probeDue reports whether an ejected endpoint may get a request: one after the ejection
+// time, and one more after each further ejection time without an outcome.
 func (e *Endpoint) probeDue(now time.Duration) bool {
 	return e.ejected && !e.Unhealthy && now >= e.until && (e.started < e.until || now-e.started >= e.term)
 }
 
-// maxEjected is how many may be out at once.
+// maxEjected returns how many endpoints may be ejected at once.
 func (s *Set) maxEjected() int {
-	const slack = 1e-9 // for shares that binary fractions can't hold
+	const slack = 1e-9 // for shares that are not exact binary fractions
 	return int(s.Outlier.MaxEjected*float64(len(s.all.endpoints)) + slack)
 }
 
@@ -194,31 +194,31 @@ func (s *Set) eject(now time.Duration, e *Endpoint, why Reason) {
 	s.ejected++
 	s.Ejections[why]++
 	e.ejected, e.reason = true, why
-	e.sentence(now, s.Outlier.Base)
-	s.trust()
+	e.startEjection(now, s.Outlier.Base)
+	s.updateAvoided()
 }
 
-// sentence begins an ejection, twice as long as the one before.
-func (e *Endpoint) sentence(now, base time.Duration) {
-	e.sentences++
+// startEjection begins an ejection that lasts twice as long as the previous one.
+func (e *Endpoint) startEjection(now, base time.Duration) {
+	e.ejections++
 	e.term = base << e.doublings
 	e.doublings = min(e.doublings+1, maxDoublings)
 	e.until = now + e.term
 }
 
-// restore takes an endpoint back, its record forgotten. It may have been restarted,
-// so it starts as slowly as a new one.
+// restore ends the ejection of e and clears its record. e may have been restarted, so its
+// slow start begins again.
 func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.ejected--
 	e.ejected, e.returned = false, now
 	e.failures, e.record, e.success = 0, [2]counts{}, 1
-	s.trust()
+	s.updateAvoided()
 	s.startSlowly(e)
 	s.weigh()
 }
 
-// keepEjected counts the ejected ones of a new snapshot or limit, and takes back as
-// many as are too many for it.
+// keepEjected counts the ejected endpoints after a change of targets or limit, and
+// restores those beyond the limit.
 func (s *Set) keepEjected() {
 	s.ejected = 0
 	for _, e := range s.all.endpoints {
@@ -232,9 +232,9 @@ func (s *Set) keepEjected() {
 	}
 }
 
-// trust decides which endpoints picks avoid: the unhealthy and the ejected, or
-// none when there are too many of them.
-func (s *Set) trust() {
+// updateAvoided decides which endpoints picks avoid: the unhealthy and the ejected ones,
+// or none if there are too many of them.
+func (s *Set) updateAvoided() {
 	bad := 0
 	for _, e := range s.all.endpoints {
 		if e.Unhealthy || e.ejected {
@@ -248,8 +248,8 @@ func (s *Set) trust() {
 	}
 }
 
-// review lets records grow old, so that an endpoint that nobody picked for its
-// failures is picked again, and compares latencies.
+// review expires old records and compares latencies. An endpoint that was avoided for its
+// failures is picked again once they are old.
 func (s *Set) review(now time.Duration) {
 	if now < s.reviewAt {
 		return
@@ -264,8 +264,8 @@ func (s *Set) review(now time.Duration) {
 	}
 }
 
-// compareLatencies ejects those that have been slow for the whole of their record,
-// the slowest first.
+// compareLatencies ejects the endpoints that have been slow for their whole record, the
+// slowest first.
 func (s *Set) compareLatencies(now time.Duration) {
 	list := s.measured[:0]
 	for _, e := range s.all.endpoints {
@@ -275,7 +275,7 @@ func (s *Set) compareLatencies(now time.Duration) {
 	}
 	slices.SortFunc(list, func(a, b measured) int { return cmp.Compare(a.mean, b.mean) })
 	for i := len(list) - 1; i > 0; i-- {
-		// The median of the others: of those below, if most are below.
+		// The median of the others: of the faster ones, if these are most.
 		median := list[(len(list)-2)/2].mean
 		if float64(list[i].mean) <= s.Outlier.Latency*float64(median) {
 			return

@@ -8,7 +8,7 @@ import (
 
 const sec = time.Second
 
-// judged is a set of n endpoints, the first of which is to be ejected.
+// judged returns a set of n endpoints, and the first one.
 func judged(n int, o Outlier) (*Set, *Endpoint) {
 	s := &Set{Outlier: o}
 	s.Update(numbered(n, even))
@@ -109,19 +109,20 @@ func TestEjection(t *testing.T) {
 	}
 }
 
-// TestEjectionReturns: an ejected endpoint gets nothing for its time, then one
-// request; served, it is as good as new; failed, it is out for twice as long.
+// TestEjectionReturns checks that an ejected endpoint gets nothing for its time, and then
+// one probe. After a good probe its record is clear; after a bad one it is ejected for
+// twice as long.
 func TestEjectionReturns(t *testing.T) {
 	s, e := judged(3, strict)
 	rnd := rand.NewPCG(1, 2)
-	for i := 1; i < 3; i++ { // whatever is free would be picked at once
+	for i := 1; i < 3; i++ { // an idle endpoint would be picked at once
 		s.At(i).Started(0)
 	}
 	picked := func(now time.Duration) bool { return s.Pick(now, rnd, nil) == e }
 	now, term := time.Duration(0), sec
 	e.judgeMany(now, 5, false)
 	for round := range 9 {
-		e.judgeMany(now, 50, round%2 == 0) // begun before: they say nothing
+		e.judgeMany(now, 50, round%2 == 0) // started before the ejection: ignored
 		if picked(now + term - 1) {
 			t.Fatalf("round %d: picked before %v were over", round, term)
 		}
@@ -131,7 +132,7 @@ func TestEjectionReturns(t *testing.T) {
 		}
 		e.Started(now)
 		if picked(now + term - 1) {
-			t.Fatalf("round %d: a second request while the probe is out", round)
+			t.Fatalf("round %d: a second request while the probe is in flight", round)
 		}
 		if s.PickHedge(now, rnd, nil) == e {
 			t.Fatal("a hedge to an ejected endpoint")
@@ -146,17 +147,17 @@ func TestEjectionReturns(t *testing.T) {
 	}
 
 	now += term
-	e.Started(now) // a probe that comes to nothing
+	e.Started(now) // a probe without an outcome
 	e.Dropped(now)
 	if picked(now+term-1) || !picked(now+term) {
-		t.Error("after a probe that came to nothing the next is due a term later")
+		t.Error("after a probe without an outcome the next is due a term later")
 	}
 	e.Started(now + term)
 	now += term + ms
 	e.Judge(now, true)
 	e.Answered(now, ms)
 	if _, ejected := e.Ejected(); ejected || !picked(now) {
-		t.Error("still out after it served its probe")
+		t.Error("still ejected after a good probe")
 	}
 	e.judgeMany(now, 4, false)
 	if _, ejected := e.Ejected(); ejected {
@@ -164,18 +165,18 @@ func TestEjectionReturns(t *testing.T) {
 	}
 	e.Judge(now, false)
 	if e.term != 64*sec {
-		t.Errorf("failed again at once, it is out for %v", e.term)
+		t.Errorf("failed again at once, it is ejected for %v", e.term)
 	}
 	now = e.until
 	e.Judge(now, true)
 	now += 64 * sec
 	e.judgeMany(now, 5, false)
 	if e.term != sec {
-		t.Errorf("failed after it served for as long as it was out, it is out for %v", e.term)
+		t.Errorf("failed after it served for as long as it was ejected, it is ejected for %v", e.term)
 	}
 }
 
-// TestEjectionLimit: at most the share is out, of any set.
+// TestEjectionLimit checks that at most the given share is ejected.
 func TestEjectionLimit(t *testing.T) {
 	for _, c := range []struct {
 		n    int
@@ -197,7 +198,7 @@ func TestEjectionLimit(t *testing.T) {
 			}
 		}
 		if out != c.want {
-			t.Errorf("%d of %d are out, want %d", out, c.n, c.want)
+			t.Errorf("%d of %d are ejected, want %d", out, c.n, c.want)
 		}
 	}
 
@@ -207,16 +208,16 @@ func TestEjectionLimit(t *testing.T) {
 	}
 	s.Update(numbered(5, even)) // the four and one more
 	if s.ejected != 2 {
-		t.Errorf("%d of five are out after the set shrank, want 2", s.ejected)
+		t.Errorf("%d of five are ejected after the set shrank, want 2", s.ejected)
 	}
 	s.Update(numbered(1, even))
 	if why, ejected := s.At(0).Ejected(); ejected {
-		t.Errorf("the only one left is out by %v", why)
+		t.Errorf("the only endpoint is ejected by %v", why)
 	}
 }
 
-// TestPanic: with more than the share bad, all are picked; at the share, the
-// others only.
+// TestPanic checks that all endpoints are picked if more than the share is bad, and only
+// the good ones at exactly the share.
 func TestPanic(t *testing.T) {
 	rnd := rand.NewPCG(1, 2)
 	s := Set{Policy: Random{}, Outlier: Outlier{Consecutive: 1, Base: time.Hour, MaxEjected: 1}, Panic: 0.5}
@@ -246,13 +247,13 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestRetune: settings that change count for the endpoints of then, and what is
-// still allowed stays as it was.
+// TestRetune checks that changed settings apply to the present endpoints, and that what
+// they still allow stays.
 func TestRetune(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(s *Set)
-		out    int // of the three that were ejected
+		out    int // of the three ejected endpoints
 		panics bool
 	}{
 		{"nothing", func(*Set) {}, 3, false},
@@ -328,9 +329,9 @@ func TestLatencyEjection(t *testing.T) {
 	}
 }
 
-// TestFreezeIsNoLatency: a short freeze now and then is not what the latency
-// criterion is about.
-func TestFreezeIsNoLatency(t *testing.T) {
+// TestFreezeNoLatencyEjection checks that short freezes are no reason for an ejection by
+// latency.
+func TestFreezeNoLatencyEjection(t *testing.T) {
 	o := strict
 	o.Latency = 3
 	s, e := judged(3, o)
@@ -340,7 +341,7 @@ func TestFreezeIsNoLatency(t *testing.T) {
 		for j := range s.Len() {
 			s.At(j).Started(now)
 			latency := ms
-			if s.At(j) == e && i%1000 < 3 { // what a freeze of 50 ms catches
+			if s.At(j) == e && i%1000 < 3 { // the requests in a freeze of 50 ms
 				latency = 50 * ms
 			}
 			s.At(j).Answered(now, latency)
@@ -352,8 +353,8 @@ func TestFreezeIsNoLatency(t *testing.T) {
 	}
 }
 
-// TestRemovedIsNotJudged: what was pending at a removed endpoint may still end.
-func TestRemovedIsNotJudged(t *testing.T) {
+// TestRemovedEndpointJudged checks that pending attempts may end at a removed endpoint.
+func TestRemovedEndpointJudged(t *testing.T) {
 	s, e := judged(4, strict)
 	s.Update(numbered(4, even)[1:])
 	e.judgeMany(0, 50, false)

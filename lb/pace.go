@@ -2,44 +2,44 @@ package lb
 
 import "time"
 
-// What a replica can carry shows where requests wait. A sidecar that limits its
-// application reports its queue; of others there is the latency, which grows with
-// a queue and is longer on a slow machine. Both scale the load that LeastPending
-// compares, so that unequal replicas are used by what they can carry, with no
-// weights set (TestUnequalReplicas).
+// The capacity of a replica shows when requests wait. A sidecar that limits its
+// application reports its queue. Others show it by their latency, which grows with a
+// queue and on a slow machine. Both scale the load that LeastPending compares, so that
+// unequal replicas are used by their capacity, without configured weights
+// (TestUnequalReplicas).
 
 const (
-	// paceShare is the weight of a new sample in a pace. It is low, for requests
-	// differ by more than replicas do, and the pace counts to the fifth power.
+	// paceShare is the weight of a new sample in a pace. It is low, because requests
+	// differ more than replicas, and the pace counts to the fifth power.
 	paceShare = 1.0 / 512
 
-	// paceLife is how long a pace is remembered where samples are few.
+	// paceLife is how long a pace is remembered if samples are rare.
 	paceLife = 20 * time.Second
 
-	// pacePrior is for how many samples of each endpoint's the mean of all counts:
-	// a few latencies say little.
+	// pacePrior is the number of samples for which the mean of all endpoints counts
+	// in each endpoint's pace: a few latencies say little.
 	pacePrior = 64
 
-	// paceMost is how many times its pace a sample counts at most: a freeze is no
-	// trait of the endpoint.
+	// paceMost limits a sample to this multiple of the pace, because a freeze is no
+	// property of the endpoint.
 	paceMost = 4
 
-	// queueCost is what a request that has to queue counts, beside itself.
+	// queueCost is the additional load of a request that has to queue.
 	queueCost = 2
 
-	// fullShare is the weight of a new report in full: one may be of the moment
-	// between two requests.
-	fullShare = 1.0 / 4
+	// capacityShare is the weight of a new report in the capacity: a single report may
+	// catch the moment between two requests.
+	capacityShare = 1.0 / 4
 )
 
-// pace is the mean latency of late, as a trait: slow to learn and to forget.
+// pace is the long-term mean latency: it changes slowly.
 type pace struct {
 	mean    float64 // nanoseconds
-	samples float64 // in mean, up to 1/paceShare
+	samples float64 // samples in mean, up to 1/paceShare
 	at      time.Duration
 }
 
-// observePace takes a latency into the endpoint's pace, and into that of all.
+// observePace adds a latency to the endpoint's pace, and to that of the set.
 func (e *Endpoint) observePace(now, latency time.Duration) {
 	if e.set == nil {
 		return
@@ -61,11 +61,11 @@ func (p *pace) add(now time.Duration, x float64) {
 	p.at = now
 }
 
-// drag is how much heavier the endpoint's load weighs than that of a mean one: the
-// fifth power of how much slower it is. A higher one brings the load of replicas
-// with queues nearer to that of those without, and gives replicas that are merely
-// slow less than they can carry; this one serves both (TestUnequalReplicas).
-func (e *Endpoint) drag() float64 {
+// loadFactor returns how much more the endpoint's load counts than that of an average
+// endpoint: the fifth power of its relative slowness. A higher power brings the load of
+// replicas with queues closer to that of others, but underuses replicas that are only
+// slow. This power serves both (TestUnequalReplicas).
+func (e *Endpoint) loadFactor() float64 {
 	n := e.pace.samples
 	if n == 0 || e.set == nil {
 		return 1
@@ -75,24 +75,24 @@ func (e *Endpoint) drag() float64 {
 	return square * square * ratio
 }
 
-// observeQueue learns from a report how many requests the application takes at
-// once: those that were not queued when others were, or more without a queue.
+// observeQueue estimates the capacity from a report: the requests that were not queued
+// while others were, or more without a queue.
 func (e *Endpoint) observeQueue(l *Load) {
 	running := float64(max(1, l.Pending-l.Queued))
 	switch {
-	case l.Queued > 0 && e.full > 0:
-		e.full += (running - e.full) * fullShare
+	case l.Queued > 0 && e.capacity > 0:
+		e.capacity += (running - e.capacity) * capacityShare
 	case l.Queued > 0:
-		e.full = running
-	case e.full > 0:
-		e.full = max(e.full, running)
+		e.capacity = running
+	case e.capacity > 0:
+		e.capacity = max(e.capacity, running)
 	}
 }
 
-// queueing is how many of load requests and one more would have to queue.
+// queueing returns how many of load requests plus one would have to queue.
 func (e *Endpoint) queueing(load float64) float64 {
-	if e.full == 0 {
+	if e.capacity == 0 {
 		return 0
 	}
-	return max(0, load+1-e.full)
+	return max(0, load+1-e.capacity)
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// answer counts an attempt that took so long.
+// answer counts an attempt with this latency.
 func (e *Endpoint) answer(now, latency time.Duration) {
 	e.Started(now - latency)
 	e.Answered(now, latency)
 }
 
-// A reported queue says how many requests the endpoint takes at once. One more
-// than that weighs more, in each case until a report says otherwise.
-func TestQueueIsLearned(t *testing.T) {
+// A reported queue shows how many requests the endpoint serves at once. More requests
+// than that cost more, until a report shows a change.
+func TestCapacity(t *testing.T) {
 	_, e := one(t)
 	load := func() float64 { return e.score(0) }
 	pending := func(n int) {
@@ -26,30 +26,30 @@ func TestQueueIsLearned(t *testing.T) {
 	pending(6)
 	e.Report(0, Load{Pending: 6}, 6)
 	if load() != 6 {
-		t.Errorf("6 pending weigh %v, with no queue", load())
+		t.Errorf("6 pending without a queue: score %v", load())
 	}
 	e.Report(0, Load{Pending: 6, Queued: 2}, 6)
 	if want := 6 + queueCost*3.; load() != want {
-		t.Errorf("6 pending where 4 are taken at once weigh %v, want %v", load(), want)
+		t.Errorf("6 pending at capacity 4: score %v, want %v", load(), want)
 	}
 	e.Report(0, Load{Pending: 4}, 6)
 	if want := 6 + queueCost*3.; load() != want {
-		t.Errorf("they weigh %v when the queue has gone, want %v still", load(), want)
+		t.Errorf("6 pending at capacity 4, without a queue: score %v, want %v", load(), want)
 	}
-	for range 40 { // the limit goes down
+	for range 40 { // the capacity falls
 		e.Report(0, Load{Pending: 6, Queued: 5}, 6)
 	}
 	if want := 6 + queueCost*6.; math.Abs(load()-want) > 0.01 {
-		t.Errorf("6 pending where 1 is taken at once weigh %v, want %v", load(), want)
+		t.Errorf("6 pending at capacity 1: score %v, want %v", load(), want)
 	}
-	e.Report(0, Load{Pending: 6}, 6) // and up
+	e.Report(0, Load{Pending: 6}, 6) // and rises
 	if want := 6 + queueCost*1.; load() != want {
-		t.Errorf("6 pending where 6 are taken at once weigh %v, want %v", load(), want)
+		t.Errorf("6 pending at capacity 6: score %v, want %v", load(), want)
 	}
 }
 
-// An endpoint that is slow for long weighs more, one that froze for a moment
-// hardly, and one of which next to nothing is known not at all.
+// The load of an endpoint counts more if it has been slow for long. A single freeze
+// changes little, and an almost unknown endpoint counts as average.
 func TestPace(t *testing.T) {
 	var s Set
 	a, b, c := three(&s)
@@ -66,24 +66,24 @@ func TestPace(t *testing.T) {
 		}
 	}
 	c.answer(now, ms)
-	quick, slow, fresh := a.drag(), b.drag(), c.drag()
+	quick, slow, fresh := a.loadFactor(), b.loadFactor(), c.loadFactor()
 	if quick > 1./4 || slow < 2 || math.Abs(fresh-1) > 0.1 {
-		t.Errorf("the quick one weighs %v, the slow %v, the new %v", quick, slow, fresh)
+		t.Errorf("load factors: fast %v, slow %v, new %v", quick, slow, fresh)
 	}
 	for range 5 {
 		a.answer(now, time.Minute)
 	}
-	if froze := a.drag(); froze > 2*quick {
-		t.Errorf("the quick one weighs %v after a freeze, and %v before", froze, quick)
+	if froze := a.loadFactor(); froze > 2*quick {
+		t.Errorf("load factor after a freeze %v, before %v", froze, quick)
 	}
 	now += 2 * paceLife
 	b.answer(now, ms)
-	if again := b.drag(); again > 1.1 {
-		t.Errorf("what was slow long ago weighs %v", again)
+	if again := b.loadFactor(); again > 1.1 {
+		t.Errorf("load factor long after slowness: %v", again)
 	}
 	s.Update([]Target{{Addr: "b"}})
 	a.answer(now, ms)
-	if a.drag() != 1 {
-		t.Errorf("a removed one weighs %v", a.drag())
+	if a.loadFactor() != 1 {
+		t.Errorf("load factor of a removed endpoint: %v", a.loadFactor())
 	}
 }

@@ -2,24 +2,24 @@ package lb
 
 import "time"
 
-// peakLife is how long a peak is remembered: after it, half of the cost has gone.
-// Finagle's default is 10 s; replicas that freeze for tens of milliseconds would
-// be shunned for far longer than they were slow.
+// peakLife is the time after which half of a peak is forgotten. Finagle's default is
+// 10 s, with which replicas that freeze for tens of milliseconds would be avoided far
+// longer than they were slow.
 const peakLife = time.Second
 
-// PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The
-// latency is a moving average that takes a slower answer over at once and forgets
-// it slowly, so that an endpoint is left alone from its first slow answer on:
-// Finagle's Peak EWMA (twitter/finagle, PeakEwma.scala). An endpoint of unknown
-// latency gets one request, and the next when that is answered well.
+// PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The latency
+// is a moving average that adopts a slower response at once and forgets it slowly, so
+// that an endpoint is avoided from its first slow response on: Finagle's Peak EWMA
+// (twitter/finagle, PeakEwma.scala). An endpoint of unknown latency gets one request,
+// and the next after a good response to the first.
 //
-// Like LeastPending, it compares two drawn of more than 8 endpoints.
+// Like LeastPending, it compares two drawn endpoints if there are more than 8.
 type PeakEWMA struct{}
 
 // Choose implements Policy.
 func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).peakCost) }
 
-// unknownLatency stands for that of an endpoint that owes its first answer.
+// unknownLatency is the assumed latency until the first response of an endpoint.
 const unknownLatency = float64(time.Hour)
 
 func (e *Endpoint) peakCost(now time.Duration) float64 {
@@ -30,13 +30,13 @@ func (e *Endpoint) peakCost(now time.Duration) float64 {
 	return latency * (load + 1) / (e.weight * e.success)
 }
 
-// peakNow is the peak-sensitive average in nanoseconds, as far as it is not
-// forgotten.
+// peakNow returns the peak-sensitive average in nanoseconds, reduced by the time since
+// the peak.
 func (e *Endpoint) peakNow(now time.Duration) float64 {
 	return e.peak * float64(peakLife) / float64(peakLife+now-e.peakAt)
 }
 
-// observePeak takes a latency into the peak-sensitive average.
+// observePeak adds a latency to the peak-sensitive average.
 func (e *Endpoint) observePeak(now, latency time.Duration) {
 	x := float64(latency)
 	if x < e.peak {

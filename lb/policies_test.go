@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// policies are those that a configuration may name.
+// policies are the policies that a configuration may name.
 var policies = []Policy{LeastPending{}, WeightedRoundRobin{}, PeakEWMA{}, Random{}}
 
-// TestPoliciesByWeight: what is idle is picked in proportion to weight.
+// TestPoliciesByWeight checks that idle endpoints are picked in proportion to weight.
 func TestPoliciesByWeight(t *testing.T) {
 	for _, p := range policies {
 		for _, n := range []int{1, 3, 8, 9, 60} {
@@ -37,8 +37,8 @@ func TestPoliciesByWeight(t *testing.T) {
 	}
 }
 
-// TestPoliciesEligibility: whatever the policy, nobody that is tried, stalled,
-// unhealthy or ejected is picked while another is left, and then in that order.
+// TestPoliciesEligibility checks that every policy picks tried, stalled, unhealthy and
+// ejected endpoints only if no other is left, and in the right order.
 func TestPoliciesEligibility(t *testing.T) {
 	for _, p := range policies {
 		for _, n := range []int{4, 40} {
@@ -76,14 +76,14 @@ func TestPoliciesEligibility(t *testing.T) {
 					t.Errorf("picked %v as a last resort", e)
 				}
 				if e := s.Pick(10*ms, rnd, append(tried, unhealthy, ejected)); e != nil {
-					t.Errorf("picked %s, all being tried", e.Addr)
+					t.Errorf("picked %s, although all were tried", e.Addr)
 				}
 			})
 		}
 	}
 }
 
-func TestPoliciesDoNotAllocate(t *testing.T) {
+func TestPolicyAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -115,7 +115,7 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// sequence picks n times and names what was picked.
+// sequence returns the addresses of n picks.
 func sequence(s *Set, n int) string {
 	var b strings.Builder
 	rnd := rand.NewPCG(3, 4)
@@ -125,9 +125,9 @@ func sequence(s *Set, n int) string {
 	return b.String()
 }
 
-// TestRoundRobinIsSmooth: in any stretch, each endpoint has its exact share, give
+// TestRoundRobinSpread checks that each endpoint has its exact share of any stretch, give
 // or take one turn.
-func TestRoundRobinIsSmooth(t *testing.T) {
+func TestRoundRobinSpread(t *testing.T) {
 	for _, weights := range [][]float64{{1}, {1, 1}, {5, 1, 1}, {1, 2, 3, 4}, {0.5, 7}} {
 		s := Set{Policy: WeightedRoundRobin{}}
 		var total float64
@@ -154,9 +154,9 @@ func TestRoundRobinIsSmooth(t *testing.T) {
 	}
 }
 
-// TestRoundRobinOutOfStep: sidecars that start with the same snapshot do not go
-// to the same endpoint first.
-func TestRoundRobinOutOfStep(t *testing.T) {
+// TestRoundRobinStart checks that sidecars with the same first snapshot do not all begin
+// with the same endpoint.
+func TestRoundRobinStart(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(3000) {
 		s := Set{Policy: WeightedRoundRobin{}}
@@ -170,9 +170,9 @@ func TestRoundRobinOutOfStep(t *testing.T) {
 	}
 }
 
-// TestRoundRobinKeepsTurns: a snapshot that adds one endpoint neither restarts
-// the others nor gives the new one more than its share.
-func TestRoundRobinKeepsTurns(t *testing.T) {
+// TestRoundRobinUpdate checks that a snapshot with one more endpoint neither restarts the
+// others nor gives the new one more than its share.
+func TestRoundRobinUpdate(t *testing.T) {
 	s := Set{Policy: WeightedRoundRobin{}}
 	all := []Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}, {Addr: "d"}}
 	s.Update(all[:3])
@@ -203,28 +203,28 @@ func TestPeakEWMA(t *testing.T) {
 	}
 	answer(a, 10*ms, 2*ms)
 	answer(b, 10*ms, 2*ms)
-	pick(10*ms, c, "of c nothing is known")
+	pick(10*ms, c, "c is unknown")
 	c.Started(10 * ms)
 	a.Started(10 * ms)
-	pick(10*ms, b, "c owes its first answer, a has something to do")
+	pick(10*ms, b, "c has not responded yet, a has one pending")
 	c.Answered(14*ms, 4*ms)
 	a.Answered(14*ms, 2*ms)
 	b.Started(14 * ms)
 	c.Started(14 * ms)
 	c.Started(14 * ms)
-	pick(14*ms, a, "a has nothing to do")
+	pick(14*ms, a, "a is idle")
 	a.Started(14 * ms)
 	a.Started(14 * ms)
 	pick(14*ms, b, "b has one, a two, c two of twice the latency at twice the weight")
 
 	b.Answered(64*ms, 50*ms)
 	a.Started(64 * ms)
-	pick(64*ms, c, "b's one slow answer counts at once; a has three, c two of twice the latency at twice the weight")
+	pick(64*ms, c, "b's one slow response counts at once; a has three, c two of twice the latency at twice the weight")
 	for now := 65 * ms; now < 100*ms; now += 5 * ms {
 		answer(b, now, 2*ms)
 	}
 	if got := b.peakNow(100 * ms); got < float64(40*ms) {
-		t.Errorf("after a few quick answers a peak of 50 ms has sunk to %v", time.Duration(got))
+		t.Errorf("after a few fast responses a peak of 50 ms has sunk to %v", time.Duration(got))
 	}
 	if got := b.peakNow(time.Minute); got > float64(2*ms) {
 		t.Errorf("after a minute it is still %v", time.Duration(got))
@@ -252,8 +252,9 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// TestGreatWeights: what is idle is picked in proportion to great weights as well, from
-// the first pick on after years of turns of endpoints that weigh little.
+// TestGreatWeights checks that idle endpoints with great weights are picked in
+// proportion to weight, from the first pick on, after years of turns of endpoints with
+// little weight.
 func TestGreatWeights(t *testing.T) {
 	for _, p := range policies {
 		s := Set{Policy: p}

@@ -2,15 +2,15 @@ package lb
 
 import "time"
 
-// Policy chooses one endpoint among those that are eligible. One value may serve
-// many sets: what a policy has to remember is kept with the endpoints.
+// Policy chooses one of the eligible endpoints. One value may serve many sets, because
+// the endpoints hold the state of the policy.
 type Policy interface {
-	// Choose returns an eligible endpoint of v, or nil when there is none. v
-	// is valid during the call.
+	// Choose returns an eligible endpoint of v, or nil if there is none. v is valid
+	// only during the call.
 	Choose(v *View) *Endpoint
 }
 
-// drawTries is how often a policy draws in vain before it looks at all.
+// drawTries is the number of failed draws after which a policy visits all endpoints.
 const drawTries = 8
 
 // purpose is what an endpoint is picked for.
@@ -18,9 +18,9 @@ type purpose uint8
 
 const (
 	forPrimary   purpose = iota // a primary or retry: not avoided, and not stalled, or due for a probe
-	forHedge                    // a hedge: not avoided, neither stalled nor busy
-	despiteStall                // a primary or retry, the others that are not avoided being stalled
-	lastResort                  // a primary or retry, the others being unhealthy or ejected
+	forHedge                    // a hedge: not avoided, not stalled and not busy
+	despiteStall                // a primary or retry; all others that are not avoided are stalled
+	lastResort                  // a primary or retry; all others are unhealthy or ejected
 )
 
 // View is one pick's view of a Set.
@@ -34,14 +34,14 @@ type View struct {
 	purpose purpose
 }
 
-// Len is the number of endpoints, eligible or not.
+// Len returns the number of endpoints, eligible or not.
 func (v *View) Len() int { return len(v.group.endpoints) }
 
 // At returns the i-th endpoint.
 func (v *View) At(i int) *Endpoint { return v.group.endpoints[i] }
 
-// wasTried goes by address: an endpoint that left the registry and came back while
-// a request was out is another Endpoint, and yet the replica that has the request.
+// wasTried compares addresses. An endpoint that left the registry and came back during a
+// request is another Endpoint, but still the replica that has the request.
 func (v *View) wasTried(e *Endpoint) bool {
 	for _, t := range v.tried {
 		if t != nil && t.Addr == e.Addr {
@@ -51,7 +51,7 @@ func (v *View) wasTried(e *Endpoint) bool {
 	return false
 }
 
-// Eligible tells whether e may be picked.
+// Eligible reports whether e may be picked.
 func (v *View) Eligible(e *Endpoint) bool {
 	if e.avoided && !v.despiteAvoided(e) || v.wasTried(e) {
 		return false
@@ -66,28 +66,28 @@ func (v *View) Eligible(e *Endpoint) bool {
 	return true
 }
 
-// despiteAvoided tells whether e, which is unhealthy or ejected, may be picked
-// all the same.
+// despiteAvoided reports whether e may be picked although it is unhealthy or ejected.
 func (v *View) despiteAvoided(e *Endpoint) bool {
-	return v.purpose == lastResort || v.probes(e)
+	return v.purpose == lastResort || v.mayProbe(e)
 }
 
-// probes tells whether e, which is ejected, is to be tried now. A retry tries none:
-// where many were ejected at once, all that a request has could be spent on them.
-func (v *View) probes(e *Endpoint) bool {
+// mayProbe reports whether e is ejected and due for a probe now. A retry is never a
+// probe: if many endpoints are ejected at once, a request could spend all its attempts
+// on them.
+func (v *View) mayProbe(e *Endpoint) bool {
 	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
 }
 
-// Score is what LeastPending compares: the load per weight, scaled by what e can
-// carry.
+// Score returns the value that LeastPending compares: the load per weight, scaled by the
+// capacity of e.
 func (v *View) Score(e *Endpoint) float64 { return e.score(v.Now) }
 
-// Draw returns an endpoint, eligible or not, at random in proportion to weight.
-// There must be one.
+// Draw returns a random endpoint, eligible or not, in proportion to weight. The view must
+// not be empty.
 func (v *View) Draw() *Endpoint { return v.group.at(v.float()) }
 
-// drawEligible draws until it has an eligible endpoint other than not, but gives
-// up after drawTries.
+// drawEligible draws until it finds an eligible endpoint other than not. It returns nil
+// after drawTries draws.
 func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	for range drawTries {
 		if e := v.Draw(); e != not && v.Eligible(e) {
@@ -97,10 +97,10 @@ func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	return nil
 }
 
-// drawOfEligible looks at all endpoints and returns an eligible one at random, in
-// proportion to weight, or nil.
+// drawOfEligible visits all endpoints and returns a random eligible one in proportion to
+// weight, or nil.
 func (v *View) drawOfEligible() *Endpoint {
-	var l lot
+	var l weightedDraw
 	for _, e := range v.group.endpoints {
 		if v.Eligible(e) {
 			l.add(v, e)
@@ -109,20 +109,20 @@ func (v *View) drawOfEligible() *Endpoint {
 	return l.drawn
 }
 
-// lot draws one of the endpoints added, in proportion to weight: each replaces
-// the one drawn before with its share of the weight seen so far, and so ends up
-// drawn with its share of all.
-type lot struct {
+// weightedDraw draws one of the added endpoints in proportion to weight. Each added
+// endpoint replaces the drawn one with its share of the weight so far as probability. In
+// the end each is drawn with its share of the total weight.
+type weightedDraw struct {
 	drawn *Endpoint
 	sum   float64
 }
 
-func (l *lot) add(v *View, e *Endpoint) {
+func (l *weightedDraw) add(v *View, e *Endpoint) {
 	l.sum += e.weight
 	if l.drawn == nil || v.float()*l.sum < e.weight {
 		l.drawn = e
 	}
 }
 
-// float is uniform in [0, 1).
+// float returns a uniform number in [0, 1).
 func (v *View) float() float64 { return float64(v.Rand.Uint64()>>11) / (1 << 53) }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// A probe goes as soon as it is due, also where others are idle, and have shown how
-// fast they are when the ejected one has only failed.
-func TestProbeIsNotPutOff(t *testing.T) {
+// A probe is sent as soon as it is due, even if other endpoints are idle and fast and the
+// ejected one has only failed.
+func TestProbeDue(t *testing.T) {
 	for _, n := range []int{3, 8, 40} {
 		for _, p := range policies {
 			probeInTime(t, p, n)
@@ -46,9 +46,9 @@ func probeInTime(t *testing.T, p Policy, n int) {
 	}
 }
 
-// A retry is no probe: a request goes to one ejected endpoint at most while others
-// are left, also when several are due.
-func TestRetriesAreNoProbes(t *testing.T) {
+// A retry is no probe. While others are left, a request goes to at most one ejected
+// endpoint, even if several probes are due.
+func TestProbeNotRetried(t *testing.T) {
 	for _, n := range []int{6, 40} {
 		for _, p := range policies {
 			s := Set{Policy: p, Outlier: Outlier{Consecutive: 1, Base: sec, MaxEjected: 0.5}}

@@ -1,7 +1,7 @@
 package lb
 
-// Random picks at random, in proportion to weight. It looks at no load, so it is
-// what the other policies have to beat.
+// Random picks at random, in proportion to weight, and ignores load. It is the baseline
+// for the other policies.
 type Random struct{}
 
 // Choose implements Policy.

@@ -4,22 +4,22 @@ import "time"
 
 const (
 	// latencyShare is the weight of a new sample in a recent latency. It is high,
-	// for only what is recent tells two idle endpoints apart.
+	// because only recent latency distinguishes two idle endpoints.
 	latencyShare = 1.0 / 8
 
-	// latencyLife is when a latency is no longer recent. Endpoints that were
-	// slow once get no ties, and so no new samples: it must be forgotten.
+	// latencyLife is how long a latency is recent. A slow endpoint loses all ties and
+	// so gets no new samples: its latency must be forgotten.
 	latencyLife = time.Second
 )
 
-// Recent is a moving average of latencies that forgets with time: the longer there
-// was no sample, the more the next one weighs. The zero value has none.
+// Recent is a moving average of latencies that forgets with time: the longer the time
+// without samples, the more the next one counts. The zero value has no samples.
 type Recent struct {
-	mean time.Duration // 0: none yet
-	at   time.Duration // when the last sample came
+	mean time.Duration // 0 means no sample yet
+	at   time.Duration // time of the last sample
 }
 
-// Add takes a latency in.
+// Add adds a latency.
 func (r *Recent) Add(now, latency time.Duration) {
 	share := 1.0
 	if r.mean > 0 {
@@ -29,7 +29,7 @@ func (r *Recent) Add(now, latency time.Duration) {
 	r.at = now
 }
 
-// At is the average, or 0 when the last sample is a second old, or there was none.
+// At returns the average, or 0 if there was no sample within the last second.
 func (r *Recent) At(now time.Duration) time.Duration {
 	if now-r.at >= latencyLife {
 		return 0
@@ -37,5 +37,5 @@ func (r *Recent) At(now time.Duration) time.Duration {
 	return r.mean
 }
 
-// Mean is the average, however old; 0 when there was no sample.
+// Mean returns the average, however old. 0 means no sample yet.
 func (r *Recent) Mean() time.Duration { return r.mean }

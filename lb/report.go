@@ -3,21 +3,20 @@ package lb
 import "time"
 
 const (
-	// reportFade is how long a report keeps telling endpoints apart. Others act
-	// on the same report: believed for longer, it herds them all onto the
-	// endpoint that looked idle a while ago.
+	// reportFade is how long a report distinguishes endpoints. Other consumers act
+	// on the same report: if it counted longer, all would move to the endpoint that
+	// was idle when it reported.
 	reportFade = 100 * time.Millisecond
 
-	// reportLife is when it no longer counts towards the mean either.
+	// reportLife is how long a report counts in the mean.
 	reportLife = time.Second
 )
 
-// Report takes in what the endpoint's sidecar said: the load of everybody, of
-// which own is this process's part, over all its loops. What remains is the load
-// of others. It fades towards the mean of all endpoints within 100 ms. After 1 s
-// it is dropped from the mean too, by the next look at all of them within 100 ms.
-// An endpoint that reports nothing is taken for a mean one. An answer of the app
-// to anybody ends a stall.
+// Report processes the load that the endpoint's sidecar reports for all consumers. own
+// is this process's part of it, over all its loops. The rest is the load of others. It
+// fades to the mean of all endpoints within 100 ms. After 1 s, or up to 100 ms later,
+// the report is dropped from the mean, too. An endpoint without a report counts as
+// average. A response of the application to any consumer ends a stall.
 func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	if l.SinceAnswer >= 0 {
 		e.quietSince = max(e.quietSince, now-l.SinceAnswer)
@@ -36,7 +35,7 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	e.set.othersSum += e.others
 }
 
-// forget takes the endpoint's report out of the set's mean.
+// forget removes the endpoint's report from the set's mean.
 func (e *Endpoint) forget() {
 	if !e.reported {
 		return
@@ -45,11 +44,11 @@ func (e *Endpoint) forget() {
 	e.set.reports--
 	e.set.othersSum -= e.others
 	if e.set.reports == 0 {
-		e.set.othersSum = 0 // of rounding errors
+		e.set.othersSum = 0 // removes rounding errors
 	}
 }
 
-// othersLoad is the load of others per weight, as far as the report still tells.
+// othersLoad returns the load of others per weight, faded by the age of the report.
 func (e *Endpoint) othersLoad(now time.Duration) float64 {
 	if e.set == nil || e.set.reports == 0 {
 		return 0
@@ -62,7 +61,7 @@ func (e *Endpoint) othersLoad(now time.Duration) float64 {
 	return mean + (e.others-mean)*(1-float64(age)/float64(reportFade))
 }
 
-// expire drops the reports that are too old, looking at most every reportFade.
+// expire drops the reports that are too old. It visits them at most every reportFade.
 func (s *Set) expire(now time.Duration) {
 	if s.reports == 0 || now < s.expireAt {
 		return
@@ -73,4 +72,13 @@ func (s *Set) expire(now time.Duration) {
 			e.forget()
 		}
 	}
+}
+
+// Reported returns the load that the endpoint's sidecar last reported, without this
+// process's part. ok is false if there was no report within the last second.
+func (e *Endpoint) Reported(now time.Duration) (others float64, ok bool) {
+	if !e.reported || now-e.reportedAt >= reportLife {
+		return 0, false
+	}
+	return e.others * e.Weight, true
 }

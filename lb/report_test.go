@@ -20,13 +20,13 @@ func TestReportFades(t *testing.T) {
 	b.Report(0, Load{Pending: 2}, 0)
 	for _, x := range []struct {
 		at      time.Duration
-		a, b, c float64 // c has reported nothing: a mean one
+		a, b, c float64 // c has no report: it counts as average
 	}{
 		{at: 0, a: 10, b: 2, c: 6},
 		{at: 50 * ms, a: 8, b: 4, c: 6},
 		{at: 100 * ms, a: 6, b: 6, c: 6},
 		{at: 999 * ms, a: 6, b: 6, c: 6},
-		{at: 1099 * ms}, // the next look at all
+		{at: 1099 * ms}, // the next expiry
 	} {
 		s.expire(x.at)
 		for i, e := range []*Endpoint{a, b, c} {
@@ -47,38 +47,38 @@ func TestReportPerWeight(t *testing.T) {
 		t.Errorf("2 own and 6 of others at weight 2: %v", got)
 	}
 	if got := a.score(0); got != 3 {
-		t.Errorf("one without a report is a mean one: %v", got)
+		t.Errorf("an endpoint without a report: %v, want the mean", got)
 	}
 	if got := c.load(0); got != 8 {
 		t.Errorf("load is %v, want 8", got)
 	}
 }
 
-func TestNewWeightDropsReport(t *testing.T) {
+func TestReportNewWeight(t *testing.T) {
 	var s Set
 	a, b, _ := three(&s)
 	a.Report(0, Load{Pending: 8}, 0)
 	b.Report(0, Load{Pending: 2}, 0)
 	s.Update([]Target{{Addr: "a", Weight: 4}, {Addr: "b"}})
 	if a.score(0) != 2 || b.score(0) != 2 {
-		t.Errorf("scores %v and %v, want 2: what a reported was per its old weight", a.score(0), b.score(0))
+		t.Errorf("scores %v and %v, want 2: the report of a was per its old weight", a.score(0), b.score(0))
 	}
 }
 
-func TestPickDropsOldReports(t *testing.T) {
+func TestReportExpiry(t *testing.T) {
 	s, e := one(t)
 	e.Report(0, Load{Pending: 8}, 0)
 	for _, at := range []time.Duration{0, reportLife - 1, reportLife - 1 + reportFade} {
 		s.Pick(at, rand.NewPCG(1, 1), nil)
 	}
 	if s.reports != 0 || e.score(2*reportLife) != 0 {
-		t.Error("a report counts after its time")
+		t.Error("a report counts after reportLife")
 	}
 }
 
 func TestReportOfLessThanOwn(t *testing.T) {
 	_, e := one(t)
-	e.Report(0, Load{Pending: 3}, 5) // some of ours are still on the way
+	e.Report(0, Load{Pending: 3}, 5) // some own requests are still in flight
 	if e.score(0) != 0 {
 		t.Errorf("others have %v", e.score(0))
 	}
@@ -88,7 +88,7 @@ func TestReportOfLessThanOwn(t *testing.T) {
 	}
 }
 
-func TestRemovedTakesNoReport(t *testing.T) {
+func TestReportRemoved(t *testing.T) {
 	var s Set
 	a, b, _ := three(&s)
 	a.Report(0, Load{Pending: 4}, 0)
@@ -99,7 +99,7 @@ func TestRemovedTakesNoReport(t *testing.T) {
 	}
 }
 
-// The running sum is that of the reports which count, whatever happens.
+// The running sum equals the sum of the reports that count.
 func TestReportSums(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var s Set
@@ -127,5 +127,24 @@ func TestReportSums(t *testing.T) {
 		if reports != s.reports || math.Abs(sum-s.othersSum) > 1e-6 {
 			t.Fatalf("%d reports with sum %v, kept as %d and %v", reports, sum, s.reports, s.othersSum)
 		}
+	}
+}
+
+func TestReported(t *testing.T) {
+	var s Set
+	added, _ := s.Update([]Target{{Addr: "a", Weight: 4}})
+	e := added[0]
+	if n, ok := e.Reported(0); ok {
+		t.Errorf("%v is reported before any report", n)
+	}
+	e.Report(time.Second, Load{Pending: 7, SinceAnswer: -1}, 2)
+	if n, ok := e.Reported(time.Second); n != 5 || !ok {
+		t.Errorf("reported %v, %v; want 5 of others", n, ok)
+	}
+	if n, ok := e.Reported(2*time.Second - 1); n != 5 || !ok {
+		t.Errorf("reported %v, %v within the second", n, ok)
+	}
+	if n, ok := e.Reported(2 * time.Second); ok {
+		t.Errorf("%v is reported after a second", n)
 	}
 }

@@ -1,13 +1,13 @@
 package lb
 
-// WeightedRoundRobin gives each endpoint its turns in proportion to weight, as
-// evenly spread in time as can be: weights 5, 1, 1 make a a b a c a a and not
-// a a a a a b c. An endpoint that is not eligible when its turn comes misses it.
+// WeightedRoundRobin gives each endpoint turns in proportion to weight, spread in time as
+// evenly as possible: weights 5, 1, 1 give a a b a c a a and not a a a a a b c. An
+// endpoint that is not eligible in its turn misses it.
 //
-// It is earliest-deadline-first scheduling on virtual time (as Envoy's): an
-// endpoint of weight w has a turn every 1/w, the first at a random moment before,
-// so that many loops with the same snapshot do not walk in step. A pick costs
-// O(log n); the classic way (nginx's) looks at all.
+// It is earliest-deadline-first scheduling on virtual time, as in Envoy: an endpoint of
+// weight w has a turn every 1/w. The first turn is at a random time before that, so that
+// loops with the same snapshot do not pick in step. A pick costs O(log n); the classic
+// algorithm of nginx visits all endpoints.
 type WeightedRoundRobin struct{}
 
 // Choose implements Policy.
@@ -24,19 +24,18 @@ func (WeightedRoundRobin) Choose(v *View) *Endpoint {
 	return v.drawOfEligible()
 }
 
-// turns is a heap of endpoints by the time of their next turn. It is empty until
-// somebody asks for a turn.
+// turns is a heap of endpoints by the time of their next turn. It is empty until the
+// first turn.
 type turns struct {
 	order []*Endpoint
 }
 
-// begin orders the endpoints of the view. Those that had turns in an earlier
-// snapshot keep their place, unless they have come to weigh so much more that others
-// would have thousands of turns until then.
+// begin orders the endpoints of the view. Endpoints that had turns in an earlier snapshot
+// keep their place. The exception is an endpoint whose weight has grown so much that
+// others would have thousands of turns first.
 //
-// The virtual time starts anew with it: after years of turns of endpoints that weigh
-// little, the period of one that weighs much would be lost in rounding, and all turns
-// would be its own.
+// The virtual time restarts at 0. After years of turns of endpoints with little weight,
+// the period of a heavy endpoint would be lost in rounding, and it would get all turns.
 func (t *turns) begin(v *View) {
 	for _, e := range v.set.all.endpoints {
 		e.turn -= v.set.virtual
@@ -53,7 +52,7 @@ func (t *turns) begin(v *View) {
 	}
 }
 
-// next returns whose turn it is and puts it behind by one period.
+// next returns the endpoint whose turn it is, and schedules its next turn.
 func (t *turns) next() *Endpoint {
 	e := t.order[0]
 	e.set.virtual = max(e.set.virtual, e.turn)
@@ -62,7 +61,7 @@ func (t *turns) next() *Endpoint {
 	return e
 }
 
-// sink moves the i-th down to where no one below has an earlier turn.
+// sink moves the i-th endpoint down until none below has an earlier turn.
 func (t *turns) sink(i int) {
 	o := t.order
 	for {

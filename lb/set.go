@@ -2,69 +2,67 @@ package lb
 
 import "time"
 
-// Target is an endpoint as the registry has it.
+// Target is an endpoint as the registry describes it.
 type Target struct {
 	Addr   string // host:port; its identity
 	Zone   string
-	Weight float64 // relative share of load; not above 0: 1
+	Weight float64 // relative share of load; 0 or less means 1
 
-	// Unhealthy endpoints are picked when all others have been tried. Where
-	// too many are, none counts as such; see Set.Panic.
+	// Unhealthy endpoints are picked only when all others have been tried. If too
+	// many are unhealthy, none counts as such; see Set.Panic.
 	Unhealthy bool
 }
 
 // Rand is a source of uniform 64-bit numbers; *rand.PCG of math/rand/v2 is one.
 type Rand interface{ Uint64() uint64 }
 
-// Stall says what silence makes an endpoint suspect.
+// Stall says when a silent endpoint counts as stalled.
 type Stall struct {
-	// After is how long an endpoint with two or more pending may be silent:
-	// the larger of 3 medians and the hedge delay. 0: stalls are not looked for.
+	// After is how long an endpoint with two or more pending attempts may be silent:
+	// the larger of 3 medians and the hedge delay. 0 means that none is ever stalled.
 	After time.Duration
 
-	// Probe is how often a stalled endpoint may be picked all the same: once
-	// per hedge delay.
+	// Probe is how often a stalled endpoint may still be picked: once per hedge delay.
 	Probe time.Duration
 }
 
-// Set is the endpoints of one service on one loop. The zero value is an empty
-// set that picks by least_pending, ejects nobody and knows no zones. Whoever changes
-// its settings once it has endpoints, but for Stall, calls Retune; Zone is not changed
-// then, and the set must not be copied.
+// Set is the endpoints of one service on one loop. The zero value is an empty set that
+// picks by least_pending, ejects no endpoint and knows no zones. After a change of any
+// setting but Stall, the owner must call Retune. Zone may not change once the set has
+// endpoints. A Set must not be copied.
 type Set struct {
-	// Policy chooses among the endpoints; nil: LeastPending.
+	// Policy chooses among the endpoints; nil means LeastPending.
 	Policy Policy
 
-	// Zone is where this process runs: picks stay there as long as the load
-	// allows. "": zones are not looked at.
+	// Zone is the zone of this process: picks stay there as long as the load allows.
+	// "" means that zones are ignored.
 	Zone string
 
-	// SlowStart is how long the weight of an endpoint that a later snapshot
-	// brings, or that is back from an ejection, grows from a tenth to all of it.
-	// 0: at once.
+	// SlowStart is how long the weight of an endpoint grows from a tenth to its full
+	// value, if a later snapshot adds it or after an ejection. 0 means at once.
 	SlowStart time.Duration
 
 	// Outlier says which endpoints are ejected.
 	Outlier Outlier
 
-	// Panic is the share of the endpoints, unhealthy and ejected ones together,
-	// above which none counts as such: what finds fault with so many is more
-	// likely at fault itself. 0: only where all are.
+	// Panic is a share of the endpoints. If more than this share is unhealthy or
+	// ejected, none counts as such: a check that fails for so many is more likely
+	// wrong itself. 0 means only if all are.
 	Panic float64
 
-	// Stall is kept up to date by the owner, from the service's slowest route:
-	// what is silence for a fast one may be plain work for a slow one.
+	// Stall is set by the owner, from the service's slowest route: a silence that is
+	// unusual for a fast route may be normal work for a slow one.
 	Stall Stall
 
-	// Ejections counts them by reason; the owner reads it.
+	// Ejections counts ejections by reason; the owner reads it.
 	Ejections [Reasons]uint64
 
 	all       group
-	near, far group // by zone; empty where zones make no difference
+	near, far group // by zone; empty if zones make no difference
 	byAddr    map[string]*Endpoint
 
-	reports   int     // endpoints whose report counts
-	othersSum float64 // of their others
+	reports   int     // endpoints whose report counts in the mean
+	othersSum float64 // sum of their others
 	expireAt  time.Duration
 
 	pace pace // of all endpoints
@@ -77,15 +75,14 @@ type Set struct {
 	reviewAt time.Duration
 	measured []measured // scratch of review
 
-	virtual float64 // time of the turns of WeightedRoundRobin
+	virtual float64 // virtual time of WeightedRoundRobin
 
 	view View // reused by every pick
 }
 
-// Update makes the set hold exactly these targets, the first of those with the
-// same address. An endpoint whose address stays keeps its history and its Ext,
-// and takes on the new zone, weight and health. added and removed are the
-// caller's.
+// Update makes the set hold exactly these targets; of targets with the same address,
+// the first. An endpoint whose address stays keeps its history and its Ext, and adopts
+// the new zone, weight and health. The caller owns added and removed.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	next := make(map[string]*Endpoint, len(targets))
 	list := make([]*Endpoint, 0, len(targets))
@@ -99,7 +96,7 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 			added = append(added, e)
 		}
 		if w := usableWeight(t.Weight); w != e.Weight {
-			e.forget() // it was per the old weight
+			e.forget() // the report is per the old weight
 			e.Weight = w
 		}
 		e.Zone, e.Unhealthy = t.Zone, t.Unhealthy
@@ -119,19 +116,19 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	s.startSlowly(added...)
 	s.weigh()
 	s.keepEjected()
-	s.trust()
+	s.updateAvoided()
 	return added, removed
 }
 
-// Retune makes settings that have changed count for what was decided by the old ones:
-// who is ejected, and whether so many are bad that none is.
+// Retune applies changed settings to earlier decisions: which endpoints are ejected, and
+// whether the set panics.
 func (s *Set) Retune() {
 	s.keepEjected()
-	s.trust()
+	s.updateAvoided()
 }
 
-// usableWeight lets nothing but a positive, finite number through; NaN is not
-// above 0 either.
+// usableWeight returns a positive, finite weight. The weight of a target may be anything,
+// including NaN.
 func usableWeight(w float64) float64 {
 	if w > 0 && w <= maxWeight {
 		return w
@@ -144,7 +141,7 @@ func usableWeight(w float64) float64 {
 
 const maxWeight = 1e6
 
-// Len is the number of endpoints.
+// Len returns the number of endpoints.
 func (s *Set) Len() int { return len(s.all.endpoints) }
 
 // At returns the i-th endpoint, in the order of the last Update.
@@ -153,20 +150,20 @@ func (s *Set) At(i int) *Endpoint { return s.all.endpoints[i] }
 // Lookup returns the endpoint with this address, or nil.
 func (s *Set) Lookup(addr string) *Endpoint { return s.byAddr[addr] }
 
-// Stalled tells whether the set takes e for stalled now.
+// Stalled reports whether e counts as stalled now.
 func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 	return e.Stalled(now, s.Stall.After)
 }
 
-// Panics tells whether so many endpoints are unhealthy or ejected that none
-// counts as such.
+// Panics reports whether so many endpoints are unhealthy or ejected that none counts as
+// such.
 func (s *Set) Panics() bool { return s.panics }
 
-// Pick returns the endpoint for a primary attempt or a retry: never one in
-// tried; a stalled one only as its probe or when no other is left but unhealthy
-// or ejected ones, and those last; nil when all have been tried. Whoever wants to
-// try one again leaves it out of tried. It counts nothing: Started does, once the
-// attempt is handed over.
+// Pick returns the endpoint for a primary attempt or a retry, or nil if all are in tried.
+// It never returns one in tried; to try an endpoint again, leave it out of tried. A
+// stalled endpoint is returned only as a probe, or if all others are unhealthy or
+// ejected; those come last. Pick counts nothing: the caller must call Started when it
+// hands the attempt over.
 func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	s.refresh(now)
 	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
@@ -177,15 +174,15 @@ func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	return nil
 }
 
-// PickHedge returns the endpoint for a hedge, whatever the policy and the zone
-// the one with the least pending: never one in tried, nor one that is stalled,
-// busy, unhealthy or ejected; nil when there is no other.
+// PickHedge returns the endpoint for a hedge, or nil if there is none: the one with the
+// least pending, whatever the policy and the zone. It never returns an endpoint that is
+// in tried, stalled, busy, unhealthy or ejected.
 func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	s.refresh(now)
 	return s.choose(LeastPending{}, &s.all, now, rnd, tried, forHedge)
 }
 
-// refresh does what is due every now and then.
+// refresh does the periodic work.
 func (s *Set) refresh(now time.Duration) {
 	s.expire(now)
 	s.rampUp(now)
@@ -205,6 +202,6 @@ func (s *Set) choose(by Policy, g *group, now time.Duration, rnd Rand, tried []*
 	}
 	s.view = View{Now: now, Rand: rnd, set: s, group: g, tried: tried, purpose: p}
 	e := by.Choose(&s.view)
-	s.view = View{} // tried is the caller's
+	s.view = View{} // releases tried, which the caller owns
 	return e
 }

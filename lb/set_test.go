@@ -40,12 +40,12 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("removed %v", got)
 	}
 	if s.Len() != 2 || s.At(1) != b || s.Lookup("b") != b || s.Lookup("a") != nil {
-		t.Error("the set does not hold what it was given")
+		t.Error("the set does not hold its targets")
 	}
 	if b.Latency() != 5*ms || b.Ext != "kept" || b.Weight != 3 || b.Zone != "y" {
 		t.Errorf("history lost or attributes stale: %+v", b)
 	}
-	a.Answered(9*ms, 9*ms) // what was pending is still counted off
+	a.Answered(9*ms, 9*ms) // pending attempts are still counted down
 	if a.Pending() != 0 {
 		t.Errorf("pending %d at the removed", a.Pending())
 	}
@@ -59,7 +59,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-func TestUpdateMistrustsWeights(t *testing.T) {
+func TestUpdateWeights(t *testing.T) {
 	for _, c := range []struct{ in, want float64 }{
 		{0, 1}, {-3, 1}, {math.NaN(), 1}, {math.Inf(1), maxWeight}, {math.Inf(-1), 1}, {0.5, 0.5}, {1e9, maxWeight},
 	} {
@@ -81,8 +81,8 @@ func numbered(n int, weight func(i int) float64) []Target {
 
 func even(int) float64 { return 1 }
 
-// Whatever the state, a pick is never a tried one, and there is one as long as
-// any is untried; a hedge never goes to a stalled or busy one.
+// A pick is never a tried endpoint, and there is one while any is untried. A hedge never
+// goes to a stalled or busy endpoint.
 func TestPickProperties(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 3, 8, 9, 40} {
@@ -126,7 +126,7 @@ func TestPickProperties(t *testing.T) {
 	}
 }
 
-// Idle endpoints are chosen in proportion to weight; loaded ones fill up in
+// Idle endpoints are picked in proportion to weight, and loaded ones fill up in
 // proportion to it.
 func TestFairness(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -181,7 +181,7 @@ func TestPickOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(a, b *Endpoint)
-		want string // of the two, each that is picked sometimes
+		want string // those of the two that are picked
 	}{
 		{"equals", func(a, b *Endpoint) {}, "ab"},
 		{"fewer pending", func(a, b *Endpoint) { a.Started(0) }, "b"},
@@ -194,7 +194,7 @@ func TestPickOrder(t *testing.T) {
 		{"about the same latency", func(a, b *Endpoint) { answer(a, 1200*time.Microsecond); answer(b, 1*ms) }, "ab"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// Two of nine are left untried: by scan and by draw alike.
+			// Two of nine are left untried, for the scan and for the draw.
 			for _, n := range []int{2, 9} {
 				rnd := rand.NewPCG(1, 2)
 				var s Set
@@ -214,11 +214,11 @@ func TestPickOrder(t *testing.T) {
 	}
 }
 
-// An endpoint that leaves and comes back is the replica that was tried.
-func TestPickKnowsTheTriedThatCameBack(t *testing.T) {
+// An endpoint that is removed and added again is still the replica that was tried.
+func TestPickTriedAgainAdded(t *testing.T) {
 	var s Set
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
-	tried := []*Endpoint{s.Lookup("a"), nil} // nil: an attempt that still waits for a slot
+	tried := []*Endpoint{s.Lookup("a"), nil} // nil is an attempt that waits for a slot
 	s.Update([]Target{{Addr: "b"}})
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}})
 	rnd := rand.NewPCG(1, 1)
@@ -240,7 +240,7 @@ func TestPickAvoidsStalled(t *testing.T) {
 	for range 2 {
 		a.Started(0)
 	}
-	for range 3 { // b has more to do, but does it
+	for range 3 { // b has more pending, but responds
 		b.Started(0)
 	}
 	b.Started(0)
@@ -260,21 +260,21 @@ func TestPickAvoidsStalled(t *testing.T) {
 		t.Error("one delay after the probe the next is due")
 	}
 	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != nil {
-		t.Error("a hedge is no probe")
+		t.Error("a hedge went to a stalled endpoint as a probe")
 	}
 	if e := s.Pick(7*ms, rnd, []*Endpoint{b}); e != a {
 		t.Error("a stalled endpoint is better than none")
 	}
 	a.Answered(8*ms, 8*ms)
 	if e := s.PickHedge(8*ms, rnd, []*Endpoint{b}); e != a {
-		t.Error("it has answered, and is as good as before")
+		t.Error("it has responded, and is no longer stalled")
 	}
 }
 
-// Unhealthy endpoints are picked last, and never for a hedge; where all are, none
+// Unhealthy endpoints are picked last, and never for a hedge. If all are unhealthy, none
 // counts as such.
 func TestPickAvoidsUnhealthy(t *testing.T) {
-	for _, n := range []int{3, 50} { // by scan and by draw
+	for _, n := range []int{3, 50} { // for the scan and for the draw
 		rnd := rand.NewPCG(1, 2)
 		s := Set{Stall: Stall{After: 5 * ms, Probe: time.Hour}}
 		targets := numbered(n, even)
@@ -316,7 +316,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 	}
 }
 
-func TestPickDoesNotAllocate(t *testing.T) {
+func TestPickAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

@@ -2,22 +2,22 @@ package lb
 
 import "time"
 
-// fewSilent is how many endpoints are looked at for each late request. A thousand
-// take 8 µs, and in a freeze every pending request asks again each hedge delay.
+// fewSilent is the largest number of endpoints that are visited for each late request. A
+// thousand take 8 µs, and in a freeze every pending request asks again each hedge delay.
 const fewSilent = 64
 
-// Census is what Silence saw of many endpoints when it last looked, for one user that
-// asks with much the same after. The zero value has seen nothing.
+// Census is the last result of Silence for many endpoints, for one caller that always
+// passes a similar after. The zero value has no result.
 type Census struct {
-	until         time.Duration // it counts
+	until         time.Duration // how long the result is valid
 	heard, silent int
 }
 
-// Silence returns how many endpoints have had something of this loop to answer
-// within the last after, and how many of those have it still and have answered
-// nothing for as long. What an idle endpoint would do now is not known, but one
-// that has just answered is evidence too. Of many it is what they were up to an
-// eighth of after ago, by last.
+// Silence counts the endpoints with attempts of this loop. heard is the number of those
+// with a pending attempt, or with a response within the last after. silent is the number
+// of those with a pending attempt and no response within that time. An idle endpoint says
+// nothing about the present, but a recent response does. For many endpoints, Silence
+// returns the result in last if it is younger than an eighth of after.
 func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int) {
 	if now < last.until && len(s.all.endpoints) > fewSilent {
 		return last.heard, last.silent

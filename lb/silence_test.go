@@ -33,13 +33,14 @@ func TestSilence(t *testing.T) {
 			s, e := one(t)
 			c.do(e)
 			if heard, silent := s.Silence(10*ms, 5*ms, new(Census)); heard != c.heard || silent != c.silent {
-				t.Errorf("%d heard of, %d silent; want %d and %d", heard, silent, c.heard, c.silent)
+				t.Errorf("heard %d, silent %d; want %d and %d", heard, silent, c.heard, c.silent)
 			}
 		})
 	}
 }
 
-// TestSilenceOfMany: a few endpoints are looked at each time, many once in a while.
+// TestSilenceOfMany checks that a few endpoints are visited each time, and many only once
+// in a while.
 func TestSilenceOfMany(t *testing.T) {
 	const after = 8 * ms
 	for _, n := range []int{fewSilent, fewSilent + 1} {
@@ -52,7 +53,7 @@ func TestSilenceOfMany(t *testing.T) {
 		wants := func(now time.Duration, want int) {
 			t.Helper()
 			if heard, silent := s.Silence(now, after, &last); heard != n || silent != want {
-				t.Errorf("%d endpoints at %v: %d heard of, %d silent; want %d and %d", n, now, heard, silent, n, want)
+				t.Errorf("%d endpoints at %v: heard %d, silent %d; want %d and %d", n, now, heard, silent, n, want)
 			}
 		}
 		wants(20*ms, n)
@@ -68,7 +69,7 @@ func TestSilenceOfMany(t *testing.T) {
 	}
 }
 
-// BenchmarkSilence is what one late request takes when a million come in a second.
+// BenchmarkSilence measures one late request of a million per second.
 func BenchmarkSilence(b *testing.B) {
 	for _, n := range []int{3, 10, fewSilent, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// rampFrom is the part of its weight that a new endpoint starts with: enough
-	// to warm up by, and to be seen failing.
+	// rampFrom is the share of its weight with which a new endpoint starts: enough to
+	// warm up, and to notice failures.
 	rampFrom = 0.1
 
-	// rampStep is how often the weights are worked out while one grows.
+	// rampStep is how often growing weights are recomputed.
 	rampStep = 100 * time.Millisecond
 
-	// rampUnseen is the start of a ramp that waits for the next pick: Update
-	// does not know the time.
-	rampUnseen = time.Duration(-1)
+	// rampPending marks a ramp that starts with the next pick, because Update does not
+	// know the time.
+	rampPending = time.Duration(-1)
 )
 
-// startSlowly has endpoints begin with a part of their weight, unless more than
-// half of the set would: the few others could not carry the rest. In the first
-// snapshot all are new, so none does.
+// startSlowly lets endpoints start with a part of their weight, unless more than half of
+// the set would then be starting: the others could not carry the load. In the first
+// snapshot all endpoints are new, so none starts slowly.
 func (s *Set) startSlowly(starting ...*Endpoint) {
 	growing := len(starting)
 	for _, e := range s.all.endpoints {
@@ -32,11 +32,11 @@ func (s *Set) startSlowly(starting ...*Endpoint) {
 		return
 	}
 	for _, e := range starting {
-		e.ramp, e.rampSince = rampFrom, rampUnseen
+		e.ramp, e.rampSince = rampFrom, rampPending
 	}
 }
 
-// rampUp lets the weights of new endpoints grow.
+// rampUp increases the weights of starting endpoints.
 func (s *Set) rampUp(now time.Duration) {
 	if s.ramping == 0 || now < s.rampAt {
 		return
@@ -51,18 +51,18 @@ func (s *Set) rampUp(now time.Duration) {
 }
 
 func (e *Endpoint) rampUp(now, window time.Duration) {
-	if window <= 0 { // turned off while the endpoint grows: 0/0 would be its weight for good
+	if window <= 0 { // turned off during the ramp: 0/0 would become the weight
 		e.ramp = 1
 		return
 	}
-	if e.rampSince == rampUnseen {
+	if e.rampSince == rampPending {
 		e.rampSince = now
 	}
 	grown := float64(now-e.rampSince) / float64(window)
 	e.ramp = min(1, rampFrom+(1-rampFrom)*grown)
 }
 
-// weigh works out the weights that picks go by, and counts those that still grow.
+// weigh computes the effective weights, and counts the endpoints that are starting.
 func (s *Set) weigh() {
 	s.ramping = 0
 	for _, e := range s.all.endpoints {

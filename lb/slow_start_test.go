@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestSlowStart: the share of a new endpoint grows in a straight line, under each
-// policy.
+// TestSlowStart checks that the share of a new endpoint grows linearly with every policy.
 func TestSlowStart(t *testing.T) {
 	for _, p := range policies {
 		s := Set{Policy: p, SlowStart: 10 * time.Second}
@@ -41,9 +40,9 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// TestSlowStartNotForMost: endpoints that replace most of a set start at once,
-// and so do those of the first snapshot; at just half they start slowly.
-func TestSlowStartNotForMost(t *testing.T) {
+// TestSlowStartOfMost checks that endpoints start at once if they are more than half of a
+// set, as in the first snapshot, and slowly if they are half of it.
+func TestSlowStartOfMost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		old  []string
@@ -67,9 +66,9 @@ func TestSlowStartNotForMost(t *testing.T) {
 	}
 }
 
-// TestSlowStartOutlivesUpdates: a snapshot in between neither ends nor restarts a
-// ramp, and growth counts towards the half that may be slow.
-func TestSlowStartOutlivesUpdates(t *testing.T) {
+// TestSlowStartUpdates checks that a snapshot neither ends nor restarts a ramp, and that
+// growing endpoints count in the half that may be slow.
+func TestSlowStartUpdates(t *testing.T) {
 	s := Set{SlowStart: 10 * time.Second}
 	rnd := rand.NewPCG(1, 2)
 	s.Update(targetsOf([]string{"a", "b"}))
@@ -96,8 +95,8 @@ func targetsOf(addrs []string) (out []Target) {
 	return out
 }
 
-// An endpoint that is back from an ejection starts as slowly as a new one, each
-// time; of two, where the one left would carry more than half, too.
+// An endpoint starts slowly after each ejection. In a set of two it does, too, although
+// the other one then carries more than half.
 func TestSlowStartAfterEjection(t *testing.T) {
 	for _, p := range policies {
 		s := Set{Policy: p, SlowStart: 10 * time.Second, Outlier: Outlier{Consecutive: 1, Base: time.Second, MaxEjected: 0.5}}
@@ -127,8 +126,8 @@ func TestSlowStartAfterEjection(t *testing.T) {
 	}
 }
 
-// TestSlowStartTurnedOff: an endpoint that grows has all its weight from the next
-// pick on, also where its growth has not begun.
+// TestSlowStartTurnedOff checks that a growing endpoint has its full weight from the next
+// pick on, even if its growth has not begun.
 func TestSlowStartTurnedOff(t *testing.T) {
 	for _, p := range policies {
 		for _, seen := range []bool{false, true} {

@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// Subset returns the n targets that the sidecar node uses; all when there are no
-// more, or n is 0. The healthy come first. The answer depends on nothing but the
-// arguments, whatever their order.
+// Subset returns the n targets that the sidecar node uses, healthy ones first. It returns
+// all targets if there are no more than n, or if n is 0. The result depends only on the
+// arguments and not on the order of targets.
 //
-// It is rendezvous hashing (Thaler and Ravishankar, 1996), weighted: each node
-// ranks the targets by a hash of both names and takes the first n. One target
-// that comes or goes changes one place in the subsets that have it, and no other;
-// no node needs to know its number among the others, as Google's deterministic
-// subsetting has it ("Site Reliability Engineering", chapter 20), whose subsets
-// are evener, but all change when the set's size does. With many nodes a target
-// is in a share n/len of the subsets, give or take the square root of that
-// number; what unevenness is left, reported load evens out.
+// It is weighted rendezvous hashing (Thaler and Ravishankar, 1996): each node ranks the
+// targets by a hash of both names and takes the first n. Adding or removing one target
+// changes one place in the subsets that contain it, and no other subset. No node needs to
+// know its number among the others, as in Google's deterministic subsetting ("Site
+// Reliability Engineering", chapter 20). Those subsets are more even, but all change with
+// the size of the set. With many nodes, a target is in a share n/len of the subsets, give
+// or take the square root of that number. Reported load evens out the rest.
 func Subset(targets []Target, n int, node string) []Target {
 	if n <= 0 || len(targets) <= n {
 		return targets
@@ -43,28 +42,28 @@ func Subset(targets []Target, n int, node string) []Target {
 	return subset
 }
 
-// ranked is a target with its place in the order of a node.
+// ranked is a target with its rank for a node.
 type ranked struct {
 	Target
 	rank float64
 }
 
-// rank is smaller for a heavier target: an exponential variable of its weight, so
-// that the chance to come first is in proportion to it.
+// rank returns an exponential variable of the target's weight. So the probability of the
+// smallest rank is in proportion to weight.
 func rank(node string, t *Target) float64 {
 	uniform := (float64(hash(node, t.Addr)>>11) + 0.5) / (1 << 53)
 	return -math.Log(uniform) / usableWeight(t.Weight)
 }
 
-// hash is FNV-1a over both names, finished as in SplitMix64: FNV alone leaves the
-// upper bits of names that differ at the end alike.
+// hash is FNV-1a over both names, with the finalizer of SplitMix64: FNV alone leaves the
+// upper bits equal if names differ only at the end.
 func hash(node, addr string) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
 	for i := range len(node) {
 		h = (h ^ uint64(node[i])) * prime
 	}
-	h *= prime // of a separator, 0
+	h *= prime // a separator byte, 0
 	for i := range len(addr) {
 		h = (h ^ uint64(addr[i])) * prime
 	}

@@ -45,8 +45,8 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// TestSubsetChurn: one target that goes or comes costs a subset one place at
-// most, and only where it is in it.
+// TestSubsetChurn checks that adding or removing one target changes at most one place
+// of a subset, and only of those that contain it.
 func TestSubsetChurn(t *testing.T) {
 	targets := replicas(100)
 	for node := range 200 {
@@ -68,7 +68,7 @@ func TestSubsetChurn(t *testing.T) {
 	}
 }
 
-// TestSubsetSpread: as even as independent nodes can be, in proportion to weight.
+// TestSubsetSpread checks that targets are in as many subsets as their weight demands.
 func TestSubsetSpread(t *testing.T) {
 	const nodes, n = 2000, 20
 	targets := replicas(200)
@@ -89,8 +89,8 @@ func TestSubsetSpread(t *testing.T) {
 	}
 }
 
-// TestSubsetHealth: the unhealthy make room for the next in rank, and come back
-// to their place.
+// TestSubsetHealth checks that the next targets in rank replace unhealthy ones, which
+// return to their place later.
 func TestSubsetHealth(t *testing.T) {
 	targets := replicas(30)
 	before := subsetAddrs(targets, 10, "api-1")
@@ -104,6 +104,6 @@ func TestSubsetHealth(t *testing.T) {
 		targets[i].Unhealthy = true
 	}
 	if got := subsetAddrs(targets, 10, "api-1"); !slices.Equal(got, before) {
-		t.Error("with all unhealthy it is not what it is with none")
+		t.Error("the subset with all targets unhealthy differs from that with none")
 	}
 }

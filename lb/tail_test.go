@@ -43,9 +43,9 @@ func workload(mode hedge.Mode) meshConfig {
 
 const seeds = 3
 
-// The rows "on paper" of the tail: what the policies alone make of replicas that
-// freeze, before any network. Virtual time and fixed seeds: the figures repeat
-// exactly, so the bounds are about the policies and not about the machine.
+// The rows "on paper" of the tail: what the policies alone achieve with replicas that
+// freeze, before any network. With virtual time and fixed seeds the figures repeat
+// exactly, so the bounds depend on the policies and not on the machine.
 func TestTail(t *testing.T) {
 	r := runSeeds(workload(hedge.On), seeds)
 	t.Log(r.String(), r.gates)
@@ -63,15 +63,16 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A hedge that found the other replicas busy or stalled, or the budget spent, is
-// asked for again one delay later; asked only once, some requests sit out a freeze.
+// A hedge that finds the other replicas busy or stalled, or the budget spent, is tried
+// again one delay later. If it is tried only once, some requests wait for a freeze to
+// end.
 func TestTailAskedOnce(t *testing.T) {
 	c := workload(hedge.On)
 	c.askOnce = true
 	r := runSeeds(c, seeds)
 	t.Log(r.String(), r.gates)
 	if most := r.quantile(1); most < 20*time.Millisecond {
-		t.Errorf("the slowest took %v: the experiment shows nothing", most)
+		t.Errorf("the slowest took %v: the experiment has no effect", most)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestTailTwoHedges(t *testing.T) {
 	}
 }
 
-// What each part is worth. The order is the one that the documentation claims.
+// What each part contributes, in the order that the documentation claims.
 func TestTailWithout(t *testing.T) {
 	worse := func(c meshConfig, q float64, than time.Duration) func(*testing.T) {
 		return func(t *testing.T) {
@@ -111,8 +112,8 @@ func TestTailWithout(t *testing.T) {
 	t.Run("least pending", worse(c, .999, 6*time.Millisecond))
 }
 
-// LeastPending's choice to compare all of a small set: two drawn of three miss
-// the idle one often enough to show.
+// LeastPending compares all endpoints of a small set: two drawn of three miss the idle
+// one often enough to show.
 func TestScanBeatsTwoDrawn(t *testing.T) {
 	scan := runSeeds(workload(hedge.Off), seeds)
 	c := workload(hedge.Off)
@@ -125,9 +126,9 @@ func TestScanBeatsTwoDrawn(t *testing.T) {
 	}
 }
 
-// A primary whose hedge won must count as slow. Left out, the estimate sinks, and
-// the budget is spent on requests that would have been in time: a freeze finds it
-// empty. The picks are at random, so that there is something to rescue.
+// A primary whose hedge won must count as slow. If it is left out, the estimate sinks
+// and the budget is spent on requests that would have been in time, so that none is
+// left for a freeze. The picks are random, so that hedges have an effect.
 func TestLeftOutRunsAway(t *testing.T) {
 	c := workload(hedge.On)
 	c.pickAny = atRandom
@@ -141,26 +142,26 @@ func TestLeftOutRunsAway(t *testing.T) {
 	}
 	if wrong.extra < 0.045 || wrong.delay > right.delay*3/4 ||
 		wrong.quantile(.999) < 3*right.quantile(.999)/2 {
-		t.Errorf("leaving the losers out did no harm: the experiment shows nothing")
+		t.Errorf("leaving the losers out did no harm: the experiment has no effect")
 	}
 }
 
-// A budget of 5% bounds the load even where the quantile asks for more.
+// A budget of 5% limits the load even if the quantile asks for more.
 func TestBudgetBounds(t *testing.T) {
 	c := workload(hedge.On)
 	c.hedge.Quantile = 0.90
 	r := runSeeds(c, seeds)
 	t.Log(r.String(), r.gates)
-	burst := 50.0 * seeds // saved up during the warm-up
+	burst := 50.0 * seeds // saved during the warm-up
 	if r.extra > c.hedge.Budget+burst/float64(len(r.sorted)) {
 		t.Errorf("%.2f%% extra load with a budget of 5%%", 100*r.extra)
 	}
 	if r.gates[hedge.Budget] == 0 {
-		t.Error("the budget stopped nothing: the experiment shows nothing")
+		t.Error("the budget stopped nothing: the experiment has no effect")
 	}
 }
 
-// drawnEligible picks at random among those that may be picked.
+// drawnEligible picks at random among the eligible endpoints.
 type drawnEligible struct{}
 
 func (drawnEligible) Choose(v *lb.View) *lb.Endpoint {
@@ -172,9 +173,9 @@ func (drawnEligible) Choose(v *lb.View) *lb.Endpoint {
 	return nil
 }
 
-// A frozen replica is left alone as soon as its silence shows, whatever the
-// policy. (LeastPending sees it by the load alone, unless the others have more.)
-func TestStallAwarenessSavesVictims(t *testing.T) {
+// A frozen replica is avoided as soon as its silence shows, whatever the policy.
+// (LeastPending avoids it by its load, unless the others have more.)
+func TestTailStallAwareness(t *testing.T) {
 	c := workload(hedge.Off)
 	c.policy = drawnEligible{}
 	aware := runSeeds(c, seeds)

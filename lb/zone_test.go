@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// zoned is a set in zone a, with so many endpoints in each of some zones.
+// zoned returns a set in zone a with the given number of endpoints per zone.
 func zoned(p Policy, zones map[string]int) *Set {
 	s := &Set{Zone: "a", Policy: p, Stall: Stall{After: 5 * ms, Probe: time.Hour}}
 	var targets []Target
@@ -74,7 +74,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// TestZoneRetries: what is left in the own zone is tried first, then the others.
+// TestZoneRetries checks that the rest of the own zone is tried first, then the others.
 func TestZoneRetries(t *testing.T) {
 	s := zoned(nil, map[string]int{"a": 2, "b": 2})
 	rnd := rand.NewPCG(1, 2)
@@ -90,7 +90,8 @@ func TestZoneRetries(t *testing.T) {
 	}
 }
 
-// TestZoneHedges: hedges go to the least pending anywhere.
+// TestZoneHedges checks that hedges go to the least pending of all zones.
+
 func TestZoneHedges(t *testing.T) {
 	s := zoned(nil, map[string]int{"a": 2, "b": 2})
 	s.Lookup("a1").Started(0)

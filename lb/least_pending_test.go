@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// An endpoint of little weight gets about its share also when the others have
-// something to do and it has not: it is idle nearly always.
-func TestLightEndpointsGetTheirShare(t *testing.T) {
+// An endpoint of little weight is nearly always idle. It must still get about its share
+// while the others have pending requests.
+func TestLeastPendingLightEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		weights []float64
-		pending int // of all, all the time
+		pending int // of all endpoints, all the time
 	}{
 		{[]float64{1000, 1}, 2},
 		{[]float64{100, 1}, 8},

@@ -7,15 +7,15 @@ import (
 	"github.com/remora-proxy/remora/lb"
 )
 
-// crowdSeeds is of how many runs each figure is the worst.
-const crowdSeeds = 5
+// scaleSeeds is the number of runs; each figure is the worst of them.
+const scaleSeeds = 5
 
-// A thousand consumers that hear of three replicas' load now and then, each at
-// another moment, do not herd: no replica has more than twice the mean pending for
-// longer than 100 ms, whether the service takes 1 ms or 10.
+// A thousand consumers that receive the load of three replicas at different times do not
+// herd: no replica has more than twice the mean pending for longer than 100 ms, whether
+// the service takes 1 ms or 10.
 func TestThousandOnThree(t *testing.T) {
 	const most = 100 * time.Millisecond
-	seeds := uint64(crowdSeeds)
+	seeds := uint64(scaleSeeds)
 	if lb.RaceEnabled {
 		seeds = 1
 	}
@@ -40,11 +40,11 @@ func TestThousandOnThree(t *testing.T) {
 	}
 }
 
-// The table of docs/balancing.md: as many consumers as replicas, each using all
-// of them or a subset.
+// TestMeshGrows prints the table of docs/balancing.md: as many consumers as replicas,
+// each with all of them or a subset.
 func TestMeshGrows(t *testing.T) {
-	sizes, seeds := []int{10, 100, 1000}, uint64(crowdSeeds)
-	if lb.RaceEnabled { // which takes many times the memory
+	sizes, seeds := []int{10, 100, 1000}, uint64(scaleSeeds)
+	if lb.RaceEnabled { // the race detector takes many times the memory
 		sizes, seeds = []int{10, 100}, 1
 	}
 	for _, n := range sizes {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The counts of a process move while another loop picks: a pick among usable
-// endpoints finds one all the same.
-func TestPickWhileOtherLoopsCount(t *testing.T) {
+// The counts of a process change while another loop picks. A pick among usable endpoints
+// must still return one.
+func TestPickConcurrentCounts(t *testing.T) {
 	var s Set
 	s.Update([]Target{{Addr: "a"}, {Addr: "b"}, {Addr: "c"}})
 	for i := range s.Len() {
@@ -31,7 +31,7 @@ func TestPickWhileOtherLoopsCount(t *testing.T) {
 	rnd := rand.NewPCG(1, 1)
 	for range 2_000_000 {
 		if s.Pick(0, rnd, nil) == nil {
-			t.Error("no endpoint was picked of three that are usable")
+			t.Error("no pick among three usable endpoints")
 			break
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/remora-proxy/remora/lb"
 )
 
-// told picks the least load per weight, and trusts the weights it is given.
-type told struct{}
+// byWeight picks the least load per weight with the configured weights.
+type byWeight struct{}
 
-func (told) Choose(v *lb.View) *lb.Endpoint {
+func (byWeight) Choose(v *lb.View) *lb.Endpoint {
 	best := v.Draw()
 	least := math.Inf(1)
 	if v.Eligible(best) {
@@ -27,26 +27,26 @@ func (told) Choose(v *lb.View) *lb.Endpoint {
 	return best
 }
 
-// unequal are replicas with 1:2:3 of the capacity.
+// unequal are replicas with capacities 1:2:3.
 var unequal = []struct {
 	name    string
 	workers []int
 	slow    []float64
 	limited bool
-	least   float64 // of what perfect weights give
+	least   float64 // of the throughput with perfect weights
 }{
 	{"workers, max_concurrency", []int{4, 8, 12}, nil, true, 0.95},
 	{"workers", []int{4, 8, 12}, nil, false, 0.95},
 	{"speed", []int{8, 8, 8}, []float64{3, 1.5, 1}, false, 0.94},
 }
 
-// The table of docs/balancing.md, in brackets by the load alone: with so many requests always out, in shares of
-// the workers, replicas of which the consumers know nothing serve nearly as many
-// as with perfect weights.
+// TestUnequalReplicas prints the table of docs/balancing.md, in brackets with the load
+// alone. A number of requests is always in flight, in shares of the workers. Replicas
+// without configured weights serve nearly as many as with perfect weights.
 func TestUnequalReplicas(t *testing.T) {
 	loads := []float64{0.6, 0.8, 0.95, 1, 1.2}
 	seeds, duration := uint64(3), 5*time.Second
-	if lb.RaceEnabled { // which tells nothing here, and takes long
+	if lb.RaceEnabled { // no races here, and it takes long
 		loads, seeds, duration = []float64{1}, 1, 3*time.Second
 	}
 	for _, kind := range unequal {
@@ -60,7 +60,7 @@ func TestUnequalReplicas(t *testing.T) {
 						service: 5 * time.Millisecond, closed: int(math.Round(24 * load)), duration: duration, seed: seed + 1,
 					}
 					blind += len(runHerd(c).waits)
-					c.policy = told{}
+					c.policy = byWeight{}
 					plain += len(runHerd(c).waits)
 					c.weights = []float64{1, 2, 3}
 					perfect += len(runHerd(c).waits)
@@ -68,10 +68,10 @@ func TestUnequalReplicas(t *testing.T) {
 				got, before := float64(blind)/float64(perfect), float64(plain)/float64(perfect)
 				fmt.Fprintf(&row, " %.3f (%.3f)", got, before)
 				if before > 0.93 && kind.slow == nil && load == 1 {
-					t.Errorf("%s, %d loops: %.3f by the load alone, so the experiment shows nothing", kind.name, loops, before)
+					t.Errorf("%s, %d loops: %.3f with the load alone, so the experiment has no effect", kind.name, loops, before)
 				}
 				if got < kind.least {
-					t.Errorf("%s, %d loops, load %v: %.3f of what perfect weights give", kind.name, loops, load, got)
+					t.Errorf("%s, %d loops, load %v: %.3f of the throughput with perfect weights", kind.name, loops, load, got)
 				}
 			}
 			t.Logf("%-24s %2d loops: %s", kind.name, loops, row.String())
