@@ -1,8 +1,8 @@
-// Package corpus reads the HTTP/1.1 messages under protocol/http1/testdata: what
-// clients and applications may say, each with what Remora has to make of it. The
-// README there describes the format. The tests of the codec, of whole sessions
-// and of real processes, and the comparison with other proxies, all feed the
-// same cases.
+// Package corpus reads the HTTP/1.1 messages under protocol/http1/testdata: input from
+// clients and applications, each with the verdict that Remora must reach. The README
+// there describes the format. The tests of the codec, of whole sessions and of real
+// processes use the same cases, and so does the comparison with other proxies. It is
+// test support; no command may import it.
 package corpus
 
 import (
@@ -17,24 +17,24 @@ import (
 	"strings"
 )
 
-// The limits that the cases are written for.
+// The limits that the cases assume.
 const (
 	HeaderLimit  = 2048 // limits.header
 	HeadersLimit = 32   // limits.headers
 	MessageLimit = 4096 // limits.message
 )
 
-// Verdict is what becomes of a part of a case.
+// Verdict is what must happen to a part of a case.
 type Verdict uint8
 
 const (
-	Accepted   Verdict = iota // a message that is passed on
-	Refused                   // no message: nothing of it, or of what follows, is passed on
-	Incomplete                // the beginning of a message: waited for, and not passed on
+	Accepted   Verdict = iota // a message that is forwarded
+	Refused                   // not a message: neither it nor the rest is forwarded
+	Incomplete                // the beginning of a message: the rest is awaited, nothing is forwarded
 	Ignored                   // bytes behind the last message of a connection
 )
 
-// Case is what one side of a connection says.
+// Case is the bytes that one side of a connection sends.
 type Case struct {
 	Name   string
 	Where  string // file:line
@@ -42,24 +42,24 @@ type Case struct {
 	Parts  []Part // at least one
 
 	Method string // of the request that a response answers
-	Closes bool   // the server closes behind the last byte of the response
+	Closes bool   // the server closes after the last byte of the response
 }
 
-// Part is one message of a case, or what is in the place of one. Its last byte
-// is the last that belongs to the message.
+// Part is one message of a case, or the bytes in place of one. It ends with the last byte
+// of the message.
 type Part struct {
 	Bytes   []byte
 	Verdict Verdict
 
 	Method, Target, Host string // of an accepted request
 	Last                 bool   // the connection ends after an accepted request
-	Status               int    // of an accepted response; what a refusal is answered with
+	Status               int    // of an accepted response, or of the response to a refusal
 	Body                 string // of an accepted message
-	Code                 string // of a refusal, by package http1
-	Failure              string // x-remora-error when a response is refused
+	Code                 string // error code of package http1 for a refusal
+	Failure              string // x-remora-error of a refused response
 }
 
-// Bytes are those of all parts.
+// Bytes returns the bytes of all parts.
 func (c *Case) Bytes() (all []byte) {
 	for _, p := range c.Parts {
 		all = append(all, p.Bytes...)
@@ -67,7 +67,7 @@ func (c *Case) Bytes() (all []byte) {
 	return all
 }
 
-// Of are the parts with the verdict.
+// Of returns the parts with the verdict.
 func (c *Case) Of(v Verdict) (found []Part) {
 	for _, p := range c.Parts {
 		if p.Verdict == v {
@@ -77,7 +77,7 @@ func (c *Case) Of(v Verdict) (found []Part) {
 	return found
 }
 
-// Open tells whether the connection stays open for another request.
+// Open reports whether the connection stays open for another request.
 func (c *Case) Open() bool {
 	last := &c.Parts[len(c.Parts)-1]
 	return last.Verdict == Accepted && !last.Last
@@ -113,7 +113,7 @@ type reader struct {
 	cases    []Case
 }
 
-// block is the lines of one case, before its each is expanded.
+// block is the lines of one case, before its "each" line is expanded.
 type block struct {
 	name  string
 	where string
@@ -157,7 +157,7 @@ func (r *reader) file(name string) error {
 	return lines.Err()
 }
 
-// expand makes a case of b, or one for each of its values.
+// expand adds the case of b, or one case for each of its values.
 func (r *reader) expand(b *block) error {
 	if b.each == nil {
 		return r.add(b, b.name, b.lines)
@@ -201,7 +201,7 @@ func (r *reader) add(b *block, name string, lines []string) error {
 
 var clauseForm = regexp.MustCompile(`^[1-9][0-9]{3} [1-9A-Z][0-9.]*$`)
 
-// line takes one line of a case; said is what was said since the last verdict.
+// line parses one line of a case. said is the bytes since the last verdict.
 func (r *reader) line(c *Case, said []byte, line string) ([]byte, error) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -253,8 +253,8 @@ func (p *Part) verdict(word, rest string, request bool) (err error) {
 	return nil
 }
 
-// accepted reads "METHOD TARGET HOST [last] ["BODY"]" of a request, with - for
-// what is empty, and "STATUS ["BODY"]" of a response.
+// accepted parses "METHOD TARGET HOST [last] ["BODY"]" of a request, with - for an empty
+// field, and "STATUS ["BODY"]" of a response.
 func (p *Part) accepted(rest string, request bool) (err error) {
 	if i := strings.Index(rest, ` "`); i >= 0 && strings.HasSuffix(rest[i+2:], `"`) {
 		if p.Body, err = unescape(rest[i+2 : len(rest)-1]); err != nil {
@@ -283,8 +283,8 @@ func (p *Part) accepted(rest string, request bool) (err error) {
 
 var escapes = regexp.MustCompile(`\\(x[0-9a-f]{2}|\{[0-9]+\*[^}]+\}|.?)`)
 
-// unescape replaces \r, \n, \t, \s (a space), \\, \xHH, and \{N*TEXT}, which is
-// TEXT, itself unescaped, N times.
+// unescape replaces \r, \n, \t, \s (a space), \\, \xHH, and \{N*TEXT}, which repeats the
+// unescaped TEXT N times.
 func unescape(s string) (string, error) {
 	var bad error
 	s = escapes.ReplaceAllStringFunc(s, func(e string) string {

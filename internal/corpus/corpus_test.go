@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// readText reads a file of requests or responses with that text.
+// readText reads a file of requests or responses with this text.
 func readText(t *testing.T, kind, text string) ([]Case, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,8 +79,8 @@ clause 9112 6.3
 	}
 }
 
-// TestMistakes: a case that does not say all, or says it so that a reader can't
-// see it, is none.
+// TestMistakes checks that incomplete cases, and cases with invisible characters, are
+// refused.
 func TestMistakes(t *testing.T) {
 	for what, text := range map[string]string{
 		"not in a case":          "> GET\n",

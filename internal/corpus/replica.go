@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Replica is an application on a raw socket. It records each byte that it gets.
+// Replica is an application on a raw socket. It records each byte that it receives.
 type Replica struct {
-	// Reply is the answer to the n-th request since Take, and whether the
-	// connection closes behind it.
+	// Reply returns the response to the n-th request since Take, and whether the
+	// connection closes after it.
 	Reply func(m *Message, n int) (answer []byte, closes bool)
 
 	ln     net.Listener
@@ -19,10 +19,10 @@ type Replica struct {
 	conns  map[net.Conn]bool
 }
 
-// ReplicaField marks the answers of a Replica.
+// ReplicaField is a header of all responses of a Replica.
 const ReplicaField = "X-Replica"
 
-// NumberedReply answers every request with its number.
+// NumberedReply responds to every request with its number.
 func NumberedReply(m *Message, n int) (answer []byte, closes bool) {
 	body := Numbered(n)
 	answer = fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%s: %d\r\nContent-Length: %d\r\n\r\n", ReplicaField, n, len(body))
@@ -32,7 +32,7 @@ func NumberedReply(m *Message, n int) (answer []byte, closes bool) {
 	return answer, false
 }
 
-// StartReplica listens on a free port of 127.0.0.1, and answers with reply.
+// StartReplica listens on a free port of 127.0.0.1, and responds with reply.
 func StartReplica(reply func(m *Message, n int) (answer []byte, closes bool)) (*Replica, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,11 +54,11 @@ func StartReplica(reply func(m *Message, n int) (answer []byte, closes bool)) (*
 	return r, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address on which r listens.
 func (r *Replica) Addr() string { return r.ln.Addr().String() }
 
-// Take begins another record, and returns the one before. Connections on which a
-// request has begun go on in that one.
+// Take begins another record, and returns the one before. Incomplete requests are still
+// added to the one before.
 func (r *Replica) Take() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,14 +67,14 @@ func (r *Replica) Take() Record {
 	return *taken
 }
 
-// Record is what was recorded since the last Take.
+// Record returns what was recorded since the last Take.
 func (r *Replica) Record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return *r.record
 }
 
-// Close ends all connections.
+// Close closes the listener and all connections, and waits for their goroutines.
 func (r *Replica) Close() {
 	r.ln.Close()
 	r.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Message is a request or a response as ParseRequest and ParseResponse see it.
+// Message is a request or a response as parsed by ParseRequest or ParseResponse.
 type Message struct {
 	Method, Target, Host string // of a request
 	Status               int    // of a response
@@ -21,7 +21,7 @@ type Message struct {
 // Field is one header line, or one of a trailer section.
 type Field struct{ Name, Value string }
 
-// Find returns the value of the first field of that name, in lower case.
+// Find returns the value of the first field with this name, in any case, or "".
 func (m *Message) Find(name string) string {
 	for _, f := range m.Fields {
 		if strings.EqualFold(f.Name, name) {
@@ -31,8 +31,8 @@ func (m *Message) Find(name string) string {
 	return ""
 }
 
-// The grammar that a sender is to generate (RFC 9112 sections 3 to 7, RFC 9110
-// section 5), with none of the freedoms that recipients are given.
+// The grammar that a sender must generate (RFC 9112 sections 3 to 7, RFC 9110 section 5),
+// without the tolerance that recipients are allowed.
 const (
 	token  = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 	text   = `[^\x00-\x08\x0a-\x1f\x7f]*`
@@ -48,10 +48,10 @@ var (
 	chunkLine   = regexp.MustCompile(`^[0-9A-Fa-f]{1,8}$`)
 )
 
-// ParseRequest reads the request that b begins with, and returns its length. It
-// judges what a proxy sends, and is strict to the letter, slow and obvious. It
-// has nothing in common with package http1, so that neither hides a mistake of
-// the other. Of what has no end yet it returns io.ErrUnexpectedEOF.
+// ParseRequest parses the request at the start of b, and returns its length. It checks
+// what a proxy sends, and is strict, slow and simple. It shares no code with package
+// http1, so that neither hides a mistake of the other. If b is incomplete, it returns
+// io.ErrUnexpectedEOF.
 func ParseRequest(b []byte) (m Message, n int, err error) {
 	line, fields, n, err := head(b)
 	if err != nil {
@@ -71,8 +71,8 @@ func ParseRequest(b []byte) (m Message, n int, err error) {
 	return m, n, err
 }
 
-// ParseResponse reads the response to a request with the method that b begins
-// with. Interim responses are read like others.
+// ParseResponse parses the response at the start of b to a request with this method.
+// Interim responses are parsed like others.
 func ParseResponse(b []byte, method string) (m Message, n int, err error) {
 	line, fields, n, err := head(b)
 	if err != nil {
@@ -102,7 +102,7 @@ func head(b []byte) (first string, fields []Field, n int, err error) {
 	return first, fields, n, err
 }
 
-// line reads the line at b[i:], and returns where the next one begins.
+// line reads the line at b[i:], and returns the index of the next one.
 func line(b []byte, i int) (text string, next int, err error) {
 	lf := bytes.IndexByte(b[i:], '\n')
 	if lf < 0 {
@@ -141,8 +141,8 @@ func all(fields []Field, name string) (values []string) {
 
 func (m *Message) closes() bool { return strings.EqualFold(m.Find("Connection"), "close") }
 
-// body reads the body at b[i:] and returns where it ends. A response has to say
-// how long its body is.
+// body reads the body at b[i:] and returns the index of its end. A response must announce
+// the length of its body.
 func (m *Message) body(b []byte, i int, request bool) (n int, err error) {
 	m.Close = m.closes()
 	lengths, codings := all(m.Fields, "Content-Length"), all(m.Fields, "Transfer-Encoding")

@@ -66,7 +66,7 @@ func TestParseResponse(t *testing.T) {
 	}
 }
 
-// TestRecord: a record is what was asked for, or it is not.
+// TestRecord checks that Check accepts only the wanted requests.
 func TestRecord(t *testing.T) {
 	const one, two = "GET /1 HTTP/1.1\r\nHost: h\r\n\r\n", "GET /2 HTTP/1.1\r\nHost: h\r\n\r\n"
 	want := []Message{{Method: "GET", Target: "/1", Host: "h"}, {Method: "GET", Target: "/2", Host: "h"}}

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// Answer is what a client gets for a request.
+// Answer is the response that a client gets to a request.
 type Answer struct {
 	Method string // of the request
 	Status int
-	Code   string // x-remora-error; "": it is the application's
-	Body   string // of the application's answer
+	Code   string // x-remora-error; "" means that the application responded
+	Body   string // of the application's response
 }
 
-// Numbered is the body of a recording application's answer to the n-th request of
-// a case.
+// Numbered returns the body of a recording application's response to the n-th request
+// of a case.
 func Numbered(n int) string { return fmt.Sprintf("answer %d", n) }
 
-// Answers are those to a case of requests, in their order. The last may be a
-// refusal. There are no tunnels.
+// Answers returns the responses to a case of requests, in order. The last one may be a
+// refusal. A CONNECT is refused: there are no tunnels.
 func (c *Case) Answers() (due []Answer) {
 	for _, p := range c.Parts {
 		switch {
@@ -34,7 +34,7 @@ func (c *Case) Answers() (due []Answer) {
 	return due
 }
 
-// Answer is what the caller gets when its application says a case.
+// Answer returns the response that the client gets when its application sends the case.
 func (c *Case) Answer() Answer {
 	for _, p := range c.Parts {
 		switch {
@@ -47,9 +47,9 @@ func (c *Case) Answer() Answer {
 	return Answer{Method: c.Method, Status: 504, Code: "deadline"}
 }
 
-// ParseAnswers parses what a client heard that waits for due; it leaves interim
-// responses out. With the last bytes incomplete it returns io.ErrUnexpectedEOF
-// and what is before them.
+// ParseAnswers parses the bytes that a client received while it waited for due. It leaves
+// out interim responses. If the last response is incomplete, it returns the ones before
+// and io.ErrUnexpectedEOF.
 func ParseAnswers(heard []byte, due []Answer) (answers []Message, err error) {
 	for len(heard) > 0 {
 		method := ""
@@ -70,7 +70,8 @@ func ParseAnswers(heard []byte, due []Answer) (answers []Message, err error) {
 	return answers, nil
 }
 
-// CheckAnswers wants what a client heard to be what is due and nothing else.
+// CheckAnswers returns an error unless a client received exactly the responses that are
+// due.
 func CheckAnswers(heard []byte, due []Answer) error {
 	answers, err := ParseAnswers(heard, due)
 	if err != nil {
@@ -91,7 +92,7 @@ func CheckAnswers(heard []byte, due []Answer) error {
 	return nil
 }
 
-// Forwarded are the requests of a case that the application gets.
+// Forwarded returns the requests of a case that the application gets.
 func (c *Case) Forwarded() (forwarded []Message) {
 	for _, p := range c.Of(Accepted) {
 		if p.Method != "CONNECT" {
@@ -101,15 +102,15 @@ func (c *Case) Forwarded() (forwarded []Message) {
 	return forwarded
 }
 
-// Record is what an application got.
+// Record is what an application received.
 type Record struct {
-	Requests []Message // in the order in which they were complete
-	Wrong    error     // bytes that are no request
-	Begun    int       // connections on which one was begun and not completed
-	Cut      int       // of these, the ones that have ended
+	Requests []Message // in the order in which they were completed
+	Wrong    error     // why bytes are no request
+	Begun    int       // connections with an incomplete request
+	Cut      int       // those of Begun that have ended
 }
 
-// Check wants the record to be the requests and nothing else.
+// Check returns an error unless the record is exactly these requests.
 func (r *Record) Check(want []Message) error {
 	if r.Wrong != nil || r.Begun != 0 || !slices.EqualFunc(r.Requests, want, sameRequest) {
 		return fmt.Errorf("the application got %+v, %d incomplete, %v; want %+v", r.Requests, r.Begun, r.Wrong, want)
@@ -121,17 +122,17 @@ func sameRequest(a, b Message) bool {
 	return a.Method == b.Method && a.Target == b.Target && a.Host == b.Host && a.Body == b.Body
 }
 
-// Recorder reads what one connection brings to an application.
+// Recorder reads the requests on one connection to an application.
 type Recorder struct {
 	to   *Record
 	held []byte
 }
 
-// NewRecorder keeps what a connection brings in a record.
+// NewRecorder returns a Recorder that adds the requests of a connection to a record.
 func NewRecorder(to *Record) *Recorder { return &Recorder{to: to} }
 
-// Feed takes what came next, and returns the requests that it completes. After
-// what is no request it takes no more.
+// Feed takes the next bytes and returns the requests that they complete. After bytes that
+// are no request, it ignores the rest.
 func (r *Recorder) Feed(b []byte) (complete []Message) {
 	if r.to.Wrong != nil {
 		return nil
