@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// ErrAddress is returned for an address that is not "host:port" with a host that
-// is an IP address or a host name, and a port from 1 to 65535.
+// ErrAddress means that an address is not "host:port" with an IP address or a host
+// name, and a port from 1 to 65535.
 var ErrAddress = errors.New("registry: address is not host:port")
 
-// ParseAddr splits addr into host and port and tells whether the host is an IP
-// address. A canonical form of the address (no leading zeros, lower-case and
-// compressed IPv6, IPv4 not mapped into IPv6) comes back, so that one endpoint
-// has one spelling.
+// ParseAddr splits addr into host and port, and reports whether the host is an IP
+// address. It returns the canonical form of the address: no leading zeros, IPv6 in
+// lower case and compressed, IPv4 not mapped into IPv6. So an endpoint has only one
+// spelling.
 func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -40,9 +40,9 @@ func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 	return net.JoinHostPort(host, port), host, false, nil
 }
 
-// validHost accepts what RFC 1123 section 2.1 does, and underscores, which
-// container networks have in their names. A last label of digits alone is a
-// mistyped IPv4 address.
+// validHost reports whether host is valid by RFC 1123 section 2.1, which it extends by
+// underscores, as in the names of container networks. A last label of only digits is
+// refused as a mistyped IPv4 address.
 func validHost(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 253 {

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// Record is what a Cache keeps of one service.
+// Record is what a Cache stores of one service.
 type Record struct {
 	// Service is the name the record was stored under.
 	Service string `json:"service"`
 
-	// Origin names the registry that the endpoints came from. A record of
-	// another origin is not for this process to use.
+	// Origin names the registry of the endpoints. A process must not use a record
+	// of another origin.
 	Origin string `json:"origin"`
 
-	// Cluster, Term and Revision are the registry's own idea of how new its
-	// data was; what they mean is up to it.
+	// Cluster, Term and Revision are the registry's own version of its data. Only
+	// the registry knows their meaning.
 	Cluster  uint64 `json:"cluster"`
 	Term     uint64 `json:"term"`
 	Revision int64  `json:"revision"`
@@ -33,29 +33,28 @@ type Record struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// maxRecord bounds a file of the cache, in bytes: MaxEndpoints of ordinary size.
+// maxRecord limits a file of the cache, in bytes: MaxEndpoints of ordinary size.
 const maxRecord = 8 << 20
 
 const rewriteAfter = 5 * time.Second
 
-// Cache keeps the last known endpoints of services on disk, one file each, for a
-// start while the registry is away. Writes happen in the background, only the
-// newest record of a service counts, and a file is replaced as a whole or not at
-// all. What can't be written, the disk being full, is tried again every rewriteAfter.
-// A nil *Cache keeps nothing.
+// Cache stores the last known endpoints of services on disk, one file each, for a start
+// while the registry is unavailable. Writes happen in the background. Only the newest
+// record of a service is written, and a file is replaced atomically. A failed write, as
+// with a full disk, is repeated every rewriteAfter. A nil *Cache stores nothing.
 type Cache struct {
 	dir string
 	log *slog.Logger
 
 	mu      sync.Mutex
-	pending map[string]Record // not yet written, by service; the newest only
+	pending map[string]Record // unwritten records by service; only the newest
 	wake    chan struct{}     // capacity 1
 	closing chan struct{}
 	done    chan struct{}
 }
 
-// OpenCache makes dir if it is missing and checks that it can be written to.
-// Close ends the cache.
+// OpenCache makes dir if it is missing, and checks that it is writable. The caller must
+// call Close.
 func OpenCache(dir string, log *slog.Logger) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("registry: cache: %w", err)
@@ -78,8 +77,8 @@ func OpenCache(dir string, log *slog.Logger) (*Cache, error) {
 	return c, nil
 }
 
-// Load returns the record of service. ok is false when there is none that can be
-// used; a damaged one is reported in the log.
+// Load returns the record of service. ok is false if there is no usable record. A damaged
+// record is logged.
 func (c *Cache) Load(service string) (rec Record, ok bool) {
 	if c == nil {
 		return Record{}, false
@@ -107,7 +106,7 @@ func (c *Cache) read(service string) (Record, error) {
 	return decodeRecord(service, data)
 }
 
-// decodeRecord reads the content of a file that was stored for service.
+// decodeRecord decodes the content of the file of service.
 func decodeRecord(service string, data []byte) (Record, error) {
 	if len(data) > maxRecord {
 		return Record{}, errors.New("too large")
@@ -117,7 +116,7 @@ func decodeRecord(service string, data []byte) (Record, error) {
 		return Record{}, err
 	}
 	if rec.Service != service {
-		return Record{}, fmt.Errorf("it is of service %q", rec.Service)
+		return Record{}, fmt.Errorf("record of another service, %q", rec.Service)
 	}
 	if len(rec.Endpoints) > MaxEndpoints {
 		return Record{}, errors.New("too many endpoints")
@@ -134,8 +133,8 @@ func decodeRecord(service string, data []byte) (Record, error) {
 	return rec, nil
 }
 
-// Store keeps rec in place of what was stored for its service. It returns at
-// once; rec.Endpoints must not be written to afterwards.
+// Store replaces the record of a service. It returns at once. The caller must not change
+// rec.Endpoints afterwards.
 func (c *Cache) Store(rec Record) {
 	if c == nil {
 		return
@@ -149,8 +148,8 @@ func (c *Cache) Store(rec Record) {
 	}
 }
 
-// Close writes what is still to be written and ends the cache. It must be called
-// once, after the last Store.
+// Close writes the pending records and ends the cache. It must be called once, after the
+// last Store.
 func (c *Cache) Close() {
 	if c == nil {
 		return
@@ -161,7 +160,7 @@ func (c *Cache) Close() {
 
 func (c *Cache) run() {
 	defer close(c.done)
-	var again <-chan time.Time // nil while nothing has failed
+	var again <-chan time.Time // nil unless a write has failed
 	for {
 		select {
 		case <-c.wake:
@@ -177,7 +176,8 @@ func (c *Cache) run() {
 	}
 }
 
-// flush writes what is pending, and keeps what it can't write for the next time.
+// flush writes the pending records and reports whether all were written. It keeps the
+// others for the next time.
 func (c *Cache) flush() (all bool) {
 	c.mu.Lock()
 	batch := c.pending
@@ -186,7 +186,7 @@ func (c *Cache) flush() (all bool) {
 	all = true
 	for service, rec := range batch {
 		if err := c.write(rec); err != nil {
-			c.log.Warn("registry cache: not written; it is tried again", "service", service, "error", err)
+			c.log.Warn("registry cache: write failed, will retry", "service", service, "error", err)
 			c.keep(rec)
 			all = false
 		}
@@ -194,7 +194,7 @@ func (c *Cache) flush() (all bool) {
 	return all
 }
 
-// keep makes rec pending again, unless a newer one of its service is.
+// keep makes rec pending again, unless a newer record of its service is pending.
 func (c *Cache) keep(rec Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (c *Cache) keep(rec Record) {
 
 const tempPattern = ".tmp-*"
 
-// write makes the file appear under its name complete and on disk, or not at all.
+// write replaces the file of rec atomically and syncs it to disk.
 func (c *Cache) write(rec Record) (err error) {
 	data, err := json.MarshalIndent(rec, "", " ")
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *Cache) write(rec Record) (err error) {
 	return err
 }
 
-// syncDir makes a rename in dir survive a power cut.
+// syncDir makes a rename in dir survive a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -246,8 +246,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// path is a name that no service can make point elsewhere: "/" is escaped, and
-// the suffix keeps "." and ".." harmless.
+// path returns the file of service. No service name can lead to another directory: "/" is
+// escaped, and the suffix makes "." and ".." harmless.
 func (c *Cache) path(service string) string {
 	return filepath.Join(c.dir, url.PathEscape(service)+".json")
 }

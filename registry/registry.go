@@ -1,11 +1,12 @@
-// Package registry tells one thing: which endpoints a service has now, as an
-// immutable snapshot, and when that changed. Where the endpoints come from is
-// the business of its subpackages: etcd (discovery and registration), static (a
-// list in the configuration) and dns (host names become addresses).
+// Package registry describes which endpoints a service has now, as an immutable
+// snapshot, and notifies of changes. Its subpackages provide the endpoints: etcd
+// (discovery and registration) and static (a list in the configuration). Two more stand
+// between these and the users of snapshots: dns replaces host names by addresses, and
+// health adds the verdicts of active checks.
 //
-// A snapshot is all that the rest of the sidecar sees of a registry: the picking
-// of endpoints works on it without a lock, and goes on working on the last one
-// when the registry is gone.
+// The rest of the sidecar sees only the snapshots of a registry. Picking endpoints
+// works on a snapshot without a lock, and continues with the last one when the registry
+// is unavailable. This package knows neither connections nor how an endpoint is picked.
 package registry
 
 import (
@@ -17,23 +18,21 @@ import (
 	"time"
 )
 
-// Endpoint is one address at which a service answers. Endpoints are compared
-// with ==.
+// Endpoint is one address of a service. Endpoints are compared with ==.
 type Endpoint struct {
-	// Addr is where to dial: "ip:port". Watchers that the sidecar uses never
-	// deliver anything else; before package dns has seen it, the host may be a
-	// name.
+	// Addr is the address to dial: "ip:port". Watchers that the sidecar uses deliver
+	// nothing else. Before package dns has resolved it, the host may be a name.
 	Addr string
 
 	// Weight is the endpoint's share of the load relative to the others,
 	// 1 to MaxWeight.
 	Weight int
 
-	// Zone is where the endpoint runs; "" if unknown.
+	// Zone is the zone of the endpoint, or "" if it is unknown.
 	Zone string
 
-	// Protocol is what the endpoint speaks: link, http, dubbo or tcp; "" where the
-	// registry says nothing and the service's configuration decides.
+	// Protocol is what the endpoint speaks: link, http, dubbo or tcp. "" means that the
+	// registry has none, and the service's configuration decides.
 	Protocol string
 
 	// Node is the id of the node that registered the endpoint, or "".
@@ -42,15 +41,15 @@ type Endpoint struct {
 	// Host is the host name that Addr was resolved from, or "".
 	Host string
 
-	// Unhealthy is the verdict of an active health check (package health): it is
-	// used when no other is left. The registries know nothing of it.
+	// Unhealthy is the verdict of an active health check (package health). Such an
+	// endpoint is used only if no other is left. Registries do not set it.
 	Unhealthy bool `json:"-"`
 }
 
-// ErrProtocol is returned for what no endpoint speaks.
+// ErrProtocol means that no endpoint can have this protocol.
 var ErrProtocol = errors.New("registry: protocol is none of link, http, dubbo, tcp")
 
-// CheckProtocol returns ErrProtocol for what can't be an Endpoint's Protocol.
+// CheckProtocol returns ErrProtocol if protocol can't be an Endpoint's Protocol.
 func CheckProtocol(protocol string) error {
 	switch protocol {
 	case "", "link", "http", "dubbo", "tcp":
@@ -60,32 +59,31 @@ func CheckProtocol(protocol string) error {
 }
 
 const (
-	// MaxWeight is the greatest weight of an endpoint: what package config allows.
+	// MaxWeight is the maximum weight of an endpoint, as in package config.
 	MaxWeight = 65535
 
-	// MaxEndpoints bounds the endpoints of one service; what a registry holds
-	// beyond it is left out and logged.
+	// MaxEndpoints limits the endpoints of one service; more are ignored and logged.
 	MaxEndpoints = 10_000
 )
 
-// Source tells how fresh a snapshot is.
+// Source is where a snapshot comes from.
 type Source string
 
 const (
 	SourceLive  Source = "live"  // from the registry itself
-	SourceCache Source = "cache" // from disk: the registry has not answered since the start
+	SourceCache Source = "cache" // from disk: the registry has not responded since the start
 )
 
-// Snapshot is what was known of one service's endpoints at one moment. It is
-// immutable: it may be kept and shared without a copy, and nobody may write to it.
+// Snapshot is the known endpoints of one service at one moment. It is immutable: it may
+// be kept and shared without a copy, and must not be changed.
 type Snapshot struct {
 	Service string
 
-	// Version grows from each snapshot of a service to the next within a
-	// process, whatever the watcher; it need not be contiguous.
+	// Version grows with each snapshot of a service within a process, whatever the
+	// watcher. It need not be contiguous.
 	Version uint64
 
-	// Changed is when the endpoints became what they are here.
+	// Changed is when the endpoints last changed.
 	Changed time.Time
 
 	// Endpoints are sorted by Addr, and their Addrs are unique.
@@ -96,9 +94,9 @@ type Snapshot struct {
 
 var versions atomic.Uint64
 
-// NewSnapshot makes a snapshot of endpoints, which it sorts in place and keeps.
-// Of several endpoints with the same Addr the first stays. Weights outside 1 to
-// MaxWeight are moved to the nearer bound, 0 means 1.
+// NewSnapshot returns a snapshot of endpoints, which it sorts in place and keeps. Of
+// several endpoints with the same Addr, the first stays. Weights outside 1 to MaxWeight
+// become the nearer limit; 0 becomes 1.
 func NewSnapshot(service string, source Source, changed time.Time, endpoints []Endpoint) *Snapshot {
 	return &Snapshot{
 		Service:   service,
@@ -109,8 +107,8 @@ func NewSnapshot(service string, source Source, changed time.Time, endpoints []E
 	}
 }
 
-// Normalize sorts endpoints by Addr in place, drops all but the first of those
-// with the same Addr, brings weights into their bounds and returns what is left.
+// Normalize sorts endpoints by Addr in place, keeps the first of those with the same
+// Addr, limits their weights, and returns the rest.
 func Normalize(endpoints []Endpoint) []Endpoint {
 	for i := range endpoints {
 		endpoints[i].Weight = min(max(endpoints[i].Weight, 1), MaxWeight)
@@ -122,86 +120,85 @@ func Normalize(endpoints []Endpoint) []Endpoint {
 
 // Watcher follows services.
 type Watcher interface {
-	// Watch delivers the current snapshot of service as soon as it is known and
-	// a new one after each change. notify is called from one goroutine at a
-	// time and must not block; it must not call stop's Watcher.Close.
+	// Watch delivers the current snapshot of service as soon as it is known, and a
+	// new one after each change. notify is called from one goroutine at a time and
+	// must not block. It must not call the Close method of the Watcher.
 	//
-	// stop ends the watch and waits for nothing: a notify that has begun may
-	// still be running when stop returns, and no other begins after it. Calling
-	// stop again does nothing. stop may be called from within notify.
+	// stop ends the watch and does not wait: a running notify may continue after stop
+	// returns, but no other begins. Calling stop again does nothing. notify may call
+	// stop.
 	Watch(service string, notify func(*Snapshot)) (stop func())
 }
 
-// Registration announces that a service answers at Addr.
+// Registration announces an endpoint of a service at Addr.
 type Registration struct {
 	Service string // not empty; no "/" at either end
 	Node    string // id of this node, unique among the service's nodes that share Addr
 	Addr    string // advertised "host:port", reachable from the consumers
 
-	Weight   int    // 0: 1
-	Zone     string // "": unknown
+	Weight   int    // 0 means 1
+	Zone     string // "" means unknown
 	Protocol string // link | http | dubbo | tcp
 
-	// Metadata is stored beside the fields above for other readers of the
-	// registry; keys of the same names as theirs ("weight", "zone",
-	// "protocol", "node") are left out. Not to be changed after Register.
+	// Metadata is stored beside the fields above for other readers of the registry.
+	// The keys of these fields ("weight", "zone", "protocol", "node") are ignored.
+	// It must not change after Register.
 	Metadata map[string]string
 }
 
 // Registrar announces this process's own endpoints.
 type Registrar interface {
-	// Register returns at once and keeps trying in the background until the
-	// handle is withdrawn or closed. A registration that can never succeed (a
-	// bad address) has the state Failed from the start.
+	// Register returns at once, and retries in the background until the handle is
+	// withdrawn or closed. A registration that can never succeed (a bad address) has
+	// the state Failed from the start.
 	Register(Registration) Handle
 }
 
 // Handle is one registration. Its methods may be called from any goroutine.
 type Handle interface {
-	// Withdraw takes the endpoint out of the registry until Restore: the app's
-	// health check failed. It returns at once. Withdrawing twice does nothing.
+	// Withdraw removes the endpoint from the registry until Restore, because the
+	// application's health check failed. It returns at once. Calling it again does
+	// nothing.
 	Withdraw()
 
-	// Yield leaves the endpoint to another process that is about to announce it:
-	// when it returns, nothing is put for this registration any more. What is
-	// there stays until Close, which takes out only what the other has not put.
+	// Yield leaves the endpoint to another process that will announce it. After it
+	// returns, this registration puts nothing more. The registry keeps the endpoint
+	// until Close, which removes only what the other process has not put.
 	Yield()
 
 	// Restore undoes Withdraw and Yield. It returns at once.
 	Restore()
 
-	// Change announces something else of the same service, node and address. It
-	// returns at once; what is in the registry stays until the other is put in its
-	// place.
+	// Change announces another value for the same service, node and address. It returns
+	// at once; the registry keeps the old value until the new one is put.
 	Change(Registration)
 
-	// Close takes the endpoint out for good, waits until the registry has
-	// confirmed that or ctx is done, and returns ctx's error in the latter
-	// case: the endpoint then goes away when its lease runs out. Closing twice
-	// returns what the first call did.
+	// Close removes the endpoint for good, and waits until the registry has confirmed
+	// that or ctx is done. In the latter case it returns ctx's error, and the endpoint
+	// goes when its lease ends. Calling it again returns the same result.
 	Close(ctx context.Context) error
 
-	// State is where the registration stands now.
+	// State returns the current state.
 	State() State
 
-	// Err is why the last attempt failed; nil when it succeeded.
+	// Err returns why the last attempt failed, or nil if it succeeded.
 	Err() error
 }
 
-// State is where a registration stands.
+// State is the state of a registration.
 type State uint8
 
 const (
-	Pending    State = iota // not confirmed by the registry (any more), being tried
-	Registered              // confirmed, its lease kept alive
-	Withdrawn               // on request, may come back
-	Closed                  // for good
-	Failed                  // for good: the registration itself is invalid
+	Pending    State = iota // not confirmed by the registry, or no longer; being retried
+	Registered              // confirmed; the lease is kept alive
+	Withdrawn               // on request; may be restored
+	Closed                  // final, on request
+	Failed                  // final: the registration is invalid
 )
 
 var stateNames = [...]string{"pending", "registered", "withdrawn", "closed", "failed"}
 
-// String is the state's name in lower case, as the admin API shows it.
+// String returns the state's name in lower case, as the admin API shows it.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]

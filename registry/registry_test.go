@@ -96,7 +96,7 @@ func TestCache(t *testing.T) {
 	c.Close()
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != len(names) {
-		t.Fatalf("%d files, %v", len(files), err) // none elsewhere, no temporary ones
+		t.Fatalf("%d files, %v", len(files), err) // no temporary files are left
 	}
 	if c, err = OpenCache(dir, log); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestCacheIgnoresDamage(t *testing.T) {
 	}
 	defer c.Close()
 	if _, ok := c.Load("s"); ok {
-		t.Error("a record out of nothing")
+		t.Error("Load returns a record that was never stored")
 	}
 	good := `{"service":"s","endpoints":[{"Addr":"10.0.0.1:80"}]}`
 	for content, want := range map[string]bool{
@@ -137,9 +137,9 @@ func TestCacheIgnoresDamage(t *testing.T) {
 	}
 }
 
-// A record that can't be written, a directory being in its place, is when that is
-// gone; of two, the newer one.
-func TestCacheTriesAgain(t *testing.T) {
+// A record that can't be written, because a directory has its name, is written once
+// that is gone. Of two records, the newer one is written.
+func TestCacheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		c, err := OpenCache(dir, slog.New(slog.DiscardHandler))
@@ -165,9 +165,9 @@ func TestCacheTriesAgain(t *testing.T) {
 	})
 }
 
-// FuzzCache takes anything for a file of the cache, of any service: what is used
-// of it is what may be dialled, and is stored as what it is. No service's file is
-// another's, or elsewhere.
+// FuzzCache decodes any bytes as a cache file of any service. The decoded endpoints
+// must be valid, and encode to the same record. Different services must have different
+// files in the cache directory.
 func FuzzCache(f *testing.F) {
 	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":500000,"Zone":"z"},{"Addr":"10.0.0.1:80","Protocol":"link"}]}`))
 	f.Add("../up", "..", []byte(`{"service":"../up","origin":"o","cluster":18446744073709551615,"changed":"2026-11-21T09:00:00+14:00"}`))
@@ -203,7 +203,7 @@ func TestNilCache(t *testing.T) {
 	var c *Cache
 	c.Store(Record{Service: "s"})
 	if _, ok := c.Load("s"); ok {
-		t.Error("a record out of nothing")
+		t.Error("Load returns a record that was never stored")
 	}
 	c.Close()
 }

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Shared lets all watches of a service share one watch of another watcher, which
-// lasts until the last of them is stopped. Who comes later has what that knows at
-// once, and nothing of it is lost when one watch takes the place of another.
+// Shared lets all watches of a service share one watch of another watcher, which ends
+// with the last of them. A later watch gets the last snapshot at once, and nothing is
+// lost when one watch replaces another.
 type Shared struct {
 	inner Watcher
 
@@ -18,7 +18,7 @@ type Shared struct {
 
 var _ Watcher = (*Shared)(nil)
 
-// Share returns a Watcher of what inner watches. A notify must not call its Watch.
+// Share returns a Watcher for the snapshots of inner. A notify must not call its Watch.
 func Share(inner Watcher) *Shared {
 	return &Shared{inner: inner, services: make(map[string]*sharing)}
 }
@@ -57,17 +57,17 @@ func (s *Shared) leave(service string, at *sharing) {
 	}
 }
 
-// sharing is the one watch of a service.
+// sharing is the shared watch of one service.
 type sharing struct {
 	stop  func()
 	users int
 
-	mu   sync.Mutex // held while anybody is notified: the order is the same for all
-	last *Snapshot  // nil: nothing yet
+	mu   sync.Mutex // held while users are notified, so that the order is the same for all
+	last *Snapshot  // nil means none yet
 	all  []*user
 }
 
-// user is one of those who share a watch.
+// user is one of the watches that share.
 type user struct {
 	notify  func(*Snapshot)
 	stopped atomic.Bool
@@ -76,14 +76,14 @@ type user struct {
 func (at *sharing) add(u *user) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	at.sweep() // nothing may be delivered for long
+	at.sweep() // there may be no delivery for a long time
 	at.all = append(at.all, u)
 	if at.last != nil {
 		u.notify(at.last.anew())
 	}
 }
 
-// deliver passes s on. It is called from one goroutine at a time.
+// deliver passes s to all users. It is called from one goroutine at a time.
 func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -96,13 +96,13 @@ func (at *sharing) deliver(s *Snapshot) {
 	}
 }
 
-// sweep drops those who have stopped.
+// sweep drops stopped users.
 func (at *sharing) sweep() {
 	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
 }
 
-// anew is s with a version above all that there are: whoever was given others
-// meanwhile would take s for old news.
+// anew returns s with a version above all others: a user that got other snapshots
+// meanwhile would take s for an old one.
 func (s *Snapshot) anew() *Snapshot {
 	again := *s
 	again.Version = versions.Add(1)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// origin is a watcher whose snapshots a test makes.
+// origin is a watcher whose snapshots the test makes.
 type origin struct {
 	begun, ended int
 	notify       func(*Snapshot)
@@ -27,7 +27,7 @@ func (o *origin) set(addrs ...string) *Snapshot {
 	return s
 }
 
-// recorder holds snapshots to the order of their versions.
+// recorder checks that versions grow, and keeps the snapshots.
 type recorder struct {
 	t    *testing.T
 	seen []*Snapshot
@@ -47,8 +47,8 @@ func (r *recorder) expect(n int, addr string) {
 	}
 }
 
-// TestShare: watches of a service share one, a later one has the last snapshot at
-// once, with a version above any, and the one ends with the last of them.
+// TestShare checks that all watches of a service share one, which ends with the last of
+// them. A later watch gets the last snapshot at once, with a version above all others.
 func TestShare(t *testing.T) {
 	o := &origin{}
 	s := Share(o)
@@ -62,9 +62,9 @@ func TestShare(t *testing.T) {
 	stopSecond := s.Watch("s", second.notify)
 	second.expect(1, "a:1")
 	if second.seen[0].Version <= between.Version {
-		t.Error("what comes late is older than what came before")
+		t.Error("the snapshot of a later watch has an older version")
 	}
-	// One that was made before the second came is news to it all the same.
+	// A snapshot made before the second watch began must also get a newer version.
 	late := NewSnapshot("s", SourceLive, time.Unix(2, 0), []Endpoint{{Addr: "b:1"}})
 	stop()
 	stop()
@@ -99,14 +99,14 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareForgets: what stopped is not kept, though nothing is delivered.
-func TestShareForgets(t *testing.T) {
+// TestShareStopped checks that stopped watches are dropped even without a delivery.
+func TestShareStopped(t *testing.T) {
 	s := Share(&origin{})
 	defer s.Watch("s", func(*Snapshot) {})()
 	for range 100 {
 		s.Watch("s", func(*Snapshot) {})()
 	}
 	if n := len(s.services["s"].all); n > 2 {
-		t.Errorf("%d are kept", n)
+		t.Errorf("%d watches are kept", n)
 	}
 }

@@ -1,12 +1,12 @@
-// Package dns turns host names in snapshots into addresses, so that nothing
-// behind it ever waits for a resolver.
+// Package dns replaces host names in snapshots by addresses. It stands between a registry
+// and the users of its snapshots, which so never wait for a resolver. It knows neither
+// what endpoints are used for nor whether they are healthy.
 //
-// A name is resolved again when the TTL of its records ends, or at a fixed
-// interval where there is none; a name that cannot be resolved keeps the addresses
-// it had. Where a name has IPv4 and IPv6 addresses, the IPv4 ones are used: both
-// usually lead to the same process, which would then count as two endpoints. For the
-// same reason IPv6 ones do not take the place of IPv4 ones while it is not known
-// whether those have gone.
+// A name is resolved again when the TTL of its records ends, or at a fixed interval if
+// there is none. A name that can't be resolved keeps its addresses. If a name has IPv4
+// and IPv6 addresses, only the IPv4 ones are used: both usually lead to the same process,
+// which would count as two endpoints. For the same reason IPv6 addresses don't replace
+// IPv4 ones while it is unknown whether those still exist.
 package dns
 
 import (
@@ -22,27 +22,26 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Options configures a Watcher. The zero value is fine.
+// Options configures a Watcher. The zero value is usable.
 type Options struct {
-	// Interval is the time between two resolutions of a name that failed, or
-	// whose TTL is not known; of one that has no addresses yet it is the longest.
-	// Default: 30 s
+	// Interval is the time between two resolutions of a name if the last one failed or
+	// its TTL is unknown. For a name without addresses it is the maximum. Default: 30 s
 	Interval time.Duration
 
 	Timeout time.Duration // of one resolution. Default: 5 s
 
-	// Lookup returns the addresses of a host name; it is called from several
+	// Lookup returns the addresses of a host name. It is called from several
 	// goroutines. Default: Go's own resolver.
 	Lookup func(ctx context.Context, host string) (Answer, error)
 
-	// Known is what the Watcher begins with, of one whose place it takes; a name that
-	// comes up more than 5 min later is not among it. It is not changed.
+	// Known is the initial knowledge, from the Watcher that this one replaces. Names
+	// that are new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
-	Logger *slog.Logger // nil: silent
+	Logger *slog.Logger // nil means no logs
 
-	gather time.Duration // how long an answer waits for those of other names
-	until  time.Time     // when Known is too old for names that are new
+	gather time.Duration // how long an answer waits for answers for other names
+	until  time.Time     // after this time, Known is too old for new names
 }
 
 const (
@@ -50,20 +49,20 @@ const (
 	defaultTimeout  = 5 * time.Second
 	defaultGather   = 100 * time.Millisecond
 
-	// minTTL and maxTTL bound what a name server can ask of us: a storm of
-	// queries, or addresses that are gone for good.
+	// minTTL and maxTTL limit the effect of a name server: no storm of queries, and
+	// no addresses that are used forever after they are gone.
 	minTTL = time.Second
 	maxTTL = 5 * time.Minute
 
-	// parallel bounds the lookups that one watch has out at a time.
+	// parallel limits the concurrent lookups of one watch.
 	parallel = 8
 
-	// maxAddrs bounds the endpoints that one name becomes.
+	// maxAddrs limits the endpoints of one name.
 	maxAddrs = 256
 )
 
-// Watcher delivers another watcher's snapshots with each host name replaced by
-// the addresses it resolves to, one endpoint each.
+// Watcher delivers another watcher's snapshots with each host name replaced by its
+// addresses, one endpoint each.
 type Watcher struct {
 	inner  registry.Watcher
 	opt    Options
@@ -73,12 +72,12 @@ type Watcher struct {
 	mu      sync.Mutex // guards closed against tasks.Add, and watches
 	closed  bool
 	tasks   sync.WaitGroup
-	watches map[*watch]struct{} // that have not ended
+	watches map[*watch]struct{} // running watches
 }
 
 var _ registry.Watcher = (*Watcher)(nil)
 
-// New returns a Watcher of what inner watches. It must be closed.
+// New returns a Watcher for the snapshots of inner. The caller must close it.
 func New(inner registry.Watcher, opt Options) *Watcher {
 	if opt.Interval <= 0 {
 		opt.Interval = defaultInterval
@@ -101,8 +100,8 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 	return w
 }
 
-// Watch implements registry.Watcher. The first snapshot waits until one endpoint
-// has an address, or all names have been asked for once.
+// Watch implements registry.Watcher. The first snapshot is delivered when one endpoint
+// has an address, or all names have been looked up once.
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,13 +110,13 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	t := &watch{
-		opt:    &w.opt,
-		ctx:    ctx,
-		notify: notify,
-		newest: make(chan *registry.Snapshot, 1),
-		answer: make(chan answer, parallel),
-		asking: make(map[string]struct{}),
-		names:  make(map[string]name),
+		opt:      &w.opt,
+		ctx:      ctx,
+		notify:   notify,
+		newest:   make(chan *registry.Snapshot, 1),
+		outcomes: make(chan outcome, parallel),
+		asking:   make(map[string]struct{}),
+		names:    make(map[string]name),
 	}
 	w.watches[t] = struct{}{}
 	w.tasks.Go(func() {
@@ -134,8 +133,8 @@ func (w *Watcher) end(t *watch) {
 	delete(w.watches, t)
 }
 
-// Close ends all watches and returns when they have ended. It does not close the
-// inner watcher, and must not be called from a notify function.
+// Close ends all watches and waits for their end. It does not close the inner watcher,
+// and must not be called from a notify function.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -145,30 +144,30 @@ func (w *Watcher) Close() error {
 	return nil
 }
 
-// answer is the outcome of one lookup.
-type answer struct {
+// outcome is the outcome of one lookup.
+type outcome struct {
 	host string
 	name name
 }
 
-// watch follows one service. All but newest belongs to the goroutine of run.
+// watch follows one service. The goroutine of run owns all fields except newest.
 type watch struct {
 	opt    *Options
 	ctx    context.Context
 	notify func(*registry.Snapshot)
-	newest chan *registry.Snapshot // the inner watcher's last; capacity 1
+	newest chan *registry.Snapshot // the inner watcher's last snapshot; capacity 1
 
-	in     *registry.Snapshot // what is being served
-	out    *registry.Snapshot // what was delivered; nil: nothing yet
-	mu     sync.Mutex         // held to change names, and by others than run to read them
-	names  map[string]name    // of in
-	answer chan answer        // capacity parallel, so that no lookup waits for run
-	asking map[string]struct{}
-	news   time.Time // of the first answer that was not delivered yet; zero: none
+	in       *registry.Snapshot // the current snapshot of the inner watcher
+	out      *registry.Snapshot // the last delivered snapshot; nil means none
+	mu       sync.Mutex         // held to change names, and to read them outside run
+	names    map[string]name    // host names in in
+	outcomes chan outcome       // capacity parallel, so that lookups never block
+	asking   map[string]struct{}
+	news     time.Time // time of the first undelivered answer; zero means none
 }
 
-// offer takes the inner watcher's snapshot and replaces one not yet looked at.
-// It is called from one goroutine at a time.
+// offer passes on the inner watcher's snapshot, and replaces one that run has not
+// received. It is called from one goroutine at a time.
 func (t *watch) offer(s *registry.Snapshot) {
 	select {
 	case <-t.newest:
@@ -183,16 +182,16 @@ func (t *watch) run() {
 	for {
 		select {
 		case <-t.ctx.Done():
-			// Lookups that are out end with ctx and leave their answers in the
-			// channel. Waiting for them makes Close leave nothing behind.
+			// Lookups in flight end with ctx and send their answers. Waiting for
+			// them makes Close leave no goroutine behind.
 			for range t.asking {
-				<-t.answer
+				<-t.outcomes
 			}
 			return
 		case t.in = <-t.newest:
-			t.news = time.Time{} // who is new waits for nobody
+			t.news = time.Time{} // a new snapshot does not wait
 			t.forget()
-		case got := <-t.answer:
+		case got := <-t.outcomes:
 			delete(t.asking, got.host)
 			t.learn(got.host, got.name)
 			if t.news.IsZero() {
@@ -209,12 +208,12 @@ func (t *watch) run() {
 	}
 }
 
-// gathering tells that an answer waits for others that may be about to come.
+// gathering reports whether an answer waits for others that may arrive soon.
 func (t *watch) gathering() bool {
 	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.opt.gather
 }
 
-// sleep is the time until there is something to do that nobody wakes run for.
+// sleep returns the time until run must act without another event.
 func (t *watch) sleep() time.Duration {
 	d := time.Hour
 	if !t.news.IsZero() {
@@ -231,7 +230,7 @@ func (t *watch) sleep() time.Duration {
 	return d
 }
 
-// forget drops names that are no longer in use, and adds the new ones.
+// forget drops names that are no longer in use, and adds new ones.
 func (t *watch) forget() {
 	names := make(map[string]name)
 	for _, e := range t.in.Endpoints {
@@ -248,7 +247,7 @@ func (t *watch) forget() {
 	t.names = names
 }
 
-// ask starts the lookups of names that are due.
+// ask starts the lookups that are due.
 func (t *watch) ask() {
 	now := time.Now()
 	for host, n := range t.names {
@@ -257,7 +256,7 @@ func (t *watch) ask() {
 		}
 		if _, out := t.asking[host]; !out && !n.due.After(now) {
 			t.asking[host] = struct{}{}
-			go func() { t.answer <- answer{host, t.lookup(host)} }()
+			go func() { t.outcomes <- outcome{host, t.lookup(host)} }()
 		}
 	}
 }
@@ -269,8 +268,8 @@ func (t *watch) lookup(host string) name {
 	return name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
-// pause is the time from an answer to the next lookup: its TTL, if it has one,
-// and up to a tenth more, so that many sidecars do not ask at once.
+// pause returns the time from an answer to the next lookup: its TTL, if it is known, plus
+// up to a tenth, so that many sidecars do not ask at once.
 func (o *Options) pause(ttl time.Duration, err error) time.Duration {
 	d := o.Interval
 	if err == nil && ttl >= 0 {
@@ -279,15 +278,15 @@ func (o *Options) pause(ttl time.Duration, err error) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
-// soon is the time to the next lookup of a name that has no addresses yet: longer each
-// time.
-func (o *Options) soon(tries int) time.Duration {
+// firstPause returns the time to the next lookup of a name without addresses: longer
+// after each try.
+func (o *Options) firstPause(tries int) time.Duration {
 	d := min(minTTL<<min(tries-1, 10), o.Interval)
 	return d + rand.N(d/10+1)
 }
 
-// usable returns the addresses to use, sorted: a resolver that rotates its
-// answers does not look like a change.
+// usable returns the addresses to use, sorted, so that the rotated answer of a resolver
+// is no change.
 func usable(addrs []netip.Addr) []netip.Addr {
 	var v4, v6 []netip.Addr
 	for _, a := range addrs {
@@ -306,8 +305,9 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
-// learn takes the outcome of a lookup. A failure, an answer without an address, or one of
-// IPv6 ones where there may be IPv4 ones, leaves the addresses of before.
+// learn processes the outcome of a lookup. The old addresses stay after a failure,
+// after an answer without addresses, and after one with only IPv6 if there may be IPv4
+// addresses.
 func (t *watch) learn(host string, n name) {
 	old, used := t.names[host]
 	if !used {
@@ -324,7 +324,7 @@ func (t *watch) learn(host string, n name) {
 		n.addrs = old.addrs
 		if len(n.addrs) == 0 {
 			n.tries = old.tries + 1
-			n.due = time.Now().Add(t.opt.soon(n.tries))
+			n.due = time.Now().Add(t.opt.firstPause(n.tries))
 		}
 	}
 	t.mu.Lock()
@@ -332,7 +332,7 @@ func (t *watch) learn(host string, n name) {
 	t.names[host] = n
 }
 
-// deliver passes on what is known, if it is news.
+// deliver notifies of the current endpoints, if they have changed.
 func (t *watch) deliver() {
 	if t.in == nil || t.ctx.Err() != nil {
 		return
@@ -375,7 +375,7 @@ func (t *watch) resolved() []registry.Endpoint {
 			endpoints = append(endpoints, e)
 			continue
 		}
-		_, port, _ := net.SplitHostPort(e.Addr) // ParseAddr has done the same
+		_, port, _ := net.SplitHostPort(e.Addr) // can't fail after ParseAddr
 		for _, a := range t.names[host].addrs {
 			e.Addr, e.Host = net.JoinHostPort(a.String(), port), host
 			endpoints = append(endpoints, e)

@@ -22,11 +22,11 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+// timeout is how long a test waits for an event.
+const timeout = 60 * time.Second
 
-// TestLookup: addresses and the lowest TTL on the way to them, from a name server
-// on sockets.
+// TestLookup checks the addresses and the lowest TTL, with a name server on real
+// sockets.
 func TestLookup(t *testing.T) {
 	s := newServer(t)
 	s.set("one.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 7})
@@ -62,8 +62,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLookupLacks: that the query of IPv4 addresses fails is told from there being
-// none.
+// TestLookupLacks checks that a failed query for IPv4 addresses differs from an empty
+// answer.
 func TestLookupLacks(t *testing.T) {
 	s := newServer(t)
 	for name, c := range map[string]struct {
@@ -86,18 +86,19 @@ func TestLookupLacks(t *testing.T) {
 	}
 }
 
-// TestLookupSearches: the IPv4 addresses of a name that the search list leads to are
-// not taken for those of one that has IPv6 ones. The list is only read from
-// /etc/resolv.conf, so the test runs again where that is another file.
-func TestLookupSearches(t *testing.T) {
-	if os.Getenv("REMORA_TEST_SEARCHES") == "" {
+// TestLookupSearchList checks that the IPv4 addresses of a name in the search list are
+// not mixed with the IPv6 addresses of another name. The list is read only from
+// /etc/resolv.conf, so the test runs itself again in a mount namespace with another
+// such file.
+func TestLookupSearchList(t *testing.T) {
+	if os.Getenv("REMORA_TEST_SEARCH_LIST") == "" {
 		conf := filepath.Join(t.TempDir(), "resolv.conf")
 		if err := os.WriteFile(conf, []byte("search corp.lan\nnameserver 127.0.0.1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		const mount = `mount --bind "$0" /etc/resolv.conf || exit 99; exec "$@"`
-		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, os.Args[0], "-test.run=^TestLookupSearches$")
-		cmd.Env = append(os.Environ(), "REMORA_TEST_SEARCHES=1")
+		cmd := exec.Command("unshare", "-rm", "sh", "-c", mount, conf, os.Args[0], "-test.run=^TestLookupSearchList$")
+		cmd.Env = append(os.Environ(), "REMORA_TEST_SEARCH_LIST=1")
 		out, err := cmd.CombinedOutput()
 		switch {
 		case errors.Is(err, exec.ErrNotFound), strings.HasPrefix(string(out), "unshare:"), cmd.ProcessState.ExitCode() == 99:
@@ -120,8 +121,8 @@ func TestLookupSearches(t *testing.T) {
 	}
 }
 
-// TestLookupInHosts: a name from /etc/hosts costs no query and has no TTL.
-func TestLookupInHosts(t *testing.T) {
+// TestLookupHostsFile checks that a name from /etc/hosts needs no query and has no TTL.
+func TestLookupHostsFile(t *testing.T) {
 	a, err := resolver{func(context.Context, string, string) (net.Conn, error) {
 		t.Error("a name server was asked")
 		return nil, errors.New("none")
@@ -157,7 +158,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// fixed is a watcher of endpoints that never change.
+// fixed is a watcher with constant endpoints.
 type fixed []registry.Endpoint
 
 func (f fixed) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
@@ -165,11 +166,11 @@ func (f fixed) Watch(service string, notify func(*registry.Snapshot)) (stop func
 	return func() {}
 }
 
-// start resolves short and long, and returns what expects their addresses next.
+// start resolves short and long. expect checks their addresses in the next snapshot.
 func start(t *testing.T, s *server, interval time.Duration) (expect func(short, long string)) {
 	t.Helper()
 	w := New(fixed{{Addr: "short.example.test:80"}, {Addr: "long.example.test:80"}},
-		Options{Lookup: resolver{s.dial}.lookup, Interval: interval, Timeout: patience, gather: patience})
+		Options{Lookup: resolver{s.dial}.lookup, Interval: interval, Timeout: timeout, gather: timeout})
 	t.Cleanup(func() { w.Close() })
 	got := make(chan []registry.Endpoint, 100)
 	w.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
@@ -184,8 +185,8 @@ func start(t *testing.T, s *server, interval time.Duration) (expect func(short, 
 	}
 }
 
-// TestTTL: a name is resolved again when its TTL ends, whatever the interval and
-// apart from names that hold longer.
+// TestTTL checks that a name is resolved again when its TTL ends, whatever the interval
+// and independent of other names.
 func TestTTL(t *testing.T) {
 	s := newServer(t)
 	s.set("short.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 1})
@@ -197,8 +198,8 @@ func TestTTL(t *testing.T) {
 	expect("10.0.0.2", "10.0.0.9")
 }
 
-// asksOn waits for several lookups from now on, of several queries each.
-func (s *server) asksOn(t *testing.T) {
+// awaitLookups waits for several lookups from now on, of several queries each.
+func (s *server) awaitLookups(t *testing.T) {
 	t.Helper()
 	for len(s.asked) > 0 {
 		<-s.asked
@@ -208,23 +209,23 @@ func (s *server) asksOn(t *testing.T) {
 	}
 }
 
-// TestFailure: while its server fails, a name keeps its addresses, and is asked
-// for again at the interval.
-func TestFailure(t *testing.T) {
+// TestLookupFailure checks that a name keeps its addresses while its server fails, and
+// is looked up again at the interval.
+func TestLookupFailure(t *testing.T) {
 	s := newServer(t)
 	s.set("short.example.test", host{addrs: []string{"10.0.0.1"}, ttl: 0})
 	s.set("long.example.test", host{addrs: []string{"10.0.0.9"}, ttl: 3600})
 	expect := start(t, s, time.Millisecond)
 	expect("10.0.0.1", "10.0.0.9")
 	s.set("short.example.test", host{rcode: dnsmessage.RCodeServerFailure})
-	s.asksOn(t)
+	s.awaitLookups(t)
 	s.set("short.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 1})
 	expect("10.0.0.3", "10.0.0.9")
 }
 
-// TestHalfFailure: while the server fails on IPv4, a name keeps its addresses of that
-// kind; where it has none, IPv6 ones will do.
-func TestHalfFailure(t *testing.T) {
+// TestIPv4Failure checks that a name keeps its IPv4 addresses while the server fails on
+// IPv4. A name without addresses uses IPv6 addresses meanwhile.
+func TestIPv4Failure(t *testing.T) {
 	s := newServer(t)
 	six := host{addrs: []string{"10.0.0.1", "fd00::1"}, ttl: 0, rcode4: dnsmessage.RCodeServerFailure}
 	s.set("short.example.test", host{addrs: six.addrs})
@@ -232,12 +233,12 @@ func TestHalfFailure(t *testing.T) {
 	expect := start(t, s, time.Millisecond)
 	expect("10.0.0.1", "10.0.0.9")
 	s.set("short.example.test", six)
-	s.asksOn(t)
+	s.awaitLookups(t)
 	s.set("short.example.test", host{addrs: []string{"10.0.0.3"}, ttl: 1})
 	expect("10.0.0.3", "10.0.0.9")
 
 	s.set("short.example.test", six)
-	first := New(fixed{{Addr: "short.example.test:80"}}, Options{Lookup: resolver{s.dial}.lookup, Timeout: patience})
+	first := New(fixed{{Addr: "short.example.test:80"}}, Options{Lookup: resolver{s.dial}.lookup, Timeout: timeout})
 	defer first.Close()
 	got := make(chan []registry.Endpoint, 1)
 	first.Watch("s", func(s *registry.Snapshot) { got <- s.Endpoints })
@@ -246,8 +247,8 @@ func TestHalfFailure(t *testing.T) {
 	}
 }
 
-// TestKnown: what a watcher begins with is not asked for before its time, unless the
-// last lookup failed or found nothing; its addresses are in use until there are others.
+// TestKnown checks that a known name is not looked up before its time, unless the last
+// lookup failed or found nothing. Its addresses are used until there are others.
 func TestKnown(t *testing.T) {
 	old, later := []netip.Addr{netip.MustParseAddr("10.0.0.1")}, time.Now().Add(time.Hour)
 	for what, c := range map[string]struct {
@@ -293,8 +294,8 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
+	case <-time.After(timeout):
+		t.Fatal("timed out")
 		panic("not reached")
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// name is what is known of a host name.
+// name is the knowledge of one host name.
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
-	lacks error        // of the last lookup: why addrs may lack IPv4 ones
+	lacks error        // of the last lookup: why addrs may lack IPv4 addresses
 	err   error        // of the last lookup
-	due   time.Time    // when it is looked up again; zero: it has not been yet
-	tries int          // that have found nothing, while there are no addrs
+	due   time.Time    // time of the next lookup; zero means that there was none yet
+	tries int          // lookups without result, while addrs is empty
 }
 
-// Known is what a Watcher knows of host names.
+// Known is a Watcher's knowledge of host names.
 type Known map[string]name
 
-// Addrs are the addresses of the names that have some.
+// Addrs returns the addresses of all names that have some.
 func (k Known) Addrs() map[string][]netip.Addr {
 	all := make(map[string][]netip.Addr)
 	for host, n := range k {
@@ -28,7 +28,8 @@ func (k Known) Addrs() map[string][]netip.Addr {
 	return all
 }
 
-// KnownAs is what another process knows, as Addrs tells it: to be looked up again at once.
+// KnownAs returns the knowledge of another process, as returned by Addrs. Its names are
+// looked up again at once.
 func KnownAs(addrs map[string][]netip.Addr) Known {
 	k := make(Known, len(addrs))
 	for host, a := range addrs {
@@ -37,20 +38,20 @@ func KnownAs(addrs map[string][]netip.Addr) Known {
 	return k
 }
 
-// known is what o.Known has of host, unless that is too old: what was at its addresses may
-// be another's by now.
+// known returns what o.Known has for host, unless that is too old: the addresses may
+// belong to another host by now.
 func (o *Options) known(host string) name {
 	if !time.Now().Before(o.until) {
 		return name{}
 	}
 	n := o.Known[host]
 	if n.err != nil || len(n.addrs) == 0 {
-		n.due = time.Time{} // who reloads may have put right why
+		n.due = time.Time{} // the cause may have been fixed before the reload
 	}
 	return n
 }
 
-// Known is a copy of what the watches that last know by now.
+// Known returns a copy of the knowledge of all running watches.
 func (w *Watcher) Known() Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()

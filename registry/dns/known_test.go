@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// hanging is a Lookup that answers once for each address, and then no more.
+// hanging returns a Lookup that returns each address once, and then blocks.
 func hanging(addrs ...string) func(context.Context, string) (Answer, error) {
 	left := make(chan string, len(addrs))
 	for _, a := range addrs {
@@ -28,9 +28,9 @@ func hanging(addrs ...string) func(context.Context, string) (Answer, error) {
 	}
 }
 
-// TestKnownOfTwo: what a watch knows of a name is not lost over another that does not
-// know it yet.
-func TestKnownOfTwo(t *testing.T) {
+// TestKnownTwoWatches checks that the knowledge of one watch is not lost if another
+// does not have it yet.
+func TestKnownTwoWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := New(fixed{{Addr: "a.test:80"}}, Options{Interval: time.Hour, Lookup: hanging("10.0.0.1")})
 		defer w.Close()
@@ -40,15 +40,15 @@ func TestKnownOfTwo(t *testing.T) {
 		}
 		for range 100 { // in any order
 			if a := w.Known().Addrs()["a.test"]; len(a) != 1 {
-				t.Fatalf("knows %v", a)
+				t.Fatalf("known addresses %v", a)
 			}
 		}
 	})
 }
 
-// TestKnownOfOld: what another Watcher knew is not taken for true any more when a name
-// comes up much later.
-func TestKnownOfOld(t *testing.T) {
+// TestKnownExpiry checks that the knowledge of another Watcher is not used if a name is
+// new much later.
+func TestKnownExpiry(t *testing.T) {
 	known := KnownAs(map[string][]netip.Addr{"a.test": {netip.MustParseAddr("10.0.0.1")}})
 	for after, want := range map[time.Duration][]string{0: {"10.0.0.1:80"}, maxTTL: nil} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,27 +13,26 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Answer is what a host name resolves to.
+// Answer is the result of resolving a host name.
 type Answer struct {
 	Addrs []netip.Addr
-	TTL   time.Duration // negative: not known, as of a name from /etc/hosts
+	TTL   time.Duration // negative means unknown, as for a name from /etc/hosts
 
-	// Lacks is why it is not known whether there are IPv4 addresses, where Addrs
-	// has IPv6 ones alone; nil: there are none.
+	// Lacks is the error of the lookup of IPv4 addresses, if Addrs has only IPv6
+	// ones. nil means that there are no IPv4 addresses.
 	Lacks error
 }
 
-// resolver is Go's own resolver, which heeds /etc/hosts, /etc/nsswitch.conf and
-// /etc/resolv.conf with its search list, but does not tell how long an answer
-// holds. That is read from the messages that pass its connections: a client of
-// our own would have to do all the rest again. Release builds, which are without
-// cgo, know no other resolver.
+// resolver is Go's own resolver. It obeys /etc/hosts, /etc/nsswitch.conf and
+// /etc/resolv.conf with its search list, but does not return how long an answer is valid.
+// That is read from the messages on its connections; a client of our own would have to
+// implement all the rest. Release builds are without cgo and have no other resolver.
 type resolver struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
-	seen := trail{host: host, lowest: -1}
+	seen := messageRecord{host: host, lowest: -1}
 	res := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := r.dial(ctx, network, address)
 		if err != nil {
@@ -55,11 +54,11 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	return a, err
 }
 
-// complete asks for the IPv4 addresses apart. Two queries run side by side, and one
-// that fails is not told from one that finds nothing. To have the lookup fail then
-// (StrictErrors) would be no better: there are name servers that fail on IPv6 for
-// ever, and names that have nothing else. name is rooted: along the search list there
-// may be another that has IPv4 addresses, of another host.
+// complete looks up the IPv4 addresses separately. The resolver sends both queries at
+// once, and does not distinguish a failed query from an empty answer. Failing the
+// lookup instead (StrictErrors) would be no better: some name servers always fail on
+// IPv6, and some names have nothing else. name is rooted, because the search list could
+// lead to another host with IPv4 addresses.
 func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 	res.StrictErrors = true
 	addrs, err := res.LookupNetIP(ctx, "ip4", name)
@@ -71,11 +70,11 @@ func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 
 func isIPv4(a netip.Addr) bool { return a.Unmap().Is4() }
 
-// packets is a connection that carries a message per packet. The resolver knows
-// it by its being a net.PacketConn.
+// packets is a connection with one message per packet. The resolver recognizes it as a
+// net.PacketConn.
 type packets struct {
 	*net.UDPConn
-	seen *trail
+	seen *messageRecord
 }
 
 // Read implements net.Conn.
@@ -85,11 +84,11 @@ func (p packets) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// segments is a connection with a length before each message (RFC 1035, section
-// 4.2.2). The resolver reads one message from it.
+// segments is a connection with a length before each message (RFC 1035, section 4.2.2).
+// The resolver reads one message from it.
 type segments struct {
 	net.Conn
-	seen *trail
+	seen *messageRecord
 	got  []byte
 }
 
@@ -103,27 +102,27 @@ func (s *segments) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// trail is what messages tell of the way to the addresses of host. The queries for
-// IPv4 and IPv6 run side by side.
-type trail struct {
-	host string // as it was asked for
+// messageRecord records the messages that led to the addresses of host. The queries for
+// IPv4 and IPv6 are concurrent.
+type messageRecord struct {
+	host string // as requested
 
 	mu     sync.Mutex
-	lowest time.Duration // TTL of the records that led to addresses; negative: none yet
-	six    string        // the name, rooted, that has IPv6 addresses; "": none yet
+	lowest time.Duration // lowest TTL of the records that led to addresses; negative means none yet
+	six    string        // the rooted name with IPv6 addresses; "" means none yet
 }
 
-// found returns what has been noted: a name, or "", and the TTL.
-func (t *trail) found() (six string, lowest time.Duration) {
+// found returns the recorded name, or "", and the TTL.
+func (t *messageRecord) found() (six string, lowest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.six, t.lowest
 }
 
-// note takes in a message from a server. One that the resolver refuses, such as a
-// forged one, may change the TTL, which is bounded for that too, and the name, which
-// is host or host with a domain behind it.
-func (t *trail) note(msg []byte) {
+// note records a message from a server. A message that the resolver refuses, such as a
+// forged one, may still change the TTL and the name. So the TTL is limited, and the
+// name must be host or host with a domain appended.
+func (t *messageRecord) note(msg []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(msg); err != nil || h.RCode != dnsmessage.RCodeSuccess || h.Truncated {
 		return
@@ -158,7 +157,7 @@ func (t *trail) note(msg []byte) {
 	}
 }
 
-// lower is the lower of two, of which a negative one is none.
+// lower returns the lower of two TTLs; negative means none.
 func lower(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// pieces is a connection that carries b, so many bytes at a time.
+// pieces is a connection that carries b in pieces of a fixed size.
 type pieces struct {
 	net.Conn
 	b    []byte
@@ -27,9 +27,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzNote takes anything for an answer of a name server: its TTL is the lowest
-// of an answer that leads to addresses, in one packet or in pieces, and how long
-// it is kept is in bounds.
+// FuzzNote notes any bytes as an answer of a name server. The TTL must be the lowest of
+// an answer that leads to addresses, in one packet or in pieces. The pause until the
+// next lookup must be within its limits.
 func FuzzNote(f *testing.F) {
 	name := dnsmessage.MustNewName("a.example.")
 	four := record(name, 7, &dnsmessage.AResource{A: netip.MustParseAddr("10.0.0.1").As4()})
@@ -49,7 +49,7 @@ func FuzzNote(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte, size uint8) {
 		msg = msg[:min(len(msg), 1<<16-1)]
-		packet, stream := trail{lowest: -1}, trail{lowest: -1}
+		packet, stream := messageRecord{lowest: -1}, messageRecord{lowest: -1}
 		packet.note(msg)
 		p := &pieces{b: append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...), size: int(size) + 1}
 		if _, err := io.ReadAll(&segments{Conn: p, seen: &stream}); err != nil {
@@ -65,8 +65,8 @@ func FuzzNote(f *testing.F) {
 		if m.Unpack(msg) != nil {
 			return
 		}
-		packed, err := m.Pack() // lengths that are wrong are right there
-		whole := trail{lowest: -1}
+		packed, err := m.Pack() // with correct lengths
+		whole := messageRecord{lowest: -1}
 		whole.note(packed)
 		if err == nil && whole.lowest != lowestOf(&m) {
 			t.Fatalf("%v is kept for %v, want %v", m.GoString(), whole.lowest, lowestOf(&m))
@@ -74,8 +74,8 @@ func FuzzNote(f *testing.F) {
 	})
 }
 
-// TestNoteName: the name with IPv6 addresses is the one that a server was asked for,
-// whatever it is an alias of, and none that has nothing to do with the host.
+// TestNoteName checks that the name with IPv6 addresses is the one in the question,
+// whatever it is an alias of, and never one that is unrelated to the host.
 func TestNoteName(t *testing.T) {
 	four := func(n dnsmessage.Name) dnsmessage.Resource { return record(n, 7, &dnsmessage.AResource{}) }
 	six := func(n dnsmessage.Name) dnsmessage.Resource { return record(n, 7, &dnsmessage.AAAAResource{}) }
@@ -109,7 +109,7 @@ func TestNoteName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := trail{host: c.host, lowest: -1}
+		seen := messageRecord{host: c.host, lowest: -1}
 		seen.note(b)
 		if got, _ := seen.found(); got != c.want {
 			t.Errorf("%s, asked for %s: %q, want %q", c.host, c.asked, got, c.want)
@@ -117,7 +117,7 @@ func TestNoteName(t *testing.T) {
 	}
 }
 
-// lowestOf is the TTL that an answer is kept for, negative for none.
+// lowestOf returns the TTL of an answer, or a negative value if it has none.
 func lowestOf(m *dnsmessage.Message) time.Duration {
 	lowest, leads := time.Duration(-1), false
 	for _, r := range m.Answers {

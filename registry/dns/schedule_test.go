@@ -13,8 +13,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestSlowNames: names that get no answer hold up no other, neither at the start nor
-// when it is due again.
+// TestSlowNames checks that names without an answer do not delay others, neither at the
+// start nor later.
 func TestSlowNames(t *testing.T) {
 	var all fixed
 	for i := range parallel - 1 {
@@ -39,8 +39,8 @@ func TestSlowNames(t *testing.T) {
 	for _, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		select {
 		case answers <- addr:
-		case <-time.After(patience):
-			t.Fatal("not asked for")
+		case <-time.After(timeout):
+			t.Fatal("no lookup")
 		}
 		want := []registry.Endpoint{{Addr: addr + ":80", Weight: 1, Host: "a.test"}}
 		if e := receive(t, got); !slices.Equal(e, want) {
@@ -49,8 +49,8 @@ func TestSlowNames(t *testing.T) {
 	}
 }
 
-// TestFirstAddresses: a name that has had no addresses yet is not left without them for a
-// whole interval.
+// TestFirstAddresses checks that a name without addresses is looked up again before the
+// interval ends.
 func TestFirstAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -71,7 +71,7 @@ func TestFirstAddresses(t *testing.T) {
 	})
 	o := Options{Interval: time.Minute}
 	for tries, want := range map[int]time.Duration{1: minTTL, 2: 2 * minTTL, 7: time.Minute, 1000: time.Minute} {
-		if d := o.soon(tries); d < want || d > want*11/10 {
+		if d := o.firstPause(tries); d < want || d > want*11/10 {
 			t.Errorf("%v after %d", d, tries)
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// host is what a server knows of a name.
+// host is a server's data for a name.
 type host struct {
 	addrs  []string
 	ttl    uint32 // of addrs
-	alias  string // the records are at this name
+	alias  string // the name that has the records
 	short  uint32 // TTL of the alias
 	rcode  dnsmessage.RCode
-	rcode4 dnsmessage.RCode // of queries of IPv4 addresses, where rcode is success
+	rcode4 dnsmessage.RCode // for queries for IPv4 addresses, if rcode is success
 	long   bool             // too long for UDP
 }
 
@@ -29,8 +29,8 @@ type server struct {
 	udp, tcp string
 
 	mu    sync.Mutex
-	hosts map[string]host // by name with a dot at its end
-	asked chan string     // names, for each query of IPv4 addresses
+	hosts map[string]host // by name with a trailing dot
+	asked chan string     // the name of each query for IPv4 addresses
 }
 
 func newServer(t *testing.T) *server {
@@ -58,7 +58,7 @@ func (s *server) set(name string, h host) {
 	s.hosts[name+"."] = h
 }
 
-// dial connects to the server, whatever name server the resolver means.
+// dial connects to the server, whatever name server the resolver wants.
 func (s *server) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	addr := s.tcp
 	if network == "udp" {
@@ -91,7 +91,7 @@ func (s *server) serveConnections(ln net.Listener) {
 	}
 }
 
-// serveOne answers one query, in segments as small as they get.
+// serveOne responds to one query, in segments of one byte.
 func (s *server) serveOne(c net.Conn) error {
 	var length [2]byte
 	if _, err := io.ReadFull(c, length[:]); err != nil {
@@ -113,7 +113,7 @@ func (s *server) serveOne(c net.Conn) error {
 	return nil
 }
 
-// answer is the message for a query.
+// answer returns the response to a query.
 func (s *server) answer(query []byte, packet bool) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(query); err != nil || len(m.Questions) != 1 {

@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// TestTokenOfOld: watches that begin after etcd has ceased to take a token do not suffer
-// from those that began with it.
-func TestTokenOfOld(t *testing.T) {
+// TestTokenExpired checks that new watches do not suffer from older ones that began
+// with a token which etcd no longer accepts.
+func TestTokenExpired(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	known := func(o *etcd.Options) { o.Username, o.Password = "root", "secret" }
@@ -22,7 +22,7 @@ func TestTokenOfOld(t *testing.T) {
 	waitState(t, first, registry.Registered)
 	before.waitAddrs()
 	put(t, ctx, client, "before/n", `{"Op":0,"Addr":"10.0.0.9:80"}`)
-	before.waitAddrs("10.0.0.9:80") // followed, and not listed
+	before.waitAddrs("10.0.0.9:80") // seen by the watch, not by a list
 	for _, step := range []func() error{
 		func() error { _, err := client.UserAdd(ctx, "root", "secret"); return err },
 		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
@@ -43,8 +43,8 @@ func TestTokenOfOld(t *testing.T) {
 		other.Change(at("10.0.0.3:80", weight))
 		got.wait("the weight", func(s *registry.Snapshot) bool { return s.Endpoints[2].Weight == weight })
 	}
-	if n := r.Stats().Lists - lists; n > 1 { // for one watch may have been refused
-		t.Errorf("listed %d times, not followed", n)
+	if n := r.Stats().Lists - lists; n > 1 { // one watch may have been refused
+		t.Errorf("listed %d times instead of followed", n)
 	}
 	root, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{s.Endpoint()}, Username: "root", Password: "secret", Logger: zap.NewNop(),

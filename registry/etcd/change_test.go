@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestChange: what a registration changes to is put under the same lease, whatever
-// becomes of it meanwhile; another key it can't be.
+// TestChange checks that a changed value is put under the same lease, whatever happens
+// to the registration meanwhile. A change of the key is refused.
 func TestChange(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
@@ -48,7 +48,7 @@ func TestChange(t *testing.T) {
 		}
 	}
 
-	// While it is withdrawn it stays so; what it changed to comes with Restore.
+	// A withdrawn registration stays withdrawn; Restore puts the changed value.
 	h.Withdraw()
 	got.waitAddrs()
 	h.Change(at("10.0.0.1:80", 4))
@@ -57,7 +57,7 @@ func TestChange(t *testing.T) {
 	}
 	h.Restore()
 	weighs(4)
-	for weight := 5; weight < 30; weight++ { // faster than puts are
+	for weight := 5; weight < 30; weight++ { // faster than etcd puts
 		h.Change(at("10.0.0.1:80", weight))
 	}
 	weighs(29)
@@ -70,8 +70,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestChangeRefused: while etcd refuses what a registration changes to, for want of
-// space, it goes on as it was.
+// TestChangeRefused checks that a registration stays unchanged while etcd has no space
+// for the changed value.
 func TestChangeRefused(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
@@ -88,7 +88,7 @@ func TestChangeRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// When the witness's lease, which nobody renews, has run out, the other's would have.
+	// The witness's lease is not renewed. When it ends, the other would have ended, too.
 	witness, err := client.Grant(ctx, 2*own.GrantedTTL+1)
 	if err != nil {
 		t.Fatal(err)

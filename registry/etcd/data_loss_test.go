@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/lab"
 )
 
-// TestLossOvertaken: an etcd that lost its data and has come further since than it was
-// before, when it is heard of again, is not taken for the one of before.
-func TestLossOvertaken(t *testing.T) {
+// TestDataLossLaterRevision checks that a loss of data is noticed even if etcd has
+// reached a later revision than before when it is seen again.
+func TestDataLossLaterRevision(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
@@ -31,9 +31,9 @@ func TestLossOvertaken(t *testing.T) {
 		put(t, ctx, client, "other/key", `x`)
 	}
 	link.setCut(false)
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first is kept: it may be alive
+	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept
 	if n := consumer.Stats().DataLosses; n != 1 {
-		t.Errorf("lost %d times", n)
+		t.Errorf("%d losses of data", n)
 	}
 	got.always("10.0.0.1:80")
 	got.always("10.0.0.2:80")

@@ -1,23 +1,23 @@
-// Package etcd discovers and registers endpoints in etcd.
+// Package etcd discovers and registers endpoints in etcd. It is one of the registries: it
+// delivers snapshots to the rest of the sidecar, and knows nothing of their use.
 //
-// A registration is the key <prefix>/<service>/<node>@<address> with a value in
-// the JSON of etcd's own naming/endpoints, under a lease that its process keeps
-// alive. A watch lists a service's keys and follows their changes.
+// A registration is the key <prefix>/<service>/<node>@<address> with a value in the
+// JSON of etcd's own naming/endpoints, under a lease that its process keeps alive. A
+// watch lists a service's keys and follows their changes.
 //
-// etcd being away never stops traffic. The rules:
+// An outage of etcd never stops traffic. The rules:
 //
-//   - While etcd does not answer, the last snapshot stays, for however long.
+//   - While etcd does not respond, the last snapshot stays, without a time limit.
 //   - At a start without etcd, the snapshot comes from the cache on disk.
-//   - When etcd comes back without its data (its cluster id changed, its revision
-//     or raft term went backwards, or a service's keys are not those that were
-//     there at a revision it has passed), endpoints that have not registered
-//     anew are kept for LeaseTTL + Grace, and until somebody has registered.
-//   - When a service's last endpoint goes, it is kept for Grace: an etcd that
-//     froze and wakes up ends all leases at once, and their owners come back
-//     within a moment.
+//   - When etcd comes back without its data, endpoints that have not registered again are
+//     kept for LeaseTTL + Grace, and until any node has registered. The signs of lost data
+//     are another cluster id, a lower revision or raft term, or keys of a service that
+//     did not exist at a revision that was seen.
+//   - When a service's last endpoint goes, it is kept for Grace: an etcd that was frozen
+//     ends all leases at once, and their owners register again within a moment.
 //
-// An endpoint that is kept but gone costs a refused connection and a retry
-// elsewhere; an empty snapshot would cost every request.
+// An endpoint that is kept although it is gone costs a refused connection and a retry. An
+// empty snapshot would cost every request.
 package etcd
 
 import (
@@ -45,35 +45,33 @@ type Options struct {
 	// Endpoints are the etcd servers, "host:port" or URLs; at least one.
 	Endpoints []string
 
-	// Prefix is what all keys begin with, without a "/" at its end.
-	// Default: /remora/services.
+	// Prefix begins all keys, without a "/" at its end. Default: /remora/services.
 	Prefix string
 
 	// LeaseTTL is how long a registration outlives its process, at least one
 	// second, rounded up to whole seconds. Default: 10 s.
 	LeaseTTL time.Duration
 
-	// Grace is how long a service that lost its last endpoint keeps it, and the
-	// time beyond LeaseTTL for which endpoints are kept after etcd lost its
-	// data. It should exceed the three seconds that a provider may take to
-	// notice that etcd is back. Default: 5 s.
+	// Grace is how long a service keeps its last endpoint, and the time beyond LeaseTTL
+	// for which endpoints are kept after etcd lost its data. It should exceed three
+	// seconds, the time in which a provider notices that etcd is back. Default: 5 s.
 	Grace time.Duration
 
 	Username, Password string
 
-	// TLS is asked for the configuration of each connection to etcd, so that
-	// rotated certificates serve the next one; the name that an endpoint must
-	// prove is filled in. nil: plain text.
+	// TLS returns the configuration of the next connection to etcd, so that it uses
+	// rotated certificates. The name that an endpoint must prove is filled in. nil
+	// means plain text.
 	TLS func() *tls.Config
 
-	// CacheDir is where the last known endpoints are kept for a start without
-	// etcd; it is made if missing. "": not kept.
+	// CacheDir stores the last known endpoints for a start without etcd; it is made
+	// if missing. "" means no cache.
 	CacheDir string
 
-	// DNS is how addresses that are host names are resolved.
+	// DNS says how addresses that are host names are resolved.
 	DNS dns.Options
 
-	Logger *slog.Logger // nil: silent
+	Logger *slog.Logger // nil means no logs
 }
 
 const (
@@ -81,26 +79,25 @@ const (
 	defaultTTL    = 10 * time.Second
 	defaultGrace  = 5 * time.Second
 
-	// requestTimeout bounds each request to etcd; what fails is tried again.
+	// requestTimeout limits each request to etcd; failed requests are retried.
 	requestTimeout = 3 * time.Second
 
-	// coldWait is how long a start waits for etcd before it takes the cache.
+	// coldWait is how long a start waits for etcd before it uses the cache.
 	coldWait = time.Second
 
-	// maxLists bounds the lists that are asked for at a time: while etcd does not
-	// answer, the client tries each again many times a second.
+	// maxLists limits the concurrent lists: while etcd does not respond, the client
+	// retries each of them many times a second.
 	maxLists = 32
 
-	// keepAliveTime is the shortest that gRPC allows. The probe (position.go)
-	// sends more often, and what it sends must be acknowledged within
-	// keepAliveTimeout, which gRPC also makes the TCP user timeout: a dead
-	// connection is noticed within seconds.
+	// keepAliveTime is the shortest that gRPC allows. The probe (position.go) sends
+	// more often, and its packets must be acknowledged within keepAliveTimeout,
+	// which gRPC also uses as the TCP user timeout. So a dead connection is noticed
+	// within seconds.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
 )
 
-// ErrClosed is the error of registrations that the closing of their Registry
-// ended.
+// ErrClosed is the error of registrations that ended because their Registry was closed.
 var ErrClosed = errors.New("registry/etcd: closed")
 
 // Registry is one process's connection to etcd. It is a registry.Watcher and a
@@ -120,14 +117,14 @@ type Registry struct {
 	ready  chan struct{} // closed when client is set
 	client *clientv3.Client
 
-	resolved *dns.Watcher // of the Registry's own watches
+	resolved *dns.Watcher // for the Registry's own watches
 	position tracker
 	stats    counters
 	reason   reason
 
-	services streams       // of the watches of services
-	own      streams       // of those of this process's own keys
-	lists    chan struct{} // room for requests that list a service
+	services streams       // streams for the watches of services
+	own      streams       // streams for the watches of this process's own keys
+	lists    chan struct{} // limits the requests that list a service
 
 	mu     sync.Mutex // guards closed against tasks.Add
 	closed bool
@@ -138,8 +135,8 @@ var (
 	_ registry.Registrar = (*Registry)(nil)
 )
 
-// New returns at once, whether etcd answers or not; errors are those of opt and
-// of its cache directory. The Registry must be closed.
+// New returns at once, whether etcd responds or not. Its errors concern opt and the cache
+// directory. The caller must close the Registry.
 func New(opt Options) (*Registry, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
@@ -195,8 +192,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// origin tells apart caches of different registries, so that a sidecar moved to
-// another etcd does not send traffic to the endpoints of the former one.
+// origin distinguishes the caches of different registries, so that a sidecar that is
+// moved to another etcd does not send traffic to endpoints of the former one.
 func (o *Options) origin() string {
 	sorted := slices.Sorted(slices.Values(o.Endpoints))
 	return strings.Join(sorted, ",") + " " + o.Prefix
@@ -213,9 +210,8 @@ func (r *Registry) spawn(f func()) bool {
 	return true
 }
 
-// connect makes the client and then watches over etcd's position. With a user
-// name the client asks for a token while it is made, so that making it can fail
-// and block like any request.
+// connect makes the client and then runs the probe. With a user name, making the client
+// requests a token, so it can fail and block like any request.
 func (r *Registry) connect() {
 	var pause retry
 	for {
@@ -242,22 +238,22 @@ func (r *Registry) clientConfig() clientv3.Config {
 		DialKeepAliveTimeout: keepAliveTimeout,
 		Username:             r.opt.Username,
 		Password:             r.opt.Password,
-		// What matters is logged here, once per change and not per attempt.
+		// Relevant events are logged here, once per change and not per attempt.
 		Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// gRPC's own bound of two minutes would outlast any lease.
+			// gRPC's default limit of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
 		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(once)},
 	}
 	if r.opt.TLS != nil {
-		c.TLS = r.opt.TLS() // makes the client expect TLS; the option has the last word
+		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence
 		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(&rotating{current: r.opt.TLS}))
 	}
 	return c
 }
 
-// await returns the client once there is one.
+// await waits for the client and returns it.
 func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 	select {
 	case <-r.ready:
@@ -267,22 +263,21 @@ func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 	}
 }
 
-// open begins a watch in etcd, which blocks for as long as etcd is away; the
-// channel of its events comes through the channel returned. ctx ends both. It is
-// to be called from a task.
+// open begins a watch in etcd, which blocks while etcd is unavailable. The returned
+// channel delivers the channel of its events. ctx ends both. Only a task may call open.
 func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOption) <-chan clientv3.WatchChan {
 	opened := make(chan clientv3.WatchChan, 1)
 	r.tasks.Go(func() {
-		// A member of etcd that lost touch with the others ends the watch,
-		// instead of leaving it in the dark.
+		// A member of etcd that lost the others ends the watch, instead of leaving
+		// it without events.
 		opened <- r.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
 	})
 	return opened
 }
 
-// Close ends all watches, abandons registrations that were not closed (they go
-// when their lease ends), closes the connection and returns when all of that is
-// done. It must not be called from a notify function.
+// Close ends all watches and abandons the registrations that were not closed, which end
+// with their leases. It closes the connection and waits for the end of all that. It
+// must not be called from a notify function.
 func (r *Registry) Close() error {
 	r.once.Do(func() {
 		r.mu.Lock()
@@ -302,13 +297,13 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// Stats is what a Registry counts; all counters only grow.
+// Stats are the counters of a Registry, which only grow.
 type Stats struct {
-	Connected  bool   // the last probe was answered
+	Connected  bool   // the last probe succeeded
 	LastError  string // of the last probe, or ""
 	Lists      uint64 // times a service's keys were listed
-	DataLosses uint64 // times etcd came back without its data
-	BadValues  uint64 // values left out because they made no sense
+	DataLosses uint64 // times that etcd came back without its data
+	BadValues  uint64 // invalid values that were ignored
 }
 
 // Stats returns the counters of r.
@@ -332,7 +327,7 @@ func (c *counters) snapshot() Stats {
 	return s
 }
 
-// fail notes that etcd does not answer, and logs it when that is news.
+// fail records that etcd does not respond, and logs a change.
 func (c *counters) fail(log *slog.Logger, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
-	prefix   = "/test"
-	patience = time.Minute // for anything that must happen
+	prefix  = "/test"
+	timeout = time.Minute // for any event
 )
 
 func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
@@ -38,8 +38,8 @@ func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
 	return s
 }
 
-// open returns a Registry whose leases outlive any pause of the machine. change
-// may be nil.
+// open returns a Registry whose leases outlive any pause of the machine. change may be
+// nil.
 func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Registry {
 	t.Helper()
 	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: 10 * time.Minute, Grace: time.Second}
@@ -54,7 +54,7 @@ func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Regis
 	return r
 }
 
-// brief is for a test that waits until time has run out.
+// brief sets a short lease, for a test that waits for its end.
 func brief(o *etcd.Options) { o.LeaseTTL = time.Second }
 
 // raw returns a plain client and a context for its requests.
@@ -64,7 +64,7 @@ func raw(t *testing.T, s *lab.Etcd) (context.Context, *clientv3.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(func() { cancel(); c.Close() })
 	return ctx, c
 }
@@ -73,7 +73,7 @@ func at(addr string, weight int) registry.Registration {
 	return registry.Registration{Service: "compute", Node: "n", Addr: addr, Weight: weight, Protocol: "link"}
 }
 
-// sink gathers the snapshots of one watch.
+// sink collects the snapshots of one watch.
 type sink struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -104,7 +104,7 @@ func (s *sink) history() []*registry.Snapshot {
 	return slices.Clone(s.all)
 }
 
-// check holds all snapshots to what registry.Snapshot promises.
+// check checks the promises of registry.Snapshot for all snapshots.
 func (s *sink) check() {
 	for i, snap := range s.history() {
 		if i > 0 && snap.Version <= s.all[i-1].Version {
@@ -116,10 +116,10 @@ func (s *sink) check() {
 	}
 }
 
-// wait returns the newest snapshot as soon as it is as wanted.
+// wait waits until ok returns true for the newest snapshot, and returns that.
 func (s *sink) wait(what string, ok func(*registry.Snapshot) bool) *registry.Snapshot {
 	s.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		if all := s.history(); len(all) > 0 && ok(all[len(all)-1]) {
 			return all[len(all)-1]
@@ -127,23 +127,23 @@ func (s *sink) wait(what string, ok func(*registry.Snapshot) bool) *registry.Sna
 		select {
 		case <-s.news:
 		case <-deadline:
-			s.t.Fatalf("never: %s; snapshots: %s", what, describe(s.history()))
+			s.t.Fatalf("timed out waiting for %s; snapshots: %s", what, describe(s.history()))
 		}
 	}
 }
 
-// waitAddrs waits until the newest snapshot has just these addresses.
+// waitAddrs waits until the newest snapshot has exactly these addresses.
 func (s *sink) waitAddrs(addrs ...string) *registry.Snapshot {
 	s.t.Helper()
 	return s.wait(strings.Join(addrs, " "), func(snap *registry.Snapshot) bool { return slices.Equal(addrsOf(snap), addrs) })
 }
 
-// always fails the test if a snapshot so far does not have addr.
+// always fails the test if any snapshot so far lacks addr.
 func (s *sink) always(addr string) {
 	s.t.Helper()
 	for _, snap := range s.history() {
 		if !slices.Contains(addrsOf(snap), addr) {
-			s.t.Fatalf("%s went missing: %s", addr, describe(s.history()))
+			s.t.Fatalf("%s is missing: %s", addr, describe(s.history()))
 		}
 	}
 }
@@ -169,7 +169,7 @@ func waitState(t *testing.T, h registry.Handle, want registry.State) {
 	eventually.True(t, "state "+want.String(), func() bool { return h.State() == want })
 }
 
-// forwarder is a TCP proxy that can be cut.
+// forwarder is a TCP proxy whose connections can be cut.
 type forwarder struct {
 	listener net.Listener
 	target   string
@@ -233,7 +233,7 @@ func (f *forwarder) add(conns ...net.Conn) bool {
 	return !f.cut
 }
 
-// setCut breaks all connections, and those to come, or heals.
+// setCut cuts all present and future connections, or allows them again.
 func (f *forwarder) setCut(cut bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,16 +246,16 @@ func (f *forwarder) setCut(cut bool) {
 	}
 }
 
-// logBook counts log records by message.
-type logBook struct {
+// logCounter counts log records by message.
+type logCounter struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
-func (b *logBook) WithAttrs([]slog.Attr) slog.Handler       { return b }
-func (b *logBook) WithGroup(string) slog.Handler            { return b }
-func (b *logBook) Handle(_ context.Context, r slog.Record) error {
+func (b *logCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (b *logCounter) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b *logCounter) WithGroup(string) slog.Handler            { return b }
+func (b *logCounter) Handle(_ context.Context, r slog.Record) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.counts == nil {
@@ -265,11 +265,11 @@ func (b *logBook) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func logTo(b *logBook) func(*etcd.Options) {
+func logTo(b *logCounter) func(*etcd.Options) {
 	return func(o *etcd.Options) { o.Logger = slog.New(b) }
 }
 
-func (b *logBook) count(message string) int {
+func (b *logCounter) count(message string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.counts[message]

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// position is how far etcd has come: within one cluster, neither the revision
-// nor the raft term ever goes back. The zero value is unknown.
+// position is the progress of etcd: within one cluster, the revision and the raft term
+// never decrease. The zero value means unknown.
 type position struct {
 	cluster, term uint64
 	revision      int64
@@ -20,27 +20,27 @@ func positionOf(h *pb.ResponseHeader) position {
 	return position{cluster: h.ClusterId, term: h.RaftTerm, revision: h.Revision}
 }
 
-// lostSince tells whether an etcd that was at floor and is at p now has lost
-// data in between. The cluster id alone does not tell: a server started anew
-// with the same flags has the same id.
+// lostSince reports whether an etcd that was at floor and is at p now has lost data in
+// between. The cluster id alone is not enough: a server that starts without data but with
+// the same flags has the same id.
 func (p position) lostSince(floor position) bool {
 	return floor != position{} && (p.cluster != floor.cluster || p.revision < floor.revision || p.term < floor.term)
 }
 
-// tracker follows etcd's position over all answers of a process, and tells all
-// watches and registrations when etcd has lost its data. It is needed because
-// etcd does not: a watch that resumes on an empty server at a revision that this
-// server has not reached yet waits in silence until it has.
+// tracker follows etcd's position over all responses to a process, and informs all
+// watches and registrations when etcd has lost its data. etcd itself does not: a watch
+// that resumes on an empty server at a later revision gets no events until the server
+// reaches that revision.
 type tracker struct {
 	mu    sync.Mutex
 	now   position
-	epoch uint64        // grows when data were lost
-	lost  chan struct{} // closed then, and replaced
+	epoch uint64        // grows with each loss of data
+	lost  chan struct{} // closed at a loss of data, and replaced
 }
 
 func (t *tracker) init() { t.lost = make(chan struct{}) }
 
-// mark is the tracker's state before a request is sent.
+// mark is the state of the tracker before a request.
 type mark struct {
 	floor position
 	epoch uint64
@@ -53,10 +53,10 @@ func (t *tracker) mark() mark {
 	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}
 }
 
-// answered takes the header of a linearizable answer to a request sent at m, and
-// returns the mark that holds after it. Only such answers can be compared: a
-// request sent earlier may be answered from an earlier revision. rewritten says that
-// the answer tells of a loss of data, whatever the header does.
+// answered processes the header of a linearizable response to a request sent at m, and
+// returns the mark after it. Only such responses can be compared, because an earlier
+// request may get a response from an earlier revision. rewritten means that the
+// response shows a loss of data, whatever the header says.
 func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after mark, lostNow bool) {
 	p := positionOf(h)
 	t.mu.Lock()
@@ -75,8 +75,8 @@ func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after 
 	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}, lostNow
 }
 
-// saw takes the position of a watch's answer, which says only that etcd is at
-// least there.
+// saw processes the position in an event of a watch, which is only a lower limit for the
+// position of etcd.
 func (t *tracker) saw(epoch uint64, p position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,8 +93,8 @@ func (t *tracker) advance(p position) {
 	t.now.revision = max(t.now.revision, p.revision)
 }
 
-// probe asks etcd for its position until the Registry closes: every third of a
-// lease, at most every three seconds. One small read per process.
+// probe requests etcd's position until the Registry closes: every third of a lease, and
+// at least every three seconds. It is one small read per process.
 func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
@@ -111,7 +111,7 @@ func (r *Registry) probeOnce() error {
 	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
 	defer cancel()
 	m := r.position.mark()
-	// No such key exists, but whoever may watch the prefix may read it.
+	// No such key exists, but every user that may watch the prefix may read it.
 	resp, err := r.client.Get(ctx, r.opt.Prefix+"/", clientv3.WithLimit(1))
 	if err != nil {
 		return err
@@ -120,13 +120,13 @@ func (r *Registry) probeOnce() error {
 	return nil
 }
 
-// answered is tracker.answered with its consequences for log and counters.
+// answered updates the tracker, the log and the counters after a response.
 func (r *Registry) answered(m mark, h *pb.ResponseHeader, rewritten bool) mark {
 	after, lost := r.position.answered(m, h, rewritten)
 	r.stats.succeed(r.log)
 	if lost {
 		r.stats.losses.Add(1)
-		r.log.Warn("etcd has lost its data; known endpoints are kept until their nodes have registered anew",
+		r.log.Warn("etcd has lost its data; known endpoints are kept until their nodes have registered again",
 			"before", m.floor.revision, "now", h.Revision, "kept_at_most", (r.opt.LeaseTTL + r.opt.Grace).Round(time.Millisecond))
 	}
 	return after

@@ -12,14 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxReason bounds what is kept of a reason, in bytes: those of package x509 list
-// all names of a certificate, and the certificate is the other side's.
+// maxReason limits a reason, in bytes: errors of package x509 list all names of a
+// certificate, which the other side controls.
 const maxReason = 512
 
-// reason is why requests to etcd had to wait in vain for a connection: nobody
-// listens, or one side refuses the other's certificate. gRPC tells with the
-// request that it failed, from where the etcd client passes on that time has run
-// out, and no more.
+// reason is why requests to etcd waited in vain for a connection: no listener, or one
+// side refused the other's certificate. gRPC returns it with a failed request. The etcd
+// client only reports that the deadline was exceeded.
 type reason struct{ last atomic.Pointer[string] }
 
 // observe is a grpc.UnaryClientInterceptor.
@@ -27,17 +26,17 @@ func (r *reason) observe(ctx context.Context, method string, req, reply any, cc 
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	s := status.Convert(err)
 	switch s.Code() {
-	case codes.Canceled: // by us
+	case codes.Canceled: // by this process
 	case codes.DeadlineExceeded, codes.Unavailable:
 		text := strings.ToValidUTF8(s.Message()[:min(len(s.Message()), maxReason)], "")
 		r.last.Store(&text)
-	default: // etcd has answered
+	default: // etcd has responded
 		r.last.Store(nil)
 	}
 	return err
 }
 
-// explain adds the reason to err if time has run out.
+// explain adds the reason to err if err is an exceeded deadline.
 func (r *reason) explain(err error) error {
 	last := r.last.Load()
 	if last == nil || !errors.Is(err, context.DeadlineExceeded) || *last == err.Error() {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestReason: the reason of the latest request is told beside a deadline that has
-// passed, within bounds, and beside no other error.
+// TestReason checks that the reason of the last request is added to an exceeded
+// deadline, with limited length, and to no other error.
 func TestReason(t *testing.T) {
 	late, other := context.DeadlineExceeded, errors.New("etcdserver: authentication failed")
 	for _, c := range []struct {
@@ -27,8 +27,8 @@ func TestReason(t *testing.T) {
 		{"another error", []error{status.Error(codes.Unavailable, "refused")}, other, other.Error()},
 		{"an error of etcd's since",
 			[]error{status.Error(codes.Unavailable, "refused"), status.Error(codes.NotFound, "x")}, late, late.Error()},
-		{"an answer since", []error{status.Error(codes.Unavailable, "refused"), nil}, late, late.Error()},
-		{"a request withdrawn since",
+		{"a response since", []error{status.Error(codes.Unavailable, "refused"), nil}, late, late.Error()},
+		{"a request cancelled since",
 			[]error{status.Error(codes.Unavailable, "refused"), status.Error(codes.Canceled, "x")}, late, late.Error() + ": refused"},
 		{"nothing new", []error{status.Error(codes.DeadlineExceeded, late.Error())}, late, late.Error()},
 	} {
@@ -51,7 +51,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// request is one that ends so.
+// request observes a request that ends with err.
 func (r *reason) request(err error) {
 	_ = r.observe(context.Background(), "", nil, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err })

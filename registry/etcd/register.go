@@ -15,10 +15,10 @@ import (
 
 // Register implements registry.Registrar.
 //
-// The key is put under a lease of its own. A put on a key that exists moves it
-// from the lease it had to the new one, so a node that restarts takes its key
-// over from its predecessor, and neither the end of the predecessor's lease nor
-// its drain removes it. For the same reason nothing here ever deletes a key.
+// The key is put under a lease of its own. A put on an existing key moves it from its
+// lease to the new one. So a node that restarts takes over the key of its predecessor:
+// neither the end of the predecessor's lease nor its drain removes the key. For the
+// same reason, this package never deletes a key.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	h := &handle{r: r, service: reg.Service, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	h.ctx, h.kill = context.WithCancel(r.ctx)
@@ -38,34 +38,34 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	return h
 }
 
-// errKey is why a registration can't become another.
-var errKey = errors.New("registry/etcd: what changes is of another service, node or address")
+// errKey means that a changed registration would have another key.
+var errKey = errors.New("registry/etcd: the change is for another service, node or address")
 
-// goal is what a handle's owner wants.
+// goal is the state that a handle's owner wants.
 type goal uint8
 
 const (
 	up      goal = iota // registered
-	yielded             // as it is: the lease is kept alive, the key is another's
+	yielded             // unchanged: the lease is kept alive, and the key belongs to another process
 	down                // withdrawn, for now
-	closed              // withdrawn, for good
+	closed              // withdrawn, forever
 )
 
-// handle is one registration. Its goroutine pursues the goal; a new goal
-// interrupts whatever it is doing.
+// handle is one registration. Its goroutine pursues the goal. A new goal interrupts its
+// current work.
 type handle struct {
 	r       *Registry
 	service string
 	key     string
-	changed chan struct{} // value is another; capacity 1
+	changed chan struct{} // value has changed; capacity 1
 
 	ctx  context.Context // of the goroutine
 	kill context.CancelFunc
 	done chan struct{} // closed when the goroutine has ended
 
-	// lease is the one that may hold the key; 0: none does. It is dropped only
-	// when etcd says that it is gone: whatever the outcome of a request that
-	// timed out, revoking this lease takes the key out. Owned by the goroutine.
+	// lease may hold the key; 0 means that no lease does. It is dropped only when
+	// etcd reports that it is gone: whatever the outcome of a request that timed
+	// out, revoking the lease removes the key. The goroutine owns it.
 	lease clientv3.LeaseID
 
 	putting sync.Mutex // held while the key is put
@@ -86,7 +86,7 @@ func (h *handle) Withdraw() { h.want(down) }
 func (h *handle) Restore()  { h.want(up) }
 
 func (h *handle) Yield() {
-	h.putting.Lock() // a put that is interrupted may still come to etcd, after the other's
+	h.putting.Lock() // an interrupted put could reach etcd after that of the other process
 	defer h.putting.Unlock()
 	h.want(yielded)
 }
@@ -97,7 +97,7 @@ func (h *handle) Change(reg registry.Registration) {
 		err = errKey
 	}
 	if err != nil {
-		h.r.log.Error("registration stays as it is", "service", h.service, "key", h.key, "error", err)
+		h.r.log.Error("registration change is invalid, ignored", "service", h.service, "key", h.key, "error", err)
 		return
 	}
 	h.mu.Lock()
@@ -130,7 +130,7 @@ func (h *handle) Close(ctx context.Context) error {
 		switch h.state {
 		case registry.Closed:
 			h.closeErr = h.err
-		case registry.Failed: // nothing was ever registered
+		case registry.Failed: // it was never registered
 		default:
 			h.closeErr = ErrClosed
 			if err := ctx.Err(); err != nil {
@@ -154,7 +154,7 @@ func (h *handle) Err() error {
 	return h.err
 }
 
-// want sets the goal; closed is final.
+// want sets the goal. closed is final.
 func (h *handle) want(g goal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (h *handle) current() (context.Context, goal) {
 	return h.op, h.goal
 }
 
-// settle sets state and error, unless the goal that they answer to has changed.
+// settle sets state and error, unless the goal has changed since op began.
 func (h *handle) settle(op context.Context, s registry.State, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,22 +215,21 @@ func (h *handle) run() {
 	}
 }
 
-// withdrawing is the state while a lease is yet to be revoked.
+// withdrawing is the state until a lease is revoked.
 var withdrawing = [...]registry.State{down: registry.Withdrawn, closed: registry.Pending}
 
-// failed notes why a registration could not be made or kept, and logs it when it
-// is news.
+// failed records why a registration could not be made or kept, and logs a change.
 func (h *handle) failed(op context.Context, err error) {
 	if op.Err() != nil {
-		return // not failed, but interrupted
+		return // interrupted
 	}
 	if h.Err() == nil {
-		h.r.log.Warn("registration failed; it is tried again", "service", h.service, "key", h.key, "error", err)
+		h.r.log.Warn("registration failed, will retry", "service", h.service, "key", h.key, "error", err)
 	}
 	h.settle(op, registry.Pending, err)
 }
 
-// register registers, again and again as it takes, until op ends.
+// register registers, and repeats that as often as needed until op ends.
 func (h *handle) register(op context.Context, pause *retry) {
 	var lease kept
 	for op.Err() == nil {
@@ -241,14 +240,14 @@ func (h *handle) register(op context.Context, pause *retry) {
 	}
 }
 
-// kept is a lease that is kept alive, whatever comes of what is put under it: etcd
-// may refuse puts (it has no space) while it renews leases.
+// kept is a lease that is kept alive, whatever is put under it: an etcd without space
+// refuses puts, but renews leases.
 type kept struct {
 	id    clientv3.LeaseID
-	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when it is not kept any more
+	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is no longer kept alive
 }
 
-// keep keeps id alive until op ends. 0 is none.
+// keep keeps id alive until op ends. 0 means no lease.
 func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.LeaseID) (err error) {
 	for k.id == id && k.alive != nil {
 		select {
@@ -269,8 +268,8 @@ func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.Lea
 	return err
 }
 
-// hold registers, and keeps the registration until it breaks, op ends, or, without an
-// error, until something else is to be put under the same lease.
+// hold registers, and keeps the registration until it breaks or op ends. It returns nil
+// if another value must be put under the same lease.
 func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
@@ -282,12 +281,12 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 		return err
 	}
 	select {
-	case <-h.changed: // before what is put is looked at
+	case <-h.changed: // cleared before put reads the value
 	default:
 	}
 	lost := h.r.position.mark().lost
 	revision, err := h.put(ctx, client)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // of a lease of old
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // an old lease
 		h.lease = 0
 		revision, err = h.put(ctx, client)
 	}
@@ -300,8 +299,8 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	h.settle(op, registry.Registered, nil)
 	h.r.log.Info("registered", "service", h.service, "key", h.key)
 
-	// Whoever removes the key while its owner lives (an operator, the drain of
-	// a twin, an etcd that ended all leases at once) is put right at once.
+	// If anything removes the key while its owner lives (an operator, the drain of
+	// a twin, an etcd that ended all leases at once), it is put again at once.
 	on, leave := h.r.own.join(ctx)
 	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
 	var events clientv3.WatchChan
@@ -337,14 +336,14 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 func (h *handle) keep(op context.Context) {
 	if h.lease != 0 {
 		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {
-			for range alive { // until it is closed
+			for range alive { // until the channel is closed
 			}
 		}
 	}
 	<-op.Done()
 }
 
-// put writes the key, under the lease that etcd may still know or a new one.
+// put writes the key, under the present lease or a new one.
 func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int64, err error) {
 	h.putting.Lock()
 	defer h.putting.Unlock()
@@ -367,7 +366,7 @@ func (h *handle) put(ctx context.Context, client *clientv3.Client) (revision int
 	return resp.Header.Revision, nil
 }
 
-// revoke ends the lease, and the key with it if the key is still under it.
+// revoke ends the lease, and removes the key if it is still under the lease.
 func (h *handle) revoke(op context.Context) error {
 	if h.lease == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-func TestRegisterWithdrawRestoreClose(t *testing.T) {
+func TestRegister(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	consumer, p1, p2 := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	got := watch(t, consumer, "compute")
@@ -49,7 +49,7 @@ func TestRegisterWithdrawRestoreClose(t *testing.T) {
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	waitState(t, h1, registry.Registered)
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for range 2 {
 		if err := h2.Close(ctx); err != nil {
@@ -62,16 +62,15 @@ func TestRegisterWithdrawRestoreClose(t *testing.T) {
 	h2.Restore() // closed is final
 	got.waitAddrs("10.0.0.1:80")
 
-	// The last one is kept for a while, then given up.
+	// The last endpoint is kept for a while.
 	if err := h1.Close(ctx); err != nil {
 		t.Error(err)
 	}
 	got.waitAddrs()
 }
 
-// gRPC clients that use etcd's own resolver must be able to read what is
-// registered here.
-func TestValueIsThatOfNamingEndpoints(t *testing.T) {
+// gRPC clients with etcd's own resolver must be able to read a registered value.
+func TestNamingEndpointsFormat(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	r := open(t, s.Endpoint(), nil)
@@ -95,7 +94,7 @@ func TestValueIsThatOfNamingEndpoints(t *testing.T) {
 	if err != nil || list[prefix+"/compute/n@10.0.0.5:15006"].Addr != "10.0.0.5:15006" {
 		t.Errorf("etcd's manager sees %v, %v", list, err)
 	}
-	// And the other way round: what its manager writes is read here.
+	// In the other direction, a value written by etcd's manager must be readable.
 	err = manager.AddEndpoint(ctx, prefix+"/compute/other", endpoints.Endpoint{Addr: "10.0.0.6:80", Metadata: "text"})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +102,7 @@ func TestValueIsThatOfNamingEndpoints(t *testing.T) {
 	watch(t, r, "compute").waitAddrs("10.0.0.5:15006", "10.0.0.6:80")
 }
 
-func TestRegistrationOutlivesLostLease(t *testing.T) {
+func TestRegisterLeaseLost(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	link := forward(t, s.Addr())
 	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), brief), open(t, s.Endpoint(), nil)
@@ -123,7 +122,7 @@ func TestRegistrationOutlivesLostLease(t *testing.T) {
 	waitState(t, h, registry.Registered)
 }
 
-func TestRegistrationIsPutRight(t *testing.T) {
+func TestRegisterKeyRemoved(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	r := open(t, s.Endpoint(), nil)
@@ -155,9 +154,9 @@ func TestRegistrationIsPutRight(t *testing.T) {
 	}
 }
 
-// A node that restarts finds its predecessor's key. The end of the predecessor,
-// by drain or by its lease running out, must not take the key away.
-func TestSuccessorOwnsTheKey(t *testing.T) {
+// A node that restarts finds the key of its predecessor. Neither the drain of the
+// predecessor nor the end of its lease may remove the key.
+func TestRegisterSuccessor(t *testing.T) {
 	type predecessor struct {
 		etcd   *clientv3.Client
 		r      *etcd.Registry
@@ -168,7 +167,7 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 		"drain": func(ctx context.Context, p predecessor) error { return p.handle.Close(ctx) },
 		"crash": func(ctx context.Context, p predecessor) error {
 			p.r.Close()
-			_, err := p.etcd.Revoke(ctx, p.lease) // what its running out is to etcd
+			_, err := p.etcd.Revoke(ctx, p.lease) // for etcd the same as the end of the lease
 			return err
 		},
 	}
@@ -194,7 +193,7 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ttl, err := client.TimeToLive(ctx, lease); err != nil || ttl.TTL != -1 {
-				t.Fatalf("the predecessor's lease lives: %+v, %v", ttl, err)
+				t.Fatalf("the predecessor's lease has not ended: %+v, %v", ttl, err)
 			}
 			select {
 			case ev := <-gone:
@@ -209,8 +208,8 @@ func TestSuccessorOwnsTheKey(t *testing.T) {
 	}
 }
 
-// TestYield: what was yielded stays, and is put no more, until it is restored; the
-// end of its lease takes nothing from a successor.
+// TestYield checks that a yielded key stays and is not put again until Restore. The end
+// of its lease takes nothing from a successor.
 func TestYield(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
@@ -235,7 +234,7 @@ func TestYield(t *testing.T) {
 	if ev := (<-renewed).Events; len(ev) != 1 || ev[0].Type != clientv3.EventTypeDelete {
 		t.Fatalf("events %+v", ev)
 	}
-	// The lease is kept alive, and with it what a successor has not put.
+	// The lease is kept alive, and with it a key that no successor has put.
 	lowest := int64(1) << 32
 	eventually.True(t, "the lease to be renewed", func() bool {
 		ttl, err := client.TimeToLive(ctx, lease)
@@ -261,16 +260,16 @@ func TestYield(t *testing.T) {
 		t.Error(err)
 	}
 	if ttl, err := client.TimeToLive(ctx, lease); err != nil || ttl.TTL != -1 {
-		t.Errorf("the lease lives: %+v, %v", ttl, err)
+		t.Errorf("the lease has not ended: %+v, %v", ttl, err)
 	}
 	if now, err := client.Get(ctx, key); err != nil || len(now.Kvs) != 1 || clientv3.LeaseID(now.Kvs[0].Lease) == lease {
 		t.Errorf("after the end of the one before: %+v, %v", now, err)
 	}
 }
 
-// The reverse: of two that live, the later owns the key, and leaves it to the
-// earlier when it goes.
-func TestTwinTakesOver(t *testing.T) {
+// Of two running processes, the later one owns the key. When it withdraws, the earlier
+// one puts its value again.
+func TestRegisterTwin(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	first, second, consumer := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
 	got := watch(t, consumer, "compute")
@@ -316,7 +315,7 @@ func TestCloseWithoutEtcd(t *testing.T) {
 	waitState(t, never, registry.Registered)
 	s.Close()
 
-	known.Withdraw() // returns, though it can't succeed
+	known.Withdraw() // returns although it can't succeed
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := known.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -334,7 +333,7 @@ func TestCloseWithoutEtcd(t *testing.T) {
 	r.Watch("compute", func(*registry.Snapshot) { t.Error("notified after Close") })()
 }
 
-func TestWithPassword(t *testing.T) {
+func TestPassword(t *testing.T) {
 	dir := t.TempDir()
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	ctx, client := raw(t, s)
@@ -350,7 +349,7 @@ func TestWithPassword(t *testing.T) {
 	addr := s.Addr()
 	s.Close()
 
-	// With a password even making the client needs etcd: it must not hold up New.
+	// With a password, making the client needs etcd. It must not delay New.
 	r := open(t, "http://"+addr, func(o *etcd.Options) { o.Username, o.Password = "root", "secret" })
 	got := watch(t, r, "compute")
 	h := r.Register(at("10.0.0.1:80", 0))

@@ -11,20 +11,20 @@ const (
 	maxRetry = 3 * time.Second
 )
 
-// retry is a jittered, bounded back-off. The zero value starts at minRetry.
+// retry is a jittered, limited back-off. The zero value starts at minRetry.
 type retry struct{ next time.Duration }
 
-// wait pauses, longer each time, and tells whether ctx is still alive.
+// wait pauses, longer each time, and reports whether ctx is still alive.
 func (b *retry) wait(ctx context.Context) bool {
 	b.next = min(max(2*b.next, minRetry), maxRetry)
 	return sleep(ctx, jitter(b.next))
 }
 
-// reset makes the next pause a short one.
+// reset makes the next pause short.
 func (b *retry) reset() { b.next = 0 }
 
-// jitter is between half of d and d: many sidecars that lost the same etcd do
-// not come back in the same moment.
+// jitter returns a time between half of d and d, so that many sidecars that lost the same
+// etcd do not come back at the same moment.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestRewrittenBeyondRoom: keys for which there was no room, and is some later, are no
-// sign of a loss of data.
-func TestRewrittenBeyondRoom(t *testing.T) {
+// TestRewrittenMaxEndpoints checks that keys which did not fit, and fit later, are no
+// sign of lost data.
+func TestRewrittenMaxEndpoints(t *testing.T) {
 	value := []byte(`{"Op":0,"Addr":"10.0.0.1:80"}`)
 	key := func(i int) []byte { return fmt.Appendf(nil, "/s/%05d", i) }
 	for name, listed := range map[string]int{"put": registry.MaxEndpoints, "listed": registry.MaxEndpoints + 1} {
@@ -39,7 +39,7 @@ func TestRewrittenBeyondRoom(t *testing.T) {
 			}})
 			w.listed(r.position.mark(), &clientv3.GetResponse{Header: &pb.ResponseHeader{Revision: int64(last + 2)}, Kvs: all[1:]})
 			if n := r.Stats().DataLosses; n != 0 || len(w.view.live) != registry.MaxEndpoints {
-				t.Errorf("lost %d times, %d endpoints", n, len(w.view.live))
+				t.Errorf("%d losses of data, %d endpoints", n, len(w.view.live))
 			}
 		})
 	}

@@ -11,21 +11,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// streams are the gRPC streams of one kind of watch. The etcd client has watches share
-// a stream if the metadata of their contexts are the same.
+// streams are the gRPC streams for one kind of watch. Watches of the etcd client share a
+// stream if their contexts have the same metadata.
 type streams struct {
-	kind    string // differs
-	resumed bool   // a watch goes on by itself when its connection breaks
+	kind    string // unique among the Registry's streams
+	resumed bool   // a watch resumes by itself when its connection breaks
 
 	current atomic.Uint64 // number of the stream that watches join
 }
 
-// streamKey is the metadata that keeps streams apart. To etcd it means nothing.
+// streamKey is the metadata key that separates streams. etcd ignores it.
 const streamKey = "remora-stream"
 
-// join returns the context for a watch on the current stream. leave has the watches to
-// come use another: a stream is for ever bound to the token that it began with, and etcd
-// refuses new watches on it once that is not valid any more.
+// join returns the context for a watch on the current stream. leave makes later watches
+// use another stream: a stream keeps the token with which it began, and etcd refuses
+// new watches on it once that token is invalid.
 func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
 	n := s.current.Load()
 	ctx = md.AppendToOutgoingContext(ctx, streamKey, s.kind+strconv.FormatUint(n, 10))
@@ -35,15 +35,15 @@ func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
 	return ctx, func() { s.current.CompareAndSwap(n, n+1) }
 }
 
-// begun is the key of a stream's *atomic.Bool in its context, which is that of the first
-// watch on it.
+// begun is the context key of a stream's *atomic.Bool. The context is that of the first
+// watch on the stream.
 type begun struct{}
 
-// errResumed ends the watches on a stream that is not resumed. It is of a code with which
-// the etcd client does not try again.
+// errResumed ends the watches on a stream that must not resume. The etcd client does
+// not retry after its code.
 var errResumed = status.Error(codes.Aborted, "the connection broke")
 
-// once is a grpc.StreamClientInterceptor.
+// once is a grpc.StreamClientInterceptor that refuses to resume such a stream.
 func once(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	was, _ := ctx.Value(begun{}).(*atomic.Bool)
 	if was != nil && was.Load() {

@@ -9,11 +9,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// rotating are gRPC credentials that ask for the TLS configuration at each
-// handshake. Those of gRPC keep the one they were made with, and with it its
-// authorities; and callbacks of package tls that could look up newer ones aren't
-// told the address that was dialled, which is what an etcd certificate often
-// names.
+// rotating are gRPC credentials that get a new TLS configuration for each handshake.
+// gRPC's own credentials keep the first configuration with its authorities. Callbacks
+// of package tls could get newer ones, but do not know the dialled address, which an
+// etcd certificate often names.
 type rotating struct {
 	current func() *tls.Config
 }
@@ -25,7 +24,7 @@ func (r *rotating) ClientHandshake(ctx context.Context, authority string, c net.
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (r *rotating) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("registry/etcd: a client only")
+	return nil, nil, errors.New("registry/etcd: credentials are for clients only")
 }
 
 // Info implements credentials.TransportCredentials.
@@ -34,8 +33,8 @@ func (r *rotating) Info() credentials.ProtocolInfo { return credentials.NewTLS(r
 // Clone implements credentials.TransportCredentials.
 func (r *rotating) Clone() credentials.TransportCredentials { return &rotating{r.current} }
 
-// OverrideServerName implements credentials.TransportCredentials. gRPC asks for
-// it in tests of its own only.
+// OverrideServerName implements credentials.TransportCredentials. gRPC calls it only in
+// its own tests.
 func (r *rotating) OverrideServerName(string) error {
-	return errors.New("registry/etcd: the server's name is that of the endpoint")
+	return errors.New("registry/etcd: the server's name can't be overridden")
 }

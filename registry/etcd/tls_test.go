@@ -12,8 +12,8 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// secure starts an etcd that wants client certificates, and returns the
-// authority of both sides.
+// secure starts an etcd that demands client certificates, and returns the authority of
+// both sides.
 func secure(t *testing.T, names ...string) (*lab.Etcd, *testcerts.CA) {
 	t.Helper()
 	ca := testcerts.New(t)
@@ -22,7 +22,7 @@ func secure(t *testing.T, names ...string) (*lab.Etcd, *testcerts.CA) {
 	return startEtcd(t, lab.EtcdOptions{CertFile: server.Cert, KeyFile: server.Key, ClientCA: server.CA}), ca
 }
 
-// withFiles has a Registry use the identity in dir, looked at often.
+// withFiles makes a Registry use the identity in dir, which is read again often.
 func withFiles(t *testing.T, dir testcerts.Dir, peers ...string) func(*etcd.Options) {
 	t.Helper()
 	source, err := certs.Open(certs.Options{
@@ -49,9 +49,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSRefused: an etcd that can't prove who it is, or does not take our
-// certificate, is one that does not answer, and it shows why; as soon as the files
-// are right, it answers, with no restart.
+// TestTLSRefused checks that an etcd counts as unavailable if it can't prove its
+// identity or refuses the client certificate, and that the reason is reported. Once the
+// files are right, it is available without a restart.
 func TestTLSRefused(t *testing.T) {
 	other := testcerts.New(t)
 	for _, c := range []struct {
@@ -59,23 +59,23 @@ func TestTLSRefused(t *testing.T) {
 		server []string // its names
 		peers  []string
 		spoil  func(dir testcerts.Dir, ca *testcerts.CA)
-		repair func(dir testcerts.Dir, ca *testcerts.CA) // nil: nothing helps
+		repair func(dir testcerts.Dir, ca *testcerts.CA) // nil means that no file can help
 		why    string                                    // in the error of probe and registration
 	}{
 		{
-			"our certificate is from another authority", []string{"127.0.0.1"}, nil,
+			"client certificate from another authority", []string{"127.0.0.1"}, nil,
 			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Rotate(other.Issue(testcerts.Leaf{})) },
 			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Rotate(ca.Issue(testcerts.Leaf{})) },
 			"remote error: tls: unknown certificate authority",
 		},
 		{
-			"we trust another authority", []string{"127.0.0.1"}, nil,
+			"client trusts another authority", []string{"127.0.0.1"}, nil,
 			func(dir testcerts.Dir, _ *testcerts.CA) { dir.Write(dir.CA, other.PEM) },
 			func(dir testcerts.Dir, ca *testcerts.CA) { dir.Write(dir.CA, ca.PEM) },
 			"certificate signed by unknown authority",
 		},
-		{"it has another address", []string{"127.0.0.2"}, nil, nil, nil, "certificate is valid for 127.0.0.2, not 127.0.0.1"},
-		{"it has another name", []string{"127.0.0.1", "etcd.example"}, []string{"other.example"}, nil, nil, "etcd.example"},
+		{"server has another address", []string{"127.0.0.2"}, nil, nil, nil, "certificate is valid for 127.0.0.2, not 127.0.0.1"},
+		{"server has another name", []string{"127.0.0.1", "etcd.example"}, []string{"other.example"}, nil, nil, "etcd.example"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, ca := secure(t, c.server...)
@@ -87,11 +87,11 @@ func TestTLSRefused(t *testing.T) {
 			r := open(t, s.Endpoint(), withFiles(t, dir, c.peers...))
 			got := watch(t, r, "compute")
 			h := r.Register(at("10.0.0.1:80", 1))
-			told := func(why string) bool { return strings.Contains(why, c.why) }
-			eventually.True(t, "a failed probe", func() bool { return told(r.Stats().LastError) })
-			eventually.True(t, "a failed registration", func() bool { err := h.Err(); return err != nil && told(err.Error()) })
+			hasReason := func(why string) bool { return strings.Contains(why, c.why) }
+			eventually.True(t, "a failed probe", func() bool { return hasReason(r.Stats().LastError) })
+			eventually.True(t, "a failed registration", func() bool { err := h.Err(); return err != nil && hasReason(err.Error()) })
 			if st := r.Stats(); st.Connected || len(got.history()) > 0 {
-				t.Fatalf("connected all the same: %+v %v", st, got.history())
+				t.Fatalf("connected: %+v %v", st, got.history())
 			}
 			if c.repair != nil {
 				c.repair(dir, ca)
@@ -102,7 +102,7 @@ func TestTLSRefused(t *testing.T) {
 	}
 }
 
-// TestTLSPlain: without TLS a secured etcd says nothing.
+// TestTLSPlain checks that a secured etcd can't be used without TLS.
 func TestTLSPlain(t *testing.T) {
 	s, _ := secure(t, "127.0.0.1")
 	r := open(t, "http://"+s.Addr(), nil)

@@ -12,12 +12,12 @@ import (
 // update is the value of a key, in the JSON of etcd's naming/endpoints, so that
 // gRPC clients with etcd's resolver can read it.
 type update struct {
-	Op       uint8 // 0: add; naming/endpoints never stores another
+	Op       uint8 // 0 means add; naming/endpoints never stores another value
 	Addr     string
 	Metadata json.RawMessage
 }
 
-// metadata is what this package knows of update.Metadata.
+// metadata is the part of update.Metadata that this package uses.
 type metadata struct {
 	Weight   int    `json:"weight"`
 	Zone     string `json:"zone"`
@@ -25,22 +25,22 @@ type metadata struct {
 	Node     string `json:"node"`
 }
 
-// reserved are the keys of the metadata that belong to metadata's fields.
+// reserved are the keys of update.Metadata that the fields of metadata use.
 var reserved = map[string]bool{"weight": true, "zone": true, "protocol": true, "node": true}
 
-// maxValue bounds a value, in bytes.
+// maxValue limits a value, in bytes.
 const maxValue = 64 << 10
 
 var (
-	errOp     = errors.New("its operation is not 0")
-	errLarge  = errors.New("it is too large")
-	errWeight = errors.New("its weight is negative")
-	errHeavy  = fmt.Errorf("its weight is above %d", registry.MaxWeight)
+	errOp     = errors.New("operation is not 0")
+	errLarge  = errors.New("value is too large")
+	errWeight = errors.New("weight is negative")
+	errHeavy  = fmt.Errorf("weight is above %d", registry.MaxWeight)
 )
 
-// decode reads a value. Metadata that is not an object is another system's and
-// is ignored; what is one has to make sense. A weight above MaxWeight, which only
-// others can have written, counts as MaxWeight.
+// decode decodes a value. Metadata that is not an object belongs to another system and is
+// ignored; an object must be valid. A weight above MaxWeight, which only other systems
+// write, counts as MaxWeight.
 func decode(value []byte) (registry.Endpoint, error) {
 	if len(value) > maxValue {
 		return registry.Endpoint{}, errLarge
@@ -77,7 +77,7 @@ func decode(value []byte) (registry.Endpoint, error) {
 	}, nil
 }
 
-// encode returns the value of a registration, or why it can't have one.
+// encode returns the value of a registration. It fails if the registration is invalid.
 func encode(reg registry.Registration) (string, error) {
 	if reg.Weight < 0 {
 		return "", errWeight
@@ -101,14 +101,14 @@ func encode(reg registry.Registration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What consumers would leave out is not worth registering.
+	// A value that consumers would ignore must not be registered.
 	if _, err := decode(value); err != nil {
 		return "", err
 	}
 	return string(value), nil
 }
 
-// checkService refuses names whose keys would be those of another service.
+// checkService refuses names whose keys would belong to another service.
 func checkService(name string) error {
 	if name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
 		return fmt.Errorf("registry/etcd: service name %q is empty or has a / at an end", name)
@@ -116,13 +116,13 @@ func checkService(name string) error {
 	return nil
 }
 
-// servicePrefix is what the keys of a service begin with.
+// servicePrefix returns the prefix of the keys of a service.
 func (r *Registry) servicePrefix(service string) string {
 	return r.opt.Prefix + "/" + service + "/"
 }
 
-// nested tells that a key below a service's prefix belongs to another service,
-// one whose name begins with this one's and a "/".
+// nested reports whether a key with a service's prefix belongs to another service,
+// whose name begins with this service's name and a "/".
 func nested(prefix, key string) bool { return strings.Contains(key[len(prefix):], "/") }
 
 // entry returns the key and the value of a registration.

@@ -6,8 +6,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// FuzzValue takes anything for the value of a key: what is used of it is what
-// this package would have written.
+// FuzzValue decodes any bytes as the value of a key. The decoded endpoint must be
+// valid, and encode to a value with the same endpoint.
 func FuzzValue(f *testing.F) {
 	for _, s := range []string{
 		`{"Op":0,"Addr":"10.0.0.5:15006","Metadata":{"weight":3,"zone":"z","protocol":"link","node":"n","other":[1]}}`,

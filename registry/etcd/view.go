@@ -7,24 +7,24 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// entry is one key's endpoint.
+// entry is the endpoint of one key.
 type entry struct {
 	endpoint registry.Endpoint
-	revision int64 // of the key's last change; the later of two with one address wins
+	revision int64 // of the key's last change; of two with one address, the later wins
 }
 
-// view is what is to be believed about one service: what etcd says, and what is
-// kept although etcd does not say it any more (the rules are in the package
-// comment). It is pure: the time is passed in.
+// view decides which endpoints of one service to use: those in etcd, and those that are
+// kept although etcd no longer has them. The rules are in the package comment. It is
+// pure: the time is an argument.
 type view struct {
 	ttl, grace time.Duration
 
-	live map[string]entry             // by key, as etcd has it
-	held map[string]registry.Endpoint // by Addr: lost by etcd and not registered anew
+	live map[string]entry             // by key, as in etcd
+	held map[string]registry.Endpoint // by Addr: lost by etcd and not registered again
 
 	heldUntil  time.Time           // earliest end of held
-	emptyUntil time.Time           // until when current outlives an empty live; zero: not empty
-	current    []registry.Endpoint // as last settled
+	emptyUntil time.Time           // how long current outlives an empty live; zero means not empty
+	current    []registry.Endpoint // the result of the last settle
 }
 
 func newView(ttl, grace time.Duration) *view {
@@ -36,8 +36,8 @@ func newView(ttl, grace time.Duration) *view {
 	}
 }
 
-// replace takes a full list. lost says that etcd lost its data since the list
-// before, so that what is missing from this one may well be alive.
+// replace sets the full list. lost means that etcd lost its data since the previous
+// list, so that endpoints which are missing now may still be alive.
 func (v *view) replace(live map[string]entry, lost bool, now time.Time) {
 	v.live = live
 	if lost {
@@ -51,22 +51,22 @@ func (v *view) replace(live map[string]entry, lost bool, now time.Time) {
 	}
 }
 
-// put takes a key's new value.
+// put sets the value of a key.
 func (v *view) put(key string, e entry) {
 	v.live[key] = e
 	delete(v.held, e.endpoint.Addr)
 }
 
-// remove takes the end of a key.
+// remove removes a key.
 func (v *view) remove(key string) { delete(v.live, key) }
 
-// settle decides what is to be believed now. changed tells whether that differs
-// from the time before; wake is when time alone may change it, or zero.
+// settle decides which endpoints to use now. changed reports whether they differ from the
+// last result. wake is the time when they may change without an event, or zero.
 func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	if len(v.held) > 0 {
 		if now.Before(v.heldUntil) {
 			wake = v.heldUntil
-		} else if len(v.live) > 0 { // somebody has come back: so could have all
+		} else if len(v.live) > 0 { // any node has come back, so all had the time to
 			clear(v.held)
 		}
 	}
@@ -85,7 +85,7 @@ func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	return changed, wake
 }
 
-// holding tells whether current is not what etcd says, but what it said.
+// holding reports whether current has endpoints that etcd no longer has.
 func (v *view) holding() bool { return len(v.held) > 0 || !v.emptyUntil.IsZero() }
 
 func (v *view) believed() []registry.Endpoint {

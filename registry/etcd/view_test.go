@@ -8,14 +8,14 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// One script per rule of the package comment, on a clock of its own: ttl 10,
-// grace 5 seconds.
+// TestViewRules has a script for each rule of the package comment, with a clock of its
+// own, a ttl of 10 and a grace of 5 seconds.
 func TestViewRules(t *testing.T) {
 	type step struct {
 		at   int    // seconds
 		do   string // "list a b", "lost a b" (a list after a loss), "put a", "del a", ""
-		want string // what is believed afterwards
-		wake int    // second of the next wake-up; 0: none
+		want string // the endpoints afterwards
+		wake int    // second of the next wake-up; 0 means none
 	}
 	for name, script := range map[string][]step{
 		"changes": {
@@ -40,7 +40,7 @@ func TestViewRules(t *testing.T) {
 		"loss: back and gone again at once": {
 			{0, "list a b", "a b", 0}, {1, "lost", "a b", 16}, {2, "put a", "a b", 16}, {3, "del a", "b", 16},
 		},
-		"loss: kept for ever while nobody comes": {
+		"loss: kept forever while no node registers": {
 			{0, "list a", "a", 0}, {1, "lost", "a", 16}, {16, "", "a", 0}, {999, "", "a", 0}, {1000, "put b", "b", 0},
 		},
 		"loss, twice": {
@@ -68,7 +68,7 @@ func TestViewRules(t *testing.T) {
 				changed, wake := v.settle(now)
 				got := spell(v.current)
 				if got != s.want {
-					t.Fatalf("step %d (%+v): believed %q", i, s, got)
+					t.Fatalf("step %d (%+v): endpoints %q", i, s, got)
 				}
 				if changed != (got != before) {
 					t.Errorf("step %d (%+v): changed %v", i, s, changed)

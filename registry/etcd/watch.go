@@ -13,19 +13,19 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// Watch implements registry.Watcher. The first snapshot comes when etcd has
-// answered, or, when it does not within a second, from the cache; if there is
-// nothing in the cache, when etcd answers. A service without endpoints has an
-// empty snapshot. After Close no notify is called.
+// Watch implements registry.Watcher. The first snapshot comes with the first response
+// of etcd, or from the cache if etcd does not respond within a second and the cache has
+// the service. A service without endpoints has an empty snapshot. notify is not called
+// after Close.
 func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	return r.resolved.Watch(service, notify)
 }
 
-// Known is what the watches that last know of host names by now.
+// Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// keys is the Registry as a watcher of addresses as they are registered, host
-// names included.
+// keys is the Registry as a watcher of the registered addresses, which may have host
+// names.
 type keys struct{ r *Registry }
 
 func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
@@ -46,8 +46,7 @@ func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func(
 	return cancel
 }
 
-// watch follows one service for one caller. All of it belongs to the goroutine
-// of run.
+// watch follows one service for one caller. The goroutine of run owns all fields.
 type watch struct {
 	r       *Registry
 	ctx     context.Context // ends with stop and with the Registry
@@ -56,18 +55,18 @@ type watch struct {
 	notify  func(*registry.Snapshot)
 
 	view *view
-	last *registry.Snapshot // delivered; nil: none yet
-	at   mark               // of the last list; the zero mark: none yet
-	pos  position           // of what view holds
-	seen int64              // revision up to which view holds all, unless it is full; never above that of pos
-	full bool               // since the last list there was a key that view has no room for
+	last *registry.Snapshot // the last delivered snapshot; nil means none
+	at   mark               // mark of the last list; the zero mark means none
+	pos  position           // position of the content of view
+	seen int64              // revision up to which view is complete, unless it is full; never above that of pos
+	full bool               // since the last list, a key did not fit into view
 	bad  map[string]struct{}
 }
 
-// errLost ends following: etcd has lost its data.
+// errLost ends follow: etcd has lost its data.
 var errLost = errors.New("etcd has lost its data")
 
-// maxBad bounds the keys that watch remembers to have complained about.
+// maxBad limits the keys that watch remembers as logged.
 const maxBad = 1024
 
 func (w *watch) run() {
@@ -89,17 +88,17 @@ func (w *watch) run() {
 		if w.ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > maxRetry+requestTimeout { // it worked for a while
+		if time.Since(began) > maxRetry+requestTimeout { // the watch worked for a while
 			pause.reset()
 		}
-		w.r.log.Debug("watch of a service is begun anew", "service", w.service, "reason", err)
+		w.r.log.Debug("watch of a service restarts", "service", w.service, "reason", err)
 		if !pause.wait(w.ctx) {
 			return
 		}
 	}
 }
 
-// loadCache seeds the view with what the cache knows of the service.
+// loadCache initializes the view with the cached record of the service.
 func (w *watch) loadCache() (*registry.Snapshot, bool) {
 	rec, ok := w.r.cache.Load(w.service)
 	if !ok || rec.Origin != w.r.origin {
@@ -110,7 +109,7 @@ func (w *watch) loadCache() (*registry.Snapshot, bool) {
 	return registry.NewSnapshot(w.service, registry.SourceCache, rec.Changed, slices.Clone(rec.Endpoints)), true
 }
 
-// list takes the whole state of the service.
+// list reads the whole state of the service.
 func (w *watch) list(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(w.ctx, timeout)
 	defer cancel()
@@ -134,7 +133,7 @@ func (w *watch) list(timeout time.Duration) error {
 	return nil
 }
 
-// listed takes the answer to a list that was asked for at m.
+// listed processes the response to a list that was requested at m.
 func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
 	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
 	for _, kv := range resp.Kvs {
@@ -147,23 +146,23 @@ func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
 		}
 	}
 	if full {
-		w.r.log.Warn("service has too many endpoints; some are left out", "service", w.service, "limit", registry.MaxEndpoints)
+		w.r.log.Warn("service has too many endpoints; some are ignored", "service", w.service, "limit", registry.MaxEndpoints)
 	}
 	after := w.r.answered(m, resp.Header, m.epoch == w.at.epoch && w.rewritten(live))
 	lost := after.epoch != w.at.epoch
-	if w.at.lost == nil { // the first list: only the cache knows of a time before it
+	if w.at.lost == nil { // the first list: only the cache has an earlier state
 		lost = positionOf(resp.Header).lostSince(w.pos)
 		if !lost && w.last == nil {
-			w.view.current = nil // etcd answers: the cache is of no use
+			w.view.current = nil // etcd responds: the cache is not needed
 		}
 	}
 	w.at, w.pos, w.seen, w.full = after, positionOf(resp.Header), resp.Header.Revision, full
 	w.view.replace(live, lost, time.Now())
 }
 
-// rewritten tells whether live can't have come of what was there before: it has a key as
-// of a revision that was seen, but which was not there then. An etcd that lost its data
-// may have passed the revision that it was at.
+// rewritten reports whether live can't follow from the previous state: a key has a
+// revision that was seen before, but the key did not have it then. An etcd that lost
+// its data may already be past its former revision.
 func (w *watch) rewritten(live map[string]entry) bool {
 	for key, e := range live {
 		if e.revision > w.seen {
@@ -177,10 +176,9 @@ func (w *watch) rewritten(live map[string]entry) bool {
 	return false
 }
 
-// follow delivers what list has found and each change after it, until the watch
-// breaks.
+// follow delivers the result of list and each later change, until the watch breaks.
 func (w *watch) follow() error {
-	timer := time.NewTimer(time.Hour) // no matter when, until settle sets it
+	timer := time.NewTimer(time.Hour) // any time, until settle sets it
 	defer timer.Stop()
 	w.settle(timer)
 
@@ -196,7 +194,7 @@ func (w *watch) follow() error {
 			return ctx.Err()
 		case events = <-opened:
 		case resp, ok := <-events:
-			// Compaction, too, is mended by listing again.
+			// A compaction is also handled by another list.
 			if err := ended(&resp, ok); err != nil {
 				leave()
 				return err
@@ -210,7 +208,7 @@ func (w *watch) follow() error {
 	}
 }
 
-// ended is why a watch in etcd has, if resp is its end.
+// ended returns why a watch in etcd has ended, or nil if resp is not its end.
 func ended(resp *clientv3.WatchResponse, ok bool) error {
 	if err := resp.Err(); err != nil || ok {
 		return err
@@ -243,8 +241,8 @@ func (w *watch) apply(resp *clientv3.WatchResponse) {
 	}
 }
 
-// decode reads one key; a value that makes no sense is left out, counted, and
-// logged the first time.
+// decode decodes one key. An invalid value is ignored, counted, and logged the first
+// time.
 func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 	key := string(kv.Key)
 	if nested(w.prefix, key) {
@@ -258,13 +256,13 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 	w.r.stats.bad.Add(1)
 	if _, told := w.bad[key]; !told && len(w.bad) < maxBad {
 		w.bad[key] = struct{}{}
-		w.r.log.Warn("value in etcd is left out", "key", key, "error", err)
+		w.r.log.Warn("value in etcd is invalid, ignored", "key", key, "error", err)
 	}
 	return entry{}, false
 }
 
-// settle delivers a snapshot if there is news, and sets timer to when time alone
-// may bring some.
+// settle delivers a snapshot if the endpoints have changed, and sets timer to the time
+// when they may change without an event.
 func (w *watch) settle(timer *time.Timer) {
 	now := time.Now()
 	changed, wake := w.view.settle(now)
@@ -277,7 +275,7 @@ func (w *watch) settle(timer *time.Timer) {
 	}
 	at := now
 	if !changed && w.last != nil {
-		at = w.last.Changed // the same endpoints, now confirmed
+		at = w.last.Changed // the same endpoints, now confirmed by etcd
 	}
 	endpoints := w.view.current
 	w.deliver(registry.NewSnapshot(w.service, registry.SourceLive, at, endpoints))

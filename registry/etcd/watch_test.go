@@ -26,14 +26,14 @@ func put(t *testing.T, ctx context.Context, c *clientv3.Client, key, value strin
 	return resp.Header.Revision
 }
 
-func TestWatchSeesEachChange(t *testing.T) {
+func TestWatchChanges(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	r := open(t, s.Endpoint(), nil)
 	put(t, ctx, client, "a/n@x", `{"Op":0,"Addr":"10.0.0.1:80"}`)
 	put(t, ctx, client, "a/b/n@x", `{"Op":0,"Addr":"10.0.0.9:80"}`)
 	a, nested := watch(t, r, "a"), watch(t, r, "a/b")
-	a.waitAddrs("10.0.0.1:80") // and nothing of a/b's
+	a.waitAddrs("10.0.0.1:80") // without the endpoint of a/b
 	nested.waitAddrs("10.0.0.9:80")
 
 	put(t, ctx, client, "a/m@x", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":5}}`)
@@ -62,7 +62,7 @@ func TestWatchSeesEachChange(t *testing.T) {
 func TestGarbageIsLeftOut(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
-	book := &logBook{}
+	book := &logCounter{}
 	r := open(t, s.Endpoint(), logTo(book))
 	bad := []string{
 		``, `garbage`, `[]`, `{"Op":1,"Addr":"10.0.0.1:80"}`, `{"Op":0}`, `{"Op":0,"Addr":"10.0.0.1"}`,
@@ -83,24 +83,24 @@ func TestGarbageIsLeftOut(t *testing.T) {
 		t.Errorf("%d bad values counted, want %d", n, len(bad))
 	}
 	put(t, ctx, client, "s/a", `still garbage`)
-	put(t, ctx, client, "s/b", `{"Op":0,"Addr":"10.0.0.3:80"}`) // mended
+	put(t, ctx, client, "s/b", `{"Op":0,"Addr":"10.0.0.3:80"}`) // valid now
 	put(t, ctx, client, "s/good", `now garbage`)
 	got.waitAddrs("10.0.0.3:80")
-	if n := book.count("value in etcd is left out"); n != len(bad)+1 {
+	if n := book.count("value in etcd is invalid, ignored"); n != len(bad)+1 {
 		t.Errorf("logged %d times, want once per key: %d", n, len(bad)+1)
 	}
 }
 
-func TestEtcdRestarts(t *testing.T) {
+func TestWatchEtcdRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := startEtcd(t, lab.EtcdOptions{Dir: dir})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
-	// A lease is asked about every third of its time: who stays learns so that
-	// its own is gone.
-	tells := func(o *etcd.Options) { o.LeaseTTL = 15 * time.Second }
-	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), tells), open(t, s.Endpoint(), nil)
-	for range 20 { // a revision that an empty etcd does not reach by itself
+	// A lease is renewed every third of its time. So the process that stays notices that
+	// its lease is gone.
+	renewsOften := func(o *etcd.Options) { o.LeaseTTL = 15 * time.Second }
+	consumer, stays, goes := open(t, s.Endpoint(), brief), open(t, s.Endpoint(), renewsOften), open(t, s.Endpoint(), nil)
+	for range 20 { // a revision that an empty etcd does not reach
 		put(t, ctx, client, "other/key", `x`)
 	}
 	h := stays.Register(at("10.0.0.1:80", 0))
@@ -121,10 +121,11 @@ func TestEtcdRestarts(t *testing.T) {
 	}
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	if n := consumer.Stats().DataLosses; n != 0 {
-		t.Errorf("%d losses of data though none were lost", n)
+		t.Errorf("%d losses of data, want none", n)
 	}
 
-	// Without: who comes back is never missed, who does not is dropped later.
+	// Without its data: a node that registers again is never missing, others are
+	// dropped later.
 	s.Close()
 	goes.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
@@ -138,7 +139,7 @@ func TestEtcdRestarts(t *testing.T) {
 	got.always("10.0.0.1:80")
 }
 
-func TestWatchSurvivesCompaction(t *testing.T) {
+func TestWatchCompaction(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	ctx, client := raw(t, s)
 	link := forward(t, s.Addr())
@@ -162,7 +163,7 @@ func TestWatchSurvivesCompaction(t *testing.T) {
 	link.setCut(false)
 	got.waitAddrs("10.0.0.2:80")
 	if r.Stats().Lists == lists {
-		t.Error("not listed again: the test did not compact what the watch needed")
+		t.Error("not listed again: the compaction did not affect the watch")
 	}
 	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
 	got.waitAddrs("10.0.0.2:80", "10.0.0.3:80")
@@ -186,7 +187,7 @@ func TestColdStart(t *testing.T) {
 	if snap.Source != registry.SourceCache || snap.Endpoints[0] != known.Endpoints[0] || !snap.Changed.Equal(known.Changed) {
 		t.Errorf("from the cache: %+v, stored: %+v", snap, known)
 	}
-	// Another registry's cache is not for us, nor is a damaged one.
+	// Another registry's cache is not used, nor is a damaged one.
 	strange := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
 	damaged := t.TempDir()
 	if err := os.WriteFile(filepath.Join(damaged, "s.json"), []byte(`{"service":"s","endpo`), 0o600); err != nil {
@@ -209,8 +210,8 @@ func TestColdStart(t *testing.T) {
 	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
-	// Everything restarted, etcd without its data: what the cache knows stays
-	// until somebody has registered.
+	// Everything restarts, etcd without its data: the cached endpoints stay until a
+	// node has registered.
 	r.Close()
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
@@ -221,7 +222,7 @@ func TestColdStart(t *testing.T) {
 	kept.always("10.0.0.2:80")
 }
 
-func TestHostNamesAreResolved(t *testing.T) {
+func TestWatchHostNames(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	r := open(t, s.Endpoint(), func(o *etcd.Options) {
 		o.DNS.Lookup = func(_ context.Context, host string) (dns.Answer, error) {
@@ -254,9 +255,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// After a loss of data, an endpoint whose node has not come back yet stays: here
-// the lease is so long that it must.
-func TestEndpointsOutliveLostData(t *testing.T) {
+// After a loss of data, an endpoint stays until its node has registered again: here the
+// lease is so long that the endpoint must stay.
+func TestDataLossKeepsEndpoints(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	addr := s.Addr()
 	ctx, client := raw(t, s)
@@ -273,7 +274,7 @@ func TestEndpointsOutliveLostData(t *testing.T) {
 	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
-	if _, err := client.Delete(ctx, prefix+"/s/2"); err != nil { // back, and gone for good
+	if _, err := client.Delete(ctx, prefix+"/s/2"); err != nil { // registered again, and removed
 		t.Fatal(err)
 	}
 	got.waitAddrs("10.0.0.1:80", "10.0.0.3:80")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Verdict is what an outcome changes.
+// Verdict is how an outcome changes the health.
 type Verdict uint8
 
 const (
@@ -15,11 +15,11 @@ const (
 	Unhealthy         // enough failures after Healthy
 )
 
-// Application checks an application that answers at some addresses, now and then
-// every c.Interval until ctx is done. It passes when one of the addresses does.
-// before is the verdict of checks before these; with none, Unchanged, it counts as
-// unhealthy until its first pass. on gets each outcome, nil for a
-// pass, and the verdict if that has changed.
+// Application checks the health of an application with some addresses every c.Interval,
+// until ctx is done. A check passes if one of the addresses passes. before is the
+// verdict of earlier checks; Unchanged means that there were none, and the application
+// counts as unhealthy until its first pass. on gets the outcome of each check, nil for
+// a pass, and the verdict if it has changed.
 func Application(ctx context.Context, c Check, addrs []string, before Verdict, on func(error, Verdict)) {
 	a, j := newAsker(&c), judge{healthy: before == Healthy, unproven: before == Unchanged}
 	pause := time.NewTimer(0)
@@ -46,7 +46,7 @@ func Application(ctx context.Context, c Check, addrs []string, before Verdict, o
 	}
 }
 
-// askAny returns nil when an address passes, else why none does.
+// askAny returns nil if any address passes, and otherwise the errors of all.
 func (a *asker) askAny(ctx context.Context, addrs []string) error {
 	var errs []error
 	for _, addr := range addrs {

@@ -1,6 +1,7 @@
-// Package health asks endpoints and applications actively whether they work. An
-// answer that is slow or bad once changes nothing: a verdict changes when enough
-// answers in a row contradict it.
+// Package health checks endpoints and applications actively. Follow stands between a
+// registry and the users of its snapshots, and adds the verdict of the checks to each
+// endpoint. The package knows nothing of how endpoints are picked. A single slow or bad
+// response changes nothing: a verdict changes after enough contrary outcomes in a row.
 package health
 
 import (
@@ -14,33 +15,33 @@ import (
 )
 
 const (
-	// maxBody is how much of an answer is read, so that the application sees it
-	// taken and not reset.
+	// maxBody limits how much of a response is read. Reading lets the application send
+	// the response without a reset.
 	maxBody = 64 << 10
 
-	// maxHeader bounds the header section of an answer.
+	// maxHeader limits the header section of a response.
 	maxHeader = 64 << 10
 )
 
-// Check says what is asked, and what its answers are held against. All but Path
-// are above 0.
+// Check says what is requested, and which outcomes change a verdict. All fields but
+// Path must be above 0.
 type Check struct {
-	Path     string        // of a GET; "": a TCP connect
+	Path     string        // of a GET; "" means a TCP connect
 	Interval time.Duration // from one check to the next, up to a tenth more or less
-	Timeout  time.Duration // of one check, until the end of its answer
+	Timeout  time.Duration // of one check, until the end of the response
 
 	Healthy   int // passes in a row that make the unhealthy healthy
 	Unhealthy int // failures in a row that make the healthy unhealthy
 }
 
-// pause is the time from one check to the next. It varies, so that those of many
-// sidecars do not fall into step.
+// pause returns the time from one check to the next. It varies, so that the checks of
+// many sidecars do not coincide.
 func (c *Check) pause() time.Duration {
 	return c.Interval*9/10 + rand.N(c.Interval/5+1)
 }
 
-// asker makes the checks. Each is on a new connection, for an application that
-// accepts none is down, whatever its old ones do.
+// asker makes the checks, each on a new connection: an application that accepts no
+// connection is down, even if its old connections work.
 type asker struct {
 	path   string
 	client http.Client
@@ -50,13 +51,13 @@ func newAsker(c *Check) *asker {
 	return &asker{path: c.Path, client: http.Client{
 		Timeout:   c.Timeout,
 		Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: maxHeader},
-		// A redirect is an answer; where it leads is not this application.
+		// A redirect is a response; its target may be another application.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// ask returns nil when addr passes: it takes a connection, or answers the GET
-// with a status from 200 to 399.
+// ask returns nil if addr passes: it accepts a connection, or responds to the GET with
+// a status from 200 to 399.
 func (a *asker) ask(ctx context.Context, addr string) error {
 	if a.path == "" {
 		d := net.Dialer{Timeout: a.client.Timeout}
@@ -78,7 +79,7 @@ func (a *asker) ask(ctx context.Context, addr string) error {
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxBody)
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
-		return fmt.Errorf("GET %s answered %s", req.URL, resp.Status)
+		return fmt.Errorf("GET %s: status %s", req.URL, resp.Status)
 	}
 	return nil
 }

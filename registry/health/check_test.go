@@ -54,20 +54,20 @@ func TestAsk(t *testing.T) {
 	defer srv.Close()
 	up, down := srv.Listener.Addr().String(), closedPort(t)
 	for _, c := range []struct {
-		path    string // "": TCP
+		path    string // "" means TCP
 		addrs   []string
 		timeout time.Duration
-		want    string // in the error; "": none
+		want    string // in the error; "" means no error
 	}{
-		{"", []string{up}, patience, ""},
-		{"", []string{down}, patience, "refused"},
-		{"", []string{down, up}, patience, ""},
-		{"/", []string{up}, patience, ""},
-		{"/", []string{down, up}, patience, ""},
-		{"/", []string{down}, patience, "refused"},
-		{"/moved", []string{up}, patience, ""},
-		{"/sick", []string{up}, patience, "500"},
-		{"/wordy", []string{up}, patience, "header"},
+		{"", []string{up}, timeout, ""},
+		{"", []string{down}, timeout, "refused"},
+		{"", []string{down, up}, timeout, ""},
+		{"/", []string{up}, timeout, ""},
+		{"/", []string{down, up}, timeout, ""},
+		{"/", []string{down}, timeout, "refused"},
+		{"/moved", []string{up}, timeout, ""},
+		{"/sick", []string{up}, timeout, "500"},
+		{"/wordy", []string{up}, timeout, "header"},
 		{"/hangs", []string{up}, 100 * time.Millisecond, "deadline"},
 	} {
 		a := newAsker(&Check{Path: c.path, Timeout: c.timeout})
@@ -92,7 +92,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestApplicationBefore: checks that follow on others begin with what those have found.
+// TestApplicationBefore checks that checks begin with the verdict of earlier ones.
 func TestApplicationBefore(t *testing.T) {
 	for _, c := range []struct {
 		before Verdict
@@ -124,8 +124,8 @@ func TestApplicationBefore(t *testing.T) {
 	}
 }
 
-// TestApplication: outcomes arrive one by one until the context ends; the first
-// pass makes the application healthy, and after that the thresholds count.
+// TestApplication checks that all outcomes arrive until the context ends. The first
+// pass makes the application healthy; later the thresholds apply.
 func TestApplication(t *testing.T) {
 	s := newScripted(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,45 +14,45 @@ import (
 )
 
 const (
-	// parallel bounds the checks of one service that are out at a time. Past
-	// what that lets through, checks come later than their interval.
+	// parallel limits the concurrent checks of one service. If more are due, checks
+	// come later than their interval.
 	parallel = 32
 
-	// settle is the least time between two snapshots that differ in verdicts
-	// alone: when many change at once, each does not cost a snapshot.
+	// settle is the minimum time between two snapshots that differ only in verdicts, so
+	// that many changes at once do not cost a snapshot each.
 	settle = 100 * time.Millisecond
 
-	// spread is the time over which the first checks of new endpoints are
-	// distributed, at most.
+	// spread is the maximum time over which the first checks of new endpoints are
+	// distributed.
 	spread = time.Second
 
-	// protocolHTTP is what endpoints speak that can be asked for a path.
+	// protocolHTTP is the protocol of endpoints that can be checked by a path.
 	protocolHTTP = "http"
 )
 
-// Options say how the endpoints of a service are checked.
+// Options says how the endpoints of a service are checked.
 type Options struct {
 	Check Check
 
-	// Protocol is what endpoints speak of which the registry does not say it. A
-	// Check with a Path leaves out those that do not speak http.
+	// Protocol is the protocol of endpoints for which the registry has none. A Check
+	// with a Path leaves out endpoints that do not speak http.
 	Protocol string
 
-	// Verdicts are what is begun with, of a Follower whose place this one takes.
+	// Verdicts are the initial verdicts, from a Follower that this one replaces.
 	Verdicts Verdicts
 
 	Logger *slog.Logger
 }
 
-// Verdicts are what checks have found out, by address. What is not in there is
+// Verdicts are the verdicts of checks by address. An address without a verdict is
 // healthy.
 type Verdicts map[string]judge
 
-// Follow delivers what w does for a service, with the verdict of the check in
-// each endpoint, and again when a verdict changes. An endpoint is healthy until
-// it has failed; its verdict lasts for as long as its address is in the snapshots.
+// Follow delivers the snapshots of w for a service with the verdict of the checks in
+// each endpoint, and another one when a verdict changes. An endpoint is healthy until
+// checks fail. Its verdict is kept while its address is in the snapshots.
 //
-// notify is called as registry.Watcher says.
+// notify is called as registry.Watcher documents.
 func Follow(w registry.Watcher, service string, o Options, notify func(*registry.Snapshot)) *Follower {
 	f := &Follower{
 		opt:      o,
@@ -73,14 +73,14 @@ func Follow(w registry.Watcher, service string, o Options, notify func(*registry
 	return f
 }
 
-// Stop ends it all and returns when no check is out. It must not be called from
+// Stop ends the checks and returns when none is in flight. It must not be called from
 // notify.
 func (f *Follower) Stop() {
 	f.cancel()
 	<-f.ended
 }
 
-// Verdicts are those of now, or of the end.
+// Verdicts returns the current verdicts, or the last ones after Stop.
 func (f *Follower) Verdicts() Verdicts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,47 +93,47 @@ func (f *Follower) Verdicts() Verdicts {
 	return all
 }
 
-// fresh is the judge of an endpoint that nothing is known of.
+// fresh is the judge of an unknown endpoint.
 var fresh = judge{healthy: true}
 
-// target is an endpoint that is checked.
+// target is an endpoint to check.
 type target struct {
 	addr  string
 	judge judge
 	due   time.Time // of the next check
-	index int       // in Follower.waiting; -1: being asked
+	index int       // in Follower.waiting; -1 means that a check is in flight
 	gone  bool      // no longer in the snapshots
 }
 
-// outcome is that of one check; err is nil for a pass.
+// outcome is the outcome of one check; err is nil for a pass.
 type outcome struct {
 	target *target
 	began  time.Time
 	err    error
 }
 
-// Follower follows one service. All but newest belongs to the goroutine of run.
+// Follower follows one service. The goroutine of run owns all fields except newest.
 type Follower struct {
 	cancel context.CancelFunc // ends run
-	ended  chan struct{}      // closed when it has
+	ended  chan struct{}      // closed when run has ended
 
 	opt    Options
 	asker  *asker
 	notify func(*registry.Snapshot)
-	newest chan *registry.Snapshot // the watcher's last; capacity 1
+	newest chan *registry.Snapshot // the watcher's last snapshot; capacity 1
 
 	in        *registry.Snapshot
-	mu        sync.Mutex         // held to change targets and judges, and by others than run to read them
-	targets   map[string]*target // of in, by address
+	mu        sync.Mutex         // held to change targets and judges, and to read them outside run
+	targets   map[string]*target // targets of in, by address
 	waiting   queue
 	asking    int
-	outcomes  chan outcome // capacity parallel, so that no check waits for run
+	outcomes  chan outcome // capacity parallel, so that checks never block
 	stale     bool         // verdicts have changed since delivered
 	delivered time.Time
 }
 
-// offer takes the watcher's snapshot and replaces one not yet looked at. It is
-// called from one goroutine at a time.
+// offer passes on the watcher's snapshot, and replaces one that run has not received.
+// It is called from one goroutine at a time.
 func (f *Follower) offer(s *registry.Snapshot) {
 	select {
 	case <-f.newest:
@@ -168,8 +168,7 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// reconcile makes targets of the snapshot's endpoints. Those that were targets
-// before stay as they are.
+// reconcile makes targets of the snapshot's endpoints. Existing targets stay unchanged.
 func (f *Follower) reconcile(now time.Time) {
 	next := make(map[string]*target, len(f.in.Endpoints))
 	for i := range f.in.Endpoints {
@@ -197,7 +196,7 @@ func (f *Follower) reconcile(now time.Time) {
 			heap.Remove(&f.waiting, t.index)
 		}
 	}
-	f.opt.Verdicts = nil // who comes later begins anew
+	f.opt.Verdicts = nil // later endpoints begin without a verdict
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.targets = next
@@ -234,8 +233,8 @@ func (f *Follower) learn(o outcome) {
 	}
 }
 
-// deliver passes the endpoints on with their verdicts. The snapshot is always a
-// new one: by its version in is older than what was delivered of the one before.
+// deliver notifies of the endpoints with their verdicts. The snapshot is always a new
+// one: the version of in is older than that of the snapshot delivered before.
 func (f *Follower) deliver(now time.Time) {
 	endpoints := slices.Clone(f.in.Endpoints)
 	for i := range endpoints {
@@ -246,7 +245,7 @@ func (f *Follower) deliver(now time.Time) {
 	f.notify(registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints))
 }
 
-// sleep is the time until there is something to do that nobody wakes run for.
+// sleep returns the time until run must act without another event.
 func (f *Follower) sleep(now time.Time) time.Duration {
 	d := time.Hour
 	if f.asking < parallel && len(f.waiting) > 0 {

@@ -13,11 +13,11 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// source is a watcher whose snapshots a test makes.
+// source is a watcher whose snapshots the test makes.
 type source struct {
 	notify func(*registry.Snapshot)
 	first  []registry.Endpoint
-	last   *Follower // that follows it
+	last   *Follower // the Follower of this source
 }
 
 func (s *source) Watch(_ string, notify func(*registry.Snapshot)) (stop func()) {
@@ -30,8 +30,8 @@ func (s *source) set(endpoints ...registry.Endpoint) {
 	s.notify(registry.NewSnapshot("s", registry.SourceLive, time.Unix(2, 0), endpoints))
 }
 
-// follow checks what a source has. next returns the addresses of the next
-// snapshot and, apart, of its unhealthy endpoints.
+// follow checks the endpoints of a source. next returns the addresses of the next
+// snapshot, and those of its unhealthy endpoints.
 func follow(t *testing.T, c Check) (src *source, next func() (all, unhealthy []string)) {
 	t.Helper()
 	src = &source{}
@@ -71,9 +71,8 @@ func expect(t *testing.T, next func() (all, unhealthy []string), all, unhealthy 
 	}
 }
 
-// TestThresholds: an endpoint turns unhealthy with the third failure in a row,
-// and healthy with the second pass, and no sooner. What a verdict is before that
-// shows in a snapshot that comes for another reason.
+// TestThresholds checks that an endpoint becomes unhealthy with the third failure in a
+// row, and healthy with the second pass. Other snapshots show the verdict before that.
 func TestThresholds(t *testing.T) {
 	s, other := newScripted(t), closedPort(t)
 	src, next := follow(t, fast)
@@ -89,12 +88,12 @@ func TestThresholds(t *testing.T) {
 	expect(t, next, []string{s.addr, other}, []string{s.addr})
 
 	s.answers(200, 503, 200)
-	src.set(one) // which does not change it
+	src.set(one) // does not change the verdict
 	expect(t, next, []string{s.addr}, []string{s.addr})
 	s.answers(200)
 	expect(t, next, []string{s.addr}, nil)
 
-	// One that goes and comes back begins anew.
+	// An endpoint that is removed and added again begins without a verdict.
 	s.answers(503, 503, 503)
 	expect(t, next, []string{s.addr}, []string{s.addr})
 	src.set(two)
@@ -103,8 +102,8 @@ func TestThresholds(t *testing.T) {
 	expect(t, next, []string{s.addr}, nil)
 }
 
-// TestTCP: a port that refuses is unhealthy, whatever is spoken there, until
-// somebody listens.
+// TestTCP checks that a port which refuses connections is unhealthy, whatever its
+// protocol, until it accepts them.
 func TestTCP(t *testing.T) {
 	c := fast
 	c.Path = ""
@@ -124,8 +123,8 @@ func TestTCP(t *testing.T) {
 	expect(t, next, all, nil)
 }
 
-// TestParallel: many endpoints are all checked, as many at a time as the bound
-// allows and never more.
+// TestParallel checks that many endpoints are all checked, with at most parallel checks
+// at a time.
 func TestParallel(t *testing.T) {
 	const n = 4 * parallel
 	var at atomic.Int64
@@ -156,7 +155,7 @@ func TestParallel(t *testing.T) {
 	src.set(endpoints...)
 	next()
 	receive(t, "checks up to the bound", full)
-	for range 100 { // turns in which more could be started
+	for range 100 { // turns in which more checks could start
 		src.set(endpoints...)
 		next()
 	}
@@ -170,9 +169,9 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreTakenOver: one that takes the place of another goes on with what that
-// has found out, half of a verdict included, of the endpoints that it begins with.
-func TestVerdictsAreTakenOver(t *testing.T) {
+// TestVerdictsKept checks that a Follower continues with the verdicts of the one that
+// it replaces, including incomplete streaks, for the endpoints that it begins with.
+func TestVerdictsKept(t *testing.T) {
 	s, quiet := newScripted(t), newScripted(t)
 	src, next := follow(t, fast)
 	src.set(registry.Endpoint{Addr: s.addr})
@@ -195,7 +194,7 @@ func TestVerdictsAreTakenOver(t *testing.T) {
 		t.Fatalf("began with %+v", e)
 	}
 	if v := f.Verdicts(); v[s.addr] != known[s.addr] || len(v) != 1 {
-		t.Errorf("knows %+v", v)
+		t.Errorf("verdicts %+v", v)
 	}
 	again.set(registry.Endpoint{Addr: s.addr}, registry.Endpoint{Addr: quiet.addr})
 	for _, e := range receive(t, "an endpoint more", got).Endpoints {

@@ -12,19 +12,19 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is how long a test waits for what must happen; it is also the timeout
-// of checks whose slowness is not the subject.
-const patience = 30 * time.Second
+// timeout is how long a test waits for an event. It is also the timeout of checks that
+// are not about slowness.
+const timeout = 30 * time.Second
 
-// fast is a check of /healthz that a test need not wait for.
-var fast = Check{Path: "/healthz", Interval: time.Millisecond, Timeout: patience, Healthy: 2, Unhealthy: 3}
+// fast is a check of /healthz with a very short interval.
+var fast = Check{Path: "/healthz", Interval: time.Millisecond, Timeout: timeout, Healthy: 2, Unhealthy: 3}
 
-// scripted is an application that answers each check with what a test says next.
+// scripted is an application whose responses the test decides.
 type scripted struct {
 	t      *testing.T
 	addr   string
-	asked  chan struct{} // a check has come, the ones before it are over
-	answer chan int      // the status for it
+	asked  chan struct{} // a check has arrived, and earlier ones are complete
+	answer chan int      // the status of its response
 }
 
 func newScripted(t *testing.T) *scripted {
@@ -46,7 +46,8 @@ func newScripted(t *testing.T) *scripted {
 	return s
 }
 
-// answers lets checks have these statuses, and returns when the next has come.
+// answers sets the statuses of the next checks, and returns when one more check has
+// arrived.
 func (s *scripted) answers(statuses ...int) {
 	s.t.Helper()
 	for _, status := range statuses {
@@ -55,7 +56,7 @@ func (s *scripted) answers(statuses ...int) {
 	}
 }
 
-// closedPort is an address that refuses connections.
+// closedPort returns an address that refuses connections.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,8 +72,8 @@ func receive[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("waited for %s in vain", what)
+	case <-time.After(timeout):
+		t.Fatalf("timed out waiting for %s", what)
 		panic("not reached")
 	}
 }

@@ -1,13 +1,13 @@
 package health
 
-// judge holds the outcomes of one thing's checks against the thresholds.
+// judge compares the outcomes of checks with the thresholds.
 type judge struct {
 	healthy  bool
 	unproven bool // has never passed: one pass makes it healthy
-	streak   int  // of outcomes that contradict healthy
+	streak   int  // consecutive outcomes that contradict healthy
 }
 
-// note takes an outcome in and tells whether it has changed the verdict.
+// note records an outcome and reports whether the verdict has changed.
 func (j *judge) note(c *Check, passed bool) (changed bool) {
 	if passed == j.healthy {
 		j.streak = 0

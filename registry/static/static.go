@@ -1,4 +1,6 @@
-// Package static serves endpoints that the configuration lists.
+// Package static delivers the endpoints that the configuration lists. It is the
+// registry of services without a discovery service, and resolves host names with
+// package dns.
 package static
 
 import (
@@ -9,14 +11,14 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// Watcher delivers a fixed list of endpoints per service. Host names among them
-// are resolved, and resolved again from time to time.
+// Watcher delivers a fixed list of endpoints per service. Host names in it are
+// resolved, and resolved again from time to time.
 type Watcher struct{ dns *dns.Watcher }
 
 var _ registry.Watcher = (*Watcher)(nil)
 
-// New returns a Watcher of the endpoints of each service, by name. The error
-// names the first address that is not "host:port". The Watcher must be closed.
+// New returns a Watcher for the endpoints of each service, by name. The error names the
+// first address that is not "host:port". The caller must close the Watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
@@ -34,20 +36,20 @@ func New(services map[string][]registry.Endpoint, opt dns.Options) (*Watcher, er
 	return &Watcher{dns.New(l, opt)}, nil
 }
 
-// Watch implements registry.Watcher. A service that is not listed has an empty
-// snapshot.
+// Watch implements registry.Watcher. An unlisted service has an empty snapshot.
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	return w.dns.Watch(service, notify)
 }
 
-// Known is what the watches that last know of host names by now.
+// Known returns what the running watches know of host names.
 func (w *Watcher) Known() dns.Known { return w.dns.Known() }
 
-// Close ends all watches and returns when they have ended. It must not be called
-// from a notify function.
+// Close ends all watches and waits for their end. It must not be called from a notify
+// function.
 func (w *Watcher) Close() error { return w.dns.Close() }
 
-// list is the configuration as it is, host names included.
+// list is the configured list, which may have host names.
+
 type list map[string]*registry.Snapshot
 
 func (l list) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {

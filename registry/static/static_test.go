@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// zone is a resolver that tests change.
+// zone is a resolver whose data tests change.
 type zone struct {
 	mu    sync.Mutex
 	hosts map[string][]string
@@ -46,29 +46,42 @@ func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	return answer, nil
 }
 
-func start(t *testing.T, z *zone, endpoints ...registry.Endpoint) (next func() []string) {
+// addresses watches service "s" of w. next returns the addresses of the next snapshot.
+func addresses(t *testing.T, w *Watcher) (next func() []string) {
 	t.Helper()
-	w, err := New(map[string][]registry.Endpoint{"s": endpoints}, dns.Options{Interval: time.Millisecond, Lookup: z.lookup})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan *registry.Snapshot, 100)
-	stop := w.Watch("s", func(s *registry.Snapshot) { got <- s })
-	t.Cleanup(func() { stop(); w.Close() })
+	got := make(chan []string, 100)
+	t.Cleanup(w.Watch("s", func(s *registry.Snapshot) {
+		addrs := []string{}
+		for _, e := range s.Endpoints {
+			addrs = append(addrs, e.Addr)
+		}
+		got <- addrs
+	}))
 	return func() []string {
 		t.Helper()
 		select {
-		case s := <-got:
-			addrs := []string{}
-			for _, e := range s.Endpoints {
-				addrs = append(addrs, e.Addr)
-			}
+		case addrs := <-got:
 			return addrs
 		case <-time.After(time.Minute):
 			t.Fatal("no snapshot")
 			return nil
 		}
 	}
+}
+
+// start returns a Watcher for service "s" with these endpoints, and its addresses.
+func start(t *testing.T, opt dns.Options, endpoints ...registry.Endpoint) (w *Watcher, next func() []string) {
+	t.Helper()
+	w, err := New(map[string][]registry.Endpoint{"s": endpoints}, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w, addresses(t, w)
+}
+
+func (z *zone) options() dns.Options {
+	return dns.Options{Interval: time.Millisecond, Lookup: z.lookup}
 }
 
 func expect(t *testing.T, got []string, want ...string) {
@@ -78,28 +91,27 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestAddressesAsTheyAre(t *testing.T) {
-	next := start(t, &zone{}, registry.Endpoint{Addr: "[::1]:80"}, registry.Endpoint{Addr: "10.0.0.1:80"})
+func TestAddresses(t *testing.T) {
+	_, next := start(t, new(zone).options(), registry.Endpoint{Addr: "[::1]:80"}, registry.Endpoint{Addr: "10.0.0.1:80"})
 	expect(t, next(), "10.0.0.1:80", "[::1]:80")
 }
 
-func TestNamesAreResolvedAgain(t *testing.T) {
+func TestHostNames(t *testing.T) {
 	z := &zone{hosts: map[string][]string{}, asked: make(chan string)}
 	z.set("a", "10.0.0.2", "::1", "10.0.0.1", "10.0.0.2")
 	z.set("six", "fe80::1")
-	next := start(t, z, registry.Endpoint{Addr: "A:80", Weight: 2}, registry.Endpoint{Addr: "six:80"}, registry.Endpoint{Addr: "none:80"})
-	// IPv4 before IPv6, sorted, each once; what does not resolve is left out.
+	_, next := start(t, z.options(), registry.Endpoint{Addr: "A:80", Weight: 2}, registry.Endpoint{Addr: "six:80"}, registry.Endpoint{Addr: "none:80"})
+	// IPv4 before IPv6, sorted, each once; unresolved names are left out.
 	expect(t, next(), "10.0.0.1:80", "10.0.0.2:80", "[fe80::1]:80")
 
-	// A rotated answer is no news; the next snapshot is that of the change
-	// after it.
+	// A rotated answer is no change; the next snapshot is that of the change after it.
 	z.set("a", "10.0.0.1", "10.0.0.2")
 	<-z.asked
 	z.set("a", "10.0.0.3")
 	expect(t, next(), "10.0.0.3:80", "[fe80::1]:80")
 
-	// A name that fails keeps its addresses: several rounds later the next
-	// news is that of another name.
+	// A name that fails keeps its addresses: the next snapshot, several lookups later, is
+	// that of another name.
 	z.set("a")
 	for range 10 {
 		<-z.asked
@@ -109,8 +121,8 @@ func TestNamesAreResolvedAgain(t *testing.T) {
 }
 
 func TestNothingResolves(t *testing.T) {
-	next := start(t, &zone{}, registry.Endpoint{Addr: "none:80"})
-	expect(t, next()) // it is known that there is none
+	_, next := start(t, new(zone).options(), registry.Endpoint{Addr: "none:80"})
+	expect(t, next()) // an empty snapshot
 }
 
 func TestUnknownService(t *testing.T) {
@@ -138,8 +150,8 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
-// A resolver that hangs delays neither addresses nor the end.
-func TestHangingResolver(t *testing.T) {
+// A resolver that hangs delays neither other addresses nor Close.
+func TestResolverHangs(t *testing.T) {
 	w, err := New(map[string][]registry.Endpoint{"s": {{Addr: "slow:80"}, {Addr: "10.0.0.1:80"}}}, dns.Options{
 		Timeout: time.Hour,
 		Lookup: func(ctx context.Context, _ string) (dns.Answer, error) {
@@ -159,43 +171,15 @@ func TestHangingResolver(t *testing.T) {
 	w.Watch("s", func(*registry.Snapshot) { t.Error("notified after Close") })()
 }
 
-// TestKnown: one that takes the place of another has its addresses at once, while
-// nothing resolves, and looks them up again; those of other names it does not.
+// TestKnown checks that a new Watcher has the addresses of the one that it replaces at
+// once, even if nothing resolves, and looks them up again. It does not keep other
+// names.
+
 func TestKnown(t *testing.T) {
 	z := &zone{hosts: map[string][]string{}, asked: make(chan string)}
 	z.set("a", "10.0.0.1")
-	opt := dns.Options{Interval: time.Millisecond, Lookup: z.lookup}
-	open := func(addrs ...string) (w *Watcher, next func() []string) {
-		t.Helper()
-		list := []registry.Endpoint{}
-		for _, addr := range addrs {
-			list = append(list, registry.Endpoint{Addr: addr})
-		}
-		w, err := New(map[string][]registry.Endpoint{"s": list}, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { w.Close() })
-		got := make(chan []string, 100)
-		w.Watch("s", func(s *registry.Snapshot) {
-			addrs := []string{}
-			for _, e := range s.Endpoints {
-				addrs = append(addrs, e.Addr)
-			}
-			got <- addrs
-		})
-		return w, func() []string {
-			t.Helper()
-			select {
-			case addrs := <-got:
-				return addrs
-			case <-time.After(time.Minute):
-				t.Fatal("no snapshot")
-				return nil
-			}
-		}
-	}
-	first, next := open("a:80", "none:80")
+	opt := z.options()
+	first, next := start(t, opt, registry.Endpoint{Addr: "a:80"}, registry.Endpoint{Addr: "none:80"})
 	expect(t, next(), "10.0.0.1:80")
 	opt.Known = first.Known()
 	z.set("a")
@@ -203,10 +187,10 @@ func TestKnown(t *testing.T) {
 	if n := len(first.Known()); n != 0 {
 		t.Errorf("%d names after the end", n)
 	}
-	_, next = open("10.0.0.9:80", "a:80")
+	_, next = start(t, opt, registry.Endpoint{Addr: "10.0.0.9:80"}, registry.Endpoint{Addr: "a:80"})
 	expect(t, next(), "10.0.0.1:80", "10.0.0.9:80")
 	z.set("a", "10.0.0.2")
 	expect(t, next(), "10.0.0.2:80", "10.0.0.9:80")
-	_, next = open("b:80")
+	_, next = start(t, opt, registry.Endpoint{Addr: "b:80"})
 	expect(t, next())
 }
