@@ -32,6 +32,16 @@ func TestNewSnapshot(t *testing.T) {
 	}
 }
 
+func TestStateNames(t *testing.T) {
+	for state, want := range map[State]string{
+		Pending: "pending", Registered: "registered", Withdrawn: "withdrawn", Closed: "closed", Failed: "failed", 99: "unknown",
+	} {
+		if got := state.String(); got != want {
+			t.Errorf("state %d is %q, want %q", state, got, want)
+		}
+	}
+}
+
 func TestParseAddr(t *testing.T) {
 	for _, c := range []struct {
 		addr, canonical, host string

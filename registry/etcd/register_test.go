@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -363,11 +362,4 @@ func TestPassword(t *testing.T) {
 	startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
 	r.Register(at("10.0.0.2:80", 0))
 	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
-}
-
-func TestStateNames(t *testing.T) {
-	b, err := json.Marshal(registry.Registered.String())
-	if err != nil || string(b) != `"registered"` || registry.State(99).String() != "unknown" {
-		t.Error(string(b), err)
-	}
 }
