@@ -5,32 +5,47 @@ import (
 	"time"
 )
 
-// events is a queue of events on virtual time.
-type events struct {
-	now  time.Duration
-	list []event
+// Events runs functions in the order of their times, on virtual time. Functions of the
+// same time run in the order in which they were added. The zero value begins at time 0.
+type Events struct {
+	Now time.Duration
+
+	seq   int
+	queue eventQueue
+}
+
+// After runs do when d has passed.
+func (e *Events) After(d time.Duration, do func()) {
+	e.seq++
+	heap.Push(&e.queue, event{e.Now + d, e.seq, do})
+}
+
+// Len returns the number of pending functions.
+func (e *Events) Len() int { return len(e.queue) }
+
+// Next advances the time to the next function and runs that.
+func (e *Events) Next() {
+	next := heap.Pop(&e.queue).(event)
+	e.Now = next.at
+	next.do()
 }
 
 type event struct {
-	at time.Duration
-	do func(now time.Duration)
+	at  time.Duration
+	seq int
+	do  func()
 }
 
-func (q *events) Len() int           { return len(q.list) }
-func (q *events) Less(i, j int) bool { return q.list[i].at < q.list[j].at }
-func (q *events) Swap(i, j int)      { q.list[i], q.list[j] = q.list[j], q.list[i] }
-func (q *events) Push(x any)         { q.list = append(q.list, x.(event)) }
-func (q *events) Pop() any {
-	last := q.list[len(q.list)-1]
-	q.list = q.list[:len(q.list)-1]
+type eventQueue []event
+
+func (q eventQueue) Len() int { return len(q) }
+func (q eventQueue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *eventQueue) Push(x any)   { *q = append(*q, x.(event)) }
+func (q *eventQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
 	return last
-}
-
-func (q *events) add(at time.Duration, do func(now time.Duration)) { heap.Push(q, event{at, do}) }
-
-// end runs the next event.
-func (q *events) end() {
-	e := heap.Pop(q).(event)
-	q.now = e.at
-	e.do(q.now)
 }

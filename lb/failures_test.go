@@ -17,27 +17,27 @@ func TestFailureShare(t *testing.T) {
 			s.Update(numbered(3, even))
 			bad := s.At(0)
 			rnd := rand.New(rand.NewPCG(seed, 2))
-			var queue events
+			var queue Events
 			for i := range n {
 				for queue.Len() > busy {
-					queue.end()
+					queue.Next()
 				}
-				e := s.Pick(queue.now, rnd, nil)
+				e := s.Pick(queue.Now, rnd, nil)
 				if e == bad && i >= 1000 {
 					picked++
 				}
-				e.Started(queue.now)
+				e.Started(queue.Now)
 				took := time.Duration(1+rnd.ExpFloat64()*1000) * time.Microsecond
 				fails := e == bad && rnd.Float64() < failing
 				if fails {
 					took = time.Microsecond
 				}
-				queue.add(queue.now+took, func(now time.Duration) {
-					e.Judge(now, !fails)
+				queue.After(took, func() {
+					e.Judge(queue.Now, !fails)
 					if fails {
 						took = 0
 					}
-					e.Answered(now, took)
+					e.Answered(queue.Now, took)
 				})
 			}
 		}

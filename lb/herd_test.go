@@ -2,7 +2,6 @@ package lb_test
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -18,10 +17,8 @@ import (
 // responses, after the delay of the network.
 type herd struct {
 	herdConfig
+	lb.Events
 	rnd    *rand.Rand
-	now    time.Duration
-	seq    int
-	events events
 	sets   []lb.Set
 	queues []*queue
 
@@ -94,11 +91,6 @@ const (
 	watchUpTo    = 10
 )
 
-func (h *herd) after(d time.Duration, do func()) {
-	h.seq++
-	heap.Push(&h.events, event{h.now + d, h.seq, do})
-}
-
 func runHerd(c herdConfig) *herd {
 	c.service = cmp.Or(c.service, herdService)
 	c.use = cmp.Or(c.use, herdUse)
@@ -135,18 +127,16 @@ func runHerd(c herdConfig) *herd {
 		}
 	}
 	for range c.closed {
-		h.after(0, h.send)
+		h.After(0, h.send)
 	}
 	if c.foreign > 0 {
-		h.after(0, h.arriveForeign)
+		h.After(0, h.arriveForeign)
 	}
 	if c.closed == 0 {
-		h.after(0, h.arrive)
+		h.After(0, h.arrive)
 	}
-	for len(h.events) > 0 {
-		e := heap.Pop(&h.events).(event)
-		h.now = e.at
-		e.do()
+	for h.Len() > 0 {
+		h.Next()
 	}
 	slices.Sort(h.waits)
 	return h
@@ -157,7 +147,7 @@ func (h *herd) exp(mean time.Duration) time.Duration {
 }
 
 func (h *herd) arrive() {
-	if h.now >= h.duration {
+	if h.Now >= h.duration {
 		return
 	}
 	workers := -h.foreign * herdWorkers
@@ -165,28 +155,28 @@ func (h *herd) arrive() {
 		workers += h.use * float64(q.workers)
 	}
 	perSecond := workers / h.service.Seconds()
-	h.after(h.exp(time.Duration(float64(time.Second)/perSecond)), h.arrive)
+	h.After(h.exp(time.Duration(float64(time.Second)/perSecond)), h.arrive)
 	h.send()
 }
 
 // send sends a request of a random loop.
 func (h *herd) send() {
 	set := &h.sets[h.rnd.IntN(h.loops)]
-	e := set.Pick(h.now, h.rnd, nil)
-	e.Started(h.now)
+	e := set.Pick(h.Now, h.rnd, nil)
+	e.Started(h.Now)
 	r := e.Ext.(int)
 	h.picked[r]++
-	start := h.now
-	h.after(herdNetwork, func() {
+	start := h.Now
+	h.After(herdNetwork, func() {
 		h.serve(h.queues[r], func(l lb.Load) { // answered by the replica
-			h.served[r][int(h.now/herdTick)]++
-			h.after(herdNetwork, func() { // seen by the loop
-				e.Answered(h.now, h.now-start)
+			h.served[r][int(h.Now/herdTick)]++
+			h.After(herdNetwork, func() { // seen by the loop
+				e.Answered(h.Now, h.Now-start)
 				if !h.noReports {
-					e.Report(h.now, l, e.Pending())
+					e.Report(h.Now, l, e.Pending())
 				}
-				h.waits = append(h.waits, h.now-start)
-				if h.closed > 0 && h.now < h.duration {
+				h.waits = append(h.waits, h.Now-start)
+				if h.closed > 0 && h.Now < h.duration {
 					h.send()
 				}
 			})
@@ -195,19 +185,19 @@ func (h *herd) send() {
 }
 
 func (h *herd) arriveForeign() {
-	if h.now >= h.duration {
+	if h.Now >= h.duration {
 		return
 	}
-	h.after(h.exp(time.Duration(float64(h.service)/(h.foreign*herdWorkers))), h.arriveForeign)
+	h.After(h.exp(time.Duration(float64(h.service)/(h.foreign*herdWorkers))), h.arriveForeign)
 	h.serve(h.queues[0], func(lb.Load) {})
 }
 
 func (h *herd) serve(q *queue, done func(lb.Load)) {
-	taken := h.now
+	taken := h.Now
 	work := func() {
-		begun := h.now
-		h.after(h.exp(time.Duration(float64(h.service)*q.slow)), func() {
-			q.finished(h.now, taken, begun)
+		begun := h.Now
+		h.After(h.exp(time.Duration(float64(h.service)*q.slow)), func() {
+			q.finished(h.Now, taken, begun)
 			q.busy--
 			if len(q.waiting) > 0 {
 				q.busy++
@@ -243,9 +233,9 @@ func (h *herd) watch() {
 		case !over:
 			h.over[i] = -1
 		case h.over[i] < 0:
-			h.over[i] = h.now
+			h.over[i] = h.Now
 		default:
-			h.longest = max(h.longest, h.now-h.over[i])
+			h.longest = max(h.longest, h.Now-h.over[i])
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package lb_test
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -17,10 +16,8 @@ import (
 // policies.
 type mesh struct {
 	meshConfig
+	lb.Events
 	rnd      *rand.Rand
-	now      time.Duration
-	events   events
-	seq      int
 	replicas map[*lb.Endpoint]*replica
 	set      lb.Set
 	service  hedge.Service
@@ -98,31 +95,6 @@ func (r *replica) frozenFor(at time.Duration) time.Duration {
 	return at - r.freezes[i-1]
 }
 
-type event struct {
-	at  time.Duration
-	seq int
-	do  func()
-}
-
-type events []event
-
-func (q events) Len() int { return len(q) }
-func (q events) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
-}
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *events) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
-}
-
-func (m *mesh) after(d time.Duration, do func()) {
-	m.seq++
-	heap.Push(&m.events, event{m.now + d, m.seq, do})
-}
-
 // run runs the whole experiment.
 func run(c meshConfig, seed uint64) *mesh {
 	m := &mesh{
@@ -137,11 +109,9 @@ func run(c meshConfig, seed uint64) *mesh {
 	for _, e := range added {
 		m.replicas[e] = newReplica(m.rnd, c.duration+time.Second)
 	}
-	m.after(0, m.arrive)
-	for len(m.events) > 0 {
-		e := heap.Pop(&m.events).(event)
-		m.now = e.at
-		e.do()
+	m.After(0, m.arrive)
+	for m.Len() > 0 {
+		m.Next()
 	}
 	return m
 }
@@ -156,30 +126,30 @@ type request struct {
 }
 
 func (m *mesh) arrive() {
-	if m.now >= m.duration {
+	if m.Now >= m.duration {
 		return
 	}
-	m.after(time.Duration(m.rnd.ExpFloat64()/m.rate*float64(time.Second)), m.arrive)
+	m.After(time.Duration(m.rnd.ExpFloat64()/m.rate*float64(time.Second)), m.arrive)
 
-	delay := m.route.Delay(m.now)
+	delay := m.route.Delay(m.Now)
 	if !m.noStall {
-		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.now, &m.hedge), Probe: delay}
+		m.set.Stall = lb.Stall{After: m.route.Estimator.StallAfter(m.Now, &m.hedge), Probe: delay}
 	}
-	r := &request{m: m, start: m.now, measured: m.now >= m.warmUp}
+	r := &request{m: m, start: m.Now, measured: m.Now >= m.warmUp}
 	if r.measured {
 		m.sent++
 		m.delays = append(m.delays, delay)
 	}
-	m.service.Primary(m.now, m.route)
+	m.service.Primary(m.Now, m.route)
 	var e *lb.Endpoint
 	if m.pickAny != nil {
 		e = m.pickAny(m)
 	} else {
-		e = m.set.Pick(m.now, m.rnd, nil)
+		e = m.set.Pick(m.Now, m.rnd, nil)
 	}
 	r.attempt(e, false)
 	if m.hedge.Mode == hedge.On {
-		m.after(delay, r.late)
+		m.After(delay, r.late)
 	}
 }
 
@@ -189,14 +159,14 @@ func (r *request) late() {
 	if r.done {
 		return
 	}
-	silent := m.route.Estimator.SilentAfter(m.now, &m.hedge)
+	silent := m.route.Estimator.SilentAfter(m.Now, &m.hedge)
 	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
-	q.Heard, q.Silent = m.set.Silence(m.now, silent, &m.census)
-	e := m.set.PickHedge(m.now, m.rnd, r.tried)
+	q.Heard, q.Silent = m.set.Silence(m.Now, silent, &m.census)
+	e := m.set.PickHedge(m.Now, m.rnd, r.tried)
 	if e != nil {
 		q.Untried = 1
 	}
-	gate := m.service.Decide(m.now, m.route, &q)
+	gate := m.service.Decide(m.Now, m.route, &q)
 	if r.measured {
 		m.gates[gate]++
 	}
@@ -207,26 +177,26 @@ func (r *request) late() {
 		r.attempt(e, true)
 	}
 	if len(r.tried) <= m.hedge.Max && (gate == hedge.Open || !m.askOnce && gate.Transient()) {
-		m.after(m.route.Delay(m.now), r.late)
+		m.After(m.route.Delay(m.Now), r.late)
 	}
 }
 
 // stuck reports whether all endpoints with the request have been silent for this time.
 func (r *request) stuck(silent time.Duration) bool {
-	return !slices.ContainsFunc(r.tried, func(e *lb.Endpoint) bool { return !e.Stalled(r.m.now, silent) })
+	return !slices.ContainsFunc(r.tried, func(e *lb.Endpoint) bool { return !e.Stalled(r.m.Now, silent) })
 }
 
 func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 	m := r.m
 	r.tried = append(r.tried, e)
-	if r.measured && m.replicas[e].frozenFor(m.now) > freezeShows {
+	if r.measured && m.replicas[e].frozenFor(m.Now) > freezeShows {
 		m.victims++
 	}
-	e.Started(m.now)
-	start := m.now
+	e.Started(m.Now)
+	start := m.Now
 	work := time.Duration(math.Exp(m.rnd.NormFloat64()*sigma) * float64(time.Millisecond))
-	m.after(m.replicas[e].finish(start, work)-start, func() {
-		e.Answered(m.now, m.now-start)
+	m.After(m.replicas[e].finish(start, work)-start, func() {
+		e.Answered(m.Now, m.Now-start)
 		if isHedge {
 			m.service.Done()
 		}
@@ -238,15 +208,15 @@ func (r *request) attempt(e *lb.Endpoint, isHedge bool) {
 			m.route.Won()
 		}
 		if r.measured {
-			m.latencies = append(m.latencies, m.now-r.start)
+			m.latencies = append(m.latencies, m.Now-r.start)
 		}
 		switch {
 		case !isHedge:
-			m.route.Estimator.Observe(m.now, m.now-start)
+			m.route.Estimator.Observe(m.Now, m.Now-start)
 		case m.losers == censored:
-			m.route.Estimator.Censor(m.now)
+			m.route.Estimator.Censor(m.Now)
 		case m.losers == cutOff:
-			m.route.Estimator.Observe(m.now, m.now-r.start)
+			m.route.Estimator.Observe(m.Now, m.Now-r.start)
 		}
 	})
 }
