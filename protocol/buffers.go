@@ -19,7 +19,7 @@ type Buffers struct {
 	// garbage collector.
 	Most int
 
-	// OnKept, if set, is called before the first buffer is kept. Its owner must
+	// OnKept, if set, is called when a buffer is kept while no other is. The owner must
 	// then call Trim from time to time, until Trim returns false.
 	OnKept func()
 

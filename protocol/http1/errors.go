@@ -60,8 +60,8 @@ var (
 // Errors of the encoder.
 var (
 	ErrUnsafeMethod = &Error{"unsafe-method", 502, "method is not a token, or is CONNECT"}
-	ErrUnsafeTarget = &Error{"unsafe-target", 502, "target or authority can't stand in a request"}
-	ErrUnsafeHeader = &Error{"unsafe-header", 502, "header can't stand on one line"}
+	ErrUnsafeTarget = &Error{"unsafe-target", 502, "invalid target or authority"}
+	ErrUnsafeHeader = &Error{"unsafe-header", 502, "invalid header name or value"}
 	ErrUnsafeStatus = &Error{"unsafe-status", 502, "status code out of range or interim"}
-	ErrUnsafeReason = &Error{"unsafe-reason", 502, "reason phrase can't stand on one line"}
+	ErrUnsafeReason = &Error{"unsafe-reason", 502, "control character in the reason phrase"}
 )
