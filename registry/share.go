@@ -79,7 +79,7 @@ func (at *sharing) add(u *user) {
 	at.sweep() // there may be no delivery for a long time
 	at.all = append(at.all, u)
 	if at.last != nil {
-		u.notify(at.last.anew())
+		u.notify(at.last.withNewVersion())
 	}
 }
 
@@ -87,7 +87,7 @@ func (at *sharing) add(u *user) {
 func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	at.last = s.anew()
+	at.last = s.withNewVersion()
 	at.sweep()
 	for _, u := range at.all {
 		if !u.stopped.Load() {
@@ -101,9 +101,9 @@ func (at *sharing) sweep() {
 	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
 }
 
-// anew returns s with a version above all others: a user that got other snapshots
-// meanwhile would take s for an old one.
-func (s *Snapshot) anew() *Snapshot {
+// withNewVersion returns s with a version above all others: a user that got other
+// snapshots meanwhile would take s for an old one.
+func (s *Snapshot) withNewVersion() *Snapshot {
 	again := *s
 	again.Version = versions.Add(1)
 	return &again
