@@ -30,9 +30,9 @@ func (g *group) weigh() {
 	}
 }
 
-// at returns the endpoint whose interval of the sum of weights contains x, which must
+// locate returns the endpoint whose interval of the sum of weights contains x, which must
 // be in [0, 1).
-func (g *group) at(x float64) *Endpoint {
+func (g *group) locate(x float64) *Endpoint {
 	last := len(g.sums) - 1
 	i, exact := slices.BinarySearch(g.sums, x*g.sums[last])
 	if exact {

@@ -84,7 +84,7 @@ func (v *View) Score(e *Endpoint) float64 { return e.score(v.Now) }
 
 // Draw returns a random endpoint, eligible or not, in proportion to weight. The view must
 // not be empty.
-func (v *View) Draw() *Endpoint { return v.group.at(v.float()) }
+func (v *View) Draw() *Endpoint { return v.group.locate(v.float()) }
 
 // drawEligible draws until it finds an eligible endpoint other than not. It returns nil
 // after drawTries draws.
