@@ -146,10 +146,10 @@ var hexValue = func() (t [256]int8) {
 	return t
 }()
 
-// allowedTrailer reports whether a field may follow the body. It may not if it
-// frames, routes, authenticates, modifies the request, controls the response or
-// describes the content (RFC 9110 section 6.5.1), if it concerns the connection, or
-// if proxies set and trust it. Recipients that merge trailers into the headers
+// allowedTrailer reports whether a field may follow the body. RFC 9110 section 6.5.1
+// forbids fields that frame, route, authenticate, modify the request, control the
+// response or describe the content. Fields of the connection, and fields that proxies
+// set and trust, are forbidden, too. Recipients that merge trailers into the headers
 // would mistake such a trailer for the header.
 func allowedTrailer(name []byte) bool {
 	if kindOf(name) != endToEnd || isOneOf(name, trailerForbidden) {

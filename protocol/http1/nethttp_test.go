@@ -17,8 +17,8 @@ import (
 )
 
 // The differential targets compare the decoder with net/http, which is more lenient.
-// What the decoder accepts, net/http must accept, and read with the same result up to
-// the same byte. Known harmless differences have a comment where they are allowed.
+// Net/http must accept all input that the decoder accepts, with the same result up to the
+// same byte. Known harmless differences have a comment where they are allowed.
 
 // FuzzRequestVsNetHTTP compares requests.
 func FuzzRequestVsNetHTTP(f *testing.F) {
