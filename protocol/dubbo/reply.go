@@ -33,8 +33,8 @@ type problem struct {
 //
 // For a call that came as JSON the result is JSON, and a problem is an object with error,
 // message and, for an exception, class. For a call that came as a form (bare) a string
-// is text and any other result is JSON, so that null, numbers and booleans look as in
-// Java; a problem is a line of text.
+// is text and any other result is JSON: null, numbers and booleans look as in Java. A
+// problem is a line of text.
 //
 // f is decoded with its own serialization, because providers may respond in another one
 // than that of the call.
