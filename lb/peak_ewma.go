@@ -8,8 +8,8 @@ import "time"
 const peakLife = time.Second
 
 // PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The latency
-// is a moving average that adopts a slower response at once and forgets it slowly, so
-// that an endpoint is avoided from its first slow response on: Finagle's Peak EWMA
+// is a moving average that adopts a slower response at once and forgets it slowly. So an
+// endpoint is avoided from its first slow response on, as with Finagle's Peak EWMA
 // (twitter/finagle, PeakEwma.scala). An endpoint of unknown latency gets one request,
 // and the next after a good response to the first.
 //

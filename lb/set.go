@@ -39,7 +39,8 @@ type Set struct {
 	Zone string
 
 	// SlowStart is how long the weight of an endpoint grows from a tenth to its full
-	// value, if a later snapshot adds it or after an ejection. 0 means at once.
+	// value, after an ejection or if a later snapshot adds the endpoint. 0 means that
+	// it starts with its full weight.
 	SlowStart time.Duration
 
 	// Outlier says which endpoints are ejected.

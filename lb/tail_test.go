@@ -127,8 +127,8 @@ func TestScanBeatsTwoDrawn(t *testing.T) {
 }
 
 // A primary whose hedge won must count as slow. If it is left out, the estimate sinks
-// and the budget is spent on requests that would have been in time, so that none is
-// left for a freeze. The picks are random, so that hedges have an effect.
+// and hedges are spent on requests that would have been in time. Then none is left for a
+// freeze. The picks are random, so that hedges have an effect.
 func TestLeftOutRunsAway(t *testing.T) {
 	c := workload(hedge.On)
 	c.pickAny = atRandom
