@@ -299,8 +299,9 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	h.settle(op, registry.Registered, nil)
 	h.r.log.Info("registered", "service", h.service, "key", h.key)
 
-	// If anything removes the key while its owner lives (an operator, the drain of
-	// a twin, an etcd that ended all leases at once), it is put again at once.
+	// A key that is removed while its owner lives is put again at once. An operator
+	// may remove it, the drain of a twin, or an etcd that ended all leases at once.
+
 	on, leave := h.r.own.join(ctx)
 	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
 	var events clientv3.WatchChan
