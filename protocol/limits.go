@@ -1,12 +1,12 @@
 package protocol
 
-// Limits bound what a peer may make us hold for one message. They are taken
-// literally: zero allows nothing.
+// Limits bound the memory that a peer can occupy with one message. They are literal: 0
+// allows nothing.
 type Limits struct {
-	Header  int   // bytes of a head, its first and its empty line included; also of a trailer section
-	Headers int   // field lines of a head; also of a trailer section
-	Message int64 // bytes of a body, framing not counted
+	Header  int   // bytes of a head with its first and its empty line, or of a trailer section
+	Headers int   // field lines of a head, or of a trailer section
+	Message int64 // bytes of a body without its framing
 }
 
-// NoLimit as Limits.Message is for bodies that are passed on as they come.
+// NoLimit is the value of Limits.Message for bodies that are streamed.
 const NoLimit = 1 << 62

@@ -60,9 +60,8 @@ type Response struct {
 	// ignored otherwise.
 	DeclaredLength int64
 
-	// StreamToken stands for the body of a response from a link, if a connection
-	// of its own carries that body (link.StreamAnswer). nil means that Body is the
-	// whole body.
+	// StreamToken stands for the body of a response from a link, if a connection of its
+	// own carries that body (link.StreamAnswer). nil means that Body is the whole body.
 	StreamToken []byte
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-var fuzzLimits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
+var fuzzLimits = protocol.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
 
 // requestsIn decodes b as a server would: how many requests are complete, and
 // which of them are to HEAD. more tells whether the connection may stay open.

@@ -20,8 +20,7 @@ var (
 	nullFastjson = []byte("null\n")
 )
 
-// nullBody returns a body that encodes null, or other if the serialization is
-// unknown.
+// nullBody returns a body that encodes null, or other if the serialization is unknown.
 func nullBody(serialization byte, other []byte) []byte {
 	switch serialization {
 	case Hessian2:

@@ -235,8 +235,7 @@ func (r *hessianReader) define() {
 	r.classes = append(r.classes, c)
 }
 
-// typeName skips the type of a list or map: a name, or the number of an earlier
-// name.
+// typeName skips the type of a list or map: a name, or the number of an earlier name.
 func (r *hessianReader) typeName() {
 	switch t := r.plain(); {
 	case t.kind == tokenString:

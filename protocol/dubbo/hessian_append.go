@@ -66,8 +66,7 @@ func asciiLen(text []byte) int {
 	return i
 }
 
-// appendCESU8 appends text with surrogate pairs for the characters outside the
-// BMP.
+// appendCESU8 appends text with surrogate pairs for the characters outside the BMP.
 func appendCESU8(dst, text []byte) []byte {
 	for {
 		i := 0

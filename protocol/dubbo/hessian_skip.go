@@ -72,8 +72,7 @@ func (r *hessianReader) chunk(kind tokenKind) token {
 	return t
 }
 
-// stringChunk reads a chunk of n UTF-16 code units of one to three bytes
-// each.
+// stringChunk reads a chunk of n UTF-16 code units of one to three bytes each.
 func (r *hessianReader) stringChunk(n int, more bool) token {
 	size := charsLen(r.b[r.i:], n)
 	if size < 0 {

@@ -92,7 +92,7 @@ func (inv *Invocation) readAttachment(r *hessianReader) {
 	case value.kind == tokenString && !value.more || value.kind == tokenNull:
 		inv.attach(name.text, value.text)
 	case string(name.text) == "timeout" && (value.kind == tokenInt || value.kind == tokenLong):
-		inv.Timeout = milliseconds(value.num)
+		inv.Timeout = durationOfMillis(value.num)
 	case selectsService(name.text):
 		r.fail()
 	}
@@ -136,11 +136,11 @@ func parseMilliseconds(text []byte) time.Duration {
 		}
 		n = n*10 + int64(c-'0')
 	}
-	return milliseconds(n)
+	return durationOfMillis(n)
 }
 
-// milliseconds returns 0 if n is not positive or does not fit a Duration.
-func milliseconds(n int64) time.Duration {
+// durationOfMillis returns 0 if n is not positive or does not fit a Duration.
+func durationOfMillis(n int64) time.Duration {
 	if n <= 0 || n > int64(1<<63-1)/int64(time.Millisecond) {
 		return 0
 	}

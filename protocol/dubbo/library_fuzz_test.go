@@ -103,8 +103,7 @@ func FuzzHessianEncode(f *testing.F) {
 	})
 }
 
-// objectClass is the key that the library adds to objects of unknown
-// classes.
+// objectClass is the key that the library adds to objects of unknown classes.
 const objectClass = "_class"
 
 // libraryDecode returns the result of the library's Decode, with panics as errors.
@@ -121,8 +120,8 @@ func libraryDecode(b []byte) (v any, err error) {
 	return v, err
 }
 
-// parsedJSON returns text in the form of jsonOf: numbers with a fraction or an exponent as
-// float64, and others as int64.
+// parsedJSON returns text in the form of jsonOf: numbers with a fraction or an exponent
+// as float64, and others as int64.
 func parsedJSON(t *testing.T, text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

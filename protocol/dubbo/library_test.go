@@ -113,8 +113,7 @@ func TestDecodeLibraryValues(t *testing.T) {
 	}
 }
 
-// TestLibraryDecodes encodes JSON and checks the values that the library
-// decodes.
+// TestLibraryDecodes encodes JSON and checks the values that the library decodes.
 func TestLibraryDecodes(t *testing.T) {
 	ints := []any{}
 	for shift := range 64 {

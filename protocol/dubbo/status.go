@@ -64,8 +64,7 @@ func (s Status) Code() string {
 }
 
 // StatusOf returns the Dubbo status that matches an HTTP status. An overloaded provider
-// (429, 503) becomes an exhausted pool, so that callers try
-// another.
+// (429, 503) becomes an exhausted pool, so that callers try another.
 func StatusOf(http int) Status {
 	switch {
 	case http >= 200 && http < 300:

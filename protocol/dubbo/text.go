@@ -69,8 +69,8 @@ const (
 	highBits      = 0x8080808080808080
 )
 
-// plainLen returns the length of the prefix of text that needs no escape in a JSON string.
-// It tests eight bytes at a time while they are ASCII.
+// plainLen returns the length of the prefix of text that needs no escape in a JSON
+// string. It tests eight bytes at a time while they are ASCII.
 func plainLen(text []byte) int {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // The benchmarks use the POST that wrk sends with a body of 300 bytes, and a
@@ -27,7 +28,7 @@ var (
 		"Content-Length: 200\r\n\r\n"
 	benchRequest  = []byte(benchRequestHead + string(bytes.Repeat([]byte("r"), 300)))
 	benchResponse = []byte(benchResponseHead + string(bytes.Repeat([]byte("s"), 200)))
-	benchLimits   = &Limits{Header: 64 << 10, Headers: 128, Message: 4 << 20}
+	benchLimits   = &protocol.Limits{Header: 64 << 10, Headers: 128, Message: 4 << 20}
 )
 
 func BenchmarkDecodeRequest(b *testing.B) {

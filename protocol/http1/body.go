@@ -3,8 +3,9 @@ package http1
 import (
 	"bytes"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // Body turns the framed bytes of one message into the bytes of its body. The
@@ -27,7 +28,7 @@ type Body struct {
 	overhead int64 // bytes of chunk framing so far
 	line     int   // start of the trailer line in the buffer
 	trailers int   // trailer lines so far
-	lim      Limits
+	lim      protocol.Limits
 }
 
 // bodyState is what Body expects next.
@@ -47,7 +48,7 @@ const (
 )
 
 // Reset prepares d for the body that h announces.
-func (d *Body) Reset(h *Head, lim *Limits) {
+func (d *Body) Reset(h *Head, lim *protocol.Limits) {
 	*d = Body{framing: h.Framing, left: h.Length, limit: lim.Message, lim: *lim}
 	switch h.Framing {
 	case FixedLength:

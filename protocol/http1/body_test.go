@@ -4,14 +4,15 @@ import (
 	"math"
 	"testing"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // TestChunkSizeOverflow checks that a size larger than the largest int64 is refused
 // and does not wrap, even if no limit stops it earlier.
 func TestChunkSizeOverflow(t *testing.T) {
-	lim := &Limits{Header: 64, Headers: 4, Message: math.MaxInt64}
+	lim := &protocol.Limits{Header: 64, Headers: 4, Message: math.MaxInt64}
 	for size, want := range map[string]error{
 		"7FFFFFFFFFFFFFFF":  nil,
 		"8000000000000000":  ErrMessageTooLarge,

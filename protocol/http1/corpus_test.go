@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/protocol"
 )
 
-var corpusLimits = &Limits{Header: corpus.HeaderLimit, Headers: corpus.HeadersLimit, Message: corpus.MessageLimit}
+var corpusLimits = &protocol.Limits{Header: corpus.HeaderLimit, Headers: corpus.HeadersLimit, Message: corpus.MessageLimit}
 
 func corpusRequests(tb testing.TB) []corpus.Case {
 	tb.Helper()

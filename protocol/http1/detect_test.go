@@ -104,7 +104,7 @@ func FuzzDetector(f *testing.F) {
 		}
 		var req protocol.Request
 		var h Head
-		lim := &Limits{Header: maxDetectTarget, Headers: 128, Message: NoLimit}
+		lim := &protocol.Limits{Header: maxDetectTarget, Headers: 128, Message: protocol.NoLimit}
 		_, err := DecodeRequest(in, &req, &h, lim)
 		if err == nil && whole != IsHTTP && in[0] != '\r' && len(req.Method) <= maxDetectMethod {
 			t.Fatalf("%q is a request, but the verdict is %d", in, whole)

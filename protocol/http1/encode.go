@@ -142,8 +142,7 @@ func definesContent(method []byte) bool {
 	return true
 }
 
-// AppendRequest appends req with its body, or nothing if ValidRequest refuses
-// req.
+// AppendRequest appends req with its body, or nothing if ValidRequest refuses req.
 func AppendRequest(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	dst = AppendRequestHead(dst, req)
@@ -224,8 +223,7 @@ func chunkedResponse(resp *protocol.Response, f ResponseFlags) bool {
 	return len(resp.Trailers) > 0 && f.Minor >= 1
 }
 
-// AppendResponse appends resp with its body, or nothing if ValidResponse refuses
-// resp.
+// AppendResponse appends resp with its body, or nothing if ValidResponse refuses resp.
 func AppendResponse(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	dst = AppendResponseHead(dst, resp, f)

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // testLimits are small, so that inputs that reach them stay readable.
-var testLimits = &Limits{Header: 512, Headers: 12, Message: 1000}
+var testLimits = &protocol.Limits{Header: 512, Headers: 12, Message: 1000}
 
 // outcome is the result of decoding one message. It is comparable and does not alias
 // the input.
@@ -33,7 +34,7 @@ type feeder struct {
 	response bool
 	toHead   bool
 	eof      bool // the peer closes after the input
-	lim      *Limits
+	lim      *protocol.Limits
 }
 
 // feed decodes the first message of input, cut at the given offsets.

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/valyala/bytebufferpool"
+
 	"github.com/remora-proxy/remora/internal/corpus"
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/valyala/bytebufferpool"
 )
 
 func seedRequests(f *testing.F, add func([]byte)) {
@@ -76,7 +77,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // decodeRequest decodes a valid request with its body.
-func decodeRequest(t *testing.T, in []byte, lim *Limits) (*protocol.Request, *Head) {
+func decodeRequest(t *testing.T, in []byte, lim *protocol.Limits) (*protocol.Request, *Head) {
 	var req protocol.Request
 	var h Head
 	n, err := DecodeRequest(in, &req, &h, lim)
@@ -87,7 +88,7 @@ func decodeRequest(t *testing.T, in []byte, lim *Limits) (*protocol.Request, *He
 	return &req, &h
 }
 
-func decodeBody(t *testing.T, in []byte, h *Head, lim *Limits) ([]byte, []protocol.Header) {
+func decodeBody(t *testing.T, in []byte, h *Head, lim *protocol.Limits) ([]byte, []protocol.Header) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer
 	d.Reset(h, lim)
@@ -150,7 +151,7 @@ func FuzzChunked(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte, limit uint16) {
-		lim := &Limits{Header: 64, Headers: 4, Message: int64(limit)}
+		lim := &protocol.Limits{Header: 64, Headers: 4, Message: int64(limit)}
 		whole, dst := feedChunked(t, in, len(in)+1, lim)
 		for _, size := range []int{1, 2, 3, 7} {
 			if o, _ := feedChunked(t, in, size, lim); o != whole {
@@ -162,7 +163,7 @@ func FuzzChunked(f *testing.F) {
 		}
 		// The body survives another encoding.
 		out := AppendBody(nil, []byte(whole.body), append(dst.trailers, protocol.Header{Name: []byte("x"), Value: []byte("y")}))
-		again, _ := feedChunked(t, append(out, rest...), 5, &Limits{Header: 200, Headers: 9, Message: lim.Message})
+		again, _ := feedChunked(t, append(out, rest...), 5, &protocol.Limits{Header: 200, Headers: 9, Message: lim.Message})
 		if again.err != nil || again.used != len(out) || again.body != whole.body || again.trailers != whole.trailers+"x=y;" {
 			t.Fatalf("%q became %q: %+v", in, out, again)
 		}
@@ -181,7 +182,7 @@ func FuzzBodyStream(f *testing.F) {
 		if h.Framing == FixedLength {
 			h.Length = int64(length)
 		}
-		lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+		lim := &protocol.Limits{Header: 64, Headers: 4, Message: protocol.NoLimit}
 		rng := rand.New(rand.NewPCG(seed, uint64(len(in))))
 		cuts := randomCuts(rng, len(in))
 		sameRelayed(t, h, lim, in, cuts)
@@ -194,7 +195,7 @@ func FuzzBodyStream(f *testing.F) {
 type trailerSection struct{ trailers []protocol.Header }
 
 // feedChunked decodes in with pieces of size bytes.
-func feedChunked(t *testing.T, in []byte, size int, lim *Limits) (o outcome, section trailerSection) {
+func feedChunked(t *testing.T, in []byte, size int, lim *protocol.Limits) (o outcome, section trailerSection) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer
 	d.Reset(&Head{Framing: Chunked}, lim)
@@ -238,7 +239,7 @@ func FuzzRoundTrip(f *testing.F) {
 }
 
 func roundTripRequest(t *testing.T, req *protocol.Request) {
-	lim := &Limits{Header: 1 << 20, Headers: 128, Message: 1 << 20}
+	lim := &protocol.Limits{Header: 1 << 20, Headers: 128, Message: 1 << 20}
 	prefix := []byte("p")
 	out := AppendRequest(prefix, req)
 	if err := ValidRequest(req); err != nil {
@@ -256,7 +257,7 @@ func roundTripRequest(t *testing.T, req *protocol.Request) {
 }
 
 func roundTripResponse(t *testing.T, resp *protocol.Response, f ResponseFlags) {
-	lim := &Limits{Header: 1 << 20, Headers: 128, Message: 1 << 20}
+	lim := &protocol.Limits{Header: 1 << 20, Headers: 128, Message: 1 << 20}
 	out := AppendResponse(nil, resp, f)
 	if err := ValidResponse(resp); err != nil {
 		if len(out) != 0 {

@@ -2,16 +2,11 @@ package http1
 
 import (
 	"bytes"
-
-	"github.com/remora-proxy/remora/protocol"
 )
 
 // Continue is the interim response that lets a client waiting with "Expect:
 // 100-continue" send its body (RFC 9110 section 10.1.1).
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
-
-// Limits are those of one message.
-type Limits = protocol.Limits
 
 // Framing says how the end of a body is found (RFC 9112 section 6.3).
 type Framing uint8

@@ -33,7 +33,7 @@ func SplitHead(b []byte) (head, rest []byte) {
 // was read, for the part of it that b has.
 func ReserveBody(buffers *protocol.Buffers, buf *bytebufferpool.ByteBuffer, h *Head, b []byte) {
 	n, total := len(b), 0
-	if h.Framing == FixedLength && h.Length <= NoLimit {
+	if h.Framing == FixedLength && h.Length <= protocol.NoLimit {
 		total = int(h.Length)
 		n = min(n, total-len(buf.B))
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // relay forwards a body piece by piece, as a stream does.
@@ -46,7 +48,7 @@ func (r *relay) end() {
 
 // relayed forwards the first body of in, cut at the given offsets, and closes the
 // connection after it.
-func relayed(h *Head, lim *Limits, in []byte, cuts []int) (*relay, error) {
+func relayed(h *Head, lim *protocol.Limits, in []byte, cuts []int) (*relay, error) {
 	r := &relay{}
 	r.d.Reset(h, lim)
 	from := 0
@@ -66,7 +68,7 @@ func relayed(h *Head, lim *Limits, in []byte, cuts []int) (*relay, error) {
 }
 
 // whole decodes the first body of in as a message.
-func whole(h *Head, lim *Limits, in []byte) (o outcome) {
+func whole(h *Head, lim *protocol.Limits, in []byte) (o outcome) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer
 	d.Reset(h, lim)
@@ -79,7 +81,7 @@ func whole(h *Head, lim *Limits, in []byte) (o outcome) {
 
 // sameRelayed checks that a body that is forwarded in pieces equals the body decoded
 // as a message, also for the next hop.
-func sameRelayed(t *testing.T, h *Head, lim *Limits, in []byte, cuts []int) {
+func sameRelayed(t *testing.T, h *Head, lim *protocol.Limits, in []byte, cuts []int) {
 	t.Helper()
 	want := whole(h, lim, in)
 	got, err := relayed(h, lim, in, cuts)
@@ -92,7 +94,7 @@ func sameRelayed(t *testing.T, h *Head, lim *Limits, in []byte, cuts []int) {
 	if string(got.passed) != want.body || got.trailers != want.trailers || got.used != want.used {
 		t.Fatalf("%q cut at %d:\ngot  %q %q %d\nwant %+v", in, cuts, got.passed, got.trailers, got.used, want)
 	}
-	again := whole(&Head{Framing: Chunked}, &Limits{Header: 1 << 20, Headers: 128, Message: NoLimit}, append(got.out, rest...))
+	again := whole(&Head{Framing: Chunked}, &protocol.Limits{Header: 1 << 20, Headers: 128, Message: protocol.NoLimit}, append(got.out, rest...))
 	if again.err != nil || again.body != want.body || again.trailers != want.trailers || again.used != len(got.out) {
 		t.Fatalf("%q cut at %d became %q: %+v", in, cuts, got.out, again)
 	}
@@ -122,7 +124,7 @@ var streamBodies = []struct {
 
 // TestRelay cuts at every byte, at every pair of bytes, and everywhere.
 func TestRelay(t *testing.T) {
-	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
+	lim := &protocol.Limits{Header: 256, Headers: 8, Message: protocol.NoLimit}
 	for _, c := range streamBodies {
 		var each []int
 		for i := range len(c.in) + 1 {
@@ -137,7 +139,7 @@ func TestRelay(t *testing.T) {
 
 // TestRelayRandom forwards random bodies with random framing and splits.
 func TestRelayRandom(t *testing.T) {
-	lim := &Limits{Header: 512, Headers: 12, Message: NoLimit}
+	lim := &protocol.Limits{Header: 512, Headers: 12, Message: protocol.NoLimit}
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		h, in := randomBody(rng)
@@ -174,7 +176,7 @@ func randomBody(rng *rand.Rand) (h Head, in []byte) {
 // however long the body is.
 func TestRelayMemory(t *testing.T) {
 	var r relay
-	lim := &Limits{Header: 256, Headers: 8, Message: NoLimit}
+	lim := &protocol.Limits{Header: 256, Headers: 8, Message: protocol.NoLimit}
 	r.d.Reset(&Head{Framing: Chunked}, lim)
 	feed := func(piece string) bool {
 		done, err := r.piece([]byte(piece))
@@ -207,7 +209,7 @@ func TestDiscardNoBody(t *testing.T) {
 
 // TestRelayLimits checks that forwarded bytes count against the limit.
 func TestRelayLimits(t *testing.T) {
-	lim := &Limits{Header: 64, Headers: 4, Message: 10}
+	lim := &protocol.Limits{Header: 64, Headers: 4, Message: 10}
 	for name, c := range map[string]struct {
 		head Head
 		in   string
@@ -245,7 +247,7 @@ func TestRelayChunkSizeOverflow(t *testing.T) {
 		{"1\r\nb\r\n4000000000000000\r\n", ErrMessageTooLarge},
 	} {
 		r := &relay{}
-		r.d.Reset(&Head{Framing: Chunked}, &Limits{Header: 64, Headers: 4, Message: NoLimit})
+		r.d.Reset(&Head{Framing: Chunked}, &protocol.Limits{Header: 64, Headers: 4, Message: protocol.NoLimit})
 		var err error
 		for i := 0; i < len(c.in) && err == nil; i++ {
 			_, err = r.piece([]byte{c.in[i]})
@@ -259,7 +261,7 @@ func TestRelayChunkSizeOverflow(t *testing.T) {
 // TestRelayChunkOverhead checks that forwarded content still pays for its framing,
 // and that a peer which sends only framing is refused as for a decoded message.
 func TestRelayChunkOverhead(t *testing.T) {
-	lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+	lim := &protocol.Limits{Header: 64, Headers: 4, Message: protocol.NoLimit}
 	r := &relay{}
 	r.d.Reset(&Head{Framing: Chunked}, lim)
 	for range 1000 { // six bytes of framing per byte of content
@@ -277,7 +279,7 @@ func TestRelayChunkOverhead(t *testing.T) {
 }
 
 func TestVerbatim(t *testing.T) {
-	lim := &Limits{Header: 64, Headers: 4, Message: NoLimit}
+	lim := &protocol.Limits{Header: 64, Headers: 4, Message: protocol.NoLimit}
 	var d Body
 	var dst bytebufferpool.ByteBuffer
 	verbatim := func(when string, want int64) {
@@ -313,14 +315,14 @@ func TestVerbatim(t *testing.T) {
 	decode("GET", 0, true, nil)
 
 	d.Reset(&Head{Framing: FixedLength, Length: math.MaxInt64}, lim)
-	verbatim("length over the limit", NoLimit)
+	verbatim("length over the limit", protocol.NoLimit)
 	decode("a", 0, false, ErrMessageTooLarge)
 
 	d.Reset(&Head{Framing: UntilClose}, lim)
-	verbatim("until close, new", NoLimit)
+	verbatim("until close, new", protocol.NoLimit)
 	d.Skip(1 << 40)
-	verbatim("until close, 1 TiB skipped", NoLimit-1<<40)
-	d.Skip(NoLimit - 1<<40)
+	verbatim("until close, 1 TiB skipped", protocol.NoLimit-1<<40)
+	d.Skip(protocol.NoLimit - 1<<40)
 	verbatim("until close, at the limit", 0)
 	decode("a", 0, false, ErrMessageTooLarge)
 	if d.Done() || d.Close() != nil || !d.Done() {
@@ -357,7 +359,7 @@ const relayChunk = 16 << 10
 func newCopy(tb testing.TB) (pass func()) {
 	var d Body
 	var dst bytebufferpool.ByteBuffer
-	d.Reset(&Head{Framing: Chunked}, &Limits{Header: 1 << 10, Headers: 8, Message: NoLimit})
+	d.Reset(&Head{Framing: Chunked}, &protocol.Limits{Header: 1 << 10, Headers: 8, Message: protocol.NoLimit})
 	in := AppendChunk(nil, bytes.Repeat([]byte("s"), relayChunk))
 	out := make([]byte, 0, 2*relayChunk)
 	return func() {

@@ -18,7 +18,7 @@ import (
 //
 // req is reset first. Its Headers keep their capacity, and growing them is the
 // only allocation.
-func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int, err error) {
+func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *protocol.Limits) (n int, err error) {
 	if h.start == 0 && len(b) > 0 && b[0] == '\r' {
 		// One empty line before a request is ignored (RFC 9112 section 2.2).
 		if len(b) < 2 {
@@ -52,7 +52,7 @@ func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *Limits) (n int
 // without looking for the end of the head, since most heads arrive whole: that saves
 // a quarter of the time. If this fails for any reason, request finds the end first
 // and then decodes: that result does not depend on how the input is split.
-func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *Limits) (n int, err error) {
+func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *protocol.Limits) (n int, err error) {
 	if h.scanned == h.start {
 		w := b[:min(len(b), h.start+lim.Header)]
 		if i := bytes.IndexByte(w[h.start:], '\n') + 1; i > 0 {
@@ -69,7 +69,7 @@ func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *Limits) 
 }
 
 // requestFrom decodes a head whose fields begin at b[i].
-func (h *Head) requestFrom(b []byte, i int, req *protocol.Request, f *fields, lim *Limits) (n int, err error) {
+func (h *Head) requestFrom(b []byte, i int, req *protocol.Request, f *fields, lim *protocol.Limits) (n int, err error) {
 	req.Reset()
 	if i-2 < h.start || b[i-2] != '\r' {
 		return 0, ErrBareLF

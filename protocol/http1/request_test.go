@@ -262,7 +262,7 @@ func TestNominatedFieldsReleased(t *testing.T) {
 	var req protocol.Request
 	var head Head
 	b := []byte("GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\nConnection: a, b\r\n\r\n")
-	if _, err := DecodeRequest(b, &req, &head, &Limits{Header: 1000, Headers: 10, Message: 1000}); err != nil {
+	if _, err := DecodeRequest(b, &req, &head, &protocol.Limits{Header: 1000, Headers: 10, Message: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if len(req.Headers) != 0 || cap(req.Headers) < 2 {

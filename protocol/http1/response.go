@@ -13,7 +13,7 @@ import (
 //
 // The errors are the same. Their Status does not apply: a refused response is a
 // 502 for the client.
-func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *Limits) (n int, err error) {
+func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *protocol.Limits) (n int, err error) {
 	if len(b) > 0 && b[0] != 'H' {
 		return 0, ErrBadStatusLine
 	}
@@ -32,7 +32,7 @@ func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim
 }
 
 // response decodes the start line and the fields, as request does for a request.
-func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *Limits) (n int, err error) {
+func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *protocol.Limits) (n int, err error) {
 	if h.scanned == 0 {
 		w := b[:min(len(b), lim.Header)]
 		if i := bytes.IndexByte(w, '\n') + 1; i > 0 {
@@ -49,7 +49,7 @@ func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *Limit
 }
 
 // responseFrom decodes a head whose fields begin at b[i].
-func (h *Head) responseFrom(b []byte, i int, resp *protocol.Response, f *fields, lim *Limits) (n int, err error) {
+func (h *Head) responseFrom(b []byte, i int, resp *protocol.Response, f *fields, lim *protocol.Limits) (n int, err error) {
 	resp.Reset()
 	if i < 2 || b[i-2] != '\r' {
 		return 0, ErrBareLF

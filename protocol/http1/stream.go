@@ -80,9 +80,6 @@ func appendFraming(dst []byte, h *Head) []byte {
 	return append(dst, chunkedField...)
 }
 
-// NoLimit as Limits.Message is for bodies that are passed on as they come.
-const NoLimit = protocol.NoLimit
-
 // Discard removes the body bytes from dst after they were forwarded, so that a body
 // of any length passes through a small buffer. The part of a trailer section in dst
 // stays but moves: call Trailers afterwards. The removed bytes still count against

@@ -2,14 +2,12 @@ package http1
 
 import "github.com/remora-proxy/remora/protocol"
 
-// upgradeFields ask for, or grant, an upgrade of the connection to WebSocket (RFC
-// 6455 sections 4.1, 4.2.2). They concern one connection, so each hop writes its
-// own.
+// upgradeFields ask for, or grant, an upgrade of the connection to WebSocket (RFC 6455
+// sections 4.1, 4.2.2). They concern one connection, so each hop writes its own.
 const upgradeFields = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-// AppendWebSocketRequest appends the head of req, which has no body, with a request
-// to upgrade the connection to WebSocket. It appends nothing if ValidRequest refuses
-// req.
+// AppendWebSocketRequest appends the head of req, which has no body, with a request to
+// upgrade the connection to WebSocket. It appends nothing if ValidRequest refuses req.
 func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	dst = AppendRequestHead(dst, req)

@@ -22,7 +22,7 @@ func TestWebSocketDetected(t *testing.T) {
 		var req protocol.Request
 		var resp protocol.Response
 		var h Head
-		lim := Limits{Header: 1 << 10, Headers: 16}
+		lim := protocol.Limits{Header: 1 << 10, Headers: 16}
 		if _, err := DecodeRequest([]byte("GET / HTTP/1.1\r\nHost: h\r\n"+fields+"\r\n"), &req, &h, &lim); err != nil {
 			t.Fatal(err)
 		}

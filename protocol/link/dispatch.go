@@ -120,8 +120,7 @@ func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer,
 	whole, end := len(buf.B), n+int(length)
 	r.cursor = cursor{names: &r.names, size: r.headLimit()}
 	if length > 1 && buf.B[n+1]&headTrace != 0 {
-		// The text is appended to the message before any slice points into the
-		// buffer.
+		// The text is appended to the message before any slice points into the buffer.
 		buf.B = append(buf.B, traceRoom[:]...)
 		r.cursor.trace = buf.B[whole:]
 	}

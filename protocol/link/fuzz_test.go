@@ -123,10 +123,9 @@ func FuzzTrace(f *testing.F) {
 	})
 }
 
-// FuzzIntern sends messages with any headers on one link and cancels some of them.
-// Each message that arrives has the headers with which it was sent. A line of the
-// script is a message, its words are names and values in turn, and a "-" at its end
-// cancels it.
+// FuzzIntern sends messages with any headers on one link and cancels some of them. Each
+// message that arrives has the headers with which it was sent. A line of the script is
+// a message, its words are names and values in turn, and a "-" at its end cancels it.
 func FuzzIntern(f *testing.F) {
 	line := "content-type application/json user-agent go-http/1.1 authorization secret-0123456789 x-tenant acme"
 	f.Add(strings.Repeat(line+"\n", 4))

@@ -3,8 +3,9 @@ package link
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // Handler receives the frames and messages that a Reader decodes, in the order of
@@ -26,12 +27,11 @@ type Handler interface {
 	// reuses its structures. nil drops the message.
 	NewRequest(id uint64) *protocol.Request
 
-	// OnRequest passes a complete request; req is what NewRequest returned. ttl
-	// is the time left, and 0 means no deadline; req.Deadline is not set. The
-	// slices of req alias buf or the interning table. The handler owns buf: it
-	// must give it back with Buffers.Put and must not append to it. The memory of
-	// the table never changes, and the garbage collector keeps it as long as
-	// needed.
+	// OnRequest passes a complete request; req is what NewRequest returned. ttl is the
+	// time left, and 0 means no deadline; req.Deadline is not set. The slices of req
+	// alias buf or the interning table. The handler owns buf: it must give it back with
+	// Buffers.Put and must not append to it. The memory of the table never changes, and
+	// the garbage collector keeps it as long as needed.
 	OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer)
 
 	// NewResponse is for OnResponse what NewRequest is for OnRequest. It returns

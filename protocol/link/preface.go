@@ -143,8 +143,7 @@ type Settings struct {
 	// MaxStreams is the number of requests that the other side may have open. The
 	// caller counts them, not the Writer. Default: 4096.
 	MaxStreams uint32
-	// Features is a set of bits: see FeatureStreams. Unknown bits are
-	// ignored.
+	// Features is a set of bits: see FeatureStreams. Unknown bits are ignored.
 	Features uint64
 }
 

@@ -3,8 +3,9 @@ package link
 import (
 	"time"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/remora-proxy/remora/protocol"
 )
 
 // Reader is the receiving half of a link. It keeps partial frames and messages in
@@ -33,9 +34,8 @@ type Reader struct {
 	held    int                  // bytes of memory that they occupy
 	lastID  uint64               // id of the last request
 
-	// moved counts completed frames. stalled is its value, and since the time,
-	// when Expire first saw the current partial frame; since is 0 if there was
-	// none.
+	// moved counts completed frames. stalled is its value, and since the time, when
+	// Expire first saw the current partial frame; since is 0 if there was none.
 	moved, stalled uint64
 	since          time.Duration
 
@@ -242,12 +242,10 @@ func (r *Reader) streamed(f header) bool {
 	return true
 }
 
-// Buffered returns the bytes of memory (protocol.Held) of partial frames and
-// messages.
+// Buffered returns the bytes of memory (protocol.Held) of partial frames and messages.
 func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
 
-// Assembled returns the bytes of memory of message id, or 0 if it is not in
-// reassembly.
+// Assembled returns the bytes of memory of message id, or 0 if it is not in reassembly.
 func (r *Reader) Assembled(id uint64) int {
 	if s := r.streams[id]; s != nil {
 		return protocol.Held(s.buf)

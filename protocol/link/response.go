@@ -106,8 +106,7 @@ func standardReason(status uint64) string {
 }
 
 // reasons holds the registered reason phrases by status - 100: RFC 9110 section 15 and
-// the IANA registry. It is part of the protocol: an added phrase needs a new
-// version.
+// the IANA registry. It is part of the protocol: an added phrase needs a new version.
 var reasons = func() (t [900][]byte) {
 	for status, phrase := range map[int]string{
 		100: "Continue", 101: "Switching Protocols", 102: "Processing", 103: "Early Hints",

@@ -57,7 +57,7 @@ func (c *AppConn) OnData(b []byte) {
 	for {
 		var req protocol.Request
 		var head http1.Head
-		lim := http1.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
+		lim := protocol.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
 		n, err := http1.DecodeRequest(c.in, &req, &head, &lim)
 		if err == http1.ErrIncomplete {
 			return

@@ -87,7 +87,7 @@ func Drained(t *testing.T, s loop.Socket) []byte {
 // HeadOf decodes the response that b starts with.
 func HeadOf(t *testing.T, b []byte) (resp protocol.Response, h http1.Head, rest []byte) {
 	t.Helper()
-	n, err := http1.DecodeResponse(b, false, &resp, &h, &http1.Limits{Header: 64 << 10, Headers: 128, Message: http1.NoLimit})
+	n, err := http1.DecodeResponse(b, false, &resp, &h, &protocol.Limits{Header: 64 << 10, Headers: 128, Message: protocol.NoLimit})
 	if err != nil {
 		t.Fatalf("%v in %q", err, b)
 	}

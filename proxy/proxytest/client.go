@@ -58,7 +58,7 @@ func (c *Client) OnData(b []byte) {
 		k := c.Calls[0]
 		var resp protocol.Response
 		var head http1.Head
-		lim := http1.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
+		lim := protocol.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
 		n, err := http1.DecodeResponse(c.In, k.ToHead, &resp, &head, &lim)
 		if err == http1.ErrIncomplete {
 			return

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/remora-proxy/remora/protocol/http1"
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
@@ -178,9 +178,9 @@ func (s *Server) service(name string) *config.Service {
 }
 
 // limits are those of messages whose bodies are passed on.
-func (s *Server) limits() *http1.Limits {
+func (s *Server) limits() *protocol.Limits {
 	lim := &s.config().Limits
-	return &http1.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: http1.NoLimit}
+	return &protocol.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: protocol.NoLimit}
 }
 
 // sleep waits for d, or until the Server is closed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -75,7 +76,7 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return ex.Refusal
 	case ex.Route == nil:
 		return fault.NoRoute
-	case s.head.Length > http1.NoLimit: // its head would be with the application before that shows
+	case s.head.Length > protocol.NoLimit: // its head would be with the application before that shows
 		return fault.OfRequest(http1.ErrMessageTooLarge)
 	case s.kind == stats.StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?
 		return fault.BadRequest

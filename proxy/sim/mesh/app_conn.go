@@ -9,7 +9,7 @@ import (
 )
 
 // limits are those of callers and applications, which are wide.
-var limits = http1.Limits{Header: 64 << 10, Headers: 128, Message: 16 << 20}
+var limits = protocol.Limits{Header: 64 << 10, Headers: 128, Message: 16 << 20}
 
 // appConn is a connection to an application: requests one after another.
 type appConn struct {
