@@ -14,8 +14,8 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// accessLines are the paths in an access log, sorted: each loop's lines are in
-// order, those of two loops need not be.
+// accessLines returns the paths in an access log. They are sorted, because only the
+// lines of one loop are in order.
 func accessLines(t *testing.T, file string) (paths []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -36,7 +36,7 @@ func accessLines(t *testing.T, file string) (paths []string) {
 	return paths
 }
 
-// awaitLines waits until an access log has so many.
+// awaitLines waits until an access log has at least n lines.
 func awaitLines(t *testing.T, file string, n int) {
 	t.Helper()
 	eventually.Nil(t, fmt.Sprintf("%d lines in %s", n, file), func() error {
@@ -47,8 +47,8 @@ func awaitLines(t *testing.T, file string, n int) {
 	})
 }
 
-// TestAccessLog: each request is a line, through a rotation, a reload to another
-// file, one that switches the log off, and on again, and the end of the process.
+// TestAccessLog: each request has a line, through a rotation, a reload to another file,
+// reloads that switch the log off and on, and the end of the process.
 func TestAccessLog(t *testing.T) {
 	a := newApp(t)
 	dir := t.TempDir()
@@ -77,14 +77,14 @@ func TestAccessLog(t *testing.T) {
 	ask()
 	awaitLines(t, log("rotated"), 3)
 	p.signal(syscall.SIGUSR1)
-	eventually.Nil(t, "the file to be opened anew", func() error {
+	eventually.Nil(t, "the file to be reopened", func() error {
 		_, err := os.Stat(log("first"))
 		return err
 	})
 	ask()
 	awaitLines(t, log("first"), 1)
 	p.reload(plain+`
-access_log: {path: `+log("none/file")+`}`, "access_log") // refused, nothing changes
+access_log: {path: `+log("none/file")+`}`, "access_log") // refused: nothing changes
 	ask()
 	p.reload(logging("second"), "applied")
 	ask()
@@ -107,7 +107,7 @@ access_log: {path: `+log("none/file")+`}`, "access_log") // refused, nothing cha
 	}
 }
 
-// TestAccessLogStdout: the lines go to standard output, among nothing else.
+// TestAccessLogStdout: the lines can go to standard output.
 func TestAccessLogStdout(t *testing.T) {
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
@@ -124,7 +124,8 @@ func TestAccessLogStdout(t *testing.T) {
 	})
 }
 
-// TestAccessLogDiskFull: requests are answered as ever; what is lost is counted.
+// TestAccessLogDiskFull: on a full disk requests still succeed, and lost lines are
+// counted.
 func TestAccessLogDiskFull(t *testing.T) {
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
@@ -137,9 +138,9 @@ func TestAccessLogDiskFull(t *testing.T) {
 	}
 	p.awaitMetric(`remora_access_log_dropped_total{reason="write"}`, 10)
 	if p.metric("remora_access_log_lines_total") != 0 || p.metric("remora_access_log_errors_total") == 0 {
-		t.Error("lines are counted as written, or no error is")
+		t.Error("lines are counted as written, or no error is counted")
 	}
 	if !strings.Contains(p.output.String(), "access log not written") {
-		t.Error("the log does not tell")
+		t.Error("the log has no warning")
 	}
 }

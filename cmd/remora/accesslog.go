@@ -1,82 +1,101 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// openAccessLog opens the access log of cfg; nil: it has none. One that is open and
-// leads there goes on.
-func (s *sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
-	c, old := &cfg.AccessLog, &s.cfg.AccessLog
+// accessLog is the access log of a sidecar, through the changes of its
+// configuration.
+type accessLog struct {
+	log    *slog.Logger
+	counts accesslog.Counts
+
+	mu     sync.Mutex
+	writer *accesslog.Writer // nil if there is no access log; changed only by set
+}
+
+// open opens the access log of the configuration next. It returns the current writer
+// if path and buffer are those of current, and nil if there is no access log.
+func (a *accessLog) open(current, next *config.AccessLog, loops int) (*accesslog.Writer, error) {
 	switch {
-	case c.Path == "":
+	case next.Path == "":
 		return nil, nil
-	case s.access != nil && c.Path == old.Path && c.Buffer == old.Buffer:
-		return s.access, nil
+	case a.writer != nil && next.Path == current.Path && next.Buffer == current.Buffer:
+		return a.writer, nil
 	}
-	w, err := accesslog.Open(c.Path, accesslog.NewQueue(c.Buffer, len(s.engine.Loops()), &s.accessCounts), s.log)
+	w, err := accesslog.Open(next.Path, accesslog.NewQueue(next.Buffer, loops, &a.counts), a.log)
 	if err != nil {
 		return nil, fmt.Errorf("access_log: %w", err)
 	}
 	return w, nil
 }
 
-// queue is where the loops' lines go; w may be nil.
-func queue(w *accesslog.Writer) *accesslog.Queue {
+// set changes the writer.
+func (a *accessLog) set(w *accesslog.Writer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writer = w
+}
+
+// rotate reopens the access log after each signal, until ctx ends.
+func (a *accessLog) rotate(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-signals:
+			a.reopen()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *accessLog) reopen() {
+	a.mu.Lock()
+	w := a.writer
+	a.mu.Unlock()
+	if w == nil {
+		a.log.Info("there is no access log to reopen")
+		return
+	}
+	if err := w.Reopen(); err != nil {
+		a.log.Error("access log not reopened; the old file stays in use", "error", err)
+		return
+	}
+	a.log.Info("access log reopened")
+}
+
+// stats returns the counters for the admin API.
+func (a *accessLog) stats() admin.AccessLogStats {
+	c := &a.counts
+	return admin.AccessLogStats{
+		Lines: c.Lines.Load(), Overflow: c.Overflow.Load(), Lost: c.Lost.Load(), Errors: c.Errors.Load(),
+	}
+}
+
+// queueOf returns the queue for the loops' lines, nil for a nil writer.
+func queueOf(w *accesslog.Writer) *accesslog.Queue {
 	if w == nil {
 		return nil
 	}
 	return w.Queue()
 }
 
-// rotate opens the access log anew whenever asked to, until the sidecar ends.
-func (s *sidecar) rotate(asked <-chan os.Signal) {
-	for {
-		select {
-		case <-asked:
-			s.reopenAccessLog()
-		case <-s.ended.Done():
-			return
-		}
-	}
-}
-
-func (s *sidecar) reopenAccessLog() {
-	s.mu.Lock()
-	w := s.access
-	s.mu.Unlock()
-	if w == nil {
-		s.log.Info("there is no access log to open anew")
-		return
-	}
-	if err := w.Reopen(); err != nil {
-		s.log.Error("access log not opened anew, the old file is written on", "error", err)
-		return
-	}
-	s.log.Info("access log opened anew")
-}
-
-// closeAccessLog ends w, which may be nil, once what waits is written.
-func (s *sidecar) closeAccessLog(w *accesslog.Writer) error {
+// closeAccessLog closes w, which may be nil, after it has written its queue.
+func closeAccessLog(w *accesslog.Writer) error {
 	if w == nil {
 		return nil
 	}
 	if err := bounded(w.Close); err != nil {
-		return errors.Join(errors.New("the access log's last lines are not all written"), err)
+		return errors.Join(errors.New("the last lines of the access log were not all written"), err)
 	}
 	return nil
-}
-
-// accessStats is for the admin API.
-func (s *sidecar) accessStats() admin.AccessLogStats {
-	c := &s.accessCounts
-	return admin.AccessLogStats{
-		Lines: c.Lines.Load(), Overflow: c.Overflow.Load(), Lost: c.Lost.Load(), Errors: c.Errors.Load(),
-	}
 }

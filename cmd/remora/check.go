@@ -11,14 +11,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// newCheck is "remora check": everything wrong with a file, one error per line.
+// newCheck returns the command "remora check", which prints all errors of a
+// configuration file.
 func newCheck() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "check -c FILE",
 		Short: "Check a configuration file",
-		Long: "Check a configuration file, with the certificates and keys that it names, and print every error as\n" +
-			"file:line:column: key: text. Nothing is connected or listened to.",
+		Long: "Check a configuration file, with the certificates and keys that it names, and print each error as\n" +
+			"file:line:column: key: text. No connection is made and no port is opened.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := load(cmd, file, checkFiles)
@@ -29,7 +30,7 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-// checkFiles looks at the files of all tls blocks.
+// checkFiles checks the files of all tls blocks.
 func checkFiles(c *config.Config, report func(path, text string)) {
 	for _, b := range c.TLSBlocks() {
 		for _, f := range certs.Check(certs.Options{Cert: b.TLS.Cert, Key: b.TLS.Key, CA: b.TLS.CA}, time.Now()) {
@@ -38,7 +39,7 @@ func checkFiles(c *config.Config, report func(path, text string)) {
 	}
 }
 
-// load reads the configuration, and prints all that is wrong with it.
+// load reads the configuration, and prints its errors.
 func load(cmd *cobra.Command, file string, more ...config.Inspect) (*config.Config, error) {
 	cfg, err := config.Load(file, more...)
 	var errs config.Errors

@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// TestCheckFiles: "remora check" opens what tls blocks name, and says of each
-// file what is wrong, where in the configuration it is named.
+// TestCheckFiles: "remora check" reads the files of tls blocks, and reports their errors
+// at the keys that name them.
 func TestCheckFiles(t *testing.T) {
 	ca := testcerts.New(t)
 	good := identityOf(t, ca, providerName)
@@ -23,7 +23,7 @@ func TestCheckFiles(t *testing.T) {
 	}
 	expired := testcerts.NewDir(t, ca, nil, nil)
 	expired.Rotate(ca.Issue(testcerts.Leaf{Names: []string{providerName}, Expired: true}))
-	chain := testcerts.NewDir(t, ca, nil, nil) // its authority is over
+	chain := testcerts.NewDir(t, ca, nil, nil) // its authority has expired
 	old, _ := testcerts.SelfSigned(t, testcerts.Leaf{Expired: true, Usage: []x509.ExtKeyUsage{}})
 	chain.Write(chain.CA, old)
 	bundle := testcerts.NewDir(t, ca, nil, nil)
@@ -35,17 +35,17 @@ func TestCheckFiles(t *testing.T) {
 		want          string // a regular expression for all of the output
 	}{
 		{"good", good.Cert, good.Key, good.CA, ``},
-		{"an authority that is over beside another", good.Cert, good.Key, bundle.CA, ``},
+		{"an expired authority beside a valid one", good.Cert, good.Key, bundle.CA, ``},
 		{"missing", "/none/cert.pem", good.Key, good.CA, `\S+:6:13: services\.compute\.tls\.cert: open /none/cert.pem: no such file.*\n`},
 		{"unreadable", good.Cert, t.TempDir(), good.CA, `\S+:7:12: services\.compute\.tls\.key: read .*: is a directory\n`},
 		{"mismatched", good.Cert, other.Key, good.CA, `\S+:7:12: services\.compute\.tls\.key: \S+key.pem, for \S+cert.pem: .*does not match.*\n`},
 		{"expired", expired.Cert, expired.Key, good.CA, `\S+:6:13: services\.compute\.tls\.cert: \S+cert.pem: expired at 20.*Z\n`},
 		{"no PEM", text, good.Key, text, `\S+:6:13: services\.compute\.tls\.cert: \S+text.pem: contains no certificate\n` +
 			`\S+:8:11: services\.compute\.tls\.ca: \S+text.pem: contains no certificate\n`},
-		{"an authority that is over", good.Cert, good.Key, chain.CA, `\S+:8:11: services\.compute\.tls\.ca: \S+: expired at .*\n`},
+		{"an expired authority", good.Cert, good.Key, chain.CA, `\S+:8:11: services\.compute\.tls\.ca: \S+: expired at .*\n`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// The names have no addresses: nothing is looked up.
+			// The host names have no addresses: the command looks up none.
 			file := filepath.Join(t.TempDir(), "remora.yaml")
 			if err := os.WriteFile(file, fmt.Appendf(nil, `services:
   compute:
@@ -68,8 +68,8 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
-// TestCheckBlocks: all tls blocks are looked at, and what else is wrong is said
-// along with it, in the order of the file.
+// TestCheckBlocks: all tls blocks are checked. Their errors and all others are in the
+// order of the file.
 func TestCheckBlocks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "remora.yaml")
 	if err := os.WriteFile(file, []byte(`loops: x

@@ -1,68 +1,69 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"os"
 	"time"
 )
 
-// fileLook is how often a followed file is read.
-const fileLook = time.Second
+// fileInterval is the time between two reads of a watched file.
+const fileInterval = time.Second
 
-// fileWatch tells when a file has new content. It reads the file, small as that is:
-// orchestrators swap symbolic links, for which times of modification and
-// notifications of the kernel need care, and the content tells all.
-type fileWatch struct {
-	path   string
-	used   [sha256.Size]byte // what was reported last
-	latest [sha256.Size]byte // what the last look found
+// configFile detects new content of the configuration file. It reads the file, which
+// is small: orchestrators replace it by changing symbolic links, which modification
+// times and notifications of the kernel do not reliably show.
+type configFile struct {
+	path     string
+	reported [sha256.Size]byte // content that was reported last
+	latest   [sha256.Size]byte // content of the last read
 }
 
-// watchFile takes the content of now for known.
-func watchFile(path string) *fileWatch {
-	w := &fileWatch{path: path}
-	w.used, w.latest = w.digest(), w.digest()
-	return w
+// openConfigFile returns a configFile that has reported the current content.
+func openConfigFile(path string) *configFile {
+	f := &configFile{path: path}
+	f.reported, f.latest = f.digest(), f.digest()
+	return f
 }
 
-// changed looks at the file. Content is new once two looks in a row have found it:
-// a file that is being written is not read halfway.
-func (w *fileWatch) changed() bool {
-	now := w.digest()
-	settled := now == w.latest
-	w.latest = now
-	if !settled || now == w.used {
+// changed reads the file, and reports whether it has new content. Content is new once
+// two reads in a row have found it, so that a file in the middle of a write is ignored.
+func (f *configFile) changed() bool {
+	now := f.digest()
+	stable := now == f.latest
+	f.latest = now
+	if !stable || now == f.reported {
 		return false
 	}
-	w.used = now
+	f.reported = now
 	return true
 }
 
-// digest is zero of a file that can't be read.
-func (w *fileWatch) digest() (d [sha256.Size]byte) {
-	if b, err := os.ReadFile(w.path); err == nil {
+// digest returns the digest of the content, or zero if the file can't be read.
+func (f *configFile) digest() (d [sha256.Size]byte) {
+	if b, err := os.ReadFile(f.path); err == nil {
 		d = sha256.Sum256(b)
 	}
 	return d
 }
 
-// followFile reloads a file whenever asked to and, with watch, when its content has
-// changed, until the sidecar ends.
-func (s *sidecar) followFile(content *fileWatch, watch bool, asked <-chan os.Signal) {
-	look := time.NewTicker(fileLook)
-	defer look.Stop()
+// follow calls reload after each signal and, with watch, after each change of the
+// content, until ctx ends.
+func (f *configFile) follow(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string)) {
+	tick := time.NewTicker(fileInterval)
+	defer tick.Stop()
 	if !watch {
-		look.Stop()
+		tick.Stop()
 	}
 	for {
 		select {
-		case <-asked:
-			s.reload(content.path)
-		case <-look.C:
-			if content.changed() {
-				s.reload(content.path)
+		case <-signals:
+			reload(f.path)
+		case <-tick.C:
+			if f.changed() {
+				reload(f.path)
 			}
-		case <-s.ended.Done():
+		case <-ctx.Done():
 			return
 		}
 	}

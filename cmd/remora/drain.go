@@ -6,35 +6,36 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/handover"
 )
 
 const (
-	// leaveTimeout bounds how long the registry may take to confirm that this
-	// sidecar is gone; after that its leases run out.
-	leaveTimeout = 3 * time.Second
+	// removeTimeout bounds how long the registry may take to remove registrations.
+	// After that their leases expire.
+	removeTimeout = 3 * time.Second
 
-	// settle is how long a sidecar that has left the registry goes on serving
-	// as if nothing was, so that consumers hear of it. Those that speak the
-	// link are told again by GOAWAY; those that call a listener directly over
-	// HTTP have nothing but this.
-	settle = 200 * time.Millisecond
+	// noticeDelay is how long a sidecar still serves after its registrations were
+	// removed, so that consumers notice. Consumers on a link also get a GOAWAY; those
+	// that call a listener over HTTP get no other notice.
+	noticeDelay = 200 * time.Millisecond
 
-	// drainLook is how often a drain looks whether it is done.
-	drainLook = 5 * time.Millisecond
+	// pollInterval is the time between two checks whether a drain is done.
+	pollInterval = 5 * time.Millisecond
 )
 
-// startDrain starts the drain unless it is under way: by a signal, or by POST
-// /drain, after which the process stays. drained is closed at its end.
+// startDrain starts the drain unless one has started: after a signal, or after POST
+// /drain, which doesn't end the process. The end of the drain closes drained.
 func (s *sidecar) startDrain() {
-	s.begin(func() {
-		s.shutDoor()
-		s.changing.Lock() // for good: no reload from now on
+	s.beginDrain(func() {
+		s.closeDoor()
+		s.changing.Lock() // never unlocked, so that no reload follows
 		s.drain()
 	})
 }
 
-// begin has drain run, unless one is under way.
-func (s *sidecar) begin(drain func()) (begun bool) {
+// beginDrain starts drain on its own goroutine, and reports whether it did: there is
+// only one drain.
+func (s *sidecar) beginDrain(drain func()) (begun bool) {
 	s.draining.Do(func() {
 		begun = true
 		s.admin.Enter(admin.Draining)
@@ -47,92 +48,100 @@ func (s *sidecar) begin(drain func()) (begun bool) {
 	return begun
 }
 
-// drain takes the sidecar out of use, for at most timeouts.drain: first out of
-// the registry while it still serves, then no new work, then every open
-// connection is brought to its end. Link ports stay open for as long as another
-// sidecar may come for an answer that it asked for. What is left after that is
-// cut off by stop.
+// drain takes the sidecar out of use, in at most timeouts.drain. It removes the
+// registrations while the sidecar still serves, then refuses new requests, then waits
+// until each connection has ended. Link ports stay open as long as another sidecar may
+// fetch a parked response. stop cuts off the rest.
 func (s *sidecar) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
-	if s.leave(s.announcements) {
-		wait(ctx, settle)
+	if s.removeRegistrations(s.registrations) {
+		sleep(ctx, noticeDelay)
 	}
-	// First, so that whoever finds the listeners closed finds the rest draining.
+	// Before the listeners close: a client that finds them closed must find the open
+	// connections draining.
 	s.proc.Drain()
-	s.shut(func(l *listening) bool { return !l.entrance.DrainLast() })
-	until(ctx, s.fetched)
-	s.shut(func(l *listening) bool { return l.entrance.DrainLast() })
-	s.finish(ctx)
+	s.closeListeners(func(l *openListener) bool { return !l.entrance.DrainLast() })
+	poll(ctx, s.parkedFetched)
+	s.closeListeners(func(l *openListener) bool { return l.entrance.DrainLast() })
+	s.awaitIdle(ctx)
 }
 
-// finish waits for what is left: of the process before too, for with this one, if it is
-// the main process of a service, all are killed.
-func (s *sidecar) finish(ctx context.Context) {
-	if !until(ctx, s.idle) {
+// awaitIdle waits until nothing is in flight, and for the end of the predecessor: if
+// this process is the main process of a service, its end kills the others.
+func (s *sidecar) awaitIdle(ctx context.Context) {
+	if !poll(ctx, s.idle) {
 		s.log.Warn("timeouts.drain has passed with work left",
 			"pending", s.proc.Pending(), "connections", s.engine.Stats().Inbound)
 		return
 	}
 	s.log.Info("drained")
-	s.waitForBefore(ctx)
+	s.awaitPredecessor(ctx)
 }
 
-// waitForBefore waits for the end of the process whose place this one took. That drains
-// since then, so it ends in time.
-func (s *sidecar) waitForBefore(ctx context.Context) {
-	if s.before == nil {
+// awaitPredecessor waits for the end of the predecessor. It has drained since this
+// process serves, so it ends in time.
+func (s *sidecar) awaitPredecessor(ctx context.Context) {
+	if s.predecessorEnded == nil {
 		return
 	}
 	select {
-	case <-s.before:
+	case <-s.predecessorEnded:
 		return
 	default:
 	}
-	s.log.Info("waiting for the end of the process before")
+	s.log.Info("waiting for the end of the predecessor")
 	select {
-	case <-s.before:
+	case <-s.predecessorEnded:
 	case <-ctx.Done():
 	}
 }
 
-// shut closes the listeners that are so.
-func (s *sidecar) shut(so func(l *listening) bool) {
+// watchPredecessor waits for the end of the predecessor. Another process may then get
+// its address for parked responses, which must no longer be used.
+func (s *sidecar) watchPredecessor(conn *handover.Conn) {
+	defer close(s.predecessorEnded)
+	conn.Outlive(s.ended)
+	s.streams.Forget()
+}
+
+// closeListeners closes the listeners for which which returns true.
+func (s *sidecar) closeListeners(which func(l *openListener) bool) {
 	for _, l := range s.listeners {
-		if so(l) {
-			s.close(l)
+		if which(l) {
+			s.closeListener(l)
 		}
 	}
 }
 
-func (s *sidecar) close(l *listening) {
+func (s *sidecar) closeListener(l *openListener) {
 	if err := l.close(); err != nil {
 		s.log.Warn("listener not closed", "listener", l.name, "error", err)
 	}
 }
 
-// fetched tells whether no answer waits for another sidecar to come for it, and
-// none will: the order matters.
-func (s *sidecar) fetched() bool { return s.proc.Links() == 0 && s.streams.Parked() == 0 }
+// parkedFetched reports whether no response is parked for another sidecar, and none
+// will be. It counts links first: without one, no further response is parked.
+func (s *sidecar) parkedFetched() bool { return s.proc.Links() == 0 && s.streams.Parked() == 0 }
 
-// idle tells whether nothing is in flight and nobody is connected. What is
-// accepted counts as connected from then on, so nothing slips through.
+// idle reports whether no request is in flight and no client is connected. A connection
+// counts from its accept on, so there is no gap between the two.
 func (s *sidecar) idle() bool {
 	return s.engine.Stats().Inbound == 0 && s.proc.Pending() == 0
 }
 
-// leave takes registrations out of the registry, all at once, and tells whether
-// there were any.
-func (s *sidecar) leave(all []*announcement) bool {
-	// Not part of timeouts.drain: even when that is 0, a lease that is revoked
-	// spares consumers lease_ttl of errors.
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+// removeRegistrations removes registrations from the registry, concurrently, and
+// reports whether there were any.
+func (s *sidecar) removeRegistrations(all []*registration) bool {
+	// Not part of timeouts.drain: even if that is 0, consumers must not see errors
+	// until the lease expires.
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	var tasks sync.WaitGroup
 	for _, a := range all {
 		tasks.Go(func() {
-			if err := a.leave(ctx); err != nil {
-				s.log.Warn("not withdrawn; the lease runs out by itself", "service", a.reg.Service, "error", err)
+			if err := a.remove(ctx); err != nil {
+				s.log.Warn("registration not removed; its lease will expire", "service", a.reg.Service, "error", err)
 			}
 		})
 	}
@@ -140,8 +149,8 @@ func (s *sidecar) leave(all []*announcement) bool {
 	return len(all) > 0
 }
 
-// wait waits for d, or until ctx is done.
-func wait(ctx context.Context, d time.Duration) {
+// sleep waits for d, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -150,13 +159,13 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// until waits for what ok tells, and tells whether that came before ctx was done.
-func until(ctx context.Context, ok func() bool) bool {
-	look := time.NewTicker(drainLook)
-	defer look.Stop()
+// poll waits until ok returns true, and reports whether it did before ctx was done.
+func poll(ctx context.Context, ok func() bool) bool {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
 	for !ok() {
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return false
 		}

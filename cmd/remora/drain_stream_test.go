@@ -21,8 +21,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/handover"
 )
 
-// events is an application whose answer to /events is a stream that begins when
-// start is closed, and ends when finish is; it answers all else at once.
+// events is an application whose response to /events is a stream. The stream begins when
+// start is closed, and ends when finish is closed. Other responses come at once.
 type events struct {
 	arrived, start, finish chan struct{}
 }
@@ -44,8 +44,7 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streaming is a provider whose application answers by a stream when it is told to,
-// and a consumer in front of it.
+// streaming starts a provider with such an application, and a consumer in front of it.
 func streaming(t *testing.T) (e *events, p, c *process, ingress, egress string) {
 	t.Helper()
 	e = &events{arrived: make(chan struct{}, 1), start: make(chan struct{}), finish: make(chan struct{})}
@@ -61,8 +60,8 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	return e, p, c, ingress, egress
 }
 
-// asked sends a request for the stream, and returns when it is at the application.
-func (e *events) asked(t *testing.T, egress string) (heads chan *http.Response) {
+// request sends a request for the stream, and returns when it is at the application.
+func (e *events) request(t *testing.T, egress string) (heads chan *http.Response) {
 	t.Helper()
 	heads = make(chan *http.Response, 1)
 	go func() {
@@ -77,20 +76,20 @@ func (e *events) asked(t *testing.T, egress string) (heads chan *http.Response) 
 	return heads
 }
 
-// answer has the application begin its answer, of which the first part is here then.
-func (e *events) answer(t *testing.T, heads chan *http.Response) *http.Response {
+// begin lets the application begin the stream, and reads its first event.
+func (e *events) begin(t *testing.T, heads chan *http.Response) *http.Response {
 	t.Helper()
 	close(e.start)
-	resp := receive(t, "the head of the answer", heads)
+	resp := receive(t, "the head of the response", heads)
 	t.Cleanup(func() { resp.Body.Close() })
 	first := make([]byte, len("data: 0\n\n"))
 	if _, err := io.ReadFull(resp.Body, first); err != nil || resp.StatusCode != 200 {
-		t.Errorf("answered %d %s, %q, %v", resp.StatusCode, resp.Header.Get("x-remora-error"), first, err)
+		t.Errorf("response %d %s, %q, %v", resp.StatusCode, resp.Header.Get("x-remora-error"), first, err)
 	}
 	return resp
 }
 
-// end has the application end its answer.
+// end lets the application end the stream, and reads the rest.
 func (e *events) end(t *testing.T, resp *http.Response) {
 	t.Helper()
 	close(e.finish)
@@ -99,40 +98,39 @@ func (e *events) end(t *testing.T, resp *http.Response) {
 	}
 }
 
-// TestDrainParked: what a provider has when it begins to drain may be answered by
-// a stream; the other sidecar still can come for that, over a connection of its
-// own.
+// TestDrainParked: a request in flight at the start of a drain may get a stream as its
+// response. The other sidecar can still fetch it, over a new connection.
 func TestDrainParked(t *testing.T) {
 	e, p, _, ingress, egress := streaming(t)
-	heads := e.asked(t, egress)
+	heads := e.request(t, egress)
 	p.signal(syscall.SIGTERM)
-	eventually.Nil(t, "a new request to be turned away", func() error {
+	eventually.Nil(t, "a new request to be refused", func() error {
 		resp, err := http.Get("http://" + egress + "/")
 		if err != nil {
 			return err
 		}
 		resp.Body.Close()
 		if code := resp.Header.Get("x-remora-error"); code != "upstream-connect" {
-			return fmt.Errorf("answered %d %s", resp.StatusCode, code)
+			return fmt.Errorf("response %d %s", resp.StatusCode, code)
 		}
 		return nil
 	})
-	resp := e.answer(t, heads)
-	refused(t, ingress) // the stream is long, and nothing is left to come for
+	resp := e.begin(t, heads)
+	refused(t, ingress) // the stream goes on, and no response is parked
 	e.end(t, resp)
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// TestHotRestartStreams: what was asked of the process before is answered by a stream
-// although the other sidecar comes for it to the successor; and the consumer's own
-// hot restart does not end the stream.
+// TestHotRestartStreams: a request that was sent to the predecessor may get a stream as
+// its response, although the other sidecar fetches it from the successor. A hot restart
+// of the consumer does not end the stream either.
 func TestHotRestartStreams(t *testing.T) {
 	e, p, c, _, egress := streaming(t)
-	heads := e.asked(t, egress)
+	heads := e.request(t, egress)
 	p.replace()
-	resp := e.answer(t, heads)
+	resp := e.begin(t, heads)
 	c.replace()
 	e.end(t, resp)
 	for _, old := range []*process{p, c} {
@@ -142,9 +140,9 @@ func TestHotRestartStreams(t *testing.T) {
 	}
 }
 
-// TestParkedBefore: a token that a successor does not know leads to the process before,
-// until that has ended.
-func TestParkedBefore(t *testing.T) {
+// TestParkedAtPredecessor: a successor fetches the response of an unknown token from its
+// predecessor, until that has ended.
+func TestParkedAtPredecessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	path := filepath.Join(socketDir(t), "door")
 	door, err := handover.Open(path)
@@ -172,7 +170,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := make(chan *handover.Conn, 1)
+	predecessor := make(chan *handover.Conn, 1)
 	go func() {
 		conn, err := door.Accept()
 		if err != nil {
@@ -186,14 +184,14 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 			t.Error(err)
 		}
 		ingress.Close()
-		before <- conn
+		predecessor <- conn
 	}()
 	s, err := start(t.Context(), cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.stop()
-	conn := receive(t, "the successor to serve", before)
+	conn := receive(t, "the successor to serve", predecessor)
 	fetched := func() string {
 		t.Helper()
 		nc, err := net.Dial("tcp", address)
@@ -213,7 +211,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 		t.Errorf("fetched %q", got)
 	}
 	conn.Close()
-	eventually.Nil(t, "the process before to be forgotten", func() error {
+	eventually.Nil(t, "the predecessor to be forgotten", func() error {
 		if got := fetched(); got != string(rune(link.DeadlinePassed)) {
 			return fmt.Errorf("fetched %q", got)
 		}
@@ -221,7 +219,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 	})
 }
 
-// socketDir is a directory with a name short enough for a socket in it.
+// socketDir returns a directory whose name is short enough for a socket in it.
 func socketDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "remora-test-")

@@ -18,11 +18,11 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// fakeRegistry is a registrar and the handle of its one registration.
+// fakeRegistry is a registrar, and the handle of its only registration.
 type fakeRegistry struct {
 	withdrawn atomic.Bool
 	yielded   atomic.Bool
-	leaving   func(ctx context.Context) error
+	closing   func(ctx context.Context) error
 }
 
 func (f *fakeRegistry) Register(registry.Registration) registry.Handle { return f }
@@ -30,11 +30,11 @@ func (f *fakeRegistry) Yield()                                         { f.yield
 func (f *fakeRegistry) Withdraw()                                      { f.withdrawn.Store(true) }
 func (f *fakeRegistry) Restore()                                       { f.withdrawn.Store(false); f.yielded.Store(false) }
 func (f *fakeRegistry) Change(registry.Registration)                   {}
-func (f *fakeRegistry) Close(ctx context.Context) error                { return f.leaving(ctx) }
+func (f *fakeRegistry) Close(ctx context.Context) error                { return f.closing(ctx) }
 func (f *fakeRegistry) State() registry.State                          { return registry.Registered }
 func (f *fakeRegistry) Err() error                                     { return nil }
 
-// inProcess is a sidecar in this process, in front of an application.
+// inProcess starts a sidecar in this process, in front of an application.
 func inProcess(t *testing.T, door string) (s *sidecar, egress string) {
 	t.Helper()
 	egress = freeAddrs(t, 1)[0]
@@ -48,24 +48,24 @@ func inProcess(t *testing.T, door string) (s *sidecar, egress string) {
 	return s, egress
 }
 
-// announceTo has s announce one endpoint.
-func (s *sidecar) announceTo(fake *fakeRegistry) {
-	entry := &announcement{registrar: fake, log: s.log}
+// registerAt registers one endpoint of s.
+func (s *sidecar) registerAt(fake *fakeRegistry) {
+	entry := &registration{registrar: fake, log: s.log}
 	entry.start()
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.announcements = []*announcement{entry}
+	s.registrations = []*registration{entry}
 }
 
-// TestYieldFirst: a successor hears that it may announce when nothing is put any more
-// here; when it does not come to serve, that goes on.
-func TestYieldFirst(t *testing.T) {
+// TestYieldBeforeRelease: the predecessor yields its registrations before it tells the
+// successor that it has. If the successor does not serve, the predecessor resumes them.
+func TestYieldBeforeRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	door := filepath.Join(socketDir(t), "door")
 	s, _ := inProcess(t, door)
 	defer s.stop()
-	fake := &fakeRegistry{leaving: func(context.Context) error { return nil }}
-	s.announceTo(fake)
+	fake := &fakeRegistry{closing: func(context.Context) error { return nil }}
+	s.registerAt(fake)
 	successor, err := handover.Dial(t.Context(), door)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestYieldFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !fake.yielded.Load() {
-		t.Error("a successor may announce while this process goes on to")
+		t.Error("the successor may register while this process still renews")
 	}
 	successor.Close()
 	eventually.Nil(t, "the endpoint to be taken back", func() error {
@@ -97,19 +97,19 @@ func TestYieldFirst(t *testing.T) {
 	})
 }
 
-// TestVerdictWhileYielded: an application that fails its check while a successor is
-// there is withdrawn when that does not come to serve.
+// TestVerdictWhileYielded: if the application fails its check while its registration is
+// yielded, the endpoint is withdrawn once the registration is resumed.
 func TestVerdictWhileYielded(t *testing.T) {
 	app := &switchable{}
 	fake := &fakeRegistry{}
-	a := &announcement{
+	a := &registration{
 		check:     config.Check{HTTP: "/healthz", Interval: 5 * time.Millisecond, Timeout: patience, Healthy: 1, Unhealthy: 1},
 		registrar: fake, app: []string{app.start(t)}, log: slog.New(slog.DiscardHandler),
 	}
 	a.start()
 	defer a.stop()
 	eventually.Nil(t, "the registration", func() error {
-		if !a.entered() {
+		if !a.isRegistered() {
 			return errors.New("not registered")
 		}
 		return nil
@@ -120,12 +120,12 @@ func TestVerdictWhileYielded(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if fake.withdrawn.Load() {
-		t.Error("withdrawn, though it is a successor's")
+		t.Error("withdrawn, although a successor owns it")
 	}
 	a.resume()
 	eventually.Nil(t, "the endpoint to be withdrawn", func() error {
 		if !fake.withdrawn.Load() {
-			return errors.New("announced")
+			return errors.New("registered")
 		}
 		return nil
 	})
@@ -138,39 +138,39 @@ func TestVerdictWhileYielded(t *testing.T) {
 	})
 }
 
-// TestLeaveFirst: until the registry has confirmed that a sidecar is gone, it
-// serves as if nothing was. A registry that fails does not keep it.
-func TestLeaveFirst(t *testing.T) {
+// TestDrainDeregistersFirst: a sidecar serves as before until the registry has removed
+// its registrations. A registry that fails does not stop the drain.
+func TestDrainDeregistersFirst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	s, egress := inProcess(t, "")
 	defer s.stop()
-	left := 0
-	fake := &fakeRegistry{leaving: func(ctx context.Context) error {
-		left++
+	removals := 0
+	fake := &fakeRegistry{closing: func(ctx context.Context) error {
+		removals++
 		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("leaving may take for ever")
+			t.Error("the removal has no deadline")
 		}
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: false}}
 		defer client.CloseIdleConnections()
 		resp, err := client.Get("http://" + egress + "/")
 		if err != nil {
-			t.Errorf("a request while leaving: %v", err)
+			t.Errorf("a request during the removal: %v", err)
 			return err
 		}
 		resp.Body.Close()
 		if resp.StatusCode != 200 || resp.Close {
-			t.Errorf("a request while leaving was answered %d, close %v", resp.StatusCode, resp.Close)
+			t.Errorf("a request during the removal: %d, close %v", resp.StatusCode, resp.Close)
 		}
 		if p := s.admin.Phase(); p != admin.Draining {
-			t.Errorf("phase %v while leaving", p)
+			t.Errorf("phase %v during the removal", p)
 		}
-		return errors.New("the registry is away")
+		return errors.New("the registry is down")
 	}}
-	s.announceTo(fake)
+	s.registerAt(fake)
 	s.startDrain()
 	receive(t, "the drain", s.drained)
-	if left != 1 {
-		t.Errorf("left the registry %d times", left)
+	if removals != 1 {
+		t.Errorf("%d removals, want 1", removals)
 	}
 	refused(t, egress)
 }

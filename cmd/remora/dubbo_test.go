@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,8 +19,9 @@ import (
 	"github.com/remora-proxy/remora/protocol/dubbo"
 )
 
-// responder is a Dubbo provider that returns the argument of each call, those
-// that came together in reverse order. Calls of the method hold wait for release.
+// responder is a Dubbo provider that returns the argument of each call. Calls that
+// arrive together are returned in reverse order. Calls of the method hold wait for
+// release.
 type responder struct {
 	t       *testing.T
 	addr    string
@@ -96,8 +96,8 @@ func (r *responder) serve(c net.Conn) {
 	}
 }
 
-// readFrames reads until at least one frame is complete, and takes those that are
-// off in.
+// readFrames reads until at least one frame is complete, and removes the complete ones
+// from in.
 func readFrames(c net.Conn, in *[]byte) (frames []dubbo.Frame, err error) {
 	buf := make([]byte, 64<<10)
 	for len(frames) == 0 {
@@ -123,7 +123,7 @@ func readFrames(c net.Conn, in *[]byte) (frames []dubbo.Frame, err error) {
 
 const stringType = "Ljava/lang/String;"
 
-// echoed is the answer that returns the only argument of a call, a string.
+// echoed returns the response to a call with one string, which it returns.
 func echoed(f *dubbo.Frame) *dubbo.Frame {
 	ans := &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, ID: f.ID}
 	if f.Serialization == dubbo.Fastjson {
@@ -135,7 +135,7 @@ func echoed(f *dubbo.Frame) *dubbo.Frame {
 	return ans
 }
 
-// hessianCall is a call of com.acme.Demo with an argument shorter than 32 bytes.
+// hessianCall returns a call of com.acme.Demo with an argument shorter than 32 bytes.
 func hessianCall(method, arg string) (body []byte) {
 	for _, s := range []string{"2.0.2", "com.acme.Demo", "0.0.0", method, stringType, arg} {
 		body = append(append(body, byte(len(s))), s...)
@@ -190,7 +190,7 @@ services:
 	return consumer, "http://" + addrs[1], addrs[2]
 }
 
-// posted is the body of the answer to a POST, and its status.
+// posted returns the status and the body of the response to a POST.
 func posted(t *testing.T, url, contentType, body string) (int, string) {
 	t.Helper()
 	resp, err := http.Post(url, contentType, strings.NewReader(body))
@@ -242,8 +242,8 @@ func TestDubbo(t *testing.T) {
 	}
 }
 
-// TestDubboProviderRestarts: what is out is lost, and said to be; the provider is
-// called again once it is back.
+// TestDubboProviderRestarts: calls in flight fail at the end of the provider, and later
+// calls succeed once it is back.
 func TestDubboProviderRestarts(t *testing.T) {
 	r := newResponder(t)
 	_, _, calls := dubboMesh(t, r)
@@ -279,8 +279,8 @@ func TestDubboProviderRestarts(t *testing.T) {
 	})
 }
 
-// TestDubboDrains: a signal, and the consumer is told; what is out is answered,
-// then the connection closes and the process ends.
+// TestDubboDrains: after a signal the consumer gets a read-only event. Calls in flight
+// get their responses, then the connection closes and the process ends.
 func TestDubboDrains(t *testing.T) {
 	r := newResponder(t)
 	p, _, calls := dubboMesh(t, r)
@@ -298,24 +298,9 @@ func TestDubboDrains(t *testing.T) {
 		t.Fatalf("%+v, %v", frames, err)
 	}
 	if frames, err = readFrames(c, &in); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last answer: %+v, %v", frames, err)
+		t.Errorf("after the last response: %+v, %v", frames, err)
 	}
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// TestExamples: "remora check" has nothing against the configurations of the
-// documentation.
-func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../docs/examples/*.yaml")
-	if err != nil || len(files) < 4 {
-		t.Fatalf("%d files: %v", len(files), err)
-	}
-	for _, file := range files {
-		var out bytes.Buffer
-		if code := execute([]string{"check", "-c", file}, &out, &out); code != 0 {
-			t.Errorf("%s: exit code %d\n%s", file, code, out.String())
-		}
 	}
 }

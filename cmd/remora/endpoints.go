@@ -13,27 +13,27 @@ import (
 	"github.com/remora-proxy/remora/registry/static"
 )
 
-// source follows the endpoints of one service, and checks them if they are to be
-// checked.
+// source watches the endpoints of one service, and checks their health if the service
+// has a check.
 type source struct {
 	cfg     *config.Service
-	fixed   *static.Watcher  // nil: they are in the registry
-	checks  *health.Follower // nil: they are not checked
+	static  *static.Watcher  // nil if the endpoints are in the registry
+	checks  *health.Follower // nil without a check
 	unwatch func()
 
-	passing sync.Mutex // held while a snapshot is passed on
-	ended   bool
+	notifying sync.Mutex // held while a snapshot is passed on
+	stopped   bool
 }
 
-// memory is what the source of a service leaves to the next.
-type memory struct {
+// sourceState is what a source passes to the next source of the service.
+type sourceState struct {
 	names    dns.Known
 	verdicts health.Verdicts
 }
 
-// follow starts the source of a service, which goes on with what the one before
-// knows, if there is one.
-func (s *sidecar) follow(c *config.Service, before memory, notify func(*registry.Snapshot)) (*source, error) {
+// startSource starts a source of the service c. It continues with the state of the
+// previous source, and passes snapshots to notify.
+func (s *sidecar) startSource(c *config.Service, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
 	src := &source{cfg: c}
 	var w registry.Watcher = s.discovered
 	if c.Discover == config.DiscoverStatic {
@@ -44,18 +44,18 @@ func (s *sidecar) follow(c *config.Service, before memory, notify func(*registry
 		o := s.dns
 		o.Known = before.names
 		var err error
-		if src.fixed, err = static.New(map[string][]registry.Endpoint{c.Name: list}, o); err != nil {
+		if src.static, err = static.New(map[string][]registry.Endpoint{c.Name: list}, o); err != nil {
 			return nil, err
 		}
-		w = src.fixed
+		w = src.static
 		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
-			notify = s.butNone(notify)
+			notify = s.ignoreEmpty(notify)
 		}
 	}
-	pass := func(snap *registry.Snapshot) { src.pass(snap, notify) }
+	pass := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
-			Check: checkOf(&c.Check), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
+			Check: healthCheck(&c.Check), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
 		}, pass)
 		src.unwatch = src.checks.Stop
 	} else {
@@ -64,58 +64,59 @@ func (s *sidecar) follow(c *config.Service, before memory, notify func(*registry
 	return src, nil
 }
 
-// butNone leaves out static endpoints that are none, which is that no name of theirs
-// resolves: addresses that may work are in use.
-func (s *sidecar) butNone(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
+// ignoreEmpty returns notify without empty snapshots of static endpoints. These are
+// empty if no host name resolves, and then the addresses in use may still work.
+func (s *sidecar) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
 	return func(snap *registry.Snapshot) {
 		if len(snap.Endpoints) == 0 {
-			s.log.Warn("no host name of a service resolves; the endpoints of before stay in use", "service", snap.Service)
+			s.log.Warn("no host name of a service resolves; its previous endpoints stay in use", "service", snap.Service)
 			return
 		}
 		notify(snap)
 	}
 }
 
-func (src *source) pass(snap *registry.Snapshot, notify func(*registry.Snapshot)) {
-	src.passing.Lock()
-	defer src.passing.Unlock()
-	if !src.ended {
+func (src *source) notify(snap *registry.Snapshot, notify func(*registry.Snapshot)) {
+	src.notifying.Lock()
+	defer src.notifying.Unlock()
+	if !src.stopped {
 		notify(snap)
 	}
 }
 
-// stop returns when it has ended, and nothing is passed on any more.
+// stop stops the source. It passes on no snapshot after stop has returned.
 func (src *source) stop() {
 	if src.unwatch != nil {
 		src.unwatch()
 	}
-	if src.fixed != nil {
-		_ = src.fixed.Close()
+	if src.static != nil {
+		_ = src.static.Close()
 	}
-	src.passing.Lock()
-	defer src.passing.Unlock()
-	src.ended = true
+	src.notifying.Lock()
+	defer src.notifying.Unlock()
+	src.stopped = true
 }
 
-// leaves is what the source knows by now. It must not have been stopped.
-func (src *source) leaves() (m memory) {
+// state returns the current state of the source, which must not be stopped. A nil
+// source has none.
+func (src *source) state() (st sourceState) {
 	if src == nil {
-		return m
+		return st
 	}
-	if src.fixed != nil {
-		m.names = src.fixed.Known()
+	if src.static != nil {
+		st.names = src.static.Known()
 	}
 	if src.checks != nil {
-		m.verdicts = src.checks.Verdicts()
+		st.verdicts = src.checks.Verdicts()
 	}
-	return m
+	return st
 }
 
-// resolved are the addresses of all host names in use.
-func (s *sidecar) resolved() map[string][]netip.Addr {
+// resolvedNames returns the addresses of all host names in use.
+func (s *sidecar) resolvedNames() map[string][]netip.Addr {
 	all := make(map[string][]netip.Addr)
 	for _, src := range s.sources {
-		maps.Copy(all, src.leaves().names.Addrs())
+		maps.Copy(all, src.state().names.Addrs())
 	}
 	if s.etcd != nil {
 		maps.Copy(all, s.etcd.Known().Addrs())
@@ -123,29 +124,30 @@ func (s *sidecar) resolved() map[string][]netip.Addr {
 	return all
 }
 
-// replace puts a source in the place of another, of which what it knows stays.
-func (s *sidecar) replace(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
+// replaceSource stops a source and starts another one for c, which takes over its
+// state.
+func (s *sidecar) replaceSource(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
 	if src.cfg.Discover == config.DiscoverEtcd {
-		// The watch in etcd outlasts src, and with it what that holds on to.
+		// Another watch keeps the state of the shared watch in etcd until the new
+		// source watches.
 		defer s.discovered.Watch(c.Name, func(*registry.Snapshot) {})()
 	}
-	m := src.leaves()
-	src.stop() // first: two would overtake each other
-	return s.follow(c, m, notify)
+	st := src.state()
+	src.stop() // first, so that snapshots of the two can't overtake each other
+	return s.startSource(c, st, notify)
 }
 
-// serves tells whether the source is right for another configuration of its
-// service.
-func (src *source) serves(c *config.Service) bool {
+// suits reports whether the source can stay for the configuration c of its service.
+func (src *source) suits(c *config.Service) bool {
 	return src.cfg.Discover == c.Discover && src.cfg.Protocol == c.Protocol && src.cfg.Check == c.Check &&
 		reflect.DeepEqual(src.cfg.Endpoints, c.Endpoints)
 }
 
-// watch follows the endpoints of every service.
-func (s *sidecar) watch() error {
-	update := s.proc.Generation().Update // and of no later one, for which others follow what has changed
+// startSources starts the sources of all services.
+func (s *sidecar) startSources() error {
+	update := s.proc.Generation().Update // of this generation only: a reload replaces the sources that change
 	for name, svc := range s.cfg.Services {
-		src, err := s.follow(svc, memory{names: s.inherited.names}, update)
+		src, err := s.startSource(svc, sourceState{names: s.inherited.names}, update)
 		if err != nil {
 			return err
 		}
@@ -154,8 +156,8 @@ func (s *sidecar) watch() error {
 	return nil
 }
 
-// checkOf is a check as package health has it.
-func checkOf(c *config.Check) health.Check {
+// healthCheck converts a check for package health.
+func healthCheck(c *config.Check) health.Check {
 	return health.Check{
 		Path: c.HTTP, Interval: c.Interval, Timeout: c.Timeout, Healthy: c.Healthy, Unhealthy: c.Unhealthy,
 	}

@@ -1,218 +1,322 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync/atomic"
-	"syscall"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// switchable is the health check of an application that can be switched off.
-type switchable struct {
-	app   string
-	down  atomic.Bool
-	asked atomic.Int64
+// zone is a resolver whose data a test changes.
+type zone struct {
+	mu    sync.Mutex
+	hosts map[string]string // addresses by host name; no other name resolves
+	asked map[string]int
+	hangs bool // lookups do not return until their context ends
 }
 
-func (s *switchable) start(t *testing.T) (addr string) {
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	return srv.Listener.Addr().String()
+func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
+	z.mu.Lock()
+	z.asked[host]++
+	addr, known, hangs := z.hosts[host], z.hosts[host] != "", z.hangs
+	z.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+	}
+	if hangs || !known {
+		return dns.Answer{}, errors.New("no answer")
+	}
+	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1}, nil
 }
 
-func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked.Add(1)
-	switch {
-	case r.URL.Path != "/healthz":
-		_, _ = io.WriteString(w, s.app)
-	case s.down.Load():
-		http.Error(w, "down", http.StatusServiceUnavailable)
-	}
+func (z *zone) change(f func()) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	f()
 }
 
-// TestHealthChecks: of two real servers, one that fails its check gets no request
-// until it passes again; when both fail, both serve.
-func TestHealthChecks(t *testing.T) {
-	apps := map[string]*switchable{"a": {app: "a"}, "b": {app: "b"}}
-	a, b := apps["a"].start(t), apps["b"].start(t)
-	egress := freeAddrs(t, 1)[0]
-	p := startRemora(t, fmt.Sprintf(`
-loops: 2
-listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{service: s}]
-services:
-  s:
-    discover: static
-    endpoints: [%q, %q]
-    protocol: http
-    connect_timeout: 15s
-    check: {http: /healthz, interval: 20ms, timeout: 15s, healthy: 2, unhealthy: 3}`, egress, a, b))
-	p.ready()
-	serve := func(want string) {
-		t.Helper()
-		count := map[string]int{}
-		eventually.Nil(t, "answers of "+want, func() error {
-			for range 50 {
-				by, err := servedBy("http://" + egress + "/")
-				if err != nil || !strings.Contains(want, by) {
-					t.Fatalf("served by %q, want %s: %v", by, want, err)
-				}
-				count[by]++
-			}
-			if len(count) < len(want) {
-				return fmt.Errorf("served by %v", count)
-			}
-			return nil
-		})
-	}
-	turn := func(app string, down bool, addr string) {
-		t.Helper()
-		apps[app].down.Store(down)
-		p.awaitHealth("s", addr, !down)
-	}
-	serve("ab")
-	turn("a", true, a)
-	serve("b")
-	turn("b", true, b)
-	serve("ab")
-	turn("a", false, a)
-	serve("a")
-	turn("b", false, b)
-	serve("ab")
-}
-
-// TestVerdictsOutliveReload: an endpoint that is down stays out of use while reloads
-// change other things about its service, and about its check.
-func TestVerdictsOutliveReload(t *testing.T) {
-	a := &switchable{app: "a"}
-	down, others := a.start(t), []string{(&switchable{app: "b"}).start(t), (&switchable{app: "c"}).start(t)}
-	egress := freeAddrs(t, 1)[0]
-	config := func(others []string, interval, more string) string {
-		return fmt.Sprintf(`
-listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{service: s}]
-services:
-  s:
-    discover: static
-    endpoints: [%q, "%s"]
-    protocol: http
-    connect_timeout: 15s
-    check: {http: /healthz, interval: %s, timeout: 15s, healthy: 2, unhealthy: 3}
-    %s`, egress, down, strings.Join(others, `", "`), interval, more)
-	}
-	p := startRemora(t, config(others[:1], "20ms", ""))
-	p.ready()
-	a.down.Store(true)
-	p.awaitHealth("s", down, false)
-	for _, c := range []struct {
-		name, yaml string
-	}{
-		{"an endpoint more", config(others, "20ms", "")},
-		{"another interval", config(others, "25ms", "")},
-		{"a new service", config(others, "20ms", "lb: {subset: 3}")},
-	} {
-		p.reload(c.yaml, "applied")
-		for asked := a.asked.Load(); a.asked.Load() < asked+6; {
-			if by, err := servedBy("http://" + egress + "/"); err != nil || by == "a" {
-				t.Fatalf("%s: served by %q, %v", c.name, by, err)
-			}
+// awaitLookups waits for further lookups of a name. The results of earlier lookups are
+// then in use, because a lookup begins after the result of the one before is.
+func (z *zone) awaitLookups(t *testing.T, host string) {
+	t.Helper()
+	before := -1
+	eventually.Nil(t, "lookups of "+host, func() error {
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		if before < 0 {
+			before = z.asked[host]
 		}
-	}
-	a.down.Store(false)
-	p.awaitHealth("s", down, true)
-}
-
-// TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
-// of its link port, and found again when it is back; the endpoint is a host name.
-func TestLinkCheck(t *testing.T) {
-	a := newApp(t)
-	p, ingress := provider(t, a)
-	p.ready()
-	_, port, err := net.SplitHostPort(ingress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	egress := freeAddrs(t, 1)[0]
-	c := startRemora(t, fmt.Sprintf(`
-listeners: [{name: egress, address: %q, protocol: http}]
-routes: [{service: compute}]
-services:
-  compute:
-    discover: static
-    endpoints: ["localhost:%s"]
-    protocol: link
-    connect_timeout: 15s
-    check: {tcp: true, interval: 20ms, timeout: 15s}`, egress, port))
-	c.ready()
-	c.awaitHealth("compute", ingress, true)
-	if err := post(http.DefaultClient, egress, "before"); err != nil {
-		t.Error(err)
-	}
-	if _, body := c.get("/endpoints"); !strings.Contains(body, `"host": "localhost"`) {
-		t.Errorf("/endpoints does not say where the address is from: %s", body)
-	}
-	p.signal(syscall.SIGKILL)
-	c.awaitHealth("compute", ingress, false)
-	startRemora(t, fmt.Sprintf(`
-listeners: [{name: ingress, address: %q, protocol: link, service: local}]
-services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.addr)).ready()
-	c.awaitHealth("compute", ingress, true)
-	if err := post(http.DefaultClient, egress, "after"); err != nil {
-		t.Error(err)
-	}
-}
-
-// servedBy is what a server answers with 200.
-func servedBy(url string) (string, error) {
-	resp, err := http.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		err = errors.Join(err, errors.New(resp.Status))
-	}
-	return string(body), err
-}
-
-// awaitHealth waits until all loops have this verdict on an endpoint, and the
-// metrics show it.
-func (p *process) awaitHealth(service, addr string, healthy bool) {
-	p.t.Helper()
-	line := fmt.Sprintf("remora_endpoint_healthy{endpoint=%q,service=%q} %d\n", addr, service, map[bool]int{true: 1}[healthy])
-	eventually.Nil(p.t, fmt.Sprintf("the health of %s to be %v", addr, healthy), func() error {
-		var state struct {
-			Services map[string]struct {
-				Version, Applied uint64
-				Endpoints        []struct {
-					Address string
-					Healthy bool
-				}
-			}
-		}
-		_, body := p.get("/endpoints")
-		if err := json.Unmarshal([]byte(body), &state); err != nil {
-			return err
-		}
-		s := state.Services[service]
-		for _, e := range s.Endpoints {
-			if e.Address == addr && (e.Healthy != healthy || s.Applied != s.Version) {
-				return fmt.Errorf("%+v", s)
-			}
-		}
-		if _, metrics := p.get("/metrics"); !strings.Contains(metrics, line) {
-			return fmt.Errorf("no metric %s", line)
+		if z.asked[host] < before+3 {
+			return fmt.Errorf("%d", z.asked[host]-before)
 		}
 		return nil
 	})
+}
+
+// resolving starts a sidecar in this process that resolves host names with z.
+func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
+	t.Helper()
+	return resolvingAt(t, z, "")
+}
+
+func resolvingAt(t *testing.T, z *zone, door string) (s *sidecar, egress string) {
+	t.Helper()
+	procs := runtime.GOMAXPROCS(0)
+	z.hosts, z.asked = map[string]string{}, map[string]int{}
+	s, egress = inProcess(t, door)
+	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
+	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}
+	return s, egress
+}
+
+// reloadApp reloads with the given settings of the service app.
+func (s *sidecar) reloadApp(t *testing.T, egress, app string) error {
+	t.Helper()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.change(configured(t, egress, app))
+}
+
+func configured(t *testing.T, egress, app string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {discover: static, connect_timeout: 15s, timeout: 2m, %s}}`, egress, app), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// addresses returns the addresses in use for the service.
+func (s *sidecar) addresses(service string) (addrs []string) {
+	if snap := s.proc.Snapshot(service); snap != nil {
+		for _, e := range snap.Endpoints {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	return addrs
+}
+
+func (s *sidecar) awaitAddresses(t *testing.T, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	eventually.Nil(t, "the addresses", func() error {
+		if got := s.addresses("app"); !slices.Equal(got, want) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// TestReloadKeepsAddresses: while no name resolves, a service keeps its addresses through
+// a reload, whatever that changes.
+func TestReloadKeepsAddresses(t *testing.T) {
+	for name, c := range map[string]struct{ app, asks string }{
+		"check":     {`protocol: http, endpoints: ["old.test:%s"], check: {tcp: true, timeout: 15s, interval: 2h}`, "old.test"},
+		"weight":    {`protocol: http, endpoints: [{address: "old.test:%s", weight: 2}]`, "old.test"},
+		"subset":    {`protocol: http, endpoints: ["old.test:%s"], lb: {subset: 1}`, "old.test"},
+		"the names": {`protocol: http, endpoints: ["new.test:%s"]`, "new.test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			z := &zone{}
+			s, egress := resolving(t, z)
+			host, port, _ := net.SplitHostPort(newApp(t).addr)
+			z.change(func() { z.hosts["old.test"] = host })
+			if err := s.reloadApp(t, egress, fmt.Sprintf(`protocol: http, endpoints: ["old.test:%s"]`, port)); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitAddresses(t, net.JoinHostPort(host, port))
+
+			z.change(func() { clear(z.hosts) })
+			if err := s.reloadApp(t, egress, fmt.Sprintf(c.app, port)); err != nil {
+				t.Fatal(err)
+			}
+			z.awaitLookups(t, c.asks)
+			if status, _, _, err := get(egress); status != 200 {
+				t.Errorf("response %d, %v, with the addresses %v", status, err, s.addresses("app"))
+			}
+			z.change(func() { z.hosts[c.asks] = "127.0.0.2" })
+			s.awaitAddresses(t, "127.0.0.2:"+port)
+		})
+	}
+}
+
+// TestReloadUnresolvedNames: a reload is refused if no host name of a new service
+// resolves.
+func TestReloadUnresolvedNames(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	err := s.reloadApp(t, egress, `protocol: http, lb: {subset: 1}, endpoints: ["none.test:80"]`)
+	if r, ok := err.(*refusal); !ok || r.code != refusedEndpoints {
+		t.Errorf("%v", err)
+	}
+	if status, _, _, err := get(egress); status != 200 {
+		t.Errorf("response %d, %v", status, err)
+	}
+}
+
+// TestReloadDuringLookup: when a reload adds an endpoint, the addresses of a host name
+// stay in use, even during its lookup.
+func TestReloadDuringLookup(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	z.change(func() { z.hosts["a.test"] = "127.0.0.2" })
+	if err := s.reloadApp(t, egress, `protocol: http, endpoints: ["127.0.0.1:80", "a.test:80"]`); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, "127.0.0.1:80", "127.0.0.2:80")
+	z.change(func() { z.hangs = true })
+	if err := s.reloadApp(t, egress, `protocol: http, endpoints: ["127.0.0.1:80", "a.test:80", "127.0.0.3:80"]`); err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	eventually.Nil(t, "the new endpoint", func() error {
+		if addrs = s.addresses("app"); !slices.Contains(addrs, "127.0.0.3:80") {
+			return fmt.Errorf("%v", addrs)
+		}
+		return nil
+	})
+	if !slices.Contains(addrs, "127.0.0.2:80") {
+		t.Errorf("the address of the name has gone: %v", addrs)
+	}
+}
+
+// TestReloadIgnoresFormerSource: while a reload replaces a service, a snapshot of the
+// former source does not change the new service.
+func TestReloadIgnoresFormerSource(t *testing.T) {
+	z := &zone{}
+	s, egress := resolving(t, z)
+	z.change(func() { z.hosts["old.test"] = "127.0.0.2" })
+	s.sources["app"].stop()
+	s.cfg = configured(t, egress, `protocol: http, endpoints: ["old.test:80"]`)
+	if err := s.startSources(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, "127.0.0.2:80")
+
+	c := &change{s: s, cfg: configured(t, egress, `protocol: http, lb: {subset: 1}, endpoints: ["127.0.0.3:80"]`), sources: make(map[string]*source)}
+	if err := c.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	switched := make(chan struct{})
+	s.proc.Switch(c.gen, func() { close(switched) })
+	<-switched
+	z.change(func() { z.hosts["old.test"] = "127.0.0.4" })
+	z.awaitLookups(t, "old.test")
+	s.awaitAddresses(t, "127.0.0.3:80")
+	c.updateSources()
+}
+
+// TestReloadWhileDataIsLost: the endpoints that stay in use after etcd has lost its data
+// also stay through a reload.
+func TestReloadWhileDataIsLost(t *testing.T) {
+	for name, change := range map[string]string{"check": "check: {tcp: true, timeout: 15s}", "subset": "lb: {subset: 1}"} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+			e, err := lab.StartEtcd(lab.EtcdOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { e.Close() }()
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			app := newApp(t).addr
+			for range 20 { // a revision that an empty etcd does not reach
+				if _, err := client.Put(t.Context(), "/remora/services/app/n", fmt.Sprintf(`{"Op":0,"Addr":%q}`, app)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			client.Close()
+			address, egress := e.Addr(), freeAddrs(t, 1)[0]
+			with := func(more string) *config.Config {
+				cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+admin: {address: ""}
+registry: {etcd: {endpoints: [%q], lease_ttl: 600s}}
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: app}]
+services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, address, egress, more), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cfg
+			}
+			s, err := start(t.Context(), with(""), "", slog.New(slog.DiscardHandler), new(slog.LevelVar))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.stop()
+			s.awaitAddresses(t, app)
+			e.Close()
+			if e, err = lab.StartEtcd(lab.EtcdOptions{ClientAddr: address}); err != nil {
+				t.Fatal(err)
+			}
+			lists := s.etcd.Stats().Lists
+			eventually.Nil(t, "the empty list to be seen", func() error {
+				if st := s.etcd.Stats(); !st.Connected || st.DataLosses == 0 || st.Lists == lists {
+					return fmt.Errorf("%+v", st)
+				}
+				return nil
+			})
+			before := s.proc.Snapshot("app").Version
+			s.changing.Lock()
+			err = s.change(with(change))
+			s.changing.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually.Nil(t, "a snapshot after the reload", func() error {
+				if v := s.proc.Snapshot("app").Version; v <= before {
+					return fmt.Errorf("version %d", v)
+				}
+				return nil
+			})
+			if status, _, _, err := get(egress); status != 200 {
+				t.Errorf("response %d, %v, with the addresses %v", status, err, s.addresses("app"))
+			}
+		})
+	}
+}
+
+// TestHotRestartKeepsAddresses: a successor uses the addresses of a name that no longer
+// resolves.
+func TestHotRestartKeepsAddresses(t *testing.T) {
+	z := &zone{}
+	door := filepath.Join(socketDir(t), "door")
+	s, egress := resolvingAt(t, z, door)
+	host, port, _ := net.SplitHostPort(newApp(t).addr)
+	z.change(func() { z.hosts["old.invalid"] = host })
+	app := fmt.Sprintf(`protocol: http, endpoints: ["old.invalid:%s"]`, port)
+	if err := s.reloadApp(t, egress, app); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAddresses(t, net.JoinHostPort(host, port))
+	next, err := start(t.Context(), configured(t, egress, app), door, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.stop()
+	<-s.replaced
+	if status, _, _, err := get(egress); status != 200 {
+		t.Errorf("response %d, %v, with the addresses %v", status, err, next.addresses("app"))
+	}
 }

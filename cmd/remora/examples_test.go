@@ -13,8 +13,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// TestKubernetesExample: the manifest is YAML, with a native sidecar whose commands
-// exist, and a configuration that is valid.
+// TestKubernetesExample: the manifest is valid YAML. Its native sidecar has commands that
+// exist, and a valid configuration.
 func TestKubernetesExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/examples/kubernetes/sidecar.yaml")
 	if err != nil {
@@ -58,7 +58,7 @@ func TestKubernetesExample(t *testing.T) {
 		t.Fatalf("no native sidecar: %+v", pod.Sidecar)
 	}
 	if grace := int(cfg.Timeouts.Drain.Seconds()) + 10; pod.Grace < grace {
-		t.Errorf("%d s to end in, and a drain may take %d", pod.Grace, grace)
+		t.Errorf("the grace period is %d s, but a drain may take %d", pod.Grace, grace)
 	}
 	c := &pod.Sidecar[0]
 	parses(t, c.Args)
@@ -71,7 +71,7 @@ func TestKubernetesExample(t *testing.T) {
 	}
 }
 
-// parses tells whether the program takes a command line, without running it.
+// parses checks that the program accepts a command line, without running it.
 func parses(t *testing.T, args []string) {
 	t.Helper()
 	cmd, rest, err := newRoot().Find(args)
@@ -83,8 +83,8 @@ func parses(t *testing.T, args []string) {
 	}
 }
 
-// TestSystemdExample: the unit's commands exist, it leaves time to drain, and systemd
-// has nothing against it where there is one.
+// TestSystemdExample: the unit's commands exist, and it leaves time to drain. systemd, if
+// installed, reports no error.
 func TestSystemdExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/examples/systemd/remora.service")
 	if err != nil {
@@ -105,7 +105,7 @@ func TestSystemdExample(t *testing.T) {
 		t.Log("no systemd-analyze here: the unit was read by eye only")
 		return
 	}
-	// It wants the programs to be there.
+	// systemd-analyze needs the programs to exist.
 	unit := filepath.Join(t.TempDir(), "remora.service")
 	local := bytes.ReplaceAll(text, []byte("/usr/local/bin/remora"), []byte(binary))
 	if err := os.WriteFile(unit, local, 0o600); err != nil {
@@ -113,5 +113,20 @@ func TestSystemdExample(t *testing.T) {
 	}
 	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || bytes.Contains(out, []byte("remora.service")) {
 		t.Errorf("systemd-analyze: %v\n%s", err, out)
+	}
+}
+
+// TestExamples: "remora check" has nothing against the configurations of the
+// documentation.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../docs/examples/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		var out bytes.Buffer
+		if code := execute([]string{"check", "-c", file}, &out, &out); code != 0 {
+			t.Errorf("%s: exit code %d\n%s", file, code, out.String())
+		}
 	}
 }

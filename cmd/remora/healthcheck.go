@@ -13,12 +13,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// healthcheckTimeout bounds the whole of a healthcheck; it exceeds what /readyz
-// itself waits for.
+// healthcheckTimeout bounds a health check. It is longer than /readyz itself may take.
 const healthcheckTimeout = 3 * time.Second
 
-// newHealthcheck is "remora healthcheck": for container images, which need no
-// other program to ask with.
+// newHealthcheck returns the command "remora healthcheck". With it, container images
+// need no other HTTP client.
 func newHealthcheck() *cobra.Command {
 	var addr, file string
 	var live bool
@@ -46,8 +45,8 @@ func newHealthcheck() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&addr, "admin", config.Default().Admin.Address, "address of the admin API")
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file to take the address from")
-	cmd.Flags().BoolVar(&live, "live", false, "ask /healthz: alive, whether ready or not")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with the address")
+	cmd.Flags().BoolVar(&live, "live", false, "ask /healthz, whether it is alive")
 	cmd.MarkFlagsMutuallyExclusive("admin", "config")
 	return cmd
 }

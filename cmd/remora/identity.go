@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/certs"
@@ -15,7 +16,7 @@ import (
 
 // identity is the certificate of one tls block in the configuration.
 type identity struct {
-	name   string // where in the configuration it stands
+	name   string // path of the block, with names instead of indexes
 	tls    *config.TLS
 	source *certs.Source
 }
@@ -23,14 +24,14 @@ type identity struct {
 // identities are those of a configuration, by name.
 type identities map[string]*identity
 
-// etcdIdentity is the name of the one towards the registry.
+// etcdIdentity is the name of the identity for connections to etcd.
 const etcdIdentity = "registry.etcd.tls"
 
 func listenerIdentity(listener string) string { return "listeners." + listener + ".tls" }
 func serviceIdentity(service string) string   { return "services." + service + ".tls" }
 
 // openIdentities opens the files of the tls blocks of cfg. A block that has not
-// changed keeps its identity in old. On an error nothing new is open.
+// changed keeps its identity in old. After an error no new identity is open.
 func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (identities, error) {
 	blocks := make(map[string]*config.TLS)
 	if cfg.Registry.Etcd.Secured() {
@@ -54,7 +55,7 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (ident
 		}
 		source, err := certs.Open(certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log})
 		if err != nil {
-			next.closeBut(old)
+			next.closeExcept(old)
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		next[name] = &identity{name, t, source}
@@ -62,9 +63,9 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (ident
 	return next, nil
 }
 
-// closeBut ends the watch of the files of those that are not in kept too. What
-// uses them goes on with the last certificate.
-func (ids identities) closeBut(kept identities) {
+// closeExcept stops watching the files of the identities that are not in kept. Users
+// of a closed identity keep its last certificate.
+func (ids identities) closeExcept(kept identities) {
 	for name, id := range ids {
 		if kept[name] != id {
 			id.source.Close()
@@ -72,7 +73,8 @@ func (ids identities) closeBut(kept identities) {
 	}
 }
 
-// source is the certificate with a name; nil: there is none.
+// source returns the certificate of the identity with this name, nil if there is
+// none.
 func (ids identities) source(name string) *certs.Source {
 	if id := ids[name]; id != nil {
 		return id.source
@@ -80,49 +82,48 @@ func (ids identities) source(name string) *certs.Source {
 	return nil
 }
 
-// dialers are the certificates for connections to services, by service.
-type dialers map[string]*certs.Source
-
-// dialers are those of cfg, and those of services that earlier reloads have
-// removed while something may still be in flight there: it is not to go on in the
-// clear.
-func (s *sidecar) dialersOf(cfg *config.Config, ids identities) dialers {
-	next := make(dialers)
-	if old := s.dialing.Load(); old != nil {
-		for name, source := range *old {
-			if cfg.Services[name] == nil && (s.cfg.Services[name] != nil || !s.proc.Generation().Drained()) {
-				next[name] = source
-			}
-		}
-	}
-	for name := range cfg.Services {
-		if source := ids.source(serviceIdentity(name)); source != nil {
-			next[name] = source
-		}
-	}
-	return next
-}
-
-// dialTLS is what the driver asks for each connection.
-func (s *sidecar) dialTLS(service string) func() *tls.Config {
-	if source := (*s.dialing.Load())[service]; source != nil {
-		return source.Client
-	}
-	return nil
-}
-
-// identityStats lists them for the admin API.
-func (s *sidecar) identityStats() []admin.Identity {
-	if s.admin.Phase() == admin.Starting {
-		return nil // listen is not through
-	}
-	s.mu.Lock()
-	ids := s.identities
-	s.mu.Unlock()
+// stats lists the identities for the admin API.
+func (ids identities) stats() []admin.Identity {
 	out := make([]admin.Identity, 0, len(ids))
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		st := ids[name].source.Stats()
 		out = append(out, admin.Identity{Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires})
 	}
 	return out
+}
+
+// clientCerts are the certificates for connections to services, by service. The
+// driver of the loops reads them while a reload replaces them.
+type clientCerts struct {
+	byService atomic.Pointer[map[string]*certs.Source]
+}
+
+// set applies the services of next, whose identities are ids. It keeps the
+// certificates of services that a reload has removed until no request to them can be
+// in flight, which drained reports: such a request must not go on in plain text. old
+// is the configuration that next replaces.
+func (c *clientCerts) set(old, next *config.Config, ids identities, drained func() bool) {
+	m := make(map[string]*certs.Source)
+	if current := c.byService.Load(); current != nil {
+		for name, source := range *current {
+			if next.Services[name] == nil && (old.Services[name] != nil || !drained()) {
+				m[name] = source
+			}
+		}
+	}
+	for name := range next.Services {
+		if source := ids.source(serviceIdentity(name)); source != nil {
+			m[name] = source
+		}
+	}
+	c.byService.Store(&m)
+}
+
+// client returns the function that the driver calls for the TLS configuration of a
+// connection to service. It returns nil for plain text.
+func (c *clientCerts) client(service string) func() *tls.Config {
+	if source := (*c.byService.Load())[service]; source != nil {
+		return source.Client
+	}
+	return nil
 }

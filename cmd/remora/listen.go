@@ -16,28 +16,28 @@ import (
 	"github.com/remora-proxy/remora/proxy/stream"
 )
 
-// listening is an open listener.
-type listening struct {
+// openListener is a listener whose socket is bound.
+type openListener struct {
 	name, address, protocol string
 
-	socket   net.Listener // bound
-	server   io.Closer    // *reactor.Listener or *stream.Listener, who closes socket; nil before serve
+	socket   net.Listener
+	server   io.Closer // *reactor.Listener or *stream.Listener, which closes socket; nil before serve
 	entrance *proxy.Listener
-	identity atomic.Pointer[certs.Source] // nil: plain text
+	identity atomic.Pointer[certs.Source] // nil means plain text
 }
 
-// bind opens the socket of a listener, or takes the one that was inherited; nothing
-// is accepted before serve.
-func (s *sidecar) bind(c *config.Listener) (*listening, error) {
+// bind binds the socket of a listener, or uses an inherited one. The listener accepts
+// nothing before serve.
+func (s *sidecar) bind(c *config.Listener) (*openListener, error) {
 	socket, err := s.inherited.socket(c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", c.Name, err)
 	}
-	return &listening{name: c.Name, address: c.Address, protocol: c.Protocol, socket: socket}, nil
+	return &openListener{name: c.Name, address: c.Address, protocol: c.Protocol, socket: socket}, nil
 }
 
 // serve accepts connections for the listener c of generation g.
-func (s *sidecar) serve(l *listening, c *config.Listener, g *proxy.Generation) (err error) {
+func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
 	l.entrance = g.Listener(c.Name)
 	l.identity.Store(s.identities.source(listenerIdentity(c.Name)))
 	if l.protocol == config.ProtocolTCP {
@@ -67,24 +67,24 @@ func (s *sidecar) serve(l *listening, c *config.Listener, g *proxy.Generation) (
 	return nil
 }
 
-// follow leads the connections that come from now on to where c says. Address,
-// protocol and whether there is TLS are as they were.
-func (l *listening) follow(c *config.Listener, ids identities) {
+// configure applies c to the connections that are accepted from now on. c must have
+// the same address and protocol, and tls if the listener has it.
+func (l *openListener) configure(c *config.Listener, ids identities) {
 	l.identity.Store(ids.source(listenerIdentity(c.Name)))
 	if streams, ok := l.server.(*stream.Listener); ok {
 		streams.Configure(c)
 	}
 }
 
-// close ends the listener; what it has accepted stays.
-func (l *listening) close() error {
+// close closes the listener. Accepted connections stay open.
+func (l *openListener) close() error {
 	if l.server == nil {
 		return l.socket.Close()
 	}
 	return l.server.Close()
 }
 
-// bindAll opens the sockets of all listeners.
+// bindAll binds the sockets of all listeners.
 func (s *sidecar) bindAll() error {
 	for i := range s.cfg.Listeners {
 		c := &s.cfg.Listeners[i]
@@ -97,12 +97,12 @@ func (s *sidecar) bindAll() error {
 	return nil
 }
 
-// learn waits until the loops know the endpoints of all services: whoever comes
-// meanwhile waits in the backlog of a socket, and does not fail for being early.
-// Services that nobody tells of stop a start as little as they stop the others, but
-// no process gives way to one that knows less than itself.
-func (s *sidecar) learn() error {
-	err := s.known(s.proc.Generation())
+// awaitEndpoints waits until the loops know the endpoints of all services. Clients wait
+// meanwhile in the backlog of a socket, so that early requests don't fail. A service
+// whose endpoints stay unknown doesn't stop a start, but it stops a hot restart: a
+// predecessor must not be replaced by a process that knows less.
+func (s *sidecar) awaitEndpoints() error {
+	err := s.endpointsKnown(s.proc.Generation())
 	if err != nil && s.inherited.predecessor == nil {
 		s.log.Warn("a service has no endpoints yet", "error", err)
 		return nil

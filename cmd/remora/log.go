@@ -11,14 +11,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// logBacklog is how many records may wait for whoever reads the log.
+// logBacklog is the number of records that may be queued for writing.
 const logBacklog = 1024
 
-// newLog is the sidecar's own log. Loops log too, and a loop must not wait: the
-// records are written by a goroutine of their own, and when its reader is slow
-// (a full pipe) and the backlog too, they are dropped, and counted in the next
-// one that is written. level may be changed at any time. flush waits until all is
-// written, or ctx is done.
+// newLog returns the sidecar's own log. Loops log too, and a loop must not wait, so a
+// separate goroutine writes the records. If the reader is slow (a full pipe) and the
+// queue is full, records are dropped, and a later record has their number. level may be
+// changed at any time. flush waits until all records are written, or ctx is done.
 func newLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar, flush func(ctx context.Context)) {
 	level = new(slog.LevelVar)
 	if configured, ok := admin.LogLevel(c.Level); ok {
@@ -37,11 +36,11 @@ func newLog(c *config.Log, to io.Writer) (log *slog.Logger, level *slog.LevelVar
 type logRecord struct {
 	h slog.Handler
 	r slog.Record
-	// written is closed instead of a record being written: all before it are.
+	// written marks no record: it is closed when all records before it are written.
 	written chan struct{}
 }
 
-// logQueue hands records to the goroutine that writes them.
+// logQueue passes records to the goroutine that writes them.
 type logQueue struct {
 	records chan logRecord
 	dropped atomic.Int64
@@ -54,7 +53,7 @@ func (q *logQueue) write() {
 			continue
 		}
 		if n := q.dropped.Swap(0); n > 0 {
-			lost := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: nobody reads them", 0)
+			lost := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the reader is too slow", 0)
 			lost.AddAttrs(slog.Int64("count", n))
 			_ = rec.h.Handle(context.Background(), lost)
 		}
@@ -75,7 +74,7 @@ func (q *logQueue) flush(ctx context.Context) {
 	}
 }
 
-// queued is a handler whose records are written later.
+// queued is a handler that queues records.
 type queued struct {
 	slog.Handler
 	q *logQueue

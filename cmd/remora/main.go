@@ -1,4 +1,10 @@
-// Command remora is the sidecar.
+// Command remora is the sidecar, and the tools beside it.
+//
+// "remora run" loads the configuration (configfile.go, run.go) and starts a sidecar
+// (sidecar.go): its identities, loops, registry client, admin API, endpoint sources and
+// listeners, in this order. reload.go applies a changed configuration, drain.go takes
+// the sidecar out of use, and predecessor.go and successor.go are the two sides of a hot
+// restart. The way of a request is in package proxy.
 package main
 
 import (
@@ -16,7 +22,7 @@ const (
 	exitUsage  = 2 // the command line is wrong
 )
 
-// commands is what the program can do, one constructor per file.
+// commands are the constructors of the subcommands, one per file.
 var commands = []func() *cobra.Command{
 	newRun,
 	newCheck,
@@ -27,18 +33,18 @@ var commands = []func() *cobra.Command{
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// reported is the error of a command that has already said what is wrong.
+// reported is the error of a command that has already printed its errors.
 type reported struct{}
 
 func (reported) Error() string { return "" }
 
-// failure is the error of a command line that was right and a command that
-// failed: exit code 1. Every other error is one of usage.
+// failure is the error of a command that failed although its command line was right:
+// exit code 1. Any other error is an error of usage.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// newRoot is the command tree.
+// newRoot returns the command tree.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "remora",
@@ -50,7 +56,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.Version = versionOf(version, buildInfo()) // for there to be --version
+	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
 	for _, newCommand := range commands {
 		root.AddCommand(failing(newCommand()))

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// handOverTimeout bounds how long a successor may take to make itself ready.
+	// handOverTimeout bounds how long a successor may take until it is ready.
 	handOverTimeout = time.Minute
 
-	// doorPause is the time to the next try after the system could not accept.
-	doorPause = time.Second
+	// acceptPause is the pause after a failed accept.
+	acceptPause = time.Second
 )
 
-// errBusy is why a successor is sent away for now.
+// errBusy is the reason for which a successor is refused.
 var errBusy = errors.New("the sidecar is draining, or reloads its configuration")
 
-// openDoor makes the place to which a successor comes, instead of to the process
-// before. Without a door the sidecar serves all the same.
+// openDoor opens the Door at path, in place of the predecessor's. If it fails, the
+// sidecar serves without hot restarts.
 func (s *sidecar) openDoor(path string) {
 	if path == "" {
 		return
 	}
 	if os.Getpid() == 1 {
-		s.log.Info("no hot restart: with this process its container ends")
+		s.log.Info("no hot restart: process 1 of a container can't be replaced")
 		return
 	}
 	door, err := handover.Open(path)
@@ -45,50 +45,50 @@ func (s *sidecar) openDoor(path string) {
 	s.door = door
 }
 
-func (s *sidecar) shutDoor() {
+func (s *sidecar) closeDoor() {
 	if s.door != nil {
-		_ = s.door.Close() // again, after a drain
+		_ = s.door.Close() // may be closed already, by a drain
 	}
 }
 
-// answerDoor serves those who come, one after another, until one has taken over.
-func (s *sidecar) answerDoor() {
+// acceptSuccessors accepts successors, one at a time, until one has taken over.
+func (s *sidecar) acceptSuccessors() {
 	for {
 		conn, err := s.door.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			s.log.Warn("a successor may be missed", "error", err)
-			wait(s.ended, doorPause)
+			s.log.Warn("successor not accepted", "error", err)
+			sleep(s.ended, acceptPause)
 			continue
 		}
 		if err = s.handOver(conn); err == nil {
-			return // conn ends with this process, which tells the successor
+			return // the end of this process closes conn; the successor waits for that
 		}
 		_ = conn.Close()
 		s.log.Error("not replaced", "by", conn.Peer(), "error", err)
 	}
 }
 
-// handOver gives the sockets to a successor, and drains when that serves. With an
-// error this process goes on as if nothing was.
+// handOver gives the sockets to a successor, and drains once the successor serves.
+// After an error this process goes on as before.
 func (s *sidecar) handOver(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
-	err := s.replaceBy(to)
+	err := s.passSockets(to)
 	if err == nil {
-		s.closeAdmin() // first: that this process drains would be taken for the successor's answer
+		s.closeAdmin() // first, or a client of the successor's admin API could see this process draining
 	}
-	if err == nil && !s.begin(s.retreat) {
-		err = errBusy // by a signal, this very moment
+	if err == nil && !s.beginDrain(s.drainReplaced) {
+		err = errBusy // a signal has just started a drain
 	}
 	if err != nil {
 		s.changing.Unlock()
 		return err
 	}
-	// changing stays locked: no reload from now on.
+	// changing stays locked, so that no reload follows.
 	s.door.Leave()
 	s.log.Info("replaced", "by", to.Peer())
 	notify(fmt.Sprintf("MAINPID=%d", to.Peer()))
@@ -96,37 +96,37 @@ func (s *sidecar) handOver(to *handover.Conn) error {
 	return nil
 }
 
-// replaceBy is the conversation with a successor.
-func (s *sidecar) replaceBy(to *handover.Conn) error {
+// passSockets sends the offer and the sockets, and waits until the successor serves.
+func (s *sidecar) passSockets(to *handover.Conn) error {
 	_ = to.SetDeadline(time.Now().Add(handOverTimeout))
 	parked, err := s.streams.Parking()
 	if err != nil {
-		s.log.Warn("answers that are parked can't be fetched after a hot restart", "error", err)
+		s.log.Warn("parked responses can't be fetched after a hot restart", "error", err)
 	}
 	sockets := s.sockets()
-	offer := handover.Offer{Restarts: s.restarts, Sockets: slices.Sorted(maps.Keys(sockets)), Parked: parked, Names: s.resolved()}
+	offer := handover.Offer{Restarts: s.restarts, Sockets: slices.Sorted(maps.Keys(sockets)), Parked: parked, Names: s.resolvedNames()}
 	if err := to.Offer(offer, sockets); err != nil {
 		return err
 	}
 	if err := to.Hear(handover.Ready); err != nil {
 		return err
 	}
-	// From here on the successor may serve at any time: only its end is taken for
-	// a no, or both would go on.
+	// From here on the successor may serve at any time. There is no timeout: only the
+	// end of the successor means failure, or both processes would serve.
 	_ = to.SetDeadline(time.Time{})
-	s.yield()
+	s.yieldRegistrations()
 	if err = to.Say(handover.Released); err == nil {
 		err = to.Hear(handover.Serving)
 	}
 	if err != nil {
-		for _, a := range s.announcements {
+		for _, a := range s.registrations {
 			a.resume()
 		}
 	}
 	return err
 }
 
-// sockets are those that a successor can take over, by their configured address.
+// sockets returns those that a successor can take over, by their configured address.
 func (s *sidecar) sockets() map[string]net.Listener {
 	all := make(map[string]net.Listener, len(s.listeners)+1)
 	for _, l := range s.listeners {
@@ -135,14 +135,14 @@ func (s *sidecar) sockets() map[string]net.Listener {
 	if s.adminSocket != nil {
 		all[s.cfg.Admin.Address] = s.adminSocket
 	}
-	maps.DeleteFunc(all, func(address string, _ net.Listener) bool { return !lasting(address) })
+	maps.DeleteFunc(all, func(address string, _ net.Listener) bool { return !hasFixedPort(address) })
 	return all
 }
 
-// yield leaves what is announced to a successor, all at once.
-func (s *sidecar) yield() {
+// yieldRegistrations yields all registrations to a successor, concurrently.
+func (s *sidecar) yieldRegistrations() {
 	var tasks sync.WaitGroup
-	for _, a := range s.announcements {
+	for _, a := range s.registrations {
 		tasks.Go(a.yield)
 	}
 	tasks.Wait()
@@ -150,36 +150,36 @@ func (s *sidecar) yield() {
 
 func (s *sidecar) closeAdmin() {
 	if err := bounded(s.admin.Close); err != nil {
-		s.log.Warn("calls of the admin API cut off", "error", err)
+		s.log.Warn("requests to the admin API cut off", "error", err)
 	}
 }
 
-// retreat is the drain of a process whose successor serves, for at most
-// timeouts.drain. The sockets stay open there, so nobody has to hear of it first.
-func (s *sidecar) retreat() {
+// drainReplaced is the drain of a process whose successor serves. It takes at most
+// timeouts.drain. The successor has the sockets, so consumers need no notice first.
+func (s *sidecar) drainReplaced() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Drain)
 	defer cancel()
 	for _, l := range s.listeners {
-		s.close(l)
+		s.closeListener(l)
 	}
 	s.proc.Retire()
-	s.leave(s.announcements)
-	until(ctx, s.fetched)
-	s.finish(ctx)
+	s.removeRegistrations(s.registrations)
+	poll(ctx, s.parkedFetched)
+	s.awaitIdle(ctx)
 }
 
-// Why a process can't be replaced.
+// Reasons for which a process can't be replaced.
 var (
 	errNoDoor  = errors.New("this process can't hand over its sockets; see the log of its start")
 	errLeaving = errors.New("the sidecar is draining, or was replaced")
 )
 
-// followRestarts starts a successor whenever asked to, one at a time, until the
-// sidecar ends.
-func (s *sidecar) followRestarts(asked <-chan os.Signal) {
+// restartOn starts a successor after each signal, one at a time, until the sidecar
+// ends.
+func (s *sidecar) restartOn(signals <-chan os.Signal) {
 	for {
 		select {
-		case <-asked:
+		case <-signals:
 			if err := s.startSuccessor(); err != nil {
 				s.log.Error("not replaced", "error", err)
 			}
@@ -189,15 +189,15 @@ func (s *sidecar) followRestarts(asked <-chan os.Signal) {
 	}
 }
 
-// startSuccessor runs this program as it was called, from where it was called: what
-// is there now may be a newer version. It returns when that has ended; one that takes
-// over outlives this process.
+// startSuccessor runs the program with this process's arguments, from the same path,
+// where a newer version may be now. It returns when the successor has ended. A
+// successor that takes over outlives this process.
 func (s *sidecar) startSuccessor() error {
 	if s.door == nil {
 		return errNoDoor
 	}
 	if s.admin.Phase() > admin.Serving {
-		return errLeaving // the new process would find nobody here, or replace the one that did so
+		return errLeaving // the new process would find no predecessor, or replace this one's successor
 	}
 	program, err := exec.LookPath(os.Args[0])
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/remora-proxy/remora/registry/health"
 )
 
-// announcement keeps one endpoint of this sidecar in the registry while the
-// application behind it is healthy. A goroutine checks, if there is a check; the
-// first pass registers, later verdicts withdraw and restore.
-type announcement struct {
+// registration keeps one endpoint of this sidecar in the registry while the
+// application behind it is healthy. If there is a check, a goroutine runs it: the
+// first success registers the endpoint, later verdicts withdraw and restore it.
+type registration struct {
 	check     config.Check
 	app       []string // the application's addresses
 	registrar registry.Registrar
@@ -26,18 +26,17 @@ type announcement struct {
 	done   chan struct{}      // closed when it has ended
 
 	mu      sync.Mutex
-	reg     registry.Registration // changed by reloads alone
-	handle  registry.Handle       // nil before the first passed check
-	failed  error                 // of the latest check
-	healthy bool                  // by the latest verdict
-	yielded bool                  // to a successor: what the checks say is not followed
+	reg     registry.Registration // only reloads change it
+	handle  registry.Handle       // nil before the first success of the check
+	failed  error                 // result of the last check
+	healthy bool                  // last verdict
+	yielded bool                  // reports whether a successor owns it; verdicts then have no effect
 }
 
-// announcement makes what the configuration says of a registration; it starts
-// nothing.
-func (s *sidecar) announcement(cfg *config.Config, r *config.Register) *announcement {
-	l := listener(cfg, r.Listener)
-	a := &announcement{
+// newRegistration returns the registration of r without starting it.
+func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
+	l := listenerNamed(cfg, r.Listener)
+	a := &registration{
 		reg: registry.Registration{
 			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
 			Zone: cfg.Node.Zone, Protocol: l.Protocol,
@@ -52,19 +51,17 @@ func (s *sidecar) announcement(cfg *config.Config, r *config.Register) *announce
 	return a
 }
 
-// same tells whether two announcements announce the same, under the same
-// conditions.
-func (a *announcement) same(b *announcement) bool {
+// equal reports whether two registrations register the same, with the same checks.
+func (a *registration) equal(b *registration) bool {
 	return reflect.DeepEqual(a.reg, b.reg) && a.check == b.check && slices.Equal(a.app, b.app)
 }
 
-// replaces tells whether what b announces stands in the registry in the same place,
-// so that the one is to become the other.
-func (a *announcement) replaces(b *announcement) bool {
+// sameKey reports whether two registrations have the same key in the registry.
+func (a *registration) sameKey(b *registration) bool {
 	return a.reg.Service == b.reg.Service && a.reg.Node == b.reg.Node && canonical(a.reg.Addr) == canonical(b.reg.Addr)
 }
 
-// canonical is the one spelling of an address.
+// canonical returns the canonical form of an address.
 func canonical(addr string) string {
 	if canonical, _, _, err := registry.ParseAddr(addr); err == nil {
 		return canonical
@@ -72,19 +69,18 @@ func canonical(addr string) string {
 	return addr
 }
 
-// announce registers what cfg says, now that the listeners are open, and returns
-// what was registered before and is not to be any more. What stays is left alone.
-// A registration that changes is put in the place of what is there: the key is never
-// missing.
-func (s *sidecar) announce(cfg *config.Config) (gone []*announcement) {
-	old := slices.Clone(s.announcements)
-	next := make([]*announcement, 0, len(cfg.Register))
+// updateRegistrations starts the registrations of cfg, and returns those that cfg no
+// longer has. Unchanged ones stay as they are. A changed one is overwritten, so that
+// its key is never missing. The listeners must be open.
+func (s *sidecar) updateRegistrations(cfg *config.Config) (gone []*registration) {
+	old := slices.Clone(s.registrations)
+	next := make([]*registration, 0, len(cfg.Register))
 	for i := range cfg.Register {
-		a := s.announcement(cfg, &cfg.Register[i])
-		if at := slices.IndexFunc(old, a.same); at >= 0 {
+		a := s.newRegistration(cfg, &cfg.Register[i])
+		if at := slices.IndexFunc(old, a.equal); at >= 0 {
 			a = old[at]
 			old = slices.Delete(old, at, at+1)
-		} else if at := slices.IndexFunc(old, a.replaces); at >= 0 {
+		} else if at := slices.IndexFunc(old, a.sameKey); at >= 0 {
 			old[at].change(a)
 			a = old[at]
 			old = slices.Delete(old, at, at+1)
@@ -94,13 +90,13 @@ func (s *sidecar) announce(cfg *config.Config) (gone []*announcement) {
 		next = append(next, a)
 	}
 	s.mu.Lock()
-	s.announcements = next
+	s.registrations = next
 	s.mu.Unlock()
 	return old
 }
 
-// listener is the one with this name; the configuration has it.
-func listener(cfg *config.Config, name string) *config.Listener {
+// listenerNamed returns the listener with this name, nil if there is none.
+func listenerNamed(cfg *config.Config, name string) *config.Listener {
 	for i := range cfg.Listeners {
 		if cfg.Listeners[i].Name == name {
 			return &cfg.Listeners[i]
@@ -109,17 +105,17 @@ func listener(cfg *config.Config, name string) *config.Listener {
 	return nil
 }
 
-// start begins the checks, with the verdict that there is.
-func (a *announcement) start() {
+// start starts the checks. They begin with the current verdict.
+func (a *registration) start() {
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.done = make(chan struct{})
 	if !a.check.Enabled() {
-		a.judge(true)
+		a.setHealthy(true)
 		close(a.done)
 		return
 	}
-	check, app, before := checkOf(&a.check), a.app, health.Unchanged
+	check, app, before := healthCheck(&a.check), a.app, health.Unchanged
 	a.mu.Lock()
 	switch {
 	case a.healthy:
@@ -134,9 +130,9 @@ func (a *announcement) start() {
 	}()
 }
 
-// change has the announcement announce what b would, which replaces it. The verdict
-// stays, until other checks find another.
-func (a *announcement) change(b *announcement) {
+// change makes the registration equal to b. The verdict stays until a new check finds
+// another.
+func (a *registration) change(b *registration) {
 	a.mu.Lock()
 	if !reflect.DeepEqual(a.reg, b.reg) {
 		a.reg = b.reg
@@ -156,8 +152,8 @@ func (a *announcement) change(b *announcement) {
 	a.start()
 }
 
-// onCheck takes the outcome of a check, and the verdict if that has changed.
-func (a *announcement) onCheck(err error, v health.Verdict) {
+// onCheck records the result of a check, and the verdict if that has changed.
+func (a *registration) onCheck(err error, v health.Verdict) {
 	a.mu.Lock()
 	a.failed = err
 	service := a.reg.Service
@@ -165,26 +161,27 @@ func (a *announcement) onCheck(err error, v health.Verdict) {
 	switch v {
 	case health.Healthy:
 		a.log.Info("health check passes", "service", service)
-		a.judge(true)
+		a.setHealthy(true)
 	case health.Unhealthy:
 		a.log.Warn("health check fails; withdrawing", "service", service, "error", err)
-		a.judge(false)
+		a.setHealthy(false)
 	}
 }
 
-// judge registers, also what was withdrawn, or withdraws; of what is yielded it
-// takes a note.
-func (a *announcement) judge(healthy bool) {
+// setHealthy applies a verdict to the registry. While the registration is yielded it
+// only records the verdict.
+func (a *registration) setHealthy(healthy bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.healthy = healthy
 	if !a.yielded {
-		a.follow()
+		a.applyVerdict()
 	}
 }
 
-// follow brings the registry in line with the latest verdict. The caller holds mu.
-func (a *announcement) follow() {
+// applyVerdict registers, restores or withdraws the endpoint by the last verdict. The
+// caller holds mu.
+func (a *registration) applyVerdict() {
 	switch {
 	case a.handle == nil && a.healthy:
 		a.handle = a.registrar.Register(a.reg)
@@ -196,14 +193,14 @@ func (a *announcement) follow() {
 	}
 }
 
-// stop ends the checks, so that none restores what leave withdraws.
-func (a *announcement) stop() {
+// stop stops the checks. remove needs this, or a check could restore the endpoint.
+func (a *registration) stop() {
 	a.cancel()
 	<-a.done
 }
 
-// yield leaves the endpoint to this process's successor; resume takes it back.
-func (a *announcement) yield() {
+// yield gives the endpoint to this process's successor; resume takes it back.
+func (a *registration) yield() {
 	a.mu.Lock()
 	a.yielded = true
 	handle := a.handle
@@ -213,23 +210,23 @@ func (a *announcement) yield() {
 	}
 }
 
-// resume follows the checks again, and what they have said meanwhile.
-func (a *announcement) resume() {
+// resume applies the last verdict, and all later ones.
+func (a *registration) resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.yielded = false
-	a.follow()
+	a.applyVerdict()
 }
 
-// entered tells whether the endpoint is in the registry.
-func (a *announcement) entered() bool {
+// isRegistered reports whether the endpoint is in the registry.
+func (a *registration) isRegistered() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.handle != nil && a.handle.State() == registry.Registered
 }
 
-// leave takes the endpoint out for good.
-func (a *announcement) leave(ctx context.Context) error {
+// remove stops the checks and removes the endpoint from the registry.
+func (a *registration) remove(ctx context.Context) error {
 	a.stop()
 	a.mu.Lock()
 	handle := a.handle
@@ -240,10 +237,10 @@ func (a *announcement) leave(ctx context.Context) error {
 	return handle.Close(ctx)
 }
 
-// checking is the state of an announcement whose check has not passed yet.
+// checking is the state of a registration whose check has not succeeded yet.
 const checking = "checking"
 
-func (a *announcement) status() admin.Registration {
+func (a *registration) status() admin.Registration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := admin.Registration{Service: a.reg.Service, Address: a.reg.Addr, State: checking}
@@ -260,13 +257,24 @@ func (a *announcement) status() admin.Registration {
 	return out
 }
 
-// registrations lists them for the admin API, in the order of the configuration.
-func (s *sidecar) registrations() []admin.Registration {
+// registered reports whether all registrations are in the registry.
+func (s *sidecar) registered() bool {
+	for _, a := range s.registrations {
+		if !a.isRegistered() {
+			return false
+		}
+	}
+	return true
+}
+
+// registrationStats lists the registrations for the admin API, in the order of the
+// configuration.
+func (s *sidecar) registrationStats() []admin.Registration {
 	if s.admin.Phase() == admin.Starting {
-		return nil // announce is not through
+		return nil // updateRegistrations may still run
 	}
 	s.mu.Lock()
-	all := s.announcements
+	all := s.registrations
 	s.mu.Unlock()
 	out := make([]admin.Registration, len(all))
 	for i, a := range all {

@@ -14,14 +14,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// Why a reload has changed nothing: stable codes.
+// Codes of refused reloads, which changed nothing. They are stable.
 const (
-	refusedInvalid   = "invalid"           // the file can't be read, or is no valid configuration
-	refusedRestart   = "needs_restart"     // a key has changed that can't while the process runs
-	refusedIdentity  = "certificate"       // the files of a tls block are no good
+	refusedInvalid   = "invalid"           // the file can't be read, or is not a valid configuration
+	refusedRestart   = "needs_restart"     // a key has changed that needs a restart
+	refusedIdentity  = "certificate"       // the files of a tls block can't be used
 	refusedListen    = "listen"            // a listener's address can't be bound
 	refusedAccessLog = "access_log"        // the access log can't be opened
-	refusedEndpoints = "endpoints_unknown" // nobody says which endpoints a new service has
+	refusedEndpoints = "endpoints_unknown" // the endpoints of a new service stay unknown
 	refusedDraining  = "draining"          // the process is about to end
 )
 
@@ -31,13 +31,13 @@ const (
 	outcomeUnchanged = "unchanged"
 )
 
-// outcomes are all there are.
+// outcomes are all outcomes of reloads.
 var outcomes = []string{
 	outcomeApplied, outcomeUnchanged, refusedInvalid, refusedRestart, refusedIdentity, refusedListen,
 	refusedAccessLog, refusedEndpoints, refusedDraining,
 }
 
-// refusal is the error of a reload that has changed nothing.
+// refusal is the error of a refused reload.
 type refusal struct {
 	code   string
 	reason error
@@ -46,15 +46,15 @@ type refusal struct {
 func (r *refusal) Error() string { return r.code + ": " + r.reason.Error() }
 func (r *refusal) Unwrap() error { return r.reason }
 
-// learnTimeout bounds how long a start, or a reload, waits for the endpoints of new
+// endpointsTimeout bounds how long a start or a reload waits for the endpoints of new
 // services.
-const learnTimeout = 5 * time.Second
+const endpointsTimeout = 5 * time.Second
 
-// reload puts the configuration in file in the place of the one in use, or changes
-// nothing and says why.
+// reload applies the configuration in file. If that is refused it changes nothing, and
+// records the reason.
 func (s *sidecar) reload(file string) {
-	if !s.changing.TryLock() { // reloads come one after another
-		s.note("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
+	if !s.changing.TryLock() { // not held by a reload: there is one at a time
+		s.record("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
 		return
 	}
 	defer s.changing.Unlock()
@@ -67,18 +67,18 @@ func (s *sidecar) reload(file string) {
 	default:
 		outcome, err = outcomeApplied, s.change(cfg)
 	}
-	s.note(outcome, err)
+	s.record(outcome, err)
 }
 
-// note counts a reload, and tells of it.
-func (s *sidecar) note(outcome string, err error) {
+// record counts and logs a reload.
+func (s *sidecar) record(outcome string, err error) {
 	refused := admin.Refusal{}
 	if r, ok := err.(*refusal); ok {
 		outcome = r.code
 		refused = admin.Refusal{At: time.Now(), Code: r.code, Reason: r.reason.Error()}
-		s.log.Error("configuration refused, nothing has changed", "code", r.code, "reason", refused.Reason)
+		s.log.Error("configuration refused; nothing has changed", "code", r.code, "reason", refused.Reason)
 	} else {
-		s.log.Info("configuration read again", "outcome", outcome, "generation", s.proc.Generation().Number())
+		s.log.Info("configuration reloaded", "outcome", outcome, "generation", s.proc.Generation().Number())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *sidecar) note(outcome string, err error) {
 	}
 }
 
-// reloadStats is a copy for the admin API.
+// reloadStats returns a copy of the counts for the admin API.
 func (s *sidecar) reloadStats() admin.ReloadStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,25 +101,25 @@ func (s *sidecar) reloadStats() admin.ReloadStats {
 	return st
 }
 
-// change is a configuration on its way into use. All that can fail comes first,
-// and abandon undoes it.
+// change applies a configuration. All steps that can fail come first, and abandon
+// undoes them; apply can't fail.
 type change struct {
 	s          *sidecar
 	cfg        *config.Config
 	gen        *proxy.Generation
 	identities identities
 	access     *accesslog.Writer
-	opened     []*listening
-	sources    map[string]*source // of services that are new
+	opened     []*openListener
+	sources    map[string]*source // those of new services; updateSources adds the others
 }
 
 // change applies cfg. The error is a *refusal, or nil.
 func (s *sidecar) change(cfg *config.Config) error {
-	if keys := frozen(s.cfg, cfg); len(keys) > 0 {
+	if keys := fixedKeys(s.cfg, cfg); len(keys) > 0 {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
 	c := &change{s: s, cfg: cfg, sources: make(map[string]*source)}
-	for _, step := range []func() error{c.openIdentities, c.openAccessLog, c.bind, c.learn} {
+	for _, step := range []func() error{c.openIdentities, c.openAccessLog, c.bind, c.prepare} {
 		if err := step(); err != nil {
 			c.abandon()
 			return err
@@ -143,8 +143,8 @@ func (c *change) openAccessLog() (err error) {
 	return nil
 }
 
-// bind opens the addresses that are new. Nobody is accepted there yet; who connects
-// waits.
+// bind binds new addresses. Connections wait in the backlog until the change is
+// applied.
 func (c *change) bind() error {
 	for i := range c.cfg.Listeners {
 		l := &c.cfg.Listeners[i]
@@ -160,40 +160,41 @@ func (c *change) bind() error {
 	return nil
 }
 
-// learn makes the loops ready for the services that are new, and waits until each
-// knows their endpoints: the first request is not to fail for being early.
-func (c *change) learn() error {
+// prepare creates the new generation, starts the sources of new services, and waits
+// until each loop knows their endpoints: otherwise the first requests would fail.
+func (c *change) prepare() error {
 	ready := make(chan struct{})
 	c.gen = c.s.proc.Prepare(c.cfg, func() { close(ready) })
 	<-ready
 	for _, name := range c.gen.Added() {
-		src, err := c.s.follow(c.cfg.Services[name], c.s.sources[name].leaves(), c.gen.Update)
+		src, err := c.s.startSource(c.cfg.Services[name], c.s.sources[name].state(), c.gen.Update)
 		if err != nil {
 			return &refusal{refusedInvalid, err}
 		}
 		c.sources[name] = src
 	}
-	if err := c.s.known(c.gen); err != nil {
+	if err := c.s.endpointsKnown(c.gen); err != nil {
 		return &refusal{refusedEndpoints, err}
 	}
 	return nil
 }
 
-// known waits until the loops know the endpoints of the services that are new in g.
-func (s *sidecar) known(g *proxy.Generation) error {
-	ctx, cancel := context.WithTimeout(s.ended, learnTimeout)
+// endpointsKnown waits until the loops know the endpoints of the services that are new
+// in g.
+func (s *sidecar) endpointsKnown(g *proxy.Generation) error {
+	ctx, cancel := context.WithTimeout(s.ended, endpointsTimeout)
 	defer cancel()
-	if until(ctx, g.Known) {
+	if poll(ctx, g.Known) {
 		return nil
 	}
-	return fmt.Errorf("no endpoints known after %s of one of the services %s", learnTimeout, strings.Join(g.Added(), ", "))
+	return fmt.Errorf("no endpoints known after %s for at least one of the services %s", endpointsTimeout, strings.Join(g.Added(), ", "))
 }
 
-// abandon gives up what was made for the change.
+// abandon undoes the steps before apply.
 func (c *change) abandon() {
-	c.identities.closeBut(c.s.identities)
-	if c.access != c.s.access {
-		_ = c.s.closeAccessLog(c.access)
+	c.identities.closeExcept(c.s.identities)
+	if c.access != c.s.access.writer {
+		_ = closeAccessLog(c.access)
 	}
 	for _, l := range c.opened {
 		_ = l.close()
@@ -203,28 +204,28 @@ func (c *change) abandon() {
 	}
 }
 
-// apply brings the change into use. From here on nothing fails.
+// apply puts the change into use.
 func (c *change) apply() {
 	s, before := c.s, c.s.cfg
-	dialing := s.dialersOf(c.cfg, c.identities)
-	s.dialing.Store(&dialing)
+	s.clientCerts.set(before, c.cfg, c.identities, s.proc.Generation().Drained)
 	if !reflect.DeepEqual(before.Tracing, c.cfg.Tracing) {
 		s.spans.Configure(&c.cfg.Tracing)
 	}
-	c.gen.LogTo(queue(c.access))
+	c.gen.LogTo(queueOf(c.access))
 	done := make(chan struct{})
 	s.proc.Switch(c.gen, func() { close(done) })
 	<-done
 
 	s.cfg = c.cfg
-	old, unused := s.identities, s.access
+	old, unused := s.identities, s.access.writer
 	s.mu.Lock()
-	s.identities, s.access = c.identities, c.access
+	s.identities = c.identities
 	s.mu.Unlock()
-	closed := c.listen()
-	c.follow()
-	old.closeBut(c.identities)
-	gone := s.announce(c.cfg)
+	s.access.set(c.access)
+	closed := c.updateListeners()
+	c.updateSources()
+	old.closeExcept(c.identities)
+	gone := s.updateRegistrations(c.cfg)
 	limitMemory(c.cfg)
 	s.engine.SetWriteStall(c.cfg.Timeouts.Write)
 	if level, ok := admin.LogLevel(c.cfg.Log.Level); ok && c.cfg.Log.Level != before.Log.Level {
@@ -232,19 +233,19 @@ func (c *change) apply() {
 	}
 	if unused != c.access {
 		s.retiring.Go(func() {
-			if err := s.closeAccessLog(unused); err != nil {
-				s.log.Warn("access log left", "error", err)
+			if err := closeAccessLog(unused); err != nil {
+				s.log.Warn("previous access log closed", "error", err)
 			}
 		})
 	}
 	s.retiring.Go(func() { s.retire(gone, closed, c.cfg.Timeouts.Drain) })
 }
 
-// listen opens the doors that are new, and returns the listeners that are to be
-// closed.
-func (c *change) listen() (closed []*listening) {
+// updateListeners accepts on new listeners, configures the others, and returns those
+// that must be closed.
+func (c *change) updateListeners() (closed []*openListener) {
 	s := c.s
-	next := make(map[string]*listening, len(c.cfg.Listeners))
+	next := make(map[string]*openListener, len(c.cfg.Listeners))
 	for _, l := range c.opened {
 		next[l.name] = l
 	}
@@ -257,7 +258,7 @@ func (c *change) listen() (closed []*listening) {
 			continue
 		}
 		next[l.Name] = s.listeners[l.Name]
-		next[l.Name].follow(l, c.identities)
+		next[l.Name].configure(l, c.identities)
 	}
 	for name, l := range s.listeners {
 		if next[name] != l {
@@ -268,9 +269,9 @@ func (c *change) listen() (closed []*listening) {
 	return closed
 }
 
-// follow leaves the endpoints of services that are gone, and follows those that have
+// updateSources stops the sources of removed services, and replaces those that have
 // changed.
-func (c *change) follow() {
+func (c *change) updateSources() {
 	s := c.s
 	for name, src := range s.sources {
 		svc := c.cfg.Services[name]
@@ -278,10 +279,10 @@ func (c *change) follow() {
 		case svc == nil || c.sources[name] != nil:
 			src.stop()
 			continue
-		case !src.serves(svc):
+		case !src.suits(svc):
 			var err error
-			if src, err = s.replace(src, svc, c.gen.Update); err != nil { // an address that validation has let pass
-				s.log.Error("endpoints stay as they are", "service", name, "error", err)
+			if src, err = s.replaceSource(src, svc, c.gen.Update); err != nil { // an address that the validation accepted
+				s.log.Error("endpoints not watched; the known ones stay in use", "service", name, "error", err)
 				src = &source{cfg: svc}
 			}
 		}
@@ -290,29 +291,29 @@ func (c *change) follow() {
 	s.sources = c.sources
 }
 
-// retire ends what a reload has left behind: first the registrations, then, when
-// consumers have had time to hear of it, the listeners. Link ports stay open for
-// as long as another sidecar may come for an answer that it asked for.
-func (s *sidecar) retire(gone []*announcement, closed []*listening, drain time.Duration) {
-	s.leave(gone)
+// retire removes the registrations that a reload has dropped, and then, after consumers
+// had time to notice, closes the listeners. Link ports stay open as long as another
+// sidecar may fetch a parked response.
+func (s *sidecar) retire(gone []*registration, closed []*openListener, drain time.Duration) {
+	s.removeRegistrations(gone)
 	if len(closed) == 0 {
 		return
 	}
-	wait(s.ended, settle)
+	sleep(s.ended, noticeDelay)
 	ctx, cancel := context.WithTimeout(s.ended, drain)
 	defer cancel()
 	for _, l := range closed {
 		if l.entrance.DrainLast() {
-			until(ctx, func() bool { return l.entrance.Links() == 0 && s.streams.Parked() == 0 })
+			poll(ctx, func() bool { return l.entrance.Links() == 0 && s.streams.Parked() == 0 })
 		}
-		s.close(l)
+		s.closeListener(l)
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)
 	}
 }
 
-// frozen are the keys in which two configurations differ and which can't change
+// fixedKeys returns the keys that differ between two configurations and can't change
 // while the process runs.
-func frozen(old, cfg *config.Config) (keys []string) {
+func fixedKeys(old, cfg *config.Config) (keys []string) {
 	for _, k := range []struct {
 		name     string
 		old, new any
@@ -333,15 +334,15 @@ func frozen(old, cfg *config.Config) (keys []string) {
 	for i := range cfg.Listeners {
 		l := &cfg.Listeners[i]
 		if was := listenerAt(old, l); was != nil {
-			keys = append(keys, frozenListener(i, was, l)...)
+			keys = append(keys, fixedListenerKeys(i, was, l)...)
 		}
 	}
 	return keys
 }
 
-// frozenListener are the keys of the i-th listener that are bound to its open
-// socket. At another address they may change.
-func frozenListener(i int, old, l *config.Listener) (keys []string) {
+// fixedListenerKeys returns the changed keys of the i-th listener that can't change for
+// its open socket. With another address they may change.
+func fixedListenerKeys(i int, old, l *config.Listener) (keys []string) {
 	at := fmt.Sprintf("listeners[%d].", i)
 	if old.Name != l.Name {
 		keys = append(keys, at+"name")
@@ -361,8 +362,8 @@ func frozenListener(i int, old, l *config.Listener) (keys []string) {
 	return keys
 }
 
-// listenerAt is the listener of cfg at the address of l, or nil. Port 0 is another
-// address for each name.
+// listenerAt returns the listener of cfg at the address of l, or nil. With port 0 each
+// name has its own address.
 func listenerAt(cfg *config.Config, l *config.Listener) *config.Listener {
 	for i := range cfg.Listeners {
 		old := &cfg.Listeners[i]

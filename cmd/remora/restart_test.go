@@ -307,14 +307,14 @@ func TestHotRestartBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sidecar{log: slog.New(slog.DiscardHandler), door: door}
+	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{door: door}}
 	s.changing.Lock() // as a reload does
 	over := make(chan struct{})
-	go func() { defer close(over); s.answerDoor() }()
+	go func() { defer close(over); s.acceptSuccessors() }()
 	_, err = inherit(config.Default(), path, s.log)
 	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) {
 		t.Errorf("the successor ends with %v", err)
 	}
-	s.shutDoor()
+	s.closeDoor()
 	receive(t, "the door to shut", over)
 }

@@ -10,11 +10,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/spf13/cobra"
+
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// newRun is "remora run": the sidecar itself.
+// newRun returns the command "remora run": the sidecar itself.
 func newRun() *cobra.Command {
 	var file, dir string
 	var watch bool
@@ -23,16 +24,16 @@ func newRun() *cobra.Command {
 		Short: "Run the sidecar",
 		Long: "Run the sidecar until SIGTERM or SIGINT, which drain it: it leaves the registry, finishes what is\n" +
 			"in flight, for at most timeouts.drain, and exits with 0. A second signal ends it at once, with 1.\n" +
-			"SIGHUP, and with --watch a change of the file, applies the configuration anew without dropping a\n" +
-			"connection; one that can't be applied changes nothing. SIGUSR1 opens the access log anew.\n" +
-			"Started a second time with the same file, node.id and admin.address it takes the place of the process\n" +
-			"that runs, without dropping a connection; SIGUSR2 has that one start the program anew for this.",
+			"SIGHUP, and with --watch a change of the file, applies the configuration without dropping a\n" +
+			"connection; one that can't be applied changes nothing. SIGUSR1 reopens the access log.\n" +
+			"Started a second time with the same file, node.id and admin.address it replaces the running process\n" +
+			"without dropping a connection; SIGUSR2 makes the running process start the program for this.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Else the first line of the log that nobody reads any more would end the process.
-			// The other commands have nothing to do without a reader.
+			// Otherwise a log line without a reader would end the process. The other
+			// commands may end if their output has no reader.
 			signal.Ignore(syscall.SIGPIPE)
-			content := watchFile(file) // before it is read: no change is missed
+			content := openConfigFile(file) // before the load, so that no change is missed
 			cfg, err := load(cmd, file)
 			if err != nil {
 				return err
@@ -45,40 +46,40 @@ func newRun() *cobra.Command {
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&watch, "watch", false, "apply the file when its content changes, as SIGHUP does")
 	cmd.Flags().StringVar(&dir, "runtime-dir", runtimeDir(),
-		"directory of the socket at which a hot restart takes over; empty: there is none")
+		"directory of the socket for hot restarts; empty for none")
 	return cmd
 }
 
-// errInterrupted is the end by a second signal.
-var errInterrupted = errors.New("ended by a second signal, before all was drained")
+// errInterrupted is returned after a second signal.
+var errInterrupted = errors.New("ended by a second signal before the drain was done")
 
-func run(cfg *config.Config, content *fileWatch, watch bool, door string, log *slog.Logger, level *slog.LevelVar) error {
+func run(cfg *config.Config, content *configFile, watch bool, door string, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
-	asked := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
-	signal.Notify(asked, syscall.SIGHUP)
-	defer signal.Stop(asked)
-	rotated := make(chan os.Signal, 1)
-	signal.Notify(rotated, syscall.SIGUSR1)
-	defer signal.Stop(rotated)
+	reload := make(chan os.Signal, 1) // several signals at once mean one reload
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	rotate := make(chan os.Signal, 1)
+	signal.Notify(rotate, syscall.SIGUSR1)
+	defer signal.Stop(rotate)
 	restart := make(chan os.Signal, 1)
 	signal.Notify(restart, syscall.SIGUSR2)
 	defer signal.Stop(restart)
 	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, door, log, level) })
 	if s == nil {
-		return err // nil: a signal came first
+		return err // nil if a signal ended the start
 	}
 	notify("READY=1")
-	go s.followFile(content, watch, asked)
-	go s.rotate(rotated)
-	go s.followRestarts(restart)
-	return s.serveUntil(signals)
+	go content.follow(s.ended, watch, reload, s.reload)
+	go s.access.rotate(s.ended, rotate)
+	go s.restartOn(restart)
+	return serveUntil(s, signals)
 }
 
-// startUnless calls start unless a signal ends that before it has served, which is no
-// error, as at the end of a drain; a second signal does at once. One that comes too late
-// for that waits in signals.
+// startUnless calls start. A signal before the sidecar serves ends the start, which is
+// no error; a second signal ends it at once. A signal that is too late for this goes
+// back to signals.
 func startUnless(signals chan os.Signal, start func(context.Context) (*sidecar, error)) (*sidecar, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -107,20 +108,20 @@ func startUnless(signals chan os.Signal, start func(context.Context) (*sidecar, 
 			}
 			select {
 			case signals <- early:
-			default: // more than one wait there
+			default: // signals is full
 			}
 			return s, nil
 		}
 	}
 }
 
-// serveUntil waits for the drain that the first signal, or a successor, starts, and for
-// its end or that by the second signal.
-func (s *sidecar) serveUntil(signals <-chan os.Signal) error {
-	asked := false
+// serveUntil waits for the first signal, which starts a drain, or for a successor, which
+// does too. It then waits for the end of the drain, or for a second signal.
+func serveUntil(s *sidecar, signals <-chan os.Signal) error {
+	signalled := false
 	select {
 	case sig := <-signals:
-		asked = true
+		signalled = true
 		s.log.Info("draining", "signal", sig.String(), "timeout", s.proc.Config().Timeouts.Drain)
 		notify("STOPPING=1")
 		s.startDrain()
@@ -138,28 +139,27 @@ func (s *sidecar) serveUntil(signals <-chan os.Signal) error {
 			s.log.Info("ended")
 			return nil
 		case sig := <-signals:
-			if asked {
+			if signalled {
 				return errInterrupted
 			}
-			asked = true // whoever ends all processes at once has not waited for this one
-			s.log.Info("draining already, for it was replaced", "signal", sig.String())
+			signalled = true // a signal to all processes of a service is this one's first
+			s.log.Info("draining already after a hot restart", "signal", sig.String())
 		}
 	}
 }
 
-// flushLog gives the last lines of the log a moment to leave.
+// flushLog waits up to a second until the last lines of the log are written.
 func flushLog(flush func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	flush(ctx)
 }
 
-// notifyTimeout bounds how long a service manager that does not read holds up what
-// it is told of.
+// notifyTimeout bounds how long notify waits for a service manager that does not read.
 const notifyTimeout = time.Second
 
-// notify tells the service manager of a change, if there is one that wants to know
-// (sd_notify(3)). It has no answer, and nothing to do if it fails.
+// notify sends a state to the service manager, if there is one (sd_notify(3)). There is
+// no response, and a failure has no effect.
 func notify(state string) {
 	to := os.Getenv("NOTIFY_SOCKET")
 	if to == "" {

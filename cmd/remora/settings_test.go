@@ -97,7 +97,7 @@ func alter(v reflect.Value) {
 
 // effect is what a reload from old to cfg does, in the words of the page.
 func effect(old, cfg *config.Config) string {
-	if len(frozen(old, cfg)) > 0 {
+	if len(fixedKeys(old, cfg)) > 0 {
 		return "restart"
 	}
 	cfg.Listeners, cfg.Routes = nil, nil // which may lead to a service that is not there

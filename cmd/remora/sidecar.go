@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -28,74 +27,84 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// sidecar is a running process: the core on its loops, its listeners, its
-// registry and its admin API. Fields that start has not come to are nil.
+// sidecar is a running process: the core on its loops, its listeners, its registry
+// client and its admin API. Parts that start has not reached yet are nil.
 type sidecar struct {
-	log          *slog.Logger
-	level        *slog.LevelVar // of log
-	engine       *reactor.Engine
-	proc         *proxy.Process
-	workers      map[loop.Loop]*proxy.Worker
-	admin        *admin.Server
-	streams      *stream.Server
-	spans        *otlp.Exporter
-	etcd         *etcd.Registry   // nil: none configured
-	discovered   *registry.Shared // of etcd; nil: none configured
-	dns          dns.Options      // how host names are resolved
-	accessCounts accesslog.Counts
-	dialing      atomic.Pointer[dialers]
+	log         *slog.Logger
+	level       *slog.LevelVar // level of log
+	engine      *reactor.Engine
+	proc        *proxy.Process
+	workers     map[loop.Loop]*proxy.Worker
+	admin       *admin.Server
+	adminSocket net.Listener // nil without an admin API
+	streams     *stream.Server
+	spans       *otlp.Exporter
+	access      accessLog
+	clientCerts clientCerts
+	discovery
+	hotRestart
+	lifetime
 
-	// door is where a successor comes, nil: none can; replaced is closed when one
-	// serves. restarts is how many processes this one is the successor of.
-	door        *handover.Door
-	replaced    chan struct{}
-	restarts    int
-	before      chan struct{} // closed when the process whose place this one took has ended; nil: there was none
-	inherited   *inheritance  // of the process before, until the end of start
-	adminSocket net.Listener  // nil: no admin API
-
-	// changing is held by a reload, and by a drain from its start on; with it go
-	// the configuration in use and what was made of it. mu guards what the admin
-	// API reads of that.
+	// A reload holds changing while it runs, a drain from its start on. It guards
+	// the configuration in use, and all that was made of it: cfg, listeners, sources
+	// and the fields after mu. Changes of the latter also need mu, because the admin
+	// API reads them.
 	changing      sync.Mutex
 	cfg           *config.Config
-	listeners     map[string]*listening
+	listeners     map[string]*openListener
 	sources       map[string]*source
 	mu            sync.Mutex
-	announcements []*announcement
+	registrations []*registration
 	identities    identities
 	reloads       admin.ReloadStats
-	access        *accesslog.Writer // nil: no access log
-
-	// ended ends with stop; retiring is what reloads have left behind to end.
-	ended    context.Context
-	end      context.CancelFunc
-	retiring sync.WaitGroup
-
-	draining sync.Once
-	drained  chan struct{} // closed when nothing is left to drain
 }
 
-// stopTimeout bounds each part of stop. By then nothing is in flight that
-// anybody waits for.
+// discovery finds endpoints in etcd and resolves host names.
+type discovery struct {
+	etcd       *etcd.Registry   // nil if none is configured
+	discovered *registry.Shared // watches etcd; nil if none is configured
+	dns        dns.Options
+}
+
+// hotRestart is the state of taking over from a predecessor, and of being replaced by a
+// successor.
+type hotRestart struct {
+	inherited        *inheritance   // used until the end of start
+	restarts         int            // number of hot restarts before this process
+	predecessorEnded chan struct{}  // closed at the end of the predecessor; nil without one
+	door             *handover.Door // accepts successors; nil if this process can't be replaced
+	replaced         chan struct{}  // closed when a successor serves
+}
+
+// lifetime is how a sidecar ends.
+type lifetime struct {
+	draining sync.Once
+	drained  chan struct{}      // closed at the end of the drain
+	ended    context.Context    // ends when stop begins
+	end      context.CancelFunc // ends ended
+	retiring sync.WaitGroup     // goroutines that stop waits for
+}
+
+// stopTimeout bounds each part of stop. By then no client waits for a response.
 const stopTimeout = 2 * time.Second
 
-// memoryBase is the memory of the process beside twice what messages may take,
-// which is a quarter above limits.buffered.
+// memoryBase is the memory of the process in addition to that of messages, which
+// limitMemory computes.
 const memoryBase = 128 << 20
 
-// start brings everything up against the way of a request, so that nothing is
-// accepted before it can be served, and nothing announced before it is accepted. It
-// takes the place of the process that has its door at path; "": of none. While nothing is
-// accepted yet, ctx ends it, with its error.
+// start starts the parts of a sidecar in the reverse order of a request's way, so that
+// nothing is accepted before it can be served, and nothing registered before it can be
+// accepted. If a process has its Door at path, start takes over from it. Until it
+// accepts connections, the end of ctx ends the start, with ctx's error.
 func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
-		cfg: cfg, log: log, level: level, drained: make(chan struct{}), workers: make(map[loop.Loop]*proxy.Worker),
-		replaced: make(chan struct{}), dns: dns.Options{Logger: log},
-		listeners: make(map[string]*listening), sources: make(map[string]*source),
+		cfg: cfg, log: log, level: level, workers: make(map[loop.Loop]*proxy.Worker),
+		access: accessLog{log: log}, discovery: discovery{dns: dns.Options{Logger: log}},
+		hotRestart: hotRestart{replaced: make(chan struct{})}, lifetime: lifetime{drained: make(chan struct{})},
+		listeners: make(map[string]*openListener), sources: make(map[string]*source),
 		reloads: admin.ReloadStats{Since: time.Now(), Outcomes: make(map[string]uint64)},
 	}
-	for _, outcome := range outcomes { // a rate needs the 0 before the first
+	for _, outcome := range outcomes { // a metric's rate needs a 0 before the first event
 		s.reloads.Outcomes[outcome] = 0
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
@@ -105,50 +114,51 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	defer s.inherited.close()
 	s.restarts = s.inherited.restarts
-	goOn := context.AfterFunc(ctx, s.end)
-	settled := func() error {
-		if goOn() {
+	detach := context.AfterFunc(ctx, s.end)
+	detachContext := func() error { // from here on ctx does not end the start
+		if detach() {
 			return nil
 		}
 		return ctx.Err()
 	}
 	for _, step := range []func() error{
-		s.startLoops, s.connect, s.openAdmin, s.watch, s.bindAll, s.learn, settled, s.succeed, s.listen,
+		s.startLoops, s.connect, s.openAdmin, s.startSources, s.bindAll, s.awaitEndpoints, detachContext,
+		s.inherited.awaitRelease, s.listen,
 	} {
 		if err := step(); err != nil {
 			if s.ended.Err() != nil {
-				err = ctx.Err() // what it was waiting for does not matter
+				err = ctx.Err() // the error of the step is only a consequence
 			}
 			s.stop()
 			return nil, err
 		}
 	}
-	s.announce(cfg)
-	s.relieve()
+	s.updateRegistrations(cfg)
+	s.inherited.sayServing(s.ended, s.registered, log)
 	s.openDoor(s.inherited.door)
 	s.admin.Enter(admin.Serving)
-	if before := s.inherited.predecessor; before != nil {
-		s.before = make(chan struct{})
+	if conn := s.inherited.predecessor; conn != nil {
+		s.predecessorEnded = make(chan struct{})
 		s.startAdmin()
-		s.inherited.predecessor = nil
-		s.retiring.Go(func() { s.outlive(before) })
+		s.inherited.predecessor = nil // watchPredecessor closes it
+		s.retiring.Go(func() { s.watchPredecessor(conn) })
 	}
 	if s.door != nil {
-		s.retiring.Go(s.answerDoor)
+		s.retiring.Go(s.acceptSuccessors)
 	}
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,
 		"loops", len(s.proc.Workers()), "gomaxprocs", runtime.GOMAXPROCS(0))
 	return s, nil
 }
 
-// startLoops starts the driver and puts the core on it.
+// startLoops starts the driver, and the core on its loops.
 func (s *sidecar) startLoops() (err error) {
 	loops := s.cfg.Loops
 	if loops == 0 {
 		loops = reactor.Loops(reactor.CPUQuota())
 	}
-	// One processor more than loops: each loop's blocking wait would otherwise
-	// have its processor taken away, and pay for it at every request.
+	// One processor more than loops. Otherwise the runtime would take a loop's
+	// processor during its blocking wait, which costs time at each request.
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(loops + 1)
 	}
@@ -158,22 +168,23 @@ func (s *sidecar) startLoops() (err error) {
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
-		DialTLS: s.dialTLS, Logger: s.log,
+		DialTLS: s.clientCerts.client, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)
 	s.proc.SetWall(time.Now)
-	if s.access, err = s.openAccessLog(s.cfg); err != nil {
+	w, err := s.openAccessLog(s.cfg)
+	if err != nil {
 		return err
 	}
-	s.proc.Generation().LogTo(queue(s.access))
+	s.access.set(w)
+	s.proc.Generation().LogTo(queueOf(w))
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
 	}
-	dialing := s.dialersOf(s.cfg, s.identities)
-	s.dialing.Store(&dialing)
+	s.clientCerts.set(s.cfg, s.cfg, s.identities, s.proc.Generation().Drained)
 	s.streams = stream.New(stream.Options{
 		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log, Before: s.inherited.parked,
 	})
@@ -184,27 +195,35 @@ func (s *sidecar) startLoops() (err error) {
 	return nil
 }
 
-// limitMemory sets how much memory the process should take. Near this the collector
-// runs sooner than at twice the live heap, so that what peers make the sidecar hold
-// for a moment does not count double.
+// openAccessLog opens the access log of cfg; nil means that there is none. If path and
+// buffer are unchanged it returns the current one.
+func (s *sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
+	return s.access.open(&s.cfg.AccessLog, &cfg.AccessLog, len(s.engine.Loops()))
+}
+
+// limitMemory sets the soft memory limit of the process. Messages may take a quarter
+// more than limits.buffered, and the garbage collector may need twice that. Near the
+// limit it runs sooner than at twice the live heap, so that a short peak of buffered
+// messages does not double the memory.
 func limitMemory(cfg *config.Config) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryBase + 5*cfg.Limits.Buffered/2)
 	}
 }
 
-// openAdmin makes the admin API. It comes early, so that /readyz tells what a start is
-// waiting for; but while a predecessor is ready, that answers.
+// openAdmin creates the admin API. It opens early, so that /readyz says what a start
+// waits for. During a hot restart the predecessor's admin API responds until this
+// process serves.
 func (s *sidecar) openAdmin() (err error) {
 	o := admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
-		Registrations: s.registrations,
+		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
 		Restarts:      s.restarts,
 		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
-		AccessLog:     s.accessStats,
+		AccessLog:     s.access.stats,
 		Drain:         s.startDrain,
 	}
 	if s.etcd != nil {
@@ -226,6 +245,17 @@ func (s *sidecar) openAdmin() (err error) {
 	return nil
 }
 
+// identityStats lists the identities for the admin API.
+func (s *sidecar) identityStats() []admin.Identity {
+	if s.admin.Phase() == admin.Starting {
+		return nil // listen may still use them
+	}
+	s.mu.Lock()
+	ids := s.identities
+	s.mu.Unlock()
+	return ids.stats()
+}
+
 func (s *sidecar) startAdmin() {
 	if s.adminSocket != nil {
 		s.admin.Start(s.adminSocket)
@@ -233,7 +263,8 @@ func (s *sidecar) startAdmin() {
 	}
 }
 
-// connect turns to the registry, if there is one. It does not wait for it.
+// connect starts the client of etcd, if one is configured, without waiting for a
+// connection.
 func (s *sidecar) connect() (err error) {
 	c := &s.cfg.Registry.Etcd
 	if len(c.Endpoints) == 0 {
@@ -255,23 +286,24 @@ func (s *sidecar) connect() (err error) {
 	return nil
 }
 
-// stop ends what start has started, in the reverse order, and waits for it.
+// stop stops the parts that start has started, in the reverse order, and waits for
+// them.
 func (s *sidecar) stop() {
 	s.end()
-	s.shutDoor()
+	s.closeDoor()
 	s.retiring.Wait()
-	for _, a := range s.announcements {
+	for _, a := range s.registrations {
 		a.stop()
 	}
 	for _, l := range s.listeners {
-		_ = l.close() // again, after a drain
+		_ = l.close() // may be closed already, by a drain
 	}
 	var err error
 	if s.admin != nil {
 		err = bounded(s.admin.Close)
 	}
 	if s.adminSocket != nil {
-		_ = s.adminSocket.Close() // of a start that did not come to its use
+		_ = s.adminSocket.Close() // a start that failed has not used it
 	}
 	for _, src := range s.sources {
 		src.stop()
@@ -280,7 +312,7 @@ func (s *sidecar) stop() {
 		err = errors.Join(err, s.etcd.Close())
 	}
 	if s.streams != nil {
-		err = errors.Join(err, bounded(s.streams.Close)) // before the loops that keep their accounts
+		err = errors.Join(err, bounded(s.streams.Close)) // before the loops, which count their bytes
 	}
 	if s.engine != nil {
 		stopped := bounded(s.engine.Stop)
@@ -290,12 +322,12 @@ func (s *sidecar) stop() {
 		err = errors.Join(err, stopped)
 	}
 	if s.spans != nil {
-		err = errors.Join(err, bounded(s.spans.Close)) // after the loops: what they end last is among it
+		err = errors.Join(err, bounded(s.spans.Close)) // after the loops, which may still add spans
 	}
-	err = errors.Join(err, s.closeAccessLog(s.access))
-	s.identities.closeBut(nil)
+	err = errors.Join(err, closeAccessLog(s.access.writer))
+	s.identities.closeExcept(nil)
 	if err != nil {
-		s.log.Warn("not all ended in order", "error", err)
+		s.log.Warn("some parts did not stop in time", "error", err)
 	}
 }
 

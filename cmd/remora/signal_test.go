@@ -114,7 +114,7 @@ func TestLastToEnd(t *testing.T) {
 	third := second.replace()
 	third.signal(syscall.SIGTERM)
 	for _, p := range []*process{second, third} {
-		p.says(t, "waiting for the end of the process before")
+		p.says(t, "waiting for the end of the predecessor")
 	}
 	close(a.release)
 	client.answered()

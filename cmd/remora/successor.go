@@ -23,22 +23,56 @@ const (
 	// offerTimeout bounds how long a predecessor may take to pass on its sockets.
 	offerTimeout = 5 * time.Second
 
-	// releaseTimeout bounds how long it may take to leave its endpoints in the
-	// registry to this process. It waits for the registry, if that is slow.
+	// releaseTimeout bounds how long a predecessor may take to stop renewing its
+	// registrations. It waits for the registry, which may be slow.
 	releaseTimeout = 10 * time.Second
 )
 
-// inheritance is what a process takes over from the one whose place it takes.
-type inheritance struct {
-	door        string                  // where this process's own is to be; empty: nowhere
-	predecessor *handover.Conn          // nil: there is none
-	restarts    int                     // that led to this process
-	parked      string                  // where the predecessor has answers that wait to be fetched
-	sockets     map[string]net.Listener // not used yet, by the address in the configuration
-	names       dns.Known               // what the predecessor knows of host names
+// runtimeDir returns the default directory of the socket for hot restarts. It belongs
+// to this process's user: the directory of the service manager or of the session, or
+// one of the sidecar's own.
+func runtimeDir() string {
+	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" { // systemd.exec(5)
+		first, _, _ := strings.Cut(dirs, ":")
+		return first
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "remora")
+	}
+	if os.Geteuid() == 0 {
+		return "/run/remora"
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
 }
 
-// inherit asks the process whose door is at path for its sockets.
+// doorPath returns the path of the socket for hot restarts. It is the same for a
+// process and its successor, and different for all other processes with the same
+// directory. It depends on the path of the file, on the network namespace, and on
+// settings that no reload changes and no two processes share. It is empty without a
+// directory.
+func doorPath(dir, file string, cfg *config.Config) string {
+	if dir == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(file); err == nil { // symbolic links stay: they change with the content
+		file = abs
+	}
+	network, _ := os.Readlink("/proc/self/ns/net")
+	sum := sha256.Sum256([]byte(strings.Join([]string{file, cfg.Node.ID, cfg.Admin.Address, network}, "\x00")))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
+}
+
+// inheritance is what a process takes over from its predecessor.
+type inheritance struct {
+	door        string                  // path for this process's own Door; empty if it opens none
+	predecessor *handover.Conn          // nil if there is none
+	restarts    int                     // number of hot restarts before this process
+	parked      string                  // address of the predecessor's parked responses
+	sockets     map[string]net.Listener // unused so far, by the address in the configuration
+	names       dns.Known               // addresses of host names from the predecessor
+}
+
+// inherit asks the process whose Door is at path for its sockets.
 func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, error) {
 	if path == "" {
 		return &inheritance{}, nil
@@ -61,8 +95,8 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	}
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
 	in.names = dns.KnownAs(offer.Names)
-	if !in.shares(cfg) { // another sidecar, of the same file
-		log.Warn("no hot restart: the door is another process's", "door", path, "pid", conn.Peer())
+	if !in.sharesAddress(cfg) { // another sidecar with the same file
+		log.Warn("no hot restart: another process has the door", "door", path, "pid", conn.Peer())
 		in.close()
 		return &inheritance{}, nil
 	}
@@ -70,13 +104,13 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	return in, nil
 }
 
-// notHandedOver is the error of a start that can't take over.
+// notHandedOver returns the error of a start that can't take over.
 func notHandedOver(from *handover.Conn, why error) error {
-	return fmt.Errorf("the process that runs, %d, does not hand over: %w", from.Peer(), why)
+	return fmt.Errorf("the running process, %d, does not hand over: %w", from.Peer(), why)
 }
 
-// shares tells whether cfg has the address of one of the sockets.
-func (in *inheritance) shares(cfg *config.Config) bool {
+// sharesAddress reports whether cfg has the address of one of the sockets.
+func (in *inheritance) sharesAddress(cfg *config.Config) bool {
 	if in.sockets[cfg.Admin.Address] != nil {
 		return true
 	}
@@ -88,7 +122,7 @@ func (in *inheritance) shares(cfg *config.Config) bool {
 	return false
 }
 
-// socket is the one at address, or a new one if there is none.
+// socket returns the inherited socket at address, or else binds a new one.
 func (in *inheritance) socket(address string) (net.Listener, error) {
 	if ln := in.sockets[address]; ln != nil {
 		delete(in.sockets, address)
@@ -97,7 +131,8 @@ func (in *inheritance) socket(address string) (net.Listener, error) {
 	return reactor.Bind(address)
 }
 
-// close gives up what was not used; the predecessor goes on if it was not relieved.
+// close closes the sockets that were not used. If the predecessor was not told that
+// this process serves, it goes on.
 func (in *inheritance) close() {
 	if in.predecessor != nil {
 		_ = in.predecessor.Close()
@@ -108,89 +143,39 @@ func (in *inheritance) close() {
 	in.sockets = nil
 }
 
-// succeed says that this process can serve in the place of the one before, and waits
-// until that has left the registry to it.
-func (s *sidecar) succeed() error {
-	before := s.inherited.predecessor
-	if before == nil {
+// awaitRelease tells the predecessor that this process is ready, and waits until the
+// predecessor has stopped renewing its registrations.
+func (in *inheritance) awaitRelease() error {
+	conn := in.predecessor
+	if conn == nil {
 		return nil
 	}
-	_ = before.SetDeadline(time.Now().Add(releaseTimeout))
-	if err := before.Say(handover.Ready); err != nil {
+	_ = conn.SetDeadline(time.Now().Add(releaseTimeout))
+	if err := conn.Say(handover.Ready); err != nil {
 		return err
 	}
-	if err := before.Hear(handover.Released); err != nil {
-		return notHandedOver(before, err)
+	if err := conn.Hear(handover.Released); err != nil {
+		return notHandedOver(conn, err)
 	}
-	_ = before.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{})
 	return nil
 }
 
-// relieve has the predecessor drain, once what is announced has had time to come to
-// the registry: what the predecessor still has there goes then.
-func (s *sidecar) relieve() {
-	before := s.inherited.predecessor
-	if before == nil {
+// sayServing tells the predecessor to drain. It first gives the registrations of this
+// process time to reach the registry, because the predecessor then removes the rest of
+// its own.
+func (in *inheritance) sayServing(ctx context.Context, registered func() bool, log *slog.Logger) {
+	if in.predecessor == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ended, leaveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	until(ctx, s.entered)
-	if err := before.Say(handover.Serving); err != nil {
-		s.log.Warn("the process before has ended", "error", err)
+	poll(ctx, registered)
+	if err := in.predecessor.Say(handover.Serving); err != nil {
+		log.Warn("the predecessor has ended", "error", err)
 	}
 }
 
-// outlive waits for the end of the process before, with which its address for parked
-// answers may become anybody's.
-func (s *sidecar) outlive(before *handover.Conn) {
-	defer close(s.before)
-	before.Outlive(s.ended)
-	s.streams.Forget()
-}
-
-// entered tells whether all that is announced is in the registry.
-func (s *sidecar) entered() bool {
-	for _, a := range s.announcements {
-		if !a.entered() {
-			return false
-		}
-	}
-	return true
-}
-
-// lasting tells whether an address is the same for each process: port 0 is not.
-func lasting(address string) bool { return !strings.HasSuffix(address, ":0") }
-
-// runtimeDir is where the socket of a hot restart is by default, a directory that
-// belongs to this process's user: that of the service manager, of the session, or
-// one of our own.
-func runtimeDir() string {
-	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" { // systemd.exec(5)
-		first, _, _ := strings.Cut(dirs, ":")
-		return first
-	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "remora")
-	}
-	if os.Geteuid() == 0 {
-		return "/run/remora"
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
-}
-
-// doorPath is the same for a process and the one that is to take its place, and for
-// no other in this directory: they have the same file, and of what it says the same
-// that no reload changes and no two processes share, in the same network. Without a
-// directory it is empty.
-func doorPath(dir, file string, cfg *config.Config) string {
-	if dir == "" {
-		return ""
-	}
-	if abs, err := filepath.Abs(file); err == nil { // not resolved: a link is swapped with each new content
-		file = abs
-	}
-	network, _ := os.Readlink("/proc/self/ns/net")
-	sum := sha256.Sum256([]byte(strings.Join([]string{file, cfg.Node.ID, cfg.Admin.Address, network}, "\x00")))
-	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
-}
+// hasFixedPort reports whether an address is the same for each process. With port 0
+// it is not.
+func hasFixedPort(address string) bool { return !strings.HasSuffix(address, ":0") }

@@ -22,23 +22,23 @@ import (
 const (
 	topInterval = time.Second
 
-	// topTimeout bounds a question; it exceeds what the admin API itself waits for.
+	// topTimeout bounds a request. It is longer than the admin API itself may take.
 	topTimeout = 5 * time.Second
 
-	// tokenVariable is where the token of the admin API is looked for.
+	// tokenVariable is the environment variable with the token of the admin API.
 	tokenVariable = "REMORA_ADMIN_TOKEN"
 )
 
-// newTop is "remora top": the dashboard in a terminal.
+// newTop returns the command "remora top": a dashboard in the terminal.
 func newTop() *cobra.Command {
 	var addr, file string
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top [--admin ADDR | -c FILE] [--once]",
-		Short: "Show live what a running sidecar does",
-		Long: "Show, anew each second, what a running sidecar does: requests, percentiles, hedges and what stopped others,\n" +
-			"endpoints, and the single milliseconds of the last seconds. q or Ctrl-C ends it.\n\n" +
-			"Where admin.token is set, the token comes from the configuration file or from $" + tokenVariable + ".",
+		Short: "Show the activity of a running sidecar",
+		Long: "Show the activity of a running sidecar each second: requests, percentiles, hedges and the gates that stopped\n" +
+			"others, endpoints, and the single milliseconds of the last seconds. q or Ctrl-C ends it.\n\n" +
+			"If admin.token is set, the token comes from the configuration file or from $" + tokenVariable + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := observer{addr: addr, token: os.Getenv(tokenVariable), client: http.Client{Timeout: topTimeout}}
@@ -60,34 +60,34 @@ func newTop() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&addr, "admin", config.Default().Admin.Address, "address of the admin API")
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file to take address and token from")
-	cmd.Flags().BoolVar(&once, "once", false, "watch for a second, print what was seen, and end")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with address and token")
+	cmd.Flags().BoolVar(&once, "once", false, "watch for a second, print one frame, and end")
 	cmd.MarkFlagsMutuallyExclusive("admin", "config")
 	return cmd
 }
 
-// observer asks the admin API, again and again.
+// observer reads the admin API at each frame.
 type observer struct {
 	addr, token string
 	client      http.Client
 
-	stats admin.Stats // as they were before
-	asked bool
+	previous    admin.Stats
+	hasPrevious bool
 }
 
-// look asks for what a frame shows. The first time there is nothing to compare
-// with yet, and frame is nil.
-func (o *observer) look(ctx context.Context) (f *frame, err error) {
-	now := frame{before: o.stats}
+// next reads the data of a frame. It returns nil if there is nothing to compare with:
+// the first time, and after a restart of the sidecar.
+func (o *observer) next(ctx context.Context) (f *frame, err error) {
+	now := frame{before: o.previous}
 	if err := o.get(ctx, "/stats", &now.now); err != nil {
 		return nil, err
 	}
 	if err := o.get(ctx, "/milliseconds", &now.milliseconds); err != nil {
 		return nil, err
 	}
-	again := o.asked && now.now.Uptime > now.before.Uptime // else it was started anew
-	o.stats, o.asked = now.now, true
-	if !again {
+	comparable := o.hasPrevious && now.now.Uptime > now.before.Uptime
+	o.previous, o.hasPrevious = now.now, true
+	if !comparable {
 		return nil, nil
 	}
 	return &now, nil
@@ -113,12 +113,12 @@ func (o *observer) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// topOnce prints one frame, without a terminal's means.
+// topOnce prints one frame as plain text.
 func topOnce(ctx context.Context, o *observer, out io.Writer) error {
 	wait := time.NewTicker(topInterval)
 	defer wait.Stop()
 	for {
-		f, err := o.look(ctx)
+		f, err := o.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func topOnce(ctx context.Context, o *observer, out io.Writer) error {
 	}
 }
 
-// top draws a frame each second until q or a signal. A sidecar that does not
-// answer is waited for.
+// top draws a frame each second until q or a signal. It goes on if the sidecar does not
+// respond.
 func top(ctx context.Context, o *observer) error {
 	screen, err := openScreen()
 	if err != nil {
@@ -145,9 +145,9 @@ func top(ctx context.Context, o *observer) error {
 	next := time.NewTicker(topInterval)
 	defer next.Stop()
 	for {
-		switch f, err := o.look(ctx); {
+		switch f, err := o.next(ctx); {
 		case err != nil && ctx.Err() == nil:
-			screen.draw([]string{"remora top: no answer", "", err.Error()})
+			screen.draw([]string{"remora top: no response", "", err.Error()})
 		case f != nil:
 			screen.draw(f.lines(screen.size()))
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// frame is what "remora top" shows: two answers of a sidecar and what lies
-// between them.
+// frame is what "remora top" shows: two readings of a sidecar's statistics, and the
+// difference between them.
 type frame struct {
 	before, now  admin.Stats
 	milliseconds admin.Milliseconds
@@ -21,7 +21,7 @@ type frame struct {
 
 func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }
 
-// lines draws the frame, none longer or more than there is room for.
+// lines returns the frame as lines that fit into room.
 func (f *frame) lines(room size) []string {
 	up := (time.Duration(f.now.Uptime) * time.Second).String()
 	out := []string{
@@ -31,7 +31,7 @@ func (f *frame) lines(room size) []string {
 	}
 	out = append(out, f.services()...)
 	out = append(out, f.gates(), "")
-	out = append(out, f.strip(room.columns)...)
+	out = append(out, f.timeline(room.columns)...)
 	out = append(out, "")
 	out = append(out, f.endpoints(room.rows-len(out))...)
 	for i, line := range out {
@@ -42,7 +42,7 @@ func (f *frame) lines(room size) []string {
 	return out[:min(len(out), room.rows)]
 }
 
-// loops tells how busy they are.
+// loops returns the line about the load of the loops.
 func (f *frame) loops() string {
 	var turns stats.Histogram
 	var events uint64
@@ -76,7 +76,7 @@ func (f *frame) services() []string {
 		for _, n := range d.Outcomes {
 			requests += n
 		}
-		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // one may have been sent before
+		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // a hedge that missed may have been sent before
 		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", cut(name, 20),
 			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
 			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"])/f.seconds()),
@@ -85,7 +85,7 @@ func (f *frame) services() []string {
 	return out
 }
 
-// gates tells what stopped hedges, the most frequent first.
+// gates returns the line about the gates that stopped hedges, most frequent first.
 func (f *frame) gates() string {
 	sums := map[string]uint64{}
 	for name, s := range f.now.Services {
@@ -108,8 +108,9 @@ func (f *frame) gates() string {
 	return "not hedged: " + strings.Join(out, "  ")
 }
 
-// strip draws the milliseconds: each column is the highest of those it stands for.
-func (f *frame) strip(columns int) []string {
+// timeline returns the charts of the last milliseconds. A column shows the highest value
+// of its milliseconds.
+func (f *frame) timeline(columns int) []string {
 	ms := &f.milliseconds
 	n := len(ms.Arrivals)
 	if n == 0 {
@@ -145,9 +146,9 @@ func (f *frame) endpoints(rows int) []string {
 			list = append(list, row{name, e, was[e.Address]})
 		}
 	}
-	// What needs a look comes first.
+	// Endpoints with problems come first.
 	slices.SortFunc(list, func(a, b row) int {
-		return cmp.Or(-cmp.Compare(rank(&a.now), rank(&b.now)), -cmp.Compare(a.now.Pending, b.now.Pending),
+		return cmp.Or(-cmp.Compare(severity(&a.now), severity(&b.now)), -cmp.Compare(a.now.Pending, b.now.Pending),
 			cmp.Compare(a.service, b.service), cmp.Compare(a.now.Address, b.now.Address))
 	})
 	out := []string{fmt.Sprintf("%-28s %-20s %-10s %8s %11s %9s %9s %6s", "endpoint", "service", "state",
@@ -157,14 +158,14 @@ func (f *frame) endpoints(rows int) []string {
 			return append(out, fmt.Sprintf("and %d more", len(list)-i))
 		}
 		out = append(out, fmt.Sprintf("%-28s %-20s %-10s %8d %11s %9s %9s %6d", cut(r.now.Address, 28), cut(r.service, 20),
-			state(&r.now), r.now.Pending, f.grown(r.was.Attempts, r.now.Attempts), f.grown(r.was.Failed, r.now.Failed),
+			state(&r.now), r.now.Pending, f.rate(r.was.Attempts, r.now.Attempts), f.rate(r.was.Failed, r.now.Failed),
 			micros(int64(r.now.LatencyMS*1000)), r.now.Connections))
 	}
 	return out
 }
 
-// grown is the rate of a count that may have begun anew.
-func (f *frame) grown(was, now uint64) string {
+// rate returns the rate of a counter, which may have been reset.
+func (f *frame) rate(was, now uint64) string {
 	if now < was {
 		was = 0
 	}
@@ -173,8 +174,8 @@ func (f *frame) grown(was, now uint64) string {
 
 var endpointStates = [...]string{"ok", "unused", "stalled", "unhealthy", "ejected"}
 
-// rank is how much an endpoint's state needs a look.
-func rank(e *admin.EndpointState) int {
+// severity returns the index of an endpoint's state in endpointStates.
+func severity(e *admin.EndpointState) int {
 	switch {
 	case e.Ejected != "":
 		return 4
@@ -188,12 +189,13 @@ func rank(e *admin.EndpointState) int {
 	return 0
 }
 
-func state(e *admin.EndpointState) string { return endpointStates[rank(e)] }
+func state(e *admin.EndpointState) string { return endpointStates[severity(e)] }
 
-// levels are the heights of a bar that is one character.
+// levels are the characters for the heights of a bar.
 var levels = []rune(" ▁▂▃▄▅▆▇█")
 
-// bars draws values in so many columns, each the highest of its part.
+// bars draws values in the given number of columns. A column shows the highest value of
+// its part.
 func bars[T uint32 | uint64 | int64](values []T, columns int) string {
 	columns = min(columns, len(values))
 	var top T
@@ -215,7 +217,7 @@ func bars[T uint32 | uint64 | int64](values []T, columns int) string {
 	return string(out)
 }
 
-// latency is a quantile of h, as the bound that it is below; "-" of nothing.
+// latency formats the upper bound of a quantile of h, or "-" if h is empty.
 func latency(h *stats.Histogram, q float64) string {
 	if h.Count() == 0 {
 		return "-"
@@ -223,7 +225,7 @@ func latency(h *stats.Histogram, q float64) string {
 	return micros(h.Quantile(q).Microseconds())
 }
 
-// micros is a time to three digits or so.
+// micros formats a time with up to three digits.
 func micros(us int64) string {
 	switch d := time.Duration(us) * time.Microsecond; {
 	case d < time.Millisecond:
@@ -237,7 +239,7 @@ func micros(us int64) string {
 	}
 }
 
-// short is a number to three digits or so.
+// short formats a number with about three digits.
 func short(x float64) string {
 	switch {
 	case x >= 1e6:
@@ -258,7 +260,7 @@ func percent(part, whole uint64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// cut shortens a text from its front, where names and addresses are alike.
+// cut shortens a text at its beginning, where names and addresses are often equal.
 func cut(text string, length int) string {
 	if runes := []rune(text); len(runes) > length {
 		return "…" + string(runes[len(runes)-length+1:])

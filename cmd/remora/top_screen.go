@@ -8,33 +8,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// size is that of a terminal, in characters.
+// size is the size of a terminal, in characters.
 type size struct{ columns, rows int }
 
-// defaultSize is that of a terminal which does not tell, and of no terminal.
+// defaultSize is used without a terminal, and if its size is unknown.
 var defaultSize = size{columns: 120, rows: 60}
 
-// What a terminal is told (ECMA-48, and xterm's other screen).
+// Control sequences of terminals (ECMA-48, and xterm's alternate screen).
 const (
-	otherScreen = "\x1b[?1049h\x1b[?25l" // without a cursor
+	otherScreen = "\x1b[?1049h\x1b[?25l" // hides the cursor too
 	mainScreen  = "\x1b[?25h\x1b[?1049l"
 	home        = "\x1b[H"
 	clearLine   = "\x1b[K\r\n"
 	clearRest   = "\x1b[J"
 )
 
-// screen is the terminal while "remora top" has it.
+// screen is the terminal while "remora top" uses it.
 type screen struct {
 	was  unix.Termios
 	keys chan byte
 }
 
-// openScreen takes the terminal: keys come at once, and are not shown. Ctrl-C
-// goes on being a signal.
+// openScreen prepares the terminal: keys are read at once and not shown. Ctrl-C still
+// sends a signal.
 func openScreen() (*screen, error) {
 	was, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
 	if err != nil {
-		return nil, errors.New("this is no terminal; --once prints a single frame")
+		return nil, errors.New("standard input is not a terminal; --once prints a single frame")
 	}
 	s := &screen{was: *was, keys: make(chan byte)}
 	raw := *was
@@ -58,7 +58,7 @@ func (s *screen) read() {
 	}
 }
 
-// close gives the terminal back as it was.
+// close restores the terminal.
 func (s *screen) close() {
 	_, _ = os.Stdout.WriteString(mainScreen)
 	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &s.was)
@@ -72,8 +72,7 @@ func (s *screen) size() size {
 	return size{int(w.Col), int(w.Row)}
 }
 
-// draw shows lines in the place of what was there, in one write, so that nothing
-// flickers.
+// draw replaces the content of the screen by lines. One write avoids flicker.
 func (s *screen) draw(lines []string) {
 	_, _ = os.Stdout.WriteString(home + strings.Join(lines, clearLine) + clearLine[:len(clearLine)-2] + clearRest)
 }

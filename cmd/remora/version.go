@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by release builds: -ldflags "-X main.version=v1.2.3". Other
-// builds say what the toolchain recorded.
+// version is set by release builds: -ldflags "-X main.version=v1.2.3". Other builds use
+// the version that the toolchain recorded.
 var version string
 
-// newVersion is "remora version".
+// newVersion returns the command "remora version".
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -25,19 +25,19 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// versionLine is what "remora version" and "remora --version" print.
+// versionLine returns the output of "remora version" and "remora --version".
 func versionLine() string {
 	return fmt.Sprintf("remora %s %s %s/%s\n", versionOf(version, buildInfo()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// buildInfo is what the toolchain recorded, or nil.
+// buildInfo returns what the toolchain recorded, or nil.
 func buildInfo() *debug.BuildInfo {
 	info, _ := debug.ReadBuildInfo()
 	return info
 }
 
-// versionOf is the version that was set, else that of the module, else the
-// commit it was built from, else "devel". info may be nil.
+// versionOf returns the version that was set, or else that of the module, or else the
+// commit of the build, or else "devel". info may be nil.
 func versionOf(set string, info *debug.BuildInfo) string {
 	if set != "" {
 		return set

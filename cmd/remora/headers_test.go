@@ -14,8 +14,8 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// TestRoutes: net/http on either side of a sidecar that routes by header and
-// rewrites the path.
+// TestRoutes: a sidecar between a client and a server of net/http routes by header,
+// rewrites the path, and splits requests.
 func TestRoutes(t *testing.T) {
 	gold, rest := newPathServer(t, "gold"), newPathServer(t, "rest")
 	egress := freeAddrs(t, 1)[0]
@@ -46,11 +46,11 @@ services:
 			t.Errorf("tier %s: %q, want %q: %v", c.tier, body, c.want, err)
 		}
 	}
-	canaries(t, "http://"+egress+"/canary")
+	awaitSplit(t, "http://"+egress+"/canary")
 }
 
-// canaries asks until both sides of a split have answered.
-func canaries(t *testing.T, url string) {
+// awaitSplit sends requests until both services of a split have responded.
+func awaitSplit(t *testing.T, url string) {
 	seen := map[string]bool{}
 	eventually.Nil(t, "both sides of the split", func() error {
 		resp, err := http.Get(url)
@@ -60,13 +60,13 @@ func canaries(t *testing.T, url string) {
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if seen[string(body)] = true; !seen["gold /canary"] || !seen["rest /canary"] {
-			return fmt.Errorf("answered by %v: %v", seen, err)
+			return fmt.Errorf("responses from %v: %v", seen, err)
 		}
 		return nil
 	})
 }
 
-// newPathServer answers with its name and the target that it was asked for.
+// newPathServer starts a server that responds with its name and the request target.
 func newPathServer(t *testing.T, name string) (addr string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, name+" "+r.URL.RequestURI())
@@ -75,9 +75,9 @@ func newPathServer(t *testing.T, name string) (addr string) {
 	return srv.Listener.Addr().String()
 }
 
-// TestCourtesies: net/http on either side of two sidecars sees how the request
-// came, its id, and when the answer was made.
-func TestCourtesies(t *testing.T) {
+// TestAddedHeaders: two sidecars add the headers about the origin of a request, its ID,
+// and the date of the response.
+func TestAddedHeaders(t *testing.T) {
 	got := make(chan http.Header, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got <- r.Header.Clone()
@@ -124,11 +124,11 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil || date.Before(before) || date.After(time.Now()) {
-		t.Errorf("the client got Date: %q, asked at %v", resp.Header.Get("Date"), before)
+		t.Errorf("the client got Date: %q, sent at %v", resp.Header.Get("Date"), before)
 	}
 }
 
-// TestLoop: a sidecar whose endpoint is its own listener answers, and soon.
+// TestLoop: a sidecar whose endpoint is its own listener detects the loop.
 func TestLoop(t *testing.T) {
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
@@ -151,7 +151,7 @@ services: {self: {discover: static, endpoints: [%[1]q], protocol: http, timeout:
 	}
 }
 
-// TestLogLevel: a PUT makes a running sidecar say less, and then more.
+// TestLogLevel: a PUT raises and lowers the log level of a running sidecar.
 func TestLogLevel(t *testing.T) {
 	p, _ := consumer(t, newApp(t), "")
 	p.ready()

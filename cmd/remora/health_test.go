@@ -1,0 +1,218 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// switchable is the health check of an application that can be switched off.
+type switchable struct {
+	app   string
+	down  atomic.Bool
+	asked atomic.Int64
+}
+
+func (s *switchable) start(t *testing.T) (addr string) {
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked.Add(1)
+	switch {
+	case r.URL.Path != "/healthz":
+		_, _ = io.WriteString(w, s.app)
+	case s.down.Load():
+		http.Error(w, "down", http.StatusServiceUnavailable)
+	}
+}
+
+// TestHealthChecks: of two real servers, one that fails its check gets no request
+// until it passes again; when both fail, both serve.
+func TestHealthChecks(t *testing.T) {
+	apps := map[string]*switchable{"a": {app: "a"}, "b": {app: "b"}}
+	a, b := apps["a"].start(t), apps["b"].start(t)
+	egress := freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 2
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: s}]
+services:
+  s:
+    discover: static
+    endpoints: [%q, %q]
+    protocol: http
+    connect_timeout: 15s
+    check: {http: /healthz, interval: 20ms, timeout: 15s, healthy: 2, unhealthy: 3}`, egress, a, b))
+	p.ready()
+	serve := func(want string) {
+		t.Helper()
+		count := map[string]int{}
+		eventually.Nil(t, "answers of "+want, func() error {
+			for range 50 {
+				by, err := servedBy("http://" + egress + "/")
+				if err != nil || !strings.Contains(want, by) {
+					t.Fatalf("served by %q, want %s: %v", by, want, err)
+				}
+				count[by]++
+			}
+			if len(count) < len(want) {
+				return fmt.Errorf("served by %v", count)
+			}
+			return nil
+		})
+	}
+	turn := func(app string, down bool, addr string) {
+		t.Helper()
+		apps[app].down.Store(down)
+		p.awaitHealth("s", addr, !down)
+	}
+	serve("ab")
+	turn("a", true, a)
+	serve("b")
+	turn("b", true, b)
+	serve("ab")
+	turn("a", false, a)
+	serve("a")
+	turn("b", false, b)
+	serve("ab")
+}
+
+// TestVerdictsOutliveReload: an endpoint that is down stays out of use while reloads
+// change other things about its service, and about its check.
+func TestVerdictsOutliveReload(t *testing.T) {
+	a := &switchable{app: "a"}
+	down, others := a.start(t), []string{(&switchable{app: "b"}).start(t), (&switchable{app: "c"}).start(t)}
+	egress := freeAddrs(t, 1)[0]
+	config := func(others []string, interval, more string) string {
+		return fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: s}]
+services:
+  s:
+    discover: static
+    endpoints: [%q, "%s"]
+    protocol: http
+    connect_timeout: 15s
+    check: {http: /healthz, interval: %s, timeout: 15s, healthy: 2, unhealthy: 3}
+    %s`, egress, down, strings.Join(others, `", "`), interval, more)
+	}
+	p := startRemora(t, config(others[:1], "20ms", ""))
+	p.ready()
+	a.down.Store(true)
+	p.awaitHealth("s", down, false)
+	for _, c := range []struct {
+		name, yaml string
+	}{
+		{"an endpoint more", config(others, "20ms", "")},
+		{"another interval", config(others, "25ms", "")},
+		{"a new service", config(others, "20ms", "lb: {subset: 3}")},
+	} {
+		p.reload(c.yaml, "applied")
+		for asked := a.asked.Load(); a.asked.Load() < asked+6; {
+			if by, err := servedBy("http://" + egress + "/"); err != nil || by == "a" {
+				t.Fatalf("%s: served by %q, %v", c.name, by, err)
+			}
+		}
+	}
+	a.down.Store(false)
+	p.awaitHealth("s", down, true)
+}
+
+// TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
+// of its link port, and found again when it is back; the endpoint is a host name.
+func TestLinkCheck(t *testing.T) {
+	a := newApp(t)
+	p, ingress := provider(t, a)
+	p.ready()
+	_, port, err := net.SplitHostPort(ingress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	egress := freeAddrs(t, 1)[0]
+	c := startRemora(t, fmt.Sprintf(`
+listeners: [{name: egress, address: %q, protocol: http}]
+routes: [{service: compute}]
+services:
+  compute:
+    discover: static
+    endpoints: ["localhost:%s"]
+    protocol: link
+    connect_timeout: 15s
+    check: {tcp: true, interval: 20ms, timeout: 15s}`, egress, port))
+	c.ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "before"); err != nil {
+		t.Error(err)
+	}
+	if _, body := c.get("/endpoints"); !strings.Contains(body, `"host": "localhost"`) {
+		t.Errorf("/endpoints does not say where the address is from: %s", body)
+	}
+	p.signal(syscall.SIGKILL)
+	c.awaitHealth("compute", ingress, false)
+	startRemora(t, fmt.Sprintf(`
+listeners: [{name: ingress, address: %q, protocol: link, service: local}]
+services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress, a.addr)).ready()
+	c.awaitHealth("compute", ingress, true)
+	if err := post(http.DefaultClient, egress, "after"); err != nil {
+		t.Error(err)
+	}
+}
+
+// servedBy is what a server answers with 200.
+func servedBy(url string) (string, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = errors.Join(err, errors.New(resp.Status))
+	}
+	return string(body), err
+}
+
+// awaitHealth waits until all loops have this verdict on an endpoint, and the
+// metrics show it.
+func (p *process) awaitHealth(service, addr string, healthy bool) {
+	p.t.Helper()
+	line := fmt.Sprintf("remora_endpoint_healthy{endpoint=%q,service=%q} %d\n", addr, service, map[bool]int{true: 1}[healthy])
+	eventually.Nil(p.t, fmt.Sprintf("the health of %s to be %v", addr, healthy), func() error {
+		var state struct {
+			Services map[string]struct {
+				Version, Applied uint64
+				Endpoints        []struct {
+					Address string
+					Healthy bool
+				}
+			}
+		}
+		_, body := p.get("/endpoints")
+		if err := json.Unmarshal([]byte(body), &state); err != nil {
+			return err
+		}
+		s := state.Services[service]
+		for _, e := range s.Endpoints {
+			if e.Address == addr && (e.Healthy != healthy || s.Applied != s.Version) {
+				return fmt.Errorf("%+v", s)
+			}
+		}
+		if _, metrics := p.get("/metrics"); !strings.Contains(metrics, line) {
+			return fmt.Errorf("no metric %s", line)
+		}
+		return nil
+	})
+}
