@@ -106,14 +106,14 @@ func (c *Conn) Offer(o Offer, sockets map[string]net.Listener) error {
 }
 
 // namesWithin returns as many of all as fit into the given number of bytes.
-func namesWithin(left int, all map[string][]netip.Addr) map[string][]netip.Addr {
+func namesWithin(room int, all map[string][]netip.Addr) map[string][]netip.Addr {
 	names := make(map[string][]netip.Addr)
 	for host, addrs := range all {
 		size := len(host) + len(`"":[],`)
 		for _, a := range addrs {
 			size += len(a.String()) + len(`"",`)
 		}
-		if left -= size; left >= 0 {
+		if room -= size; room >= 0 {
 			names[host] = addrs
 		}
 	}

@@ -41,10 +41,10 @@ type Door struct {
 	path string
 	file os.FileInfo
 
-	mu     sync.Mutex
-	closed bool
-	left   bool  // reports whether path belongs to another process, or soon may
-	last   *Conn // accepted last
+	mu      sync.Mutex
+	closed  bool
+	yielded bool  // reports whether path belongs to another process, or soon may
+	last    *Conn // accepted last
 }
 
 // Open listens at path, and replaces a socket that is already there. It creates the
@@ -121,7 +121,7 @@ func (d *Door) Accept() (*Conn, error) {
 func (d *Door) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.left = true
+	d.yielded = true
 }
 
 // Close closes the socket and the Conn that was accepted last. It removes the path
@@ -129,12 +129,12 @@ func (d *Door) Leave() {
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
-	left := d.left
+	yielded := d.yielded
 	if d.last != nil {
 		_ = d.last.Close()
 	}
 	d.mu.Unlock()
-	if now, err := os.Stat(d.path); !left && err == nil && os.SameFile(now, d.file) {
+	if now, err := os.Stat(d.path); !yielded && err == nil && os.SameFile(now, d.file) {
 		_ = os.Remove(d.path)
 	}
 	return d.ln.Close()

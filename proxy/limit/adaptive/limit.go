@@ -132,7 +132,7 @@ func (l *Limit) Update(w Window) bool {
 	case starting:
 		l.start(w.Reached)
 	case steady:
-		l.follow(w.Reached)
+		l.adjust(w.Reached)
 	case draining:
 		l.phase = measuring
 	case measuring:
@@ -157,9 +157,9 @@ func (l *Limit) start(reached bool) {
 	}
 }
 
-// follow moves the limit towards headroom times the capacity. It leaves a limit that
+// adjust moves the limit towards headroom times the capacity. It leaves a limit that
 // was not reached: its latency says nothing about it.
-func (l *Limit) follow(reached bool) {
+func (l *Limit) adjust(reached bool) {
 	if !reached || l.latency < l.base {
 		l.base += smoothing * (l.latency - l.base)
 	}

@@ -33,27 +33,27 @@ func (e *encoder) append(b []byte, r *Record) []byte {
 	if !r.Time.IsZero() {
 		b = e.time(append(b, `,"time":"`...), r.Time)
 	}
-	b = text(b, `,"listener":"`, r.Listener, maxName)
-	b = text(b, `,"client":"`, r.Client, maxName)
-	b = text(b, `,"protocol":"`, r.Protocol, maxWord)
-	b = text(b, `,"stream":"`, r.Stream, maxWord)
-	b = text(b, `,"request_id":"`, r.RequestID, maxID)
-	b = text(b, `,"trace_id":"`, r.TraceID, maxID)
-	b = text(b, `,"method":"`, r.Method, maxWord)
-	b = text(b, `,"authority":"`, r.Authority, maxName)
-	b = text(b, `,"path":"`, r.Path, maxPath)
-	b = text(b, `,"service":"`, r.Service, maxName)
-	b = text(b, `,"endpoint":"`, r.Endpoint, maxName)
-	b = text(b, `,"outcome":"`, r.Outcome, maxWord)
-	b = number(b, `,"status":`, int64(r.Status))
-	b = text(b, `,"error":"`, r.Error, maxWord)
-	b = number(b, `,"bytes_in":`, r.BytesIn)
-	b = number(b, `,"bytes_out":`, r.BytesOut)
-	b = milliseconds(b, `,"duration_ms":`, r.Duration)
-	b = milliseconds(b, `,"queued_ms":`, r.Queued)
-	b = number(b, `,"attempts":`, int64(r.Attempts))
-	b = number(b, `,"retries":`, int64(r.Retries))
-	b = number(b, `,"hedges":`, int64(r.Hedges))
+	b = appendText(b, `,"listener":"`, r.Listener, maxName)
+	b = appendText(b, `,"client":"`, r.Client, maxName)
+	b = appendText(b, `,"protocol":"`, r.Protocol, maxWord)
+	b = appendText(b, `,"stream":"`, r.Stream, maxWord)
+	b = appendText(b, `,"request_id":"`, r.RequestID, maxID)
+	b = appendText(b, `,"trace_id":"`, r.TraceID, maxID)
+	b = appendText(b, `,"method":"`, r.Method, maxWord)
+	b = appendText(b, `,"authority":"`, r.Authority, maxName)
+	b = appendText(b, `,"path":"`, r.Path, maxPath)
+	b = appendText(b, `,"service":"`, r.Service, maxName)
+	b = appendText(b, `,"endpoint":"`, r.Endpoint, maxName)
+	b = appendText(b, `,"outcome":"`, r.Outcome, maxWord)
+	b = appendInt(b, `,"status":`, int64(r.Status))
+	b = appendText(b, `,"error":"`, r.Error, maxWord)
+	b = appendInt(b, `,"bytes_in":`, r.BytesIn)
+	b = appendInt(b, `,"bytes_out":`, r.BytesOut)
+	b = appendMillis(b, `,"duration_ms":`, r.Duration)
+	b = appendMillis(b, `,"queued_ms":`, r.Queued)
+	b = appendInt(b, `,"attempts":`, int64(r.Attempts))
+	b = appendInt(b, `,"retries":`, int64(r.Retries))
+	b = appendInt(b, `,"hedges":`, int64(r.Hedges))
 	b = strconv.AppendBool(append(b, `,"hedge_won":`...), r.HedgeWon)
 	b[first] = '{' // instead of the first comma
 	return append(b, "}\n"...)
@@ -70,12 +70,12 @@ func (e *encoder) time(b []byte, t time.Time) []byte {
 	return append(b, `Z"`...)
 }
 
-func number(b []byte, key string, n int64) []byte {
+func appendInt(b []byte, key string, n int64) []byte {
 	return strconv.AppendInt(append(b, key...), n, 10)
 }
 
-// milliseconds appends d with three decimals.
-func milliseconds(b []byte, key string, d time.Duration) []byte {
+// appendMillis appends d with three decimals.
+func appendMillis(b []byte, key string, d time.Duration) []byte {
 	us := max(0, d.Microseconds())
 	b = strconv.AppendInt(append(b, key...), us/1e3, 10)
 	return fraction(append(b, '.'), int(us%1e3), 1e2)
@@ -89,9 +89,9 @@ func fraction(b []byte, n, first int) []byte {
 	return b
 }
 
-// text appends key, which ends with the opening quote, and s, unless s is empty. It
+// appendText appends key, which ends with the opening quote, and s, unless s is empty. It
 // truncates s to maxBytes.
-func text[T string | []byte](b []byte, key string, s T, maxBytes int) []byte {
+func appendText[T string | []byte](b []byte, key string, s T, maxBytes int) []byte {
 	if len(s) == 0 {
 		return b
 	}
