@@ -5,16 +5,41 @@ import (
 	"testing"
 )
 
-// TestBoundaryValues checks values just within and just outside of the rules.
-func TestBoundaryValues(t *testing.T) {
-	const listeners = "services: {s: {discover: static, endpoints: [\"a:1\"]}}\nlisteners: "
-	const mutual = `{cert: c, key: k, ca: a, peers: ["spiffe://d/x"]}`
-	const etcd = `registry: {etcd: {endpoints: `
-	deep := strings.Repeat("[", maxDepth-2) + strings.Repeat("]", maxDepth-2)
-	for _, c := range []struct {
-		text string
-		want string // part of the error; empty means none
-	}{
+// rule is a configuration, and a part of its error; empty means that it is valid.
+type rule struct{ text, want string }
+
+func checkRules(t *testing.T, rules []rule) {
+	t.Helper()
+	for _, r := range rules {
+		got := ""
+		if _, err := Parse("test", []byte(r.text), environment); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (r.want == "") || !strings.Contains(got, r.want) {
+			t.Errorf("%.100q: got %.200q, want %q", r.text, got, r.want)
+		}
+	}
+}
+
+// mutual is a complete tls block of a link.
+const mutual = `{cert: c, key: k, ca: a, peers: ["spiffe://d/x"]}`
+
+// withListener returns a configuration with a service s, and a listener with these keys.
+func withListener(keys string) string {
+	return `{services: {s: {discover: static, endpoints: ["a:1"]}}, listeners: [{name: l, ` + keys + `}]}`
+}
+
+// withService returns a configuration with a static service with these keys.
+func withService(keys string) string {
+	return `services: {s: {discover: static, endpoints: ["a:1"], ` + keys + `}}`
+}
+
+// withEtcd returns a configuration of etcd with these endpoints, and further keys.
+func withEtcd(endpoints string) string { return `registry: {etcd: {endpoints: ` + endpoints + `}}` }
+
+// TestNumberBounds checks values at the bounds of numbers, sizes and durations.
+func TestNumberBounds(t *testing.T) {
+	checkRules(t, []rule{
 		{"loops: 256", ""},
 		{"loops: 257", "at most 256"},
 		{"loops: -0", ""},
@@ -29,6 +54,13 @@ func TestBoundaryValues(t *testing.T) {
 		{"timeouts: {idle: 8760h1ns}", "at most 8760h"},
 		{"timeouts: {drain: 0}", ""},
 		{`timeouts: {drain: "1s"}`, ""},
+		{"timeouts: {write: 999us}", "at least 1ms"},
+	})
+}
+
+// TestAccessLogRules checks which settings make an access log.
+func TestAccessLogRules(t *testing.T) {
+	checkRules(t, []rule{
 		{"access_log: {path: stdout}", ""},
 		{"access_log: {}", ""},
 		{"access_log: {path: /a, sample: 0, slow: 1ms}", ""},
@@ -37,39 +69,87 @@ func TestBoundaryValues(t *testing.T) {
 		{"access_log: {path: /a, sample: 1.5}", "[0,1]"},
 		{"access_log: {path: /a, buffer: 1KiB}", "at least 64KiB"},
 		{"access_log: {failed: true}", "expected a file, stdout or stderr"},
-		{"timeouts: {write: 999us}", "at least 1ms"},
+	})
+}
+
+// TestAdminRules checks the address and the token of the admin API.
+func TestAdminRules(t *testing.T) {
+	checkRules(t, []rule{
 		{"admin: {address: \"[::1]:9901\"}", ""},
 		{"admin: {address: \"[::]:9901\"}", "loopback"},
 		{"admin: {address: \"[::]:9901\", token: x}", ""},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: ` + mutual + `}]`, ""},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, insecure: true, tls: ` + mutual + `}]`, "contradicts"},
-		{listeners + `[{name: l, address: "a:1", protocol: http, service: s, tls: ` + mutual + `}]`, "not supported"},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a}}]`, "tls.peers: missing"},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, peers: [x]}}]`, "tls.ca: missing"},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, tls: {ca: a, peers: [x]}}]`, "tls.cert: missing"},
-		{`services: {s: {discover: static, endpoints: ["a:1"], tls: ` + mutual + `}}` + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
-		{`services: {s: {discover: static, endpoints: ["a:1"], protocol: tcp, tls: {peers: [x]}}}` + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
-		{`services: {s: {discover: static, endpoints: ["a:1"], protocol: tcp, tls: {ca: a}}}`, "tls.peers: missing"},
-		{`services: {s: {discover: static, endpoints: ["a:1"], tls: {ca: a, peers: [x]}}}`, "tls.cert: missing"},
-		{listeners + `[{name: l, address: "a:1", protocol: tcp, service: s, tls: ` + mutual + `}]`, "not supported"},
-		{`services: {s: {discover: static, endpoints: ["a:1"], tls: ` + mutual + `}}`, ""},
-		{`services: {s: {discover: static, endpoints: ["a:1"], protocol: http, tls: ` + mutual + `}}`, "not supported"},
-		{etcd + `["https://a:1"]}}`, ""},
-		{etcd + `["a:1"], tls: {ca: x}}}`, ""},
-		{etcd + `["https://a:1"], tls: {cert: x, key: y, peers: ["spiffe://d/*", "dns:a.b", "*.b"]}}}`, ""},
-		{etcd + `["http://a:1"], tls: {ca: x}}}`, "expected https"},
-		{etcd + `["https://a:1", "b:1"]}}`, "expected https"},
-		{etcd + `["https://a:1"], tls: {cert: x}}}`, "together"},
-		{etcd + `["https://a:1"], tls: {peers: ["*"]}}}`, "got \"*\""},
 		{"admin: {token: \"a b\"}", "without spaces"},
 		{"admin: {address: \"\"}", ""},
-		{listeners + `[{name: l, address: "127.0.0.1:1", protocol: link, service: s}]`, ""},
-		{listeners + `[{name: l, address: "[::ffff:127.0.0.1]:1", protocol: link, service: s}]`, ""},
-		{listeners + `[{name: l, address: "localhost:1", protocol: link, service: s}]`, ""},
-		{listeners + `[{name: l, address: ":1", protocol: link, service: s}]`, "insecure: true"},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s}]`, "insecure: true"},
-		{listeners + `[{name: l, address: "a:1", protocol: link, service: s, insecure: true}]`, ""},
-		{listeners + `[{name: l, address: "a:0", protocol: http, service: s}, {name: m, address: "a:0", protocol: http, service: s}]`, ""},
+	})
+}
+
+// TestListenerAddresses checks which link listeners need tls or insecure, and that port 0 may
+// be used twice.
+func TestListenerAddresses(t *testing.T) {
+	checkRules(t, []rule{
+		{withListener(`address: "127.0.0.1:1", protocol: link, service: s`), ""},
+		{withListener(`address: "[::ffff:127.0.0.1]:1", protocol: link, service: s`), ""},
+		{withListener(`address: "localhost:1", protocol: link, service: s`), ""},
+		{withListener(`address: ":1", protocol: link, service: s`), "insecure: true"},
+		{withListener(`address: "a:1", protocol: link, service: s`), "insecure: true"},
+		{withListener(`address: "a:1", protocol: link, service: s, insecure: true`), ""},
+		{withListener(`address: "a:0", protocol: http, service: s}, {name: m, address: "a:0", protocol: http, service: s`), ""},
+	})
+}
+
+// TestListenerTLS checks the tls block of listeners.
+func TestListenerTLS(t *testing.T) {
+	checkRules(t, []rule{
+		{withListener(`address: "a:1", protocol: link, service: s, tls: ` + mutual), ""},
+		{withListener(`address: "a:1", protocol: link, service: s, insecure: true, tls: ` + mutual), "contradicts"},
+		{withListener(`address: "a:1", protocol: http, service: s, tls: ` + mutual), "not supported"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, ca: a}`), "tls.peers: missing"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {cert: c, key: k, peers: [x]}`), "tls.ca: missing"},
+		{withListener(`address: "a:1", protocol: link, service: s, tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
+		{withListener(`address: "a:1", protocol: tcp, service: s, tls: ` + mutual), "not supported"},
+	})
+}
+
+// TestServiceTLS checks the tls block of services.
+func TestServiceTLS(t *testing.T) {
+	checkRules(t, []rule{
+		{withService(`tls: `+mutual) + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
+		{withService(`protocol: tcp, tls: {peers: [x]}`) + "\nlisteners: [{name: l, address: \"a:1\", protocol: tcp, service: s}]", ""},
+		{withService(`protocol: tcp, tls: {ca: a}`), "tls.peers: missing"},
+		{withService(`tls: {ca: a, peers: [x]}`), "tls.cert: missing"},
+		{withService(`tls: ` + mutual), ""},
+		{withService(`protocol: http, tls: ` + mutual), "not supported"},
+	})
+}
+
+// TestEtcdTLS checks that the tls block of etcd agrees with the endpoints.
+func TestEtcdTLS(t *testing.T) {
+	checkRules(t, []rule{
+		{withEtcd(`["https://a:1"]`), ""},
+		{withEtcd(`["a:1"], tls: {ca: x}`), ""},
+		{withEtcd(`["https://a:1"], tls: {cert: x, key: y, peers: ["spiffe://d/*", "dns:a.b", "*.b"]}`), ""},
+		{withEtcd(`["http://a:1"], tls: {ca: x}`), "expected https"},
+		{withEtcd(`["https://a:1", "b:1"]`), "expected https"},
+		{withEtcd(`["https://a:1"], tls: {cert: x}`), "together"},
+		{withEtcd(`["https://a:1"], tls: {peers: ["*"]}`), "got \"*\""},
+	})
+}
+
+// TestServiceRules checks limits of services.
+func TestServiceRules(t *testing.T) {
+	checkRules(t, []rule{
+		{withService(`rate_limit: {burst: 5}`), "a burst alone limits nothing"},
+		{withService(`rate_limit: {rate: 5}, breaker: {consecutive: 3}`), ""},
+		{withService(`breaker: {half_open: 0}`), "half_open"},
+		{withService(`max_concurrency: auto`), ""},
+		{withService(`max_concurrency: automatic`), "number or auto"},
+	})
+}
+
+// TestFileBounds checks the bounds of a file, its nesting, anchors and duplicate keys.
+func TestFileBounds(t *testing.T) {
+	deep := strings.Repeat("[", maxDepth-2) + strings.Repeat("]", maxDepth-2)
+	checkRules(t, []rule{
 		{"#" + strings.Repeat("x", maxFile-1), "empty"},
 		{"#" + strings.Repeat("x", maxFile), "larger than"},
 		{"x: " + deep, "unknown key"},
@@ -79,18 +159,5 @@ func TestBoundaryValues(t *testing.T) {
 		{strings.Repeat("{", 1000), "not valid YAML"},
 		{"node: &a {id: &b [*a, *b]}", "inside its own anchor"},
 		{"loops: 1\nloops: 2", "already set in line 1"},
-		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {burst: 5}}}", "a burst alone limits nothing"},
-		{"services: {s: {discover: static, endpoints: [\"a:1\"], rate_limit: {rate: 5}, breaker: {consecutive: 3}}}", ""},
-		{"services: {s: {discover: static, endpoints: [\"a:1\"], breaker: {half_open: 0}}}", "half_open"},
-		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: auto}}", ""},
-		{"services: {s: {discover: static, endpoints: [\"a:1\"], max_concurrency: automatic}}", "number or auto"},
-	} {
-		got := ""
-		if _, err := Parse("test", []byte(c.text), environment); err != nil {
-			got = err.Error()
-		}
-		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%.100q: got %.200q, want %q", c.text, got, c.want)
-		}
-	}
+	})
 }
