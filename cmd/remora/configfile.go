@@ -47,9 +47,9 @@ func (f *configFile) digest() (d [sha256.Size]byte) {
 	return d
 }
 
-// follow calls reload after each signal and, with watch, after each change of the
+// run calls reload after each signal and, with watch, after each change of the
 // content, until ctx ends.
-func (f *configFile) follow(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string)) {
+func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string)) {
 	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()
 	if !watch {

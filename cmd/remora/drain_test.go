@@ -100,7 +100,7 @@ func TestYieldBeforeRelease(t *testing.T) {
 // TestVerdictWhileYielded: if the application fails its check while its registration is
 // yielded, the endpoint is withdrawn once the registration is resumed.
 func TestVerdictWhileYielded(t *testing.T) {
-	app := &switchable{}
+	app := &checkedApp{}
 	fake := &fakeRegistry{}
 	a := &registration{
 		check:     config.Check{HTTP: "/healthz", Interval: 5 * time.Millisecond, Timeout: patience, Healthy: 1, Unhealthy: 1},
@@ -116,7 +116,7 @@ func TestVerdictWhileYielded(t *testing.T) {
 	})
 	a.yield()
 	app.down.Store(true)
-	for asked := app.asked.Load(); app.asked.Load() < asked+3; {
+	for checks := app.checks.Load(); app.checks.Load() < checks+3; {
 		time.Sleep(time.Millisecond)
 	}
 	if fake.withdrawn.Load() {

@@ -52,14 +52,14 @@ func (s *sidecar) startSource(c *config.Service, before sourceState, notify func
 			notify = s.ignoreEmpty(notify)
 		}
 	}
-	pass := func(snap *registry.Snapshot) { src.notify(snap, notify) }
+	passOn := func(snap *registry.Snapshot) { src.notify(snap, notify) }
 	if c.Check.Enabled() {
 		src.checks = health.Follow(w, c.Name, health.Options{
 			Check: healthCheck(&c.Check), Protocol: c.Protocol, Verdicts: before.verdicts, Logger: s.log,
-		}, pass)
+		}, passOn)
 		src.unwatch = src.checks.Stop
 	} else {
-		src.unwatch = w.Watch(c.Name, pass)
+		src.unwatch = w.Watch(c.Name, passOn)
 	}
 	return src, nil
 }

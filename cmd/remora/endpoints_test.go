@@ -24,22 +24,22 @@ import (
 
 // zone is a resolver whose data a test changes.
 type zone struct {
-	mu    sync.Mutex
-	hosts map[string]string // addresses by host name; no other name resolves
-	asked map[string]int
-	hangs bool // lookups do not return until their context ends
+	mu      sync.Mutex
+	hosts   map[string]string // addresses by host name; no other name resolves
+	lookups map[string]int
+	hangs   bool // lookups do not return until their context ends
 }
 
 func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 	z.mu.Lock()
-	z.asked[host]++
+	z.lookups[host]++
 	addr, known, hangs := z.hosts[host], z.hosts[host] != "", z.hangs
 	z.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
 	}
 	if hangs || !known {
-		return dns.Answer{}, errors.New("no answer")
+		return dns.Answer{}, errors.New("no response")
 	}
 	return dns.Answer{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, TTL: -1}, nil
 }
@@ -59,10 +59,10 @@ func (z *zone) awaitLookups(t *testing.T, host string) {
 		z.mu.Lock()
 		defer z.mu.Unlock()
 		if before < 0 {
-			before = z.asked[host]
+			before = z.lookups[host]
 		}
-		if z.asked[host] < before+3 {
-			return fmt.Errorf("%d", z.asked[host]-before)
+		if z.lookups[host] < before+3 {
+			return fmt.Errorf("%d", z.lookups[host]-before)
 		}
 		return nil
 	})
@@ -77,7 +77,7 @@ func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
 func resolvingAt(t *testing.T, z *zone, door string) (s *sidecar, egress string) {
 	t.Helper()
 	procs := runtime.GOMAXPROCS(0)
-	z.hosts, z.asked = map[string]string{}, map[string]int{}
+	z.hosts, z.lookups = map[string]string{}, map[string]int{}
 	s, egress = inProcess(t, door)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
 	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}

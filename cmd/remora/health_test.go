@@ -16,21 +16,21 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// switchable is the health check of an application that can be switched off.
-type switchable struct {
-	app   string
-	down  atomic.Bool
-	asked atomic.Int64
+// checkedApp is an application whose health check a test can make fail.
+type checkedApp struct {
+	app    string
+	down   atomic.Bool
+	checks atomic.Int64
 }
 
-func (s *switchable) start(t *testing.T) (addr string) {
+func (s *checkedApp) start(t *testing.T) (addr string) {
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return srv.Listener.Addr().String()
 }
 
-func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked.Add(1)
+func (s *checkedApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.checks.Add(1)
 	switch {
 	case r.URL.Path != "/healthz":
 		_, _ = io.WriteString(w, s.app)
@@ -39,10 +39,10 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestHealthChecks: of two real servers, one that fails its check gets no request
-// until it passes again; when both fail, both serve.
+// TestHealthChecks: a server that fails its check gets no request until the check
+// succeeds. If both servers fail, both get requests.
 func TestHealthChecks(t *testing.T) {
-	apps := map[string]*switchable{"a": {app: "a"}, "b": {app: "b"}}
+	apps := map[string]*checkedApp{"a": {app: "a"}, "b": {app: "b"}}
 	a, b := apps["a"].start(t), apps["b"].start(t)
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
@@ -60,7 +60,7 @@ services:
 	serve := func(want string) {
 		t.Helper()
 		count := map[string]int{}
-		eventually.Nil(t, "answers of "+want, func() error {
+		eventually.Nil(t, "responses of "+want, func() error {
 			for range 50 {
 				by, err := servedBy("http://" + egress + "/")
 				if err != nil || !strings.Contains(want, by) {
@@ -90,11 +90,11 @@ services:
 	serve("ab")
 }
 
-// TestVerdictsOutliveReload: an endpoint that is down stays out of use while reloads
-// change other things about its service, and about its check.
-func TestVerdictsOutliveReload(t *testing.T) {
-	a := &switchable{app: "a"}
-	down, others := a.start(t), []string{(&switchable{app: "b"}).start(t), (&switchable{app: "c"}).start(t)}
+// TestVerdictsAfterReload: an unhealthy endpoint stays out of use while reloads change
+// other settings of its service and its check.
+func TestVerdictsAfterReload(t *testing.T) {
+	a := &checkedApp{app: "a"}
+	down, others := a.start(t), []string{(&checkedApp{app: "b"}).start(t), (&checkedApp{app: "c"}).start(t)}
 	egress := freeAddrs(t, 1)[0]
 	config := func(others []string, interval, more string) string {
 		return fmt.Sprintf(`
@@ -116,12 +116,12 @@ services:
 	for _, c := range []struct {
 		name, yaml string
 	}{
-		{"an endpoint more", config(others, "20ms", "")},
+		{"another endpoint", config(others, "20ms", "")},
 		{"another interval", config(others, "25ms", "")},
 		{"a new service", config(others, "20ms", "lb: {subset: 3}")},
 	} {
 		p.reload(c.yaml, "applied")
-		for asked := a.asked.Load(); a.asked.Load() < asked+6; {
+		for checks := a.checks.Load(); a.checks.Load() < checks+6; {
 			if by, err := servedBy("http://" + egress + "/"); err != nil || by == "a" {
 				t.Fatalf("%s: served by %q, %v", c.name, by, err)
 			}
@@ -131,8 +131,8 @@ services:
 	p.awaitHealth("s", down, true)
 }
 
-// TestLinkCheck: a provider sidecar that dies is found to be down by a TCP check
-// of its link port, and found again when it is back; the endpoint is a host name.
+// TestLinkCheck: a TCP check of its link port finds that a provider's sidecar has ended,
+// and that it is back. The endpoint is a host name.
 func TestLinkCheck(t *testing.T) {
 	a := newApp(t)
 	p, ingress := provider(t, a)
@@ -158,7 +158,7 @@ services:
 		t.Error(err)
 	}
 	if _, body := c.get("/endpoints"); !strings.Contains(body, `"host": "localhost"`) {
-		t.Errorf("/endpoints does not say where the address is from: %s", body)
+		t.Errorf("/endpoints does not have the host name of the address: %s", body)
 	}
 	p.signal(syscall.SIGKILL)
 	c.awaitHealth("compute", ingress, false)
@@ -171,7 +171,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, ingress
 	}
 }
 
-// servedBy is what a server answers with 200.
+// servedBy returns the body of a response with status 200.
 func servedBy(url string) (string, error) {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -185,8 +185,8 @@ func servedBy(url string) (string, error) {
 	return string(body), err
 }
 
-// awaitHealth waits until all loops have this verdict on an endpoint, and the
-// metrics show it.
+// awaitHealth waits until all loops have this verdict on an endpoint, and the metrics
+// show it.
 func (p *process) awaitHealth(service, addr string, healthy bool) {
 	p.t.Helper()
 	line := fmt.Sprintf("remora_endpoint_healthy{endpoint=%q,service=%q} %d\n", addr, service, map[bool]int{true: 1}[healthy])

@@ -26,8 +26,8 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// TestLifecycle starts, drains and stops a sidecar within this process, at each
-// point at which a start can fail too, and looks for what is left behind.
+// TestLifecycle starts, drains and stops a sidecar within this process, and checks that
+// nothing is left. Some starts fail, at different steps.
 func TestLifecycle(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	a := newApp(t)
@@ -47,15 +47,15 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 	}
 	for _, c := range []struct {
 		name, yaml string
-		want       string // in the error; "": none
+		want       string // part of the error; empty means none
 	}{
-		{"all is well", file(free[0], free[1], ""), ""},
+		{"complete", file(free[0], free[1], ""), ""},
 		{"no admin API", file("", free[1], ""), ""},
-		{"a registration, and etcd away", file(free[0], free[1],
+		{"a registration, and etcd down", file(free[0], free[1],
 			`register: [{service: x, listener: egress, advertise: "10.0.0.1:1", check: {http: /healthz}}]`), ""},
 		{"the admin API's port is taken", file(a.addr, free[1], ""), "admin: "},
 		{"a listener's port is taken", file(free[0], a.addr, ""), "listener egress: "},
-		{"given up", file(free[0], free[1], ""), context.Canceled.Error()},
+		{"cancelled", file(free[0], free[1], ""), context.Canceled.Error()},
 	} {
 		cfg, err := config.Parse("test.yaml", []byte(c.yaml), func(string) (string, bool) { return "", false })
 		if err != nil {
@@ -84,7 +84,7 @@ listeners: [{name: egress, address: %q, protocol: http, service: app}, {name: ba
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		cancel() // which means nothing to one that has begun to serve
+		cancel() // has no effect after the start
 		http.DefaultClient.CloseIdleConnections()
 		if err := leaktest.Wait(ignore...); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -119,9 +119,9 @@ func TestNewLog(t *testing.T) {
 	}
 }
 
-// With etcd away the endpoints come from the cache, a second after the start: whoever
-// comes sooner waits for them.
-func TestEarlyRequestsWaitForTheEndpoints(t *testing.T) {
+// TestEarlyRequests: without etcd the endpoints come from the cache, a second after the
+// start. Requests before that wait.
+func TestEarlyRequests(t *testing.T) {
 	a := newApp(t)
 	dir, addrs := t.TempDir(), freeAddrs(t, 2)
 	cache, err := registry.OpenCache(dir, slog.New(slog.DiscardHandler))
@@ -139,17 +139,17 @@ routes: [{service: app}]
 services: {app: {discover: etcd, protocol: http, connect_timeout: 15s, timeout: 2m}}`, addrs[1], dir, addrs[0]))
 	var status int
 	var code string
-	eventually.Nil(t, "an answer", func() error {
+	eventually.Nil(t, "a response", func() error {
 		status, code, _, err = get(addrs[0])
 		return err
 	})
 	if status != http.StatusOK {
-		t.Errorf("the first request is answered %d %s", status, code)
+		t.Errorf("the first request: response %d %s", status, code)
 	}
 }
 
-// TestStartWithoutEtcd: the endpoints of the last time are enough to be ready, for a
-// successor too. A sidecar that has none of them listens, and is not ready.
+// TestStartWithoutEtcd: with the cached endpoints a sidecar is ready, and so is its
+// successor. A sidecar without them listens, but is not ready.
 func TestStartWithoutEtcd(t *testing.T) {
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
@@ -173,21 +173,21 @@ registry: {etcd: {endpoints: [%q]}, cache_dir: %q}
 listeners: [{name: egress, address: %q, protocol: http, service: compute}]
 services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, cache, egress)
 	}
-	asked := func(what string) {
+	wantServed := func(what string) {
 		t.Helper()
 		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
-			t.Errorf("%s: answered %d, %v", what, status, err)
+			t.Errorf("%s: response %d, %v", what, status, err)
 		}
 	}
 	c := startRemora(t, yaml(egress[0], cache))
 	c.ready()
 	eventually.Nil(t, "the endpoint to be known", func() error {
 		if status, _, _, err := get(egress[0]); status != 200 || err != nil {
-			return fmt.Errorf("answered %d, %v", status, err)
+			return fmt.Errorf("response %d, %v", status, err)
 		}
 		return nil
 	})
-	eventually.Nil(t, "the endpoint to be kept", func() error {
+	eventually.Nil(t, "the endpoint to be cached", func() error {
 		files, _ := filepath.Glob(filepath.Join(cache, "*"))
 		for _, file := range files {
 			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), ingress) {
@@ -204,11 +204,11 @@ services: {compute: {discover: etcd, connect_timeout: 15s, timeout: 2m}}`, at, c
 
 	c = c.again()
 	c.ready()
-	asked("a start")
+	wantServed("a start")
 	c.replace()
-	asked("a hot restart")
-	forgetful := startRemora(t, yaml(egress[1], ""))
-	forgetful.await("/readyz", http.StatusServiceUnavailable, "service compute: no endpoints known yet\n")
+	wantServed("a hot restart")
+	uncached := startRemora(t, yaml(egress[1], ""))
+	uncached.await("/readyz", http.StatusServiceUnavailable, "service compute: no endpoints known yet\n")
 	if nc, err := net.Dial("tcp", egress[1]); err != nil {
 		t.Error(err)
 	} else {

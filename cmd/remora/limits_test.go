@@ -14,28 +14,27 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// moody is an application that fails while it is told to, and counts what it is
-// asked.
-type moody struct {
-	fails atomic.Bool
-	asked atomic.Int64
+// failingApp is an application that a test can make fail. It counts its requests.
+type failingApp struct {
+	fails    atomic.Bool
+	requests atomic.Int64
 }
 
-func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m.asked.Add(1)
+func (m *failingApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.requests.Add(1)
 	if m.fails.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }
 
-// start serves until the end of the test.
-func (m *moody) start(t *testing.T) (addr string) {
+// start starts the application, which serves until the end of the test.
+func (m *failingApp) start(t *testing.T) (addr string) {
 	srv := httptest.NewServer(m)
 	t.Cleanup(srv.Close)
 	return srv.Listener.Addr().String()
 }
 
-// get asks for /.
+// get sends a request for /.
 func get(addr string) (status int, code string, h http.Header, err error) {
 	resp, err := http.Get("http://" + addr + "/")
 	if err != nil {
@@ -48,23 +47,24 @@ func get(addr string) (status int, code string, h http.Header, err error) {
 	return resp.StatusCode, resp.Header.Get("X-Remora-Error"), resp.Header, nil
 }
 
-// wantAnswer gets addr until the answer is the one wanted.
-func wantAnswer(t *testing.T, what, addr string, status int, code string) (h http.Header) {
+// wantResponse sends requests to addr until the response has the given status and code.
+func wantResponse(t *testing.T, what, addr string, status int, code string) (h http.Header) {
 	t.Helper()
 	eventually.Nil(t, what, func() (err error) {
 		var s int
 		var c string
 		if s, c, h, err = get(addr); err == nil && (s != status || c != code) {
-			err = fmt.Errorf("answered %d %s", s, c)
+			err = fmt.Errorf("response %d %s", s, c)
 		}
 		return err
 	})
 	return h
 }
 
-// guarded starts a sidecar with these keys on its listener and its service app,
-// in front of an application, or, with those of a provider, of its sidecar.
-func guarded(t *testing.T, app, listener, service, provider string) (*process, string) {
+// limited starts a sidecar with the given keys of its listener and its service app, in
+// front of an application. If provider is not empty, it is in front of the application's
+// sidecar, with these keys.
+func limited(t *testing.T, app, listener, service, provider string) (*process, string) {
 	protocol := "http"
 	if provider != "" {
 		ingress := freeAddrs(t, 1)[0]
@@ -86,8 +86,8 @@ services: {app: {discover: static, endpoints: [%q], protocol: %s, connect_timeou
 	return p, egress
 }
 
-// TestRateLimit: net/http gets what the burst allows, then 429 with the word when
-// to come again, of which the application sees nothing, and later more.
+// TestRateLimit: after the burst a client gets 429 with Retry-After, which the
+// application does not see. Later requests succeed.
 func TestRateLimit(t *testing.T) {
 	const limit = "rate_limit: {rate: 1, burst: 3}"
 	for _, c := range []struct{ name, listener, service, provider string }{
@@ -96,21 +96,21 @@ func TestRateLimit(t *testing.T) {
 		{"service behind a link", "", "", limit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			app := &moody{}
-			p, egress := guarded(t, app.start(t), c.listener, c.service, c.provider)
+			app := &failingApp{}
+			p, egress := limited(t, app.start(t), c.listener, c.service, c.provider)
 			for range 3 {
 				if status, code, _, err := get(egress); status != 200 {
 					t.Fatalf("within the burst: %d %s, %v", status, code, err)
 				}
 			}
-			h := wantAnswer(t, "the limit to be reached", egress, 429, "rate-limited")
+			h := wantResponse(t, "the limit to be reached", egress, 429, "rate-limited")
 			if h.Get("Retry-After") != "1" {
 				t.Errorf("Retry-After: %q", h.Get("Retry-After"))
 			}
-			asked := app.asked.Load()
-			wantAnswer(t, "the next token", egress, 200, "")
-			if n := app.asked.Load(); n != asked+1 {
-				t.Errorf("the application was asked %d times for one answer", n-asked)
+			asked := app.requests.Load()
+			wantResponse(t, "the next token", egress, 200, "")
+			if n := app.requests.Load(); n != asked+1 {
+				t.Errorf("the application got %d requests, want 1", n-asked)
 			}
 			if n := p.metric(`remora_errors_total{code="rate-limited"}`); n < 1 {
 				t.Errorf("remora_errors_total says %d", n)
@@ -119,14 +119,13 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestBreaker: an application that only fails is left alone; a probe finds out
-// that it is well again.
+// TestBreaker: an application that only fails gets no requests until a probe succeeds.
 func TestBreaker(t *testing.T) {
 	const breaker = "breaker: {consecutive: 3, open: 500ms}"
 	for name, provider := range map[string]string{"direct": "", "behind a link": "max_concurrency: 8"} {
 		t.Run(name, func(t *testing.T) {
-			app := &moody{}
-			p, egress := guarded(t, app.start(t), "", breaker, provider)
+			app := &failingApp{}
+			p, egress := limited(t, app.start(t), "", breaker, provider)
 			const state = `remora_breaker_state{service="app"}`
 			app.fails.Store(true)
 			for range 3 {
@@ -134,30 +133,30 @@ func TestBreaker(t *testing.T) {
 					t.Fatalf("%d %s, %v, want the application's 500", status, code, err)
 				}
 			}
-			// Each time that it is open for long enough a probe passes, and
-			// opens it anew.
+			// Each time that the breaker was open long enough a probe passes, fails and
+			// opens it again.
 			open := func(what string) {
 				t.Helper()
 				eventually.Nil(t, what, func() error {
-					asked := app.asked.Load()
+					asked := app.requests.Load()
 					status, code, h, err := get(egress)
 					if code != "breaker-open" {
 						return fmt.Errorf("%d %s, %v", status, code, err)
 					}
-					if n := app.asked.Load(); n != asked || status != 503 || h.Get("Retry-After") != "1" {
-						t.Errorf("%d, Retry-After: %q; the application was asked %d times", status, h.Get("Retry-After"), n-asked)
+					if n := app.requests.Load(); n != asked || status != 503 || h.Get("Retry-After") != "1" {
+						t.Errorf("%d, Retry-After: %q; the application got %d requests", status, h.Get("Retry-After"), n-asked)
 					}
 					return nil
 				})
 			}
 			open("the breaker to be open")
-			wantAnswer(t, "a probe", egress, 500, "")
+			wantResponse(t, "a probe", egress, 500, "")
 			open("the breaker to be open again")
 			if n := p.metric(state); n == 1 {
 				t.Errorf("%s is %d with an application that fails", state, n)
 			}
 			app.fails.Store(false)
-			wantAnswer(t, "the probe that closes it", egress, 200, "")
+			wantResponse(t, "the probe that closes it", egress, 200, "")
 			if n := p.metric(state); n != 1 {
 				t.Errorf("%s is %d, want 1: closed", state, n)
 			}
@@ -170,8 +169,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestRequestsPerConnection: net/http sees the last answer of a connection as
-// such and takes another one for what follows.
+// TestRequestsPerConnection: the last response of a connection closes it, and net/http
+// opens another one.
 func TestRequestsPerConnection(t *testing.T) {
 	p, egress := consumer(t, newApp(t), "limits: {requests: 2}")
 	p.ready()
@@ -186,7 +185,7 @@ func TestRequestsPerConnection(t *testing.T) {
 		_, err = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if last := i%2 == 1; err != nil || resp.StatusCode != 200 || resp.Close != last {
-			t.Errorf("answer %d: status %d, the last %t, %v", i+1, resp.StatusCode, resp.Close, err)
+			t.Errorf("response %d: status %d, the last %t, %v", i+1, resp.StatusCode, resp.Close, err)
 		}
 	}
 	if n := p.metric("remora_reactor_accepted_total"); n != 3 {
@@ -194,9 +193,8 @@ func TestRequestsPerConnection(t *testing.T) {
 	}
 }
 
-// TestPerSource: one address has limits.per_source connections over listeners
-// with and without a protocol; one more is closed, and let in when another has
-// ended.
+// TestPerSource: one address may have limits.per_source connections, over listeners with
+// and without a protocol. One more is closed, until another has ended.
 func TestPerSource(t *testing.T) {
 	in := freeAddrs(t, 2)
 	p := startRemora(t, fmt.Sprintf(`
@@ -207,7 +205,7 @@ listeners:
 services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}
 limits: {per_source: 2}`, in[0], in[1], newApp(t).addr))
 	p.ready()
-	// ask sends a request on a connection of its own, which stays open.
+	// ask sends a request on a new connection, which stays open.
 	ask := func(addr string) (nc net.Conn, status string, err error) {
 		if nc, err = net.Dial("tcp", addr); err != nil {
 			return nil, "", err
@@ -226,7 +224,7 @@ limits: {per_source: 2}`, in[0], in[1], newApp(t).addr))
 	}
 	for i, addr := range in {
 		if _, status, err := ask(addr); err == nil {
-			t.Errorf("the third connection is answered %q", status)
+			t.Errorf("the third connection got %q", status)
 		}
 		if n := p.metric("remora_reactor_refused_source_total"); n != i+1 {
 			t.Errorf("%d refusals counted, want %d", n, i+1)

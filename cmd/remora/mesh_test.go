@@ -23,18 +23,18 @@ import (
 	"github.com/remora-proxy/remora/registry/etcd"
 )
 
-// provider starts the sidecar of an application, and returns its link's address.
+// provider starts the sidecar of an application, and returns the address of its link.
 func provider(t *testing.T, a *app) (*process, string) {
 	ingress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
 loops: 2
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`, ingress, a.addr))
-	p.ready() // before anybody asks for other free addresses
+	p.ready() // it has its addresses before the test looks for other free ones
 	return p, ingress
 }
 
-// served is how many requests a provider's application has answered.
+// served returns the number of requests that a provider's application has responded to.
 func served(p *process) (n int, err error) {
 	_, body := p.get("/metrics")
 	found := regexp.MustCompile(`(?m)^remora_requests_total\{outcome="2xx",service="local"\} (\d+)$`).FindStringSubmatch(body)
@@ -90,7 +90,7 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 	}
 	more("load before the drain", 500)
 	if n, err := served(p1); n == 0 {
-		t.Errorf("the provider to drain has served nothing: %v", err)
+		t.Errorf("the draining provider has served no request: %v", err)
 	}
 	p1.signal(syscall.SIGTERM)
 	more("load during the drain", 500)
@@ -100,8 +100,7 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 	more("load after the drain", 500)
 }
 
-// post sends a request that is told apart from all others by its body, and that
-// net/http does not send again by itself.
+// post sends a request with a unique body, which net/http does not retry by itself.
 func post(client *http.Client, egress, text string) error {
 	resp, err := client.Post("http://"+egress+"/", "text/plain", bytes.NewReader([]byte(text)))
 	if err != nil {
@@ -113,13 +112,13 @@ func post(client *http.Client, egress, text string) error {
 		return err
 	}
 	if resp.StatusCode != 200 || string(body) != "POST "+text {
-		return fmt.Errorf("request %s answered %d %s %q", text, resp.StatusCode, resp.Header.Get("x-remora-error"), body)
+		return fmt.Errorf("request %s: response %d %s %q", text, resp.StatusCode, resp.Header.Get("x-remora-error"), body)
 	}
 	return nil
 }
 
-// TestRegistration: an endpoint is in etcd while its application is healthy and
-// its sidecar is not draining, and no longer.
+// TestRegistration: an endpoint is in etcd only while its application is healthy and its
+// sidecar does not drain.
 func TestRegistration(t *testing.T) {
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
@@ -149,7 +148,7 @@ func TestRegistration(t *testing.T) {
 	await("an empty snapshot", 0)
 
 	a := newApp(t)
-	sick := &switchable{app: "http://" + a.addr}
+	sick := &checkedApp{app: "http://" + a.addr}
 	checked := sick.start(t)
 	ingress := freeAddrs(t, 1)[0]
 	sick.down.Store(true)
@@ -161,10 +160,10 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check: {http: /healthz, interval: 200ms}}]`,
 		e.Addr(), ingress, checked, ingress))
 	p.ready()
-	seen := sick.asked.Load()
+	seen := sick.checks.Load()
 	eventually.Nil(t, "some checks", func() error {
-		if sick.asked.Load() < seen+3 {
-			return fmt.Errorf("asked %d times", sick.asked.Load())
+		if sick.checks.Load() < seen+3 {
+			return fmt.Errorf("%d checks", sick.checks.Load())
 		}
 		return nil
 	})
@@ -177,7 +176,7 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 	})
 	select {
 	case s := <-snapshots:
-		t.Errorf("registered before the first passed check: %+v", s)
+		t.Errorf("registered before the check has succeeded: %+v", s)
 	default:
 	}
 
@@ -192,16 +191,16 @@ register: [{service: compute, listener: ingress, advertise: %q, weight: 3, check
 	sick.down.Store(false)
 	await("the return", 1)
 	p.signal(syscall.SIGTERM)
-	// The lease lasts for minutes: this is the drain's doing.
+	// The lease lasts for minutes, so it was the drain that removed the key.
 	await("the end", 0)
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// TestGreatestWeight: what the configuration allows an endpoint or a registration to
-// weigh is what picks go by.
-func TestGreatestWeight(t *testing.T) {
+// TestMaxWeight: picks use the highest weights that the configuration allows for an
+// endpoint and a registration.
+func TestMaxWeight(t *testing.T) {
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
 		t.Fatal(err)

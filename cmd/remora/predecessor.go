@@ -37,24 +37,24 @@ func (s *sidecar) openDoor(path string) {
 		s.log.Info("no hot restart: process 1 of a container can't be replaced")
 		return
 	}
-	door, err := handover.Open(path)
+	successors, err := handover.Open(path)
 	if err != nil {
 		s.log.Warn("no hot restart", "error", err)
 		return
 	}
-	s.door = door
+	s.successors = successors
 }
 
 func (s *sidecar) closeDoor() {
-	if s.door != nil {
-		_ = s.door.Close() // may be closed already, by a drain
+	if s.successors != nil {
+		_ = s.successors.Close() // may be closed already, by a drain
 	}
 }
 
 // acceptSuccessors accepts successors, one at a time, until one has taken over.
 func (s *sidecar) acceptSuccessors() {
 	for {
-		conn, err := s.door.Accept()
+		conn, err := s.successors.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -63,7 +63,7 @@ func (s *sidecar) acceptSuccessors() {
 			sleep(s.ended, acceptPause)
 			continue
 		}
-		if err = s.handOver(conn); err == nil {
+		if err = s.handOverTo(conn); err == nil {
 			return // the end of this process closes conn; the successor waits for that
 		}
 		_ = conn.Close()
@@ -71,15 +71,15 @@ func (s *sidecar) acceptSuccessors() {
 	}
 }
 
-// handOver gives the sockets to a successor, and drains once the successor serves.
+// handOverTo gives the sockets to a successor, and drains once the successor serves.
 // After an error this process goes on as before.
-func (s *sidecar) handOver(to *handover.Conn) error {
+func (s *sidecar) handOverTo(to *handover.Conn) error {
 	if !s.changing.TryLock() {
 		return errors.Join(errBusy, to.Refuse(errBusy))
 	}
 	err := s.passSockets(to)
 	if err == nil {
-		s.closeAdmin() // first, or a client of the successor's admin API could see this process draining
+		s.closeAdmin() // first, or requests to the shared admin socket could find this process draining
 	}
 	if err == nil && !s.beginDrain(s.drainReplaced) {
 		err = errBusy // a signal has just started a drain
@@ -89,7 +89,7 @@ func (s *sidecar) handOver(to *handover.Conn) error {
 		return err
 	}
 	// changing stays locked, so that no reload follows.
-	s.door.Leave()
+	s.successors.Leave()
 	s.log.Info("replaced", "by", to.Peer())
 	notify(fmt.Sprintf("MAINPID=%d", to.Peer()))
 	close(s.replaced)
@@ -193,7 +193,7 @@ func (s *sidecar) restartOn(signals <-chan os.Signal) {
 // where a newer version may be now. It returns when the successor has ended. A
 // successor that takes over outlives this process.
 func (s *sidecar) startSuccessor() error {
-	if s.door == nil {
+	if s.successors == nil {
 		return errNoDoor
 	}
 	if s.admin.Phase() > admin.Serving {

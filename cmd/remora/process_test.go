@@ -29,7 +29,7 @@ func testMain(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	os.Setenv("RUNTIME_DIRECTORY", dir) // of the doors
+	os.Setenv("RUNTIME_DIRECTORY", dir) // for the sockets of hot restarts
 	binary = filepath.Join(dir, "remora")
 	build := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
@@ -39,23 +39,23 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is how long a test waits for what must happen. It is for a machine
-// that does much else; nothing is measured with it.
+// patience bounds each wait of a test. It is long because the machine may be busy;
+// nothing is measured with it.
 const patience = time.Minute
 
-// receive waits for c.
+// receive waits for a value from c.
 func receive[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited for %s in vain", what)
+		t.Fatalf("timeout waiting for %s", what)
 		panic("not reached")
 	}
 }
 
-// freeAddrs are n addresses on 127.0.0.1 that nobody listens on.
+// freeAddrs returns n addresses on 127.0.0.1 on which no process listens.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
 	addrs, err := freeport.Loopback(n)
@@ -65,7 +65,7 @@ func freeAddrs(t *testing.T, n int) []string {
 	return addrs
 }
 
-// process is a sidecar.
+// process is a sidecar in a process of its own.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -75,8 +75,8 @@ type process struct {
 	exited chan struct{}
 }
 
-// logFile is what a process and its successors have said. It is a file, since a pipe
-// would break with the test's end of it.
+// logFile is the log of a process and its successors. It is a file, because a pipe would
+// break at the end of the test.
 type logFile struct{ path string }
 
 func (l logFile) String() string {
@@ -87,8 +87,8 @@ func (l logFile) String() string {
 	return string(b)
 }
 
-// startRemora runs "remora run" on a configuration, to which it adds the address
-// of the admin API, and its token if $REMORA_TEST_TOKEN is set.
+// startRemora runs "remora run" with a configuration, to which it adds the address of the
+// admin API, and its token if $REMORA_TEST_TOKEN is set.
 func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, admin: freeAddrs(t, 1)[0]}
@@ -97,14 +97,14 @@ func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	return p.again(flags...)
 }
 
-// again runs "remora run" on the configuration of p.
+// again runs "remora run" with the configuration of p.
 func (p *process) again(flags ...string) *process {
 	p.t.Helper()
 	return p.launch(exec.Command(binary, append([]string{"run", "-c", p.file}, flags...)...))
 }
 
-// launch starts a sidecar with the configuration of p. What cmd has no other place
-// for goes to its log.
+// launch starts a sidecar with the configuration of p. Its output goes to its log unless
+// cmd says otherwise.
 func (p *process) launch(cmd *exec.Cmd) *process {
 	p.t.Helper()
 	out, err := os.CreateTemp(filepath.Dir(p.file), "log-")
@@ -133,7 +133,7 @@ func (p *process) launch(cmd *exec.Cmd) *process {
 	return q
 }
 
-// write replaces the configuration by yaml and what startRemora adds to it.
+// write replaces the configuration by yaml, with the additions of startRemora.
 func (p *process) write(yaml string) {
 	p.t.Helper()
 	yaml += fmt.Sprintf("\nadmin: {address: %q, token: \"${REMORA_TEST_TOKEN:-}\"}\nlog: {level: debug, format: text}\n", p.admin)
@@ -152,18 +152,18 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// exitCode waits for the end.
+// exitCode waits for the end of the process.
 func (p *process) exitCode() int {
 	p.t.Helper()
 	receive(p.t, "the process to end", p.exited)
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// get asks the admin API, and again while a loop is kept from answering: that is
-// the machine's doing.
+// get sends a request to the admin API. It repeats it while a loop does not respond in
+// time, because the machine may be busy.
 func (p *process) get(path string) (status int, body string) {
 	p.t.Helper()
-	eventually.Nil(p.t, "the loops to answer", func() error {
+	eventually.Nil(p.t, "the loops to respond", func() error {
 		if status, body = p.ask(path); strings.Contains(body, "do not answer") {
 			return errors.New(body)
 		}
@@ -185,10 +185,10 @@ func (p *process) ask(path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// await waits until the admin API answers so.
+// await waits until the admin API responds with the given status and body.
 func (p *process) await(path string, status int, body string) {
 	p.t.Helper()
-	eventually.Nil(p.t, fmt.Sprintf("%s to answer %d %q", path, status, body), func() error {
+	eventually.Nil(p.t, fmt.Sprintf("%s to respond %d %q", path, status, body), func() error {
 		select {
 		case <-p.exited:
 			p.t.Fatal("the process has ended")
@@ -203,7 +203,7 @@ func (p *process) await(path string, status int, body string) {
 
 func (p *process) ready() { p.t.Helper(); p.await("/readyz", http.StatusOK, "ready\n") }
 
-// refused waits until nobody accepts at addr.
+// refused waits until addr accepts no connection.
 func refused(t *testing.T, addr string) {
 	t.Helper()
 	eventually.Nil(t, "connections to be refused", func() error {

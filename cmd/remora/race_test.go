@@ -2,5 +2,5 @@
 
 package main
 
-// buildFlags: the program is built as its tests are.
+// buildFlags build the program with the race detector, like its tests.
 var buildFlags = []string{"-race"}

@@ -54,7 +54,7 @@ const endpointsTimeout = 5 * time.Second
 // records the reason.
 func (s *sidecar) reload(file string) {
 	if !s.changing.TryLock() { // not held by a reload: there is one at a time
-		s.record("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
+		s.recordReload("", &refusal{refusedDraining, errors.New("the sidecar is draining, or about to be replaced")})
 		return
 	}
 	defer s.changing.Unlock()
@@ -67,11 +67,11 @@ func (s *sidecar) reload(file string) {
 	default:
 		outcome, err = outcomeApplied, s.change(cfg)
 	}
-	s.record(outcome, err)
+	s.recordReload(outcome, err)
 }
 
-// record counts and logs a reload.
-func (s *sidecar) record(outcome string, err error) {
+// recordReload counts and logs a reload.
+func (s *sidecar) recordReload(outcome string, err error) {
 	refused := admin.Refusal{}
 	if r, ok := err.(*refusal); ok {
 		outcome = r.code

@@ -21,22 +21,22 @@ var (
 	reloadRate = flag.Int("reload-rate", 300, "requests a second meanwhile")
 )
 
-// openLoad sends requests at a constant rate, whatever becomes of them, half of them
-// to an address that moves.
+// openLoad sends requests at a constant rate, independent of their responses. Half of
+// them go to an address that changes.
 type openLoad struct {
 	egress string
-	moving atomic.Pointer[[]string] // where it may be, the likeliest first
+	moving atomic.Pointer[[]string] // where it may be, the most likely first
 	client http.Client
 
 	sent, answered, failed atomic.Int64
 	mu                     sync.Mutex
-	failures               []string // the first of them
+	failures               []string // the first ones
 
 	stop func()
 	all  sync.WaitGroup
 }
 
-// movingHost stands for the address that moves.
+// movingHost stands for the address that changes.
 const movingHost = "moving.test:80"
 
 func startLoad(egress, moving string, rate int) *openLoad {
@@ -65,7 +65,8 @@ func (l *openLoad) dial(ctx context.Context, network, addr string) (c net.Conn, 
 	return nil, err
 }
 
-// run starts what is due, a machine that was away notwithstanding.
+// run sends the requests that are due, also those of a time in which it was not
+// scheduled.
 func (l *openLoad) run(ctx context.Context, rate int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -99,7 +100,7 @@ func (l *openLoad) send(n int64) {
 	l.answered.Add(1)
 }
 
-// end stops the load and waits for what is out.
+// end stops the load and waits for the requests in flight.
 func (l *openLoad) end() {
 	l.stop()
 	l.all.Wait()
@@ -107,8 +108,7 @@ func (l *openLoad) end() {
 }
 
 // TestReloadUnderOpenLoad changes routes, services, limits, hedging and a listener's
-// address under constant load, with files among them that are no good. No request
-// fails.
+// address under constant load. Some of the files are invalid. No request fails.
 func TestReloadUnderOpenLoad(t *testing.T) {
 	first, second := newApp(t), newApp(t)
 	ingress, linked := provider(t, second)
@@ -154,7 +154,7 @@ timeouts: {idle: %dm}`, egress, 100000+i, places[i%2], v.routes, v.services, 1+i
 		load.moving.Store(&[]string{places[i%2], places[(i+1)%2]})
 		sent := load.sent.Load()
 		p.reload(yaml(i), "applied")
-		refused(t, places[(i+1)%2]) // the old address has closed
+		refused(t, places[(i+1)%2]) // the old address is closed
 		eventually.Nil(t, "load between reloads", func() error {
 			if load.sent.Load() < sent+int64(*reloadRate)/20 {
 				return fmt.Errorf("%d sent", load.sent.Load()-sent)

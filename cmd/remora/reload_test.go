@@ -16,7 +16,7 @@ import (
 
 func outcome(name string) string { return fmt.Sprintf("remora_config_reloads_total{outcome=%q}", name) }
 
-// reload sends SIGHUP for yaml, and waits for that outcome.
+// reload applies yaml with SIGHUP, and waits for the given outcome.
 func (p *process) reload(yaml, want string) {
 	p.t.Helper()
 	before := p.metric(outcome(want))
@@ -31,7 +31,7 @@ func (p *process) reload(yaml, want string) {
 	})
 }
 
-// oneApp leads a listener to an application.
+// oneApp returns a configuration with one listener in front of an application.
 func oneApp(egress, app, more string) string {
 	return fmt.Sprintf(`
 listeners: [{name: egress, address: %q, protocol: http}]
@@ -39,8 +39,8 @@ routes: [{service: app}]
 services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m%s}}`, egress, app, more)
 }
 
-// TestReloadRefusals: what can't be applied changes nothing, and is said in the log,
-// in /config and in the metrics.
+// TestReloadRefusals: a refused reload changes nothing. The log, /config and the metrics
+// report it.
 func TestReloadRefusals(t *testing.T) {
 	a := newApp(t)
 	addrs := freeAddrs(t, 2)
@@ -71,16 +71,16 @@ func TestReloadRefusals(t *testing.T) {
 			t.Errorf("%s: /config begins %q", c.name, strings.SplitN(body, "\nnode:", 2)[0])
 		}
 		if !strings.Contains(p.output.String(), "code="+c.code) {
-			t.Errorf("%s: the log does not tell", c.name)
+			t.Errorf("%s: the log does not have it", c.name)
 		}
 		if status, _, _, err := get(addrs[0]); status != 200 {
-			t.Errorf("%s: a request is answered %d, %v", c.name, status, err)
+			t.Errorf("%s: response %d, %v", c.name, status, err)
 		}
 		refused(t, addrs[1])
 	}
 	p.reload(good, "unchanged")
 	if _, body := p.get("/config"); strings.Contains(body, "# refused") {
-		t.Errorf("/config still tells of a refusal after a reload that had none")
+		t.Errorf("/config still has a refusal after a successful reload")
 	}
 	p.reload(oneApp(addrs[0], a.addr, ", max_pending: 7"), "applied")
 	if n := p.metric("remora_config_generation"); n != 2 {
@@ -88,8 +88,8 @@ func TestReloadRefusals(t *testing.T) {
 	}
 }
 
-// TestWatch: with --watch a file that changes is applied, also when it is a symbolic
-// link that is swapped, as in a mounted ConfigMap.
+// TestWatch: with --watch a changed file is applied, also if it is a symbolic link that
+// changes, as in a mounted ConfigMap.
 func TestWatch(t *testing.T) {
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
@@ -127,8 +127,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestReloadRegistrations: a registration that is added is put, one that is removed
-// is withdrawn, and its link port closes; what stays keeps its lease.
+// TestReloadRegistrations: a reload registers added endpoints. It removes others, and
+// closes their link ports. Unchanged ones keep their leases.
 func TestReloadRegistrations(t *testing.T) {
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
 	if err != nil {
@@ -175,9 +175,9 @@ services: {app: {discover: static, endpoints: [%q], protocol: http}}`,
 	refused(t, addrs[1])
 }
 
-// TestReloadWantsEndpoints: a service that nobody knows the endpoints of does not
-// take the place of one that works.
-func TestReloadWantsEndpoints(t *testing.T) {
+// TestReloadUnknownEndpoints: a reload is refused if the endpoints of a new service stay
+// unknown.
+func TestReloadUnknownEndpoints(t *testing.T) {
 	a := newApp(t)
 	addrs := freeAddrs(t, 2)
 	registry := fmt.Sprintf("\nregistry: {etcd: {endpoints: [%q]}}", addrs[1])
@@ -188,6 +188,6 @@ listeners: [{name: egress, address: %q, protocol: http}]
 routes: [{service: app}]
 services: {app: {discover: etcd}}`, addrs[0])+registry, "endpoints_unknown")
 	if status, _, _, err := get(addrs[0]); status != 200 {
-		t.Errorf("a request is answered %d, %v", status, err)
+		t.Errorf("response %d, %v", status, err)
 	}
 }

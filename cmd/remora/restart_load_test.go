@@ -26,7 +26,7 @@ var (
 	restartRate  = flag.Int("restart-rate", 300, "requests a second meanwhile")
 )
 
-// mesh is a consumer's sidecar and those of two providers, which it finds in etcd.
+// mesh is a consumer's sidecar, and those of two providers that it finds in etcd.
 type mesh struct {
 	egress    string
 	consumer  *process
@@ -46,7 +46,7 @@ func newMesh(t *testing.T) *mesh {
 	t.Cleanup(app.Close)
 	m := &mesh{}
 	addrs := freeAddrs(t, 3)
-	// An etcd that this machine keeps from answering is not what is tested.
+	// The test is not about an etcd that is slow because the machine is busy.
 	common := fmt.Sprintf("loops: 2\nregistry: {etcd: {endpoints: [%q], lease_ttl: 600s}, cache_dir: %q}\ntimeouts: {drain: 10s}\n",
 		e.Addr(), t.TempDir())
 	for i := range m.providers {
@@ -56,7 +56,7 @@ listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m, max_pending: 60000}}
 register: [{service: compute, listener: ingress, advertise: %q, check: {http: /, timeout: 15s}}]`,
 			i, addrs[i], app.Listener.Addr(), addrs[i]))
-		m.providers[i].announced()
+		m.providers[i].awaitRegistered()
 	}
 	m.egress = addrs[2]
 	m.consumer = startRemora(t, common+fmt.Sprintf(`
@@ -67,8 +67,8 @@ services: {compute: {discover: etcd, protocol: link, connect_timeout: 15s, timeo
 	return m
 }
 
-// announced waits until p is ready and in the registry.
-func (p *process) announced() {
+// awaitRegistered waits until p is ready and in the registry.
+func (p *process) awaitRegistered() {
 	p.t.Helper()
 	p.ready()
 	eventually.Nil(p.t, "the registration", func() error {
@@ -79,8 +79,8 @@ func (p *process) announced() {
 	})
 }
 
-// mixedLoad is an open loop of GET and POST by clients that never send a request
-// again, and a tenth of POST by net/http, whose connections keep to no order.
+// mixedLoad is an open loop of GET and POST requests by clients that never retry. A tenth
+// are POST requests by net/http, which uses its connections in any order.
 type mixedLoad struct {
 	t     *testing.T
 	plain *openLoad
@@ -91,7 +91,8 @@ type mixedLoad struct {
 	sum openloop.Result
 }
 
-// slice is how long each part of the load is; a client keeps its connections for it.
+// slice is the duration of each part of the load, during which a client keeps its
+// connections.
 const slice = 5 * time.Second
 
 func startMixedLoad(t *testing.T, egress string, rate int) *mixedLoad {
@@ -110,7 +111,7 @@ func startMixedLoad(t *testing.T, egress string, rate int) *mixedLoad {
 	return l
 }
 
-// halt stops the load and waits for what is out.
+// halt stops the load and waits for the requests in flight.
 func (l *mixedLoad) halt() {
 	l.stop.Store(true)
 	l.all.Wait()
@@ -128,7 +129,7 @@ func (l *mixedLoad) run(o openloop.Options) {
 	l.sum.Add(r)
 }
 
-// end stops the load, and tells what became of it.
+// end stops the load, and reports failures.
 func (l *mixedLoad) end(what string) {
 	l.t.Helper()
 	l.halt()
@@ -142,22 +143,23 @@ func (l *mixedLoad) end(what string) {
 	}
 }
 
-// more waits for further requests.
+// more waits for further responses.
 func (l *mixedLoad) more() {
 	l.t.Helper()
 	answered := l.plain.answered.Load()
 	eventually.Nil(l.t, "load", func() error {
 		if n := l.plain.answered.Load() - answered; n < 10 {
-			return fmt.Errorf("%d answered", n)
+			return fmt.Errorf("%d responses", n)
 		}
 		return nil
 	})
 }
 
-// maxDraining bounds the processes that drain at a time.
+// maxDraining bounds the processes that drain at the same time.
 const maxDraining = 4
 
-// TestRestartUnderOpenLoad replaces the consumer's sidecar and the providers' by turns.
+// TestRestartUnderOpenLoad replaces the sidecars of the consumer and the providers in
+// turn.
 func TestRestartUnderOpenLoad(t *testing.T) {
 	m := newMesh(t)
 	load := startMixedLoad(t, m.egress, *restartRate)
@@ -185,7 +187,7 @@ func TestRestartUnderOpenLoad(t *testing.T) {
 	}
 }
 
-// TestCyclesUnderOpenLoad ends one of two providers and starts it again, by turns.
+// TestCyclesUnderOpenLoad stops and starts the two providers in turn.
 func TestCyclesUnderOpenLoad(t *testing.T) {
 	m := newMesh(t)
 	load := startMixedLoad(t, m.egress, *restartRate)
@@ -198,7 +200,7 @@ func TestCyclesUnderOpenLoad(t *testing.T) {
 		}
 		load.more()
 		p = p.again()
-		p.announced()
+		p.awaitRegistered()
 		m.providers[i%2] = p
 		load.more()
 	}

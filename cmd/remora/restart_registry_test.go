@@ -16,15 +16,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/handover"
 )
 
-// registered is a provider that is in etcd, in a lease that does not run out.
+// registered starts a provider that is in etcd, under a lease that does not expire.
 func registered(t *testing.T) (p *process, client *clientv3.Client, key string) {
 	t.Helper()
 	p, client, key, _ = registeredAs(t)
 	return p, client, key
 }
 
-// registeredAs is registered, and its configuration with another application, "" for
-// none, and more keys of the registration.
+// registeredAs is like registered. config returns its configuration with another
+// application, if app is not empty, and with more keys of the registration.
 func registeredAs(t *testing.T) (p *process, client *clientv3.Client, key string, config func(app, more string) string) {
 	t.Helper()
 	e, err := lab.StartEtcd(lab.EtcdOptions{})
@@ -51,7 +51,7 @@ register: [{service: compute, listener: ingress, advertise: %q%s}]`, e.Addr(), i
 	return p, client, "/remora/services/compute/n1@" + ingress, config
 }
 
-// leaseOf waits until the key is there, under another lease than before.
+// leaseOf waits until the key exists under another lease than before.
 func leaseOf(t *testing.T, client *clientv3.Client, key string, before int64) (lease int64) {
 	t.Helper()
 	eventually.Nil(t, "the registration", func() error {
@@ -65,8 +65,8 @@ func leaseOf(t *testing.T, client *clientv3.Client, key string, before int64) (l
 	return lease
 }
 
-// TestHotRestartRegistration: the successor owns the key when the process before
-// gives up its lease, and the key is never missing.
+// TestHotRestartRegistration: the successor owns the key before the predecessor revokes
+// its lease, and the key is never missing.
 func TestHotRestartRegistration(t *testing.T) {
 	p, client, key := registered(t)
 	old := leaseOf(t, client, key, 0)
@@ -77,12 +77,12 @@ func TestHotRestartRegistration(t *testing.T) {
 	}
 	leaseOf(t, client, key, old)
 	if ttl, err := client.TimeToLive(t.Context(), clientv3.LeaseID(old)); err != nil || ttl.TTL != -1 {
-		t.Errorf("the lease of the process before lives: %+v, %v", ttl, err)
+		t.Errorf("the lease of the predecessor still exists: %+v, %v", ttl, err)
 	}
 	stays()
 }
 
-// watchKey returns what fails when the key has been removed until then.
+// watchKey returns a function that fails if the key was removed before its call.
 func watchKey(t *testing.T, client *clientv3.Client, key string) (stays func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -104,25 +104,25 @@ func unremoved(ctx context.Context, t *testing.T, client *clientv3.Client, remov
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
-		// etcd does not answer while it is still catching up with the watch.
+		// etcd sends nothing while the watch still reads old revisions.
 		if err := client.RequestProgress(ctx); err != nil {
 			t.Fatal(err)
 		}
 		select {
 		case ev, open := <-removed:
 			if !open || ev.Err() != nil || len(ev.Events) > 0 {
-				t.Errorf("the key was removed, or nobody watched: %+v", ev)
+				t.Errorf("the key was removed, or the watch failed: %+v", ev)
 			}
 			return
 		case <-again.C:
 		case <-deadline:
-			t.Fatal("the watch tells nothing")
+			t.Fatal("timeout waiting for the watch")
 		}
 	}
 }
 
-// TestReloadRegistration: what changes about a registration, or about the application
-// behind it, leaves the key where it is, under its lease.
+// TestReloadRegistration: a change of a registration, or of the application behind it,
+// keeps the key and its lease.
 func TestReloadRegistration(t *testing.T) {
 	p, client, key, config := registeredAs(t)
 	lease := leaseOf(t, client, key, 0)
@@ -147,8 +147,8 @@ func TestReloadRegistration(t *testing.T) {
 	stays()
 }
 
-// TestReloadBrokenRegistration: an application that fails a check which a reload brings
-// is withdrawn, and is back without that check.
+// TestReloadBrokenRegistration: a reload adds a check that the application fails. The
+// endpoint is withdrawn, and is back after a reload removes the check.
 func TestReloadBrokenRegistration(t *testing.T) {
 	p, client, key, config := registeredAs(t)
 	leaseOf(t, client, key, 0)
@@ -163,8 +163,8 @@ func TestReloadBrokenRegistration(t *testing.T) {
 	leaseOf(t, client, key, 0)
 }
 
-// TestHandOverAbandoned: a successor that ends before it serves leaves the
-// registration to the process that it came to, which goes on putting it.
+// TestHandOverAbandoned: if a successor ends before it serves, the predecessor resumes its
+// registration.
 func TestHandOverAbandoned(t *testing.T) {
 	p, client, key := registered(t)
 	lease := leaseOf(t, client, key, 0)
@@ -191,7 +191,7 @@ func TestHandOverAbandoned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := client.Get(t.Context(), key); err != nil || len(got.Kvs) > 0 {
-			t.Errorf("put again while another process is about to: %+v, %v", got, err)
+			t.Errorf("registered again while a successor owns the key: %+v, %v", got, err)
 		}
 		conn.Close()
 		if now := leaseOf(t, client, key, 0); now != lease {

@@ -30,7 +30,7 @@ func (p *process) replace() *process {
 	return q
 }
 
-// door is where successors of p come.
+// door returns the path at which p accepts successors.
 func (p *process) door() string {
 	p.t.Helper()
 	cfg, err := config.Load(p.file)
@@ -40,7 +40,8 @@ func (p *process) door() string {
 	return doorPath(os.Getenv("RUNTIME_DIRECTORY"), p.file, cfg)
 }
 
-// serves waits for the admin API of the process after so many hot restarts.
+// serves waits for the admin API of the process that is the result of restarts hot
+// restarts.
 func (p *process) serves(restarts int) {
 	p.t.Helper()
 	eventually.Nil(p.t, "the successor to serve", func() error {
@@ -57,7 +58,7 @@ func (p *process) serves(restarts int) {
 	p.ready()
 }
 
-// keptAlive is a client's connection.
+// keptAlive is a connection of a client that sends several requests.
 type keptAlive struct {
 	t *testing.T
 	net.Conn
@@ -81,8 +82,8 @@ func (c *keptAlive) send(path string) {
 	}
 }
 
-// answered reads an answer, and tells whether the connection closes after it.
-func (c *keptAlive) answered() (last bool) {
+// readResponse reads a response, and reports whether the connection closes after it.
+func (c *keptAlive) readResponse() (last bool) {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	resp, err := http.ReadResponse(c.in, nil)
@@ -91,13 +92,13 @@ func (c *keptAlive) answered() (last bool) {
 	}
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "POST hi" {
-		c.t.Errorf("answered %d %q, %v", resp.StatusCode, b, err)
+		c.t.Errorf("response %d %q, %v", resp.StatusCode, b, err)
 	}
 	return resp.Close
 }
 
-// TestHotRestart: connections of the process before are served to the end of their
-// next answer, new ones by its successor, at every address, twice in a row.
+// TestHotRestart: the predecessor serves its connections until their next response, and
+// its successor serves new ones at each address. The test restarts twice.
 func TestHotRestart(t *testing.T) {
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
@@ -106,7 +107,7 @@ func TestHotRestart(t *testing.T) {
 	for range 2 {
 		idle, fresh, busy := keepAlive(t, egress), keepAlive(t, egress), keepAlive(t, egress)
 		idle.send("/")
-		if idle.answered() {
+		if idle.readResponse() {
 			t.Fatal("a connection closes before the restart")
 		}
 		busy.send("/slow")
@@ -121,19 +122,19 @@ func TestHotRestart(t *testing.T) {
 		next := old.replace()
 		after := keepAlive(t, egress)
 		after.send("/")
-		if after.answered() {
+		if after.readResponse() {
 			t.Error("the successor closes a connection")
 		}
 		after.Close()
 		for _, c := range []*keptAlive{idle, fresh} {
 			c.send("/")
-			if !c.answered() {
-				t.Error("the old process goes on with a connection")
+			if !c.readResponse() {
+				t.Error("the old process keeps a connection")
 			}
 		}
 		a.release <- struct{}{}
-		if !busy.answered() {
-			t.Error("the old process goes on with a connection after what was in flight")
+		if !busy.readResponse() {
+			t.Error("the old process keeps a connection after the request in flight")
 		}
 		if code := old.exitCode(); code != 0 {
 			t.Errorf("exit code %d", code)
@@ -145,11 +146,11 @@ func TestHotRestart(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := os.Stat(old.door()); !os.IsNotExist(err) {
-		t.Errorf("the door is left: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 }
 
-// TestHotRestartFails: a successor that can't serve leaves everything as it was.
+// TestHotRestartFails: if a successor can't serve, the process goes on as before.
 func TestHotRestartFails(t *testing.T) {
 	a := newApp(t)
 	addrs := freeAddrs(t, 2)
@@ -175,7 +176,7 @@ func TestHotRestartFails(t *testing.T) {
 		}
 		client := keepAlive(t, addrs[0])
 		client.send("/")
-		if client.answered() {
+		if client.readResponse() {
 			t.Errorf("%s: the process closes a connection", c.name)
 		}
 		client.Close()
@@ -188,8 +189,8 @@ func TestHotRestartFails(t *testing.T) {
 	}
 }
 
-// TestRestartBySignal: SIGUSR2 runs what now stands in the place of the program, and
-// the service manager is told of each step.
+// TestRestartBySignal: SIGUSR2 runs the program that is now at the path of the process.
+// The service manager is notified of each step.
 func TestRestartBySignal(t *testing.T) {
 	dir := socketDir(t)
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
@@ -197,7 +198,7 @@ func TestRestartBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer manager.Close()
-	told := func() string {
+	notified := func() string {
 		t.Helper()
 		b := make([]byte, 256)
 		_ = manager.SetReadDeadline(time.Now().Add(patience))
@@ -229,16 +230,16 @@ func TestRestartBySignal(t *testing.T) {
 	cmd := exec.Command(program, "run", "-c", template.file)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+manager.LocalAddr().String())
 	p := template.launch(cmd)
-	if got := told(); got != "READY=1" {
-		t.Errorf("told %q at the start", got)
+	if got := notified(); got != "READY=1" {
+		t.Errorf("notified of %q at the start", got)
 	}
 	p.ready()
 
 	install()
 	p.signal(syscall.SIGUSR2)
 	var pid int
-	for range 2 { // of two processes, in either order
-		if main, ok := strings.CutPrefix(told(), "MAINPID="); ok {
+	for range 2 { // from two processes, in either order
+		if main, ok := strings.CutPrefix(notified(), "MAINPID="); ok {
 			pid, _ = strconv.Atoi(main)
 		}
 	}
@@ -254,7 +255,7 @@ func TestRestartBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := os.Stat(program); err != nil || !os.SameFile(running, now) {
-		t.Errorf("the successor runs the program of before, %v", err)
+		t.Errorf("the successor runs the old program, %v", err)
 	}
 	template.ready()
 	if n := p.metric("remora_hot_restarts"); n != 1 {
@@ -263,13 +264,14 @@ func TestRestartBySignal(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if got := told(); got != "STOPPING=1" {
-		t.Errorf("told %q at the end", got)
+	if got := notified(); got != "STOPPING=1" {
+		t.Errorf("notified of %q at the end", got)
 	}
 	refused(t, p.admin)
 }
 
-// TestDoorPath: it is that of the successor, and nobody else's.
+// TestDoorPath: the path is the same for a process and its successor, and different for
+// any other process.
 func TestDoorPath(t *testing.T) {
 	load := func(id, admin string) *config.Config {
 		cfg := config.Default()
@@ -291,24 +293,24 @@ func TestDoorPath(t *testing.T) {
 		doorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:2")),
 	} {
 		if other == one {
-			t.Errorf("%s is the door of two", one)
+			t.Errorf("two processes have the path %s", one)
 		}
 	}
 	if none := doorPath("", "a.yaml", load("n1", "")); none != "" {
-		t.Errorf("the door is at %s without a directory", none)
+		t.Errorf("the path is %s without a directory", none)
 	}
 }
 
-// TestHotRestartBusy: a successor that comes while the configuration is reloaded is
-// told so, and so is the log.
+// TestHotRestartBusy: a successor that connects during a reload is refused, and gets the
+// reason.
 func TestHotRestartBusy(t *testing.T) {
 	path := filepath.Join(socketDir(t), "run", "door.sock")
 	door, err := handover.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{door: door}}
-	s.changing.Lock() // as a reload does
+	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: door}}
+	s.changing.Lock() // like a reload
 	over := make(chan struct{})
 	go func() { defer close(over); s.acceptSuccessors() }()
 	_, err = inherit(config.Default(), path, s.log)

@@ -53,7 +53,7 @@ func newRun() *cobra.Command {
 // errInterrupted is returned after a second signal.
 var errInterrupted = errors.New("ended by a second signal before the drain was done")
 
-func run(cfg *config.Config, content *configFile, watch bool, door string, log *slog.Logger, level *slog.LevelVar) error {
+func run(cfg *config.Config, content *configFile, watch bool, restartPath string, log *slog.Logger, level *slog.LevelVar) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -66,12 +66,12 @@ func run(cfg *config.Config, content *configFile, watch bool, door string, log *
 	restart := make(chan os.Signal, 1)
 	signal.Notify(restart, syscall.SIGUSR2)
 	defer signal.Stop(restart)
-	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, door, log, level) })
+	s, err := startUnless(signals, func(ctx context.Context) (*sidecar, error) { return start(ctx, cfg, restartPath, log, level) })
 	if s == nil {
 		return err // nil if a signal ended the start
 	}
 	notify("READY=1")
-	go content.follow(s.ended, watch, reload, s.reload)
+	go content.run(s.ended, watch, reload, s.reload)
 	go s.access.rotate(s.ended, rotate)
 	go s.restartOn(restart)
 	return serveUntil(s, signals)

@@ -18,15 +18,14 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// app is an application: it answers at once, but for /slow, which waits for
-// release.
+// app is an application. It responds at once, except to /slow, which waits for release.
 type app struct {
 	addr    string
-	arrived chan struct{} // a token for each request of /slow that is here
-	release chan struct{} // closed to let them go
+	arrived chan struct{} // gets a value at each request of /slow
+	release chan struct{} // closed to let those respond
 }
 
-// bigBody is the size of the answer to /big: more than sockets hold, and just
+// bigBody is the size of the response to /big: larger than socket buffers, and just
 // within limits.message.
 const bigBody = 4<<20 - 1<<10
 
@@ -58,8 +57,8 @@ func newApp(t *testing.T) *app {
 	return a
 }
 
-// consumer starts a sidecar in front of an application, and returns the address
-// that it serves on.
+// consumer starts a sidecar in front of an application, and returns its listener's
+// address.
 func consumer(t *testing.T, a *app, more string) (*process, string) {
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
@@ -83,7 +82,7 @@ func TestRun(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || string(body) != "POST hello" {
-			t.Fatalf("answered %d %q", resp.StatusCode, body)
+			t.Fatalf("response %d %q", resp.StatusCode, body)
 		}
 	}
 	for path, want := range map[string]string{
@@ -96,7 +95,7 @@ func TestRun(t *testing.T) {
 	} {
 		status, body := p.get(path)
 		if status != 200 || !regexp.MustCompile(want).MatchString(body) {
-			t.Errorf("%s answered %d %s", path, status, body)
+			t.Errorf("%s: response %d %s", path, status, body)
 		}
 	}
 	_, body := p.get("/hedging")
@@ -108,7 +107,7 @@ func TestRun(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(body), &hedging); err != nil ||
 		hedging.Services["app"].Mode != "off" || hedging.Services["app"].Requests != 3 {
-		t.Errorf("/hedging answered %s: %v", body, err)
+		t.Errorf("/hedging: response %s: %v", body, err)
 	}
 	p.signal(syscall.SIGINT)
 	if code := p.exitCode(); code != 0 {
@@ -116,48 +115,48 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// slow sends a request that the application has and does not answer yet.
+// slow sends a request, and returns when the application has it. Its response waits.
 func slow(t *testing.T, a *app, egress string) <-chan *http.Response {
 	t.Helper()
-	answer := make(chan *http.Response, 1)
+	response := make(chan *http.Response, 1)
 	go func() {
 		resp, err := http.Get("http://" + egress + "/slow")
 		if err != nil {
 			t.Errorf("the slow request failed: %v", err)
 			resp = &http.Response{Body: http.NoBody}
 		}
-		answer <- resp
+		response <- resp
 	}()
 	receive(t, "the slow request to arrive", a.arrived)
-	return answer
+	return response
 }
 
-// TestDrainBySignal: a request in flight is answered, and the connection told to
-// close, while nothing new is taken.
+// TestDrainBySignal: during a drain a request in flight gets its response, with
+// Connection: close, and new connections are refused.
 func TestDrainBySignal(t *testing.T) {
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
 	p.ready()
-	answer := slow(t, a, egress)
+	response := slow(t, a, egress)
 	p.signal(syscall.SIGTERM)
 	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
 	refused(t, egress)
 	if status, _ := p.get("/healthz"); status != 200 {
-		t.Errorf("/healthz answered %d while draining", status)
+		t.Errorf("/healthz: response %d during the drain", status)
 	}
 	close(a.release)
-	resp := receive(t, "the answer", answer)
+	resp := receive(t, "the response", response)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "GET " || resp.StatusCode != 200 || !resp.Close {
-		t.Errorf("answered %d %q, close %v, error %v", resp.StatusCode, body, resp.Close, err)
+		t.Errorf("response %d %q, close %v, error %v", resp.StatusCode, body, resp.Close, err)
 	}
 	if code := p.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// TestDrainSlowReader: an answer that its client has not read yet still arrives
-// whole.
+// TestDrainSlowReader: a client that reads slowly still gets the whole response during a
+// drain.
 func TestDrainSlowReader(t *testing.T) {
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
@@ -173,7 +172,7 @@ func TestDrainSlowReader(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Nil(t, "the answer to be on its way", func() error {
+	eventually.Nil(t, "the response to be on its way", func() error {
 		if _, body := p.get("/metrics"); !strings.Contains(body, `remora_requests_total{outcome="2xx",service="app"} 1`) {
 			return errors.New("it is not counted")
 		}
@@ -194,7 +193,7 @@ func TestDrainSlowReader(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: it ends the process, whatever is in flight.
+// TestSecondSignal: a second signal ends the process although a request is in flight.
 func TestSecondSignal(t *testing.T) {
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
@@ -202,7 +201,7 @@ func TestSecondSignal(t *testing.T) {
 	go func() {
 		if resp, err := http.Get("http://" + egress + "/slow"); err == nil {
 			resp.Body.Close()
-			t.Error("the slow request was answered")
+			t.Error("the slow request got a response")
 		}
 	}()
 	receive(t, "the slow request to arrive", a.arrived)
@@ -214,7 +213,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// TestDrainTimeout: what does not end within timeouts.drain is cut off.
+// TestDrainTimeout: requests that do not end within timeouts.drain are cut off.
 func TestDrainTimeout(t *testing.T) {
 	a := newApp(t)
 	p, egress := consumer(t, a, "timeouts: {drain: 50ms}")
@@ -233,19 +232,19 @@ func TestDrainTimeout(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if err := receive(t, "the connection to end", cut); err == nil {
-		t.Error("the slow request was answered")
+		t.Error("the slow request got a response")
 	}
 	if !strings.Contains(p.output.String(), "pending=1") {
-		t.Error("the log does not tell what was cut off")
+		t.Error("the log does not have the number of requests that were cut off")
 	}
 }
 
-// TestDrainByAPI: POST /drain does the same, but the process stays.
+// TestDrainByAPI: POST /drain drains the sidecar without ending the process.
 func TestDrainByAPI(t *testing.T) {
 	a := newApp(t)
 	p, egress := consumer(t, a, "")
 	p.ready()
-	answer := slow(t, a, egress)
+	response := slow(t, a, egress)
 	for range 2 { // a second time changes nothing
 		resp, err := http.Post("http://"+p.admin+"/drain", "", nil)
 		if err != nil {
@@ -253,16 +252,16 @@ func TestDrainByAPI(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusAccepted {
-			t.Fatalf("/drain answered %d", resp.StatusCode)
+			t.Fatalf("/drain: response %d", resp.StatusCode)
 		}
 	}
 	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
 	refused(t, egress)
 	close(a.release)
-	resp := receive(t, "the answer", answer)
+	resp := receive(t, "the response", response)
 	resp.Body.Close()
 	if resp.StatusCode != 200 {
-		t.Errorf("answered %d", resp.StatusCode)
+		t.Errorf("response %d", resp.StatusCode)
 	}
 	p.await("/readyz", http.StatusServiceUnavailable, "drained\n")
 	p.signal(syscall.SIGTERM)
@@ -292,8 +291,8 @@ services: {app: {discover: static, endpoints: [%[1]q], protocol: http}}`, a.addr
 	}
 }
 
-// healthcheckSays waits for an exit code and an output: a sidecar that is kept
-// waiting may miss the time that a health check gives it.
+// healthcheckSays waits for an exit code and an output. It repeats the health check,
+// because a sidecar on a busy machine may exceed its timeout.
 func healthcheckSays(t *testing.T, want int, out string, args ...string) {
 	t.Helper()
 	eventually.Nil(t, fmt.Sprintf("healthcheck %v", args), func() error {
@@ -315,19 +314,19 @@ func TestHealthcheck(t *testing.T) {
 	healthcheckSays(t, exitUsage, "admin config", "--admin", p.admin, "-c", p.file)
 	healthcheckSays(t, exitFailed, "405", "--admin", p.admin+"/drain?")
 	healthcheckSays(t, exitFailed, "no such file", "-c", p.file+"x")
-	answer := slow(t, a, egress)
+	response := slow(t, a, egress)
 	p.signal(syscall.SIGTERM)
 	p.await("/readyz", http.StatusServiceUnavailable, "draining\n")
 	healthcheckSays(t, exitFailed, "503 Service Unavailable: draining", "--admin", p.admin)
 	healthcheckSays(t, 0, "", "--admin", p.admin, "--live")
 	close(a.release)
-	receive(t, "the answer", answer).Body.Close()
+	receive(t, "the response", response).Body.Close()
 	p.exitCode()
 	healthcheckSays(t, exitFailed, "refused", "--admin", p.admin)
 }
 
-// TestAdminToken: with a token the state of a process is told to its holder
-// alone, and a health check still needs none.
+// TestAdminToken: with admin.token the admin API requires the token, except for health
+// checks.
 func TestAdminToken(t *testing.T) {
 	t.Setenv("REMORA_TEST_TOKEN", "correct-horse")
 	p, _ := consumer(t, newApp(t), "")

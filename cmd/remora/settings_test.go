@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// TestSettingsPageTellsWhatAReloadDoes: what docs/settings.md says of a key in its
-// last column is what becomes of a reload that changes this key alone.
-func TestSettingsPageTellsWhatAReloadDoes(t *testing.T) {
+// TestSettingsPageReloads: the last column of docs/settings.md is the effect of a reload
+// that changes only the key.
+func TestSettingsPageReloads(t *testing.T) {
 	page, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
@@ -27,12 +27,12 @@ func TestSettingsPageTellsWhatAReloadDoes(t *testing.T) {
 		old, changed := oneOfEach(), oneOfEach()
 		value := setting(reflect.ValueOf(changed), strings.Split(key, "."))
 		if !value.IsValid() {
-			continue // of a block that stands in several places
+			continue // a key of a block that several keys have
 		}
 		alter(value)
 		tried++
 		if got := effect(old, changed); !strings.HasPrefix(said, got) {
-			t.Errorf("docs/settings.md says %q of %s; a reload that changes it is %q", said, key, got)
+			t.Errorf("docs/settings.md has %q for %s; a reload that changes it is %q", said, key, got)
 		}
 	}
 	if tried < 70 {
@@ -40,7 +40,7 @@ func TestSettingsPageTellsWhatAReloadDoes(t *testing.T) {
 	}
 }
 
-// oneOfEach has one entry in each list and map.
+// oneOfEach returns a configuration with one entry in each list and map.
 func oneOfEach() *config.Config {
 	c := config.Default()
 	c.Listeners = []config.Listener{{Name: "in", Address: "127.0.0.1:1", Protocol: config.ProtocolHTTP}}
@@ -53,8 +53,8 @@ func oneOfEach() *config.Config {
 	return c
 }
 
-// setting is the value under a key, * being the only entry; the zero Value if there
-// is no such key.
+// setting returns the value of a key, in which * means the only entry. It returns the
+// zero Value if there is no such key.
 func setting(v reflect.Value, key []string) reflect.Value {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -77,7 +77,7 @@ func setting(v reflect.Value, key []string) reflect.Value {
 	return reflect.Value{}
 }
 
-// alter gives v another value.
+// alter changes the value of v.
 func alter(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -95,12 +95,12 @@ func alter(v reflect.Value) {
 	}
 }
 
-// effect is what a reload from old to cfg does, in the words of the page.
+// effect returns the effect of a reload from old to cfg, in the words of the page.
 func effect(old, cfg *config.Config) string {
 	if len(fixedKeys(old, cfg)) > 0 {
 		return "restart"
 	}
-	cfg.Listeners, cfg.Routes = nil, nil // which may lead to a service that is not there
+	cfg.Listeners, cfg.Routes = nil, nil // they may name a service that does not exist
 	if len(proxy.NewProcess(old, 0).Prepare(cfg, nil).Added()) > 0 {
 		return "new service"
 	}

@@ -72,7 +72,7 @@ type hotRestart struct {
 	inherited        *inheritance   // used until the end of start
 	restarts         int            // number of hot restarts before this process
 	predecessorEnded chan struct{}  // closed at the end of the predecessor; nil without one
-	door             *handover.Door // accepts successors; nil if this process can't be replaced
+	successors       *handover.Door // accepts successors; nil if this process can't be replaced
 	replaced         chan struct{}  // closed when a successor serves
 }
 
@@ -135,7 +135,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.updateRegistrations(cfg)
 	s.inherited.sayServing(s.ended, s.registered, log)
-	s.openDoor(s.inherited.door)
+	s.openDoor(s.inherited.path)
 	s.admin.Enter(admin.Serving)
 	if conn := s.inherited.predecessor; conn != nil {
 		s.predecessorEnded = make(chan struct{})
@@ -143,7 +143,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 		s.inherited.predecessor = nil // watchPredecessor closes it
 		s.retiring.Go(func() { s.watchPredecessor(conn) })
 	}
-	if s.door != nil {
+	if s.successors != nil {
 		s.retiring.Go(s.acceptSuccessors)
 	}
 	log.Info("serving", "version", versionOf(version, buildInfo()), "node", cfg.Node.ID,

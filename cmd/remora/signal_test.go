@@ -15,8 +15,8 @@ import (
 	"github.com/remora-proxy/remora/internal/eventually"
 )
 
-// TestLogReaderGone: a log that nobody can read any more ends neither the process nor
-// its successor, which has the same.
+// TestLogReaderGone: a log without a reader ends neither the process nor its successor,
+// which has the same log.
 func TestLogReaderGone(t *testing.T) {
 	a := newApp(t)
 	egress := freeAddrs(t, 1)[0]
@@ -37,7 +37,7 @@ func TestLogReaderGone(t *testing.T) {
 	r.Close()
 	serves := func(p *process) {
 		t.Helper()
-		p.signal(syscall.SIGHUP) // it tells of that
+		p.signal(syscall.SIGHUP) // logs a line
 		eventually.Nil(t, "the reload", func() error {
 			select {
 			case <-p.exited:
@@ -50,7 +50,7 @@ func TestLogReaderGone(t *testing.T) {
 			return nil
 		})
 		if status, _, _, err := get(egress); status != http.StatusOK || err != nil {
-			t.Errorf("answered %d, %v", status, err)
+			t.Errorf("response %d, %v", status, err)
 		}
 	}
 	serves(p)
@@ -67,8 +67,8 @@ func TestLogReaderGone(t *testing.T) {
 	}
 }
 
-// busy returns a sidecar with a request of client's that its application answers when
-// told to.
+// busy returns a sidecar with a request of client in flight, until the test releases the
+// application.
 func busy(t *testing.T) (a *app, p *process, client *keptAlive) {
 	t.Helper()
 	a = newApp(t)
@@ -80,12 +80,12 @@ func busy(t *testing.T) (a *app, p *process, client *keptAlive) {
 	return a, p, client
 }
 
-// TestSignalAfterReplaced: the first signal finds a process that was replaced draining
-// already, and changes nothing; the second ends it.
+// TestSignalAfterReplaced: the first signal to a process that was replaced changes
+// nothing, because it already drains. The second ends it.
 func TestSignalAfterReplaced(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  bool // by a second signal
+		end  bool // ended by a second signal
 		code int
 	}{{"one signal", false, 0}, {"two signals", true, exitFailed}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSignalAfterReplaced(t *testing.T) {
 				p.signal(syscall.SIGTERM)
 			} else {
 				close(a.release)
-				client.answered()
+				client.readResponse()
 			}
 			if code := p.exitCode(); code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
@@ -106,9 +106,9 @@ func TestSignalAfterReplaced(t *testing.T) {
 	}
 }
 
-// TestLastToEnd: a process does not end before those whose place it took: a service
-// manager that knows of this one would kill them.
-func TestLastToEnd(t *testing.T) {
+// TestDrainAwaitsPredecessor: a process does not end before its predecessors. At the end of
+// the main process a service manager would kill them.
+func TestDrainAwaitsPredecessor(t *testing.T) {
 	a, first, client := busy(t)
 	second := first.replace()
 	third := second.replace()
@@ -117,7 +117,7 @@ func TestLastToEnd(t *testing.T) {
 		p.says(t, "waiting for the end of the predecessor")
 	}
 	close(a.release)
-	client.answered()
+	client.readResponse()
 	for _, p := range []*process{first, second, third} {
 		if code := p.exitCode(); code != 0 {
 			t.Errorf("exit code %d", code)
@@ -125,9 +125,9 @@ func TestLastToEnd(t *testing.T) {
 	}
 }
 
-// TestRestartOfLeaving: a process that drains starts no other, which would find nobody to
-// succeed, or succeed its successor.
-func TestRestartOfLeaving(t *testing.T) {
+// TestRestartWhileDraining: a draining process starts no successor. That would find no
+// predecessor, or replace another successor.
+func TestRestartWhileDraining(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		leave func(p *process)
@@ -144,10 +144,10 @@ func TestRestartOfLeaving(t *testing.T) {
 			p.signal(syscall.SIGUSR2)
 			p.says(t, "not replaced")
 			if out := p.output.String(); strings.Contains(out, "successor started") {
-				t.Errorf("it starts another: %s", out)
+				t.Errorf("it starts a successor: %s", out)
 			}
 			close(a.release)
-			client.answered()
+			client.readResponse()
 			if code := p.exitCode(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -155,8 +155,8 @@ func TestRestartOfLeaving(t *testing.T) {
 	}
 }
 
-// TestSignalsDuringStart: the first ends a start that does not serve yet, without an
-// error, or is the first of what has begun to serve; the second ends all at once.
+// TestSignalsDuringStart: the first signal ends a start without an error, or else drains
+// the sidecar that has started. The second ends the process at once.
 func TestSignalsDuringStart(t *testing.T) {
 	serving := new(sidecar)
 	broken := errors.New("broken")
@@ -166,7 +166,7 @@ func TestSignalsDuringStart(t *testing.T) {
 		start   func(ctx context.Context) (*sidecar, error)
 		s       *sidecar
 		err     error
-		left    int // signals
+		left    int // signals that are left for the sidecar
 	}{
 		{"none", 0, func(context.Context) (*sidecar, error) { return serving, nil }, serving, nil, 0},
 		{"none, and it fails", 0, func(context.Context) (*sidecar, error) { return nil, broken }, nil, broken, 0},
@@ -186,7 +186,7 @@ func TestSignalsDuringStart(t *testing.T) {
 	}
 }
 
-// says waits until the process has said so in its log.
+// says waits until the log of the process contains what.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
 	eventually.Nil(t, fmt.Sprintf("the log to say %q", what), func() error {

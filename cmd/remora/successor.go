@@ -64,7 +64,7 @@ func doorPath(dir, file string, cfg *config.Config) string {
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {
-	door        string                  // path for this process's own Door; empty if it opens none
+	path        string                  // path for this process's own Door; empty if it opens none
 	predecessor *handover.Conn          // nil if there is none
 	restarts    int                     // number of hot restarts before this process
 	parked      string                  // address of the predecessor's parked responses
@@ -84,9 +84,9 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 		if !errors.Is(err, handover.ErrNobody) {
 			log.Warn("no hot restart", "door", path, "error", err)
 		}
-		return &inheritance{door: path}, nil
+		return &inheritance{path: path}, nil
 	}
-	in := &inheritance{door: path, predecessor: conn}
+	in := &inheritance{path: path, predecessor: conn}
 	_ = conn.SetDeadline(time.Now().Add(offerTimeout))
 	offer, sockets, err := conn.Receive()
 	if err != nil {

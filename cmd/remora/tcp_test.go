@@ -24,8 +24,8 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 	return p, in
 }
 
-// serveTCP has talk at the other end of each connection to the address that it
-// returns, and closes the connection after it.
+// serveTCP calls talk for each connection to the address that it returns, and then closes
+// the connection.
 func serveTCP(t *testing.T, talk func(nc net.Conn)) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,8 +47,8 @@ func serveTCP(t *testing.T, talk func(nc net.Conn)) (addr string) {
 	return ln.Addr().String()
 }
 
-// TestTCPCarriesHTTP2: what the sidecar does not parse passes as opaque bytes,
-// here HTTP/2 with prior knowledge, as gRPC uses it.
+// TestTCPCarriesHTTP2: a tcp listener passes HTTP/2 with prior knowledge, which gRPC uses,
+// as opaque bytes.
 func TestTCPCarriesHTTP2(t *testing.T) {
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -85,10 +85,9 @@ func TestTCPCarriesHTTP2(t *testing.T) {
 	}
 }
 
-// TestTCPThroughTwo: a plain TCP server behind two sidecars gets what its client
-// sends, talks back, and hears its half-close; requests are nothing for it, and are
-// refused before they reach it.
-func TestTCPThroughTwo(t *testing.T) {
+// TestTCPOverLink: a client and a TCP server exchange bytes through two sidecars, and the
+// server gets the client's half-close. HTTP requests to that server are refused.
+func TestTCPOverLink(t *testing.T) {
 	app := serveTCP(t, func(nc net.Conn) {
 		_, _ = io.WriteString(nc, "+hello\r\n") // servers may speak first
 		n, _ := io.Copy(io.Discard, nc)
@@ -115,7 +114,7 @@ services: {store: {discover: static, endpoints: [%q], protocol: link, connect_ti
 	_ = client.SetDeadline(time.Now().Add(patience))
 	hello := make([]byte, len("+hello\r\n"))
 	if _, err := io.ReadFull(client, hello); string(hello) != "+hello\r\n" || err != nil {
-		t.Errorf("the server said %q, %v", hello, err)
+		t.Errorf("the server sent %q, %v", hello, err)
 	}
 	const length = 3 << 20
 	if _, err := client.Write(make([]byte, length)); err != nil {
@@ -123,22 +122,22 @@ services: {store: {discover: static, endpoints: [%q], protocol: link, connect_ti
 	}
 	_ = client.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(client); string(got) != fmt.Sprintf(":%d\r\n", length) || err != nil {
-		t.Errorf("after its client's last byte the server said %q, %v", got, err)
+		t.Errorf("after the client's last byte the server sent %q, %v", got, err)
 	}
-	for _, body := range []int{10, 200 << 10} { // a message, and a stream
+	for _, body := range []int{10, 200 << 10} { // a whole message, and a stream
 		resp, err := http.Post("http://"+web+"/", "", strings.NewReader(strings.Repeat("x", body)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
 		if code := resp.Header.Get("x-remora-error"); resp.StatusCode != http.StatusNotFound || code != "no-route" {
-			t.Errorf("a request of %d bytes was answered %d %s", body, resp.StatusCode, code)
+			t.Errorf("a request of %d bytes: response %d %s", body, resp.StatusCode, code)
 		}
 	}
 }
 
-// TestTCPDrain: a drain waits for streams to end by themselves, and cuts what is
-// left when timeouts.drain has passed.
+// TestTCPDrain: a drain waits until streams have ended, and cuts off the others after
+// timeouts.drain.
 func TestTCPDrain(t *testing.T) {
 	for _, c := range []struct {
 		name, more string

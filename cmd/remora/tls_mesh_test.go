@@ -19,10 +19,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/certs"
 )
 
-// TestTLSRefusedElsewhere: of two providers one refuses the consumer. That is
-// through with its handshake before it hears of it, but has sent no request by
-// then, so that even what must not be sent twice goes to the other.
-func TestTLSRefusedElsewhere(t *testing.T) {
+// TestTLSRetryAfterRefusal: one of two providers refuses the consumer. The consumer's
+// handshake is complete before the refusal arrives, but it has sent no request. So even
+// requests that must not be sent twice go to the other provider.
+func TestTLSRetryAfterRefusal(t *testing.T) {
 	a := newApp(t)
 	ca, other := testcerts.New(t), testcerts.New(t)
 	_, accepting := secureProvider(t, a.addr, identityOf(t, ca, providerName))
@@ -42,8 +42,8 @@ services: {compute: {discover: static, endpoints: [%q, %q], protocol: link, conn
 	p.awaitMetric(`remora_tls_failures_total{code="tls_unknown_ca"}`, 1)
 }
 
-// TestTLSEtcd: a consumer finds its provider through an etcd that both must show
-// a certificate to. One that shows none learns of nobody.
+// TestTLSEtcd: a consumer finds its provider in an etcd that requires certificates.
+// Without a certificate it finds none.
 func TestTLSEtcd(t *testing.T) {
 	ca := testcerts.New(t)
 	server := identityOf(t, ca, "127.0.0.1")
@@ -85,17 +85,17 @@ services: {compute: {discover: etcd, protocol: link, connect_timeout: 15s}}`, eg
 		return nil
 	})
 	if err := post(http.DefaultClient, blind, "hello"); err == nil {
-		t.Error("a sidecar without a certificate was told of the provider")
+		t.Error("a sidecar without a certificate found the provider")
 	}
 
-	provider.signal(syscall.SIGTERM) // which withdraws the registration
+	provider.signal(syscall.SIGTERM) // removes the registration
 	if code := provider.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-// TestTLSTCP: opaque streams are encrypted towards a service with tls, and end as
-// their other side does.
+// TestTLSTCP: opaque streams to a service with tls are encrypted. Half-close and reset
+// pass in both directions.
 func TestTLSTCP(t *testing.T) {
 	ca := testcerts.New(t)
 	own := openIdentity(t, identityOf(t, ca, providerName), consumerName)
@@ -183,7 +183,7 @@ services: {app: {discover: static, endpoints: [%q], protocol: tcp, connect_timeo
 	})
 }
 
-// openIdentity opens files for an application of the test.
+// openIdentity opens the identity of an application of the test.
 func openIdentity(t *testing.T, d testcerts.Dir, peer string) *certs.Source {
 	t.Helper()
 	s, err := certs.Open(certs.Options{Cert: d.Cert, Key: d.Key, CA: d.CA, Peers: []string{peer}})

@@ -21,25 +21,25 @@ import (
 	"github.com/remora-proxy/remora/internal/testcerts"
 )
 
-// The names in use under the authority of a test.
+// Names in the certificates of a test.
 const (
 	providerName = "spiffe://test/provider"
 	consumerName = "spiffe://test/consumer"
 )
 
-// block is a tls block of the configuration.
+// block returns a tls block of the configuration.
 func block(d testcerts.Dir, peer string) string {
 	return fmt.Sprintf("{cert: %q, key: %q, ca: %q, peers: [%q]}", d.Cert, d.Key, d.CA, peer)
 }
 
-// identityOf makes the files of somebody with this name.
+// identityOf issues a certificate with this name, and writes its files.
 func identityOf(t *testing.T, ca *testcerts.CA, name string) testcerts.Dir {
 	t.Helper()
 	cert, key := ca.Issue(testcerts.Leaf{Names: []string{name}})
 	return testcerts.NewDir(t, ca, cert, key)
 }
 
-// secureProvider is the sidecar of an application, with TLS on its link.
+// secureProvider starts the sidecar of an application, with TLS on its link.
 func secureProvider(t *testing.T, app string, d testcerts.Dir) (*process, string) {
 	ingress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
@@ -52,7 +52,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http, connect_ti
 	return p, ingress
 }
 
-// secureConsumer is a sidecar that calls a provider over TLS.
+// secureConsumer starts a sidecar that sends requests to a provider over TLS.
 func secureConsumer(t *testing.T, ingress string, d testcerts.Dir) (*process, string) {
 	egress := freeAddrs(t, 1)[0]
 	p := startRemora(t, fmt.Sprintf(`
@@ -67,7 +67,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	return p, egress
 }
 
-// metric is the value of one series, 0 while there is none.
+// metric returns the value of one series, or 0 if it does not exist.
 func (p *process) metric(series string) int {
 	_, body := p.get("/metrics")
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(body)
@@ -134,7 +134,7 @@ func TestTLSRefused(t *testing.T) {
 			c.Close()
 		}
 		if err == nil {
-			t.Error("it was let in")
+			t.Error("the connection was accepted")
 		}
 		provider.awaitMetric(`remora_tls_failures_total{code="tls_no_certificate"}`, 1)
 	})
@@ -165,7 +165,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	if n := served.Load(); n != 0 {
 		t.Errorf("%d requests reached the application", n)
 	}
-	// And one that is as it should be gets through.
+	// A consumer with a valid certificate gets a response.
 	_, egress := secureConsumer(t, ingress, identityOf(t, ca, consumerName))
 	resp, err := http.Get("http://" + egress + "/x")
 	if err != nil {
@@ -177,7 +177,7 @@ services: {compute: {discover: static, endpoints: [%q], protocol: link, connect_
 	}
 }
 
-// TestTLSImpostor: a consumer sends nothing to a provider that is another.
+// TestTLSImpostor: a consumer sends nothing to a provider with a wrong name.
 func TestTLSImpostor(t *testing.T) {
 	a := newApp(t)
 	ca := testcerts.New(t)
@@ -193,7 +193,7 @@ func TestTLSImpostor(t *testing.T) {
 	}
 }
 
-// TestTLSBig: 10 MiB there and back.
+// TestTLSBig: a request and a response of 10 MiB.
 func TestTLSBig(t *testing.T) {
 	a := newApp(t)
 	ca := testcerts.New(t)
@@ -291,7 +291,7 @@ func TestTLSRotation(t *testing.T) {
 	}
 }
 
-// TestTLSFiles: files that are missing stop a start, with their names.
+// TestTLSFiles: a start fails if files are missing, and the error names them.
 func TestTLSFiles(t *testing.T) {
 	ca := testcerts.New(t)
 	d := identityOf(t, ca, providerName)
@@ -303,6 +303,6 @@ services: {s: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http}}`, 
 		t.Errorf("exit code %d", code)
 	}
 	if out := p.output.String(); !strings.Contains(out, "listeners.ingress.tls") || !strings.Contains(out, "/none/key.pem") {
-		t.Errorf("said %s", out)
+		t.Errorf("output %s", out)
 	}
 }

@@ -82,7 +82,7 @@ func (o *observer) next(ctx context.Context) (f *frame, err error) {
 	if err := o.get(ctx, "/stats", &now.now); err != nil {
 		return nil, err
 	}
-	if err := o.get(ctx, "/milliseconds", &now.milliseconds); err != nil {
+	if err := o.get(ctx, "/milliseconds", &now.recent); err != nil {
 		return nil, err
 	}
 	comparable := o.hasPrevious && now.now.Uptime > now.before.Uptime

@@ -15,8 +15,8 @@ import (
 // frame is what "remora top" shows: two readings of a sidecar's statistics, and the
 // difference between them.
 type frame struct {
-	before, now  admin.Stats
-	milliseconds admin.Milliseconds
+	before, now admin.Stats
+	recent      admin.Milliseconds
 }
 
 func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }
@@ -77,7 +77,7 @@ func (f *frame) services() []string {
 			requests += n
 		}
 		hedged := d.Hedges.Sent - min(d.Hedges.Missed, d.Hedges.Sent) // a hedge that missed may have been sent before
-		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", cut(name, 20),
+		out = append(out, fmt.Sprintf("%-20s %9s %9s %9s %9s %9s %8s %8s %8d %7d", shorten(name, 20),
 			short(float64(requests)/f.seconds()), latency(&h, .5), latency(&h, .99), latency(&h, .999),
 			short(float64(d.Outcomes["5xx"]+d.Outcomes["failed"])/f.seconds()),
 			percent(hedged, requests), percent(d.Hedges.Won, hedged), s.Pending, s.Queued))
@@ -111,7 +111,7 @@ func (f *frame) gates() string {
 // timeline returns the charts of the last milliseconds. A column shows the highest value
 // of its milliseconds.
 func (f *frame) timeline(columns int) []string {
-	ms := &f.milliseconds
+	ms := &f.recent
 	n := len(ms.Arrivals)
 	if n == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (f *frame) endpoints(rows int) []string {
 		if i == rows-2 && len(list) > rows-1 {
 			return append(out, fmt.Sprintf("and %d more", len(list)-i))
 		}
-		out = append(out, fmt.Sprintf("%-28s %-20s %-10s %8d %11s %9s %9s %6d", cut(r.now.Address, 28), cut(r.service, 20),
+		out = append(out, fmt.Sprintf("%-28s %-20s %-10s %8d %11s %9s %9s %6d", shorten(r.now.Address, 28), shorten(r.service, 20),
 			state(&r.now), r.now.Pending, f.rate(r.was.Attempts, r.now.Attempts), f.rate(r.was.Failed, r.now.Failed),
 			micros(int64(r.now.LatencyMS*1000)), r.now.Connections))
 	}
@@ -260,8 +260,8 @@ func percent(part, whole uint64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// cut shortens a text at its beginning, where names and addresses are often equal.
-func cut(text string, length int) string {
+// shorten shortens a text at its beginning, where names and addresses are often equal.
+func shorten(text string, length int) string {
 	if runes := []rune(text); len(runes) > length {
 		return "…" + string(runes[len(runes)-length+1:])
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// second is a frame of one second in which a service had 200 requests.
+// second returns a frame of one second in which a service had 200 requests.
 func second() *frame {
 	counts := make([]uint64, stats.HistogramBuckets)
 	counts[18], counts[27] = 196, 4 // 1 ms and 10 ms
@@ -38,22 +38,22 @@ func second() *frame {
 		s.Endpoints = []admin.EndpointState{
 			{Address: "10.0.0.1:80", Attempts: 150 * factor, Pending: 1, LatencyMS: 1.25, Connections: 4},
 			{Address: "10.0.0.2:80", Attempts: 60 * factor, Failed: 6 * factor, Healthy: &unhealthy},
-			{Address: "10.0.0.3:80", Attempts: 50 - 25*factor, Pending: 16, Stalled: true}, // begun anew
+			{Address: "10.0.0.3:80", Attempts: 50 - 25*factor, Pending: 16, Stalled: true}, // its counters were reset
 		}
 		return s
 	}
 	f := &frame{
 		before: admin.Stats{Uptime: 10, Services: map[string]admin.ServiceStats{"compute": svc(1)}},
 		now:    admin.Stats{Node: "api-1", Phase: "serving", Version: "v1", Uptime: 11, Connections: 9, Services: map[string]admin.ServiceStats{"compute": svc(2)}},
-		milliseconds: admin.Milliseconds{
+		recent: admin.Milliseconds{
 			Arrivals: make([]uint32, 1000), Answers: make([]uint32, 1000), Bytes: make([]uint64, 1000), Worst: make([]int64, 1000),
 		},
 	}
-	for i := range f.milliseconds.Arrivals {
-		f.milliseconds.Arrivals[i] = 1
+	for i := range f.recent.Arrivals {
+		f.recent.Arrivals[i] = 1
 	}
-	f.milliseconds.Arrivals[500] = 20
-	f.milliseconds.Worst[510] = 12_300
+	f.recent.Arrivals[500] = 20
+	f.recent.Worst[510] = 12_300
 	turns := make([]uint64, stats.HistogramBuckets)
 	f.before.Loops = []admin.LoopStats{{Events: 100, Turns: turns}}
 	turns = append([]uint64(nil), turns...)
@@ -81,11 +81,11 @@ func TestFrame(t *testing.T) {
 	for _, line := range strings.Split(text, "\n") {
 		if requests, ok := strings.CutPrefix(line, "requests  "); ok &&
 			(strings.Count(requests, "█") != 1 || utf8.RuneCountInString(requests) != 110 || strings.Index(requests, "█") < 100) {
-			t.Errorf("the burst is not there: %s", line)
+			t.Errorf("the burst is missing: %s", line)
 		}
 	}
 	if worst, ok := strings.Index(text, "10.0.0.2:80"), strings.Index(text, "10.0.0.1:80"); worst > ok {
-		t.Error("what needs a look does not come first")
+		t.Error("endpoints with problems are not first")
 	}
 	for _, room := range []size{{40, 10}, {80, 24}, {200, 100}, {20, 3}} {
 		lines := second().lines(room)
@@ -100,8 +100,8 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestFrameOfMissedHedges: hedges that were sent before and turned away since are none
-// of those sent since.
+// TestFrameOfMissedHedges: hedges that were sent before the frame and refused during it do
+// not count against those sent during it.
 func TestFrameOfMissedHedges(t *testing.T) {
 	f := second()
 	svc := f.now.Services["compute"]
@@ -141,11 +141,11 @@ func TestTopOnce(t *testing.T) {
 		t.Errorf("with the configuration: exit code %d: %s", code, &stderr)
 	}
 	if code := execute([]string{"top", "--once", "--admin", freeAddrs(t, 1)[0]}, &stdout, &stderr); code != exitFailed {
-		t.Errorf("with nobody there: exit code %d", code)
+		t.Errorf("without a sidecar: exit code %d", code)
 	}
 }
 
-// On a terminal, top draws until q or Ctrl-C, and gives the terminal back.
+// TestTopOnATerminal: top draws until q or Ctrl-C, and restores the terminal.
 func TestTopOnATerminal(t *testing.T) {
 	app := httptest.NewServer(http.NotFoundHandler())
 	defer app.Close()
@@ -201,7 +201,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// terminal makes a pair of pseudo terminals.
+// terminal opens a pair of pseudo terminals.
 func terminal(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

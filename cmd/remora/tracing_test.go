@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTracing: a reload switches tracing on and off, and what waits for its receiver
-// at the end of the process still leaves.
+// TestTracing: a reload switches tracing on and off. Spans that are queued at the end of
+// the process are still exported.
 func TestTracing(t *testing.T) {
 	var exports atomic.Int32
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// newer stands between two sidecars and makes each take the other for one of the
-// next release: the dialer offers version 2 too, and both have settings that
-// version 1 does not know. It returns the address to dial, and a channel with a
-// token for each link whose both prefaces passed.
-func newer(t *testing.T, to string) (addr string, passed <-chan struct{}) {
+// nextRelease starts a relay between two sidecars. To each, the other seems to be of the
+// next release: the dialer also offers version 2, and both have settings that version 1
+// does not know. It returns the address to dial, and a channel that gets a value for each
+// link after both prefaces.
+func nextRelease(t *testing.T, to string) (addr string, passed <-chan struct{}) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,11 +61,11 @@ func futurePreface(dst io.Writer, src io.Reader, highest byte) error {
 	return err
 }
 
-// TestNeighbouringVersions: a sidecar of the next release, which keeps this
-// one's version, and one of this release work together in both directions.
+// TestNeighbouringVersions: a sidecar of this release works in both directions with one of
+// the next release, which still supports this one's version.
 func TestNeighbouringVersions(t *testing.T) {
 	p, ingress := provider(t, newApp(t))
-	between, passed := newer(t, ingress)
+	between, passed := nextRelease(t, ingress)
 	egress := freeAddrs(t, 1)[0]
 	c := startRemora(t, fmt.Sprintf(`
 loops: 1
