@@ -123,7 +123,8 @@ func readFrames(c net.Conn, in *[]byte) (frames []dubbo.Frame, err error) {
 
 const stringType = "Ljava/lang/String;"
 
-// echoed returns the response to a call with one string, which it returns.
+// echoed returns the response to a call whose only argument is a string: the same
+// string.
 func echoed(f *dubbo.Frame) *dubbo.Frame {
 	ans := &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, ID: f.ID}
 	if f.Serialization == dubbo.Fastjson {

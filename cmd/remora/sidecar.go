@@ -76,7 +76,7 @@ type hotRestart struct {
 	replaced         chan struct{}  // closed when a successor serves
 }
 
-// lifetime is how a sidecar ends.
+// lifetime is the state of a sidecar's drain and stop.
 type lifetime struct {
 	draining sync.Once
 	drained  chan struct{}      // closed at the end of the drain

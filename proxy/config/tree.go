@@ -61,7 +61,7 @@ type treeReader struct {
 }
 
 // readTree parses data, which must contain one YAML document. It returns nil if the
-// document is empty, or if its syntax is wrong, which it reports.
+// document is empty. It also returns nil after it has reported a wrong syntax.
 func (r *treeReader) readTree(data []byte) *node {
 	if len(data) > maxFile {
 		r.report(position{}, "larger than %d bytes; not a configuration file?", maxFile)

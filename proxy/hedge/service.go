@@ -26,8 +26,8 @@ func NewService(loops int) Service {
 	return Service{tokens: NewTokens(perLoop), inFlight: NewInFlight(perLoop)}
 }
 
-// Question is what the gates need to know about one request when its hedge timer
-// fires. The zero value keeps as many gates closed as it can.
+// Question describes one request to the gates when its hedge timer fires. The zero
+// value keeps as many gates closed as it can.
 type Question struct {
 	// Idempotent reports whether the request may reach two replicas.
 	Idempotent bool

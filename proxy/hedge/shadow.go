@@ -195,8 +195,8 @@ func (c *change) move(took, to time.Duration, cutOff bool) {
 	c.counts[bucketOf(to)]++
 }
 
-// Forecast is what hedging with one delay would have done during the last 30 to
-// 60 s.
+// Forecast is the effect that hedging with one delay would have had during the last
+// 30 to 60 s.
 type Forecast struct {
 	Delay   time.Duration
 	Current bool // reports whether Delay is the one in force now; it may have changed meanwhile
