@@ -1,19 +1,17 @@
-// Package lab is what the lab binary (cmd/remora-lab) is made of: everything
-// that is needed to see Remora work on one machine with nothing installed.
+// Package lab has the parts of the lab binary (cmd/remora-lab): all that is needed to see
+// Remora work on one machine with nothing installed.
 //
 //   - lab/replica: an emulated replica of a feature service, fast nearly always
 //     and frozen now and then, or a Dubbo provider with a fixed pool;
 //   - lab/consumer: a service that calls a Dubbo provider through its sidecar and
-//     checks the answers;
-//   - lab/load: an open-loop load generator that measures from the intended send
-//     time;
-//   - lab/report: tables, plots for terminals and pages, JSON and HTML of what was
-//     measured;
-//   - lab/child: the processes of what follows;
+//     checks the results;
+//   - lab/load: a load generator that measures from the intended send time;
+//   - lab/report: tables, charts, JSON and HTML of measurements;
+//   - lab/child: the processes of demo and bench;
 //   - lab/demo: embedded etcd, replicas, sidecars and load put together;
-//   - lab/bench: what the sidecar costs, beside other proxies;
-//   - lab/steal: when the machine itself stands still, and measures nothing well;
-//   - lab/precise: sleeping more precisely than Go's timers do.
+//   - lab/bench: what the sidecar costs beside other proxies, and its tail of latency;
+//   - lab/steal: moments in which the machine itself stands still;
+//   - lab/precise: sleeps that are more precise than Go's timers.
 //
 // Nothing in the sidecar imports it.
 package lab

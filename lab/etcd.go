@@ -14,37 +14,37 @@ import (
 	"google.golang.org/grpc"
 )
 
-// EtcdOptions configures an embedded etcd server. The zero value is a server on
-// a free port with data that goes away with it.
+// EtcdOptions configures an embedded etcd server. The zero value is a server on a free port
+// whose data is removed with it.
 type EtcdOptions struct {
-	// Dir holds the data and is kept by Close, so that a server started on it
-	// again goes on where this one ended. "": a new directory that Close removes.
+	// Dir holds the data. Close keeps it, so that another server can go on with it. ""
+	// means a new directory that Close removes.
 	Dir string
 
-	// ClientAddr is the "ip:port" to serve clients on. "" or port 0: a free
-	// port of 127.0.0.1; Addr tells which.
+	// ClientAddr is the "ip:port" to serve clients on. "" or port 0 means a free port of
+	// 127.0.0.1, which Addr returns.
 	ClientAddr string
 
 	// CertFile, KeyFile and ClientCA are PEM files for TLS towards clients, who
-	// must then show a certificate signed by ClientCA. "": plain text.
+	// must then show a certificate signed by ClientCA. "" means plain text.
 	CertFile, KeyFile, ClientCA string
 
 	// ReadyTimeout bounds the wait for the server to elect itself. Default: 30 s.
 	ReadyTimeout time.Duration
 
-	Logger *zap.Logger // nil: silent
+	Logger *zap.Logger // nil means no log
 }
 
-// Etcd is a cluster of one etcd server inside this process. It does not sync its
-// data to disk: it survives the process, not the machine.
+// Etcd is a cluster of one etcd server in this process. It does not sync its data to disk: the
+// data survives the process, but not the machine.
 type Etcd struct {
 	server  *embed.Etcd
 	grpc    *grpc.Server
-	tempDir string // removed by Close, unless ""
+	tempDir string // Close removes it; "" means none
 	scheme  string // of its client URL
 }
 
-// StartEtcd starts an etcd server and returns when it serves.
+// StartEtcd starts an etcd server, and returns once it serves.
 func StartEtcd(opt EtcdOptions) (*Etcd, error) {
 	e := &Etcd{}
 	if opt.Dir == "" {
@@ -113,32 +113,31 @@ func etcdConfig(opt EtcdOptions) *embed.Config {
 		}
 	}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = clients, clients
-	// A cluster of one has no peers, but etcd insists on listening for them.
+	// A cluster of one has no peers, but etcd needs an address for them.
 	peers := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peers, peers
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 
-	// It stands for election alone: short ticks only make it ready sooner and
-	// allow leases of one second.
+	// There is no other server to elect: short ticks make it ready sooner, and allow leases
+	// of one second.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	cfg.UnsafeNoFsync = true
-	cfg.BcryptCost = 4 // bcrypt's least: passwords in the lab guard nothing
+	cfg.BcryptCost = 4 // the minimum: passwords in the lab protect nothing
 	cfg.EnableGRPCGateway = false
 	return cfg
 }
 
-// Addr is the "ip:port" on which clients are served.
+// Addr returns the "ip:port" for clients.
 func (e *Etcd) Addr() string { return e.server.Clients[0].Addr().String() }
 
-// Endpoint is the URL on which clients are served.
+// Endpoint returns the URL for clients.
 func (e *Etcd) Endpoint() string { return e.scheme + "://" + e.Addr() }
 
-// Close stops the server as a crash would, from its clients' point of view:
-// connections are cut, whatever goes on on them. It returns when the port and
-// the directory are free again; closing twice does nothing.
+// Close stops the server as a crash would: it cuts all connections. It returns once the port
+// and the directory are free. A second Close does nothing.
 func (e *Etcd) Close() error {
 	if e.grpc != nil {
-		e.grpc.Stop() // embed's Close would wait seconds for watches to end
+		e.grpc.Stop() // Close of embed would wait seconds for watches
 		e.grpc = nil
 	}
 	if e.server != nil {

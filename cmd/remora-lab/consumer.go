@@ -18,8 +18,8 @@ func consumerCommand() *cobra.Command {
 		Long: `Run a service that calls a Dubbo provider through the sidecar beside it.
 
 Each request for /invoke makes it ask the sidecar, in a form over HTTP, for the hash of a
-random string of 0 to 1023 characters. It answers 200 "OK" when the result is right, else
-500 and what was wrong. /stats tells the counts, /healthz answers 200. SIGTERM or Ctrl-C
+random string of 0 to 1023 characters. It responds with 200 "OK" if the result is right, else
+with 500 and the error. /stats has the counts, /healthz responds with 200. SIGTERM or Ctrl-C
 prints the counts and ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runConsumer(cmd, o) },

@@ -12,10 +12,10 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// demoFlags are the flags of the demo that are not demo.Options.
+// demoFlags are the flags of the demo that are not in demo.Options.
 type demoFlags struct{ mode, json, html, keep string }
 
-// modeShadow is the --mode that compares shadow mode's forecast with the truth.
+// modeShadow is the --mode that compares the forecast of shadow mode with hedging.
 const modeShadow = "shadow"
 
 func demoCommand() *cobra.Command {
@@ -32,11 +32,11 @@ Starts etcd and three replicas that freeze for 50 ms now and then, and sends the
 load three times: straight to the replicas in turn (direct), through a consumer sidecar and
 a provider sidecar beside each replica with hedging off (off), and with hedging on (on).
 With --mode shadow it goes through two consumer sidecars in turn, every 2.5 s: one with
-hedging in shadow mode, which sends no hedges and forecasts what they would do, and one with
-hedging on. The forecast is shown beside the truth.
+hedging in shadow mode, which sends no hedges and forecasts their effect, and one with
+hedging on. The forecast is shown beside the measurement.
 
-The sidecars are real ones, with configuration files that --keep leaves for you to read and
-to deploy. Everything that was started is stopped at the end, on Ctrl-C and on failure.`,
+The sidecars are real processes, with configuration files that --keep leaves for you to read
+and to deploy. All processes are stopped at the end, on Ctrl-C and on failure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, o, flags) },
 	}
@@ -84,7 +84,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	return write(flags.html, func(w io.Writer) error { return report.HTML(w, r) })
 }
 
-// write fills the file with what to writes, unless it is "".
+// write writes a file with to. It does nothing if the name is "".
 func write(file string, to func(io.Writer) error) error {
 	if file == "" {
 		return nil
@@ -100,7 +100,7 @@ func write(file string, to func(io.Writer) error) error {
 	return f.Close()
 }
 
-// isTerminal tells whether w is a character device, which a terminal is.
+// isTerminal reports whether w is a character device, as a terminal is.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -26,6 +26,6 @@ func etcdCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.ClientAddr, "listen", "127.0.0.1:2379", "address to serve clients on")
-	f.StringVar(&o.Dir, "dir", "", "data directory (default: one that goes away with the server)")
+	f.StringVar(&o.Dir, "dir", "", "data directory (default: one that is removed with the server)")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	// The first signal ends what runs in an orderly way, a second one at once.
+	// The first signal ends a command in an orderly way, a second one at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {

@@ -22,7 +22,7 @@ func execute(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestLoadPrintsTextOrJSON(t *testing.T) {
+func TestLoadOutput(t *testing.T) {
 	r, err := replica.Start(replica.Options{Mode: replica.Fast})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestLoadToEachURL(t *testing.T) {
 	}
 }
 
-func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
+func TestReplicaCounts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	out, err := execute(ctx, "replica", "--listen", "127.0.0.1:0", "--name", "r7", "--mode", "gc", "--cache-entries", "100")
@@ -70,7 +70,7 @@ func TestReplicaPrintsItsCountsAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestADubboReplicaIsSteadyUnlessAskedOtherwise(t *testing.T) {
+func TestDubboReplica(t *testing.T) {
 	run := func(args ...string) (s replica.Stats) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)

@@ -21,21 +21,21 @@ func replicaCommand() *cobra.Command {
 		Short: "Run an emulated replica of a feature service that freezes now and then",
 		Long: `Run an emulated replica of a feature service.
 
-POST /compute answers 200 bytes of JSON after a lognormal service time. Modes:
+POST /compute responds with 200 bytes of JSON after a lognormal service time. Modes:
 
-  stall       all calls freeze for --stall-len, at random moments of the replica's own
+  stall       all requests freeze for --stall-len, at random moments of each replica
   correlated  the same, at moments that all replicas with the same --seed share
   gc          nothing is simulated: a cache full of pointers is dropped and refilled
               every --stall-mean, and the garbage collector does the rest
   fast        no delay at all, for benches
 
-/echo returns the request's body, /stats the counts, /healthz 200. An x-nonce header
-comes back in the answer. SIGTERM or Ctrl-C prints the counts and ends it.
+/echo returns the request's body, /stats the counts, /healthz 200. The response has the
+request's x-nonce header. SIGTERM or Ctrl-C prints the counts and ends it.
 
 With --protocol dubbo it is a Dubbo provider with a fixed pool of --workers and no queue:
-a call takes 50 ms, and one that finds no free worker gets status 100 at once. Interface
-and types don't matter; hash(String) returns the string's hashCode, every other method its
-first argument. It does not freeze unless --stall-mean is given.`,
+a call takes 50 ms, and a call without a free worker gets status 100 at once. Interface and
+types don't matter; hash(String) returns the string's hashCode, every other method its first
+argument. It does not freeze unless --stall-mean is given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -55,10 +55,10 @@ first argument. It does not freeze unless --stall-mean is given.`,
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Device, "device", "", "network interface to listen on, of Linux (default all); lo: with --listen 0.0.0.0:PORT, all of 127.0.0.0/8")
 	f.StringVar(&protocol, "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
-	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls worked on at once")
+	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls in flight")
 	f.StringVar(&mode, "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of freezes and service times")
-	f.StringVar(&o.Name, "name", "replica", "name told in answers and counts")
+	f.StringVar(&o.Name, "name", "replica", "name in responses and counts")
 	f.DurationVar(&o.Median, "median", 0, "median service time (default 1ms, protocol dubbo: 50ms)")
 	f.Float64Var(&o.Sigma, "sigma", 0.5, "sigma of the lognormal service time")
 	f.DurationVar(&o.StallMean, "stall-mean", 2*time.Second, "mean gap between freezes, or between refills of the cache")
@@ -67,7 +67,7 @@ first argument. It does not freeze unless --stall-mean is given.`,
 	return cmd
 }
 
-// steady sets what was not asked for to a service time that never differs.
+// steady makes the service time constant, unless flags say otherwise.
 func steady(cmd *cobra.Command, o *replica.Options) {
 	if !cmd.Flags().Changed("sigma") {
 		o.Sigma = 0
@@ -86,7 +86,7 @@ func runReplica(cmd *cobra.Command, o replica.Options) error {
 	<-cmd.Context().Done()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// Calls still frozen after that second are cut off: that is no error.
+	// Requests that are still frozen after that second are cut off, which is no error.
 	_ = r.Close(ctx)
 	return json.NewEncoder(cmd.OutOrStdout()).Encode(r.Stats())
 }

@@ -14,10 +14,10 @@ func stealCommand() *cobra.Command {
 		Use:   "steal",
 		Short: "Print when a processor stands still, until standard input ends",
 		Long: `Print when a processor of this machine stands still, a line of JSON each time, until
-standard input ends: the host of a virtual machine gave its time to somebody else, or the
-kernel kept it to itself. Each is asked once a period: stops that are longer than it, and
-some shorter ones, are seen. A first line says that all processors are watched from now on.
-It takes CAP_SYS_NICE.`,
+standard input ends. Either the host of a virtual machine ran something else, or the kernel
+kept the processor to itself. Each processor is probed once a period: all longer stops are
+found, and some shorter ones. A first line says that all processors are watched. It needs
+CAP_SYS_NICE.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if period <= 0 {
@@ -26,6 +26,6 @@ It takes CAP_SYS_NICE.`,
 			return steal.Print(cmd.Context(), period, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().DurationVar(&period, "period", period, "how often each processor is asked")
+	cmd.Flags().DurationVar(&period, "period", period, "how often each processor is probed")
 	return cmd
 }

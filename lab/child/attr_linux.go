@@ -5,12 +5,11 @@ import (
 	"syscall"
 )
 
-// attr keeps a Ctrl-C at the terminal from the children, which are ended in
-// order by this process, and ends them should it be killed.
+// attr puts a child into a group of its own, so that a Ctrl-C at the terminal does not reach
+// it: this process stops its children in order. The kernel ends them if it is killed.
 func attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// kill ends a process that has not ended, and what it has started, which is in its
-// group: attr made it the leader.
+// kill ends a running process and its descendants: attr made it the leader of their group.
 func kill(p *os.Process) { syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -1,5 +1,5 @@
-// Package child runs the processes that the lab is made of: each with its output in
-// a file, stopped by its own handle, and ended by the kernel should the lab be killed.
+// Package child runs the processes of the lab. The output of each goes to a file, and the
+// kernel ends them if the lab is killed.
 package child
 
 import (
@@ -18,7 +18,7 @@ import (
 type Process struct {
 	Name string
 	cmd  *exec.Cmd
-	log  string        // its path
+	log  string        // path of its output
 	done chan struct{} // closed once it has ended
 	err  error         // of its end; read after done
 }
@@ -29,7 +29,7 @@ const grace = 5 * time.Second
 // start runs path; env is added to the environment of this process.
 func start(dir, name string, env []string, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
-	// Appended to: the same process may be started again.
+	// Append: a process of the same name may have been there before.
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -49,13 +49,13 @@ func start(dir, name string, env []string, path string, args ...string) (*Proces
 	return p, nil
 }
 
-// PID is its process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // stop ends p and returns once it has ended.
 func (p *Process) stop() {
-	// By its own handle: a process that has ended already is not signalled, so a
-	// pid that the system gave to someone else meanwhile is safe.
+	// The handle does not signal a process that has ended: its pid may belong to another
+	// process by now.
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -65,7 +65,7 @@ func (p *Process) stop() {
 	}
 }
 
-// failure tells that p ended when it should not have, with the end of its log.
+// failure returns why p ended, with the end of its log.
 func (p *Process) failure() error {
 	err := p.err
 	if err == nil {
@@ -74,7 +74,7 @@ func (p *Process) failure() error {
 	return fmt.Errorf("%s: %w; its log %s ends:\n%s", p.Name, err, p.log, tail(p.log, 1500))
 }
 
-// tail is the last n bytes of a file.
+// tail returns the last n bytes of a file.
 func tail(file string, n int) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -83,18 +83,18 @@ func tail(file string, n int) string {
 	return string(b[max(0, len(b)-n):])
 }
 
-// A Group is processes that are ended together, in the reverse order of their start.
+// A Group is processes that are stopped together, in the reverse order of their start.
 type Group struct {
 	Dir   string // for their logs; it exists
 	procs []*Process
 }
 
-// Start runs path under a name that is its own in Dir.
+// Start runs path. The name must be unique in Dir.
 func (g *Group) Start(name, path string, args ...string) (*Process, error) {
 	return g.StartWith(nil, name, path, args...)
 }
 
-// StartWith is Start with more in the environment, as "NAME=value".
+// StartWith is Start with additions to the environment, as "NAME=value".
 func (g *Group) StartWith(env []string, name, path string, args ...string) (*Process, error) {
 	p, err := start(g.Dir, name, env, path, args...)
 	if err == nil {
@@ -103,7 +103,7 @@ func (g *Group) StartWith(env []string, name, path string, args ...string) (*Pro
 	return p, err
 }
 
-// Stop ends all, and returns once they have ended. It may be called again.
+// Stop stops all processes, and returns once they have ended. It may be called again.
 func (g *Group) Stop() {
 	for i := len(g.procs) - 1; i >= 0; i-- {
 		g.procs[i].stop()
@@ -111,7 +111,7 @@ func (g *Group) Stop() {
 	g.procs = nil
 }
 
-// Check returns the failure of a process that has ended, if there is one.
+// Check returns an error if a process has ended.
 func (g *Group) Check() error {
 	for _, p := range g.procs {
 		select {
@@ -123,12 +123,11 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// readyTimeout bounds the wait for a process to serve; starting etcd takes
-// longest.
+// readyTimeout bounds the wait for a process to serve. etcd takes longest.
 const readyTimeout = 30 * time.Second
 
-// Await polls until try succeeds, p ends or 30 s have passed. what is waited for is
-// told in the error.
+// Await polls until try succeeds, p ends or 30 s have passed. The error says what was
+// awaited.
 func Await(ctx context.Context, p *Process, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -148,7 +147,7 @@ func Await(ctx context.Context, p *Process, what string, try func(context.Contex
 	}
 }
 
-// Listens is a try for Await: addr accepts connections.
+// Listens returns a try for Await that succeeds if addr accepts connections.
 func Listens(addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var d net.Dialer
@@ -160,8 +159,7 @@ func Listens(addr string) func(context.Context) error {
 	}
 }
 
-// Output runs a program to its end, or to that of ctx, and returns what it printed
-// to standard output.
+// Output runs a program until it or ctx ends, and returns its standard output.
 func Output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.SysProcAttr = attr()

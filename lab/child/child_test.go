@@ -29,8 +29,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// A process that ends is told with the end of its log, by whoever looks.
-func TestAProcessThatEnds(t *testing.T) {
+// TestProcessEnds checks that Check and Await return the end of the log.
+func TestProcessEnds(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
 	defer g.Stop()
 	p, err := g.StartWith([]string{"REASON=no reason"}, "fish", "/bin/sh", "-c", "echo $REASON; exit 3")
@@ -64,8 +64,8 @@ func TestStop(t *testing.T) {
 	g.Stop()
 }
 
-// What does not end is killed, with what it has started.
-func TestStopOfWhatDoesNotEnd(t *testing.T) {
+// TestStopKills checks that a process that ignores SIGTERM is killed, with its descendants.
+func TestStopKills(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// client is used for the few control calls, never for the load.
+// client makes the few control requests, never the load.
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Call makes a request without a body, to ask a child or to tell it something, and
-// returns the body of a 2xx answer, up to 1 MiB.
+// Call makes a request without a body to a child, and returns the body of a 2xx response, up
+// to 1 MiB.
 func Call(ctx context.Context, method, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func Call(ctx context.Context, method, url string) ([]byte, error) {
 	return body, nil
 }
 
-// Gets is a try for Await: url answers 2xx.
+// Gets returns a try for Await that succeeds if url responds with 2xx.
 func Gets(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := Call(ctx, http.MethodGet, url)

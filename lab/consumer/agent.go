@@ -18,16 +18,16 @@ const maxText = 1023
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// agent makes calls to the sidecar, one at a time.
+// agent makes calls through the sidecar, one at a time.
 type agent struct {
 	opts    Options
-	form    string // all but the argument's value
+	form    string // without the argument's value
 	text    []byte
 	in, out []byte
 	msg     wire.Message
 
-	mu     sync.Mutex // guards what follows, for close
-	nc     net.Conn   // nil: none
+	mu     sync.Mutex // guards the fields below, for close
+	nc     net.Conn   // nil means none
 	closed bool
 }
 
@@ -36,8 +36,8 @@ func newAgent(o Options) agent {
 		url.QueryEscape("Ljava/lang/String;") + "&parameter="}
 }
 
-// call asks for the hash of a random string. It tells what is wrong with the
-// result, or why there is none.
+// call asks for the hash of a random string. It returns what is wrong with the result, or why
+// there is no result.
 func (a *agent) call() (wrong string, err error) {
 	a.text = a.text[:0]
 	for range rand.IntN(maxText + 1) {
@@ -59,7 +59,7 @@ func (a *agent) call() (wrong string, err error) {
 	return "", nil
 }
 
-// exchange sends the call and takes its answer into a.msg.
+// exchange sends the call and reads its response into a.msg.
 func (a *agent) exchange() error {
 	deadline := time.Now().Add(a.opts.Timeout)
 	nc, err := a.connection(deadline)
@@ -74,7 +74,7 @@ func (a *agent) exchange() error {
 	a.in = a.in[:0]
 	for {
 		if a.in, err = readMore(nc, a.in); err != nil {
-			return fmt.Errorf("no answer: %w", err)
+			return fmt.Errorf("no response: %w", err)
 		}
 		n, err := a.msg.ParseResponse(a.in, false)
 		switch {
@@ -82,14 +82,14 @@ func (a *agent) exchange() error {
 		case err != nil:
 			return err
 		case n < len(a.in):
-			return fmt.Errorf("%d bytes after the answer", len(a.in)-n)
+			return fmt.Errorf("%d bytes after the response", len(a.in)-n)
 		default:
 			return nil
 		}
 	}
 }
 
-// request is valid until the next one is made.
+// request returns a call, which is valid until the next one is made.
 func (a *agent) request() []byte {
 	b := append(a.out[:0], "POST / HTTP/1.1\r\ncontent-length: "...)
 	b = strconv.AppendInt(b, int64(len(a.form)+len(a.text)), 10)
@@ -102,7 +102,7 @@ func (a *agent) request() []byte {
 	return b
 }
 
-// connection is the one there is, or a new one.
+// connection returns the open connection, or a new one.
 func (a *agent) connection(deadline time.Time) (net.Conn, error) {
 	if a.nc != nil {
 		return a.nc, nil
@@ -122,7 +122,7 @@ func (a *agent) connection(deadline time.Time) (net.Conn, error) {
 	return nc, nil
 }
 
-// hangUp ends the connection; the next call makes a new one.
+// hangUp closes the connection. The next call opens a new one.
 func (a *agent) hangUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +132,7 @@ func (a *agent) hangUp() {
 	}
 }
 
-// close ends the connection for good, from any goroutine.
+// close closes the connection for good. Any goroutine may call it.
 func (a *agent) close() {
 	a.mu.Lock()
 	a.closed = true

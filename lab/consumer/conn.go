@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is a connection from a caller, and the one to the sidecar that its calls
-// go over. One goroutine does everything on both.
+// conn is a connection from a caller, and its connection to the sidecar. One goroutine serves
+// both.
 type conn struct {
 	consumer *Consumer
 	nc       net.Conn
@@ -22,14 +22,13 @@ func newConn(c *Consumer, nc net.Conn) *conn {
 	return &conn{consumer: c, nc: nc, agent: newAgent(c.opts)}
 }
 
-// close ends both connections, from any goroutine that holds the consumer's lock
-// or once serve has returned.
+// close closes both connections. The caller holds the consumer's lock, or serve has returned.
 func (c *conn) close() {
 	c.nc.Close()
 	c.agent.close()
 }
 
-// serve answers requests until the connection ends.
+// serve responds to requests until the connection ends.
 func (c *conn) serve() {
 	c.msg.Reset()
 	for {
@@ -60,13 +59,13 @@ func (c *conn) respond() bool {
 	case "/healthz":
 		return c.write(200, "OK")
 	case "/stats":
-		b, _ := json.Marshal(c.consumer.Stats()) // plain numbers: it can't fail
+		b, _ := json.Marshal(c.consumer.Stats()) // plain numbers can't fail
 		return c.write(200, string(b))
 	}
 	return c.write(404, "no such path")
 }
 
-// invoke makes a call, counts what became of it and says so.
+// invoke makes a call, counts its result and responds with it.
 func (c *conn) invoke() bool {
 	wrong, err := c.agent.call()
 	switch {
@@ -83,7 +82,7 @@ func (c *conn) invoke() bool {
 
 var reasons = map[int]string{200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Server Error"}
 
-// write sends an answer. It returns whether the connection still stands.
+// write sends a response. It reports whether the connection is still open.
 func (c *conn) write(status int, body string) bool {
 	b := append(c.out[:0], "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
@@ -99,7 +98,7 @@ func (c *conn) write(status int, body string) bool {
 	return err == nil
 }
 
-// readMore reads into b, which grows when it is full.
+// readMore appends to b what nc has.
 func readMore(nc net.Conn, b []byte) ([]byte, error) {
 	if len(b) == cap(b) {
 		b = append(b, make([]byte, max(4096, len(b)))...)[:len(b)]

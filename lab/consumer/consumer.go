@@ -1,14 +1,14 @@
-// Package consumer is a service of the lab that needs another one: for each HTTP
-// request it asks a Dubbo provider, through the sidecar beside it, for the hash
-// of a random string, and checks what it gets.
+// Package consumer is a service of the lab that calls another one. For each HTTP request it
+// asks a Dubbo provider, through the sidecar beside it, for the hash of a random string, and
+// checks the result.
 //
-//	     /invoke    200 "OK", or 500 and what was wrong
+//	     /invoke    200 "OK", or 500 and the error
 //	GET  /healthz   200
 //	GET  /stats     Stats as JSON
 //
-// The call to the sidecar is that of a public contest of Dubbo meshes (2018): a
-// form, over HTTP/1.1, that names interface, method, parameter types and the
-// argument. The answer is the bare result.
+// The call to the sidecar is that of a public contest of Dubbo meshes (2018): a form over
+// HTTP/1.1 that names interface, method, parameter types and the argument. The response is
+// the plain result.
 package consumer
 
 import (
@@ -21,33 +21,33 @@ import (
 	"time"
 )
 
-// Options configures a consumer. The zero value of a field means its default;
-// Agent has none.
+// Options configures a consumer. The zero value of a field means its default. Agent has no
+// default.
 type Options struct {
 	Listen    string        // host:port; default "127.0.0.1:0"
-	Agent     string        // host:port of the sidecar that is called
+	Agent     string        // host:port of the sidecar
 	Interface string        // default: the contest's
-	Timeout   time.Duration // of one call, a new connection for it included; default 5 s
+	Timeout   time.Duration // of one call, with a new connection if it needs one; default 5 s
 }
 
 // DefaultInterface is the service that the contest's consumer calls.
 const DefaultInterface = "com.alibaba.dubbo.performance.demo.provider.IHelloService"
 
-// Stats is what a consumer counts since its start.
+// Stats are the counts of a consumer since its start.
 type Stats struct {
-	Right  int64 `json:"right"`  // calls with the answer that was due
-	Wrong  int64 `json:"wrong"`  // calls with another one
+	Right  int64 `json:"right"`  // calls with the right result
+	Wrong  int64 `json:"wrong"`  // calls with a wrong result
 	Failed int64 `json:"failed"` // calls without a result
 }
 
-// A Consumer is a running server. Each connection to it has one of its own to
-// the sidecar, made with the first call and kept alive.
+// A Consumer is a running server. Each connection to it has its own connection to the sidecar,
+// which is opened by the first call and kept alive.
 type Consumer struct {
 	opts     Options
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	conns  map[*conn]struct{}
 	closed bool
 
@@ -80,15 +80,15 @@ func Start(opts Options) (*Consumer, error) {
 	return c, nil
 }
 
-// Addr is the address listened on.
+// Addr returns the address that the consumer listens on.
 func (c *Consumer) Addr() string { return c.listener.Addr().String() }
 
-// Stats is what was counted until now.
+// Stats returns the counts.
 func (c *Consumer) Stats() Stats {
 	return Stats{Right: c.right.Load(), Wrong: c.wrong.Load(), Failed: c.failed.Load()}
 }
 
-// Close stops listening and closes all connections, whatever goes on on them.
+// Close stops listening and closes all connections, also those of requests in flight.
 func (c *Consumer) Close() error {
 	err := c.listener.Close()
 	c.mu.Lock()
@@ -107,7 +107,7 @@ func (c *Consumer) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors: they come back
+		if err != nil { // out of descriptors: try again
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

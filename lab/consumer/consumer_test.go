@@ -14,7 +14,7 @@ import (
 	"github.com/remora-proxy/remora/lab/dubbo"
 )
 
-// start starts a consumer whose sidecar is a handler of the standard library.
+// start starts a consumer whose sidecar is a handler.
 func start(t *testing.T, sidecar http.HandlerFunc) (c *Consumer, agent *httptest.Server) {
 	t.Helper()
 	agent = httptest.NewServer(sidecar)
@@ -41,7 +41,7 @@ func get(t *testing.T, c *Consumer, path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-func TestTheCallIsTheContests(t *testing.T) {
+func TestCall(t *testing.T) {
 	var lengths sync.Map
 	c, _ := start(t, func(w http.ResponseWriter, r *http.Request) {
 		text := r.PostFormValue("parameter")
@@ -66,7 +66,7 @@ func TestTheCallIsTheContests(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsTold(t *testing.T) {
+func TestWrongResults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sidecar http.HandlerFunc
 		body    string
@@ -79,7 +79,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		"a failure": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no endpoint", http.StatusServiceUnavailable)
 		}, "status 503: no endpoint", Stats{Failed: 1}},
-		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "no answer: ", Stats{Failed: 1}},
+		"no response": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "no response: ", Stats{Failed: 1}},
 	} {
 		c, _ := start(t, tt.sidecar)
 		if status, body := get(t, c, "/invoke"); status != 500 || !strings.Contains(body, tt.body) {
@@ -91,7 +91,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 	}
 }
 
-func TestASidecarThatComesBackIsCalledAgain(t *testing.T) {
+func TestReconnect(t *testing.T) {
 	callers := make(chan string, 10)
 	c, agent := start(t, func(w http.ResponseWriter, r *http.Request) {
 		callers <- r.RemoteAddr
@@ -104,7 +104,7 @@ func TestASidecarThatComesBackIsCalledAgain(t *testing.T) {
 		t.Errorf("%s and %s for two calls", first, second)
 	}
 	agent.CloseClientConnections()
-	get(t, c, "/invoke") // finds out
+	get(t, c, "/invoke") // this call fails
 	if status, body := get(t, c, "/invoke"); status != 200 {
 		t.Errorf("%d %q", status, body)
 	}
@@ -128,7 +128,7 @@ func TestOtherPaths(t *testing.T) {
 	}
 }
 
-func TestCloseEndsCallsThatWait(t *testing.T) {
+func TestCloseEndsCalls(t *testing.T) {
 	called, release := make(chan struct{}), make(chan struct{})
 	c, _ := start(t, func(http.ResponseWriter, *http.Request) {
 		close(called)

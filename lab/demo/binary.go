@@ -12,8 +12,8 @@ import (
 
 const modulePath = "github.com/remora-proxy/remora"
 
-// sidecarBinary finds the remora binary: the one given, one beside this program,
-// or one built from the source tree that the working directory is in.
+// sidecarBinary returns the path of the remora binary: the given one, one beside this program,
+// or one that it builds from the source tree around the working directory.
 func sidecarBinary(ctx context.Context, given, self, dir string) (string, error) {
 	if given != "" {
 		path, err := filepath.Abs(given)
@@ -42,7 +42,7 @@ func sidecarBinary(ctx context.Context, given, self, dir string) (string, error)
 	return path, nil
 }
 
-// sourceTree is the root of this module's source above the working directory.
+// sourceTree returns the root of this module above the working directory.
 func sourceTree() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

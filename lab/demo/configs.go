@@ -15,23 +15,23 @@ var templateFiles embed.FS
 
 var templates = template.Must(template.ParseFS(templateFiles, "templates/*.yaml"))
 
-// replicaCount is how many replicas there are.
+// replicaCount is the number of replicas.
 const replicaCount = 3
 
-// consumerModes are how the consumer sidecars of the demo's phases hedge.
+// consumerModes are the hedging modes of the consumer sidecars.
 var consumerModes = []string{"off", "shadow", "on"}
 
-// A layout says where everything is: addresses on 127.0.0.1, and files in dir.
+// A layout has all addresses, on 127.0.0.1, and all files, in dir.
 type layout struct {
 	dir           string
 	etcd          string
 	replicas      [replicaCount]string
 	links         [replicaCount]string // of the provider sidecars
 	providerAdmin [replicaCount]string
-	consumers     map[string]*consumer // by how they hedge
+	consumers     map[string]*consumer // by hedging mode
 }
 
-// consumer is a consumer sidecar's addresses; the load is sent to listen.
+// consumer has a consumer sidecar's addresses. The load goes to listen.
 type consumer struct{ listen, admin string }
 
 // newLayout finds free ports.
@@ -86,7 +86,7 @@ func (l *layout) writeConfigs() error {
 	return nil
 }
 
-// fields are what the templates take; each uses some.
+// fields are the data of the templates; each template uses some.
 type fields struct{ File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string }
 
 func render(name, file string, data fields) error {

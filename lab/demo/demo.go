@@ -1,8 +1,7 @@
-// Package demo shows what Remora does, on one machine with nothing installed:
-// three replicas that freeze now and then get the same load three times, called
-// directly, through sidecars, and through sidecars that hedge. The replicas, etcd
-// and sidecars are real processes with real configuration files, so that the
-// files left behind show how to deploy.
+// Package demo shows what Remora does, on one machine with nothing installed. Three replicas
+// that freeze now and then get the same load three times: directly, through sidecars, and
+// through sidecars that hedge. Replicas, etcd and sidecars are real processes. Their
+// configuration files can be kept, and show how to deploy.
 package demo
 
 import (
@@ -17,8 +16,7 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// Options says what the demo runs. All fields but those with a default in their
-// comment are needed.
+// Options says what the demo runs. A field without a default in its comment is required.
 type Options struct {
 	Seconds float64 // of each phase
 	Rate    float64 // requests per second
@@ -34,10 +32,10 @@ type Options struct {
 	Out    *Screen
 }
 
-// A way to reach the replicas.
+// A phaseKind is one way to reach the replicas.
 type phaseKind struct {
 	title string
-	hedge string // mode of the consumer sidecar; "": no sidecars
+	hedge string // mode of the consumer sidecar; "" means no sidecars
 }
 
 var (
@@ -49,13 +47,13 @@ var (
 	phaseForecast = phaseKind{"2/2 on: through sidecars, hedging on", "on"}
 )
 
-// step is phases that run together, and where their figures go.
+// A step is phases that run together, and the destinations of their figures.
 type step struct {
 	kinds []phaseKind
 	into  []**report.Phase
 }
 
-// steps are what to run, in order.
+// steps returns what to run, in order.
 func (o *Options) steps(r *report.Report) []step {
 	if o.Shadow {
 		return []step{{[]phaseKind{phaseShadow, phaseForecast}, []**report.Phase{&r.Off, &r.On}}}
@@ -67,7 +65,7 @@ func (o *Options) steps(r *report.Report) []step {
 	}
 }
 
-// modeName is the mode as it is asked for on the command line.
+// modeName is the mode as the command line has it.
 func (o *Options) modeName() string {
 	if o.Shadow {
 		return "shadow"
@@ -75,8 +73,8 @@ func (o *Options) modeName() string {
 	return string(o.Mode)
 }
 
-// Run runs the phases. Whatever it started has ended when it returns, also
-// when it failed or ctx ended.
+// Run runs the phases. All processes have ended when it returns, also after a failure or the
+// end of ctx.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Warmup == 0 {
 		o.Warmup = 2500 * time.Millisecond
@@ -117,7 +115,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	return r, nil
 }
 
-// WorkDir makes the directory for files and logs: keep, or a new one that cleanup
+// WorkDir makes the directory for files and logs: keep, or if that is "" a new one that cleanup
 // removes.
 func WorkDir(keep string) (dir string, cleanup func(), err error) {
 	if keep != "" {

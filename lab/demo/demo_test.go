@@ -29,7 +29,7 @@ func testLayout(t *testing.T) *layout {
 	return l
 }
 
-func TestConfigurationFilesAreValid(t *testing.T) {
+func TestConfigurationFiles(t *testing.T) {
 	l := testLayout(t)
 	for i := range replicaCount {
 		c, err := config.Load(l.providerFile(i))
@@ -66,7 +66,7 @@ func TestConfigurationFilesAreValid(t *testing.T) {
 	}
 }
 
-func TestConfigurationFilesAreExplained(t *testing.T) {
+func TestConfigurationFilesHaveComments(t *testing.T) {
 	l := testLayout(t)
 	for _, file := range []string{l.providerFile(0), l.consumerFile("on")} {
 		b, err := os.ReadFile(file)
@@ -82,13 +82,12 @@ func TestConfigurationFilesAreExplained(t *testing.T) {
 	}
 }
 
-// oneFreeze is a seed with which one replica of the stand-in freezes once, about
-// 900 ms after a phase's start, and none again for two minutes: however much
-// later a phase ends, it has met that one.
+// oneFreeze is a seed with which one replica freezes once, about 900 ms after a phase's start,
+// and none again for two minutes. A phase that ends late has met that freeze all the same.
 const oneFreeze = 132134
 
-// patience bounds waits for what must happen.
-const patience = 5 * time.Minute
+// testTimeout bounds waits. No result depends on it.
+const testTimeout = 5 * time.Minute
 
 func options(t *testing.T, out *bytes.Buffer) Options {
 	self, err := os.Executable()
@@ -96,14 +95,14 @@ func options(t *testing.T, out *bytes.Buffer) Options {
 		t.Fatal(err)
 	}
 	return Options{Seconds: 1, Rate: 200, Mode: replica.Stall, Seed: oneFreeze, Warmup: 200 * time.Millisecond,
-		Timeout: patience, Dir: t.TempDir(), Self: self, Remora: self, Out: NewScreen(out, false)}
+		Timeout: testTimeout, Dir: t.TempDir(), Self: self, Remora: self, Out: NewScreen(out, false)}
 }
 
-// The whole demo, with this test's binary as remora-lab and, in the place of
-// remora, a stand-in that forwards to the providers in turn (see standin_test.go).
-func TestTheDemoRunsItsThreePhasesAndLeavesNothingRunning(t *testing.T) {
+// TestDemo runs the whole demo. This test's binary stands in for remora-lab, and for remora as
+// a proxy that forwards to the providers in turn (see standin_test.go).
+func TestDemo(t *testing.T) {
 	t.Setenv(roleEnv, "sidecar that hedges the first ten")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var out bytes.Buffer
 	o := options(t, &out)
@@ -140,11 +139,11 @@ func TestTheDemoRunsItsThreePhasesAndLeavesNothingRunning(t *testing.T) {
 	assertNothingRuns(t, o.Dir)
 }
 
-// In shadow mode the demo runs two phases in turn, which meet the same freezes, and
-// keeps what the first one forecast.
-func TestTheDemoOfShadowMode(t *testing.T) {
+// TestShadowMode runs two phases in turn, which meet the same freezes, and checks the forecast
+// of the first.
+func TestShadowMode(t *testing.T) {
 	t.Setenv(roleEnv, "sidecar that hedges the first ten")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var out bytes.Buffer
 	o := options(t, &out)
@@ -167,9 +166,9 @@ func TestTheDemoOfShadowMode(t *testing.T) {
 	assertNothingRuns(t, o.Dir)
 }
 
-func TestASidecarThatFailsEndsTheDemoWithItsLog(t *testing.T) {
+func TestSidecarFails(t *testing.T) {
 	t.Setenv(roleEnv, "sidecar that fails")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var out bytes.Buffer
 	o := options(t, &out)
@@ -180,7 +179,7 @@ func TestASidecarThatFailsEndsTheDemoWithItsLog(t *testing.T) {
 	assertNothingRuns(t, o.Dir)
 }
 
-func TestCancelEndsTheDemo(t *testing.T) {
+func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var out bytes.Buffer
@@ -200,8 +199,8 @@ func TestCancelEndsTheDemo(t *testing.T) {
 	assertNothingRuns(t, o.Dir)
 }
 
-// assertNothingRuns looks for the addresses in the configuration files of dir:
-// a process that still runs would still listen.
+// assertNothingRuns dials the addresses in the configuration files of dir: a process that still
+// runs would still listen.
 func assertNothingRuns(t *testing.T, dir string) {
 	t.Helper()
 	for i := range replicaCount {
@@ -231,7 +230,7 @@ func TestParseHedging(t *testing.T) {
 	}
 }
 
-func TestSummarizeTakesDifferences(t *testing.T) {
+func TestSummarize(t *testing.T) {
 	res, err := loadOf(100)
 	if err != nil {
 		t.Fatal(err)

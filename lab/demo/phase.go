@@ -15,7 +15,7 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// A mesh is the replicas and sidecars of the phases that share them.
+// A mesh is the replicas and sidecars that some phases share.
 type mesh struct {
 	opts     Options
 	layout   *layout
@@ -23,7 +23,7 @@ type mesh struct {
 	replicas []*child.Process
 }
 
-// A phase is one under way, and what it has measured so far.
+// A phase is a running phase, and what it has measured so far.
 type phase struct {
 	*mesh
 	kind   phaseKind
@@ -33,11 +33,11 @@ type phase struct {
 	stalls int64
 }
 
-// sliceLength is about how long phases that share a mesh take turns for.
+// sliceLength is roughly the length of a turn of phases that share a mesh.
 const sliceLength = 2500 * time.Millisecond
 
-// runPhases measures the kinds on one mesh. Several take turns, so that all meet the
-// same machine, and the same freezes.
+// runPhases measures the kinds on one mesh. Several kinds take turns, so that all meet the
+// same state of the machine, and the same freezes.
 func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([]*report.Phase, error) {
 	m := &mesh{opts: o, layout: l, procs: &child.Group{Dir: o.Dir}}
 	defer m.procs.Stop()
@@ -80,8 +80,8 @@ func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([
 	return out, m.procs.Check()
 }
 
-// warmUp is a load of its own: between it and the measurement nothing is in flight,
-// so that requests, calls served and hedges are all counted from 0.
+// warmUp is a separate load. Nothing is in flight between it and the measurement, so that the
+// counts of requests and hedges all start at 0.
 func (p *phase) warmUp(ctx context.Context) error {
 	if err := p.reset(ctx, 0); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (p *phase) warmUp(ctx context.Context) error {
 	return err
 }
 
-// measure runs the part of the phase from the offset from on, for d. It meets the
-// freezes of that part of the schedule, as each phase does.
+// measure runs the part of the phase that begins at the offset from, for d. Each phase meets
+// the same freezes in that part.
 func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
 	if err := p.reset(ctx, from); err != nil {
 		return err
@@ -121,14 +121,14 @@ func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
 	return err
 }
 
-// start starts the replicas, and the sidecars that the kinds need, and returns once
-// all are ready.
+// start starts the replicas and the sidecars that the kinds need, and returns once all are
+// ready.
 func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 	l, o := m.layout, m.opts
 	for i, addr := range l.replicas {
 		seed := o.Seed + uint64(i)
 		if o.Mode == replica.Correlated {
-			seed = o.Seed // shared, so that the freezes are
+			seed = o.Seed // shared, so that the freezes are shared
 		}
 		proc, err := m.procs.Start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
 			"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
@@ -167,7 +167,7 @@ func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
 	return child.Await(ctx, proc, name, child.Gets("http://"+admin+"/readyz"))
 }
 
-// targets are where the load goes.
+// targets returns the URLs of the load.
 func (p *phase) targets() []string {
 	if p.kind.hedge != "" {
 		return []string{"http://" + p.layout.consumers[p.kind.hedge].listen + "/compute"}
@@ -179,7 +179,7 @@ func (p *phase) targets() []string {
 	return urls
 }
 
-// load sends requests for d, which begins at from of total.
+// load sends requests for d: the part of total that begins at from.
 func (p *phase) load(ctx context.Context, what string, from, d, total time.Duration) (*load.Result, error) {
 	res, err := load.Run(ctx, load.Options{
 		Targets: p.targets(), Rate: p.opts.Rate, Seed: p.opts.Seed, Duration: d, Timeout: p.opts.Timeout,
@@ -194,8 +194,8 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 	return res, nil
 }
 
-// idle waits until no replica has a call in flight (losers of hedges outlive
-// their request), and returns what each has counted.
+// idle waits until no replica has a request in flight, and returns the counts of each. The
+// loser of a hedge outlives its request.
 func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
 	stats := make([]replica.Stats, len(m.layout.replicas))
 	for i, addr := range m.layout.replicas {
@@ -209,7 +209,7 @@ func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
 				return err
 			}
 			if stats[i].InFlight != 0 {
-				return fmt.Errorf("%d calls in flight", stats[i].InFlight)
+				return fmt.Errorf("%d requests in flight", stats[i].InFlight)
 			}
 			return nil
 		})
@@ -220,8 +220,8 @@ func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
 	return stats, nil
 }
 
-// reset starts the replicas' counts anew, at one moment for all, and puts them at the
-// offset from of their schedules of freezes.
+// reset sets the replicas' counts to 0, and puts all of them at the offset from of their
+// schedules of freezes.
 func (m *mesh) reset(ctx context.Context, from time.Duration) error {
 	epoch := strconv.FormatInt(time.Now().Add(-from).UnixNano(), 10)
 	for _, addr := range m.layout.replicas {
@@ -232,7 +232,7 @@ func (m *mesh) reset(ctx context.Context, from time.Duration) error {
 	return nil
 }
 
-// state is what the consumer sidecar has counted since its start.
+// state has the counts of the consumer sidecar since its start.
 type state struct {
 	hedging   hedgingState
 	durations durations
@@ -245,7 +245,7 @@ func (p *phase) state(ctx context.Context) (s state, err error) {
 	return s, err
 }
 
-// hedgingState is a service's part of the consumer's GET /hedging.
+// hedgingState is a service's part of the response to GET /hedging.
 type hedgingState struct {
 	Mode   string           `json:"mode"`
 	Hedges int64            `json:"hedges"`
@@ -256,7 +256,7 @@ type hedgingState struct {
 	} `json:"routes"`
 }
 
-// hedging asks the consumer sidecar what hedging did. Without sidecars: nothing.
+// hedging asks the consumer sidecar what hedging did. It is empty without sidecars.
 func (p *phase) hedging(ctx context.Context) (hedgingState, error) {
 	if p.kind.hedge == "" {
 		return hedgingState{}, nil
@@ -282,7 +282,7 @@ func parseHedging(b []byte, mode string) (hedgingState, error) {
 	return s, nil
 }
 
-// summarize puts together what the load, the replicas and the consumer counted.
+// summarize combines the counts of the load, the replicas and the consumer.
 func (p *phase) summarize(end state) *report.Phase {
 	res, before, after := &p.result, p.before.hedging, end.hedging
 	out := &report.Phase{

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Screen is where the demo tells how far it is: lines that stay, and, on a
-// terminal, one live line below them that is written over.
+// Screen shows the progress of the demo: lines that stay, and on a terminal one live line
+// below them that is overwritten.
 type Screen struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -15,12 +15,12 @@ type Screen struct {
 	live     bool // there is a live line
 }
 
-// NewScreen writes to w. Live lines are left out when it is not a terminal.
+// NewScreen writes to w. It leaves out live lines if w is not a terminal.
 func NewScreen(w io.Writer, terminal bool) *Screen { return &Screen{w: w, terminal: terminal} }
 
 const eraseLine = "\r\x1b[K"
 
-// Line writes s, for good.
+// Line writes a line that stays.
 func (s *Screen) Line(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// durations are the sidecar's cumulative counts of requests by how long they took,
-// in order of bound.
+// durations are the sidecar's cumulative counts of requests by latency, in order of the
+// bounds.
 type durations []struct {
 	most  float64 // seconds; +Inf in the last
 	count float64
 }
 
-// durations asks the consumer sidecar for its latencies. Without sidecars: nothing.
+// durations asks the consumer sidecar for its latencies. It is empty without sidecars.
 func (p *phase) durations(ctx context.Context) (durations, error) {
 	if p.kind.hedge == "" {
 		return nil, nil
@@ -33,7 +33,7 @@ func (p *phase) durations(ctx context.Context) (durations, error) {
 	return parseDurations(b)
 }
 
-// parseDurations reads them from the answer to GET /metrics.
+// parseDurations reads the response to GET /metrics.
 func parseDurations(metrics []byte) (durations, error) {
 	const before, after = `remora_request_duration_seconds_bucket{service="compute",le="`, `"} `
 	var out durations
@@ -59,7 +59,7 @@ func parseDurations(metrics []byte) (durations, error) {
 	return out, nil
 }
 
-// since is what d has beyond before, an earlier look at the same sidecar.
+// since returns the counts of d after before, an earlier state of the same sidecar.
 func (d durations) since(before durations) durations {
 	out := append(durations(nil), d...)
 	for i := range before {
@@ -68,7 +68,7 @@ func (d durations) since(before durations) durations {
 	return out
 }
 
-// seen is what the table shows of d; nil when there is nothing.
+// seen returns what the table shows of d, or nil if d is empty.
 func (d durations) seen() *report.Seen {
 	if len(d) == 0 || d[len(d)-1].count == 0 {
 		return nil
@@ -76,13 +76,13 @@ func (d durations) seen() *report.Seen {
 	return &report.Seen{P99: d.quantile(.99), P999: d.quantile(.999)}
 }
 
-// quantile estimates the q-quantile in milliseconds: within a bucket the share of
-// slower requests is taken to fall exponentially, as tails do, which is right to a few
-// per cent where a bucket spans less than a factor of two. nil: it is above all bounds.
+// quantile estimates the q-quantile in milliseconds. It assumes that the share of slower
+// requests falls exponentially within a bucket, as tails do. The error is a few per cent if a
+// bucket spans less than a factor of two. Nil means above all bounds.
 func (d durations) quantile(q float64) *float64 {
 	total, low, above := d[len(d)-1].count, 0.0, 1.0
 	for _, b := range d {
-		rest := max(1-b.count/total, .5/total) // of the last, half a request, for its logarithm
+		rest := max(1-b.count/total, .5/total) // at least half a request, because of the logarithm
 		if b.count >= q*total {
 			if math.IsInf(b.most, 1) {
 				return nil

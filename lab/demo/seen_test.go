@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// metricsOf are the latencies of n requests whose share above t falls exponentially,
-// with a mean of 2 ms.
+// metricsOf returns the metrics of n requests whose share above t falls exponentially, with a
+// mean of 2 ms.
 func metricsOf(n float64) []byte {
 	var b strings.Builder
 	b.WriteString("# TYPE remora_request_duration_seconds histogram\n")
@@ -20,7 +20,7 @@ func metricsOf(n float64) []byte {
 	return []byte(b.String())
 }
 
-func TestWhatTheSidecarSaw(t *testing.T) {
+func TestSeen(t *testing.T) {
 	before, err := parseDurations(metricsOf(100))
 	if err != nil {
 		t.Fatal(err)

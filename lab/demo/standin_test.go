@@ -23,8 +23,7 @@ import (
 // roleEnv says how the stand-in for the sidecar behaves.
 const roleEnv = "REMORA_DEMO_TEST_ROLE"
 
-// TestMain lets this binary stand in for remora-lab and remora, which the demo
-// starts as processes.
+// TestMain lets this binary stand in for remora-lab and remora, which the demo starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
@@ -75,8 +74,8 @@ func runReplica(ctx context.Context, args []string) error {
 	return r.Close(context.Background())
 }
 
-// runSidecar forwards: a provider to its replica, a consumer to the providers,
-// whose files lie beside its own, in turn.
+// runSidecar forwards requests: a provider to its replica, a consumer in turn to the providers,
+// whose files are beside its own.
 func runSidecar(ctx context.Context, file string) error {
 	if os.Getenv(roleEnv) == "sidecar that fails" {
 		return fmt.Errorf("bad fish")
@@ -120,10 +119,10 @@ type standIn struct {
 	n    atomic.Int64
 }
 
-// warm is how many requests the warm-up of the tests sends.
+// warm is the number of requests of the tests' warm-up.
 const warm = 40
 
-// forward "hedges" ten requests of the measurement: it sends them twice.
+// forward "hedges" ten requests of the measurement by sending them twice.
 func (s *standIn) forward(w http.ResponseWriter, r *http.Request) {
 	n := s.n.Add(1)
 	body, _ := io.ReadAll(r.Body)
@@ -152,7 +151,7 @@ func (s *standIn) send(r *http.Request, body []byte, n int64) (*http.Response, e
 	return http.DefaultClient.Do(req)
 }
 
-// hedging has counts from the start, of which the demo is to take differences.
+// hedging has counts from the start: the demo must take differences.
 func (s *standIn) hedging(w http.ResponseWriter, _ *http.Request) {
 	hedges, won, budget := 3, 1, 1
 	if s.mode == "on" && s.n.Load() > warm {

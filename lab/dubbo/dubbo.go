@@ -1,7 +1,7 @@
-// Package dubbo is the little of the Dubbo 2 protocol that the lab's replica
-// needs: calls in, answers out, values passed through as they came. It shares
-// nothing with protocol/dubbo on purpose: a peer with the sidecar's own codec
-// would agree with its mistakes.
+// Package dubbo is the part of the Dubbo 2 protocol that the lab's replica needs: calls in,
+// responses out, values unchanged. It shares no code with protocol/dubbo: a peer with the
+// sidecar's codec would have the same mistakes. It does not use dubbo-go-hessian2, which
+// allocates as much memory as a length in a call says, and so lets a bad call end the process.
 package dubbo
 
 import (
@@ -15,15 +15,15 @@ const (
 	Fastjson = 6
 )
 
-// Statuses of answers.
+// Statuses of responses.
 const (
 	StatusOK            = 20
 	StatusBadRequest    = 40
 	StatusPoolExhausted = 100
 )
 
-// The errors of Parse. After ErrMalformed the connection is of no more use; what
-// came with ErrBody or ErrSerialization can be answered like any other call.
+// The errors of Parse. After ErrMalformed the connection must be closed. A call with ErrBody or
+// ErrSerialization may get a response like any other.
 var (
 	ErrIncomplete    = errors.New("dubbo: call incomplete")
 	ErrMalformed     = errors.New("dubbo: no call, or one past the limit")
@@ -44,7 +44,7 @@ const (
 	maskSerialization = 0x1f
 )
 
-// The values of a body come in this order; the last one is the attachments.
+// The order of the values of a body. The last value is the attachments.
 const (
 	valueVersion = iota // of Dubbo
 	valuePath
@@ -54,11 +54,11 @@ const (
 	valuesBeforeArgs
 )
 
-// Call is one message from a caller. Its slices alias the input.
+// Call is one message from a client. Its slices alias the input.
 type Call struct {
 	ID            uint64
 	Serialization byte
-	TwoWay        bool // an answer is wanted
+	TwoWay        bool // it wants a response
 	Event         bool // a heartbeat, which has no method and no arguments
 	Method        string
 	Args          [][]byte // as they were serialized
@@ -73,22 +73,21 @@ type format interface {
 	text(value []byte) (s string, ok bool)
 	isNull(value []byte) bool
 
-	// append makes a value of what JSON would call null, a string or an integer,
-	// and appendRaw one of what split gave.
+	// The append functions append null, a string, an integer, or a value of split.
 	appendNull(dst []byte) []byte
 	appendText(dst []byte, s string) []byte
 	appendInt(dst []byte, n int32) []byte
 	appendRaw(dst, value []byte) []byte
 }
 
-// What the first value of a result tells of the second one.
+// The first value of a result says what the second one is.
 const (
 	resultValue = 1
 	resultNull  = 2
 )
 
-// Parse takes the call at the start of b and returns its length. ErrBody and
-// ErrSerialization come with the length too.
+// Parse parses the call at the start of b and returns its length, also with ErrBody and
+// ErrSerialization.
 func (c *Call) Parse(b []byte) (n int, err error) {
 	if len(b) < headerSize {
 		return 0, ErrIncomplete
@@ -119,8 +118,7 @@ func (c *Call) Parse(b []byte) (n int, err error) {
 	return n, c.parseBody(b[headerSize:n])
 }
 
-// formatOf is hessian for what is not known: an answer that says so has to be
-// in something.
+// formatOf returns hessian for an unknown serialization: the error response needs a format.
 func formatOf(serialization byte) (f format, known bool) {
 	switch serialization {
 	case Fastjson:
@@ -143,7 +141,7 @@ func (c *Call) parseBody(body []byte) error {
 	return nil
 }
 
-// Text is the first argument, if that is a string.
+// Text returns the first argument if it is a string.
 func (c *Call) Text() (s string, ok bool) {
 	if len(c.Args) == 0 {
 		return "", false
@@ -151,37 +149,36 @@ func (c *Call) Text() (s string, ok bool) {
 	return c.format.text(c.Args[0])
 }
 
-// AppendInt appends an answer whose result is n.
+// AppendInt appends a response whose result is n.
 func (c *Call) AppendInt(dst []byte, n int32) []byte {
-	return c.appendAnswer(dst, StatusOK, func(dst []byte) []byte {
+	return c.appendResponse(dst, StatusOK, func(dst []byte) []byte {
 		return c.format.appendInt(c.format.appendInt(dst, resultValue), n)
 	})
 }
 
-// AppendEcho appends an answer whose result is the first argument, or null when
-// there is none.
+// AppendEcho appends a response whose result is the first argument, or null without one.
 func (c *Call) AppendEcho(dst []byte) []byte {
-	return c.appendAnswer(dst, StatusOK, func(dst []byte) []byte {
+	return c.appendResponse(dst, StatusOK, func(dst []byte) []byte {
 		if len(c.Args) == 0 || c.format.isNull(c.Args[0]) {
 			return c.format.appendInt(dst, resultNull)
 		}
-		// What refers to an earlier value still finds it: values before the first
-		// argument, and the integer before a result, are nothing to refer to.
+		// References in the argument stay valid: the values before it, and the integer before
+		// a result, can't be referred to.
 		return c.format.appendRaw(c.format.appendInt(dst, resultValue), c.Args[0])
 	})
 }
 
-// AppendError appends an answer with a status other than OK.
+// AppendError appends a response with a status other than OK.
 func (c *Call) AppendError(dst []byte, status byte, message string) []byte {
-	return c.appendAnswer(dst, status, func(dst []byte) []byte { return c.format.appendText(dst, message) })
+	return c.appendResponse(dst, status, func(dst []byte) []byte { return c.format.appendText(dst, message) })
 }
 
-// AppendHeartbeat appends the answer to an event.
+// AppendHeartbeat appends the response to an event.
 func (c *Call) AppendHeartbeat(dst []byte) []byte {
-	return c.appendAnswer(dst, StatusOK, c.format.appendNull)
+	return c.appendResponse(dst, StatusOK, c.format.appendNull)
 }
 
-func (c *Call) appendAnswer(dst []byte, status byte, appendBody func([]byte) []byte) []byte {
+func (c *Call) appendResponse(dst []byte, status byte, appendBody func([]byte) []byte) []byte {
 	flags := c.Serialization
 	if c.Event {
 		flags |= flagEvent
@@ -196,7 +193,7 @@ func (c *Call) appendAnswer(dst []byte, status byte, appendBody func([]byte) []b
 	return dst
 }
 
-// HashCode is what Java's String.hashCode gives for s, which is valid UTF-8.
+// HashCode returns Java's String.hashCode of s, which is valid UTF-8.
 func HashCode(s string) int32 {
 	var h int32
 	for _, r := range s {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Calls of hash("abc") with id 1, as a real consumer makes them.
+// Calls of hash("abc") with id 1, recorded from a real consumer.
 const (
 	fastjsonCall = "dabbc6000000000000000001000000b0" +
 		"22322e302e31220a22636f6d2e616c69626162612e647562626f2e706572666f726d616e63652e64656d6f2e70726f76696465722e4948656c6c6f53657276696365220a" +
@@ -29,7 +29,7 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-func TestCallsOfRealConsumers(t *testing.T) {
+func TestRealCalls(t *testing.T) {
 	for _, tt := range []struct{ name, call, answer, exhausted string }{
 		{"fastjson", fastjsonCall, "dabb0614000000000000000100000008310a39363335340a", "dabb066400000000000000010000000522" + hex.EncodeToString([]byte("no")) + "220a"},
 		{"hessian2", hessianCall, "dabb021400000000000000010000000491d57862", "dabb02640000000000000001000000043002" + hex.EncodeToString([]byte("no"))},
@@ -73,7 +73,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// call makes a call with a body.
+// call returns a call with a body.
 func call(serialization byte, body string) []byte {
 	b := append([]byte{0xda, 0xbb, flagRequest | flagTwoWay | serialization}, make([]byte, headerSize-3)...)
 	binary.BigEndian.PutUint32(b[12:], uint32(len(body)))
@@ -82,7 +82,7 @@ func call(serialization byte, body string) []byte {
 
 const beforeArgs = "\x052.0.2\x01p\x050.0.0\x04echo\x00"
 
-func TestEchoGivesTheFirstArgumentBack(t *testing.T) {
+func TestEcho(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	values := map[string]string{
 		"empty": "\x00", "short": "\x02h\xc3\xa9", "300 characters": "\x31\x2c" + long,
@@ -130,7 +130,7 @@ func TestEchoGivesTheFirstArgumentBack(t *testing.T) {
 	}
 }
 
-func TestTextIsReadAsJavaWritesIt(t *testing.T) {
+func TestText(t *testing.T) {
 	for value, want := range map[string]string{
 		"\x02h\xc3\xa9": "hé", "\x02\xed\xa0\xbd\xed\xb8\x80": "😀", "\x02\xf0\x9f\x98\x80": "😀", "\x01\xe2\x82\xac": "€",
 		"R\x00\x01aS\x00\x01b": "ab",
@@ -179,7 +179,7 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
-func TestHashCodesAreJavas(t *testing.T) {
+func TestHashCode(t *testing.T) {
 	for s, want := range map[string]int32{
 		"": 0, "abc": 96354, "hello world, this overflows": 161437415, "é€": 15587, "😀": 1772899, "polygenelubricants": -2147483648,
 	} {
@@ -189,7 +189,7 @@ func TestHashCodesAreJavas(t *testing.T) {
 	}
 }
 
-func TestIntegersAreInTheirShortestForm(t *testing.T) {
+func TestAppendInt(t *testing.T) {
 	for n, want := range map[int32]string{
 		0: "90", -16: "80", 47: "bf", 48: "c830", -17: "c7ef", 2047: "cfff", -2048: "c000", 2048: "d40800", -262144: "d00000",
 		262143: "d7ffff", 262144: "4900040000", -2147483648: "4980000000",

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// fastjson is serialization 6: JSON values, one a line.
+// fastjson is serialization 6: JSON values, one per line.
 type fastjson struct{}
 
 func (fastjson) split(dst [][]byte, body []byte) ([][]byte, bool) {
@@ -18,7 +18,7 @@ func (fastjson) split(dst [][]byte, body []byte) ([][]byte, bool) {
 
 func (fastjson) text(value []byte) (string, bool) {
 	if len(value) == 0 || value[0] != '"' {
-		return "", false // null would do as a string for json
+		return "", false // json would take null as a string
 	}
 	var s string
 	return s, json.Unmarshal(value, &s) == nil
@@ -29,7 +29,7 @@ func (fastjson) isNull(value []byte) bool { return string(value) == "null" }
 func (fastjson) appendNull(dst []byte) []byte { return append(dst, "null\n"...) }
 
 func (fastjson) appendText(dst []byte, s string) []byte {
-	b, _ := json.Marshal(s) // a string: it can't fail
+	b, _ := json.Marshal(s) // a string can't fail
 	return append(append(dst, b...), '\n')
 }
 

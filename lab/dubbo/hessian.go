@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// hessian is serialization 2: Hessian 2.0, as the Hessian serialization protocol
-// (hessian.caucho.com) and Dubbo's hessian-lite have it.
+// hessian is serialization 2: Hessian 2.0, as in the Hessian serialization protocol
+// (hessian.caucho.com) and Dubbo's hessian-lite.
 type hessian struct{}
 
 func (hessian) split(dst [][]byte, body []byte) ([][]byte, bool) {
@@ -33,8 +33,7 @@ func (hessian) isNull(value []byte) bool { return string(value) == "N" }
 
 func (hessian) appendNull(dst []byte) []byte { return append(dst, 'N') }
 
-// appendText takes ASCII of less than 1,024 characters, which is what the
-// replica has to say.
+// appendText takes ASCII of less than 1,024 characters, which is enough for the replica.
 func (hessian) appendText(dst []byte, s string) []byte {
 	return append(append(dst, 0x30|byte(len(s)>>8), byte(len(s))), s...)
 }
@@ -53,15 +52,15 @@ func (hessian) appendInt(dst []byte, n int32) []byte {
 
 func (hessian) appendRaw(dst, value []byte) []byte { return append(dst, value...) }
 
-// A scanner finds where values end. Once bad is set it stays so, and what the
-// methods return has no meaning.
+// A scanner finds the ends of values. Once bad is set it stays set, and the results of the
+// methods have no meaning.
 type scanner struct {
 	rest   []byte
-	fields []int // how many each class definition has
+	fields []int // number of fields of each class definition
 	bad    bool
 }
 
-// Limits of what a body may hold.
+// Limits of a body.
 const (
 	maxDepth  = 64
 	maxFields = 1024
@@ -84,7 +83,7 @@ func (s *scanner) byte() int {
 	return -1
 }
 
-// number takes n bytes, big-endian.
+// number takes a big-endian number of n bytes.
 func (s *scanner) number(n int) int {
 	v := 0
 	for _, b := range s.take(n) {
@@ -120,7 +119,7 @@ func (s *scanner) value(depth int) {
 		s.binary(c)
 	case c == 'C':
 		s.class()
-		s.value(depth + 1) // an object of it, most likely
+		s.value(depth + 1) // usually an object of it
 	case c == 'O':
 		s.object(s.int(), depth)
 	case c >= 0x60 && c <= 0x6f:
@@ -130,7 +129,7 @@ func (s *scanner) value(depth int) {
 	}
 }
 
-// binary takes the rest of bytes that c begins, chunk by chunk.
+// binary takes the rest of a binary value that begins with c, chunk by chunk.
 func (s *scanner) binary(c int) {
 	for c == 'A' {
 		s.take(s.number(2))
@@ -148,7 +147,7 @@ func (s *scanner) binary(c int) {
 	}
 }
 
-// collection takes the rest of a list or map that c begins.
+// collection takes the rest of a list or map that begins with c.
 func (s *scanner) collection(c, depth int) {
 	switch {
 	case c == 'U' || c == 'M':
@@ -171,7 +170,7 @@ func (s *scanner) collection(c, depth int) {
 	}
 }
 
-// values takes n values, or as many as there are before a 'Z' when n is -1.
+// values takes n values; -1 means all up to a 'Z'.
 func (s *scanner) values(n, depth int) {
 	for i := 0; i != n && !s.bad; i++ {
 		if n < 0 && len(s.rest) > 0 && s.rest[0] == 'Z' {
@@ -202,7 +201,7 @@ func (s *scanner) object(class, depth int) {
 	s.values(s.fields[class], depth)
 }
 
-// typeName takes the name of a list's or map's type, or a reference to one.
+// typeName takes the type of a list or map: a name, or a reference to one.
 func (s *scanner) typeName() {
 	if len(s.rest) > 0 && isText(s.rest[0]) {
 		s.text(nil)
@@ -247,8 +246,8 @@ func (s *scanner) text(dst []byte) []byte {
 	return dst
 }
 
-// chars takes n UTF-16 units. Java writes each by itself, so that a character
-// past U+FFFF is two sequences of three bytes; others write one of four.
+// chars takes n UTF-16 units. Java writes each unit separately: a character beyond U+FFFF is two
+// sequences of three bytes. Others write one sequence of four bytes.
 func (s *scanner) chars(dst []byte, n int) []byte {
 	var high rune
 	for ; n > 0 && !s.bad; n-- {
@@ -271,7 +270,7 @@ func (s *scanner) chars(dst []byte, n int) []byte {
 // char takes one sequence of one to four bytes.
 func (s *scanner) char() rune {
 	c := s.byte()
-	size := 0 // of what follows
+	size := 0 // of the rest
 	switch {
 	case c < 0x80:
 		return rune(c)

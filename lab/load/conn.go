@@ -10,14 +10,14 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// A conn carries one request at a time. Whoever took it from its pool sends on
-// it; a reader of its own takes the answers and puts it back.
+// A conn carries one request at a time. A goroutine that took it from its pool sends on it; its
+// reader takes the responses and puts it back.
 type conn struct {
 	pool *pool
 	nc   net.Conn
 
-	// An answer may come, and the next request with it, before the Write of the
-	// request has returned.
+	// A response may come, and start the next request, before the Write of the request has
+	// returned.
 	writing sync.Mutex
 	out     []byte // the request with its nonce
 
@@ -30,7 +30,7 @@ type connState uint8
 
 const (
 	connIdle connState = iota
-	connBusy           // an answer is awaited
+	connBusy           // a response is awaited
 	connDead           // the reader has ended
 )
 
@@ -44,8 +44,8 @@ func newConn(p *pool, nc net.Conn) *conn {
 	return c
 }
 
-// send writes r. It returns false, with nothing sent, when c is dead. What goes
-// wrong later is the reader's to notice: it accounts for r.
+// send writes r. It returns false, with nothing sent, if c is dead. The reader handles later
+// errors and accounts for r.
 func (c *conn) send(r request) bool {
 	c.mu.Lock()
 	if c.state != connIdle {
@@ -92,24 +92,24 @@ func (c *conn) read() {
 		if err == wire.ErrIncomplete {
 			continue
 		}
-		if err != nil || used != len(buf) { // more than one answer to one request
+		if err != nil || used != len(buf) { // more than one response to one request
 			c.die(now, ErrProtocol)
 			return
 		}
 		buf = buf[:0]
-		if !c.answered(now, &msg) {
+		if !c.onResponse(now, &msg) {
 			return
 		}
 		msg.Reset()
 	}
 }
 
-// answered takes the answer to c.req. It returns whether the connection goes on.
-func (c *conn) answered(now time.Time, msg *wire.Message) bool {
+// onResponse takes the response to c.req. It reports whether the connection stays open.
+func (c *conn) onResponse(now time.Time, msg *wire.Message) bool {
 	c.mu.Lock()
 	if c.state != connBusy {
 		c.mu.Unlock()
-		c.die(now, ErrProtocol) // an answer to no request
+		c.die(now, ErrProtocol) // a response without a request
 		return false
 	}
 	r := c.req
@@ -134,8 +134,8 @@ func (c *conn) answered(now time.Time, msg *wire.Message) bool {
 	return !msg.Close
 }
 
-// judge tells what is wrong with an answer, or "". A wrong nonce is the graver
-// finding: the answer belongs to another request, whatever its status.
+// judge returns the error of a response, or "". A wrong nonce counts first: the response belongs
+// to another request, whatever its status.
 func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
 	if !c.pool.gen.opts.NoNonce && len(msg.Nonce) > 0 || msg.Status/100 == 2 && !c.pool.gen.opts.NoNonce {
 		var want [nonceDigits]byte
@@ -150,7 +150,7 @@ func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
 	return ""
 }
 
-// die ends c; a request that awaits its answer fails with kind.
+// die closes c. A request in flight fails with kind.
 func (c *conn) die(now time.Time, kind ErrorKind) {
 	c.nc.Close()
 	c.mu.Lock()

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 // testTimeout bounds a run. No result depends on it.
 const testTimeout = time.Minute
 
-// serve answers each request by what handle does with its connection: n counts
-// the requests of all connections from 1. A handle that returns false ends it.
+// serve calls handle for each request. n counts the requests of all connections from 1. The
+// connection ends if handle returns false.
 func serve(t *testing.T, handle func(n int64, nonce string, c net.Conn) bool) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,9 +86,9 @@ func run(t *testing.T, o Options) *Result {
 	return res
 }
 
-// Requests 101 to 200 are answered once the 200th has come, which can't be
-// before the moment it was due: how slow the machine is can only add to that.
-func TestAFreezeShowsInFullFromTheIntendedSendTimes(t *testing.T) {
+// TestFreeze holds requests 101 to 200 until the 200th has come, which is not before it was due.
+// A slow machine only adds to the latencies.
+func TestFreeze(t *testing.T) {
 	thaw := make(chan struct{})
 	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
 		switch {
@@ -103,9 +103,9 @@ func TestAFreezeShowsInFullFromTheIntendedSendTimes(t *testing.T) {
 	if res.Counts.Requests != 400 || res.Counts.Failed() != 0 || res.Counts.Statuses[200] != 400 || res.Sent != 400 {
 		t.Fatalf("%+v, sent %d; want 400 good ones", res.Counts, res.Sent)
 	}
-	// The first of them waits for the 99 ms until the last is due, and so on down.
-	// Requests overtake each other by a little on their way, so the server's
-	// count and the generator's may differ by some: the slack.
+	// The first of them waits 99 ms until the last is due, the next one 98 ms, and so on.
+	// Requests may overtake each other, so the server's count and the generator's may differ
+	// by the slack.
 	const slack = 15
 	for i := range 80 {
 		q := 1 - float64(i+1)/400
@@ -115,9 +115,9 @@ func TestAFreezeShowsInFullFromTheIntendedSendTimes(t *testing.T) {
 	}
 }
 
-// With one connection, requests behind a slow one are sent late. They count as
-// slow all the same, and the lag tells why.
-func TestRequestsThatWaitForAConnectionCountFromTheirIntendedTime(t *testing.T) {
+// TestSendLag checks that requests behind a slow one on the only connection count from their
+// intended send times, and that the lag has their wait.
+func TestSendLag(t *testing.T) {
 	const hold = 60 * time.Millisecond
 	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
 		if n == 1 {
@@ -129,7 +129,7 @@ func TestRequestsThatWaitForAConnectionCountFromTheirIntendedTime(t *testing.T) 
 	if res.Counts.Requests != 50 || res.Counts.Failed() != 0 || res.Connections != 1 {
 		t.Fatalf("%+v over %d connections", res.Counts, res.Connections)
 	}
-	// The i-th was due i ms after the first and answered after the hold.
+	// The i-th was due i ms after the first, and got its response after the hold.
 	if got := time.Duration(res.Latency.Min()); got < 10*time.Millisecond {
 		t.Errorf("the fastest took %v, want at least 10 ms", got)
 	}
@@ -138,7 +138,7 @@ func TestRequestsThatWaitForAConnectionCountFromTheirIntendedTime(t *testing.T) 
 	}
 }
 
-func TestErrorsAreCountedByKind(t *testing.T) {
+func TestErrorKinds(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 	}
 }
 
-func TestTimeoutsAreCountedAndStayInTheTail(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
@@ -195,7 +195,7 @@ func TestTimeoutsAreCountedAndStayInTheTail(t *testing.T) {
 	})
 	const timeout = time.Second
 	res := run(t, Options{Targets: []string{url}, Rate: 1000, Duration: 50 * time.Millisecond, Timeout: timeout, Connections: 4})
-	// A machine that stands still for the time-out may add some to the one.
+	// A machine that stands still for the timeout may add more timeouts.
 	late := res.Counts.Errors[ErrTimeout]
 	if res.Counts.Requests != 50 || late < 1 || res.Counts.Failed() != late || res.Counts.Statuses[200] != 50-late {
 		t.Fatalf("%+v, want a time-out among 50", res.Counts)
@@ -205,7 +205,7 @@ func TestTimeoutsAreCountedAndStayInTheTail(t *testing.T) {
 	}
 }
 
-func TestAServerThatClosesAfterEachAnswer(t *testing.T) {
+func TestConnectionClose(t *testing.T) {
 	url := serve(t, func(_ int64, nonce string, c net.Conn) bool {
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nx-nonce: %s\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", nonce)
 		return false
@@ -216,7 +216,7 @@ func TestAServerThatClosesAfterEachAnswer(t *testing.T) {
 	}
 }
 
-func TestTargetsAreCalledInTurnAndWarmupIsNotCounted(t *testing.T) {
+func TestTargetsAndWarmup(t *testing.T) {
 	var served [3]int64
 	var urls []string
 	var replicas []*replica.Replica
@@ -241,7 +241,7 @@ func TestTargetsAreCalledInTurnAndWarmupIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestProgressIsTold(t *testing.T) {
+func TestProgress(t *testing.T) {
 	told := make(chan struct{})
 	var once sync.Once
 	url := serve(t, func(_ int64, nonce string, c net.Conn) bool {
@@ -271,16 +271,16 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-func TestClosedLoopGoesOnForTheRequestsOwed(t *testing.T) {
+func TestClosedLoopMinimum(t *testing.T) {
 	url := serve(t, func(_ int64, nonce string, c net.Conn) bool { return ok(nonce, c) })
 	res := run(t, Options{Targets: []string{url}, Closed: true, Requests: 1000, Duration: 1, Warmup: 1, Connections: 4})
-	// Each connection may have sent one before its time had come.
+	// Each connection may have sent one more.
 	if n := res.Counts.Requests; n < 1000 || n > 1004 || res.Counts.Failed() != 0 {
 		t.Errorf("%+v, want 1000 good ones", res.Counts)
 	}
 }
 
-func TestCancelEndsARunThatWaits(t *testing.T) {
+func TestCancel(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	for _, closed := range []bool{false, true} {
@@ -313,7 +313,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownIsAnErrorAtTheStart(t *testing.T) {
+func TestServerIsDown(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +367,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestResultsAddUp(t *testing.T) {
+func TestResultAdd(t *testing.T) {
 	part := func(took time.Duration, kind ErrorKind) *Result {
 		rec := newRecorder(&Options{})
 		rec.begin(time.Unix(0, 0))

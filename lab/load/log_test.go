@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestTheLogTellsTheEndOfEachRequest(t *testing.T) {
+func TestLog(t *testing.T) {
 	url := serve(t, func(n int64, nonce string, c net.Conn) bool {
 		switch {
 		case n <= 10: // of the warm-up

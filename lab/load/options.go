@@ -1,11 +1,10 @@
-// Package load generates HTTP/1.1 load and measures it honestly: in an open loop
-// requests have intended send times that do not depend on the answers, and
-// latency counts from those, so that a frozen server can't hide its freeze by
-// slowing its callers down (coordinated omission).
+// Package load generates HTTP/1.1 load. In an open loop requests have intended send times that
+// do not depend on the responses, and latency counts from those. So a frozen server can't hide
+// its freeze by slowing its callers down (coordinated omission).
 //
-// It uses one goroutine per connection on the standard library: a reader
-// blocked in the runtime's poller wakes with no hand-over between threads, and
-// the pacer sleeps on a timerfd in the same poller (lab/precise).
+// It uses one goroutine per connection on the standard library: a reader blocked in the
+// runtime's poller wakes without a switch between threads, and the pacer sleeps on a timerfd in
+// the same poller (lab/precise).
 package load
 
 import (
@@ -26,44 +25,41 @@ type Options struct {
 	Body   []byte // default: 300 bytes of JSON; none for GET
 	Header []Header
 
-	// Rate is the open loop's, in requests per second over all targets.
+	// Rate is that of the open loop, in requests per second over all targets.
 	Rate    float64
 	Poisson bool   // exponential gaps instead of equal ones
 	Seed    uint64 // of the gaps and nonces
 
-	// Closed makes a closed loop instead: each connection sends its next request
-	// as soon as it has its answer. Rate and Poisson are then unused.
+	// Closed makes a closed loop: each connection sends its next request as soon as it has
+	// its response. Rate and Poisson are then unused.
 	Closed bool
 
-	// Requests is the least that a closed loop counts: it goes on past Duration
-	// until so many have been sent. 0: Duration alone ends it.
+	// Requests is the minimum that a closed loop sends: it goes on after Duration until then.
+	// 0 means no minimum.
 	Requests int64
 
 	Duration time.Duration // of what is counted; default 10 s
 	Warmup   time.Duration // sent before it and not counted
 	Timeout  time.Duration // of one request, from its intended send time; default 2 s
 
-	// Connections are opened before the start, spread over the targets; an open
-	// loop opens more when all are busy, up to MaxConnections; past that requests
-	// wait. Defaults: 64 and 1,024.
+	// Connections are opened before the start, spread over the targets. An open loop opens
+	// more if all are busy, up to MaxConnections; then requests wait. Defaults: 64 and 1,024.
 	Connections    int
 	MaxConnections int
 
 	// NoNonce is for servers that do not send x-nonce back.
 	NoNonce bool
 
-	// Samples keeps each request's latency beside the histogram of all, the first
-	// 8 million of them.
+	// Samples keeps the latency of each of the first 8 million requests.
 	Samples bool
 
-	// Log, if set, is given a line for each request that is counted, when it ends:
-	// the intended send time in microseconds of Unix time, the latency in
-	// microseconds, the status (0: no answer), the ErrorKind (-: none), and what
-	// x-remora-error says (-: nothing), with spaces between. Write is not called
-	// by two goroutines at once; its errors are its own to keep.
+	// Log, if set, gets a line for each counted request when it ends, with these fields: the
+	// intended send time in microseconds of Unix time, the latency in microseconds, the
+	// status (0 means no response), the ErrorKind and the value of x-remora-error (- means
+	// none). Write is not called concurrently; its errors are ignored.
 	Log io.Writer
 
-	// Progress, if set, is called about five times a second, from one goroutine.
+	// Progress, if set, is called about five times a second by one goroutine.
 	Progress func(Progress)
 }
 
@@ -76,15 +72,15 @@ type Sample struct {
 // maxSamples bounds what Options.Samples keeps; later requests are not in Result.Samples.
 const maxSamples = 1 << 23
 
-// Header is a field line sent with each request.
+// Header is a field line of each request.
 type Header struct{ Name, Value string }
 
-// Progress is a look at a load under way.
+// Progress is the state of a running load.
 type Progress struct {
 	Elapsed  time.Duration // since the end of the warm-up; negative during it
-	Requests int64         // answered or failed, and counted
+	Requests int64         // with a response or failed, and counted
 	Errors   int64
-	P50, P99 time.Duration // of all that was counted so far
+	P50, P99 time.Duration // of all counted requests so far
 	Max      time.Duration
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxQueued bounds the requests that wait for a connection, of one target.
+// maxQueued bounds the requests of one target that are queued for a connection.
 const maxQueued = 1 << 16
 
 // A pool holds the connections to one target.
@@ -23,7 +23,7 @@ type pool struct {
 	idle    []*conn // used in turn, so that a server's loops share the load
 	open    map[*conn]struct{}
 	dialing int
-	dialled int // ever
+	dialled int // in all
 	queue   []request
 	closed  bool
 }
@@ -58,7 +58,7 @@ func (p *pool) dispatch(r request) {
 		if c.send(r) {
 			return
 		}
-		// c died while it was idle: not a request's fault.
+		// c died while it was idle: try another one.
 	}
 	defer p.mu.Unlock()
 	switch {
@@ -74,7 +74,7 @@ func (p *pool) dispatch(r request) {
 	}
 }
 
-// dialFor opens a connection, for r in the first place.
+// dialFor opens a connection and sends r on it.
 func (p *pool) dialFor(r request) {
 	c, err := p.dial()
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *pool) dial() (*conn, error) {
 	return c, nil
 }
 
-// add makes c ready for the next request: one that waits, or a later one.
+// add makes c ready for the next request, a queued or a later one.
 func (p *pool) add(c *conn) {
 	for {
 		p.mu.Lock()
@@ -137,7 +137,7 @@ func (p *pool) add(c *conn) {
 	}
 }
 
-// remove forgets c, which is dead, and lets a request that waits take its place.
+// remove drops c, which is dead, and dispatches a queued request in its place.
 func (p *pool) remove(c *conn) {
 	p.mu.Lock()
 	delete(p.open, c)
@@ -145,8 +145,7 @@ func (p *pool) remove(c *conn) {
 	p.unqueue()
 }
 
-// unqueue gives the first request that waits, and is not too late, another
-// chance to be sent.
+// unqueue dispatches the first queued request that is not too late.
 func (p *pool) unqueue() {
 	for {
 		p.mu.Lock()
@@ -166,18 +165,18 @@ func (p *pool) unqueue() {
 	}
 }
 
-// close ends all connections and fails what waits. It may be called again.
+// close closes all connections and fails the queued requests. It may be called again.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
-	waiting := p.queue
+	queued := p.queue
 	p.queue, p.idle = nil, nil
 	conns := make([]*conn, 0, len(p.open))
 	for c := range p.open {
 		conns = append(conns, c)
 	}
 	p.mu.Unlock()
-	for _, r := range waiting {
+	for _, r := range queued {
 		p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
 	}
 	for _, c := range conns {

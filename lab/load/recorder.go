@@ -26,8 +26,8 @@ type recorder struct {
 
 // outcome is how a request ended.
 type outcome struct {
-	status int       // 0: without an answer
-	kind   ErrorKind // "": well
+	status int       // 0 means no response
+	kind   ErrorKind // "" means success
 	code   string    // of ErrStatus: x-remora-error
 }
 
@@ -45,7 +45,7 @@ func (r *recorder) begin(at time.Time) {
 	r.started, r.last = at, at
 }
 
-// end notes a request that ended at now after latency.
+// end records a request that ended at now after latency.
 func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	}
 }
 
-// sent notes by how much a request was sent late.
+// sent records how late a request was sent.
 func (r *recorder) sent(lag time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,38 +14,37 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// ErrorKind is why a request failed.
+// ErrorKind says why a request failed.
 type ErrorKind string
 
 const (
 	ErrConnect  ErrorKind = "connect"  // no connection could be opened
-	ErrTimeout  ErrorKind = "timeout"  // no full answer in time
-	ErrReset    ErrorKind = "reset"    // the connection ended before the answer did
-	ErrProtocol ErrorKind = "protocol" // the answer is not HTTP
-	ErrStatus   ErrorKind = "status"   // the answer is not 2xx
-	ErrNonce    ErrorKind = "nonce"    // the answer is not to this request
+	ErrTimeout  ErrorKind = "timeout"  // no complete response in time
+	ErrReset    ErrorKind = "reset"    // the connection ended before the response
+	ErrProtocol ErrorKind = "protocol" // the response is not HTTP
+	ErrStatus   ErrorKind = "status"   // the response is not 2xx
+	ErrNonce    ErrorKind = "nonce"    // the response belongs to another request
 )
 
-// Result is what a load measured, warm-up left out unless said otherwise.
+// Result is what a load measured. Fields are without the warm-up unless they say otherwise.
 type Result struct {
 	Sent   int64 // with the warm-up
 	Counts Counts
-	// Latency holds nanoseconds from the intended send time of each good answer,
-	// and of each time-out at what it took to give up: left out, the slowest
-	// requests would make the tail look better. Other failures are not in it.
+	// Latency has the nanoseconds from the intended send time to each good response, and to
+	// each timeout: without timeouts, the slowest requests would be missing in the tail. It
+	// has no other failures.
 	Latency *hdrhistogram.Histogram
-	// Lag holds nanoseconds from a request's intended send time to the moment
-	// before it was written, with any wait for a connection: the generator's own
-	// part of the latencies.
+	// Lag has the nanoseconds from a request's intended send time to the moment before it was
+	// written, with any wait for a connection: the generator's own part of the latencies.
 	Lag         *hdrhistogram.Histogram
-	Samples     []Sample      // in the order of ends; only if Options.Samples asked for them
-	Stops       []steal.Stop  // of the machine's processors meanwhile, if the caller had them watched
-	Elapsed     time.Duration // from the end of the warm-up to the last answer
+	Samples     []Sample      // in the order of ends, if Options.Samples is set
+	Stops       []steal.Stop  // of processors, if the caller watched them
+	Elapsed     time.Duration // from the end of the warm-up to the last response
 	Connections int           // opened in all
 }
 
-// Add adds what o measured to r, of which the zero value is empty. Connections that
-// both used are counted twice.
+// Add adds o to r. The zero value of a Result is empty. A connection that both used counts
+// twice.
 func (r *Result) Add(o *Result) {
 	if r.Latency == nil {
 		r.Latency, r.Lag = newHistogram(), newHistogram()
@@ -67,7 +66,7 @@ func (r *Result) Add(o *Result) {
 	r.Connections += o.Connections
 }
 
-// Counts are requests by their end.
+// Counts are requests by result.
 type Counts struct {
 	Requests int64
 	Errors   map[ErrorKind]int64
@@ -83,24 +82,24 @@ func (c Counts) Failed() int64 {
 	return n
 }
 
-// Quantile is the latency that a share q of the requests did not exceed.
+// Quantile returns the latency that the share q of the requests did not exceed.
 func (r *Result) Quantile(q float64) time.Duration { return quantile(r.Latency, q) }
 
-// Max is the largest latency.
+// Max returns the largest latency.
 func (r *Result) Max() time.Duration { return time.Duration(r.Latency.Max()) }
 
 func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(q * 100))
 }
 
-// newHistogram holds 1 µs to 1 min in nanoseconds, to three digits; what is
-// longer is recorded as the longest.
+// newHistogram returns a histogram of 1 µs to 1 min in nanoseconds, with three digits. A longer
+// time counts as 1 min.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1000, int64(time.Minute), 3)
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
-	// In range by the clamp, so there is no error to handle.
+	// The value is in range, so this can't fail.
 	_ = h.RecordValue(int64(min(max(d, 0), time.Minute)))
 }
 
@@ -227,8 +226,7 @@ func (r *Result) rate() float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Compare writes results side by side as a Markdown table, the column of each under
-// its name.
+// Compare writes results side by side as a Markdown table, with names as the head.
 func Compare(w io.Writer, names []string, results []*Result) error {
 	var b strings.Builder
 	b.WriteString("\n| | " + strings.Join(names, " | ") + " |\n")

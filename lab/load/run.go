@@ -11,11 +11,11 @@ import (
 	"github.com/remora-proxy/remora/lab/precise"
 )
 
-// A request is one that was due; its answer is awaited on a conn.
+// A request is a request of the load.
 type request struct {
 	due     time.Time // intended send time
 	nonce   uint64
-	counted bool // not of the warm-up
+	counted bool // it is not part of the warm-up
 }
 
 // A generator is one run.
@@ -26,18 +26,17 @@ type generator struct {
 
 	ctx     context.Context
 	sent    atomic.Int64
-	pending sync.WaitGroup // requests begun and not yet accounted for
+	pending sync.WaitGroup // requests in flight
 	readers sync.WaitGroup // goroutines of connections
 
-	// Of a closed loop: when counting begins, when it ends, and how many requests
-	// are still owed before it may.
+	// Of a closed loop: when counting begins, when it ends, and how many requests are missing
+	// to the minimum.
 	from, until time.Time
 	owed        atomic.Int64
 }
 
-// Run makes the load that opts ask for and returns when each request has been
-// answered or has failed. When ctx ends early it stops and returns what it has
-// with ctx's error.
+// Run makes the load of opts. It returns once each request has its response or has failed. If
+// ctx ends early it stops, and returns a partial result with the error of ctx.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -54,7 +53,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 		g.pools = append(g.pools, newPool(g, t, share(opts.MaxConnections, len(opts.Targets), i)))
 	}
 	defer g.close()
-	// Ends reads and writes under way; their requests are then accounted for.
+	// Closing ends reads and writes in progress, whose requests then fail.
 	defer context.AfterFunc(ctx, g.close)()
 	if err := g.connect(); err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	return g.result(), err
 }
 
-// share is the i-th of n near-equal parts of total.
+// share returns the i-th of n nearly equal parts of total.
 func share(total, n, i int) int {
 	part := total / n
 	if i < total%n {
@@ -107,7 +106,7 @@ func (g *generator) connect() error {
 	return nil
 }
 
-// openLoop sends each request at its time, whatever became of those before.
+// openLoop sends each request at its time, whatever became of earlier ones.
 func (g *generator) openLoop() {
 	o := g.opts
 	warm := int(o.Rate * o.Warmup.Seconds())
@@ -134,15 +133,15 @@ func (g *generator) openLoop() {
 	}
 }
 
-// begin makes g wait for r's end, and gives r to p.
+// begin dispatches r. Run waits for its end.
 func (g *generator) begin(p *pool, r request) {
 	g.pending.Add(1)
 	g.sent.Add(1)
 	p.dispatch(r)
 }
 
-// closedLoop gives each connection a first request; each end of one then brings
-// about the next, until the time is up.
+// closedLoop starts a first request for each connection. The end of each request starts the
+// next one, until the time is over.
 func (g *generator) closedLoop() {
 	now := time.Now()
 	g.from = now.Add(g.opts.Warmup)
@@ -164,21 +163,21 @@ func (g *generator) next(p *pool) {
 	}
 }
 
-// done accounts for r, which ended at now.
+// done records r, which ended at now.
 func (g *generator) done(p *pool, r request, now time.Time, end outcome) {
 	if r.counted {
 		g.rec.end(now, now.Sub(r.due), end)
 	}
 	if g.opts.Closed {
 		if end.kind == ErrConnect {
-			precise.Sleep(10 * time.Millisecond) // a dead server must not make us spin
+			precise.Sleep(10 * time.Millisecond) // a dead server must not cause a busy loop
 		}
 		g.next(p)
 	}
-	g.pending.Done() // last: a closed loop's next one is pending by now
+	g.pending.Done() // last: the next request of a closed loop is pending already
 }
 
-// progress reports to opts.Progress until the function it returns is called.
+// progress calls opts.Progress regularly until stop is called.
 func (g *generator) progress() (stop func()) {
 	if g.opts.Progress == nil {
 		return func() {}

@@ -1,6 +1,6 @@
-// Package otlp holds a test alone: two sidecars, and a hedge between them, traced
-// into the receiver of the OpenTelemetry Collector. It is a module of its own, so
-// that the collector stays out of what the sidecar is built from.
+// Package otlp has only a test: two sidecars and a hedge between them are traced into the
+// receiver of the OpenTelemetry Collector. It is a nested module, so that the sidecar's module
+// does not require the collector.
 //
 //	cd lab/otlp && go test .
 package otlp

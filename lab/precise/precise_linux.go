@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A timer is a timerfd that the runtime's poller watches: a goroutine blocked in
-// Read is woken when it expires. It is closed by its finalizer (os.File's) when
-// the pool lets go of it.
+// A timer is a timerfd that the runtime's poller watches: a goroutine in Read wakes when it
+// expires. The finalizer of os.File closes it once the pool has dropped it.
 type timer struct {
 	file *os.File
 	fd   int // of file, kept because File.Fd would make it blocking
 	buf  [8]byte
 }
 
-// The pool bounds nothing by itself: there are as many timers as there are
-// goroutines asleep at once, which the callers bound.
+// The pool has no limit: there are as many timers as goroutines asleep at a time, which the
+// callers limit.
 var timers sync.Pool
 
 func newTimer() (*timer, error) {
@@ -34,7 +33,7 @@ func sleep(d time.Duration) {
 	if t == nil {
 		var err error
 		if t, err = newTimer(); err != nil {
-			time.Sleep(d) // out of descriptors: late is better than never
+			time.Sleep(d) // out of descriptors: a late wake-up is better than none
 			return
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A cache is rich in small objects that point at each other, like the local
-// cache of the feature service this lab imitates. It is dropped whole and filled
-// anew at intervals, and it is the collector working through it, and the
-// allocations that must help it, that slow the calls down: nothing is simulated.
+// A cache has many small objects that point at each other, like the local cache of the feature
+// service that this lab imitates. It is dropped and filled again at intervals. The garbage
+// collector, and the allocations that must assist it, slow the requests down: nothing is
+// simulated.
 type cache struct {
 	entries int
 	every   time.Duration
@@ -24,7 +24,7 @@ type cache struct {
 type entry struct {
 	key      string
 	features []*feature
-	next     *entry // the one filled before it
+	next     *entry // the entry filled before it
 }
 
 type feature struct {
@@ -52,7 +52,7 @@ func (c *cache) run(stop <-chan struct{}) {
 	}
 }
 
-// fill drops what there is at once, so that calls miss meanwhile.
+// fill drops all entries first, so that requests miss them meanwhile.
 func (c *cache) fill() {
 	table := make(map[string]*entry)
 	c.mu.Lock()
@@ -81,8 +81,8 @@ func newEntry(i int, next *entry) *entry {
 
 func cacheKey(i int) string { return "feature:geo:" + strconv.Itoa(i) }
 
-// lookUp does what a call does: it builds keys and reads them, and makes what it
-// misses, so that it allocates and has to assist the collector.
+// lookUp is the work of a request: it reads keys and makes missing entries. So it allocates,
+// and must assist the collector.
 func (c *cache) lookUp() {
 	for range keysPerCall {
 		i := rand.IntN(c.entries)

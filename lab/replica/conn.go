@@ -12,13 +12,13 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is the state of one HTTP connection. netpoll runs at most one onRequest of a
-// connection at a time, so it needs no lock.
+// conn is the state of one HTTP connection. It needs no lock: netpoll runs one onRequest of a
+// connection at a time.
 type conn struct {
 	service   *service
-	in        []byte // arrived and not yet parsed
+	in        []byte // input that is not parsed yet
 	msg       wire.Message
-	out       []byte // the answer being made
+	out       []byte // the response
 	continued bool   // 100 Continue was sent for msg
 }
 
@@ -30,8 +30,8 @@ func (r *Replica) onConnect(ctx context.Context, _ netpoll.Connection) context.C
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// onRequest runs on a goroutine of its own whenever something has arrived. It
-// takes all of it: netpoll calls again for as long as something is left.
+// onRequest runs on its own goroutine whenever there is input. It takes all input: netpoll
+// calls it again while some is left.
 func onRequest(ctx context.Context, nc netpoll.Connection) error {
 	c := ctx.Value(connKey{}).(*conn)
 	for {
@@ -48,15 +48,15 @@ func onRequest(ctx context.Context, nc netpoll.Connection) error {
 		if !c.serve(nc) {
 			return nc.Close()
 		}
-		// A caller that pipelines without reading could make this grow forever.
+		// A client that pipelines without reading could make this grow without limit.
 		if len(c.in)+nc.Reader().Len() > wire.MaxHead+2*wire.MaxBody {
 			return nc.Close()
 		}
 	}
 }
 
-// serve answers the whole requests in c.in, one after another. It returns
-// whether the connection goes on.
+// serve responds to the whole requests in c.in, one after another. It reports whether the
+// connection stays open.
 func (c *conn) serve(nc netpoll.Connection) bool {
 	used := 0
 	defer func() { c.in = append(c.in[:0], c.in[used:]...) }()
@@ -72,7 +72,7 @@ func (c *conn) serve(nc netpoll.Connection) bool {
 			return true
 		default:
 			c.msg.Close = true
-			write(nc, c.answer(400, "text/plain", []byte(err.Error()+"\n")))
+			write(nc, c.response(400, "text/plain", []byte(err.Error()+"\n")))
 			return false
 		}
 		used += n
@@ -84,20 +84,19 @@ func (c *conn) serve(nc netpoll.Connection) bool {
 	}
 }
 
-// respond does what c.msg asks for and writes the answer. It returns whether
-// the answer could be written.
+// respond serves c.msg and writes the response. It reports whether that succeeded.
 func (c *conn) respond(nc netpoll.Connection) bool {
 	s := c.service
 	u, err := url.ParseRequestURI(string(c.msg.Target))
 	if err != nil {
-		return write(nc, c.answer(400, "text/plain", []byte("bad target\n")))
+		return write(nc, c.response(400, "text/plain", []byte("bad target\n")))
 	}
 	method := string(c.msg.Method)
 	switch {
 	case u.Path == "/compute" && method == "POST":
 		s.inFlight.Add(1)
 		s.work()
-		alive := nc.IsActive() && write(nc, c.answer(200, "application/json", s.answer))
+		alive := nc.IsActive() && write(nc, c.response(200, "application/json", s.body))
 		s.served.Add(1)
 		if !alive {
 			s.aborted.Add(1)
@@ -105,18 +104,18 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 		s.inFlight.Add(-1)
 		return alive
 	case u.Path == "/compute":
-		return write(nc, c.answer(405, "text/plain", []byte("POST only\n")))
+		return write(nc, c.response(405, "text/plain", []byte("POST only\n")))
 	case u.Path == "/echo":
-		return write(nc, c.answer(200, "application/octet-stream", c.msg.Body))
+		return write(nc, c.response(200, "application/octet-stream", c.msg.Body))
 	case u.Path == "/healthz":
-		return write(nc, c.answer(200, "text/plain", []byte("ok\n")))
+		return write(nc, c.response(200, "text/plain", []byte("ok\n")))
 	case u.Path == "/stats":
-		b, _ := json.Marshal(s.stats()) // plain numbers and strings: it can't fail
-		return write(nc, c.answer(200, "application/json", append(b, '\n')))
+		b, _ := json.Marshal(s.stats()) // plain numbers and strings can't fail
+		return write(nc, c.response(200, "application/json", append(b, '\n')))
 	case u.Path == "/reset" && method == "POST":
 		return write(nc, c.reset(u.Query().Get("epoch")))
 	}
-	return write(nc, c.answer(404, "text/plain", []byte("no such path\n")))
+	return write(nc, c.response(404, "text/plain", []byte("no such path\n")))
 }
 
 func (c *conn) reset(epoch string) []byte {
@@ -124,16 +123,16 @@ func (c *conn) reset(epoch string) []byte {
 	if epoch != "" {
 		ns, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil {
-			return c.answer(400, "text/plain", []byte("epoch: want Unix nanoseconds\n"))
+			return c.response(400, "text/plain", []byte("epoch: want Unix nanoseconds\n"))
 		}
 		at = time.Unix(0, ns)
 	}
 	c.service.reset(at)
-	return c.answer(204, "", nil)
+	return c.response(204, "", nil)
 }
 
-// answer makes the response to c.msg. It is valid until the next one is made.
-func (c *conn) answer(status int, contentType string, body []byte) []byte {
+// response makes the response to c.msg, which is valid until the next call.
+func (c *conn) response(status int, contentType string, body []byte) []byte {
 	b := append(c.out[:0], "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
@@ -163,11 +162,11 @@ func (c *conn) answer(status int, contentType string, body []byte) []byte {
 
 var reasons = map[int]string{200: "OK", 204: "No Content", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
-// write sends b whole. It returns whether the connection still stands.
+// write sends b. It reports whether the connection is still open.
 func write(nc netpoll.Connection, b []byte) bool {
 	if _, err := nc.Writer().WriteBinary(b); err != nil {
 		return false
 	}
-	// Flush returns once the kernel has taken all: b is ours again.
+	// Flush returns once the kernel has all of b, which may then be reused.
 	return nc.Writer().Flush() == nil
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/remora-proxy/remora/lab/dubbo"
 )
 
-// maxUnsent bounds the answers, in bytes, to a caller that does not read them.
+// maxUnsent bounds the responses, in bytes, to a client that does not read them.
 const maxUnsent = 64 << 20
 
-// dubboConn is the state of one connection of Dubbo callers. netpoll runs at
-// most one onRequest of a connection at a time; the workers write besides it.
+// dubboConn is the state of one Dubbo connection. netpoll runs one onRequest of a connection at
+// a time. Workers write concurrently.
 type dubboConn struct {
 	service *service
 	nc      netpoll.Connection
-	in      []byte // arrived and not yet parsed
+	in      []byte // input that is not parsed yet
 	call    dubbo.Call
 
 	mu      sync.Mutex
-	out     []byte // answers that have not been given to nc
-	writing bool   // by a goroutine that will come back for out
-	sent    []byte // memory of the answers before
+	out     []byte // responses that nc does not have yet
+	writing bool   // a goroutine writes, and will look at out again
+	sent    []byte // memory of earlier responses
 }
 
 func (r *Replica) onDubboConnect(ctx context.Context, nc netpoll.Connection) context.Context {
 	return context.WithValue(ctx, connKey{}, &dubboConn{service: r.service, nc: nc})
 }
 
-// onDubboRequest runs on a goroutine of its own whenever something has arrived.
+// onDubboRequest runs on its own goroutine whenever there is input.
 func onDubboRequest(ctx context.Context, nc netpoll.Connection) error {
 	c := ctx.Value(connKey{}).(*dubboConn)
 	b, err := nc.Reader().Next(nc.Reader().Len())
@@ -40,60 +40,59 @@ func onDubboRequest(ctx context.Context, nc netpoll.Connection) error {
 	}
 	c.in = append(c.in, b...)
 	nc.Reader().Release()
-	answers, ok := c.serve()
-	if !c.write(answers) || !ok {
+	responses, ok := c.serve()
+	if !c.write(responses) || !ok {
 		return nc.Close()
 	}
 	return nil
 }
 
-// serve takes the whole calls in c.in. It returns the answers that need no
-// worker, and whether the connection goes on.
-func (c *dubboConn) serve() (answers []byte, ok bool) {
+// serve takes the whole calls in c.in. It returns the responses that need no worker, and
+// whether the connection stays open.
+func (c *dubboConn) serve() (responses []byte, ok bool) {
 	used := 0
 	defer func() { c.in = append(c.in[:0], c.in[used:]...) }()
 	for {
 		n, err := c.call.Parse(c.in[used:])
 		switch err {
 		case dubbo.ErrIncomplete:
-			return answers, true
+			return responses, true
 		case dubbo.ErrMalformed:
-			return answers, false
+			return responses, false
 		case nil:
-			answers = c.take(answers)
+			responses = c.take(responses)
 		default:
-			answers = c.refuse(answers, dubbo.StatusBadRequest, err.Error())
+			responses = c.refuse(responses, dubbo.StatusBadRequest, err.Error())
 		}
 		used += n
 	}
 }
 
-// take gives c.call to a worker, or answers at once what needs none.
-func (c *dubboConn) take(answers []byte) []byte {
+// take gives c.call to a worker, or responds at once if it needs none.
+func (c *dubboConn) take(responses []byte) []byte {
 	s := c.service
 	switch {
 	case c.call.Event && c.call.TwoWay:
-		return c.call.AppendHeartbeat(answers)
+		return c.call.AppendHeartbeat(responses)
 	case c.call.Event:
-		return answers
+		return responses
 	case s.inFlight.Add(1) > int64(s.opts.Workers):
 		s.inFlight.Add(-1)
 		s.refused.Add(1)
-		return c.refuse(answers, dubbo.StatusPoolExhausted,
+		return c.refuse(responses, dubbo.StatusPoolExhausted,
 			fmt.Sprintf("Thread pool is EXHAUSTED! %s has %d workers and no queue", s.opts.Name, s.opts.Workers))
 	case s.opts.Mode == Fast:
 		s.inFlight.Add(-1)
 		s.served.Add(1)
-		return c.result(answers)
+		return c.result(responses)
 	}
-	answer := c.result(nil)
-	go c.work(answer)
-	return answers
+	go c.work(c.result(nil))
+	return responses
 }
 
-// work is a worker at one call. It is free before its answer is written: whoever
-// has an answer may count on a free worker.
-func (c *dubboConn) work(answer []byte) {
+// work is a worker with one call. The worker is free before its response is written, so a
+// client with a response may count on a free worker.
+func (c *dubboConn) work(response []byte) {
 	s := c.service
 	s.work()
 	s.served.Add(1)
@@ -101,12 +100,12 @@ func (c *dubboConn) work(answer []byte) {
 		s.aborted.Add(1)
 	}
 	s.inFlight.Add(-1)
-	if !c.write(answer) {
+	if !c.write(response) {
 		c.nc.Close()
 	}
 }
 
-// result appends the answer to c.call, if it wants one.
+// result appends the response to c.call, unless it is one-way.
 func (c *dubboConn) result(dst []byte) []byte {
 	if !c.call.TwoWay {
 		return dst
@@ -117,7 +116,7 @@ func (c *dubboConn) result(dst []byte) []byte {
 	return c.call.AppendEcho(dst)
 }
 
-// refuse appends an answer that is no result to c.call, if it wants one.
+// refuse appends an error response to c.call, unless it is one-way.
 func (c *dubboConn) refuse(dst []byte, status byte, message string) []byte {
 	if !c.call.TwoWay {
 		return dst
@@ -125,12 +124,12 @@ func (c *dubboConn) refuse(dst []byte, status byte, message string) []byte {
 	return c.call.AppendError(dst, status, message)
 }
 
-// write sends answers, together with those that come while others are being
-// written. It returns whether the connection still stands, as far as is known.
-func (c *dubboConn) write(answers []byte) bool {
+// write sends responses, or leaves them to the goroutine that writes already. It reports
+// whether the connection is still open, as far as is known.
+func (c *dubboConn) write(responses []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out = append(c.out, answers...)
+	c.out = append(c.out, responses...)
 	if c.writing {
 		return len(c.out) <= maxUnsent
 	}
@@ -140,7 +139,7 @@ func (c *dubboConn) write(answers []byte) bool {
 		b := c.out
 		c.out = c.sent[:0]
 		c.mu.Unlock()
-		// Unlike nc's Writer, Write may be called while the connection is being closed.
+		// Unlike nc.Writer, Write may be called while the connection is closed.
 		_, err := c.nc.Write(b)
 		c.mu.Lock()
 		c.sent = b

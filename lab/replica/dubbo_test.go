@@ -20,13 +20,13 @@ func dubboCall(id int, method, arg string) []byte {
 	return append(b, body...)
 }
 
-// oneWay makes a call one that wants no answer.
+// oneWay makes a call one-way.
 func oneWay(call []byte) []byte {
 	call[2] &^= 0x40
 	return call
 }
 
-// dubboAnswer reads one.
+// dubboAnswer reads a response.
 func dubboAnswer(t *testing.T, c io.Reader) (status byte, id int, body string) {
 	t.Helper()
 	head := make([]byte, 16)
@@ -45,7 +45,7 @@ func dialDubbo(t *testing.T, r *Replica) net.Conn {
 	return c
 }
 
-func TestDubboAnswers(t *testing.T) {
+func TestDubboResponses(t *testing.T) {
 	r := start(t, Options{Protocol: Dubbo, Mode: Fast}, nil)
 	// hash("abc") in hessian2.
 	hessian, err := hex.DecodeString("dabbc20000000000000000010000001d" + "05322e302e32" + "0170" + "05302e302e30" + "0468617368" + "0153" + "03616263" + "485a")
@@ -87,7 +87,7 @@ func TestDubboAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotDubboEndsItsConnection(t *testing.T) {
+func TestMalformedDubbo(t *testing.T) {
 	r := start(t, Options{Protocol: Dubbo, Mode: Fast}, nil)
 	c := dialDubbo(t, r)
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -96,7 +96,7 @@ func TestWhatIsNotDubboEndsItsConnection(t *testing.T) {
 	}
 }
 
-func TestTheFixedPoolHasNoQueue(t *testing.T) {
+func TestDubboPool(t *testing.T) {
 	clock := newFakeClock()
 	r := start(t, Options{Protocol: Dubbo, Mode: Stall, Workers: 3}, clock)
 	c, other := dialDubbo(t, r), dialDubbo(t, r)
@@ -128,8 +128,8 @@ func TestTheFixedPoolHasNoQueue(t *testing.T) {
 	}
 }
 
-// Whoever has an answer may send a call again: it is never turned away.
-func TestAWorkerIsFreeBeforeItsAnswerIsThere(t *testing.T) {
+// TestDubboWorkerIsFree checks that a client with a response is never refused its next call.
+func TestDubboWorkerIsFree(t *testing.T) {
 	const workers, calls = 50, 5000
 	r := start(t, Options{Protocol: Dubbo, Mode: Stall, Workers: workers, Median: time.Millisecond}, nil)
 	c := dialDubbo(t, r)

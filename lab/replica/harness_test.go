@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// patience bounds waits for what must happen.
-const patience = time.Minute
+// testTimeout bounds waits. No result depends on it.
+const testTimeout = time.Minute
 
-// A fakeClock stands still unless it is advanced.
+// A fakeClock moves only when a test advances it.
 type fakeClock struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -56,9 +56,9 @@ func (c *fakeClock) set(t time.Time) {
 // awaitAsleep returns once n calls sleep.
 func (c *fakeClock) awaitAsleep(t *testing.T, n int) {
 	t.Helper()
-	timeout := time.AfterFunc(patience, func() { c.changed.Broadcast() })
+	timeout := time.AfterFunc(testTimeout, func() { c.changed.Broadcast() })
 	defer timeout.Stop()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.asleep != n {
@@ -69,7 +69,7 @@ func (c *fakeClock) awaitAsleep(t *testing.T, n int) {
 	}
 }
 
-// start serves with a clock, or with the real one if that is nil.
+// start serves with a clock; nil means the real one.
 func start(t *testing.T, o Options, clock *fakeClock) *Replica {
 	t.Helper()
 	now := time.Now()
@@ -90,7 +90,7 @@ func start(t *testing.T, o Options, clock *fakeClock) *Replica {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if err := r.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -106,11 +106,11 @@ func dial(t *testing.T, r *Replica) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	return c, bufio.NewReader(c)
 }
 
-// answer reads one with the standard library's parser, an independent judge.
+// answer reads a response with the standard library's parser.
 func answer(t *testing.T, br *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
 	resp, err := http.ReadResponse(br, &http.Request{Method: method})

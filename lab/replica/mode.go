@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Mode is what disturbs a replica.
+// Mode says what disturbs a replica.
 type Mode string
 
 const (
-	Fast       Mode = "fast"       // nothing: it answers at once, for benches
-	Stall      Mode = "stall"      // it freezes at moments of its own
+	Fast       Mode = "fast"       // nothing: it responds at once, for benches
+	Stall      Mode = "stall"      // it freezes at its own moments
 	GC         Mode = "gc"         // it drops and refills a cache full of pointers
 	Correlated Mode = "correlated" // all replicas freeze at the same moments
 )
@@ -28,7 +28,7 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("unknown mode %q: want one of %v", s, Modes)
 }
 
-// Protocol is what a replica speaks.
+// Protocol is the protocol of a replica.
 type Protocol string
 
 const (
@@ -49,7 +49,7 @@ func ParseProtocol(s string) (Protocol, error) {
 	return "", fmt.Errorf("unknown protocol %q: want one of %v", s, Protocols)
 }
 
-// median is the service time of the workload that speaks p.
+// median is the default service time of p.
 func (p Protocol) median() time.Duration {
 	if p == Dubbo {
 		return 50 * time.Millisecond

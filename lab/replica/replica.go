@@ -1,21 +1,19 @@
-// Package replica emulates one replica of a feature service: a small server
-// whose calls take a millisecond or so, nearly always. Now and then it freezes,
-// in one of the ways that Mode lists, and it is these freezes that Remora is
-// there to hide. It speaks HTTP/1.1:
+// Package replica emulates one replica of a feature service: a small server whose requests
+// nearly always take about a millisecond. Now and then it freezes, in one of the ways that
+// Mode lists. Remora hides these freezes. The replica speaks HTTP/1.1:
 //
 //	POST /compute   200 bytes of JSON, after the service time
 //	     /echo      the request's body back, at once
 //	GET  /healthz   200, at once
 //	GET  /stats     Stats as JSON, at once
-//	POST /reset     starts schedule and counts anew; ?epoch=UNIXNANO, default now
+//	POST /reset     restarts schedule and counts; ?epoch=UNIXNANO, default now
 //
-// An x-nonce header comes back in the answer, so that a caller can tell that it
-// got its own.
+// The response has the request's x-nonce header, so that a client can check that it got its own
+// response.
 //
-// Or it speaks Dubbo 2, with any interface, in hessian2 and in fastjson: the
-// method hash gives the hashCode of a string, every other method gives its first
-// argument back. Like a Dubbo provider with a fixed pool it turns away calls for
-// which no worker is free, by status 100.
+// Or it speaks Dubbo 2, with any interface, in hessian2 and in fastjson. The method hash returns
+// the hashCode of a string, every other method its first argument. Like a Dubbo provider with a
+// fixed pool it refuses a call without a free worker, with status 100.
 package replica
 
 import (
@@ -31,27 +29,27 @@ import (
 	"github.com/cloudwego/netpoll"
 )
 
-// Options says how a replica behaves. The zero value of a field means its
-// default; Sigma, StallMean and StallLen have none.
+// Options says how a replica behaves. The zero value of a field means its default. Sigma,
+// StallMean and StallLen have no default.
 type Options struct {
 	Listen   string   // host:port; default "127.0.0.1:0"
-	Device   string   // network interface to listen on; "": all. Linux only
+	Device   string   // network interface to listen on, of Linux; "" means all
 	Protocol Protocol // default HTTP
-	Name     string   // told in answers and Stats; default "replica"
+	Name     string   // in responses and Stats; default "replica"
 	Mode     Mode     // default Stall
 	Seed     uint64   // of freezes and service times
 
-	Workers int // Dubbo: calls worked on at once; default 200
+	Workers int // Dubbo: calls in flight; default 200
 
 	// The service time is lognormal.
 	Median time.Duration // default 1 ms; Dubbo: 50 ms
-	Sigma  float64       // of the logarithm; 0: constant
+	Sigma  float64       // of the logarithm; 0 means constant
 
-	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0: none
+	StallMean time.Duration // mean gap between freezes, or between refills of the cache; 0 means none
 	StallLen  time.Duration // length of a freeze; unused in mode GC
 
-	// Epoch is where the schedule of freezes begins. Default: the Unix epoch in
-	// mode Correlated, so that replicas with one seed agree, else the start.
+	// Epoch is the start of the schedule of freezes. Default: the Unix epoch in mode
+	// Correlated, so that replicas with one seed agree, else the start of the replica.
 	Epoch time.Time
 
 	CacheEntries int // mode GC: entries of 13 objects each; default 150,000
@@ -67,7 +65,7 @@ type Replica struct {
 	wg       sync.WaitGroup // the cache's goroutine
 }
 
-// quietNetpoll keeps netpoll from writing about each peer that went away.
+// quietNetpoll keeps netpoll from logging each closed connection.
 var quietNetpoll = sync.OnceFunc(func() { netpoll.SetLoggerOutput(io.Discard) })
 
 // Start listens and serves until Close.
@@ -156,27 +154,27 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 	return o, nil
 }
 
-// Addr is the address listened on.
+// Addr returns the address that the replica listens on.
 func (r *Replica) Addr() string { return r.listener.Addr().String() }
 
-// Stats is what was counted until now.
+// Stats returns the counts.
 func (r *Replica) Stats() Stats { return r.service.stats() }
 
-// Reset starts the schedule of freezes at epoch, the service times at their seed
-// and the counts at 0.
+// Reset restarts the schedule of freezes at epoch, the service times at their seed and the
+// counts at 0.
 func (r *Replica) Reset(epoch time.Time) { r.service.reset(epoch) }
 
-// Close stops listening and closes the connections, giving calls being worked on
-// until ctx is done to end.
+// Close stops listening and closes the connections. Requests in flight may end until ctx is
+// done.
 func (r *Replica) Close(ctx context.Context) error {
 	close(r.stop)
-	// Dubbo's workers are no part of what Shutdown waits for. It polls too.
+	// Shutdown does not wait for the workers of Dubbo. It polls too.
 	for r.service.inFlight.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	var errs error
 	for {
-		// A Shutdown that comes before Serve got going does nothing.
+		// A Shutdown before the start of Serve does nothing.
 		errs = errors.Join(errs, r.loop.Shutdown(ctx))
 		select {
 		case <-r.served:

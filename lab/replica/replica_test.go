@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	r := start(t, Options{Mode: Fast, Name: "r1"}, nil)
 	for _, tt := range []struct {
 		method, request string
@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestComputeAnswers200BytesOfJSON(t *testing.T) {
+func TestComputeResponse(t *testing.T) {
 	r := start(t, Options{Mode: Fast, Name: "r1"}, nil)
 	c, br := dial(t, r)
 	fmt.Fprintf(c, compute, 1)
@@ -58,7 +58,7 @@ func TestComputeAnswers200BytesOfJSON(t *testing.T) {
 	}
 }
 
-func TestPipelinedRequestsAreAnsweredInOrderWithTheirNonces(t *testing.T) {
+func TestPipelining(t *testing.T) {
 	r := start(t, Options{Mode: Fast}, nil)
 	c, br := dial(t, r)
 	var all bytes.Buffer
@@ -94,7 +94,7 @@ func TestConnectionClose(t *testing.T) {
 		if resp.StatusCode != tt.status || !resp.Close {
 			t.Errorf("%q: status %d, close %v", tt.request, resp.StatusCode, resp.Close)
 		}
-		// A reset would be no fault either: input may be left unread.
+		// A reset is fine too: input may be left unread.
 		if rest, err := io.ReadAll(br); len(rest) > 0 {
 			t.Errorf("%q: then %q, %v", tt.request, rest, err)
 		}
@@ -116,7 +116,7 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-func TestAFreezeHoldsAllRequestsUntilItsEnd(t *testing.T) {
+func TestFreeze(t *testing.T) {
 	clock := newFakeClock()
 	epoch := clock.now()
 	o := Options{Mode: Stall, Seed: 1, StallMean: mean, StallLen: long, Median: msec}
@@ -152,7 +152,7 @@ func TestAFreezeHoldsAllRequestsUntilItsEnd(t *testing.T) {
 	clock.awaitAsleep(t, 0)
 }
 
-func TestCorrelatedReplicasFreezeTogetherAndOthersDoNot(t *testing.T) {
+func TestCorrelatedFreezes(t *testing.T) {
 	clock := newFakeClock()
 	finish := func(mode Mode, name string, seed uint64, started time.Duration) []time.Duration {
 		o := Options{Mode: mode, Name: name, Seed: seed, StallMean: mean, StallLen: long}
@@ -192,7 +192,7 @@ func TestCorrelatedReplicasFreezeTogetherAndOthersDoNot(t *testing.T) {
 	}
 }
 
-func TestServiceTimesAreLognormalAndFixedBySeedAndName(t *testing.T) {
+func TestServiceTimes(t *testing.T) {
 	draw := func(name string, seed uint64) []time.Duration {
 		o, _ := Options{Mode: GC, Name: name, Seed: seed, Sigma: .5, StallMean: mean}.withDefaults(time.Unix(0, 0))
 		s := newService(o)
@@ -220,15 +220,15 @@ func TestServiceTimesAreLognormalAndFixedBySeedAndName(t *testing.T) {
 	}
 }
 
-func TestACallerThatHasGoneIsCounted(t *testing.T) {
+func TestAborted(t *testing.T) {
 	clock := newFakeClock()
 	r := start(t, Options{Mode: Stall}, clock)
 	c, _ := dial(t, r)
 	fmt.Fprintf(c, compute, 1)
 	clock.awaitAsleep(t, 1)
 	c.Close()
-	// One poller reads all connections in order, so once it has answered a later
-	// one it knows that c is closed.
+	// One poller reads all connections in order. Once it has responded to a later one, it
+	// knows that c is closed.
 	for range 2 {
 		later, br := dial(t, r)
 		io.WriteString(later, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -236,7 +236,7 @@ func TestACallerThatHasGoneIsCounted(t *testing.T) {
 	}
 	clock.set(clock.now().Add(time.Second))
 	clock.awaitAsleep(t, 0)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for r.Stats().InFlight != 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
@@ -245,7 +245,7 @@ func TestACallerThatHasGoneIsCounted(t *testing.T) {
 	}
 }
 
-func TestResetStartsAnew(t *testing.T) {
+func TestReset(t *testing.T) {
 	clock := newFakeClock()
 	r := start(t, Options{Mode: Stall, Seed: 1, StallMean: mean, StallLen: long}, clock)
 	draw := func() (ds []time.Duration) {
@@ -270,10 +270,10 @@ func TestResetStartsAnew(t *testing.T) {
 	}
 }
 
-func TestTheCacheIsRefilledAndCallsWorkMeanwhile(t *testing.T) {
+func TestCacheRefill(t *testing.T) {
 	r := start(t, Options{Mode: GC, StallMean: msec, CacheEntries: 2000}, nil)
 	c, br := dial(t, r)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for r.Stats().Stalls < 3 {
 		if time.Now().After(deadline) {
 			t.Fatal("the cache was not refilled")

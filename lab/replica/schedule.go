@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// A Freeze is a span of time in which no work of the replica advances, as
-// offsets from the schedule's epoch.
+// A Freeze is a time in which no work of the replica advances, as offsets from the schedule's
+// epoch.
 type Freeze struct{ Start, End time.Duration }
 
-// A Schedule is an endless random sequence of freezes, fixed by its seed: gaps
-// between the end of one and the start of the next are exponential, all freezes
-// are equally long. The sequence is made window by window, each window from the
-// seed and its own number, so that processes that share a seed and an epoch
-// agree about any moment however late they were started.
+// A Schedule is an endless random sequence of freezes, fixed by its seed. Gaps between the end
+// of one freeze and the start of the next are exponential; all freezes have the same length.
+// Each window of the sequence is made from the seed and the window's number. So processes that
+// share a seed and an epoch agree about each moment, however late they start.
 //
-// It is not safe for concurrent use. Times asked about may go back by a minute at
-// most.
+// A Schedule is not safe for concurrent use. A time may be at most a minute before an earlier
+// one.
 type Schedule struct {
 	seed         uint64
 	mean, length time.Duration
 	from         time.Duration
 
-	window    int64    // the next window to be made
+	window    int64    // the next window to make
 	freezes   []Freeze // made and not yet forgotten, in order of Start
-	forgotten int64    // how many of those begun since from were forgotten
+	forgotten int64    // number of forgotten freezes that began after from
 }
 
 // windowMeans is the length of a window in mean gaps.
 const windowMeans = 64
 
-// keep is for how long a freeze that is over can still be asked about.
+// keep is how long an ended freeze is kept.
 const keep = time.Minute
 
-// NewSchedule makes a schedule of freezes of the given length with gaps of the
-// given mean, starting to be asked about at the offset from. A mean or length of
-// 0 makes a schedule without freezes.
+// NewSchedule makes a schedule of freezes of the given length with gaps of the given mean. The
+// first time that it is asked about is the offset from. A mean or length of 0 means no
+// freezes.
 func NewSchedule(seed uint64, mean, length, from time.Duration) *Schedule {
 	s := &Schedule{seed: seed, mean: mean, length: length, from: from}
 	if s.active() && from > 0 {
@@ -48,8 +47,7 @@ func NewSchedule(seed uint64, mean, length, from time.Duration) *Schedule {
 
 func (s *Schedule) active() bool { return s.mean > 0 && s.length > 0 }
 
-// Finish is when work that is started at start and needs work of unfrozen time
-// is done: it advances only between freezes.
+// Finish returns the end of work that begins at start. Work advances only between freezes.
 func (s *Schedule) Finish(start, work time.Duration) time.Duration {
 	if !s.active() {
 		return start + work
@@ -70,8 +68,7 @@ func (s *Schedule) Finish(start, work time.Duration) time.Duration {
 	}
 }
 
-// Begun counts the freezes that have started between the offset the schedule was
-// made for and now.
+// Begun counts the freezes that began between the offset from of NewSchedule and now.
 func (s *Schedule) Begun(now time.Duration) int64 {
 	if !s.active() {
 		return 0
@@ -89,7 +86,7 @@ func (s *Schedule) Begun(now time.Duration) int64 {
 	}
 }
 
-// forget drops what was over before t.
+// forget drops the freezes that ended before t.
 func (s *Schedule) forget(t time.Duration) {
 	n := 0
 	for n < len(s.freezes) && s.freezes[n].End < t {

@@ -13,14 +13,14 @@ const (
 	long = 50 * msec
 )
 
-// first are the first n freezes of a seed.
+// first returns the first n freezes of a seed.
 func first(seed uint64, n int) []Freeze {
 	s := NewSchedule(seed, mean, long, 0)
 	s.ensure(n - 1)
 	return s.freezes[:n]
 }
 
-func TestScheduleIsFixedByItsSeed(t *testing.T) {
+func TestScheduleSeed(t *testing.T) {
 	a, b, other := first(7, 200), first(7, 200), first(8, 200)
 	differ := 0
 	for i := range a {
@@ -36,7 +36,7 @@ func TestScheduleIsFixedByItsSeed(t *testing.T) {
 	}
 }
 
-func TestScheduleGapsAreExponential(t *testing.T) {
+func TestScheduleGaps(t *testing.T) {
 	const n = 4000
 	freezes := first(3, n)
 	var sum float64
@@ -60,9 +60,9 @@ func TestScheduleGapsAreExponential(t *testing.T) {
 	}
 }
 
-// Processes that start at different times, and so ask for different moments,
-// must agree about the moments they share.
-func TestSchedulesOfOneSeedAgreeHoweverLateTheyStart(t *testing.T) {
+// TestSchedulesAgree checks that processes with one seed agree about the moments they share,
+// although they start at different times.
+func TestSchedulesAgree(t *testing.T) {
 	early := NewSchedule(5, mean, long, 0)
 	for _, from := range []time.Duration{time.Second, 127 * time.Second, 129 * time.Second, 4000 * time.Second} {
 		late := NewSchedule(5, mean, long, from)
@@ -75,7 +75,7 @@ func TestSchedulesOfOneSeedAgreeHoweverLateTheyStart(t *testing.T) {
 	}
 }
 
-func TestWorkAdvancesOnlyBetweenFreezes(t *testing.T) {
+func TestFinish(t *testing.T) {
 	f := first(1, 1)[0]
 	for _, tt := range []struct {
 		name        string
@@ -96,7 +96,7 @@ func TestWorkAdvancesOnlyBetweenFreezes(t *testing.T) {
 	}
 }
 
-func TestLongWorkIsInterruptedAgainAndAgain(t *testing.T) {
+func TestFinishLongWork(t *testing.T) {
 	freezes := first(1, 4)
 	work := freezes[3].Start - 3*long - msec // ends 1 ms before the fourth begins
 	if got, want := NewSchedule(1, mean, long, 0).Finish(0, work), freezes[3].Start-msec; got != want {
@@ -104,7 +104,7 @@ func TestLongWorkIsInterruptedAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestBegunCountsFromTheStartAndSurvivesForgetting(t *testing.T) {
+func TestBegun(t *testing.T) {
 	freezes := first(2, 300)
 	from := freezes[20].Start + 1
 	s := NewSchedule(2, mean, long, from)

@@ -12,30 +12,30 @@ import (
 	"github.com/remora-proxy/remora/lab/precise"
 )
 
-// Stats is what a replica counts since its start or its last reset.
+// Stats are the counts of a replica since its start or its last reset.
 type Stats struct {
 	Name   string `json:"name"`
 	Mode   Mode   `json:"mode"`
-	Served int64  `json:"served"` // calls (HTTP: of /compute) worked through, Aborted among them
-	// Aborted counts the calls whose caller had gone when the answer was ready:
-	// cancelled, or timed out. Their work was done all the same.
+	Served int64  `json:"served"` // completed requests (HTTP: of /compute), also Aborted ones
+	// Aborted counts the requests whose client had left before the response: cancelled, or
+	// timed out. Their work was done all the same.
 	Aborted  int64 `json:"aborted"`
-	InFlight int64 `json:"in_flight"`         // calls being worked on now
-	Refused  int64 `json:"refused,omitempty"` // Dubbo: calls that found no free worker
+	InFlight int64 `json:"in_flight"`         // requests in flight
+	Refused  int64 `json:"refused,omitempty"` // Dubbo: calls without a free worker
 	Stalls   int64 `json:"stalls"`            // freezes begun, or caches refilled
 }
 
-// A service decides how long a call takes, and counts.
+// A service decides how long a request takes, and counts.
 type service struct {
-	opts   Options
-	cache  *cache // of mode GC, else nil
-	answer []byte // the body of a call's answer
+	opts  Options
+	cache *cache // of mode GC, else nil
+	body  []byte // of a response
 
-	// Tests put a clock of their own in the place of these two.
+	// Tests replace these two by their own clock.
 	now        func() time.Time
 	sleepUntil func(time.Time)
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	epoch    time.Time
 	schedule *Schedule
 	rng      *rand.Rand
@@ -43,8 +43,8 @@ type service struct {
 	served, aborted, inFlight, refused atomic.Int64
 }
 
-// answerSize is the length of a call's answer, in bytes.
-const answerSize = 200
+// bodySize is the length of a response's body, in bytes.
+const bodySize = 200
 
 func newService(opts Options) *service {
 	s := &service{opts: opts, now: time.Now, sleepUntil: precise.SleepUntil}
@@ -52,19 +52,18 @@ func newService(opts Options) *service {
 		s.cache = &cache{entries: opts.CacheEntries, every: opts.StallMean}
 	}
 	const end = `"}`
-	// Options allow no name that JSON would have to escape.
-	s.answer = fmt.Appendf(nil, `{"replica":"%s","result":"`, opts.Name)
-	for len(s.answer) < answerSize-len(end) {
-		s.answer = append(s.answer, 'x')
+	// Options allow no name that JSON must escape.
+	s.body = fmt.Appendf(nil, `{"replica":"%s","result":"`, opts.Name)
+	for len(s.body) < bodySize-len(end) {
+		s.body = append(s.body, 'x')
 	}
-	s.answer = append(s.answer, end...)
+	s.body = append(s.body, end...)
 	s.reset(opts.Epoch)
 	return s
 }
 
-// reset starts the schedule and the service times anew, as if the replica had
-// just been made, and sets the counts to 0. Calls being worked on finish as they
-// would have.
+// reset restarts the schedule and the service times, and sets the counts to 0. It does not
+// change requests in flight.
 func (s *service) reset(epoch time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +74,8 @@ func (s *service) reset(epoch time.Time) {
 	}
 	s.epoch = epoch
 	s.schedule = NewSchedule(s.opts.Seed, mean, s.opts.StallLen, from)
-	// The name takes part so that replicas of mode Correlated, which share their
-	// seed, do not share their service times.
+	// The name is part of the seed: replicas of mode Correlated share their seed, but must
+	// not share their service times.
 	name := fnv.New64a()
 	name.Write([]byte(s.opts.Name))
 	s.rng = rand.New(rand.NewPCG(s.opts.Seed, name.Sum64()))
@@ -88,7 +87,7 @@ func (s *service) reset(epoch time.Time) {
 	}
 }
 
-// work takes as long as one call takes.
+// work takes as long as one request.
 func (s *service) work() {
 	if s.opts.Mode == Fast {
 		return
@@ -99,7 +98,7 @@ func (s *service) work() {
 	s.sleepUntil(s.finish(s.now()))
 }
 
-// finish draws a service time and tells when a call that came at start is done.
+// finish draws a service time, and returns the end of a request that began at start.
 func (s *service) finish(start time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package wire is the little of HTTP/1.1 (RFC 9112) that the lab's replica and
-// load generator need. It shares nothing with protocol/http1 on purpose: these
-// two are the sidecar's peers in tests, and a peer with the same parser would
-// agree with its mistakes.
+// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab's replica and load generator
+// need. It shares no code with protocol/http1: these two are the sidecar's peers in tests, and
+// a peer with the same parser would have the same mistakes.
 package wire
 
 import (
@@ -10,8 +9,7 @@ import (
 	"strconv"
 )
 
-// The errors of the parsers. After any but ErrIncomplete the connection is of no
-// more use.
+// The errors of the parsers. After any but ErrIncomplete the connection must be closed.
 var (
 	ErrIncomplete = errors.New("wire: message incomplete")
 	ErrMalformed  = errors.New("wire: message malformed")
@@ -24,9 +22,8 @@ const (
 	MaxBody = 16 << 20
 )
 
-// Message is one request or response, and the state of parsing it: input that
-// was looked at is not looked at again when more of it arrives. Its slices but
-// Body are its own and valid until the next Reset.
+// Message is one request or response, and the state of its parser: no input is scanned twice
+// when more of it arrives. Its slices are valid until the next Reset, except Body.
 type Message struct {
 	Method, Target []byte // of a request
 	Status         int    // of a response
@@ -36,14 +33,14 @@ type Message struct {
 	Continue       bool   // the sender waits for 100 Continue before the body
 	Body           []byte // valid until the input or the Message changes
 
-	skipped int // length of interim responses before it; what follows counts from there
-	scanned int // input before it holds no end of the head
-	head    int // length of the head; 0: not complete yet
-	length  int // of the body; -1: not told
+	skipped int // length of interim responses before it; the fields below count from there
+	scanned int // input before it has no end of the head
+	head    int // length of the head; 0 means not complete yet
+	length  int // of the body; -1 means unknown
 	chunked bool
 	old     bool // HTTP/1.0
 	host    bool
-	pos     int    // chunked: input before it was decoded
+	pos     int    // chunked: input before it is decoded
 	decoded []byte // chunked: the body so far
 }
 
@@ -55,9 +52,8 @@ func (m *Message) Reset() {
 	}
 }
 
-// ParseRequest looks for a whole request at the start of b, which must begin
-// with what the calls since the last Reset were given. It returns the request's
-// length, or ErrIncomplete.
+// ParseRequest parses the request at the start of b. b must begin with the input of earlier
+// calls since the last Reset. It returns the request's length, or ErrIncomplete.
 func (m *Message) ParseRequest(b []byte) (n int, err error) {
 	if m.head == 0 {
 		if err := m.parseHead(b, (*Message).requestLine); err != nil {
@@ -71,8 +67,8 @@ func (m *Message) ParseRequest(b []byte) (n int, err error) {
 	return m.body(b)
 }
 
-// ParseResponse is ParseRequest for the response to a request whose method was
-// HEAD or not. Interim responses (1xx) are skipped.
+// ParseResponse is ParseRequest for a response. toHead is whether the request's method was
+// HEAD. It skips interim responses (1xx).
 func (m *Message) ParseResponse(b []byte, toHead bool) (n int, err error) {
 	for m.head == 0 {
 		skipped := m.skipped
@@ -87,7 +83,7 @@ func (m *Message) ParseResponse(b []byte, toHead bool) (n int, err error) {
 		case toHead || m.Status == 204 || m.Status == 304:
 			m.length, m.chunked = 0, false
 		case m.length < 0 && !m.chunked:
-			return 0, ErrMalformed // ends with its connection: no peer of the lab does that
+			return 0, ErrMalformed // the connection ends it, which no peer of the lab does
 		}
 	}
 	if n, err = m.body(b[m.skipped:]); err != nil {
@@ -96,11 +92,11 @@ func (m *Message) ParseResponse(b []byte, toHead bool) (n int, err error) {
 	return m.skipped + n, nil
 }
 
-// InHead tells whether the head is not complete yet.
+// InHead reports whether the head is not complete yet.
 func (m *Message) InHead() bool { return m.head == 0 }
 
 func (m *Message) parseHead(b []byte, startLine func(*Message, []byte) bool) error {
-	from := max(0, m.scanned-3) // the end may straddle what was looked at
+	from := max(0, m.scanned-3) // the end may overlap scanned input
 	end := bytes.Index(b[min(from, len(b)):], []byte("\r\n\r\n"))
 	if end < 0 {
 		m.scanned = len(b)
@@ -124,7 +120,7 @@ func (m *Message) parseHead(b []byte, startLine func(*Message, []byte) bool) err
 		}
 	}
 	if m.chunked && m.length >= 0 {
-		return ErrMalformed // RFC 9112 section 6.3: do not guess which one holds
+		return ErrMalformed // RFC 9112 section 6.3: do not guess which one counts
 	}
 	m.head = end + 4
 	m.pos = m.head
@@ -212,7 +208,7 @@ func (m *Message) body(b []byte) (n int, err error) {
 	return end, nil
 }
 
-// chunks decodes the chunks that b holds whole (RFC 9112 section 7.1).
+// chunks decodes the complete chunks of b (RFC 9112 section 7.1).
 func (m *Message) chunks(b []byte) (n int, err error) {
 	for {
 		rest := b[m.pos:]
@@ -263,7 +259,7 @@ func (m *Message) trailers(b []byte, pos int) (n int, err error) {
 	}
 }
 
-// number parses one to eight digits; more can't be within the limits.
+// number parses one to eight digits. More digits exceed the limits.
 func number(b []byte, base int) (int, bool) {
 	if len(b) == 0 || len(b) > 8 || b[0] == '+' || b[0] == '-' || bytes.IndexByte(b, '_') >= 0 {
 		return 0, false
@@ -272,7 +268,7 @@ func number(b []byte, base int) (int, bool) {
 	return int(n), err == nil
 }
 
-// is compares b with lower, in lower case, without regard to ASCII case.
+// is reports whether b equals lower, which is in lower case, regardless of ASCII case.
 func is(b []byte, lower string) bool {
 	return len(b) == len(lower) && bytes.EqualFold(b, []byte(lower))
 }

@@ -13,12 +13,12 @@ func request(m *Message, b []byte) (int, error)  { return m.ParseRequest(b) }
 func response(m *Message, b []byte) (int, error) { return m.ParseResponse(b, false) }
 func toHead(m *Message, b []byte) (int, error)   { return m.ParseResponse(b, true) }
 
-// feed gives in to p in growing prefixes that end at cuts, and returns the
-// outcome of the first that is not incomplete.
+// feed gives in to p in growing prefixes that end at cuts. It returns the result of the first
+// prefix that is not incomplete.
 func feed(p parse, m *Message, in string, cuts []int) (int, error) {
 	m.Reset()
 	for _, cut := range append(cuts, len(in)) {
-		// A copy each: a buffer that grows moves.
+		// A copy of each prefix: a buffer that grows moves.
 		n, err := p(m, []byte(in[:cut]))
 		if err != ErrIncomplete {
 			return n, err
@@ -95,7 +95,7 @@ func TestWholeMessages(t *testing.T) {
 					t.Fatalf("split at %v: n = %d of %d, err = %v, message %+v", cuts, n, len(tt.in), err, m)
 				}
 			}
-			// What follows is not touched.
+			// The next message is not touched.
 			m.Reset()
 			if n, err := tt.parse(&m, []byte(tt.in+"GET /next")); n != len(tt.in) || err != nil {
 				t.Errorf("with a successor: n = %d, err = %v, want %d", n, err, len(tt.in))
@@ -158,7 +158,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-func TestContinueIsToldBeforeTheBody(t *testing.T) {
+func TestContinue(t *testing.T) {
 	var m Message
 	m.Reset()
 	_, err := m.ParseRequest([]byte("PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))
@@ -167,7 +167,7 @@ func TestContinueIsToldBeforeTheBody(t *testing.T) {
 	}
 }
 
-// FuzzSplit holds that how input is split does not matter.
+// FuzzSplit checks that the splits of input do not matter.
 func FuzzSplit(f *testing.F) {
 	for _, tt := range whole {
 		f.Add(tt.in, uint16(len(tt.in)/2), uint16(len(tt.in)/3))
