@@ -66,7 +66,29 @@ nothing was measured. It is 0 if only other proxies failed.`,
 	f.DurationVar(&o.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
 	f.IntVar(&o.Rest.Connections, "idle-connections", 10_000, "idle connections of a proxy at rest; 0 means that nothing is measured at rest")
 	flags.addCommon(cmd)
-	cmd.AddCommand(tailCommand(), dubboCommand())
+	cmd.AddCommand(tailCommand(), dubboCommand(), memoryCommand())
+	return cmd
+}
+
+func memoryCommand() *cobra.Command {
+	var flags benchFlags
+	var count, links int
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure what connections, requests and links cost a sidecar in memory",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := flags.find()
+			if err != nil {
+				return err
+			}
+			return bench.Memory(cmd.Context(), t, count, links, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&count, "count", 2000, "connections and requests")
+	f.IntVar(&links, "links", 200, "endpoints that are called over links")
+	f.StringVar(&flags.places.Remora, "remora", "", "the remora binary (default: beside this one, or in PATH)")
 	return cmd
 }
 
@@ -184,12 +206,17 @@ func runBench(cmd *cobra.Command, o bench.Options, flags benchFlags) (err error)
 	return flags.run(cmd, o)
 }
 
+// find looks for the programs.
+func (flags *benchFlags) find() (t bench.Tools, err error) {
+	if flags.places.Self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	return bench.Find(flags.places)
+}
+
 // run finds the programs, measures, and writes the report.
 func (flags *benchFlags) run(cmd *cobra.Command, o bench.Options) (err error) {
-	if flags.places.Self, err = os.Executable(); err != nil {
-		return err
-	}
-	if o.Tools, err = bench.Find(flags.places); err != nil {
+	if o.Tools, err = flags.find(); err != nil {
 		return err
 	}
 	o.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }

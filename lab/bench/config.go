@@ -73,10 +73,15 @@ func relayArgs(p place) ([]string, error) {
 func (p place) sidecarArgs(s sidecar) (args []string, err error) {
 	data := struct {
 		place
+		Loops         int
 		In, Out       string
+		Insecure      bool
 		Service       []string
 		TLS, Observed string // YAML
-	}{place: p, In: s.in, Out: s.out, Service: s.service}
+	}{place: p, Loops: 1, In: s.in, Out: s.out, Insecure: s.insecure, Service: s.service}
+	if s.allLoops {
+		data.Loops = 0
+	}
 	if s.tls {
 		if data.TLS, err = p.shared.identity(); err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ type Row struct {
 	rest     bool     // the row is also measured at rest
 	replicas replicas
 	script   string // of wrk; "" means post.lua
+	aliases  int    // addresses by which the first proxy knows the second one; 0 means 1
 }
 
 // replicas are what serves the requests of a row. The zero value is one replica that
@@ -47,7 +48,9 @@ var (
 // sidecar is how one of Remora's sidecars is configured.
 type sidecar struct {
 	in, out  string   // protocols
+	allLoops bool     // as many loops as processors, not one
 	tls      bool     // on the link
+	insecure bool     // the link has no TLS on any address
 	observed bool     // access log, scraped metrics and traces, see observer
 	service  []string // more lines of the service's configuration
 }

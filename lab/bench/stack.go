@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,9 +32,11 @@ type Stack struct {
 	dir    string
 	procs  *child.Group
 	first  Meter    // of the proxy that the load calls; empty if there is none
-	admins []string // addresses of the sidecars' admin APIs, the consumer's first
 	peers  []string // addresses of the replicas
 	shared *shared
+
+	replicas, sidecars []int    // process ids, of sidecars the consumer's first
+	admins             []string // addresses of the sidecars' admin APIs, in the same order
 }
 
 // errReplica says that a replica does not start: then no row can be measured.
@@ -71,6 +74,7 @@ func (s *Stack) start(ctx context.Context) error {
 		if front, err = s.replica(ctx, i, addr); err != nil {
 			return fmt.Errorf("%w: %w", errReplica, err)
 		}
+		s.replicas = append(s.replicas, front.PID())
 	}
 	upstreams := s.peers
 	for level := levels - 1; level >= 0; level-- {
@@ -82,6 +86,9 @@ func (s *Stack) start(ctx context.Context) error {
 			place := place{Listen: addr, Upstreams: upstreams, Admin: take(1)[0], shared: s.shared}
 			if len(listen) == len(upstreams) {
 				place.Upstreams = upstreams[i : i+1]
+			}
+			if place.Upstreams, err = s.alias(level, &place); err != nil {
+				return err
 			}
 			if front, err = s.proxy(ctx, level, i, place); err != nil {
 				return err
@@ -120,6 +127,28 @@ func postForm(ctx context.Context, to string) error {
 	return nil
 }
 
+// alias lets the second proxy of a row with aliases listen on all addresses. It returns the
+// upstreams of a proxy.
+func (s *Stack) alias(level int, p *place) ([]string, error) {
+	if s.row.aliases == 0 || level > 1 {
+		return p.Upstreams, nil
+	}
+	if level == 1 {
+		port, err := port(p.Listen)
+		p.Listen = net.JoinHostPort("0.0.0.0", port)
+		return p.Upstreams, err
+	}
+	port, err := port(p.Upstreams[0])
+	var all []string
+	for i := range s.row.aliases {
+		all = append(all, net.JoinHostPort(fmt.Sprintf("127.0.1.%d", i+1), port))
+	}
+	return all, err
+}
+
+// maxAliases is how many addresses alias can make.
+const maxAliases = 250
+
 // replica starts what serves the requests. A fast replica may be the program backend,
 // which takes less of the machine than the lab's.
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
@@ -150,6 +179,7 @@ func (s *Stack) proxy(ctx context.Context, level, i int, p place) (*child.Proces
 	}
 	s.Meter, s.first = append(s.Meter, process.PID()), Meter{process.PID()}
 	if hop.sidecar {
+		s.sidecars = append([]int{process.PID()}, s.sidecars...)
 		s.admins = append([]string{p.Admin}, s.admins...)
 	}
 	return process, nil
