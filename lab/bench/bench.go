@@ -36,7 +36,7 @@ type Options struct {
 	Progress func(string)
 }
 
-// A Kind is what a comparison is about.
+// Kind is what a comparison is about.
 type Kind string
 
 const (

@@ -32,7 +32,7 @@ func port(addr string) (string, error) {
 	return p, err
 }
 
-// A place is where a proxy stands in a chain.
+// place is where a proxy stands in a chain.
 type place struct {
 	Dir       string // for its own files; it exists
 	Listen    string // address
@@ -144,7 +144,7 @@ const (
 	traced      = 0.001
 )
 
-// An observer scrapes the metrics of sidecars and receives their spans.
+// observer scrapes the metrics of sidecars and receives their spans.
 type observer struct {
 	ctx              context.Context
 	stop             context.CancelFunc

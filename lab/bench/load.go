@@ -12,7 +12,7 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// A Load is what a row is measured under.
+// Load is what a row is measured under.
 type Load struct {
 	Name   string
 	send   func(context.Context, *Stack) (*Result, error)

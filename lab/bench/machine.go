@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Machine is where a run was made.
+// Machine is where a run was made.
 type Machine struct {
 	CPU      string             `json:"cpu"` // model
 	Cores    int                `json:"cores"`

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Meter measures processes, given by their ids, and all their descendants: nginx's
+// Meter measures processes, given by their ids, and all their descendants: nginx's
 // worker is a child. It reads /proc of Linux.
 type Meter []int
 

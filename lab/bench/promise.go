@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Verdict says whether a promise holds.
+// Verdict says whether a promise holds.
 type Verdict struct {
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"` // a median

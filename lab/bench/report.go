@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Report is what a run measured.
+// Report is what a run measured.
 type Report struct {
 	Began   time.Time          `json:"began"`
 	Rounds  int                `json:"rounds"`
@@ -29,14 +29,14 @@ type Report struct {
 	Failures  []Failure `json:"failures,omitempty"`
 }
 
-// A Failure says that a row could not be measured in a round.
+// Failure says that a row could not be measured in a round.
 type Failure struct {
 	Round int    `json:"round"`
 	Row   string `json:"row"`
 	Why   string `json:"why"` // with the end of a log
 }
 
-// A column is a figure in a table.
+// column is a figure in a table.
 type column struct {
 	title  string
 	figure Figure

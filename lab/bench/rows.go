@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Row is one way from the load to the replicas.
+// Row is one way from the load to the replicas.
 type Row struct {
 	Name     string
 	chain    []hop    // of proxies, from the load to the replicas
@@ -24,7 +24,7 @@ type replicas struct {
 	args  []string // of remora-lab replica; nil means a fast replica
 }
 
-// A hop is one proxy of a chain.
+// hop is one proxy of a chain.
 type hop struct {
 	program Program
 	args    func(place) ([]string, error) // writes the configuration, and returns the arguments

@@ -7,7 +7,7 @@ import (
 	"github.com/remora-proxy/remora/lab/load"
 )
 
-// A Figure names what is measured; it is the key in JSON.
+// Figure names what is measured; it is the key in JSON.
 type Figure string
 
 // Figures of a load. CPU is that of all proxies of a row together.
@@ -64,7 +64,7 @@ func (f Figures) cost(u Usage, requests int64) {
 
 func mebibytes(b int64) float64 { return float64(b) / (1 << 20) }
 
-// A Sample is one measurement of a row.
+// Sample is one measurement of a row.
 type Sample struct {
 	Round    int      `json:"round"`
 	Row      string   `json:"row"`

@@ -20,7 +20,7 @@ import (
 // computePath is the path of all requests.
 const computePath = "/compute"
 
-// A Stack is a row as processes of this machine: its replicas and its proxies.
+// Stack is a row as processes of this machine: its replicas and its proxies.
 type Stack struct {
 	URL   string // the target of the load
 	Addr  string // host and port of URL

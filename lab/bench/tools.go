@@ -8,7 +8,7 @@ import (
 	"regexp"
 )
 
-// A Program is a program that a comparison runs.
+// Program names a program that a comparison runs.
 type Program string
 
 const (

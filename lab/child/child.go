@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Process is a child, with its output in a file of the working directory.
+// Process is a child, with its output in a file of the working directory.
 type Process struct {
 	Name string
 	cmd  *exec.Cmd
@@ -83,7 +83,7 @@ func tail(file string, n int) string {
 	return string(b[max(0, len(b)-n):])
 }
 
-// A Group is processes that are stopped together, in the reverse order of their start.
+// Group is processes that are stopped together, in the reverse order of their start.
 type Group struct {
 	Dir   string // for their logs; it exists
 	procs []*Process

@@ -40,7 +40,7 @@ type Stats struct {
 	Failed int64 `json:"failed"` // calls without a result
 }
 
-// A Consumer is a running server. Each connection to it has its own connection to the sidecar,
+// Consumer is a running server. Each connection to it has its own connection to the sidecar,
 // which is opened by the first call and kept alive.
 type Consumer struct {
 	opts     Options

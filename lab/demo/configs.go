@@ -21,7 +21,7 @@ const replicaCount = 3
 // consumerModes are the hedging modes of the consumer sidecars.
 var consumerModes = []string{"off", "shadow", "on"}
 
-// A layout has all addresses, on 127.0.0.1, and all files, in dir.
+// layout has all addresses, on 127.0.0.1, and all files, in dir.
 type layout struct {
 	dir           string
 	etcd          string

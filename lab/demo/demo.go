@@ -32,7 +32,7 @@ type Options struct {
 	Out    *Screen
 }
 
-// A phaseKind is one way to reach the replicas.
+// phaseKind is one way to reach the replicas.
 type phaseKind struct {
 	title string
 	hedge string // mode of the consumer sidecar; "" means no sidecars
@@ -47,7 +47,7 @@ var (
 	phaseForecast = phaseKind{"2/2 on: through sidecars, hedging on", "on"}
 )
 
-// A step is phases that run together, and the destinations of their figures.
+// step is phases that run together, and the destinations of their figures.
 type step struct {
 	kinds []phaseKind
 	into  []**report.Phase

@@ -15,7 +15,7 @@ import (
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// A mesh is the replicas and sidecars that some phases share.
+// mesh is the replicas and sidecars that some phases share.
 type mesh struct {
 	opts     Options
 	layout   *layout
@@ -23,7 +23,7 @@ type mesh struct {
 	replicas []*child.Process
 }
 
-// A phase is a running phase, and what it has measured so far.
+// phase is a running phase, and what it has measured so far.
 type phase struct {
 	*mesh
 	kind   phaseKind

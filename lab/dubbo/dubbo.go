@@ -67,7 +67,7 @@ type Call struct {
 	values [][]byte
 }
 
-// A format is how values are serialized.
+// format is how values are serialized.
 type format interface {
 	split(dst [][]byte, body []byte) (values [][]byte, ok bool)
 	text(value []byte) (s string, ok bool)

@@ -52,7 +52,7 @@ func (hessian) appendInt(dst []byte, n int32) []byte {
 
 func (hessian) appendRaw(dst, value []byte) []byte { return append(dst, value...) }
 
-// A scanner finds the ends of values. Once bad is set it stays set, and the results of the
+// scanner finds the ends of values. Once bad is set it stays set, and the results of the
 // methods have no meaning.
 type scanner struct {
 	rest   []byte

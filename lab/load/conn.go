@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// A conn carries one request at a time. A goroutine that took it from its pool sends on it; its
+// conn carries one request at a time. A goroutine that took it from its pool sends on it; its
 // reader takes the responses and puts it back.
 type conn struct {
 	pool *pool

@@ -119,7 +119,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// A target is a parsed URL.
+// target is a parsed URL.
 type target struct{ addr, host, path string }
 
 func parseTarget(s string) (target, error) {

@@ -11,7 +11,7 @@ import (
 // maxQueued bounds the requests of one target that are queued for a connection.
 const maxQueued = 1 << 16
 
-// A pool holds the connections to one target.
+// pool holds the connections to one target.
 type pool struct {
 	gen     *generator
 	target  target

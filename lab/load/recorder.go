@@ -11,7 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A recorder collects what is counted. One lock is enough: it is held for tens of
+// recorder collects what is counted. One lock is enough: it is held for tens of
 // nanoseconds per request.
 type recorder struct {
 	mu           sync.Mutex

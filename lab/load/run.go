@@ -11,14 +11,14 @@ import (
 	"github.com/remora-proxy/remora/lab/precise"
 )
 
-// A request is a request of the load.
+// request is a request of the load.
 type request struct {
 	due     time.Time // intended send time
 	nonce   uint64
 	counted bool // it is not part of the warm-up
 }
 
-// A generator is one run.
+// generator is one run.
 type generator struct {
 	opts  Options
 	pools []*pool // one for each target

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// patience is how long the test waits for what must happen.
-const patience = time.Minute
+// testTimeout bounds waits. No result depends on it.
+const testTimeout = time.Minute
 
 // binary is the sidecar.
 var binary string
@@ -90,7 +90,7 @@ func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(testTimeout)
 	for {
 		err := try()
 		if err == nil {
@@ -103,13 +103,13 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// span is one that the receiver has, with what it needs of its resource.
+// span is a received span, with the node of its resource.
 type span struct {
 	ptrace.Span
 	id, parent, node string
 }
 
-// text is an attribute as text, "" if it is not there.
+// text returns an attribute as text, "" if it is missing.
 func (s span) text(key string) string {
 	if v, ok := s.Attributes().Get(key); ok {
 		return v.AsString()
@@ -121,7 +121,7 @@ func (s span) String() string {
 	return fmt.Sprintf("%s<%s %s %s %s %v", s.id, s.parent, s.node, s.Name(), s.Kind(), s.Attributes().AsRaw())
 }
 
-// is checks a span's kind, the node that it is of, up to a number, and its outcome.
+// is fails the test unless a span has this kind, node (up to a number) and outcome.
 func (s span) is(t *testing.T, kind ptrace.SpanKind, node, outcome string) {
 	t.Helper()
 	if s.Kind() != kind || !strings.HasPrefix(s.node, node) || s.text("remora.outcome") != outcome ||
@@ -132,7 +132,7 @@ func (s span) is(t *testing.T, kind ptrace.SpanKind, node, outcome string) {
 
 type tree []span
 
-// await waits until the receiver has n spans, and fails if it gets more.
+// await waits until the receiver has n spans. It fails if there are more.
 func await(t *testing.T, sink *consumertest.TracesSink, n int) (all tree) {
 	t.Helper()
 	eventually(t, "the spans", func() error {

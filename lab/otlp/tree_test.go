@@ -44,8 +44,7 @@ func startReceiver(t *testing.T) (url string, got *consumertest.TracesSink) {
 	return "http://" + addr, sink
 }
 
-// app answers at once, but for a primary attempt to /slow, which it holds until
-// released.
+// app responds at once, apart from a primary attempt to /slow, which it holds until released.
 func app(t *testing.T, release <-chan struct{}) (addr string, parents chan string) {
 	parents = make(chan string, 64)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -69,10 +68,10 @@ const (
 	theirSpan  = "00f067aa0ba902b7"
 )
 
-// TestHedgeInAReceiver: the spans of a hedged request, as the collector has them, are
-// one tree: the caller's span, the exchange, its two attempts side by side, and below
-// each the provider's exchange and its call of the application.
-func TestHedgeInAReceiver(t *testing.T) {
+// TestHedgeSpans checks that the spans of a hedged request are one tree in the collector: the
+// caller's span, the exchange, its two attempts side by side, and below each the provider's
+// exchange and its attempt at the application.
+func TestHedgeSpans(t *testing.T) {
 	url, sink := startReceiver(t)
 	release := make(chan struct{})
 	tracing := fmt.Sprintf("\ntracing: {endpoint: %q, sample: 0}\n", url)
@@ -100,7 +99,7 @@ services:
     {discover: static, endpoints: [%s], protocol: link, connect_timeout: 15s, timeout: 2m, hedge: {mode: on, delay: 20ms, budget: 1}}`,
 		egress, strings.Join(links, ", "))+tracing)
 
-	// Answers now and then, by which the endpoints are seen to be alive.
+	// Responses now and then show that the endpoints are alive.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	pulse := time.NewTicker(5 * time.Millisecond)
@@ -114,7 +113,7 @@ services:
 	if err := get(egress, "/slow", "01"); err != nil { // the hedge's answer
 		t.Fatal(err)
 	}
-	eventually(t, "the primary to be withdrawn", func() error { return withdrawn(admins) })
+	eventually(t, "the primary to be withdrawn", func() error { return cancelled(admins) })
 	close(release)
 	spans := await(t, sink, 7)
 
@@ -156,8 +155,8 @@ services:
 	}
 }
 
-// withdrawn tells whether one of the sidecars has had a request withdrawn.
-func withdrawn(admins []string) error {
+// cancelled reports whether a request at one of the sidecars was cancelled.
+func cancelled(admins []string) error {
 	for _, admin := range admins {
 		resp, err := http.Get("http://" + admin + "/metrics")
 		if err != nil {
@@ -172,7 +171,7 @@ func withdrawn(admins []string) error {
 	return errors.New("none was")
 }
 
-// get sends a GET that is sampled, or not, by flags.
+// get sends a GET. The trace flags say whether it is sampled.
 func get(egress, path, flags string) error {
 	req, err := http.NewRequest(http.MethodGet, "http://"+egress+path, nil)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A timer is a timerfd that the runtime's poller watches: a goroutine in Read wakes when it
+// timer is a timerfd that the runtime's poller watches: a goroutine in Read wakes when it
 // expires. The finalizer of os.File closes it once the pool has dropped it.
 type timer struct {
 	file *os.File

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A cache has many small objects that point at each other, like the local cache of the feature
+// cache has many small objects that point at each other, like the local cache of the feature
 // service that this lab imitates. It is dropped and filled again at intervals. The garbage
 // collector, and the allocations that must assist it, slow the requests down: nothing is
 // simulated.

@@ -55,7 +55,7 @@ type Options struct {
 	CacheEntries int // mode GC: entries of 13 objects each; default 150,000
 }
 
-// A Replica is a running server.
+// Replica is a running server.
 type Replica struct {
 	service  *service
 	listener net.Listener

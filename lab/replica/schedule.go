@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Freeze is a time in which no work of the replica advances, as offsets from the schedule's
+// Freeze is a time in which no work of the replica advances, as offsets from the schedule's
 // epoch.
 type Freeze struct{ Start, End time.Duration }
 
-// A Schedule is an endless random sequence of freezes, fixed by its seed. Gaps between the end
+// Schedule is an endless random sequence of freezes, fixed by its seed. Gaps between the end
 // of one freeze and the start of the next are exponential; all freezes have the same length.
 // Each window of the sequence is made from the seed and the window's number. So processes that
 // share a seed and an epoch agree about each moment, however late they start.

@@ -25,7 +25,7 @@ type Stats struct {
 	Stalls   int64 `json:"stalls"`            // freezes begun, or caches refilled
 }
 
-// A service decides how long a request takes, and counts.
+// service decides how long a request takes, and counts.
 type service struct {
 	opts  Options
 	cache *cache // of mode GC, else nil

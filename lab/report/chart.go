@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// A Chart is lines in a plane. It is drawn in plain characters or as SVG.
+// Chart is lines in a plane. It is drawn in plain characters or as SVG.
 type Chart struct {
 	X, Y  Axis
 	Lines []Line
 }
 
-// An Axis maps values to [0, 1].
+// Axis maps values to [0, 1].
 type Axis struct {
 	Title string
 	Ticks []Tick
 	scale func(v float64) float64
 }
 
-// A Tick is a value with a label.
+// Tick is a value with a label.
 type Tick struct {
 	Value float64
 	Label string
 }
 
-// A Line goes through points in the order of their X.
+// Line goes through points in the order of their X.
 type Line struct {
 	Title, Colour string
 	Mark          rune // in plain characters

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// A Point of a latency curve says that the share Quantile of the requests took MS
+// Point is a point of a latency curve: the share Quantile of the requests took MS
 // milliseconds or less.
 type Point struct {
 	Quantile float64 `json:"quantile"` // in [0, 1]
 	MS       float64 `json:"ms"`
 }
 
-// A Phase is what was measured of one way to reach the replicas. Latencies are in
+// Phase is what was measured of one way to reach the replicas. Latencies are in
 // milliseconds, from the intended send time of a request.
 type Phase struct {
 	Requests int64   `json:"requests"`
@@ -51,7 +51,7 @@ type Seen struct {
 	P999 *float64 `json:"p999_ms"`
 }
 
-// A Forecast is what shadow mode expects of hedging with one delay. Nil means that a quantile
+// Forecast is what shadow mode expects of hedging with one delay. Nil means that a quantile
 // is unknown.
 type Forecast struct {
 	DelayMS   float64  `json:"delay_ms"`
@@ -61,7 +61,7 @@ type Forecast struct {
 	ExtraLoad float64  `json:"extra_load"`
 }
 
-// A Report is the outcome of a whole demo. A phase that was not run is nil.
+// Report is the outcome of a whole demo. A phase that was not run is nil.
 type Report struct {
 	Mode    string  `json:"mode"`
 	Rate    float64 `json:"rate"`    // requests per second
@@ -73,7 +73,7 @@ type Report struct {
 	On     *Phase `json:"on"`
 }
 
-// A column is a phase with its title.
+// column is a phase with its title.
 type column struct {
 	key, title string
 	mark       rune   // in the terminal
