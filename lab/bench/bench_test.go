@@ -70,12 +70,19 @@ func noChildren(t *testing.T) {
 	}
 }
 
-// TestRun measures a sidecar and the direct way for a moment.
-func TestRun(t *testing.T) {
+// TestSidecars runs each kind of measurement with real sidecars.
+func TestSidecars(t *testing.T) {
 	remora := filepath.Join(t.TempDir(), "remora")
 	if out, err := exec.Command("go", "build", "-o", remora, "../../cmd/remora").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	t.Run("Costs", func(t *testing.T) { testCosts(t, remora) })
+	t.Run("Tail", func(t *testing.T) { testTail(t, remora) })
+	t.Run("Memory", func(t *testing.T) { testMemory(t, remora) })
+}
+
+// testCosts measures a sidecar and the direct way for a moment.
+func testCosts(t *testing.T, remora string) {
 	rows, err := Choose(Rows(), []string{"remora-1", "direct", "envoy-1"})
 	if err != nil {
 		t.Fatal(err)

@@ -2,17 +2,11 @@ package bench
 
 import (
 	"bytes"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
-func TestMemory(t *testing.T) {
-	remora := filepath.Join(t.TempDir(), "remora")
-	if out, err := exec.Command("go", "build", "-o", remora, "../../cmd/remora").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+func testMemory(t *testing.T, remora string) {
 	tools := Tools{Lab: self(t), Remora: remora}
 	var b bytes.Buffer
 	if err := Memory(t.Context(), tools, 20, 3, &b); err != nil {

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,12 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// TestTail measures two sidecars with hedging for a moment.
-func TestTail(t *testing.T) {
-	remora := filepath.Join(t.TempDir(), "remora")
-	if out, err := exec.Command("go", "build", "-o", remora, "../../cmd/remora").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+// testTail measures two sidecars with hedging for a moment.
+func testTail(t *testing.T, remora string) {
 	rows, err := Choose(TailRows(), []string{"remora"})
 	if err != nil {
 		t.Fatal(err)
