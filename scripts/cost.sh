@@ -12,4 +12,4 @@ workspace
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 # The core without cmd/remora/default.pgo: a new profile must not change a request's cost.
 go test -c -pgo=off -o "$dir/bin/core" ./proxy
-suite 3600 scripts/bench/cost.py "$dir/bin/core" scripts/cost.limits
+suite 3600 scripts/bench/cost.py scripts/cost.limits

@@ -25,7 +25,7 @@ workspace() {
 suite() {
 	local seconds=$1
 	shift
-	DIR=$dir BIN=$dir/bin PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH} attend_for "$seconds" "${python:-python3}" -B "$@"
+	DIR=$dir BIN=$dir/bin PYTHONPATH=scripts attend_for "$seconds" "${python:-python3}" -B "$@"
 }
 
 # virtual_python NAME REQUIREMENTS sets python to an interpreter with these packages. It

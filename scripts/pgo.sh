@@ -33,4 +33,4 @@ fi
 
 go test -c -pgo=off -o "$dir/bin/without" ./proxy
 go test -c -pgo="$profile" -o "$dir/bin/with" ./proxy
-PYTHONPATH=scripts/bench suite 3600 scripts/pgo/gain.py scripts/cost.limits
+suite 3600 scripts/bench/cost.py scripts/cost.limits --profile

@@ -32,23 +32,12 @@ class Browser:
     def __enter__(self):
         down_read, self.down = os.pipe()
         self.up, up_write = os.pipe()
-
-        def connect():  # the browser reads descriptor 3 and writes descriptor 4
-            die_with_parent()
-            os.dup2(os.dup(down_read), 3)
-            os.dup2(os.dup(up_write), 4)
-
-        # Above the two numbers, so that connect overwrites none that it still needs.
-        high = [os.dup(fd) for fd in (down_read, up_write)]
-        while min(high) < 10:
-            high = [os.dup(fd) for fd in high]
-        os.close(down_read)
-        os.close(up_write)
-        down_read, up_write = high
+        # The browser reads descriptor 3 and writes descriptor 4. up_write is above both: it was opened last.
+        connect = f'exec "$@" 3<&{down_read} 4>&{up_write}'
         self.process = subprocess.Popen(
-            [self.program, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
+            ["bash", "-c", connect, "bash", self.program, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=connect, close_fds=False)
+            preexec_fn=die_with_parent, pass_fds=(down_read, up_write))
         os.close(down_read)
         os.close(up_write)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]

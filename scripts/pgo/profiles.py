@@ -92,7 +92,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as e:
-        sys.exit(f"pgo: {e}")
+    main()
