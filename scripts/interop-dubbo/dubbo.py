@@ -17,7 +17,6 @@ from functools import cache, partial
 
 import http_calls
 from mesh import Mesh, add_service, consume, java, provider, sidecar
-from one_way import one_way
 
 from harness.process import PATIENCE, die_with_parent, wait_for
 from harness.suite import Suite
@@ -148,7 +147,6 @@ def all_cases(suite, silence):
         **{f"http/{way}": lambda way=way: http(suite, mesh(), way) for way in ANSWERED},
         "http/unanswered": lambda: unanswered(suite, mesh()),
         **{"dubbo/" + "/".join(c): lambda c=c: consumer(suite, mesh(), *c) for c in CONSUMERS},
-        "one-way": partial(one_way, suite),
         "idle": lambda: idle(suite, mesh(), silence),
         "pool": partial(pool, suite),
         "restart": lambda: restart(suite, mesh()),
