@@ -7,7 +7,8 @@
 #   scripts/chaos.sh [--short] [--markdown FILE] [FAULT...]     all: 12 minutes
 #
 #   --short           a few faults, in less than 4 minutes
-#   --markdown FILE   write the table there; lab/bench/results/chaos.md is one
+#   --markdown FILE   write the table into FILE, after its text; lab/bench/results/chaos.md
+#                     is one
 #   KEEP=DIR          keep configuration files, logs and lines on all requests in DIR
 #
 # Needs root, Go, Python 3, and of Debian's packages etcd-server, iproute2 and

@@ -11,7 +11,7 @@ import time
 
 from faults import ANY, FAULTS
 from measure import between, failures, most_in_flight, p99, read, recovery
-from mesh import BUDGET, DEADLINE, LEASE, Mesh
+from mesh import Mesh
 
 from harness.process import Timeout
 from harness.suite import Suite
@@ -36,45 +36,6 @@ SHORT = ("loss-10", "partition", "rst", "kill-provider", "kill-app", "stop-provi
 
 COLUMNS = ("fault", "requests", "failed, idempotent", "failed, others", "well again after, s", "P99 ms: before, during, after",
            "RSS MiB: consumer", "providers", "promised", "")
-
-TEXT = """# Faults
-
-What becomes of requests when networks, machines, disks and etcd fail. `scripts/chaos.sh --markdown lab/bench/results/chaos.md`
-writes this page; the script fails when a promise does not hold.
-
-**The mesh.** A consumer's sidecar, three providers (a sidecar and an application that takes {median}) and an etcd of three,
-real processes, each host a network namespace of its own on one bridge. {cables} etcd's leases are {lease} s. All sidecars
-live through all faults but those that are killed as part of one: nothing is restarted to recover.
-
-**The load.** An open loop on the consumer's host of {hedged} requests a second that are marked as idempotent, and so are
-hedged and retried, and of {others} that are not. Each has {deadline} s. `hedge.budget` is {budget}, ten times the default: on a
-machine that stalls itself as many requests are at a provider that is lost. A failure is any answer but 200, and none at all; it
-is shown by `x-remora-error`, or by what the client saw (`connect`, `reset`, `timeout`).
-
-**Well again** is the first second in which no request fails and the P99 of the idempotent ones is at most {normal} times
-that before the fault, or {floor} ms. Where sidecars route around the fault it counts from its beginning, else (*) from its
-end. RSS is before the fault and when all is as before; of the providers it is the largest.
-
-**What is promised.** Idempotent requests do not fail while there is a provider that answers, and a
-[token](../../../docs/hedging.md#when-it-cant-help) for each that was at one that does not. Others are never sent twice once an application
-may have seen them: those that were at the provider that was lost fail, with `upstream-reset`, or `deadline` where nothing tells
-that it is lost. At most as many may as were under way at once until a second after it and were answered, by the other
-providers, and the few that the table says. In front of a sidecar that is killed its callers see their connections end.
-
-**Clocks.** A machine's clock can't be stepped for a test, and neither time namespaces nor libfaketime reach a Go program. So
-the processes' own copies of the vDSO's `clock_gettime` are overwritten (`scripts/chaos/clock.py`): from one moment to the next
-they are told another wall clock, and the same monotonic one. Clocks of etcd, of applications and of files stay right.
-
-**What it does not show.** One fault at a time, one consumer, a modest rate, all on one machine.
-
-"""
-
-
-def sentence(m):
-    return ("They are impaired by `tc netem`." if m.network.netem else
-            "The kernel here has no netem: the cables of the providers are TAP devices, between which a program carries, loses, "
-            "delays and reorders Ethernet frames.")
-
 
 class Trial:
     """One fault, and its measurements."""
@@ -150,19 +111,23 @@ def counted(requests):
     return ", ".join(f"{n} {why}" for why, n in failures(requests).most_common()) or "0"
 
 
-def markdown(m, trials):
-    head = TEXT.format(median="1 ms in the median", cables=sentence(m), lease=LEASE, hedged=HEDGED, others=OTHERS,
-                       deadline=DEADLINE, budget=BUDGET, normal=NORMAL, floor=round(1000 * FLOOR))
+def write_table(file, m, trials):
+    """Writes the table and its conditions into a page, after the page's own text."""
+    text = ""
+    if os.path.exists(file):
+        with open(file, encoding="utf-8") as f:
+            text = f.read().partition("| " + COLUMNS[0])[0]
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(t.cells() for t in trials)]
-    foot = (f"\nMeasured on Linux {platform.release().split('-')[0]}, {os.cpu_count()} CPUs for all of it and whatever else they did "
-            f"(load average {os.getloadavg()[2]:.0f}), so that latencies are as much the machine's as the sidecars'.\n")
-    return head + "".join("| " + " | ".join(row) + " |\n" for row in rows) + foot
+    with open(file, "w", encoding="utf-8") as f:
+        f.write(text + "".join("| " + " | ".join(row) + " |\n" for row in rows) +
+                f"\nMeasured on Linux {platform.release().split('-')[0]} with {m.network.cables()}, {os.cpu_count()} CPUs for all of it and "
+                f"other work (load average {os.getloadavg()[2]:.0f}), so latencies depend on the machine as much as on the sidecars.\n")
 
 
 def main():
     a = argparse.ArgumentParser(prog="scripts/chaos.sh", description=__doc__)
     a.add_argument("--short", action="store_true", help="a few faults, in less than 4 minutes")
-    a.add_argument("--markdown", metavar="FILE", help="write the table there")
+    a.add_argument("--markdown", metavar="FILE", help="write the table into this page, after its text")
     a.add_argument("faults", nargs="*", metavar="FAULT", help="these alone, of: " + " ".join(FAULTS))
     o = a.parse_intermixed_args()
     names = o.faults or (SHORT if o.short else FAULTS)
@@ -173,7 +138,7 @@ def main():
     trials = []
     try:
         mesh.start()
-        print("cables: " + ("tc netem" if mesh.network.netem else "wire.py, for the kernel has no sch_netem"), flush=True)
+        print("cables: " + mesh.network.cables(), flush=True)
         for name in names:
             t = Trial(mesh, FAULTS[name])
             t.run()
@@ -181,8 +146,7 @@ def main():
             print(" | ".join(t.cells()), flush=True)
             suite.check(name, not t.broken, "; ".join(t.broken))
         if o.markdown:
-            with open(o.markdown, "w", encoding="utf-8") as f:
-                f.write(markdown(mesh, trials))
+            write_table(o.markdown, mesh, trials)
         return suite.finish()
     finally:
         mesh.remove()

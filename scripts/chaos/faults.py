@@ -269,7 +269,7 @@ def fds(m):
                 yield f"a client that waited got {response[:40]!r}"
 
 
-@fault("etcd-lost", f"etcd is killed for 60 leases (at the default of 10 s: ten minutes), "
+@fault("etcd-lost", "etcd is killed for 60 leases (at the default of 10 s: ten minutes), "
        f"one provider's sidecar meanwhile, and restarted", lasts=60 * LEASE, around=True, others=IN_FLIGHT)
 def etcd_lost(m):
     m.stop_etcd()

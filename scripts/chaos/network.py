@@ -51,6 +51,9 @@ class Network:
             host.ip("address", "add", host.address + "/24", "dev", "eth0")
             host.ip("link", "set", "eth0", "up")
 
+    def cables(self):
+        return "tc netem" if self.netem else "wire.py, since the kernel has no sch_netem"
+
     def wire(self, host):
         control = self.suite.path(host.port + ".wire")
         self.suite.process(host.port + "-wire", [
