@@ -270,7 +270,7 @@ def fds(m):
 
 
 @fault("etcd-lost", "etcd is killed for 60 leases (at the default of 10 s: ten minutes), "
-       f"one provider's sidecar meanwhile, and restarted", lasts=60 * LEASE, around=True, others=IN_FLIGHT)
+       "one provider's sidecar meanwhile, and restarted", lasts=60 * LEASE, around=True, others=IN_FLIGHT)
 def etcd_lost(m):
     m.stop_etcd()
     time.sleep(10 * LEASE)
