@@ -20,7 +20,7 @@ import time
 import instructions
 
 from harness.load import chain, wrk
-from harness.process import PATIENCE, Failed, tool
+from harness.process import PATIENCE, Failed, die_with_parent, tool
 from harness.suite import Suite
 
 CHAINS = [["single"], ["consumer", "provider"]]
@@ -48,40 +48,37 @@ NOISE = 0.1
 LEAST_SAVED = 0.02
 
 
-class Strace:
-    """Counts the system calls of all threads of a process; a context manager."""
-
-    def __init__(self, pid, file):
-        self.pid, self.file = pid, file
-
-    def __enter__(self):
-        cmd = ["strace", "-f", "-c", "-U", "name,calls", "-p", str(self.pid), "-o", self.file]
-        self.proc = subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True)
-        line = self.proc.stderr.readline()
+@contextlib.contextmanager
+def strace(p, file):
+    """Counts the system calls of all threads of a process, into a file."""
+    cmd = ["strace", "-f", "-c", "-U", "name,calls", "-p", str(p.child.pid), "-o", file]
+    with subprocess.Popen(cmd, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as tracer:
+        line = tracer.stderr.readline()
         if "attached" not in line:
-            raise Failed(f"{' '.join(cmd)}: {line}{self.proc.stderr.read()}")
-        return self
+            raise Failed(f"{' '.join(cmd)}: {line}{tracer.stderr.read()}")
+        try:
+            yield
+        finally:
+            tracer.send_signal(signal.SIGINT)  # it detaches and writes its counts
+            tracer.communicate(timeout=PATIENCE)
 
-    def __exit__(self, *_):
-        self.proc.send_signal(signal.SIGINT)  # it detaches and writes its counts
-        self.proc.communicate(timeout=PATIENCE)
 
-    def counts(self):
-        with open(self.file) as f:
-            rows = re.findall(r"^ *(\w+) +(\d+) *$", f.read(), re.M)
-        return {name: int(n) for name, n in rows if name not in ("total", *OF_TIME)}
+def traced(file):
+    with open(file) as f:
+        rows = re.findall(r"^ *(\w+) +(\d+) *$", f.read(), re.M)
+    return {name: int(n) for name, n in rows if name not in ("total", *OF_TIME)}
 
 
 def count_syscalls(suite, names, connections):
     """Of each sidecar, system calls per request by name."""
-    with chain(suite, names) as (sidecars, url), contextlib.ExitStack() as tracing:
+    files = [suite.path(f"{name}.strace") for name in names]
+    with chain(suite, names) as (sidecars, url):
         wrk(url, connections, 1)
-        traces = [Strace(p.child.pid, suite.path(f"{p.name}.strace")) for p in sidecars]
-        for t in traces:
-            tracing.enter_context(t)
-        r = load(url, connections)
-        tracing.close()
-        return {n: {name: k / r["requests"] for name, k in t.counts().items()} for n, t in zip(names, traces)}
+        with contextlib.ExitStack() as tracing:
+            for p, file in zip(sidecars, files):
+                tracing.enter_context(strace(p, file))
+            r = load(url, connections)
+    return {name: {call: n / r["requests"] for call, n in traced(file).items()} for name, file in zip(names, files)}
 
 
 def load(url, connections, seconds=SECONDS):

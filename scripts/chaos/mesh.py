@@ -139,7 +139,7 @@ class Mesh:
         except (OSError, ValueError) as e:
             return f"{type(e).__name__}: {e}"
         if len(known) < len(PROVIDERS):
-            return f"the consumer knows {', '.join(known) or 'nobody'}"
+            return f"the consumer knows {', '.join(known) or 'no provider'}"
         for address, e in known.items():
             if e.get("ejected") or e["stalled"] or not e["connections"]:
                 return f"{address} is not in use"

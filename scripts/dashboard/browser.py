@@ -72,7 +72,7 @@ class Browser:
         end = time.monotonic() + PATIENCE
         while b"\0" not in self.left:
             if not select.select([self.up], [], [], max(0, end - time.monotonic()))[0]:
-                raise Failed("the browser does not answer")
+                raise Failed("the browser does not respond")
             more = os.read(self.up, 1 << 20)
             if not more:
                 raise Failed("the browser has ended")

@@ -31,7 +31,7 @@ def wrk(url, connections, seconds, script="post.lua"):
     m = re.search(r"^RESULT (.*)$", out, re.M)
     report = json.loads(m[1]) if m else {}
     if not report.get("requests"):
-        raise Failed(f"{' '.join(argv)}: no request was answered: {out}")
+        raise Failed(f"{' '.join(argv)}: no response: {out}")
     return report
 
 

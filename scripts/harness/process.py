@@ -67,7 +67,7 @@ _candidates = itertools.count(10_000 + os.getpid() * 37 % 8_000)
 
 
 def free_port():
-    """A port of 127.0.0.1 that nobody listens on, another one for each call.
+    """A port of 127.0.0.1 without a listener, another one for each call.
 
     It lies below the range from which the kernel takes the ports of outgoing connections, so that none of
     them takes it while its server is being restarted.
@@ -162,8 +162,19 @@ class Process:
 
     def rss(self):
         """Resident memory in bytes."""
-        with open(f"/proc/{self.child.pid}/statm", encoding="ascii") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return self._memory("VmRSS:")
+
+    def peak(self):
+        """The most resident memory since the start or forget_peak, in bytes."""
+        return self._memory("VmHWM:")
+
+    def forget_peak(self):
+        with open(f"/proc/{self.child.pid}/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")
+
+    def _memory(self, field):
+        with open(f"/proc/{self.child.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith(field))
 
     def fds(self):
         return len(os.listdir(f"/proc/{self.child.pid}/fd"))

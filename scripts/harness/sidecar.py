@@ -58,8 +58,8 @@ class Sidecar(Process):
         return super().start()
 
     def fetch(self, path):
-        """The bytes of path. The admin API is asked again when it answers 503 or a part of its response: the
-        loops got too little processor time."""
+        """The bytes of path. A 503 and an incomplete response are of loops that got too little processor time:
+        the request is repeated."""
         end = time.monotonic() + PATIENCE
         while True:
             try:

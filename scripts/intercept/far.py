@@ -39,7 +39,7 @@ class Http(socketserver.StreamRequestHandler):
     def handle(self):
         while head := self.head():
             port = self.server.server_address[1]
-            body = self.answer(port, head).encode()
+            body = self.body(port, head).encode()
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
     def head(self):
@@ -48,7 +48,7 @@ class Http(socketserver.StreamRequestHandler):
             lines.append(line.decode())
         return "".join(lines)
 
-    def answer(self, port, head):
+    def body(self, port, head):
         if port == 7000:
             with lock:
                 return json.dumps(counts)

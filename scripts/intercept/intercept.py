@@ -216,7 +216,7 @@ def refusals(suite, lab):
         if not os.path.exists(os.path.join(tools, name)):
             os.symlink(shutil.which(name), os.path.join(tools, name))
     install = [INTERCEPT, "install", "--proxy-uid", PROXY_UID]
-    refused("without rights it says so", "CAP_NET_ADMIN", "setpriv", "--reuid", NOBODY, "--clear-groups",
+    refused("without rights it fails with a message", "CAP_NET_ADMIN", "setpriv", "--reuid", NOBODY, "--clear-groups",
             "--inh-caps=-all", "bash", "-c", f'exec bash -s "$@" <"{suite.path("intercept.sh")}"', "-",
             *install[1:])
     refused("without iptables too", "iptables is not installed", os.path.join(tools, "env"), "PATH=" + tools, *install)

@@ -100,7 +100,7 @@ def values(suite, way, port):
                     f"{status} {text[:300]}")
     for value in ("typeless", [1, 2], {"k": "v"}, True):
         status, _, text = call(port, "echo", {"args": [value]})
-        suite.check(f"{way}: JSON: types are told from {brief(value)}", status == 200 and parsed(text) == value,
+        suite.check(f"{way}: JSON: types are inferred from {brief(value)}", status == 200 and parsed(text) == value,
                     f"{status} {text[:300]}")
     user = {"name": "Ann", "age": 42, "tags": ["x"], "friend": {"name": "Bob", "age": -1, "tags": None, "friend": None}}
     status, _, text = call(port, "echo", {"types": ["dev.remora.lab.User"], "args": [user]})

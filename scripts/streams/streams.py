@@ -7,7 +7,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import requests
@@ -67,35 +66,6 @@ def run(command):
     return shell(command).stdout.strip()
 
 
-class Memory:
-    """The greatest resident memory of some processes while it watches."""
-
-    def __init__(self, processes):
-        self.processes, self.over = processes, threading.Event()
-        self.before = [p.rss() for p in processes]
-        self.most = list(self.before)
-        self.thread = threading.Thread(target=self.watch)
-
-    def watch(self):
-        while not self.over.wait(0.1):
-            self.most = [max(most, p.rss()) for most, p in zip(self.most, self.processes)]
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
-
-    def grown(self):
-        return max(most - before for most, before in zip(self.most, self.before)) 
-
-    def __str__(self):
-        return ", ".join(f"{p.name} {before / MiB:.1f} -> {most / MiB:.1f} MiB"
-                         for p, before, most in zip(self.processes, self.before, self.most))
-
-
 def bulk(suite, bench, n):
     curl = "curl -sS --fail"
     source, sink = f"{tool('bulk')} bytes", f"{tool('bulk')} sum"
@@ -104,17 +74,17 @@ def bulk(suite, bench, n):
     sums = {size: bench.sum(size) for size in (n, GiB)}
 
     def moves(name, size, command):
+        before = [p.rss() for p in bench.sidecars]
+        for p in bench.sidecars:
+            p.forget_peak()
         began = time.monotonic()
-        with Memory(bench.sidecars) as memory:
-            try:
-                expect("length and SHA-256", run(command), sums[size])
-            except Exception as e:  # pylint: disable=broad-except
-                suite.check(name, False, str(e))
-                return
+        if not suite.attempt(name, lambda: expect("length and SHA-256", run(command), sums[size])):
+            return
         took = time.monotonic() - began
+        grown = {p.name: p.peak() - b for p, b in zip(bench.sidecars, before)}
+        memory = ", ".join(f"{name} grew by {n / MiB:.1f} MiB" for name, n in grown.items())
         print(f"      {size / GiB:.1f} GiB in {took:.1f} s, {size / MiB / took:.0f} MiB/s; {memory}")
-        suite.check(name, True)
-        suite.check(f"{name}: no sidecar grows by {GROWTH // MiB} MiB", memory.grown() < GROWTH, str(memory))
+        suite.check(f"{name}: no sidecar grows by {GROWTH // MiB} MiB", max(grown.values()) < GROWTH, memory)
 
     moves("download", n, f"{curl} {bench.egress}/bytes/{n} | {sink}")
     moves("upload, chunked", n, f"{source} {n} | {curl} -T - {bench.egress}/sum")
