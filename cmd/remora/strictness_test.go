@@ -34,7 +34,7 @@ services: {out: {discover: static, endpoints: [%q], protocol: %s, connect_timeou
 	return map[string]string{"both sidecars": start("http", "link", ingress), "one hop": start("http", "http", app)}
 }
 
-// strictClient is one connection of a client that knows which answers it is due.
+// strictClient is one connection of a client that knows which responses are due.
 type strictClient struct {
 	*net.TCPConn
 	heard []byte
@@ -50,7 +50,7 @@ func dialStrict(addr string) (*strictClient, error) {
 	return &strictClient{TCPConn: nc.(*net.TCPConn)}, nil
 }
 
-// hear reads until all answers that are due are here, or to the end.
+// hear reads until all due responses have arrived, or to the end.
 func (c *strictClient) hear(toEnd bool) error {
 	b := make([]byte, 16<<10)
 	for {
@@ -70,13 +70,13 @@ func (c *strictClient) hear(toEnd bool) error {
 	return corpus.CheckAnswers(c.heard, c.due)
 }
 
-// ended tells whether the sidecar has said that no further answer follows.
+// ended reports whether the sidecar has announced that no further response follows.
 func (c *strictClient) ended() bool {
 	answers, _ := corpus.ParseAnswers(c.heard, c.due)
 	return len(answers) > 0 && answers[len(answers)-1].Close
 }
 
-// ask sends a GET for the target and waits for the answer with the body.
+// ask sends a GET for the target and waits for the response with the body.
 func (c *strictClient) ask(target, body string) error {
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: next\r\n\r\n", target)
 	c.due = append(c.due, corpus.Answer{Method: "GET", Status: 200, Body: body})
@@ -96,8 +96,8 @@ func askAnew(addr, target, body string) error {
 	return c.ask(target, body)
 }
 
-// TestStrictRequests: of what a client says, exactly the requests that the corpus
-// accepts reach the application's socket, each well-formed, and nothing else.
+// TestStrictRequests: exactly the requests that the corpus accepts reach the
+// application's socket, each well-formed, and no other byte.
 func TestStrictRequests(t *testing.T) {
 	cases, err := corpus.Requests(corpusDir)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestStrictRequests(t *testing.T) {
 	}
 }
 
-// refusedFor tells whether the last part of a case is refused with the code.
+// refusedFor reports whether the last part of a case is refused with the code.
 func refusedFor(c *corpus.Case, code string) bool { return c.Parts[len(c.Parts)-1].Code == code }
 
 func tellCase(addr string, c *corpus.Case, replica *corpus.Replica) error {
@@ -161,9 +161,9 @@ func tellCase(addr string, c *corpus.Case, replica *corpus.Replica) error {
 // next is the request behind a case.
 var next = corpus.Message{Method: "GET", Target: "/next", Host: "next"}
 
-// tellLong says a request that is longer than a message may be. With sockets it
-// is passed on as it comes, from its head on if that says the length: the
-// application gets all of it, or its beginning and the end of the connection.
+// tellLong sends a request past limits.message. Such a request is passed on as it
+// arrives, from its head on if the head has the length. The application gets all of it,
+// or its beginning and the end of the connection.
 func tellLong(t *testing.T, addr string, c *corpus.Case, replica *corpus.Replica) error {
 	client, err := dialStrict(addr)
 	if err != nil {
@@ -196,8 +196,8 @@ func tellLong(t *testing.T, addr string, c *corpus.Case, replica *corpus.Replica
 	return errors.Join(err, got.Check(append(forwarded, next)))
 }
 
-// tellBeginning ends the connection of a client that has announced more than it
-// said, once that has begun to arrive or was refused.
+// tellBeginning ends the connection of a client that has announced more than it has
+// sent, once the head has arrived or was refused.
 func tellBeginning(t *testing.T, client *strictClient, replica *corpus.Replica) error {
 	b := make([]byte, 4096)
 	eventually.Nil(t, "the head to arrive, or to be refused", func() error {
@@ -222,8 +222,8 @@ func tellBeginning(t *testing.T, client *strictClient, replica *corpus.Replica) 
 	return nil
 }
 
-// TestStrictResponses: of what an application says, its caller gets the answer
-// that the corpus accepts, or a 502, and the next requests get their own.
+// TestStrictResponses: the caller of an application gets the response that the corpus
+// accepts, or a 502, and the next requests get their own.
 func TestStrictResponses(t *testing.T) {
 	cases, err := corpus.Responses(corpusDir)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestStrictResponses(t *testing.T) {
 	}
 }
 
-// hearCase asks for a case, and then for more.
+// hearCase requests a case, and then more.
 func hearCase(addr string, c *corpus.Case) error {
 	client, err := dialStrict(addr)
 	if err != nil {
