@@ -16,6 +16,18 @@ def title(text):
     print(f"\n== {text}", flush=True)
 
 
+def table(*rows):
+    """Prints rows with aligned columns. The first row is the head."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    print("\n" + "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows) + "\n", flush=True)
+
+
+def change(before, after, form="{}"):
+    """The text of two values."""
+    return f"{form.format(before)} -> {form.format(after)}"
+
+
 class Suite:
     """Everything that it starts is stopped when the program ends."""
 

@@ -18,6 +18,7 @@ from mesh import LEASE
 
 from harness.load import load, start_load
 from harness.process import PATIENCE, wait_for
+from harness.suite import table
 
 REQUESTS = int(os.environ.get("REQUESTS", "200000"))
 SECONDS = 40  # the load lasts at least so long, so that all faults are within it
@@ -98,7 +99,6 @@ def run(suite, m):
     suite.attempt("all replicas are in use again", wait_for, "requests to all replicas", lambda: all_in_use(m, url))
     if report["errors"]:
         print("errors of the sidecars:", {p.name: p.metrics("remora_errors_total") for p in sidecars})
+    table(("", *Use.COLUMNS), *((p.name, *a.cells(b)) for p, b, a in zip(sidecars, before, now)))
     for p, b, a in zip(sidecars, before, now):
-        print(f"{p.name:18}{b.rss / 2**20:8.1f} ->{a.rss / 2**20:7.1f} MiB{b.fds:6} ->{a.fds:5} descriptors"
-              f"{b.goroutines:5} ->{a.goroutines:5} goroutines{a.pending:4} pending{'' if a.pid == b.pid else '  (restarted)'}")
         suite.check(f"{p.name}: nothing is left", not a.above(b), "; ".join(a.above(b)))

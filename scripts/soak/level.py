@@ -1,6 +1,7 @@
 """What a sidecar uses at rest."""
 
-from harness.process import PATIENCE, Timeout, wait_for
+from harness.process import Timeout, wait_for
+from harness.suite import change
 
 # Seconds after which nothing is left of ended traffic on a busy machine: timers have
 # expired, and their waiters have gone.
@@ -12,12 +13,17 @@ class Level:
     connections and goroutines hardly ever change."""
 
     DESCRIPTORS, OTHERS, GOROUTINES, BUFFERED = 4, 2, 1, 2 << 16
+    COLUMNS = ("RSS MiB", "descriptors", "goroutines", "pending", "buffered")
 
     def __init__(self, p):
-        self.pid, self.fds, self.goroutines, self.pending = p.child.pid, p.fds(), p.goroutines(), p.pending()
+        self.fds, self.goroutines, self.pending = p.fds(), p.goroutines(), p.pending()
         self.others = self.fds - int(sum(p.metrics("remora_reactor_connections").values()))
-        self.buffered = p.metrics("remora_buffered_bytes")[""]
+        self.buffered = int(p.metrics("remora_buffered_bytes")[""])
         self.rss = p.rss()
+
+    def cells(self, before):
+        return (change(before.rss / 2**20, self.rss / 2**20, "{:.1f}"), change(before.fds, self.fds),
+                change(before.goroutines, self.goroutines), self.pending, self.buffered)
 
     def above(self, before):
         """What is higher than before by more than normal variation."""
@@ -48,4 +54,4 @@ def level_at_rest(p, before, seconds=REST, level=Level):
 def wait_unpooled(p):
     """Waits until a sidecar has closed the pooled connections to its application."""
     wait_for(f"the end of pooled connections of {p.name}", lambda: not any(
-        n for labels, n in p.metrics("remora_endpoint_connections").items() if 'service="local"' in labels), PATIENCE)
+        n for labels, n in p.metrics("remora_endpoint_connections").items() if 'service="local"' in labels))

@@ -26,7 +26,7 @@ from objects import EVERY_ALLOCATION, live_heap, steady
 from traffic import Traffic
 from trend import Growth, draw
 
-from harness.suite import Suite
+from harness.suite import Suite, change, table
 
 WARMUP = 60  # seconds that are not judged
 PARTS = 4    # of the time after it, each with a rest at its end
@@ -192,34 +192,30 @@ class Soak:
         self.judge_series()
 
     def judge_traffic(self):
-        print(f"\n{self.faults.count} kills, restarts and reloads\n\n{'traffic':20}{'done':>9}{'failed':>8}{'cut':>6}")
-        for k in self.traffic.kinds:
-            print(f"{k.name:20}{k.done:9}{k.failed():8}{k.cut:6}  {dict(k.wrong) if k.wrong else ''}")
-        print()
+        print(f"\n{self.faults.count} kills, restarts and reloads")
+        table(("traffic", "done", "failed", "cut", "failures"),
+              *((k.name, k.done, k.failed(), k.cut, dict(k.wrong) or "") for k in self.traffic.kinds))
         for k in self.traffic.kinds:
             self.suite.check(f"{k.name}: " + (f"at most one, or {k.lost:.1%}, failed" if k.lost else "none failed"),
                              k.done > 0 and k.failed() <= k.bound())
             self.suite.check(f"{k.name}: every response is right", not k.garbled, "; ".join(k.garbled[:3]))
 
     def judge_levels(self):
-        print(f"\n{'at rest':18}{'heap MiB':>16}{'objects':>17}{'steadily':>10}{'descriptors':>15}{'goroutines':>14}{'pending':>9}{'buffered':>10}")
-        found = {}
+        rows, found = [("at rest", "heap MiB", "objects", "steadily", *Level.COLUMNS)], {}
         for name, (b, _) in self.rests[0].items():
             a, heaps = self.rests[-1][name][0], [rest[name][1] for rest in self.rests]
             found[name] = a.above(b) + above(heaps)
-            print(f"{name:18}{heaps[0].mib:7.1f} ->{heaps[-1].mib:6.1f}{heaps[0].objects():8} ->{heaps[-1].objects():6}{steady(heaps).total():+10}"
-                  f"{b.fds:7} ->{a.fds:5}{b.goroutines:6} ->{a.goroutines:5}{a.pending:9}{a.buffered:10.0f}")
-        print()
+            rows.append((name, change(heaps[0].mib, heaps[-1].mib, "{:.1f}"), change(heaps[0].objects(), heaps[-1].objects()),
+                         steady(heaps).total(), *a.cells(b)))
+        table(*rows)
         for name, what in found.items():
             self.suite.check(f"{name}: rests where it rested after the first minute", not what, "; ".join(what))
 
     def judge_series(self):
         for kind, (share, room) in BOUNDS.items():
-            print(f"\n{kind + ', under traffic':32}{'first':>9}    {'last':>9}")
-            grown = {}
-            for name, points in self.samples.series[kind].items():
-                grown[name] = Growth([p for p in points if p[0] >= WARMUP], share, room)
-                print(f"{name:32}{grown[name]}")
+            grown = {name: Growth([p for p in points if p[0] >= WARMUP], share, room)
+                     for name, points in self.samples.series[kind].items()}
+            table((kind + ", under traffic", "first and last, slope, bound"), *grown.items())
             if kind == "RSS MiB" and self.seconds < RESIDENT:
                 print(f"not judged in less than {RESIDENT} s")
                 continue

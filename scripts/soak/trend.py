@@ -27,8 +27,7 @@ class Growth:
         return self.last - self.first > self.bound and self.by_slope > self.bound
 
     def __str__(self):
-        return (f"{self.first:9.1f} -> {self.last:9.1f}  slope {self.by_slope:+8.1f}  "
-                f"bound {self.bound:+7.1f}{'  OVER' if self.over() else ''}")
+        return f"{self.first:.1f} -> {self.last:.1f}, {self.by_slope:+.1f}, {self.bound:+.1f}{' OVER' if self.over() else ''}"
 
 
 COLOURS = ("#1769aa", "#c2571a", "#2a8a4a", "#7b4fa3", "#8a8f98")

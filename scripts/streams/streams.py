@@ -15,7 +15,7 @@ import websockets
 from harness.load import load
 from harness.process import Timeout, free_port, shell, tool, wait_for
 from harness.sidecar import Sidecar
-from harness.suite import Suite, expect, title
+from harness.suite import Suite, expect, table, title
 
 APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "app.py")
 MiB, GiB = 1 << 20, 1 << 30
@@ -209,24 +209,24 @@ def beside(suite, bench):
                                  stdout=subprocess.DEVNULL, start_new_session=True) for c in (up, down)]
 
     states = {"alone": None, "streams past": f"http://127.0.0.1:{bench.bulk_port}", "streams through": bench.egress}
-    rows = {state: [] for state in states}
+    results = {state: [] for state in states}
     for _ in range(ROUNDS):
         for state, base in states.items():
             running = streams(base) if base else []
             try:
-                rows[state].append(small())
+                results[state].append(small())
             finally:
                 suite.check("the streams last", all(p.poll() is None for p in running))
                 for p in running:
                     os.killpg(p.pid, 9)
                     p.wait()
-    print(f"{f'medians of {ROUNDS}':16}{'p50 ms':>10}{'p99 ms':>10}{'max ms':>10}{'left %':>10}{'p99 / alone':>14}")
-    for state, runs in rows.items():
+    rows, alone = [(f"medians of {ROUNDS}", "P50 ms", "P99 ms", "max ms", "left %", "P99 / alone")], median(results["alone"], "p99_ms")
+    for state, runs in results.items():
         row = [median(runs, key) for key in ("p50_ms", "p99_ms", "max_ms", "left")]
-        row.append(row[1] / median(rows["alone"], "p99_ms"))
-        print(f"{state:16}" + "".join(f"{v:10.2f}" for v in row[:4]) + f"{row[4]:14.2f}", flush=True)
+        rows.append((state, *(f"{v:.2f}" for v in (*row, row[1] / alone))))
         suite.check(f"small requests, {state}: no errors", all(r["errors"] == 0 for r in runs),
                     str([r["error_kinds"] for r in runs]))
+    table(*rows)
 
 
 def median(runs, key):
