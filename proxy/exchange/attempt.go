@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -34,22 +33,22 @@ const (
 	attemptQueued                        // in the service's queue for a slot
 	attemptSent                          // with an upstream
 	attemptLingering                     // cancelled, but its endpoint may still work on it
-	attemptStates
 )
 
-var attemptEdges = [attemptStates][attemptStates]bool{
-	attemptIdle:      {attemptLaunched: true},
-	attemptLaunched:  {attemptQueued: true, attemptSent: true, attemptIdle: true},
-	attemptQueued:    {attemptSent: true, attemptIdle: true},
-	attemptSent:      {attemptLingering: true, attemptIdle: true},
-	attemptLingering: {attemptIdle: true},
+// attemptEdges has a bit for each state that may follow.
+var attemptEdges = [8]uint8{
+	attemptIdle:      1 << attemptLaunched,
+	attemptLaunched:  1<<attemptQueued | 1<<attemptSent | 1<<attemptIdle,
+	attemptQueued:    1<<attemptSent | 1<<attemptIdle,
+	attemptSent:      1<<attemptLingering | 1<<attemptIdle,
+	attemptLingering: 1 << attemptIdle,
 }
 
 // become changes the state. An illegal change panics: the driver then closes the
 // connection whose event caused it.
 func (a *Attempt) become(next attemptState) {
-	if !attemptEdges[a.state][next] {
-		panic(fmt.Sprintf("exchange: attempt in state %d can't become %d", a.state, next))
+	if attemptEdges[a.state&7]>>next&1 == 0 {
+		illegal("attempt", uint8(a.state), uint8(next))
 	}
 	a.state = next
 }

@@ -34,23 +34,30 @@ const (
 	exchangeOpen                           // the caller waits
 	exchangeAnswered                       // the caller has its response; losers may still be in flight
 	exchangeCancelled                      // the caller has gone; attempts are still in flight
-	exchangeStates
 )
 
-var exchangeEdges = [exchangeStates][exchangeStates]bool{
-	exchangeIdle:      {exchangeOpen: true},
-	exchangeOpen:      {exchangeAnswered: true, exchangeCancelled: true},
-	exchangeAnswered:  {exchangeIdle: true},
-	exchangeCancelled: {exchangeIdle: true},
+// exchangeEdges has a bit for each state that may follow.
+var exchangeEdges = [4]uint8{
+	exchangeIdle:      1 << exchangeOpen,
+	exchangeOpen:      1<<exchangeAnswered | 1<<exchangeCancelled,
+	exchangeAnswered:  1 << exchangeIdle,
+	exchangeCancelled: 1 << exchangeIdle,
 }
 
 // become changes the state. An illegal change panics: the driver then closes the
 // connection whose event caused it.
 func (ex *Exchange) become(next exchangeState) {
-	if !exchangeEdges[ex.state][next] {
-		panic(fmt.Sprintf("exchange: state %d can't become %d", ex.state, next))
+	if exchangeEdges[ex.state&3]>>next&1 == 0 {
+		illegal("exchange", uint8(ex.state), uint8(next))
 	}
 	ex.state = next
+}
+
+// illegal is apart from become, so that become is inlined.
+//
+//go:noinline
+func illegal(machine string, state, next uint8) {
+	panic(fmt.Sprintf("exchange: %s in state %d can't become %d", machine, state, next))
 }
 
 // Exchange is the life of one request: its deadline, its attempts, and the one
