@@ -80,7 +80,7 @@ func (s *session) OnLost() {
 // OnIdle closes by way of a GOAWAY: a request that is on its way meanwhile was
 // surely not processed then.
 func (s *session) OnIdle() {
-	if s.State == linkconn.Open {
+	if s.State() == linkconn.Open {
 		s.Drain()
 		return
 	}
@@ -93,7 +93,7 @@ func (s *session) OnOpen(c loop.Conn) {
 }
 
 func (s *session) OnData(b []byte) {
-	if s.State == linkconn.Closed {
+	if s.State() == linkconn.Closed {
 		return
 	}
 	if !s.Receive(b) {
@@ -118,8 +118,7 @@ func (s *session) OnClose(error) {
 func (s *session) OnPreface(version uint8, peer link.Settings) {
 	s.Writer.Preface(link.Acceptor, linkconn.Settings(s.host.Process))
 	s.fetches = peer.Features&link.FeatureStreams != 0
-	s.Writer.Open(version, peer)
-	s.State = linkconn.Open
+	s.Establish(version, peer)
 	s.host.Process.Links.Add(1) // before the look at draining: Links relies on it
 	s.listener.Links.Add(1)
 	if s.listener.Closing || s.host.Process.Draining.Load() {
@@ -144,7 +143,7 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 		req.Deadline = s.host.Loop.Now() + ttl
 	}
 	switch {
-	case s.State == linkconn.Draining:
+	case s.State() == linkconn.Draining:
 		s.refuse(id, ex, link.Draining)
 		return
 	case s.opaque():
@@ -258,7 +257,7 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 // Finished: the application has finished a request that was withdrawn.
 func (s *session) Finished(ex *exchange.Exchange) {
 	s.streams.Remove(ex.StreamID)
-	if s.State == linkconn.Closed {
+	if s.State() == linkconn.Closed {
 		return
 	}
 	s.Writer.CancelAck(ex.StreamID, link.CancelFinished)
@@ -269,8 +268,8 @@ func (s *session) Finished(ex *exchange.Exchange) {
 
 // Drain tells the peer to send no more, and closes once all is answered.
 func (s *session) Drain() {
-	if s.State == linkconn.Open {
-		s.State = linkconn.Draining
+	if s.State() == linkconn.Open {
+		s.StartDraining()
 		s.Writer.GoAway(s.newest, link.Draining)
 		s.Flush()
 	}
@@ -282,7 +281,7 @@ func (s *session) Drain() {
 // was not processed. The dialler usually closes first, once it has all that it
 // asked for.
 func (s *session) finishDrain() {
-	if s.State == linkconn.Draining && s.streams.Len() == 0 && s.Writer.Queued() == 0 && s.Reader.Buffered() == 0 {
+	if s.State() == linkconn.Draining && s.streams.Len() == 0 && s.Writer.Queued() == 0 && s.Reader.Buffered() == 0 {
 		s.Transport.Drain()
 		s.close()
 	}
@@ -290,10 +289,10 @@ func (s *session) finishDrain() {
 
 // close withdraws what the peer asked for and can't be told any more.
 func (s *session) close() {
-	if s.State == linkconn.Closed {
+	if s.State() == linkconn.Closed {
 		return
 	}
-	if s.State != linkconn.Opening {
+	if s.State() != linkconn.Opening {
 		s.host.Process.Links.Add(-1)
 		s.listener.Links.Add(-1)
 	}

@@ -25,29 +25,13 @@ const (
 	maxControl = 1 << 20
 )
 
-// State is where either end of a link stands.
-//
-//	opening ──preface──▶ open ──GOAWAY said or heard──▶ draining ──last request over──▶ closed
-//	   └───────────────────┴──── peer lost, silent or malformed ────┴─────────────────────▲
-//
-// On the way to closed, drain and idled take the long way round by GOAWAY, lost
-// and close the short one; shut releases what the codec holds.
-type State uint8
-
-const (
-	Opening  State = iota // the peer's preface is not here yet
-	Open                  // takes new requests
-	Draining              // GOAWAY was said or heard: serves what it carries
-	Closed
-)
-
 // Conn is what both ends of a link have in common: the codec on a
 // connection, the flush at the end of the turn, the grant of credit, and the
 // watch over a peer that went silent.
 type Conn struct {
 	Shard       *shard.Shard
 	Transport   loop.Conn
-	State       State
+	state       State
 	Reader      *link.Reader
 	Writer      *link.Writer
 	out         loop.Flush
@@ -103,6 +87,16 @@ func (c *Conn) Opened(conn loop.Conn) {
 	c.Shard.Loop.After(keepaliveInterval, &c.beat)
 }
 
+// Establish opens the link for requests: the peer's preface has arrived.
+func (c *Conn) Establish(version uint8, peer link.Settings) {
+	c.state.become(Open)
+	c.Writer.Open(version, peer)
+}
+
+// StartDraining ends the acceptance of new requests: a GOAWAY was sent or received, or the
+// dialler needs the link no more.
+func (c *Conn) StartDraining() { c.state.become(Draining) }
+
 // Receive hands input to the codec, grants credit for what it took, and tells
 // whether the link is still good.
 func (c *Conn) Receive(b []byte) bool {
@@ -113,7 +107,7 @@ func (c *Conn) Receive(b []byte) bool {
 		c.Shard.Log.Warn("link closed: malformed input", "peer", c.Transport.RemoteAddr(), "error", err)
 		return false
 	}
-	if c.State == Closed {
+	if c.state == Closed {
 		return true
 	}
 	if n := c.Reader.Consumed(); n > 0 {
@@ -142,7 +136,7 @@ func (c *Conn) expire() {
 		c.handler.OnLost()
 		return
 	}
-	if c.State == Closed {
+	if c.state == Closed {
 		return
 	}
 	if c.Reader.Midway() {
@@ -176,7 +170,7 @@ func (c *Conn) Schedule(alone bool) {
 }
 
 func (c *Conn) Flush() {
-	if c.State == Closed {
+	if c.state == Closed {
 		return
 	}
 	if c.Transport == nil {
@@ -242,7 +236,7 @@ func (c *Conn) onBeat() {
 	switch {
 	case c.heard:
 		c.asked = false
-	case c.State == Opening, c.asked && busy:
+	case c.state == Opening, c.asked && busy:
 		c.handler.OnLost()
 		return
 	case busy:
@@ -253,7 +247,7 @@ func (c *Conn) onBeat() {
 	if busy {
 		c.idle = 0
 	} else if c.idle += keepaliveInterval; c.idle > idleTimeout {
-		if c.handler.OnIdle(); c.State == Closed {
+		if c.handler.OnIdle(); c.state == Closed {
 			return
 		}
 	}
@@ -276,7 +270,7 @@ func (c *Conn) OnCredit(n uint32) {
 
 // Release releases everything; the connection is the caller's to close.
 func (c *Conn) Release() {
-	c.State = Closed
+	c.state.become(Closed)
 	c.Reader.Close()
 	c.Writer.Close()
 	c.Outbound.Stop()

@@ -60,7 +60,7 @@ func (c *client) OnLost()       { c.close(fault.Reset) }
 func (c *client) OnIdle()       { c.close(nil) }
 
 func (c *client) OnOpen(conn loop.Conn) {
-	if c.State == linkconn.Closed {
+	if c.State() == linkconn.Closed {
 		conn.Close()
 		return
 	}
@@ -70,7 +70,7 @@ func (c *client) OnOpen(conn loop.Conn) {
 }
 
 func (c *client) OnData(b []byte) {
-	if c.State != linkconn.Closed && !c.Receive(b) {
+	if c.State() != linkconn.Closed && !c.Receive(b) {
 		c.close(fault.Reset)
 		return
 	}
@@ -79,8 +79,8 @@ func (c *client) OnData(b []byte) {
 
 func (c *client) OnClose(err error) {
 	switch {
-	case c.State == linkconn.Closed:
-	case c.State != linkconn.Opening:
+	case c.State() == linkconn.Closed:
+	case c.State() != linkconn.Opening:
 		c.close(fault.Reset)
 	case c.Transport == nil || err == nil:
 		c.unopened(err)
@@ -166,11 +166,10 @@ func (c *client) remove(id uint64) *exchange.Attempt {
 // OnPreface: the peer speaks our language; what was queued may leave.
 func (c *client) OnPreface(version uint8, peer link.Settings) {
 	c.Shard.Loop.Stop(&c.handshake)
-	c.State = linkconn.Open
 	c.max = int(peer.MaxStreams)
-	c.Writer.Open(version, peer)
+	c.Establish(version, peer)
 	if c.up.gone {
-		c.State = linkconn.Draining
+		c.StartDraining()
 	}
 }
 
@@ -274,7 +273,7 @@ func (c *client) OnRefused(id uint64, why link.Reason) {
 // has listed, each id once, however many there are.
 func (c *client) OnGoAway(last uint64, _ link.Reason) {
 	c.detach()
-	c.State = linkconn.Draining
+	c.StartDraining()
 	if !c.goAwayHeard {
 		c.goAwayHeard = true
 		for _, s := range c.streams.InOrder() {
@@ -314,14 +313,14 @@ func (c *client) detach() {
 
 // drain closes the link once nothing is out on it.
 func (c *client) drain() {
-	if c.State == linkconn.Open {
-		c.State = linkconn.Draining
+	if c.State() == linkconn.Open {
+		c.StartDraining()
 	}
 	c.finishDrain()
 }
 
 func (c *client) finishDrain() {
-	if c.State == linkconn.Draining && c.streams.Len() == 0 {
+	if c.State() == linkconn.Draining && c.streams.Len() == 0 {
 		c.close(nil)
 	}
 }
@@ -329,10 +328,10 @@ func (c *client) finishDrain() {
 // close ends the link and with f all that is out on it. A request of which
 // nothing has left counts as not sent, whatever f.
 func (c *client) close(f *fault.Failure) {
-	if c.State == linkconn.Closed {
+	if c.State() == linkconn.Closed {
 		return
 	}
-	unopened := c.State == linkconn.Opening
+	unopened := c.State() == linkconn.Opening
 	c.detach()
 	c.Shard.Loop.Stop(&c.handshake)
 	var unsent []uint64
