@@ -27,16 +27,15 @@ type session struct {
 
 	invocation *dubbo.Invocation // scratch memory of the loop
 
-	closed   bool
-	draining bool // no call begins any more; closes when all are answered
-	reader   dubbo.FrameReader
-	refusal  *fault.Failure       // of the call that is being received, if it is skipped
-	held     int                  // bytes in reader counted against limits.buffered
-	calls    []*exchange.Exchange // out; each knows its place
+	state   sessionState
+	reader  dubbo.FrameReader
+	refusal *fault.Failure       // of the call that is being received, if it is skipped
+	held    int                  // bytes in reader counted against limits.buffered
+	calls   []*exchange.Exchange // out; each knows its place
 
-	replies *bytebufferpool.ByteBuffer // not written yet; may be nil
-	out     loop.Flush
-	grace   loop.Timer // until draining
+	replies    *bytebufferpool.ByteBuffer // not written yet; may be nil
+	out        loop.Flush
+	graceTimer loop.Timer // armed in grace: until draining
 
 	timeout  loop.Timeout   // idle, head and body timeouts
 	outbound shard.Outbound // write timeout
@@ -62,7 +61,7 @@ func newSession(w *downstream.Host, at *exchange.Listener, scratch *dubbo.Invoca
 	s.timeout.Init(w.Loop, s.onTimeout)
 	s.outbound.Init(w.Shard)
 	s.out.Do = s.flush
-	s.grace.Fire = s.onGrace
+	s.graceTimer.Fire = s.onGrace
 	return s
 }
 
@@ -76,7 +75,7 @@ func (s *session) OnOpen(c loop.Conn) {
 }
 
 func (s *session) OnData(b []byte) {
-	if s.closed {
+	if s.state == closed {
 		return
 	}
 	if err := s.reader.Feed(b, s); err != nil {
@@ -94,7 +93,7 @@ func (s *session) OnData(b []byte) {
 func (s *session) wait() {
 	t := &s.host.Config.Timeouts
 	switch {
-	case s.closed:
+	case s.state == closed:
 	case !s.reader.Midway():
 		s.timeout.StartIdle(t.Idle)
 	case s.reader.InHead():
@@ -132,7 +131,7 @@ func (s *session) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 		return false
 	case int64(length) > s.host.MessageLimits.Message:
 		s.refusal = fault.CallTooLarge
-	case s.draining:
+	case s.state == draining:
 		s.refusal = fault.Draining
 	case len(s.calls) == mux.MaxStreams:
 		s.refusal = fault.Pipelined
@@ -217,22 +216,23 @@ const drainGrace = time.Second
 
 // Drain tells the consumer to send no more, and closes once all is answered.
 func (s *session) Drain() {
-	if s.grace.Armed() || s.draining || s.closed {
+	if s.state != open {
 		return
 	}
+	s.state.become(grace)
 	out := s.outgoing()
 	out.B = dubbo.AppendReadOnly(out.B, dubbo.Hessian2)
-	s.host.Loop.After(drainGrace, &s.grace)
+	s.host.Loop.After(drainGrace, &s.graceTimer)
 }
 
 func (s *session) onGrace() {
-	s.draining = true
+	s.state.become(draining)
 	s.finish()
 }
 
 // finish closes a draining connection when the last answer was written.
 func (s *session) finish() {
-	if s.draining && !s.closed && len(s.calls) == 0 && !s.reader.Midway() {
+	if s.state == draining && len(s.calls) == 0 && !s.reader.Midway() {
 		s.shut()
 	}
 }
@@ -253,14 +253,14 @@ func (s *session) OnClose(error) {
 
 // close ends the session's part: calls that are not answered are withdrawn.
 func (s *session) close() {
-	if s.closed {
+	if s.state == closed {
 		return
 	}
-	s.closed = true
+	s.state.become(closed)
 	s.reader.Close()
 	s.account()
 	s.timeout.Stop()
-	s.host.Loop.Stop(&s.grace)
+	s.host.Loop.Stop(&s.graceTimer)
 	if s.replies != nil {
 		s.host.Buffers.Put(s.replies)
 		s.replies = nil
