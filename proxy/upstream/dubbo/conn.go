@@ -18,29 +18,14 @@ import (
 // alive: after one beat of silence it asks, after two it gives up.
 const keepaliveInterval = 15 * time.Second
 
-// clientState is where a connection to a provider stands.
-//
-//	dialing ─▶ open ─▶ closed
-//	dialing ─▶ proving ─▶ open
-//	dialing, proving ─▶ closed
-type clientState uint8
-
-const (
-	dialing clientState = iota
-	probing             // it leads to a provider that was leaving: calls wait until that has answered a heartbeat
-	open
-	closed
-)
-
 // client is one connection to a Dubbo provider. It carries up to MaxStreams
 // calls at a time, which are answered in any order. What one turn brings leaves in
 // one write.
 type client struct {
-	up       *upstream
-	shard    *shard.Shard
-	conn     loop.Conn
-	state    clientState
-	draining bool // the provider goes down: takes no more calls, and closes with the last one
+	up    *upstream
+	shard *shard.Shard
+	conn  loop.Conn
+	state clientState
 
 	calls    table
 	queue    []int64      // ids of calls that have not left, and of withdrawn ones among them
@@ -84,22 +69,28 @@ func (c *client) OnOpen(conn loop.Conn) {
 	c.conn, c.outbound.Conn = conn, conn
 	c.shard.Loop.After(keepaliveInterval, &c.beat)
 	if c.up.leaving {
-		c.state = probing
+		c.state.become(probing)
 		c.ask()
 		return
 	}
-	c.state = open
+	c.state.become(open)
 	c.flush()
 }
 
 // onProbeAnswered: the provider that was leaving is back. One that is going down still
 // accepts connections, and closes them without a word.
 func (c *client) onProbeAnswered() {
-	if c.state == probing {
-		c.state = open
-		c.up.leaving = c.draining // it may have said so again meanwhile
-		c.shard.Loop.Defer(&c.out)
+	switch c.state {
+	case probing:
+		c.state.become(open)
+		c.up.leaving = false
+	case probingLeaving:
+		c.state.become(leaving)
+		c.up.leaving = true // a newer connection may have found it back meanwhile
+	default:
+		return
 	}
+	c.shard.Loop.Defer(&c.out)
 }
 
 func (c *client) OnData(b []byte) {
@@ -207,7 +198,7 @@ func (c *client) detach() {
 
 // finish closes a connection that is not to stay once nothing is out on it.
 func (c *client) finish() {
-	if (c.draining || c.up.gone) && c.conn != nil && c.calls.n == 0 {
+	if (c.state.ends() || c.up.gone) && c.state != dialing && c.calls.n == 0 {
 		c.close(nil)
 	}
 }
@@ -226,7 +217,7 @@ func (c *client) close(f *fault.Failure) {
 	if c.state == closed {
 		return
 	}
-	c.state = closed
+	c.state.become(closed)
 	c.detach()
 	c.reader.Close()
 	c.account()
@@ -300,11 +291,21 @@ func (c *client) onEvent(f *dubbo.Frame) {
 	case !f.Request:
 		c.onProbeAnswered()
 	case dubbo.ReadOnly(f):
-		c.up.leaving = true
-		c.draining = true
-		c.detach()
+		c.onReadOnly()
 	case f.TwoWay && c.conn.Buffered() <= mux.MaxOutbound:
 		c.outbound.Write(dubbo.AppendHeartbeatAnswer(c.shard.Scratch[:0], f))
 		c.outbound.Watch()
+	}
+}
+
+// onReadOnly stops calling a provider that is leaving.
+func (c *client) onReadOnly() {
+	c.up.leaving = true
+	c.detach()
+	switch c.state {
+	case probing:
+		c.state.become(probingLeaving)
+	case open:
+		c.state.become(leaving)
 	}
 }

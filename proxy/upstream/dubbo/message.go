@@ -12,7 +12,7 @@ import (
 
 // flush writes the calls that have not left, together.
 func (c *client) flush() {
-	if c.state != open {
+	if !c.state.sends() {
 		return
 	}
 	c.flushing = true

@@ -1,0 +1,48 @@
+package dubbo
+
+// clientState is the state of a connection to a provider.
+//
+//	dialing ───────────────────────▶ open ──read-only──▶ leaving ──last call over──▶ closed
+//	   └──▶ probing ──heartbeat answered──▲                 ▲
+//	           └──read-only──▶ probingLeaving ──heartbeat answered──┘
+//
+// Every state leads to closed when the connection is lost, silent or malformed.
+type clientState uint8
+
+const (
+	dialing        clientState = iota
+	probing                    // the provider was leaving: calls wait until it has answered a heartbeat
+	probingLeaving             // probing, and the provider said again that it is leaving
+	open
+	leaving // the provider is leaving: takes no new calls, and closes with the last one
+	closed
+)
+
+// legal has the transitions that become accepts, by the state before.
+var legal = [...][6]bool{
+	dialing:        {probing: true, open: true, closed: true},
+	probing:        {probingLeaving: true, open: true, closed: true},
+	probingLeaving: {leaving: true, closed: true},
+	open:           {leaving: true, closed: true},
+	leaving:        {closed: true},
+	closed:         {},
+}
+
+// become is the only place that changes a state. A transition that is not legal is a
+// fault of this program: the driver recovers the panic and closes the connection.
+func (s *clientState) become(next clientState) {
+	if !legal[*s][next] {
+		panic("upstream/dubbo: a connection can't go from " + s.String() + " to " + next.String())
+	}
+	*s = next
+}
+
+func (s clientState) String() string {
+	return [...]string{"dialing", "probing", "probing, leaving", "open", "leaving", "closed"}[s]
+}
+
+// sends reports whether calls are sent to the provider in state s.
+func (s clientState) sends() bool { return s == open || s == leaving }
+
+// ends reports whether the connection closes with its last call in state s.
+func (s clientState) ends() bool { return s == leaving || s == probingLeaving }
