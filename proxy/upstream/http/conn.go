@@ -13,17 +13,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// connState is where an upstream HTTP connection stands.
-type connState uint8
-
-const (
-	dialing      connState = iota // not open yet
-	idle                          // open, no request out
-	awaitingHead                  // a request is out, its answer's head not complete
-	awaitingBody                  // the head is here
-	closed
-)
-
 // conn is one connection to an HTTP endpoint. It carries one request at
 // a time.
 type conn struct {
@@ -57,7 +46,7 @@ func (c *conn) Service() string { return c.pool.service.Config.Name }
 
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
-	c.state = idle
+	c.state.become(idle)
 	c.pool.onOpened()
 	if c.current == nil { // withdrawn while dialling
 		c.pool.put(c)
@@ -85,7 +74,7 @@ func (c *conn) begin(a *exchange.Attempt) {
 		a.Failed(fault.BadRequest)
 		return
 	}
-	c.state = awaitingHead
+	c.state.become(awaitingHead)
 	c.toHead = string(req.Method) == "HEAD"
 	c.head.Reset()
 	if len(req.Body) > http1.WriteTogether && len(req.Trailers) == 0 {
@@ -167,7 +156,7 @@ func (c *conn) onHead(n int, more []byte) {
 		c.done(len(ans.HeadBuffer.B) - end + len(more))
 		return
 	}
-	c.state = awaitingBody
+	c.state.become(awaitingBody)
 	ans.HeadBuffer.B, ans.BodyBuffer = ans.HeadBuffer.B[:n], c.shard.Buffers.Get(0)
 	c.body.Reset(&c.head, c.shard.BodyLimits())
 	c.receiveBody(rest, more)
@@ -209,7 +198,7 @@ func (c *conn) done(surplus int) {
 	ans.Hold()
 	c.reused = true
 	if c.head.KeepAlive && surplus == 0 && c.transport.Buffered() == 0 {
-		c.state = idle
+		c.state.become(idle)
 		c.pool.put(c)
 	} else {
 		c.close()
@@ -241,7 +230,7 @@ func (c *conn) close() {
 	if c.state == closed {
 		return
 	}
-	c.state = closed
+	c.state.become(closed)
 	c.outbound.Stop()
 	c.shard.Loop.Stop(&c.pause)
 	if c.response != nil {
