@@ -51,7 +51,8 @@ func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 func (s *session) queueHandoff(kind stats.StreamKind) {
 	ex := s.cur
 	s.cur = nil
-	s.state, s.kind = inputHandoff, kind
+	s.input.become(inputHandoff)
+	s.kind = kind
 	s.timeout.Stop()
 	s.requests++
 	ex.Hold()
@@ -90,7 +91,7 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 
 // refuseHandoff has the request that was to leave refused in its turn.
 func (s *session) refuseHandoff(f *fault.Failure) {
-	s.state = inputClosed
+	s.input.become(inputClosed)
 	s.dropInput()
 	call := &s.calls[len(s.calls)-1]
 	call.handoff, call.refuse = false, f
@@ -109,7 +110,7 @@ func (s *session) keep(b []byte) {
 	case s.overBudget():
 		s.refuseHandoff(fault.Overloaded)
 	default:
-		s.input(b)
+		s.appendInput(b)
 	}
 }
 
@@ -137,7 +138,7 @@ func (s *session) handOff() bool {
 	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
 		s.refuseHandoff(fault.Overloaded)
 	case s.kind == stats.StreamWebSocket: // the wish is ignored (RFC 9110 section 7.8)
-		s.state = inputClosed
+		s.input.become(inputClosed)
 		s.dropInput()
 		s.calls[0].handoff = false
 	case s.kind == stats.StreamConnect:

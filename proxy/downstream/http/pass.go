@@ -23,7 +23,8 @@ func (s *session) unrouted(err error) bool {
 func (s *session) pass() {
 	s.host.Pool.Recycle(s.cur)
 	s.cur = nil
-	s.state, s.kind = inputHandoff, stats.StreamPass
+	s.input.become(inputHandoff)
+	s.kind = stats.StreamPass
 	s.timeout.Stop()
 	s.calls = append(s.calls, call{handoff: true, minor: 1, last: true})
 }

@@ -12,15 +12,15 @@ import (
 
 // startNext starts the next request when none is in progress.
 func (s *session) startNext() {
-	if s.pumping {
+	if s.starting {
 		return
 	}
-	s.pumping = true
-	for !s.busy && len(s.calls) > 0 && !s.peerIsSlow() {
+	s.starting = true
+	for s.output.free() && len(s.calls) > 0 && !s.peerIsSlow() {
 		if s.calls[0].handoff && s.handOff() {
 			break
 		}
-		s.busy = true
+		s.output.become(outputBusy)
 		ex := s.calls[0].ex
 		if f := s.calls[0].refuse; f != nil {
 			s.host.Stats.Failed(f)
@@ -40,7 +40,7 @@ func (s *session) startNext() {
 		ex.Route = nil // until begin has admitted it
 		ex.Begin(r, s.listener)
 	}
-	s.pumping = false
+	s.starting = false
 }
 
 // routed takes in a request that came over HTTP/1.minor and finds its route, nil
@@ -66,6 +66,9 @@ func (s *session) peerIsSlow() bool {
 	}
 	if s.conn.Buffered() <= room {
 		return false
+	}
+	if s.output == outputIdle {
+		s.output.become(outputWaiting)
 	}
 	s.host.Loop.After(slowRetry, &s.slow)
 	return true
@@ -119,7 +122,7 @@ func (s *session) Respond(_ *exchange.Exchange, ans *exchange.Response) {
 // and says how that is to be framed.
 func (s *session) closing() http1.ResponseFlags {
 	call := &s.calls[0]
-	call.last = call.last || s.last || s.host.Process.Draining.Load()
+	call.last = call.last || s.retiring || s.host.Process.Draining.Load()
 	return call.flags()
 }
 
@@ -145,7 +148,7 @@ func (s *session) Finished(*exchange.Exchange) {}
 // answered moves on to the next request after the first has its answer.
 func (s *session) answered() {
 	last := s.calls[0].last
-	s.busy = false
+	s.output.become(outputIdle)
 	s.outbound.Watch()
 	n := copy(s.calls, s.calls[1:])
 	s.calls[n] = call{}
@@ -155,10 +158,10 @@ func (s *session) answered() {
 		s.conn.Drain()
 		return
 	}
-	if n == 0 && s.state == inputHead && s.blank() {
+	if n == 0 && s.input == inputHead && s.blank() {
 		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
 	}
-	if s.state == inputBody {
+	if s.input == inputBody {
 		s.sendContinue()
 	}
 	s.startNext()

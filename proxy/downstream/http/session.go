@@ -16,16 +16,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// inputState is what a downstream HTTP session does with the bytes that come in.
-type inputState uint8
-
-const (
-	inputHead    inputState = iota // collecting a request's head
-	inputBody                      // collecting its body
-	inputHandoff                   // the last request waits to leave with the connection: input is kept for it
-	inputClosed                    // draining, closed or gone: input is ignored
-)
-
 // session is a downstream HTTP/1.1 connection. Requests are decoded as they
 // come, up to limits.pipelined of them, and processed one after another, so that
 // answers keep their order and a client's second request sees the effects of
@@ -40,7 +30,7 @@ type session struct {
 	// zero value: nowhere.
 	original netip.AddrPort
 
-	state inputState
+	input inputState
 	in    *bytebufferpool.ByteBuffer // input of which no message is complete, or for what is to leave
 	head  http1.Head
 	body  http1.Body
@@ -48,11 +38,17 @@ type session struct {
 	kind  stats.StreamKind   // of the request that is to leave; head and body are its
 	held  int                // bytes of in and parting counted against limits.buffered; cur counts its own
 
-	calls         []call // received, in order; the first is being processed if busy
-	busy          bool
-	pumping       bool
-	last          bool                     // the connection closes after the answers that are due
-	pendingStream *downstream.StreamAnswer // to leave with, when what was answered before has left
+	output        outputState
+	calls         []call                   // received, in order; output is about the first
+	pendingStream *downstream.StreamAnswer // of outputHandoff: to leave with, when what was answered before has left
+
+	// starting guards startNext, which a response that comes at once calls again: the
+	// output is idle then, as it is when nothing is being started.
+	starting bool
+
+	// retiring reports whether the next response is the last. Retire and Drain set it in
+	// any state, and change none by it: an idle session goes on to wait for a request.
+	retiring bool
 
 	requests int // received
 
@@ -111,17 +107,17 @@ func (s *session) OnOpen(c loop.Conn) {
 const lateIdle = time.Second
 
 func (s *session) OnData(b []byte) {
-	for len(b) > 0 && s.state != inputClosed {
-		switch s.state {
+	for len(b) > 0 && s.input != inputClosed {
+		switch s.input {
 		case inputBody:
 			b = s.receiveBody(b)
 		case inputHead:
 			var head []byte
 			head, b = http1.SplitHead(b)
-			s.input(head)
+			s.appendInput(head)
 			s.decode()
-			if s.state == inputHandoff && len(b) > 0 { // of one read, which leaves with it
-				s.input(b)
+			if s.input == inputHandoff && len(b) > 0 { // of one read, which leaves with it
+				s.appendInput(b)
 				b = nil
 			}
 		default:
@@ -133,8 +129,8 @@ func (s *session) OnData(b []byte) {
 	s.startNext()
 }
 
-// input adds b to the input.
-func (s *session) input(b []byte) {
+// appendInput adds b to the input.
+func (s *session) appendInput(b []byte) {
 	if s.in == nil {
 		s.in = s.host.Buffers.Get(len(b))
 	}
@@ -143,7 +139,7 @@ func (s *session) input(b []byte) {
 
 // decode takes complete requests off the input.
 func (s *session) decode() {
-	for s.state == inputHead && s.in != nil {
+	for s.input == inputHead && s.in != nil {
 		if s.cur == nil {
 			s.cur = s.host.Pool.Exchange(s)
 			s.head.Reset()
@@ -211,7 +207,7 @@ func (s *session) onHead(n int) {
 		s.onRequest()
 		return
 	}
-	s.state = inputBody
+	s.input.become(inputBody)
 	s.body.Reset(&s.head, s.host.BodyLimits())
 	ex.HeadBuffer.B, ex.BodyBuffer = ex.HeadBuffer.B[:n], s.host.Buffers.Get(0)
 	s.account()
@@ -220,19 +216,19 @@ func (s *session) onHead(n int) {
 		s.timeout.Stop()
 	}
 	rest = s.receiveBody(rest)
-	if s.state >= inputHandoff {
+	if s.input >= inputHandoff {
 		return // refused, or all taken; ex is not the session's any more
 	}
 	s.keepInput(rest)
-	if s.state == inputBody {
+	if s.input == inputBody {
 		s.sendContinue()
 	}
 }
 
 // keepInput starts a new input buffer with a copy of b.
 func (s *session) keepInput(b []byte) {
-	if len(b) > 0 && s.state != inputClosed {
-		s.input(b)
+	if len(b) > 0 && s.input != inputClosed {
+		s.appendInput(b)
 	}
 }
 
@@ -256,7 +252,7 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 	if !done {
 		return nil
 	}
-	s.state = inputHead
+	s.input.become(inputHead)
 	size := s.body.Length()
 	ex.Request.Body = ex.BodyBuffer.B[:size:size]
 	ex.Request.Trailers = s.body.Trailers(ex.BodyBuffer, ex.Request.Trailers[:0])
@@ -280,7 +276,7 @@ func (s *session) onRequest() {
 // refuse answers what can't be a request once the earlier ones are answered,
 // and closes: where the next message would begin is not known.
 func (s *session) refuse(f *fault.Failure) {
-	s.state = inputClosed
+	s.input.become(inputClosed)
 	s.dropInput()
 	s.timeout.Stop()
 	s.calls = append(s.calls, call{refuse: f, minor: 1, last: true})
@@ -298,7 +294,7 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	case loop.TimeoutBody:
 		s.refuse(fault.SlowBody)
 	case loop.TimeoutIdle:
-		if s.busy || len(s.calls) > 0 {
+		if len(s.calls) > 0 {
 			return
 		}
 		s.close()
@@ -315,13 +311,13 @@ func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
 // Retire closes the connection after its next answer, which says so: a client that
 // sends a request at this moment gets it. Without one it closes for being idle.
-func (s *session) Retire() { s.last = true }
+func (s *session) Retire() { s.retiring = true }
 
 // Drain closes the connection after the answers that are due.
 func (s *session) Drain() {
-	s.last = true
+	s.retiring = true
 	switch {
-	case s.busy || len(s.calls) > 0 || s.cur != nil:
+	case len(s.calls) > 0 || s.cur != nil:
 	case s.requests == 0:
 		s.timeout.StartIdle(min(lateIdle, s.host.Config.Timeouts.Idle))
 	default:
@@ -341,7 +337,12 @@ func (s *session) OnClose(error) {
 // close ends the session's part: what was received and not answered is dropped,
 // what is in progress is withdrawn.
 func (s *session) close() {
-	s.state = inputClosed
+	if s.output == outputClosed {
+		return
+	}
+	busy := s.output == outputBusy
+	s.output.become(outputClosed)
+	s.input.become(inputClosed)
 	s.timeout.Stop()
 	s.dropInput()
 	s.dropPendingStream()
@@ -350,13 +351,12 @@ func (s *session) close() {
 	for i, c := range calls {
 		switch {
 		case c.ex == nil:
-		case i == 0 && s.busy:
+		case i == 0 && busy:
 			c.ex.Cancel()
 		default:
 			s.host.Pool.Recycle(c.ex)
 		}
 	}
-	s.busy = false
 	s.account()
 }
 

@@ -25,7 +25,7 @@ func (s *session) ShedLargest() bool { return false }
 
 func (s *session) CloseNow() {
 	var busy *exchange.Exchange
-	if s.busy {
+	if s.output == outputBusy {
 		busy = s.calls[0].ex
 	}
 	s.close()

@@ -30,7 +30,8 @@ func (s *session) replyStream(ans *exchange.Response) {
 		Chunks: ans.DeclaredLength < 0 && call.minor >= 1,
 	}
 	ans.Release()
-	s.state = inputClosed
+	s.output.become(outputHandoff)
+	s.input.become(inputClosed)
 	s.timeout.Stop()
 	s.dropInput()
 	s.account()
@@ -68,7 +69,7 @@ func (s *session) dropPendingStream() {
 
 // onSlow looks again at a client that was behind.
 func (s *session) onSlow() {
-	if s.pendingStream != nil {
+	if s.output == outputHandoff {
 		s.handOffStream()
 		return
 	}

@@ -1,0 +1,83 @@
+package http
+
+// A session has two machines, since requests are received while earlier ones are being
+// answered.
+
+// inputState is what a session does with the bytes that it receives.
+//
+//	inputHead ◀──▶ inputBody
+//	    └──────┬───────┘
+//	           ▼
+//	     inputHandoff ──▶ inputClosed
+type inputState uint8
+
+const (
+	inputHead    inputState = iota // collects the head of a request
+	inputBody                      // collects its body
+	inputHandoff                   // the last request waits to leave the loop with the connection: bytes are kept for it
+	inputClosed                    // bytes are ignored
+)
+
+// inputEdges has the transitions that become accepts, by the state before. The input
+// closes once more when the session does.
+var inputEdges = [...][4]bool{
+	inputHead:    {inputBody: true, inputHandoff: true, inputClosed: true},
+	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
+	inputHandoff: {inputClosed: true},
+	inputClosed:  {inputClosed: true},
+}
+
+// outputState is what a session does about the first of its calls.
+//
+//	outputIdle ◀──▶ outputBusy ──▶ outputHandoff
+//	     └──▶ outputWaiting ─▲
+//
+// Every state leads to outputClosed, and outputHandoff back to outputIdle when the
+// connection can't leave the loop.
+type outputState uint8
+
+const (
+	outputIdle    outputState = iota // there is none, or startNext is about to begin it
+	outputWaiting                    // it waits until the client has read earlier responses
+	outputBusy                       // it is being answered
+	outputHandoff                    // its response waits to leave the loop with the connection
+	outputClosed
+)
+
+// outputEdges has the transitions that become accepts, by the state before.
+var outputEdges = [...][5]bool{
+	outputIdle:    {outputWaiting: true, outputBusy: true, outputClosed: true},
+	outputWaiting: {outputBusy: true, outputClosed: true},
+	outputBusy:    {outputIdle: true, outputHandoff: true, outputClosed: true},
+	outputHandoff: {outputIdle: true, outputClosed: true},
+	outputClosed:  {},
+}
+
+// become is the only place that changes the state of the input. A transition that is not
+// legal is a fault of this program: the driver recovers the panic and closes the
+// connection.
+func (s *inputState) become(next inputState) {
+	if !inputEdges[*s][next] {
+		panic("downstream/http: the input of a session can't go from " + s.String() + " to " + next.String())
+	}
+	*s = next
+}
+
+// become is the only place that changes the state of the output, as that of the input.
+func (s *outputState) become(next outputState) {
+	if !outputEdges[*s][next] {
+		panic("downstream/http: the output of a session can't go from " + s.String() + " to " + next.String())
+	}
+	*s = next
+}
+
+// free reports whether the first call may begin.
+func (s outputState) free() bool { return s == outputIdle || s == outputWaiting }
+
+func (s inputState) String() string {
+	return [...]string{"head", "body", "handoff", "closed"}[s]
+}
+
+func (s outputState) String() string {
+	return [...]string{"idle", "waiting", "busy", "handoff", "closed"}[s]
+}
