@@ -6,36 +6,36 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Host is what a loop lends to its downstream sessions.
+// Host is what the sessions of one loop share.
 type Host struct {
 	*shard.Shard
 	Pool     *exchange.Pool
 	Router   *exchange.Router
 	Sessions SessionList
-	Streams  Streams         // carries streams; nil: nothing does
-	Leaser   exchange.Leaser // of this loop, for streams
+	Streams  Streams         // carries streams; nil means that there are none
+	Leaser   exchange.Leaser // gives endpoints of this loop to streams
 }
 
 // Acceptor makes the sessions of one protocol on one loop.
 type Acceptor interface {
-	// Accept makes the session of a connection that came in at l.
+	// Accept returns the session of a connection that l accepted.
 	Accept(l *exchange.Listener) loop.Stream
 }
 
-// Add lists a session that has opened.
+// Add lists a session whose connection has opened.
 func (h *Host) Add(s session) {
 	h.Sessions.add(s)
 	h.Shard.Sessions = h.Sessions.n
 	h.Stats.Connections++
 }
 
-// Closed takes a session out of the list, once the connection has closed.
-func (h *Host) Closed(s session) {
+// OnClosed removes a session from the list when its connection has closed.
+func (h *Host) OnClosed(s session) {
 	h.Remove(s)
 	h.Stats.Connections--
 }
 
-// Remove takes a session out of the list, if it is there.
+// Remove removes a session from the list, if it is there. Its connection still counts.
 func (h *Host) Remove(s session) {
 	h.Sessions.remove(s)
 	h.Shard.Sessions = h.Sessions.n

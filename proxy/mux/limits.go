@@ -2,20 +2,19 @@ package mux
 
 import "time"
 
-// The limits of a connection that carries many requests at once.
+// The limits of a connection that carries many requests at a time.
 const (
-	// MaxStreams is how many requests may be open on one connection: what a peer is
-	// allowed, and what a peer is taken to allow until it says so itself.
+	// MaxStreams is the highest number of requests in flight on one connection. A peer is
+	// told this limit, and is assumed to have it until it announces its own.
 	MaxStreams = 4096
 
-	// MaxOutbound is how much may wait in a connection's own buffer before the rest
-	// is kept back, where short messages can still overtake it.
+	// MaxOutbound is the number of bytes in a connection's own buffer past which nothing
+	// more is put there. Outside of it short messages can still overtake long ones.
 	MaxOutbound = 256 << 10
 
-	// BatchSize is how much is put together for one write.
+	// BatchSize is the number of bytes that are put together for one write.
 	BatchSize = 64 << 10
 
-	// RetryWrite is how long a connection waits before it looks again when its peer
-	// takes less than it is sent.
+	// RetryWrite is the pause before the next write to a peer that reads too slowly.
 	RetryWrite = time.Millisecond
 )

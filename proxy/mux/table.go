@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Table finds what a link carries by stream id: an open-addressing hash
-// table, for each request is put in, looked up and taken out at either end, and
-// Go's maps take three times the instructions for that (docs/decisions/0011-cost.md). It
-// grows to no more than four times what the link carried at once, which both ends
-// bound, and with it the steps of a look-up, whatever ids a peer makes up.
+// Table finds the requests on a link by stream id. It is a hash table with open addressing:
+// each end adds, finds and removes each request, and Go's maps take three times the
+// instructions for that (docs/decisions/0011-cost.md). Its size is at most four times the
+// highest number of requests at a time, which both ends bound. That bounds the steps of a
+// look-up too, whatever ids a peer makes up.
 type Table[V any] struct {
-	slots []Entry[V] // a power of two of them, at most half in use
-	shift int        // 64 less its exponent
-	n     int
+	slots []Entry[V] // their number is a power of two; at most half are in use
+	shift int        // 64 minus the exponent of that power
+	n     int        // slots in use
 }
 
-// Entry is a slot of the table; it is free with id 0, which no stream has.
+// Entry is a slot of the table. Its ID is 0, which no stream has, while it is free.
 type Entry[V any] struct {
 	ID    uint64
 	Value *V
@@ -25,6 +25,7 @@ type Entry[V any] struct {
 
 const leastStreamSlots = 16
 
+// NewTable returns an empty table.
 func NewTable[V any]() Table[V] {
 	t := Table[V]{}
 	t.resize(leastStreamSlots)
@@ -42,13 +43,13 @@ func (t *Table[V]) resize(slots int) {
 	}
 }
 
-// home is where id belongs. Ids rise one by one; multiplied by 2^64 over the golden
-// ratio, they lie spread out.
+// home returns the slot where the search for id starts. Ids rise one by one; a
+// multiplication by 2^64 over the golden ratio spreads them.
 func (t *Table[V]) home(id uint64) int {
 	return int(id * 0x9e3779b97f4a7c15 >> t.shift)
 }
 
-// find is the slot of id, or the free one where it would go.
+// find returns the slot of id, or the free slot where Put would store it.
 func (t *Table[V]) find(id uint64) int {
 	i := t.home(id)
 	for t.slots[i].ID != id && t.slots[i].ID != 0 {
@@ -57,12 +58,13 @@ func (t *Table[V]) find(id uint64) int {
 	return i
 }
 
+// Len returns the number of entries.
 func (t *Table[V]) Len() int { return t.n }
 
-// Get is what is carried as id, or nil.
+// Get returns the value of id, or nil.
 func (t *Table[V]) Get(id uint64) *V { return t.slots[t.find(id)].Value }
 
-// Put adds id, which is not 0 and not there yet.
+// Put adds id, which must not be 0 and must not be in the table.
 func (t *Table[V]) Put(id uint64, v *V) {
 	if 2*(t.n+1) > len(t.slots) {
 		t.resize(2 * len(t.slots))
@@ -71,8 +73,8 @@ func (t *Table[V]) Put(id uint64, v *V) {
 	t.n++
 }
 
-// Remove takes id out, if it is there, and moves up what lies behind it for want of
-// a free slot.
+// Remove removes id, if it is in the table. Entries behind it that did not find a free slot
+// nearer to their home move up.
 func (t *Table[V]) Remove(id uint64) {
 	i, last := t.find(id), len(t.slots)-1
 	if t.slots[i].ID == 0 {
@@ -80,7 +82,7 @@ func (t *Table[V]) Remove(id uint64) {
 	}
 	t.n--
 	for j := (i + 1) & last; t.slots[j].ID != 0; j = (j + 1) & last {
-		if away := (j - t.home(t.slots[j].ID)) & last; away >= (j-i)&last {
+		if distance := (j - t.home(t.slots[j].ID)) & last; distance >= (j-i)&last {
 			t.slots[i] = t.slots[j]
 			i = j
 		}
@@ -88,13 +90,13 @@ func (t *Table[V]) Remove(id uint64) {
 	t.slots[i] = Entry[V]{}
 }
 
+// Clear removes all entries, and keeps the memory.
 func (t *Table[V]) Clear() {
 	clear(t.slots)
 	t.n = 0
 }
 
-// Each passes on all that is carried, in no order. Nothing is put in or taken out
-// meanwhile.
+// Each yields all values, in no order. The table must not change meanwhile.
 func (t *Table[V]) Each(yield func(*V) bool) {
 	for i := range t.slots {
 		if v := t.slots[i].Value; v != nil && !yield(v) {
@@ -103,8 +105,8 @@ func (t *Table[V]) Each(yield func(*V) bool) {
 	}
 }
 
-// InOrder lists what is carried by rising id, so that what follows from a lost link
-// does not depend on where in the table things lie.
+// InOrder returns all entries by rising id, so that the effects of a lost link don't depend
+// on their slots.
 func (t *Table[V]) InOrder() []Entry[V] {
 	list := make([]Entry[V], 0, t.n)
 	for _, s := range t.slots {

@@ -6,16 +6,15 @@ import (
 	"testing"
 )
 
-// TestTable: whatever is put in and taken out in whatever order, ids that
-// rise as those of links do or that were made up to collide, the table holds what a
-// map does, and grows no further than it needs.
+// TestTable compares the table with a map while entries are added and removed at random. The
+// ids rise, as those of links do, or were made up to collide. The size stays bounded.
 func TestTable(t *testing.T) {
 	const most = 300
 	for name, step := range map[string]uint64{"rising": 1, "colliding": 1 << 60} {
 		t.Run(name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))
 			table, want := NewTable[uint64](), map[uint64]*uint64{}
-			var ids []uint64 // carried
+			var ids []uint64 // in the table
 			next := uint64(1)
 			for round := range 20_000 {
 				if n := len(ids); n > 0 && (n == most || rnd.IntN(2*most) < n) {
@@ -31,9 +30,9 @@ func TestTable(t *testing.T) {
 					ids = append(ids, next)
 					next += step + uint64(rnd.IntN(3))
 				}
-				table.Remove(next) // which is not there
+				table.Remove(next) // not in the table
 				if table.Len() != len(want) || table.Get(next) != nil {
-					t.Fatalf("round %d: %d carried, want %d", round, table.Len(), len(want))
+					t.Fatalf("round %d: %d entries, want %d", round, table.Len(), len(want))
 				}
 				for id, v := range want {
 					if table.Get(id) != v {
@@ -45,13 +44,13 @@ func TestTable(t *testing.T) {
 			list := table.InOrder()
 			for i, s := range list {
 				if s.ID != ids[i] || *s.Value != ids[i] {
-					t.Fatalf("%d. in order is %d, want %d", i, s.ID, ids[i])
+					t.Fatalf("entry %d in order is %d, want %d", i, s.ID, ids[i])
 				}
 			}
 			all := 0
 			for v := range table.Each {
 				if want[*v] != v {
-					t.Fatalf("%d is not carried", *v)
+					t.Fatalf("%d is not in the table", *v)
 				}
 				all++
 			}
@@ -63,7 +62,7 @@ func TestTable(t *testing.T) {
 			}
 			table.Clear()
 			if table.Len() != 0 || len(table.InOrder()) != 0 || table.Get(ids[0]) != nil {
-				t.Error("it is not empty after clear")
+				t.Error("not empty after Clear")
 			}
 		})
 	}

@@ -248,7 +248,7 @@ func (s *session) OnClose(error) {
 	s.close()
 	s.timeout.Close()
 	s.outbound.Stop()
-	s.host.Closed(s)
+	s.host.OnClosed(s)
 }
 
 // close ends the session's part: calls that are not answered are withdrawn.

@@ -331,7 +331,7 @@ func (s *session) OnClose(error) {
 	s.timeout.Close()
 	s.outbound.Stop()
 	s.host.Loop.Stop(&s.slow)
-	s.host.Closed(s)
+	s.host.OnClosed(s)
 }
 
 // close ends the session's part: what was received and not answered is dropped,

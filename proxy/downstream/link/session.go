@@ -16,39 +16,39 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 )
 
-// session is the accepting end of one link: another sidecar's requests for
-// the service of this listener.
+// session is the accepting end of one link. Its listener has a service of its own.
 type session struct {
 	linkconn.Conn
 	host     *downstream.Host
-	listener *exchange.Listener           // with a route
-	streams  mux.Table[exchange.Exchange] // begun and not over
-	cur      *exchange.Exchange           // what the Reader decodes into
-	newest   uint64                       // highest id that was complete or rejected
-	report   bool                         // answers are waiting: LOAD goes with them
-	fetches  bool                         // the peer comes for the bodies of answers that are streams
-	cancels  int                          // of requests that are over, that the peer may still send
+	listener *exchange.Listener           // its Direct route leads to the service
+	streams  mux.Table[exchange.Exchange] // requests that began and have not ended
+	cur      *exchange.Exchange           // receives the next request that the Reader decodes
+	newest   uint64                       // highest id of a request that was complete or rejected
+	report   bool                         // responses wait to be sent: a LOAD goes with them
+	fetches  bool                         // the peer fetches response bodies that are streams
+	cancels  int                          // CANCELs of requests that have ended that the peer may still send
 	downstream.SessionNode
 }
 
-// A dialler withdraws a request at most twice: when it needs it no more, and when
-// it gives up waiting for what became of it. One that does so much more often has
-// a loop busy with nothing.
+// A dialler cancels a request at most twice: when it needs no response any more, and when it
+// stops waiting for the outcome. More CANCELs would only keep the loop busy, so the link of
+// such a peer closes. It may send spareCancels ahead of its requests.
 const (
 	cancelsPerRequest = 2
 	spareCancels      = 256
 )
 
 // acceptor makes the sessions of links on one loop.
-type acceptor struct{ w *downstream.Host }
+type acceptor struct{ host *downstream.Host }
 
-func NewAcceptor(w *downstream.Host) downstream.Acceptor { return acceptor{w} }
+// NewAcceptor returns the Acceptor of links on a loop.
+func NewAcceptor(h *downstream.Host) downstream.Acceptor { return acceptor{h} }
 
-func (l acceptor) Accept(at *exchange.Listener) loop.Stream { return newSession(l.w, at) }
+func (a acceptor) Accept(l *exchange.Listener) loop.Stream { return newSession(a.host, l) }
 
-func newSession(w *downstream.Host, at *exchange.Listener) *session {
-	s := &session{host: w, listener: at, streams: mux.NewTable[exchange.Exchange](), cancels: spareCancels}
-	s.Init(w.Shard, link.Acceptor, s, s.overBudget)
+func newSession(h *downstream.Host, l *exchange.Listener) *session {
+	s := &session{host: h, listener: l, streams: mux.NewTable[exchange.Exchange](), cancels: spareCancels}
+	s.Init(h.Shard, link.Acceptor, s, s.overBudget)
 	return s
 }
 
@@ -56,15 +56,15 @@ func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.Transport.RemoteAddr() }
 
-// Retire is drain: what a GOAWAY turns away is sent elsewhere.
+// Retire drains the link: the peer sends elsewhere what a GOAWAY excludes.
 func (s *session) Retire() { s.Drain() }
 
-// opaque tells that the service takes streams of bytes, and no requests.
+// opaque reports whether the service takes streams of bytes, and no requests.
 func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque() }
 
 func (s *session) InFlight() int { return s.streams.Len() }
 
-// BeforeFlush puts the service's load beside the answers that leave.
+// BeforeFlush sends the service's load along with responses.
 func (s *session) BeforeFlush() {
 	if s.report {
 		s.report = false
@@ -77,8 +77,8 @@ func (s *session) OnLost() {
 	s.Transport.Close()
 }
 
-// OnIdle closes by way of a GOAWAY: a request that is on its way meanwhile was
-// surely not processed then.
+// OnIdle sends a GOAWAY before the link closes, so that the peer knows that a request which
+// is on its way was not processed.
 func (s *session) OnIdle() {
 	if s.State() == linkconn.Open {
 		s.Drain()
@@ -88,7 +88,7 @@ func (s *session) OnIdle() {
 }
 
 func (s *session) OnOpen(c loop.Conn) {
-	s.Opened(c)
+	s.Attach(c)
 	s.host.Add(s)
 }
 
@@ -97,7 +97,7 @@ func (s *session) OnData(b []byte) {
 		return
 	}
 	if !s.Receive(b) {
-		if s.Broken == link.ErrVersion {
+		if s.InputError == link.ErrVersion {
 			s.Transport.Write(link.AppendRefusal(nil))
 			s.Transport.Drain()
 		} else {
@@ -111,15 +111,15 @@ func (s *session) OnData(b []byte) {
 
 func (s *session) OnClose(error) {
 	s.close()
-	s.host.Closed(s)
+	s.host.OnClosed(s)
 }
 
-// OnPreface answers the dialler's.
+// OnPreface answers the dialler's preface.
 func (s *session) OnPreface(version uint8, peer link.Settings) {
 	s.Writer.Preface(link.Acceptor, linkconn.Settings(s.host.Process))
 	s.fetches = peer.Features&link.FeatureStreams != 0
 	s.Establish(version, peer)
-	s.host.Process.Links.Add(1) // before the look at draining: Links relies on it
+	s.host.Process.Links.Add(1) // before Draining is read: the count of Links relies on it
 	s.listener.Links.Add(1)
 	if s.listener.Closing || s.host.Process.Draining.Load() {
 		s.Drain()
@@ -136,7 +136,7 @@ func (s *session) NewRequest(uint64) *protocol.Request {
 func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer) {
 	ex := s.cur
 	s.cur = nil
-	s.newest = max(s.newest, id) // a long message ends after shorter, newer ones
+	s.newest = max(s.newest, id) // a long request ends after shorter ones that began later
 	s.cancels += cancelsPerRequest
 	ex.HeadBuffer, ex.StreamID = buf, id
 	if ttl > 0 {
@@ -158,20 +158,21 @@ func (s *session) OnRequest(id uint64, req *protocol.Request, ttl time.Duration,
 	ex.Begin(s.listener.Direct, s.listener)
 }
 
-// refuse refuses a request that has not begun.
+// refuse refuses a request whose exchange has not begun.
 func (s *session) refuse(id uint64, ex *exchange.Exchange, why link.Reason) {
 	exchange.LogRefused(&s.host.AccessLog, s, ex, fault.OfReason(why))
 	s.host.Pool.Recycle(ex)
 	s.Writer.Refused(id, why)
 }
 
-// NewResponse is for the other end.
+// NewResponse is for the dialling end.
 func (s *session) NewResponse(uint64) *protocol.Response { return nil }
 
-// OnResponse is for the other end.
+// OnResponse is for the dialling end.
 func (s *session) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
 }
 
+// OnReject refuses a request that the Reader could not take.
 func (s *session) OnReject(id uint64, why link.Reason) {
 	exchange.LogRefused(&s.host.AccessLog, s, nil, fault.OfReason(why))
 	s.newest = max(s.newest, id)
@@ -179,12 +180,12 @@ func (s *session) OnReject(id uint64, why link.Reason) {
 	s.Writer.Refused(id, why)
 }
 
-// OnCancel withdraws a request. What the application already works on stays
-// counted until it has answered.
+// OnCancel cancels a request. While the application still works on it, it stays in the table
+// and is counted.
 func (s *session) OnCancel(id uint64) {
 	ex := s.streams.Get(id)
 	switch {
-	case ex == nil: // in reassembly, or answered already
+	case ex == nil: // in reassembly, or it has its response
 		if s.Reader.Assembled(id) > 0 {
 			s.cancels += cancelsPerRequest
 		}
@@ -194,7 +195,7 @@ func (s *session) OnCancel(id uint64) {
 		s.Reader.Forget(id)
 		s.Writer.Drop(id)
 		s.Writer.CancelAck(id, link.CancelDropped)
-	case !ex.Open(): // cancelled twice: the acknowledgement is on its way
+	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
 		s.mayCancel()
 	case ex.Cancel():
 		s.Writer.CancelAck(id, link.CancelAtApp)
@@ -204,49 +205,51 @@ func (s *session) OnCancel(id uint64) {
 	}
 }
 
-// mayCancel counts a CANCEL of what is over, and closes the link for too many.
+// mayCancel counts a CANCEL of a request that has ended, and closes the link after too many.
 func (s *session) mayCancel() bool {
 	s.cancels--
 	if s.cancels >= 0 {
 		return true
 	}
-	s.host.Log.Warn("link closed: the peer withdraws more than it has asked for", "peer", s.Transport.RemoteAddr())
+	s.host.Log.Warn("link closed: the peer cancels more requests than it sends", "peer", s.Transport.RemoteAddr())
 	s.OnLost()
 	return false
 }
 
-// OnCancelAck is for the other end.
+// OnCancelAck is for the dialling end.
 func (s *session) OnCancelAck(uint64, link.Dropped) {}
 
-// OnRefused is for the other end.
+// OnRefused is for the dialling end.
 func (s *session) OnRefused(uint64, link.Reason) {}
 
-// OnGoAway: the dialler will send nothing more; it closes when it is done.
+// OnGoAway does nothing: a dialler that sends no more requests closes the link itself.
 func (s *session) OnGoAway(uint64, link.Reason) {}
 
-// OnLoad is for the other end.
+// OnLoad is for the dialling end.
 func (s *session) OnLoad(link.Load) {}
 
-// Encode implements replier. Frames carry any answer, but not to everybody its body
-// where that is a stream.
-func (s *session) Encode(_ *exchange.Exchange, ans *exchange.Response) *fault.Failure {
-	if ans.Source != nil && !s.fetches {
+// Encode implements exchange.Caller. Frames carry any response, but only a peer with streams
+// can fetch a body that is one.
+func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Failure {
+	if res.Source != nil && !s.fetches {
 		return fault.ResponseTooLarge
 	}
 	return nil
 }
 
-func (s *session) Respond(ex *exchange.Exchange, ans *exchange.Response) {
+// Respond implements exchange.Caller.
+func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	s.streams.Remove(ex.StreamID)
-	if ans.Source != nil {
-		s.replyStream(ex, ans)
+	if res.Source != nil {
+		s.respondStream(ex, res)
 	} else {
-		s.Writer.Response(ex.StreamID, &ans.Response, ans.Codec, ans)
+		s.Writer.Response(ex.StreamID, &res.Response, res.Codec, res)
 	}
 	s.report = true
 	s.Schedule(s.streams.Len() == 0)
 }
 
+// Fail implements exchange.Caller.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.streams.Remove(ex.StreamID)
 	s.Writer.Refused(ex.StreamID, f.Refusal(ex.MaybeProcessed))
@@ -254,7 +257,7 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.Schedule(s.streams.Len() == 0)
 }
 
-// Finished: the application has finished a request that was withdrawn.
+// Finished implements exchange.Caller: the application is done with a cancelled request.
 func (s *session) Finished(ex *exchange.Exchange) {
 	s.streams.Remove(ex.StreamID)
 	if s.State() == linkconn.Closed {
@@ -266,7 +269,8 @@ func (s *session) Finished(ex *exchange.Exchange) {
 	s.finishDrain()
 }
 
-// Drain tells the peer to send no more, and closes once all is answered.
+// Drain tells the peer to send no more requests, and closes the link once all have their
+// response.
 func (s *session) Drain() {
 	if s.State() == linkconn.Open {
 		s.StartDraining()
@@ -276,10 +280,9 @@ func (s *session) Drain() {
 	s.finishDrain()
 }
 
-// finishDrain closes when the last answer has left and nothing is in reassembly:
-// the dialler goes on sending what the GOAWAY covers, and has to be told that it
-// was not processed. The dialler usually closes first, once it has all that it
-// asked for.
+// finishDrain closes the link when the last response was written and nothing is in
+// reassembly: the dialler completes requests that it began before the GOAWAY, and must learn
+// that they were not processed. Usually the dialler closes first, once it has all responses.
 func (s *session) finishDrain() {
 	if s.State() == linkconn.Draining && s.streams.Len() == 0 && s.Writer.Queued() == 0 && s.Reader.Buffered() == 0 {
 		s.Transport.Drain()
@@ -287,7 +290,7 @@ func (s *session) finishDrain() {
 	}
 }
 
-// close withdraws what the peer asked for and can't be told any more.
+// close cancels the requests of the peer, which can't get their responses any more.
 func (s *session) close() {
 	if s.State() == linkconn.Closed {
 		return
@@ -309,6 +312,7 @@ func (s *session) close() {
 	s.streams.Clear()
 }
 
+// linkLoad returns l as a LOAD frame carries it.
 func linkLoad(l lb.Load) link.Load {
 	return link.Load{
 		Pending: uint32(l.Pending), Queued: uint32(l.Queued),

@@ -6,18 +6,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// overBudget tells that no reassembly is to begin.
+// overBudget reports whether no reassembly may begin: memory is short, and the link holds
+// more than its share.
 func (s *session) overBudget() bool {
 	return s.host.Process.Budget.Full(0) && s.Buffered() > s.host.Share()
 }
 
-// OverShare lets small requests pass on any link, for it carries those of many
-// callers: up to a share more in all.
+// OverShare implements exchange.Caller. A link carries the requests of many callers, so small
+// ones pass even on a link over its share: together they add up to a share at most.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
 	share := s.host.Share()
 	return ex.Held > share/s.streams.Len() && s.Buffered() > share
 }
 
+// Buffered returns how many bytes are held for the peer.
 func (s *session) Buffered() int {
 	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted
 	for ex := range s.streams.Each {
@@ -26,42 +28,43 @@ func (s *session) Buffered() int {
 	return n
 }
 
+// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
-	out := s.streams.InOrder()
+	inFlight := s.streams.InOrder()
 	s.close()
-	for _, carried := range out {
-		carried.Value.AbandonNow()
+	for _, stream := range inFlight {
+		stream.Value.AbandonNow()
 	}
 	s.host.Remove(s)
 	s.Transport.Close()
 }
 
-// ShedLargest gives up a request that arrives, is worked on, or of which the answer
-// waits to leave. What is encoded can't be withdrawn.
+// ShedLargest implements exchange.Holder. It drops a request in reassembly, a request in
+// flight, or a response that waits to be sent. Encoded frames can't be taken back.
 func (s *session) ShedLargest() bool {
-	part, arrived := s.Reader.Largest()
-	answer, waits := s.Writer.Largest()
+	request, received := s.Reader.Largest()
+	response, queued := s.Writer.Largest()
 	ex, held := s.largest()
-	switch most := max(arrived, waits, held); {
+	switch most := max(received, queued, held); {
 	case most < exchange.LeastShed:
 		return false
 	case most == held:
 		ex.Shed()
-	case most == arrived:
+	case most == received:
 		s.host.Stats.Failed(fault.Shed)
-		s.Reader.Forget(part)
-		s.OnReject(part, link.Overload)
+		s.Reader.Forget(request)
+		s.OnReject(request, link.Overload)
 	default:
 		s.host.Stats.Failed(fault.Shed)
-		s.Writer.Drop(answer)
-		s.Writer.Refused(answer, fault.Shed.Refusal(true))
+		s.Writer.Drop(response)
+		s.Writer.Refused(response, fault.Shed.Refusal(true))
 	}
 	s.Schedule(false)
 	s.Account()
 	return true
 }
 
-// largest is the exchange that holds the most, the oldest of equals.
+// largest returns the exchange that holds the most memory, and the oldest of equals.
 func (s *session) largest() (ex *exchange.Exchange, held int) {
 	for other := range s.streams.Each {
 		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {

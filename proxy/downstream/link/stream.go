@@ -15,28 +15,28 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// replyStream answers with ans, whose body the other sidecar fetches over a
-// connection of its own. When too many wait for that, it is told that the answer is
-// too long for a message.
-func (s *session) replyStream(ex *exchange.Exchange, ans *exchange.Response) {
-	src := ans.TakeSource()
+// respondStream sends the head of a response whose body is a stream. The other sidecar fetches
+// the body over a connection of its own. When too many bodies wait for that, the request is
+// refused as one whose response is too long for a message.
+func (s *session) respondStream(ex *exchange.Exchange, res *exchange.Response) {
+	src := res.TakeSource()
 	var ok bool
-	if ans.Token, ok = s.host.Streams.Park(src); !ok {
+	if res.Token, ok = s.host.Streams.Park(src); !ok {
 		src.Refuse(fault.ResponseTooLarge)
-		ans.Release()
+		res.Release()
 		s.host.Stats.Failed(fault.ResponseTooLarge)
 		s.Writer.Refused(ex.StreamID, fault.ResponseTooLarge.Reason())
 		return
 	}
 	s.host.Stats.Handoffs[stats.HandoffParked]++
-	ans.StreamToken = ans.Token[:]
-	ans.Hold()
-	s.Writer.Response(ex.StreamID, &ans.Response, ans.Codec, ans)
+	res.StreamToken = res.Token[:]
+	res.Hold()
+	s.Writer.Response(ex.StreamID, &res.Response, res.Codec, res)
 }
 
-// OnStream: the connection carries a stream, and leaves the loop with it.
+// OnStream takes the connection, which carries a stream, off the loop.
 func (s *session) OnStream(st link.Stream, rest []byte) {
-	w := s.host
+	h := s.host
 	if f := s.checkStream(&st); f != nil {
 		s.refuseStream(&st, f)
 		return
@@ -44,7 +44,7 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 	peer, err := s.Transport.Detach()
 	switch {
 	case err == nil:
-	case err == loop.ErrDetachClosed: // OnClose is to come
+	case err == loop.ErrDetachClosed: // OnClose follows
 		return
 	case errors.Is(err, errors.ErrUnsupported):
 		s.refuseStream(&st, fault.Unsupported)
@@ -54,18 +54,18 @@ func (s *session) OnStream(st link.Stream, rest []byte) {
 		return
 	}
 	s.close()
-	w.Stats.Handoffs[stats.HandoffAccepted]++
+	h.Stats.Handoffs[stats.HandoffAccepted]++
 	a := &downstream.StreamAccept{
-		Leaser: w.Leaser, Service: s.listener.Direct.Service.Config.Name, Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
+		Leaser: h.Leaser, Service: s.listener.Direct.Service.Config.Name, Timeout: s.streamTimeout(&st), Stream: st, Rest: bytes.Clone(rest),
 	}
-	if st.Kind != link.StreamAnswer { // of a request that has its own
-		a.Record = exchange.LogStream(&w.AccessLog, accesslog.StreamOpaque, s, nil, a.Service)
+	if st.Kind != link.StreamAnswer { // its request has a record
+		a.Record = exchange.LogStream(&h.AccessLog, accesslog.StreamOpaque, s, nil, a.Service)
 	}
-	w.Streams.Accept(peer, a)
+	h.Streams.Accept(peer, a)
 }
 
-// checkStream applies the limits of listener and process. What fetches the rest of an
-// answer is part of a request that has passed them.
+// checkStream applies the limits of the listener and of the process. A stream that fetches the
+// body of a response is exempt: its request has passed them.
 func (s *session) checkStream(st *link.Stream) *fault.Failure {
 	switch {
 	case !s.host.Process.Streams:
@@ -84,8 +84,8 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 	return nil
 }
 
-// streamTimeout is how long the endpoint may take: as long as the other sidecar waits,
-// but not longer than for any request.
+// streamTimeout returns how long the endpoint may take to respond: as long as the other sidecar
+// waits, and at most as long as for a request.
 func (s *session) streamTimeout(st *link.Stream) time.Duration {
 	if st.TimeLeft == 0 {
 		return s.listener.Direct.Timeout
@@ -93,7 +93,7 @@ func (s *session) streamTimeout(st *link.Stream) time.Duration {
 	return min(st.TimeLeft, s.listener.Direct.Timeout)
 }
 
-// refuseStream tells why a stream is not taken, in the words of its kind.
+// refuseStream sends the reason for which the stream is not taken, encoded for its kind.
 func (s *session) refuseStream(st *link.Stream, f *fault.Failure) {
 	s.host.Stats.Failed(f)
 	exchange.LogRefused(&s.host.AccessLog, s, nil, f)

@@ -11,23 +11,20 @@ import (
 
 // The time constants of a link.
 const (
-	// keepaliveInterval is how often a link looks whether its peer is alive: after one
-	// beat of silence it asks, after two it gives the link up.
+	// keepaliveInterval is the time between two checks of the peer. After one interval
+	// of silence the link sends a PING, after two it closes.
 	keepaliveInterval = 10 * time.Second
 
-	// idleTimeout closes a link that has carried nothing for so long.
+	// idleTimeout is how long a link may carry nothing before it closes.
 	idleTimeout = 60 * time.Second
 )
 
-const (
-	// maxControl is how many bytes of control frames may wait besides. Those
-	// that end 4096 streams take 30 KiB.
-	maxControl = 1 << 20
-)
+// maxControl is the highest number of bytes of control frames that may wait to be sent. The
+// frames that end 4096 streams take 30 KiB.
+const maxControl = 1 << 20
 
-// Conn is what both ends of a link have in common: the codec on a
-// connection, the flush at the end of the turn, the grant of credit, and the
-// watch over a peer that went silent.
+// Conn is the part of a link that both ends share: the codec on a connection, the flush at
+// the end of the turn, the grant of credit, and the keepalive.
 type Conn struct {
 	Shard       *shard.Shard
 	Transport   loop.Conn
@@ -35,40 +32,41 @@ type Conn struct {
 	Reader      *link.Reader
 	Writer      *link.Writer
 	out         loop.Flush
-	retryWrite  loop.Timer // the peer takes less than it is sent
+	retryWrite  loop.Timer // armed while the peer reads too slowly
 	Outbound    shard.Outbound
 	creditTimer loop.Timer // armed while DATA waits for the peer's credit
-	expiry      loop.Timer // armed while a message or frame is here in part
-	beat        loop.Timer
-	heard       bool // something arrived since the last beat
-	asked       bool // a PING is out
-	idle        time.Duration
-	Held        int   // bytes in the codec, counted against limits.buffered
-	batch       int   // messages since the last write
-	Broken      error // what Feed returned
+	expiry      loop.Timer // armed while a message or frame is incomplete
+	keepalive   loop.Timer
+	heard       bool          // bytes arrived since the last keepalive
+	pinged      bool          // a PING has no response yet
+	idle        time.Duration // how long the link has carried nothing
+	Held        int           // bytes in the codec, counted against limits.buffered
+	batch       int           // messages since the last write
+	InputError  error         // why the input is malformed
 	handler     Handler
 }
 
 // Handler is what differs between the two ends.
 type Handler interface {
 	link.Handler
-	// InFlight is the number of requests on the link.
+	// InFlight returns the number of requests on the link.
 	InFlight() int
-	// BeforeFlush is called before each flush.
+	// BeforeFlush is called before each flush, and may add frames to it.
 	BeforeFlush()
-	// OnLost is called when the peer is silent or slow for too long.
+	// OnLost is called when the peer was silent or slow for too long.
 	OnLost()
-	// OnIdle is called when the link has carried nothing for idleTimeout, every
-	// keepaliveInterval until it is closed.
+	// OnIdle is called when the link has carried nothing for idleTimeout, and then after
+	// each keepaliveInterval until the link closes.
 	OnIdle()
 }
 
-// Init prepares either end. full tells when no reassembly is to begin; nil: never.
+// Init prepares either end. full reports whether no reassembly may begin; nil means that it
+// always may.
 func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() bool) {
 	c.Shard, c.handler = w, end
 	limits := link.ReaderLimits{
 		Message: w.MessageLimits.Message,
-		// What the other sidecar took in within these limits has grown.
+		// The other sidecar took the message within these limits, and added to it.
 		Header: w.MessageLimits.Header + addedBytes, Headers: w.MessageLimits.Headers + addedHeaders,
 		Buffers: &w.Buffers, Full: full,
 	}
@@ -76,15 +74,16 @@ func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() boo
 	c.Writer = link.NewWriter()
 	c.out.Do = c.Flush
 	c.retryWrite.Fire = c.Flush
-	c.beat.Fire = c.onBeat
+	c.keepalive.Fire = c.onKeepalive
 	c.expiry.Fire = c.expire
-	c.creditTimer.Fire = c.starved
+	c.creditTimer.Fire = c.onNoCredit
 	c.Outbound.Init(w)
 }
 
-func (c *Conn) Opened(conn loop.Conn) {
+// Attach gives the link its connection, which has opened.
+func (c *Conn) Attach(conn loop.Conn) {
 	c.Transport, c.Outbound.Conn = conn, conn
-	c.Shard.Loop.After(keepaliveInterval, &c.beat)
+	c.Shard.Loop.After(keepaliveInterval, &c.keepalive)
 }
 
 // Establish opens the link for requests: the peer's preface has arrived.
@@ -97,13 +96,13 @@ func (c *Conn) Establish(version uint8, peer link.Settings) {
 // dialler needs the link no more.
 func (c *Conn) StartDraining() { c.state.become(Draining) }
 
-// Receive hands input to the codec, grants credit for what it took, and tells
-// whether the link is still good.
+// Receive passes input to the codec, and grants credit for it. It reports whether the link
+// may stay open.
 func (c *Conn) Receive(b []byte) bool {
 	c.heard = true
 	c.Shard.Stats.LinkBytesIn += uint64(len(b))
 	if err := c.Reader.Feed(b, c.handler); err != nil {
-		c.Broken = err
+		c.InputError = err
 		c.Shard.Log.Warn("link closed: malformed input", "peer", c.Transport.RemoteAddr(), "error", err)
 		return false
 	}
@@ -115,7 +114,7 @@ func (c *Conn) Receive(b []byte) bool {
 	}
 	c.Account()
 	if c.Writer.Control() > maxControl {
-		c.Shard.Log.Warn("link closed: the peer asks for more than it reads", "peer", c.Transport.RemoteAddr())
+		c.Shard.Log.Warn("link closed: the peer reads too slowly, too many control frames wait", "peer", c.Transport.RemoteAddr())
 		return false
 	}
 	if c.Writer.Ready() {
@@ -127,12 +126,12 @@ func (c *Conn) Receive(b []byte) bool {
 	return true
 }
 
-// expire gives up what takes its peer longer than timeouts.body to send, to
-// within half of that: it looks four times in that time.
+// expire drops messages that take the peer longer than timeouts.body to send. It runs four
+// times in that time.
 func (c *Conn) expire() {
-	patience := c.Shard.Config.Timeouts.Body
-	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, patience, c.handler); err != nil {
-		c.Shard.Log.Warn("link closed: slow peer", "peer", c.Transport.RemoteAddr(), "error", err)
+	timeout := c.Shard.Config.Timeouts.Body
+	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, timeout, c.handler); err != nil {
+		c.Shard.Log.Warn("link closed: slow peer, timeouts.body passed", "peer", c.Transport.RemoteAddr(), "error", err)
 		c.handler.OnLost()
 		return
 	}
@@ -140,7 +139,7 @@ func (c *Conn) expire() {
 		return
 	}
 	if c.Reader.Midway() {
-		c.Shard.Loop.After(patience/4, &c.expiry)
+		c.Shard.Loop.After(timeout/4, &c.expiry)
 	}
 	if c.Writer.Ready() {
 		c.Shard.Loop.Defer(&c.out)
@@ -148,8 +147,8 @@ func (c *Conn) expire() {
 	c.Account()
 }
 
-// Account keeps limits.buffered up to date with what the codec holds. Bodies that
-// are being sent are not the codec's: the exchange or the answer counts them.
+// Account charges the memory that the codec holds to limits.buffered. Bodies that are being
+// sent are charged by their exchange or response.
 func (c *Conn) Account() {
 	if held := c.Reader.Buffered() + c.Writer.Encoded(); held != c.Held {
 		c.Shard.Charge(held - c.Held)
@@ -157,9 +156,9 @@ func (c *Conn) Account() {
 	}
 }
 
-// Schedule sees to it that a message given to the Writer leaves: at once when nothing
-// else is in flight on the link, so that a lone request waits for nothing; else
-// at the end of the turn, together with what else the turn brings.
+// Schedule sends a message that the Writer was given. With alone, when nothing else is in
+// flight on the link, it leaves at once; else with the other messages of the turn, at its
+// end.
 func (c *Conn) Schedule(alone bool) {
 	c.batch++
 	if alone {
@@ -169,6 +168,7 @@ func (c *Conn) Schedule(alone bool) {
 	c.Shard.Loop.Defer(&c.out)
 }
 
+// Flush writes what the Writer has, as far as the peer reads it.
 func (c *Conn) Flush() {
 	if c.state == Closed {
 		return
@@ -196,7 +196,7 @@ func (c *Conn) Flush() {
 	c.watchCredit()
 }
 
-// count counts a write of n bytes, the first after a few messages with these.
+// count counts a write of n bytes, and the messages since the write before.
 func (c *Conn) count(n int) {
 	s := &c.Shard.Stats
 	s.LinkFlushes++
@@ -207,9 +207,8 @@ func (c *Conn) count(n int) {
 	}
 }
 
-// watchCredit sees to it that a peer which takes frames and gives no credit for
-// them has timeouts.write, as one that takes no frames: what waits for it stays
-// in memory meanwhile.
+// watchCredit gives a peer timeouts.write to grant credit for DATA that waits, as Outbound
+// does to read what was written. What waits is held in memory meanwhile.
 func (c *Conn) watchCredit() {
 	starved, armed := c.Writer.Starved(), c.creditTimer.Armed()
 	switch {
@@ -220,27 +219,28 @@ func (c *Conn) watchCredit() {
 	}
 }
 
-func (c *Conn) starved() {
+// onNoCredit closes the link of a peer that has granted no credit in time.
+func (c *Conn) onNoCredit() {
 	if !c.Writer.Starved() {
-		return // what waited was withdrawn
+		return // the requests or responses that waited were withdrawn
 	}
-	c.Shard.Log.Warn("link closed: the peer gives no credit", "peer", c.Transport.RemoteAddr())
+	c.Shard.Log.Warn("link closed: the peer grants no credit, timeouts.write passed", "peer", c.Transport.RemoteAddr())
 	c.Shard.Stats.WriteTimeouts++
 	c.handler.OnLost()
 }
 
-// onBeat runs every keepaliveInterval while the link is open.
-func (c *Conn) onBeat() {
-	// What is in reassembly or has not left is no request of either end's table.
+// onKeepalive runs every keepaliveInterval until the link closes.
+func (c *Conn) onKeepalive() {
+	// Messages in reassembly and those that are not sent may be in neither end's table.
 	busy := c.handler.InFlight() > 0 || c.Reader.Buffered() > 0 || c.Writer.Queued() > 0
 	switch {
 	case c.heard:
-		c.asked = false
-	case c.state == Opening, c.asked && busy:
+		c.pinged = false
+	case c.state == Opening, c.pinged && busy:
 		c.handler.OnLost()
 		return
 	case busy:
-		c.asked = true
+		c.pinged = true
 		c.Writer.Ping(1)
 		c.Flush()
 	}
@@ -253,28 +253,30 @@ func (c *Conn) onBeat() {
 	}
 	c.heard = false
 	c.Writer.Trim()
-	c.Shard.Loop.After(keepaliveInterval, &c.beat)
+	c.Shard.Loop.After(keepaliveInterval, &c.keepalive)
 }
 
-// OnPing, OnPong and OnCredit are the same for both ends.
+// OnPing implements link.Handler.
 func (c *Conn) OnPing(n uint64) {
 	c.Writer.Pong(n)
 }
 
+// OnPong implements link.Handler. Receive has noted that the peer is alive.
 func (c *Conn) OnPong(uint64) {}
 
+// OnCredit implements link.Handler.
 func (c *Conn) OnCredit(n uint32) {
 	c.Shard.Loop.Stop(&c.creditTimer)
 	c.Writer.Granted(n)
 }
 
-// Release releases everything; the connection is the caller's to close.
+// Release closes the codec and stops all timers. The caller closes the connection.
 func (c *Conn) Release() {
 	c.state.become(Closed)
 	c.Reader.Close()
 	c.Writer.Close()
 	c.Outbound.Stop()
-	c.Shard.Loop.Stop(&c.beat)
+	c.Shard.Loop.Stop(&c.keepalive)
 	c.Shard.Loop.Stop(&c.expiry)
 	c.Shard.Loop.Stop(&c.retryWrite)
 	c.Shard.Loop.Stop(&c.creditTimer)

@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestManyGoAways: a peer that says GOAWAY again and again costs a dialler with many
-// requests out nothing but what it takes from the link, each request once.
-func TestManyGoAways(t *testing.T) {
+// TestRepeatedGoAways checks that repeated GOAWAYs cost a dialler with many requests in flight
+// nothing, except that each request which they exclude fails once.
+func TestRepeatedGoAways(t *testing.T) {
 	const open, above = 1000, 10_000
 	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
 	consumer, accept := m.Sidecar(`
@@ -36,7 +36,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 	m.Net.Pump()
 	near := p.Conn.(*proxytest.NullConn).Peer
 	goAway := func(last uint64) []byte { return frame(10, last, []byte{byte(link.Draining)}) }
-	told := func(code string) (n int) {
+	failed := func(code string) (n int) {
 		for _, c := range m.Clients {
 			if bytes.Contains(c.Out, []byte("X-Remora-Error: "+code)) {
 				n++
@@ -57,23 +57,23 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 			says = append(says, goAway(last(i)))
 		}
 		if allocs := testing.AllocsPerRun(n, func() { near.Deliver(says[0]); says = says[1:] }); allocs != 0 && !proxytest.RaceEnabled {
-			t.Errorf("%s: %v allocations for a GOAWAY that takes nothing", name, allocs)
+			t.Errorf("%s: %v allocations for a GOAWAY that excludes nothing", name, allocs)
 		}
 	}
-	if n := told(""); n != 0 {
-		t.Fatalf("%d requests have failed that all GOAWAYs cover", n)
+	if n := failed(""); n != 0 {
+		t.Fatalf("%d requests have failed that all GOAWAYs include", n)
 	}
 	for last := uint64(open - 1); last >= open/2; last-- {
 		near.Deliver(goAway(last))
 		near.Deliver(goAway(open))
 		m.Net.Pump()
-		if n := told("upstream-goaway"); n != int(open-last) {
+		if n := failed("upstream-goaway"); n != int(open-last) {
 			t.Fatalf("%d requests have failed after a GOAWAY of %d, want %d", n, last, open-last)
 		}
 	}
 	near.Deliver(goAway(0))
 	m.Net.Pump()
-	if n := told("upstream-connect"); n != open/2 {
+	if n := failed("upstream-connect"); n != open/2 {
 		t.Errorf("%d requests have failed with the last GOAWAY, want %d", n, open/2)
 	}
 	if !near.Closed || consumer.Pending() != 0 {

@@ -19,8 +19,8 @@ func frame(typ uint8, id uint64, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// eachEnd runs f for an accepting and for a dialling end of a link, of which the
-// peer says what f gives to its argument, and returns that peer and its mesh.
+// eachEnd runs f for an accepting and for a dialling end of a link. f calls its argument with
+// what the peer of that end sends after its preface, and gets the mesh and the peer.
 func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxytest.Mesh, *proxytest.Peer))) {
 	t.Run("acceptor", func(t *testing.T) {
 		f(t, func(says []byte) (*proxytest.Mesh, *proxytest.Peer) {
@@ -41,8 +41,8 @@ func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxyte
 	})
 }
 
-// TestLinkLimits: what a frame and the interning table may hold is taken; one
-// byte or one entry more ends the link.
+// TestLinkLimits checks that a frame and the interning table may be at their limits, and that
+// one byte or entry more closes the link.
 func TestLinkLimits(t *testing.T) {
 	const ping, define = 8, 11
 	defines := func(n, size int) (b []byte) {
@@ -76,9 +76,9 @@ func TestLinkLimits(t *testing.T) {
 	})
 }
 
-// A dialler puts no more requests on a link than the peer allows. What is one too
-// many is refused at once, and fits when another is over.
-func TestStreamsOfADialler(t *testing.T) {
+// TestDiallerStreamLimit checks that a dialler puts no more requests on a link than the peer
+// allows. One too many fails at once; the next one fits after a response.
+func TestDiallerStreamLimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 10s, retry: {on: []}"})
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{MaxStreams: 3})
@@ -90,10 +90,10 @@ func TestStreamsOfADialler(t *testing.T) {
 	m.W.RunUntil(func() bool { return len(p.Heard) > len(proxytest.LinkPreface(link.Dialer)) }, time.Second)
 	calls := m.Burst(3, 10)
 	m.W.Run(100 * time.Millisecond)
-	if n := proxytest.Codes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are out
-		t.Errorf("answers %v, want one connection-full", n)
+	if n := proxytest.Codes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are in flight
+		t.Errorf("responses %v, want one connection-full", n)
 	}
-	m.W.Loop("10.0.1.1-raw").Post(func() { p.Conn.Write(answer(first.Nonce, 10)) })
+	m.W.Loop("10.0.1.1-raw").Post(func() { p.Conn.Write(response(first.Nonce, 10)) })
 	m.Finish(first)
 	m.OK(first)
 	next := m.Post(10)
@@ -106,9 +106,9 @@ func TestStreamsOfADialler(t *testing.T) {
 	m.Settled()
 }
 
-// An acceptor takes as many requests at a time as its preface allows, whatever
-// the service would take.
-func TestStreamsOfAnAcceptor(t *testing.T) {
+// TestAcceptorStreamLimit checks that an acceptor takes as many requests at a time as its
+// preface allows, whatever the service would take.
+func TestAcceptorStreamLimit(t *testing.T) {
 	const most = 4096
 	for _, n := range []int{most, most + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestStreamsOfAnAcceptor(t *testing.T) {
 	}
 }
 
-// TestFullInterningTable: clients that make up header names fill the tables of a
-// link and go on being served, each with its own headers.
+// TestFullInterningTable checks that clients which make up header names fill the tables of a
+// link, and that each request still arrives with its own headers.
 func TestFullInterningTable(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	var calls []*proxytest.Call
@@ -162,8 +162,9 @@ func TestFullInterningTable(t *testing.T) {
 	m.Settled()
 }
 
-// A peer may withdraw each of its requests, late and twice; one that withdraws on
-// and on what it has not asked for loses its link, though it reads what it is told.
+// TestCancelsWithoutRequests checks that a peer may cancel each of its requests late and twice.
+// A peer that goes on to cancel what it has not requested loses its link, although it reads
+// all acknowledgements.
 func TestCancelsWithoutRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		requests, cancels int
@@ -184,7 +185,7 @@ func TestCancelsWithoutRequests(t *testing.T) {
 				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 			}
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
-			m.Until("all answers", func() bool { return m.Apps[0].Served == c.requests })
+			m.Until("all responses", func() bool { return m.Apps[0].Served == c.requests })
 			m.W.Run(time.Second)
 			for n := range c.cancels {
 				w.Cancel(uint64(n%c.requests + 1))

@@ -6,7 +6,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Settings are what this sidecar announces on its links.
+// Settings returns what this sidecar announces on its links.
 func Settings(of *shard.Process) link.Settings {
 	s := link.Settings{MaxStreams: mux.MaxStreams}
 	if of.Streams {
@@ -15,7 +15,7 @@ func Settings(of *shard.Process) link.Settings {
 	return s
 }
 
-// addedHeaders and addedBytes are what a message grows by at most.
+// addedHeaders and addedBytes are the most that a sidecar adds to a message.
 const addedHeaders = 6
 
 const addedBytes = 384

@@ -11,7 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A link that carries a long message is not idle, though nothing is complete.
+// TestSlowMessageKeepsTheLink checks that a link which carries a long message is not idle,
+// although no message is complete.
 func TestSlowMessageKeepsTheLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 10m", Provider: ", timeout: 10m", Bandwidth: 40_000,
 		Limits: "timeouts: {body: 10m}"})
@@ -19,17 +20,17 @@ func TestSlowMessageKeepsTheLink(t *testing.T) {
 	c := m.Post(proxytest.MaxMessage)
 	m.Do(c)
 	if !m.W.RunUntil(func() bool { return c.Done }, 20*time.Minute) {
-		t.Fatal("no answer")
+		t.Fatal("no response")
 	}
 	m.OK(c)
 	m.Settled()
 }
 
-// pong answers whatever comes, so that its end of a link counts as alive.
+// pong responds to any input, so that its end of a link counts as alive.
 func pong([]byte) []byte { return []byte{9, 1, 0} }
 
-// once replies with b to the first request on a link, and then with next.
-func once(b []byte, next func([]byte) []byte) func([]byte) []byte {
+// firstThen responds with b to the first request on a link, and then with next.
+func firstThen(b []byte, next func([]byte) []byte) func([]byte) []byte {
 	said := false
 	return func(heard []byte) []byte {
 		switch {
@@ -43,8 +44,8 @@ func once(b []byte, next func([]byte) []byte) func([]byte) []byte {
 	}
 }
 
-// answer is the frames of a response to the first request.
-func answer(nonce string, size int) []byte {
+// response returns the frames of a response to the first request.
+func response(nonce string, size int) []byte {
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{})
 	w.Open(1, link.Settings{})
@@ -55,7 +56,7 @@ func answer(nonce string, size int) []byte {
 	return bytes.TrimPrefix(w.Append(nil, 1<<30), proxytest.LinkPreface(link.Acceptor))
 }
 
-// wholeFrames is what of b's frames ends within its first n bytes.
+// wholeFrames returns those of b's frames that end within its first n bytes.
 func wholeFrames(b []byte, n int) []byte {
 	for end := 0; ; {
 		_, id := binary.Uvarint(b[end+1:])
@@ -68,9 +69,9 @@ func wholeFrames(b []byte, n int) []byte {
 	}
 }
 
-// A link whose peer takes the frames and gives no credit for them, while it is
-// alive, ends after timeouts.write, and what waited for the credit is free.
-func TestPeerThatGrantsNoCreditIsClosed(t *testing.T) {
+// TestPeerWithoutCredit checks that a link closes after timeouts.write when its peer is alive
+// and reads, but grants no credit. The memory of the messages that waited is free then.
+func TestPeerWithoutCredit(t *testing.T) {
 	const limits = "timeouts: {write: 5s}"
 	t.Run("acceptor", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits})
@@ -79,7 +80,7 @@ func TestPeerThatGrantsNoCreditIsClosed(t *testing.T) {
 		m.Visit(p)
 		m.W.Run(time.Second)
 		if n := m.Nodes[1].Proc.Held(); n < proxytest.MaxMessage {
-			t.Errorf("%d bytes held for the peer, want the answer", n)
+			t.Errorf("%d bytes held for the peer, want the response", n)
 		}
 		m.ClosesAfter(p, 3*time.Second, 2*time.Second)
 		m.Settled()
@@ -105,7 +106,8 @@ func TestPeerThatGrantsNoCreditIsClosed(t *testing.T) {
 	})
 }
 
-// One that gives credit in every timeouts.write, be it little, keeps its link.
+// TestSlowCreditKeepsTheLink checks that a peer which grants a little credit within each
+// timeouts.write keeps its link.
 func TestSlowCreditKeepsTheLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {write: 5s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, proxytest.MaxMessage) }
@@ -116,14 +118,14 @@ func TestSlowCreditKeepsTheLink(t *testing.T) {
 		m.Clients.Do(func() { p.Conn.Write([]byte{4, 0, 1, 100}) })
 	}
 	if p.Ended {
-		t.Error("closed although the peer took something in time")
+		t.Error("closed although the peer granted credit in time")
 	}
 	m.ClosesAfter(p, 4*time.Second, 2*time.Second)
 	m.Settled()
 }
 
-// A link whose peer reads nothing ends after timeouts.write.
-func TestPeerThatReadsNothingIsClosed(t *testing.T) {
+// TestPeerThatReadsNothing checks that its link closes after timeouts.write.
+func TestPeerThatReadsNothing(t *testing.T) {
 	const limits = "timeouts: {write: 5s}"
 	t.Run("acceptor", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits})
@@ -156,7 +158,7 @@ func TestPeerThatReadsNothingIsClosed(t *testing.T) {
 		calls = append(calls, m.Burst(300, 12_000)...)
 		m.Finish(calls...)
 		if n := proxytest.Codes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {
-			t.Errorf("answers %v, want %d for the loss of the link", n, len(calls))
+			t.Errorf("responses %v, want %d for the loss of the link", n, len(calls))
 		}
 		m.Settled()
 		if n := m.Consumer.WriteTimeouts(); n != 1 {
@@ -165,8 +167,8 @@ func TestPeerThatReadsNothingIsClosed(t *testing.T) {
 	})
 }
 
-// Both ends of a link that carries nothing close it a minute later, by their
-// beats; a peer that says nothing at all loses it with the first.
+// TestIdleLinkCloses checks that both ends close a link that has carried nothing for a minute.
+// A peer without a preface loses its link at the first keepalive.
 func TestIdleLinkCloses(t *testing.T) {
 	t.Run("acceptor", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
@@ -177,7 +179,7 @@ func TestIdleLinkCloses(t *testing.T) {
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		c := m.Post(10)
-		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: once(answer(c.Nonce, 10), pong)}
+		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: firstThen(response(c.Nonce, 10), pong)}
 		m.Impostor(p)
 		m.Do(c)
 		m.Finish(c)
@@ -193,12 +195,11 @@ func TestIdleLinkCloses(t *testing.T) {
 	})
 }
 
-// What a provider sends too slowly fails the requests that wait for it: all of
-// the link when a frame or the preface does not end, one when it is an answer in
-// several frames.
+// TestSlowProvider checks which requests fail when a provider sends too slowly: all on the link
+// when a frame or the preface is incomplete, one when its response of several frames is.
 func TestSlowProvider(t *testing.T) {
 	silence := func([]byte) []byte { return nil }
-	preface, short, long := proxytest.LinkPreface(link.Acceptor), answer("n", 1000), answer("n", 100_000)
+	preface, short, long := proxytest.LinkPreface(link.Acceptor), response("n", 1000), response("n", 100_000)
 	for _, c := range []struct {
 		name, code   string
 		says         []byte
@@ -208,8 +209,8 @@ func TestSlowProvider(t *testing.T) {
 	}{
 		{"no preface", "upstream-connect", nil, silence, 0, time.Second, true},
 		{"half a preface", "upstream-connect", preface[:5], silence, 0, time.Second, true},
-		{"half a frame", "upstream-reset", preface, once(short[:len(short)/2], silence), 4 * time.Second, 2 * time.Second, true},
-		{"half an answer", "deadline", preface, once(wholeFrames(long, 40_000), pong), 4 * time.Second, 2 * time.Second, false},
+		{"half a frame", "upstream-reset", preface, firstThen(short[:len(short)/2], silence), 4 * time.Second, 2 * time.Second, true},
+		{"half a response", "deadline", preface, firstThen(wholeFrames(long, 40_000), pong), 4 * time.Second, 2 * time.Second, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1m", Limits: "timeouts: {body: 4s}"})

@@ -13,9 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// An answer that is a stream waits at the provider under a token, and leaves at
-// the consumer as one to be fetched with it.
-func TestAnswerOverLinkIsParked(t *testing.T) {
+// TestStreamResponseIsParked checks a response whose body is a stream. The body waits at the
+// provider under a token, and the consumer's Streams get the token to fetch it.
+func TestStreamResponseIsParked(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
@@ -41,7 +41,7 @@ func TestAnswerOverLinkIsParked(t *testing.T) {
 				t.Errorf("parked with %d bytes", len(here.Buffer.B))
 			}
 			if n := m.Nodes[1].Report().Stats.Handoffs[stats.HandoffParked]; n != 1 {
-				t.Errorf("%d departures", n)
+				t.Errorf("%d handoffs", n)
 			}
 			for _, n := range m.Nodes {
 				if n.Proc.Pending() != 1 {
@@ -50,7 +50,7 @@ func TestAnswerOverLinkIsParked(t *testing.T) {
 			}
 			m.Apps[0].Stop() // the script
 			m.Apps[0].Listen()
-			c := m.Post(10) // the link goes on
+			c := m.Post(10) // the link still carries requests
 			m.Do(c)
 			m.Finish(c)
 			m.OK(c)
@@ -59,19 +59,19 @@ func TestAnswerOverLinkIsParked(t *testing.T) {
 	}
 }
 
-// A consumer that can't fetch, or a provider that can't keep, makes the answer
-// too long for a message.
-func TestAnswerOverLinkIsRefused(t *testing.T) {
+// TestStreamResponseIsRefused checks that a response is too long for a message when the consumer
+// can't fetch its body, or the provider can't keep it.
+func TestStreamResponseIsRefused(t *testing.T) {
 	for name, prepare := range map[string]func(m *proxytest.Mesh, provider *proxytest.Carrier){
 		"a consumer without streams": func(m *proxytest.Mesh, _ *proxytest.Carrier) { m.Consumer.Proc.SetStreams(nil) },
-		"too many that wait":         func(_ *proxytest.Mesh, provider *proxytest.Carrier) { provider.Full = true },
+		"too many parked":            func(_ *proxytest.Mesh, provider *proxytest.Carrier) { provider.Full = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages + "\n" + proxytest.LogAll})
 			prepare(m, provider)
-			app := m.Script(0, proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
+			app := m.Script(0, proxytest.StreamResponses[5].Says) // all of it has been read when it is parked
 			p := m.Speak(proxytest.Egress, proxytest.GetStream)
-			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			m.Until("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			resp, _, _ := proxytest.HeadOf(t, p.Heard)
 			if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 502 || code != "response-too-large" {
 				t.Errorf("status %d %s", resp.Status, code)
@@ -91,14 +91,15 @@ func TestAnswerOverLinkIsRefused(t *testing.T) {
 	}
 }
 
-// A token that was not asked for, or comes where there is no body, is malformed.
-func TestUnexpectedTokenIsMalformed(t *testing.T) {
+// TestUnexpectedToken checks that a token is malformed in a response without a body, or for a
+// consumer that can't fetch.
+func TestUnexpectedToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		method  string
 		streams bool
 	}{
-		"not asked for": {"GET", false},
-		"to HEAD":       {"HEAD", true},
+		"without streams": {"GET", false},
+		"to HEAD":         {"HEAD", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
@@ -107,9 +108,9 @@ func TestUnexpectedTokenIsMalformed(t *testing.T) {
 			}
 			m.AnswerOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
 			p := m.Speak(proxytest.Egress, c.method+proxytest.GetStream[3:])
-			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			m.Until("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Answers) != 0 {
-				t.Errorf("heard %q, %d left", p.Heard, len(consumer.Answers))
+				t.Errorf("heard %q, %d handed off", p.Heard, len(consumer.Answers))
 			}
 			m.W.Reset(p.Conn)
 			proxytest.SettledStreams(m, consumer, provider)
@@ -117,8 +118,9 @@ func TestUnexpectedTokenIsMalformed(t *testing.T) {
 	}
 }
 
-// Another sidecar's stream leaves the loop with what followed its preface.
-func TestStreamsAreAccepted(t *testing.T) {
+// TestAcceptedStreams checks that another sidecar's stream leaves the loop with the bytes after
+// its preface.
+func TestAcceptedStreams(t *testing.T) {
 	for _, st := range []link.Stream{
 		{Kind: link.StreamHTTP},
 		{Kind: link.StreamOpaque, TimeLeft: 2 * time.Second},
@@ -144,8 +146,8 @@ func TestStreamsAreAccepted(t *testing.T) {
 	}
 }
 
-// A stream that can't be taken is refused in the words of its kind.
-func TestStreamsAreRefused(t *testing.T) {
+// TestRefusedStreams checks that a refusal of a stream is encoded for its kind.
+func TestRefusedStreams(t *testing.T) {
 	drain := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Drain(); m.W.Run(time.Millisecond) }
 	fill := func(m *proxytest.Mesh, p *proxytest.Peer) { m.Nodes[1].Proc.Hold(1 << 30) }
 	for _, c := range []struct {
@@ -155,7 +157,7 @@ func TestStreamsAreRefused(t *testing.T) {
 		reason  link.Reason
 		status  int
 		code    string
-		answers bool // are refused too
+		answers bool // streams that fetch a response body are refused too
 	}{
 		{"drain", proxytest.MeshOptions{}, drain, link.Draining, 503, "draining", false},
 		{"no memory", proxytest.MeshOptions{}, fill, link.Overload, 503, "overloaded", false},

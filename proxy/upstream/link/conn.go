@@ -25,30 +25,30 @@ var _ loop.Destined = (*client)(nil)
 type client struct {
 	linkconn.Conn
 	up       *upstream
-	streams  mux.Table[exchange.Attempt] // out, lingering ones included
+	streams  mux.Table[exchange.Attempt] // in flight, lingering ones included
 	next     uint64                      // id of the next request
-	max      int                         // streams that the peer allows
-	response *exchange.Response          // what the Reader decodes into
+	max      int                         // requests in flight that the peer allows
+	response *exchange.Response          // receives the next response that the Reader decodes
 
-	goAwayHeard bool     // a GOAWAY was heard
-	acceptedIDs []uint64 // the ids that it left here, rising, those that are over included
+	goAwayHeard bool     // a GOAWAY was received
+	acceptedIDs []uint64 // ids that the GOAWAYs leave on this link, rising; some may have ended
 
-	handshake loop.Timer
+	handshake loop.Timer // armed until the peer's preface arrives
 }
 
-// Why a connection is no link.
+// These are the reasons for which a connection did not become a link.
 var (
 	errLinkSilent = errors.New("proxy: the peer did not begin to speak the link protocol within connect_timeout")
 	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
 )
 
-// Service implements Destined.
+// Service implements loop.Destined.
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, max: mux.MaxStreams}
-	c.Init(u.shard, link.Dialer, c, nil) // answers are no new work
-	c.handshake.Fire = func() { c.unopened(errLinkSilent) }
+	c.Init(u.shard, link.Dialer, c, nil) // responses are no new work
+	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
 	c.Writer.Preface(link.Dialer, linkconn.Settings(u.shard.Process))
 	u.shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
 	return c
@@ -64,7 +64,7 @@ func (c *client) OnOpen(conn loop.Conn) {
 		conn.Close()
 		return
 	}
-	c.Opened(conn)
+	c.Attach(conn)
 	c.Shard.Loop.After(c.up.service.Config.ConnectTimeout, &c.handshake)
 	c.Flush()
 }
@@ -83,19 +83,20 @@ func (c *client) OnClose(err error) {
 	case c.State() != linkconn.Opening:
 		c.close(fault.Reset)
 	case c.Transport == nil || err == nil:
-		c.unopened(err)
+		c.onDialFailed(err)
 	case err == io.EOF:
-		c.unopened(errLinkClosed)
+		c.onDialFailed(errLinkClosed)
 	default:
-		c.unopened(fmt.Errorf("%w: %w", errLinkClosed, err))
+		c.onDialFailed(fmt.Errorf("%w: %w", errLinkClosed, err))
 	}
 }
 
-// unopened: the endpoint is no link, for err; nil: the process ends.
-func (c *client) unopened(err error) {
+// onDialFailed ends a link that did not open, because of err. It is nil when the process ends.
+func (c *client) onDialFailed(err error) {
 	c.close(c.up.service.DialFailed(c.up.endpoint.LB.Addr, err))
 }
 
+// send sends a's request, or fails a when the peer allows no more in flight.
 func (c *client) send(a *exchange.Attempt) {
 	if c.streams.Len() >= c.max {
 		a.Failed(fault.StreamLimit)
@@ -110,25 +111,24 @@ func (c *client) send(a *exchange.Attempt) {
 	c.Schedule(c.streams.Len() == 1)
 }
 
-// Cancel implements carrier: the other sidecar tells what became of a.
+// Cancel implements exchange.Carrier. The other sidecar reports the outcome of a.
 func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
-	lingers = c.withdraw(a)
+	lingers = c.cancel(a)
 	c.finishDrain()
 	return lingers
 }
 
-// Abort implements carrier.
+// Abort implements exchange.Carrier.
 func (c *client) Abort(a *exchange.Attempt) {
-	c.giveUp(a)
+	c.abandon(a)
 	c.finishDrain()
 }
 
-// Buffered implements carrier.
+// Buffered implements exchange.Carrier.
 func (c *client) Buffered(a *exchange.Attempt) int { return c.Reader.Assembled(a.ID()) }
 
-// withdraw tells the other sidecar that nobody waits for a. It reports whether an
-// outcome follows.
-func (c *client) withdraw(a *exchange.Attempt) (lingers bool) {
+// cancel sends a CANCEL for a. It reports whether an outcome follows.
+func (c *client) cancel(a *exchange.Attempt) (lingers bool) {
 	if !c.Writer.Cancel(a.ID()) {
 		c.forget(a)
 		return false
@@ -138,22 +138,23 @@ func (c *client) withdraw(a *exchange.Attempt) (lingers bool) {
 	return true
 }
 
-// giveUp is withdraw for what nobody waits for: a is over, and what is here of its
-// answer is free.
-func (c *client) giveUp(a *exchange.Attempt) {
-	c.withdraw(a)
+// abandon cancels a without waiting for an outcome, and drops the part of its response that
+// has arrived.
+func (c *client) abandon(a *exchange.Attempt) {
+	c.cancel(a)
 	c.forget(a)
 	c.Reader.Forget(a.ID())
 	c.Account()
 }
 
-// forget takes a out of the table; what still comes for it is ignored.
+// forget removes a from the table. Frames that still arrive for it are ignored.
 func (c *client) forget(a *exchange.Attempt) {
 	c.streams.Remove(a.ID())
 	a.Release()
 }
 
-// remove ends a's part on this link, for its outcome is here.
+// remove removes the attempt with this id, whose outcome has arrived. It returns nil if there
+// is none.
 func (c *client) remove(id uint64) *exchange.Attempt {
 	a := c.streams.Get(id)
 	if a != nil {
@@ -163,7 +164,7 @@ func (c *client) remove(id uint64) *exchange.Attempt {
 	return a
 }
 
-// OnPreface: the peer speaks our language; what was queued may leave.
+// OnPreface opens the link: requests that were queued may be sent.
 func (c *client) OnPreface(version uint8, peer link.Settings) {
 	c.Shard.Loop.Stop(&c.handshake)
 	c.max = int(peer.MaxStreams)
@@ -173,23 +174,23 @@ func (c *client) OnPreface(version uint8, peer link.Settings) {
 	}
 }
 
-// OnStream is for the other end.
+// OnStream is for the accepting end.
 func (c *client) OnStream(link.Stream, []byte) {}
 
-// NewRequest is for the other end.
+// NewRequest is for the accepting end.
 func (c *client) NewRequest(uint64) *protocol.Request { return nil }
 
-// OnRequest is for the other end.
+// OnRequest is for the accepting end.
 func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {
 }
 
-// NewResponse supplies the memory of an answer that someone waits for.
+// NewResponse returns the memory for a response, or nil for one that no attempt waits for.
 func (c *client) NewResponse(id uint64) *protocol.Response {
 	a := c.streams.Get(id)
 	if a == nil {
 		return nil
 	}
-	if a.Lingering() { // the CANCEL crossed the answer
+	if a.Lingering() { // the CANCEL crossed the response
 		c.remove(id)
 		a.Ended(true)
 		return nil
@@ -200,34 +201,35 @@ func (c *client) NewResponse(id uint64) *protocol.Response {
 	return &c.response.Response
 }
 
+// OnResponse passes a complete response to its attempt.
 func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer) {
-	ans := c.response
+	res := c.response
 	c.response = nil
-	ans.HeadBuffer, ans.Codec = buf, codec
-	ans.Hold()
+	res.HeadBuffer, res.Codec = buf, codec
+	res.Hold()
 	a := c.remove(id)
 	if a == nil {
-		ans.Release()
+		res.Release()
 		return
 	}
-	if ans.StreamToken != nil {
-		if a.ToHead() { // there can't be a body
-			ans.Release()
+	if res.StreamToken != nil {
+		if a.ToHead() { // a response to HEAD has no body
+			res.Release()
 			a.Failed(fault.Malformed)
 			return
 		}
-		c.fetch(a, ans)
+		c.fetch(a, res)
 	}
-	a.Answered(ans)
+	a.Answered(res)
 }
 
-// OnReject: the answer can't be taken.
+// OnReject fails an attempt whose response the Reader could not take.
 func (c *client) OnReject(id uint64, why link.Reason) {
 	a := c.streams.Get(id)
 	if a == nil {
 		return
 	}
-	c.giveUp(a)
+	c.abandon(a)
 	switch why {
 	case link.TooLarge:
 		a.Failed(fault.ResponseTooLarge)
@@ -238,11 +240,11 @@ func (c *client) OnReject(id uint64, why link.Reason) {
 	}
 }
 
-// OnCancel is for the other end.
+// OnCancel is for the accepting end.
 func (c *client) OnCancel(uint64) {}
 
-// OnCancelAck: a withdrawn attempt was dropped, is at the application, or is
-// finished there.
+// OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
+// done. One that is still at the application goes on lingering.
 func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	if d != link.CancelDropped && d != link.CancelFinished {
 		return
@@ -250,7 +252,7 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	a := c.remove(id)
 	switch {
 	case a == nil:
-	case !a.Lingering(): // nobody withdrew it
+	case !a.Lingering(): // it was not cancelled
 		a.Failed(fault.Malformed)
 	default:
 		if d == link.CancelDropped {
@@ -260,17 +262,18 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	}
 }
 
+// OnRefused fails an attempt with the peer's reason.
 func (c *client) OnRefused(id uint64, why link.Reason) {
 	if a := c.remove(id); a != nil {
 		a.Failed(fault.OfReason(why))
 	}
 }
 
-// OnGoAway: what the peer did not take is free to go elsewhere, and so is all
-// that comes after. A link that is turned away at its start is a connection that
-// is refused: the endpoint is not to be picked for having nothing to do. Nothing is
-// put on the link from then on, so that further GOAWAYs take from what the first one
-// has listed, each id once, however many there are.
+// OnGoAway fails the attempts that the peer did not accept, those with an id above last. They
+// and all later ones may go elsewhere. A GOAWAY before the first request counts as a refused
+// connection, lest the endpoint be picked because it has nothing in flight. No request is put
+// on the link from then on: the first GOAWAY lists the ids in flight, and further ones only
+// shorten that list, so that each id is visited once, however many GOAWAYs arrive.
 func (c *client) OnGoAway(last uint64, _ link.Reason) {
 	c.detach()
 	c.StartDraining()
@@ -288,15 +291,16 @@ func (c *client) OnGoAway(last uint64, _ link.Reason) {
 	for n > 0 && c.acceptedIDs[n-1] > last {
 		n--
 	}
-	gone := c.acceptedIDs[n:]
+	rejected := c.acceptedIDs[n:]
 	c.acceptedIDs = c.acceptedIDs[:n]
-	for _, id := range gone {
+	for _, id := range rejected {
 		if a := c.remove(id); a != nil {
 			a.Failed(f)
 		}
 	}
 }
 
+// OnLoad passes the load of the peer's service to the load balancer.
 func (c *client) OnLoad(l link.Load) {
 	ep := c.up.endpoint.LB
 	ep.Report(c.Shard.Loop.Now(), lb.Load{
@@ -304,14 +308,14 @@ func (c *client) OnLoad(l link.Load) {
 	}, ep.Own())
 }
 
-// detach makes the next attempt dial anew.
+// detach makes the next attempt dial a new link.
 func (c *client) detach() {
 	if c.up.cur == c {
 		c.up.cur = nil
 	}
 }
 
-// drain closes the link once nothing is out on it.
+// drain closes the link once nothing is in flight on it.
 func (c *client) drain() {
 	if c.State() == linkconn.Open {
 		c.StartDraining()
@@ -325,18 +329,18 @@ func (c *client) finishDrain() {
 	}
 }
 
-// close ends the link and with f all that is out on it. A request of which
-// nothing has left counts as not sent, whatever f.
+// close closes the link, and fails with f the attempts in flight on it. A request of which no
+// byte was sent counts as unsent, whatever f says.
 func (c *client) close(f *fault.Failure) {
 	if c.State() == linkconn.Closed {
 		return
 	}
-	unopened := c.State() == linkconn.Opening
+	opening := c.State() == linkconn.Opening
 	c.detach()
 	c.Shard.Loop.Stop(&c.handshake)
 	var unsent []uint64
 	for _, s := range c.streams.InOrder() {
-		if unopened || !c.Writer.Drop(s.ID) {
+		if opening || !c.Writer.Drop(s.ID) {
 			unsent = append(unsent, s.ID)
 		}
 	}
@@ -351,10 +355,10 @@ func (c *client) close(f *fault.Failure) {
 	for _, s := range c.streams.InOrder() {
 		a := c.streams.Get(s.ID)
 		if a == nil {
-			continue // withdrawn by an earlier one's failure
+			continue // cancelled when an earlier attempt failed
 		}
 		c.forget(a)
-		if _, whole := slices.BinarySearch(unsent, s.ID); whole {
+		if _, found := slices.BinarySearch(unsent, s.ID); found {
 			a.Failed(f.AsUnsent())
 			continue
 		}

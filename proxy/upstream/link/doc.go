@@ -2,6 +2,6 @@
 //
 //	upstream.go  one endpoint on one loop: one link, dialled on first use
 //	conn.go      the dialling end of a link
-//	stream.go    a response whose body has to be fetched
-//	shed.go      giving up the response that holds the most memory
+//	stream.go    a response whose body must be fetched
+//	shed.go      dropping the response that holds the most memory
 package link

@@ -5,7 +5,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// ShedLargest gives up the answer of which most is here.
+// ShedLargest implements exchange.Holder. It drops the response of which most has arrived.
 func (c *client) ShedLargest() bool {
 	id, n := c.Reader.Largest()
 	if n < exchange.LeastShed {
@@ -17,9 +17,10 @@ func (c *client) ShedLargest() bool {
 		c.Account()
 		return true
 	}
-	c.giveUp(a)
+	c.abandon(a)
 	a.Failed(fault.Shed)
 	return true
 }
 
+// CloseNow implements exchange.Holder.
 func (c *client) CloseNow() { c.OnLost() }

@@ -5,14 +5,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// upstream is the link upstream of one endpoint on one loop: one multiplexed
-// link, dialled on first use and again when it is lost.
+// upstream reaches one endpoint from one loop, over one link. The link is dialled on first
+// use, and again after a loss.
 type upstream struct {
 	*connector
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
-	cur      *client // takes new attempts; nil before the first, and after a loss
-	gone     bool    // the endpoint left the service
+	cur      *client // takes new attempts; nil before the first one and after a loss
+	gone     bool    // the endpoint has left the service
 }
 
 // connector makes the links of one loop.
@@ -21,10 +21,11 @@ type connector struct {
 	pool  *exchange.Pool
 }
 
-func NewConnector(w *shard.Shard, p *exchange.Pool) exchange.Connector { return &connector{w, p} }
+// NewConnector returns the Connector of links on a loop.
+func NewConnector(s *shard.Shard, p *exchange.Pool) exchange.Connector { return &connector{s, p} }
 
-func (l *connector) Upstream(s *exchange.Service, target *exchange.Endpoint) exchange.Upstream {
-	return &upstream{connector: l, service: s, endpoint: target}
+func (c *connector) Upstream(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	return &upstream{connector: c, service: s, endpoint: e}
 }
 
 func (u *upstream) Send(a *exchange.Attempt) {
