@@ -90,7 +90,7 @@ func (s *Service) admit(a *Attempt) admitResult {
 
 // wait puts a into this loop's queue.
 func (s *Service) wait(a *Attempt) {
-	a.become(attemptQueued)
+	a.state.become(attemptQueued)
 	list := &s.queue.primary
 	if a.kind == retryAttempt || a.ex.attempt > 0 {
 		list = &s.queue.retry

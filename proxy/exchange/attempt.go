@@ -19,40 +19,6 @@ const (
 	hedgeAttempt
 )
 
-// attemptState is where an attempt stands. Only become assigns it.
-//
-//	idle ──▶ launched ──▶ queued ──▶ sent ──cancel──▶ lingering
-//
-// Each state also leads to idle, from launched also straight to sent. Every way to
-// idle goes through end, which gives back the slot, the pending count and the hedge.
-type attemptState uint8
-
-const (
-	attemptIdle      attemptState = iota // not begun, or over
-	attemptLaunched                      // asks for a slot and an endpoint
-	attemptQueued                        // in the service's queue for a slot
-	attemptSent                          // with an upstream
-	attemptLingering                     // cancelled, but its endpoint may still work on it
-)
-
-// attemptEdges has a bit for each state that may follow.
-var attemptEdges = [8]uint8{
-	attemptIdle:      1 << attemptLaunched,
-	attemptLaunched:  1<<attemptQueued | 1<<attemptSent | 1<<attemptIdle,
-	attemptQueued:    1<<attemptSent | 1<<attemptIdle,
-	attemptSent:      1<<attemptLingering | 1<<attemptIdle,
-	attemptLingering: 1 << attemptIdle,
-}
-
-// become changes the state. An illegal change panics: the driver then closes the
-// connection whose event caused it.
-func (a *Attempt) become(next attemptState) {
-	if attemptEdges[a.state&7]>>next&1 == 0 {
-		illegal("attempt", uint8(a.state), uint8(next))
-	}
-	a.state = next
-}
-
 // Attempt is one try of an exchange at one endpoint. It lives inside its exchange.
 // Until it is over, its endpoint counts it as pending, and it holds its slot of the
 // service.
@@ -120,7 +86,7 @@ func (a *Attempt) send(ep *lb.Endpoint) {
 		return
 	}
 	a.ep, a.sent = ep, now
-	a.become(attemptSent)
+	a.state.become(attemptSent)
 	if a.kind == primaryAttempt && ex.Route.hedging.Shadows() {
 		a.watchShadow(now)
 	}
@@ -238,7 +204,7 @@ func (a *Attempt) cancel() {
 		}
 		a.span().Withdraw(a.ex.shard.Loop.Now())
 		if a.carrier.Cancel(a) {
-			a.become(attemptLingering)
+			a.state.become(attemptLingering)
 			return
 		}
 		a.end(a.ex.shard.Loop.Now(), stats.AttemptNone)
@@ -286,7 +252,7 @@ func (a *Attempt) recordLate() {
 
 // end is the only way to idle. It gives back what the attempt holds.
 func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
-	a.become(attemptIdle)
+	a.state.become(attemptIdle)
 	if a.ep != nil {
 		a.report(now, outcome)
 	}

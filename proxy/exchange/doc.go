@@ -6,6 +6,7 @@
 //	policy.go     the route's policy; router.go finds the route on one loop
 //	admission.go  a slot of the service, or the queue for one
 //	attempt.go    pick an endpoint, send, and end
+//	state.go      the states of an exchange and of an attempt
 //	hedge.go      the hedge timer and the gates
 //	retry.go      win, wait, retry or fail
 //	record.go     counters and access log; tracing.go spans
@@ -14,7 +15,6 @@
 //	shed.go       what an exchange holds, and giving it up
 //	ports.go      the interfaces: Caller below it, Upstream and Carrier above
 //	pool.go       the free lists of one loop
-//	report.go     plain data for the admin API
 //
 // It knows no protocol by name, no session and no connection type.
 package exchange

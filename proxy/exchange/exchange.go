@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/remora-proxy/remora/lb"
@@ -22,43 +21,6 @@ const maxAttempts = 6
 // maxFreeEndpoints bounds how many endpoints may fail for free (failed connects,
 // GOAWAY) before the exchange fails.
 const maxFreeEndpoints = 3
-
-// exchangeState is where an exchange stands. Only become assigns it.
-//
-//	idle ──Begin──▶ open ──Respond or Fail──▶ answered ──last attempt over──▶ idle
-//	                  └──────Cancel──────▶ cancelled ──last attempt over──▶ idle
-type exchangeState uint8
-
-const (
-	exchangeIdle      exchangeState = iota // on the free list, or being filled by a session
-	exchangeOpen                           // the caller waits
-	exchangeAnswered                       // the caller has its response; losers may still be in flight
-	exchangeCancelled                      // the caller has gone; attempts are still in flight
-)
-
-// exchangeEdges has a bit for each state that may follow.
-var exchangeEdges = [4]uint8{
-	exchangeIdle:      1 << exchangeOpen,
-	exchangeOpen:      1<<exchangeAnswered | 1<<exchangeCancelled,
-	exchangeAnswered:  1 << exchangeIdle,
-	exchangeCancelled: 1 << exchangeIdle,
-}
-
-// become changes the state. An illegal change panics: the driver then closes the
-// connection whose event caused it.
-func (ex *Exchange) become(next exchangeState) {
-	if exchangeEdges[ex.state&3]>>next&1 == 0 {
-		illegal("exchange", uint8(ex.state), uint8(next))
-	}
-	ex.state = next
-}
-
-// illegal is apart from become, so that become is inlined.
-//
-//go:noinline
-func illegal(machine string, state, next uint8) {
-	panic(fmt.Sprintf("exchange: %s in state %d can't become %d", machine, state, next))
-}
 
 // Exchange is the life of one request: its deadline, its attempts, and the one
 // response that it ends with. It owns the request's memory. It is recycled when the
@@ -141,7 +103,7 @@ func (ex *Exchange) Begin(r *Route, l *Listener) {
 func (ex *Exchange) open(l *Listener) {
 	w := ex.shard
 	ex.began = w.Loop.Now()
-	ex.become(exchangeOpen)
+	ex.state.become(exchangeOpen)
 	w.Stats.Requests++
 	w.Milliseconds.Now(ex.began).Arrived(ex.size())
 	if w.Sampler.On {
@@ -217,7 +179,7 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	ex.launched++
 	ex.inFlight++
 	a.kind, a.ep, a.index, a.replayed = kind, nil, uint8(ex.launched-1), false
-	a.become(attemptLaunched)
+	a.state.become(attemptLaunched)
 	if kind == retryAttempt {
 		ex.service.stats.Retries++
 	}
@@ -290,7 +252,7 @@ func (ex *Exchange) Cancel() (left bool) {
 
 // leaveOpen ends the wait of the caller, which gets exactly one response.
 func (ex *Exchange) leaveOpen(next exchangeState) {
-	ex.become(next)
+	ex.state.become(next)
 	ex.shard.Loop.Stop(&ex.hedge)
 }
 
@@ -347,6 +309,6 @@ func (ex *Exchange) recycleIfDone() {
 		ex.caller.Finished(ex)
 	}
 	ex.exportTrace()
-	ex.become(exchangeIdle)
+	ex.state.become(exchangeIdle)
 	ex.pool.reuse(ex)
 }

@@ -9,18 +9,18 @@ func TestIllegalStatesPanic(t *testing.T) {
 		f()
 		return false
 	}
-	for from := exchangeIdle; from <= exchangeCancelled; from++ {
-		for to := exchangeIdle; to <= exchangeCancelled; to++ {
-			ex := &Exchange{state: from}
-			if legal := exchangeEdges[from]&(1<<to) != 0; panics(func() { ex.become(to) }) == legal {
+	for from := range exchangeState(exchangeStates) {
+		for to := range exchangeState(exchangeStates) {
+			state := from
+			if legal := exchangeEdges[from][to]; panics(func() { state.become(to) }) == legal {
 				t.Errorf("exchange from %d to %d: legal is %t", from, to, legal)
 			}
 		}
 	}
-	for from := attemptIdle; from <= attemptLingering; from++ {
-		for to := attemptIdle; to <= attemptLingering; to++ {
-			a := &Attempt{state: from}
-			if legal := attemptEdges[from]&(1<<to) != 0; panics(func() { a.become(to) }) == legal {
+	for from := range attemptState(attemptStates) {
+		for to := range attemptState(attemptStates) {
+			state := from
+			if legal := attemptEdges[from][to]; panics(func() { state.become(to) }) == legal {
 				t.Errorf("attempt from %d to %d: legal is %t", from, to, legal)
 			}
 		}

@@ -25,9 +25,16 @@ var legal = [...][4]bool{
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *sessionState) become(next sessionState) {
 	if !legal[*s][next] {
-		panic("downstream/dubbo: a session can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s sessionState) illegal(next sessionState) {
+	panic("downstream/dubbo: a session can't go from " + s.String() + " to " + next.String())
 }
 
 func (s sessionState) String() string {

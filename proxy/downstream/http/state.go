@@ -58,17 +58,31 @@ var outputEdges = [...][5]bool{
 // connection.
 func (s *inputState) become(next inputState) {
 	if !inputEdges[*s][next] {
-		panic("downstream/http: the input of a session can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s inputState) illegal(next inputState) {
+	panic("downstream/http: the input of a session can't go from " + s.String() + " to " + next.String())
 }
 
 // become is the only place that changes the state of the output, as that of the input.
 func (s *outputState) become(next outputState) {
 	if !outputEdges[*s][next] {
-		panic("downstream/http: the output of a session can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s outputState) illegal(next outputState) {
+	panic("downstream/http: the output of a session can't go from " + s.String() + " to " + next.String())
 }
 
 // free reports whether the first call may begin.

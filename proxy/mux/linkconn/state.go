@@ -25,9 +25,16 @@ var legal = [...][4]bool{
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *State) become(next State) {
 	if !legal[*s][next] {
-		panic("linkconn: a link can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s State) illegal(next State) {
+	panic("linkconn: a link can't go from " + s.String() + " to " + next.String())
 }
 
 func (s State) String() string { return [...]string{"opening", "open", "draining", "closed"}[s] }

@@ -32,9 +32,16 @@ var legal = [...][6]bool{
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *clientState) become(next clientState) {
 	if !legal[*s][next] {
-		panic("upstream/dubbo: a connection can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s clientState) illegal(next clientState) {
+	panic("upstream/dubbo: a connection can't go from " + s.String() + " to " + next.String())
 }
 
 func (s clientState) String() string {

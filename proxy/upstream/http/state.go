@@ -29,9 +29,16 @@ var legal = [...][5]bool{
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *connState) become(next connState) {
 	if !legal[*s][next] {
-		panic("upstream/http: a connection can't go from " + s.String() + " to " + next.String())
+		s.illegal(next)
 	}
 	*s = next
+}
+
+// illegal is not part of become, so that become is inlined.
+//
+//go:noinline
+func (s connState) illegal(next connState) {
+	panic("upstream/http: a connection can't go from " + s.String() + " to " + next.String())
 }
 
 func (s connState) String() string {
