@@ -7,7 +7,8 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
-// OfRequest turns a decoder's refusal into the answer to the client.
+// OfRequest returns the failure for a client whose request the HTTP decoder refused
+// with err.
 func OfRequest(err error) *Failure {
 	var refused *http1.Error
 	if !errors.As(err, &refused) {
@@ -16,7 +17,7 @@ func OfRequest(err error) *Failure {
 	return &Failure{Code: refused.Code, Status: refused.Status, Text: refused.Text}
 }
 
-// OfCall turns a refusal of the codec's into the answer to the caller.
+// OfCall returns the failure for a caller whose call the Dubbo codec refused with err.
 func OfCall(err error) *Failure {
 	var refused *dubbo.Error
 	if !errors.As(err, &refused) {

@@ -2,28 +2,30 @@ package fault
 
 import "github.com/remora-proxy/remora/protocol/link"
 
-// Failure is why an exchange or one of its attempts came to nothing. All
-// instances are package variables, so that failing allocates nothing; they are
-// compared by identity.
+// Failure is why an exchange or one of its attempts failed. The failures below are
+// package variables, so that failing allocates nothing, and are compared by identity.
+// Only the errors of codecs become failures of their own.
 type Failure struct {
 	Code   string // stable, sent as x-remora-error
-	Status int    // HTTP status towards the caller
+	Status int    // HTTP status for the caller
 	Text   string // one line for people
 
-	// reason is what a link downstream tells the other sidecar instead of a
-	// status, so that it can decide on a retry.
+	// reason goes to the sidecar at the other end of a downstream link in place
+	// of a status, so that it can decide on a retry. 0 means that no link refuses
+	// a request with this failure.
 	reason link.Reason
-	Retry  retryClass
+	// Retry says which retry the failure permits. The zero value is RetryNever.
+	Retry RetryClass
 }
 
-// BlamesEndpoint tells whether the failure is the endpoint's, and not one of load, of the
-// request, or of a drain.
+// BlamesEndpoint reports whether the endpoint caused the failure, and not its load, the
+// request or a drain.
 func (f *Failure) BlamesEndpoint() bool {
 	return f == Connect || f == Reset || f == Malformed
 }
 
-// AsUnsent is what the end of a connection with f means to a request of which nothing
-// has left.
+// AsUnsent returns the failure of a request of which no byte was sent when its
+// connection ended with f.
 func (f *Failure) AsUnsent() *Failure {
 	if f == DialLimit {
 		return f
@@ -31,18 +33,19 @@ func (f *Failure) AsUnsent() *Failure {
 	return Connect
 }
 
-// retryClass says what a failed attempt permits (design: retries that are free
-// because the request was surely not processed, and retries that are paid).
-type retryClass uint8
+// RetryClass says which retry a failed attempt permits. A retry is free if the
+// endpoint can't have processed the request; any other costs a token of the budget.
+type RetryClass uint8
 
+// The retry classes.
 const (
-	RetryNever         retryClass = iota
-	RetryUnsendable               // can't be sent, there or elsewhere
-	RetryFree                     // nothing was sent, or surely nothing processed: free, any method
-	RetryFreeElsewhere            // no room to send it: free, any method, not there again
-	RetryPaid                     // turned away before the application saw it: costs a token
-	RetryPaidElsewhere            // the same, but by the application itself: not to be asked again
-	RetryIfIdempotent             // may have been processed: idempotent only, costs a token
+	RetryNever         RetryClass = iota // no retry
+	RetryUnsendable                      // no retry: the request can't be sent to any endpoint
+	RetryFree                            // nothing was sent or processed: free, any method
+	RetryFreeElsewhere                   // no room to send it: free, any method, at another endpoint
+	RetryPaid                            // refused before the application saw it: any method, costs a token
+	RetryPaidElsewhere                   // refused by the application unprocessed: as RetryPaid, at another endpoint
+	RetryIfIdempotent                    // may have been processed: idempotent requests only, costs a token
 )
 
 // The failures that a caller may see. The comment of each is the last column of its row

@@ -2,15 +2,16 @@ package fault
 
 import "github.com/remora-proxy/remora/protocol/link"
 
-// Reason is what another sidecar is told of f where a link has no request to
-// refuse: as the reply to a stream.
+// Reason returns the reason that another sidecar gets for a stream that failed with f.
+// For a request it gets the one that Refusal returns.
 func (f *Failure) Reason() link.Reason { return f.reason }
 
-// Refusal is the reason for the other sidecar. Those below link.UpstreamReset
-// promise that the application saw nothing of the request.
-func (f *Failure) Refusal(reached bool) link.Reason {
+// Refusal returns the reason that another sidecar gets for a request that failed with
+// f. Reasons below link.UpstreamReset promise that the application saw nothing of the
+// request; maybeProcessed says that f can't promise that.
+func (f *Failure) Refusal(maybeProcessed bool) link.Reason {
 	switch {
-	case !reached || f.reason >= link.UpstreamReset:
+	case !maybeProcessed || f.reason >= link.UpstreamReset:
 		return f.reason
 	case f == Deadline:
 		return link.UpstreamTimeout
@@ -18,8 +19,8 @@ func (f *Failure) Refusal(reached bool) link.Reason {
 	return link.UpstreamReset
 }
 
-// failures maps what another sidecar says to what it means here. What a later
-// version may say counts by link.Reason.Retryable.
+// failures maps the reasons of another sidecar to failures. OfReason maps the reasons
+// of later versions by link.Reason.Retryable.
 var failures = map[link.Reason]*Failure{
 	link.Overload:          Overloaded,
 	link.RateLimited:       RateLimited,
@@ -37,7 +38,7 @@ var failures = map[link.Reason]*Failure{
 	link.Malformed:         BadRequest,
 }
 
-// OfReason is what a refusal by another sidecar means to whoever waits here.
+// OfReason returns the failure of a request that another sidecar refused.
 func OfReason(why link.Reason) *Failure {
 	if f := failures[why]; f != nil {
 		return f

@@ -1,14 +1,16 @@
 package fault
 
-// Verdict is what a request says about its service.
+// Verdict is what the end of a request says about its service.
 type Verdict uint8
 
+// The verdicts.
 const (
-	VerdictNone Verdict = iota // nothing: withdrawn, or refused here
-	VerdictGood
-	VerdictBad
+	VerdictNone Verdict = iota // nothing: cancelled, or refused by this sidecar
+	VerdictGood                // the service works
+	VerdictBad                 // the service failed
 )
 
+// VerdictOf returns the verdict of a response with an HTTP status.
 func VerdictOf(status int) Verdict {
 	if status >= 500 {
 		return VerdictBad
@@ -16,8 +18,8 @@ func VerdictOf(status int) Verdict {
 	return VerdictGood
 }
 
-// Verdict tells whether the failure is the service's. One that had no chance,
-// because a limit or the request itself was in the way, says nothing.
+// Verdict returns VerdictBad if the service caused the failure. A request that a
+// limit, or a defect of its own, kept from the service gives VerdictNone.
 func (f *Failure) Verdict() Verdict {
 	switch f {
 	case Connect, GoAway, Reset, Malformed, Deadline:

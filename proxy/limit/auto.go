@@ -8,13 +8,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/limit/adaptive"
 )
 
-// Auto moves the limit of a service's slots (max_concurrency: auto). All
-// loops measure into one window; the one that finds it over closes it.
+// Auto adjusts the limit of a service's slots (max_concurrency: auto). All loops
+// measure into one window. The first loop to find that the window has ended closes it.
 type Auto struct {
-	slots *atomic.Int32 // the limit that is moved
+	slots *atomic.Int32 // the limit that Auto adjusts
 
-	Sums    atomic.Uint64 // of the window, see sample
-	reached atomic.Bool   // a request has found all slots taken
+	Sums    atomic.Uint64 // of the window: each response adds its Sample
+	reached atomic.Bool   // a request found all slots taken
 	ends    atomic.Int64  // when the window may be closed, on the loops' clock
 
 	// Owned by the loop that has set ends to closing.
@@ -22,37 +22,39 @@ type Auto struct {
 	began time.Duration
 }
 
-// closing is the end of a window that some loop is closing.
+// closing is the value of ends while a loop closes the window.
 const closing = math.MaxInt64
 
-// A window's number of answers and the sum of their latencies, in microseconds,
-// share a word, so that they belong together. A window lasts half a minute at
-// most, and no slot adds more latency to it than that and longestSample.
+// A window's number of responses and the sum of their latencies, in microseconds,
+// share a word, so that one atomic operation changes both. A window lasts half a minute
+// at most, and a slot adds at most that time and longestSample to the latencies.
 const (
 	sumBits       = 40
 	longestSample = time.Minute
 )
 
+// NewAuto returns an Auto that adjusts slots, and sets slots to its first limit.
 func NewAuto(slots *atomic.Int32) *Auto {
 	a := &Auto{slots: slots, limit: adaptive.New()}
 	slots.Store(int32(a.limit.Value()))
 	return a
 }
 
-// Sample is one answer, as it is added to the sums.
+// Sample returns one response in the form in which it is added to Auto.Sums.
 func Sample(latency time.Duration) uint64 {
 	return 1<<sumBits | uint64(min(latency, longestSample)/time.Microsecond)
 }
 
-// reach notes that there was no slot for a request. Without an automatic limit
-// it does nothing.
+// reach records that a request found no free slot. It does nothing if a is nil.
 func (a *Auto) reach() {
 	if a != nil && !a.reached.Load() {
 		a.reached.Store(true)
 	}
 }
 
-// CloseWindow closes the window if that is over, and sets the limit anew.
+// CloseWindow closes the window if it has ended at now, and sets the limit for the
+// next one. It reports whether it closed a window. queued says that requests wait for
+// a slot.
 func (a *Auto) CloseWindow(now time.Duration, queued bool) bool {
 	end := a.ends.Load()
 	if int64(now) < end || !a.ends.CompareAndSwap(end, closing) {

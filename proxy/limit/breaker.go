@@ -16,34 +16,36 @@ import (
 //	   │                              └───a probe fails──────┘    │
 //	   └──────────────────────────a probe succeeds────────────────┘
 //
-// It judges requests, not attempts: what a retry or a hedge has mended is no
-// failure. While it is closed, a request costs two atomic loads; loops that race
-// at a change may let a probe more through, and agree from then on.
+// It judges requests, not attempts: a request that a retry or a hedge has saved is no
+// failure. While it is closed, a request costs two atomic loads. Loops that race
+// at a change may let one probe more pass, and agree from then on.
 type Breaker struct {
 	consecutive int32
 	open        time.Duration
 	halfOpen    int32
 
 	failures atomic.Int32 // in a row, while closed
-	until    atomic.Int64 // 0: closed; else open until then, and half-open after
-	probes   atomic.Int32 // out, while half-open
+	until    atomic.Int64 // 0 means closed; else open until then, and half-open after
+	probes   atomic.Int32 // in flight, while half-open
 }
 
+// NewBreaker returns a closed breaker with the settings c.
 func NewBreaker(c *config.Breaker) *Breaker {
 	return &Breaker{consecutive: int32(c.Consecutive), open: c.Open, halfOpen: int32(c.HalfOpen)}
 }
 
-// Permit is what a breaker gave a request.
+// Permit is a breaker's permission for one request.
 type Permit uint8
 
+// The permits.
 const (
 	NoPermit    Permit = iota // none: refused, or the service has no breaker
 	FreePermit                // the breaker is closed
 	ProbePermit               // the breaker is half-open, and learns from this request
 )
 
-// Allow lets a request pass or, with NoPermit, not. Each pass is followed by one
-// tell.
+// Allow returns a permit for a request at now; NoPermit refuses it. Each other permit
+// must be given back with one Record.
 func (b *Breaker) Allow(now time.Duration) Permit {
 	until := b.until.Load()
 	switch {
@@ -58,15 +60,15 @@ func (b *Breaker) Allow(now time.Duration) Permit {
 	return ProbePermit
 }
 
-// Record is the outcome of a request with pass p. Requests that passed before the
-// breaker opened neither close it nor keep it open.
+// Record counts the verdict of a request with permit p. A request that was allowed
+// before the breaker opened neither closes it nor keeps it open.
 func (b *Breaker) Record(now time.Duration, p Permit, v fault.Verdict) {
 	if p == ProbePermit {
 		b.probes.Add(-1)
 	}
 	switch until := b.until.Load(); {
 	case v == fault.VerdictNone:
-	case until == 0: // a second probe's, perhaps
+	case until == 0: // closed, perhaps by another probe
 		b.count(now, v)
 	case p != ProbePermit:
 	case v == fault.VerdictGood:
@@ -77,7 +79,7 @@ func (b *Breaker) Record(now time.Duration, p Permit, v fault.Verdict) {
 	}
 }
 
-// count is tell while b is closed.
+// count records a verdict while b is closed.
 func (b *Breaker) count(now time.Duration, v fault.Verdict) {
 	if v == fault.VerdictGood {
 		if b.failures.Load() != 0 {
@@ -90,7 +92,7 @@ func (b *Breaker) count(now time.Duration, v fault.Verdict) {
 	}
 }
 
-// State is where b stands at now; b may be nil.
+// State returns the state of b at now, and BreakerNone if b is nil.
 func (b *Breaker) State(now time.Duration) stats.BreakerState {
 	if b == nil {
 		return stats.BreakerNone

@@ -13,7 +13,7 @@ import (
 func TestBreakerSteps(t *testing.T) {
 	b := NewBreaker(&config.Breaker{Consecutive: 3, Open: time.Second, HalfOpen: 1})
 	now := time.Hour
-	one := func(v fault.Verdict) {
+	request := func(v fault.Verdict) {
 		t.Helper()
 		p := b.Allow(now)
 		if p == NoPermit {
@@ -27,18 +27,18 @@ func TestBreakerSteps(t *testing.T) {
 			t.Fatalf("state %d, want %d", got, want)
 		}
 	}
-	one(fault.VerdictBad)
-	one(fault.VerdictBad)
-	one(fault.VerdictGood) // the row is broken
-	one(fault.VerdictBad)
-	one(fault.VerdictBad)
-	one(fault.VerdictNone)
+	request(fault.VerdictBad)
+	request(fault.VerdictBad)
+	request(fault.VerdictGood) // failures are in a row no more
+	request(fault.VerdictBad)
+	request(fault.VerdictBad)
+	request(fault.VerdictNone)
 	expect(stats.BreakerClosed)
-	early := b.Allow(now) // still out when it opens
-	one(fault.VerdictBad)
+	early := b.Allow(now) // in flight when the breaker opens
+	request(fault.VerdictBad)
 	expect(stats.BreakerOpen)
 	if b.Allow(now) != NoPermit {
-		t.Error("a request passed an open breaker")
+		t.Error("the open breaker allowed a request")
 	}
 	b.Record(now, early, fault.VerdictGood)
 	expect(stats.BreakerOpen)
@@ -46,45 +46,45 @@ func TestBreakerSteps(t *testing.T) {
 	expect(stats.BreakerHalfOpen)
 	probe := b.Allow(now)
 	if probe != ProbePermit || b.Allow(now) != NoPermit {
-		t.Error("half-open, not exactly one probe passed")
+		t.Error("the half-open breaker did not allow exactly one probe")
 	}
-	b.Record(now, probe, fault.VerdictNone) // its caller went away
-	one(fault.VerdictBad)
+	b.Record(now, probe, fault.VerdictNone) // cancelled by its caller
+	request(fault.VerdictBad)
 	expect(stats.BreakerOpen)
 	now += time.Second
-	one(fault.VerdictGood)
+	request(fault.VerdictGood)
 	expect(stats.BreakerClosed)
-	one(fault.VerdictBad)
-	one(fault.VerdictBad)
+	request(fault.VerdictBad)
+	request(fault.VerdictBad)
 	expect(stats.BreakerClosed)
 }
 
-// Whatever comes in whatever order: it opens after a row of failures only, lets
-// nothing pass before its time, never more probes than allowed, and ends closed
-// once the service is well.
+// For any order of requests and verdicts, the breaker opens only after enough failures
+// in a row, allows nothing while it is open and no more probes than configured, and
+// closes once a probe succeeds.
 func TestBreakerProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		c := &config.Breaker{Consecutive: 1 + rnd.IntN(5), Open: time.Second, HalfOpen: 1 + rnd.IntN(3)}
 		b := NewBreaker(c)
-		var out []Permit
+		var inFlight []Permit
 		var opened time.Duration
 		now, row := time.Hour, 0
 		for range 3000 {
 			now += time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))
 			before := b.State(now)
-			if len(out) == 0 || rnd.IntN(2) == 0 {
+			if len(inFlight) == 0 || rnd.IntN(2) == 0 {
 				p := b.Allow(now)
 				if p != NoPermit && before == stats.BreakerOpen {
-					t.Fatalf("seed %d: a request passed %v after it opened", seed, now-opened)
+					t.Fatalf("seed %d: the open breaker allowed a request %v after it opened", seed, now-opened)
 				}
 				if p != NoPermit {
-					out = append(out, p)
+					inFlight = append(inFlight, p)
 				}
 			} else {
-				i := rnd.IntN(len(out))
-				p, v := out[i], fault.Verdict(rnd.IntN(3))
-				out = append(out[:i], out[i+1:]...)
+				i := rnd.IntN(len(inFlight))
+				p, v := inFlight[i], fault.Verdict(rnd.IntN(3))
+				inFlight = append(inFlight[:i], inFlight[i+1:]...)
 				switch v {
 				case fault.VerdictGood:
 					row = 0
@@ -94,28 +94,28 @@ func TestBreakerProperties(t *testing.T) {
 				b.Record(now, p, v)
 				if before == stats.BreakerClosed && b.State(now) == stats.BreakerOpen {
 					if row < c.Consecutive {
-						t.Fatalf("seed %d: open after %d failures in a row of %d", seed, row, c.Consecutive)
+						t.Fatalf("seed %d: open after %d failures in a row, want %d", seed, row, c.Consecutive)
 					}
 					opened, row = now, 0
 				}
 			}
 			probes := 0
-			for _, p := range out {
+			for _, p := range inFlight {
 				if p == ProbePermit {
 					probes++
 				}
 			}
 			if probes > c.HalfOpen || int(b.probes.Load()) != probes {
-				t.Fatalf("seed %d: %d probes out, %d counted, %d allowed", seed, probes, b.probes.Load(), c.HalfOpen)
+				t.Fatalf("seed %d: %d probes in flight, %d counted, at most %d may be", seed, probes, b.probes.Load(), c.HalfOpen)
 			}
 		}
-		for _, p := range out {
+		for _, p := range inFlight {
 			b.Record(now, p, fault.VerdictNone)
 		}
 		now += time.Second
 		b.Record(now, b.Allow(now), fault.VerdictGood)
 		if b.State(now) != stats.BreakerClosed {
-			t.Fatalf("seed %d: not closed by a success", seed)
+			t.Fatalf("seed %d: a successful probe did not close the breaker", seed)
 		}
 	}
 }

@@ -8,25 +8,26 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Rate is a token bucket that all loops share (rate_limit). It holds one
-// number, the time at which the bucket will be full again (the generic cell rate
-// algorithm), so a request costs one atomic exchange, as max_pending does, and
-// the limit is exact over all loops: in any span of t seconds at most burst +
-// rate × t requests pass. The time of a token is rounded to a nanosecond, which
-// is 0.1% at the highest rate.
+// Rate is a token bucket that all loops share (rate_limit). It holds one number, the
+// time at which the bucket will be full again (the generic cell rate algorithm). So a
+// request costs one atomic exchange, as with max_pending, and the limit is exact over
+// all loops: in any t seconds at most burst + rate × t requests pass. The time of a
+// token is rounded to a nanosecond, an error of 0.1% at the highest rate.
 type Rate struct {
 	Config *config.RateLimit
-	token  time.Duration // what one request takes
-	depth  time.Duration // what a full bucket holds
-	full   atomic.Int64
+	token  time.Duration // the time in which one token is refilled
+	depth  time.Duration // the time in which an empty bucket is refilled
+	full   atomic.Int64  // when the bucket is full, on the loops' clock
 }
 
+// NewRate returns a full bucket with the settings c, whose rate is not 0. A burst of 0
+// means one second of the rate.
 func NewRate(c *config.RateLimit) *Rate {
 	token := time.Second / time.Duration(c.Rate)
 	return &Rate{Config: c, token: token, depth: token * time.Duration(cmp.Or(c.Burst, c.Rate))}
 }
 
-// Take tells whether a request may pass at now, and if so takes its token.
+// Take takes a token for a request at now. It reports whether there was one.
 func (l *Rate) Take(now time.Duration) bool {
 	for {
 		old := l.full.Load()

@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// However requests arrive, in no span of time do more pass than the burst and
-// what the rate grants; and one that is refused would have been too many.
+// For any arrivals, no span of time has more requests than the burst and the rate
+// allow, and no request is refused that they allow.
 func TestRateLimitInEverySpan(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -19,7 +19,7 @@ func TestRateLimitInEverySpan(t *testing.T) {
 		l := NewRate(&config.RateLimit{Rate: rate, Burst: burst})
 		now := time.Duration(rnd.Int64N(int64(time.Hour)))
 		var passed []time.Duration
-		tokens, last := float64(burst), now // the textbook's bucket
+		tokens, last := float64(burst), now // a plain token bucket, to compare
 		for range 2000 {
 			now += time.Duration(rnd.ExpFloat64() * float64(l.token) * 2 * rnd.Float64())
 			tokens = min(float64(burst), tokens+float64(now-last)/float64(l.token))
@@ -30,7 +30,7 @@ func TestRateLimitInEverySpan(t *testing.T) {
 				passed = append(passed, now)
 			}
 			if took && tokens < -1e-6 || !took && tokens > 1+1e-6 {
-				t.Fatalf("seed %d: passed %t with %.6f tokens left", seed, took, tokens)
+				t.Fatalf("seed %d: Take is %t with %.6f tokens left", seed, took, tokens)
 			}
 		}
 		for from := range passed {
@@ -43,7 +43,7 @@ func TestRateLimitInEverySpan(t *testing.T) {
 	}
 }
 
-// Without a burst of its own, a limit grants one second's worth.
+// A burst of 0 means one second of the rate.
 func TestRateLimitDefaultBurst(t *testing.T) {
 	l := NewRate(&config.RateLimit{Rate: 10})
 	n := 0
@@ -51,11 +51,11 @@ func TestRateLimitDefaultBurst(t *testing.T) {
 		n++
 	}
 	if n != 10 {
-		t.Errorf("%d at once, want 10", n)
+		t.Errorf("%d requests passed at once, want 10", n)
 	}
 }
 
-// Loops that ask at once get what there is, and no more.
+// Loops that take tokens concurrently get exactly the tokens that there are.
 func TestRateLimitIsExactOverLoops(t *testing.T) {
 	l := NewRate(&config.RateLimit{Rate: 1000, Burst: 100})
 	var passed atomic.Int32
@@ -71,6 +71,6 @@ func TestRateLimitIsExactOverLoops(t *testing.T) {
 	}
 	loops.Wait()
 	if n := passed.Load(); n != 100 {
-		t.Errorf("%d passed, want 100", n)
+		t.Errorf("%d requests passed, want 100", n)
 	}
 }

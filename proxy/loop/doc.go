@@ -1,13 +1,13 @@
-// Package loop is what the core knows of the world: time and connections, as a
-// driver hands them out. A driver (proxy/reactor on real sockets, proxy/sim in tests)
-// implements Loop; everything above is written against it.
+// Package loop defines time and connections for the core. A driver (proxy/reactor on
+// real sockets, proxy/sim in tests) implements Loop; the packages above use only the
+// interfaces.
 //
 //	loop.go     Loop
-//	conn.go     a connection, and the events of its Stream
-//	socket.go   a connection that has left its loop
-//	timer.go    Timer and Flush, embedded in what they serve
-//	timers.go   the stores of timers and flushes, for drivers
-//	timeout.go  Timeout: one timeout at a time, cheap to set again
+//	conn.go     Conn, a connection, and Stream, which receives its events
+//	timer.go    Timer and Flush, embedded in their owners
+//	timeout.go  Timeout, the one timeout of a session
+//	socket.go   Socket, a connection that has left its loop
+//	timers.go   Timers and Flushes, the queues of a driver
 //
-// It imports nothing of the module.
+// It imports no other package of the module.
 package loop

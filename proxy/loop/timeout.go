@@ -5,6 +5,7 @@ import "time"
 // TimeoutKind is what a session waits for.
 type TimeoutKind uint8
 
+// The kinds of timeouts.
 const (
 	TimeoutOff  TimeoutKind = iota // nothing
 	TimeoutIdle                    // the next message
@@ -12,55 +13,59 @@ const (
 	TimeoutBody                    // the rest of a body
 )
 
-// Timeout is a session's one timeout at a time. Setting it again for each message
-// costs no timer operation: the timer stays armed for an earlier moment, and
-// when it fires too early it is armed for what is left.
+// Timeout is the timeout of a session, which waits for one kind of event at a time.
+// Starting it again for each message costs no timer operation: the timer stays armed
+// for an earlier time, and when it fires too early it is armed for the rest.
 type Timeout struct {
-	loop    Loop
-	timer   Timer
-	kind    TimeoutKind
-	expires time.Duration
-	armed   time.Duration // when timer fires
-	do      func(TimeoutKind)
+	loop     Loop
+	timer    Timer
+	kind     TimeoutKind
+	expires  time.Duration
+	armed    time.Duration // when timer fires
+	onExpiry func(TimeoutKind)
 }
 
-func (c *Timeout) Init(l Loop, do func(TimeoutKind)) {
-	c.loop, c.do = l, do
-	c.timer.Fire = c.fire
+// Init prepares t for loop l. onExpiry is called on the loop when a timeout expires; t
+// is off then.
+func (t *Timeout) Init(l Loop, onExpiry func(TimeoutKind)) {
+	t.loop, t.onExpiry = l, onExpiry
+	t.timer.Fire = t.fire
 }
 
-func (c *Timeout) Start(k TimeoutKind, d time.Duration) {
-	c.kind, c.expires = k, c.loop.Now()+d
-	if !c.timer.Armed() || c.armed > c.expires {
-		c.armed = c.expires
-		c.loop.After(d, &c.timer)
+// Start starts the timeout of kind k, d from now, in place of the one that is running.
+func (t *Timeout) Start(k TimeoutKind, d time.Duration) {
+	t.kind, t.expires = k, t.loop.Now()+d
+	if !t.timer.Armed() || t.armed > t.expires {
+		t.armed = t.expires
+		t.loop.After(d, &t.timer)
 	}
 }
 
 // StartIdle starts the idle timeout.
-func (c *Timeout) StartIdle(d time.Duration) { c.Start(TimeoutIdle, d) }
+func (t *Timeout) StartIdle(d time.Duration) { t.Start(TimeoutIdle, d) }
 
-func (c *Timeout) Running(k TimeoutKind) bool { return c.kind == k }
+// Running reports whether the timeout of kind k is running.
+func (t *Timeout) Running(k TimeoutKind) bool { return t.kind == k }
 
-// Stop leaves the timer armed; it will find nothing to do.
-func (c *Timeout) Stop() { c.kind = TimeoutOff }
+// Stop stops the timeout. The timer stays armed; firing it does nothing.
+func (t *Timeout) Stop() { t.kind = TimeoutOff }
 
-// Close disarms the timer too.
-func (c *Timeout) Close() {
-	c.kind = TimeoutOff
-	c.loop.Stop(&c.timer)
+// Close stops the timeout and disarms the timer.
+func (t *Timeout) Close() {
+	t.kind = TimeoutOff
+	t.loop.Stop(&t.timer)
 }
 
-func (c *Timeout) fire() {
-	if c.kind == TimeoutOff {
+func (t *Timeout) fire() {
+	if t.kind == TimeoutOff {
 		return
 	}
-	if left := c.expires - c.loop.Now(); left > 0 {
-		c.armed = c.expires
-		c.loop.After(left, &c.timer)
+	if left := t.expires - t.loop.Now(); left > 0 {
+		t.armed = t.expires
+		t.loop.After(left, &t.timer)
 		return
 	}
-	k := c.kind
-	c.kind = TimeoutOff
-	c.do(k)
+	k := t.kind
+	t.kind = TimeoutOff
+	t.onExpiry(k)
 }

@@ -2,23 +2,23 @@ package loop
 
 import "time"
 
-// Timers is the timer store of a driver: a 4-ary heap of intrusive timers
-// ordered by due time, then by order of arming. Not for use by the core, which
-// sees only Loop.
+// Timers is the timer queue of a driver: a 4-ary heap of intrusive timers
+// ordered by due time, then by order of arming. The core does not use it: it
+// knows only Loop.
 //
-// Most timers are deadlines that nothing reaches: each is disarmed, and armed again
-// for a later time, with every request. So that does not touch the heap: a timer
-// stays where it was, and its place is looked at when it comes to the top. There are
-// at most maxIdle more disarmed ones in the heap than armed ones.
+// Most timers are deadlines that do not expire. With every request such a timer is
+// disarmed and armed again for a later time. That does not touch the heap: the timer
+// keeps its position, which is corrected when the timer reaches the top. The heap
+// holds at most maxDisarmed more disarmed timers than armed ones.
 type Timers struct {
 	heap  []*Timer
 	seq   uint64
 	armed int
 }
 
-const maxIdle = 64
+const maxDisarmed = 64
 
-// Arm makes t due at the absolute time at, moving it if it is armed.
+// Arm makes t due at the absolute time at. A timer that is armed is armed anew.
 func (q *Timers) Arm(t *Timer, at time.Duration) {
 	q.seq++
 	if !t.armed {
@@ -44,12 +44,12 @@ func (q *Timers) Disarm(t *Timer) {
 	}
 	t.armed = false
 	q.armed--
-	if len(q.heap) > 2*q.armed+maxIdle {
+	if len(q.heap) > 2*q.armed+maxDisarmed {
 		q.sweep()
 	}
 }
 
-// sweep takes the disarmed timers out of the heap.
+// sweep removes the disarmed timers from the heap.
 func (q *Timers) sweep() {
 	n := 0
 	for _, t := range q.heap {
@@ -66,13 +66,13 @@ func (q *Timers) sweep() {
 	}
 }
 
-// tidy has the earliest timer on top.
-func (q *Timers) tidy() {
+// settleTop brings the earliest armed timer to the top.
+func (q *Timers) settleTop() {
 	for len(q.heap) > 0 {
 		t := q.heap[0]
 		switch {
 		case !t.armed:
-			q.remove()
+			q.removeTop()
 		case t.placedSeq != t.seq:
 			t.placedAt, t.placedSeq = t.at, t.seq
 			q.down(0)
@@ -82,8 +82,8 @@ func (q *Timers) tidy() {
 	}
 }
 
-// remove takes the top out of the heap.
-func (q *Timers) remove() {
+// removeTop removes the top from the heap.
+func (q *Timers) removeTop() {
 	last := len(q.heap) - 1
 	q.heap[0].pos = 0
 	if last > 0 {
@@ -95,32 +95,32 @@ func (q *Timers) remove() {
 	q.down(0)
 }
 
-// Next is when the earliest timer is due; ok is false when none is armed.
+// Next returns the time at which the earliest timer is due; ok is false if none is
+// armed.
 func (q *Timers) Next() (at time.Duration, ok bool) {
-	if q.tidy(); len(q.heap) == 0 {
+	if q.settleTop(); len(q.heap) == 0 {
 		return 0, false
 	}
 	return q.heap[0].at, true
 }
 
 // Pop disarms and returns the earliest timer due at or before now, or nil. A
-// driver that fires all that is due takes the newest sequence number first
-// (Mark) and passes it as limit, so that a timer which re-arms itself for "now"
-// waits for the next turn.
+// driver that fires all due timers calls LastSeq first and passes the result as
+// limit: a timer that arms itself again for now then waits for the next turn.
 func (q *Timers) Pop(now time.Duration, limit uint64) *Timer {
-	if q.tidy(); len(q.heap) == 0 || q.heap[0].at > now || q.heap[0].seq > limit {
+	if q.settleTop(); len(q.heap) == 0 || q.heap[0].at > now || q.heap[0].seq > limit {
 		return nil
 	}
 	t := q.heap[0]
-	q.remove() // before Disarm, which may sweep
+	q.removeTop() // before Disarm, which may sweep
 	q.Disarm(t)
 	return t
 }
 
-// Mark is the sequence number of the last Arm.
-func (q *Timers) Mark() uint64 { return q.seq }
+// LastSeq returns the sequence number of the last Arm.
+func (q *Timers) LastSeq() uint64 { return q.seq }
 
-// Len is the number of armed timers.
+// Len returns the number of armed timers.
 func (q *Timers) Len() int { return q.armed }
 
 func (q *Timers) less(i, j int) bool {
@@ -160,7 +160,7 @@ func (q *Timers) down(i int) {
 	}
 }
 
-// Flushes is the end-of-turn queue of a driver. Not for use by the core.
+// Flushes is the queue of a driver for the end of a turn. The core does not use it.
 type Flushes struct{ queue, spare []*Flush }
 
 // Add queues f unless it is queued already.
@@ -171,14 +171,14 @@ func (q *Flushes) Add(f *Flush) {
 	}
 }
 
-// Empty tells whether nothing is queued.
+// Empty reports whether nothing is queued.
 func (q *Flushes) Empty() bool { return len(q.queue) == 0 }
 
-// Take empties the queue and returns what was in it, each ready to be queued
-// anew. The slice is valid until the next Take.
+// Take empties the queue and returns its flushes, each of which may be queued
+// again. The slice is valid until the next Take.
 func (q *Flushes) Take() []*Flush {
 	taken := q.queue
-	clear(q.spare) // the connections that they are of may be gone
+	clear(q.spare) // the connections that own them may be closed
 	q.queue, q.spare = q.spare[:0], taken
 	for _, f := range taken {
 		f.queued = false

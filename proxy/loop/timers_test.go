@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// model is Timers as anyone would believe it: a list, sorted when asked.
+// model is a plain implementation of Timers: a list, sorted when asked.
 type model struct {
 	armed []*Timer
 	at    map[*Timer]time.Duration
@@ -48,11 +48,11 @@ func (m *model) pop(now time.Duration, limit uint64) *Timer {
 	return t
 }
 
-// check compares what can be seen of q with the model, and the heap's own marks.
+// check compares q with the model, and checks the positions in the heap.
 func (m *model) check(t *testing.T, q *Timers) {
 	t.Helper()
-	if q.Len() != len(m.armed) || q.Mark() != m.last {
-		t.Fatalf("Len %d, Mark %d; want %d and %d", q.Len(), q.Mark(), len(m.armed), m.last)
+	if q.Len() != len(m.armed) || q.LastSeq() != m.last {
+		t.Fatalf("Len %d, LastSeq %d; want %d and %d", q.Len(), q.LastSeq(), len(m.armed), m.last)
 	}
 	first := m.first()
 	if at, ok := q.Next(); ok != (first != nil) || ok && at != m.at[first] {
@@ -60,7 +60,7 @@ func (m *model) check(t *testing.T, q *Timers) {
 	}
 	for i, timer := range q.heap {
 		if timer.pos != i+1 {
-			t.Fatalf("timer at %d of the heap believes to be at %d", i, timer.pos-1)
+			t.Fatalf("the timer at position %d of the heap has position %d", i, timer.pos-1)
 		}
 	}
 }
@@ -74,11 +74,11 @@ func TestTimersAgainstModel(t *testing.T) {
 		for i := range 1000 {
 			timer := &timers[r.IntN(len(timers))]
 			op := r.IntN(5)
-			if i%400 > 250 && len(m.armed) > 0 { // a rest comes
+			if i%400 > 250 && len(m.armed) > 0 { // only disarm and pop for a while
 				op, timer = 3+r.IntN(8)/7, m.armed[0]
 			}
 			switch op {
-			case 0, 1, 2: // few distinct times: ties are what goes wrong
+			case 0, 1, 2: // few distinct times, so that ties are frequent
 				at := time.Duration(r.IntN(1 + r.IntN(30)))
 				q.Arm(timer, at)
 				m.arm(timer, at)
@@ -98,13 +98,13 @@ func TestTimersAgainstModel(t *testing.T) {
 			if timer.Armed() != slices.Contains(m.armed, timer) {
 				t.Fatalf("seed %d: Armed is %t", seed, timer.Armed())
 			}
-			if r.IntN(10) == 0 { // it tidies, so not each time
+			if r.IntN(10) == 0 { // Next changes the heap, so not each time
 				m.check(t, &q)
 			}
 		}
-		for t1 := q.Pop(1000, q.Mark()); t1 != nil; t1 = q.Pop(1000, q.Mark()) {
+		for t1 := q.Pop(1000, q.LastSeq()); t1 != nil; t1 = q.Pop(1000, q.LastSeq()) {
 			if want := m.pop(1000, m.last); t1 != want {
-				t.Fatalf("seed %d: %p comes at last, want %p", seed, t1, want)
+				t.Fatalf("seed %d: Pop is %p at the end, want %p", seed, t1, want)
 			}
 		}
 		m.check(t, &q)
@@ -114,13 +114,13 @@ func TestTimersAgainstModel(t *testing.T) {
 	}
 }
 
-// TestTimersLimit: a timer that re-arms itself for now waits for the next turn.
-func TestTimersLimit(t *testing.T) {
+// TestPopLimit: a timer that arms itself again for now waits for the next turn.
+func TestPopLimit(t *testing.T) {
 	var q Timers
 	var timer, other Timer
 	q.Arm(&timer, 5)
 	q.Arm(&other, 5)
-	mark, fired := q.Mark(), 0
+	mark, fired := q.LastSeq(), 0
 	for timer := q.Pop(5, mark); timer != nil; timer = q.Pop(5, mark) {
 		fired++
 		q.Arm(timer, 5)
@@ -140,7 +140,7 @@ func TestTimersDoNotAllocate(t *testing.T) {
 		for i := 0; i < len(timers); i += 2 {
 			q.Disarm(&timers[i])
 		}
-		for q.Pop(1000, q.Mark()) != nil {
+		for q.Pop(1000, q.LastSeq()) != nil {
 		}
 	}
 	if n := testing.AllocsPerRun(10, round); n != 0 {
@@ -148,11 +148,11 @@ func TestTimersDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestTimersLetGo: few disarmed timers are kept from the garbage collector, and none
-// that would be due before the next one.
-func TestTimersLetGo(t *testing.T) {
+// TestTimersSweep: the heap keeps few disarmed timers from the garbage collector, and
+// none that was due before the next armed one.
+func TestTimersSweep(t *testing.T) {
 	var q Timers
-	const armed, all = 10, 10 * maxIdle
+	const armed, all = 10, 10 * maxDisarmed
 	timers := make([]Timer, all)
 	for i := range timers {
 		q.Arm(&timers[i], time.Duration(all-i))
@@ -167,15 +167,15 @@ func TestTimersLetGo(t *testing.T) {
 	}
 	for i := armed; i < all; i++ {
 		q.Disarm(&timers[i])
-		if n := kept(); n > q.Len()+maxIdle {
-			t.Fatalf("%d timers are kept beside %d that are armed", n, q.Len())
+		if n := kept(); n > q.Len()+maxDisarmed {
+			t.Fatalf("the heap keeps %d disarmed timers and %d armed ones", n, q.Len())
 		}
 	}
 	if kept() == 0 {
-		t.Error("none is left where it was")
+		t.Error("the heap keeps no disarmed timer, so each Disarm changed it")
 	}
 	if q.Next(); kept() != 0 {
-		t.Errorf("%d timers are kept before the next one", kept())
+		t.Errorf("the heap keeps %d disarmed timers that were due before the next one", kept())
 	}
 }
 
@@ -190,7 +190,7 @@ func TestFlushes(t *testing.T) {
 	q.Add(&b)
 	for range 3 {
 		if q.Empty() {
-			t.Fatal("nothing queued")
+			t.Fatal("no flush is queued")
 		}
 		for _, f := range q.Take() {
 			f.Do()
@@ -220,8 +220,8 @@ func BenchmarkTimers(b *testing.B) {
 	}
 }
 
-// BenchmarkDeadlines is a deadline for each request, that of the oldest disarmed for that
-// of a new one. Timers lie as far apart as they do in exchanges.
+// BenchmarkDeadlines measures one deadline per request: that of the oldest request is
+// disarmed, that of a new one armed. Timers are as far apart in memory as in exchanges.
 func BenchmarkDeadlines(b *testing.B) {
 	for _, n := range []int{64, 512, 4096} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -82,7 +82,7 @@ func (l *NullLoop) endTurn() (moved bool) {
 	for _, f := range posts {
 		f()
 	}
-	limit := l.timers.Mark()
+	limit := l.timers.LastSeq()
 	for t := l.timers.Pop(l.now, limit); t != nil; t = l.timers.Pop(l.now, limit) {
 		t.Fire()
 		moved = true

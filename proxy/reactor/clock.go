@@ -138,7 +138,7 @@ func (l *eventLoop) timerFired() {
 	l.enter()
 	l.clock.armed = 0
 	again := l.turns.again
-	limit := l.timers.Mark()
+	limit := l.timers.LastSeq()
 	for t := l.timers.Pop(l.now, limit); t != nil; t = l.timers.Pop(l.now, limit) {
 		l.run(t.Fire)
 	}

@@ -8,29 +8,29 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// conditions are what a route asks of a request. All that are set must hold.
+// conditions are the match of a route. All that are set must hold.
 type conditions struct {
-	index   int    // of the plan
-	host    []byte // lower case, without port; empty: any
-	prefix  []byte
-	methods [][]byte
+	index   int      // of the plan
+	host    []byte   // lower case, without port; empty means any
+	prefix  []byte   // of the path; empty means any
+	methods [][]byte // empty means any but CONNECT
 	headers []headerMatch
 	call    callMatch
-	split   *split // nil: the route leads to one service
+	split   *split // nil means that the route leads to one service
 }
 
-// headerMatch is one condition of a route.
+// headerMatch is a condition on a header.
 type headerMatch struct {
 	name  string // lower case
 	value []byte
 }
 
-// callMatch is the part of a match that is of Dubbo alone; empty: any.
+// callMatch is the conditions on Dubbo calls. An empty one allows any value.
 type callMatch struct {
 	service, version, group []byte
 
-	never bool // the route has conditions on HTTP
-	only  bool // the route has conditions on Dubbo
+	httpOnly  bool // the route has conditions on HTTP
+	dubboOnly bool // the route has conditions on Dubbo
 }
 
 func newConditions(index int, m *config.Match) *conditions {
@@ -38,7 +38,7 @@ func newConditions(index int, m *config.Match) *conditions {
 		index: index, host: bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path),
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
-			never: m.OfHTTP(), only: m.OfDubbo(),
+			httpOnly: m.OfHTTP(), dubboOnly: m.OfDubbo(),
 		},
 	}
 	for _, method := range m.Method {
@@ -50,12 +50,12 @@ func newConditions(index int, m *config.Match) *conditions {
 	return c
 }
 
-// match reports whether every condition that is set holds.
+// match reports whether all conditions hold.
 func (c *conditions) match(req *protocol.Request) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
 	}
-	if c.call.only {
+	if c.call.dubboOnly {
 		return false
 	}
 	if len(c.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(c.host)) {
@@ -70,7 +70,7 @@ func (c *conditions) match(req *protocol.Request) bool {
 		}
 	}
 	if len(c.methods) == 0 {
-		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only where a route says so
+		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only if a route names the method
 	}
 	return c.matchMethod(req.Method)
 }
@@ -85,14 +85,14 @@ func (c *conditions) matchMethod(method []byte) bool {
 }
 
 func (m *callMatch) match(req *protocol.Request) bool {
-	return !m.never && matches(m.service, req.Path) && matches(m.version, req.Version) && matches(m.group, req.Group)
+	return !m.httpOnly && matches(m.service, req.Path) && matches(m.version, req.Version) && matches(m.group, req.Group)
 }
 
-// matches reports whether got is what a condition wants. An empty condition wants
-// anything.
+// matches reports whether got has the value of a condition. An empty condition allows
+// any value.
 func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
 
-// match reports whether one of the lines has the value.
+// match reports whether one of the header's lines has the value.
 func (m *headerMatch) match(hs []protocol.Header) bool {
 	for i := range hs {
 		if protocol.EqualFold(hs[i].Name, m.name) && bytes.Equal(hs[i].Value, m.value) {
@@ -102,7 +102,7 @@ func (m *headerMatch) match(hs []protocol.Header) bool {
 	return false
 }
 
-// hostOnly cuts the port off an authority, which may hold an IPv6 literal.
+// hostOnly returns an authority without its port. The host may be an IPv6 literal.
 func hostOnly(authority []byte) []byte {
 	colon := bytes.LastIndexByte(authority, ':')
 	if colon < 0 || bytes.IndexByte(authority[colon:], ']') >= 0 {

@@ -7,25 +7,25 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Plan is one route to one service, as each loop makes it.
+// Plan is one route to one service. Each loop makes a route of each plan.
 type Plan struct {
-	Index   int // in Config.Routes; -1: of listeners with a fixed service
-	Service string
+	Index   int    // in Config.Routes; -1 for listeners with a fixed service
+	Service string // its name
 	Match   *config.Match
-	Rewrite string
+	Rewrite string // replaces the prefix of the path that matched; empty means no rewrite
 	Policy  *config.Policy
 	weight  int // in its split
-	Targets int // of the first of a split: how many routes, itself included; else 0
+	Targets int // for the first plan of a split the number of its plans, else 0
 
-	// Before is the place of a route of the generation before that takes the
-	// same requests to the same service, or -1; same reports whether nothing else
-	// differs either.
+	// Before is the index of the plan of the previous generation that takes the
+	// same requests to the same service, or -1. Same reports whether its rewrite
+	// and policy are the same, too. Compare sets both.
 	Before int
 	Same   bool
 }
 
-// Plans lists the shares of a split one after another, and the routes of
-// listeners with a fixed service last.
+// Plans returns the plans of a configuration in the order of its routes. The plans of
+// a split follow each other; those of listeners with a fixed service come last.
 func Plans(cfg *config.Config) (plans []Plan) {
 	for i := range cfg.Routes {
 		c := &cfg.Routes[i]
@@ -55,25 +55,26 @@ func Plans(cfg *config.Config) (plans []Plan) {
 	return plans
 }
 
-// Compare finds for each plan the one before that it continues, if its service
-// is kept.
-func Compare(plans, before []Plan, kept func(service string) bool) {
-	places := make(map[string]int, len(before))
-	for i := range before {
-		places[before[i].key()] = i
+// Compare sets Before and Same of all plans. previous are the plans of the previous
+// generation. A plan continues one of them only if kept reports that its service is
+// still the same.
+func Compare(plans, previous []Plan, kept func(service string) bool) {
+	indexes := make(map[string]int, len(previous))
+	for i := range previous {
+		indexes[previous[i].key()] = i
 	}
 	for i := range plans {
-		r := &plans[i]
-		r.Before = -1
-		at, ok := places[r.key()]
-		if !ok || !kept(r.Service) {
+		p := &plans[i]
+		p.Before = -1
+		at, ok := indexes[p.key()]
+		if !ok || !kept(p.Service) {
 			continue
 		}
-		delete(places, r.key())
-		old := &before[at]
-		r.Before, r.Same = at, old.Rewrite == r.Rewrite && reflect.DeepEqual(old.Policy, r.Policy)
+		delete(indexes, p.key())
+		old := &previous[at]
+		p.Before, p.Same = at, old.Rewrite == p.Rewrite && reflect.DeepEqual(old.Policy, p.Policy)
 	}
 }
 
-// key tells which requests the route takes to which service.
-func (r *Plan) key() string { return fmt.Sprintf("%t %q %q", r.Index < 0, r.Service, *r.Match) }
+// key identifies plans that take the same requests to the same service.
+func (p *Plan) key() string { return fmt.Sprintf("%t %q %q", p.Index < 0, p.Service, *p.Match) }

@@ -2,22 +2,22 @@ package route
 
 // split divides the requests of a route among services by weight.
 type split struct {
-	first   int // index of the plan of the first share; the others follow
+	first   int // index of the plan of the first target; the others follow
 	weights []uint64
 	total   uint64
 }
 
-func newSplit(first int, shares []Plan) *split {
+func newSplit(first int, targets []Plan) *split {
 	s := &split{first: first}
-	for i := range shares {
-		w := uint64(shares[i].weight)
+	for i := range targets {
+		w := uint64(targets[i].weight)
 		s.weights = append(s.weights, w)
 		s.total += w
 	}
 	return s
 }
 
-// Pick returns the index of the plan of one request's share, by the random number x.
+// Pick returns the index of the plan that the random number x picks by weight.
 func (s *split) Pick(x uint64) int {
 	x %= s.total
 	for i, w := range s.weights {
@@ -26,5 +26,5 @@ func (s *split) Pick(x uint64) int {
 		}
 		x -= w
 	}
-	panic("proxy: a share is missing from its total")
+	panic("route: the weights of a split don't add up to its total")
 }

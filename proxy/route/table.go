@@ -9,24 +9,23 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Table finds a request's route without looking at all of them: by host and
-// the beginning of the path, or by the service that Dubbo calls. One by one, a
-// thousand routes take 8 µs, several times what all else that a sidecar does outside
-// the kernel takes; by the table 0.08 µs (BenchmarkRoutes).
+// Table finds the route of a request without trying all routes: by the host and the
+// beginning of the path, or by the service of a Dubbo call. Trying a thousand routes
+// takes 8 µs, several times as long as all other work of a sidecar outside the kernel.
+// The table takes 0.08 µs (BenchmarkRoutes).
 //
-// Each route is in one list of the table, in the order of the configuration, and the
-// first that matches wins: the earliest of those that the lists have. Routes that
-// differ by headers or methods alone share a list, and are looked at one by one.
+// Each route is in one list of the table. The lists have the order of the
+// configuration, and the earliest route that matches wins. Routes that differ only by
+// headers or methods share a list and are tried one by one.
 type Table struct {
-	hosts map[string]pathTable // routes with that host
-	paths pathTable            // routes with none
+	hosts map[string]pathTable // HTTP routes with a host, by the host
+	paths pathTable            // HTTP routes without a host
 
-	services map[string][]*conditions // routes with that service
-	calls    []*conditions            // routes with none
+	services map[string][]*conditions // Dubbo routes with a service, by the service
+	calls    []*conditions            // Dubbo routes without a service
 }
 
-// NewTable makes the table of the routes of a configuration, of a split of the
-// first of its plans.
+// NewTable returns the table of plans. The plans of a split are one route.
 func NewTable(plans []Plan) *Table {
 	t := &Table{hosts: map[string]pathTable{}}
 	var all []*conditions
@@ -44,16 +43,16 @@ func NewTable(plans []Plan) *Table {
 func (t *Table) add(routes []*conditions) {
 	var http, dubbo []*conditions
 	for _, r := range routes {
-		if !r.call.only {
+		if !r.call.dubboOnly {
 			http = append(http, r)
 		}
-		if !r.call.never {
+		if !r.call.httpOnly {
 			dubbo = append(dubbo, r)
 		}
 	}
 	hosts, anyHost := groupRoutes(http, func(r *conditions) []byte {
 		if len(r.host) > maxHost {
-			return nil // it is looked at for all hosts
+			return nil // tried for all hosts
 		}
 		return r.host
 	})
@@ -64,7 +63,8 @@ func (t *Table) add(routes []*conditions) {
 	t.services, t.calls = groupRoutes(dubbo, func(r *conditions) []byte { return r.call.service })
 }
 
-// groupRoutes divides routes by the value of a condition; none are those without.
+// groupRoutes divides routes by the value of a condition. none are the routes without
+// the condition.
 func groupRoutes(routes []*conditions, by func(*conditions) []byte) (groups map[string][]*conditions, none []*conditions) {
 	groups = map[string][]*conditions{}
 	for _, r := range routes {
@@ -77,25 +77,25 @@ func groupRoutes(routes []*conditions, by func(*conditions) []byte) (groups map[
 	return groups, none
 }
 
-// Find returns the index of the plan of the first route that matches, or -1. With a
-// split it is the first of several plans, of which split picks.
-func (t *Table) Find(req *protocol.Request) (plan int, among *split) {
+// Find returns the index of the plan of the first route that matches, or -1. If the
+// route leads to several services, targets is not nil and picks one of its plans.
+func (t *Table) Find(req *protocol.Request) (plan int, targets *split) {
 	if r := t.first(req); r != nil {
 		return r.index, r.split
 	}
 	return -1, nil
 }
 
-// first returns the first route of all that matches, or nil.
+// first returns the first route that matches, or nil.
 func (t *Table) first(req *protocol.Request) *conditions {
 	if req.Codec != protocol.CodecHTTP {
-		return first(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
+		return earlier(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
 	}
 	found := t.paths.first(req)
 	if len(t.hosts) > 0 {
 		var lower [maxHost]byte
 		own := t.hosts[string(lowerHost(&lower, hostOnly(req.Authority)))]
-		found = first(found, own.first(req))
+		found = earlier(found, own.first(req))
 	}
 	return found
 }
@@ -109,19 +109,19 @@ func firstMatch(routes []*conditions, req *protocol.Request) *conditions {
 	return nil
 }
 
-// first is the one of two routes that the configuration has first; either may be nil.
-func first(a, b *conditions) *conditions {
+// earlier returns the route that is earlier in the configuration. Either may be nil.
+func earlier(a, b *conditions) *conditions {
 	if a == nil || b != nil && b.index < a.index {
 		return b
 	}
 	return a
 }
 
-// maxHost is longer than any host that has an address (RFC 1035 section 2.3.4).
+// maxHost is longer than any host name that can be resolved (RFC 1035 section 2.3.4).
 const maxHost = 256
 
-// lowerHost is a host in lower case, as routes have it; empty when it is longer than
-// maxHost.
+// lowerHost returns a host in lower case, as routes have it, and nil if it is longer
+// than maxHost.
 func lowerHost(to *[maxHost]byte, host []byte) []byte {
 	if len(host) > len(to) {
 		return nil
@@ -135,12 +135,13 @@ func lowerHost(to *[maxHost]byte, host []byte) []byte {
 	return to[:len(host)]
 }
 
-// A pathTable is routes by their prefixes, which are sorted.
+// pathTable is a list of routes by their prefixes. The prefixes are sorted.
 type pathTable []prefixRoutes
 
+// prefixRoutes are the routes with one prefix of the path.
 type prefixRoutes struct {
 	prefix []byte
-	parent int // the longest other prefix that begins this one; -1: none
+	parent int // index of the longest other prefix of this one; -1 means none
 	routes []*conditions
 }
 
@@ -163,15 +164,17 @@ func newPathTable(routes []*conditions) pathTable {
 // first returns the first route of the table that matches, or nil.
 func (t pathTable) first(req *protocol.Request) (found *conditions) {
 	for i := t.longest(req.Path); i >= 0; i = t[i].parent {
-		found = first(found, firstMatch(t[i].routes, req))
+		found = earlier(found, firstMatch(t[i].routes, req))
 	}
 	return found
 }
 
-// longest is the longest prefix that begins the path; -1: none does. Its parents are
-// the others. All of them sort before the path, and each begins what sorts between it
-// and the path: so they are the last prefix that does not sort behind the path, if it
-// begins it, and its parents.
+// longest returns the index of the longest prefix of the path, or -1. The parents of
+// that entry are all other prefixes of the path.
+//
+// A prefix of the path does not sort after the path, and it is also a prefix of
+// everything that sorts between the two. So the search starts at the last entry that
+// does not sort after the path. If that is no prefix of the path, its parents follow.
 func (t pathTable) longest(path []byte) int {
 	low, high := 0, len(t)
 	for low < high {

@@ -32,10 +32,10 @@ func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 			if rnd.IntN(3) > 0 {
 				r.host = one("", "", "a.example", "b.example", "[::1]", strings.Repeat("h", 300))
 				r.prefix = append(path(), path()...)
-				r.call.never = len(r.host)+len(r.prefix) > 0
+				r.call.httpOnly = len(r.host)+len(r.prefix) > 0
 			} else {
 				r.call.service, r.call.version = one("", "s", "t"), one("", "1")
-				r.call.only = len(r.call.service)+len(r.call.version) > 0
+				r.call.dubboOnly = len(r.call.service)+len(r.call.version) > 0
 			}
 			if rnd.IntN(4) == 0 {
 				r.methods = [][]byte{one("GET", "POST")}
@@ -74,9 +74,9 @@ func TestRouteTableLooksAtFew(t *testing.T) {
 		routes = append(routes, r)
 	}
 	for i := range 1000 {
-		add(&conditions{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{never: true}})
-		add(&conditions{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{never: true}})
-		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), only: true}})
+		add(&conditions{prefix: fmt.Appendf(nil, "/route-%d/", i), call: callMatch{httpOnly: true}})
+		add(&conditions{host: fmt.Appendf(nil, "host-%d", i), call: callMatch{httpOnly: true}})
+		add(&conditions{call: callMatch{service: fmt.Appendf(nil, "s%d", i), dubboOnly: true}})
 	}
 	table := tableOf(routes)
 	entries := len(table.calls)

@@ -3,18 +3,18 @@ package shard
 import "time"
 
 const (
-	// maxKept is how many bytes of buffers that are not in use a loop keeps at most
-	// for the next long messages. All loops together never keep more than a share of
-	// limits.buffered, one in keptShare, and do not count it there.
+	// maxKept bounds the bytes of unused buffers that a loop keeps for the next long
+	// messages. All loops together keep at most 1/keptShare of limits.buffered. Kept
+	// buffers are not counted against limits.buffered.
 	maxKept   = 16 << 20
 	keptShare = 8
 
-	// keptFor is how long a loop keeps what it does not use: so long at least, and
-	// at most twice.
+	// keptFor is how long a loop keeps an unused buffer: at least once this time, at
+	// most twice.
 	keptFor = time.Second
 )
 
-// initBuffers sees to it that what is kept is let go of at rest.
+// initBuffers makes the loop release buffers that it has not used for a while.
 func (s *Shard) initBuffers() {
 	s.Buffers.OnKept = func() { s.Loop.After(keptFor, &s.trimmer) }
 	s.trimmer.Fire = func() {
@@ -24,7 +24,7 @@ func (s *Shard) initBuffers() {
 	}
 }
 
-// boundBuffers sets how much is kept, by the limits and the number of loops.
+// boundBuffers sets how many bytes of buffers are kept.
 func (s *Shard) boundBuffers() {
 	share := s.Config.Limits.Buffered / keptShare / int64(s.Process.Loops)
 	s.Buffers.Most = int(min(maxKept, share))

@@ -7,18 +7,18 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Logger takes what an operator should know of, with key-value pairs as in
-// log/slog, whose *Logger is one. It must not block.
+// Logger writes the operator's log. Its arguments are key-value pairs as in log/slog,
+// whose *Logger implements it. It must not block.
 type Logger interface {
 	Warn(msg string, args ...any)
 }
 
-// logPause is how long a message is left out of the log after a line of it.
+// logPause is how long a message is omitted after a line with it.
 const logPause = 10 * time.Second
 
-// LimitedLogger is a Logger for what peers cause, who could fill the log: of each message
-// it writes a line in logPause at most, which says how many were left out before it.
-// Messages are constants of the program, so it knows but a few.
+// LimitedLogger is a Logger for events that peers cause, so that no peer can fill the
+// log. It writes each message at most once in logPause, with the number of lines that
+// were omitted before. Messages must be constants, since it remembers all of them.
 type LimitedLogger struct {
 	to    Logger
 	loop  loop.Loop
@@ -27,14 +27,14 @@ type LimitedLogger struct {
 
 type limitedLine struct {
 	at      time.Duration
-	omitted int // since then
+	omitted int // lines since then
 }
 
 func newLimitedLogger(to Logger, loop loop.Loop) *LimitedLogger {
 	return &LimitedLogger{to: to, loop: loop, lines: map[string]*limitedLine{}}
 }
 
-// Separate returns a LimitedLogger to the same Logger that counts on its own.
+// Separate returns a LimitedLogger to the same Logger with counts of its own.
 func (q *LimitedLogger) Separate() *LimitedLogger { return newLimitedLogger(q.to, q.loop) }
 
 // Warn implements Logger.

@@ -13,16 +13,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// Shard is what one loop lends to those who work on it: the loop itself, its
-// counters, its scratch memory, and the limits in force. It belongs to that loop
-// alone, so nothing in it is locked.
+// Shard is the part of the process that belongs to one loop: the loop itself, its
+// counters, its scratch memory, and the limits in force. Only that loop uses it, so it
+// has no locks.
 type Shard struct {
 	Loop    loop.Loop
 	Stats   stats.WorkerStats
 	Scratch []byte // for encoding; valid within one callback
 	Buffers protocol.Buffers
 
-	// By the configuration in use.
+	// From the configuration in use.
 	Config        *config.Config
 	MessageLimits *protocol.Limits
 	UnlimitedBody *protocol.Limits // MessageLimits for bodies of any length
@@ -30,17 +30,17 @@ type Shard struct {
 	Process      *Process
 	Index        int                    // among the shards of the process
 	Sessions     int                    // downstream connections
-	Log          *LimitedLogger         // of what peers do
-	Rand         *rand.PCG              // for picks
-	IDs          rand.PCG               // for the ids of requests; apart from rnd, whose order tests replay
-	Milliseconds *stats.MillisecondRing // apart, since the collector need not look into it
+	Log          *LimitedLogger         // for events that peers cause
+	Rand         *rand.PCG              // picks endpoints and targets of splits
+	IDs          rand.PCG               // makes the ids of requests; not Rand, whose order tests replay
+	Milliseconds *stats.MillisecondRing // a pointer, so that the garbage collector need not scan it
 	Sampler      trace.Sampler
 	AccessLog    accesslog.Log
 	date         dateCache
 
-	Uncounted int64      // bytes held that the budget does not know of yet
-	Shedding  loop.Flush // runs when the hard mark is passed
-	trimmer   loop.Timer // armed while buffers keeps something
+	Uncounted int64      // bytes held that Process.Budget does not include yet
+	Shedding  loop.Flush // deferred when the hard mark is reached
+	trimmer   loop.Timer // armed while Buffers keeps memory
 }
 
 // Process is what the shards of one process share. Its fields are set before the first
@@ -48,14 +48,14 @@ type Shard struct {
 type Process struct {
 	Budget    budget
 	Draining  atomic.Bool
-	Links     atomic.Int32 // accepted ones that may carry requests
+	Links     atomic.Int32 // accepted links that may carry requests
 	Loops     int
-	Streams   bool             // something carries streams
-	WallClock func() time.Time // the time of day; nil: there is none
-	Sink      trace.Sink       // takes the records of sampled requests; nil: none are made
+	Streams   bool             // the process can carry streams
+	WallClock func() time.Time // the time of day; nil means that there is no clock
+	Sink      trace.Sink       // takes the records of sampled requests; nil means that none is made
 }
 
-// Now is the time of day, or zero when the process has no clock.
+// Now returns the time of day, or the zero time if the process has no clock.
 func (s *Process) Now() (t time.Time) {
 	if s.WallClock != nil {
 		t = s.WallClock()
@@ -63,17 +63,18 @@ func (s *Process) Now() (t time.Time) {
 	return t
 }
 
-// New makes the shard of a loop. seed feeds the picks of endpoints.
-func New(of *Process, index int, loop loop.Loop, log Logger, seed uint64) *Shard {
+// New returns the shard of a loop, with the given index in process. seed seeds its
+// random numbers.
+func New(process *Process, index int, loop loop.Loop, log Logger, seed uint64) *Shard {
 	s := &Shard{
-		Process: of, Index: index, Loop: loop, Log: newLimitedLogger(log, loop),
+		Process: process, Index: index, Loop: loop, Log: newLimitedLogger(log, loop),
 		Rand:         rand.NewPCG(seed, uint64(index)),
 		IDs:          *rand.NewPCG(uint64(index), seed),
 		Milliseconds: new(stats.MillisecondRing),
 	}
 	s.Sampler.Rand = *rand.NewPCG(^seed, uint64(index))
 	s.initBuffers()
-	s.AccessLog.Init(loop, of.Now, &s.IDs)
+	s.AccessLog.Init(loop, process.Now, &s.IDs)
 	return s
 }
 
@@ -88,8 +89,8 @@ func (s *Shard) KeepScratch(b []byte) {
 	}
 }
 
-// Configure sets the limits of messages. They are replaced, not changed: a message
-// that is being received keeps the ones it began with.
+// Configure sets the configuration in use. It replaces the limits of messages and does
+// not change them: a message that is being received keeps those it began with.
 func (s *Shard) Configure(cfg *config.Config) {
 	s.Config = cfg
 	lim := &cfg.Limits
@@ -101,8 +102,8 @@ func (s *Shard) Configure(cfg *config.Config) {
 	s.Sampler.Configure(&cfg.Tracing)
 }
 
-// BodyLimits are those of a body that is received: of any length where it can
-// leave the loop when it has become too long for a message.
+// BodyLimits returns the limits of a body that is received. Its length has no limit if
+// a body too long for a message can leave the loop as a stream.
 func (s *Shard) BodyLimits() *protocol.Limits {
 	if s.Process.Streams {
 		return s.UnlimitedBody

@@ -158,7 +158,7 @@ func (l *Loop) hasWork() bool {
 func (l *Loop) turn() {
 	w := l.w
 	before, ready := w.callbacks, len(l.due)+len(l.posts)
-	mark := l.timers.Mark()
+	mark := l.timers.LastSeq()
 	due, posts := l.due, l.posts
 	l.due, l.posts = l.dueSpare[:0], l.postsSpare[:0]
 	w.rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })

@@ -10,25 +10,28 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Log is one loop's part of the access log.
+// Log is the access log of one loop. Only that loop uses it, except for OpaqueStream,
+// Stream and Wall.
 type Log struct {
 	loop  loop.Loop
-	now   func() time.Time // the time of day; zero where there is none
-	rnd   *rand.PCG        // samples what has no id
+	now   func() time.Time // the time of day; the zero time if the process has no clock
+	rnd   *rand.PCG        // samples requests without an id
 	rules *config.AccessLog
 	feed  Feed
 	flush loop.Timer
 }
 
-// flushAfter is how long a line waits for others to be written with.
+// flushAfter is how long a line may wait for others that are written with it.
 const flushAfter = 100 * time.Millisecond
 
+// Init prepares l for a loop. now returns the time of day; rnd samples requests without
+// an id.
 func (l *Log) Init(loop loop.Loop, now func() time.Time, rnd *rand.PCG) {
 	l.loop, l.now, l.rnd = loop, now, rnd
 	l.flush.Fire = l.feed.Flush
 }
 
-// Configure logs by rules to lines from now on; nil: nothing.
+// Configure sets the rules and the queue of the lines. A nil queue means no access log.
 func (l *Log) Configure(rules *config.AccessLog, lines *Queue) {
 	l.rules = rules
 	l.feed.Use(lines)
@@ -37,17 +40,18 @@ func (l *Log) Configure(rules *config.AccessLog, lines *Queue) {
 // On reports whether lines are written.
 func (l *Log) On() bool { return l.feed.On() }
 
-// FlushNow hands on the lines that wait.
+// FlushNow passes on the lines that wait.
 func (l *Log) FlushNow() { l.feed.Flush() }
 
-// Add writes the line of r, with others in a moment.
+// Add writes the line of r within flushAfter.
 func (l *Log) Add(r *Record) {
 	if l.feed.Add(r) {
 		l.loop.After(flushAfter, &l.flush)
 	}
 }
 
-// Wall is the time of day so long ago, or zero when the process has no clock.
+// Wall returns the time of day so long ago, or the zero time if the process has no
+// clock.
 func (l *Log) Wall(ago time.Duration) (t time.Time) {
 	if t = l.now(); !t.IsZero() {
 		t = t.Add(-ago)
@@ -55,8 +59,8 @@ func (l *Log) Wall(ago time.Duration) (t time.Time) {
 	return t
 }
 
-// Keeps tells whether there is to be a line. Which requests are sampled hangs on
-// their ids, so that the sidecars on a request's way log the same ones.
+// Keeps reports whether a request with this outcome, duration and id gets a line. The id
+// decides about sampling, so that all sidecars of a request log the same requests.
 func (l *Log) Keeps(failed bool, took time.Duration, id []byte) bool {
 	c := l.rules
 	switch {
@@ -73,8 +77,8 @@ func (l *Log) Keeps(failed bool, took time.Duration, id []byte) bool {
 // fractionOf spreads random bits over [0, 1).
 func fractionOf(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// hash takes eight bytes at a time, for that is done to every request: ids are 32
-// bytes, mostly.
+// hash takes eight bytes at a time, because it runs for every request. Most ids have 32
+// bytes.
 func hash(b []byte) uint64 {
 	h := uint64(len(b))
 	for ; len(b) >= 8; b = b[8:] {
@@ -83,10 +87,10 @@ func hash(b []byte) uint64 {
 	for _, c := range b {
 		h = fold(h ^ uint64(c))
 	}
-	return fold(h) // once more: ids may differ in their last digit alone
+	return fold(h) // once more, since ids may differ only in their last digit
 }
 
-// fold has each bit of x count for all bits: both halves of a product of 128.
+// fold mixes the bits of x: it combines both halves of a product of 128 bits.
 func fold(x uint64) uint64 {
 	hi, lo := bits.Mul64(x, 0x9e3779b97f4a7c15)
 	return hi ^ lo

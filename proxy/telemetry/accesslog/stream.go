@@ -8,68 +8,68 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// StreamRecord is what the access log is to tell of a stream once that has ended. It has
-// one owner at a time, on any goroutine; the methods of a nil Trail do nothing.
+// StreamRecord collects the access log line of a stream until the stream ends. It has
+// one owner at a time, on any goroutine. The methods of a nil StreamRecord do nothing.
 type StreamRecord struct {
 	log    *Log
-	opaque bool // it has no status: nothing is known of it but that it is bytes
+	opaque bool // the stream is bytes of an unknown protocol, so it has no status
 	rec    Record
 }
 
-// StreamEnd is what became of a stream.
+// StreamEnd is the end of a stream.
 type StreamEnd struct {
-	Status   int            // of the answer; 0: it has none, or the Trail knows it
-	Failure  *fault.Failure // why there was no stream
+	Status   int            // of the response; 0 means none, or the one in the record
+	Failure  *fault.Failure // why there was no stream; nil means that there was one
 	Cut      bool           // it ended in a reset
-	Endpoint string         // "ip:port"; "": none, or the Trail knows it
-	In, Out  int64          // bytes of the bodies, towards the endpoint and from it
+	Endpoint string         // "ip:port"; empty means none, or the one in the record
+	In, Out  int64          // bytes of the bodies, to the endpoint and from it
 }
 
-// StreamOpaque is the kind of a stream of which nothing is known but that it is
-// bytes.
+// StreamOpaque is the kind of a stream of an unknown protocol.
 const StreamOpaque = "opaque"
 
-// The outcomes of streams that have no status, and of those that did not come to
-// their end.
+// The outcomes of streams without a status, and of streams that were reset.
 const (
 	outcomeClosed = "closed"
 	outcomeCut    = "cut"
 )
 
-// OpaqueStream begins the trail of a stream of opaque bytes. Any goroutine may call it.
+// OpaqueStream begins the record of a stream of an unknown protocol. Any goroutine may
+// call it.
 func (l *Log) OpaqueStream(listener, client, service string) *StreamRecord {
-	t := l.Stream(&Record{
+	s := l.Stream(&Record{
 		Time: l.Wall(0), Listener: listener, Client: client, Service: service,
 		Protocol: config.ProtocolTCP, Stream: StreamOpaque,
 	})
-	t.opaque = true
-	return t
+	s.opaque = true
+	return s
 }
 
+// Stream begins the record of a stream with a copy of r.
 func (l *Log) Stream(r *Record) *StreamRecord {
-	t := &StreamRecord{log: l, rec: *r}
-	t.rec.Own()
-	return t
+	s := &StreamRecord{log: l, rec: *r}
+	s.rec.Own()
+	return s
 }
 
-// SetRequest names the request that the stream is for.
-func (t *StreamRecord) SetRequest(kind stats.StreamKind, req *protocol.Request) {
-	if t == nil {
+// SetRequest sets the request of the stream.
+func (s *StreamRecord) SetRequest(kind stats.StreamKind, req *protocol.Request) {
+	if s == nil {
 		return
 	}
-	r := &t.rec
+	r := &s.rec
 	r.Stream = stats.Handoff(kind).String()
 	r.Method, r.Authority, r.Path = req.Method, req.Authority, req.Path
 	r.RequestID, r.TraceID = trace.RequestIDOf(req.Headers), trace.IDOf(req.Headers)
 	r.Own()
 }
 
-// End logs the stream. It is called once.
-func (t *StreamRecord) End(e StreamEnd) {
-	if t == nil {
+// End logs the stream. It must be called once.
+func (s *StreamRecord) End(e StreamEnd) {
+	if s == nil {
 		return
 	}
-	r := &t.rec
+	r := &s.rec
 	r.BytesIn += e.In
 	r.BytesOut += e.Out
 	if e.Endpoint != "" {
@@ -81,11 +81,11 @@ func (t *StreamRecord) End(e StreamEnd) {
 	}
 	failed := e.Failure != nil
 	switch {
-	case e.Cut: // of which a failure may be the consequence
+	case e.Cut: // a failure may be its consequence
 		r.Outcome, failed = outcomeCut, false
 	case failed:
 		r.Outcome, r.Error = stats.OutcomeFailed.String(), e.Failure.Code
-		if !t.opaque {
+		if !s.opaque {
 			r.Status = e.Failure.Status
 		}
 	case r.Status == 0:
@@ -94,10 +94,10 @@ func (t *StreamRecord) End(e StreamEnd) {
 		o := stats.OutcomeOf(r.Status)
 		r.Outcome, failed = o.String(), o.Failed()
 	}
-	t.log.loop.Post(func() { t.log.ended(r, failed) })
+	s.log.loop.Post(func() { s.log.ended(r, failed) })
 }
 
-// ended logs a stream unless the log was switched off meanwhile.
+// ended logs a stream that has ended, unless the log was switched off meanwhile.
 func (l *Log) ended(r *Record, failed bool) {
 	if !l.feed.On() {
 		return

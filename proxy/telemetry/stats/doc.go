@@ -1,9 +1,13 @@
-// Package stats is what a loop counts: plain integers and histograms that only the loop
-// writes, and the plain data of its reports.
+// Package stats defines the counters of a loop: plain integers and histograms that only
+// the loop writes, and the plain data of its reports.
 //
-//	worker.go  a loop's counters; loop.go those of its driver
-//	service.go, endpoint.go  counters of a service and of an endpoint on one loop
-//	handoff.go  what leaves a loop
-//	histogram.go, size.go, milliseconds.go  the forms of counts
-//	report.go  what a Worker reports
+//	loop.go          counters of a driver on one loop
+//	worker.go        counters of the proxy on one loop
+//	service.go       counters of a service on one loop
+//	endpoint.go      counters of an endpoint on one loop
+//	handoff.go       kinds of connections and bodies that leave a loop
+//	histogram.go     Histogram, of latencies
+//	size.go          SizeHistogram, of small numbers
+//	milliseconds.go  MillisecondRing, the last few seconds by the millisecond
+//	report.go        the reports of one loop
 package stats

@@ -1,39 +1,40 @@
 package stats
 
-// AttemptOutcome is how an attempt ended for its endpoint. It is small and dense, fit to
-// index an array of counters.
+// AttemptOutcome is how an attempt ended for its endpoint. It is small and dense, so
+// that it can index an array of counters.
 type AttemptOutcome uint8
 
+// The outcomes of attempts.
 const (
-	AttemptNone    AttemptOutcome = iota // no answer, which nobody can blame it for
-	AttemptBroken                        // no answer: it can't be reached, or does not keep to the protocol
-	AttemptUnseen                        // an answer that nobody waited for
-	AttemptServed                        // an answer
-	AttemptFailure                       // an answer with status 5xx
+	AttemptNone    AttemptOutcome = iota // no response, without a fault of the endpoint
+	AttemptBroken                        // no response: unreachable, or a violation of the protocol
+	AttemptUnseen                        // a response that no caller waited for
+	AttemptServed                        // a response
+	AttemptFailure                       // a response with status 5xx
 
-	// AttemptOutcomes is the number of endings.
+	// AttemptOutcomes is the number of outcomes.
 	AttemptOutcomes = int(AttemptFailure) + 1
 )
 
 var attemptOutcomeNames = [AttemptOutcomes]string{"none", "broken", "unseen", "served", "failure"}
 
-// String returns the ending's stable name, as metrics carry it.
-func (e AttemptOutcome) String() string {
-	if int(e) < AttemptOutcomes {
-		return attemptOutcomeNames[e]
+// String returns the outcome's stable name, as metrics have it.
+func (o AttemptOutcome) String() string {
+	if int(o) < AttemptOutcomes {
+		return attemptOutcomeNames[o]
 	}
 	return "unknown"
 }
 
-// EndpointStats are the counts of one endpoint on one loop, since the endpoint is
-// known.
+// EndpointStats are the counts of one endpoint on one loop, since the loop got to know
+// the endpoint.
 type EndpointStats struct {
 	Outcomes [AttemptOutcomes]uint64 // attempts that ended
-	Latency  Histogram               // of answers, failures and those that nobody waited for included
+	Latency  Histogram               // of all responses, also 5xx and those that no caller waited for
 	Retries  uint64                  // attempts after a failed one
 	Hedges   uint64
 	BytesIn  uint64 // of requests: headers and body, as a loop holds them
-	BytesOut uint64 // of answers, streams left out
+	BytesOut uint64 // of responses, without streams
 }
 
 // Add adds o to s.
@@ -48,7 +49,7 @@ func (s *EndpointStats) Add(o *EndpointStats) {
 	s.BytesOut += o.BytesOut
 }
 
-// Ended is how many attempts have ended.
+// Ended returns the number of attempts that have ended.
 func (s *EndpointStats) Ended() (n uint64) {
 	for _, k := range s.Outcomes {
 		n += k
@@ -56,8 +57,8 @@ func (s *EndpointStats) Ended() (n uint64) {
 	return n
 }
 
-// Failed is how many of them speak against the endpoint: it gave no answer, or
-// one with a status of 5xx.
+// Failed returns the number of attempts that the endpoint failed: no response, or one
+// with status 5xx.
 func (s *EndpointStats) Failed() uint64 {
 	return s.Outcomes[AttemptBroken] + s.Outcomes[AttemptFailure]
 }

@@ -3,21 +3,21 @@ package stats
 import "time"
 
 // The bounds of a Histogram: nine linear steps per decade, from 10 µs to 60 s.
-// All bounds people like to read (0.5 ms, 2 ms, 50 ms) are among them.
+// Round numbers such as 0.5 ms, 2 ms and 50 ms are among them.
 const (
 	histogramBase    = 10 * time.Microsecond
 	histogramDecades = 7
 	histogramTop     = 60 * time.Second
 
-	// HistogramBuckets is the number of buckets of a Histogram; the last one
-	// has no upper bound.
+	// HistogramBuckets is the number of buckets of a Histogram. The last one has
+	// no upper bound.
 	HistogramBuckets = 9*(histogramDecades-1) + 6 + 1
 )
 
-// Histogram counts latencies in fixed buckets. The zero value is empty; it is a
-// plain value, owned by one loop, and copies are independent.
+// Histogram counts latencies in fixed buckets. It is a plain value that one loop owns;
+// copies are independent. The zero value is empty.
 type Histogram struct {
-	// Counts[i] are the latencies in (HistogramBound(i-1), HistogramBound(i)].
+	// Counts[i] is the number of latencies in (HistogramBound(i-1), HistogramBound(i)].
 	Counts [HistogramBuckets]uint64
 	Sum    time.Duration
 }
@@ -37,7 +37,7 @@ func (h *Histogram) Add(o *Histogram) {
 	h.Sum += o.Sum
 }
 
-// Count is the number of latencies observed.
+// Count returns the number of latencies observed.
 func (h *Histogram) Count() (n uint64) {
 	for _, c := range h.Counts {
 		n += c
@@ -45,8 +45,8 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-// Quantile is the upper bound of the bucket that the q-quantile falls into, 0
-// when nothing was observed. What is above all bounds counts as the last one.
+// Quantile returns the upper bound of the bucket with the q-quantile, and 0 if nothing
+// was observed. For latencies above all bounds it is the last bound.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := q * float64(h.Count())
 	var seen uint64
@@ -58,8 +58,8 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// HistogramBound is the upper bound of bucket i, inclusive; of the last bucket
-// it is the largest Duration.
+// HistogramBound returns the upper bound of bucket i, inclusive. For the last bucket it
+// is the largest Duration.
 func HistogramBound(i int) time.Duration {
 	if i >= HistogramBuckets-1 {
 		return 1<<63 - 1
@@ -72,7 +72,7 @@ func HistogramBound(i int) time.Duration {
 	return time.Duration(i+1) * unit
 }
 
-// histogramBucket is the first bucket whose bound is not below d.
+// histogramBucket returns the first bucket whose bound is not below d.
 func histogramBucket(d time.Duration) int {
 	if d > histogramTop {
 		return HistogramBuckets - 1

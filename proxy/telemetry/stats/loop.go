@@ -3,10 +3,10 @@ package stats
 // LoopStats are a driver's counts of one loop: plain integers that only the loop
 // writes.
 type LoopStats struct {
-	Connections int           // open or being dialled, by and from anybody
+	Connections int           // open or being dialled, accepted ones included
 	Events      uint64        // of connections and timers
-	Turns       Histogram     // how long turns took, from their first event to their last flush
-	TurnEvents  SizeHistogram // events of a turn
+	Turns       Histogram     // duration of turns, from their first event to their last flush
+	TurnEvents  SizeHistogram // events per turn
 }
 
 // Metered is a Loop that counts its turns.

@@ -2,21 +2,20 @@ package stats
 
 import "time"
 
-// MillisecondsKept is how many milliseconds back a loop remembers what happened
-// in each: 4096, in 128 KiB.
+// MillisecondsKept is the number of milliseconds in a MillisecondRing: 4096, in 128 KiB.
 const MillisecondsKept = 1 << 12
 
-// Millisecond is what one loop saw within one millisecond.
+// Millisecond has the counts of one loop within one millisecond.
 type Millisecond struct {
-	at       int64 // the millisecond, by the loop's clock: an old one's place is taken over
-	Arrivals uint32
-	Answers  uint32        // failures of this sidecar included
+	at       int64         // number of the millisecond, by the loop's clock
+	Arrivals uint32        // requests that arrived
+	Answers  uint32        // responses, also those of this sidecar
 	BytesIn  uint32        // of the requests that arrived
-	BytesOut uint32        // of the answers
-	Worst    time.Duration // the longest latency of the requests answered
+	BytesOut uint32        // of the responses
+	Worst    time.Duration // the longest latency of the responses
 }
 
-// Add adds what another loop saw within the same millisecond.
+// Add adds the counts of another loop within the same millisecond.
 func (m *Millisecond) Add(o *Millisecond) {
 	m.Arrivals += o.Arrivals
 	m.Answers += o.Answers
@@ -25,11 +24,12 @@ func (m *Millisecond) Add(o *Millisecond) {
 	m.Worst = max(m.Worst, o.Worst)
 }
 
-// MillisecondRing is a ring of them. What a loop found waiting when it came back
-// from elsewhere counts when it was found: that is when it arrived here.
+// MillisecondRing has the latest MillisecondsKept milliseconds of a loop. A request
+// counts in the millisecond in which the loop read it, which is later than its arrival
+// in the kernel if the loop was busy.
 type MillisecondRing [MillisecondsKept]Millisecond
 
-// Now is the one that it is.
+// Now returns the millisecond of now, empty if nothing was counted in it yet.
 func (r *MillisecondRing) Now(now time.Duration) *Millisecond {
 	at := int64(now / time.Millisecond)
 	m := &r[at%MillisecondsKept]
@@ -39,27 +39,30 @@ func (r *MillisecondRing) Now(now time.Duration) *Millisecond {
 	return m
 }
 
+// Arrived counts a request of so many bytes.
 func (m *Millisecond) Arrived(bytes int) {
 	m.Arrivals++
 	m.BytesIn += uint32(bytes)
 }
 
+// Answered counts a response of so many bytes.
 func (m *Millisecond) Answered(latency time.Duration, bytes int) {
 	m.Answers++
 	m.BytesOut += uint32(bytes)
 	m.Worst = max(m.Worst, latency)
 }
 
-// Milliseconds are consecutive milliseconds of one loop that are over.
+// Milliseconds are consecutive milliseconds of one loop, all of them over.
 type Milliseconds struct {
-	From int64 // the first, by the clock that all loops of a process share
+	From int64 // number of the first, by the clock that all loops of a process share
 	List []Millisecond
 }
 
-// End is the millisecond after the last.
+// End returns the number of the millisecond after the last.
 func (m *Milliseconds) End() int64 { return m.From + int64(len(m.List)) }
 
-// Since copies the milliseconds from the given one on.
+// Since returns a copy of the milliseconds from number from to the last one before now,
+// as far as the ring still has them.
 func (r *MillisecondRing) Since(from int64, now time.Duration) Milliseconds {
 	end := int64(now / time.Millisecond)
 	from = min(max(from, end-(MillisecondsKept-1), 0), end)

@@ -7,69 +7,69 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// BreakerState is where a service's breaker stands.
+// BreakerState is the state of a service's circuit breaker.
 type BreakerState uint8
 
 // The states of a breaker.
 const (
-	BreakerNone     BreakerState = iota // the service has none
+	BreakerNone     BreakerState = iota // the service has no breaker
 	BreakerClosed                       // requests pass
-	BreakerOpen                         // none passes
-	BreakerHalfOpen                     // a probe may pass, or is out
+	BreakerOpen                         // no request passes
+	BreakerHalfOpen                     // probes may pass, or are in flight
 )
 
-// WorkerReport is what one loop knows at one moment, as plain data: nothing in
-// it refers to what the loop goes on using.
+// WorkerReport is the state of one loop at one moment. It is plain data that shares no
+// memory with the loop.
 type WorkerReport struct {
-	Generation uint64 // of the configuration that the loop works by
+	Generation uint64 // of the configuration that the loop uses
 	Stats      WorkerStats
-	Loop       LoopStats       // zero where the driver does not count
+	Loop       LoopStats       // zero if the driver does not count
 	Services   []ServiceReport // by name
 }
 
-// ServiceReport is one service as one loop sees it.
+// ServiceReport is the state of one service on one loop.
 type ServiceReport struct {
 	Name    string
-	Version uint64 // of the snapshot in use; 0: none yet
+	Version uint64 // of the snapshot in use; 0 means that none has arrived
 	Stats   ServiceStats
 
 	Breaker        BreakerState
-	Panics         bool    // so many endpoints are unhealthy or ejected that none counts as such
-	HedgesInFlight int     // losers that are not over yet included
+	Panics         bool    // too many endpoints are unhealthy or ejected, so all are used
+	HedgesInFlight int     // also those that have lost and not ended
 	Tokens         float64 // hedges and paid retries that could be sent at once
 
-	// Routes that lead to the service, in order of configuration; the one of
-	// listeners with a fixed service comes last.
+	// Routes that lead to the service, in order of configuration. The route of
+	// listeners with a fixed service is last.
 	Routes    []RouteReport
 	Endpoints []EndpointReport // by address
 }
 
-// RouteReport is what hedging does on one route.
+// RouteReport is the state of hedging on one route.
 type RouteReport struct {
-	Route int        // index in Config.Routes; -1: of listeners with a fixed service
+	Route int        // index in Config.Routes; -1 for listeners with a fixed service
 	Mode  hedge.Mode // as configured
-	// Delay is how long a request waits for its hedge now; what it would wait
-	// where hedging is off.
+	// Delay is the time after which a request is hedged now. If hedging is off, it is
+	// the time after which it would be.
 	Delay time.Duration
 
 	Counts    hedge.Counts
 	Recent    int                // hedges that the gate useless remembers
-	RecentWon int                // of these, the ones that won
+	RecentWon int                // of these, hedges that won
 	Latency   hedge.Distribution // of primaries
 	Forecasts []hedge.Forecast   // with mode shadow only
 }
 
-// EndpointReport is one endpoint as one loop sees it.
+// EndpointReport is the state of one endpoint on one loop.
 type EndpointReport struct {
-	Addr        string
-	Connections int           // open ones and those being dialled
-	Pending     int           // this loop's attempts and streams there
-	Latency     time.Duration // recent average; 0: unknown
-	Stalled     bool          // silent for too long with requests pending
+	Addr        string        // "ip:port"
+	Connections int           // open connections and dials in progress
+	Pending     int           // attempts and streams of this loop in flight
+	Latency     time.Duration // recent average; 0 means unknown
+	Stalled     bool          // it has requests pending and was silent for too long
 	Unhealthy   bool          // by its active health check
 	Ejected     bool          // until it has served a probe
-	EjectedBy   lb.Reason     // why, if Ejected
-	Others      float64       // load of others that its sidecar reported
+	EjectedBy   lb.Reason     // the reason, if Ejected
+	Others      float64       // load by other callers, as its sidecar reported it
 	Reported    bool          // Others is less than a second old
 	Ejections   uint64        // so far
 	Stats       EndpointStats

@@ -5,18 +5,18 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// Outcome is how a request ended for its caller. It is small and dense, fit to
+// Outcome is how a request ended for its caller. It is small and dense, so that it can
 // index an array of counters.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Outcome2xx       Outcome = iota // the application's answer, by class
+	Outcome2xx       Outcome = iota // a response of the application, by class
 	Outcome3xx                      //
 	Outcome4xx                      //
 	Outcome5xx                      //
-	OutcomeFailed                   // an answer or refusal of this sidecar; Errors has its code
-	OutcomeCancelled                // the caller went away or withdrew the request
+	OutcomeFailed                   // an error response of this sidecar; Errors counts its code
+	OutcomeCancelled                // the caller closed its connection or cancelled the request
 
 	// Outcomes is the number of outcomes.
 	Outcomes = int(OutcomeCancelled) + 1
@@ -24,7 +24,7 @@ const (
 
 var outcomeNames = [Outcomes]string{"2xx", "3xx", "4xx", "5xx", "failed", "cancelled"}
 
-// String returns the outcome's stable name, as metrics carry it.
+// String returns the outcome's stable name, as metrics have it.
 func (o Outcome) String() string {
 	if int(o) < Outcomes {
 		return outcomeNames[o]
@@ -32,32 +32,33 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
+// OutcomeOf returns the outcome of a response with an HTTP status.
 func OutcomeOf(status int) Outcome {
 	return Outcome(min(max(status/100, 2), 5) - 2)
 }
 
-// Failed tells the outcomes that are nobody's wish.
+// Failed reports whether o is a failure of the application or the sidecar.
 func (o Outcome) Failed() bool { return o == Outcome5xx || o == OutcomeFailed }
 
 // ServiceStats are the counts of one service on one loop.
 type ServiceStats struct {
-	Requests          uint64 // admitted: not refused for a limit of process or service
+	Requests          uint64 // admitted: not refused because of a limit of the process or service
 	Outcomes          [Outcomes]uint64
-	Latency           Histogram // from the complete request to the complete answer, failed ones too
+	Latency           Histogram // from the complete request to the complete response, failures included
 	BytesIn           uint64    // of requests admitted: headers and body, as a loop holds them
-	BytesOut          uint64    // of answers of the application, streams left out
+	BytesOut          uint64    // of responses of the application, without streams
 	Retries           uint64    // attempts after a failed one, free ones included
-	RetriesPaid       uint64    // of these, the ones that cost a token
-	RetriesOverBudget uint64    // retries that found no token
+	RetriesPaid       uint64    // of these, retries that cost a token
+	RetriesOverBudget uint64    // retries that were not sent for want of a token
 
 	hedge.Counts // of all routes that lead to the service
 
 	Ejections [lb.Reasons]uint64 // of endpoints, by reason
 
-	Streams        uint64 // streams that an endpoint took
-	StreamsOpen    int    // of these, the ones open now
-	StreamsFailed  uint64 // streams that came to nothing
-	StreamBytesIn  uint64 // towards endpoints, of streams that ended
+	Streams        uint64 // streams that an endpoint accepted
+	StreamsOpen    int    // of these, streams open now
+	StreamsFailed  uint64 // streams that no endpoint accepted
+	StreamBytesIn  uint64 // to endpoints, of streams that ended
 	StreamBytesOut uint64 // from endpoints, of streams that ended
 }
 

@@ -7,26 +7,27 @@ import "github.com/remora-proxy/remora/proxy/fault"
 type WorkerStats struct {
 	Connections   int    // downstream connections open now
 	Requests      uint64 // exchanges begun
-	Replays       uint64 // requests sent again since a pooled connection had gone stale
-	WriteTimeouts uint64 // connections closed since the peer took nothing
-	Shed          uint64 // connections closed since they held most, far past limits.buffered
+	Replays       uint64 // requests sent again because a pooled connection was stale
+	WriteTimeouts uint64 // connections closed because the peer took no output
+	Shed          uint64 // connections closed because they held the most memory, above the hard mark
 	LinkFlushes   uint64 // writes to links
 	LinkBytesIn   uint64
 	LinkBytesOut  uint64
-	Cancels       uint64 // attempts withdrawn over a link
-	CancelsSaved  uint64 // of these, dropped before the application saw them
+	Cancels       uint64 // attempts cancelled over a link
+	CancelsSaved  uint64 // of these, attempts dropped before the application saw them
 
-	// LinkBatches are the requests, answers, refusals and withdrawals that left
-	// on a link together.
+	// LinkBatches has the number of messages (requests, responses, refusals and
+	// cancellations) in each write to a link.
 	LinkBatches SizeHistogram
 
-	Handoffs [Handoffs]uint64 // connections and bodies that left the loop to be streams
+	Handoffs [Handoffs]uint64 // connections and bodies that left the loop as streams
 
-	// Errors counts the answers that this sidecar made itself, by their stable
-	// code (x-remora-error); codes that did not occur are missing.
+	// Errors counts the error responses of this sidecar by their stable code
+	// (x-remora-error). A code that did not occur has no entry.
 	Errors map[string]uint64
 }
 
+// Failed counts an error response of this sidecar.
 func (s *WorkerStats) Failed(f *fault.Failure) {
 	if s.Errors == nil {
 		s.Errors = make(map[string]uint64)

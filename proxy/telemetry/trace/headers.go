@@ -6,8 +6,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// RequestIDOf is the id of a request that comes over a link, or nil: a header at the
-// end of the list or near it, where arrive puts it.
+// RequestIDOf returns the id of a request, or nil. It searches from the end of the
+// headers, where the first sidecar of the request has added it.
 func RequestIDOf(headers []protocol.Header) []byte {
 	for _, h := range slices.Backward(headers) {
 		if len(h.Name) == len(protocol.NameRequestID) && protocol.EqualFold(h.Name, "x-request-id") {
@@ -17,7 +17,8 @@ func RequestIDOf(headers []protocol.Header) []byte {
 	return nil
 }
 
-// IDOf is that of the request's trace in hexadecimal, or nil.
+// IDOf returns the id of a request's trace in hexadecimal, or nil. It aliases the
+// header.
 func IDOf(hs []protocol.Header) []byte {
 	if _, at, ok := ContextOf(hs); ok {
 		return IDText(hs[at].Value)
@@ -25,13 +26,15 @@ func IDOf(hs []protocol.Header) []byte {
 	return nil
 }
 
+// The names of the headers of a trace context.
 var (
 	NameParent = []byte("traceparent")
 	NameState  = []byte("tracestate")
 )
 
-// ContextOf finds the one traceparent. With more than one there is none (section
-// 3.2.2.1 wants one).
+// ContextOf returns the trace context of a request, and the index of its traceparent.
+// ok is false if there is no valid one. More than one traceparent counts as none
+// (section 3.2.2.1 of the W3C recommendation).
 func ContextOf(hs []protocol.Header) (c Context, at int, ok bool) {
 	found := 0
 	for i := range hs {
@@ -46,11 +49,14 @@ func ContextOf(hs []protocol.Header) (c Context, at int, ok bool) {
 	return c, at, ok
 }
 
+// IsContext reports whether h is traceparent or tracestate.
 func IsContext(h protocol.Header) bool {
 	return protocol.EqualFold(h.Name, "traceparent") || IsState(h)
 }
 
+// IsState reports whether h is tracestate.
 func IsState(h protocol.Header) bool { return protocol.EqualFold(h.Name, "tracestate") }
 
-// Member in tracestate marks a call that a hedge or a retry led to.
+// Member is the member of tracestate that marks a request whose attempt is a hedge or
+// a retry.
 const Member = "remora=h"

@@ -6,42 +6,46 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Sink takes the records of sampled requests. proxy/otlp implements it.
+// Sink takes the records of sampled requests. proxy/telemetry/otlp implements it.
 type Sink interface {
-	// Put takes r over. Loops call it, so it does not block: what there is no
-	// room for is dropped.
+	// Put takes ownership of r. Loops call it, so it must not block: it drops a
+	// record for which it has no room.
 	Put(r *Record)
 }
 
-// Sampler decides which requests are sampled on one loop, and makes ids.
+// Sampler decides which requests one loop samples, and makes ids.
 type Sampler struct {
-	On    bool
-	share uint64 // of 2^shareBits, of the requests that come without a trace
-	Rand  rand.PCG
+	On    bool     // tracing is configured
+	share uint64   // of the requests that arrive without a trace, in 1/2^shareBits
+	Rand  rand.PCG // set by the owner before the first use
 }
 
-const shareBits = 53 // what a float64 between 0 and 1 is precise to
+const shareBits = 53 // the precision of a float64 between 0 and 1
 
-func (t *Sampler) Configure(c *config.Tracing) {
-	t.On, t.share = c.Endpoint != "", uint64(c.Sample*(1<<shareBits))
+// Configure sets whether tracing is on, and the share of requests to sample.
+func (s *Sampler) Configure(c *config.Tracing) {
+	s.On, s.share = c.Endpoint != "", uint64(c.Sample*(1<<shareBits))
 }
 
-func (t *Sampler) Draw() bool { return t.Rand.Uint64()>>(64-shareBits) < t.share }
+// Draw reports at random whether a request without a trace is sampled.
+func (s *Sampler) Draw() bool { return s.Rand.Uint64()>>(64-shareBits) < s.share }
 
-func (t *Sampler) NewSpanID() (id SpanID) {
-	t.fill(id[:])
+// NewSpanID returns a random id.
+func (s *Sampler) NewSpanID() (id SpanID) {
+	s.fill(id[:])
 	return id
 }
 
-func (t *Sampler) NewTraceID() (id TraceID) {
-	t.fill(id[:8])
-	t.fill(id[8:])
+// NewTraceID returns a random id.
+func (s *Sampler) NewTraceID() (id TraceID) {
+	s.fill(id[:8])
+	s.fill(id[8:])
 	return id
 }
 
-// fill fills eight bytes at random, but not all with 0: that would be no id.
-func (t *Sampler) fill(b []byte) {
-	x := t.Rand.Uint64() | 1
+// fill fills eight bytes at random. They are never all 0, which would be no valid id.
+func (s *Sampler) fill(b []byte) {
+	x := s.Rand.Uint64() | 1
 	for i := range b {
 		b[i] = byte(x >> (8 * i))
 	}
