@@ -1,19 +1,14 @@
 package config
 
 import (
-	"os"
 	"slices"
 	"time"
 )
 
 // Default returns the configuration of an empty file: no listener, no service.
 func Default() *Config {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
 	return &Config{
-		Node:  Node{ID: host},
+		Node:  Node{ID: hostname()},
 		Log:   Log{Level: LevelInfo, Format: FormatJSON},
 		Admin: Admin{Address: "127.0.0.1:9901"},
 		Registry: Registry{

@@ -12,6 +12,7 @@
 //	secrets.go   what errors may quote
 //	yaml.go      structs back to YAML, without secrets
 //
-// load.go calls them in this order. After Load each key that the file doesn't set
-// has its default, so readers need not ask whether it was set.
+// load.go calls them in this order. It alone uses the system: the file, the environment
+// and the host's name. After Load each key that the file doesn't set has its default,
+// so readers need not ask whether it was set.
 package config

@@ -23,6 +23,15 @@ func Load(path string, more ...Inspect) (*Config, error) {
 	return Parse(path, data, os.LookupEnv, more...)
 }
 
+// hostname returns the host's name, or localhost if the system does not know it.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
 // Parse checks data. Errors use name as the name of the file; env looks up variables.
 // The error is nil, or Errors with all errors in data.
 func Parse(name string, data []byte, env func(string) (string, bool), more ...Inspect) (*Config, error) {
