@@ -92,6 +92,9 @@ func TestCheck(t *testing.T) {
 		{"core and sleep", "proxy/hedge/a.go", `import "time"; func f() { time.Sleep(1) }`, "must not use time.Sleep"},
 		{"core and goroutines", "proxy/a.go", `func f() { go f() }`, "must not use go"},
 		{"goroutine in a test", "proxy/a_test.go", `func f() { go f() }`, ""},
+		{"clock in a file of the core", "proxy/telemetry/accesslog/log.go", `import "time"; var t = time.Now()`, "must not use time.Now"},
+		{"goroutine in a file of the core", "proxy/telemetry/accesslog/stream.go", `func f() { go f() }`, "must not use go"},
+		{"clock beside the core", "proxy/telemetry/accesslog/writer.go", `import "time"; var t = time.Now()`, ""},
 		{"driver and the clock", "proxy/reactor/a.go", `import "time"; var t = time.Now()`, ""},
 
 		{"400 lines", "lb/a.go", strings.Repeat("\n", 398), ""},

@@ -1,7 +1,8 @@
 // Package archtest checks the module's architecture: which way imports point,
 // where each third-party library lives, what the core may not use, and how long
-// a file may be. The rules are in rules_test.go. The tests run them on this
-// module, and on small fixtures that show that each rule can fail.
+// a file may be. Each file has rules of one kind; those about imports are in
+// rules_test.go. The tests run them on this module, and on small fixtures that show
+// that each rule can fail.
 package archtest
 
 import (

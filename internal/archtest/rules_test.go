@@ -296,22 +296,6 @@ var homes = []home{
 		"system calls belong to the drivers, and to who owns the terminal"},
 }
 
-// core lists the packages that do no I/O: a request's way through them is a
-// function of the driver's events, so that a failing simulation replays exactly.
-var core = []string{
-	"proxy", "proxy/loop", "proxy/fault", "proxy/limit/...", "proxy/shard", "proxy/route", "proxy/exchange", "proxy/mux/...",
-	"proxy/upstream/...", "proxy/downstream/...", "proxy/hedge", "proxy/telemetry/stats", "proxy/telemetry/trace", "lb", "protocol/...",
-}
-
-const coreWhy = "the core gets time and connections from its loop alone, so that the simulator can replay it"
-
-// notInCore lists what the core may not import or use.
-var notInCore = []string{
-	"net", "net/http", "os", "os/signal", "syscall", "sync", "log", "log/slog",
-	"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.NewTimer",
-	"time.NewTicker", "time.Tick", "go", "a dot import",
-}
-
 // Check returns one complaint, with its reason, for each broken rule.
 func Check(files []File) []string {
 	var wrong []string
@@ -361,22 +345,6 @@ func checkHomes(f *File, complain func(int, string, ...any)) {
 			f.IsTest() && (slices.Contains(h.packages, f.Dir()+"_test") || slices.Contains(h.packages, "_test"))
 		if !atHome {
 			complain(imp.Line, "%s lives in %s: %s", imp.Path, strings.Join(h.packages, ", "), h.why)
-		}
-	}
-}
-
-func checkCore(f *File, complain func(int, string, ...any)) {
-	if f.IsTest() || !matchesAny(core, f.Dir()) {
-		return
-	}
-	for _, imp := range f.Imports {
-		if slices.Contains(notInCore, imp.Path) {
-			complain(imp.Line, "%s must not import %s: %s", f.Dir(), imp.Path, coreWhy)
-		}
-	}
-	for _, use := range f.Uses {
-		if slices.Contains(notInCore, use.What) {
-			complain(use.Line, "%s must not use %s: %s", f.Dir(), use.What, coreWhy)
 		}
 	}
 }
