@@ -5,26 +5,27 @@
 // The core does no I/O, starts no goroutine and never asks what time it is; a driver
 // (proxy/reactor on real sockets, proxy/sim in tests) brings time and connections.
 //
-// The stations of a request, one folder each:
+// The steps of a request, one folder each:
 //
 //	downstream/http, /link, /dubbo  bytes to a request
-//	downstream                      headers added and taken out
+//	downstream                      headers added and removed
 //	route                           which route
 //	limit                           who may pass
-//	exchange                        deadline, attempts, hedges, the one response
+//	exchange                        deadline, attempts, retries, hedges, the one response
 //	upstream/http, /link, /dubbo    an attempt to bytes, bytes to a response
 //	telemetry                       counters, access log, spans
 //	stream                          what leaves the loops
 //
 // In this package:
 //
-//	process.go     what all loops share
-//	worker.go      one loop's part
-//	protocols.go   the list of protocols
-//	generation.go  a configuration in use; generation_worker.go on one loop
-//	listener.go    a listener
-//	leases.go      what streams ask of a loop
-//	drain.go       the end of sessions
-//	shed.go        which connection is closed when memory is short
-//	report.go      what the admin API asks
+//	process.go            Process, which all loops share
+//	protocols.go          the list of protocols
+//	worker.go             Worker, the part on one loop
+//	generation.go         Generation, one configuration with what the loops share of it
+//	generation_worker.go  the switch of one loop to a generation
+//	listener.go           Listener, one listener of the configuration
+//	leases.go             the services of a loop for streams
+//	shed.go               which connection ends when memory is short
+//	drain.go              the end of sessions
+//	report.go             reports for the admin API
 package proxy

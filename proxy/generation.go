@@ -12,65 +12,67 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Generation is one configuration with all that the loops share of it. It comes
-// into use in three steps, by one goroutine, one Generation at a time:
+// Generation is one configuration with everything that the loops share of it. One
+// goroutine brings it into use, in three steps, one Generation at a time:
 //
-//	Process.Prepare   the loops make ready the services that are new
-//	Update            they get endpoints, while the old configuration serves
-//	Process.Switch    each loop works by the new one from its next turn on
+//	Process.Prepare   the loops make the services that are new
+//	Update            the new services get endpoints, while the old configuration serves
+//	Process.Switch    each loop uses the new configuration from its next turn on
 //
-// What a new configuration leaves as it was goes on with its history and
-// connections: a service, a route's latency estimate, the sessions of a listener.
-// Exchanges that began before end by the route and service they began with.
+// Services, routes and listeners that the new configuration does not change keep their
+// history and connections: endpoints, latency estimates, sessions. Exchanges keep the
+// route and service with which they began.
 type Generation struct {
-	cfg       *config.Config
-	number    uint64
-	services  map[string]exchange.Member
-	routes    []route.Plan
-	table     *route.Table
-	listeners map[string]*Listener // by the listener's name
-	rates     map[string]*limit.Rate
-	lines     *accesslog.Queue // nil: no access log
+	cfg    *config.Config
+	number uint64
 
-	added    []exchange.Member         // of services, those that the one before does not have
-	removed  []*exchange.SharedService // of services that are gone, those that may still serve
+	// In the order of a request.
+	listeners map[string]*Listener       // by name
+	rates     map[string]*limit.Rate     // of listeners with a rate limit, by name
+	table     *route.Table               // returns an index of routes
+	routes    []route.Plan               // one route to one service each
+	services  map[string]exchange.Member // by name
+	accessLog *accesslog.Queue           // nil means no access log
+
 	previous *Generation               // until the switch
+	added    []exchange.Member         // services that the previous generation does not have
+	removed  []*exchange.SharedService // removed services that may have requests in flight
 }
 
-// generation lays out what is to follow the one before.
-func (p *Process) generation(cfg *config.Config, before *Generation) *Generation {
+// newGeneration returns the generation of a configuration, to follow previous.
+func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Generation {
 	g := &Generation{
-		cfg: cfg, number: before.number + 1, previous: before, lines: before.lines,
+		cfg: cfg, number: previous.number + 1, previous: previous, accessLog: previous.accessLog,
 		services:  make(map[string]exchange.Member, len(cfg.Services)),
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
 		rates:     make(map[string]*limit.Rate),
 	}
 	for name, c := range cfg.Services {
-		m := exchange.NewMember(c, before.services[name], p.shared.Loops)
-		if m.SharedService != before.services[name].SharedService {
+		m := exchange.NewMember(c, previous.services[name], p.shared.Loops)
+		if m.SharedService != previous.services[name].SharedService {
 			g.added = append(g.added, m)
 		}
 		g.services[name] = m
 	}
 	for i := range cfg.Listeners {
-		g.enter(&cfg.Listeners[i], p.shared.Loops)
+		g.addListener(&cfg.Listeners[i], p.shared.Loops)
 	}
 	g.routes = route.Plans(cfg)
 	g.table = route.NewTable(g.routes)
-	route.Compare(g.routes, before.routes, func(service string) bool {
-		return g.services[service].SharedService == before.services[service].SharedService
+	route.Compare(g.routes, previous.routes, func(service string) bool {
+		return g.services[service].SharedService == previous.services[service].SharedService
 	})
 	return g
 }
 
-// Config is the configuration. It is not changed.
+// Config returns the configuration, which must not be changed.
 func (g *Generation) Config() *config.Config { return g.cfg }
 
-// Number counts the generations of a Process, from 1.
+// Number returns the number of the generation. The first one of a Process has number 1.
 func (g *Generation) Number() uint64 { return g.number }
 
-// Added are the names of services of which the loops know no endpoints until
-// Update.
+// Added returns the sorted names of the services that are new, and have no endpoints
+// before Update.
 func (g *Generation) Added() []string {
 	names := make([]string, len(g.added))
 	for i, m := range g.added {
@@ -80,8 +82,8 @@ func (g *Generation) Added() []string {
 	return names
 }
 
-// Known tells that every loop knows the endpoints of the services in Fresh, be
-// they none.
+// Known reports whether every loop has a snapshot of each service in Added. A snapshot
+// may be empty.
 func (g *Generation) Known() bool {
 	for _, m := range g.added {
 		if !m.Known() {
@@ -91,61 +93,59 @@ func (g *Generation) Known() bool {
 	return true
 }
 
-// Drained tells that no service which this generation or one before has removed
-// has anything in flight.
-func (g *Generation) Drained() bool { return g.formerPending() == 0 }
+// Drained reports whether no removed service, of this generation or an earlier one, has
+// requests in flight.
+func (g *Generation) Drained() bool { return g.removedInFlight() == 0 }
 
-func (g *Generation) formerPending() (n int) {
+// removedInFlight returns the number of requests in flight of removed services.
+func (g *Generation) removedInFlight() (n int) {
 	for _, s := range g.removed {
 		n += s.InFlight()
 	}
 	return n
 }
 
-// Update gives every loop a new snapshot of a service's endpoints. It may be
-// called from any goroutine, one at a time for each service. Snapshots may
-// overtake each other on their way to a loop, so a loop ignores one whose
-// version it has passed.
+// Update gives every loop a new snapshot of a service's endpoints. Any goroutine may call
+// it, but only one at a time for each service. Snapshots may reach a loop in another
+// order, so a loop ignores one that is older than the one in use.
 func (g *Generation) Update(snap *registry.Snapshot) {
 	if s := g.services[snap.Service].SharedService; s != nil {
 		s.Update(snap, g.cfg.Node.ID)
 	}
 }
 
-// Prepare lays out the generation after the one in use, and has every loop make
-// its new services ready. done is called on a loop when the last of them has;
-// from then on Update may be called. A generation that is not switched to is just
-// dropped.
+// Prepare returns the generation to follow the one in use, and makes its new services on
+// every loop. done is called on the last loop that has done so; after that Update may be
+// called. A generation that is not used needs no clean-up.
 func (p *Process) Prepare(cfg *config.Config, done func()) *Generation {
-	g := p.generation(cfg, p.current.Load())
+	g := p.newGeneration(cfg, p.current.Load())
 	p.onLoops(func(w *Worker) { w.prepare(g) }, done)
 	return g
 }
 
-// Switch brings g, the last that was prepared, into use. done is called on a loop
-// when the last of them works by it. Listeners that g does not have are to be
-// closed by the caller then; their connections end as soon as nothing can be lost
-// by it.
+// Switch brings g, the last generation that was prepared, into use. done is called on the
+// last loop that has switched. The caller must then close the listeners that g does not
+// have; their connections end as soon as no request can be lost by it.
 func (p *Process) Switch(g *Generation, done func()) {
-	before := g.previous
+	previous := g.previous
 	g.previous = nil
-	for _, s := range before.removed {
+	for _, s := range previous.removed {
 		if s.InFlight() > 0 {
 			g.removed = append(g.removed, s)
 		}
 	}
-	for name, m := range before.services {
+	for name, m := range previous.services {
 		if g.services[name].SharedService != m.SharedService {
 			g.removed = append(g.removed, m.SharedService)
 		}
 	}
-	p.use(g)
-	p.onLoops(func(w *Worker) { w.switchTo(g, before) }, done)
+	p.setCurrent(g)
+	p.onLoops(func(w *Worker) { w.switchTo(g, previous) }, done)
 }
 
-// use makes g what other goroutines than the loops see, and sets the limits of
-// the process.
-func (p *Process) use(g *Generation) {
+// setCurrent makes g the current generation of the process, and sets the limits of the
+// process. Each loop switches to g on its own.
+func (p *Process) setCurrent(g *Generation) {
 	p.shared.Budget.Configure(&g.cfg.Limits)
 	for _, m := range g.services {
 		m.LimitSlots()
@@ -153,7 +153,7 @@ func (p *Process) use(g *Generation) {
 	p.current.Store(g)
 }
 
-// onLoops has every loop do something, and calls done when the last has.
+// onLoops calls do on every loop, and done on the last loop that has called it.
 func (p *Process) onLoops(do func(*Worker), done func()) {
 	left := new(atomic.Int32)
 	left.Store(int32(len(p.workers)))
@@ -167,13 +167,12 @@ func (p *Process) onLoops(do func(*Worker), done func()) {
 	}
 }
 
-// LogTo says where the lines of the access log go; with nil there are none. It is
-// called before any loop works by g. What is not said is as in the generation
-// before.
-func (g *Generation) LogTo(q *accesslog.Queue) { g.lines = q }
+// LogTo sets the queue of the access log; nil means no access log. It must be called
+// before any loop uses g. Without it, g has the queue of the previous generation.
+func (g *Generation) LogTo(q *accesslog.Queue) { g.accessLog = q }
 
-// FlushAccessLog hands on the lines that the loops have left. It is called when they
-// have ended.
+// FlushAccessLog passes on the lines that the loops have not passed on yet. It must be
+// called after the loops have ended.
 func (p *Process) FlushAccessLog() {
 	for _, w := range p.workers {
 		w.shard.AccessLog.FlushNow()

@@ -6,58 +6,61 @@ import (
 	"github.com/remora-proxy/remora/proxy/limit"
 )
 
-// prepare makes this loop's part of the services that are new in g.
+// prepare makes the services that are new in g on this loop.
 func (w *Worker) prepare(g *Generation) {
 	for _, m := range g.added {
-		m.Prepare(w.shard, g.cfg.Node.Zone, w.speaks)
+		m.Prepare(w.shard, g.cfg.Node.Zone, w.connectors)
 	}
 }
 
-// switchTo works by g, in the place of before, from now on.
-func (w *Worker) switchTo(g, before *Generation) {
+// switchTo makes g the generation in use on this loop, after previous.
+func (w *Worker) switchTo(g, previous *Generation) {
 	w.generation = g.number
 	w.shard.Configure(g.cfg)
-	w.shard.AccessLog.Configure(&g.cfg.AccessLog, g.lines)
-	old := w.services
+	w.shard.AccessLog.Configure(&g.cfg.AccessLog, g.accessLog)
+
+	before := w.services
 	w.services = make(map[string]*exchange.Service, len(g.services))
 	for name, m := range g.services {
 		w.services[name] = m.Follow(w.shard)
 	}
 	w.router.Adopt(g.table, g.routes, w.services)
 	for i := range g.cfg.Listeners {
-		l := &g.cfg.Listeners[i]
-		at := &g.listeners[l.Name].perLoop[w.shard.Index]
-		at.Rate, at.Direct = g.rates[l.Name], w.router.Direct[l.Service]
+		c := &g.cfg.Listeners[i]
+		l := &g.listeners[c.Name].perLoop[w.shard.Index]
+		l.Rate, l.Direct = g.rates[c.Name], w.router.Direct[c.Service]
 	}
+
 	w.removed = make(map[string]*exchange.Service)
-	for name, s := range old {
+	for name, s := range before {
 		if w.services[name] != s {
 			s.Retire()
 			w.removed[name] = s
 		}
 	}
-	for name, e := range before.listeners {
-		if g.listeners[name] != e {
-			w.shut(&e.perLoop[w.shard.Index])
+	for name, l := range previous.listeners {
+		if g.listeners[name] != l {
+			w.retireSessions(&l.perLoop[w.shard.Index])
 		}
 	}
 }
 
-// enter adds the entrance of a listener, the one before if that is the same.
-func (g *Generation) enter(l *config.Listener, loops int) {
-	e := g.previous.listeners[l.Name]
-	if e == nil || e.address != l.Address || e.protocol != l.Protocol {
-		e = newEntrance(l, loops)
+// addListener adds a listener and its rate limit. It keeps those of the previous
+// generation that are the same.
+func (g *Generation) addListener(c *config.Listener, loops int) {
+	l := g.previous.listeners[c.Name]
+	if l == nil || l.address != c.Address || l.protocol != c.Protocol {
+		l = newListener(c, loops)
 	}
-	g.listeners[l.Name] = e
-	switch was := g.previous.rates[l.Name]; {
-	case l.RateLimit.Rate == 0:
-	case was != nil && *was.Config == l.RateLimit:
-		g.rates[l.Name] = was
+	g.listeners[c.Name] = l
+	switch old := g.previous.rates[c.Name]; {
+	case c.RateLimit.Rate == 0:
+	case old != nil && *old.Config == c.RateLimit:
+		g.rates[c.Name] = old
 	default:
-		g.rates[l.Name] = limit.NewRate(&l.RateLimit)
+		g.rates[c.Name] = limit.NewRate(&c.RateLimit)
 	}
 }
 
-// Listener is that of a listener of g.
-func (g *Generation) Listener(listener string) *Listener { return g.listeners[listener] }
+// Listener returns the listener of g with that name, or nil.
+func (g *Generation) Listener(name string) *Listener { return g.listeners[name] }

@@ -7,7 +7,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Lease implements Leaser.
+// Lease implements the Leaser of package downstream: it picks an endpoint of a service
+// for a stream and calls picked on the loop. Any goroutine may call it.
 func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
 	w.shard.Loop.Post(func() {
 		svc := w.serviceForStream(service)
@@ -20,8 +21,8 @@ func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchang
 	})
 }
 
-// serviceForStream is the service that a stream is for. One that has left its loop just
-// before the service was removed is served all the same.
+// serviceForStream returns a service for a stream, or nil. The latest removed services
+// still serve: a stream may have left its loop just before the switch.
 func (w *Worker) serviceForStream(name string) *exchange.Service {
 	if s := w.services[name]; s != nil {
 		return s
@@ -29,9 +30,8 @@ func (w *Worker) serviceForStream(name string) *exchange.Service {
 	return w.removed[name]
 }
 
-// Passed counts a connection that was given to Streams.Pass, or by a driver to the
-// same end, and that is open; with f, one that came to nothing. Any goroutine may
-// call it.
+// Passed counts a redirected connection that is passed on to its original destination.
+// If f is not nil it counts one that could not be passed on. Any goroutine may call it.
 func (w *Worker) Passed(f *fault.Failure) {
 	w.shard.Loop.Post(func() {
 		if f != nil {
@@ -42,10 +42,10 @@ func (w *Worker) Passed(f *fault.Failure) {
 	})
 }
 
-// StreamRecord begins that of a stream of opaque bytes, or returns nil when there is no
-// access log. Any goroutine may call it.
+// StreamRecord begins the access log record of a stream of an unknown protocol. It
+// returns nil if there is no access log. Any goroutine may call it.
 func (w *Worker) StreamRecord(listener, client, service string) *accesslog.StreamRecord {
-	if w.proc.current.Load().lines == nil {
+	if w.proc.current.Load().accessLog == nil {
 		return nil
 	}
 	return w.shard.AccessLog.OpaqueStream(listener, client, service)

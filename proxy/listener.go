@@ -9,42 +9,42 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Listener is a listener as the core knows it. It outlives reloads that keep its
-// name, address and protocol; other goroutines only call Accept and Links.
+// Listener is a listener of the configuration. It survives reloads that keep its name,
+// address and protocol. Any goroutine may call Links and DrainLast.
 type Listener struct {
 	name, address, protocol string
 
-	links   atomic.Int32
+	links   atomic.Int32        // accepted links that may carry requests
 	perLoop []exchange.Listener // by the shard's index
 }
 
-func newEntrance(l *config.Listener, loops int) *Listener {
-	e := &Listener{name: l.Name, address: l.Address, protocol: l.Protocol, perLoop: make([]exchange.Listener, loops)}
-	for i := range e.perLoop {
-		e.perLoop[i] = exchange.Listener{
-			Name: l.Name, Protocol: l.Protocol, Trusted: loopback(l.Address),
-			Sidecars: protocolOf(l.Protocol).sidecars, Links: &e.links,
+func newListener(c *config.Listener, loops int) *Listener {
+	l := &Listener{name: c.Name, address: c.Address, protocol: c.Protocol, perLoop: make([]exchange.Listener, loops)}
+	for i := range l.perLoop {
+		l.perLoop[i] = exchange.Listener{
+			Name: c.Name, Protocol: c.Protocol, Trusted: loopback(c.Address),
+			Sidecars: protocolOf(c.Protocol).sidecars, Links: &l.links,
 		}
 	}
-	return e
+	return l
 }
 
-// Accept makes the session for a connection that came in there, on w's loop.
-func (e *Listener) Accept(w *Worker) loop.Stream {
-	return w.accept[e.protocol].Accept(&e.perLoop[w.shard.Index])
+// Accept returns the session for a connection that the listener has accepted. It is
+// called on w's loop.
+func (l *Listener) Accept(w *Worker) loop.Stream {
+	return w.acceptors[l.protocol].Accept(&l.perLoop[w.shard.Index])
 }
 
-// Links is the number of links that came in there and may carry requests. Once the
-// listener is gone from the configuration it only falls, but for a moment at each
-// link that is turned away.
-func (e *Listener) Links() int { return int(e.links.Load()) }
+// Links returns the number of links that the listener has accepted and that may carry
+// requests. A link that is refused counts for a moment. Apart from that the number only
+// falls once the listener is removed from the configuration.
+func (l *Listener) Links() int { return int(l.links.Load()) }
 
-// DrainLast reports whether the listener closes after the others when the process
-// goes down: another sidecar may come there for an answer that it asked for.
-func (e *Listener) DrainLast() bool { return protocolOf(e.protocol).sidecars }
+// DrainLast reports whether the listener must close after the others when the process
+// ends, because another sidecar may fetch a response there.
+func (l *Listener) DrainLast() bool { return protocolOf(l.protocol).sidecars }
 
-// loopback reports whether a listener's address can be reached from this host
-// only.
+// loopback reports whether only this host can reach a listener's address.
 func loopback(addr string) bool {
 	ap, err := netip.ParseAddrPort(addr)
 	return err == nil && ap.Addr().IsLoopback()

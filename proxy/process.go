@@ -12,32 +12,32 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Process is what all loops of one sidecar share: the configuration, the
-// services' counts, and the limits that are limits of the process. Everything
-// in it is immutable or atomic; all else lives in the Workers.
+// Process is what all loops of one sidecar share: the configuration, the counts of
+// services, and the limits of the process. All of it is immutable or atomic; everything
+// else belongs to a Worker. Any goroutine may call a method that doesn't say otherwise.
 type Process struct {
 	shared  shard.Process
 	current atomic.Pointer[Generation]
 	workers []*Worker
-	streams downstream.Streams // nil: none
+	streams downstream.Streams // nil means that the process can't carry streams
 }
 
-// NewProcess lays out the shared state for a valid configuration on a number of
-// loops. Workers are added with NewWorker, one a loop, before any traffic.
+// NewProcess returns a process with a valid configuration, for a number of loops.
+// NewWorker must add one worker for each loop before any traffic.
 func NewProcess(cfg *config.Config, loops int) *Process {
 	p := &Process{shared: shard.Process{Loops: loops}}
-	p.use(p.generation(cfg, &Generation{}))
+	p.setCurrent(p.newGeneration(cfg, &Generation{}))
 	return p
 }
 
-// SetWall says what the time of day is, for the Date of messages and the lines of the
-// access log. Without it they get none. Loops call now, about once a second each and
-// for each line. SetWall is called before the first connection.
+// SetWall sets the function that returns the time of day, for the Date of messages and
+// the access log. Without it they have no time. Loops call now about once a second, and
+// for each line of the access log. SetWall must be called before the first connection.
 func (p *Process) SetWall(now func() time.Time) { p.shared.WallClock = now }
 
-// SetStreams says who carries streams. It is called before any traffic; without
-// it, messages are all there is: wishes to upgrade are ignored, as RFC 9110
-// section 7.8 allows, and what is too long is refused.
+// SetStreams sets the implementation of streams. It must be called before any traffic.
+// Without it, requests to upgrade are ignored, as RFC 9110 section 7.8 allows, and
+// messages that are too long are refused.
 func (p *Process) SetStreams(s downstream.Streams) {
 	p.streams, p.shared.Streams = s, s != nil
 	for _, w := range p.workers {
@@ -45,23 +45,23 @@ func (p *Process) SetStreams(s downstream.Streams) {
 	}
 }
 
-// SetSpans says who takes the records of sampled requests. It is called before any
-// traffic; without it none is sampled.
+// SetSpans sets the receiver of the records of sampled requests. It must be called
+// before any traffic. Without it no request is sampled.
 func (p *Process) SetSpans(s trace.Sink) { p.shared.Sink = s }
 
-// Config is the configuration in use.
+// Config returns the configuration in use, which must not be changed.
 func (p *Process) Config() *config.Config { return p.current.Load().cfg }
 
-// Generation is what is in use: 1 at the start, and one more after each Switch.
+// Generation returns the generation in use.
 func (p *Process) Generation() *Generation { return p.current.Load() }
 
-// Workers returns the workers, one a loop.
+// Workers returns the workers, one for each loop.
 func (p *Process) Workers() []*Worker { return p.workers }
 
-// Update is that of the Generation in use.
+// Update calls Update of the generation in use.
 func (p *Process) Update(snap *registry.Snapshot) { p.current.Load().Update(snap) }
 
-// Snapshot is the newest one given to Update for the service, or nil.
+// Snapshot returns the newest snapshot that Update got for the service, or nil.
 func (p *Process) Snapshot(service string) *registry.Snapshot {
 	if s := p.sharedOf(service); s != nil {
 		return s.Newest()
@@ -69,32 +69,33 @@ func (p *Process) Snapshot(service string) *registry.Snapshot {
 	return nil
 }
 
-// sharedOf is what all loops share of a service in use; nil: there is none.
+// sharedOf returns what all loops share of a service in use, or nil.
 func (p *Process) sharedOf(service string) *exchange.SharedService {
 	return p.current.Load().services[service].SharedService
 }
 
-// Buffered is the number of message bytes held, to within 64 KiB per loop.
+// Buffered returns the number of message bytes in memory, with an error of up to 64 KiB
+// per loop.
 func (p *Process) Buffered() int64 { return p.shared.Budget.Held() }
 
-// Hold counts n bytes of a stream's buffers against limits.buffered, or gives
-// them back (n < 0). Any goroutine may call it.
+// Hold counts n bytes of a stream's buffers against limits.buffered; a negative n
+// releases them.
 func (p *Process) Hold(n int) { p.shared.Budget.Hold(int64(n)) }
 
-// Full reports whether limits.buffered is reached, so that no new work may begin.
+// Full reports whether limits.buffered is reached, so that no new stream may begin.
 func (p *Process) Full() bool { return p.shared.Budget.Full(0) }
 
-// Pending is the number of exchanges in flight over all services, losers that
-// are still at an application included.
+// Pending returns the number of requests in flight over all services, including attempts
+// that have lost and not ended.
 func (p *Process) Pending() (n int) {
 	g := p.current.Load()
 	for _, s := range g.services {
 		n += s.InFlight()
 	}
-	return n + g.formerPending()
+	return n + g.removedInFlight()
 }
 
-// Links is the number of accepted links that may carry requests. After Drain or
-// Retire it only falls, but for a moment at each link that is turned away; at 0 no answer
-// is parked any more.
+// Links returns the number of accepted links that may carry requests. A link that is
+// refused counts for a moment. Apart from that the number only falls after Drain or
+// Retire; once it is 0, no more responses are parked.
 func (p *Process) Links() int { return int(p.shared.Links.Load()) }

@@ -13,28 +13,51 @@ import (
 	uplink "github.com/remora-proxy/remora/proxy/upstream/link"
 )
 
-// protocol is what the process needs to know of a wire protocol.
+// protocolEntry is a line of the list of protocols: all that the process knows of a
+// wire protocol.
 type protocolEntry struct {
-	name       string
-	downstream func(*downstream.Host) downstream.Acceptor                // makes a loop's sessions; nil: no listener of the core speaks it
-	upstream   func(w *shard.Shard, p *exchange.Pool) exchange.Connector // makes a loop's upstreams
-	streams    exchange.StreamAccess                                     // how a stream reaches an endpoint
-	opaque     bool                                                      // its services take streams of bytes, and no requests
-	sidecars   bool                                                      // its peers are sidecars
+	// name is the value of protocol in the configuration. Add it to the constants of
+	// proxy/config, to oneof of Listener.Protocol and Service.Protocol, and to
+	// registry.CheckProtocol.
+	name string
+
+	// newAcceptor returns the part of a loop that makes the sessions of listeners, from
+	// proxy/downstream. It is called once for each loop, before any traffic. nil means
+	// that no listener can have the protocol: leave it out of Listener.Protocol.
+	newAcceptor func(*downstream.Host) downstream.Acceptor
+
+	// newConnector returns the part of a loop that makes the upstreams of endpoints,
+	// from proxy/upstream. It is called once for each loop, before any traffic.
+	newConnector func(*shard.Shard, *exchange.Pool) exchange.Connector
+
+	// streams is how a stream reaches an endpoint. The zero value means by a plain
+	// connection of its own.
+	streams exchange.StreamAccess
+
+	// opaque reports whether its services take streams of bytes, and no requests.
+	opaque bool
+
+	// sidecars reports whether the peers of its listeners are sidecars. Such a listener
+	// closes last when the process drains. Its peers decide which requests are traced.
+	sidecars bool
 }
 
-// protocols is the list of all protocols.
+// protocols is the list of all protocols. A new protocol is one folder in
+// proxy/downstream, one in proxy/upstream, and one line here.
+//
+// The acceptor of tcp makes no sessions: the command gives the connections of tcp
+// listeners to proxy/stream.
 var protocols = []protocolEntry{
-	{name: config.ProtocolHTTP, downstream: downhttp.NewAcceptor, upstream: uphttp.NewConnector},
-	{name: config.ProtocolLink, downstream: downlink.NewAcceptor, upstream: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
-	{name: config.ProtocolDubbo, downstream: downdubbo.NewAcceptor, upstream: updubbo.NewConnector, streams: exchange.StreamNone},
-	{name: config.ProtocolTCP, downstream: downhttp.NewAcceptor, upstream: uphttp.NewConnector, opaque: true},
+	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector},
+	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
+	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
+	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }
 
-// fallbackProtocol is spoken to endpoints whose protocol is not known.
+// fallbackProtocol is the protocol of endpoints whose protocol is unknown.
 const fallbackProtocol = config.ProtocolHTTP
 
-// protocolOf is the entry of a name, or the zero value.
+// protocolOf returns the entry of a name, or the zero value.
 func protocolOf(name string) protocolEntry {
 	for _, p := range protocols {
 		if p.name == name {

@@ -7,15 +7,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Milliseconds copies what the loop remembers of the milliseconds from the given
-// one on, and of no more than MillisecondsKept-1. It is called on the loop, and
-// takes some 30 µs there for all of them, and 2 µs for a quarter of a second.
+// Milliseconds returns a copy of the loop's milliseconds from number from on, at most
+// MillisecondsKept-1. It is called on the loop. It takes about 30 µs there for all of
+// them, and 2 µs for a quarter of a second.
 func (w *Worker) Milliseconds(from int64) stats.Milliseconds {
 	return w.shard.Milliseconds.Since(from, w.shard.Loop.Now())
 }
 
-// Held is the number of message bytes in memory, exactly; it may be asked for
-// only while no loop is running callbacks.
+// Held returns the exact number of message bytes in memory. It may be called only while
+// no loop runs callbacks.
 func (p *Process) Held() int64 {
 	n := p.shared.Budget.Held()
 	for _, w := range p.workers {
@@ -24,8 +24,8 @@ func (p *Process) Held() int64 {
 	return n
 }
 
-// Kept is how many bytes of buffers the loops keep for the next long messages; it may
-// be asked for as Held may.
+// Kept returns the number of bytes of buffers that the loops keep for the next long
+// messages. It may be called only while no loop runs callbacks.
 func (p *Process) Kept() (n int64) {
 	for _, w := range p.workers {
 		n += int64(w.shard.Buffers.Kept())
@@ -33,8 +33,8 @@ func (p *Process) Kept() (n int64) {
 	return n
 }
 
-// Slots is how many of a service's slots are in use, and how many requests wait
-// for one.
+// Slots returns the number of a service's slots that are in use, and of requests that
+// wait for one.
 func (p *Process) Slots(service string) (used, queued int) {
 	s := p.sharedOf(service)
 	if s == nil {
@@ -43,7 +43,7 @@ func (p *Process) Slots(service string) (used, queued int) {
 	return s.SlotsInUse()
 }
 
-// SlotLimit is how many slots a service has now; 0: there is no limit.
+// SlotLimit returns the number of slots that a service has now; 0 means no limit.
 func (p *Process) SlotLimit(service string) int {
 	if s := p.sharedOf(service); s != nil {
 		return s.SlotLimit()
@@ -51,8 +51,8 @@ func (p *Process) SlotLimit(service string) int {
 	return 0
 }
 
-// Report describes the loop. It is called on the loop, and takes about 200 ns an
-// endpoint there: for people and scrapes, not for requests.
+// Report returns the state of the loop. It is called on the loop. It takes about 200 ns
+// per endpoint there: it is for people and scrapes, not for requests.
 func (w *Worker) Report() stats.WorkerReport {
 	r := stats.WorkerReport{Generation: w.generation, Stats: w.shard.Stats, Services: make([]stats.ServiceReport, 0, len(w.services))}
 	r.Stats.Errors = maps.Clone(w.shard.Stats.Errors)
@@ -65,19 +65,19 @@ func (w *Worker) Report() stats.WorkerReport {
 	return r
 }
 
-// Applied tells whether the loop has endpoints of the service to work with, be
-// it none: some snapshot of it has arrived. It is called on the loop.
+// Applied reports whether a snapshot of the service's endpoints has arrived at the loop;
+// it may be empty. It is called on the loop.
 func (w *Worker) Applied(service string) bool {
 	s := w.services[service]
 	return s != nil && s.Version != 0
 }
 
-// Post runs f on the worker's loop, soon, or drops it when the loop has stopped.
-// Any goroutine may call it.
+// Post runs f on the worker's loop, soon. If the loop has stopped, it drops f. Any
+// goroutine may call it.
 func (w *Worker) Post(f func()) { w.shard.Loop.Post(f) }
 
-// ServicePending is how many requests of the service are in flight on all loops,
-// losers that are still at an application included.
+// ServicePending returns the number of requests of the service in flight on all loops,
+// including attempts that have lost and not ended.
 func (p *Process) ServicePending(service string) int {
 	if s := p.sharedOf(service); s != nil {
 		return s.InFlight()

@@ -7,10 +7,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
-// shedAll gets the process below the hard mark: what one peer piles up is not to
-// be paid by all. It runs when the loop has grown past the mark, at the end of
-// the turn, since it ends exchanges. What is held elsewhere is the other loops' to
-// close.
+// shedAll brings the process below the hard mark, so that a peer that fills memory does
+// not harm the others. It runs when this loop has passed the mark, at the end of the
+// turn, because it ends exchanges. If that is not enough, the other loops shed, too.
 func (w *Worker) shedAll() {
 	w.shed()
 	if !w.shard.OverBudget() {
@@ -23,39 +22,39 @@ func (w *Worker) shedAll() {
 	}
 }
 
-// shed takes from the connections of this loop that hold the most, until the
-// process is below the hard mark or none holds much: a greedy request, or the
-// connection with all that it carries where there is no such thing. With so many
-// connections that a little each is too much, that is an equal part of the mark.
+// shed releases memory of the connections of this loop that hold the most, until the
+// process is below the hard mark or no connection holds much. It ends the largest
+// request of a connection, or closes the connection if that is not possible. Much is
+// LeastShed, or less if there are very many connections: an equal part of the mark.
 func (w *Worker) shed() {
 	for w.shard.OverBudget() {
-		weight, h := w.largestHolder()
-		if weight < min(exchange.LeastShed, w.shard.ShareOfAll()) {
+		held, h := w.largestHolder()
+		if held < min(exchange.LeastShed, w.shard.ShareOfAll()) {
 			return
 		}
 		if h.ShedLargest() {
 			continue
 		}
 		w.shard.Stats.Shed++
-		w.shard.Log.Warn("connection closed: it holds the most, far past limits.buffered", "bytes", weight)
+		w.shard.Log.Warn("connection closed: largest holder of memory, limits.buffered exceeded", "bytes", held)
 		h.CloseNow()
 	}
 }
 
-// largestHolder finds the downstream connection that holds the most, or a link to an
-// endpoint that does so for each of its requests: who asked for them is to pay
-// before all who share the link.
-func (w *Worker) largestHolder() (weight int, h exchange.Holder) {
-	rank := 0
+// largestHolder returns the connection that holds the most memory, and how many bytes. An
+// upstream connection counts with its bytes per request, so that a caller with a large
+// request is ended before the connection that many callers share.
+func (w *Worker) largestHolder() (held int, h exchange.Holder) {
+	most := 0
 	for s := range w.host.Sessions.All {
-		if n := s.Buffered(); n > rank {
-			rank, weight, h = n, n, s
+		if n := s.Buffered(); n > most {
+			most, held, h = n, n, s
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
-		if held, each, up := w.services[name].Largest(rank); each > rank {
-			rank, weight, h = each, held, up
+		if all, perRequest, up := w.services[name].Largest(most); perRequest > most {
+			most, held, h = perRequest, all, up
 		}
 	}
-	return weight, h
+	return held, h
 }

@@ -7,45 +7,47 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Worker is one loop's part of the process: its view of the services, the routes,
-// and the sessions accepted on it. A request lives on one worker from its first byte
-// to its last.
+// Worker is the part of the process on one loop: its services, its routes, and the
+// sessions accepted on it. One worker handles a request from its first byte to its
+// last.
 type Worker struct {
 	proc  *Process
 	shard *shard.Shard
-	host  downstream.Host
 
-	accept   map[string]downstream.Acceptor // by the protocol's name
-	speaks   exchange.Connectors
-	requests *exchange.Pool
-	router   exchange.Router
+	// In the order of a request.
+	acceptors  map[string]downstream.Acceptor // by the name of the protocol
+	host       downstream.Host                // what the sessions share
+	router     exchange.Router
+	exchanges  *exchange.Pool
+	connectors exchange.Connectors // by the name of the protocol
 
-	generation uint64 // of the configuration in use
-	services   map[string]*exchange.Service
-	removed    map[string]*exchange.Service // that the latest change has removed
+	// Of the generation in use.
+	generation uint64                       // its number
+	services   map[string]*exchange.Service // by name
+	removed    map[string]*exchange.Service // services that the latest switch has removed
 }
 
-// NewWorker adds a worker for loop to p. All workers are added before the first
-// connection, on one goroutine; the loop's own callbacks use it from then on.
-// seed feeds the picks of endpoints.
+// NewWorker adds a worker for loop to p, and returns it. All workers must be added before
+// the first connection, on one goroutine. From then on only the loop uses its worker,
+// except for the methods that say otherwise. seed seeds the worker's random numbers.
 func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worker {
 	w := &Worker{
 		proc: p, shard: shard.New(&p.shared, len(p.workers), loop, log, seed),
-		accept: make(map[string]downstream.Acceptor), speaks: make(exchange.Connectors),
+		acceptors: make(map[string]downstream.Acceptor), connectors: make(exchange.Connectors),
 	}
-	w.requests = exchange.NewPool(w.shard)
-	w.router.Rand = w.shard.Rand
-	w.host = downstream.Host{Shard: w.shard, Pool: w.requests, Router: &w.router, Streams: p.streams, Leaser: w}
 	w.shard.Shedding.Do = w.shedAll
+	w.router.Rand = w.shard.Rand
+	w.exchanges = exchange.NewPool(w.shard)
+	w.host = downstream.Host{Shard: w.shard, Pool: w.exchanges, Router: &w.router, Streams: p.streams, Leaser: w}
 	for _, entry := range protocols {
-		if entry.downstream != nil {
-			w.accept[entry.name] = entry.downstream(&w.host)
+		if entry.newAcceptor != nil {
+			w.acceptors[entry.name] = entry.newAcceptor(&w.host)
 		}
-		w.speaks[entry.name] = exchange.Connection{
-			Connector: entry.upstream(w.shard, w.requests), Streams: entry.streams, Opaque: entry.opaque,
+		w.connectors[entry.name] = exchange.Connection{
+			Connector: entry.newConnector(w.shard, w.exchanges), Streams: entry.streams, Opaque: entry.opaque,
 		}
 	}
-	w.speaks[""] = w.speaks[fallbackProtocol]
+	w.connectors[""] = w.connectors[fallbackProtocol]
 	g := p.current.Load()
 	w.prepare(g)
 	w.switchTo(g, &Generation{})
