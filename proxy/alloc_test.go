@@ -24,9 +24,9 @@ func TestAllocationsPerRequest(t *testing.T) {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, c.name), func(t *testing.T) {
 					c.o.Hops, c.o.Clients = hops, clients
 					m := proxytest.NewAllocMesh(t, c.o)
-					want, pieces := []byte(proxytest.ShapeAnswer), bytesOf(c.pieces)
+					want, pieces := []byte(proxytest.ShapeBody), bytesOf(c.pieces)
 					calls := 0
-					m.Allocates(c.o.Allocs*float64(clients), func() { m.Call(want, pieces...); calls += clients })
+					m.CheckAllocs(c.o.Allocs*float64(clients), func() { m.Call(want, pieces...); calls += clients })
 					if hedged := m.Served > calls; hedged != c.o.Late {
 						t.Errorf("%d calls, the applications served %d", calls, m.Served)
 					}

@@ -20,7 +20,7 @@ func BenchmarkRequest(b *testing.B) {
 		{"off", ""}, {"sample=0.01", "access_log: {path: /log, sample: 0.01}"}, {"all", "access_log: {path: /log}"},
 	} {
 		b.Run("access log "+c.name, func(b *testing.B) {
-			benchmarkRequest(b, proxytest.AllocMeshOptions{Answer: answer, Hops: 1, Top: c.log})
+			benchmarkRequest(b, proxytest.AllocMeshOptions{Response: answer, Hops: 1, Top: c.log})
 		})
 	}
 }
@@ -45,7 +45,7 @@ func BenchmarkTraced(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const clients = 64
-			m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Answer: answer, Hops: 2, Clients: clients, Top: c.tracing})
+			m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Response: answer, Hops: 2, Clients: clients, Top: c.tracing})
 			request := []byte("GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += clients {
@@ -58,7 +58,7 @@ func BenchmarkTraced(b *testing.B) {
 // BenchmarkAsked is what a loop is kept from its requests by a scrape, and by the
 // dashboard.
 func BenchmarkAsked(b *testing.B) {
-	m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Hops: 1})
+	m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Response: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Hops: 1})
 	const endpoints = 200
 	var list []registry.Endpoint
 	for i := range endpoints {
@@ -66,7 +66,7 @@ func BenchmarkAsked(b *testing.B) {
 	}
 	m.Consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, list))
 	m.Net.Pump()
-	m.Net.Skip(2 * stats.MillisecondsKept * time.Millisecond)
+	m.Net.Advance(2 * stats.MillisecondsKept * time.Millisecond)
 	w := m.Consumer.Workers()[0]
 	b.Run("report", func(b *testing.B) {
 		for range b.N {

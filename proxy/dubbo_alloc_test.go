@@ -99,16 +99,16 @@ func TestAllocationsPerDubboCall(t *testing.T) {
 			t.Run(fmt.Sprintf("%d hops/%d clients/form", hops, clients), func(t *testing.T) {
 				m := newDubboAllocMesh(t, hops, clients, "http", dubboValue)
 				want, post := []byte("\r\n\r\n-1234567890"), dubboForm()
-				m.Allocates(0, func() { m.Call(want, post) })
+				m.CheckAllocs(0, func() { m.Call(want, post) })
 			})
 			for name, as := range proxytest.Serializations {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, name), func(t *testing.T) {
 					m := newDubboAllocMesh(t, hops, clients, "dubbo", dubboValue)
-					call := proxytest.FrameOf(77, as.ID, as.Call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
+					call := proxytest.CallFrame(77, as.ID, as.Call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
 					ans := dubboValue
 					ans.ID = 77
 					want := dubbo.AppendFrame(nil, &ans)
-					m.Allocates(0, func() { m.Pass(call, want) })
+					m.CheckAllocs(0, func() { m.CallFrame(call, want) })
 				})
 			}
 		}

@@ -133,7 +133,7 @@ func FuzzMeshHTTP(f *testing.F) {
 // FuzzConversion makes calls of any form and JSON over HTTP, which a Dubbo provider
 // answers with anything: each has exactly one answer.
 func FuzzConversion(f *testing.F) {
-	form := "interface=" + proxytest.Demo + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
+	form := "interface=" + proxytest.DemoService + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
 	f.Add(true, "", form, "a=b", byte(20), []byte("1\n\"x\"\n"), uint64(0))
 	f.Add(false, "com.acme.Demo/m?group=g", `{"types":["java.lang.String"],"args":["x"]}`, "", byte(20), []byte("\x91\x01x"), uint64(1))
 	f.Add(false, "com.acme.Demo/m", `{"args":[1,{"a":null},[1.5]]}`, "k=%20", byte(100), []byte("\x01x"), uint64(2))
@@ -144,7 +144,7 @@ func FuzzConversion(f *testing.F) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 64KiB}",
 			Service: ", timeout: 1s", Provider: ", timeout: 1s"})
 		m.W.Options.Cut = 0.7
-		m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
+		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: answer}
 		}
 		kind := "application/json"

@@ -27,7 +27,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		for i := range 30 {
 			m.W.Run(3 * time.Millisecond)
 			c := configurations[i%len(configurations)]
-			m.Consumer.Reload(proxytest.Reloaded(m, c[0], c[1]))
+			m.Consumer.Reload(proxytest.ReloadYAML(m, c[0], c[1]))
 		}
 		if calls[len(calls)-1].Done {
 			t.Error("the load has ended before the reloads")
@@ -56,7 +56,7 @@ func TestReloadFinishesWithTheOldRoute(t *testing.T) {
 				}
 				before := m.Burst(10, 100)
 				m.W.Run(50 * time.Millisecond)
-				m.Consumer.Reload(proxytest.Reloaded(m, `{service: `+strings.Split(services, ":")[0]+`}`, services))
+				m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: `+strings.Split(services, ":")[0]+`}`, services))
 				after := m.Post(10)
 				m.Do(after)
 				m.Finish(append(before, after)...)
@@ -74,7 +74,7 @@ func TestReloadFinishesWithTheOldRoute(t *testing.T) {
 // latencies of its endpoints, a route its counts; one that goes leaves no link.
 func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-	m.Consumer.Reload(proxytest.Reloaded(m, `{match: {path: /other}, service: other}, {service: compute}`, `compute: {%[1]s}, other: {%[1]s}`))
+	m.Consumer.Reload(proxytest.ReloadYAML(m, `{match: {path: /other}, service: other}, {service: compute}`, `compute: {%[1]s}, other: {%[1]s}`))
 	calls := []*proxytest.Call{m.Post(10), m.Get("/other")}
 	m.Do(calls...)
 	m.Finish(calls...)
@@ -82,7 +82,7 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	if n := m.Nodes[1].Connections(); n != 2 {
 		t.Fatalf("%d links, want one of each service", n)
 	}
-	m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute, timeout: 9s}`, `compute: {%s, connect_timeout: 1s, max_queue: 7}`))
+	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute, timeout: 9s}`, `compute: {%s, connect_timeout: 1s, max_queue: 7}`))
 	m.W.Run(time.Second)
 	if n := m.Nodes[1].Connections(); n != 1 {
 		t.Errorf("%d links, want that of the service which is left", n)
@@ -112,15 +112,15 @@ func TestReloadTakesBackEjected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
-			m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute}`, fmt.Sprintf(outlier, 0.5, 0.9)))
+			m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, fmt.Sprintf(outlier, 0.5, 0.9)))
 			m.Apps[0].Status = 500
-			m.Spread(4, 20)
+			m.CountServed(4, 20)
 			m.Apps[0].Status = 200
-			if got := m.Spread(4, 20); got[0] != 0 {
+			if got := m.CountServed(4, 20); got[0] != 0 {
 				t.Fatalf("requests by application: %v, want none at the first, which is ejected", got)
 			}
-			m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute}`, next))
-			if got := m.Spread(4, 50); got[0] < 20 {
+			m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, next))
+			if got := m.CountServed(4, 50); got[0] < 20 {
 				t.Errorf("requests by application: %v, want many at the first after the reload", got)
 			}
 			m.Settled()
@@ -136,7 +136,7 @@ func TestReloadGivesFreeSlots(t *testing.T) {
 	}
 	calls := m.Burst(9, 10)
 	m.W.Run(100 * time.Millisecond)
-	m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute}`, `compute: {%s, max_concurrency: 9}`))
+	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s, max_concurrency: 9}`))
 	m.W.Run(100 * time.Millisecond)
 	if used, queued := m.Consumer.Proc.Slots("compute"); used != 9 || queued != 0 {
 		t.Errorf("%d slots in use, %d requests wait", used, queued)
@@ -201,7 +201,7 @@ func TestRetire(t *testing.T) {
 	}
 	for _, provider := range m.Nodes[1:] {
 		provider.Proc.Retire()
-		m.Until("the links to go", func() bool { return provider.Proc.Links() == 0 })
+		m.RunUntil("the links to go", func() bool { return provider.Proc.Links() == 0 })
 	}
 	m.Settled()
 }
@@ -223,7 +223,7 @@ services: {next: {discover: static, endpoints: ["10.0.9.9:1"]}}`)
 			one := m.Post(10)
 			c := m.Dial(late)
 			c.Calls = []*proxytest.Call{one}
-			m.Until("the end of the connection", func() bool { return c.Ended })
+			m.RunUntil("the end of the connection", func() bool { return c.Ended })
 			m.OK(one)
 			if !one.Last {
 				t.Error("the answer does not say close")

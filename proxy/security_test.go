@@ -39,7 +39,7 @@ func TestNoOpenProxy(t *testing.T) {
 			}
 			p := &proxytest.Peer{Says: []byte(c.request)}
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
-			m.Until("an answer", func() bool { return len(p.Heard) > 0 })
+			m.RunUntil("an answer", func() bool { return len(p.Heard) > 0 })
 			m.W.Run(time.Second)
 			if reached > 0 || m.Apps[0].Served != c.served {
 				t.Errorf("%d connections to whom the client named, %d requests at the application: %q", reached, m.Apps[0].Served, p.Heard)
@@ -70,7 +70,7 @@ services:
 		w.Request(1, &req, time.Minute, nil)
 	})}
 	m.Clients.Do(func() { m.Clients.Dial("10.0.3.1:15006", time.Second, p) })
-	m.Until("a request at an application", func() bool { return m.Apps[0].Served+m.Apps[1].Served > 0 })
+	m.RunUntil("a request at an application", func() bool { return m.Apps[0].Served+m.Apps[1].Served > 0 })
 	if m.Apps[1].Served > 0 {
 		t.Error("a link reached a service that is not its listener's")
 	}

@@ -153,7 +153,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 		m.Apps[0].Stop()
 		app := m.W.Loop("10.0.1.1-raw")
 		m.W.Listen(m.Apps[0].Addr, app, func() loop.Stream {
-			p := &proxytest.Peer{Hangs: seed%2 == 1}
+			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			done := 0
 			p.Reply = func(heard []byte) []byte {
 				if n := bytes.Count(heard, []byte("\r\n\r\n")); n == done {
@@ -238,17 +238,17 @@ func FuzzLinkAcceptor(f *testing.F) {
 			Provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
 		m.W.Options.Cut = 0.7
 		p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Dialer), said...)}
-		m.Visit(p)
+		m.DialIngress(p)
 		m.W.Run(2 * time.Second)
 		l := proxytest.NewLinkLedger(t, p.Says, p.Heard, link.ReaderLimits{Message: 1 << 20})
-		for id, n := range l.Answered {
-			if n > 1 || !l.Asked[id] {
-				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.Asked[id])
+		for id, n := range l.Responses {
+			if n > 1 || !l.Requested[id] {
+				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.Requested[id])
 			}
 		}
 		if !p.Ended {
-			for id := range l.Asked {
-				if l.Answered[id] == 0 && !l.Withdrawn[id] {
+			for id := range l.Requested {
+				if l.Responses[id] == 0 && !l.Cancelled[id] {
 					t.Errorf("request %d is not answered", id)
 				}
 			}
@@ -270,7 +270,7 @@ func FuzzLinkDialer(f *testing.F) {
 		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {
 			m.W.Listen(addr, m.W.Loop(addr[:8]), func() loop.Stream {
 				said := append(proxytest.LinkPreface(link.Acceptor), said...)
-				return &proxytest.Peer{Reply: func([]byte) []byte { out := said; said = nil; return out }, Hangs: seed%4 == 3}
+				return &proxytest.Peer{Reply: func([]byte) []byte { out := said; said = nil; return out }, ClosesAfterReply: seed%4 == 3}
 			})
 			raw = append(raw, registry.Endpoint{Addr: addr, Weight: 1})
 		}

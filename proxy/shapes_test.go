@@ -27,30 +27,30 @@ tracing: {endpoint: "http://192.0.2.1:4318", sample: 0.001}`
 // scripts/cost.sh.
 func shapes() []shape {
 	body := strings.Repeat("x", 300)
-	fixed := proxytest.ShapeAnswerHead + proxytest.ShapeAnswer
-	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + proxytest.ShapeAnswer + "\r\n0\r\n\r\n"
+	fixed := proxytest.ShapeResponseHead + proxytest.ShapeBody
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n" + proxytest.ShapeBody + "\r\n0\r\n\r\n"
 	return []shape{
-		{"POST", proxytest.AllocMeshOptions{Answer: fixed}, []string{postHead + body}},
-		{"GET", proxytest.AllocMeshOptions{Answer: fixed}, []string{proxytest.GetHead}},
-		{"in pieces", proxytest.AllocMeshOptions{Answer: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
-		{"chunked", proxytest.AllocMeshOptions{Answer: chunked}, []string{
+		{"POST", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead + body}},
+		{"GET", proxytest.AllocMeshOptions{Response: fixed}, []string{proxytest.GetHead}},
+		{"in pieces", proxytest.AllocMeshOptions{Response: fixed}, []string{postHead[:50], postHead[50:], body[:100], body[100:]}},
+		{"chunked", proxytest.AllocMeshOptions{Response: chunked}, []string{
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
-		{"forwarded before", proxytest.AllocMeshOptions{Answer: fixed}, []string{forwardedHead}},
-		{"limited", proxytest.AllocMeshOptions{Answer: fixed,
+		{"forwarded before", proxytest.AllocMeshOptions{Response: fixed}, []string{forwardedHead}},
+		{"limited", proxytest.AllocMeshOptions{Response: fixed,
 			Service: ", max_concurrency: 4", Provider: ", max_concurrency: 1"}, []string{postHead + body}},
-		{"limited automatically", proxytest.AllocMeshOptions{Answer: fixed, Provider: ", max_concurrency: auto"}, []string{postHead + body}},
-		{"guarded", proxytest.AllocMeshOptions{Answer: fixed,
+		{"limited automatically", proxytest.AllocMeshOptions{Response: fixed, Provider: ", max_concurrency: auto"}, []string{postHead + body}},
+		{"guarded", proxytest.AllocMeshOptions{Response: fixed,
 			Service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
-		{"hedging on", proxytest.AllocMeshOptions{Answer: fixed, Service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
-		{"logged", proxytest.AllocMeshOptions{Answer: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
-		{"observed", proxytest.AllocMeshOptions{Answer: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
-		{"shadow", proxytest.AllocMeshOptions{Answer: fixed, Service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
-		{"hedged", proxytest.AllocMeshOptions{Answer: fixed, Late: true,
+		{"hedging on", proxytest.AllocMeshOptions{Response: fixed, Service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+		{"logged", proxytest.AllocMeshOptions{Response: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
+		{"observed", proxytest.AllocMeshOptions{Response: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
+		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
+		{"hedged", proxytest.AllocMeshOptions{Response: fixed, Late: true,
 			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
-		{"traced, not sampled", proxytest.AllocMeshOptions{Answer: fixed, Top: unsampled}, []string{postHead + body}},
-		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Answer: fixed, Top: unsampled}, []string{
+		{"traced, not sampled", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{postHead + body}},
+		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
-		{"hedged, in a trace", proxytest.AllocMeshOptions{Answer: fixed, Late: true, Top: unsampled,
+		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
 			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}
@@ -66,7 +66,7 @@ func BenchmarkShape(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%s", way, s.name), func(b *testing.B) {
 				s.o.Hops, s.o.Clients = hops, clients
 				m := proxytest.NewAllocMesh(b, s.o)
-				answer, pieces := []byte(proxytest.ShapeAnswer), bytesOf(s.pieces)
+				answer, pieces := []byte(proxytest.ShapeBody), bytesOf(s.pieces)
 				for n := 0; n < b.N; n += clients {
 					m.Call(answer, pieces...)
 				}

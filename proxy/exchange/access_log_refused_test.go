@@ -22,23 +22,23 @@ func TestAccessLogUnsendable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll})
-			m.AnswerOverLink(resp)
+			m.RespondOverLink(resp)
 			c := m.Get("/s")
 			m.Do(c)
 			m.Finish(c)
 			if c.Status != 502 || c.Code != "upstream-malformed" {
 				t.Errorf("answered %d %s", c.Status, c.Code)
 			}
-			if l := m.Consumer.Line(); l.Status != c.Status || l.Error != c.Code || l.Outcome != "failed" || l.BytesOut != 0 {
+			if l := m.Consumer.OnlyAccessLine(); l.Status != c.Status || l.Error != c.Code || l.Outcome != "failed" || l.BytesOut != 0 {
 				t.Errorf("%+v", l)
 			}
-			if n := len(m.Nodes[1].Lines()); n != 0 {
+			if n := len(m.Nodes[1].AccessLines()); n != 0 {
 				t.Errorf("%d lines of the provider that was not asked", n)
 			}
 			if s, want := m.Consumer.Stats("compute"), [stats.Outcomes]uint64{stats.OutcomeFailed: 1}; s.Outcomes != want || s.BytesOut != 0 {
 				t.Errorf("outcomes %v, %d bytes of answers", s.Outcomes, s.BytesOut)
 			}
-			proxytest.SettledStreams(m, consumer, provider)
+			proxytest.CheckStreamsSettled(m, consumer, provider)
 		})
 	}
 }
@@ -49,11 +49,11 @@ func TestAccessLogRejected(t *testing.T) {
 	long := *proxytest.LinkRequest
 	long.Body = make([]byte, 65<<10)
 	p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, &long, time.Minute, nil) })}
-	m.Visit(p)
-	m.Until("the refusal", func() bool { return bytes.Contains(p.Heard, []byte{7, 1, 1, byte(link.TooLarge)}) })
+	m.DialIngress(p)
+	m.RunUntil("the refusal", func() bool { return bytes.Contains(p.Heard, []byte{7, 1, 1, byte(link.TooLarge)}) })
 	m.W.Reset(p.Conn)
 	m.Settled()
-	if l := m.Nodes[1].Line(); l.Listener != "ingress" || l.Outcome != "failed" || l.Status != 413 || l.Error != "message-too-large" {
+	if l := m.Nodes[1].OnlyAccessLine(); l.Listener != "ingress" || l.Outcome != "failed" || l.Status != 413 || l.Error != "message-too-large" {
 		t.Errorf("%+v", l)
 	}
 }

@@ -33,7 +33,7 @@ func TestAccessLogBothSides(t *testing.T) {
 			want.Listener, want.Protocol, want.Service, want.Endpoint = "ingress", "link", "local", "10.0.1.1:8080"
 			want.Path = "/v2/x?y=%22"
 		}
-		got := n.Line()
+		got := n.OnlyAccessLine()
 		if since := got.Time.Sub(proxytest.Epoch); since < 0 || since > time.Second || got.Time.Location() != time.UTC {
 			t.Errorf("%s: the time is %v", n.Host, got.Time)
 		}
@@ -66,7 +66,7 @@ func TestAccessLogFailures(t *testing.T) {
 		{"deadline", proxytest.MeshOptions{Service: ", timeout: 20ms"}, "",
 			func(m *proxytest.Mesh) { m.Apps[0].Delay = func() time.Duration { return time.Minute } },
 			proxytest.AccessLine{Service: "compute", Endpoint: "10.0.1.1:8080", Status: 504, Error: "deadline", Attempts: 1}},
-		{"rate limit", proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1, burst: 1}"}, "", func(m *proxytest.Mesh) { m.Warm(1) },
+		{"rate limit", proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1, burst: 1}"}, "", func(m *proxytest.Mesh) { m.WarmUp(1) },
 			proxytest.AccessLine{Status: 429, Error: "rate-limited"}},
 		{"no request", proxytest.MeshOptions{}, "GET nonsense\r\n\r\n", nil, proxytest.AccessLine{Status: 400, Error: "bad-request"}},
 		{"no service left", proxytest.MeshOptions{Service: ", max_pending: 1"}, "", func(m *proxytest.Mesh) {
@@ -92,7 +92,7 @@ func TestAccessLogFailures(t *testing.T) {
 			m.Do(k)
 			m.Finish(k)
 			c.want.Listener, c.want.Protocol, c.want.Outcome = "egress", "http", "failed"
-			got := m.Consumer.Line()
+			got := m.Consumer.OnlyAccessLine()
 			if c.want.Error == "bad-request" {
 				c.want.Error = k.Code
 			}
@@ -111,14 +111,14 @@ func TestAccessLogFailures(t *testing.T) {
 // was frozen tells of a caller who went away.
 func TestAccessLogHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: proxytest.LogAll})
-	m.Warm(20)
-	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	m.WarmUp(20)
+	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(3, 10) // one of them meets the frozen replica
 	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 	won := 0
-	for _, l := range m.Consumer.Lines() {
+	for _, l := range m.Consumer.AccessLines() {
 		if !l.HedgeWon {
 			continue
 		}
@@ -130,7 +130,7 @@ func TestAccessLogHedge(t *testing.T) {
 	if n := m.Consumer.Stats("compute").HedgesWon; won == 0 || won != int(n) {
 		t.Fatalf("%d lines of hedges that won, %d have", won, n)
 	}
-	withdrawn := slices.DeleteFunc(m.Nodes[1].Lines(), func(l proxytest.AccessLine) bool { return l.Outcome != "cancelled" })
+	withdrawn := slices.DeleteFunc(m.Nodes[1].AccessLines(), func(l proxytest.AccessLine) bool { return l.Outcome != "cancelled" })
 	if len(withdrawn) != won || withdrawn[0].Status != 0 || withdrawn[0].Error != "" {
 		t.Errorf("the frozen side logged as withdrawn: %+v", withdrawn)
 	}
@@ -146,7 +146,7 @@ func TestAccessLogRetry(t *testing.T) {
 	m.Finish(calls...)
 	m.OK(calls...)
 	retried := 0
-	for _, l := range m.Consumer.Lines() {
+	for _, l := range m.Consumer.AccessLines() {
 		if l.Endpoint != m.Apps[0].Addr || l.Attempts != l.Retries+1 || l.Status != 200 {
 			t.Errorf("%+v", l)
 		}
@@ -171,7 +171,7 @@ func TestAccessLogQueue(t *testing.T) {
 	m.OK(calls...)
 	m.Settled()
 	var queued []float64
-	for _, l := range m.Nodes[1].Lines() {
+	for _, l := range m.Nodes[1].AccessLines() {
 		if l.Outcome == "cancelled" {
 			if l.QueuedMS <= 0 || l.QueuedMS > 5 || l.Endpoint != "" {
 				t.Errorf("given up in the queue: %+v", l)
@@ -197,7 +197,7 @@ func TestAccessLogCancelled(t *testing.T) {
 	m.W.Run(10 * time.Millisecond)
 	m.Clients.Do(func() { c.Conn.Close() })
 	m.Settled()
-	l := m.Consumer.Line()
+	l := m.Consumer.OnlyAccessLine()
 	if l.Outcome != "cancelled" || l.Status != 0 || l.Error != "" || l.Endpoint != m.Apps[0].Addr || l.BytesOut != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -218,9 +218,9 @@ func TestAccessLogSampled(t *testing.T) {
 		}
 		return ids
 	}
-	consumer, provider := ids(m.Consumer.Lines()), []string{}
+	consumer, provider := ids(m.Consumer.AccessLines()), []string{}
 	for _, n := range m.Nodes[1:] {
-		provider = append(provider, ids(n.Lines())...)
+		provider = append(provider, ids(n.AccessLines())...)
 	}
 	slices.Sort(consumer)
 	slices.Sort(provider)
@@ -237,7 +237,7 @@ func TestAccessLogSampled(t *testing.T) {
 func TestAccessLogSlowAndFailed(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "access_log: {path: /log, sample: 0, slow: 30ms, failed: true}"})
 	app := m.Apps[0]
-	m.Warm(20)
+	m.WarmUp(20)
 	one := func(status int, delay time.Duration) {
 		app.Status, app.Delay = status, func() time.Duration { return delay }
 		c := m.Post(10)
@@ -249,7 +249,7 @@ func TestAccessLogSlowAndFailed(t *testing.T) {
 	one(500, time.Millisecond)
 	one(200, 31*time.Millisecond)
 	var got []string
-	for _, l := range m.Consumer.Lines() {
+	for _, l := range m.Consumer.AccessLines() {
 		got = append(got, fmt.Sprintf("%d %s slow=%t", l.Status, l.Outcome, l.DurationMS >= 30))
 	}
 	if want := []string{"500 5xx slow=false", "200 2xx slow=true"}; !slices.Equal(got, want) {
@@ -261,20 +261,20 @@ func TestAccessLogSlowAndFailed(t *testing.T) {
 // that can't begin is logged too.
 func TestAccessLogDubbo(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: proxytest.LogAll})
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "1.0", "g", "echo", "x")))
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "1.0", "g", "echo", "x")))
 	c.Await(c.Call(dubbo.Hessian2, []byte{0xff}))
 	m.Settled()
-	consumer := m.Consumer.Lines()
+	consumer := m.Consumer.AccessLines()
 	if len(consumer) != 2 {
 		t.Fatalf("%+v", consumer)
 	}
-	for i, l := range []proxytest.AccessLine{consumer[0], m.Nodes[1].Line()} {
+	for i, l := range []proxytest.AccessLine{consumer[0], m.Nodes[1].OnlyAccessLine()} {
 		want := [][3]string{{"calls", "dubbo", "compute"}, {"ingress", "link", "local"}}[i]
 		if got := [3]string{l.Listener, l.Protocol, l.Service}; got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		if l.Method != "echo" || l.Path != proxytest.Demo || l.Status != 200 || l.Attempts != 1 || l.RequestID != "" {
+		if l.Method != "echo" || l.Path != proxytest.DemoService || l.Status != 200 || l.Attempts != 1 || l.RequestID != "" {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -23,7 +23,7 @@ func TestAttemptNumbersDoNotWrap(t *testing.T) {
 			var got []string
 			for _, a := range m.Apps {
 				a.Status = 503
-				a.Seen = func(req *protocol.Request) {
+				a.OnRequest = func(req *protocol.Request) {
 					got = append(got, string(protocol.Find(req.Headers, "x-remora-attempt")))
 				}
 			}

@@ -15,7 +15,7 @@ func TestAutoLimitFindsTheApplication(t *testing.T) {
 	const service = 10 * time.Millisecond
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 10s"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
-	a.Pool(8, service)
+	a.ServeByPool(8, service)
 	calls := m.Crowd(64, 400, 10)
 
 	check := func(workers int) {
@@ -36,11 +36,11 @@ func TestAutoLimitFindsTheApplication(t *testing.T) {
 		}
 	}
 	check(8)
-	a.Frozen = m.W.Now() + 50*time.Millisecond
+	a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 	check(8)
-	a.Pool(4, service)
+	a.ServeByPool(4, service)
 	check(4)
-	a.Pool(16, service)
+	a.ServeByPool(16, service)
 	check(16)
 
 	m.Finish(calls...)
@@ -53,7 +53,7 @@ func TestAutoLimitFindsTheApplication(t *testing.T) {
 func TestAutoLimitCountsWhatWasGivenUp(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 200ms"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
-	a.Pool(32, 5*time.Millisecond)
+	a.ServeByPool(32, 5*time.Millisecond)
 	m.Finish(m.Crowd(64, 400, 10)...)
 	before := p.SlotLimit("local")
 	if before < 32 {

@@ -18,7 +18,7 @@ const outlierConfig = ", connect_timeout: 15s, retry: {on: []}, outlier: {base: 
 func TestFastFailuresDoNotAttract(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "1h", 0.5)}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Status, m.Apps[0].Delay = 500, func() time.Duration { return 0 }
-		got := m.Spread(20, 100)
+		got := m.CountServed(20, 100)
 		if got[0] < 5 || got[0] > 5+20 { // 20 may be out when the fifth fails
 			t.Errorf("requests by application: %v, want 5 to 25 at the first", got)
 		}
@@ -29,10 +29,10 @@ func TestFastFailuresDoNotAttract(t *testing.T) {
 	})
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "1h", 0)}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Status, m.Apps[0].Delay = 500, func() time.Duration { return 0 }
-		if got := m.Spread(20, 100); got[0] > 2000/3 {
+		if got := m.CountServed(20, 100); got[0] > 2000/3 {
 			t.Errorf("requests by application: %v, want a third at most at the first", got)
 		}
-		if got := m.Spread(1, 200); got[0] > 200/3 {
+		if got := m.CountServed(1, 200); got[0] > 200/3 {
 			t.Errorf("one after another, requests by application: %v, want a third at most at the first", got)
 		}
 		m.Settled()
@@ -52,8 +52,8 @@ func TestWhatEjects(t *testing.T) {
 		{"answers of 4xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 429 }, false},
 		{"resets", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.ResetAll = true }, true},
 		{"nobody listens", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Stop() }, true},
-		{"silence until the deadline", ", timeout: 2s", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Frozen = time.Hour }, true},
-		{"a stall and a short deadline", ", timeout: 300ms", "", func(m *proxytest.Mesh, a *proxytest.App) { a.Frozen = m.W.Now() + 700*time.Millisecond }, false},
+		{"silence until the deadline", ", timeout: 2s", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = time.Hour }, true},
+		{"a stall and a short deadline", ", timeout: 300ms", "", func(m *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = m.W.Now() + 700*time.Millisecond }, false},
 		{"slow, but it answers", ", timeout: 1500ms", "", func(_ *proxytest.Mesh, a *proxytest.App) {
 			n := 0
 			a.Delay = func() time.Duration {
@@ -68,7 +68,7 @@ func TestWhatEjects(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "1s", 0.5) + c.service, Provider: c.limits}, func(t *testing.T, m *proxytest.Mesh) {
 				c.do(m, m.Apps[0])
-				m.Spread(12, 20)
+				m.CountServed(12, 20)
 				n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]
 				if ejected := n > 0; ejected != c.ejects {
 					t.Errorf("ejections: %d", n)
@@ -86,21 +86,21 @@ func TestEjectedEndpointComesBack(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "10s", 0.5) + slowly}, func(t *testing.T, m *proxytest.Mesh) {
 		sick := m.Apps[0]
 		sick.Status = 500
-		m.Spread(12, 20)
-		if got := m.Spread(12, 20); got[0] != 0 {
+		m.CountServed(12, 20)
+		if got := m.CountServed(12, 20); got[0] != 0 {
 			t.Errorf("requests by application: %v, want none at the first while it is ejected", got)
 		}
 		m.W.Run(10 * time.Second)
-		if got := m.Spread(12, 20); got[0] != 1 {
+		if got := m.CountServed(12, 20); got[0] != 1 {
 			t.Errorf("requests by application: %v, want one at the first as its probe", got)
 		}
 		m.W.Run(20 * time.Second)
 		sick.Status = 200
-		if got := m.Spread(12, 60); got[0] < 10 || got[0] > 60 {
+		if got := m.CountServed(12, 60); got[0] < 10 || got[0] > 60 {
 			t.Errorf("requests by application: %v, want a twentieth at the first, which is back", got)
 		}
 		m.W.Run(10 * time.Second)
-		if got := m.Spread(12, 60); got[0] < 720/4 {
+		if got := m.CountServed(12, 60); got[0] < 720/4 {
 			t.Errorf("requests by application: %v, want about a third at the first, which is well again", got)
 		}
 		if n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]; n != 2 {
@@ -119,7 +119,7 @@ func TestPoliciesGoByTheRegistrysWeights(t *testing.T) {
 			eps[0].Weight, eps[1].Weight, eps[2].Weight = 1, 2, 5
 			m.Consumer.Update("compute", eps...)
 			m.W.Run(time.Millisecond)
-			got := m.Spread(16, 100)
+			got := m.CountServed(16, 100)
 			for i, want := range []int{200, 400, 1000} {
 				if got[i] < want*3/4 || got[i] > want*5/4 {
 					t.Errorf("requests by application: %v, want about [200 400 1000]", got)
@@ -136,7 +136,7 @@ func TestSubsetIsUsed(t *testing.T) {
 	for i := range 8 {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Service: ", lb: {subset: 2}", Limits: fmt.Sprintf("node: {id: api-%d}", i)})
 		some := 0
-		for app, n := range m.Spread(4, 20) {
+		for app, n := range m.CountServed(4, 20) {
 			if n > 0 {
 				some++
 				used[app] = true
@@ -158,10 +158,10 @@ func TestZoneIsPreferred(t *testing.T) {
 	eps[0].Zone, eps[1].Zone, eps[2].Zone = "here", "there", "there"
 	m.Consumer.Update("compute", eps...)
 	m.W.Run(time.Millisecond)
-	if got := m.Spread(3, 50); got[0] != 150 {
+	if got := m.CountServed(3, 50); got[0] != 150 {
 		t.Errorf("requests by application: %v, want all in the own zone", got)
 	}
-	if got := m.Spread(30, 50); got[0] < 500 || got[1] < 200 || got[2] < 200 {
+	if got := m.CountServed(30, 50); got[0] < 500 || got[1] < 200 || got[2] < 200 {
 		t.Errorf("requests by application: %v, want half in the own zone when there are many at once, and the rest spread", got)
 	}
 	m.Settled()
@@ -174,12 +174,12 @@ func TestNewEndpointStartsSlowly(t *testing.T) {
 	m.W.Run(time.Millisecond)
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1), m.Endpoint(2))
 	m.W.Run(time.Millisecond)
-	if got := m.Spread(4, 100); got[2] > 40 {
+	if got := m.CountServed(4, 100); got[2] > 40 {
 		t.Errorf("requests by application: %v, want a twentieth at the new one", got)
 	}
 	m.W.Run(10 * time.Second)
-	m.Spread(1, 30)
-	if got := m.Spread(4, 100); got[2] < 120 || got[2] > 145 {
+	m.CountServed(1, 30)
+	if got := m.CountServed(4, 100); got[2] < 120 || got[2] > 145 {
 		t.Errorf("requests by application: %v, want a third at the one that was new", got)
 	}
 	m.Settled()
@@ -194,7 +194,7 @@ func TestUnequalReplicasByTheirQueues(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", timeout: 15s"})
 		var eps []registry.Endpoint
 		for i, a := range m.Apps {
-			a.Pool(workers[i], 5*time.Millisecond)
+			a.ServeByPool(workers[i], 5*time.Millisecond)
 			p := m.Nodes[i+1]
 			p.Crash()
 			p.Cfg.Services["local"].MaxConcurrency = workers[i]
@@ -204,9 +204,9 @@ func TestUnequalReplicasByTheirQueues(t *testing.T) {
 		}
 		m.Consumer.Update("compute", eps...)
 		m.W.Run(time.Millisecond)
-		m.Spread(12, 20)
+		m.CountServed(12, 20)
 		began := m.W.Now()
-		m.Spread(12, 150)
+		m.CountServed(12, 150)
 		took = m.W.Now() - began
 		m.Settled()
 		return took

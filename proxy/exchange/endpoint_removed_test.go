@@ -19,7 +19,7 @@ import (
 func TestFormerEndpointsAreNotKept(t *testing.T) {
 	for _, hops := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
-			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 32, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer})
+			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 32, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
 			accept := m.Net.Accept[map[int]string{1: "10.0.0.1:8080", 2: "10.0.0.1:15006"}[hops]]
 			all := m.Clients
 			burst := func(host string, clients int) weak.Pointer[byte] {
@@ -28,15 +28,15 @@ func TestFormerEndpointsAreNotKept(t *testing.T) {
 				defer delete(m.Net.Accept, addr)
 				m.Consumer.Update(registry.NewSnapshot("compute", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: addr, Weight: 1}}))
 				m.Net.Pump()
-				m.Net.HangUp()
+				m.Net.ForgetClosed()
 				m.Clients = all[:clients]
-				m.Call([]byte(proxytest.ShapeAnswer), []byte(proxytest.GetHead))
+				m.Call([]byte(proxytest.ShapeBody), []byte(proxytest.GetHead))
 				return weak.Make(unsafe.StringData(addr))
 			}
 			former := []weak.Pointer[byte]{burst("a", 32), burst("b", 16), burst("c", 8)}
 			last := burst("d", 1)
 			for range 3 {
-				m.Call([]byte(proxytest.ShapeAnswer), []byte(proxytest.GetHead))
+				m.Call([]byte(proxytest.ShapeBody), []byte(proxytest.GetHead))
 			}
 			runtime.GC()
 			for i, addr := range former {

@@ -11,7 +11,7 @@ import (
 // then still names the short one: it is at the application.
 func TestGoAwayCoversWhatOvertook(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 20 << 20})
-	executed := m.Executions()
+	executed := m.CountExecutions()
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 300 * time.Millisecond }
 	}
@@ -26,7 +26,7 @@ func TestGoAwayCoversWhatOvertook(t *testing.T) {
 	m.Nodes[1].Proc.Drain()
 	m.Finish(long, short)
 	m.OK(long, short)
-	m.Once(executed, long, short)
+	m.CheckExecutedOnce(executed, long, short)
 	if len(executed) != 2 {
 		t.Errorf("the applications saw %d requests", len(executed))
 	}
@@ -37,7 +37,7 @@ func TestGoAwayCoversWhatOvertook(t *testing.T) {
 // complete, and goes elsewhere, whatever its method.
 func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 10 << 20})
-	executed := m.Executions()
+	executed := m.CountExecutions()
 	m.Consumer.Update("compute", m.Endpoint(0))
 	m.W.Run(time.Millisecond)
 	long, short := m.Post(3<<20), m.Post(10)
@@ -52,7 +52,7 @@ func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
 	m.Nodes[1].Proc.Drain()
 	m.Finish(long)
 	m.OK(long, short)
-	m.Once(executed, long, short)
+	m.CheckExecutedOnce(executed, long, short)
 	m.Settled()
 }
 
@@ -60,7 +60,7 @@ func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
 // application has acted on it.
 func TestBadAnswersAreNotRetriedUnlessIdempotent(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
-		executed := m.Executions()
+		executed := m.CountExecutions()
 		for _, a := range m.Apps {
 			a.Status = 500
 		}
@@ -70,7 +70,7 @@ func TestBadAnswersAreNotRetriedUnlessIdempotent(t *testing.T) {
 		if c.Status != 500 {
 			t.Errorf("status %d %s", c.Status, c.Code)
 		}
-		m.Once(executed, c)
+		m.CheckExecutedOnce(executed, c)
 		m.Settled()
 	})
 }

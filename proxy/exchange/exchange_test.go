@@ -67,8 +67,8 @@ func TestPipelinedRequestsPendOneByOne(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 1"}, func(t *testing.T, m *proxytest.Mesh) {
 		for _, want := range []int{200, 503} { // answered and failed
 			const n = 3
-			p := m.Speak(proxytest.Egress, strings.Repeat(proxytest.GetStream, n))
-			m.Until("answers", func() bool { return bytes.Count(p.Heard, []byte("HTTP/1.1 ")) == n })
+			p := m.DialAndSend(proxytest.Egress, strings.Repeat(proxytest.StreamRequest, n))
+			m.RunUntil("answers", func() bool { return bytes.Count(p.Heard, []byte("HTTP/1.1 ")) == n })
 			if bytes.Count(p.Heard, fmt.Appendf(nil, "HTTP/1.1 %d", want)) != n || bytes.Contains(p.Heard, []byte("overloaded")) {
 				t.Errorf("heard %q, want %d times %d", p.Heard, n, want)
 			}
@@ -152,17 +152,17 @@ func TestStalePooledConnection(t *testing.T) {
 func TestStaleConnectionThatNeverAnswered(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
 	gone := m.Do(m.Get("/"))
-	m.Until("a dial", func() bool { return d.All == 1 })
+	m.RunUntil("a dial", func() bool { return d.Dials == 1 })
 	m.Clients.Do(func() { gone.Conn.Close() })
-	m.Until("a connection", func() bool { return d.Dialling == 0 })
+	m.RunUntil("a connection", func() bool { return d.Dialling == 0 })
 	m.Settled()
 	m.Apps[0].DropNext = true
 	c := m.Get("/")
 	m.Do(c)
 	m.Finish(c)
 	m.OK(c)
-	if m.Apps[0].Served != 1 || d.All != 2 {
-		t.Errorf("%d requests served, over %d connections", m.Apps[0].Served, d.All)
+	if m.Apps[0].Served != 1 || d.Dials != 2 {
+		t.Errorf("%d requests served, over %d connections", m.Apps[0].Served, d.Dials)
 	}
 	m.Settled()
 }
@@ -230,7 +230,7 @@ func TestHeadAndBodylessAnswers(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		head := m.Get("/h")
 		head.Raw = []byte(strings.Replace(string(head.Raw), "GET", "HEAD", 1))
-		head.ToHead = true
+		head.IsHead = true
 		after := m.Get("/")
 		m.Do(head, after)
 		m.Finish(head, after)
@@ -243,7 +243,7 @@ func TestHopByHopHeadersStay(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		var seen []string
 		for _, a := range m.Apps {
-			a.Seen = func(req *protocol.Request) {
+			a.OnRequest = func(req *protocol.Request) {
 				for _, h := range req.Headers {
 					seen = append(seen, strings.ToLower(string(h.Name)))
 				}

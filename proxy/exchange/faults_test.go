@@ -34,7 +34,7 @@ func faultyMesh(t *testing.T, seed uint64) {
 		a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(3000)) * time.Microsecond }
 	}
 	for at := 20 * time.Millisecond; at < 400*time.Millisecond; at += 100 * time.Millisecond {
-		m.W.At(at, func() { m.Fault(rnd.IntN(6), rnd.IntN(len(m.Apps))) })
+		m.W.At(at, func() { m.InjectFault(rnd.IntN(6), rnd.IntN(len(m.Apps))) })
 	}
 	var all []*proxytest.Call
 	for range 20 {
@@ -59,8 +59,8 @@ func faultyMesh(t *testing.T, seed uint64) {
 // it, once the registry has forgotten the provider: there is nothing to wait for.
 func TestLinkOfAForgottenEndpointEndsWithItsRequests(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 2s"})
-	m.Warm(1)
-	for _, l := range m.Nodes[1].All {
+	m.WarmUp(1)
+	for _, l := range m.Nodes[1].Loops {
 		m.W.Vanish(l)
 	}
 	lost := m.Post(10)

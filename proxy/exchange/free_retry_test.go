@@ -14,14 +14,14 @@ func TestFullLinkCostsNothing(t *testing.T) {
 	for full := 1; full <= 2; full++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
 		for i := range full {
-			m.FillLink(i)
+			m.StallLink(i)
 		}
-		m.Fill(full)
+		m.FillLinks(full)
 		calls := m.Burst(100, 10) // five times what the budget pays for
 		m.Finish(calls...)
 		if full == 1 {
 			m.OK(calls...)
-		} else if n := proxytest.Codes(calls); n["connection-full"] != len(calls) {
+		} else if n := proxytest.CountCodes(calls); n["connection-full"] != len(calls) {
 			t.Errorf("with all links full: %v", n)
 		}
 		s := m.Consumer.Stats("compute")
@@ -42,7 +42,7 @@ func TestFullQueueCostsNothing(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: ", max_concurrency: 2, max_queue: 2"})
 	calls := m.Burst(10, 10)
 	m.Finish(calls...)
-	if n := proxytest.Codes(calls); n["overloaded"] != 6 || n[""] != 4 {
+	if n := proxytest.CountCodes(calls); n["overloaded"] != 6 || n[""] != 4 {
 		t.Errorf("answers %v, want 6 overloaded of 10", n)
 	}
 	if s := m.Consumer.Stats("compute"); s.Retries+s.RetriesPaid+s.RetriesOverBudget > 0 {

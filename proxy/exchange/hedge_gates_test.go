@@ -20,15 +20,15 @@ func TestCorrelatedStallsAreNotHedged(t *testing.T) {
 		length = 11 * time.Second
 	)
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on}`})
-	m.Lognormal(1)
-	calls := m.Stream(1, rate, length)
+	m.SetLognormalDelays(1)
+	calls := m.SendAtRate(1, rate, length)
 	during, requests := uint64(0), uint64(0)
 	for at := every; at < length-freeze; at += every {
 		var before hedge.Counts
 		m.W.At(at, func() {
 			before = m.Consumer.Stats("compute").Counts
 			for _, a := range m.Apps {
-				a.Frozen = at + freeze
+				a.FrozenUntil = at + freeze
 			}
 		})
 		m.W.At(at+freeze, func() {
@@ -37,7 +37,7 @@ func TestCorrelatedStallsAreNotHedged(t *testing.T) {
 			requests += after.Primaries - before.Primaries
 		})
 	}
-	m.FinishStream(length+time.Second, calls)
+	m.FinishAfter(length+time.Second, calls)
 	m.OK(calls...)
 	m.Settled()
 	s := m.Consumer.Stats("compute")
@@ -88,8 +88,8 @@ func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stat
 		}
 	}
 	capacity := float64(len(m.Apps)) / work.Seconds()
-	calls := m.Stream(1, 2*capacity, 6*time.Second)
-	m.FinishStream(9*time.Second, calls)
+	calls := m.SendAtRate(1, 2*capacity, 6*time.Second)
+	m.FinishAfter(9*time.Second, calls)
 	for _, c := range calls {
 		if c.Status == 200 {
 			n++
@@ -105,8 +105,8 @@ func TestUselessHedgesStop(t *testing.T) {
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 8 * time.Millisecond }
 	}
-	calls := m.Stream(1, 500, 4*time.Second)
-	m.FinishStream(5*time.Second, calls)
+	calls := m.SendAtRate(1, 500, 4*time.Second)
+	m.FinishAfter(5*time.Second, calls)
 	m.OK(calls...)
 	s := m.Consumer.Stats("compute")
 	if s.Gates[hedge.Useless] < 1000 || s.Hedges > 400 {
@@ -123,8 +123,8 @@ func TestUselessHedgesStop(t *testing.T) {
 		}
 	}
 	won := s.HedgesWon
-	calls = m.Stream(2, 500, 4*time.Second)
-	m.FinishStream(5*time.Second, calls)
+	calls = m.SendAtRate(2, 500, 4*time.Second)
+	m.FinishAfter(5*time.Second, calls)
 	m.OK(calls...)
 	m.Settled()
 	if s = m.Consumer.Stats("compute"); s.HedgesWon < won+20 {
@@ -136,9 +136,9 @@ func TestUselessHedgesStop(t *testing.T) {
 // has far more to do than usual; what is no hedge goes through.
 func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
-	m.Warm(150)
+	m.WarmUp(150)
 	second := m.Nodes[2]
-	m.Apps[1].Frozen = m.W.Now() + 200*time.Millisecond
+	m.Apps[1].FrozenUntil = m.W.Now() + 200*time.Millisecond
 	m.Consumer.Update("compute", m.Endpoint(1))
 	stuck := m.Burst(8, 10)
 	pending := func() bool { return second.Proc.Pending() == len(stuck) }
@@ -146,9 +146,9 @@ func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
 		t.Fatal("the requests did not arrive")
 	}
 	m.W.Run(50 * time.Millisecond)
-	m.Apps[0].Frozen = m.W.Now() + 100*time.Millisecond
+	m.Apps[0].FrozenUntil = m.W.Now() + 100*time.Millisecond
 	hedged := 0
-	m.Apps[1].Seen = func(req *protocol.Request) {
+	m.Apps[1].OnRequest = func(req *protocol.Request) {
 		if protocol.Find(req.Headers, "x-remora-attempt") != nil {
 			hedged++
 		}
@@ -177,7 +177,7 @@ func TestAsksAreBounded(t *testing.T) {
 		for _, mode := range []string{"on", "shadow"} {
 			t.Run(mode+" "+delay, func(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
-				m.FinishStream(100*time.Millisecond, m.Stream(1, 2000, 100*time.Millisecond)) // its hedges take all there is
+				m.FinishAfter(100*time.Millisecond, m.SendAtRate(1, 2000, 100*time.Millisecond)) // its hedges take all there is
 				before := m.Consumer.Stats("compute").Gates
 				asked := func() (n uint64) {
 					for g, now := range m.Consumer.Stats("compute").Gates {
@@ -186,7 +186,7 @@ func TestAsksAreBounded(t *testing.T) {
 					return n
 				}
 				for _, a := range m.Apps {
-					a.Frozen = m.W.Now() + time.Second
+					a.FrozenUntil = m.W.Now() + time.Second
 				}
 				one := m.Post(10)
 				m.Do(one)

@@ -13,9 +13,9 @@ import (
 func TestHedgesComeAfterTheAnswersThatWait(t *testing.T) {
 	for seed := range uint64(10) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: proxytest.HedgeOn})
-		m.Warm(20)
+		m.WarmUp(20)
 		before := *m.Consumer.Stats("compute")
-		m.Away(30, 20*time.Millisecond)
+		m.BurstWhilePaused(30, 20*time.Millisecond)
 		m.Settled()
 		s := m.Consumer.Stats("compute")
 		for g, n := range s.Gates {
@@ -29,9 +29,9 @@ func TestHedgesComeAfterTheAnswersThatWait(t *testing.T) {
 // What is still out when the answers have been looked at is hedged as ever.
 func TestHedgesAfterTheLoopWasAway(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn})
-	m.Warm(20)
-	m.Apps[0].Frozen = m.W.Now() + 60*time.Millisecond
-	m.Away(3, 20*time.Millisecond)
+	m.WarmUp(20)
+	m.Apps[0].FrozenUntil = m.W.Now() + 60*time.Millisecond
+	m.BurstWhilePaused(3, 20*time.Millisecond)
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); s.HedgesWon == 0 {
 		t.Errorf("%d hedges sent, none won, gates %v; want the frozen application's request rescued", s.Hedges, s.Gates)
@@ -42,8 +42,8 @@ func TestHedgesAfterTheLoopWasAway(t *testing.T) {
 // say that it would.
 func TestShadowDoesNotBlameApplicationsForItsOwnLoop(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
-	m.Warm(150)
-	m.Away(30, 70*time.Millisecond)
+	m.WarmUp(150)
+	m.BurstWhilePaused(30, 70*time.Millisecond)
 	m.Settled()
 	var forecasts []hedge.Forecast
 	m.Consumer.Loop.Do(func() {

@@ -26,7 +26,7 @@ func TestMissedHedgesAreBounded(t *testing.T) {
 			var eps []registry.Endpoint
 			var calls []*proxytest.Call
 			for i, a := range m.Apps {
-				a.Frozen = m.W.Now() + 500*time.Millisecond
+				a.FrozenUntil = m.W.Now() + 500*time.Millisecond
 				n := m.Nodes[1+i]
 				eps = append(eps, registry.Endpoint{Addr: n.Host + ":15006", Weight: 1})
 				// Taken unbeknown to the consumer, but for the first.

@@ -21,8 +21,8 @@ func TestStuckRequestsAreHedgedThoughHedgesAreUseless(t *testing.T) {
 	m.Freeze(stops, time.Minute, m.Apps[0])
 	var before uint64
 	m.W.At(stops, func() { before = m.Consumer.Stats("compute").Gates[hedge.Useless] })
-	calls := m.Stream(1, 200, length)
-	m.FinishStream(length, calls)
+	calls := m.SendAtRate(1, 200, length)
+	m.FinishAfter(length, calls)
 	m.OK(calls...)
 	s := m.Consumer.Stats("compute")
 	t.Logf("%d hedges for %d requests, %d won, gates %v", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)

@@ -14,10 +14,10 @@ import (
 
 func TestHedgeRescuesFromAFreeze(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
-		m.Warm(20)
+		m.WarmUp(20)
 		var calls []*proxytest.Call
 		for _, a := range m.Apps[:1] {
-			a.Frozen = m.W.Now() + 50*time.Millisecond
+			a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 		}
 		for range 3 { // one of them meets the frozen replica
 			c := m.Post(10)
@@ -43,9 +43,9 @@ func TestHedgeRescuesFromAFreeze(t *testing.T) {
 // queue never reaches the application.
 func TestLoserInTheQueueIsDropped(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Provider: ", max_concurrency: 1"})
-	m.Warm(20)
+	m.WarmUp(20)
 	served := m.Apps[0].Served
-	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(9, 10)
 	m.Finish(calls...)
 	m.OK(calls...)
@@ -66,7 +66,7 @@ func TestGates(t *testing.T) {
 		{"idempotent by header", proxytest.MeshOptions{Service: `, hedge: {mode: on, delay: 5ms}`},
 			[]string{"x-remora-idempotent: 1"}, hedge.Open},
 		{"cascade by attempt", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"x-remora-attempt: 1"}, hedge.Cascade},
-		{"cascade by trace state", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: a=b,remora=h", "traceparent: " + proxytest.SampledBy}, hedge.Cascade},
+		{"cascade by trace state", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: a=b,remora=h", "traceparent: " + proxytest.SampledParent}, hedge.Cascade},
 		{"trace state without a trace", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: remora=h", "traceparent: x"}, hedge.Open},
 		{"no endpoint", proxytest.MeshOptions{Service: proxytest.HedgeOn, Apps: 1}, nil, hedge.NoEndpoint},
 		{"deadline", proxytest.MeshOptions{Service: `, idempotent: true, timeout: 5ms, hedge: {mode: on, delay: 4500us}`}, nil, hedge.Deadline},
@@ -75,7 +75,7 @@ func TestGates(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, c.o)
-			m.Warm(150)
+			m.WarmUp(150)
 			before := *m.Consumer.Stats("compute")
 			for _, a := range m.Apps {
 				a.Delay = func() time.Duration { return 50 * time.Millisecond }
@@ -122,7 +122,7 @@ func TestHedgeNeverQueues(t *testing.T) {
 	hedged := 0
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 30 * time.Millisecond }
-		a.Seen = func(req *protocol.Request) {
+		a.OnRequest = func(req *protocol.Request) {
 			if protocol.Find(req.Headers, "x-remora-attempt") != nil {
 				hedged++
 			}
@@ -162,7 +162,7 @@ func TestRefusedHedgeDoesNotHideALostAttempt(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
 				Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [reset]}"})
 			for _, a := range m.Apps {
-				a.Frozen = m.W.Now() + 50*time.Millisecond
+				a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 			}
 			first, second := m.Nodes[1], m.Nodes[2]
 			at := func(n *proxytest.Node) registry.Endpoint {
@@ -201,7 +201,7 @@ func TestRetryAfterRefusedHedgeAvoidsTheEndpointThatFailed(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
 		Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [connect, reset]}"})
 	for _, a := range m.Apps {
-		a.Frozen = m.W.Now() + 50*time.Millisecond
+		a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 	}
 	first, second := m.Nodes[1], m.Nodes[2]
 	at := func(n *proxytest.Node) registry.Endpoint {
@@ -244,11 +244,11 @@ func TestSecondHedge(t *testing.T) {
 				var attempts []string
 				at := map[*proxytest.App]int{}
 				for _, a := range m.Apps {
-					a.Seen = func(req *protocol.Request) {
+					a.OnRequest = func(req *protocol.Request) {
 						at[a]++
 						attempts = append(attempts, string(protocol.Find(req.Headers, "x-remora-attempt")))
 						if len(attempts) <= 2 {
-							a.Frozen = m.W.Now() + 100*time.Millisecond
+							a.FrozenUntil = m.W.Now() + 100*time.Millisecond
 						}
 					}
 				}
@@ -277,7 +277,7 @@ func TestCallerOptsOut(t *testing.T) {
 		proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
 			for _, a := range m.Apps {
 				a.Delay = func() time.Duration { return 8 * time.Millisecond }
-				a.Seen = func(req *protocol.Request) {
+				a.OnRequest = func(req *protocol.Request) {
 					if protocol.Find(req.Headers, "x-remora-hedge") != nil {
 						t.Error("the application saw x-remora-hedge")
 					}

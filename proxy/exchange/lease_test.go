@@ -20,13 +20,13 @@ func TestLeaseIsLimited(t *testing.T) {
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
 		first := m.Lease()
-		if first.F != nil || !first.At.Link || first.At.Addr != proxytest.Ingress {
+		if first.Failure != nil || !first.Target.Link || first.Target.Addr != proxytest.Ingress {
 			t.Fatalf("%s: got %+v", c.service, first)
 		}
-		if second := m.Lease(); second.F != c.want {
-			t.Errorf("%s: the second one got %v", c.service, second.F)
+		if second := m.Lease(); second.Failure != c.want {
+			t.Errorf("%s: the second one got %v", c.service, second.Failure)
 		}
-		first.L.Close(false, 0, 0)
+		first.Lease.Close(false, 0, 0)
 		m.Settled()
 	}
 }
@@ -36,7 +36,7 @@ func TestLeaseIsLimited(t *testing.T) {
 func TestLeaseIsJudged(t *testing.T) {
 	for name, fail := range map[string]func(m *proxytest.Mesh, l *exchange.Lease){
 		"connect": func(m *proxytest.Mesh, l *exchange.Lease) {
-			if f := m.Again(l, fault.Connect); f != fault.Connect {
+			if f := m.RetryLease(l, fault.Connect); f != fault.Connect {
 				m.T.Fatalf("another place, or %v", f)
 			}
 		},
@@ -51,37 +51,37 @@ func TestLeaseIsJudged(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", breaker: {consecutive: 2, open: 5s, half_open: 1}"})
 			good := func(status int) {
 				probe := m.Lease()
-				if probe.F != nil {
-					t.Fatalf("refused: %v", probe.F)
+				if probe.Failure != nil {
+					t.Fatalf("refused: %v", probe.Failure)
 				}
-				probe.L.Connected(status)
+				probe.Lease.Connected(status)
 				m.W.Run(time.Millisecond)
-				probe.L.Close(true, 0, 0)
+				probe.Lease.Close(true, 0, 0)
 				m.W.Run(time.Millisecond)
 			}
 			bad := func() {
-				fail(m, m.Lease().L)
+				fail(m, m.Lease().Lease)
 				m.W.Run(time.Millisecond)
 			}
 			bad()
 			good(200) // breaks the row
 			bad()
 			bad()
-			if got := m.Lease(); got.F != fault.BreakerOpen {
-				t.Fatalf("the breaker is not open: %v", got.F)
+			if got := m.Lease(); got.Failure != fault.BreakerOpen {
+				t.Fatalf("the breaker is not open: %v", got.Failure)
 			}
 			m.W.Run(6 * time.Second)
 			silent := m.Lease() // a probe that comes to nothing makes room for the next
-			if silent.F != nil || m.Lease().F != fault.BreakerOpen {
+			if silent.Failure != nil || m.Lease().Failure != fault.BreakerOpen {
 				t.Fatal("half-open, not exactly one probe passed")
 			}
-			silent.L.Close(false, 0, 0)
+			silent.Lease.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
 			opaque := m.Lease()
-			opaque.L.Connected(0) // and open for long
+			opaque.Lease.Connected(0) // and open for long
 			m.W.Run(time.Millisecond)
 			good(404)
-			opaque.L.Close(true, 0, 0)
+			opaque.Lease.Close(true, 0, 0)
 			m.Settled()
 		})
 	}
@@ -96,11 +96,11 @@ func TestStreamsEject(t *testing.T) {
 		fail   func(m *proxytest.Mesh, l *exchange.Lease)
 		ejects bool
 	}{
-		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.Again(l, fault.Connect); l.Close(false, 0, 0) }, true},
+		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true},
 		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true},
 		{"answer of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
 		{"answer of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
-		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.Again(l, fault.Overloaded); l.Close(false, 0, 0) }, false},
+		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false},
 		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,21 +111,21 @@ func TestStreamsEject(t *testing.T) {
 				var open []proxytest.Leased
 				for range 40 {
 					got := m.Lease()
-					places[got.At.Addr]++
+					places[got.Target.Addr]++
 					open = append(open, got)
 				}
 				for _, l := range open {
-					l.L.Close(false, 0, 0)
+					l.Lease.Close(false, 0, 0)
 				}
 				m.W.Run(time.Millisecond)
 				return places
 			}
 			for range 20 { // well, then three failures in a row
-				if got := m.Lease(); got.At.Addr == sick {
-					c.fail(m, got.L)
+				if got := m.Lease(); got.Target.Addr == sick {
+					c.fail(m, got.Lease)
 				} else {
-					got.L.Connected(0)
-					got.L.Close(true, 0, 0)
+					got.Lease.Connected(0)
+					got.Lease.Close(true, 0, 0)
 				}
 				m.W.Run(time.Millisecond)
 			}
@@ -143,11 +143,11 @@ func TestStreamsEject(t *testing.T) {
 			m.W.Run(11 * time.Second)
 			for {
 				got := m.Lease()
-				got.L.Connected(200)
+				got.Lease.Connected(200)
 				m.W.Run(time.Millisecond)
-				got.L.Close(true, 0, 0)
+				got.Lease.Close(true, 0, 0)
 				m.W.Run(time.Millisecond)
-				if got.At.Addr == sick {
+				if got.Target.Addr == sick {
 					break
 				}
 			}

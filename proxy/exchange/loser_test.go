@@ -35,8 +35,8 @@ func TestRefusedHedgeDoesNotForbidTheRetry(t *testing.T) {
 // was slow is known from then on.
 func TestFinishedLoserCountsAsAnAnswer(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
-		m.Warm(20)
-		m.Apps[0].Frozen = m.W.Now() + 80*time.Millisecond
+		m.WarmUp(20)
+		m.Apps[0].FrozenUntil = m.W.Now() + 80*time.Millisecond
 		calls := []*proxytest.Call{m.Post(10), m.Post(10)}
 		m.Do(calls[0])
 		m.Do(calls[1])

@@ -50,7 +50,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, stormBudget),
 		Provider: ", max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
 		Limits:   "limits: {message: 1MiB, buffered: 8MiB}\ntimeouts: {write: 200ms}"})}
-	s.executed = s.Executions()
+	s.executed = s.CountExecutions()
 	rnd := s.W.Rand()
 	for _, a := range s.Apps {
 		a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(6000)) * time.Microsecond }
@@ -105,7 +105,7 @@ func (s *storm) blow() {
 func (s *storm) mishap(kind, i int) {
 	switch {
 	case kind < 6 && (!s.Direct || kind == 1 || kind == 2):
-		s.Fault(kind, i)
+		s.InjectFault(kind, i)
 	case kind == 6, kind == 7: // an endpoint leaves
 		var left []registry.Endpoint
 		for j := range s.Apps {
@@ -153,7 +153,7 @@ func (s *storm) endpoints(i int) (eps []registry.Endpoint) {
 }
 
 func (s *storm) check() {
-	s.Mesh.Once(s.executed, s.once...)
+	s.Mesh.CheckExecutedOnce(s.executed, s.once...)
 	good := 0
 	for _, c := range s.calls {
 		switch {

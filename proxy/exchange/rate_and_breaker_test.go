@@ -25,7 +25,7 @@ func TestRateLimits(t *testing.T) {
 			m := proxytest.NewMesh(t, c.o)
 			calls := m.Burst(8, 10)
 			m.Finish(calls...)
-			if n := proxytest.Codes(calls); n[""] != 5 || n["rate-limited"] != 3 {
+			if n := proxytest.CountCodes(calls); n[""] != 5 || n["rate-limited"] != 3 {
 				t.Errorf("of 8 at once: %v, want 5 answered and 3 rate-limited", n)
 			}
 			for _, k := range calls {
@@ -36,7 +36,7 @@ func TestRateLimits(t *testing.T) {
 			m.W.Run(350 * time.Millisecond)
 			calls = m.Burst(8, 10)
 			m.Finish(calls...)
-			if n := proxytest.Codes(calls); n[""] != 3 {
+			if n := proxytest.CountCodes(calls); n[""] != 3 {
 				t.Errorf("a third of a second later: %v, want 3 answered", n)
 			}
 			m.Settled()
@@ -62,7 +62,7 @@ func TestBreaker(t *testing.T) {
 			}
 			served := m.Apps[0].Served
 			one(503, "breaker-open")
-			if m.Apps[0].Served != served || m.Consumer.Breaker("compute") != stats.BreakerOpen {
+			if m.Apps[0].Served != served || m.Consumer.BreakerState("compute") != stats.BreakerOpen {
 				t.Error("a request passed the open breaker")
 			}
 			m.W.Run(2 * time.Second)
@@ -73,11 +73,11 @@ func TestBreaker(t *testing.T) {
 			m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 			calls := m.Burst(4, 10)
 			m.Finish(calls...)
-			if n := proxytest.Codes(calls); n[""] != 1 || n["breaker-open"] != 3 {
+			if n := proxytest.CountCodes(calls); n[""] != 1 || n["breaker-open"] != 3 {
 				t.Errorf("half-open: %v, want one probe of 4", n)
 			}
 			one(200, "")
-			if m.Consumer.Breaker("compute") != stats.BreakerClosed {
+			if m.Consumer.BreakerState("compute") != stats.BreakerClosed {
 				t.Error("the breaker did not close")
 			}
 			m.Settled()
@@ -87,15 +87,15 @@ func TestBreaker(t *testing.T) {
 // A probe that its caller withdraws makes room for the next.
 func TestBreakerProbeWithdrawn(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
-	m.Apps[0].Frozen = m.W.Now() + 3*time.Second
+	m.Apps[0].FrozenUntil = m.W.Now() + 3*time.Second
 	first := m.Post(10)
 	m.Do(first)
 	m.Finish(first)
-	if first.Code != "deadline" || m.Consumer.Breaker("compute") != stats.BreakerOpen {
+	if first.Code != "deadline" || m.Consumer.BreakerState("compute") != stats.BreakerOpen {
 		t.Fatalf("status %d %s", first.Status, first.Code)
 	}
 	m.W.Run(2 * time.Second)
-	m.Apps[0].Frozen = m.W.Now() + time.Second
+	m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 	cl := m.Do(m.Post(10))
 	m.W.Run(100 * time.Millisecond)
 	m.Clients.Do(func() { cl.Conn.Close() })

@@ -27,17 +27,17 @@ func TestReplayInVain(t *testing.T) {
 		m.Settled()
 	}
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: inTurn}, func(t *testing.T, m *proxytest.Mesh) {
-		m.WarmEach(1)
-		killed, c := m.Poison(nil), m.Get("/poison")
+		m.WarmUpEach(1)
+		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
 		told(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: inTurn + ", outlier: {consecutive: 1}"})
-		m.WarmEach(1)
-		d.Room, d.Dialling = 1, 1 // somebody else's
-		killed, c := m.Poison(nil), m.Get("/poison")
+		m.WarmUpEach(1)
+		d.MaxDials, d.Dialling = 1, 1 // somebody else's
+		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
 		told(t, m, *killed, c)
@@ -49,13 +49,13 @@ func TestReplayInVain(t *testing.T) {
 	})
 	t.Run("no room for the dial, but other connections", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
-		m.WarmEach(3)
+		m.WarmUpEach(3)
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		busy := m.Get("/")
 		m.Do(busy)
 		m.W.Run(100 * time.Millisecond)
-		d.Room, d.Dialling = 1, 1
-		killed, c := m.Poison(func(a *proxytest.App) { a.DropNext = true }), m.Get("/poison")
+		d.MaxDials, d.Dialling = 1, 1
+		killed, c := m.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true }), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c, busy)
 		m.OK(busy)
@@ -66,17 +66,17 @@ func TestReplayInVain(t *testing.T) {
 	})
 	t.Run("no connection in time", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: ", outlier: {consecutive: 100}"})
-		m.WarmEach(2)
+		m.WarmUpEach(2)
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 		busy := m.Get("/")
 		m.Do(busy)
 		m.W.Run(100 * time.Millisecond)
-		m.Poison(func(a *proxytest.App) { a.DropNext = true; a.Stop() })
+		m.CrashOnPoison(func(a *proxytest.App) { a.DropNext = true; a.Stop() })
 		c := m.Get("/poison")
-		d.Room, d.Dialling = 1, 1
+		d.MaxDials, d.Dialling = 1, 1
 		m.Do(c)
-		m.Until("a dial that is refused", func() bool { return d.Refused > 0 })
-		d.Room = 0
+		m.RunUntil("a dial that is refused", func() bool { return d.Refused > 0 })
+		d.MaxDials = 0
 		m.W.Run(time.Second)
 		next := m.Get("/") // whose dial says that nothing comes of the others
 		m.Do(next)
@@ -94,15 +94,15 @@ func TestReplayInVain(t *testing.T) {
 		w.Preface(link.Dialer, link.Settings{})
 		w.Open(1, link.Settings{})
 		p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-		m.Visit(p)
-		m.Until("a link", func() bool { return p.Conn != nil })
+		m.DialIngress(p)
+		m.RunUntil("a link", func() bool { return p.Conn != nil })
 		ask := func(id uint64, path string) {
 			w.Request(id, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte(path), Authority: []byte("local")}, time.Minute, nil)
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 		}
 		ask(1, "/")
-		m.Until("an answer", func() bool { return m.Apps[0].Served == 1 })
-		m.Poison(nil)
+		m.RunUntil("an answer", func() bool { return m.Apps[0].Served == 1 })
+		m.CrashOnPoison(nil)
 		ask(2, "/poison")
 		m.Settled()
 		m.W.Run(time.Second)
@@ -117,8 +117,8 @@ func TestReplayInVain(t *testing.T) {
 	// What retry.on says of resets holds for it.
 	t.Run("retried as a reset", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn + ", retry: {on: [reset]}, hedge: {budget: 1}"})
-		m.WarmEach(1)
-		killed, c := m.Poison(nil), m.Get("/poison")
+		m.WarmUpEach(1)
+		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
 		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 1 || c.Code != "upstream-reset" {

@@ -21,15 +21,15 @@ func TestSecondHedgeWhenTwoOfThreeFreeze(t *testing.T) {
 	slow := map[int]int{} // requests that took over 20 ms, by max
 	for most := 1; most <= 2; most++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: fmt.Sprintf(", idempotent: true, timeout: 2s, hedge: {mode: on, max: %d}", most)})
-		m.Lognormal(1)
+		m.SetLognormalDelays(1)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for at := time.Second; at < length; at += every {
 			first := rnd.IntN(3)
 			m.Freeze(at, freeze, m.Apps[first])
 			m.Freeze(at+time.Duration(rnd.Int64N(int64(6*time.Millisecond))), freeze, m.Apps[(first+1)%3])
 		}
-		calls := m.Stream(1, 1000, length)
-		m.FinishStream(length, calls)
+		calls := m.SendAtRate(1, 1000, length)
+		m.FinishAfter(length, calls)
 		m.OK(calls...)
 		m.Settled()
 		for _, c := range calls {

@@ -46,10 +46,10 @@ var troubles = []trouble{
 func suffer(t *testing.T, tr *trouble, hedging string) (took []time.Duration, route *stats.RouteReport) {
 	const length = 8 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
-	m.Lognormal(3)
+	m.SetLognormalDelays(3)
 	tr.do(m, rand.New(rand.NewPCG(5, 6)), length)
-	calls := m.Stream(4, 1000, length)
-	m.FinishStream(length, calls)
+	calls := m.SendAtRate(4, 1000, length)
+	m.FinishAfter(length, calls)
 	m.OK(calls...)
 	m.Settled()
 	for _, c := range calls {

@@ -20,29 +20,30 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// AllocMesh is clients, a consumer's sidecar, perhaps providers' sidecars, and
-// applications, all on the null driver.
+// AllocMesh is clients, a consumer's sidecar, applications, and with two hops also
+// providers' sidecars, all on the null driver.
 type AllocMesh struct {
 	T        testing.TB
 	Net      *nullNet
 	Consumer *proxy.Process
-	Clients  []*NullConn // the sessions' own ends: what they answer piles up there
-	late     []*nullApp  // which owe answers
+	Clients  []*NullConn // the sidecar's ends: responses stay in Out
+	late     []*nullApp  // connections that owe responses
 	Served   int         // requests that reached applications
 }
 
-// AllocMeshOptions shape an AllocMesh.
+// AllocMeshOptions are the options of an AllocMesh.
 type AllocMeshOptions struct {
 	Hops     int
 	Service  string // YAML of the consumer's service, beyond discover and protocol
 	Provider string // YAML of the provider's service
-	Answer   string // of the applications
+	Response string // of the applications, head and body
 	Clients  int
-	Late     bool    // one of three applications answers when all else has come to rest
+	Late     bool    // one of three applications responds only when nothing else is to be done
 	Top      string  // YAML at top level of the consumer and of the providers
-	Allocs   float64 // at most, of a request on average: what is traced allocates
+	Allocs   float64 // bound per request on average: sampled requests allocate
 }
 
+// NewAllocMesh returns a mesh with connected clients.
 func NewAllocMesh(t testing.TB, o AllocMeshOptions) *AllocMesh {
 	m := &AllocMesh{T: t, Net: NewNullNet()}
 	m.Net.Step = time.Microsecond
@@ -57,7 +58,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
-		m.app(app, o.Answer, o.Late && i == 0)
+		m.app(app, o.Response, o.Late && i == 0)
 		if o.Hops == 1 {
 			endpoints = append(endpoints, registry.Endpoint{Addr: app, Weight: 1})
 			continue
@@ -83,13 +84,13 @@ services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pend
 	return m
 }
 
-// nowhere is where the records of sampled requests go.
-type nowhere struct{}
+// discardSink is a trace.Sink that discards all records.
+type discardSink struct{}
 
-func (nowhere) Put(*trace.Record) {}
+func (discardSink) Put(*trace.Record) {}
 
-// nullApp is a connection to an application. It answers whatever comes in, which
-// is one request each time: the upstream writes a small one at once.
+// nullApp is a connection to an application. It responds to each input, which is one
+// request: the upstream writes a small request at once.
 type nullApp struct {
 	mesh   *AllocMesh
 	conn   loop.Conn
@@ -109,7 +110,7 @@ func (a *nullApp) OnData([]byte) {
 	a.conn.Write(a.answer)
 }
 
-// Sidecar starts one; accept makes the session of a connection to it.
+// Sidecar starts a sidecar; accept returns the session of a connection to it.
 func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*NullLoop, loop.Stream)) {
 	cfg, err := config.Parse("alloc.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
@@ -118,7 +119,7 @@ func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*Null
 	l := m.Net.Loop()
 	p = proxy.NewProcess(cfg, 1)
 	p.SetWall(time.Now)
-	p.SetSpans(nowhere{})
+	p.SetSpans(discardSink{})
 	if cfg.AccessLog.Path != "" {
 		p.Generation().LogTo(m.accessLog(cfg))
 	}
@@ -127,7 +128,7 @@ func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*Null
 	return p, func() (*NullLoop, loop.Stream) { return l, entrance.Accept(w) }
 }
 
-// Log is a queue whose lines go nowhere.
+// accessLog returns a queue whose lines are discarded.
 func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 	q := accesslog.NewQueue(cfg.AccessLog.Buffer, 1, new(accesslog.Counts))
 	w, err := accesslog.Open(os.DevNull, q, nil)
@@ -142,7 +143,7 @@ func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 	return q
 }
 
-// app accepts connections and answers each piece of input.
+// app starts an application that responds to each input.
 func (m *AllocMesh) app(addr, answer string, late bool) {
 	l := m.Net.Loop()
 	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
@@ -150,8 +151,8 @@ func (m *AllocMesh) app(addr, answer string, late bool) {
 	}
 }
 
-// Call sends a request on every connection, in the given pieces, and sees that
-// each gets the one answer that the application gave.
+// Call sends a request on every connection, in the given pieces, and checks that each
+// connection gets one 200 that ends with want.
 func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
 	for _, piece := range pieces {
 		for _, c := range m.Clients {
@@ -159,8 +160,8 @@ func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
 		}
 	}
 	m.Net.Pump()
-	for range 3 { // hedges leave, win, and the losers' answers come
-		m.Net.Skip(5 * time.Millisecond)
+	for range 3 { // hedges are sent and win, and the losers' responses arrive
+		m.Net.Advance(5 * time.Millisecond)
 		m.Net.Pump()
 	}
 	for _, a := range m.late {
@@ -170,14 +171,15 @@ func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
 	m.Net.Pump()
 	for _, c := range m.Clients {
 		if !bytes.HasPrefix(c.Out, OKPrefix) || !bytes.HasSuffix(c.Out, want) || bytes.Count(c.Out, OKPrefix) != 1 {
-			m.T.Fatalf("answer %q, want one 200 that ends with %q", c.Out, want)
+			m.T.Fatalf("response %q, want one 200 that ends with %q", c.Out, want)
 		}
 		c.Out = c.Out[:0]
 	}
 }
 
-// Allocates runs f until all is warm and then checks what a run allocates.
-func (m *AllocMesh) Allocates(most float64, f func()) {
+// CheckAllocs runs f until free lists and buffers are filled, and then checks that a run
+// allocates at most so much.
+func (m *AllocMesh) CheckAllocs(most float64, f func()) {
 	m.T.Helper()
 	warm := 200
 	if RaceEnabled {
@@ -189,7 +191,7 @@ func (m *AllocMesh) Allocates(most float64, f func()) {
 	if RaceEnabled {
 		return
 	}
-	// A collection empties sync.Pool, whose refilling is not the request's.
+	// A garbage collection empties sync.Pool; refilling it is not the request's work.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GC()
 	f()
@@ -198,14 +200,15 @@ func (m *AllocMesh) Allocates(most float64, f func()) {
 	}
 }
 
-// Rests sees that what is kept is given up in time, and that nothing is held.
-func (m *AllocMesh) Rests() {
+// CheckReleased checks that buffers are kept, that they are released in time, and that
+// no message bytes are held.
+func (m *AllocMesh) CheckReleased() {
 	m.T.Helper()
 	if m.Consumer.Kept() == 0 {
-		m.T.Error("nothing was kept")
+		m.T.Error("no buffers were kept")
 	}
 	for range 3 {
-		m.Net.Skip(time.Second)
+		m.Net.Advance(time.Second)
 		m.Net.Pump()
 	}
 	if kept, held := m.Consumer.Kept(), m.Consumer.Held(); kept != 0 || held != 0 {
@@ -213,15 +216,15 @@ func (m *AllocMesh) Rests() {
 	}
 }
 
-// Pass sends a frame on every connection and sees that each gets the answer.
-func (m *AllocMesh) Pass(call, want []byte) {
+// CallFrame sends a frame on every connection and checks that each gets the response want.
+func (m *AllocMesh) CallFrame(call, want []byte) {
 	for _, c := range m.Clients {
 		c.Deliver(call)
 	}
 	m.Net.Pump()
 	for _, c := range m.Clients {
 		if !bytes.Equal(c.Out, want) {
-			m.T.Fatalf("answer %x, want %x", c.Out, want)
+			m.T.Fatalf("response %x, want %x", c.Out, want)
 		}
 		c.Out = c.Out[:0]
 	}

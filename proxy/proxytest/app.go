@@ -13,25 +13,25 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-// App is a simulated HTTP application that answers with the request's nonce.
+// App is a simulated HTTP application that responds with the request's nonce.
 type App struct {
-	m      *Mesh
-	Host   string
-	Addr   string
-	Loop   *sim.Loop
-	Delay  func() time.Duration
-	Frozen time.Duration // until then, answers wait
-	Status int
-	Served int
-	Extra  string // response header lines
-	Close  bool   // closes after each answer
+	m            *Mesh
+	Host         string
+	Addr         string
+	Loop         *sim.Loop
+	Delay        func() time.Duration
+	FrozenUntil  time.Duration // responses wait until then
+	Status       int
+	Served       int
+	ExtraHeaders string // lines of response headers, each with CRLF
+	Close        bool   // closes after each response
 
-	DropNext bool // closes instead of serving the next request
-	ResetAll bool // resets every connection that brings a request
-	Body     func(req *protocol.Request) []byte
-	Seen     func(req *protocol.Request)
-	Done     func()
-	Stop     func() // listening
+	DropNext  bool // closes instead of serving the next request
+	ResetAll  bool // resets every connection with a request
+	Body      func(req *protocol.Request) []byte
+	OnRequest func(req *protocol.Request)
+	OnServed  func()
+	Stop      func() // stops listening
 }
 
 func newApp(m *Mesh, host string) *App {
@@ -41,6 +41,7 @@ func newApp(m *Mesh, host string) *App {
 	return a
 }
 
+// AppConn is one connection to an App.
 type AppConn struct {
 	A    *App
 	conn loop.Conn
@@ -87,8 +88,8 @@ func (c *AppConn) OnData(b []byte) {
 
 func (c *AppConn) serve(req *protocol.Request) {
 	a := c.A
-	if a.Seen != nil {
-		a.Seen(req)
+	if a.OnRequest != nil {
+		a.OnRequest(req)
 	}
 	if a.DropNext || a.ResetAll {
 		a.DropNext = false
@@ -103,18 +104,18 @@ func (c *AppConn) serve(req *protocol.Request) {
 	head := string(req.Method) == "HEAD"
 	t := &loop.Timer{}
 	t.Fire = func() {
-		if wait := a.Frozen - a.Loop.Now(); wait > 0 {
+		if wait := a.FrozenUntil - a.Loop.Now(); wait > 0 {
 			a.Loop.After(wait, t)
 			return
 		}
 		a.Served++
-		if a.Done != nil {
-			a.Done()
+		if a.OnServed != nil {
+			a.OnServed()
 		}
 		if !c.open {
 			return
 		}
-		out := fmt.Appendf(nil, "HTTP/1.1 %d X\r\nx-nonce: %s\r\ncontent-length: %d\r\n%s", a.Status, nonce, len(body), a.Extra)
+		out := fmt.Appendf(nil, "HTTP/1.1 %d X\r\nx-nonce: %s\r\ncontent-length: %d\r\n%s", a.Status, nonce, len(body), a.ExtraHeaders)
 		if a.Close {
 			out = append(out, "connection: close\r\n"...)
 		}
@@ -128,16 +129,16 @@ func (c *AppConn) serve(req *protocol.Request) {
 		}
 	}
 	wait := a.Delay()
-	if frozen := a.Frozen - a.Loop.Now(); frozen > 0 {
+	if frozen := a.FrozenUntil - a.Loop.Now(); frozen > 0 {
 		wait += frozen
 	}
 	a.Loop.After(wait, t)
 }
 
-// Pool makes a an application of some workers, behind a queue of its own, whose
-// service times are uniform about mean.
-func (a *App) Pool(workers int, mean time.Duration) {
-	free := make([]time.Duration, workers) // when each worker has nothing to do
+// ServeByPool gives the application a number of workers behind a queue of its own. Service
+// times are uniform around mean.
+func (a *App) ServeByPool(workers int, mean time.Duration) {
+	free := make([]time.Duration, workers) // when each worker is free
 	rnd := a.m.W.Rand()
 	a.Delay = func() time.Duration {
 		slices.Sort(free)
@@ -147,11 +148,12 @@ func (a *App) Pool(workers int, mean time.Duration) {
 	}
 }
 
+// Listen makes the application accept connections until Stop is called.
 func (a *App) Listen() {
 	a.Stop = a.m.W.Listen(a.Addr, a.Loop, func() loop.Stream { return &AppConn{A: a} })
 }
 
-// restart brings a crashed application back.
+// restart starts a crashed application again.
 func (a *App) restart() {
 	a.Loop = a.m.W.Loop(a.Host + "-app")
 	a.Listen()

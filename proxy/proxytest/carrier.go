@@ -16,18 +16,18 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-// Carrier is a downstream.Streams that keeps what it is given.
+// Carrier is a downstream.Streams that keeps all streams for the test.
 type Carrier struct {
-	Sockets  []loop.Socket
-	Requests []*downstream.StreamRequest
-	Answers  []*downstream.StreamAnswer
-	Parked   []*exchange.StreamSource
-	Accepted []*downstream.StreamAccept
-	Passed   []passage
-	Full     bool // nothing more can be parked
+	Sockets   []loop.Socket
+	Requests  []*downstream.StreamRequest
+	Responses []*downstream.StreamAnswer
+	Parked    []*exchange.StreamSource
+	Accepted  []*downstream.StreamAccept
+	Passed    []passage
+	Full      bool // Park refuses
 }
 
-// passage is what Pass was told.
+// passage has the arguments of a call of Pass.
 type passage struct{ listener, to, first string }
 
 // NewStreamMesh is NewMesh with a carrier on each node.
@@ -51,8 +51,9 @@ func NewStreamMesh(t *testing.T, o MeshOptions) (m *Mesh, consumer, provider *Ca
 	return m, consumer, provider
 }
 
-// SettledStreams ends all that the carriers have, and checks that nothing is left.
-func SettledStreams(m *Mesh, carriers ...*Carrier) {
+// CheckStreamsSettled ends all streams of the carriers, and checks that no request, no
+// message byte and no stream is left.
+func CheckStreamsSettled(m *Mesh, carriers ...*Carrier) {
 	m.T.Helper()
 	for _, c := range carriers {
 		c.close()
@@ -61,14 +62,14 @@ func SettledStreams(m *Mesh, carriers ...*Carrier) {
 	for _, n := range m.Nodes {
 		for service := range n.Cfg.Services {
 			if open := n.Stats(service).StreamsOpen; open != 0 {
-				m.T.Errorf("%s: %d streams open at %s with nothing left", n.Host, open, service)
+				m.T.Errorf("%s: %d streams of %s are open after all have ended", n.Host, open, service)
 			}
 		}
 	}
 }
 
-// Drained is all that has arrived at s.
-func Drained(t *testing.T, s loop.Socket) []byte {
+// ReadArrived returns all bytes that have arrived at s.
+func ReadArrived(t *testing.T, s loop.Socket) []byte {
 	t.Helper()
 	var all []byte
 	b := make([]byte, 64<<10)
@@ -84,8 +85,8 @@ func Drained(t *testing.T, s loop.Socket) []byte {
 	}
 }
 
-// HeadOf decodes the response that b starts with.
-func HeadOf(t *testing.T, b []byte) (resp protocol.Response, h http1.Head, rest []byte) {
+// DecodeHead decodes the head of the response that b starts with. rest is what follows.
+func DecodeHead(t *testing.T, b []byte) (resp protocol.Response, h http1.Head, rest []byte) {
 	t.Helper()
 	n, err := http1.DecodeResponse(b, false, &resp, &h, &protocol.Limits{Header: 64 << 10, Headers: 128, Message: protocol.NoLimit})
 	if err != nil {
@@ -94,19 +95,19 @@ func HeadOf(t *testing.T, b []byte) (resp protocol.Response, h http1.Head, rest 
 	return resp, h, b[n:]
 }
 
-// RefusedWith checks that b is one response with the code, the last of its
-// connection.
-func RefusedWith(t *testing.T, b []byte, status int, code string) {
+// CheckRefusal checks that b is one response with the status and code, after which the
+// connection closes.
+func CheckRefusal(t *testing.T, b []byte, status int, code string) {
 	t.Helper()
-	resp, h, _ := HeadOf(t, b)
+	resp, h, _ := DecodeHead(t, b)
 	if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != status || got != code || h.KeepAlive {
 		t.Errorf("status %d %s, keep-alive %t; want %d %s and a close", resp.Status, got, h.KeepAlive, status, code)
 	}
 }
 
-// Whole is the body that comes of what a stream request brought and what has
+// WholeBody returns the decoded body of a stream request. more are the bytes that have
 // arrived at its socket.
-func Whole(t *testing.T, r *downstream.StreamRequest, more []byte) []byte {
+func WholeBody(t *testing.T, r *downstream.StreamRequest, more []byte) []byte {
 	t.Helper()
 	in := append(bytes.Clone(r.Rest), more...)
 	if _, _, err := r.Body.Decode(in, r.Buffer); err != nil {
@@ -115,18 +116,22 @@ func Whole(t *testing.T, r *downstream.StreamRequest, more []byte) []byte {
 	return r.Buffer.B[:r.Body.Length()]
 }
 
+// Request implements downstream.Streams.
 func (c *Carrier) Request(client loop.Socket, r *downstream.StreamRequest) {
 	c.Sockets, c.Requests = append(c.Sockets, client), append(c.Requests, r)
 }
 
+// Answer implements downstream.Streams.
 func (c *Carrier) Answer(client loop.Socket, a *downstream.StreamAnswer) {
-	c.Sockets, c.Answers = append(c.Sockets, client), append(c.Answers, a)
+	c.Sockets, c.Responses = append(c.Sockets, client), append(c.Responses, a)
 }
 
+// Pass implements downstream.Streams.
 func (c *Carrier) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	c.Sockets, c.Passed = append(c.Sockets, client), append(c.Passed, passage{listener, to.String(), string(first)})
 }
 
+// Park implements downstream.Streams.
 func (c *Carrier) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
 	if c.Full {
 		return token, false
@@ -136,16 +141,17 @@ func (c *Carrier) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
 	return token, true
 }
 
+// Accept implements downstream.Streams.
 func (c *Carrier) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	c.Sockets, c.Accepted = append(c.Sockets, peer), append(c.Accepted, a)
 }
 
-// close gives up all that the carrier was given.
+// close ends all streams of the carrier.
 func (c *Carrier) close() {
 	for _, s := range c.Sockets {
 		_ = s.Close()
 	}
-	for _, a := range c.Answers {
+	for _, a := range c.Responses {
 		a.Source.Close()
 	}
 	for _, src := range c.Parked {
@@ -154,16 +160,16 @@ func (c *Carrier) close() {
 	*c = Carrier{}
 }
 
-// Passes checks that c was given one connection, with all of what its client said.
-func (c *Carrier) Passes(t *testing.T, m *Mesh, said string) {
+// CheckPassed checks that c got one redirected connection, with all bytes of its client.
+func (c *Carrier) CheckPassed(t *testing.T, m *Mesh, said string) {
 	t.Helper()
-	m.Until("a connection to pass", func() bool { return len(c.Passed) == 1 })
+	m.RunUntil("a connection to pass", func() bool { return len(c.Passed) == 1 })
 	m.W.Run(time.Second)
 	p := c.Passed[0]
-	if got := p.first + string(Drained(t, c.Sockets[0])); p.listener != "egress" || p.to != Elsewhere || got != said {
+	if got := p.first + string(ReadArrived(t, c.Sockets[0])); p.listener != "egress" || p.to != OriginalDst || got != said {
 		t.Errorf("passed from %s to %s:\n%.300q, want\n%.300q", p.listener, p.to, got, said)
 	}
 	if n := m.Consumer.Proc.Held(); n != 0 {
-		t.Errorf("%d bytes are still counted for what has left", n)
+		t.Errorf("%d bytes are still counted for a connection that has left its loop", n)
 	}
 }

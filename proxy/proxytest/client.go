@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Call is one request of a simulated client and what came of it.
+// Call is one request of a simulated client and its response.
 type Call struct {
 	m      *Mesh
 	Nonce  string
@@ -25,16 +25,15 @@ type Call struct {
 	Err    error
 
 	Headers []protocol.Header
-	ToHead  bool
-	Last    bool // the answer came with "Connection: close"
+	IsHead  bool
+	Last    bool // the response has "Connection: close"
 }
 
-// Client is a keep-alive connection to a sidecar that sends one call after
-// another.
+// Client is a keep-alive connection to a sidecar. It sends one call after another.
 type Client struct {
 	M     *Mesh
 	Conn  loop.Conn
-	Calls []*Call // sent or to be sent, in order
+	Calls []*Call // without a response, in order; the first one is sent
 	In    []byte
 	Ended bool
 	err   error
@@ -45,6 +44,7 @@ func (c *Client) OnOpen(conn loop.Conn) {
 	c.Send()
 }
 
+// Send sends the first of the calls.
 func (c *Client) Send() {
 	if len(c.Calls) > 0 {
 		c.Calls[0].Sent = c.M.Clients.Now()
@@ -59,7 +59,7 @@ func (c *Client) OnData(b []byte) {
 		var resp protocol.Response
 		var head http1.Head
 		lim := protocol.Limits{Header: 128 << 10, Headers: 256, Message: MaxMessage}
-		n, err := http1.DecodeResponse(c.In, k.ToHead, &resp, &head, &lim)
+		n, err := http1.DecodeResponse(c.In, k.IsHead, &resp, &head, &lim)
 		if err == http1.ErrIncomplete {
 			return
 		}
@@ -101,12 +101,13 @@ func (k *Call) finish(resp *protocol.Response, body []byte) {
 	}
 	k.Code = string(protocol.Find(resp.Headers, "x-remora-error"))
 	if nonce := protocol.Find(resp.Headers, "x-nonce"); k.Code == "" && string(nonce) != k.Nonce {
-		k.m.T.Errorf("call %s got the answer to %s", k.Nonce, nonce)
+		k.m.T.Errorf("call %s got the response to %s", k.Nonce, nonce)
 	}
 }
 
-// Codes counts the answers by x-remora-error; "" is the application's.
-func Codes(calls []*Call) map[string]int {
+// CountCodes counts the responses by x-remora-error; "" stands for those of the
+// application.
+func CountCodes(calls []*Call) map[string]int {
 	n := map[string]int{}
 	for _, c := range calls {
 		n[c.Code]++
@@ -121,7 +122,7 @@ func (m *Mesh) Dial(addr string) *Client {
 	return c
 }
 
-// Post makes a call with a body of n bytes and a nonce of its own.
+// Post returns a POST with a body of n bytes and a nonce of its own.
 func (m *Mesh) Post(n int, headers ...string) *Call {
 	m.nonces++
 	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
@@ -136,6 +137,7 @@ func (m *Mesh) Post(n int, headers ...string) *Call {
 	return c
 }
 
+// Get returns a GET with a nonce of its own.
 func (m *Mesh) Get(path string, headers ...string) *Call {
 	m.nonces++
 	c := &Call{m: m, Nonce: fmt.Sprintf("n%d", m.nonces)}
@@ -157,18 +159,18 @@ func (m *Mesh) Do(calls ...*Call) *Client {
 // Finish runs the world until all calls are done.
 func (m *Mesh) Finish(calls ...*Call) {
 	m.T.Helper()
-	all := func() bool { // asked after each event, so it looks at each call once
+	all := func() bool { // called after each event, so it checks each call once
 		for len(calls) > 0 && calls[0].Done {
 			calls = calls[1:]
 		}
 		return len(calls) == 0
 	}
 	if !m.W.RunUntil(all, 2*time.Minute) {
-		m.T.Fatal("a call was not answered within two minutes")
+		m.T.Fatal("a call has no response after two minutes")
 	}
 }
 
-// OK checks that the calls were answered with 200.
+// OK checks that the calls got responses with status 200.
 func (m *Mesh) OK(calls ...*Call) {
 	m.T.Helper()
 	for _, c := range calls {
@@ -189,7 +191,7 @@ func (m *Mesh) Burst(n, size int) (calls []*Call) {
 	return calls
 }
 
-// Crowd has clients connections send n calls each, one after another.
+// Crowd opens a number of connections that send n calls each, one after another.
 func (m *Mesh) Crowd(clients, n, size int) (all []*Call) {
 	for range clients {
 		var calls []*Call

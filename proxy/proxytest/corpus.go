@@ -10,10 +10,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
+// CorpusDir is the corpus, from a package two folders below proxy.
 const CorpusDir = "../../../protocol/http1/testdata"
 
-// CorpusYAML is the limits that the corpus is written for, and no timeout that
-// what comes byte by byte could meet.
+// CorpusYAML has the limits that the corpus is written for, and timeouts that no case
+// reaches when it is sent byte by byte.
 var CorpusYAML = fmt.Sprintf(`limits: {header: %d, headers: %d, message: %d}
 timeouts: {header: 10m, body: 10m, idle: 1h}`, corpus.HeaderLimit, corpus.HeadersLimit, corpus.MessageLimit)
 
@@ -21,16 +22,17 @@ timeouts: {header: 10m, body: 10m, idle: 1h}`, corpus.HeaderLimit, corpus.Header
 type feeding struct {
 	Name string
 	Cut  float64       // sim.Options.Cut
-	Gap  time.Duration // between single bytes; 0: all at once
+	Gap  time.Duration // between single bytes; 0 means all at once
 	Seed uint64
 }
 
-// Skips leaves three of four cases to the other feedings under the race detector:
-// a simulation is one goroutine, and slow under it.
+// Skips reports whether case i is left to the other feedings. Under the race detector each
+// case has one feeding: a simulation is one goroutine, so the detector finds nothing.
 func (f *feeding) Skips(i int) bool {
 	return RaceEnabled && i%len(Feedings) != int(f.Seed)%len(Feedings)
 }
 
+// Feedings are the ways in which each case is fed.
 var Feedings = []feeding{
 	{"whole", 0, 0, 1},
 	{"per byte", 0, time.Millisecond, 2},
@@ -38,7 +40,7 @@ var Feedings = []feeding{
 	{"at random again", 0.9, 0, 4},
 }
 
-// Feed writes b on c, a byte at a time if there is a gap, and calls then behind it.
+// Feed writes b to c, a byte at a time if there is a gap, and then calls then.
 func Feed(l loop.Loop, c loop.Conn, b []byte, gap time.Duration, then func()) {
 	t := &loop.Timer{}
 	t.Fire = func() {
@@ -58,7 +60,7 @@ func Feed(l loop.Loop, c loop.Conn, b []byte, gap time.Duration, then func()) {
 	t.Fire()
 }
 
-// recorder is an application that answers each request with its number.
+// recorder is an application that responds to each request with its number.
 type recorder struct{ corpus.Record }
 
 func (r *recorder) accept() loop.Stream {
@@ -77,17 +79,18 @@ func (r *recorder) accept() loop.Stream {
 
 const nextRequest = "GET /next HTTP/1.1\r\nHost: next\r\n\r\n"
 
-var Next = corpus.Message{Method: "GET", Target: "/next", Host: "next"}
+// NextMessage is the request that nextRequest encodes.
+var NextMessage = corpus.Message{Method: "GET", Target: "/next", Host: "next"}
 
-// hostile is a replica that answers requests for /case with a case, and others
-// with their target.
-type hostile struct {
+// caseResponder is a replica that responds to a request for /case with a case, and to
+// others with their target.
+type caseResponder struct {
 	on  *sim.Loop
 	c   *corpus.Case
 	gap time.Duration
 }
 
-func (h *hostile) accept() loop.Stream {
+func (h *caseResponder) accept() loop.Stream {
 	p, done := &Peer{}, 0
 	p.Reply = func(heard []byte) []byte {
 		m, n, err := corpus.ParseRequest(heard[done:])

@@ -7,29 +7,30 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Dialler is a loop that counts dials, and has room for at most some at a time.
+// Dialler is a loop that counts dials and limits how many are in progress.
 type Dialler struct {
 	loop.Loop
-	Room           int // 0: without bound
-	Dialling, Most int // under way
-	All            int
-	Refused        int
-	Late           time.Duration // it says so only then
+	MaxDials               int // 0 means no limit
+	Dialling, MostDialling int // in progress now, and at most
+	Dials                  int
+	Refused                int
+	RefuseAfter            time.Duration // how late a refused dial fails
 }
 
+// Dial implements loop.Loop.
 func (d *Dialler) Dial(addr string, timeout time.Duration, s loop.Stream) {
-	if d.Room > 0 && d.Dialling == d.Room {
+	if d.MaxDials > 0 && d.Dialling == d.MaxDials {
 		d.Refused++
-		d.After(d.Late, &loop.Timer{Fire: func() { s.OnClose(loop.ErrDialQueue) }})
+		d.After(d.RefuseAfter, &loop.Timer{Fire: func() { s.OnClose(loop.ErrDialQueue) }})
 		return
 	}
 	d.Dialling++
-	d.All++
-	d.Most = max(d.Most, d.Dialling)
+	d.Dials++
+	d.MostDialling = max(d.MostDialling, d.Dialling)
 	d.Loop.Dial(addr, timeout, &dialled{Stream: s, d: d})
 }
 
-// dialled tells its dialler how the dial ended.
+// dialled counts the end of a dial.
 type dialled struct {
 	loop.Stream
 	d    *Dialler
@@ -53,9 +54,10 @@ func (c *dialled) OnClose(err error) {
 	c.Stream.OnClose(err)
 }
 
-// DiallingMesh has a consumer that calls applications without sidecars.
+// DiallingMesh returns a mesh whose consumer dials by a Dialler with room for so many
+// dials. With o.Direct the applications have no sidecars.
 func DiallingMesh(t *testing.T, room int, o MeshOptions) (*Mesh, *Dialler) {
-	d := &Dialler{Room: room}
+	d := &Dialler{MaxDials: room}
 	o.Service += ", max_pending: 10000"
 	o.Dialler = func(l loop.Loop) loop.Loop {
 		if d.Loop != nil {

@@ -1,6 +1,20 @@
-// Package proxytest is what the tests of the core share: a mesh of sidecars,
+// Package proxytest is shared by the tests of the core: a mesh of sidecars,
 // applications and clients on the simulator (Mesh), a driver without a network
 // (NullLoop), the corpus of requests and responses, and peers that misbehave.
 //
-// No command imports it.
+//	client.go, raw.go    HTTP clients and their requests
+//	dubbo_client.go      Dubbo consumers and their calls
+//	mesh.go, node.go     Mesh and Node, a sidecar of it
+//	app.go, dubbo.go     applications over HTTP and Dubbo
+//	load.go, script.go   load, faults and scripted applications
+//	peer.go, ledger.go   peers that speak byte by byte, and what was said on a link
+//	carrier.go           streams, kept for the test
+//	records.go           access log and spans
+//	corpus.go            the cases of the HTTP corpus
+//	dial.go              a loop that counts dials
+//	alloc.go             AllocMesh, on the null driver of nulldriver.go
+//	fixtures.go          constants and small helpers
+//
+// Methods whose name begins with Check report errors to the test. No command imports
+// the package.
 package proxytest

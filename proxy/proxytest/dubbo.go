@@ -22,8 +22,8 @@ type dubboMesh struct {
 	Apps []*dubboApp
 }
 
-// DubboOptions shape a dubboMesh; the zero value is three applications, each
-// beside a sidecar.
+// DubboOptions are the options of a dubboMesh. The zero value means three applications,
+// each beside a sidecar.
 type DubboOptions struct {
 	Seed     uint64
 	Apps     int
@@ -37,9 +37,10 @@ type DubboOptions struct {
 
 const (
 	EgressDubbo = "10.0.0.1:20881"
-	Demo        = "com.acme.Demo"
+	DemoService = "com.acme.Demo"
 )
 
+// NewDubboMesh returns a mesh that is ready for calls.
 func NewDubboMesh(t *testing.T, o DubboOptions) *dubboMesh {
 	t.Helper()
 	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: 1}}
@@ -83,8 +84,7 @@ services:
 	return m
 }
 
-// dubboApp is a simulated Dubbo provider: a fixed pool without a queue, which
-// answers calls as they are done.
+// dubboApp is a simulated Dubbo provider: a fixed pool without a queue.
 type dubboApp struct {
 	m    *Mesh
 	Addr string
@@ -92,23 +92,23 @@ type dubboApp struct {
 	Loop *sim.Loop
 	Stop func()
 
-	Pool   int // calls at a time; 0: any
-	Delay  func() time.Duration
-	Answer func(f *dubbo.Frame) *dubbo.Frame // nil: never
-	Deaf   bool                              // takes no notice of heartbeats
-	Leaves bool                              // goes down: closes what connects
-	Seen   func(f *dubbo.Frame)              // of each call
+	Pool              int // calls at a time; 0 means no limit
+	Delay             func() time.Duration
+	Respond           func(f *dubbo.Frame) *dubbo.Frame // returns nil for no response
+	IgnoresHeartbeats bool                              // sends no response to heartbeats
+	ClosesNew         bool                              // closes new connections
+	OnCall            func(f *dubbo.Frame)              // called for each call
 
-	Busy, Most int // calls in work; the most there were
-	Dialed     int // connections
-	Served     int
-	Refused    int
-	Beats      int // heartbeats that came
-	Conns      []*dubboAppConn
+	Busy, MostBusy int // calls in progress now, and at most
+	Accepted       int // connections accepted
+	Served         int
+	Refused        int
+	Heartbeats     int // heartbeats received
+	Conns          []*dubboAppConn
 }
 
 func newDubboApp(m *Mesh, host string) *dubboApp {
-	a := &dubboApp{m: m, host: host, Addr: host + ":20880", Loop: m.W.Loop(host + "-app"), Answer: EchoCall,
+	a := &dubboApp{m: m, host: host, Addr: host + ":20880", Loop: m.W.Loop(host + "-app"), Respond: EchoCall,
 		Delay: func() time.Duration { return time.Millisecond }}
 	a.listen()
 	return a
@@ -122,24 +122,25 @@ func (a *dubboApp) listen() {
 	})
 }
 
+// Restart starts a crashed provider again.
 func (a *dubboApp) Restart() {
 	a.Loop, a.Busy = a.m.W.Loop(a.host+"-app"), 0
 	a.listen()
 }
 
-// dubboAppConn is one connection to it.
+// dubboAppConn is one connection to a dubboApp.
 type dubboAppConn struct {
 	a        *dubboApp
 	Conn     loop.Conn
 	in       []byte
 	Open     bool
-	Answered int // heartbeats of its own that were answered
+	Answered int // responses to heartbeats of its own
 }
 
 func (c *dubboAppConn) OnOpen(conn loop.Conn) {
 	c.Conn, c.Open = conn, true
-	c.a.Dialed++
-	if c.a.Leaves {
+	c.a.Accepted++
+	if c.a.ClosesNew {
 		conn.Close()
 	}
 }
@@ -164,8 +165,8 @@ func (c *dubboAppConn) onFrame(f *dubbo.Frame) {
 	a := c.a
 	switch {
 	case f.Event && f.Request:
-		a.Beats++
-		if !a.Deaf {
+		a.Heartbeats++
+		if !a.IgnoresHeartbeats {
 			c.Conn.Write(dubbo.AppendHeartbeatAnswer(nil, f))
 		}
 		return
@@ -173,11 +174,11 @@ func (c *dubboAppConn) onFrame(f *dubbo.Frame) {
 		c.Answered++
 		return
 	case !f.Request:
-		a.m.T.Errorf("the provider got an answer: %+v", f)
+		a.m.T.Errorf("the provider got a response: %+v", f)
 		return
 	}
-	if a.Seen != nil {
-		a.Seen(f)
+	if a.OnCall != nil {
+		a.OnCall(f)
 	}
 	if a.Pool > 0 && a.Busy == a.Pool {
 		a.Refused++
@@ -185,16 +186,16 @@ func (c *dubboAppConn) onFrame(f *dubbo.Frame) {
 		return
 	}
 	a.Busy++
-	a.Most = max(a.Most, a.Busy)
+	a.MostBusy = max(a.MostBusy, a.Busy)
 	lp := a.Loop
 	t := &loop.Timer{}
 	t.Fire = func() {
 		if a.Loop != lp {
-			return // it was restarted meanwhile
+			return // the provider was restarted meanwhile
 		}
 		a.Busy--
 		a.Served++
-		if ans := a.Answer(f); ans != nil && f.TwoWay && c.Open {
+		if ans := a.Respond(f); ans != nil && f.TwoWay && c.Open {
 			ans.ID = f.ID
 			c.Conn.Write(dubbo.AppendFrame(nil, ans))
 		}
@@ -202,7 +203,7 @@ func (c *dubboAppConn) onFrame(f *dubbo.Frame) {
 	a.Loop.After(a.Delay(), t)
 }
 
-// EchoCall returns the only argument of a call.
+// EchoCall returns a response with the only argument of a call.
 func EchoCall(f *dubbo.Frame) *dubbo.Frame {
 	ans := &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK}
 	if f.Serialization == dubbo.Fastjson {
@@ -218,7 +219,7 @@ func EchoCall(f *dubbo.Frame) *dubbo.Frame {
 // EchoType is the type of the only parameter of the calls of these tests.
 const EchoType = "Ljava/lang/String;"
 
-// FastjsonCall is the body of a call with one argument.
+// FastjsonCall returns the body of a call with one argument.
 func FastjsonCall(service, version, group, method, arg string) []byte {
 	attachments := map[string]string{"path": service}
 	if group != "" {
@@ -235,7 +236,7 @@ func FastjsonCall(service, version, group, method, arg string) []byte {
 	return b.Bytes()
 }
 
-// HessianCall is the same in hessian2.
+// HessianCall returns the body of the same call in hessian2.
 func HessianCall(service, version, group, method, arg string) []byte {
 	b := HessianString(HessianString(nil, "2.0.2"), service)
 	if version == "" {
@@ -268,8 +269,8 @@ func HessianString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// DubboFault makes one thing go wrong with a, for less than 80 ms.
-func (m *dubboMesh) DubboFault(kind int, a *dubboApp) {
+// InjectFault makes a fault of a kind from 0 to 2 at a, for less than 80 ms.
+func (m *dubboMesh) InjectFault(kind int, a *dubboApp) {
 	switch loop := a.Loop; kind {
 	case 0:
 		m.W.Crash(loop)
@@ -289,7 +290,7 @@ func (m *dubboMesh) DubboFault(kind int, a *dubboApp) {
 	}
 }
 
-// Serializations of the tests, and how a call is put in them.
+// Serializations are the serializations of the tests, with functions that encode a call.
 var Serializations = map[string]struct {
 	ID   byte
 	Call func(service, version, group, method, arg string) []byte
@@ -304,10 +305,10 @@ func EachDubboPath(t *testing.T, f func(t *testing.T, direct bool)) {
 	t.Run("one sidecar", func(t *testing.T) { f(t, true) })
 }
 
-// FrameOf is a two-way call.
-func FrameOf(id int64, serialization byte, body []byte) []byte {
+// CallFrame returns the frame of a two-way call.
+func CallFrame(id int64, serialization byte, body []byte) []byte {
 	return dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id, Body: body})
 }
 
-// NoAnswer leaves a call without an answer.
-func NoAnswer(*dubbo.Frame) *dubbo.Frame { return nil }
+// NoResponse leaves a call without a response.
+func NoResponse(*dubbo.Frame) *dubbo.Frame { return nil }

@@ -11,55 +11,56 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-func (m *Mesh) Caller(addr string) *Caller {
-	c := &Caller{m: m, next: 1, Out: map[int64][]byte{}, Answers: map[int64]*dubbo.Frame{}}
+// DialDubbo opens a Dubbo consumer's connection to addr.
+func (m *Mesh) DialDubbo(addr string) *DubboClient {
+	c := &DubboClient{m: m, next: 1, InFlight: map[int64][]byte{}, Responses: map[int64]*dubbo.Frame{}}
 	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, c) })
 	return c
 }
 
-// Form is the form call of an HTTP client.
-func (m *Mesh) Form(method, arg string, headers ...string) *Call {
-	body := "interface=" + Demo + "&method=" + method + "&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + arg
+// FormCall returns a call by an HTTP client, as a form.
+func (m *Mesh) FormCall(method, arg string, headers ...string) *Call {
+	body := "interface=" + DemoService + "&method=" + method + "&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=" + arg
 	c := &Call{m: m}
 	c.Raw = fmt.Appendf(nil, "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-www-form-urlencoded\r\ncontent-length: %d\r\n%s\r\n%s",
 		len(body), strings.Join(append(headers, ""), "\r\n"), body)
 	return c
 }
 
-// JSON is the JSON call of an HTTP client.
-func (m *Mesh) JSON(method, body string, headers ...string) *Call {
+// JSONCall returns a call by an HTTP client, in JSON.
+func (m *Mesh) JSONCall(method, body string, headers ...string) *Call {
 	c := &Call{m: m}
 	c.Raw = fmt.Appendf(nil, "POST /%s/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s\r\n%s",
-		Demo, method, len(body), strings.Join(append(headers, ""), "\r\n"), body)
+		DemoService, method, len(body), strings.Join(append(headers, ""), "\r\n"), body)
 	return c
 }
 
-// Caller is a Dubbo consumer's connection to a sidecar.
-type Caller struct {
-	m       *Mesh
-	Conn    loop.Conn
-	early   []byte // said before the connection was open
-	in      []byte
-	next    int64
-	Out     map[int64][]byte // bodies of the calls that are not answered
-	Answers map[int64]*dubbo.Frame
-	Events  []*dubbo.Frame
-	Ended   bool
+// DubboClient is a Dubbo consumer's connection to a sidecar.
+type DubboClient struct {
+	m         *Mesh
+	Conn      loop.Conn
+	early     []byte // sent before the connection was open
+	in        []byte
+	next      int64
+	InFlight  map[int64][]byte // bodies of the calls without a response
+	Responses map[int64]*dubbo.Frame
+	Events    []*dubbo.Frame
+	Ended     bool
 }
 
-// Hessian sends a call that is answered with its argument.
-func (c *Caller) Hessian(method, arg string) (id int64) {
-	return c.Call(dubbo.Hessian2, HessianCall(Demo, "", "", method, arg))
+// CallHessian sends a call whose response is its argument.
+func (c *DubboClient) CallHessian(method, arg string) (id int64) {
+	return c.Call(dubbo.Hessian2, HessianCall(DemoService, "", "", method, arg))
 }
 
-func (c *Caller) OnOpen(conn loop.Conn) {
+func (c *DubboClient) OnOpen(conn loop.Conn) {
 	c.Conn = conn
 	conn.Write(c.early)
 }
 
-func (c *Caller) OnClose(error) { c.Ended = true }
+func (c *DubboClient) OnClose(error) { c.Ended = true }
 
-func (c *Caller) OnData(b []byte) {
+func (c *DubboClient) OnData(b []byte) {
 	c.in = append(c.in, b...)
 	for {
 		f, n, err := dubbo.Decode(c.in, math.MaxInt32)
@@ -73,17 +74,17 @@ func (c *Caller) OnData(b []byte) {
 		switch {
 		case f.Event:
 			c.Events = append(c.Events, &f)
-		case f.Request || c.Out[f.ID] == nil:
-			c.m.T.Errorf("the consumer got what it did not ask for: %+v", f)
+		case f.Request || c.InFlight[f.ID] == nil:
+			c.m.T.Errorf("the consumer got a frame that is no response to a call: %+v", f)
 		default:
-			delete(c.Out, f.ID)
-			c.Answers[f.ID] = &f
+			delete(c.InFlight, f.ID)
+			c.Responses[f.ID] = &f
 		}
 	}
 }
 
-// Say writes b, now or when the connection is open.
-func (c *Caller) Say(b []byte) {
+// Send writes b, now or when the connection is open.
+func (c *DubboClient) Send(b []byte) {
 	if c.Conn == nil {
 		c.early = append(c.early, b...)
 		return
@@ -92,36 +93,38 @@ func (c *Caller) Say(b []byte) {
 }
 
 // Call sends a call and returns its id.
-func (c *Caller) Call(serialization byte, body []byte) (id int64) {
-	id = c.next * 1_000_003 // any will do
+func (c *DubboClient) Call(serialization byte, body []byte) (id int64) {
+	id = c.next * 1_000_003 // any id is valid
 	c.next++
-	c.Out[id] = body
-	c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id, Body: body}))
+	c.InFlight[id] = body
+	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id, Body: body}))
 	return id
 }
 
-// Await runs the world until the call is answered.
-func (c *Caller) Await(id int64) *dubbo.Frame {
+// Await runs the world until the call has a response, and returns it.
+func (c *DubboClient) Await(id int64) *dubbo.Frame {
 	c.m.T.Helper()
-	if !c.m.W.RunUntil(func() bool { return c.Answers[id] != nil || c.Ended }, 2*time.Minute) || c.Answers[id] == nil {
-		c.m.T.Fatalf("call %d was not answered, connection closed: %t", id, c.Ended)
+	if !c.m.W.RunUntil(func() bool { return c.Responses[id] != nil || c.Ended }, 2*time.Minute) || c.Responses[id] == nil {
+		c.m.T.Fatalf("call %d has no response, connection closed: %t", id, c.Ended)
 	}
-	return c.Answers[id]
+	return c.Responses[id]
 }
 
-// Wants checks an answer's status and, unless it is empty, its body.
-func (c *Caller) Wants(id int64, status dubbo.Status, body string) {
+// CheckResult waits for a response, and checks its status and, unless body is empty, its
+// body.
+func (c *DubboClient) CheckResult(id int64, status dubbo.Status, body string) {
 	c.m.T.Helper()
 	if f := c.Await(id); f.Status != status || body != "" && string(f.Body) != body {
 		c.m.T.Errorf("status %d, body %q; want %d, %q", f.Status, f.Body, status, body)
 	}
 }
 
-// Refused says what is no call, under an id, and wants it refused with the code.
-func (c *Caller) Refused(id int64, b []byte, status dubbo.Status, code string) {
+// CheckRefused sends b, which is no valid call, and checks that the response to id refuses
+// it with the code.
+func (c *DubboClient) CheckRefused(id int64, b []byte, status dubbo.Status, code string) {
 	c.m.T.Helper()
-	c.Out[id] = b
-	c.Say(b)
+	c.InFlight[id] = b
+	c.Send(b)
 	if f := c.Await(id); f.Status != status || !bytes.Contains(f.Body, []byte(code+": ")) {
 		c.m.T.Errorf("status %d, %q; want %d, %s", f.Status, f.Body, status, code)
 	}

@@ -10,19 +10,19 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
-// linkLedger is both halves of what was said on a link: what a dialler asked for,
-// and what the acceptor answered.
+// linkLedger counts the requests of a link's dialler and the responses of its acceptor, by
+// the id of the stream.
 type linkLedger struct {
-	Asked     map[uint64]bool // complete, or such that they can't be taken
-	Answered  map[uint64]int
-	Withdrawn map[uint64]bool
+	Requested map[uint64]bool // complete, or invalid
+	Responses map[uint64]int
+	Cancelled map[uint64]bool
 }
 
-// NewLinkLedger reads both halves. What was said may end in anything; what was
-// heard must be frames.
+// NewLinkLedger reads the bytes of both directions. said may end with invalid bytes; heard
+// must be valid frames.
 func NewLinkLedger(t *testing.T, said, heard []byte, limits link.ReaderLimits) *linkLedger {
 	t.Helper()
-	l := &linkLedger{Asked: map[uint64]bool{}, Answered: map[uint64]int{}, Withdrawn: map[uint64]bool{}}
+	l := &linkLedger{Requested: map[uint64]bool{}, Responses: map[uint64]int{}, Cancelled: map[uint64]bool{}}
 	_ = link.NewReader(link.Acceptor, link.Settings{}, limits).Feed(said, l)
 	if err := link.NewReader(link.Dialer, link.Settings{}, limits).Feed(heard, l); err != nil {
 		t.Fatalf("the sidecar's frames are malformed: %v\n%x", err, heard)
@@ -34,23 +34,23 @@ func (l *linkLedger) OnPreface(uint8, link.Settings)      {}
 func (l *linkLedger) OnStream(link.Stream, []byte)        {}
 func (l *linkLedger) NewRequest(uint64) *protocol.Request { return &protocol.Request{} }
 func (l *linkLedger) OnRequest(id uint64, _ *protocol.Request, _ time.Duration, _ *bytebufferpool.ByteBuffer) {
-	l.Asked[id] = true
+	l.Requested[id] = true
 }
 func (l *linkLedger) NewResponse(uint64) *protocol.Response { return &protocol.Response{} }
 func (l *linkLedger) OnResponse(id uint64, _ *protocol.Response, _ protocol.Codec, _ *bytebufferpool.ByteBuffer) {
-	l.Answered[id]++
+	l.Responses[id]++
 }
-func (l *linkLedger) OnReject(id uint64, _ link.Reason)  { l.Asked[id] = true }
-func (l *linkLedger) OnCancel(id uint64)                 { l.Withdrawn[id] = true }
+func (l *linkLedger) OnReject(id uint64, _ link.Reason)  { l.Requested[id] = true }
+func (l *linkLedger) OnCancel(id uint64)                 { l.Cancelled[id] = true }
 func (l *linkLedger) OnCancelAck(uint64, link.Dropped)   {}
-func (l *linkLedger) OnRefused(id uint64, _ link.Reason) { l.Answered[id]++ }
+func (l *linkLedger) OnRefused(id uint64, _ link.Reason) { l.Responses[id]++ }
 func (l *linkLedger) OnPing(uint64)                      {}
 func (l *linkLedger) OnPong(uint64)                      {}
 func (l *linkLedger) OnGoAway(uint64, link.Reason)       {}
 func (l *linkLedger) OnCredit(uint32)                    {}
 func (l *linkLedger) OnLoad(link.Load)                   {}
 
-// LinkPreface is what either side says first.
+// LinkPreface returns the first bytes that a side sends.
 func LinkPreface(role link.Role) []byte {
 	w := link.NewWriter()
 	w.Preface(role, link.Settings{})
@@ -58,7 +58,7 @@ func LinkPreface(role link.Role) []byte {
 	return w.Append(nil, 1<<20)
 }
 
-// LinkFrames are what w has to say, behind the preface of a dialler.
+// LinkFrames returns the preface of a dialler and the frames that say writes.
 func LinkFrames(say func(w *link.Writer)) []byte {
 	w := link.NewWriter()
 	w.Preface(link.Dialer, link.Settings{})
@@ -70,7 +70,7 @@ func LinkFrames(say func(w *link.Writer)) []byte {
 // LinkRequest is a short request.
 var LinkRequest = &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("a")}
 
-// Refusals counts what an acceptor refuses.
+// Refusals counts the refusals of an acceptor by their reason.
 type Refusals struct {
 	link.Handler
 	Why map[link.Reason]int

@@ -14,14 +14,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Away starts n requests, and has the consumer's loop come to nothing for d while
-// their answers arrive, as when others have the CPU.
-func (m *Mesh) Away(n int, d time.Duration) {
+// BurstWhilePaused sends n requests and pauses the consumer's loop for d while their
+// responses arrive, as when other processes have the CPU.
+func (m *Mesh) BurstWhilePaused(n int, d time.Duration) {
 	m.T.Helper()
 	m.W.Options.Cut = 0
 	seen := 0
 	for _, a := range m.Apps {
-		a.Seen = func(*protocol.Request) { seen++ }
+		a.OnRequest = func(*protocol.Request) { seen++ }
 	}
 	calls := m.Burst(n, 10)
 	if !m.W.RunUntil(func() bool { return seen == n }, time.Second) {
@@ -32,9 +32,9 @@ func (m *Mesh) Away(n int, d time.Duration) {
 	m.OK(calls...)
 }
 
-// Spread runs calls of clients, n each, and returns how many requests each
-// application got.
-func (m *Mesh) Spread(clients, n int) []int {
+// CountServed runs n calls of each of so many clients, and returns the number of requests
+// that each application served.
+func (m *Mesh) CountServed(clients, n int) []int {
 	m.T.Helper()
 	before := make([]int, len(m.Apps))
 	for i, a := range m.Apps {
@@ -47,8 +47,8 @@ func (m *Mesh) Spread(clients, n int) []int {
 	return before
 }
 
-// Fault makes one thing go wrong with provider i, for less than 80 ms.
-func (m *Mesh) Fault(kind, i int) {
+// InjectFault makes a fault of a kind from 0 to 5 at provider i, for less than 80 ms.
+func (m *Mesh) InjectFault(kind, i int) {
 	app := m.Apps[i]
 	var provider *Node
 	if !m.Direct {
@@ -75,7 +75,7 @@ func (m *Mesh) Fault(kind, i int) {
 	case 2:
 		m.W.Pause(app.Loop, 50*time.Millisecond)
 	case 3:
-		for _, l := range provider.All {
+		for _, l := range provider.Loops {
 			m.W.Pause(l, 50*time.Millisecond)
 		}
 	case 4:
@@ -85,9 +85,9 @@ func (m *Mesh) Fault(kind, i int) {
 	}
 }
 
-// Stream sends calls at random moments, so many a second on average, from now on
-// for d, whatever becomes of them.
-func (m *Mesh) Stream(seed uint64, rate float64, d time.Duration) (calls []*Call) {
+// SendAtRate sends calls at random times for d, with a rate per second. It does not wait
+// for responses.
+func (m *Mesh) SendAtRate(seed uint64, rate float64, d time.Duration) (calls []*Call) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for at, end := m.W.Now(), m.W.Now()+d; at < end; {
 		c := m.Post(10)
@@ -98,16 +98,15 @@ func (m *Mesh) Stream(seed uint64, rate float64, d time.Duration) (calls []*Call
 	return calls
 }
 
-// FinishStream runs the world past the end of a stream of d, and until all of its
-// calls are done.
-func (m *Mesh) FinishStream(d time.Duration, calls []*Call) {
+// FinishAfter runs the world for d, and then until all calls are done.
+func (m *Mesh) FinishAfter(d time.Duration, calls []*Call) {
 	m.T.Helper()
-	m.W.Run(d) // looking at every call after each event would take long
+	m.W.Run(d) // checking every call after each event would take long
 	m.Finish(calls...)
 }
 
-// Lognormal gives the applications service times of 1 ms in the median.
-func (m *Mesh) Lognormal(seed uint64) {
+// SetLognormalDelays gives the applications lognormal service times with a median of 1 ms.
+func (m *Mesh) SetLognormalDelays(seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration {
@@ -116,8 +115,8 @@ func (m *Mesh) Lognormal(seed uint64) {
 	}
 }
 
-// Warm sends enough calls for latency estimates to mean something.
-func (m *Mesh) Warm(n int) {
+// WarmUp sends n calls one after another, so that latency estimates are valid.
+func (m *Mesh) WarmUp(n int) {
 	m.T.Helper()
 	var calls []*Call
 	for range n {
@@ -128,17 +127,17 @@ func (m *Mesh) Warm(n int) {
 	m.OK(calls...)
 }
 
-// Executions counts per nonce how often applications got a request.
-func (m *Mesh) Executions() map[string]int {
+// CountExecutions counts how often applications get a request, by its nonce.
+func (m *Mesh) CountExecutions() map[string]int {
 	n := make(map[string]int)
 	for _, a := range m.Apps {
-		a.Seen = func(req *protocol.Request) { n[string(protocol.Find(req.Headers, "x-nonce"))]++ }
+		a.OnRequest = func(req *protocol.Request) { n[string(protocol.Find(req.Headers, "x-nonce"))]++ }
 	}
 	return n
 }
 
-// Once checks that no request of calls was executed twice.
-func (m *Mesh) Once(executed map[string]int, calls ...*Call) {
+// CheckExecutedOnce checks that no request of calls was executed twice.
+func (m *Mesh) CheckExecutedOnce(executed map[string]int, calls ...*Call) {
 	m.T.Helper()
 	for _, c := range calls {
 		if n := executed[c.Nonce]; n > 1 {
@@ -147,15 +146,15 @@ func (m *Mesh) Once(executed map[string]int, calls ...*Call) {
 	}
 }
 
-// Poison has each application crash, or do what crash does, when it reads a request
-// for /poison, and returns how many have.
-func (m *Mesh) Poison(crash func(a *App)) (killed *int) {
+// CrashOnPoison makes each application crash, or call crash, when it reads a request for
+// /poison. It returns the number of crashes.
+func (m *Mesh) CrashOnPoison(crash func(a *App)) (killed *int) {
 	if crash == nil {
 		crash = func(a *App) { m.W.At(m.W.Now(), func() { m.W.Crash(a.Loop) }) }
 	}
 	killed = new(int)
 	for _, a := range m.Apps {
-		a.Seen = func(req *protocol.Request) {
+		a.OnRequest = func(req *protocol.Request) {
 			if string(req.Path) == "/poison" {
 				*killed++
 				crash(a)
@@ -165,9 +164,9 @@ func (m *Mesh) Poison(crash func(a *App)) (killed *int) {
 	return killed
 }
 
-// WarmEach has every application answer n requests at once, so that as many
-// connections to it are open and wait for the next one.
-func (m *Mesh) WarmEach(n int) {
+// WarmUpEach sends n requests to every application at once, so that n connections to it are
+// open and idle.
+func (m *Mesh) WarmUpEach(n int) {
 	m.T.Helper()
 	calls := m.Burst(n*len(m.Apps), 10)
 	m.Finish(calls...)
@@ -179,12 +178,13 @@ func (m *Mesh) WarmEach(n int) {
 	}
 }
 
-// Served sends a request and returns which application had it, and its path.
-func (m *Mesh) Served(request *Call) string {
+// ServedBy sends a request and returns the application that served it and its path, or the
+// error code.
+func (m *Mesh) ServedBy(request *Call) string {
 	m.T.Helper()
 	var by string
 	for i, a := range m.Apps {
-		a.Seen = func(req *protocol.Request) { by = fmt.Sprintf("%c %s", 'a'+i, req.Path) }
+		a.OnRequest = func(req *protocol.Request) { by = fmt.Sprintf("%c %s", 'a'+i, req.Path) }
 	}
 	m.Do(request)
 	m.Finish(request)
@@ -194,16 +194,18 @@ func (m *Mesh) Served(request *Call) string {
 	return by
 }
 
+// Freeze delays all responses of apps between at and at + d.
 func (m *Mesh) Freeze(at, d time.Duration, apps ...*App) {
 	m.W.At(at, func() {
 		for _, a := range apps {
-			a.Frozen = max(a.Frozen, at+d)
+			a.FrozenUntil = max(a.FrozenUntil, at+d)
 		}
 	})
 }
 
-// FillLink has endpoint i take one request at a time, and never answer it.
-func (m *Mesh) FillLink(i int) {
+// StallLink replaces provider i by one that takes one request at a time and never
+// responds.
+func (m *Mesh) StallLink(i int) {
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{MaxStreams: 1})
 	w.Open(1, link.Settings{})
@@ -213,8 +215,8 @@ func (m *Mesh) FillLink(i int) {
 	m.W.Listen(host+":15006", m.W.Loop(host+"-raw"), func() loop.Stream { return &Peer{Says: says} })
 }
 
-// Fill sends requests until each of the links filled takes no more.
-func (m *Mesh) Fill(links int) {
+// FillLinks sends requests until so many stalled links have a request each.
+func (m *Mesh) FillLinks(links int) {
 	m.T.Helper()
 	stuck := func() (n int) {
 		for _, e := range m.Consumer.Report().Services[0].Endpoints {
@@ -232,20 +234,21 @@ func (m *Mesh) Fill(links int) {
 	m.T.Fatalf("%d links carry a request, want %d", stuck(), links)
 }
 
-// SpyAll has every node's, by its host.
-func (m *Mesh) SpyAll() map[string]*records {
+// RecordAllSpans records the spans of every node, by its host.
+func (m *Mesh) RecordAllSpans() map[string]*records {
 	all := map[string]*records{}
 	for _, n := range m.Nodes {
-		all[n.Host] = n.Spy()
+		all[n.Host] = n.RecordSpans()
 	}
 	return all
 }
 
-// Seen collects the values that applications get of a header, one for each request.
-func (m *Mesh) Seen(name string) *[]string {
+// CollectHeader collects the values of a header that applications get, one for each
+// request.
+func (m *Mesh) CollectHeader(name string) *[]string {
 	values := new([]string)
 	for _, a := range m.Apps {
-		a.Seen = func(req *protocol.Request) {
+		a.OnRequest = func(req *protocol.Request) {
 			var lines []string
 			for _, h := range req.Headers {
 				if protocol.EqualFold(h.Name, name) {
@@ -258,29 +261,29 @@ func (m *Mesh) Seen(name string) *[]string {
 	return values
 }
 
-// Lease asks the consumer for a place at compute.
+// Lease asks the consumer for a lease of an endpoint of compute.
 func (m *Mesh) Lease() Leased {
 	m.T.Helper()
 	var got *Leased
 	m.Consumer.Proc.Workers()[0].Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
 		got = &Leased{l, at, f}
 	})
-	m.Until("an answer", func() bool { return got != nil })
+	m.RunUntil("a result", func() bool { return got != nil })
 	return *got
 }
 
-// Again tells that the place did not take the stream.
-func (m *Mesh) Again(l *exchange.Lease, why *fault.Failure) (f *fault.Failure) {
+// RetryLease asks for another endpoint because the target refused the stream.
+func (m *Mesh) RetryLease(l *exchange.Lease, why *fault.Failure) (f *fault.Failure) {
 	m.T.Helper()
 	done := false
 	l.Retry(why, nil, func(_ exchange.Target, fail *fault.Failure) { f, done = fail, true })
-	m.Until("an answer", func() bool { return done })
+	m.RunUntil("a result", func() bool { return done })
 	return f
 }
 
-// Leased is what a request for a Lease came to.
+// Leased is the result of a request for a lease.
 type Leased struct {
-	L  *exchange.Lease
-	At exchange.Target
-	F  *fault.Failure
+	Lease   *exchange.Lease
+	Target  exchange.Target
+	Failure *fault.Failure
 }

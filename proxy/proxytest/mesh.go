@@ -15,8 +15,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Mesh is a consumer's sidecar, and a number of applications, each beside a
-// provider's sidecar or not, on the simulator.
+// Mesh is a consumer's sidecar and a number of applications on the simulator. Unless
+// Direct is set, each application has a provider's sidecar.
 type Mesh struct {
 	T        *testing.T
 	W        *sim.World
@@ -32,27 +32,28 @@ type Mesh struct {
 
 // Node is one sidecar.
 type Node struct {
-	m    *Mesh
-	Host string
-	Loop *sim.Loop   // the first one
-	All  []*sim.Loop // one for each worker; worker i listens on port + i
-	Proc *proxy.Process
-	Cfg  *config.Config
-	Stop []func() // closes listeners
-	log  *accessFile
-	Said bytes.Buffer // its log
+	m       *Mesh
+	Host    string
+	Loop    *sim.Loop   // the first one
+	Loops   []*sim.Loop // one for each worker; worker i listens on port + i
+	Proc    *proxy.Process
+	Cfg     *config.Config
+	Stop    []func() // functions that close the listeners
+	log     *accessFile
+	LogText bytes.Buffer // its log
 }
 
 // Epoch is the time of day at which simulations begin.
 var Epoch = time.Date(2026, 3, 29, 23, 59, 59, 900e6, time.UTC)
 
+// The address of the consumer's listener, and the default of limits.message in bytes.
 const (
 	Egress     = "10.0.0.1:15001"
 	MaxMessage = 4 << 20
 )
 
-// MeshOptions shape a mesh; the zero value is three applications, each beside a
-// sidecar, and hedging off.
+// MeshOptions are the options of a Mesh. The zero value means three applications, each
+// beside a sidecar, and hedging off.
 type MeshOptions struct {
 	Seed     uint64
 	Apps     int
@@ -66,14 +67,15 @@ type MeshOptions struct {
 	Match    string // YAML of the consumer's route, before its service
 
 	Loops     int   // of each sidecar; default 1
-	Bandwidth int64 // bytes per second between hosts; 0: no limit
+	Bandwidth int64 // bytes per second between hosts; 0 means no limit
 
-	nodes     func(m *Mesh) // called when the sidecars are there, before any traffic
+	nodes     func(m *Mesh) // called when the sidecars run, before any traffic
 	NoSockets bool          // with streams: connections can't leave their loops
 
-	Dialler func(loop.Loop) loop.Loop // what the sidecars dial by, made of a loop
+	Dialler func(loop.Loop) loop.Loop // returns the loop by which a sidecar dials; nil means its own
 }
 
+// NewMesh returns a mesh that is ready for requests.
 func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 	t.Helper()
 	if o.Apps == 0 {
@@ -139,6 +141,7 @@ func EachTopology(t *testing.T, o MeshOptions, f func(t *testing.T, m *Mesh)) {
 	})
 }
 
+// Node starts a sidecar with a configuration.
 func (m *Mesh) Node(host, yaml string) *Node {
 	m.T.Helper()
 	cfg, err := config.Parse(host+".yaml", []byte(yaml), func(string) (string, bool) { return "", false })
@@ -151,7 +154,7 @@ func (m *Mesh) Node(host, yaml string) *Node {
 	return n
 }
 
-// Endpoint is application i as the consumer's registry has it.
+// Endpoint returns application i as the consumer's registry has it.
 func (m *Mesh) Endpoint(i int) registry.Endpoint {
 	a := m.Apps[i]
 	if m.Direct {
@@ -160,7 +163,7 @@ func (m *Mesh) Endpoint(i int) registry.Endpoint {
 	return registry.Endpoint{Addr: a.Host + ":15006", Weight: 1}
 }
 
-// Settled checks that nothing is pending or held anywhere.
+// Settled checks that no sidecar has requests in flight or message bytes in memory.
 func (m *Mesh) Settled() {
 	m.T.Helper()
 	idle := func() bool {
@@ -188,7 +191,7 @@ func (m *Mesh) Settled() {
 		}
 		for i, w := range n.Proc.Workers() {
 			var report stats.WorkerReport
-			n.All[i].Do(func() { report = w.Report() })
+			n.Loops[i].Do(func() { report = w.Report() })
 			for _, s := range report.Services {
 				if s.HedgesInFlight != 0 {
 					m.T.Errorf("%s: %d hedges in flight, with nothing pending", n.Host, s.HedgesInFlight)

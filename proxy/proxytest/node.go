@@ -12,28 +12,28 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Report is what the node's only loop tells of itself.
+// Report returns the report of the node's first loop.
 func (n *Node) Report() (r stats.WorkerReport) {
 	n.Loop.Do(func() { r = n.Proc.Workers()[0].Report() })
 	return r
 }
 
-// Restart brings a crashed node back, empty, on its old addresses.
+// Restart starts a crashed provider again, without state, on its old addresses.
 func (n *Node) Restart(app *App) {
 	n.Start()
 	n.Listen(15006)
 	n.Update("local", registry.Endpoint{Addr: app.Addr, Weight: 1})
 }
 
-// accept is listen for one listener of the first loop.
+// accept opens one listener on the first loop.
 func (n *Node) accept(listener, port int) {
 	worker, entrance := n.Proc.Workers()[0], n.Proc.Generation().Listener(n.Cfg.Listeners[listener].Name)
 	accept := func() loop.Stream { return entrance.Accept(worker) }
 	n.Stop = append(n.Stop, n.m.W.Listen(fmt.Sprintf("%s:%d", n.Host, port), n.Loop, accept))
 }
 
-// Breaker is the state as the node's first loop sees it.
-func (n *Node) Breaker(service string) (state stats.BreakerState) {
+// BreakerState returns the state of a service's breaker on the node's first loop.
+func (n *Node) BreakerState(service string) (state stats.BreakerState) {
 	n.Loop.Do(func() {
 		for _, s := range n.Proc.Workers()[0].Report().Services {
 			if s.Name == service {
@@ -44,49 +44,51 @@ func (n *Node) Breaker(service string) (state stats.BreakerState) {
 	return state
 }
 
-// Start brings up a fresh process, as after a restart.
+// Start starts a new process, without listeners.
 func (n *Node) Start() {
 	n.Proc = proxy.NewProcess(n.Cfg, n.m.Loops)
 	n.Proc.SetWall(func() time.Time { return Epoch.Add(n.m.W.Now()) })
-	n.All, n.Stop = nil, nil
+	n.Loops, n.Stop = nil, nil
 	n.openAccessLog()
-	log := slog.New(slog.NewTextHandler(&n.Said, nil))
+	log := slog.New(slog.NewTextHandler(&n.LogText, nil))
 	for i := range n.m.Loops {
 		name := n.Host
 		if i > 0 {
 			name = fmt.Sprintf("%s/%d", n.Host, i)
 		}
-		n.All = append(n.All, n.m.W.Loop(name))
-		var loop loop.Loop = n.All[i]
+		n.Loops = append(n.Loops, n.m.W.Loop(name))
+		var loop loop.Loop = n.Loops[i]
 		if n.m.dialler != nil {
 			loop = n.m.dialler(loop)
 		}
 		proxy.NewWorker(n.Proc, loop, log, uint64(i+1))
 	}
-	n.Loop = n.All[0]
+	n.Loop = n.Loops[0]
 }
 
+// Listen opens the first listener: on port for the first loop, port + 1 for the second.
 func (n *Node) Listen(port int) {
 	entrance := n.Proc.Generation().Listener(n.Cfg.Listeners[0].Name)
 	for i, worker := range n.Proc.Workers() {
 		addr := fmt.Sprintf("%s:%d", n.Host, port+i)
 		accept := func() loop.Stream { return entrance.Accept(worker) }
-		n.Stop = append(n.Stop, n.m.W.Listen(addr, n.All[i], accept))
+		n.Stop = append(n.Stop, n.m.W.Listen(addr, n.Loops[i], accept))
 	}
 }
 
-// Crash ends the process, all its loops at once.
+// Crash ends all loops of the process at once.
 func (n *Node) Crash() {
-	for _, l := range n.All {
+	for _, l := range n.Loops {
 		n.m.W.Crash(l)
 	}
 }
 
+// Update gives the node a snapshot of a service's endpoints.
 func (n *Node) Update(service string, eps ...registry.Endpoint) {
 	n.Proc.Update(registry.NewSnapshot(service, registry.SourceLive, time.Time{}, eps))
 }
 
-// Stats are the node's counts for a service.
+// Stats returns the node's counts of a service.
 func (n *Node) Stats(service string) *stats.ServiceStats {
 	sum := &stats.ServiceStats{}
 	for _, w := range n.Proc.Workers() {
@@ -95,12 +97,12 @@ func (n *Node) Stats(service string) *stats.ServiceStats {
 	return sum
 }
 
-// Milliseconds are what the node's loops saw from one on, added up.
+// Milliseconds returns the sum of the loops' milliseconds from number from on.
 func (n *Node) Milliseconds(from int64) stats.Milliseconds {
 	var sum stats.Milliseconds
 	for i, w := range n.Proc.Workers() {
 		var ms stats.Milliseconds
-		n.All[i].Do(func() { ms = w.Milliseconds(from) })
+		n.Loops[i].Do(func() { ms = w.Milliseconds(from) })
 		if i == 0 {
 			sum = ms
 			continue
@@ -112,8 +114,8 @@ func (n *Node) Milliseconds(from int64) stats.Milliseconds {
 	return sum
 }
 
-// Reload makes the node ready for a configuration; services that are new get the
-// mesh's endpoints.
+// Reload switches the node to a configuration. New services get the mesh's applications as
+// endpoints.
 func (n *Node) Reload(yaml string) {
 	n.m.T.Helper()
 	cfg, err := config.Parse("new.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
@@ -123,7 +125,7 @@ func (n *Node) Reload(yaml string) {
 	done := false
 	finished := func() { done = true }
 	g := n.Proc.Prepare(cfg, finished)
-	n.m.Until("the loops to be ready", func() bool { return done })
+	n.m.RunUntil("the loops to be ready", func() bool { return done })
 	var all []registry.Endpoint
 	for i := range n.m.Apps {
 		all = append(all, n.m.Endpoint(i))
@@ -131,67 +133,69 @@ func (n *Node) Reload(yaml string) {
 	for _, name := range g.Added() {
 		g.Update(registry.NewSnapshot(name, registry.SourceLive, time.Time{}, all))
 	}
-	n.m.Until("the loops to know the endpoints", g.Known)
+	n.m.RunUntil("the loops to know the endpoints", g.Known)
 	done = false
 	n.Proc.Switch(g, finished)
-	n.m.Until("the loops to switch", func() bool { return done })
+	n.m.RunUntil("the loops to switch", func() bool { return done })
 	n.Cfg = cfg
 }
 
-// Connections is how many connections the node has accepted that are open.
+// Connections returns the number of open connections that the node has accepted.
 func (n *Node) Connections() (sum int) {
 	for i, w := range n.Proc.Workers() {
-		n.All[i].Do(func() { sum += w.Report().Stats.Connections })
+		n.Loops[i].Do(func() { sum += w.Report().Stats.Connections })
 	}
 	return sum
 }
 
-// Bounded checks that a node keeps below the hard mark without closing a
-// connection.
-func (n *Node) Bounded() {
+// CheckBelowHardMark checks that the node is below the hard mark and has closed no
+// connection for it.
+func (n *Node) CheckBelowHardMark() {
 	n.m.T.Helper()
 	if held := n.Proc.Held(); held > HardMark+64<<10 {
 		n.m.T.Errorf("%d bytes held, over the hard mark of %d", held, HardMark)
 	}
-	if c := n.Shed(); c != 0 {
-		n.m.T.Errorf("%d connections closed, want none", c)
+	if c := n.ShedConnections(); c != 0 {
+		n.m.T.Errorf("%d connections were shed, want none", c)
 	}
 }
 
-// GaveUp checks that a node has given up some of all requests, but not each.
-func (n *Node) GaveUp(all uint64) {
+// CheckShedRequests checks that the node has shed some requests of a total, but not each.
+func (n *Node) CheckShedRequests(all uint64) {
 	n.m.T.Helper()
 	if given := n.Report().Stats.Errors["shed"]; given == 0 || given >= all {
-		n.m.T.Errorf("%d of %d requests given up, want some", given, all)
+		n.m.T.Errorf("%d of %d requests were shed, want some", given, all)
 	}
 }
 
-// Shed is how many connections the node has closed for what they held.
-func (n *Node) Shed() (count uint64) {
+// ShedConnections returns the number of connections that the node has closed because of
+// their memory.
+func (n *Node) ShedConnections() (count uint64) {
 	for i, w := range n.Proc.Workers() {
-		n.All[i].Do(func() { count += w.Report().Stats.Shed })
+		n.Loops[i].Do(func() { count += w.Report().Stats.Shed })
 	}
 	return count
 }
 
-// WriteTimeouts is how many connections the node has closed for it.
+// WriteTimeouts returns the number of connections that the node has closed because the peer
+// took no output.
 func (n *Node) WriteTimeouts() (count uint64) {
 	for i, w := range n.Proc.Workers() {
-		n.All[i].Do(func() { count += w.Report().Stats.WriteTimeouts })
+		n.Loops[i].Do(func() { count += w.Report().Stats.WriteTimeouts })
 	}
 	return count
 }
 
-// Spy has the node's records go to a list.
-func (n *Node) Spy() *records {
+// RecordSpans returns a list that gets the spans of the node.
+func (n *Node) RecordSpans() *records {
 	l := new(records)
 	n.Proc.SetSpans(l)
 	return l
 }
 
-// Reloaded is the configuration of a consumer whose listener leads by routes to
-// services of that kind.
-func Reloaded(m *Mesh, routes, services string) string {
+// ReloadYAML returns the configuration of a consumer with these routes and services. %s in
+// services stands for the settings of a service of m.
+func ReloadYAML(m *Mesh, routes, services string) string {
 	protocol := "link"
 	if m.Direct {
 		protocol = "http"

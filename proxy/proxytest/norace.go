@@ -2,4 +2,5 @@
 
 package proxytest
 
+// RaceEnabled reports whether the race detector is on.
 const RaceEnabled = false

@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// NullLoop is the least driver that the core runs on: no sockets, a clock that
-// the test moves, and connections that are two byte slices. It allocates nothing
-// itself, so that what testing.AllocsPerRun counts is the core's and the codecs'.
+// NullLoop is the smallest driver for the core: no sockets, a clock that the test moves,
+// and connections that are two byte slices. It allocates nothing itself, so that
+// testing.AllocsPerRun counts only the core and the codecs.
 type NullLoop struct {
 	Net     *nullNet
 	now     time.Duration
@@ -20,26 +20,27 @@ type NullLoop struct {
 	posts   []func()
 }
 
-// nullNet connects loops: what one end writes, pump hands to the other.
+// nullNet connects loops. Pump delivers the bytes that one end writes to the other.
 type nullNet struct {
 	loops  []*NullLoop
 	conns  []*NullConn // both ends of each connection
-	dialed []*NullConn // not told OnOpen yet
+	dialed []*NullConn // OnOpen is due
 	Accept map[string]func() (*NullLoop, loop.Stream)
-	Step   time.Duration // how far a round moves the clocks
+	Step   time.Duration // by how much a round of Pump moves the clocks
 }
 
-// NullConn is one end of a connection. What is written to an end whose peer is
-// nil stays in out, for the test to look at.
+// NullConn is one end of a connection. If Peer is nil, written bytes stay in Out for the
+// test.
 type NullConn struct {
 	loop   *NullLoop
 	stream loop.Stream
 	Peer   *NullConn
-	Out    []byte // written, not yet handed to peer
+	Out    []byte // written, not delivered
 	spare  []byte // the other half of out's double buffer
 	Closed bool
 }
 
+// NewNullNet returns a network without loops.
 func NewNullNet() *nullNet {
 	return &nullNet{Accept: make(map[string]func() (*NullLoop, loop.Stream))}
 }
@@ -69,7 +70,7 @@ func (c *NullConn) OriginalDst() netip.AddrPort { return netip.AddrPort{} }
 
 func (c *NullConn) Detach() (loop.Socket, error) { return nil, errors.ErrUnsupported }
 
-// Deliver hands what the peer wrote to c's stream.
+// Deliver calls OnData of c's stream.
 func (c *NullConn) Deliver(b []byte) {
 	if !c.Closed {
 		c.stream.OnData(b)
@@ -94,8 +95,8 @@ func (l *NullLoop) endTurn() (moved bool) {
 	return moved || len(posts) > 0 || len(flushes) > 0
 }
 
-// HangUp forgets the connections that an end has closed, as a driver does.
-func (n *nullNet) HangUp() {
+// ForgetClosed removes the connections that an end has closed, as a driver does.
+func (n *nullNet) ForgetClosed() {
 	var gone []*NullConn
 	n.conns = slices.DeleteFunc(n.conns, func(c *NullConn) bool {
 		ended := c.Closed || c.Peer != nil && c.Peer.Closed
@@ -110,13 +111,14 @@ func (n *nullNet) HangUp() {
 	n.dialed = nil
 }
 
+// Loop adds a loop.
 func (n *nullNet) Loop() *NullLoop {
 	l := &NullLoop{Net: n, now: 1}
 	n.loops = append(n.loops, l)
 	return l
 }
 
-// Connect makes both ends of a connection, of which one may have no stream.
+// Connect returns both ends of a connection. One end may have no stream.
 func (n *nullNet) Connect(al *NullLoop, as loop.Stream, bl *NullLoop, bs loop.Stream) (a, b *NullConn) {
 	a, b = &NullConn{loop: al, stream: as}, &NullConn{loop: bl, stream: bs}
 	n.conns = append(n.conns, a, b)
@@ -129,21 +131,21 @@ func (n *nullNet) Connect(al *NullLoop, as loop.Stream, bl *NullLoop, bs loop.St
 	return a, b
 }
 
-// Pump runs turns on all loops until nothing moves any more.
+// Pump runs turns on all loops until there is nothing to do.
 func (n *nullNet) Pump() {
 	for n.round() {
-		n.Skip(n.Step)
+		n.Advance(n.Step)
 	}
 }
 
-// Skip moves all clocks.
-func (n *nullNet) Skip(d time.Duration) {
+// Advance moves all clocks by d.
+func (n *nullNet) Advance(d time.Duration) {
 	for _, l := range n.loops {
 		l.now += d
 	}
 }
 
-// round is one turn of every loop; it tells whether there was anything to do.
+// round runs one turn of every loop. It reports whether there was anything to do.
 func (n *nullNet) round() (moved bool) {
 	for len(n.dialed) > 0 {
 		c := n.dialed[0]

@@ -8,16 +8,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Peer is the other end of a connection under test: it says what it is told to
-// and keeps what it hears.
+// Peer is the other end of a connection under test. It sends fixed bytes and keeps the
+// bytes that it receives.
 type Peer struct {
-	Conn  loop.Conn
-	Says  []byte                    // at once
-	Reply func(heard []byte) []byte // to each arrival; may be nil
-	Hangs bool                      // closes after the reply
-	Heard []byte
-	Ended bool
-	Why   error // it ended
+	Conn             loop.Conn
+	Says             []byte                    // sent on connect
+	Reply            func(heard []byte) []byte // returns the bytes to send after each arrival; may be nil
+	ClosesAfterReply bool                      // closes after the reply
+	Heard            []byte
+	Ended            bool
+	CloseErr         error // the error of OnClose
 }
 
 func (p *Peer) OnOpen(c loop.Conn) {
@@ -32,33 +32,33 @@ func (p *Peer) OnData(b []byte) {
 	}
 	if out := p.Reply(p.Heard); out != nil {
 		p.Conn.Write(out)
-		if p.Hangs {
+		if p.ClosesAfterReply {
 			p.Conn.Drain()
 		}
 	}
 }
 
-func (p *Peer) OnClose(why error) { p.Ended, p.Why = true, why }
+func (p *Peer) OnClose(why error) { p.Ended, p.CloseErr = true, why }
 
-// answerer is the accepting end of a link, by hand, in the place of the sidecar
-// beside the only application.
-type answerer struct {
+// linkResponder is the accepting end of a link that a test controls, in the place of the
+// first provider's sidecar.
+type linkResponder struct {
 	Peer
 	m *Mesh
 	w *link.Writer
 }
 
-// Begin has the first n requests answered with 1 MiB each, of which say sends.
-func (a *answerer) Begin(n int) {
-	a.m.Until("a link", func() bool { return a.Conn != nil })
+// QueueResponses queues responses of 1 MiB to the first n requests, for Send.
+func (a *linkResponder) QueueResponses(n int) {
+	a.m.RunUntil("a link", func() bool { return a.Conn != nil })
 	a.m.W.Run(10 * time.Millisecond)
 	for id := range uint64(n) {
 		a.w.Response(id+1, &protocol.Response{Status: 200, Body: make([]byte, 1<<20), DeclaredLength: -1}, protocol.CodecHTTP, nil)
 	}
 }
 
-// Say sends n bytes, equal parts of all answers.
-func (a *answerer) Say(n int) {
+// Send sends n bytes, in equal parts of all responses.
+func (a *linkResponder) Send(n int) {
 	var out []byte
 	for len(out) < n {
 		out = a.w.Append(out, 64<<10)

@@ -2,5 +2,6 @@
 
 package proxytest
 
-// RaceEnabled: the race detector allocates, so allocations are not counted.
+// RaceEnabled reports whether the race detector is on. It allocates, so tests don't count
+// allocations then.
 const RaceEnabled = true

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Raw makes a call of literal bytes; the answer carries no nonce of its own.
+// Raw returns a call of literal bytes, with the call's nonce in the place of NONCE.
 func (m *Mesh) Raw(text string) *Call {
 	c := m.Get("/")
 	c.Raw = []byte(strings.ReplaceAll(text, "NONCE", c.Nonce))
 	return c
 }
 
-// Refused checks for an answer of the sidecar's own, after which the connection
-// closes.
-func (m *Mesh) Refused(c *Call, cl *Client, status int, code string) {
+// CheckRefused checks that c got an error response of the sidecar, after which the
+// connection closes.
+func (m *Mesh) CheckRefused(c *Call, cl *Client, status int, code string) {
 	m.T.Helper()
 	if c.Status != status || c.Code != code {
 		m.T.Errorf("status %d %s (%v), want %d %s", c.Status, c.Code, c.Err, status, code)
@@ -26,7 +26,7 @@ func (m *Mesh) Refused(c *Call, cl *Client, status int, code string) {
 	}
 }
 
-// Padded is a raw call of n bytes, which PAD in the text is filled up to.
+// Padded returns a raw call of n bytes. PAD in the text becomes padding.
 func (m *Mesh) Padded(n int, text string) *Call {
 	c := m.Raw(text)
 	pad := bytes.Repeat([]byte{'p'}, n-len(c.Raw)+len("PAD"))
@@ -34,7 +34,7 @@ func (m *Mesh) Padded(n int, text string) *Call {
 	return c
 }
 
-// Chunked is a POST of n bytes in chunks of up to 64 KiB.
+// Chunked returns a POST of n bytes in chunks of up to 64 KiB.
 func (m *Mesh) Chunked(n int) *Call {
 	c := m.Raw("POST / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nTransfer-Encoding: chunked\r\n\r\n")
 	for n > 0 {
@@ -46,14 +46,14 @@ func (m *Mesh) Chunked(n int) *Call {
 	return c
 }
 
-// Half makes a call of which the last byte of size never comes.
-func (m *Mesh) Half(size int) *Call {
+// Incomplete returns a call with a body of size bytes, without the last byte.
+func (m *Mesh) Incomplete(size int) *Call {
 	return m.Raw(fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size-1)))
 }
 
-// Drip has p, once it is connected, say text a byte a second, as long as anybody
-// listens.
-func (m *Mesh) Drip(p *Peer, loop interface{ Post(func()) }, text string) {
+// SendSlowly makes p, once it is connected, send text at one byte per second until the
+// connection closes.
+func (m *Mesh) SendSlowly(p *Peer, loop interface{ Post(func()) }, text string) {
 	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
 	for i := range len(text) {
 		m.W.At(m.W.Now()+time.Duration(i)*time.Second, func() {

@@ -47,10 +47,11 @@ type accessFile struct {
 	counts accesslog.Counts
 }
 
+// LogAll is the YAML of an access log with all requests.
 const LogAll = "access_log: {path: /log}"
 
-// openAccessLog gives the node the access log that its configuration asks for, in a
-// file of the test's.
+// openAccessLog opens the access log that the node's configuration asks for, in a file of
+// the test.
 func (n *Node) openAccessLog() {
 	if n.Cfg.AccessLog.Path == "" {
 		return
@@ -64,8 +65,8 @@ func (n *Node) openAccessLog() {
 	n.Proc.Generation().LogTo(q)
 }
 
-// Lines ends the node's access log and returns what it has.
-func (n *Node) Lines() (all []AccessLine) {
+// AccessLines closes the node's access log and returns its lines.
+func (n *Node) AccessLines() (all []AccessLine) {
 	t := n.m.T
 	t.Helper()
 	n.Proc.FlushAccessLog()
@@ -93,22 +94,22 @@ func (n *Node) Lines() (all []AccessLine) {
 	return all
 }
 
-// Line is the only one.
-func (n *Node) Line() AccessLine {
+// OnlyAccessLine closes the node's access log and returns its only line.
+func (n *Node) OnlyAccessLine() AccessLine {
 	n.m.T.Helper()
-	all := n.Lines()
+	all := n.AccessLines()
 	if len(all) != 1 {
 		n.m.T.Fatalf("%d lines, want one: %+v", len(all), all)
 	}
 	return all[0]
 }
 
-// records are what a node has recorded, in the order in which requests were over.
+// records are the spans of a node, in the order in which requests ended.
 type records []*trace.Record
 
 func (l *records) Put(r *trace.Record) { *l = append(*l, r) }
 
-// Only is the one record that there is.
+// Only returns the only record.
 func (l *records) Only(t *testing.T) *trace.Record {
 	t.Helper()
 	if len(*l) != 1 {

@@ -12,36 +12,38 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Speak opens a connection to addr that says b.
-func (m *Mesh) Speak(addr, b string) *Peer {
+// DialAndSend opens a connection to addr that sends b.
+func (m *Mesh) DialAndSend(addr, b string) *Peer {
 	p := &Peer{Says: []byte(b)}
 	m.Clients.Do(func() { m.Clients.Dial(addr, time.Second, p) })
 	return p
 }
 
-// Until runs the world until cond holds.
-func (m *Mesh) Until(what string, cond func() bool) {
+// RunUntil runs the world until cond holds, for a minute at most.
+func (m *Mesh) RunUntil(what string, cond func() bool) {
 	m.T.Helper()
 	if !m.W.RunUntil(cond, time.Minute) {
 		m.T.Fatalf("a minute has passed without %s", what)
 	}
 }
 
-// Wait runs the world until p's connection is closed.
-func (m *Mesh) Wait(p *Peer) string {
+// RunUntilClosed runs the world until p's connection is closed. It returns the bytes that p
+// has received.
+func (m *Mesh) RunUntilClosed(p *Peer) string {
 	m.T.Helper()
-	m.Until("the end of a connection", func() bool { return p.Ended })
+	m.RunUntil("the end of a connection", func() bool { return p.Ended })
 	return string(p.Heard)
 }
 
-// Hears has the application say a case, and checks what its callers get.
-func (m *Mesh) Hears(c *corpus.Case, gap time.Duration) error {
+// CheckResponseCase makes the application respond with a case, and checks the responses
+// that its callers get.
+func (m *Mesh) CheckResponseCase(c *corpus.Case, gap time.Duration) error {
 	m.Apps[0].Stop()
-	h := &hostile{on: m.W.Loop(m.Apps[0].Host + "-hostile"), c: c, gap: gap}
+	h := &caseResponder{on: m.W.Loop(m.Apps[0].Host + "-hostile"), c: c, gap: gap}
 	m.W.Listen(m.Apps[0].Addr, h.on, h.accept)
 	p := &Peer{Says: fmt.Appendf(nil, "%s /case HTTP/1.1\r\nHost: h\r\n\r\n", c.Method)}
 	m.Clients.Do(func() { m.Clients.Dial(Egress, time.Second, p) })
-	m.W.Run(time.Minute) // past the deadline, and any of the case's bytes
+	m.W.Run(time.Minute) // past the deadline and the last byte of the case
 	due := []corpus.Answer{c.Answer()}
 	for i := range 3 {
 		on := p
@@ -59,14 +61,15 @@ func (m *Mesh) Hears(c *corpus.Case, gap time.Duration) error {
 			return err
 		}
 		if bytes.Contains(on.Heard, []byte("smuggled")) {
-			return errors.New("the caller hears what was hidden")
+			return errors.New("the caller got a hidden response")
 		}
 	}
 	return nil
 }
 
-// Tell says a case to the consumer, and checks what comes of it.
-func (m *Mesh) Tell(c *corpus.Case, gap time.Duration) error {
+// CheckRequestCase sends a case to the consumer, and checks the responses and the requests
+// that the application gets.
+func (m *Mesh) CheckRequestCase(c *corpus.Case, gap time.Duration) error {
 	r := &recorder{}
 	m.Apps[0].Stop()
 	m.W.Listen(m.Apps[0].Addr, m.W.Loop(m.Apps[0].Host+"-recorder"), r.accept)
@@ -93,19 +96,20 @@ func (m *Mesh) Tell(c *corpus.Case, gap time.Duration) error {
 	}
 	m.Clients.Do(func() { p.Conn.Write([]byte(nextRequest)) })
 	m.W.Run(time.Second)
-	forwarded := append(c.Forwarded(), Next)
+	forwarded := append(c.Forwarded(), NextMessage)
 	due = append(due, corpus.Answer{Method: "GET", Status: 200, Body: corpus.Numbered(len(forwarded))})
 	return errors.Join(corpus.CheckAnswers(p.Heard, due), r.Check(forwarded))
 }
 
-// Script has application i say says to each request.
-func (m *Mesh) Script(i int, says string) **Peer {
-	return m.Scripted(i, func() string { return says })
+// RespondWith makes application i send says after each request. It returns its latest
+// connection.
+func (m *Mesh) RespondWith(i int, says string) **Peer {
+	return m.RespondWithFunc(i, func() string { return says })
 }
 
-// Scripted has application i say what says returns to each request, and returns
-// its latest connection.
-func (m *Mesh) Scripted(i int, says func() string) **Peer {
+// RespondWithFunc makes application i send the result of says after each request. It
+// returns its latest connection.
+func (m *Mesh) RespondWithFunc(i int, says func() string) **Peer {
 	a := m.Apps[i]
 	a.Stop()
 	latest := new(*Peer)
@@ -121,9 +125,10 @@ func (m *Mesh) Scripted(i int, says func() string) **Peer {
 	return latest
 }
 
-func (m *Mesh) Answerer() *answerer {
+// LinkResponder puts a linkResponder in the place of the first provider's sidecar.
+func (m *Mesh) LinkResponder() *linkResponder {
 	m.Nodes[1].Stop[0]()
-	a := &answerer{m: m, w: link.NewWriter()}
+	a := &linkResponder{m: m, w: link.NewWriter()}
 	a.w.Preface(link.Acceptor, link.Settings{})
 	a.w.Open(1, link.Settings{})
 	a.Says = a.w.Append(nil, 1<<20)
@@ -131,9 +136,9 @@ func (m *Mesh) Answerer() *answerer {
 	return a
 }
 
-// AnswerOverLink puts a sidecar in the place of the first provider's that answers the
-// first request of each link, for a path with /s, with resp.
-func (m *Mesh) AnswerOverLink(resp *protocol.Response) {
+// RespondOverLink replaces the first provider's sidecar by one that responds with resp to
+// the first request of each link. The path of the request must contain /s.
+func (m *Mesh) RespondOverLink(resp *protocol.Response) {
 	m.Nodes[1].Stop[0]()
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{})
@@ -153,25 +158,25 @@ func (m *Mesh) AnswerOverLink(resp *protocol.Response) {
 	})
 }
 
-// Impostor puts p in the place of the first provider's sidecar.
-func (m *Mesh) Impostor(p *Peer) {
+// ReplaceProvider puts p in the place of the first provider's sidecar.
+func (m *Mesh) ReplaceProvider(p *Peer) {
 	m.Nodes[1].Stop[0]()
 	m.W.Listen("10.0.1.1:15006", m.W.Loop("10.0.1.1-raw"), func() loop.Stream { return p })
 }
 
-// Visit connects p to the first provider's link listener.
-func (m *Mesh) Visit(p *Peer) {
+// DialIngress connects p to the first provider's link listener.
+func (m *Mesh) DialIngress(p *Peer) {
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, p) })
 }
 
-// ClosesAfter runs until p has lost its connection, and checks that this takes
-// at least so long and at most so much longer.
-func (m *Mesh) ClosesAfter(p *Peer, least, slack time.Duration) {
+// CheckClosesAfter runs the world until p's connection is closed, and checks that this
+// takes at least the time least and at most slack longer.
+func (m *Mesh) CheckClosesAfter(p *Peer, least, slack time.Duration) {
 	m.T.Helper()
 	m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
 	began := m.W.Now()
 	m.W.RunUntil(func() bool { return p.Ended }, least+slack+time.Minute)
 	if took := m.W.Now() - began; !p.Ended || took < least || took > least+slack {
-		m.T.Errorf("closed %t, after %v; want it after %v to %v", p.Ended, took, least, least+slack)
+		m.T.Errorf("closed %t after %v, want closed after %v to %v", p.Ended, took, least, least+slack)
 	}
 }

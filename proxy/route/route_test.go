@@ -58,7 +58,7 @@ func TestRouteByHeader(t *testing.T) {
 		{"/", "x-tier:", "c /"},
 		{"/", "x-other: 1", "no-route"},
 	} {
-		if got := m.Served(m.Get(c.path, strings.Split(c.headers, "|")...)); got != c.want {
+		if got := m.ServedBy(m.Get(c.path, strings.Split(c.headers, "|")...)); got != c.want {
 			t.Errorf("%s with %s: %s, want %s", c.path, c.headers, got, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestRewritePath(t *testing.T) {
 			{"/older/" + strings.Repeat("p", 5000), "b /a/much/longer/oneer/" + strings.Repeat("p", 5000)},
 			{"/v1", "c /v1"},
 		} {
-			if got := m.Served(m.Get(c.path)); got != c.want {
+			if got := m.ServedBy(m.Get(c.path)); got != c.want {
 				t.Errorf("%s: %s, want %s", c.path, got, c.want)
 			}
 		}
@@ -95,10 +95,10 @@ func TestSplit(t *testing.T) {
 {match: {path: /x/}, rewrite: {path: /y/}, service: [{name: a, weight: 90}, {name: b, weight: 10}, {name: c, weight: 0}]}`)
 		counts := map[string]int{}
 		for range 1000 {
-			counts[m.Served(m.Get("/x/1"))]++
+			counts[m.ServedBy(m.Get("/x/1"))]++
 		}
 		for range 20 {
-			counts[m.Served(m.Get("/only/1"))]++
+			counts[m.ServedBy(m.Get("/only/1"))]++
 		}
 		n := m.Nodes[len(m.Nodes)-1]
 		var report stats.WorkerReport
@@ -132,7 +132,7 @@ func TestSplitPolicies(t *testing.T) {
 		"timeout: 5s", "timeout: 20ms")
 	m.Apps[1].Delay = func() time.Duration { return time.Second }
 	for _, c := range []struct{ path, want string }{{"/x/", "deadline"}, {"/y/", "b /y/"}} {
-		if got := m.Served(m.Get(c.path)); got != c.want {
+		if got := m.ServedBy(m.Get(c.path)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.path, got, c.want)
 		}
 	}

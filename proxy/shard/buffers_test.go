@@ -16,13 +16,13 @@ func TestLongBodiesUseTheirBuffersAgain(t *testing.T) {
 			for _, chunked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d hops/%d/chunked=%t", hops, size, chunked), func(t *testing.T) {
 					request, answer, body := proxytest.LongBodies(size, chunked)
-					m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 2, Answer: string(answer)})
+					m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 2, Response: string(answer)})
 					end := body[len(body)-200:]
 					if chunked {
 						end = []byte("the end.")
 					}
-					m.Allocates(0, func() { m.Call(end, request...) })
-					m.Rests()
+					m.CheckAllocs(0, func() { m.Call(end, request...) })
+					m.CheckReleased()
 				})
 			}
 		}
@@ -32,10 +32,10 @@ func TestLongBodiesUseTheirBuffersAgain(t *testing.T) {
 // So is one that is hedged: its buffers are those of two attempts.
 func TestHedgedLongBodiesUseTheirBuffersAgain(t *testing.T) {
 	request, answer, body := proxytest.LongBodies(128<<10, false)
-	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Answer: string(answer), Late: true,
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(answer), Late: true,
 		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
-	m.Allocates(0, func() { m.Call(body[len(body)-200:], request...) })
-	m.Rests()
+	m.CheckAllocs(0, func() { m.Call(body[len(body)-200:], request...) })
+	m.CheckReleased()
 }
 
 // A burst of long bodies leaves no more behind than the bound, however many they
@@ -43,10 +43,10 @@ func TestHedgedLongBodiesUseTheirBuffersAgain(t *testing.T) {
 func TestKeptIsBounded(t *testing.T) {
 	const buffered, share = 16 << 20, 8
 	request, _, _ := proxytest.LongBodies(512<<10, false)
-	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 24, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer,
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 24, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody,
 		Top: "limits: {buffered: 16MiB}"})
 	for range 3 {
-		m.Call([]byte(proxytest.ShapeAnswer), request...)
+		m.Call([]byte(proxytest.ShapeBody), request...)
 		if n := m.Consumer.Kept(); n == 0 || n > buffered/share {
 			t.Errorf("%d bytes kept, at most %d are to be", n, buffered/share)
 		}
@@ -60,13 +60,13 @@ func BenchmarkLong(b *testing.B) {
 		for _, size := range []int{300, 16 << 10, 64 << 10, 128 << 10, 512 << 10} {
 			b.Run(fmt.Sprintf("%d hops/%d", hops, size), func(b *testing.B) {
 				request, _, _ := proxytest.LongBodies(size, false)
-				m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Hops: hops, Clients: 8, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer})
-				m.Call([]byte(proxytest.ShapeAnswer), request...)
+				m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Hops: hops, Clients: 8, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
+				m.Call([]byte(proxytest.ShapeBody), request...)
 				runtime.GC()
 				b.ReportAllocs()
 				b.ResetTimer()
 				for n := 0; n < b.N; n += len(m.Clients) {
-					m.Call([]byte(proxytest.ShapeAnswer), request...)
+					m.Call([]byte(proxytest.ShapeBody), request...)
 				}
 			})
 		}

@@ -24,7 +24,7 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 		{"nobody", nil, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 error="connection refused"`},
 		{"silent", &proxytest.Peer{Reply: silent}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
 			`error="proxy: the peer did not begin to speak the link protocol within connect_timeout"`},
-		{"closes", &proxytest.Peer{Reply: empty, Hangs: true}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
+		{"closes", &proxytest.Peer{Reply: empty, ClosesAfterReply: true}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
 			`error="proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol"`},
 		{"resets", &proxytest.Peer{}, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 ` +
 			`error="proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol: connection reset by peer"`},
@@ -36,7 +36,7 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 			if test.peer == nil {
 				m.Nodes[1].Stop[0]()
 			} else {
-				m.Impostor(test.peer)
+				m.ReplaceProvider(test.peer)
 			}
 			if test.name == "resets" {
 				test.peer.Reply = func([]byte) []byte {
@@ -57,7 +57,7 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 			}
 			m.W.Run(10 * time.Second)
 			fail()
-			lines := strings.FieldsFunc(m.Consumer.Said.String(), func(r rune) bool { return r == '\n' })
+			lines := strings.FieldsFunc(m.Consumer.LogText.String(), func(r rune) bool { return r == '\n' })
 			for i := range lines {
 				_, lines[i], _ = strings.Cut(lines[i], "level=WARN ")
 			}
@@ -82,8 +82,8 @@ func TestDialsThatEndWithTheProcessAreNotLogged(t *testing.T) {
 		c := m.Post(10)
 		m.Do(c)
 		m.Finish(c)
-		if c.Code != "upstream-connect" || m.Consumer.Said.Len() > 0 {
-			t.Errorf("%s, and the log says %s", c.Code, m.Consumer.Said.String())
+		if c.Code != "upstream-connect" || m.Consumer.LogText.Len() > 0 {
+			t.Errorf("%s, and the log says %s", c.Code, m.Consumer.LogText.String())
 		}
 		m.Settled()
 	}

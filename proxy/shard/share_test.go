@@ -14,8 +14,8 @@ import (
 
 // Who holds all of limits.buffered is refused, and nobody else.
 func TestGreedyClientIsRefusedAlone(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB}, func(t *testing.T, m *proxytest.Mesh) {
-		greedy := []*proxytest.Call{m.Half(1 << 20), m.Half(1 << 20)}
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget}, func(t *testing.T, m *proxytest.Mesh) {
+		greedy := []*proxytest.Call{m.Incomplete(1 << 20), m.Incomplete(1 << 20)}
 		for _, c := range greedy {
 			m.Do(c)
 		}
@@ -42,7 +42,7 @@ func TestGreedyClientIsRefusedAlone(t *testing.T) {
 // A link that holds all of limits.buffered is refused what is not small, request
 // by request, and another link's requests pass.
 func TestGreedyLinkIsRefusedAlone(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	w := link.NewWriter()
 	greedy := &proxytest.Peer{Says: halvesOf(w, 100, 24<<10)}
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, greedy) })
@@ -89,15 +89,15 @@ func TestGreedyLinkIsRefusedAlone(t *testing.T) {
 // With many that hold a little each, shares are small, and what is over its share
 // is refused whoever asks.
 func TestShareShrinksWithTheCrowd(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget})
 	for range 300 {
-		m.Do(m.Half(8_000))
+		m.Do(m.Incomplete(8_000))
 	}
 	m.W.Run(20 * time.Millisecond)
 	if n := m.Consumer.Proc.Held(); n < 2<<20 {
 		t.Fatalf("%d bytes held", n)
 	}
-	modest, large := m.Post(1000), m.Half(200_000)
+	modest, large := m.Post(1000), m.Incomplete(200_000)
 	m.Do(modest)
 	m.Do(large)
 	m.Finish(modest, large)
@@ -122,7 +122,7 @@ func TestManyHalfRequestsStayBelowTheHardMark(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\na: "
 	for name, end := range map[string]string{"in the head": "", "behind it": "\r\nContent-Length: 10\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget})
 			for range 400 {
 				m.Do(m.Raw(head + strings.Repeat("x", 60_000) + end))
 			}
@@ -145,7 +145,7 @@ func TestManyHalfRequestsStayBelowTheHardMark(t *testing.T) {
 // What is past the hard mark is closed on the loop that holds it, though another
 // one has noticed.
 func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB, Loops: 2})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Loops: 2})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
 	turn := time.Duration(0)
 	m.Apps[0].Delay = func() time.Duration { // one answer after another, to requests that come at once
@@ -160,16 +160,16 @@ func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
 		m.W.Hold(cl.Conn, true)
 	}
 	m.W.Run(time.Second)
-	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.Shed() > 0 {
-		t.Fatalf("%d bytes held, %d connections closed", n, m.Consumer.Shed())
+	if n := m.Consumer.Proc.Held(); n < 7<<19 || m.Consumer.ShedConnections() > 0 {
+		t.Fatalf("%d bytes held, %d connections closed", n, m.Consumer.ShedConnections())
 	}
 	for range 60 {
-		m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{m.Half(30_000)}
+		m.Dial("10.0.0.1:15002").Calls = []*proxytest.Call{m.Incomplete(30_000)}
 	}
 	m.W.Run(time.Second)
 	n := [2]uint64{}
 	for i, w := range m.Consumer.Proc.Workers() {
-		m.Consumer.All[i].Do(func() { n[i] = w.Report().Stats.Shed })
+		m.Consumer.Loops[i].Do(func() { n[i] = w.Report().Stats.Shed })
 	}
 	if n != [2]uint64{1, 0} {
 		t.Errorf("the loops closed %d connections, want one on the first", n)
@@ -184,7 +184,7 @@ func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
 // A link to an endpoint carries many callers' requests: of these, the greedy are
 // closed and not the link.
 func TestLinkOutlivesGreedyCallers(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB, Service: ", timeout: 10s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Service: ", timeout: 10s"})
 	provider := m.Nodes[1]
 	provider.Crash()
 	provider.Cfg.Limits.Buffered = 64 << 20
@@ -204,7 +204,7 @@ func TestLinkOutlivesGreedyCallers(t *testing.T) {
 	m.Do(modest)
 	m.Finish(append(greedy, modest)...)
 	m.OK(modest)
-	if n := m.Consumer.Shed(); n == 0 || n > 6 {
+	if n := m.Consumer.ShedConnections(); n == 0 || n > 6 {
 		t.Errorf("%d connections closed, want some of the 8 greedy ones", n)
 	}
 	m.Settled()

@@ -12,7 +12,7 @@ import (
 // Past the hard mark, answers that wait for their link are given up one by one
 // until the rest fits; the link goes on.
 func TestGreedyAnswersOfALinkAreGivenUp(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
 	m.Apps[0].Body = func(req *protocol.Request) []byte {
 		if len(req.Body) == 10 {
@@ -26,8 +26,8 @@ func TestGreedyAnswersOfALinkAreGivenUp(t *testing.T) {
 	m.W.Run(50 * time.Millisecond)
 	m.W.Pause(m.Consumer.Loop, time.Second)
 	m.W.Run(500 * time.Millisecond)
-	m.Nodes[1].Bounded()
-	m.Nodes[1].GaveUp(8)
+	m.Nodes[1].CheckBelowHardMark()
+	m.Nodes[1].CheckShedRequests(8)
 	m.Finish(append(calls, modest)...)
 	m.OK(modest)
 	served := 0
@@ -47,12 +47,12 @@ func TestGreedyAnswersOfALinkAreGivenUp(t *testing.T) {
 
 // So are requests in reassembly.
 func TestGreedyRequestsOfALinkAreGivenUp(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	p := &proxytest.Peer{Says: halves(8, 900<<10)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.Run(time.Second)
-	m.Nodes[1].Bounded()
-	m.Nodes[1].GaveUp(8)
+	m.Nodes[1].CheckBelowHardMark()
+	m.Nodes[1].CheckShedRequests(8)
 	if p.Ended {
 		t.Error("the link is closed")
 	}
@@ -60,20 +60,20 @@ func TestGreedyRequestsOfALinkAreGivenUp(t *testing.T) {
 
 // And answers in reassembly that no client waits for any more.
 func TestGreedyAnswersToNobodyAreGivenUp(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
-	a := m.Answerer()
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	a := m.LinkResponder()
 	var clients []*proxytest.Client
 	for range 8 {
 		clients = append(clients, m.Do(m.Post(10)))
 	}
-	a.Begin(8)
-	a.Say(4 << 20)
+	a.QueueResponses(8)
+	a.Send(4 << 20)
 	for _, c := range clients {
 		m.W.Reset(c.Conn)
 	}
 	m.W.Run(10 * time.Millisecond)
-	a.Say(3 << 20)
-	m.Consumer.Bounded()
+	a.Send(3 << 20)
+	m.Consumer.CheckBelowHardMark()
 	if a.Ended {
 		t.Error("the link is closed")
 	}
@@ -82,16 +82,16 @@ func TestGreedyAnswersToNobodyAreGivenUp(t *testing.T) {
 // Clients whose answers come over one link pay for them one by one: what one of them
 // waited for is free at once.
 func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
-	a := m.Answerer()
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
+	a := m.LinkResponder()
 	greedy := m.Burst(8, 10)
 	m.W.Run(10 * time.Millisecond)
 	m.Burst(200, 10) // so that the link holds little for each of its requests
-	a.Begin(8)
-	for m.Consumer.Shed() == 0 && m.Consumer.Proc.Held() < proxytest.HardMark+256<<10 {
-		a.Say(64 << 10)
+	a.QueueResponses(8)
+	for m.Consumer.ShedConnections() == 0 && m.Consumer.Proc.Held() < proxytest.HardMark+256<<10 {
+		a.Send(64 << 10)
 	}
-	if n := m.Consumer.Shed(); n != 1 || a.Ended {
+	if n := m.Consumer.ShedConnections(); n != 1 || a.Ended {
 		t.Errorf("%d of 8 clients closed, want 1; link closed: %t", n, a.Ended)
 	}
 	if held, most := m.Consumer.Proc.Held(), int64(proxytest.HardMark-256<<10); held > most {
@@ -110,11 +110,11 @@ func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
 
 // A link on which no request takes much is closed for all of them together.
 func TestGreediestLinkIsClosed(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.OneMiB})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	p := &proxytest.Peer{Says: halves(3000, 2000)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.Run(time.Second)
-	if n := m.Nodes[1].Shed(); n != 1 || !p.Ended {
+	if n := m.Nodes[1].ShedConnections(); n != 1 || !p.Ended {
 		t.Errorf("%d links closed, want 1", n)
 	}
 	m.Settled()

@@ -127,7 +127,7 @@ func TestGreediestIsClosed(t *testing.T) {
 	if n := m.Consumer.Proc.Held(); n > 5<<20+64<<10 {
 		t.Errorf("%d bytes held, over the hard mark of 5 MiB", n)
 	}
-	if n := m.Consumer.Shed(); n == 0 || n > 5 {
+	if n := m.Consumer.ShedConnections(); n == 0 || n > 5 {
 		t.Errorf("%d of 8 connections closed, want a few: the rest fits below the mark", n)
 	}
 	for _, cl := range lazy {

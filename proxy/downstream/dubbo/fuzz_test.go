@@ -27,23 +27,23 @@ func framesIn(b []byte) (frames []dubbo.Frame, more bool) {
 // wants an answer gets one, and so does each heartbeat; the provider gets only
 // what is well-formed, and nothing is left behind.
 func FuzzDownstreamDubbo(f *testing.F) {
-	call := proxytest.FrameOf(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "1.0", "g", "m", "x"))
-	json := proxytest.FrameOf(2, dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "m", "x"))
+	call := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "1.0", "g", "m", "x"))
+	json := proxytest.CallFrame(2, dubbo.Fastjson, proxytest.FastjsonCall(proxytest.DemoService, "", "", "m", "x"))
 	oneWay := bytes.Clone(call)
 	oneWay[2] &^= 0x40
 	beat := dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 3)
 	answer := bytes.Clone(call)
 	answer[2] &^= 0x80
 	for _, s := range [][]byte{call, json, oneWay, beat, answer, call[:9], call[:40], dubbo.AppendReadOnly(nil, dubbo.Fastjson),
-		bytes.Join([][]byte{call, json, oneWay, beat, answer, call}, nil), proxytest.FrameOf(4, 21, []byte("x")), []byte("GET / HTTP/1.1\r\n\r\n"),
-		proxytest.FrameOf(5, dubbo.Hessian2, make([]byte, 2000)), append(bytes.Clone(beat), 0xda, 0xbc)} {
+		bytes.Join([][]byte{call, json, oneWay, beat, answer, call}, nil), proxytest.CallFrame(4, 21, []byte("x")), []byte("GET / HTTP/1.1\r\n\r\n"),
+		proxytest.CallFrame(5, dubbo.Hessian2, make([]byte, 2000)), append(bytes.Clone(beat), 0xda, 0xbc)} {
 		f.Add(s, uint64(0))
 		f.Add(s, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 1KiB}"})
 		m.W.Options.Cut = 0.7
-		m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
+		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: []byte("ok")}
 		}
 		p := &proxytest.Peer{Says: said}
@@ -96,7 +96,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
 		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
-			p := &proxytest.Peer{Hangs: seed%2 == 1}
+			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			done := 0
 			p.Reply = func(heard []byte) (out []byte) {
 				frames, _ := framesIn(heard)
@@ -114,16 +114,16 @@ func FuzzUpstreamDubbo(f *testing.F) {
 		})
 		var all []*proxytest.Call
 		for range 3 {
-			k := m.Form("m", "x")
+			k := m.FormCall("m", "x")
 			m.Do(k)
 			all = append(all, k)
 		}
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 3 {
-			c.Hessian("m", "x")
+			c.CallHessian("m", "x")
 		}
 		m.Finish(all...)
-		m.Until("all answers", func() bool { return len(c.Answers) == 3 })
+		m.RunUntil("all answers", func() bool { return len(c.Responses) == 3 })
 		m.Settled()
 	})
 }

@@ -17,34 +17,34 @@ func TestTooManyCallsToAProvider(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 10000, retry: {on: []}"})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
-	one, other := m.Caller(proxytest.EgressDubbo), m.Caller(proxytest.EgressDubbo)
+	one, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	for range (most + more) / 2 {
-		one.Hessian("m", "x")
-		other.Hessian("m", "x")
+		one.CallHessian("m", "x")
+		other.CallHessian("m", "x")
 	}
-	m.Until("the calls", func() bool { return a.Busy == most && len(one.Answers)+len(other.Answers) == more })
-	for _, c := range []*proxytest.Caller{one, other} {
-		for _, f := range c.Answers {
+	m.RunUntil("the calls", func() bool { return a.Busy == most && len(one.Responses)+len(other.Responses) == more })
+	for _, c := range []*proxytest.DubboClient{one, other} {
+		for _, f := range c.Responses {
 			if f.Status != dubbo.StatusPoolExhausted || !bytes.Contains(f.Body, []byte("connection-full: ")) {
 				t.Errorf("refused with %d %q", f.Status, f.Body)
 			}
 		}
 	}
-	m.Until("the answers", func() bool { return len(one.Out)+len(other.Out) == 0 })
+	m.RunUntil("the answers", func() bool { return len(one.InFlight)+len(other.InFlight) == 0 })
 	m.Settled()
 }
 
 // TestCallsOfTheGreatestLength: limits.message is the length of what still passes.
 func TestCallsOfTheGreatestLength(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: "limits: {message: 1KiB}"})
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	sized := func(n int) []byte {
 		arg := strings.Repeat("x", 100)
-		arg += strings.Repeat("x", n-len(proxytest.HessianCall(proxytest.Demo, "", "", "m", arg)))
-		return proxytest.HessianCall(proxytest.Demo, "", "", "m", arg)
+		arg += strings.Repeat("x", n-len(proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)))
+		return proxytest.HessianCall(proxytest.DemoService, "", "", "m", arg)
 	}
-	c.Wants(c.Call(dubbo.Hessian2, sized(1024)), dubbo.StatusOK, "")
-	c.Wants(c.Call(dubbo.Hessian2, sized(1025)), dubbo.StatusBadRequest, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, sized(1024)), dubbo.StatusOK, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, sized(1025)), dubbo.StatusBadRequest, "")
 	m.Settled()
 }
 
@@ -52,15 +52,15 @@ func TestCallsOfTheGreatestLength(t *testing.T) {
 // those that are too long for a heartbeat.
 func TestEventsThatWantNoAnswer(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	events := dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, Serialization: dubbo.Hessian2, ID: 1, Body: []byte("N")})
 	events = dubbo.AppendFrame(events, &dubbo.Frame{Request: true, Event: true, TwoWay: true, Serialization: dubbo.Hessian2, ID: 2, Body: make([]byte, 5000)})
 	events = dubbo.AppendHeartbeat(events, dubbo.Hessian2, 3)
 	provider := m.Apps[0].Conns[0]
-	c.Say(events)
+	c.Send(events)
 	m.Apps[0].Loop.Do(func() { provider.Conn.Write(events) })
-	m.Until("answers to heartbeats", func() bool { return len(c.Events) > 0 && provider.Answered > 0 })
+	m.RunUntil("answers to heartbeats", func() bool { return len(c.Events) > 0 && provider.Answered > 0 })
 	m.W.Run(100 * time.Millisecond)
 	if len(c.Events) != 1 || c.Events[0].ID != 3 || provider.Answered != 1 {
 		t.Errorf("the consumer got %d answers, the provider %d", len(c.Events), provider.Answered)
@@ -72,12 +72,12 @@ func TestEventsThatWantNoAnswer(t *testing.T) {
 func TestHeartbeatsOfThoseThatDoNotRead(t *testing.T) {
 	const bound = 512 << 10
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	a := m.Apps[0]
 	many := bytes.Repeat(dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 1), 1000)
 	for name, say := range map[string]func(){
-		"consumer": func() { c.Say(many) },
+		"consumer": func() { c.Send(many) },
 		"provider": func() { a.Loop.Do(func() { a.Conns[0].Conn.Write(many) }) },
 	} {
 		m.W.Hold(c.Conn, true)
@@ -101,20 +101,20 @@ func TestHalfFramesAreCounted(t *testing.T) {
 	const size = 100_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
 	a := m.Apps[0]
-	a.Answer = proxytest.NoAnswer
+	a.Respond = proxytest.NoResponse
 	var asked int64
-	a.Seen = func(f *dubbo.Frame) { asked = f.ID }
-	c := m.Caller(proxytest.EgressDubbo)
-	id := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return asked != 0 })
+	a.OnCall = func(f *dubbo.Frame) { asked = f.ID }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return asked != 0 })
 	answer := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: asked, Body: make([]byte, size)})
 	a.Loop.Do(func() { a.Conns[0].Conn.Write(answer[:size/2]) })
-	m.Until("half an answer", func() bool { return m.Consumer.Proc.Held() >= size/2 })
+	m.RunUntil("half an answer", func() bool { return m.Consumer.Proc.Held() >= size/2 })
 	m.W.Reset(a.Conns[0].Conn)
-	c.Wants(id, dubbo.StatusServerError, "")
+	c.CheckResult(id, dubbo.StatusServerError, "")
 	m.Settled()
-	c.Say(proxytest.FrameOf(7, dubbo.Hessian2, make([]byte, size))[:size/2])
-	m.Until("half a call", func() bool { return m.Consumer.Proc.Held() >= size/2 })
+	c.Send(proxytest.CallFrame(7, dubbo.Hessian2, make([]byte, size))[:size/2])
+	m.RunUntil("half a call", func() bool { return m.Consumer.Proc.Held() >= size/2 })
 	m.Clients.Do(func() { c.Conn.Close() })
 	m.Settled()
 }
@@ -125,24 +125,24 @@ func TestCallsWhileMemoryIsShort(t *testing.T) {
 	const big = 140_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
-	a.Answer = proxytest.NoAnswer
-	c := m.Caller(proxytest.EgressDubbo)
-	for len(c.Answers) == 0 {
-		c.Hessian("m", strings.Repeat("x", big))
+	a.Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	for len(c.Responses) == 0 {
+		c.CallHessian("m", strings.Repeat("x", big))
 		m.W.Run(10 * time.Millisecond)
 	}
 	before, served := m.Consumer.Proc.Held(), a.Served
-	b := proxytest.FrameOf(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "m", strings.Repeat("x", big)))
-	c.Out[1] = b
-	c.Say(b[:big/2])
+	b := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", big)))
+	c.InFlight[1] = b
+	c.Send(b[:big/2])
 	m.W.Run(10 * time.Millisecond)
 	if held := m.Consumer.Proc.Held() - before; held > 100 {
 		t.Errorf("%d bytes of a call that is refused are held", held)
 	}
-	c.Say(b[big/2:])
-	c.Wants(1, dubbo.StatusPoolExhausted, "")
-	c.Hessian("m", "small")
-	m.Until("the small call", func() bool { return a.Served == served+1 })
+	c.Send(b[big/2:])
+	c.CheckResult(1, dubbo.StatusPoolExhausted, "")
+	c.CallHessian("m", "small")
+	m.RunUntil("the small call", func() bool { return a.Served == served+1 })
 	m.Settled()
 }
 
@@ -152,21 +152,21 @@ func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
 	const big = 140_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
-	a.Answer = proxytest.NoAnswer
-	c, other := m.Caller(proxytest.EgressDubbo), m.Caller(proxytest.EgressDubbo)
+	a.Respond = proxytest.NoResponse
+	c, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	for range 6 {
-		c.Hessian("m", strings.Repeat("x", big))
+		c.CallHessian("m", strings.Repeat("x", big))
 	}
-	b := proxytest.FrameOf(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "m", strings.Repeat("x", big)))
-	c.Out[1] = b
-	c.Say(b[:big/2])
-	m.Until("half a call", func() bool { return m.Consumer.Proc.Held() > 13*big/2 })
+	b := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", strings.Repeat("x", big)))
+	c.InFlight[1] = b
+	c.Send(b[:big/2])
+	m.RunUntil("half a call", func() bool { return m.Consumer.Proc.Held() > 13*big/2 })
 	for range 3 {
-		other.Hessian("m", strings.Repeat("x", big))
+		other.CallHessian("m", strings.Repeat("x", big))
 	}
-	m.Until("the calls of another", func() bool { return a.Served == 9 })
-	c.Say(b[big/2:])
-	c.Wants(1, dubbo.StatusPoolExhausted, "")
+	m.RunUntil("the calls of another", func() bool { return a.Served == 9 })
+	c.Send(b[big/2:])
+	c.CheckResult(1, dubbo.StatusPoolExhausted, "")
 	m.Settled()
 }
 
@@ -176,12 +176,12 @@ func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
 func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 10s"})
 	a := m.Apps[0]
-	a.Answer = proxytest.NoAnswer
-	c := m.Caller(proxytest.EgressDubbo)
-	id := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return a.Busy == 1 })
+	a.Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return a.Busy == 1 })
 	m.Consumer.Update("compute")
-	c.Wants(id, dubbo.StatusServerTimeout, "")
+	c.CheckResult(id, dubbo.StatusServerTimeout, "")
 	m.W.Run(10 * time.Millisecond)
 	if a.Conns[0].Open {
 		t.Error("the connection outlives the last deadline")
@@ -190,13 +190,13 @@ func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 
 	m = proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 10s"})
 	a = m.Apps[0]
-	c = m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
-	a.Deaf = true // a connection that is not proven sends no calls
+	c = m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	a.IgnoresHeartbeats = true // a connection that is not proven sends no calls
 	a.Loop.Do(func() { a.Conns[0].Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
-	m.Until("the end of the connection", func() bool { return !a.Conns[0].Open })
-	c.Hessian("m", "x")
-	m.Until("another connection", func() bool { return a.Dialed == 2 })
+	m.RunUntil("the end of the connection", func() bool { return !a.Conns[0].Open })
+	c.CallHessian("m", "x")
+	m.RunUntil("another connection", func() bool { return a.Accepted == 2 })
 	m.W.Run(10 * time.Millisecond)
 	m.Consumer.Update("compute")
 	m.Clients.Do(func() { c.Conn.Close() })
@@ -210,11 +210,11 @@ func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 // TestConnectionsLeaveNothing: no timer outlives its connection.
 func TestConnectionsLeaveNothing(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.Consumer.Update("compute")
 	m.Consumer.Proc.Drain()
-	m.Until("the event", func() bool { return len(c.Events) > 0 })
+	m.RunUntil("the event", func() bool { return len(c.Events) > 0 })
 	m.Clients.Do(func() { c.Conn.Close() })
 	m.W.Run(100 * time.Millisecond)
 	if left := m.W.Leftovers(); len(left) > 0 {
@@ -225,21 +225,21 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 // TestConnectionsThatAreCut: a consumer that reads nothing of what is too much to
 // hold loses its connection, and its calls are given up at once.
 func TestConnectionsThatAreCut(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.OneMiB, Service: ", timeout: 5m"})
-	m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Service: ", timeout: 5m"})
+	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		if bytes.Contains(f.Body, []byte("never")) {
 			return nil
 		}
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
 	}
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.W.Hold(c.Conn, true)
-	c.Hessian("never", "x")
+	c.CallHessian("never", "x")
 	for range 10 {
-		c.Hessian("m", "x")
+		c.CallHessian("m", "x")
 	}
-	m.Until("the cut", func() bool { return m.Consumer.Shed() == 1 })
+	m.RunUntil("the cut", func() bool { return m.Consumer.ShedConnections() == 1 })
 	if n := m.Consumer.Proc.Pending(); n != 0 {
 		t.Errorf("%d calls are waited for, for nobody", n)
 	}
@@ -251,11 +251,11 @@ func TestConnectionsThatAreCut(t *testing.T) {
 func TestAnswersInUnknownSerializations(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
-		m.Apps[0].Answer = func(*dubbo.Frame) *dubbo.Frame {
+		m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: 21, Status: dubbo.StatusOK, Body: []byte("x")}
 		}
-		c := m.Caller(proxytest.EgressDubbo)
-		c.Wants(c.Hessian("m", "x"), dubbo.StatusBadResponse, "")
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusBadResponse, "")
 		m.Settled()
 	})
 }

@@ -24,14 +24,14 @@ func TestDubboPassesThrough(t *testing.T) {
 				got := map[string]bool{}
 				for _, a := range m.Apps {
 					a.Delay = func() time.Duration { return time.Duration(rnd.IntN(5000)) * time.Microsecond }
-					a.Seen = func(f *dubbo.Frame) {
+					a.OnCall = func(f *dubbo.Frame) {
 						if !f.TwoWay || f.Serialization != as.ID {
 							t.Errorf("the provider got %+v", f)
 						}
 						got[string(f.Body)] = true
 					}
 				}
-				c := m.Caller(proxytest.EgressDubbo)
+				c := m.DialDubbo(proxytest.EgressDubbo)
 				want := map[int64]*dubbo.Frame{}
 				order := []int64{}
 				for i := range 300 {
@@ -39,7 +39,7 @@ func TestDubboPassesThrough(t *testing.T) {
 					if i%50 == 0 {
 						size = 100_000
 					}
-					body := as.Call(proxytest.Demo, "1.0", "g", "echo", fmt.Sprint(i, strings.Repeat("x", size)))
+					body := as.Call(proxytest.DemoService, "1.0", "g", "echo", fmt.Sprint(i, strings.Repeat("x", size)))
 					id := c.Call(as.ID, body)
 					want[id] = proxytest.EchoCall(&dubbo.Frame{Serialization: as.ID, Body: body})
 					order = append(order, id)
@@ -54,8 +54,8 @@ func TestDubboPassesThrough(t *testing.T) {
 					t.Errorf("%d different calls arrived, of %d", len(got), len(order))
 				}
 				for _, a := range m.Apps {
-					if a.Dialed != 1 || a.Served == 0 {
-						t.Errorf("%s: %d connections, %d calls", a.Addr, a.Dialed, a.Served)
+					if a.Accepted != 1 || a.Served == 0 {
+						t.Errorf("%s: %d connections, %d calls", a.Addr, a.Accepted, a.Served)
 					}
 				}
 				m.Settled()
@@ -68,12 +68,12 @@ func TestDubboPassesThrough(t *testing.T) {
 func TestDubboAnswersKeepTheirForm(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for _, status := range []dubbo.Status{20, 30, 31, 40, 50, 60, 70, 80, 90, 105} {
-			m.Apps[0].Answer = func(*dubbo.Frame) *dubbo.Frame {
+			m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
 				return &dubbo.Frame{Serialization: dubbo.Fastjson, Status: status, Body: []byte("anything")}
 			}
-			f := c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "m", "x")))
+			f := c.Await(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")))
 			if f.Status != status || f.Serialization != dubbo.Fastjson || string(f.Body) != "anything" {
 				t.Errorf("got %+v for status %d", f, status)
 			}
@@ -87,20 +87,20 @@ func TestDubboAnswersKeepTheirForm(t *testing.T) {
 func TestDubboOneWay(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
-		body := proxytest.HessianCall(proxytest.Demo, "", "", "log", "x")
+		body := proxytest.HessianCall(proxytest.DemoService, "", "", "log", "x")
 		arrived := 0
-		m.Apps[0].Seen = func(f *dubbo.Frame) {
+		m.Apps[0].OnCall = func(f *dubbo.Frame) {
 			if f.TwoWay || !bytes.Equal(f.Body, body) {
 				t.Errorf("the provider got %+v", f)
 			}
 			arrived++
 		}
 		m.Apps[0].Delay = func() time.Duration { return time.Hour }
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for id := range int64(5) {
-			c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: id, Body: body}))
+			c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: id, Body: body}))
 		}
-		m.Until("the calls", func() bool { return arrived == 5 })
+		m.RunUntil("the calls", func() bool { return arrived == 5 })
 		m.W.Run(100 * time.Millisecond)
 		if n := m.Consumer.Proc.Pending(); n != 0 {
 			t.Errorf("%d calls are waited for", n)
@@ -108,7 +108,7 @@ func TestDubboOneWay(t *testing.T) {
 		m.Settled()
 		m.Apps[0].Stop()
 		m.W.Crash(m.Apps[0].Loop)
-		c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 5, Body: body}))
+		c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 5, Body: body}))
 		m.W.Run(time.Second)
 		m.Settled() // and the caller would have complained of an answer
 	})
@@ -122,7 +122,7 @@ func TestDubboRoutes(t *testing.T) {
 - {match: {service: com.acme.B}, service: compute}
 - {match: {service: com.acme.C, method: [GET]}, service: compute, timeout: 50ms}
 - {match: {path: /}, service: other}`})
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	for name, as := range proxytest.Serializations {
 		for _, call := range []struct {
 			service, version, group, method string
@@ -144,7 +144,7 @@ func TestDubboRoutes(t *testing.T) {
 			}
 		}
 	}
-	k := m.JSON("GET", `["x"]`)
+	k := m.JSONCall("GET", `["x"]`)
 	m.Do(k)
 	m.Finish(k)
 	if k.Status != 503 || k.Code != "no-endpoint" {
@@ -157,9 +157,9 @@ func TestDubboRoutes(t *testing.T) {
 // twice.
 func TestDubboMethodIsNoHTTPMethod(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: ", retry: {on: [reset]}"})
-	m.Apps[0].Seen = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "GET", "x")), dubbo.StatusServerError, "")
+	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "GET", "x")), dubbo.StatusServerError, "")
 	if n := m.Consumer.Stats("compute").Retries; n != 0 {
 		t.Errorf("%d retries", n)
 	}
@@ -174,11 +174,11 @@ func TestDubboHedges(t *testing.T) {
 - {match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}}
 - {service: compute, hedge: {mode: on, delay: 5ms, budget: 1}}`})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		slow := 0
 		for i := range 20 {
 			before := m.W.Now()
-			c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "find", fmt.Sprint(i))), dubbo.StatusOK, fmt.Sprintf("1\n\"%d\"\n", i))
+			c.CheckResult(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.DemoService, "", "", "find", fmt.Sprint(i))), dubbo.StatusOK, fmt.Sprintf("1\n\"%d\"\n", i))
 			if m.W.Now()-before > 500*time.Millisecond {
 				t.Errorf("call %d took %v", i, m.W.Now()-before)
 			}
@@ -189,7 +189,7 @@ func TestDubboHedges(t *testing.T) {
 		m.W.Run(2 * time.Second)
 		for i := range 20 {
 			before := m.W.Now()
-			c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "put", fmt.Sprint(i))), dubbo.StatusOK, "")
+			c.CheckResult(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.DemoService, "", "", "put", fmt.Sprint(i))), dubbo.StatusOK, "")
 			if m.W.Now()-before > 500*time.Millisecond {
 				slow++
 			}
@@ -199,8 +199,8 @@ func TestDubboHedges(t *testing.T) {
 		}
 		m.Settled()
 		for _, a := range m.Apps {
-			if a.Dialed != 1 {
-				t.Errorf("%d connections to %s", a.Dialed, a.Addr)
+			if a.Accepted != 1 {
+				t.Errorf("%d connections to %s", a.Accepted, a.Addr)
 			}
 		}
 	})

@@ -16,15 +16,15 @@ import (
 func TestCallsThatAreRefused(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: "limits: {message: 1KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
-	c := m.Caller(proxytest.EgressDubbo)
-	id := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return m.Apps[0].Busy == 1 })
-	c.Refused(5, proxytest.FrameOf(5, dubbo.Hessian2, make([]byte, 1025)), dubbo.StatusBadRequest, "message-too-large")
-	c.Refused(6, proxytest.FrameOf(6, dubbo.Fastjson, []byte("nonsense")), dubbo.StatusBadRequest, "dubbo-bad-invocation")
-	c.Refused(7, proxytest.FrameOf(7, dubbo.Hessian2, nil), dubbo.StatusBadRequest, "dubbo-bad-invocation")
-	c.Refused(8, proxytest.FrameOf(8, 21, []byte("x")), dubbo.StatusBadRequest, "dubbo-serialization")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
+	c.CheckRefused(5, proxytest.CallFrame(5, dubbo.Hessian2, make([]byte, 1025)), dubbo.StatusBadRequest, "message-too-large")
+	c.CheckRefused(6, proxytest.CallFrame(6, dubbo.Fastjson, []byte("nonsense")), dubbo.StatusBadRequest, "dubbo-bad-invocation")
+	c.CheckRefused(7, proxytest.CallFrame(7, dubbo.Hessian2, nil), dubbo.StatusBadRequest, "dubbo-bad-invocation")
+	c.CheckRefused(8, proxytest.CallFrame(8, 21, []byte("x")), dubbo.StatusBadRequest, "dubbo-serialization")
 	for id, serialization := range map[int64]byte{5: dubbo.Hessian2, 6: dubbo.Fastjson, 8: dubbo.Hessian2} {
-		if got := c.Answers[id].Serialization; got != serialization {
+		if got := c.Responses[id].Serialization; got != serialization {
 			t.Errorf("call %d was refused in serialization %d", id, got)
 		}
 	}
@@ -32,10 +32,10 @@ func TestCallsThatAreRefused(t *testing.T) {
 		t.Errorf("%d malformed calls are counted, of two", n)
 	}
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 9, Body: make([]byte, 1025)}
-	c.Say(dubbo.AppendFrame(nil, oneWay))                                        // wants no answer
-	c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // an answer to nothing
-	c.Say(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, TwoWay: true, Body: make([]byte, 5000)}))
-	c.Wants(id, dubbo.StatusOK, "")
+	c.Send(dubbo.AppendFrame(nil, oneWay))                                        // wants no answer
+	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // an answer to nothing
+	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, TwoWay: true, Body: make([]byte, 5000)}))
+	c.CheckResult(id, dubbo.StatusOK, "")
 	m.Settled()
 }
 
@@ -45,16 +45,16 @@ func TestTooManyCalls(t *testing.T) {
 	const most = 4096
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", max_pending: 10000", Provider: ", max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	for range most + 100 {
-		c.Hessian("m", "x")
+		c.CallHessian("m", "x")
 	}
-	m.Until("refusals", func() bool { return len(c.Answers) == 100 })
+	m.RunUntil("refusals", func() bool { return len(c.Responses) == 100 })
 	m.W.Run(100 * time.Millisecond)
-	if len(c.Answers) != 100 {
-		t.Errorf("%d answers", len(c.Answers))
+	if len(c.Responses) != 100 {
+		t.Errorf("%d answers", len(c.Responses))
 	}
-	for _, f := range c.Answers {
+	for _, f := range c.Responses {
 		if f.Status != dubbo.StatusPoolExhausted || !bytes.Contains(f.Body, []byte("too-many-pipelined: ")) {
 			t.Errorf("refused with %d %q", f.Status, f.Body)
 		}
@@ -67,7 +67,7 @@ func TestTooManyCalls(t *testing.T) {
 func TestWhatIsNotDubbo(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 	for _, said := range []string{"GET / HTTP/1.1\r\n\r\n", "\xda\xbc", "\xda\xbb\xc2\x00\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff"} {
-		if heard := m.Wait(m.Speak(proxytest.EgressDubbo, said)); heard != "" {
+		if heard := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, said)); heard != "" {
 			t.Errorf("answer %q", heard)
 		}
 	}
@@ -78,7 +78,7 @@ func TestWhatIsNotDubbo(t *testing.T) {
 // not end; a heartbeat shows that a consumer means to stay.
 func TestSlowConsumers(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s", Limits: "timeouts: {idle: 10s, header: 1s, body: 2s}"})
-	call := proxytest.FrameOf(7, dubbo.Hessian2, proxytest.HessianCall(proxytest.Demo, "", "", "m", "x"))
+	call := proxytest.CallFrame(7, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
 	for _, c := range []struct {
 		name  string
 		says  []byte
@@ -90,7 +90,7 @@ func TestSlowConsumers(t *testing.T) {
 		{"half a call", call[:30], 2 * time.Second, "body-timeout: "},
 	} {
 		before := m.W.Now()
-		heard := m.Wait(m.Speak(proxytest.EgressDubbo, string(c.says)))
+		heard := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, string(c.says)))
 		if took := m.W.Now() - before; took < c.lasts || took > c.lasts+3*time.Second/2 {
 			t.Errorf("%s: closed after %v", c.name, took)
 		}
@@ -98,17 +98,17 @@ func TestSlowConsumers(t *testing.T) {
 			t.Errorf("%s: heard %q", c.name, heard)
 		}
 	}
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	m.Apps[0].Delay = func() time.Duration { return 14 * time.Second }
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "") // it waits; it is not idle
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "") // it waits; it is not idle
 	for range 5 {
-		c.Say(dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 1))
+		c.Send(dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 1))
 		m.W.Run(8 * time.Second)
 	}
 	if c.Ended {
 		t.Error("closed in spite of heartbeats")
 	}
-	m.Until("the end", func() bool { return c.Ended })
+	m.RunUntil("the end", func() bool { return c.Ended })
 	m.Settled()
 }
 
@@ -119,18 +119,18 @@ func TestCallerGone(t *testing.T) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		a := m.Apps[0]
 		a.Delay = func() time.Duration { return time.Second }
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 10 {
-			c.Hessian("m", "x")
+			c.CallHessian("m", "x")
 		}
-		m.Until("the calls", func() bool { return a.Busy == 10 })
+		m.RunUntil("the calls", func() bool { return a.Busy == 10 })
 		m.Clients.Do(func() { c.Conn.Close() })
 		m.W.Run(100 * time.Millisecond)
 		if n := m.Consumer.Proc.Pending(); n != 10 {
 			t.Errorf("%d calls are counted, of 10 at the provider", n)
 		}
 		m.Settled()
-		if a.Dialed != 1 || !a.Conns[0].Open {
+		if a.Accepted != 1 || !a.Conns[0].Open {
 			t.Error("the connection to the provider is lost")
 		}
 	})
@@ -142,45 +142,45 @@ func TestDubboDrain(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s"})
 	m.W.Options.Cut = 0.5
 	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
-	m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
+	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 100_000)}
 	}
-	c, idle := m.Caller(proxytest.EgressDubbo), m.Caller(proxytest.EgressDubbo)
-	first := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return m.Apps[0].Busy == 1 })
+	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
+	first := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
 	m.Consumer.Proc.Drain()
-	m.Until("the event", func() bool { return len(c.Events) > 0 && len(idle.Events) > 0 })
+	m.RunUntil("the event", func() bool { return len(c.Events) > 0 && len(idle.Events) > 0 })
 	if f := c.Events[0]; !dubbo.ReadOnly(f) || !f.Request || f.TwoWay {
 		t.Errorf("the event is %+v", f)
 	}
-	second := c.Hessian("m", "x")
-	m.Until("the close of an idle connection", func() bool { return idle.Ended })
-	third := c.Hessian("m", "x")
-	c.Wants(third, dubbo.StatusPoolExhausted, "")
-	c.Wants(first, dubbo.StatusOK, "")
-	c.Wants(second, dubbo.StatusOK, "")
-	m.Until("the close", func() bool { return c.Ended })
-	late := m.Caller(proxytest.EgressDubbo) // accepted just before the listener closed
-	late.Wants(late.Hessian("m", "x"), dubbo.StatusOK, "")
-	m.Until("the close", func() bool { return late.Ended })
+	second := c.CallHessian("m", "x")
+	m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
+	third := c.CallHessian("m", "x")
+	c.CheckResult(third, dubbo.StatusPoolExhausted, "")
+	c.CheckResult(first, dubbo.StatusOK, "")
+	c.CheckResult(second, dubbo.StatusOK, "")
+	m.RunUntil("the close", func() bool { return c.Ended })
+	late := m.DialDubbo(proxytest.EgressDubbo) // accepted just before the listener closed
+	late.CheckResult(late.CallHessian("m", "x"), dubbo.StatusOK, "")
+	m.RunUntil("the close", func() bool { return late.Ended })
 	m.Settled()
 }
 
 // TestDubboDrainWaitsForHalfACall: one that has begun to arrive is taken whole.
 func TestDubboDrainWaitsForHalfACall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
-	body := proxytest.HessianCall(proxytest.Demo, "", "", "m", "x")
-	c.Out[7] = body
-	b := proxytest.FrameOf(7, dubbo.Hessian2, body)
-	c.Say(b[:30])
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
+	c.InFlight[7] = body
+	b := proxytest.CallFrame(7, dubbo.Hessian2, body)
+	c.Send(b[:30])
 	m.Consumer.Proc.Drain()
-	m.Until("the event", func() bool { return len(c.Events) > 0 })
+	m.RunUntil("the event", func() bool { return len(c.Events) > 0 })
 	m.W.Run(3 * time.Second)
-	c.Say(b[30:])
-	c.Wants(7, dubbo.StatusOK, "")
-	m.Until("the close", func() bool { return c.Ended })
+	c.Send(b[30:])
+	c.CheckResult(7, dubbo.StatusOK, "")
+	m.RunUntil("the close", func() bool { return c.Ended })
 	m.Settled()
 }
 
@@ -189,16 +189,16 @@ func TestDubboDrainWaitsForHalfACall(t *testing.T) {
 func TestDubboRetire(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
-	c, idle := m.Caller(proxytest.EgressDubbo), m.Caller(proxytest.EgressDubbo)
-	id := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return m.Apps[0].Busy == 1 })
+	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return m.Apps[0].Busy == 1 })
 	m.Consumer.Proc.Retire()
-	m.Until("the close of an idle connection", func() bool { return idle.Ended })
+	m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
 	if len(c.Events) != 1 || !dubbo.ReadOnly(c.Events[0]) {
 		t.Errorf("%d events", len(c.Events))
 	}
-	c.Wants(id, dubbo.StatusOK, "")
-	m.Until("the close", func() bool { return c.Ended })
+	c.CheckResult(id, dubbo.StatusOK, "")
+	m.RunUntil("the close", func() bool { return c.Ended })
 	m.Settled()
 }
 
@@ -206,17 +206,17 @@ func TestDubboRetire(t *testing.T) {
 // the write timeout.
 func TestConsumersThatDoNotRead(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 5s}"})
-	m.Apps[0].Answer = func(f *dubbo.Frame) *dubbo.Frame {
+	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
 	}
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.W.Hold(c.Conn, true)
 	for range 10 {
-		c.Hessian("m", "x")
+		c.CallHessian("m", "x")
 	}
-	m.Until("memory in use", func() bool { return m.Consumer.Proc.Held() > 5<<20 })
-	m.Until("the close", func() bool { return m.Consumer.Report().Stats.Connections == 0 })
+	m.RunUntil("memory in use", func() bool { return m.Consumer.Proc.Held() > 5<<20 })
+	m.RunUntil("the close", func() bool { return m.Consumer.Report().Stats.Connections == 0 })
 	if m.Consumer.Report().Stats.WriteTimeouts != 1 {
 		t.Error("it was not for the write timeout")
 	}
@@ -228,14 +228,14 @@ func TestConsumersThatDoNotRead(t *testing.T) {
 func TestDubboUnderMemoryPressure(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
-	big, small := m.Caller(proxytest.EgressDubbo), m.Caller(proxytest.EgressDubbo)
+	big, small := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	for range 100 {
-		big.Hessian("m", string(bytes.Repeat([]byte("x"), 100_000)))
+		big.CallHessian("m", string(bytes.Repeat([]byte("x"), 100_000)))
 	}
-	m.Until("refusals", func() bool { return len(big.Answers) > 0 || big.Ended })
-	id := small.Hessian("m", "x")
-	small.Wants(id, dubbo.StatusOK, "")
-	for _, f := range big.Answers {
+	m.RunUntil("refusals", func() bool { return len(big.Responses) > 0 || big.Ended })
+	id := small.CallHessian("m", "x")
+	small.CheckResult(id, dubbo.StatusOK, "")
+	for _, f := range big.Responses {
 		if f.Status != dubbo.StatusOK && f.Status != dubbo.StatusPoolExhausted {
 			t.Errorf("status %d", f.Status)
 		}
@@ -243,18 +243,18 @@ func TestDubboUnderMemoryPressure(t *testing.T) {
 	if big.Ended {
 		t.Log("the greedy connection was closed")
 	}
-	m.Until("the rest", func() bool { return len(big.Out) == 0 || big.Ended })
+	m.RunUntil("the rest", func() bool { return len(big.InFlight) == 0 || big.Ended })
 	m.Settled()
 }
 
 // TestGreedyCallsAreGivenUp: past the hard mark the calls of a connection that hold
 // the most are given up, one by one, and the others and the connection go on.
 func TestGreedyCallsAreGivenUp(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Limits: proxytest.OneMiB,
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Limits: proxytest.SmallBudget,
 		Service: `, idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
 	// A bad answer is held while a better one may come from elsewhere.
 	bad, good := m.Apps[0], m.Apps[1]
-	bad.Answer = func(f *dubbo.Frame) *dubbo.Frame {
+	bad.Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		size := 100
 		if bytes.Contains(f.Body, []byte("greedy")) {
 			size = 1 << 20
@@ -262,23 +262,23 @@ func TestGreedyCallsAreGivenUp(t *testing.T) {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusServerError, Body: make([]byte, size)}
 	}
 	good.Delay = func() time.Duration { return time.Second }
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	const each = 16
 	var modest, greedy []int64
 	for range each {
-		modest = append(modest, c.Hessian("modest", "x"))
-		greedy = append(greedy, c.Hessian("greedy", "x"))
+		modest = append(modest, c.CallHessian("modest", "x"))
+		greedy = append(greedy, c.CallHessian("greedy", "x"))
 	}
 	for _, id := range modest {
-		c.Wants(id, dubbo.StatusOK, "")
+		c.CheckResult(id, dubbo.StatusOK, "")
 	}
 	for _, id := range greedy {
 		if f := c.Await(id); f.Status != dubbo.StatusOK && !bytes.Contains(f.Body, []byte("shed: ")) {
 			t.Errorf("status %d, %.100q", f.Status, f.Body)
 		}
 	}
-	m.Consumer.Bounded()
-	m.Consumer.GaveUp(each)
+	m.Consumer.CheckBelowHardMark()
+	m.Consumer.CheckShedRequests(each)
 	m.Settled()
 }
 
@@ -289,7 +289,7 @@ func TestNoLeaseOfDubbo(t *testing.T) {
 	m.Consumer.Loop.Do(func() {
 		m.Consumer.Proc.Workers()[0].Lease("compute", func(l *exchange.Lease, at exchange.Target, f *fault.Failure) { got = f })
 	})
-	m.Until("the lease", func() bool { return got != nil })
+	m.RunUntil("the lease", func() bool { return got != nil })
 	if got != fault.Unsupported {
 		t.Errorf("got %+v", got)
 	}

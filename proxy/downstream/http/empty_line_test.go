@@ -29,7 +29,7 @@ func TestEmptyLines(t *testing.T) {
 		{[]string{get, "\r\n", "\r", "\n"}, "200 400", time.Second},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-		p := m.Speak(proxytest.Egress, "")
+		p := m.DialAndSend(proxytest.Egress, "")
 		for _, b := range c.says {
 			m.W.Run(100 * time.Millisecond)
 			m.Clients.Do(func() { p.Conn.Write([]byte(b)) })

@@ -27,7 +27,7 @@ func TestRefusedToLeave(t *testing.T) {
 		{"CONNECT that no route names", connect, proxytest.MeshOptions{Match: "match: {method: []}, "}, nil, 404, "no-route"},
 		{"listener's rate", long, proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1}"},
 			func(m *proxytest.Mesh, _ *proxytest.Peer) {
-				m.Speak(proxytest.Egress, connect)
+				m.DialAndSend(proxytest.Egress, connect)
 				m.W.Run(time.Millisecond)
 			}, 429, "rate-limited"},
 		{"no memory", long, proxytest.MeshOptions{}, fill, 503, "overloaded"},
@@ -47,15 +47,15 @@ func TestRefusedToLeave(t *testing.T) {
 			c.o.Apps, c.o.Limits = 1, proxytest.SmallMessages
 			m, streams, _ := proxytest.NewStreamMesh(t, c.o)
 			m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
-			p := m.Speak(proxytest.Egress, "")
-			m.Until("a connection", func() bool { return p.Conn != nil })
+			p := m.DialAndSend(proxytest.Egress, "")
+			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			if c.before != nil {
 				c.before(m, p)
 			}
 			left := len(streams.Requests)
 			m.Clients.Do(func() { p.Conn.Write([]byte(c.says)) })
-			all := m.Wait(p)
-			proxytest.RefusedWith(t, []byte(all[strings.LastIndex(all, "HTTP/1.1"):]), c.status, c.code)
+			all := m.RunUntilClosed(p)
+			proxytest.CheckRefusal(t, []byte(all[strings.LastIndex(all, "HTTP/1.1"):]), c.status, c.code)
 			if !strings.Contains(all, "X-Request-Id: ") {
 				t.Error("the refusal does not name the request")
 			}
@@ -65,7 +65,7 @@ func TestRefusedToLeave(t *testing.T) {
 			if c.code == "overloaded" {
 				m.Consumer.Proc.Hold(-1 << 30)
 			}
-			proxytest.SettledStreams(m, streams)
+			proxytest.CheckStreamsSettled(m, streams)
 		})
 	}
 }
@@ -80,16 +80,16 @@ func TestNothingLeavesWithoutSockets(t *testing.T) {
 			if !carried {
 				m.Consumer.Proc.SetStreams(nil)
 			}
-			p := m.Speak(proxytest.Egress, l.head+l.body)
-			m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-			if resp, _, _ := proxytest.HeadOf(t, p.Heard); resp.Status != want[l.name] {
+			p := m.DialAndSend(proxytest.Egress, l.head+l.body)
+			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			if resp, _, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != want[l.name] {
 				t.Errorf("%s, carried %t: status %d, want %d", l.name, carried, resp.Status, want[l.name])
 			}
 			if len(c.Requests) != 0 {
 				t.Errorf("%s left", l.name)
 			}
 			m.W.Reset(p.Conn)
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestExpectOfStreams(t *testing.T) {
 	for _, l := range leavings()[:2] {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
 		head := strings.Replace(l.head, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1)
-		p := m.Speak(proxytest.Egress, head)
+		p := m.DialAndSend(proxytest.Egress, head)
 		m.W.Run(time.Second)
 		if l.name == "chunks" {
 			if string(p.Heard) != "HTTP/1.1 100 Continue\r\n\r\n" {
@@ -108,14 +108,14 @@ func TestExpectOfStreams(t *testing.T) {
 			}
 			m.Clients.Do(func() { p.Conn.Write([]byte(l.body)) })
 		}
-		m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+		m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 		if passed := bytes.Contains(c.Requests[0].Head, []byte("Expect: 100-continue\r\n")); passed != (l.name == "length") {
 			t.Errorf("%s: the expectation is passed on: %t", l.name, passed)
 		}
 		if l.name == "length" && len(p.Heard) != 0 {
 			t.Errorf("%s: heard %q", l.name, p.Heard)
 		}
-		proxytest.SettledStreams(m, c)
+		proxytest.CheckStreamsSettled(m, c)
 	}
 }
 
@@ -128,13 +128,13 @@ func TestLongestMessageStays(t *testing.T) {
 	} {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
 		var got int
-		m.Apps[0].Seen = func(req *protocol.Request) { got = len(req.Body) }
-		p := m.Speak(proxytest.Egress, says)
-		m.Until("an answer", func() bool { return len(p.Heard) > 0 })
+		m.Apps[0].OnRequest = func(req *protocol.Request) { got = len(req.Body) }
+		p := m.DialAndSend(proxytest.Egress, says)
+		m.RunUntil("an answer", func() bool { return len(p.Heard) > 0 })
 		if got != 64<<10 || len(c.Requests) != 0 {
 			t.Errorf("the application got %d bytes, %d requests left", got, len(c.Requests))
 		}
 		m.W.Reset(p.Conn)
-		proxytest.SettledStreams(m, c)
+		proxytest.CheckStreamsSettled(m, c)
 	}
 }

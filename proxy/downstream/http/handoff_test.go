@@ -24,10 +24,10 @@ type leaving struct {
 }
 
 func leavings() []leaving {
-	long := strings.Repeat("0123456789", proxytest.LongMessage/10)
+	long := strings.Repeat("0123456789", proxytest.LongBodySize/10)
 	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 	return []leaving{
-		{"length", stats.StreamBody, fmt.Sprintf("POST /up HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\n", proxytest.LongMessage),
+		{"length", stats.StreamBody, fmt.Sprintf("POST /up HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\n", proxytest.LongBodySize),
 			long, long, "POST /up HTTP/1.1\r\n"},
 		{"chunks", stats.StreamBody, "PUT /up HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n",
 			chunk(long[:40_000]) + chunk(long[40_000:]) + "0\r\n\r\n", long, "PUT /up HTTP/1.1\r\n"},
@@ -60,7 +60,7 @@ func (l *leaving) check(t *testing.T, r *downstream.StreamRequest, more []byte) 
 	if r.Chunks != (l.name == "chunks") {
 		t.Errorf("announces chunks: %t", r.Chunks)
 	}
-	if got := proxytest.Whole(t, r, more); string(got) != l.whole || !r.Body.Done() {
+	if got := proxytest.WholeBody(t, r, more); string(got) != l.whole || !r.Body.Done() {
 		t.Errorf("%d bytes of body, done %t; want %d", len(got), r.Body.Done(), len(l.whole))
 	}
 }
@@ -71,10 +71,10 @@ func TestRequestsLeave(t *testing.T) {
 	for seed, l := range leavings() {
 		t.Run(l.name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(seed), Limits: proxytest.SmallMessages})
-			m.Speak(proxytest.Egress, l.head+l.body)
-			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.DialAndSend(proxytest.Egress, l.head+l.body)
+			m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 			m.W.Run(time.Second)
-			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
+			l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
 			if n := m.Consumer.Proc.Held(); n != 0 {
 				t.Errorf("%d bytes are still counted for what has left", n)
 			}
@@ -82,7 +82,7 @@ func TestRequestsLeave(t *testing.T) {
 			if report.Stats.Handoffs[stats.Handoff(l.kind)] != 1 || report.Stats.Connections != 0 {
 				t.Errorf("departures %v, %d connections", report.Stats.Handoffs, report.Stats.Connections)
 			}
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -92,11 +92,11 @@ func TestRequestsLeaveWithALongRead(t *testing.T) {
 	for _, l := range leavings()[:2] {
 		for seed := range uint64(20) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Limits: "limits: {message: 4KiB}"})
-			m.Speak(proxytest.Egress, l.head+l.body)
-			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.DialAndSend(proxytest.Egress, l.head+l.body)
+			m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 			m.W.Run(time.Second)
-			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
-			proxytest.SettledStreams(m, c)
+			l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
+			proxytest.CheckStreamsSettled(m, c)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestRequestLeavesAfterPredecessors(t *testing.T) {
 			m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
 			first, second := m.Get("/1"), m.Get("/2")
 			quarter := len(l.body) / 4
-			p := m.Speak(proxytest.Egress, string(first.Raw)+string(second.Raw)+l.head+l.body[:quarter])
+			p := m.DialAndSend(proxytest.Egress, string(first.Raw)+string(second.Raw)+l.head+l.body[:quarter])
 			say := func(b string) { m.Clients.Do(func() { p.Conn.Write([]byte(b)) }) }
 			m.W.Run(50 * time.Millisecond)
 			say(l.body[quarter : 2*quarter])
@@ -120,15 +120,15 @@ func TestRequestLeavesAfterPredecessors(t *testing.T) {
 			if n := len(c.Requests); n != 0 {
 				t.Fatalf("%d requests left before the one before them was answered", n)
 			}
-			m.Until("two answers", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
+			m.RunUntil("two answers", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
 			say(l.body[2*quarter:])
-			m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+			m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 			m.W.Run(time.Second)
 			if n := bytes.Count(p.Heard, []byte("HTTP/1.1 200")); n != 2 || p.Ended {
 				t.Errorf("%d answers before the stream, closed %t", n, p.Ended)
 			}
-			l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
-			proxytest.SettledStreams(m, c)
+			l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -139,16 +139,16 @@ func TestWaitingRequestIsCounted(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
 	l := leavings()[1]
-	m.Speak(proxytest.Egress, proxytest.GetStream+l.head+l.body)
+	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+l.head+l.body)
 	m.W.Run(50 * time.Millisecond)
-	if n := m.Consumer.Proc.Held(); len(c.Requests) != 0 || n < proxytest.LongMessage {
+	if n := m.Consumer.Proc.Held(); len(c.Requests) != 0 || n < proxytest.LongBodySize {
 		t.Errorf("%d left; %d bytes are counted", len(c.Requests), n)
 	}
-	m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 	if n := m.Consumer.Proc.Held(); n != 0 {
 		t.Errorf("%d bytes are still counted", n)
 	}
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // bulky is a mesh in which an answer is too long for the buffers on its way.
@@ -161,8 +161,8 @@ func bulky(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier
 // While a client has not read what came before, its connection stays.
 func TestRequestWaitsForSlowReader(t *testing.T) {
 	m, c := bulky(t, "")
-	p := m.Speak(proxytest.Egress, "")
-	m.Until("a connection", func() bool { return p.Conn != nil })
+	p := m.DialAndSend(proxytest.Egress, "")
+	m.RunUntil("a connection", func() bool { return p.Conn != nil })
 	m.W.Hold(p.Conn, true)
 	l := leavings()[3]
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
@@ -171,10 +171,10 @@ func TestRequestWaitsForSlowReader(t *testing.T) {
 		t.Fatalf("%d requests left with output buffered", n)
 	}
 	m.W.Hold(p.Conn, false)
-	m.Until("a stream", func() bool { return len(c.Requests) == 1 })
-	m.Until("the answer before it", func() bool { return len(p.Heard) > 2<<20 })
-	l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
-	proxytest.SettledStreams(m, c)
+	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
+	m.RunUntil("the answer before it", func() bool { return len(p.Heard) > 2<<20 })
+	l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // A client that never reads is closed for that, and nothing leaves.
@@ -185,8 +185,8 @@ func TestWaitingRequestEndsWithItsConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := bulky(t, "timeouts: {write: 4s}")
-			p := m.Speak(proxytest.Egress, "")
-			m.Until("a connection", func() bool { return p.Conn != nil })
+			p := m.DialAndSend(proxytest.Egress, "")
+			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			m.W.Hold(p.Conn, true)
 			m.Clients.Do(func() {
 				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + leavings()[0].head + "start"))
@@ -198,7 +198,7 @@ func TestWaitingRequestEndsWithItsConnection(t *testing.T) {
 			if len(c.Requests) != 0 {
 				t.Errorf("%d requests left", len(c.Requests))
 			}
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }

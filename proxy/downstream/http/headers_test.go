@@ -78,8 +78,8 @@ func TestCourtesies(t *testing.T) {
 			}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
 				var seen string
-				m.Apps[0].Extra = c.answer
-				m.Apps[0].Seen = func(req *protocol.Request) { seen = courtesies(req.Headers) }
+				m.Apps[0].ExtraHeaders = c.answer
+				m.Apps[0].OnRequest = func(req *protocol.Request) { seen = courtesies(req.Headers) }
 				call := m.Get("/", c.request...)
 				if c.http10 {
 					call.Raw = []byte(strings.Replace(string(call.Raw), "HTTP/1.1", "HTTP/1.0", 1))
@@ -120,7 +120,7 @@ func TestOwnAnswersAreDatedAndIdentified(t *testing.T) {
 // contradicted.
 func TestApplicationsIDStays(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-	m.Apps[0].Extra = "x-request-id: the-apps\r\n"
+	m.Apps[0].ExtraHeaders = "x-request-id: the-apps\r\n"
 	call := m.Get("/", "x-request-id: mine")
 	m.Do(call)
 	m.Finish(call)
@@ -180,7 +180,7 @@ func TestMaxForwards(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.value, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
-				got := m.Seen("max-forwards")
+				got := m.CollectHeader("max-forwards")
 				call := m.Get("/", "MAX-Forwards: "+c.value)
 				call.Raw = []byte(strings.Replace(string(call.Raw), "GET", c.method, 1))
 				again := m.Get("/")

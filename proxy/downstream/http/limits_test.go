@@ -36,7 +36,7 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 			cl := m.Do(first, bad)
 			m.Finish(first, bad)
 			m.OK(first)
-			m.Refused(bad, cl, c.status, c.code)
+			m.CheckRefused(bad, cl, c.status, c.code)
 			m.Settled()
 		})
 	}
@@ -46,13 +46,13 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 // too large for the next of them.
 func TestHeadersAtTheirLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
-		m.Apps[0].Extra = strings.Repeat("a: b\r\n", 126)
+		m.Apps[0].ExtraHeaders = strings.Repeat("a: b\r\n", 126)
 		most := m.Raw("GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\n" + strings.Repeat("a: b\r\n", 126) + "\r\n")
 		m.Do(most)
 		m.Finish(most)
 		m.OK(most)
 		longest := m.Padded(64<<10, "GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\nX-Forwarded-For: PAD\r\n\r\n")
-		m.Apps[0].Extra = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
+		m.Apps[0].ExtraHeaders = "b: " + strings.Repeat("b", 64<<10-100) + "\r\n"
 		m.Do(longest)
 		m.Finish(longest)
 		m.OK(longest)
@@ -82,7 +82,7 @@ func TestOnePastTheHeadLimits(t *testing.T) {
 			cl := m.Do(append(calls, past)...)
 			m.Finish(past)
 			m.OK(calls...)
-			m.Refused(past, cl, c.status, c.code)
+			m.CheckRefused(past, cl, c.status, c.code)
 			m.Settled()
 		})
 	}
@@ -97,7 +97,7 @@ func TestChunkedMessageAtItsLimit(t *testing.T) {
 		if want := fmt.Sprintf("nonce=%s path=/ body=%d", at.Nonce, proxytest.MaxMessage); string(at.Body) != want {
 			t.Errorf("the application got %q, want %q", at.Body, want)
 		}
-		m.Refused(past, cl, 413, "message-too-large")
+		m.CheckRefused(past, cl, 413, "message-too-large")
 		m.Settled()
 	})
 }
@@ -116,7 +116,7 @@ func TestAnswersAtTheLimit(t *testing.T) {
 				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 					m.Apps[0].Stop()
 					m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
-						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(answer(n)) }, Hangs: true}
+						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(answer(n)) }, ClosesAfterReply: true}
 					})
 					c := m.Get("/")
 					m.Do(c)
@@ -171,7 +171,7 @@ func TestPipelining(t *testing.T) {
 			m.Finish(calls...)
 			m.OK(calls[:16]...)
 			if n == 17 {
-				m.Refused(calls[16], cl, 429, "too-many-pipelined")
+				m.CheckRefused(calls[16], cl, 429, "too-many-pipelined")
 			}
 			if m.Apps[0].Served != 16 {
 				t.Errorf("the application served %d", m.Apps[0].Served)
@@ -225,7 +225,7 @@ func TestSlowRequests(t *testing.T) {
 			bad := m.Raw(c.text)
 			cl := m.Do(bad)
 			m.Finish(bad)
-			m.Refused(bad, cl, 408, c.code)
+			m.CheckRefused(bad, cl, 408, c.code)
 			if bad.Took < c.after || bad.Took > c.after+time.Second {
 				t.Errorf("refused after %v, want %v", bad.Took, c.after)
 			}
@@ -277,7 +277,7 @@ func TestAdmission(t *testing.T) {
 		return 10 * time.Millisecond
 	}
 	m.Apps[0].Body = func(*protocol.Request) []byte { return nil }
-	m.Apps[0].Done = func() { inApp-- }
+	m.Apps[0].OnServed = func() { inApp-- }
 	calls := m.Burst(6, 10)
 	m.Finish(calls...)
 	over := 0
@@ -332,7 +332,7 @@ timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
 		calls := m.Crowd(5, 10, 100<<10)
 		m.Finish(calls...)
 		m.OK(calls...)
-		m.Consumer.Reload(proxytest.Reloaded(m, `{service: compute}`, `compute: {%s`+service+`}`) + limits)
+		m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s`+service+`}`) + limits)
 		calls = m.Crowd(5, 10, 100)
 		m.Finish(calls...)
 		m.OK(calls...)

@@ -32,7 +32,7 @@ func TestRequestsOfALongRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := []byte(strings.Join(requests, ""))
 			for _, first := range []int{0, 1, 17, 60, 5000, 17 << 10, 20 << 10, len(all) - 1} {
-				m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Answer: proxytest.ShapeAnswerHead + proxytest.ShapeAnswer})
+				m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
 				c := m.Clients[0]
 				if first > 0 {
 					c.Deliver(all[:first])
@@ -55,14 +55,14 @@ func TestRequestsOfALongRead(t *testing.T) {
 func TestLongReadBehindAnAnswer(t *testing.T) {
 	more := strings.Repeat("HTTP/1.1 299 Never\r\nContent-Length: 0\r\n\r\n", 1000)
 	for name, answer := range map[string]string{
-		"length":  proxytest.ShapeAnswerHead + proxytest.ShapeAnswer,
+		"length":  proxytest.ShapeResponseHead + proxytest.ShapeBody,
 		"empty":   "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 		"no body": "HTTP/1.1 204 No Content\r\n\r\n",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-		"interim": "HTTP/1.1 102 Processing\r\n\r\n" + proxytest.ShapeAnswerHead + proxytest.ShapeAnswer,
+		"interim": "HTTP/1.1 102 Processing\r\n\r\n" + proxytest.ShapeResponseHead + proxytest.ShapeBody,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Answer: answer + more})
+			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: answer + more})
 			connections := 0
 			for addr, accept := range m.Net.Accept {
 				m.Net.Accept[addr] = func() (*proxytest.NullLoop, loop.Stream) { connections++; return accept() }

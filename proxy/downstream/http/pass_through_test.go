@@ -22,7 +22,7 @@ func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *pro
 	o.Apps, o.Match = 1, "match: {host: compute}, "
 	o.Limits += "\n" + proxytest.SmallMessages
 	m, c, _ := proxytest.NewStreamMesh(t, o)
-	m.W.Redirect(proxytest.Elsewhere, proxytest.Egress)
+	m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
 	return m, c
 }
 
@@ -43,12 +43,12 @@ func TestUnroutedPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newRedirected(t, proxytest.MeshOptions{})
-			m.Speak(proxytest.Elsewhere, said)
-			c.Passes(t, m, said)
+			m.DialAndSend(proxytest.OriginalDst, said)
+			c.CheckPassed(t, m, said)
 			if n := m.Apps[0].Served; n != 0 {
 				t.Errorf("the service got %d requests", n)
 			}
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -58,11 +58,11 @@ func TestUnroutedPassAtEverySplit(t *testing.T) {
 	said := unrouted + "and more"
 	for i := 1; i < len(said); i++ {
 		m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
-		p := m.Speak(proxytest.Elsewhere, said[:i])
+		p := m.DialAndSend(proxytest.OriginalDst, said[:i])
 		m.W.Run(10 * time.Millisecond)
 		m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
-		c.Passes(t, m, said)
-		proxytest.SettledStreams(m, c)
+		c.CheckPassed(t, m, said)
+		proxytest.CheckStreamsSettled(m, c)
 	}
 }
 
@@ -74,22 +74,22 @@ func TestRoutedThenUnrouted(t *testing.T) {
 			m, c := newRedirected(t, proxytest.MeshOptions{Seed: seed})
 			m.Apps[0].Delay = func() time.Duration { return 5 * time.Millisecond }
 			seen := 0
-			m.Apps[0].Seen = func(*protocol.Request) { seen++ }
+			m.Apps[0].OnRequest = func(*protocol.Request) { seen++ }
 			said := unrouted + known
-			p := m.Speak(proxytest.Elsewhere, "")
-			m.Until("a connection", func() bool { return p.Conn != nil })
+			p := m.DialAndSend(proxytest.OriginalDst, "")
+			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			if seed%2 == 0 {
 				m.Clients.Do(func() { p.Conn.Write([]byte(known + known + said)) })
 			} else {
 				m.Clients.Do(func() { p.Conn.Write([]byte(known + known)) })
-				m.Until("two answers", func() bool { return strings.Count(string(p.Heard), "\r\n\r\n") == 2 })
+				m.RunUntil("two answers", func() bool { return strings.Count(string(p.Heard), "\r\n\r\n") == 2 })
 				m.Clients.Do(func() { p.Conn.Write([]byte(said)) })
 			}
-			c.Passes(t, m, said)
+			c.CheckPassed(t, m, said)
 			if answers := strings.Count(string(p.Heard), "HTTP/1.1 200 "); answers != 2 || seen != 2 {
 				t.Errorf("%d requests reached the service, %d answers the client", seen, answers)
 			}
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -105,22 +105,22 @@ func TestRoutedOfRedirected(t *testing.T) {
 		for i := 1; i <= len(said); i++ {
 			m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
 			via := 0
-			m.Apps[0].Seen = func(req *protocol.Request) {
+			m.Apps[0].OnRequest = func(req *protocol.Request) {
 				for _, h := range req.Headers {
 					if protocol.EqualFold(h.Name, "via") {
 						via++
 					}
 				}
 			}
-			p := m.Speak(proxytest.Elsewhere, said[:i])
+			p := m.DialAndSend(proxytest.OriginalDst, said[:i])
 			m.W.Run(10 * time.Millisecond)
 			m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
-			m.Until("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+			m.RunUntil("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || via != 1 || len(c.Passed) != 0 {
 				t.Errorf("split at %d: %d of Via, heard %q", i, via, p.Heard)
 			}
 			m.W.Reset(p.Conn)
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		}
 	}
 }
@@ -138,21 +138,21 @@ func TestRedirectedAcrossAReload(t *testing.T) {
 			m, c := newRedirected(t, proxytest.MeshOptions{})
 			m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 			var paths []string
-			m.Apps[0].Seen = func(req *protocol.Request) { paths = append(paths, string(req.Path)) }
+			m.Apps[0].OnRequest = func(req *protocol.Request) { paths = append(paths, string(req.Path)) }
 			request := func(n int) string { return fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: compute\r\n\r\n", n) }
-			p := m.Speak(proxytest.Elsewhere, request(1)+request(2))
-			m.Until("the first request", func() bool { return len(paths) == 1 })
-			m.Consumer.Reload(proxytest.Reloaded(m, `{match: {host: compute, path: /}, rewrite: {path: /new/}, service: `+strings.Split(services, ":")[0]+`}`, services))
+			p := m.DialAndSend(proxytest.OriginalDst, request(1)+request(2))
+			m.RunUntil("the first request", func() bool { return len(paths) == 1 })
+			m.Consumer.Reload(proxytest.ReloadYAML(m, `{match: {host: compute, path: /}, rewrite: {path: /new/}, service: `+strings.Split(services, ":")[0]+`}`, services))
 			if len(paths) != 1 {
 				t.Fatal("the second request did not wait")
 			}
 			m.Clients.Do(func() { p.Conn.Write([]byte(request(3))) })
-			m.Until("the answers", func() bool { return strings.Count(string(p.Heard), "HTTP/1.1 200 ") == 3 })
+			m.RunUntil("the answers", func() bool { return strings.Count(string(p.Heard), "HTTP/1.1 200 ") == 3 })
 			if got := strings.Join(paths, " "); got != "/1 /2 /new/3" {
 				t.Errorf("the application got %s", got)
 			}
 			m.W.Reset(p.Conn)
-			proxytest.SettledStreams(m, c)
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -161,14 +161,14 @@ func TestRedirectedAcrossAReload(t *testing.T) {
 func TestStreamsOfRedirectedLeave(t *testing.T) {
 	for _, l := range leavings()[:3] {
 		m, c := newRedirected(t, proxytest.MeshOptions{})
-		m.Speak(proxytest.Elsewhere, l.head+l.body)
-		m.Until("a stream", func() bool { return len(c.Requests) == 1 })
+		m.DialAndSend(proxytest.OriginalDst, l.head+l.body)
+		m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 		m.W.Run(time.Second)
 		if n := strings.Count(string(c.Requests[0].Head), "Via: "); n != 1 {
 			t.Errorf("%s: %d of Via", l.name, n)
 		}
-		l.check(t, c.Requests[0], proxytest.Drained(t, c.Sockets[0]))
-		proxytest.SettledStreams(m, c)
+		l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
+		proxytest.CheckStreamsSettled(m, c)
 	}
 }
 
@@ -176,43 +176,43 @@ func TestStreamsOfRedirectedLeave(t *testing.T) {
 func TestSlowHeadPasses(t *testing.T) {
 	const half = "GET / HTTP/1.1\r\nHost: comp"
 	m, c := newRedirected(t, proxytest.MeshOptions{})
-	m.Speak(proxytest.Elsewhere, half)
-	c.Passes(t, m, half)
-	proxytest.SettledStreams(m, c)
+	m.DialAndSend(proxytest.OriginalDst, half)
+	c.CheckPassed(t, m, half)
+	proxytest.CheckStreamsSettled(m, c)
 
 	m, c = newRedirected(t, proxytest.MeshOptions{})
-	p := m.Speak(proxytest.Elsewhere, known+half)
-	refused := m.Wait(p)
-	proxytest.RefusedWith(t, []byte(refused[strings.LastIndex(refused, "HTTP/1."):]), 408, "header-timeout")
-	proxytest.SettledStreams(m, c)
+	p := m.DialAndSend(proxytest.OriginalDst, known+half)
+	refused := m.RunUntilClosed(p)
+	proxytest.CheckRefusal(t, []byte(refused[strings.LastIndex(refused, "HTTP/1."):]), 408, "header-timeout")
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // Who has spoken HTTP is told its mistakes.
 func TestMalformedAfterRouted(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{})
-	all := m.Wait(m.Speak(proxytest.Elsewhere, known+"GET / HTTP/1.1\r\nno colon here\r\n\r\n"))
-	proxytest.RefusedWith(t, []byte(all[strings.LastIndex(all, "HTTP/1."):]), 400, "space-before-colon")
-	proxytest.SettledStreams(m, c)
+	all := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, known+"GET / HTTP/1.1\r\nno colon here\r\n\r\n"))
+	proxytest.CheckRefusal(t, []byte(all[strings.LastIndex(all, "HTTP/1."):]), 400, "space-before-colon")
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // Who was not redirected has nowhere to go on to: to pass it to the listener
 // itself would be a loop.
 func TestDirectDoesNotPass(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{})
-	p := m.Speak(proxytest.Egress, unrouted)
-	m.Until("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+	p := m.DialAndSend(proxytest.Egress, unrouted)
+	m.RunUntil("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 	if !strings.Contains(string(p.Heard), "HTTP/1.1 404 ") || len(c.Passed) != 0 {
 		t.Errorf("heard %q", p.Heard)
 	}
 	m.W.Reset(p.Conn)
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // A connection that can't leave its loop closes: there are no words for it.
 func TestPassWithoutSockets(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{NoSockets: true})
-	if heard := m.Wait(m.Speak(proxytest.Elsewhere, unrouted)); heard != "" || len(c.Passed) != 0 {
+	if heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, unrouted)); heard != "" || len(c.Passed) != 0 {
 		t.Errorf("heard %q", heard)
 	}
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }

@@ -32,8 +32,8 @@ func TestDrippingRequests(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 				p := &proxytest.Peer{Says: []byte(before + c.says)}
 				m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
-				m.Drip(p, m.Clients, c.drips)
-				m.ClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
+				m.SendSlowly(p, m.Clients, c.drips)
+				m.CheckClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
 				if answer := string(p.Heard); !strings.Contains(answer, "HTTP/1.1 408") || !strings.Contains(answer, c.code) {
 					t.Errorf("%q came back, want 408 %s", answer, c.code)
 				}
@@ -48,8 +48,8 @@ func TestDrippingRequests(t *testing.T) {
 func TestBodyThatWaitsItsTurn(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 60s"})
 	m.Apps[0].Delay = func() time.Duration { return 50 * time.Second }
-	p := m.Speak(proxytest.Egress, proxytest.GetStream+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-	m.ClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
+	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+	m.CheckClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
 	answers := regexp.MustCompile("HTTP/1.1 ([0-9]+)").FindAllString(string(p.Heard), -1)
 	if want := []string{"HTTP/1.1 200", "HTTP/1.1 100", "HTTP/1.1 408"}; !slices.Equal(answers, want) {
 		t.Errorf("answers %q, want %q", answers, want)
@@ -62,7 +62,7 @@ func TestSilentClient(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	p := &proxytest.Peer{}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
-	m.ClosesAfter(p, 5*time.Minute-time.Millisecond, 2*time.Second)
+	m.CheckClosesAfter(p, 5*time.Minute-time.Millisecond, 2*time.Second)
 	if len(p.Heard) > 0 {
 		t.Errorf("%q came back", p.Heard)
 	}
@@ -88,7 +88,7 @@ func TestSlowApplication(t *testing.T) {
 				m.Do(k)
 				m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
 				m.W.Hold(p.Conn, c.deaf)
-				m.Drip(p, lp, c.drips)
+				m.SendSlowly(p, lp, c.drips)
 				m.Finish(k)
 				if k.Status != 504 || k.Code != "deadline" {
 					t.Errorf("status %d %s, want 504 deadline", k.Status, k.Code)

@@ -26,7 +26,7 @@ func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxyte
 		f(t, func(says []byte) (*proxytest.Mesh, *proxytest.Peer) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 			p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Dialer), says...)}
-			m.Visit(p)
+			m.DialIngress(p)
 			return m, p
 		})
 	})
@@ -34,7 +34,7 @@ func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxyte
 		f(t, func(says []byte) (*proxytest.Mesh, *proxytest.Peer) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1s"})
 			p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Acceptor), says...)}
-			m.Impostor(p)
+			m.ReplaceProvider(p)
 			m.Do(m.Post(10))
 			return m, p
 		})
@@ -85,13 +85,13 @@ func TestDiallerStreamLimit(t *testing.T) {
 	w.Open(1, link.Settings{})
 	first := m.Post(10)
 	p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
-	m.Impostor(p)
+	m.ReplaceProvider(p)
 	m.Do(first)
 	m.W.RunUntil(func() bool { return len(p.Heard) > len(proxytest.LinkPreface(link.Dialer)) }, time.Second)
 	calls := m.Burst(3, 10)
 	m.W.Run(100 * time.Millisecond)
-	if n := proxytest.Codes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are in flight
-		t.Errorf("responses %v, want one connection-full", n)
+	if n := proxytest.CountCodes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are out
+		t.Errorf("answers %v, want one connection-full", n)
 	}
 	m.W.Loop("10.0.1.1-raw").Post(func() { p.Conn.Write(response(first.Nonce, 10)) })
 	m.Finish(first)
@@ -113,13 +113,13 @@ func TestAcceptorStreamLimit(t *testing.T) {
 	for _, n := range []int{most, most + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
-			m.Apps[0].Frozen = m.W.Now() + time.Second
+			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 			p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) {
 				for id := range uint64(n) {
 					w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
 				}
 			})}
-			m.Visit(p)
+			m.DialIngress(p)
 			m.W.Run(900 * time.Millisecond)
 			got := &proxytest.Refusals{Why: map[link.Reason]int{}}
 			if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
@@ -143,7 +143,7 @@ func TestFullInterningTable(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	var calls []*proxytest.Call
 	want := map[string]string{} // the last header by nonce
-	m.Apps[0].Seen = func(req *protocol.Request) {
+	m.Apps[0].OnRequest = func(req *protocol.Request) {
 		nonce := string(protocol.Find(req.Headers, "x-nonce"))
 		if got := string(protocol.Find(req.Headers, want[nonce])); got != nonce {
 			t.Errorf("the application got %s: %q, want %q", want[nonce], got, nonce)
@@ -180,12 +180,12 @@ func TestCancelsWithoutRequests(t *testing.T) {
 			w.Open(1, link.Settings{})
 			p := &proxytest.Peer{Says: w.Append(nil, 1<<20)}
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
-			m.Until("a link", func() bool { return p.Conn != nil })
+			m.RunUntil("a link", func() bool { return p.Conn != nil })
 			for id := range uint64(c.requests) {
 				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 			}
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
-			m.Until("all responses", func() bool { return m.Apps[0].Served == c.requests })
+			m.RunUntil("all answers", func() bool { return m.Apps[0].Served == c.requests })
 			m.W.Run(time.Second)
 			for n := range c.cancels {
 				w.Cancel(uint64(n%c.requests + 1))

@@ -77,12 +77,12 @@ func TestPeerWithoutCredit(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits})
 		m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, proxytest.MaxMessage) }
 		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) }), Reply: pong}
-		m.Visit(p)
+		m.DialIngress(p)
 		m.W.Run(time.Second)
 		if n := m.Nodes[1].Proc.Held(); n < proxytest.MaxMessage {
 			t.Errorf("%d bytes held for the peer, want the response", n)
 		}
-		m.ClosesAfter(p, 3*time.Second, 2*time.Second)
+		m.CheckClosesAfter(p, 3*time.Second, 2*time.Second)
 		m.Settled()
 		if n := m.Nodes[1].WriteTimeouts(); n != 1 {
 			t.Errorf("%d write timeouts counted, want 1", n)
@@ -91,10 +91,10 @@ func TestPeerWithoutCredit(t *testing.T) {
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m"})
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: pong}
-		m.Impostor(p)
+		m.ReplaceProvider(p)
 		c := m.Post(proxytest.MaxMessage)
 		m.Do(c)
-		m.ClosesAfter(p, 5*time.Second, time.Second)
+		m.CheckClosesAfter(p, 5*time.Second, time.Second)
 		m.Finish(c)
 		if c.Status != 502 || c.Code != "upstream-reset" {
 			t.Errorf("status %d %s, want 502 upstream-reset", c.Status, c.Code)
@@ -112,7 +112,7 @@ func TestSlowCreditKeepsTheLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {write: 5s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, proxytest.MaxMessage) }
 	p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) { w.Request(1, proxytest.LinkRequest, time.Minute, nil) }), Reply: pong}
-	m.Visit(p)
+	m.DialIngress(p)
 	for range 10 {
 		m.W.Run(4 * time.Second)
 		m.Clients.Do(func() { p.Conn.Write([]byte{4, 0, 1, 100}) })
@@ -120,7 +120,7 @@ func TestSlowCreditKeepsTheLink(t *testing.T) {
 	if p.Ended {
 		t.Error("closed although the peer granted credit in time")
 	}
-	m.ClosesAfter(p, 4*time.Second, 2*time.Second)
+	m.CheckClosesAfter(p, 4*time.Second, 2*time.Second)
 	m.Settled()
 }
 
@@ -135,7 +135,7 @@ func TestPeerThatReadsNothing(t *testing.T) {
 				w.Request(id+1, proxytest.LinkRequest, time.Minute, nil)
 			}
 		})}
-		m.Visit(p)
+		m.DialIngress(p)
 		m.W.RunUntil(func() bool { return p.Conn != nil }, time.Second)
 		m.W.Hold(p.Conn, true)
 		m.W.Run(time.Second)
@@ -151,14 +151,14 @@ func TestPeerThatReadsNothing(t *testing.T) {
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m, retry: {on: []}"})
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor)}
-		m.Impostor(p)
+		m.ReplaceProvider(p)
 		calls := m.Burst(1, 10)
 		m.W.RunUntil(func() bool { return len(p.Heard) > 40 }, time.Second)
 		m.W.Hold(p.Conn, true)
 		calls = append(calls, m.Burst(300, 12_000)...)
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {
-			t.Errorf("responses %v, want %d for the loss of the link", n, len(calls))
+		if n := proxytest.CountCodes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {
+			t.Errorf("answers %v, want %d for the loss of the link", n, len(calls))
 		}
 		m.Settled()
 		if n := m.Consumer.WriteTimeouts(); n != 1 {
@@ -173,25 +173,25 @@ func TestIdleLinkCloses(t *testing.T) {
 	t.Run("acceptor", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		p := &proxytest.Peer{Says: proxytest.LinkFrames(func(*link.Writer) {}), Reply: pong}
-		m.Visit(p)
-		m.ClosesAfter(p, 60*time.Second, 30*time.Second)
+		m.DialIngress(p)
+		m.CheckClosesAfter(p, 60*time.Second, 30*time.Second)
 	})
 	t.Run("dialler", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		c := m.Post(10)
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: firstThen(response(c.Nonce, 10), pong)}
-		m.Impostor(p)
+		m.ReplaceProvider(p)
 		m.Do(c)
 		m.Finish(c)
 		m.OK(c)
-		m.ClosesAfter(p, 60*time.Second, 30*time.Second)
+		m.CheckClosesAfter(p, 60*time.Second, 30*time.Second)
 		m.Settled()
 	})
 	t.Run("without a preface", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		p := &proxytest.Peer{}
-		m.Visit(p)
-		m.ClosesAfter(p, 9*time.Second, 2*time.Second)
+		m.DialIngress(p)
+		m.CheckClosesAfter(p, 9*time.Second, 2*time.Second)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestSlowProvider(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1m", Limits: "timeouts: {body: 4s}"})
 			p := &proxytest.Peer{Says: c.says, Reply: c.reply}
-			m.Impostor(p)
+			m.ReplaceProvider(p)
 			k := m.Post(10)
 			m.Do(k)
 			m.Finish(k)

@@ -19,10 +19,10 @@ func TestStreamResponseIsParked(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
-			m.Script(0, a.Says)
-			m.Speak(proxytest.Egress, proxytest.GetStream)
-			m.Until("a stream", func() bool { return len(consumer.Answers) == 1 })
-			got, src := consumer.Answers[0], consumer.Answers[0].Source
+			m.RespondWith(0, a.Says)
+			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("a stream", func() bool { return len(consumer.Responses) == 1 })
+			got, src := consumer.Responses[0], consumer.Responses[0].Source
 			if !bytes.Contains(got.Head, []byte(a.Framing)) || len(provider.Parked) != 1 {
 				t.Fatalf("head %q, %d parked", got.Head, len(provider.Parked))
 			}
@@ -54,7 +54,7 @@ func TestStreamResponseIsParked(t *testing.T) {
 			m.Do(c)
 			m.Finish(c)
 			m.OK(c)
-			proxytest.SettledStreams(m, consumer, provider)
+			proxytest.CheckStreamsSettled(m, consumer, provider)
 		})
 	}
 }
@@ -69,21 +69,21 @@ func TestStreamResponseIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages + "\n" + proxytest.LogAll})
 			prepare(m, provider)
-			app := m.Script(0, proxytest.StreamResponses[5].Says) // all of it has been read when it is parked
-			p := m.Speak(proxytest.Egress, proxytest.GetStream)
-			m.Until("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-			resp, _, _ := proxytest.HeadOf(t, p.Heard)
+			app := m.RespondWith(0, proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
+			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			resp, _, _ := proxytest.DecodeHead(t, p.Heard)
 			if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 502 || code != "response-too-large" {
 				t.Errorf("status %d %s", resp.Status, code)
 			}
-			m.Until("the end of the application's connection", func() bool { return (*app).Ended })
-			if !errors.Is((*app).Why, syscall.ECONNRESET) {
-				t.Errorf("the application's connection ended with %v", (*app).Why)
+			m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
+			if !errors.Is((*app).CloseErr, syscall.ECONNRESET) {
+				t.Errorf("the application's connection ended with %v", (*app).CloseErr)
 			}
 			m.W.Reset(p.Conn)
-			proxytest.SettledStreams(m, consumer, provider)
+			proxytest.CheckStreamsSettled(m, consumer, provider)
 			for _, n := range m.Nodes {
-				if l := n.Line(); l.Outcome != "failed" || l.Status != 502 || l.Error != "response-too-large" {
+				if l := n.OnlyAccessLine(); l.Outcome != "failed" || l.Status != 502 || l.Error != "response-too-large" {
 					t.Errorf("%s: %+v", n.Host, l)
 				}
 			}
@@ -106,14 +106,14 @@ func TestUnexpectedToken(t *testing.T) {
 			if !c.streams {
 				m.Consumer.Proc.SetStreams(nil)
 			}
-			m.AnswerOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
-			p := m.Speak(proxytest.Egress, c.method+proxytest.GetStream[3:])
-			m.Until("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Answers) != 0 {
-				t.Errorf("heard %q, %d handed off", p.Heard, len(consumer.Answers))
+			m.RespondOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
+			p := m.DialAndSend(proxytest.Egress, c.method+proxytest.StreamRequest[3:])
+			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Responses) != 0 {
+				t.Errorf("heard %q, %d left", p.Heard, len(consumer.Responses))
 			}
 			m.W.Reset(p.Conn)
-			proxytest.SettledStreams(m, consumer, provider)
+			proxytest.CheckStreamsSettled(m, consumer, provider)
 		})
 	}
 }
@@ -127,22 +127,22 @@ func TestAcceptedStreams(t *testing.T) {
 		{Kind: link.StreamAnswer, TimeLeft: time.Hour, Token: link.Token{7}},
 	} {
 		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
-		p := m.Speak(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
-		m.Until("a stream", func() bool { return len(provider.Accepted) == 1 })
+		p := m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
+		m.RunUntil("a stream", func() bool { return len(provider.Accepted) == 1 })
 		m.W.Run(time.Second)
 		got := provider.Accepted[0]
 		want := map[time.Duration]time.Duration{0: 15 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: 15 * time.Second}
 		if got.Stream != st || got.Service != "local" || got.Timeout != want[st.TimeLeft] || got.Leaser != m.Nodes[1].Proc.Workers()[0] {
 			t.Errorf("accepted %+v", got)
 		}
-		if all := string(got.Rest) + string(proxytest.Drained(t, provider.Sockets[0])); all != "and more" {
+		if all := string(got.Rest) + string(proxytest.ReadArrived(t, provider.Sockets[0])); all != "and more" {
 			t.Errorf("kind %d: %q followed", st.Kind, all)
 		}
 		r := m.Nodes[1].Report().Stats
 		if p.Ended || r.Handoffs[stats.HandoffAccepted] != 1 || r.Connections != 0 {
 			t.Errorf("closed %t, stats %+v", p.Ended, r)
 		}
-		proxytest.SettledStreams(m, consumer, provider)
+		proxytest.CheckStreamsSettled(m, consumer, provider)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestRefusedStreams(t *testing.T) {
 		{"drain", proxytest.MeshOptions{}, drain, link.Draining, 503, "draining", false},
 		{"no memory", proxytest.MeshOptions{}, fill, link.Overload, 503, "overloaded", false},
 		{"rate", proxytest.MeshOptions{Ingress: ", rate_limit: {rate: 1}"}, func(m *proxytest.Mesh, _ *proxytest.Peer) {
-			m.Speak(proxytest.Ingress, string(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})))
+			m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})))
 			m.W.Run(time.Millisecond)
 		}, link.RateLimited, 429, "rate-limited", false},
 		{"no sockets", proxytest.MeshOptions{NoSockets: true}, nil, link.NoService, 501, "not-supported", true},
@@ -170,19 +170,19 @@ func TestRefusedStreams(t *testing.T) {
 	} {
 		for _, kind := range []link.StreamKind{link.StreamHTTP, link.StreamOpaque, link.StreamAnswer} {
 			m, consumer, provider := proxytest.NewStreamMesh(t, func() proxytest.MeshOptions { o := c.o; o.Apps = 1; return o }())
-			p := m.Speak(proxytest.Ingress, "")
-			m.Until("a connection", func() bool { return p.Conn != nil })
+			p := m.DialAndSend(proxytest.Ingress, "")
+			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			if c.prepare != nil {
 				c.prepare(m, p)
 			}
 			before := len(provider.Accepted)
 			m.Clients.Do(func() { p.Conn.Write(link.AppendStream(nil, &link.Stream{Kind: kind})) })
 			if kind == link.StreamAnswer && !c.answers {
-				m.Until("a stream", func() bool { return len(provider.Accepted) == before+1 })
+				m.RunUntil("a stream", func() bool { return len(provider.Accepted) == before+1 })
 			} else {
-				m.Wait(p)
+				m.RunUntilClosed(p)
 				if kind == link.StreamHTTP {
-					proxytest.RefusedWith(t, p.Heard, c.status, c.code)
+					proxytest.CheckRefusal(t, p.Heard, c.status, c.code)
 				} else if len(p.Heard) != 1 || link.Reason(p.Heard[0]) != c.reason {
 					t.Errorf("%s, kind %d: heard %v", c.name, kind, p.Heard)
 				}
@@ -193,7 +193,7 @@ func TestRefusedStreams(t *testing.T) {
 			if c.name == "no memory" {
 				m.Nodes[1].Proc.Hold(-1 << 30)
 			}
-			proxytest.SettledStreams(m, consumer, provider)
+			proxytest.CheckStreamsSettled(m, consumer, provider)
 		}
 	}
 }

@@ -23,8 +23,8 @@ func TestSizeHistogram(t *testing.T) {
 // Each attempt is counted where it went, by what became of it.
 func TestEndpointStats(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
-	m.Warm(20)
-	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	m.WarmUp(20)
+	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(6, 10)
 	m.Finish(calls...)
 	m.OK(calls...)
@@ -57,7 +57,7 @@ func TestEndpointStats(t *testing.T) {
 // What leaves on a link together is counted as one batch.
 func TestLinkBatches(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
-	m.Warm(5)
+	m.WarmUp(5)
 	for range 40 { // some of them meet in a turn
 		calls := m.Burst(20, 10)
 		m.Finish(calls...)

@@ -94,7 +94,7 @@ func TestMillisecondsShowABurst(t *testing.T) {
 // The worst latency stands in the millisecond of the answer.
 func TestMillisecondsWorst(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
-	m.Warm(5)
+	m.WarmUp(5)
 	m.W.Run(2 * time.Millisecond)
 	m.Apps[0].Delay = func() time.Duration { return 80 * time.Millisecond }
 	c := m.Post(10)
@@ -113,7 +113,7 @@ func TestMillisecondsWorst(t *testing.T) {
 // at nothing.
 func TestMillisecondsForget(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
-	m.Warm(5)
+	m.WarmUp(5)
 	m.W.Run(2 * stats.MillisecondsKept * time.Millisecond)
 	got := m.Consumer.Milliseconds(0)
 	if len(got.List) != stats.MillisecondsKept-1 || got.End() != int64(m.W.Now()/time.Millisecond) {

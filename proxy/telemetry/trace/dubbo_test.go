@@ -14,20 +14,20 @@ import (
 // it, and the provider gets it as it came.
 func TestSpansOfADubboCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(0)})
-	all := m.SpyAll()
-	body := proxytest.FastjsonCall(proxytest.Demo, "", "", "echo", "hello")
-	body = bytes.Replace(body, []byte(`{"path"`), []byte(`{"traceparent":"`+proxytest.SampledBy+`","path"`), 1)
+	all := m.RecordAllSpans()
+	body := proxytest.FastjsonCall(proxytest.DemoService, "", "", "echo", "hello")
+	body = bytes.Replace(body, []byte(`{"path"`), []byte(`{"traceparent":"`+proxytest.SampledParent+`","path"`), 1)
 	var got []byte
-	m.Apps[0].Seen = func(f *dubbo.Frame) { got = bytes.Clone(f.Body) }
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Call(dubbo.Fastjson, body), dubbo.StatusOK, "")
+	m.Apps[0].OnCall = func(f *dubbo.Frame) { got = bytes.Clone(f.Body) }
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.Call(dubbo.Fastjson, body), dubbo.StatusOK, "")
 	m.Settled()
 	if !bytes.Equal(got, body) {
 		t.Errorf("the provider got %q, want %q", got, body)
 	}
 	at, beside := all["10.0.0.1"].Only(t), all["10.0.1.1"].Only(t)
-	proxytest.Equal(t, "trace and parent", fmt.Sprintf("%x-%x", at.Trace, at.Parent), proxytest.TheirTrace+"-"+proxytest.TheirSpan)
-	proxytest.Equal(t, "the call", fmt.Sprint(at.Protocol, at.RPC, at.Path, at.Method), fmt.Sprint("dubbo", true, proxytest.Demo, "echo"))
+	proxytest.Equal(t, "trace and parent", fmt.Sprintf("%x-%x", at.Trace, at.Parent), proxytest.ParentTraceID+"-"+proxytest.ParentSpanID)
+	proxytest.Equal(t, "the call", fmt.Sprint(at.Protocol, at.RPC, at.Path, at.Method), fmt.Sprint("dubbo", true, proxytest.DemoService, "echo"))
 	proxytest.Equal(t, "the attempt", told(attempts(at)[0]), "0 primary link won 200 ")
 	proxytest.Equal(t, "the provider's parent", beside.Parent, attempts(at)[0].Span)
 	proxytest.Equal(t, "the provider's attempt", told(attempts(beside)[0]), "0 primary dubbo won 200 ")
@@ -38,14 +38,14 @@ func TestSpansOfADubboCall(t *testing.T) {
 func TestDubboCallOfALaterTraceContext(t *testing.T) {
 	for _, flags := range []string{"00", "01"} {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(0)})
-		all := m.SpyAll()
-		later := "cc-" + proxytest.TheirTrace + "-" + proxytest.TheirSpan + "-" + flags + "-" + strings.Repeat("x", 200_000)
-		body := bytes.Replace(proxytest.FastjsonCall(proxytest.Demo, "", "", "echo", "hello"), []byte(`{"path"`), []byte(`{"traceparent":"`+later+`","path"`), 1)
-		c := m.Caller(proxytest.EgressDubbo)
-		c.Wants(c.Call(dubbo.Fastjson, body), dubbo.StatusOK, "")
+		all := m.RecordAllSpans()
+		later := "cc-" + proxytest.ParentTraceID + "-" + proxytest.ParentSpanID + "-" + flags + "-" + strings.Repeat("x", 200_000)
+		body := bytes.Replace(proxytest.FastjsonCall(proxytest.DemoService, "", "", "echo", "hello"), []byte(`{"path"`), []byte(`{"traceparent":"`+later+`","path"`), 1)
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.Call(dubbo.Fastjson, body), dubbo.StatusOK, "")
 		m.Settled()
 		if flags == "01" {
-			proxytest.Equal(t, "the trace at the provider's", fmt.Sprintf("%x", all["10.0.1.1"].Only(t).Trace), proxytest.TheirTrace)
+			proxytest.Equal(t, "the trace at the provider's", fmt.Sprintf("%x", all["10.0.1.1"].Only(t).Trace), proxytest.ParentTraceID)
 		}
 	}
 }
@@ -53,10 +53,10 @@ func TestDubboCallOfALaterTraceContext(t *testing.T) {
 // A call that is converted to Dubbo takes the attempt's span along as an attachment.
 func TestSpansOfAConvertedCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(1)})
-	all := m.SpyAll()
+	all := m.RecordAllSpans()
 	var got []byte
-	m.Apps[0].Seen = func(f *dubbo.Frame) { got = bytes.Clone(f.Body) }
-	k := m.Form("echo", "hello")
+	m.Apps[0].OnCall = func(f *dubbo.Frame) { got = bytes.Clone(f.Body) }
+	k := m.FormCall("echo", "hello")
 	m.Do(k)
 	m.Finish(k)
 	m.Settled()

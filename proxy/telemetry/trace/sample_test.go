@@ -14,7 +14,7 @@ import (
 // sense is as nothing; it is passed on unless a trace of ours takes its place.
 func TestSamplingByParent(t *testing.T) {
 	const state = "tracestate: a=b"
-	unsampled := strings.TrimSuffix(proxytest.SampledBy, "1") + "0"
+	unsampled := strings.TrimSuffix(proxytest.SampledParent, "1") + "0"
 	for _, c := range []struct {
 		name    string
 		share   float64
@@ -24,20 +24,20 @@ func TestSamplingByParent(t *testing.T) {
 		app     string // gets that; "": the attempt's span
 		state   string
 	}{
-		{"sampled by them", 0, []string{"Traceparent: " + proxytest.SampledBy, state}, 1, false, "", "a=b"},
+		{"sampled by them", 0, []string{"Traceparent: " + proxytest.SampledParent, state}, 1, false, "", "a=b"},
 		{"not sampled by them", 1, []string{"traceparent: " + unsampled, state}, 0, false, unsampled, "a=b"},
-		{"of a version to come", 0, []string{"traceparent: cc" + proxytest.SampledBy[2:] + "-x", state}, 1, false, "", "a=b"},
-		{"malformed, sampled by us", 1, []string{"traceparent: " + proxytest.SampledBy + "-x", state}, 1, true, "", ""},
-		{"malformed, not sampled", 0, []string{"traceparent: " + proxytest.SampledBy + "-x", state}, 0, false, proxytest.SampledBy + "-x", "a=b"},
-		{"two, sampled by us", 1, []string{"traceparent: " + proxytest.SampledBy, "traceparent: " + proxytest.SampledBy}, 1, true, "", ""},
+		{"of a version to come", 0, []string{"traceparent: cc" + proxytest.SampledParent[2:] + "-x", state}, 1, false, "", "a=b"},
+		{"malformed, sampled by us", 1, []string{"traceparent: " + proxytest.SampledParent + "-x", state}, 1, true, "", ""},
+		{"malformed, not sampled", 0, []string{"traceparent: " + proxytest.SampledParent + "-x", state}, 0, false, proxytest.SampledParent + "-x", "a=b"},
+		{"two, sampled by us", 1, []string{"traceparent: " + proxytest.SampledParent, "traceparent: " + proxytest.SampledParent}, 1, true, "", ""},
 		{"none, not sampled", 0, nil, 0, false, "", ""},
 		{"trace state alone, sampled by us", 1, []string{state}, 1, true, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(c.share)}, func(t *testing.T, m *proxytest.Mesh) {
-				all, app, states := m.SpyAll(), m.Seen("traceparent"), []string(nil)
-				values := m.Apps[0].Seen
-				m.Apps[0].Seen = func(req *protocol.Request) {
+				all, app, states := m.RecordAllSpans(), m.CollectHeader("traceparent"), []string(nil)
+				values := m.Apps[0].OnRequest
+				m.Apps[0].OnRequest = func(req *protocol.Request) {
 					values(req)
 					states = append(states, string(protocol.Find(req.Headers, "tracestate")))
 				}
@@ -59,7 +59,7 @@ func TestSamplingByParent(t *testing.T) {
 				last := all[m.Nodes[len(m.Nodes)-1].Host].Only(t)
 				proxytest.Equal(t, "the application's trace", strings.Join(*app, ", "), parent(last.Context, attempts(last)[0].Span))
 				first := all["10.0.0.1"].Only(t)
-				if theirs := fmt.Sprintf("%x-%x", first.Trace, first.Parent) == proxytest.TheirTrace+"-"+proxytest.TheirSpan; theirs == c.ours {
+				if theirs := fmt.Sprintf("%x-%x", first.Trace, first.Parent) == proxytest.ParentTraceID+"-"+proxytest.ParentSpanID; theirs == c.ours {
 					t.Errorf("trace %x, parent %x", first.Trace, first.Parent)
 				}
 				proxytest.Equal(t, "sampled", first.Sampled(), true)
@@ -70,8 +70,8 @@ func TestSamplingByParent(t *testing.T) {
 
 func TestSamplingByChance(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(0.25)})
-	l := m.Consumer.Spy()
-	m.Warm(400)
+	l := m.Consumer.RecordSpans()
+	m.WarmUp(400)
 	if n := len(*l); n < 60 || n > 140 {
 		t.Errorf("%d of 400 are sampled, want about 100", n)
 	}
@@ -87,14 +87,14 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 	for _, c := range []struct {
 		share   float64
 		headers []string
-	}{{0, []string{"traceparent: " + proxytest.SampledBy}}, {1, nil}} {
+	}{{0, []string{"traceparent: " + proxytest.SampledParent}}, {1, nil}} {
 		o := proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, ", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
 		m := proxytest.NewMesh(t, o)
-		l := m.Consumer.Spy()
+		l := m.Consumer.RecordSpans()
 		k := m.Get("/", c.headers...)
 		m.Do(k)
 		m.Finish(k)
-		line := m.Consumer.Line()
+		line := m.Consumer.OnlyAccessLine()
 		proxytest.Equal(t, "the refusal", line.Error, "no-route")
 		proxytest.Equal(t, "its trace", line.TraceID, fmt.Sprintf("%x", l.Only(t).Trace))
 	}
@@ -103,8 +103,8 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 // What is no trace id is not logged as one.
 func TestTraceThatMakesNoSenseIsNotLogged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
-	k := m.Get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+proxytest.TheirSpan+"-01")
+	k := m.Get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+proxytest.ParentSpanID+"-01")
 	m.Do(k)
 	m.Finish(k)
-	proxytest.Equal(t, "the trace", m.Consumer.Line().TraceID, "")
+	proxytest.Equal(t, "the trace", m.Consumer.OnlyAccessLine().TraceID, "")
 }

@@ -40,7 +40,7 @@ func parent(c trace.Context, span trace.SpanID) string {
 // attempt, the provider's exchange, its attempt, and what the application makes of it.
 func TestSpansOfAPlainRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(1)})
-	all, app := m.SpyAll(), m.Seen("traceparent")
+	all, app := m.RecordAllSpans(), m.CollectHeader("traceparent")
 	c := m.Get("/x/y?token=secret", "x-request-id: r1")
 	m.Do(c)
 	m.Finish(c)
@@ -90,12 +90,12 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 // done with it; and only the hedge is marked for the application.
 func TestSpansOfAHedge(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: tracing(0)}, func(t *testing.T, m *proxytest.Mesh) {
-		m.Warm(20)
-		all, states := m.SpyAll(), m.Seen("tracestate")
-		m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+		m.WarmUp(20)
+		all, states := m.RecordAllSpans(), m.CollectHeader("tracestate")
+		m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 		var calls []*proxytest.Call
 		for range 3 { // one of them meets the frozen replica
-			c := m.Post(10, "traceparent: "+proxytest.SampledBy, "tracestate: a=b")
+			c := m.Post(10, "traceparent: "+proxytest.SampledParent, "tracestate: a=b")
 			m.Do(c)
 			calls = append(calls, c)
 		}
@@ -117,8 +117,8 @@ func TestSpansOfAHedge(t *testing.T) {
 			proxytest.Equal(t, "the loser", told(sent[0]), "0 primary "+protocolName+" cancelled 0 ")
 			proxytest.Equal(t, "the hedge", told(sent[1]), "1 hedge "+protocolName+" won 200 ")
 			proxytest.Equal(t, "the loser is withdrawn", sent[0].Withdrawn, r.Ended)
-			if sent[0].Ended < m.Apps[0].Frozen {
-				t.Errorf("the loser ends at %v, before its endpoint thaws at %v", sent[0].Ended, m.Apps[0].Frozen)
+			if sent[0].Ended < m.Apps[0].FrozenUntil {
+				t.Errorf("the loser ends at %v, before its endpoint thaws at %v", sent[0].Ended, m.Apps[0].FrozenUntil)
 			}
 			for _, a := range sent {
 				if m.Direct {
@@ -161,18 +161,18 @@ func TestTraceStateMarksRetries(t *testing.T) {
 		want    string // of the retry
 	}{
 		{"no trace", nil, ""},
-		{"a trace without a state", []string{"traceparent: " + proxytest.SampledBy}, "remora=h"},
-		{"a trace with a state", []string{"traceparent: " + proxytest.SampledBy, "TraceState: a=b"}, "remora=h,a=b"},
-		{"marked before", []string{"traceparent: " + proxytest.SampledBy, "tracestate: a=b,remora=h"}, "remora=h,a=b"},
-		{"in two lines", []string{"tracestate: a=b", "traceparent: " + proxytest.SampledBy, "tracestate: remora=h,c=d"}, "remora=h,a=b,c=d"},
-		{"full", []string{"traceparent: " + proxytest.SampledBy, "tracestate: x=y" + strings.Repeat(",a=b", 31)}, "remora=h,x=y" + strings.Repeat(",a=b", 30)},
+		{"a trace without a state", []string{"traceparent: " + proxytest.SampledParent}, "remora=h"},
+		{"a trace with a state", []string{"traceparent: " + proxytest.SampledParent, "TraceState: a=b"}, "remora=h,a=b"},
+		{"marked before", []string{"traceparent: " + proxytest.SampledParent, "tracestate: a=b,remora=h"}, "remora=h,a=b"},
+		{"in two lines", []string{"tracestate: a=b", "traceparent: " + proxytest.SampledParent, "tracestate: remora=h,c=d"}, "remora=h,a=b,c=d"},
+		{"full", []string{"traceparent: " + proxytest.SampledParent, "tracestate: x=y" + strings.Repeat(",a=b", 31)}, "remora=h,x=y" + strings.Repeat(",a=b", 30)},
 		{"a trace that makes no sense", []string{"traceparent: 00", "tracestate: a=b"}, "a=b"},
-		{"two traces", []string{"traceparent: " + proxytest.SampledBy, "traceparent: " + proxytest.SampledBy, "tracestate: a=b"}, "a=b"},
+		{"two traces", []string{"traceparent: " + proxytest.SampledParent, "traceparent: " + proxytest.SampledParent, "tracestate: a=b"}, "a=b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := proxytest.MeshOptions{Service: ", idempotent: true, retry: {attempts: 1, on: [5xx]}"}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
-				states := m.Seen("tracestate")
+				states := m.CollectHeader("tracestate")
 				for _, a := range m.Apps {
 					a.Status = 503
 				}
@@ -206,10 +206,10 @@ func TestSpansOfFailures(t *testing.T) {
 		}, 500, "", []string{"0 primary http won 500 ", "1 retry http failed 500 "}},
 		{"all broken", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, 502, "upstream-reset",
 			[]string{"0 primary http failed 0 upstream-reset"}},
-		{"refused", proxytest.MeshOptions{Apps: 1, Provider: ", rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.Warm(1) }, 429, "rate-limited",
+		{"refused", proxytest.MeshOptions{Apps: 1, Provider: ", rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.WarmUp(1) }, 429, "rate-limited",
 			[]string{"0 primary link refused 0 rate-limited", "1 retry link refused 0 rate-limited"}},
 		{"no time left", proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 20ms"}, func(m *proxytest.Mesh) {
-			m.Apps[0].Frozen = m.W.Now() + time.Second
+			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 		}, 504, "deadline", []string{"0 primary http failed 0 deadline"}},
 		{"no endpoint", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
 		{"no route", proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, "}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
@@ -218,7 +218,7 @@ func TestSpansOfFailures(t *testing.T) {
 			c.o.Limits = tracing(1)
 			m := proxytest.NewMesh(t, c.o)
 			c.arrange(m)
-			l := m.Consumer.Spy()
+			l := m.Consumer.RecordSpans()
 			k := m.Post(10)
 			m.Do(k)
 			m.Finish(k)
@@ -238,8 +238,8 @@ func TestSpansOfFailures(t *testing.T) {
 // A caller that goes away ends its span without a status.
 func TestSpanOfAnAbandonedRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
-	l := m.Consumer.Spy()
-	m.Apps[0].Frozen = m.W.Now() + 50*time.Millisecond
+	l := m.Consumer.RecordSpans()
+	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	c := m.Do(m.Post(10))
 	m.W.Run(10 * time.Millisecond)
 	m.Clients.Do(func() { c.Conn.Close() })
@@ -252,7 +252,7 @@ func TestSpanOfAnAbandonedRequest(t *testing.T) {
 // What is copied of a request is bounded: many records may wait.
 func TestRecordsAreBounded(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
-	l := m.Consumer.Spy()
+	l := m.Consumer.RecordSpans()
 	k := m.Get("/" + strings.Repeat("x", 10_000))
 	m.Do(k)
 	m.Finish(k)

@@ -29,7 +29,7 @@ func TestFormCallsBecomeDubbo(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, inFastjson(direct))
 		for _, a := range m.Apps {
-			a.Seen = func(f *dubbo.Frame) {
+			a.OnCall = func(f *dubbo.Frame) {
 				lines := strings.Split(string(f.Body), "\n")
 				if !f.TwoWay || f.Serialization != dubbo.Fastjson || lines[1] != `"com.acme.Demo"` || lines[3] != `"hash"` || lines[4] != `"`+proxytest.EchoType+`"` {
 					t.Errorf("the provider got %q", f.Body)
@@ -40,7 +40,7 @@ func TestFormCallsBecomeDubbo(t *testing.T) {
 		var all []*proxytest.Call
 		for i := range 60 {
 			arg := fmt.Sprintf("%d žluťoučký & kůň=1+1%%", i) + strings.Repeat("x", i*i*10)
-			k := m.Form("hash", url.QueryEscape(arg))
+			k := m.FormCall("hash", url.QueryEscape(arg))
 			m.Do(k)
 			args[k] = arg
 			all = append(all, k)
@@ -56,8 +56,8 @@ func TestFormCallsBecomeDubbo(t *testing.T) {
 		}
 		m.Settled()
 		for _, a := range m.Apps {
-			if a.Dialed != 1 {
-				t.Errorf("%d connections to %s", a.Dialed, a.Addr)
+			if a.Accepted != 1 {
+				t.Errorf("%d connections to %s", a.Accepted, a.Addr)
 			}
 		}
 	})
@@ -68,12 +68,12 @@ func TestFormCallsBecomeDubbo(t *testing.T) {
 func TestJSONCallsBecomeDubbo(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
-		m.Apps[0].Seen = func(f *dubbo.Frame) {
+		m.Apps[0].OnCall = func(f *dubbo.Frame) {
 			if f.Serialization != dubbo.Hessian2 {
 				t.Errorf("the provider got serialization %d", f.Serialization)
 			}
 		}
-		k := m.JSON("echo", `{"types":["java.lang.String"],"args":["dear \"you\""]}`, "dubbo-attachments: who=me")
+		k := m.JSONCall("echo", `{"types":["java.lang.String"],"args":["dear \"you\""]}`, "dubbo-attachments: who=me")
 		m.Do(k)
 		m.Finish(k)
 		if k.Status != 200 || string(k.Body) != `"dear \"you\""` || string(protocol.Find(k.Headers, "content-type")) != "application/json" {
@@ -113,20 +113,20 @@ func TestConvertedAnswers(t *testing.T) {
 				o := inFastjson(direct)
 				o.Apps = 1
 				m := proxytest.NewDubboMesh(t, o)
-				m.Apps[0].Answer = c.answer
-				k := m.Form("hash", "abc")
+				m.Apps[0].Respond = c.answer
+				k := m.FormCall("hash", "abc")
 				m.Do(k)
 				m.Finish(k)
 				if k.Status != c.status || k.Code != c.code || !bytes.Contains(k.Body, []byte(c.words)) {
 					t.Errorf("status %d %q, body %q; want %d %q, %q", k.Status, k.Code, k.Body, c.status, c.code, c.words)
 				}
 				// The connection is as good as ever.
-				m.Apps[0].Answer = proxytest.EchoCall
-				k = m.Form("hash", "abc")
+				m.Apps[0].Respond = proxytest.EchoCall
+				k = m.FormCall("hash", "abc")
 				m.Do(k)
 				m.Finish(k)
-				if k.Status != 200 || m.Apps[0].Dialed != 1 {
-					t.Errorf("afterwards: status %d, %d connections", k.Status, m.Apps[0].Dialed)
+				if k.Status != 200 || m.Apps[0].Accepted != 1 {
+					t.Errorf("afterwards: status %d, %d connections", k.Status, m.Apps[0].Accepted)
 				}
 				m.Settled()
 			})
@@ -139,11 +139,11 @@ func TestAnswersThatGrowTooLong(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
 	const third = "D\x3f\xd5\x55\x55\x55\x55\x55\x55" // takes twice as much in JSON
 	for n, want := range map[int]int{40: 200, 100: 502} {
-		m.Apps[0].Answer = func(*dubbo.Frame) *dubbo.Frame {
+		m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {
 			list := append([]byte{0x91, 'X', 0xc8, byte(n)}, strings.Repeat(third, n)...)
 			return &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, Body: list}
 		}
-		k := m.JSON("m", `{"args":[]}`)
+		k := m.JSONCall("m", `{"args":[]}`)
 		m.Do(k)
 		m.Finish(k)
 		if k.Status != want || (k.Code == "response-too-large") != (want != 200) {
@@ -158,7 +158,7 @@ func TestAnswersThatGrowTooLong(t *testing.T) {
 func TestWhatIsNoCall(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
-		m.Apps[0].Seen = func(f *dubbo.Frame) { t.Errorf("the provider got %+v", f) }
+		m.Apps[0].OnCall = func(f *dubbo.Frame) { t.Errorf("the provider got %+v", f) }
 		for _, c := range []struct {
 			k      *proxytest.Call
 			status int
@@ -166,9 +166,9 @@ func TestWhatIsNoCall(t *testing.T) {
 		}{
 			{m.Get("/"), 404, "dubbo-not-a-call"},
 			{m.Post(10), 404, "dubbo-not-a-call"},
-			{m.Form("hash", "%zz"), 400, "dubbo-bad-form"},
-			{m.JSON("hash", `{"args":`), 400, "dubbo-bad-json"},
-			{m.JSON("hash", `{"types":["java.lang.String"],"args":[]}`), 400, "dubbo-argument-count"},
+			{m.FormCall("hash", "%zz"), 400, "dubbo-bad-form"},
+			{m.JSONCall("hash", `{"args":`), 400, "dubbo-bad-json"},
+			{m.JSONCall("hash", `{"types":["java.lang.String"],"args":[]}`), 400, "dubbo-argument-count"},
 		} {
 			m.Do(c.k)
 			m.Finish(c.k)
@@ -191,10 +191,10 @@ func TestDubboToHTTP(t *testing.T) {
 		if direct {
 			m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1, Protocol: "http"})
 		}
-		c := m.Caller(proxytest.EgressDubbo)
-		c.Wants(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.Demo, "", "", "m", "x")), dubbo.StatusServiceNotFound, "")
-		if n := m.Consumer.Stats("compute").Retries; n != 0 || m.Apps[0].Dialed != 0 {
-			t.Errorf("%d retries, %d connections", n, m.Apps[0].Dialed)
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.Call(dubbo.Fastjson, proxytest.FastjsonCall(proxytest.DemoService, "", "", "m", "x")), dubbo.StatusServiceNotFound, "")
+		if n := m.Consumer.Stats("compute").Retries; n != 0 || m.Apps[0].Accepted != 0 {
+			t.Errorf("%d retries, %d connections", n, m.Apps[0].Accepted)
 		}
 		m.Settled()
 	})
@@ -204,11 +204,11 @@ func TestDubboToHTTP(t *testing.T) {
 // provider.
 func TestStreamsAreNoCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
-	k := m.Form("hash", strings.Repeat("x", 2000))
+	k := m.FormCall("hash", strings.Repeat("x", 2000))
 	m.Do(k)
 	m.Finish(k)
-	if k.Status != 413 || m.Apps[0].Dialed != 0 {
-		t.Errorf("status %d, %d connections", k.Status, m.Apps[0].Dialed)
+	if k.Status != 413 || m.Apps[0].Accepted != 0 {
+		t.Errorf("status %d, %d connections", k.Status, m.Apps[0].Accepted)
 	}
 	m.W.Run(time.Second)
 	m.Settled()

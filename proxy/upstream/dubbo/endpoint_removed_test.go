@@ -17,28 +17,28 @@ func TestProvidersOfAServiceThatIsGone(t *testing.T) {
 			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_concurrency: 1"})
 			a := m.Apps[0]
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
-			c := m.Caller(proxytest.EgressDubbo)
-			first := c.Hessian("m", "x")
-			waits := &dubbo.Frame{Request: true, TwoWay: twoWay, Serialization: dubbo.Hessian2, ID: 1, Body: proxytest.HessianCall(proxytest.Demo, "", "", "m", "x")}
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			first := c.CallHessian("m", "x")
+			waits := &dubbo.Frame{Request: true, TwoWay: twoWay, Serialization: dubbo.Hessian2, ID: 1, Body: proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")}
 			if twoWay {
-				c.Out[waits.ID] = waits.Body
+				c.InFlight[waits.ID] = waits.Body
 			}
-			c.Say(dubbo.AppendFrame(nil, waits))
-			m.Until("the first call", func() bool { return a.Busy == 1 })
+			c.Send(dubbo.AppendFrame(nil, waits))
+			m.RunUntil("the first call", func() bool { return a.Busy == 1 })
 			m.Consumer.Reload(`
 listeners: [{name: calls, address: "127.0.0.1:20881", protocol: dubbo}]
 routes: [{service: other}]
 services: {other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo}}`)
-			c.Wants(first, dubbo.StatusOK, "")
-			m.Until("the second call", func() bool { return a.Served == 2 })
+			c.CheckResult(first, dubbo.StatusOK, "")
+			m.RunUntil("the second call", func() bool { return a.Served == 2 })
 			m.W.Run(time.Millisecond)
 			for _, conn := range a.Conns {
 				if conn.Open {
-					t.Errorf("one of %d connections is left", a.Dialed)
+					t.Errorf("one of %d connections is left", a.Accepted)
 				}
 			}
-			if len(c.Out) > 0 {
-				t.Errorf("%d calls are not answered", len(c.Out))
+			if len(c.InFlight) > 0 {
+				t.Errorf("%d calls are not answered", len(c.InFlight))
 			}
 			m.Settled()
 		})
@@ -50,12 +50,12 @@ services: {other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo}
 func TestEndpointsThatGoWhileTheyAreDialled(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 1s, connect_timeout: 1m"})
 	a := m.Apps[0]
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	m.W.Partition(m.Consumer.Loop.Name(), a.Loop.Name())
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusServerTimeout, "")
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusServerTimeout, "")
 	m.Consumer.Update("compute")
 	m.W.Heal(m.Consumer.Loop.Name(), a.Loop.Name())
-	m.Until("a connection", func() bool { return a.Dialed == 1 })
+	m.RunUntil("a connection", func() bool { return a.Accepted == 1 })
 	m.W.Run(10 * time.Millisecond)
 	if a.Conns[0].Open {
 		t.Error("the connection is left")

@@ -17,30 +17,30 @@ func TestProviderThatNeverAnswers(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", timeout: 100ms", Provider: ", timeout: 100ms"})
 		a := m.Apps[0]
-		a.Answer = proxytest.NoAnswer
-		c := m.Caller(proxytest.EgressDubbo)
+		a.Respond = proxytest.NoResponse
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 10 {
-			c.Wants(c.Hessian("m", "x"), dubbo.StatusServerTimeout, "")
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusServerTimeout, "")
 		}
-		k := m.JSON("m", `{"args":["x"]}`)
+		k := m.JSONCall("m", `{"args":["x"]}`)
 		m.Do(k)
 		m.Finish(k)
 		if k.Status != 504 || k.Code != "deadline" {
 			t.Errorf("status %d %s", k.Status, k.Code)
 		}
 		// Answers come 50 ms too late, while calls that are out have their places.
-		a.Answer = proxytest.EchoCall
+		a.Respond = proxytest.EchoCall
 		a.Delay = func() time.Duration { return 150 * time.Millisecond }
 		for i := range 10 {
-			c.Wants(c.Hessian("late", fmt.Sprint("late", i)), dubbo.StatusServerTimeout, "")
+			c.CheckResult(c.CallHessian("late", fmt.Sprint("late", i)), dubbo.StatusServerTimeout, "")
 			a.Delay = func() time.Duration { return 80 * time.Millisecond }
 			arg := fmt.Sprint("in time ", i)
-			c.Wants(c.Hessian("m", arg), dubbo.StatusOK, string(proxytest.HessianString([]byte{0x91}, arg)))
+			c.CheckResult(c.CallHessian("m", arg), dubbo.StatusOK, string(proxytest.HessianString([]byte{0x91}, arg)))
 			a.Delay = func() time.Duration { return 150 * time.Millisecond }
 		}
 		m.Settled()
-		if a.Dialed != 1 {
-			t.Errorf("%d connections", a.Dialed)
+		if a.Accepted != 1 {
+			t.Errorf("%d connections", a.Accepted)
 		}
 	})
 }
@@ -49,12 +49,12 @@ func TestProviderThatNeverAnswers(t *testing.T) {
 // waited for any longer.
 func TestTheCallersTimeoutCounts(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
-	m.Apps[0].Answer = proxytest.NoAnswer
-	c := m.Caller(proxytest.EgressDubbo)
-	body := proxytest.HessianCall(proxytest.Demo, "", "", "m", "x")
+	m.Apps[0].Respond = proxytest.NoResponse
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	body := proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x")
 	body = append(proxytest.HessianString(proxytest.HessianString(body[:len(body)-1], "timeout"), "200"), 'Z')
 	before := m.W.Now()
-	c.Wants(c.Call(dubbo.Hessian2, body), dubbo.StatusServerTimeout, "")
+	c.CheckResult(c.Call(dubbo.Hessian2, body), dubbo.StatusServerTimeout, "")
 	if took := m.W.Now() - before; took < 200*time.Millisecond || took > time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -70,16 +70,16 @@ func TestLostProviders(t *testing.T) {
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
 		}
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		var find, put []int64
 		for range 20 {
-			find = append(find, c.Hessian("find", "x"))
-			put = append(put, c.Hessian("put", "x"))
+			find = append(find, c.CallHessian("find", "x"))
+			put = append(put, c.CallHessian("put", "x"))
 		}
-		m.Until("the calls at both", func() bool { return m.Apps[0].Busy > 0 && m.Apps[1].Busy > 0 })
+		m.RunUntil("the calls at both", func() bool { return m.Apps[0].Busy > 0 && m.Apps[1].Busy > 0 })
 		m.W.Crash(m.Apps[0].Loop)
 		for _, id := range find {
-			c.Wants(id, dubbo.StatusOK, "")
+			c.CheckResult(id, dubbo.StatusOK, "")
 		}
 		lost := 0
 		for _, id := range put {
@@ -94,12 +94,12 @@ func TestLostProviders(t *testing.T) {
 			t.Errorf("%d of %d calls were lost", lost, len(put))
 		}
 		for range 20 { // nothing was sent: any method
-			c.Wants(c.Hessian("put", "x"), dubbo.StatusOK, "")
+			c.CheckResult(c.CallHessian("put", "x"), dubbo.StatusOK, "")
 		}
 		m.Apps[0].Restart()
 		served := m.Apps[0].Served
 		if !m.W.RunUntil(func() bool {
-			c.Wants(c.Hessian("put", "x"), dubbo.StatusOK, "")
+			c.CheckResult(c.CallHessian("put", "x"), dubbo.StatusOK, "")
 			return m.Apps[0].Served > served
 		}, time.Minute) {
 			t.Error("the provider that is back is not called")
@@ -113,32 +113,32 @@ func TestLostProviders(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 5m", Limits: "timeouts: {idle: 10m}"})
 	a := m.Apps[0]
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	m.W.Run(5 * time.Minute)
-	if a.Beats < 5 || a.Beats > 15 {
-		t.Errorf("%d heartbeats in five minutes", a.Beats)
+	if a.Heartbeats < 5 || a.Heartbeats > 15 {
+		t.Errorf("%d heartbeats in five minutes", a.Heartbeats)
 	}
 	provider := a.Conns[0]
 	for _, serialization := range []byte{dubbo.Hessian2, dubbo.Fastjson} {
 		before := provider.Answered
 		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendHeartbeat(nil, serialization, 7)) })
-		m.Until("the answer to a provider's heartbeat", func() bool { return provider.Answered > before })
-		c.Say(dubbo.AppendHeartbeat(nil, serialization, 1<<40))
-		m.Until("the answer to a consumer's heartbeat", func() bool { return len(c.Events) > 0 })
+		m.RunUntil("the answer to a provider's heartbeat", func() bool { return provider.Answered > before })
+		c.Send(dubbo.AppendHeartbeat(nil, serialization, 1<<40))
+		m.RunUntil("the answer to a consumer's heartbeat", func() bool { return len(c.Events) > 0 })
 		if f := c.Events[0]; f.Request || f.ID != 1<<40 || f.Status != dubbo.StatusOK || f.Serialization != serialization {
 			t.Errorf("the answer to a heartbeat is %+v", f)
 		}
 		c.Events = nil
 	}
-	a.Answer, a.Deaf = proxytest.NoAnswer, true
-	id := c.Hessian("m", "x")
-	c.Wants(id, dubbo.StatusServerError, "")
-	m.Until("the close", func() bool { return !provider.Open })
-	a.Answer, a.Deaf = proxytest.EchoCall, false
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
-	if a.Dialed != 2 {
-		t.Errorf("%d connections", a.Dialed)
+	a.Respond, a.IgnoresHeartbeats = proxytest.NoResponse, true
+	id := c.CallHessian("m", "x")
+	c.CheckResult(id, dubbo.StatusServerError, "")
+	m.RunUntil("the close", func() bool { return !provider.Open })
+	a.Respond, a.IgnoresHeartbeats = proxytest.EchoCall, false
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	if a.Accepted != 2 {
+		t.Errorf("%d connections", a.Accepted)
 	}
 	m.Settled()
 }
@@ -149,18 +149,18 @@ func TestProviderThatGoesDown(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return 100 * time.Millisecond }
-	c := m.Caller(proxytest.EgressDubbo)
-	first := c.Hessian("m", "first")
-	m.Until("the call", func() bool { return a.Busy == 1 })
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	first := c.CallHessian("m", "first")
+	m.RunUntil("the call", func() bool { return a.Busy == 1 })
 	old := a.Conns[0]
 	a.Loop.Do(func() { old.Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
 	m.W.Run(10 * time.Millisecond)
-	second := c.Hessian("m", "second")
-	c.Wants(first, dubbo.StatusOK, "")
-	m.Until("the end of the old connection", func() bool { return !old.Open })
-	c.Wants(second, dubbo.StatusOK, "")
-	if a.Dialed != 2 {
-		t.Errorf("%d connections", a.Dialed)
+	second := c.CallHessian("m", "second")
+	c.CheckResult(first, dubbo.StatusOK, "")
+	m.RunUntil("the end of the old connection", func() bool { return !old.Open })
+	c.CheckResult(second, dubbo.StatusOK, "")
+	if a.Accepted != 2 {
+		t.Errorf("%d connections", a.Accepted)
 	}
 	m.Settled()
 }
@@ -172,26 +172,26 @@ func TestProviderThatTurnsConnectionsAway(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: direct, Service: ", lb: {policy: weighted_round_robin}"})
 		a := m.Apps[0]
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 4 {
-			c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 		}
-		served, dialed := a.Served, a.Dialed
-		a.Leaves = true
+		served, dialed := a.Served, a.Accepted
+		a.ClosesNew = true
 		a.Loop.Do(func() { a.Conns[0].Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
-		m.Until("the end of its connection", func() bool { return !a.Conns[0].Open })
+		m.RunUntil("the end of its connection", func() bool { return !a.Conns[0].Open })
 		for range 50 {
-			ids := []int64{c.Hessian("m", "x"), c.Hessian("m", "x")}
+			ids := []int64{c.CallHessian("m", "x"), c.CallHessian("m", "x")}
 			for _, id := range ids {
-				c.Wants(id, dubbo.StatusOK, "")
+				c.CheckResult(id, dubbo.StatusOK, "")
 			}
 		}
-		if a.Dialed == dialed || a.Served != served {
-			t.Errorf("connected to %d times, %d calls served", a.Dialed-dialed, a.Served-served)
+		if a.Accepted == dialed || a.Served != served {
+			t.Errorf("connected to %d times, %d calls served", a.Accepted-dialed, a.Served-served)
 		}
-		a.Leaves = false
+		a.ClosesNew = false
 		if !m.W.RunUntil(func() bool {
-			c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 			return a.Served > served
 		}, time.Minute) {
 			t.Error("the provider that is back is not called")
@@ -205,26 +205,26 @@ func TestProviderThatTurnsConnectionsAway(t *testing.T) {
 func TestProviderThatGoesDownAgain(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	a := m.Apps[0]
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	down := dubbo.AppendReadOnly(nil, dubbo.Hessian2)
 	a.Loop.Do(func() { a.Conns[0].Conn.Write(down) })
-	m.Until("the end of the first connection", func() bool { return !a.Conns[0].Open })
-	a.Deaf = true
-	second := c.Hessian("m", "second")
-	m.Until("the question whether it is back", func() bool { return a.Beats == 1 })
+	m.RunUntil("the end of the first connection", func() bool { return !a.Conns[0].Open })
+	a.IgnoresHeartbeats = true
+	second := c.CallHessian("m", "second")
+	m.RunUntil("the question whether it is back", func() bool { return a.Heartbeats == 1 })
 	a.Loop.Do(func() {
 		a.Conns[1].Conn.Write(dubbo.AppendHeartbeatAnswer(down, &dubbo.Frame{Serialization: dubbo.Hessian2}))
 	})
-	c.Wants(second, dubbo.StatusOK, "")
-	m.Until("the end of the second connection", func() bool { return !a.Conns[1].Open })
-	a.Deaf = false
-	c.Wants(c.Hessian("m", "third"), dubbo.StatusOK, "")
+	c.CheckResult(second, dubbo.StatusOK, "")
+	m.RunUntil("the end of the second connection", func() bool { return !a.Conns[1].Open })
+	a.IgnoresHeartbeats = false
+	c.CheckResult(c.CallHessian("m", "third"), dubbo.StatusOK, "")
 	m.W.Reset(a.Conns[2].Conn)
-	m.Until("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
-	c.Wants(c.Hessian("m", "fourth"), dubbo.StatusOK, "") // it is back, and need not prove it
-	if a.Beats != 2 || a.Dialed != 4 {
-		t.Errorf("%d questions on %d connections", a.Beats, a.Dialed)
+	m.RunUntil("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
+	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "") // it is back, and need not prove it
+	if a.Heartbeats != 2 || a.Accepted != 4 {
+		t.Errorf("%d questions on %d connections", a.Heartbeats, a.Accepted)
 	}
 	m.Settled()
 }
@@ -236,17 +236,17 @@ func TestEndpointsThatGo(t *testing.T) {
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 100 * time.Millisecond }
 	}
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	var ids []int64
 	for range 10 {
-		ids = append(ids, c.Hessian("m", "x"))
+		ids = append(ids, c.CallHessian("m", "x"))
 	}
-	m.Until("calls at both", func() bool { return m.Apps[0].Busy > 0 && m.Apps[1].Busy > 0 })
+	m.RunUntil("calls at both", func() bool { return m.Apps[0].Busy > 0 && m.Apps[1].Busy > 0 })
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[1].Addr, Weight: 1})
 	for _, id := range ids {
-		c.Wants(id, dubbo.StatusOK, "")
+		c.CheckResult(id, dubbo.StatusOK, "")
 	}
-	m.Until("the end of the connection", func() bool { return !m.Apps[0].Conns[0].Open })
+	m.RunUntil("the end of the connection", func() bool { return !m.Apps[0].Conns[0].Open })
 	if !m.Apps[1].Conns[0].Open {
 		t.Error("the endpoint that stayed lost its connection")
 	}
@@ -258,14 +258,14 @@ func TestEndpointsThatGo(t *testing.T) {
 func TestDubboProviderThatDoesNotRead(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Service: ", hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
 	a := m.Apps[0]
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	for range 4 {
-		c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	}
 	m.W.Hold(a.Conns[0].Conn, true)
 	var ids []int64
 	for range 200 {
-		ids = append(ids, c.Hessian("m", strings.Repeat("x", 30_000)))
+		ids = append(ids, c.CallHessian("m", strings.Repeat("x", 30_000)))
 	}
 	m.W.Run(time.Second)
 	m.W.Crash(a.Loop)
@@ -286,8 +286,8 @@ func TestDubboProviderThatDoesNotRead(t *testing.T) {
 func TestNonsenseFromProviders(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1KiB}"})
 	a := m.Apps[0]
-	c := m.Caller(proxytest.EgressDubbo)
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
+	c := m.DialDubbo(proxytest.EgressDubbo)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	provider := a.Conns[0]
 	for _, id := range []int64{0, 1, -1, 1 << 32, 1<<32 + 5, 1<<63 - 1, -1 << 63} {
 		ans := &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id, Body: make([]byte, 10_000)}
@@ -295,20 +295,20 @@ func TestNonsenseFromProviders(t *testing.T) {
 		ans.Request = true
 		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendFrame(nil, ans)) })
 	}
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusOK, "")
-	a.Answer = func(f *dubbo.Frame) *dubbo.Frame {
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
+	a.Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1025)}
 	}
-	c.Wants(c.Hessian("m", "x"), dubbo.StatusServerError, "")
-	if a.Dialed != 1 {
-		t.Errorf("%d connections", a.Dialed)
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusServerError, "")
+	if a.Accepted != 1 {
+		t.Errorf("%d connections", a.Accepted)
 	}
-	a.Answer = proxytest.NoAnswer
-	id := c.Hessian("m", "x")
-	m.Until("the call", func() bool { return a.Served == 4 })
+	a.Respond = proxytest.NoResponse
+	id := c.CallHessian("m", "x")
+	m.RunUntil("the call", func() bool { return a.Served == 4 })
 	a.Loop.Do(func() { provider.Conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
-	c.Wants(id, dubbo.StatusBadResponse, "")
-	m.Until("the close", func() bool { return !provider.Open })
+	c.CheckResult(id, dubbo.StatusBadResponse, "")
+	m.RunUntil("the close", func() bool { return !provider.Open })
 	m.Settled()
 }
 
@@ -331,19 +331,19 @@ func TestDubboFaultsCostNoAnswer(t *testing.T) {
 				a.Delay = func() time.Duration { return time.Duration(200+rnd.IntN(3000)) * time.Microsecond }
 			}
 			for at := 20 * time.Millisecond; at < 400*time.Millisecond; at += 100 * time.Millisecond {
-				m.W.At(at, func() { m.DubboFault(rnd.IntN(3), m.Apps[rnd.IntN(len(m.Apps))]) })
+				m.W.At(at, func() { m.InjectFault(rnd.IntN(3), m.Apps[rnd.IntN(len(m.Apps))]) })
 			}
 			args := map[int64]string{}
-			c := m.Caller(proxytest.EgressDubbo)
+			c := m.DialDubbo(proxytest.EgressDubbo)
 			for range 50 {
 				for range 20 {
 					arg := fmt.Sprint(len(args))
-					args[c.Hessian("m", arg)] = arg
+					args[c.CallHessian("m", arg)] = arg
 				}
 				m.W.Run(10 * time.Millisecond)
 			}
 			for id, arg := range args {
-				c.Wants(id, dubbo.StatusOK, string(proxytest.HessianString([]byte{0x91}, arg)))
+				c.CheckResult(id, dubbo.StatusOK, string(proxytest.HessianString([]byte{0x91}, arg)))
 			}
 			m.W.Run(500 * time.Millisecond)
 			m.Settled()

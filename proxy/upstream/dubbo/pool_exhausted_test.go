@@ -18,13 +18,13 @@ func TestExhaustedPools(t *testing.T) {
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 20 * time.Millisecond }
 		}
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		var ids []int64
 		for range 100 {
-			ids = append(ids, c.Hessian("m", "x"))
+			ids = append(ids, c.CallHessian("m", "x"))
 		}
 		for _, id := range ids {
-			c.Wants(id, dubbo.StatusOK, "")
+			c.CheckResult(id, dubbo.StatusOK, "")
 		}
 		if m.Apps[0].Refused == 0 {
 			t.Error("no pool was exhausted")
@@ -32,7 +32,7 @@ func TestExhaustedPools(t *testing.T) {
 		m.Apps[1].Pool = 1
 		ids = ids[:0]
 		for range 100 {
-			ids = append(ids, c.Hessian("m", "x"))
+			ids = append(ids, c.CallHessian("m", "x"))
 		}
 		served := 0
 		for _, id := range ids {
@@ -59,17 +59,17 @@ func TestThePoolIsNeverExhausted(t *testing.T) {
 		a.Pool = 4
 		a.Delay = func() time.Duration { return 5 * time.Millisecond }
 	}
-	c := m.Caller(proxytest.EgressDubbo)
+	c := m.DialDubbo(proxytest.EgressDubbo)
 	var ids []int64
 	for range 300 {
-		ids = append(ids, c.Hessian("m", "x"))
+		ids = append(ids, c.CallHessian("m", "x"))
 	}
 	for _, id := range ids {
-		c.Wants(id, dubbo.StatusOK, "")
+		c.CheckResult(id, dubbo.StatusOK, "")
 	}
 	for _, a := range m.Apps {
-		if a.Refused != 0 || a.Most != 4 {
-			t.Errorf("%s: %d calls at a time, %d refused", a.Addr, a.Most, a.Refused)
+		if a.Refused != 0 || a.MostBusy != 4 {
+			t.Errorf("%s: %d calls at a time, %d refused", a.Addr, a.MostBusy, a.Refused)
 		}
 	}
 	m.Settled()
@@ -86,11 +86,11 @@ func TestOneAppIsNotAskedTwice(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", retry: {attempts: 3}, hedge: {budget: 1}"})
 		asked := 0
-		m.Apps[0].Seen = func(*dubbo.Frame) { asked++ }
-		m.Apps[0].Answer = exhausted
-		c := m.Caller(proxytest.EgressDubbo)
-		c.Wants(c.Hessian("m", "x"), dubbo.StatusPoolExhausted, "")
-		k := m.JSON("m", `{"args":["x"]}`)
+		m.Apps[0].OnCall = func(*dubbo.Frame) { asked++ }
+		m.Apps[0].Respond = exhausted
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusPoolExhausted, "")
+		k := m.JSONCall("m", `{"args":["x"]}`)
 		m.Do(k)
 		m.Finish(k)
 		if k.Status != 503 || k.Code != "pool-exhausted" {
@@ -110,10 +110,10 @@ func TestPoolsExhaustedForNobody(t *testing.T) {
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
 	for _, answer := range []func(*dubbo.Frame) *dubbo.Frame{exhausted, proxytest.EchoCall} {
-		a.Answer = answer
-		c := m.Caller(proxytest.EgressDubbo)
-		c.Hessian("m", "x")
-		m.Until("the call", func() bool { return a.Busy == 1 })
+		a.Respond = answer
+		c := m.DialDubbo(proxytest.EgressDubbo)
+		c.CallHessian("m", "x")
+		m.RunUntil("the call", func() bool { return a.Busy == 1 })
 		m.Clients.Do(func() { c.Conn.Close() })
 		m.Settled()
 		if e := m.Consumer.Report().Services[0].Endpoints[0]; (e.Latency > 0) != (a.Served == 2) {
@@ -130,11 +130,11 @@ func TestExhaustedPoolsCostRetries(t *testing.T) {
 			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: fmt.Sprintf(", retry: {attempts: %d}", attempts)})
 			asked := map[string]int{}
 			for _, a := range m.Apps {
-				a.Answer = exhausted
-				a.Seen = func(*dubbo.Frame) { asked[a.Addr]++ }
+				a.Respond = exhausted
+				a.OnCall = func(*dubbo.Frame) { asked[a.Addr]++ }
 			}
-			c := m.Caller(proxytest.EgressDubbo)
-			c.Wants(c.Hessian("m", "x"), dubbo.StatusPoolExhausted, "")
+			c := m.DialDubbo(proxytest.EgressDubbo)
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusPoolExhausted, "")
 			if paid := m.Consumer.Stats("compute").RetriesPaid; len(asked) != want || paid != uint64(want-1) {
 				t.Errorf("%d retries: asked %v, %d tokens paid", attempts, asked, paid)
 			}
@@ -142,12 +142,12 @@ func TestExhaustedPoolsCostRetries(t *testing.T) {
 		}
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: ", hedge: {budget: 0.01}"})
 		for _, a := range m.Apps {
-			a.Answer = exhausted
+			a.Respond = exhausted
 		}
 		const calls = 50
-		c := m.Caller(proxytest.EgressDubbo)
+		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range calls {
-			c.Wants(c.Hessian("m", "x"), dubbo.StatusPoolExhausted, "")
+			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusPoolExhausted, "")
 		}
 		s := m.Consumer.Stats("compute")
 		if s.RetriesPaid < 10 || s.RetriesPaid > 11 || s.RetriesPaid+s.RetriesOverBudget != calls {

@@ -18,7 +18,7 @@ func stuckMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *pro
 	m.Do(busy)
 	m.W.Run(100 * time.Millisecond)
 	m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
-	d.Room, d.Dialling = 1, 1
+	d.MaxDials, d.Dialling = 1, 1
 	return m, d, busy
 }
 
@@ -29,7 +29,7 @@ func TestDialsAreTriedAgain(t *testing.T) {
 	t.Run("room again", func(t *testing.T) {
 		m, d, busy := stuckMesh(t)
 		var served []string
-		m.Apps[0].Seen = func(req *protocol.Request) { served = append(served, string(protocol.Find(req.Headers, "x-nonce"))) }
+		m.Apps[0].OnRequest = func(req *protocol.Request) { served = append(served, string(protocol.Find(req.Headers, "x-nonce"))) }
 		var calls []*proxytest.Call
 		for range 30 {
 			c := m.Post(10)
@@ -49,8 +49,8 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		}
 		for i, nonce := range served {
 			was := slices.IndexFunc(calls, func(c *proxytest.Call) bool { return c.Nonce == nonce })
-			if max(was-i, i-was) >= d.All {
-				t.Errorf("request %d is served as number %d, over %d connections", was, i, d.All)
+			if max(was-i, i-was) >= d.Dials {
+				t.Errorf("request %d is served as number %d, over %d connections", was, i, d.Dials)
 			}
 		}
 		m.Finish(busy)
@@ -111,7 +111,7 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		m.W.Run(50 * time.Millisecond)
 		m.W.ResetAll(m.Consumer.Host, m.Apps[0].Host+"-app")
 		m.Finish(append(calls, busy)...)
-		if n := proxytest.Codes(calls); n["too-many-dials"] != len(calls) || busy.Code != "upstream-reset" {
+		if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) || busy.Code != "upstream-reset" {
 			t.Errorf("answers %v, and %s, after %d dials were refused", n, busy.Code, d.Refused)
 		}
 		m.Settled()

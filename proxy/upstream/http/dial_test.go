@@ -17,8 +17,8 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
-		if d.Most != dials || d.All >= requests {
-			t.Errorf("%d dials, %d at a time; want less than %d, %d at a time", d.All, d.Most, requests, dials)
+		if d.MostDialling != dials || d.Dials >= requests {
+			t.Errorf("%d dials, %d at a time; want less than %d, %d at a time", d.Dials, d.MostDialling, requests, dials)
 		}
 	})
 	t.Run("as many connections as it takes", func(t *testing.T) {
@@ -28,8 +28,8 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
-		if d.Most != dials || d.All != requests {
-			t.Errorf("%d dials, %d at a time; want %d and %d", d.All, d.Most, requests, dials)
+		if d.MostDialling != dials || d.Dials != requests {
+			t.Errorf("%d dials, %d at a time; want %d and %d", d.Dials, d.MostDialling, requests, dials)
 		}
 	})
 	t.Run("connections that serve one request", func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.Finish(calls...)
 		m.OK(calls...)
 		m.Settled()
-		if d.All != requests {
-			t.Errorf("%d dials for %d requests", d.All, requests)
+		if d.Dials != requests {
+			t.Errorf("%d dials for %d requests", d.Dials, requests)
 		}
 	})
 	t.Run("the endpoint refuses", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.Apps[0].Stop()
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n["upstream-connect"] != requests {
+		if n := proxytest.CountCodes(calls); n["upstream-connect"] != requests {
 			t.Errorf("answers %v", n)
 		}
 		m.Settled()
@@ -58,7 +58,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n["upstream-connect"] != requests {
+		if n := proxytest.CountCodes(calls); n["upstream-connect"] != requests {
 			t.Errorf("answers %v", n)
 		}
 		for _, c := range calls {
@@ -77,7 +77,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(700, 10) // ten connections serve a thousand in a second
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
+		if n := proxytest.CountCodes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
 			t.Errorf("answers %v: more have failed than were dialled for", n)
 		}
 		m.Settled()
@@ -118,7 +118,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		for range requests {
 			clients = append(clients, m.Do(m.Post(10)))
 		}
-		if !m.W.RunUntil(func() bool { return d.Most == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
+		if !m.W.RunUntil(func() bool { return d.MostDialling == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
 			t.Fatal("nobody waits")
 		}
 		for _, c := range clients {
@@ -131,7 +131,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n["deadline"] != requests {
+		if n := proxytest.CountCodes(calls); n["deadline"] != requests {
 			t.Errorf("answers %v", n)
 		}
 		m.Settled()
@@ -139,13 +139,13 @@ func TestRequestsWaitForConnections(t *testing.T) {
 	t.Run("the endpoint leaves", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
 		calls := m.Burst(requests, 10)
-		if !m.W.RunUntil(func() bool { return d.Most == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
+		if !m.W.RunUntil(func() bool { return d.MostDialling == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
 			t.Fatal("nobody waits")
 		}
 		taken := m.Consumer.Proc.Pending()
 		m.Consumer.Update("compute")
 		m.Finish(calls...)
-		if n := proxytest.Codes(calls); n[""] < taken || n[""]+n["no-endpoint"] != requests {
+		if n := proxytest.CountCodes(calls); n[""] < taken || n[""]+n["no-endpoint"] != requests {
 			t.Errorf("answers %v, with %d pending when it left", n, taken)
 		}
 		m.Settled()
@@ -174,7 +174,7 @@ func TestDialQueueIsFull(t *testing.T) {
 			d.Dialling = 1 // somebody else's
 			calls := m.Burst(10, 10)
 			m.Finish(calls...)
-			if n := proxytest.Codes(calls); n["too-many-dials"] != len(calls) {
+			if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) {
 				t.Errorf("answers %v", n)
 			}
 			blameless(t, m)
@@ -195,8 +195,8 @@ func TestDialQueueIsFull(t *testing.T) {
 		calls := m.Burst(10, 10)
 		m.Finish(calls...)
 		m.OK(calls...)
-		if d.All != 1 || d.Refused == 0 || d.Refused > 20 {
-			t.Errorf("%d connections, %d dials refused", d.All, d.Refused)
+		if d.Dials != 1 || d.Refused == 0 || d.Refused > 20 {
+			t.Errorf("%d connections, %d dials refused", d.Dials, d.Refused)
 		}
 		blameless(t, m)
 		m.Settled()
@@ -206,8 +206,8 @@ func TestDialQueueIsFull(t *testing.T) {
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		first, second := m.Post(10), m.Post(10)
 		m.Do(first)
-		m.Until("a connection", func() bool { return d.All == 1 && d.Dialling == 0 })
-		d.Dialling, d.Late = 1, 100*time.Millisecond
+		m.RunUntil("a connection", func() bool { return d.Dials == 1 && d.Dialling == 0 })
+		d.Dialling, d.RefuseAfter = 1, 100*time.Millisecond
 		m.Do(second)
 		m.Finish(first, second)
 		m.OK(first, second)
@@ -223,10 +223,10 @@ func TestDialQueueIsFull(t *testing.T) {
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		first, second := m.Post(10), m.Post(10)
 		m.Do(first)
-		m.Until("a connection", func() bool { return d.All == 1 && d.Dialling == 0 })
+		m.RunUntil("a connection", func() bool { return d.Dials == 1 && d.Dialling == 0 })
 		d.Dialling = 1
 		m.Do(second)
-		m.Until("the other to wait", func() bool { return d.Refused == 1 })
+		m.RunUntil("the other to wait", func() bool { return d.Refused == 1 })
 		d.Dialling = 0
 		m.Finish(first, second)
 		m.OK(first, second)

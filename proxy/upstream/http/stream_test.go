@@ -16,14 +16,14 @@ func TestAnswersLeave(t *testing.T) {
 	for seed, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
-			app := m.Script(0, a.Says)
-			m.Speak(proxytest.Egress, proxytest.GetStream)
-			m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+			app := m.RespondWith(0, a.Says)
+			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 			if at := m.W.Now(); strings.HasPrefix(a.Name, "pauses") != (at > 100*time.Millisecond) {
 				t.Errorf("left after %v", at)
 			}
-			got := c.Answers[0]
-			resp, _, rest := proxytest.HeadOf(t, got.Head)
+			got := c.Responses[0]
+			resp, _, rest := proxytest.DecodeHead(t, got.Head)
 			if !bytes.Contains(got.Head, []byte(a.Framing)) || !bytes.Contains(got.Head, []byte("Connection: close\r\n")) || len(rest) > 0 {
 				t.Errorf("the head is %q", got.Head)
 			}
@@ -37,7 +37,7 @@ func TestAnswersLeave(t *testing.T) {
 			}
 			src := got.Source
 			m.W.Run(time.Second)
-			body, done, err := src.Body.Decode(proxytest.Drained(t, src.Socket), src.Buffer)
+			body, done, err := src.Body.Decode(proxytest.ReadArrived(t, src.Socket), src.Buffer)
 			if err != nil || done != (a.Name == "long and whole") || string(src.Buffer.B) != a.Here || src.Service != "compute" {
 				t.Errorf("%d bytes decoded, done %t, %v, body %d bytes of %q", body, done, err, len(src.Buffer.B), src.Service)
 			}
@@ -45,8 +45,8 @@ func TestAnswersLeave(t *testing.T) {
 				t.Errorf("application closed %t, %d bytes held, %d pending, stats %+v", (*app).Ended,
 					m.Consumer.Proc.Held(), m.Consumer.Proc.Pending(), m.Consumer.Stats("compute"))
 			}
-			proxytest.SettledStreams(m, c)
-			m.Until("the end of the application's connection", func() bool { return (*app).Ended })
+			proxytest.CheckStreamsSettled(m, c)
+			m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
 		})
 	}
 }
@@ -61,36 +61,36 @@ func TestShortAnswersStay(t *testing.T) {
 	} {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
 		m.W.Options.Cut = 0
-		m.Script(0, says)
-		p := m.Speak(proxytest.Egress, proxytest.GetStream)
-		m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-		if resp, h, _ := proxytest.HeadOf(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Answers) != 0 {
-			t.Errorf("status %d, keep-alive %t, %d left", resp.Status, h.KeepAlive, len(c.Answers))
+		m.RespondWith(0, says)
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+		m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		if resp, h, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Responses) != 0 {
+			t.Errorf("status %d, keep-alive %t, %d left", resp.Status, h.KeepAlive, len(c.Responses))
 		}
 		m.W.Reset(p.Conn)
-		proxytest.SettledStreams(m, c)
+		proxytest.CheckStreamsSettled(m, c)
 	}
 	// The length of a slow body is known.
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages})
-	app := m.Script(0, events+"Content-Length: 5\r\n\r\nfir")
-	p := m.Speak(proxytest.Egress, proxytest.GetStream)
+	app := m.RespondWith(0, events+"Content-Length: 5\r\n\r\nfir")
+	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(time.Second)
 	m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("st")) })
-	m.Until("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
+	m.RunUntil("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
 	m.W.Reset(p.Conn)
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // An HTTP/1.0 client reads until the close.
 func TestStreamForOldClient(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
-	m.Script(0, proxytest.StreamResponses[1].Says)
-	m.Speak(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
-	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
-	if a := c.Answers[0]; a.Chunks || bytes.Contains(a.Head, []byte("hunked")) {
+	m.RespondWith(0, proxytest.StreamResponses[1].Says)
+	m.DialAndSend(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
+	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
+	if a := c.Responses[0]; a.Chunks || bytes.Contains(a.Head, []byte("hunked")) {
 		t.Errorf("chunks %t, head %q", a.Chunks, a.Head)
 	}
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // A client that has not read what came before gets the stream after it; one that
@@ -106,33 +106,33 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			// Within maxUnread, so that the next request begins.
 			big := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 720000\r\n\r\n%0720000d", 0)
 			says := big
-			app := m.Scripted(0, func() string { return says })
-			p := m.Speak(proxytest.Egress, "")
-			m.Until("a connection", func() bool { return p.Conn != nil })
+			app := m.RespondWithFunc(0, func() string { return says })
+			p := m.DialAndSend(proxytest.Egress, "")
+			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			m.W.Hold(p.Conn, true)
-			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.GetStream)) })
+			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest)) })
 			m.W.Run(500 * time.Millisecond)
 			says = proxytest.StreamResponses[1].Says
-			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.GetStream + proxytest.GetStream)) })
+			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest + proxytest.StreamRequest)) })
 			m.W.Run(500 * time.Millisecond)
-			if len(c.Answers) != 0 || m.Consumer.Stats("compute").StreamsOpen != 1 {
-				t.Fatalf("%d answers left, %d streams, want one that waits", len(c.Answers), m.Consumer.Stats("compute").StreamsOpen)
+			if len(c.Responses) != 0 || m.Consumer.Stats("compute").StreamsOpen != 1 {
+				t.Fatalf("%d answers left, %d streams, want one that waits", len(c.Responses), m.Consumer.Stats("compute").StreamsOpen)
 			}
 			if end != nil {
 				end(m, p)
 				m.W.Run(100 * time.Millisecond)
 				m.W.Hold(p.Conn, false)
-				if len(c.Answers) != 0 {
+				if len(c.Responses) != 0 {
 					t.Error("a stream left with a connection that has ended")
 				}
-				proxytest.SettledStreams(m, c)
-				m.Until("the end of the application's connection", func() bool { return (*app).Ended })
+				proxytest.CheckStreamsSettled(m, c)
+				m.RunUntil("the end of the application's connection", func() bool { return (*app).Ended })
 				return
 			}
 			m.W.Hold(p.Conn, false)
-			m.Until("a stream", func() bool { return len(c.Answers) == 1 })
-			m.Until("the answer before it", func() bool { return len(p.Heard) > 720_000 })
-			proxytest.SettledStreams(m, c)
+			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
+			m.RunUntil("the answer before it", func() bool { return len(p.Heard) > 720_000 })
+			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
@@ -146,18 +146,18 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	app := &proxytest.Peer{Says: []byte("")}
 	m.W.Listen(a.Addr, a.Loop, func() loop.Stream { return app })
 	body := strings.Repeat("x", 2<<20)
-	m.Speak(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
-	m.Until("a connection", func() bool { return app.Conn != nil })
+	m.DialAndSend(proxytest.Egress, "POST /s HTTP/1.1\r\nHost: compute\r\nContent-Length: 2097152\r\n\r\n"+body)
+	m.RunUntil("a connection", func() bool { return app.Conn != nil })
 	m.W.Hold(app.Conn, true)
 	a.Loop.Do(func() { app.Conn.Write([]byte(proxytest.StreamResponses[1].Says)) })
 	m.W.Run(time.Second)
-	if len(c.Answers) != 0 {
+	if len(c.Responses) != 0 {
 		t.Fatal("left with a part of the request to send")
 	}
 	m.W.Hold(app.Conn, false)
-	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
-	m.Until("all of the request", func() bool { return bytes.HasSuffix(app.Heard, []byte(body)) })
-	proxytest.SettledStreams(m, c)
+	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
+	m.RunUntil("all of the request", func() bool { return bytes.HasSuffix(app.Heard, []byte(body)) })
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // Where connections can't leave, a long answer is refused, and one that lasts is
@@ -165,8 +165,8 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 func TestAnswersStayWithoutSockets(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages, NoSockets: true})
-		app := m.Script(0, a.Says)
-		p := m.Speak(proxytest.Egress, proxytest.GetStream)
+		app := m.RespondWith(0, a.Says)
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 		m.W.Run(time.Second)
 		want, code := 200, ""
 		if strings.HasPrefix(a.Name, "long") || a.Name == "grows" {
@@ -174,13 +174,13 @@ func TestAnswersStayWithoutSockets(t *testing.T) {
 		} else {
 			m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("0\r\n\r\n")); (*app).Conn.Drain() })
 		}
-		m.Until("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
-		resp, _, _ := proxytest.HeadOf(t, p.Heard)
-		if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != want || got != code || len(c.Answers) != 0 {
-			t.Errorf("%s: status %d %s, %d left", a.Name, resp.Status, got, len(c.Answers))
+		m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		resp, _, _ := proxytest.DecodeHead(t, p.Heard)
+		if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != want || got != code || len(c.Responses) != 0 {
+			t.Errorf("%s: status %d %s, %d left", a.Name, resp.Status, got, len(c.Responses))
 		}
 		m.W.Reset(p.Conn)
-		proxytest.SettledStreams(m, c)
+		proxytest.CheckStreamsSettled(m, c)
 	}
 }
 
@@ -191,10 +191,10 @@ func TestHedgedStream(t *testing.T) {
 		Service: ", idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
 	var apps [2]**proxytest.Peer
 	for i := range apps {
-		apps[i] = m.Script(i, proxytest.StreamResponses[5].Says) // both pause; the first one is left first
+		apps[i] = m.RespondWith(i, proxytest.StreamResponses[5].Says) // both pause; the first one is left first
 	}
-	m.Speak(proxytest.Egress, proxytest.GetStream)
-	m.Until("a stream", func() bool { return len(c.Answers) == 1 })
+	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 	m.W.Run(time.Second)
 	open := 0
 	for _, app := range apps {
@@ -205,10 +205,10 @@ func TestHedgedStream(t *testing.T) {
 			open++
 		}
 	}
-	if s := m.Consumer.Stats("compute"); open != 1 || s.StreamsOpen != 1 || s.Streams != 1 || len(c.Answers) != 1 {
-		t.Errorf("%d connections to applications, %d streams of %d, %d left", open, s.StreamsOpen, s.Streams, len(c.Answers))
+	if s := m.Consumer.Stats("compute"); open != 1 || s.StreamsOpen != 1 || s.Streams != 1 || len(c.Responses) != 1 {
+		t.Errorf("%d connections to applications, %d streams of %d, %d left", open, s.StreamsOpen, s.Streams, len(c.Responses))
 	}
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
 
 // A bad answer that is a stream gives way to a better one, and ends.
@@ -224,18 +224,18 @@ func TestBadStreamIsRetried(t *testing.T) {
 		}
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	}
-	m.Scripted(0, answer)
-	m.Scripted(1, answer)
+	m.RespondWithFunc(0, answer)
+	m.RespondWithFunc(1, answer)
 	for range 20 { // earns tokens for the retry
-		p := m.Speak(proxytest.Egress, proxytest.GetStream)
-		m.Until("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Answers) > 0 })
-		if len(c.Answers) > 0 {
+		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+		m.RunUntil("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Responses) > 0 })
+		if len(c.Responses) > 0 {
 			break
 		}
 		m.W.Reset(p.Conn)
 	}
-	if n := m.Consumer.Stats("compute").Retries; n != 1 || len(c.Answers) != 0 {
-		t.Errorf("%d retries, %d streams left", n, len(c.Answers))
+	if n := m.Consumer.Stats("compute").Retries; n != 1 || len(c.Responses) != 0 {
+		t.Errorf("%d retries, %d streams left", n, len(c.Responses))
 	}
-	proxytest.SettledStreams(m, c)
+	proxytest.CheckStreamsSettled(m, c)
 }
