@@ -102,7 +102,7 @@ func (s *sidecar) awaitPredecessor(ctx context.Context) {
 func (s *sidecar) watchPredecessor(conn *handover.Conn) {
 	defer close(s.predecessorEnded)
 	conn.Outlive(s.ended)
-	s.streams.Forget()
+	s.streams.ForgetPrevious()
 }
 
 // closeListeners closes the listeners for which which returns true.

@@ -186,7 +186,7 @@ func (s *sidecar) startLoops() (err error) {
 	}
 	s.clientCerts.set(s.cfg, s.cfg, s.identities, s.proc.Generation().Drained)
 	s.streams = stream.New(stream.Options{
-		Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: s.log, Before: s.inherited.parked,
+		Process: s.proc, Dial: s.engine.DialSocket, Reserver: s.engine.Reserver, Logger: s.log, Previous: s.inherited.parked,
 	})
 	s.proc.SetStreams(s.streams)
 	s.spans = otlp.New(otlp.Options{Node: s.cfg.Node.ID, Version: versionOf(version, buildInfo()), Logger: s.log})

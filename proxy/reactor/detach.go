@@ -69,7 +69,7 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 // MaxConnections, MaxPerSource and max, which bounds those of the room (0: nothing
 // more), leave one; it returns what gives the place back, once, or nil. Any
 // goroutine may call these.
-func (e *Engine) Room(max int) (reserve func(remote net.Addr) (release func())) {
+func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
 	in := &room{max: int64(max)}
 	return func(remote net.Addr) (release func()) {
 		at, ok := e.places.take(remote, in)

@@ -237,7 +237,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
-	if e.Room(0)(&net.TCPAddr{}) != nil {
+	if e.Reserver(0)(&net.TCPAddr{}) != nil {
 		t.Error("a place was given beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
@@ -259,7 +259,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d in the end", n)
 	}
-	if e.Room(0)(&net.TCPAddr{}) == nil {
+	if e.Reserver(0)(&net.TCPAddr{}) == nil {
 		t.Error("the place was not given back")
 	}
 }

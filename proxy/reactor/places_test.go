@@ -116,10 +116,10 @@ func TestPerSourceOutside(t *testing.T) {
 		}}
 	})
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
-	release := e.Room(0)(from)
+	release := e.Reserver(0)(from)
 	dialFrom(t, "127.0.0.2", addr)
 	sock := recv(t, left, "the connection")
-	if e.Room(0)(from) != nil {
+	if e.Reserver(0)(from) != nil {
 		t.Error("a third place was given")
 	}
 	e.wantPlaces(t, 2, 1)
@@ -168,9 +168,9 @@ func TestPerListener(t *testing.T) {
 	b.Close()
 	e.wantPlaces(t, 2, 0)
 	ask(t, dial(t, small), "again")
-	reserve := e.Room(1)
+	reserve := e.Reserver(1)
 	release := reserve(&net.TCPAddr{})
-	if release == nil || e.Room(1)(&net.TCPAddr{}) != nil {
+	if release == nil || e.Reserver(1)(&net.TCPAddr{}) != nil {
 		t.Error("not four places in all")
 	}
 	release()

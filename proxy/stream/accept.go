@@ -25,11 +25,11 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	p := &pair{srv: s, down: down}
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
-		s.handOver(p, a.Stream.Token)
+		s.serveParked(p, a.Stream.Token)
 	case link.StreamOpaque:
 		t := &tunnel{
-			pair: p, wish: s.opaque(a.Leaser, a.Service, a.Timeout), rest: a.Rest, taken: []byte{link.StreamTaken},
-			words: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, trail: a.Record,
+			pair: p, endpointQuery: s.opaque(a.Leaser, a.Service, a.Timeout), rest: a.Rest, accepted: []byte{link.StreamTaken},
+			failureResponse: func(f *fault.Failure) []byte { return []byte{byte(f.Reason())} }, record: a.Record,
 		}
 		s.start(p, t.run)
 	default:
@@ -37,32 +37,32 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	}
 }
 
-// handOver delivers the parked body that the token stands for, here or with the
-// process before this one, as link.StreamAnswer says. A token that is wrong, or too
-// late, gets a reason.
-func (s *Server) handOver(p *pair, token link.Token) {
-	parked := s.fetch(token)
+// serveParked sends the parked body of the token, as link.StreamAnswer says. The body
+// may also be parked in the previous process. A token that is unknown or has expired is
+// refused with a reason.
+func (s *Server) serveParked(p *pair, token link.Token) {
+	parked := s.unpark(token)
 	if parked == nil {
-		s.start(p, func() { p.fetchBefore(token) })
+		s.start(p, func() { p.fetchFromPrevious(token) })
 		return
 	}
-	src := parked.taken()
-	s.deliver(&delivery{pair: p, head: []byte{link.StreamTaken}, chunks: chunked(&src.Body), src: src})
+	src := parked.take()
+	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: chunked(&src.Body), src: src})
 }
 
-// serve carries the request that another sidecar sends. The courtesies of a
-// proxy to client and endpoint were its.
+// serve carries a request that another sidecar sends. That sidecar has added the
+// headers of a proxy already.
 func (p *pair) serve(a *downstream.StreamAccept) {
 	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a.Rest); f != nil {
-		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isCut()})
+		r.Record.End(accesslog.StreamEnd{Failure: f, Cut: p.isAborted()})
 		p.refuse(r.AppendFailure(nil, f, date()))
 		return
 	}
 	(&requestStream{pair: p, r: r}).run()
 }
 
-// receive reads the head of the request, behind early.
+// receive reads the head of the request into r. early is the part that was read before.
 func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure {
 	in := intake{proc: p.srv.opt.Process, b: early}
 	in.hold()

@@ -19,7 +19,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// streamLine is what the tests look at of a line of the access log.
+// streamLine is the fields of an access log line that the tests check.
 type streamLine struct {
 	Listener   string
 	Client     string
@@ -38,7 +38,7 @@ type streamLine struct {
 	DurationMS float64 `json:"duration_ms"`
 }
 
-// openAccessLog gives s one, in a file of the test's.
+// openAccessLog makes s log to a file in a temporary directory.
 func (s *sidecar) openAccessLog() {
 	s.log = filepath.Join(s.t.TempDir(), "access.log")
 	q := accesslog.NewQueue(0, 2, new(accesslog.Counts))
@@ -47,7 +47,7 @@ func (s *sidecar) openAccessLog() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := w.Close(ctx); err != nil {
 			s.t.Error(err)
@@ -57,7 +57,7 @@ func (s *sidecar) openAccessLog() {
 	s.proc.Generation().LogTo(q)
 }
 
-// line waits for the next line of the access log, which has seen so many.
+// line waits for the line of the access log after the first seen lines.
 func (s *sidecar) line(seen int) (l streamLine) {
 	s.t.Helper()
 	s.eventually("a line of the access log", func() error {
@@ -72,17 +72,17 @@ func (s *sidecar) line(seen int) (l streamLine) {
 	return l
 }
 
-// TestAccessLogChain: a stream is a line of each sidecar, once it has ended.
+// TestAccessLogChain: each sidecar logs a line for a stream when it has ended.
 func TestAccessLogChain(t *testing.T) {
 	long := strings.Repeat("0123456789", 20_000)
-	answered := make(chan struct{}) // the client has the head of /cut
+	headReceived := make(chan struct{}) // closed when the client has the head of /cut
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/mirror":
 			mirror(w, r)
 		case "/cut":
 			_, _ = io.WriteString(w, long)
-			<-answered
+			<-headReceived
 			panic(http.ErrAbortHandler)
 		default:
 			_, _ = io.WriteString(w, long)
@@ -114,7 +114,7 @@ func TestAccessLogChain(t *testing.T) {
 				t.Fatal(err)
 			}
 			if k.name == "cut" {
-				close(answered)
+				close(headReceived)
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
@@ -135,25 +135,26 @@ func TestAccessLogChain(t *testing.T) {
 					t.Errorf("sidecar %d:\n%+v, want\n%+v", i, l, want)
 				}
 			}
-			c.over()
+			c.waitNoStreams()
 		})
 	}
 }
 
-// TestAccessLogTunnels: a connection that has become one of bytes is a line of each
-// sidecar at its end, with the bytes of both directions.
+// TestAccessLogTunnels: each sidecar logs a line at the end of a tunnel, with the bytes
+// of both directions.
 func TestAccessLogTunnels(t *testing.T) {
 	for _, k := range []struct {
-		says, asked, granted, told string // by the client, of it to the server, by the server, of it to the client
-		consumer, provider         streamLine
+		sent, forwarded    string // the client sends; the end of what the server receives before the tunnel
+		granted, received  string // the server sends; the end of what the client receives before the tunnel
+		consumer, provider streamLine
 	}{
 		{
-			says: "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\nX-Request-Id: id\r\n\r\n", told: connected,
+			sent: "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\nX-Request-Id: id\r\n\r\n", received: connected,
 			consumer: streamLine{Protocol: "http", Stream: "connect", Method: "CONNECT", RequestID: "id", Outcome: "2xx", Status: 200},
 			provider: streamLine{Protocol: "link", Stream: "opaque", Outcome: "closed"},
 		},
 		{
-			says: ask, asked: "\r\n\r\n", granted: "HTTP/1.1 101 Sure\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", told: "\r\n\r\n",
+			sent: ask, forwarded: "\r\n\r\n", granted: "HTTP/1.1 101 Sure\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", received: "\r\n\r\n",
 			consumer: streamLine{Protocol: "http", Stream: "websocket", Method: "GET", Path: "/chat?x=1", RequestID: "id", Outcome: "2xx", Status: 101},
 			provider: streamLine{Protocol: "link", Stream: "websocket", Method: "GET", Path: "/chat?x=1", RequestID: "id", Outcome: "2xx", Status: 101},
 		},
@@ -162,31 +163,31 @@ func TestAccessLogTunnels(t *testing.T) {
 			a := newApp(t)
 			c := newChain(t, chainOptions{more: "access_log: {path: /log}"}, a.addr)
 			client := c.dial()
-			_, _ = io.WriteString(client, k.says+"ping")
+			_, _ = io.WriteString(client, k.sent+"ping")
 			server := receive(t, a.conns, "the connection")
-			readPast(t, "the server", server, k.asked)
+			readPast(t, "the server", server, k.forwarded)
 			_, _ = io.WriteString(server, k.granted)
 			wantRead(t, "the server", server, "ping")
-			_, _ = io.WriteString(server, "answer")
+			_, _ = io.WriteString(server, "server")
 			server.Close()
-			readPast(t, "the client", client, k.told)
-			wantRead(t, "the client", client, "answer")
+			readPast(t, "the client", client, k.received)
+			wantRead(t, "the client", client, "server")
 			client.Close()
 			k.consumer.Endpoint, k.provider.Endpoint = c.nodes[1].addr, a.addr
 			for i, want := range []streamLine{k.consumer, k.provider} {
-				want.Listener, want.Service, want.BytesIn, want.BytesOut = "in", "app", len("ping"), len("answer")
+				want.Listener, want.Service, want.BytesIn, want.BytesOut = "in", "app", len("ping"), len("server")
 				l := c.nodes[i].line(0)
 				l.Client, l.DurationMS = "", 0
 				if l != want {
 					t.Errorf("sidecar %d:\n%+v, want\n%+v", i, l, want)
 				}
 			}
-			c.over()
+			c.waitNoStreams()
 		})
 	}
 }
 
-// readPast reads up to the end of what is to come first, if there is any.
+// readPast reads until what was read ends with end. An empty end reads nothing.
 func readPast(t *testing.T, who string, nc net.Conn, end string) {
 	t.Helper()
 	var got []byte
@@ -197,8 +198,8 @@ func readPast(t *testing.T, who string, nc net.Conn, end string) {
 	}
 }
 
-// TestAccessLogPass: a redirected connection is a line with the listener that it was
-// redirected to, whether it came to where it was going or not.
+// TestAccessLogPass: the line of a redirected connection names the listener, whether or
+// not the original destination accepted it.
 func TestAccessLogPass(t *testing.T) {
 	s := newSidecar(t, options{more: "access_log: {path: /log}"})
 	a := newApp(t)
@@ -206,8 +207,8 @@ func TestAccessLogPass(t *testing.T) {
 	s.srv.Pass("outbound", here, netip.MustParseAddrPort(a.addr), []byte("four"))
 	server := receive(t, a.conns, "the connection")
 	wantRead(t, "the server", server, "four")
-	_, _ = io.WriteString(server, "answer")
-	wantRead(t, "the client", client, "answer")
+	_, _ = io.WriteString(server, "server")
+	wantRead(t, "the client", client, "server")
 	client.Close()
 	server.Close()
 	want := streamLine{
@@ -220,7 +221,7 @@ func TestAccessLogPass(t *testing.T) {
 		t.Errorf("%+v, want\n%+v", l, want)
 	}
 	client, here = redirected(t)
-	gone := refusing(t)
+	gone := refusingAddr(t)
 	s.srv.Pass("outbound", here, netip.MustParseAddrPort(gone), nil)
 	wantReset(t, "the client", client)
 	want = streamLine{
@@ -232,23 +233,23 @@ func TestAccessLogPass(t *testing.T) {
 	if l != want {
 		t.Errorf("%+v, want\n%+v", l, want)
 	}
-	s.idle()
+	s.waitIdle()
 }
 
-// TestAccessLogTCP: an opaque connection is a line, whether an endpoint took it or
-// not.
+// TestAccessLogTCP: an opaque connection has a line, whether or not an endpoint
+// accepted it.
 func TestAccessLogTCP(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{more: "access_log: {path: /log}"}, a.addr)
 	client, server := s.pair(a)
 	_, _ = io.WriteString(client, "four")
 	wantRead(t, "the server", server, "four")
-	_, _ = io.WriteString(server, "answer")
-	wantRead(t, "the client", client, "answer")
+	_, _ = io.WriteString(server, "server")
+	wantRead(t, "the client", client, "server")
 	at := client.LocalAddr().String()
 	client.Close()
 	server.Close()
-	s.idle()
+	s.waitIdle()
 	l := s.line(0)
 	l.DurationMS = 0
 	want := streamLine{
@@ -258,12 +259,12 @@ func TestAccessLogTCP(t *testing.T) {
 	if l != want {
 		t.Errorf("%+v, want\n%+v", l, want)
 	}
-	gone := refusing(t)
+	gone := refusingAddr(t)
 	s.update(endpoint(gone))
 	client = s.dial()
 	wantReset(t, "the client", client)
 	if l := s.line(1); l.Outcome != "failed" || l.Error != "upstream-connect" || l.Status != 0 || l.Endpoint != gone || l.Listener != "in" {
 		t.Errorf("%+v", l)
 	}
-	s.idle()
+	s.waitIdle()
 }

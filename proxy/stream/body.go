@@ -11,77 +11,78 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// piece is how many bytes of a body are read and passed on at once; block has
-// room for them as a chunk. Decoding takes another piece, so a direction that is
-// not spliced holds little more than 64 KiB.
+// A body is read and passed on in pieces. A direction that is not spliced holds little
+// more than 64 KiB.
 const (
-	piece     = 32 << 10
-	blockSize = piece + 16
-	decoding  = blockSize + piece // held by a transfer
+	pieceSize    = 32 << 10
+	blockSize    = pieceSize + 16        // room for a piece as a chunk
+	transferSize = blockSize + pieceSize // memory of a transfer: a block, and a decoded pieceSize
 )
 
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// buffers are nobody's: a large one that a loop has given up is not kept.
+// buffers is nil, since the streams belong to no loop: a nil Buffers keeps no large
+// buffers.
 var buffers *protocol.Buffers
 
-// transfer passes a body on from one end to another as it comes.
+// transfer passes a body from one end to another while it arrives. It owns decoded and
+// rest.
 type transfer struct {
-	proc     *proxy.Process // which counts what is held
+	proc     *proxy.Process // counts the memory held
 	from, to *end
 	body     *http1.Body
-	held     *bytebufferpool.ByteBuffer // what body decodes into
-	rest     []byte                     // what came behind that
-	chunks   bool                       // the body goes on in chunks, else as it is
+	decoded  *bytebufferpool.ByteBuffer // output of body; may have bytes already
+	rest     []byte                     // bytes read behind those, not decoded
+	chunks   bool                       // the body is sent in chunks; if false, without framing
 	sent     int64                      // bytes of the body that were passed on
 }
 
-// bodyFault is why a transfer ended before the body did.
+// bodyFault says why a transfer ended before its body.
 type bodyFault uint8
 
 const (
 	noFault   bodyFault = iota
-	fromFault           // its source was lost, or ended too early
-	malformed           // by its source
-	toFault             // whom it goes to is gone
+	fromFault           // the source failed, or ended too early
+	malformed           // the source broke the framing
+	toFault             // the destination failed
 )
 
-// run ends when the whole body has been passed on, and its end with it. The
-// transfer's buffers are given up.
+// run returns when the whole body and its end have been passed on, or at the first
+// fault. It releases the transfer's buffers.
 func (t *transfer) run() bodyFault {
-	early := protocol.Held(t.held) + cap(t.rest)
-	t.proc.Hold(early + decoding)
-	defer t.proc.Hold(-decoding)
+	early := protocol.Held(t.decoded) + cap(t.rest)
+	t.proc.Hold(early + transferSize)
+	defer t.proc.Hold(-transferSize)
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
-	defer func() { buffers.Put(t.held) }()
-	f := t.early(block[:])
+	defer func() { buffers.Put(t.decoded) }()
+	f := t.passEarly(block[:])
 	t.rest = nil
 	t.proc.Hold(-early)
 	for f == noFault && !t.body.Done() {
 		if n := t.body.Verbatim(); n > 0 && !t.chunks {
-			f = t.verbatim(n, block[:])
+			f = t.passVerbatim(n, block[:])
 		} else {
-			f = t.next(block[:])
+			f = t.passNext(block[:])
 		}
 	}
 	if f == noFault && t.chunks {
-		f = t.write(http1.AppendLastChunk(block[:0], t.body.Trailers(t.held, nil)))
+		f = t.write(http1.AppendLastChunk(block[:0], t.body.Trailers(t.decoded, nil)))
 	}
 	return f
 }
 
-// early passes on what is here already.
-func (t *transfer) early(block []byte) bodyFault {
-	if f := t.pass(block); f != noFault {
+// passEarly passes on the bytes that were read before the transfer began.
+func (t *transfer) passEarly(block []byte) bodyFault {
+	if f := t.writeDecoded(block); f != noFault {
 		return f
 	}
-	if len(t.held.B) == 0 { // a large one may have come along
-		buffers.Put(t.held)
-		t.held = buffers.Get(0)
+	if len(t.decoded.B) == 0 { // the buffer may be large
+		buffers.Put(t.decoded)
+		t.decoded = buffers.Get(0)
 	}
 	for rest := t.rest; len(rest) > 0 && !t.body.Done(); {
-		n, f := t.decode(rest[:min(len(rest), piece)], block)
+		n, f := t.decode(rest[:min(len(rest), pieceSize)], block)
 		if f != noFault {
 			return f
 		}
@@ -90,9 +91,9 @@ func (t *transfer) early(block []byte) bodyFault {
 	return noFault
 }
 
-// next passes on what the source has sent meanwhile.
-func (t *transfer) next(block []byte) bodyFault {
-	n, err := t.from.Read(block[:piece])
+// passNext reads and passes on a pieceSize.
+func (t *transfer) passNext(block []byte) bodyFault {
+	n, err := t.from.Read(block[:pieceSize])
 	if n > 0 {
 		_, f := t.decode(block[:n], block)
 		return f
@@ -106,22 +107,22 @@ func (t *transfer) next(block []byte) bodyFault {
 	return noFault
 }
 
-// decode passes on the part of the body that in has. in may be of block: it is
-// read before that is written.
+// decode passes on the part of the body that is in in, and returns how many bytes of in
+// it used. in may be a part of block: it is read before block is written.
 func (t *transfer) decode(in, block []byte) (int, bodyFault) {
-	n, _, err := t.body.Decode(in, t.held)
+	n, _, err := t.body.Decode(in, t.decoded)
 	if err != nil {
 		return n, malformed
 	}
-	return n, t.pass(block)
+	return n, t.writeDecoded(block)
 }
 
-// pass writes what was decoded.
-func (t *transfer) pass(block []byte) bodyFault {
-	for b := t.held.B[:t.body.Length()]; len(b) > 0; {
+// writeDecoded writes the decoded bytes.
+func (t *transfer) writeDecoded(block []byte) bodyFault {
+	for b := t.decoded.B[:t.body.Length()]; len(b) > 0; {
 		part, out := b, b
 		if t.chunks {
-			part = b[:min(len(b), piece)]
+			part = b[:min(len(b), pieceSize)]
 			out = http1.AppendChunk(block[:0], part)
 		}
 		if f := t.write(out); f != noFault {
@@ -130,7 +131,7 @@ func (t *transfer) pass(block []byte) bodyFault {
 		t.sent += int64(len(part))
 		b = b[len(part):]
 	}
-	t.body.Discard(t.held)
+	t.body.Discard(t.decoded)
 	return noFault
 }
 
@@ -141,9 +142,9 @@ func (t *transfer) write(b []byte) bodyFault {
 	return noFault
 }
 
-// verbatim passes on n bytes that need no decoding, within the kernel if none of
-// the ends is encrypted.
-func (t *transfer) verbatim(n int64, block []byte) bodyFault {
+// passVerbatim passes on n bytes that need no transferSize. They stay within the kernel if
+// neither end is encrypted.
+func (t *transfer) passVerbatim(n int64, block []byte) bodyFault {
 	moved, err := copyN(t.to, t.from, n, block)
 	t.body.Skip(moved)
 	t.sent += moved
@@ -155,13 +156,13 @@ func (t *transfer) verbatim(n int64, block []byte) bodyFault {
 			return fromFault
 		}
 		return noFault
-	case t.from.dead():
+	case t.from.isReset():
 		return fromFault
 	}
 	return toFault
 }
 
-// copyN copies n bytes, or up to an end of file, which is no error.
+// copyN copies n bytes. An earlier end of file is no error.
 func copyN(to, from *end, n int64, block []byte) (int64, error) {
 	src := &io.LimitedReader{R: from.tcp, N: n}
 	if !to.secure && !from.secure {

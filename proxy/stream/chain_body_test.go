@@ -18,7 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// mirror answers with the body that it gets, framed alike.
+// mirror responds with the request's body in the same framing.
 var mirror = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	got, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -36,8 +36,8 @@ var mirror = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	}
 })
 
-// wantMirrored sends a body there and back, and tells whether the answer was the
-// last one of its connection.
+// wantMirrored sends a body, checks that it comes back, and reports whether the response
+// closed its connection.
 func (c *chain) wantMirrored(body []byte, chunks bool) (last bool) {
 	c.t.Helper()
 	r, _ := http.NewRequest("PUT", "http://"+c.addr+"/", bytes.NewReader(body))
@@ -60,9 +60,8 @@ func (c *chain) wantMirrored(body []byte, chunks bool) (last bool) {
 	return resp.Close
 }
 
-// TestChainBodies: bodies longer than a message arrive whole, in either framing,
-// over any number of sidecars; their connection ends, and the client goes on
-// with another.
+// TestChainBodies: bodies longer than a message arrive whole, in both framings, over two
+// and three sidecars. The response closes the client's connection.
 func TestChainBodies(t *testing.T) {
 	app := httptest.NewServer(mirror)
 	defer app.Close()
@@ -73,10 +72,10 @@ func TestChainBodies(t *testing.T) {
 				t.Error("a message ends its connection")
 			}
 			if !c.wantMirrored(long, chunks) {
-				t.Error("no Connection: close with an answer to a stream")
+				t.Error("no Connection: close in the response to a stream")
 			}
 		}
-		if n := c.nodes[0].departures(stats.Handoff(stats.StreamBody)); n != 2 {
+		if n := c.nodes[0].handoffs(stats.Handoff(stats.StreamBody)); n != 2 {
 			t.Errorf("%d requests left their loop", n)
 		}
 	}
@@ -84,11 +83,11 @@ func TestChainBodies(t *testing.T) {
 	linked(t, chainOptions{sidecars: 3}, test, app.Listener.Addr().String())
 }
 
-// stall writes until nothing is taken any more, at most limit bytes, and returns
-// how many were.
+// stall writes at most limit bytes, until the peer takes no more, and returns how many
+// it took.
 func stall(t *testing.T, to net.Conn, limit int) (sent int) {
 	t.Helper()
-	defer to.SetWriteDeadline(time.Now().Add(patience))
+	defer to.SetWriteDeadline(time.Now().Add(waitLimit))
 	block := make([]byte, 256<<10)
 	for sent < limit {
 		_ = to.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
@@ -104,12 +103,12 @@ func stall(t *testing.T, to net.Conn, limit int) (sent int) {
 	return sent
 }
 
-// wantStalled wants a sender to have been stopped with most of total unsent, and
-// little of what it sent in the memory of the sidecars.
+// wantStalled checks that a sender was stopped before total bytes, and that the sidecars
+// hold little of what it sent.
 func (c *chain) wantStalled(sent, total int) {
 	c.t.Helper()
 	if sent >= total {
-		c.t.Errorf("%d bytes were sent that nobody read", sent)
+		c.t.Errorf("%d bytes were sent without a reader", sent)
 	}
 	for i, s := range c.nodes {
 		if n := s.proc.Buffered(); n > 8*longest {
@@ -118,8 +117,8 @@ func (c *chain) wantStalled(sent, total int) {
 	}
 }
 
-// TestChainBackpressure: who does not read stalls who sends, over all hops and in
-// both directions, and nothing is lost when it reads on.
+// TestChainBackpressure: a receiver that does not read stalls the sender over all hops,
+// in both directions. When it reads on, nothing is lost.
 func TestChainBackpressure(t *testing.T) {
 	const total = 160 << 20
 	a := newApp(t)
@@ -155,7 +154,7 @@ func TestChainBackpressure(t *testing.T) {
 		client.Close()
 		server.Close()
 
-		// An answer to a message, fetched, in chunks.
+		// A response to a message: parked, fetched, in chunks.
 		client = c.dial()
 		_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
 		server = receive(t, a.conns, "the connection")
@@ -187,15 +186,15 @@ func (c *chain) dial() *net.TCPConn {
 	return c.nodes[0].dial()
 }
 
-// TestChainCutShort: an answer that its application cuts short, or sends
-// malformed, never looks complete, in no version of HTTP.
+// TestChainCutShort: a response that the application cuts short or frames wrongly never
+// looks complete, in either version of HTTP.
 func TestChainCutShort(t *testing.T) {
 	a := newApp(t)
 	const begin = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegin\r\n"
 	long := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nbegin", longest+1)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		for _, minor := range []int{0, 1} {
-			for name, answer := range map[string][2]string{
+			for name, response := range map[string][2]string{
 				"length":          {long, ""},
 				"chunk":           {begin, "5\r\nha"},
 				"last chunk":      {begin, "0\r\n"},
@@ -207,9 +206,9 @@ func TestChainCutShort(t *testing.T) {
 				client := c.dial()
 				_, _ = fmt.Fprintf(client, "GET / HTTP/1.%d\r\nHost: app\r\n\r\n", minor)
 				server := receive(t, a.conns, "the connection")
-				_, _ = io.WriteString(server, answer[0])
+				_, _ = io.WriteString(server, response[0])
 				got := readUntil(t, client, "begin")
-				_, _ = io.WriteString(server, answer[1])
+				_, _ = io.WriteString(server, response[1])
 				server.Close()
 				rest, err := io.ReadAll(client)
 				got += string(rest)
@@ -221,9 +220,9 @@ func TestChainCutShort(t *testing.T) {
 	}, a.addr)
 }
 
-// TestChainApplicationKept: an application that has given its whole answer reads
-// an end of file, not a reset, which many log as an error.
-func TestChainApplicationKept(t *testing.T) {
+// TestChainOrderlyEnd: an application that has sent its whole response reads an end of
+// file. A reset would be logged as an error by many.
+func TestChainOrderlyEnd(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		client := c.dial()
@@ -256,9 +255,9 @@ func readUntil(t *testing.T, from io.Reader, want string) (got string) {
 	return got
 }
 
-// TestChainOldClients: a client of HTTP/1.0 gets a stream until its connection
-// closes, without chunks.
-func TestChainOldClients(t *testing.T) {
+// TestChainHTTP10: a client of HTTP/1.0 receives a stream without chunks, until its
+// connection closes. A HEAD stays a message, whatever length its response announces.
+func TestChainHTTP10(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		client := c.dial()
@@ -276,7 +275,7 @@ func TestChainOldClients(t *testing.T) {
 		client.Close()
 
 		client = c.dial()
-		for range 2 { // a HEAD is a message, whatever it tells of
+		for range 2 { // HEAD: on the same connection
 			_, _ = io.WriteString(client, "HEAD / HTTP/1.1\r\nHost: app\r\n\r\n")
 			server := receive(t, a.conns, "the connection")
 			_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 1099511627776\r\nConnection: close\r\n\r\n")

@@ -15,9 +15,9 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
-// TestChainFull: with limits.buffered reached, streams are refused in words, by
-// either sidecar. An answer whose request was let in still arrives.
-func TestChainFull(t *testing.T) {
+// TestChainMemoryLimit: when limits.buffered is reached, either sidecar refuses streams
+// with an error response. The response to an accepted request still arrives.
+func TestChainMemoryLimit(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, io.MultiReader(r.Body, io.LimitReader(zeros{}, 4*longest)))
 	}))
@@ -47,9 +47,9 @@ func TestChainFull(t *testing.T) {
 	}, app.Listener.Addr().String())
 }
 
-// TestChainParkedFull: with as many answers parked as may be, one more is too
-// long, and its application is not kept waiting.
-func TestChainParkedFull(t *testing.T) {
+// TestChainParkedLimit: with maxParked responses parked, the next one is refused as too
+// large, and its application is disconnected at once.
+func TestChainParkedLimit(t *testing.T) {
 	app := newEvents(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		s := c.nodes[1].srv
@@ -69,19 +69,19 @@ func TestChainParkedFull(t *testing.T) {
 		if resp.StatusCode != 502 || resp.Header.Get("X-Remora-Error") != "response-too-large" {
 			t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
 		}
-		receive(t, app.gone, "the application to hear of it")
+		receive(t, app.gone, "the application to be disconnected")
 		fill(func(token link.Token) { delete(s.parked, token) })
 		c.listen().Body.Close()
-		receive(t, app.gone, "the application to hear of it")
+		receive(t, app.gone, "the application to be disconnected")
 	}, app.Listener.Addr().String())
 }
 
-// TestChainUnknownToken: a token that was never issued gets nothing but a reason.
+// TestChainUnknownToken: a token that was never issued is refused with a reason.
 func TestChainUnknownToken(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		nc := c.peer()
-		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamAnswer, TimeLeft: patience, Token: link.Token{7}}))
+		_, _ = nc.Write(link.AppendStream(nil, &link.Stream{Kind: link.StreamAnswer, TimeLeft: waitLimit, Token: link.Token{7}}))
 		if got, err := io.ReadAll(nc); len(got) != 1 || got[0] != byte(link.DeadlinePassed) || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -89,10 +89,10 @@ func TestChainUnknownToken(t *testing.T) {
 	}, a.addr)
 }
 
-// peer is a connection to the second sidecar, as the first makes them.
+// peer returns a connection to the second sidecar, as the first one would open it.
 func (c *chain) peer() net.Conn {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	sock, err := c.nodes[0].engine.DialSocket(ctx, c.nodes[1].addr, "app")
 	if err != nil {
@@ -100,12 +100,12 @@ func (c *chain) peer() net.Conn {
 	}
 	c.t.Cleanup(func() { sock.Close() })
 	nc := endOf(sock).conn
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	return nc
 }
 
-// TestChainTunnelEnds: between sidecars an end is an end and a reset a reset, and
-// a connection that breaks off without TLS's own end is no end either.
+// TestChainTunnelEnds: an end of file passes two sidecars as one, and a reset as one. A
+// TLS connection that ends without close_notify is a reset.
 func TestChainTunnelEnds(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
@@ -121,9 +121,9 @@ func TestChainTunnelEnds(t *testing.T) {
 		if got, err := io.ReadAll(server); string(got) != "question" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		_, _ = io.WriteString(server, "answer")
+		_, _ = io.WriteString(server, "server")
 		server.Close()
-		if got, err := io.ReadAll(client); string(got) != "answer" || err != nil {
+		if got, err := io.ReadAll(client); string(got) != "server" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		client.Close()
@@ -146,7 +146,7 @@ func TestChainTunnelEnds(t *testing.T) {
 	}, a.addr)
 }
 
-// pairs are the streams that are open.
+// pairs returns the open streams.
 func (s *Server) pairs() map[*pair]struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func (s *Server) pairs() map[*pair]struct{} {
 	return all
 }
 
-// TestChainClose: the end of either sidecar cuts every kind of stream so that
-// both ends can tell, and leaves nothing.
+// TestChainClose: closing either sidecar resets both ends of every kind of stream, and
+// nothing is left over.
 func TestChainClose(t *testing.T) {
 	for i, name := range []string{"first", "second"} {
 		t.Run(name, func(t *testing.T) {
@@ -191,13 +191,13 @@ func TestChainClose(t *testing.T) {
 	}
 }
 
-// replace gives the last sidecar of a chain another application.
+// replace makes addr the only endpoint of s.
 func (s *sidecar) replace(addr string) {
 	s.update(endpoint(addr))
 }
 
-// TestChainDrain: a drain lets streams go on, also an answer that is fetched when
-// it has begun, and takes no new ones.
+// TestChainDrain: during a drain open streams continue, also a response that is fetched
+// only after the drain began.
 func TestChainDrain(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
@@ -227,8 +227,7 @@ func TestChainDrain(t *testing.T) {
 	}, a.addr)
 }
 
-// TestChainIdle: a stream in which nothing moves is cut, so that its client can
-// tell; one whose client is slow is not.
+// TestChainIdle: a stream without progress is reset at timeouts.idle.
 func TestChainIdle(t *testing.T) {
 	app := newEvents(t)
 	linked(t, chainOptions{more: "timeouts: {idle: 300ms}"}, func(t *testing.T, c *chain) {
@@ -236,11 +235,11 @@ func TestChainIdle(t *testing.T) {
 		if rest, err := io.ReadAll(resp.Body); err == nil {
 			t.Errorf("an end that looks complete: %q", rest)
 		}
-		receive(t, app.gone, "the application to hear of it")
+		receive(t, app.gone, "the application to be disconnected")
 	}, app.Listener.Addr().String())
 }
 
-// TestChainSlowReader: a client that takes a little now and then is not idle.
+// TestChainSlowReader: a client that reads slowly is not idle.
 func TestChainSlowReader(t *testing.T) {
 	const idle, size = 2 * time.Second, 64 << 20
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -261,17 +260,18 @@ func TestChainSlowReader(t *testing.T) {
 		}
 	}
 	if got >= size/2 {
-		t.Fatalf("%d bytes are no slow reading", got)
+		t.Fatalf("%d bytes were read, too many for a slow reader", got)
 	}
 	if n, err := io.Copy(io.Discard, client); got+n != size || err != nil {
 		t.Errorf("%d bytes of %d, %v", got+n, size, err)
 	}
 	client.Close()
-	c.over()
+	c.waitNoStreams()
 }
 
-// TestTunnelFull: bytes that no buffer is needed for go on where memory is short.
-func TestTunnelFull(t *testing.T) {
+// TestTunnelMemoryLimit: a tunnel that needs no buffer opens although limits.buffered is
+// reached.
+func TestTunnelMemoryLimit(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	limit := int(s.srv.opt.Process.Config().Limits.Buffered)
@@ -282,20 +282,20 @@ func TestTunnelFull(t *testing.T) {
 	wantRead(t, "the server", server, "bytes")
 	client.Close()
 	server.Close()
-	s.idle()
+	s.waitIdle()
 }
 
-// TestFetchFailed: an answer that could not be fetched is counted as a failure.
+// TestFetchFailed: a response that could not be fetched is counted as a failure.
 func TestFetchFailed(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	b, at := s.before(), s.links()
+	b, at := s.inFront(), s.linkAddr()
 	client := s.fetched(b, at, link.Token{7}, http1.Head{Framing: http1.Chunked})
 	if got, err := io.ReadAll(client); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	client.Close()
-	b.idle()
+	b.waitIdle()
 	if sum, failures := b.totals(); sum.StreamsFailed != 1 || failures["deadline"] != 1 {
 		t.Errorf("%d failed, %v", sum.StreamsFailed, failures)
 	}

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// events is an application that sends events until its caller leaves, which it
-// tells of in gone.
+// events is an application that sends an event and then waits for its client to
+// disconnect.
 type events struct {
 	*httptest.Server
-	gone chan struct{}
+	gone chan struct{} // receives a value for each client that has disconnected
 }
 
 func newEvents(t *testing.T) *events {
@@ -34,7 +34,7 @@ func newEvents(t *testing.T) *events {
 	return e
 }
 
-// listen has a client get events, the first of which is here.
+// listen requests events and returns after the first one.
 func (c *chain) listen() *http.Response {
 	c.t.Helper()
 	resp, err := c.client.Get("http://" + c.addr + "/")
@@ -46,8 +46,8 @@ func (c *chain) listen() *http.Response {
 	return resp
 }
 
-// TestChainEvents: an event arrives when it is sent, and the application learns
-// at once that nobody listens any more.
+// TestChainEvents: an event arrives when it is sent, and a client that disconnects
+// disconnects the application at once.
 func TestChainEvents(t *testing.T) {
 	app := newEvents(t)
 	test := func(t *testing.T, c *chain) {
@@ -57,22 +57,22 @@ func TestChainEvents(t *testing.T) {
 				t.Error("no Connection: close")
 			}
 			resp.Body.Close()
-			receive(t, app.gone, "the application to hear of it")
+			receive(t, app.gone, "the application to be disconnected")
 		}
 	}
 	linked(t, chainOptions{more: "timeouts: {idle: 1h}"}, test, app.Listener.Addr().String())
 	linked(t, chainOptions{sidecars: 3}, test, app.Listener.Addr().String())
 }
 
-// TestChainPauses: an answer that makes pauses is passed on as it comes, and one
-// that ends when it might have been taken for a stream arrives whole.
+// TestChainPauses: a response with pauses is passed on while it arrives. One that ends
+// just when the sidecar decides to make it a stream arrives whole.
 func TestChainPauses(t *testing.T) {
 	goOn := make(chan struct{})
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "first ")
 		w.(http.Flusher).Flush()
 		if late, err := time.ParseDuration(r.Header.Get("Late")); err == nil {
-			time.Sleep(late) // the moment is the point
+			time.Sleep(late) // near the moment of that decision
 		} else {
 			<-goOn
 		}
@@ -110,16 +110,15 @@ func TestChainPauses(t *testing.T) {
 			}()
 		}
 		for range requests {
-			if err := receive(t, got, "an answer"); err != nil {
+			if err := receive(t, got, "a response"); err != nil {
 				t.Error(err)
 			}
 		}
 	}, app.Listener.Addr().String())
 }
 
-// TestChainHedged: of a hedged GET the attempt that answers with a stream wins;
-// the stream that the other answers with later is not taken, and the account is
-// even.
+// TestChainHedged: of a hedged GET the first attempt that responds with a stream wins.
+// The stream of the other attempt is discarded, and nothing stays in flight.
 func TestChainHedged(t *testing.T) {
 	var asked atomic.Int32
 	won, lost := make(chan struct{}), make(chan struct{})
@@ -153,13 +152,13 @@ func TestChainHedged(t *testing.T) {
 			won <- struct{}{}
 			receive(t, lost, "the loser to end")
 		}
-		c.over()
+		c.waitNoStreams()
 	}
 }
 
-// TestChainEarlyAnswer: an application may answer, and leave, while the request
-// is still being sent.
-func TestChainEarlyAnswer(t *testing.T) {
+// TestChainEarlyResponse: an application may respond and close while the request is
+// still being sent.
+func TestChainEarlyResponse(t *testing.T) {
 	a := newApp(t)
 	linked(t, chainOptions{}, func(t *testing.T, c *chain) {
 		client := c.dial()
@@ -178,14 +177,14 @@ func TestChainEarlyAnswer(t *testing.T) {
 		}
 		server.Close()
 		if err := receive(t, done, "the client to be stopped"); err == nil {
-			t.Error("1 TiB was sent that nobody wanted")
+			t.Error("1 TiB was sent after the response")
 		}
 		client.Close()
 	}, a.addr)
 }
 
-// TestChainPipelined: what turns its connection into a stream has its turn behind
-// the requests before it.
+// TestChainPipelined: a pipelined request that makes its connection a stream starts
+// after the requests before it.
 func TestChainPipelined(t *testing.T) {
 	a := newApp(t)
 	const first = "GET /first HTTP/1.1\r\nHost: app\r\n\r\n"
@@ -215,17 +214,17 @@ func TestChainPipelined(t *testing.T) {
 				readUntil(t, client, "bytes")
 			}
 			client.Close()
-			wantGoneOrEnd(t, server)
+			wantClosed(t, server)
 			server.Close()
 		}
 	}, a.addr)
 }
 
-// wantGoneOrEnd reads to the end of a connection, however it comes.
-func wantGoneOrEnd(t *testing.T, from net.Conn) {
+// wantClosed reads until an end of file or a reset.
+func wantClosed(t *testing.T, from net.Conn) {
 	t.Helper()
 	var ne net.Error
 	if _, err := io.Copy(io.Discard, from); errors.As(err, &ne) && ne.Timeout() {
-		t.Error("no end came")
+		t.Error("the connection did not end")
 	}
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// listen gives s a listener on its loops, with TLS if secure says so.
+// listen opens a listener on the loops of s, with TLS unless secure is nil.
 func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr string) {
 	s.t.Helper()
 	byLoop := map[loop.Loop]*proxy.Worker{}
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = s.proc.Workers()[i]
 	}
-	entrance := s.proc.Generation().Listener(c.Name)
+	listener := s.proc.Generation().Listener(c.Name)
 	l, err := s.engine.Listen(c.Address, reactor.ListenOptions{TLS: secure}, func(l loop.Loop, _ string) loop.Stream {
-		return entrance.Accept(byLoop[l])
+		return listener.Accept(byLoop[l])
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -35,8 +35,8 @@ func (s *sidecar) listen(c *config.Listener, secure func() *tls.Config) (addr st
 	return l.Addr().String()
 }
 
-// chain is sidecars that pass requests on over links, the last of them to the
-// application. Messages are short there, so that little is a stream.
+// chain is sidecars that pass requests on over links, the last one to the application.
+// Its limit of a message is low, so that short bodies are streams already.
 type chain struct {
 	t      *testing.T
 	nodes  []*sidecar // the first has an http listener, the others link listeners
@@ -48,13 +48,13 @@ type chain struct {
 // longest is limits.message of a chain.
 const longest = 64 << 10
 
-// chainOptions are what tests change of a chain.
+// chainOptions are the options of a chain.
 type chainOptions struct {
-	sidecars int    // 0: two
+	sidecars int    // 0 means 2
 	secure   bool   // TLS on the links
-	more     string // of each one's configuration
-	limits   string
-	service  string // keys of the service of each
+	more     string // keys of the configuration of each sidecar
+	limits   string // keys of limits
+	service  string // keys of the service
 }
 
 // newChain starts sidecars in front of the applications.
@@ -83,7 +83,7 @@ func newChain(t *testing.T, o chainOptions, apps ...string) *chain {
 		c.nodes[i], apps = s, []string{s.addr}
 	}
 	c.addr = c.nodes[0].addr
-	c.client = &http.Client{Timeout: patience, Transport: &http.Transport{}}
+	c.client = &http.Client{Timeout: waitLimit, Transport: &http.Transport{}}
 	t.Cleanup(c.client.CloseIdleConnections)
 	return c
 }
@@ -92,7 +92,7 @@ func (c *chain) start(o *chainOptions, i int, id *certs.Source) *sidecar {
 	c.t.Helper()
 	in, out := "protocol: link, service: app", config.ProtocolLink
 	if i == 0 {
-		in = "protocol: http" // by route: CONNECT needs that
+		in = "protocol: http" // no service: CONNECT needs a route
 	}
 	var engine reactor.Options
 	if i == len(c.nodes)-1 {
@@ -111,7 +111,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, con
 	return s
 }
 
-// identity is a certificate that all sidecars share, each trusting it.
+// identity returns a certificate that all sidecars use and trust.
 func identity(t *testing.T) *certs.Source {
 	t.Helper()
 	const name = "spiffe://test/sidecar"
@@ -126,36 +126,37 @@ func identity(t *testing.T) *certs.Source {
 	return id
 }
 
-// linked calls test with two sidecars, the link between them in plain text and
-// with TLS, and wants nothing left afterwards.
+// linked calls test with a chain, with its links in plain text and with TLS, and then
+// checks that no stream is left.
 func linked(t *testing.T, o chainOptions, test func(t *testing.T, c *chain), apps ...string) {
 	for _, o.secure = range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "tls"}[o.secure], func(t *testing.T) {
 			c := newChain(t, o, apps...)
 			test(t, c)
-			c.over()
+			c.waitNoStreams()
 		})
 	}
 }
 
-// over waits until nothing is left of any stream: the connections that stay are
-// those that the loops keep for the next message.
-func (c *chain) over() {
+// waitNoStreams waits until no stream is left. The connections that the loops keep for
+// the next message may stay.
+func (c *chain) waitNoStreams() {
 	c.t.Helper()
 	c.client.CloseIdleConnections()
 	for i, s := range c.nodes {
 		s.eventually(fmt.Sprintf("sidecar %d to have no stream", i), func() error {
 			kept := 0
 			if i > 0 {
-				kept = c.nodes[i-1].kept()
+				kept = c.nodes[i-1].endpointConnections()
 			}
-			return s.settled(int64(kept))
+			return s.checkNoStreams(int64(kept))
 		})
 	}
 }
 
-// settled tells what is left of streams where inbound connections may stay.
-func (s *sidecar) settled(inbound int64) error {
+// checkNoStreams returns an error with what is left of streams. inbound is the number of
+// accepted connections that must be left.
+func (s *sidecar) checkNoStreams(inbound int64) error {
 	s.t.Helper()
 	sum, _ := s.totals()
 	st := s.engine.Stats()
@@ -176,8 +177,8 @@ func (s *sidecar) settled(inbound int64) error {
 	return nil
 }
 
-// kept is how many connections to endpoints the loops have.
-func (s *sidecar) kept() (n int) {
+// endpointConnections returns the number of connections from the loops to endpoints.
+func (s *sidecar) endpointConnections() (n int) {
 	for _, r := range s.reports() {
 		for _, e := range r.Services[0].Endpoints {
 			n += e.Connections
@@ -186,8 +187,8 @@ func (s *sidecar) kept() (n int) {
 	return n
 }
 
-// departures is how many connections and bodies have left the loops of s so.
-func (s *sidecar) departures(d stats.Handoff) (n uint64) {
+// handoffs returns how many connections and bodies the loops of s have handed off as d.
+func (s *sidecar) handoffs(d stats.Handoff) (n uint64) {
 	for _, r := range s.reports() {
 		n += r.Stats.Handoffs[d]
 	}

@@ -12,34 +12,34 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// wish is what a stream needs an endpoint for.
-type wish struct {
-	leaser  exchange.Leaser // that keeps the account
+// endpointQuery says which endpoint a stream needs.
+type endpointQuery struct {
+	leaser  exchange.Leaser // picks the endpoint and counts the stream
 	service string
-	kind    link.StreamKind // where the endpoint is another sidecar
-	timeout time.Duration   // that one is given
+	kind    link.StreamKind // sent to an endpoint that is another sidecar
+	timeout time.Duration   // sent to that sidecar
 }
 
-// answer is what the core says to a request for an endpoint.
-type answer struct {
+// pick is the result of an endpointQuery: a lease with its target, or a failure.
+type pick struct {
 	lease *exchange.Lease
 	at    exchange.Target
 	fail  *fault.Failure
 }
 
-// refusal is the other sidecar's reason not to take a stream.
+// refusal is another sidecar's reason not to take a stream.
 type refusal struct{ fail *fault.Failure }
 
 func (r refusal) Error() string { return "refused: " + r.fail.Code }
 
-// connect joins an endpoint that takes the stream. Without a Failure there is a
-// Lease to close. linked tells whether it is another sidecar.
-func (p *pair) connect(w *wish) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
-	answers := make(chan answer, 1)
+// connect connects p to an endpoint that takes the stream. Unless it fails, the caller
+// must close lease. linked reports whether the endpoint is another sidecar.
+func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
+	picks := make(chan pick, 1)
 	w.leaser.Lease(w.service, func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
-		answers <- answer{l, at, f}
+		picks <- pick{l, at, f}
 	})
-	a := p.await(answers)
+	a := p.await(picks)
 	if a.fail != nil {
 		return nil, false, a.fail
 	}
@@ -49,7 +49,7 @@ func (p *pair) connect(w *wish) (lease *exchange.Lease, linked bool, fail *fault
 		if err == nil {
 			return lease, a.at.Link, nil
 		}
-		if p.isCut() || p.srv.ctx.Err() != nil {
+		if p.isAborted() || p.srv.ctx.Err() != nil {
 			lease.Close(false, 0, 0)
 			return nil, false, fault.Draining
 		}
@@ -57,9 +57,9 @@ func (p *pair) connect(w *wish) (lease *exchange.Lease, linked bool, fail *fault
 		if errors.As(err, &last) {
 			why = last.fail
 		}
-		lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { answers <- answer{lease, at, f} })
-		a = p.await(answers)
-		switch { // on a failure the core has closed the lease, or its loop is gone
+		lease.Retry(why, err, func(at exchange.Target, f *fault.Failure) { picks <- pick{lease, at, f} })
+		a = p.await(picks)
+		switch { // after a failure the core has closed the lease, or its loop has stopped
 		case a.fail == fault.Connect && last.fail != nil:
 			return nil, false, last.fail
 		case a.fail != nil:
@@ -68,25 +68,25 @@ func (p *pair) connect(w *wish) (lease *exchange.Lease, linked bool, fail *fault
 	}
 }
 
-// await waits for the core, whose loop may have stopped.
-func (p *pair) await(answers <-chan answer) (a answer) {
+// await waits for the core. The loop of the core may have stopped, so Close ends the wait.
+func (p *pair) await(picks <-chan pick) (a pick) {
 	select {
-	case a = <-answers:
+	case a = <-picks:
 		return a
 	case <-p.srv.ctx.Done():
-		return answer{fail: fault.Draining}
+		return pick{fail: fault.Draining}
 	}
 }
 
-// open connects to an endpoint; another sidecar is told what comes, and asked
-// whether it takes what can't be refused in words of its own.
-func (p *pair) open(w *wish, at exchange.Target) error {
+// open connects to an endpoint. To another sidecar it also sends the preface, and waits
+// until that sidecar accepts a stream that can't be refused by an HTTP response.
+func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	if err := p.dial(at.Addr, w.service); err != nil || !at.Link {
 		return err
 	}
-	err := p.greet(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
+	err := p.sendPreface(&link.Stream{Kind: w.kind, TimeLeft: w.timeout})
 	if err != nil {
-		p.part(false)
+		p.closeUp(false)
 	}
 	return err
 }
@@ -99,11 +99,12 @@ func (p *pair) dial(addr, service string) error {
 	if err != nil {
 		return err
 	}
-	return p.join(endOf(sock))
+	return p.attachUp(endOf(sock))
 }
 
-// greet sends the preface, and waits for the reply where there is one.
-func (p *pair) greet(st *link.Stream) error {
+// sendPreface sends the preface of a stream, and waits for the status byte if its kind
+// has one.
+func (p *pair) sendPreface(st *link.Stream) error {
 	_ = p.up.SetDeadline(time.Now().Add(st.TimeLeft))
 	if _, err := p.up.Write(link.AppendStream(nil, st)); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (p *pair) greet(st *link.Stream) error {
 	return p.up.SetDeadline(time.Time{})
 }
 
-// failure says what an error of the endpoint's connection means.
+// failure returns the Failure for an error of the connection to the endpoint.
 func failure(err error) *fault.Failure {
 	var r refusal
 	switch {

@@ -9,21 +9,22 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// connects is an address whose connections are CONNECTs, with bytes behind.
-func (s *sidecar) connects(rest string) string {
+// connectAddr returns an address whose connections are CONNECT requests, with rest read
+// already.
+func (s *sidecar) connectAddr(rest string) string {
 	return s.front(func(nc *net.TCPConn) {
 		s.srv.Request(socket{nc}, &downstream.StreamRequest{
-			Kind: stats.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: patience, Minor: 1, Rest: []byte(rest),
+			Kind: stats.StreamConnect, Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit, Minor: 1, Rest: []byte(rest),
 		})
 	})
 }
 
-// TestConnect: after a CONNECT bytes go both ways, those behind its head first;
-// one that can't be served is told so.
+// TestConnect: after a CONNECT bytes pass both ways, the bytes behind its head first. A
+// CONNECT that fails receives an error response.
 func TestConnect(t *testing.T) {
 	a := newApp(t)
-	hops(t, a.addr, func(t *testing.T, s *sidecar) {
-		client := s.dialTo(s.connects("early "))
+	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
+		client := s.dialTo(s.connectAddr("early "))
 		server := receive(t, a.conns, "the connection")
 		wantRead(t, "the client", client, connected)
 		_, _ = io.WriteString(client, "late")
@@ -31,21 +32,21 @@ func TestConnect(t *testing.T) {
 		if got, err := io.ReadAll(server); string(got) != "early late" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		_, _ = io.WriteString(server, "answer")
+		_, _ = io.WriteString(server, "server")
 		server.Close()
-		wantRead(t, "the client", client, "answer")
+		wantRead(t, "the client", client, "server")
 	})
-	hops(t, refusing(t), func(t *testing.T, s *sidecar) {
-		wantRead(t, "the client", s.dialTo(s.connects("")), "HTTP/1.1 502 Bad Gateway\r\n")
+	withSidecars(t, refusingAddr(t), func(t *testing.T, s *sidecar) {
+		wantRead(t, "the client", s.dialTo(s.connectAddr("")), "HTTP/1.1 502 Bad Gateway\r\n")
 	})
 }
 
-// TestWebSocketMesh: an upgrade is granted through sidecars; half-closes and
-// resets pass.
+// TestWebSocketMesh: an upgrade succeeds through one and two sidecars, and half-closes
+// and resets pass.
 func TestWebSocketMesh(t *testing.T) {
 	a := newApp(t)
-	hops(t, a.addr, func(t *testing.T, s *sidecar) {
-		addr := s.requests()
+	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
+		addr := s.requestAddr()
 		client := s.dialTo(addr)
 		_, _ = io.WriteString(client, ask+"early")
 		server := receive(t, a.conns, "the connection")

@@ -1,24 +1,27 @@
-// Package stream carries what is no message: bytes that nobody
-// waits for to be complete. Streams run on goroutines and the standard library, two to
-// a stream, because blocking reads and writes bring backpressure from end to end
-// and half-close for free, and the reactor's engine has neither.
+// Package stream carries streams: bytes that are passed on while they arrive, without
+// waiting for a complete message. A stream runs on two goroutines with the standard
+// library. Their blocking reads and writes give backpressure from end to end and
+// half-close, and the reactor's engine has neither.
 //
-// One file per duty:
+// The files:
 //
-//	server.go    what all streams share, and how they are ended
-//	listener.go  tcp listeners: accepts, counts, refuses
-//	accept.go    streams that another sidecar brings
-//	end.go       one connection; what the kernel knows of it
+//	server.go    the Server, which starts and ends all streams
+//	listener.go  tcp listeners: they accept, count and refuse connections
+//	accept.go    streams from another sidecar
+//	end.go       one connection, and the kernel's counters of it
 //	pair.go      the two connections of a stream, and how they end
+//	head.go      input that is read before it is passed on, and its memory
 //	connect.go   finds an endpoint that takes the stream
 //	tunnel.go    a stream of opaque bytes
-//	pass.go      a redirected connection, to where it was going; hops.go: never in a circle
-//	relay.go     bytes, both ways
-//	request.go   an HTTP request and its answer, both of any length
-//	answer.go    an answer whose request was a message
-//	park.go      answers that wait for another sidecar to fetch them
-//	body.go      one body, one way, strictly decoded and framed again
-//	idle.go      ends what has stopped moving, a client that takes nothing too
+//	pass.go      a redirected connection, passed to its original destination
+//	hops.go      the set of such connections, which detects a loop
+//	relay.go     copies bytes both ways
+//	request.go   an HTTP request and its response, both of any length
+//	response.go  a response whose request was a message
+//	park.go      responses that wait until another sidecar fetches them
+//	previous.go  fetches a response that the previous process has parked
+//	body.go      passes one body one way, strictly decoded and framed again
+//	idle.go      aborts a stream without progress
 //
-// The core picks endpoints and keeps the accounts (exchange.Lease).
+// The core picks endpoints and counts the streams (exchange.Lease).
 package stream

@@ -16,19 +16,19 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// room is how much memory a few early bytes come with.
-const room = 1 << 20
+// earlySize is the capacity of the buffer that holds a few early bytes.
+const earlySize = 1 << 20
 
-// TestEarlyBytesAreGivenUp: what came before the other end was there counts with the
-// memory that it is in, and is given up when it was passed on, however long the stream
-// lasts.
-func TestEarlyBytesAreGivenUp(t *testing.T) {
+// TestEarlyBytesReleased: bytes that were read before the other end was connected count
+// with the capacity of their buffer. The buffer is released once they were passed on,
+// however long the stream lasts.
+func TestEarlyBytesReleased(t *testing.T) {
 	const put = "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 10\r\n\r\n"
 	length := http1.Head{Framing: http1.FixedLength, Length: 10}
 	for name, c := range map[string]struct {
-		request downstream.StreamRequest
-		rest    bool // the bytes are raw
-		answer  string
+		request  downstream.StreamRequest
+		rest     bool // the early bytes are not decoded
+		response string
 	}{
 		"tunnel":         {downstream.StreamRequest{Kind: stats.StreamConnect}, true, ""},
 		"upgrade":        {downstream.StreamRequest{Kind: stats.StreamWebSocket, Head: []byte(ask)}, true, upgraded},
@@ -41,8 +41,8 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 			early := make(chan weak.Pointer[byte], 1)
 			client := s.dialTo(s.front(func(nc *net.TCPConn) {
 				r := c.request
-				r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", patience, 1
-				b := append(make([]byte, 0, room), "early"...)
+				r.Leaser, r.Service, r.Timeout, r.Minor = s.srv.worker(), "app", waitLimit, 1
+				b := append(make([]byte, 0, earlySize), "early"...)
 				early <- weak.Make(&b[0])
 				if r.Body.Reset(&length, s.srv.limits()); r.Kind == stats.StreamBody {
 					r.Buffer = bytebufferpool.Get()
@@ -56,25 +56,25 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 				s.srv.Request(socket{nc}, &r)
 			}))
 			server := receive(t, a.conns, "the connection")
-			if c.answer != "" {
+			if c.response != "" {
 				readUntil(t, server, "\r\n\r\n")
-				if n := s.proc.Held(); n < room {
-					t.Errorf("%d bytes count of %d", n, room)
+				if n := s.proc.Held(); n < earlySize {
+					t.Errorf("%d bytes count of %d", n, earlySize)
 				}
-				_, _ = io.WriteString(server, c.answer)
+				_, _ = io.WriteString(server, c.response)
 			}
 			readUntil(t, server, "early")
-			s.givenUp(receive(t, early, "the bytes"))
+			s.waitReleased(receive(t, early, "the bytes"))
 			client.Close()
 			server.Close()
-			s.idle()
+			s.waitIdle()
 		})
 	}
-	t.Run("answer", func(t *testing.T) {
+	t.Run("response", func(t *testing.T) {
 		a := newApp(t)
 		s := newSidecar(t, options{}, a.addr)
 		src, server := s.source(a, length, "")
-		b := make([]byte, 0, room)
+		b := make([]byte, 0, earlySize)
 		early := weak.Make(&b[:1][0])
 		src.Buffer.B, b = b, nil
 		_, _, _ = src.Body.Decode([]byte("early"), src.Buffer)
@@ -85,25 +85,25 @@ func TestEarlyBytesAreGivenUp(t *testing.T) {
 			s.srv.Answer(socket{nc}, &downstream.StreamAnswer{Head: []byte("head|"), Source: <-sources})
 		}))
 		readUntil(t, client, "head|early")
-		s.givenUp(early)
+		s.waitReleased(early)
 		client.Close()
 		server.Close()
-		s.idle()
+		s.waitIdle()
 	})
 }
 
 const upgraded = "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
 
-// givenUp waits until early is free, and no more counted.
-func (s *sidecar) givenUp(early weak.Pointer[byte]) {
+// waitReleased waits until early is collected and no longer counted.
+func (s *sidecar) waitReleased(early weak.Pointer[byte]) {
 	s.t.Helper()
-	s.eventually("early bytes to be given up", func() error {
+	s.eventually("early bytes to be released", func() error {
 		runtime.GC()
 		if early.Value() != nil {
-			return errors.New("they are kept")
+			return errors.New("they are referenced")
 		}
-		if n := s.proc.Held(); n >= room {
-			return errors.New("they count")
+		if n := s.proc.Held(); n >= earlySize {
+			return errors.New("they are counted")
 		}
 		return nil
 	})

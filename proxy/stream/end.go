@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// conn is what is read and written: a TCP connection, or TLS on one.
+// conn is a TCP connection, or TLS on one.
 type conn interface {
 	net.Conn
 	CloseWrite() error
@@ -18,12 +18,13 @@ type conn interface {
 // end is one connection of a stream.
 type end struct {
 	conn
-	tcp    *net.TCPConn // below, for its counters and to reset it
-	secure bool         // the bytes of tcp are encrypted ones
-	told   atomic.Bool  // that there is no more for it; from then on a close is no reset
+	tcp     *net.TCPConn // below conn: has the counters, and is reset
+	secure  bool         // tcp carries TLS
+	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }
 
-// endOf is the end that a Socket of a driver with sockets makes; nil for others.
+// endOf returns the end for the Socket of a driver with TCP connections, and nil for any
+// other Socket.
 func endOf(s loop.Socket) *end {
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })
@@ -33,17 +34,17 @@ func endOf(s loop.Socket) *end {
 	return &end{conn: c, tcp: over.NetConn().(*net.TCPConn), secure: s.Secure()}
 }
 
-// reset closes e so that its peer does not take what it got for all there is:
-// from below, since the orderly end of TLS would tell it so. It does not block.
+// reset closes e so that its peer can't mistake what it received for everything. It
+// closes tcp first, since a close_notify of TLS would look complete. It does not block.
 func (e *end) reset() {
 	_ = e.tcp.SetLinger(0)
 	_ = e.tcp.Close()
 	_ = e.Close()
 }
 
-// dead tells whether the connection was reset: no state is left of it but the
-// descriptor.
-func (e *end) dead() bool {
+// isReset reports whether the connection was reset: the kernel has closed it, and only
+// the descriptor is left.
+func (e *end) isReset() bool {
 	info, err := e.info()
 	return err != nil || info.State == tcpClose
 }
@@ -51,7 +52,7 @@ func (e *end) dead() bool {
 // tcpClose is TCP_CLOSE of linux/tcp_states.h.
 const tcpClose = 7
 
-// moved is the bytes that came and those that were acknowledged.
+// moved returns the number of bytes that were received or acknowledged.
 func (e *end) moved() uint64 {
 	info, err := e.info()
 	if err != nil {
@@ -60,7 +61,7 @@ func (e *end) moved() uint64 {
 	return info.Bytes_received + info.Bytes_acked
 }
 
-// info asks the kernel how the connection is.
+// info returns the kernel's state of the connection.
 func (e *end) info() (info *unix.TCPInfo, err error) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
@@ -76,8 +77,8 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 	return info, err
 }
 
-// unsent is how many bytes the peer has yet to acknowledge.
-func (e *end) unsent() (n int) {
+// unacknowledged returns how many bytes the peer has not acknowledged yet.
+func (e *end) unacknowledged() (n int) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
 		return 0

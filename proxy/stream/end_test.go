@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestFinishSlowReader: the last of an answer gets to a client that has sent what
-// nobody reads any more, however long it takes to read.
+// TestFinishSlowReader: the last bytes of a response reach a client that reads slowly
+// and sends more bytes meanwhile.
 func TestFinishSlowReader(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{})
@@ -35,7 +35,7 @@ func TestFinishSlowReader(t *testing.T) {
 			t.Fatalf("%v after %d bytes of %d", err, got, size)
 		}
 		_, _ = client.Write([]byte("x"))
-		time.Sleep(2 * time.Millisecond) // slower than flush
+		time.Sleep(2 * time.Millisecond) // longer than flush
 	}
 	if got != size {
 		t.Errorf("%d bytes of %d", got, size)
@@ -44,9 +44,9 @@ func TestFinishSlowReader(t *testing.T) {
 	receive(t, done, "the end")
 }
 
-// TestResetTold: a reset that a write was told of is one for the other end too,
-// though the connection then reads like one that has ended.
-func TestResetTold(t *testing.T) {
+// TestResetAfterWriteError: a reset whose error a write has consumed still resets the
+// other end, although reads then return an end of file.
+func TestResetAfterWriteError(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{})
 	dial := func() (own *end, other *net.TCPConn) {
@@ -59,7 +59,7 @@ func TestResetTold(t *testing.T) {
 	up, server := dial()
 	(&end{conn: server, tcp: server}).reset()
 	s.eventually("the reset to arrive", func() error {
-		if !up.dead() {
+		if !up.isReset() {
 			return errors.New("not yet")
 		}
 		return nil
@@ -70,7 +70,7 @@ func TestResetTold(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&pair{srv: s.srv, down: down, up: up}).relay(s.srv.early(nil))
+		(&pair{srv: s.srv, down: down, up: up}).relay(newInput(s.proc, nil))
 	}()
 	wantReset(t, "the client", client)
 	client.Close()

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m, leaktest.Engine...)
 }
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// waitLimit is how long a test waits before it fails.
+const waitLimit = time.Minute
 
-// sidecar is a core on real loops with a tcp listener.
+// sidecar is the core on real loops, with a stream Server.
 type sidecar struct {
 	t      *testing.T
 	engine *reactor.Engine
@@ -38,19 +38,19 @@ type sidecar struct {
 	srv    *Server
 	ln     *Listener
 	addr   string
-	log    string // the file of the access log, if the configuration has one
+	log    string // path of the access log; empty if there is none
 }
 
-// options are what tests change of the sidecar.
+// options are the options of a sidecar.
 type options struct {
 	connections int    // limits.connections
 	perSource   int    // limits.per_source
-	timeout     string // of the service
-	more        string
+	timeout     string // timeout of the service
+	more        string // keys of the configuration
 }
 
-// newSidecar listens for the service app at the endpoints, and opens the first of
-// its listeners.
+// newSidecar starts a sidecar with the service app at the endpoints, and opens the first
+// of its listeners, which is a tcp listener.
 func newSidecar(t *testing.T, o options, endpoints ...string) *sidecar {
 	t.Helper()
 	s := startSidecar(t, `
@@ -73,8 +73,7 @@ services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, m
 	return s
 }
 
-// startSidecar has the configuration's core on loops, with streams, and no
-// listener.
+// startSidecar starts a sidecar with the configuration, and opens no listener.
 func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	t.Helper()
 	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
@@ -94,9 +93,9 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	for i, l := range s.engine.Loops() {
 		proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocket, Room: s.engine.Room, Logger: log})
+	s.srv = New(Options{Process: s.proc, Dial: s.engine.DialSocket, Reserver: s.engine.Reserver, Logger: log})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := errors.Join(s.srv.Close(ctx), s.engine.Stop(ctx)); err != nil {
 			t.Error(err)
@@ -108,7 +107,7 @@ func startSidecar(t *testing.T, yaml string, o reactor.Options) *sidecar {
 	return s
 }
 
-// update gives the service endpoints.
+// update makes list the endpoints of the service, on all loops.
 func (s *sidecar) update(list ...registry.Endpoint) {
 	s.t.Helper()
 	snap := registry.NewSnapshot("app", registry.SourceLive, time.Unix(1700000000, 0), list)
@@ -134,7 +133,7 @@ func (s *sidecar) reports() []stats.WorkerReport {
 	return reports
 }
 
-// totals are the counts of all loops.
+// totals returns the counts of all loops together.
 func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) {
 	s.t.Helper()
 	failures = map[string]uint64{}
@@ -147,8 +146,8 @@ func (s *sidecar) totals() (sum stats.ServiceStats, failures map[string]uint64) 
 	return sum, failures
 }
 
-// idle waits until nothing is left of any stream.
-func (s *sidecar) idle() {
+// waitIdle waits until no stream and no connection is left.
+func (s *sidecar) waitIdle() {
 	s.t.Helper()
 	s.eventually("all streams to be over", func() error {
 		sum, _ := s.totals()
@@ -181,11 +180,11 @@ func (s *sidecar) dial() *net.TCPConn {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	return nc.(*net.TCPConn)
 }
 
-// pair is both ends of a stream.
+// pair connects a client and returns both ends of its stream.
 func (s *sidecar) pair(app *app) (client, server *net.TCPConn) {
 	s.t.Helper()
 	client = s.dial()
@@ -197,13 +196,13 @@ func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+	case <-time.After(waitLimit):
+		t.Fatalf("timeout waiting for %s", what)
 		panic("unreachable")
 	}
 }
 
-// app accepts connections for the test to do with as it likes.
+// app is an application that gives its connections to the test.
 type app struct {
 	addr  string
 	conns chan *net.TCPConn
@@ -224,7 +223,7 @@ func newApp(t *testing.T) *app {
 			if err != nil {
 				return
 			}
-			_ = nc.SetDeadline(time.Now().Add(patience))
+			_ = nc.SetDeadline(time.Now().Add(waitLimit))
 			a.conns <- nc.(*net.TCPConn)
 		}
 	}()
@@ -238,8 +237,8 @@ func newApp(t *testing.T) *app {
 	return a
 }
 
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
+// refusingAddr returns an address without a listener.
+func refusingAddr(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -249,7 +248,7 @@ func refusing(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// wantReset reads nc to a reset.
+// wantReset checks that nc ends with a reset.
 func wantReset(t *testing.T, who string, nc net.Conn) {
 	t.Helper()
 	if _, err := io.ReadAll(nc); !errors.Is(err, syscall.ECONNRESET) {
@@ -257,8 +256,7 @@ func wantReset(t *testing.T, who string, nc net.Conn) {
 	}
 }
 
-// wantRefused connects a client that is reset: maybe so soon that connecting
-// already tells.
+// wantRefused checks that a client is reset. Connecting may already return the reset.
 func (s *sidecar) wantRefused() {
 	s.t.Helper()
 	nc, err := net.Dial("tcp", s.addr)
@@ -269,13 +267,13 @@ func (s *sidecar) wantRefused() {
 		s.t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	wantReset(s.t, "a client that can't be served", nc)
 }
 
-// filesClosed waits until no more descriptors are open than before. Package net
+// waitFilesClosed waits until no more descriptors are open than before. Package net
 // keeps the pipes of splice until the next garbage collections.
-func (s *sidecar) filesClosed(before int) {
+func (s *sidecar) waitFilesClosed(before int) {
 	s.t.Helper()
 	s.eventually("descriptors to be closed", func() error {
 		runtime.GC()
@@ -295,7 +293,7 @@ func openFiles(t *testing.T) int {
 	return len(all)
 }
 
-// endpoint is one without anything particular.
+// endpoint returns a plain endpoint.
 func endpoint(addr string) registry.Endpoint { return registry.Endpoint{Addr: addr, Weight: 1} }
 
 // listen serves the first listener of the configuration.

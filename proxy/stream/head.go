@@ -2,10 +2,10 @@ package stream
 
 import "github.com/remora-proxy/remora/proxy"
 
-// readSize is how much is read at once of a head.
+// readSize is the size of one read of a head.
 const readSize = 4 << 10
 
-// intake is what was read of a head, and maybe of what follows it. It counts
+// intake holds the bytes read of a head, and maybe bytes that follow it. They count
 // against limits.buffered until free or rest.
 type intake struct {
 	proc *proxy.Process
@@ -13,19 +13,20 @@ type intake struct {
 	held int
 }
 
-// early is an intake of what came already, and was not counted until now.
-func (s *Server) early(b []byte) *intake {
-	in := &intake{proc: s.opt.Process, b: b}
+// newInput returns an intake of bytes that were read already and not counted.
+func newInput(proc *proxy.Process, b []byte) *intake {
+	in := &intake{proc: proc, b: b}
 	in.hold()
 	return in
 }
 
+// hold counts the growth of b.
 func (in *intake) hold() {
 	in.proc.Hold(cap(in.b) - in.held)
 	in.held = cap(in.b)
 }
 
-// more reads on.
+// more reads more bytes, at least one unless it fails.
 func (in *intake) more(from *end) error {
 	n := len(in.b)
 	in.b = append(in.b, make([]byte, readSize)...)
@@ -38,21 +39,21 @@ func (in *intake) more(from *end) error {
 	return err
 }
 
-// rest gives out what follows the first n bytes, for the caller to count.
+// rest returns the bytes after the first n. The caller owns and counts them.
 func (in *intake) rest(n int) []byte {
 	b := in.b[n:]
 	in.free()
 	return b
 }
 
-// free may be called again.
+// free releases the bytes. It may be called again.
 func (in *intake) free() {
 	in.b = nil
 	in.hold()
 }
 
-// say writes a head, which counts until it has left.
-func (p *pair) say(head []byte) error {
+// writeHead writes a head to down. It counts against limits.buffered meanwhile.
+func (p *pair) writeHead(head []byte) error {
 	proc := p.srv.opt.Process
 	proc.Hold(len(head))
 	defer proc.Hold(-len(head))

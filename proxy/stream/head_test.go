@@ -9,10 +9,9 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
-// TestHeadsCount: what is here of a head that takes its time counts against
-// limits.buffered, be it of a request or of an answer, and no more once it has
-// gone on.
-func TestHeadsCount(t *testing.T) {
+// TestHeadMemory: the bytes of an incomplete head, of a request or a response, count
+// against limits.buffered until they were passed on.
+func TestHeadMemory(t *testing.T) {
 	a := newApp(t)
 	const most = 40 << 10
 	part := "X: " + strings.Repeat("x", most)
@@ -32,17 +31,17 @@ func TestHeadsCount(t *testing.T) {
 		_, _ = io.WriteString(peer, "GET / HTTP/1.1\r\nHost: app\r\n"+part)
 		held("half a request to count", most, 4*most)
 		peer.Close()
-		held("it to count no more", 0, 0)
+		held("it to be uncounted", 0, 0)
 
 		client := c.dial()
 		_, _ = io.WriteString(client, ask)
 		server := receive(t, a.conns, "the request")
 		readUntil(t, server, "\r\n\r\n")
 		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\n"+part)
-		held("half an answer to count", most, 4*most)
+		held("half a response to count", most, 4*most)
 		_, _ = io.WriteString(server, "\r\nContent-Length: 10\r\n\r\nbegin")
 		readUntil(t, client, "\r\n\r\nbegin")
-		held("what has gone on to count no more", 0, decoding+readSize)
+		held("the bytes that were passed on to be uncounted", 0, transferSize+readSize)
 		_, _ = io.WriteString(server, "-over")
 		readUntil(t, client, "-over")
 		server.Close()

@@ -2,7 +2,8 @@ package stream
 
 import "sync"
 
-// hopSet is the connections of open passages, from here to where they go.
+// hopSet has the open connections of the sidecar to original destinations. Its zero
+// value is empty.
 type hopSet struct {
 	mu  sync.Mutex
 	all map[hop]struct{}

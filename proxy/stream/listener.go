@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Back-off after a failed accept, mostly for want of descriptors.
+// Back-off after a failed accept. The usual cause is a lack of descriptors.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = time.Second
@@ -23,17 +23,18 @@ type Listener struct {
 
 	reserve func(remote net.Addr) (release func())
 
-	done chan struct{} // closed when nothing is accepted any more
+	done chan struct{} // closed when the accepting goroutine has ended
 }
 
-// Addr is where l listens.
+// Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Configure leads the connections that come from now on to where c says. The
-// address stays.
+// Configure applies c to the connections that are accepted from now on. The address does
+// not change.
 func (l *Listener) Configure(c *config.Listener) { l.cfg.Store(c) }
 
-// Close stops accepting. Streams that were accepted go on.
+// Close stops accepting. Streams that were accepted before continue. A second Close
+// returns nil.
 func (l *Listener) Close() error {
 	l.srv.mu.Lock()
 	delete(l.srv.listeners, l)
@@ -41,12 +42,12 @@ func (l *Listener) Close() error {
 	err := l.ln.Close()
 	<-l.done
 	if errors.Is(err, net.ErrClosed) {
-		return nil // Close before, or the Server's
+		return nil // closed before, or by Server.Close
 	}
 	return err
 }
 
-// run accepts until the listener is closed; an error is no reason to end.
+// run accepts until the listener is closed. After any other error it tries again.
 func (l *Listener) run() {
 	defer close(l.done)
 	backoff := minBackoff
@@ -54,7 +55,7 @@ func (l *Listener) run() {
 		nc, err := l.ln.Accept()
 		if err == nil {
 			backoff = minBackoff
-			l.take(nc.(*net.TCPConn))
+			l.serve(nc.(*net.TCPConn))
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -68,8 +69,8 @@ func (l *Listener) run() {
 	}
 }
 
-// take starts a stream, or resets what is over a limit of connections.
-func (l *Listener) take(nc *net.TCPConn) {
+// serve starts a stream, or resets a connection above a limit of connections.
+func (l *Listener) serve(nc *net.TCPConn) {
 	down := &end{conn: nc, tcp: nc}
 	release := l.reserve(nc.RemoteAddr())
 	if release == nil {
@@ -79,9 +80,9 @@ func (l *Listener) take(nc *net.TCPConn) {
 	service := l.srv.service(l.cfg.Load().Service)
 	worker := l.srv.worker()
 	t := &tunnel{
-		pair: &pair{srv: l.srv, down: down}, words: silent,
-		wish:  l.srv.opaque(worker, service.Name, service.Timeout),
-		trail: worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
+		pair: &pair{srv: l.srv, down: down}, failureResponse: noResponse,
+		endpointQuery: l.srv.opaque(worker, service.Name, service.Timeout),
+		record:        worker.StreamRecord(l.cfg.Load().Name, nc.RemoteAddr().String(), service.Name),
 	}
 	if !l.srv.start(t.pair, func() { defer release(); t.run() }) {
 		release()

@@ -14,14 +14,14 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// socket is a connection that never was on a loop.
+// socket is a loop.Socket on a TCP connection that no engine counts.
 type socket struct{ *net.TCPConn }
 
 func (s socket) NetConn() net.Conn { return s.TCPConn }
 func (s socket) Secure() bool      { return false }
 func (s socket) Reset()            { _, _ = s.SetLinger(0), s.Close() }
 
-// front has take carry what connects to the address.
+// front returns an address whose connections are given to take.
 func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {
 	s.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,13 +43,14 @@ func (s *sidecar) front(take func(nc *net.TCPConn)) (addr string) {
 	return ln.Addr().String()
 }
 
-// requests is an address whose connections begin with a request for Request.
-func (s *sidecar) requests() string {
+// requestAddr returns an address whose connections begin with a request, which is given
+// to Server.Request.
+func (s *sidecar) requestAddr() string {
 	return s.front(func(nc *net.TCPConn) {
-		r := &downstream.StreamRequest{Leaser: s.srv.worker(), Service: "app", Timeout: patience}
+		r := &downstream.StreamRequest{Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit}
 		down := endOf(socket{nc})
 		if f := (&pair{srv: s.srv, down: down}).receive(r, nil); f != nil {
-			if len(r.Rest) == 0 { // a CONNECT, or nothing
+			if len(r.Rest) == 0 {
 				nc.Close()
 			}
 			return
@@ -58,8 +59,9 @@ func (s *sidecar) requests() string {
 	})
 }
 
-// links is an address where other sidecars bring streams.
-func (s *sidecar) links() string {
+// linkAddr returns an address whose connections begin with the preface of a stream, and
+// are given to Server.Accept.
+func (s *sidecar) linkAddr() string {
 	magic := len(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})) - 6
 	return s.front(func(nc *net.TCPConn) {
 		head := make([]byte, magic+4)
@@ -72,39 +74,39 @@ func (s *sidecar) links() string {
 		left, n := binary.Uvarint(rest[1:])
 		st := link.Stream{Kind: link.StreamKind(rest[0]), TimeLeft: time.Duration(left) * time.Microsecond}
 		copy(st.Token[:], rest[1+n:])
-		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Leaser: s.srv.worker(), Service: "app", Timeout: patience, Stream: st})
+		s.srv.Accept(socket{nc}, &downstream.StreamAccept{Leaser: s.srv.worker(), Service: "app", Timeout: waitLimit, Stream: st})
 	})
 }
 
-// before is a sidecar whose endpoint is s.
-func (s *sidecar) before() *sidecar {
+// inFront returns a new sidecar whose endpoint is s.
+func (s *sidecar) inFront() *sidecar {
 	s.t.Helper()
 	b := newSidecar(s.t, options{})
-	b.update(registry.Endpoint{Addr: s.links(), Weight: 1, Protocol: config.ProtocolLink})
+	b.update(registry.Endpoint{Addr: s.linkAddr(), Weight: 1, Protocol: config.ProtocolLink})
 	return b
 }
 
-// hops calls test with one sidecar before the application, and with two.
-func hops(t *testing.T, app string, test func(t *testing.T, first *sidecar)) {
+// withSidecars calls test with one sidecar in front of the application, and with two.
+func withSidecars(t *testing.T, app string, test func(t *testing.T, first *sidecar)) {
 	t.Run("one sidecar", func(t *testing.T) {
 		s := newSidecar(t, options{}, app)
 		test(t, s)
-		s.idle()
-		s.released()
+		s.waitIdle()
+		s.wantNoMemory()
 	})
 	t.Run("two sidecars", func(t *testing.T) {
 		s := newSidecar(t, options{}, app)
-		b := s.before()
+		b := s.inFront()
 		test(t, b)
 		for _, s := range []*sidecar{b, s} {
-			s.idle()
-			s.released()
+			s.waitIdle()
+			s.wantNoMemory()
 		}
 	})
 }
 
-// released wants no byte counted any more.
-func (s *sidecar) released() {
+// wantNoMemory checks that no byte is counted.
+func (s *sidecar) wantNoMemory() {
 	s.t.Helper()
 	if n := s.proc.Buffered(); n != 0 {
 		s.t.Errorf("%d bytes still count", n)
@@ -114,7 +116,7 @@ func (s *sidecar) released() {
 // TestOpaqueMesh: opaque bytes, half-close and resets pass through two sidecars.
 func TestOpaqueMesh(t *testing.T) {
 	a := newApp(t)
-	hops(t, a.addr, func(t *testing.T, s *sidecar) {
+	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
 		client, server := s.pair(a)
 		question := strings.Repeat("question", 1<<17)
 		go func() {
@@ -124,9 +126,9 @@ func TestOpaqueMesh(t *testing.T) {
 		if got, err := io.ReadAll(server); string(got) != question || err != nil {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
-		_, _ = io.WriteString(server, "answer")
+		_, _ = io.WriteString(server, "server")
 		server.Close()
-		if got, err := io.ReadAll(client); string(got) != "answer" || err != nil {
+		if got, err := io.ReadAll(client); string(got) != "server" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		client, server = s.pair(a)

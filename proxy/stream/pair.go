@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// pair is the two ends of a stream, which it owns: the one that asked, down, and
-// the one that answers, up, as soon as there is one.
+// pair is the two ends of a stream, which it owns: down to the client, and up to the
+// endpoint, which is nil until it is connected.
 type pair struct {
 	srv  *Server
 	down *end
@@ -20,16 +20,16 @@ type pair struct {
 	up      *end
 	severed bool
 
-	at string // "ip:port" that was dialled last, by run
+	at string // "ip:port" that was dialled last; used by the goroutine of the stream
 
-	torn    atomic.Bool   // the stream is to end in a reset
-	waits   atomic.Bool   // for the head of an answer, which has a deadline: not idle
-	settled atomic.Bool   // down has all that it gets
-	heard   chan struct{} // closed when nobody reads down any more; nil: nobody began
+	broken       atomic.Bool   // the stream must end with a reset
+	awaitingHead atomic.Bool   // the head of a response is awaited with its own deadline: the stream is not idle
+	downDone     atomic.Bool   // nothing more will be sent to down; its end is no abort
+	readerDone   chan struct{} // closed when the goroutine of readDown has ended; nil if there is none
 }
 
-// join makes up the other end, unless the stream was cut.
-func (p *pair) join(up *end) error {
+// join sets up, unless the stream was aborted: then it resets up and returns ErrClosed.
+func (p *pair) attachUp(up *end) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.severed {
@@ -40,8 +40,8 @@ func (p *pair) join(up *end) error {
 	return nil
 }
 
-// cut ends the stream at once, with a reset at both ends.
-func (p *pair) cut() {
+// abort ends the stream at once, with a reset at both ends.
+func (p *pair) abort() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.severed = true
@@ -51,17 +51,17 @@ func (p *pair) cut() {
 	}
 }
 
-// isCut tells whether the stream was cut: what fails after that is no fault of
-// the endpoint's.
-func (p *pair) isCut() bool {
+// isAborted reports whether the stream was aborted. A failure after that is not the
+// endpoint's fault.
+func (p *pair) isAborted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.severed
 }
 
-// part closes the way up; an endpoint that is still being sent a request learns
-// that there is no more by a reset.
-func (p *pair) part(complete bool) {
+// closeUp closes up. If the request was not sent completely, it resets up, so that the
+// endpoint can tell.
+func (p *pair) closeUp(complete bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -73,38 +73,39 @@ func (p *pair) part(complete bool) {
 	}
 }
 
-// listen has down read from here on, by say while it has something to say, then
-// for its end alone: nobody waits for the answer then, and the stream is cut.
-func (p *pair) listen(say func()) {
-	p.heard = make(chan struct{})
+// readDown starts a goroutine that reads down: first upload does, then the input is
+// discarded until its end. A client that closes does not want the response, so the
+// stream is aborted.
+func (p *pair) readDown(upload func()) {
+	p.readerDone = make(chan struct{})
 	p.srv.all.Go(func() {
-		defer close(p.heard)
-		say()
+		defer close(p.readerDone)
+		upload()
 		_, _ = io.Copy(io.Discard, p.down)
-		if !p.settled.Load() {
-			p.cut()
+		if !p.downDone.Load() {
+			p.abort()
 		}
 	})
 }
 
-// finish writes the last of an answer and closes so that it arrives: a close
-// with unread input would be a reset, which can destroy it.
+// finish writes the last bytes of a response and closes down in a way that lets them
+// arrive: a close with unread input would send a reset, which can destroy them.
 func (p *pair) finish(out []byte) {
-	p.settled.Store(true)
+	p.downDone.Store(true)
 	defer p.down.Close()
 	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if _, err := p.down.Write(out); err == nil {
 		_ = p.down.CloseWrite()
 	}
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.flush))
-	if p.heard != nil {
-		<-p.heard
+	if p.readerDone != nil {
+		<-p.readerDone
 	}
 	p.linger()
 }
 
-// linger waits for the end of down. One that does not come is waited for as long
-// as the kernel has output that a slow peer still takes.
+// linger waits for the end of file of down. It gives up when the kernel has no more
+// output, or when the peer has acknowledged none for timeouts.write.
 func (p *pair) linger() {
 	left, progress := math.MaxInt, time.Now()
 	for {
@@ -112,7 +113,7 @@ func (p *pair) linger() {
 		if _, err := io.Copy(io.Discard, p.down); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		n, now := p.down.unsent(), time.Now()
+		n, now := p.down.unacknowledged(), time.Now()
 		switch {
 		case n == 0:
 			return
@@ -124,16 +125,17 @@ func (p *pair) linger() {
 	}
 }
 
-// refuse tells down why there is no answer, if there is a way to say so.
+// refuse sends out, a response with the failure, and closes down. It aborts the stream
+// if out is empty.
 func (p *pair) refuse(out []byte) {
-	if len(out) == 0 || p.srv.ctx.Err() != nil || p.isCut() {
-		p.cut()
+	if len(out) == 0 || p.srv.ctx.Err() != nil || p.isAborted() {
+		p.abort()
 		return
 	}
 	p.finish(out)
 }
 
-// moved is the bytes that came from both ends and that both have acknowledged.
+// moved returns the bytes that both ends have sent or acknowledged.
 func (p *pair) moved() uint64 {
 	p.mu.Lock()
 	up := p.up

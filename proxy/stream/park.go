@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// maxParked bounds the answers that wait to be fetched; past it Park refuses,
-	// and the other sidecar is told that the answer is too long.
+	// maxParked limits the parked responses. Above it Park refuses, and the other
+	// sidecar receives the error response-too-large.
 	maxParked = 1024
 
-	// parkTime is how long one waits: the other sidecar comes as soon as it has
-	// the head.
+	// parkTime is how long a response stays parked. The other sidecar fetches it as
+	// soon as it has the head.
 	parkTime = 5 * time.Second
 )
 
-// parked is an answer's body that waits to be fetched. Nothing of it is read
-// meanwhile, so that its sender waits too.
+// parked is the body of a response that waits to be fetched. It is not read meanwhile,
+// so backpressure stops its sender.
 type parked struct {
 	srv   *Server
 	src   *exchange.StreamSource
-	bytes int // that are held
+	bytes int // memory held
 	timer *time.Timer
 }
 
@@ -40,15 +40,15 @@ func (s *Server) Park(src *exchange.StreamSource) (token link.Token, ok bool) {
 	s.opt.Process.Hold(p.bytes)
 	s.parked[token] = p
 	p.timer = time.AfterFunc(s.park, func() {
-		if late := s.fetch(token); late != nil {
-			late.abandon()
+		if expired := s.unpark(token); expired != nil {
+			expired.discard()
 		}
 	})
 	return token, true
 }
 
-// fetch gives out what the token stands for, once; nil if there is nothing.
-func (s *Server) fetch(token link.Token) *parked {
+// unpark removes and returns the body that is parked under the token, or nil.
+func (s *Server) unpark(token link.Token) *parked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.parked[token]
@@ -56,15 +56,15 @@ func (s *Server) fetch(token link.Token) *parked {
 	return p
 }
 
-// taken ends the waiting of what fetch gave out.
-func (p *parked) taken() *exchange.StreamSource {
+// take stops the timer and returns the source, which the caller owns.
+func (p *parked) take() *exchange.StreamSource {
 	p.timer.Stop()
 	p.srv.opt.Process.Hold(-p.bytes)
 	return p.src
 }
 
-// abandon gives the body up: nobody comes for it.
-func (p *parked) abandon() {
+// discard closes the source of a body that was not fetched.
+func (p *parked) discard() {
 	p.timer.Stop()
 	p.srv.opt.Process.Hold(-p.bytes)
 	p.src.Close()

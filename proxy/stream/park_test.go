@@ -16,12 +16,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// source is an answer of the application whose connection is server; early is
-// the part of its body that is here.
+// source returns a response of the application, and the application's connection. early
+// is the part of the body that was read already.
 func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.StreamSource, server *net.TCPConn) {
 	s.t.Helper()
 	p := &pair{srv: s.srv}
-	w := s.srv.opaque(s.srv.worker(), "app", patience)
+	w := s.srv.opaque(s.srv.worker(), "app", waitLimit)
 	lease, _, fail := p.connect(&w)
 	if fail != nil {
 		s.t.Fatal(fail)
@@ -36,14 +36,15 @@ func (s *sidecar) source(a *app, h http1.Head, early string) (src *exchange.Stre
 	return src, server
 }
 
-// fetched is a client that b answers with the body that token stands for at s.
+// fetched returns a client to which b responds with the body that is parked under token
+// at address at.
 func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head) *net.TCPConn {
 	s.t.Helper()
 	leases := make(chan *exchange.Lease, 1)
 	w := b.srv.worker()
 	w.Lease("app", func(l *exchange.Lease, _ exchange.Target, _ *fault.Failure) { leases <- l })
 	src := &exchange.StreamSource{
-		Addr: at, Service: "app", Token: token, Timeout: patience,
+		Addr: at, Service: "app", Token: token, Timeout: waitLimit,
 		Buffer: bytebufferpool.Get(), Lease: receive(s.t, leases, "a lease"),
 	}
 	src.Lease.Connected(200)
@@ -54,11 +55,11 @@ func (s *sidecar) fetched(b *sidecar, at string, token link.Token, h http1.Head)
 	return b.dialTo(addr)
 }
 
-// TestFetched: the body of an answer is fetched once, whole, in either framing.
+// TestFetched: the body of a response can be fetched once, whole, in both framings.
 func TestFetched(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	b, at := s.before(), s.links()
+	b, at := s.inFront(), s.linkAddr()
 	long := bytes.Repeat([]byte("x"), 2<<20)
 	for _, h := range []http1.Head{
 		{Framing: http1.FixedLength, Length: int64(len(long)) + 5}, {Framing: http1.UntilClose},
@@ -89,7 +90,7 @@ func TestFetched(t *testing.T) {
 		server.Close()
 		again := s.fetched(b, at, token, next)
 		if got, err := io.ReadAll(again); !bytes.HasPrefix(got, []byte("HTTP/1.1 504 ")) || err != nil {
-			t.Errorf("the token is good twice: %q, %v", got, err)
+			t.Errorf("the token is valid twice: %q, %v", got, err)
 		}
 		again.Close()
 	}
@@ -100,13 +101,12 @@ func TestFetched(t *testing.T) {
 	client.Close()
 	wantReset(t, "the application of a client that left", server)
 	for _, s := range []*sidecar{b, s} {
-		s.idle()
-		s.released()
+		s.waitIdle()
+		s.wantNoMemory()
 	}
 }
 
-// TestParked: what nobody comes for is given up, after its time or when the
-// server closes.
+// TestParked: a response that is not fetched is discarded after its time, and by Close.
 func TestParked(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -115,8 +115,8 @@ func TestParked(t *testing.T) {
 	if _, ok := s.srv.Park(src); !ok {
 		t.Fatal("not parked")
 	}
-	wantReset(t, "the application that nobody fetched from", server)
-	s.srv.park = patience
+	wantReset(t, "the application whose response was not fetched", server)
+	s.srv.park = waitLimit
 	src, server = s.source(a, http1.Head{Framing: http1.UntilClose}, "x")
 	if _, ok := s.srv.Park(src); !ok {
 		t.Fatal("not parked")
@@ -125,6 +125,6 @@ func TestParked(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReset(t, "the application of a server that closed", server)
-	s.released()
-	s.idle()
+	s.wantNoMemory()
+	s.waitIdle()
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// passTimeout bounds connecting to where a client was going, who was told that it
-// is connected already and waits no more.
+// passTimeout limits connecting to the original destination of a client. For the client
+// the connection is open already.
 const passTimeout = 10 * time.Second
 
-// passage is a connection that was redirected here and goes on to where it was
-// going. Nothing is known of what it carries, so it may be idle for as long as it
-// likes; the kernel's keepalive finds a peer that is gone.
-type passage struct {
+// passThrough is a connection that was redirected here and is passed on to its original
+// destination. Its protocol is unknown, so it may be idle for any time; the kernel's
+// keepalive detects a peer that is gone.
+type passThrough struct {
 	*pair
-	listener string // where it came in
+	listener string // name of the listener that accepted it
 	to       netip.AddrPort
-	first    []byte
+	first    []byte // bytes that were read already
 }
 
-// hop is a connection by its addresses, as the kernel's connection tracking sees
-// it wherever it is redirected.
+// hop is the addresses of a connection. Connection tracking in the kernel keeps them
+// when it redirects the connection.
 type hop struct{ from, to netip.AddrPort }
 
 // Pass implements downstream.Streams.
@@ -36,33 +36,34 @@ func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, fi
 		_ = client.Close()
 		return
 	}
-	p := &passage{pair: &pair{srv: s, down: down}, listener: listener, to: to, first: first}
+	p := &passThrough{pair: &pair{srv: s, down: down}, listener: listener, to: to, first: first}
 	s.start(p.pair, p.run)
 }
 
-func (p *passage) run() {
-	early := p.srv.early(p.first)
+func (p *passThrough) run() {
+	early := newInput(p.srv.opt.Process, p.first)
 	p.first = nil
 	defer early.free()
 	worker := p.srv.worker()
-	trail := worker.StreamRecord(p.listener, p.down.RemoteAddr().String(), "")
-	onward, fail := p.reach()
+	record := worker.StreamRecord(p.listener, p.down.RemoteAddr().String(), "")
+	onward, fail := p.dialDestination()
 	if fail != nil {
 		worker.Passed(fail)
-		trail.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
-		p.cut() // as if the client had been refused
+		record.End(accesslog.StreamEnd{Failure: fail, Endpoint: p.to.String()})
+		p.abort() // as if the client had been refused
 		return
 	}
 	defer p.srv.hops.remove(onward)
 	worker.Passed(nil)
 	in, out := p.relay(early)
-	trail.End(accesslog.StreamEnd{Cut: p.isCut(), Endpoint: p.to.String(), In: in, Out: out})
+	record.End(accesslog.StreamEnd{Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
 }
 
-// reach joins where the client was going.
-func (p *passage) reach() (onward hop, fail *fault.Failure) {
+// dialDestination connects to the original destination. It returns the connection for
+// removal from Server.hops.
+func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 	if p.srv.hops.has(hop{addrPort(p.down.RemoteAddr()), p.to}) {
-		p.srv.opt.Logger.Warn("a connection of the sidecar's own was redirected to it; exclude its user id",
+		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
 			"destination", p.to.String())
 		return hop{}, fault.Loop
 	}
@@ -70,14 +71,14 @@ func (p *passage) reach() (onward hop, fail *fault.Failure) {
 	defer cancel()
 	sock, err := p.srv.opt.Dial(ctx, p.to.String(), "")
 	if err == nil {
-		err = p.join(endOf(sock))
+		err = p.attachUp(endOf(sock))
 	}
 	if err != nil {
 		p.srv.opt.Logger.Debug("original destination not connected", "destination", p.to.String(), "error", err)
 		return hop{}, fault.Connect
 	}
-	// Before a byte is sent: if the kernel has redirected this connection too,
-	// the next to pass it finds it here.
+	// The hop is added before a byte is sent: if the kernel redirects this connection to
+	// the sidecar too, Pass must find it.
 	onward = hop{addrPort(p.up.LocalAddr()), p.to}
 	p.srv.hops.add(onward)
 	return onward, nil

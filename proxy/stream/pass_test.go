@@ -11,16 +11,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// bareSocket is a loop.Socket on a TCP connection that no engine counts.
-type bareSocket struct{ *net.TCPConn }
-
-func (s bareSocket) NetConn() net.Conn { return s.TCPConn }
-func (s bareSocket) Secure() bool      { return false }
-func (s bareSocket) Reset()            { _, _ = s.SetLinger(0), s.Close() }
-
-// redirected is both ends of a connection that a client has made, and that its
-// kernel brought here.
-func redirected(t *testing.T) (client *net.TCPConn, here bareSocket) {
+// redirected returns both ends of a connection of a client that was redirected to a
+// listener.
+func redirected(t *testing.T) (client *net.TCPConn, here socket) {
 	t.Helper()
 	listener := newApp(t)
 	client, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(listener.addr)))
@@ -28,14 +21,13 @@ func redirected(t *testing.T) (client *net.TCPConn, here bareSocket) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	_ = client.SetDeadline(time.Now().Add(patience))
-	here = bareSocket{receive(t, listener.conns, "the connection")}
+	_ = client.SetDeadline(time.Now().Add(waitLimit))
+	here = socket{receive(t, listener.conns, "the connection")}
 	t.Cleanup(func() { here.Close() })
 	return client, here
 }
 
-// passes are the connections that have passed, over all loops, and those that
-// have failed to, by code.
+// passes returns how many connections were passed on, and the failures by code.
 func (s *sidecar) passes() (passed uint64, failures map[string]uint64) {
 	for _, r := range s.reports() {
 		passed += r.Stats.Handoffs[stats.HandoffPass]
@@ -44,8 +36,8 @@ func (s *sidecar) passes() (passed uint64, failures map[string]uint64) {
 	return passed, failures
 }
 
-// TestPass: what came early goes first, either side may speak first and close its
-// direction first, and the other goes on.
+// TestPass: bytes read early are sent first, and either side may send first. When one
+// side closes its direction, the other direction continues.
 func TestPass(t *testing.T) {
 	s := newSidecar(t, options{})
 	app := newApp(t)
@@ -64,21 +56,21 @@ func TestPass(t *testing.T) {
 	if got, err := io.ReadAll(client); string(got) != "221 bye\r\n" || err != nil {
 		t.Errorf("the client read %q, %v", got, err)
 	}
-	s.idle()
+	s.waitIdle()
 	if n, failures := s.passes(); n != 1 || len(failures) != 0 {
 		t.Errorf("%d passed, failures %v", n, failures)
 	}
 }
 
-// TestPassRefused: where the original destination takes no connection, the client
-// gets a reset.
+// TestPassRefused: if the original destination refuses the connection, the client is
+// reset.
 func TestPassRefused(t *testing.T) {
 	s := newSidecar(t, options{})
 	client, here := redirected(t)
-	s.srv.Pass("in", here, netip.MustParseAddrPort(refusing(t)), []byte("hello"))
+	s.srv.Pass("in", here, netip.MustParseAddrPort(refusingAddr(t)), []byte("hello"))
 	wantReset(t, "the client of a server that is not there", client)
 	s.failsOnce("upstream-connect")
-	s.idle()
+	s.waitIdle()
 }
 
 func (s *sidecar) failsOnce(code string) {
@@ -91,32 +83,32 @@ func (s *sidecar) failsOnce(code string) {
 	})
 }
 
-// TestPassInCircle: a connection that was made to pass another, and that the kernel
-// has redirected here in its turn, goes no further, and the first ends with it.
-func TestPassInCircle(t *testing.T) {
+// TestPassLoop: the sidecar's own connection to an original destination, if the kernel
+// redirects it to the sidecar too, is refused, and the client is reset.
+func TestPassLoop(t *testing.T) {
 	s := newSidecar(t, options{})
 	app := newApp(t)
 	to := netip.MustParseAddrPort(app.addr)
 	client, here := redirected(t)
 	s.srv.Pass("in", here, to, []byte("hello"))
 	again := receive(t, app.conns, "the first connection")
-	wantRead(t, "the first destination", again, "hello") // so it is known
-	s.srv.Pass("in", bareSocket{again}, to, []byte("hello"))
+	wantRead(t, "the first destination", again, "hello") // so it is in hops
+	s.srv.Pass("in", socket{again}, to, []byte("hello"))
 	wantReset(t, "the client", client)
 	if n := len(app.conns); n != 0 {
 		t.Errorf("%d connections more", n)
 	}
 	s.failsOnce("loop-detected")
-	s.idle()
+	s.waitIdle()
 
-	// The same addresses mean nothing once the passage has ended.
+	// The addresses may be used again once the connection has ended.
 	if s.srv.hops.has(hop{addrPort(again.RemoteAddr()), to}) {
-		t.Error("the circle is remembered")
+		t.Error("the connection is still in hops")
 	}
 }
 
-// TestPassEndsWithServer: Close cuts passages, and takes none after that.
-func TestPassEndsWithServer(t *testing.T) {
+// TestPassClose: Close resets redirected connections, and later ones are reset at once.
+func TestPassClose(t *testing.T) {
 	s := newSidecar(t, options{})
 	app := newApp(t)
 	client, here := redirected(t)

@@ -8,68 +8,68 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// flushTime is how long the other direction of a broken stream may go on with
-// what the kernel still holds of it.
+// flushTime is how long the other direction of a broken stream may continue with the
+// bytes that the kernel still holds.
 const flushTime = time.Second
 
-// relay sends early up and frees it, copies both ways until both have ended, and closes both
-// connections. Of each connection's bytes it holds none: between two TCP
-// connections the copy is splice, within the kernel, so a reader that stops
-// stalls its sender through the two kernels' buffers. With TLS on one it holds a
+// relay sends early to up and releases it, copies both ways until both have ended, and
+// closes both connections. It returns the bytes that went up (in) and down (out).
+// Between two TCP connections the copy is splice, within the kernel: relay holds no
+// bytes, and a reader that stops stalls its sender. With TLS on one of them it holds a
 // buffer for each direction.
 //
-// An end of file is passed on as one, and the other direction goes on. An error
-// ends both with a reset.
+// An end of file is passed on as one, and the other direction continues. An error ends
+// both directions with a reset.
 func (p *pair) relay(early *intake) (in, out int64) {
 	back := make(chan int64, 1)
 	go func() { back <- p.copy(p.down, p.up) }()
-	if in = int64(len(early.b)); in > 0 { // to write nothing would consume the error of a reset
+	if in = int64(len(early.b)); in > 0 { // an empty write would consume the error of a reset
 		if _, err := p.up.Write(early.b); err != nil {
-			p.lost(p.up)
+			p.onBroken(p.up)
 		}
 	}
 	early.free()
 	in += p.copy(p.up, p.down)
 	out = <-back
-	if p.torn.Load() {
-		p.cut()
+	if p.broken.Load() {
+		p.abort()
 	}
 	_ = p.down.Close()
 	_ = p.up.Close()
 	return in, out
 }
 
-// copy passes on what src sends, and its end.
+// copy passes on the bytes that src sends, and its end.
 func (p *pair) copy(dst, src *end) (n int64) {
 	n, err := copyAll(p.srv.opt.Process, dst, src)
-	if err == nil && src.dead() && !src.told.Load() {
-		err = syscall.ECONNRESET // which a write to src was told of instead
+	if err == nil && src.isReset() && !src.finSent.Load() {
+		err = syscall.ECONNRESET // a write to src has consumed the error
 	}
 	if err == nil {
-		dst.told.Store(true)
+		dst.finSent.Store(true)
 		err = dst.CloseWrite()
 	}
 	if err != nil {
-		p.lost(src)
+		p.onBroken(src)
 	}
 	return n
 }
 
-// lost ends the stream in a reset: at once if it was e that was reset. Else the
-// other end is gone; what it sent before is still to be passed on, soon, and its
-// end is met by the other direction.
-func (p *pair) lost(e *end) {
-	if e.dead() {
-		p.cut()
+// onBroken ends the stream with a reset, at once if e was reset. Otherwise the other end
+// failed: what that end sent before is still passed on, for flushTime, and the other
+// direction meets its end.
+func (p *pair) onBroken(e *end) {
+	if e.isReset() {
+		p.abort()
 		return
 	}
-	p.torn.Store(true)
+	p.broken.Store(true)
 	until := time.Now().Add(p.srv.flush)
 	_ = p.down.SetDeadline(until)
 	_ = p.up.SetDeadline(until)
 }
 
-// copyAll copies up to the end of file.
+// copyAll copies until the end of file.
 func copyAll(proc *proxy.Process, to, from *end) (int64, error) {
 	if !to.secure && !from.secure {
 		return io.Copy(to.tcp, from.tcp)

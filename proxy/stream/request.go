@@ -30,32 +30,32 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 		return
 	}
 	t := &tunnel{
-		pair: p, wish: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, taken: []byte(connected),
-		status: http.StatusOK, trail: r.Record,
-		words: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
+		pair: p, endpointQuery: s.opaque(r.Leaser, r.Service, r.Timeout), rest: r.Rest, accepted: []byte(connected),
+		status: http.StatusOK, record: r.Record,
+		failureResponse: func(f *fault.Failure) []byte { return r.AppendFailure(nil, f, date()) },
 	}
 	r.Rest = nil
 	s.start(p, t.run)
 }
 
-// requestStream is a request, whose body may still be coming, and its answer; after a
-// 101 it is a tunnel. The request is passed on by the goroutine that listens to
-// the client, the answer by run.
+// requestStream is a request, whose body may still be arriving, and its response. After
+// status 101 it is a tunnel. The goroutine of readDown passes the request on, and run
+// passes the response on.
 type requestStream struct {
 	*pair
-	r      *downstream.StreamRequest
-	linked bool // the endpoint is another sidecar
-	lease  *exchange.Lease
-	free   func() // gives back what counts for r
+	r       *downstream.StreamRequest
+	linked  bool // the endpoint is another sidecar
+	lease   *exchange.Lease
+	release func() // uncounts the memory of r; may be called again
 
-	headed    bool                          // the answer's head is here; guarded by mu
-	blame     atomic.Pointer[fault.Failure] // why the request could not be passed on
-	complete  atomic.Bool                   // the request was passed on
-	connected bool                          // the lease knows
-	status    int                           // of the answer, once it is sent on
-	whole     bool                          // the answer was sent on to its end
-	in        atomic.Int64                  // bytes of the bodies, or of the tunnel
-	out       int64
+	hasHead      bool                          // the head of the response has arrived; guarded by mu
+	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
+	requestSent  atomic.Bool                   // the whole request was passed on
+	connected    bool                          // lease.Connected was called
+	status       int                           // of the response, 0 until its head is sent
+	whole        bool                          // the whole response was passed on
+	in           atomic.Int64                  // bytes of the request body, or of the tunnel
+	out          int64                         // bytes of the response body, or of the tunnel
 }
 
 func (x *requestStream) run() {
@@ -63,20 +63,20 @@ func (x *requestStream) run() {
 	proc := x.srv.opt.Process
 	full := proc.Full()
 	proc.Hold(n)
-	x.free = sync.OnceFunc(func() { proc.Hold(-n) })
-	defer x.free()
+	x.release = sync.OnceFunc(func() { proc.Hold(-n) })
+	defer x.release()
 	f := x.carry(full)
-	cut := x.isCut() && !x.whole // who has it all may leave before that is noticed here
+	cut := x.isAborted() && !x.whole // a client that has the whole response may close first
 	if f != nil {
 		if x.lease != nil && !cut {
 			x.lease.Failed(f)
 		}
-		x.settled.Store(true)
-		x.part(false)
+		x.downDone.Store(true)
+		x.closeUp(false)
 		x.refuse(x.r.AppendFailure(nil, f, date()))
 	}
-	if x.heard != nil {
-		<-x.heard
+	if x.readerDone != nil {
+		<-x.readerDone
 	}
 	if x.lease != nil {
 		x.lease.Close(x.connected, x.in.Load(), x.out)
@@ -86,8 +86,8 @@ func (x *requestStream) run() {
 	})
 }
 
-// carry finds an endpoint and talks to it. After a Failure the client has no
-// answer yet.
+// carry finds an endpoint and passes the request and the response on. If it returns a
+// Failure, the client has received no final response yet.
 func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	switch {
 	case len(x.r.Head) == 0:
@@ -95,7 +95,7 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	case full:
 		return fault.Overloaded
 	}
-	x.lease, x.linked, fail = x.connect(&wish{
+	x.lease, x.linked, fail = x.connect(&endpointQuery{
 		leaser: x.r.Leaser, service: x.r.Service, kind: link.StreamHTTP, timeout: x.r.Timeout,
 	})
 	if fail != nil {
@@ -108,61 +108,61 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	}
 	x.r.Head = nil
 	if x.r.Kind == stats.StreamBody {
-		x.listen(x.upload)
+		x.readDown(x.upload)
 	} else {
-		x.due()
+		x.startTimeout()
 	}
-	return x.answer()
+	return x.passResponse()
 }
 
-// upload passes on what is left of the request.
+// upload passes on the rest of the request.
 func (x *requestStream) upload() {
-	x.free()
+	x.release()
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.down, to: x.up,
-		body: &x.r.Body, held: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
+		body: &x.r.Body, decoded: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
 	f := t.run()
 	x.in.Store(t.sent)
 	switch f {
 	case noFault:
-		x.complete.Store(true)
-		x.due()
-	case toFault: // what the endpoint has said before it left is still to be read
-		x.due()
+		x.requestSent.Store(true)
+		x.startTimeout()
+	case toFault: // the endpoint may have sent a response before it closed
+		x.startTimeout()
 	case malformed:
-		x.blame.Store(fault.BadRequest)
-		x.part(false)
+		x.requestFault.Store(fault.BadRequest)
+		x.closeUp(false)
 	default:
-		if !x.settled.Load() {
-			x.cut()
+		if !x.downDone.Load() {
+			x.abort()
 		}
 	}
 }
 
-// due sets the time for the head of the answer.
-func (x *requestStream) due() {
+// startTimeout sets the deadline for the head of the response.
+func (x *requestStream) startTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.headed {
-		x.waits.Store(true)
+	if !x.hasHead {
+		x.awaitingHead.Store(true)
 		_ = x.up.SetReadDeadline(time.Now().Add(x.r.Timeout))
 	}
 }
 
-// arrived: the head of the answer is here.
-func (x *requestStream) arrived() {
+// onHead removes the deadline: the head of the response has arrived.
+func (x *requestStream) onHead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.headed = true
-	x.waits.Store(false)
+	x.hasHead = true
+	x.awaitingHead.Store(false)
 	_ = x.up.SetReadDeadline(time.Time{})
 }
 
-// answer reads the head of the answer, after interim ones, and has the rest
-// follow.
-func (x *requestStream) answer() *fault.Failure {
+// passResponse reads the head of the response, passes interim responses on, and then the
+// response.
+func (x *requestStream) passResponse() *fault.Failure {
 	in := intake{proc: x.srv.opt.Process}
 	defer in.free()
 	var head http1.Head
@@ -175,7 +175,7 @@ func (x *requestStream) answer() *fault.Failure {
 			if err = in.more(x.up); err == nil {
 				continue
 			}
-			if f := x.blame.Load(); f != nil {
+			if f := x.requestFault.Load(); f != nil {
 				return f
 			}
 			return failure(err)
@@ -184,9 +184,9 @@ func (x *requestStream) answer() *fault.Failure {
 		case head.WebSocket && x.r.Kind == stats.StreamWebSocket:
 			return x.upgrade(&resp, &head, &in, n)
 		case resp.Status == http.StatusSwitchingProtocols:
-			return fault.Malformed // to what nobody asked for
+			return fault.Malformed // the request asked for no upgrade
 		case resp.Status >= 200:
-			return x.pass(&resp, &head, &in, n)
+			return x.finalResponse(&resp, &head, &in, n)
 		}
 		if f := x.interim(&resp); f != nil {
 			return f
@@ -205,80 +205,81 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	if err := x.say(out); err != nil {
-		x.cut()
+	if err := x.writeHead(out); err != nil {
+		x.abort()
 	}
 	return nil
 }
 
-// sign adds to the answer what its recipient is owed. Another sidecar has done
-// its part.
-func (x *requestStream) sign(resp *protocol.Response, head *http1.Head) {
-	x.arrived()
+// addHeaders adds the headers of a proxy to the response. Another sidecar has added Via
+// and Date already.
+func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
+	x.onHead()
 	if !x.linked {
 		x.r.AddVia(resp, head.Minor, date())
 	}
 	x.r.AddRequestID(resp)
 }
 
-// open sends the head of the answer; from here on a fault can't be told in words.
-func (x *requestStream) open(status int, head []byte) bool {
+// sendHead sends the head of the response. After it a failure can only be shown by a
+// reset.
+func (x *requestStream) sendHead(status int, head []byte) bool {
 	x.lease.Connected(status)
 	x.connected, x.status = true, status
-	if err := x.say(head); err != nil {
-		x.cut()
+	if err := x.writeHead(head); err != nil {
+		x.abort()
 		return false
 	}
 	return true
 }
 
-// pass sends the answer on, whose head is the first n bytes of in, and
-// disconnects.
-func (x *requestStream) pass(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
-	x.sign(resp, head)
+// finalResponse passes the final response on and closes both ends. The first n bytes of
+// in are its head.
+func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
+	x.addHeaders(resp, head)
 	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	if !x.open(resp.Status, out) {
+	if !x.sendHead(resp.Status, out) {
 		return nil
 	}
 	var body http1.Body
 	body.Reset(head, x.srv.limits())
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
-		body: &body, held: buffers.Get(0), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
+		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
 	}
 	f := t.run()
 	x.out = t.sent
 	if f != noFault {
-		x.cut()
+		x.abort()
 		return nil
 	}
 	x.whole = true
-	x.settled.Store(true)
-	x.part(x.complete.Load() || x.r.Kind == stats.StreamWebSocket)
+	x.downDone.Store(true)
+	x.closeUp(x.requestSent.Load() || x.r.Kind == stats.StreamWebSocket)
 	x.finish(nil)
 	return nil
 }
 
-// upgrade passes the 101 on, the first n bytes of in, and joins the connections.
+// upgrade passes the 101 on, which is the first n bytes of in, and then bytes both ways.
 func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
-	x.sign(resp, head)
+	x.addHeaders(resp, head)
 	out := http1.AppendWebSocketResponse(nil, resp)
 	if len(out) == 0 {
 		return fault.Malformed
 	}
-	if x.open(resp.Status, append(out, in.rest(n)...)) {
+	if x.sendHead(resp.Status, append(out, in.rest(n)...)) {
 		var moved int64
-		early := x.srv.early(x.r.Rest)
+		early := newInput(x.srv.opt.Process, x.r.Rest)
 		x.r.Rest = nil
-		x.free()
+		x.release()
 		moved, x.out = x.relay(early)
 		x.in.Store(moved)
 	}
 	return nil
 }
 
-// date is the value of Date for a message of this moment.
+// date returns the value of the Date header for the current time.
 func date() []byte { return []byte(time.Now().UTC().Format(http.TimeFormat)) }

@@ -19,7 +19,7 @@ func (s *sidecar) dialTo(addr string) *net.TCPConn {
 	return s.dial()
 }
 
-// TestBodies: requests and answers of some MiB arrive whole, with a length and in
+// TestBodies: requests and responses of some MiB arrive whole, with a length and in
 // chunks, with their trailers.
 func TestBodies(t *testing.T) {
 	const size = 3<<20 + 17
@@ -41,8 +41,8 @@ func TestBodies(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	hops(t, app.Listener.Addr().String(), func(t *testing.T, s *sidecar) {
-		addr := s.requests()
+	withSidecars(t, app.Listener.Addr().String(), func(t *testing.T, s *sidecar) {
+		addr := s.requestAddr()
 		for _, chunks := range []bool{false, true} {
 			r, _ := http.NewRequest("PUT", "http://"+addr+"/", bytes.NewReader(sent))
 			if chunks {
@@ -50,7 +50,7 @@ func TestBodies(t *testing.T) {
 				r.Header.Set("Chunked", "yes")
 				r.Trailer = http.Header{"Sum": {"t"}}
 			}
-			client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+			client := http.Client{Timeout: waitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
 			resp, err := client.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -70,16 +70,16 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// TestTalk: what the application says arrives as it says it, in the words of
-// the case, and faults can be told from ends.
-func TestTalk(t *testing.T) {
+// TestResponses: interim responses, events and early responses arrive when they are
+// sent, and a broken response differs from a complete one.
+func TestResponses(t *testing.T) {
 	const put = "PUT /a HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n"
 	a := newApp(t)
-	hops(t, a.addr, func(t *testing.T, s *sidecar) {
-		addr := s.requests()
-		begin := func(words string) (client, server *net.TCPConn, from *bufio.Reader) {
+	withSidecars(t, a.addr, func(t *testing.T, s *sidecar) {
+		addr := s.requestAddr()
+		begin := func(request string) (client, server *net.TCPConn, from *bufio.Reader) {
 			client = s.dialTo(addr)
-			_, _ = io.WriteString(client, words)
+			_, _ = io.WriteString(client, request)
 			server = receive(t, a.conns, "the connection")
 			from = bufio.NewReader(server)
 			if _, err := http.ReadRequest(from); err != nil {
@@ -114,7 +114,7 @@ func TestTalk(t *testing.T) {
 		_, _ = io.WriteString(server, "HTTP/1.1 413 Large\r\nDate: x\r\nContent-Length: 2\r\n\r\nno")
 		got, err := io.ReadAll(client)
 		if !strings.HasSuffix(string(got), "\r\n\r\nno") || err != nil {
-			t.Errorf("an early answer: %q, %v", got, err)
+			t.Errorf("an early response: %q, %v", got, err)
 		}
 
 		client, server, _ = begin(put + "\r\nbody")
@@ -144,12 +144,12 @@ func TestTalk(t *testing.T) {
 	})
 }
 
-// wantGone reads to an error.
+// wantGone checks that a connection ends with an error.
 func wantGone(t *testing.T, who string, from io.Reader) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, from); err == nil {
-		t.Errorf("%s reads an orderly end", who)
+		t.Errorf("%s reads an end of file", who)
 	} else if ne, ok := err.(net.Error); ok && ne.Timeout() {
-		t.Errorf("%s does not learn of it", who)
+		t.Errorf("%s reads no end", who)
 	}
 }

@@ -17,65 +17,65 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Options configure a Server. All fields but Before are needed.
+// Options configure a Server. All fields except Previous are required.
 type Options struct {
 	Process *proxy.Process
 
-	// Dial connects to an endpoint ("ip:port") of a service, with TLS where the
-	// service has it. The Socket rests on a TCP connection, see loop.Socket.
+	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service
+	// has it. The Socket must be a TCP connection or TLS on one, see loop.Socket.
 	Dial func(ctx context.Context, addr, service string) (loop.Socket, error)
 
-	// Room gives a listener what takes one of limits.connections, of
-	// limits.per_source and of its own max (0: none) for a connection that was
-	// accepted from remote, and returns what gives it back, or nil if there is
-	// none left. Any goroutine calls these.
-	Room func(max int) (reserve func(remote net.Addr) (release func()))
+	// Reserver returns the function with which a listener reserves a connection that it
+	// accepted from remote, under limits.connections, limits.per_source and its own max
+	// (0 means no limit). That function returns nil if a limit is reached, otherwise a
+	// release function. All three may be called from any goroutine.
+	Reserver func(max int) (reserve func(remote net.Addr) (release func()))
 
 	Logger *slog.Logger
 
-	// Before is Parking of the process whose place this one has taken, until
-	// Forget. Empty: there is none.
-	Before string
+	// Previous is the Parking address of the process that this one has replaced. It is
+	// used until ForgetPrevious. Empty means that there is no such process.
+	Previous string
 }
 
-// ErrClosed is returned by a Server that was closed.
+// ErrClosed reports that the Server was closed.
 var ErrClosed = errors.New("stream: closed")
 
 // Server carries streams. Its methods may be called from any goroutine.
 type Server struct {
 	opt    Options
-	ctx    context.Context // ends with Close
+	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
-	next   atomic.Uint32 // the worker whose turn it is to pick
-	flush  time.Duration // flushTime
-	park   time.Duration // parkTime
-	hops   hopSet        // of passages
+	next   atomic.Uint32 // counts the picks, for round robin over the workers
+	flush  time.Duration // flushTime, except in tests
+	park   time.Duration // parkTime, except in tests
+	hops   hopSet        // connections to original destinations
 
 	mu        sync.Mutex
 	closed    bool
 	open      map[*pair]struct{}
 	parked    map[link.Token]*parked
 	listeners map[*Listener]struct{}
-	parking   net.Listener   // nil: nobody is to come yet
-	before    string         // Options.Before, until Forget
+	parking   net.Listener   // nil until Parking is called
+	previous  string         // Options.Previous until ForgetPrevious
 	all       sync.WaitGroup // goroutines of listeners and streams
 }
 
-// New makes a Server. Close ends it.
+// New returns a Server. The caller must Close it.
 func New(o Options) *Server {
 	s := &Server{
-		opt: o, before: o.Before, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
+		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
 		parked: make(map[link.Token]*parked), listeners: make(map[*Listener]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Serve serves a listener with protocol tcp on ln, a socket without multipath TCP:
-// splice and the shorter path are plain TCP's. ln becomes the Listener's, or is
-// closed with an error.
+// Serve accepts connections of a tcp listener on ln. The socket must not use multipath
+// TCP, since splice needs plain TCP. Serve owns ln: it closes ln when it returns an
+// error, which is ErrClosed after Close.
 func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
-	l := &Listener{srv: s, ln: ln, reserve: s.opt.Room(c.Connections), done: make(chan struct{})}
+	l := &Listener{srv: s, ln: ln, reserve: s.opt.Reserver(c.Connections), done: make(chan struct{})}
 	l.Configure(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,12 +87,13 @@ func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
 	return l, nil
 }
 
-// start has run carry the stream of p, or cuts it and tells that it is too late.
+// start calls run, which carries the stream of p, on a new goroutine. After Close it
+// aborts the stream and returns false.
 func (s *Server) start(p *pair, run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		p.cut()
+		p.abort()
 		return false
 	}
 	s.open[p] = struct{}{}
@@ -109,29 +110,30 @@ func (s *Server) ended(p *pair) {
 	delete(s.open, p)
 }
 
-// Open is the number of streams that are open, being connected, or parked.
+// Open returns the number of streams that are open, being connected, or parked.
 func (s *Server) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open) + len(s.parked)
 }
 
-// Parked is the number of answers that wait for another sidecar to fetch them.
+// Parked returns the number of responses that wait until another sidecar fetches them.
 func (s *Server) Parked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.parked)
 }
 
-// worker takes turns: streams are few and long, and a pick is short.
+// worker returns the workers in turn. Streams are few and long, and a pick is short, so
+// the load of the loops does not matter.
 func (s *Server) worker() *proxy.Worker {
 	all := s.opt.Process.Workers()
 	return all[int(s.next.Add(1))%len(all)]
 }
 
-// Close closes the listeners and cuts the streams, each with a reset at both
-// ends so that none looks complete, and returns when all goroutines have ended,
-// or with ctx's error.
+// Close closes the listeners and aborts the streams. Both ends of a stream are reset, so
+// that none looks complete. Close returns when all goroutines have ended, or with the
+// error of ctx.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -142,11 +144,11 @@ func (s *Server) Close(ctx context.Context) error {
 		_ = s.parking.Close()
 	}
 	for p := range s.open {
-		p.cut()
+		p.abort()
 	}
 	for token, p := range s.parked {
 		delete(s.parked, token)
-		p.abandon()
+		p.discard()
 	}
 	s.mu.Unlock()
 	s.cancel()
@@ -160,16 +162,16 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// opaque is the wish for an endpoint of the service that takes any bytes.
-func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration) wish {
-	return wish{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
+// opaque returns the query for an endpoint that takes a stream of opaque bytes.
+func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration) endpointQuery {
+	return endpointQuery{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
-// config is the configuration in use.
+// config returns the configuration in use.
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }
 
-// service is what the configuration says of a service; of one that it has no
-// more, and that streams still lead to, what it says of any.
+// service returns the configuration of a service. A stream may outlive its service:
+// then the defaults apply.
 func (s *Server) service(name string) *config.Service {
 	if c := s.config().Services[name]; c != nil {
 		return c
@@ -177,13 +179,14 @@ func (s *Server) service(name string) *config.Service {
 	return config.DefaultService(name)
 }
 
-// limits are those of messages whose bodies are passed on.
+// limits returns the limits of messages whose bodies are passed on: a body may have any
+// length.
 func (s *Server) limits() *protocol.Limits {
 	lim := &s.config().Limits
 	return &protocol.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: protocol.NoLimit}
 }
 
-// sleep waits for d, or until the Server is closed.
+// sleep waits for d, or until Close.
 func (s *Server) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -17,8 +17,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestEcho: every byte of many streams at once comes back in its place, both
-// ends end in order, and nothing is left over.
+// TestEcho: every byte of many streams at once comes back in order, both ends see an end
+// of file, and nothing is left over.
 func TestEcho(t *testing.T) {
 	const conns, rounds, size = 64, 3, 512 << 10
 	a := newApp(t)
@@ -44,25 +44,25 @@ func TestEcho(t *testing.T) {
 		all.Wait()
 	}
 	echoes.Wait()
-	s.idle()
+	s.waitIdle()
 	sum, failures := s.totals()
 	const bytes = conns * rounds * size
 	if sum.Streams != conns*rounds || sum.StreamBytesIn != bytes || sum.StreamBytesOut != bytes || len(failures) > 0 {
 		t.Errorf("%d streams, %d bytes in, %d out, failures %v; want %d, and %d bytes each way",
 			sum.Streams, sum.StreamBytesIn, sum.StreamBytesOut, failures, conns*rounds, bytes)
 	}
-	s.filesClosed(before)
+	s.waitFilesClosed(before)
 }
 
-// echo sends size bytes in random pieces, ends its direction, and compares what
-// comes back.
+// echo sends size bytes in random pieces, closes its direction, and compares what comes
+// back.
 func echo(addr string, seed uint64, size int) error {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	sent := bytes.Repeat([]byte(fmt.Sprintf("stream %d; ", seed)), size/10+1)[:size]
 	failed := make(chan error, 1)
@@ -87,7 +87,7 @@ func echo(addr string, seed uint64, size int) error {
 	return nil
 }
 
-// TestHalfClose: either side may end its direction first; the other goes on.
+// TestHalfClose: either side may close its direction first; the other continues.
 func TestHalfClose(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -102,24 +102,24 @@ func TestHalfClose(t *testing.T) {
 		if got, err := io.ReadAll(other); string(got) != "question" || err != nil {
 			t.Errorf("%s first: %q, %v", first, got, err)
 		}
-		answer := strings.Repeat("answer", 1<<20)
+		response := strings.Repeat("response", 1<<20)
 		go func() {
-			_, _ = io.WriteString(other, answer)
+			_, _ = io.WriteString(other, response)
 			_ = other.CloseWrite()
 		}()
-		if got, err := io.ReadAll(one); string(got) != answer || err != nil {
-			t.Errorf("%s first: %d bytes of the answer, %v", first, len(got), err)
+		if got, err := io.ReadAll(one); string(got) != response || err != nil {
+			t.Errorf("%s first: %d bytes of the response, %v", first, len(got), err)
 		}
 		server.Close()
 	}
-	s.idle()
+	s.waitIdle()
 }
 
-// TestReset: a reset of either end is a reset for the other, at once.
+// TestReset: a reset of either end resets the other at once.
 func TestReset(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
-	s.srv.flush = time.Hour // not what ends these
+	s.srv.flush = time.Hour // must not be awaited
 	for _, first := range []string{"client", "server"} {
 		client, server := s.pair(a)
 		one, other := client, server
@@ -134,11 +134,10 @@ func TestReset(t *testing.T) {
 		wantReset(t, "the other of the "+first, other)
 		other.Close()
 	}
-	s.idle()
+	s.waitIdle()
 }
 
-// TestCloseOfReader: one side closes while the other sends on: the sender learns
-// of it, by a reset.
+// TestCloseOfReader: if one side closes while the other sends, the sender is reset.
 func TestCloseOfReader(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -148,17 +147,17 @@ func TestCloseOfReader(t *testing.T) {
 	for {
 		if _, err := server.Write(block); err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the server may send for ever")
+				t.Error("the server was not reset")
 			}
 			break
 		}
 	}
 	server.Close()
-	s.idle()
+	s.waitIdle()
 }
 
-// TestBackpressure: a reader that stops stalls its sender after what kernels
-// hold, in either direction, and nothing is lost when it goes on.
+// TestBackpressure: a reader that stops stalls its sender once the kernels' buffers are
+// full, in either direction. When it reads on, nothing is lost.
 func TestBackpressure(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -181,7 +180,7 @@ func TestBackpressure(t *testing.T) {
 			}
 		}
 		if sent >= most {
-			t.Errorf("the %s sent %d bytes that nobody read", sender, sent)
+			t.Errorf("the %s sent %d bytes without a reader", sender, sent)
 		}
 		_ = from.CloseWrite()
 		if n, err := io.Copy(io.Discard, to); int(n) != sent || err != nil {
@@ -190,39 +189,38 @@ func TestBackpressure(t *testing.T) {
 		from.Close()
 		to.Close()
 	}
-	s.idle()
+	s.waitIdle()
 }
 
-// TestConnectElsewhere: an endpoint that can't be connected costs a stream
-// nothing as long as one of three takes it.
-func TestConnectElsewhere(t *testing.T) {
+// TestConnectRetry: a stream succeeds if one of three endpoints accepts it.
+func TestConnectRetry(t *testing.T) {
 	a := newApp(t)
-	s := newSidecar(t, options{}, refusing(t), refusing(t), a.addr)
+	s := newSidecar(t, options{}, refusingAddr(t), refusingAddr(t), a.addr)
 	for range 20 {
 		client, server := s.pair(a)
 		client.Close()
 		server.Close()
 	}
-	s.idle()
+	s.waitIdle()
 	sum, failures := s.totals()
 	if sum.Streams != 20 || sum.StreamsFailed != 0 || len(failures) > 0 {
 		t.Errorf("%d streams, %d failed, %v", sum.Streams, sum.StreamsFailed, failures)
 	}
 }
 
-// TestNobody: what can't be served is reset, and counted with its reason.
-func TestNobody(t *testing.T) {
+// TestNoEndpoint: a stream without an endpoint is reset, and counted with its reason.
+func TestNoEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		code string
 		list []registry.Endpoint
 	}{
-		{"upstream-connect", []registry.Endpoint{{Addr: refusing(t), Weight: 1}, {Addr: refusing(t), Weight: 1}}},
+		{"upstream-connect", []registry.Endpoint{{Addr: refusingAddr(t), Weight: 1}, {Addr: refusingAddr(t), Weight: 1}}},
 		{"no-endpoint", nil},
 	} {
 		s := newSidecar(t, options{})
 		s.update(c.list...)
 		s.wantRefused()
-		s.idle()
+		s.waitIdle()
 		sum, failures := s.totals()
 		if failures[c.code] != 1 || len(failures) != 1 || sum.StreamsFailed != 1 || sum.Streams != 0 {
 			t.Errorf("%s: failures %v, %d failed, %d open", c.code, failures, sum.StreamsFailed, sum.Streams)
@@ -230,8 +228,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestLimits: limits.connections, limits.per_source and max_pending hold at their value and refuse
-// one past it; the place of a stream that ended is free again.
+// TestLimits: limits.connections, limits.per_source and max_pending admit as many as
+// they say and refuse one more. A stream that has ended no longer counts.
 func TestLimits(t *testing.T) {
 	for name, o := range map[string]options{
 		"limits.connections": {connections: 2},
@@ -253,7 +251,7 @@ func TestLimits(t *testing.T) {
 			s.wantRefused()
 			ends[0].Close()
 			ends[1].Close()
-			s.eventually("a place to be free", func() error {
+			s.eventually("the closed stream to be uncounted", func() error {
 				if s.proc.Pending() != limit-1 || s.engine.Stats().Inbound != int64(limit-1) {
 					return errors.New("not yet")
 				}
@@ -263,12 +261,12 @@ func TestLimits(t *testing.T) {
 			for _, nc := range append(ends, client, server) {
 				nc.Close()
 			}
-			s.idle()
+			s.waitIdle()
 		})
 	}
 }
 
-// TestIdle: a stream in which nothing moves ends, and its ends can tell.
+// TestIdle: a stream without progress is reset at both ends.
 func TestIdle(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{more: "timeouts: {idle: 200ms}"}, a.addr)
@@ -276,12 +274,11 @@ func TestIdle(t *testing.T) {
 	wantReset(t, "the client", client)
 	wantReset(t, "the server", server)
 	server.Close()
-	s.idle()
+	s.waitIdle()
 }
 
-// TestMovedCounts: bytes in either direction, and nothing else, make a stream
-// look alive.
-func TestMovedCounts(t *testing.T) {
+// TestMoved: bytes in either direction, and nothing else, count as progress.
+func TestMoved(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
 	client, server := s.pair(a)
@@ -315,8 +312,8 @@ func TestMovedCounts(t *testing.T) {
 	server.Close()
 }
 
-// TestClose cuts what is open, and what is being connected, and takes nothing
-// new.
+// TestClose: Listener.Close lets streams continue. Server.Close resets them, and Serve
+// fails after it.
 func TestClose(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -338,8 +335,8 @@ func TestClose(t *testing.T) {
 	wantReset(t, "the client", client)
 	wantReset(t, "the server", server)
 	if _, err := listen(s.srv); !errors.Is(err, ErrClosed) {
-		t.Errorf("Listen after Close: %v", err)
+		t.Errorf("Serve after Close: %v", err)
 	}
 	server.Close()
-	s.idle()
+	s.waitIdle()
 }

@@ -10,34 +10,35 @@ import (
 // tunnel is a stream of opaque bytes.
 type tunnel struct {
 	*pair
-	wish
-	rest []byte // came already
-	// What down is told: that the stream is open, and why it is not. Without
-	// words for that it is reset, and only errors_total tells.
-	taken []byte
-	words func(*fault.Failure) []byte
+	endpointQuery
+	rest []byte // bytes of down that were read already
+	// accepted is sent to down when the stream is open, and failureResponse when it can't
+	// be opened. If failureResponse returns nothing, down is reset, and only errors_total
+	// counts the failure.
+	accepted        []byte
+	failureResponse func(*fault.Failure) []byte
 
-	status int // of what it is told, if that has one
-	trail  *accesslog.StreamRecord
+	status int // the HTTP status in accepted; 0 if it has none
+	record *accesslog.StreamRecord
 }
 
 func (t *tunnel) run() {
 	cfg := t.srv.service(t.service)
-	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // else no buffer is needed
+	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // without TLS no buffer is needed
 		t.fail(fault.Overloaded)
 		return
 	}
-	early := t.srv.early(t.rest)
+	early := newInput(t.srv.opt.Process, t.rest)
 	t.rest = nil
 	defer early.free()
-	lease, _, fail := t.connect(&t.wish)
+	lease, _, fail := t.connect(&t.endpointQuery)
 	if fail != nil {
 		t.fail(fail)
 		return
 	}
 	_ = t.down.SetWriteDeadline(time.Now().Add(t.srv.config().Timeouts.Write))
-	if _, err := t.down.Write(t.taken); err != nil {
-		t.cut()
+	if _, err := t.down.Write(t.accepted); err != nil {
+		t.abort()
 	}
 	_ = t.down.SetWriteDeadline(time.Time{})
 	lease.Connected(0)
@@ -45,16 +46,16 @@ func (t *tunnel) run() {
 	defer watch.stop()
 	in, out := t.relay(early)
 	lease.Close(true, in, out)
-	t.trail.End(accesslog.StreamEnd{Status: t.status, Cut: t.isCut(), Endpoint: t.at, In: in, Out: out})
+	t.record.End(accesslog.StreamEnd{Status: t.status, Cut: t.isAborted(), Endpoint: t.at, In: in, Out: out})
 }
 
 func (t *tunnel) fail(f *fault.Failure) {
-	t.trail.End(accesslog.StreamEnd{Failure: f, Cut: t.isCut(), Endpoint: t.at})
-	t.refuse(t.words(f))
+	t.record.End(accesslog.StreamEnd{Failure: f, Cut: t.isAborted(), Endpoint: t.at})
+	t.refuse(t.failureResponse(f))
 }
 
-// silent is for streams that know no words.
-func silent(*fault.Failure) []byte { return nil }
+// noResponse is the failureResponse of streams without a way to report a failure.
+func noResponse(*fault.Failure) []byte { return nil }
 
-// connected answers a CONNECT (RFC 9110 section 9.3.6).
+// connected is the response to a CONNECT (RFC 9110 section 9.3.6).
 const connected = "HTTP/1.1 200 OK\r\nVia: 1.1 remora\r\n\r\n"

@@ -16,7 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// serveHTTP gives s an http listener in front of the same service.
+// serveHTTP opens the http listener of s, which has the same service.
 func (s *sidecar) serveHTTP() {
 	s.t.Helper()
 	s.proc.SetStreams(s.srv)
@@ -27,8 +27,8 @@ const ask = "GET /chat?x=1 HTTP/1.1\r\nHost: app\r\nX-Remora-Attempt: 3\r\nX-Req
 	"Sec-WebSocket-Key: k\r\n" +
 	"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-// TestWebSocketPeers: a client and a server of a WebSocket library talk through
-// the sidecar, many at once, with messages of all sizes.
+// TestWebSocketPeers: clients and a server of a WebSocket library exchange messages of
+// all sizes through the sidecar, many at once.
 func TestWebSocketPeers(t *testing.T) {
 	up := websocket.Upgrader{Subprotocols: []string{"echo"}}
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,14 +54,14 @@ func TestWebSocketPeers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
-			dialer := websocket.Dialer{Subprotocols: []string{"echo"}, HandshakeTimeout: patience}
+			dialer := websocket.Dialer{Subprotocols: []string{"echo"}, HandshakeTimeout: waitLimit}
 			c, _, err := dialer.Dial("ws://"+s.addr+"/echo", nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer c.Close()
-			_ = c.SetReadDeadline(time.Now().Add(patience))
+			_ = c.SetReadDeadline(time.Now().Add(waitLimit))
 			if c.Subprotocol() != "echo" {
 				t.Errorf("subprotocol %q", c.Subprotocol())
 			}
@@ -79,15 +79,15 @@ func TestWebSocketPeers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.idle()
+	s.waitIdle()
 	if sum, failures := s.totals(); sum.Streams != 32 || len(failures) > 0 {
 		t.Errorf("%d streams, failures %v", sum.Streams, failures)
 	}
-	s.filesClosed(before)
+	s.waitFilesClosed(before)
 }
 
-// TestUpgradeBytes: what either side sends right behind its head gets through,
-// interim responses go on, and the sidecar's own headers stay here.
+// TestUpgradeBytes: bytes that either side sends right behind its head are passed on, and
+// so are interim responses. Headers of the sidecar's own are not.
 func TestUpgradeBytes(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{}, a.addr)
@@ -99,10 +99,10 @@ func TestUpgradeBytes(t *testing.T) {
 		"Via: 1.1 remora\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Request-Id: id\r\n" +
 		"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	wantRead(t, "the server", server, head)
-	const answer = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" +
+	const response = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" +
 		"HTTP/1.1 101 Sure\r\nUpgrade: websocket\r\nConnection: upgrade\r\nDate: now\r\nSec-WebSocket-Accept: a\r\n\r\nearly server"
-	for i := range len(answer) {
-		_, _ = io.WriteString(server, answer[i:i+1])
+	for i := range len(response) {
+		_, _ = io.WriteString(server, response[i:i+1])
 	}
 	wantRead(t, "the server", server, "early client")
 	wantRead(t, "the client", client, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nDate: now\r\nSec-WebSocket-Accept: a\r\n"+
@@ -114,7 +114,7 @@ func TestUpgradeBytes(t *testing.T) {
 	_, _ = io.WriteString(server, "late")
 	server.Close()
 	wantRead(t, "the client", client, "late")
-	s.idle()
+	s.waitIdle()
 }
 
 var dateLine = regexp.MustCompile(`Date: [A-Z][a-z]{2}, [^\r]* GMT\r\n`)
@@ -127,12 +127,12 @@ func wantRead(t *testing.T, who string, nc net.Conn, want string) {
 	}
 }
 
-// TestUpgradeDenied: any answer but the 101 asked for reaches the client as a
-// message, its connection ends after it, and nothing that the client sends
-// behind its request reaches the server.
+// TestUpgradeDenied: any response other than the 101 reaches the client as a message and
+// closes its connection. Bytes that the client sent behind its request never reach the
+// server.
 func TestUpgradeDenied(t *testing.T) {
 	const smuggled = "GET /admin HTTP/1.1\r\nHost: app\r\n\r\n"
-	for name, c := range map[string]struct{ answer, want string }{
+	for name, c := range map[string]struct{ response, want string }{
 		"length": {"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno",
 			"HTTP/1.1 403 No\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"},
 		"no body": {"HTTP/1.1 204 None\r\nA: b\r\n\r\n", "HTTP/1.1 204 None\r\nA: b\r\nVia: 1.1 remora\r\nX-Request-Id: id\r\nConnection: close\r\n\r\n"},
@@ -156,7 +156,7 @@ func TestUpgradeDenied(t *testing.T) {
 			if _, err := http.ReadRequest(requests); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = io.WriteString(server, c.answer)
+			_, _ = io.WriteString(server, c.response)
 			_ = server.CloseWrite()
 			got, err := io.ReadAll(client)
 			if err != nil {
@@ -179,17 +179,18 @@ func TestUpgradeDenied(t *testing.T) {
 				t.Errorf("the server read %q", rest)
 			}
 			server.Close()
-			s.idle()
+			s.waitIdle()
 		})
 	}
 }
 
-// TestUpgradeUnserved: without an endpoint's answer the client gets ours.
-func TestUpgradeUnserved(t *testing.T) {
+// TestUpgradeFailed: without a response of an endpoint, the client receives an error
+// response of the sidecar.
+func TestUpgradeFailed(t *testing.T) {
 	silent := newApp(t)
 	for want, s := range map[string]*sidecar{
 		"504 deadline":         newSidecar(t, options{timeout: "300ms"}, silent.addr),
-		"502 upstream-connect": newSidecar(t, options{}, refusing(t)),
+		"502 upstream-connect": newSidecar(t, options{}, refusingAddr(t)),
 	} {
 		s.serveHTTP()
 		client := s.dial()
@@ -201,15 +202,14 @@ func TestUpgradeUnserved(t *testing.T) {
 			!strings.Contains(string(got), "X-Remora-Error: "+code+"\r\n") {
 			t.Errorf("got %q, %v, want %s", got, err, want)
 		}
-		s.idle()
+		s.waitIdle()
 	}
 }
 
-// TestUpgradeBehindOthers: a wish to upgrade that is pipelined behind other
-// requests is heard in its turn; one with a body is ignored, as nothing behind a
-// body could be told from it. What the client has sent behind the wish that an
-// application refuses reaches nobody.
-func TestUpgradeBehindOthers(t *testing.T) {
+// TestUpgradePipelined: an upgrade that is pipelined behind other requests starts after
+// them. An upgrade with a body is ignored, since the body and the bytes behind it could
+// be confused. Bytes behind an upgrade that the application refuses are dropped.
+func TestUpgradePipelined(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Path+" upgrade="+r.Header.Get("Upgrade")+";")
 	}))
@@ -233,16 +233,16 @@ func TestUpgradeBehindOthers(t *testing.T) {
 		got = rest
 	}
 	if strings.Contains(got, "HTTP/1.1") {
-		t.Errorf("an answer to what came behind the wish: %q", got)
+		t.Errorf("a response to bytes behind the upgrade: %q", got)
 	}
 	if n := s.engine.Stats().Detached; n != 1 {
 		t.Errorf("%d connections left their loop", n)
 	}
-	s.idle()
+	s.waitIdle()
 }
 
-// TestCloseDuringHandshake: the end of the sidecar does not wait for a slow
-// handshake, and the client can tell.
+// TestCloseDuringHandshake: Close does not wait for a slow upgrade, and the client is
+// reset.
 func TestCloseDuringHandshake(t *testing.T) {
 	a := newApp(t)
 	s := newSidecar(t, options{timeout: "1h"}, a.addr)
@@ -255,5 +255,5 @@ func TestCloseDuringHandshake(t *testing.T) {
 	}
 	wantReset(t, "the client", client)
 	server.Close()
-	s.idle()
+	s.waitIdle()
 }

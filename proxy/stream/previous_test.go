@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 )
 
-// TestFetchedFromBefore: what is parked with a process, or with the one before that,
-// is fetched by way of the last one; whoever has no token is refused.
-func TestFetchedFromBefore(t *testing.T) {
+// TestFetchFromPrevious: a response that is parked in a previous process, or in the one
+// before it, is fetched through the last process. An unknown token is refused.
+func TestFetchFromPrevious(t *testing.T) {
 	a := newApp(t)
 	first, second, third := newSidecar(t, options{}, a.addr), newSidecar(t, options{}, a.addr), newSidecar(t, options{}, a.addr)
 	for old, next := range map[*sidecar]*sidecar{first: second, second: third} {
@@ -22,9 +22,9 @@ func TestFetchedFromBefore(t *testing.T) {
 		if again, err := old.srv.Parking(); again != at || err != nil {
 			t.Errorf("parking at %s, then at %s, %v", at, again, err)
 		}
-		next.srv.before = at
+		next.srv.previous = at
 	}
-	b, at := third.before(), third.links()
+	b, at := third.inFront(), third.linkAddr()
 	for _, s := range []*sidecar{third, second, first} {
 		h := http1.Head{Framing: http1.FixedLength, Length: 9}
 		src, server := s.source(a, h, "early")
@@ -41,11 +41,12 @@ func TestFetchedFromBefore(t *testing.T) {
 		}
 		server.Close()
 	}
-	refusesStrangers(t, second.srv.before)
+	wantUnknownTokenRefused(t, second.srv.previous)
 }
 
-// refusesStrangers wants nothing but a reason for a token that was never issued.
-func refusesStrangers(t *testing.T, parking string) {
+// wantUnknownTokenRefused checks that a token that was never issued is refused with a
+// reason.
+func wantUnknownTokenRefused(t *testing.T, parking string) {
 	t.Helper()
 	stranger, err := net.Dial("tcp", parking)
 	if err != nil {
@@ -56,13 +57,13 @@ func refusesStrangers(t *testing.T, parking string) {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(stranger); len(b) != 1 || err != nil {
-		t.Errorf("without a token one gets %q, %v", b, err)
+		t.Errorf("an unknown token receives %q, %v", b, err)
 	}
 }
 
-// TestForget: nobody is led to the address of a process that has ended, which may be
-// another's by now.
-func TestForget(t *testing.T) {
+// TestForgetPrevious: after ForgetPrevious no token is sent to the previous address,
+// where another process may listen.
+func TestForgetPrevious(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +77,11 @@ func TestForget(t *testing.T) {
 		}
 	}()
 	s := newSidecar(t, options{})
-	s.srv.before = other.Addr().String()
-	s.srv.Forget()
+	s.srv.previous = other.Addr().String()
+	s.srv.ForgetPrevious()
 	parking, err := s.srv.Parking()
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusesStrangers(t, parking)
+	wantUnknownTokenRefused(t, parking)
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// delivery is an answer whose body goes to down as it comes.
-type delivery struct {
+// responseStream is a response to a request that was a message. Its body is passed to
+// down while it arrives.
+type responseStream struct {
 	*pair
-	head   []byte // goes first
-	chunks bool   // the body goes in chunks
+	head   []byte // sent before the body
+	chunks bool   // the body is sent in chunks
 	src    *exchange.StreamSource
 }
 
@@ -26,10 +27,10 @@ func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
 		a.Source.Close()
 		return
 	}
-	s.deliver(&delivery{pair: &pair{srv: s, down: down}, head: a.Head, chunks: a.Chunks, src: a.Source})
+	s.startResponse(&responseStream{pair: &pair{srv: s, down: down}, head: a.Head, chunks: a.Chunks, src: a.Source})
 }
 
-func (s *Server) deliver(d *delivery) {
+func (s *Server) startResponse(d *responseStream) {
 	if d.src.Socket != nil {
 		d.up = endOf(d.src.Socket)
 	}
@@ -38,38 +39,39 @@ func (s *Server) deliver(d *delivery) {
 	}
 }
 
-func (d *delivery) run() {
+func (d *responseStream) run() {
 	d.srv.opt.Process.Hold(len(d.head))
 	defer d.srv.opt.Process.Hold(-len(d.head))
-	d.listen(func() {}) // its end is the source's
+	d.readDown(func() {}) // the end of down ends the source too
 	var sent int64
 	var whole bool
-	fail := d.source()
-	cut := d.isCut()
+	fail := d.joinSource()
+	cut := d.isAborted()
 	if fail != nil {
 		if !cut {
 			d.src.Lease.Failed(fail)
 		}
-		words := downstream.StreamRequest{Minor: 1}
-		d.refuse(words.AppendFailure(nil, fail, date()))
+		r := downstream.StreamRequest{Minor: 1}
+		d.refuse(r.AppendFailure(nil, fail, date()))
 	} else {
 		sent, whole = d.send()
 		cut = !whole
 	}
-	d.part(whole)
-	<-d.heard
+	d.closeUp(whole)
+	<-d.readerDone
 	d.src.Lease.Close(true, 0, sent)
 	d.src.Record.End(accesslog.StreamEnd{Failure: fail, Cut: cut, Out: sent})
 }
 
-// source has the other end joined, from which the body comes.
-func (d *delivery) source() *fault.Failure {
+// joinSource connects the end that the body comes from. A body that was handed off with
+// its connection has it already; any other is fetched from another sidecar.
+func (d *responseStream) joinSource() *fault.Failure {
 	if d.src.Socket != nil {
 		return nil
 	}
 	err := d.dial(d.src.Addr, d.src.Service)
 	if err == nil {
-		err = d.greet(&link.Stream{Kind: link.StreamAnswer, TimeLeft: d.src.Timeout, Token: d.src.Token})
+		err = d.sendPreface(&link.Stream{Kind: link.StreamAnswer, TimeLeft: d.src.Timeout, Token: d.src.Token})
 	}
 	if err != nil {
 		return failure(err)
@@ -77,28 +79,28 @@ func (d *delivery) source() *fault.Failure {
 	return nil
 }
 
-// send passes the answer on. One that is cut short ends in a reset.
-func (d *delivery) send() (sent int64, whole bool) {
+// send passes the response on. A response that ends early is aborted with a reset.
+func (d *responseStream) send() (sent int64, whole bool) {
 	watch := d.watch()
 	defer watch.stop()
 	if _, err := d.down.Write(d.head); err != nil {
-		d.cut()
+		d.abort()
 		return 0, false
 	}
 	t := transfer{
 		proc: d.srv.opt.Process, from: d.up, to: d.down,
-		body: &d.src.Body, held: d.src.Buffer, chunks: d.chunks,
+		body: &d.src.Body, decoded: d.src.Buffer, chunks: d.chunks,
 	}
 	d.src.Buffer = nil
 	if t.run() != noFault {
-		d.cut()
+		d.abort()
 		return t.sent, false
 	}
 	d.finish(nil)
 	return t.sent, true
 }
 
-// chunked tells whether the body of b has no length that was announced.
+// chunked reports whether the body of b has no announced length.
 func chunked(b *http1.Body) bool {
 	return b.Framing() == http1.Chunked || b.Framing() == http1.UntilClose
 }

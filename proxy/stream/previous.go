@@ -1,0 +1,116 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+)
+
+const (
+	// fetchTimeout limits connecting to the previous process, and there the wait for the
+	// token.
+	fetchTimeout = 5 * time.Second
+
+	// maxFetches limits the connections that have not sent their token yet.
+	maxFetches = 64
+)
+
+var errNoPrevious = errors.New("stream: no previous process")
+
+// Parking returns a loopback address, open until Close. There the process that replaces
+// this one fetches responses that are parked here, if it has their token. The error is
+// ErrClosed after Close.
+func (s *Server) Parking() (addr string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", ErrClosed
+	}
+	if s.parking == nil {
+		if s.parking, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return "", err
+		}
+		s.all.Go(s.acceptFetches)
+	}
+	return s.parking.Addr().String(), nil
+}
+
+// acceptFetches accepts connections at the Parking address until Close.
+func (s *Server) acceptFetches() {
+	waiting := make(chan struct{}, maxFetches)
+	for {
+		nc, err := s.parking.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.sleep(maxBackoff)
+			continue
+		}
+		down := &end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)}
+		select {
+		case waiting <- struct{}{}:
+			s.all.Go(func() { s.serveFetch(down); <-waiting })
+		default:
+			down.reset()
+		}
+	}
+}
+
+// serveFetch reads a token from down and sends the response that is parked under it.
+func (s *Server) serveFetch(down *end) {
+	stop := context.AfterFunc(s.ctx, down.reset)
+	var token link.Token
+	_ = down.SetReadDeadline(time.Now().Add(fetchTimeout))
+	if _, err := io.ReadFull(down, token[:]); err != nil || !stop() {
+		down.reset()
+		return
+	}
+	_ = down.SetReadDeadline(time.Time{})
+	s.serveParked(&pair{srv: s, down: down}, token)
+}
+
+// ForgetPrevious forgets the address of the previous process, which has ended. Another
+// process may listen there later, and must not be sent tokens.
+func (s *Server) ForgetPrevious() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.previous = ""
+}
+
+func (s *Server) previousAddr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.previous
+}
+
+// fetchFromPrevious passes to down the response that the previous process may have
+// parked under the token.
+func (p *pair) fetchFromPrevious(token link.Token) {
+	if err := p.dialPrevious(); err != nil {
+		p.refuse([]byte{byte(link.DeadlinePassed)})
+		return
+	}
+	watch := p.watch()
+	defer watch.stop()
+	p.relay(newInput(p.srv.opt.Process, token[:]))
+}
+
+func (p *pair) dialPrevious() error {
+	previous := p.srv.previousAddr()
+	if previous == "" {
+		return errNoPrevious
+	}
+	ctx, cancel := context.WithTimeout(p.srv.ctx, fetchTimeout)
+	defer cancel()
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", previous)
+	if err != nil {
+		return err
+	}
+	return p.attachUp(&end{conn: nc.(*net.TCPConn), tcp: nc.(*net.TCPConn)})
+}
