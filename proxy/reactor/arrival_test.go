@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// inherited is what a process that takes ln over makes of its descriptor.
+// inherited returns a listener on the descriptor of ln, as in a process that takes ln over.
 func inherited(t *testing.T, ln net.Listener) net.Listener {
 	t.Helper()
 	f, err := ln.(*net.TCPListener).File()
@@ -29,8 +29,8 @@ func inherited(t *testing.T, ln net.Listener) net.Listener {
 	return got
 }
 
-// TestKeepAlive: accepted connections probe silent peers and send at once, wherever
-// their listening socket comes from.
+// TestKeepAlive: accepted connections have keep-alive probes and TCP_NODELAY, whatever
+// opened their listening socket.
 func TestKeepAlive(t *testing.T) {
 	bound := func(t *testing.T) net.Listener {
 		ln, err := Bind("127.0.0.1:0")
@@ -86,7 +86,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// TestKeepAliveInTheBacklog: so do connections that came before anybody accepted them.
+// TestKeepAliveInTheBacklog: connections that waited in the backlog have keep-alive too.
 func TestKeepAliveInTheBacklog(t *testing.T) {
 	ln, err := Bind("127.0.0.1:0")
 	if err != nil {
@@ -108,9 +108,9 @@ func TestKeepAliveInTheBacklog(t *testing.T) {
 	}
 }
 
-// TestArrivalFails: an accepted connection that does not come to its loop gives back
-// its place and its part of the load, and the loop is at rest again afterwards.
-func TestArrivalFails(t *testing.T) {
+// TestArrivalFailure: an accepted connection that fails to reach its loop releases its
+// reservation and no longer counts in load. The loop waits by itself again afterwards.
+func TestArrivalFailure(t *testing.T) {
 	cases := []struct {
 		name string
 		harm func(t *testing.T, nc *net.TCPConn)
@@ -150,24 +150,24 @@ func TestArrivalFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.harm(t, nc.(*net.TCPConn))
-			l.take(nc)
-			settled(t, func() error {
+			l.onAccept(nc)
+			eventually(t, func() error {
 				if n := e.Stats().AcceptErrors; n != 1 {
 					return fmt.Errorf("%d failed", n)
 				}
 				return nil
 			})
-			e.wantPlaces(t, 0, 0)
-			if load, room := e.loops[0].load.Load(), l.room.taken.Load(); load != 0 || room != 0 {
+			e.wantReserved(t, 0, 0)
+			if load, room := e.loops[0].load.Load(), l.limit.taken.Load(); load != 0 || room != 0 {
 				t.Errorf("the load is %d, %d have a place in the room", load, room)
 			}
-			rests(t, e, dial(t, l.Addr().String()))
+			awaitIdle(t, e, dial(t, l.Addr().String()))
 		})
 	}
 }
 
-// TestStopWithArrivals: connections on their way to a busy loop arrive before it
-// ends, so that each stream hears of its end.
+// TestStopWithArrivals: connections on their way to a busy loop arrive before it ends, so
+// OnClose of each stream is called.
 func TestStopWithArrivals(t *testing.T) {
 	e := start(t, Options{})
 	const n = 16
@@ -181,19 +181,19 @@ func TestStopWithArrivals(t *testing.T) {
 	for range n {
 		dial(t, addr)
 	}
-	settled(t, func() error {
-		if got := e.loops[0].rest.errands.Load(); got <= n { // the post is one too
+	eventually(t, func() error {
+		if got := e.loops[0].idle.tasks.Load(); got <= n { // the post is one too
 			return fmt.Errorf("%d are on their way", got)
 		}
 		return nil
 	})
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		stopped <- e.Stop(ctx)
 	}()
-	settled(t, func() error {
+	eventually(t, func() error {
 		if e.ctx.Err() == nil {
 			return errors.New("not yet stopping")
 		}

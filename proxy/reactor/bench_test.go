@@ -12,8 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// rawPeer is a blocking socket with no poller of Go's behind it, so that only
-// the engine's own work and allocations are seen.
+// rawPeer is a blocking socket without Go's poller, so that only the work and the
+// allocations of the engine are measured.
 type rawPeer int
 
 func newRawPeer(t testing.TB, addr string) rawPeer {
@@ -30,7 +30,7 @@ func newRawPeer(t testing.TB, addr string) rawPeer {
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: ap.Port, Addr: [4]byte(ap.IP.To4())}); err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)})
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(waitLimit / time.Second)})
 	return rawPeer(fd)
 }
 
@@ -58,9 +58,9 @@ func (p rawPeer) receive(t testing.TB, b []byte) {
 	}
 }
 
-// kinds are ways to answer: from the event, from a flush at the turn's end as
-// the loop chooses, and from one that always goes through gnet's Execute; the
-// last with two timers armed and stopped, as a request has.
+// kinds are ways to respond: in the event, in a flush whose time the loop chooses, and in
+// a flush that always goes through gnet's Execute. The last one also arms and stops two
+// timers, as a request does.
 var kinds = []struct {
 	name   string
 	allocs float64 // per exchange
@@ -69,7 +69,7 @@ var kinds = []struct {
 	{"at once", 0, func(*Engine) func() loop.Stream { return echo }},
 	{"flush", 0.25, func(e *Engine) func() loop.Stream { return flushed(e, func() {}) }},
 	{"flush by Execute", 3, func(e *Engine) func() loop.Stream {
-		return flushed(e, func() { e.loops[0].turns.solo, e.loops[0].turns.quiet = 0, 0 })
+		return flushed(e, func() { e.loops[0].turns.solo, e.loops[0].turns.lastSolo = 0, 0 })
 	}},
 	{"timers", 0, func(e *Engine) func() loop.Stream {
 		return func() loop.Stream {
@@ -90,7 +90,7 @@ var kinds = []struct {
 	}},
 }
 
-// flushed echoes from a deferred flush.
+// flushed returns streams that echo in a deferred flush.
 func flushed(e *Engine, before func()) func() loop.Stream {
 	return func() loop.Stream {
 		var conn loop.Conn
@@ -103,8 +103,8 @@ func flushed(e *Engine, before func()) func() loop.Stream {
 	}
 }
 
-// TestAllocations: an event that reads and writes allocates nothing; a flush
-// through Execute costs gnet's queue node and closure.
+// TestAllocations: an event that reads and writes allocates nothing. A flush through
+// Execute allocates gnet's queue node and closure.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -122,14 +122,14 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkPingPong is one connection, one exchange of 300 bytes at a time.
+// BenchmarkPingPong measures one connection with one exchange of 300 bytes at a time.
 func BenchmarkPingPong(b *testing.B) {
 	for _, k := range kinds {
 		b.Run(k.name, func(b *testing.B) { exchange(b, 1, k.accept) })
 	}
 }
 
-// BenchmarkBusy is 64 connections that are ready at once.
+// BenchmarkBusy measures 64 connections that are ready at once.
 func BenchmarkBusy(b *testing.B) {
 	for _, k := range kinds {
 		b.Run(k.name, func(b *testing.B) { exchange(b, 64, k.accept) })
@@ -156,7 +156,7 @@ func exchange(b *testing.B, conns int, accept func(e *Engine) func() loop.Stream
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*conns), "ns/exchange")
 }
 
-// BenchmarkPost is a function posted from outside, and waited for.
+// BenchmarkPost measures a function that is posted from another goroutine and awaited.
 func BenchmarkPost(b *testing.B) {
 	e := start(b, Options{})
 	done := make(chan struct{})
@@ -168,8 +168,7 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// BenchmarkTimer is a timer that fires 100 µs after the last; it reports how
-// late it is.
+// BenchmarkTimer measures how late a timer fires that is armed for 100 µs.
 func BenchmarkTimer(b *testing.B) {
 	e := start(b, Options{})
 	l := e.loops[0]
@@ -194,8 +193,8 @@ func BenchmarkTimer(b *testing.B) {
 	b.ReportMetric(float64(late.Nanoseconds())/float64(b.N*100), "ns-late")
 }
 
-// TestEchoForStrace serves for a while, with REACTOR_ECHO set to the kind and
-// the number of connections to talk over: the subject of `strace -c -f`.
+// TestEchoForStrace echoes for a while, for `strace -c -f`. REACTOR_ECHO is the kind and
+// the number of connections; without it the test is skipped.
 func TestEchoForStrace(t *testing.T) {
 	kind := os.Getenv("REACTOR_ECHO")
 	if kind == "" {

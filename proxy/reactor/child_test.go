@@ -19,7 +19,8 @@ import (
 // childVariable marks the process that runs out of descriptors.
 const childVariable = "REACTOR_TEST_CHILD"
 
-// childMain runs what the limits of this process must not be spoiled by.
+// childMain runs the part of a test that changes the limits of its process, and reports
+// whether this process is the child.
 func childMain() bool {
 	if os.Getenv(childVariable) == "" {
 		return false
@@ -32,9 +33,9 @@ func childMain() bool {
 	return true
 }
 
-// TestOutOfDescriptors: accept fails for want of descriptors, the engine backs
-// off, serves those it has, and accepts again when there are some. gnet's own
-// listener would shut everything down.
+// TestOutOfDescriptors: if accept fails for lack of descriptors, the engine backs off,
+// serves open connections, and accepts again later. gnet's own listener would stop the
+// engine.
 func TestOutOfDescriptors(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"=1")
@@ -60,8 +61,8 @@ func starve() error {
 	if err := roundTrip(first); err != nil {
 		return err
 	}
-	// The kernel completes connections that nobody accepts, so the peers are
-	// opened while there is room and the limit is lowered below what is left.
+	// The kernel completes connections before they are accepted, so the peers are opened
+	// first, and then the limit is lowered to the descriptors in use.
 	low := unix.Rlimit{Cur: 4, Max: 4096}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
 		return err
@@ -77,18 +78,18 @@ func starve() error {
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: addr.Port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); e.Stats().AcceptErrors < 3; {
+	for deadline := time.Now().Add(waitLimit); e.Stats().AcceptErrors < 3; {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("accept did not fail: %+v", e.Stats())
 		}
 		if err := roundTrip(first); err != nil {
-			return fmt.Errorf("an open connection suffers: %w", err)
+			return fmt.Errorf("an open connection fails: %w", err)
 		}
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
 		return err
 	}
-	// The one that waited is served now.
+	// The connection in the backlog is served now.
 	b := []byte("late")
 	if _, err := unix.Write(fd, b); err != nil {
 		return err
@@ -98,7 +99,7 @@ func starve() error {
 	}
 	first.Close()
 	unix.Close(fd)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	return e.Stop(ctx)
 }

@@ -11,31 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is a loop's time: the monotonic clock, and a timerfd that lies in the
-// loop's own epoll set, so that a timer is an event like any other, with no
-// other goroutine, thread or wake-up between the kernel and the loop.
+// clock is a loop's time: the monotonic clock, and a timerfd in the loop's own epoll
+// set. So a timer is an event like any other, and needs no other goroutine or thread.
 type clock struct {
 	epoch
 	fd    int
-	armed time.Duration // when the timerfd is due; 0: not at all
+	armed time.Duration // when the timerfd fires; 0 means that it is not set
 }
 
-// epoch is where an engine's time begins, the same for all of its loops.
+// epoch is the start of an engine's time, the same for all its loops.
 type epoch struct {
 	start time.Time
 	base  time.Duration // CLOCK_MONOTONIC at start
 }
 
-// now is the time since the start, and never 0.
+// now returns the time since the start. It is never 0.
 func (e *epoch) now() time.Duration { return time.Since(e.start) + 1 }
 
-// enroll creates the timerfd and puts it on one of client's loops, with l as
-// its context.
+// enroll creates the timerfd and enrolls it on one of client's loops, with l as its
+// context.
 //
-// gnet takes stream sockets only. But what it takes of a net.Conn is a
-// duplicate of its descriptor, on which it then calls epoll_ctl, read and
-// close, all of which a timerfd understands. So a socket's descriptor is made
-// one of the timerfd, before gnet sees it.
+// gnet accepts stream sockets only. But it only duplicates the descriptor of a net.Conn
+// and then calls epoll_ctl, read and close on it, and a timerfd supports all three. So
+// enroll replaces the descriptor of a socket by the timerfd before gnet sees it.
 func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -58,9 +56,9 @@ func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	return err
 }
 
-// calibrate relates the two ways to read the monotonic clock: time.Time, which
-// needs no system call, and the one that the timerfd understands. base is read
-// second, so a timer may be late by the time between, and never early.
+// calibrate relates two ways to read the monotonic clock: time.Time, which needs no
+// system call, and CLOCK_MONOTONIC, which the timerfd uses. base is read second, so a
+// timer may be late by the time between the two, but never early.
 func (e *epoch) calibrate() error {
 	var ts unix.Timespec
 	for best, try := time.Hour, 0; try < 5; try++ {
@@ -82,21 +80,20 @@ func (c *clock) close() error {
 	return os.NewSyscallError("close", unix.Close(c.fd))
 }
 
-// set makes the timerfd fire at the time at, at once if that is past.
+// set makes the timerfd fire at at, or at once if that is past.
 func (c *clock) set(at time.Duration) error {
 	c.armed = at
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(c.base + at))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &spec, nil))
 }
 
-// fire makes the timerfd fire at once, whatever it is set to. Any goroutine may
-// call it.
+// fire makes the timerfd fire at once. It may be called from any goroutine.
 func (c *clock) fire() {
 	past := unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
-	_ = unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &past, nil) // can't fail: fd and value are good
+	_ = unix.TimerfdSettime(c.fd, unix.TFD_TIMER_ABSTIME, &past, nil) // can't fail: fd and value are valid
 }
 
-// socket is one end of a socket pair, the other closed, as a *net.UnixConn.
+// socket returns one end of a socket pair whose other end is closed.
 func socket() (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -116,28 +113,28 @@ func socket() (*net.UnixConn, error) {
 	return uc, nil
 }
 
-// rearm sets the timerfd if the nearest timer is due before what it is set to.
-// It is never set later or stopped: an early wake finds nothing due and sets it
-// anew, and a request's timeouts, nearly all stopped in time, cost no call.
+// rearm sets the timerfd if the nearest timer is due earlier than it fires. The timerfd
+// is never set to a later time or stopped: an early event finds no timer due and sets it
+// again. So timeouts of requests, most of which are stopped, cost no system call.
 func (l *eventLoop) rearm() {
 	at, ok := l.timers.Next()
-	if l.turns.again {
+	if l.turns.byTimer {
 		at, ok = l.now, true
 	}
 	if !ok || l.clock.armed != 0 && l.clock.armed <= at {
 		return
 	}
 	if err := l.clock.set(at); err != nil {
-		l.eng.log.Error("event loop has no timer", "loop", l.index, "error", err)
+		l.eng.log.Error("timers of an event loop have stopped: the timerfd can't be set", "loop", l.index, "error", err)
 	}
 }
 
-// timerFired runs the timers that are due and ends the turn, so that a timer
-// armed meanwhile, even for now, waits for the next one.
+// timerFired runs the timers that are due and ends the turn. A timer that they arm, even
+// with delay 0, waits for the next event.
 func (l *eventLoop) timerFired() {
-	l.enter()
+	l.beginEvent()
 	l.clock.armed = 0
-	again := l.turns.again
+	again := l.turns.byTimer
 	limit := l.timers.LastSeq()
 	for t := l.timers.Pop(l.now, limit); t != nil; t = l.timers.Pop(l.now, limit) {
 		l.run(t.Fire)
@@ -147,5 +144,5 @@ func (l *eventLoop) timerFired() {
 	} else {
 		l.endTurn()
 	}
-	l.leave()
+	l.endEvent()
 }

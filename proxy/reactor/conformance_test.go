@@ -14,8 +14,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor"
 )
 
-// TestConformance holds the reactor to proxy/loop.go, alone on its loop and
-// with others beside it.
+// TestConformance runs the conformance suite of package loop, with one loop and with
+// several.
 func TestConformance(t *testing.T) {
 	for name, loops := range map[string]int{"one loop": 1, "three loops": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceTLS: with TLS between, nothing changes for the core.
+// TestConformanceTLS runs the same suite over TLS.
 func TestConformanceTLS(t *testing.T) {
 	identity := reactor.NewIdentity(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
@@ -36,10 +36,10 @@ func TestConformanceTLS(t *testing.T) {
 	})
 }
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// waitLimit is how long a test waits before it fails.
+const waitLimit = time.Minute
 
-// harness is an engine, of which the first loop is under test.
+// harness is an engine whose first loop is under test.
 type harness struct {
 	t *testing.T
 	e *reactor.Engine
@@ -54,13 +54,13 @@ func newHarness(t *testing.T, loops int) *harness {
 
 func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.HandshakeTimeout = patience
+	o.HandshakeTimeout = waitLimit
 	e, err := reactor.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := e.Stop(ctx); err != nil {
 			t.Errorf("Stop: %v", err)
@@ -78,8 +78,8 @@ func (h *harness) Do(f func(l loop.Loop)) {
 	h.l.Post(func() { defer close(done); f(h.l) })
 	select {
 	case <-done:
-	case <-time.After(patience):
-		h.t.Fatal("the loop does not run what is posted")
+	case <-time.After(waitLimit):
+		h.t.Fatal("the loop does not run posted functions")
 	}
 }
 
@@ -91,17 +91,17 @@ func (h *harness) Outside(fs ...func(l loop.Loop)) {
 	all.Wait()
 }
 
-// Wait asks the loop again and again: a condition has no event of its own.
+// Wait polls cond on the loop, since a condition has no event of its own.
 func (h *harness) Wait(what string, cond func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(200 * time.Microsecond) {
 		ok := false
 		h.Do(func(loop.Loop) { ok = cond() })
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			h.t.Fatalf("waited in vain for %s", what)
+			h.t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (h *harness) Listen(accept func() loop.Stream) string {
 	return l.Addr().String()
 }
 
-func (h *harness) Refused() string { return reactor.Nobody(h.t) }
+func (h *harness) Refused() string { return reactor.RefusingAddr(h.t) }
 
 func (h *harness) Blackhole() (string, bool) { return reactor.Blackhole(h.t), true }
 

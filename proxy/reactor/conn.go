@@ -13,41 +13,40 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// connState is where a connection is in its life.
+// connState is the state of a connection.
 type connState uint8
 
 const (
 	connDialing  connState = iota // outbound, no socket on the loop yet
 	connArriving                  // inbound, on its way to the loop
 	connOpen                      // both directions in use
-	connDraining                  // drained: output left to send
-	connLinger                    // drained: the write side is shut, waiting for the peer's end
-	connClosed                    // no socket; the stream was told or will be
+	connDraining                  // Drain was called, and output is left to send
+	connLinger                    // the write side is shut after Drain; the peer's end is awaited
+	connClosed                    // no socket; OnClose was called, or will be at the end of the turn
 )
 
 // conn is one connection.
 type conn struct {
-	loop   *eventLoop
-	stream loop.Stream // set by accept on arrival, for an inbound one
-	accept func(l loop.Loop, remote string) loop.Stream
-	remote string
-	slot   int // index in eventLoop.conns
-	state  connState
-	place  place // of an accepted connection, until it leaves the loop
+	loop        *eventLoop
+	stream      loop.Stream // set by accept on arrival, for an inbound one
+	accept      func(l loop.Loop, remote string) loop.Stream
+	remote      string
+	slot        int // index in eventLoop.conns
+	state       connState
+	reservation reservation // of an accepted connection, until it is closed or detached
 
-	// gc is gnet's side while it is open there, and nil from gnet's OnClose
-	// on, at once: its descriptor may be another's in the next moment, and
-	// gnet would write to it all the same.
+	// gc is gnet's connection while it is open, and nil from gnet's OnClose on. Its
+	// descriptor may then be reused at any time, and gnet would still write to it.
 	gc gnet.Conn
 
-	arrived bool  // gnet announced the socket
-	err     error // what OnClose will say
+	arrived bool  // gnet has called OnOpen
+	err     error // argument of Stream.OnClose
 
-	secure *secure            // nil: plain text
-	config func() *tls.Config // of a dial with TLS; nil: plain text
+	secure *secure            // nil means plain text
+	config func() *tls.Config // of a dial with TLS; nil means plain text
 
 	original netip.AddrPort // of an accepted connection that was redirected
-	early    []byte         // what it sent before it came to the loop
+	early    []byte         // input that was read before it arrived on the loop
 
 	timer loop.Timer // of a dial or a drain
 	drain drain
@@ -55,8 +54,8 @@ type conn struct {
 
 var _ loop.Conn = (*conn)(nil)
 
-// become changes the state, which only ever moves down the list. Anything else
-// is a fault of this package: the panic ends the connection.
+// become changes the state, which only moves down the list. Anything else is a bug of
+// this package: the panic closes the connection.
 func (c *conn) become(next connState) {
 	if next <= c.state {
 		panic("reactor: illegal change of a connection's state")
@@ -73,7 +72,7 @@ func (c *conn) Write(b []byte) {
 		c.secure.write(b)
 		return
 	}
-	_ = c.put(b) // an error has ended it
+	_ = c.writeSocket(b) // an error has closed c
 }
 
 // Buffered implements loop.Conn.
@@ -87,7 +86,7 @@ func (c *conn) Buffered() int {
 // Close implements loop.Conn.
 func (c *conn) Close() {
 	if c.secure != nil && c.state == connOpen && c.Buffered() == 0 {
-		c.notify()
+		c.sendCloseNotify()
 	}
 	if c.state != connClosed {
 		c.end(nil)
@@ -100,13 +99,13 @@ func (c *conn) RemoteAddr() string { return c.remote }
 // OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
-// opened is gnet's word that the socket is on the loop.
-func (c *conn) opened(gc gnet.Conn) {
+// onGnetOpen is called when the socket has arrived on the loop.
+func (c *conn) onGnetOpen(gc gnet.Conn) {
 	c.arrived = true
 	c.gc = gc
 	c.loop.eng.count.open.Add(1)
 	switch c.state {
-	case connClosed: // the dial took too long
+	case connClosed: // the dial timed out before
 		_ = c.loop.el.Close(gc)
 		return
 	case connDialing:
@@ -116,11 +115,11 @@ func (c *conn) opened(gc gnet.Conn) {
 		c.loop.adopt(c)
 	}
 	c.become(connOpen)
-	c.start()
+	c.callOnOpen()
 }
 
-// start calls the stream for the first time.
-func (c *conn) start() {
+// callOnOpen calls the stream for the first time.
+func (c *conn) callOnOpen() {
 	defer c.loop.recovered(c)
 	if c.accept != nil {
 		c.stream = c.accept(c.loop, c.remote)
@@ -131,23 +130,23 @@ func (c *conn) start() {
 	}
 	c.stream.OnOpen(c)
 	if c.secure != nil {
-		c.secure.pump()
+		c.secure.decryptInput()
 	}
 	early := c.early
 	c.early = nil
-	c.received(early)
+	c.onInput(early)
 }
 
-// notify tells the peer, over TLS, that an end of our own choosing comes.
-func (c *conn) notify() {
-	c.secure.notify()
+// sendCloseNotify sends the close_notify of TLS before this side closes.
+func (c *conn) sendCloseNotify() {
+	c.secure.sendCloseNotify()
 	if c.state == connClosed {
-		c.err = nil // the peer was gone; the end is ours all the same
+		c.err = nil // the write failed, but this side has closed the connection
 	}
 }
 
-// received hands b to the stream; after Drain it is dropped.
-func (c *conn) received(b []byte) {
+// onInput passes b to the stream. After Drain it drops b.
+func (c *conn) onInput(b []byte) {
 	if c.state != connOpen || len(b) == 0 {
 		return
 	}
@@ -159,10 +158,10 @@ func (c *conn) received(b []byte) {
 	c.stream.OnData(b)
 }
 
-// takeUnread hands over what a dialled connection's peer has sent before it reset
-// the connection. gnet first writes what is left, and closes without a read when that
-// fails; but a server that wants no more of a request has often answered it already.
-func (c *conn) takeUnread() {
+// readUnread passes to the stream the bytes that the peer of a dialled connection sent
+// before it reset the connection. gnet writes its output first, and closes without a read
+// if that fails. But a server that refuses the rest of a request has often responded.
+func (c *conn) readUnread() {
 	if c.state != connOpen || c.Buffered() == 0 {
 		return
 	}
@@ -172,48 +171,47 @@ func (c *conn) takeUnread() {
 		if err != nil || n == 0 {
 			return
 		}
-		c.received(b[:n])
+		c.onInput(b[:n])
 	}
 }
 
-// unreadSize is how much takeUnread reads at once.
+// unreadSize is the size of one read of readUnread.
 const unreadSize = 64 << 10
 
-// end closes the connection, whatever its state. The stream hears of it, with
-// err, at the end of the turn.
+// end closes the connection in any state but connClosed. OnClose is called with err at
+// the end of the turn.
 func (c *conn) end(err error) {
-	c.closed(err)
+	c.setClosed(err)
 	gc := c.gc
 	if gc == nil {
 		return
 	}
 	if gc.OutboundBuffered() > 0 {
-		// A cut-off answer must not look like a complete one: end with a
-		// reset.
+		// A truncated response must not look complete: close with a reset.
 		_ = gc.SetLinger(0)
 	}
-	_ = c.loop.el.Close(gc) // calls lost, where gc is dropped
+	_ = c.loop.el.Close(gc) // calls onGnetClose, which clears c.gc
 }
 
-// lost is gnet's word that the socket is going away.
-func (c *conn) lost(err error) {
+// onGnetClose is called when gnet closes the socket.
+func (c *conn) onGnetClose(err error) {
 	if c.gc != nil {
 		c.gc = nil
 		c.loop.eng.count.open.Add(-1)
 		c.loop.load.Add(-1)
-		c.place.leave()
+		c.reservation.release()
 	}
 	switch c.state {
 	case connClosed:
 	case connDraining, connLinger:
-		c.closed(nil)
+		c.setClosed(nil)
 	default:
-		c.closed(cause(err))
+		c.setClosed(cause(err))
 	}
 }
 
-// closed makes the one transition into connClosed and queues the notice.
-func (c *conn) closed(err error) {
+// setClosed makes the transition into connClosed, and queues the call of OnClose.
+func (c *conn) setClosed(err error) {
 	if c.state == connDialing {
 		c.loop.eng.count.dialErrors.Add(1)
 	}
@@ -221,32 +219,32 @@ func (c *conn) closed(err error) {
 	c.err = err
 	c.loop.Stop(&c.timer)
 	c.loop.forget(c)
-	c.loop.notices = append(c.loop.notices, c)
-	c.loop.turns.left = true
+	c.loop.closed = append(c.loop.closed, c)
+	c.loop.turns.workLeft = true
 }
 
-// tell tells the stream that all is over.
-func (c *conn) tell() {
-	if c.stream == nil { // accept refused it or panicked
+// callOnClose calls OnClose of the stream.
+func (c *conn) callOnClose() {
+	if c.stream == nil { // accept returned nil or panicked
 		return
 	}
 	defer c.loop.recovered(nil)
 	c.stream.OnClose(c.err)
 }
 
-// timerFired is the end of a dial's patience, or a step of a drain.
+// timerFired is the timeout of a dial, or a step of a drain.
 func (c *conn) timerFired() {
 	switch c.state {
 	case connDialing:
 		c.end(syscall.ETIMEDOUT)
 	case connDraining:
-		c.drained()
+		c.checkDrained()
 	case connLinger:
-		c.lingered()
+		c.checkLinger()
 	}
 }
 
-// cause reduces an error to io.EOF or the system's error number, if it is one.
+// cause reduces err to io.EOF or to the error number of the system, if it wraps one.
 func cause(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return io.EOF

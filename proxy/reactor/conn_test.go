@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// accepted makes one connection and gives its ends.
+// accepted opens one connection and returns its ends.
 func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
 	t.Helper()
 	got := make(chan *conn, 1)
@@ -29,9 +29,10 @@ func accepted(t *testing.T, e *Engine, s *stream) (*conn, *net.TCPConn) {
 	return recv(t, got, "the connection"), peer
 }
 
-// TestFailedWriteDoesNotReenter: a write that fails calls gnet's OnClose from within.
-func TestFailedWriteDoesNotReenter(t *testing.T) {
-	for _, size := range []int{1, unwatchedMost, unwatchedMost + 1, 1 << 20} {
+// TestFailedWriteNotReentrant: gnet calls its OnClose within a write that fails, but
+// OnClose of the stream is called after the callback.
+func TestFailedWriteNotReentrant(t *testing.T) {
+	for _, size := range []int{1, maxRawSend, maxRawSend + 1, 1 << 20} {
 		failedWrite(t, size)
 	}
 }
@@ -51,7 +52,7 @@ func failedWrite(t *testing.T, size int) {
 		}
 		inside = false
 		if c.(*conn).gc != nil {
-			t.Error("no write failed: the test shows nothing")
+			t.Error("no write failed: the test proves nothing")
 		}
 	}
 	s.close = func(err error) {
@@ -67,7 +68,7 @@ func failedWrite(t *testing.T, size int) {
 	}
 	peer.SetLinger(0)
 	peer.Close()
-	settled(t, func() error {
+	eventually(t, func() error {
 		info, err := unix.GetsockoptTCPInfo(conn.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil || info.State == unix.BPF_TCP_CLOSE {
 			return err
@@ -80,16 +81,16 @@ func failedWrite(t *testing.T, size int) {
 	}
 }
 
-// TestStaleConnWritesToNobody: gnet writes to a closed connection's descriptor,
-// whosever it is by then.
-func TestStaleConnWritesToNobody(t *testing.T) {
+// TestClosedConnWritesNothing: gnet would write to the descriptor of a closed connection,
+// which another connection may have by then.
+func TestClosedConnWritesNothing(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	conns := make(chan *conn, 8)
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
 		return &stream{open: func(c loop.Conn) { conns <- c.(*conn) }}
 	})
-	// Several, since a new connection takes a descriptor for its peer, too.
+	// Several, since a new connection takes a descriptor for its peer too.
 	stale := map[int]*conn{}
 	for range 8 {
 		dial(t, addr)
@@ -128,16 +129,16 @@ func TestStaleConnWritesToNobody(t *testing.T) {
 		}
 	}
 	if reused == 0 {
-		t.Error("no descriptor was used again: the test shows nothing")
+		t.Error("no descriptor was reused: the test proves nothing")
 	}
 	if n := e.Stats().Panics; n > 0 {
 		t.Errorf("%d panics", n)
 	}
 }
 
-// TestFloodIsNotKept: gnet's inbound ring has no bound; all of each event is
-// consumed, so it stays empty.
-func TestFloodIsNotKept(t *testing.T) {
+// TestInputNotBuffered: each event consumes all input, so gnet's inbound ring, which has
+// no limit, stays empty.
+func TestInputNotBuffered(t *testing.T) {
 	e := start(t, Options{})
 	total := 0
 	done := make(chan struct{})
@@ -170,10 +171,10 @@ func TestCauses(t *testing.T) {
 		timeout    time.Duration
 		want       string
 	}{
-		{"refused", refused(t), patience, "connection refused"},
+		{"refused", refused(t), waitLimit, "connection refused"},
 		{"timed out", blackhole(t), time.Millisecond, "connection timed out"},
 		{"no time", blackhole(t), -1, "connection timed out"},
-		{"no address", "127.0.0.1", patience, "address 127.0.0.1: missing port in address"},
+		{"no address", "127.0.0.1", waitLimit, "address 127.0.0.1: missing port in address"},
 	}
 	e := start(t, Options{})
 	for _, tc := range cases {
@@ -200,8 +201,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestPanics: a panic in any callback is counted, ends its connection with
-// ErrPanic if it has one, and leaves the loop alive.
+// TestPanics: a panic in any callback is counted and closes its connection, if it has
+// one, with ErrPanic. The loop keeps running.
 func TestPanics(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
@@ -245,9 +246,9 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// TestDialTooLateIsClosed: a socket that arrives after its dial has timed out
-// is closed, and the stream hears once.
-func TestDialTooLateIsClosed(t *testing.T) {
+// TestDialTimeoutAfterConnect: a socket that arrives on the loop after its dial has timed
+// out is closed, and OnClose is called once.
+func TestDialTimeoutAfterConnect(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	peers := make(chan net.Conn, 1)
@@ -263,14 +264,14 @@ func TestDialTooLateIsClosed(t *testing.T) {
 	}()
 	closed := make(chan error, 2)
 	on(t, l, func() {
-		l.Dial(ln.Addr().String(), patience, &stream{
+		l.Dial(ln.Addr().String(), waitLimit, &stream{
 			open:  func(loop.Conn) { t.Error("OnOpen") },
 			close: func(err error) { closed <- err },
 		})
 		c := l.conns[0]
 		peer := recv(t, peers, "the connection")
 		t.Cleanup(func() { peer.Close() })
-		c.timerFired() // the socket is there, the loop is busy: now comes the timeout
+		c.timerFired() // the socket is connected, and the loop is busy
 	})
 	recv(t, closed, "OnClose")
 	for e.dialer.busy() > 0 {
@@ -287,16 +288,16 @@ func (d *dialer) busy() int {
 	return d.active
 }
 
-// TestResetTakenForEOF: gnet calls a reset an end of file when it sees the error
-// before the kernel has shut the socket. The error is still there to be asked for.
-func TestResetTakenForEOF(t *testing.T) {
+// TestResetReportedAsEOF: gnet reports a reset as an end of file if it sees the error
+// before the kernel has shut the socket. The stream receives the error of the socket.
+func TestResetReportedAsEOF(t *testing.T) {
 	e := start(t, Options{})
 	closed := make(chan error, 1)
 	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
-	on(t, e.loops[0], func() { // so gnet can't look
+	on(t, e.loops[0], func() { // gnet can't read meanwhile
 		_ = peer.SetLinger(0)
 		_ = peer.Close()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			info, err := unix.GetsockoptTCPInfo(c.gc.Fd(), unix.IPPROTO_TCP, unix.TCP_INFO)
 			if err != nil {
 				t.Errorf("TCP_INFO: %v", err)

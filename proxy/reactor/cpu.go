@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Loops is the number of event loops for a quota of CPUs: its whole part, and
-// at least one. A loop keeps a CPU busy on its own; one more than the quota
-// pays for and the kernel throttles them all.
+// Loops returns the number of event loops for a quota of CPUs: its integer part, at
+// least 1 and at most MaxLoops. One loop can use a whole CPU. With more loops than the
+// quota allows, the kernel throttles them all.
 //
-// GOMAXPROCS is best set to one more than the loops. With as many Ps as loops,
-// each epoll_wait that blocks has its P taken by the runtime's monitor, which
-// then never rests: 4.6 context switches per request and more than half of the
-// CPU time were measured to go there at 2,000 requests per second. With a P to
-// spare the monitor sleeps.
+// GOMAXPROCS should be one more than the loops. With as many Ps as loops, the runtime's
+// monitor takes the P of each epoll_wait that blocks, and never sleeps. At 2,000
+// requests per second that cost 4.6 context switches per request and more than half of
+// the CPU time. With a spare P the monitor sleeps.
 func Loops(quota float64) int {
 	if math.IsNaN(quota) || quota < 1 {
 		return 1
@@ -25,11 +24,11 @@ func Loops(quota float64) int {
 	return int(math.Min(math.Floor(quota), MaxLoops))
 }
 
-// CPUQuota is the number of CPUs this process may use: the least of its affinity
-// and the limits of its control groups, version 2 and 1.
+// CPUQuota returns the number of CPUs that this process may use: the least of its
+// affinity and the limits of its control groups, version 2 and 1.
 func CPUQuota() float64 { return quota("/", float64(runtime.NumCPU())) }
 
-// quota reads the limits below root, no more than cpus.
+// quota returns the least of cpus and the limits of the control groups below root.
 func quota(root string, cpus float64) float64 {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -57,9 +56,9 @@ func quota(root string, cpus float64) float64 {
 	return cpus
 }
 
-// walk takes the least limit from group up to the mount point: a group is bound
-// by its parents' limits too, and inside a container the path may be the host's,
-// of which only the mount point exists.
+// walk returns the least of cpus and the limits from group up to the mount point, since
+// the limits of its parents bind a group too. Inside a container the path may be the
+// host's, and only the mount point may exist.
 func walk(base, group string, cpus float64, limit func(dir string) float64) float64 {
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
 		if n := limit(path.Join(base, dir)); n > 0 {
@@ -71,7 +70,7 @@ func walk(base, group string, cpus float64, limit func(dir string) float64) floa
 	}
 }
 
-// limitV2 reads cpu.max ("quota period", or "max period"); 0: no limit.
+// limitV2 reads cpu.max ("quota period", or "max period"). 0 means no limit.
 func limitV2(dir string) float64 {
 	b, err := os.ReadFile(path.Join(dir, "cpu.max"))
 	if err != nil {
@@ -84,7 +83,8 @@ func limitV2(dir string) float64 {
 	return ratio(field[0], field[1])
 }
 
-// limitV1 reads cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us; 0: no limit.
+// limitV1 reads cpu.cfs_quota_us, which is -1 without a limit, and cpu.cfs_period_us.
+// 0 means no limit.
 func limitV1(dir string) float64 {
 	q, err := os.ReadFile(path.Join(dir, "cpu.cfs_quota_us"))
 	if err != nil {

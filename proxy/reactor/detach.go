@@ -8,11 +8,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements loop.Conn. gnet can't give a descriptor away, so the Socket
-// gets a duplicate and gnet closes its own, which ends nothing: the connection
-// lives as long as one descriptor does. Every event consumes all input (see
-// handler.OnTraffic), so gnet holds none of it back; what TLS has of it goes
-// along with the Socket.
+// Detach implements loop.Conn. gnet can't release a descriptor, so the Socket gets a
+// duplicate and gnet closes its own. The connection stays open as long as one descriptor
+// does. Every event consumes all input (see handler.OnTraffic), so gnet has none left;
+// input that TLS holds goes with the Socket.
 func (c *conn) Detach() (loop.Socket, error) {
 	if c.state != connOpen {
 		return nil, loop.ErrDetachClosed
@@ -25,26 +24,26 @@ func (c *conn) Detach() (loop.Socket, error) {
 		return nil, err
 	}
 	c.loop.eng.count.detached.Add(1)
-	s := c.leave(nc)
+	s := c.toSocket(nc)
 	c.end(nil)
 	return s, nil
 }
 
-// leave makes nc the connection's own, off the loop. It keeps its place.
-func (c *conn) leave(nc *net.TCPConn) loop.Socket {
-	e, at := c.loop.eng, c.place
-	c.place = place{}
+// toSocket returns a Socket on nc, which takes over the reservation of c.
+func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
+	e, at := c.loop.eng, c.reservation
+	c.reservation = reservation{}
 	if c.secure == nil {
 		s := &plainSocket{TCPConn: nc}
-		s.outside.begin(e, at)
+		s.offLoop.begin(e, at)
 		return s
 	}
-	s := &secureSocket{Conn: c.secure.leave(nc), raw: nc}
-	s.outside.begin(e, at)
+	s := &secureSocket{Conn: c.secure.detach(nc), raw: nc}
+	s.offLoop.begin(e, at)
 	return s
 }
 
-// duplicate makes a connection of package net on the same socket.
+// duplicate returns a connection of package net on the same socket.
 func (c *conn) duplicate() (*net.TCPConn, error) {
 	fd, err := c.gc.Dup()
 	if err != nil {
@@ -64,19 +63,18 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Room is for a listener whose connections never come to a loop. The function it
-// returns takes a place among the accepted connections for one from remote, if
-// MaxConnections, MaxPerSource and max, which bounds those of the room (0: nothing
-// more), leave one; it returns what gives the place back, once, or nil. Any
-// goroutine may call these.
+// Reserver returns the function with which a listener whose connections never reach a
+// loop reserves each of them, under MaxConnections, MaxPerSource and its own max (0
+// means no limit). That function returns nil if a limit is reached, otherwise a release
+// function, which may be called again. All may be called from any goroutine.
 func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
-	in := &room{max: int64(max)}
+	in := &listenerLimit{max: int64(max)}
 	return func(remote net.Addr) (release func()) {
-		at, ok := e.places.take(remote, in)
+		at, ok := e.limits.reserve(remote, in)
 		if !ok {
 			return nil
 		}
-		o := &outside{}
+		o := &offLoop{}
 		o.begin(e, at)
 		return func() { o.end() }
 	}

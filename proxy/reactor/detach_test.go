@@ -18,7 +18,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// openFiles counts this process's descriptors.
+// openFiles returns the number of descriptors of this process.
 func openFiles(t testing.TB) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -28,8 +28,8 @@ func openFiles(t testing.TB) int {
 	return len(all)
 }
 
-// echoAfter echoes on the loop until it has seen at least n bytes and nothing is
-// buffered, and then on the Socket until the peer's end.
+// echoAfter returns a stream that echoes on the loop until it has received at least n
+// bytes and nothing is buffered, and then on the Socket until the peer's end.
 func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
 	var conn loop.Conn
 	seen := 0
@@ -49,7 +49,7 @@ func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
 		}
 		left.Go(func() {
 			defer sock.Close()
-			_ = sock.SetDeadline(time.Now().Add(patience))
+			_ = sock.SetDeadline(time.Now().Add(waitLimit))
 			if _, err := io.Copy(sock, sock); err != nil {
 				t.Errorf("echo after Detach: %v", err)
 			}
@@ -59,10 +59,9 @@ func echoAfter(t *testing.T, n int, left *sync.WaitGroup) *stream {
 	return s
 }
 
-// TestDetachUnderLoad has many connections leave their loops at once, each in
-// the midst of a stream of its own, again and again: every byte comes back in
-// its place, and no descriptor or count is left over. The dialled ones leave as
-// soon as they are open, or never were on a loop.
+// TestDetachUnderLoad: many connections are detached at once, each while it transfers
+// data. Every byte comes back in order, and no descriptor or count is left over. The
+// dialled connections are detached in OnOpen, or were never on a loop.
 func TestDetachUnderLoad(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { detachUnderLoad(t, nil) })
 	t.Run("TLS", func(t *testing.T) { detachUnderLoad(t, NewIdentity(t)) })
@@ -100,7 +99,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 	if n, want := e.Stats().Detached, int64(rounds*conns*4/3); n != want {
 		t.Errorf("%d connections left their loop, want %d", n, want)
 	}
-	settled(t, func() error {
+	eventually(t, func() error {
 		if st := e.Stats(); st.Inbound != 0 || st.Open != 0 {
 			return fmt.Errorf("still count as open: %+v", st)
 		}
@@ -111,7 +110,7 @@ func detachUnderLoad(t *testing.T, own *certs.Source) {
 	})
 }
 
-// withTLS makes all dials use own, listenTLS a listener; nil: plain text.
+// withTLS makes all dials use own, and listenTLS a listener. nil means plain text.
 func withTLS(o Options, own *certs.Source) Options {
 	if own != nil {
 		o.DialTLS = func(string) func() *tls.Config { return own.Client }
@@ -126,13 +125,13 @@ func listenTLS(own *certs.Source) (o ListenOptions) {
 	return o
 }
 
-// halfCloser is what a Socket and the connections of package net have in common.
+// halfCloser is the methods that a Socket and the connections of package net share.
 type halfCloser interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// dialOutside connects from outside of the engine.
+// dialOutside connects without the engine.
 func dialOutside(_ *testing.T, _ *Engine, addr string, own *certs.Source) (halfCloser, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -144,13 +143,13 @@ func dialOutside(_ *testing.T, _ *Engine, addr string, own *certs.Source) (halfC
 	return tls.Client(nc, own.Client()), nil
 }
 
-// dialDetached connects on a loop, which the connection leaves at once.
+// dialDetached connects on a loop and detaches the connection in OnOpen.
 func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
 	got := make(chan halfCloser, 1)
 	ended := make(chan error, 1)
 	l := e.Loops()[0]
 	l.Post(func() {
-		l.Dial(addr, patience, &stream{
+		l.Dial(addr, waitLimit, &stream{
 			open: func(c loop.Conn) {
 				if sock, err := c.Detach(); err != nil {
 					t.Errorf("Detach: %v", err)
@@ -167,7 +166,7 @@ func dialDetached(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCl
 	return recv(t, got, "the connection"), nil
 }
 
-// dialSocket connects past the loops.
+// dialSocket connects with DialSocket, on no loop.
 func dialSocket(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfCloser, error) {
 	sock, err := e.DialSocket(t.Context(), addr, "service")
 	if err != nil {
@@ -176,11 +175,11 @@ func dialSocket(t *testing.T, e *Engine, addr string, _ *certs.Source) (halfClos
 	return sock.(halfCloser), nil
 }
 
-// settled waits until check passes.
-func settled(t *testing.T, check func() error) {
+// eventually waits until check passes.
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}
@@ -191,7 +190,7 @@ func settled(t *testing.T, check func() error) {
 // exchangeBytes sends size bytes in random pieces, compares the echo, and closes.
 func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	sent := make([]byte, size)
 	for i := 0; i < size; i += 8 {
@@ -219,8 +218,8 @@ func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 	return nil
 }
 
-// TestDetachOutlivesEngine: a Socket is its owner's, whatever becomes of the
-// engine, and holds its place among the connections until it is closed.
+// TestDetachOutlivesEngine: a Socket works after its engine was stopped, and keeps its
+// reservation until it is closed.
 func TestDetachOutlivesEngine(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	c, peer := accepted(t, e, &stream{})
@@ -238,7 +237,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
 	if e.Reserver(0)(&net.TCPAddr{}) != nil {
-		t.Error("a place was given beyond MaxConnections")
+		t.Error("a connection was reserved beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
 	if err := e.Stop(t.Context()); err != nil {
@@ -257,9 +256,9 @@ func TestDetachOutlivesEngine(t *testing.T) {
 		t.Errorf("the peer read %q, %v", got, err)
 	}
 	if n := e.Stats().Inbound; n != 0 {
-		t.Errorf("Inbound is %d in the end", n)
+		t.Errorf("Inbound is %d at the end", n)
 	}
 	if e.Reserver(0)(&net.TCPAddr{}) == nil {
-		t.Error("the place was not given back")
+		t.Error("the reservation was not released")
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// maxWaitingDials bounds the dials that wait for a goroutine.
+// maxWaitingDials limits the dials that wait for a goroutine.
 const maxWaitingDials = 4096
 
-// dialer connects. It has up to max goroutines, each dialling one connection
-// after another while any waits. gnet's own dial would ignore the timeout.
+// dialer dials on up to max goroutines, each of which dials one connection after another
+// while any waits. gnet's own dial would ignore the timeout.
 type dialer struct {
 	eng *Engine
 	max int
@@ -27,8 +27,8 @@ type dialer struct {
 	waiting []dialing
 }
 
-// dialing is a connection to be, and until when. Its loop has a timer on it too
-// and ends it then, so here the deadline only frees the goroutine.
+// dialing is a dial with its deadline. The loop has a timer for it too and closes c then,
+// so here the deadline only frees the goroutine.
 type dialing struct {
 	c     *conn
 	until time.Time
@@ -51,7 +51,7 @@ func (d *dialer) add(c *conn, until time.Time) error {
 	return nil
 }
 
-// work dials until nothing waits.
+// work dials until no dial waits.
 func (d *dialer) work() {
 	for {
 		d.mu.Lock()
@@ -71,7 +71,7 @@ func (d *dialer) work() {
 
 func (d *dialer) dial(w dialing) {
 	if d.eng.ctx.Err() == nil && !time.Now().Before(w.until) {
-		return // its loop has ended it
+		return // the timer of the loop has closed it
 	}
 	nd := net.Dialer{Deadline: w.until}
 	nc, err := nd.DialContext(d.eng.ctx, "tcp", w.c.remote)
@@ -82,7 +82,7 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = d.eng.shaken(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, w.until, tls.Client, w.c.config()))
+		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, w.until, tls.Client, w.c.config()))
 	}
 	if err == nil {
 		w.c.loop.load.Add(1)
@@ -99,9 +99,9 @@ func (d *dialer) dial(w dialing) {
 	}
 }
 
-// shaken counts how the handshake of a dialled connection has ended, and closes
-// it if that was badly.
-func (e *Engine) shaken(nc net.Conn, remote string, err error) error {
+// dialedTLS counts the result of the handshake of a dialled connection, and closes the
+// connection if it failed.
+func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 	if err == nil {
 		e.count.handshakes.Add(1)
 		return nil
@@ -110,28 +110,28 @@ func (e *Engine) shaken(nc net.Conn, remote string, err error) error {
 	if e.ctx.Err() != nil {
 		return ErrStopped
 	}
-	if !errors.Is(err, context.Canceled) { // nobody's failure
+	if !errors.Is(err, context.Canceled) { // cancelled here, so no failure of the peer
 		e.tlsFailed(remote, err)
 	}
 	return err
 }
 
-// configOf is where to ask for the TLS configuration of a connection to the
-// service; nil: it is plain text.
-func (e *Engine) configOf(service string) func() *tls.Config {
+// dialConfig returns the function that provides the TLS configuration for the service.
+// nil means plain text.
+func (e *Engine) dialConfig(service string) func() *tls.Config {
 	if e.dialTLS == nil {
 		return nil
 	}
 	return e.dialTLS(service)
 }
 
-// enroll hands nc to c's loop and returns when it has arrived there, or why it
-// has not. It blocks, and so is never called on a loop.
+// enroll gives nc to the loop of c and returns when it has arrived there, or an error.
+// It blocks, so it must not be called on a loop.
 func (c *conn) enroll(nc net.Conn) error {
 	dropZone(nc.LocalAddr())
 	dropZone(nc.RemoteAddr())
-	c.loop.errandBegins()
-	defer c.loop.errandEnds()
+	c.loop.taskBegins()
+	defer c.loop.taskEnds()
 	result, err := c.loop.el.Enroll(gnet.NewContext(c.loop.eng.ctx, c), nc)
 	if err != nil {
 		_ = nc.Close()
@@ -146,10 +146,9 @@ func (c *conn) enroll(nc net.Conn) error {
 	return nil
 }
 
-// dropZone clears the zone of an IPv6 address. When it closes a connection,
-// gnet puts that string's memory into a pool of byte slices, to be written to:
-// but the strings are shared with package net. An accepted or dialled socket's
-// addresses are its own, so nobody misses it.
+// dropZone clears the zone of an IPv6 address. When gnet closes a connection, it puts the
+// memory of that string into a pool of byte slices that are written to, but package net
+// shares these strings. The address belongs to this socket, and its zone is not used.
 func dropZone(a net.Addr) {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		tcp.Zone = ""

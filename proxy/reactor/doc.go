@@ -1,24 +1,29 @@
-// Package reactor drives the proxy core on real sockets: it implements
-// loop.Loop and loop.Conn on gnet's epoll loops. It is the only package that
-// imports gnet, and the place where gnet's sharp edges are filed off; why gnet,
-// and how it is used, is docs/decisions/0001-engine.md.
+// Package reactor runs the proxy core on real sockets. It implements loop.Loop and
+// loop.Conn on gnet's epoll loops, and works around gnet's defects. It is the only
+// package that imports gnet; docs/decisions/0001-engine.md says why gnet, and how it is
+// used.
 //
-// One file per duty:
+// The files:
 //
 //	engine.go    starts and stops the loops, counts
-//	listener.go  accepts, sheds, spreads connections over the loops
-//	dialer.go    connects, in goroutines, and hands the socket to a loop
-//	handler.go   gnet's events to ours
+//	listener.go  accepts or refuses connections, spreads them over the loops
+//	reserve.go   limits of accepted connections: in all, per listener, per source
+//	transparent.go  redirected connections: HTTP/1 or passed on
+//	dialer.go    connects, on goroutines, and gives the socket to a loop
+//	handler.go   receives gnet's events
 //	loop.go      loop.Loop: timers, flushes, dials
-//	turn.go      when a turn ends, functions posted from outside
+//	turn.go      when a turn ends, and functions posted from outside
+//	idlewait.go  how a loop with little to do waits for its next event
 //	clock.go     the timerfd behind a loop's timers
-//	conn.go      loop.Conn, its states
+//	conn.go      loop.Conn and its states
+//	write.go     writes to the socket
 //	drain.go     the orderly close
 //	tls.go       TLS between the stream and the socket
-//	tlsfailure.go  what can go wrong with it: codes, counts, log
-//	detach.go    a connection leaves its loop for good
-//	cpu.go       how many loops the machine grants
+//	tlsfailure.go  codes, counts and log of TLS failures
+//	socket.go    loop.Socket: connections on no loop
+//	detach.go    a connection leaves its loop and becomes a Socket
+//	cpu.go       the number of loops for the CPU quota
 //
-// Each socket belongs to one loop from its birth; nothing of a loop is touched
-// by another goroutine, except what eventLoop.mu guards and the atomic counters.
+// Each socket belongs to one loop. Other goroutines access only the fields of a loop
+// that eventLoop.mu guards, and atomic counters.
 package reactor

@@ -7,22 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drain is the state of a connection between Drain and its end. gnet's own
-// close sends what the kernel takes at that moment and loses the rest, and a
-// close with unread input makes the kernel send a reset, which can destroy the
-// last answer on its way.
+// drain is the state of a connection between Drain and its end. gnet's own close sends
+// what the kernel takes at that moment and loses the rest. And a close with unread input
+// makes the kernel send a reset, which can destroy the last response.
 type drain struct {
-	left     int           // bytes not sent when last looked: first of gnet's, then of the kernel's
-	progress time.Duration // when that last sank
-	wait     time.Duration // until the next look
+	left     int           // bytes not sent at the last check: of gnet, and in connLinger of the kernel
+	progress time.Duration // time of the check at which left last decreased
+	wait     time.Duration // until the next check
 }
 
-// lingerTime is how long a drained connection waits for its peer's end, and how
-// often it looks after that whether the kernel still has output.
+// lingerTime is how long a drained connection waits for its peer's end, and the interval
+// of the checks after that, while the kernel still has output.
 const lingerTime = time.Second
 
-// Drain polls, because gnet has no "writable" event: first after minDrainPoll,
-// then at double the time up to maxDrainPoll.
+// Drain polls, because gnet has no "writable" event: first after minDrainPoll, then
+// after twice the time, up to maxDrainPoll.
 const (
 	minDrainPoll = 500 * time.Microsecond
 	maxDrainPoll = 16 * time.Millisecond
@@ -34,27 +33,28 @@ func (c *conn) Drain() {
 		return
 	}
 	if c.secure != nil {
-		if c.notify(); c.state != connOpen {
+		if c.sendCloseNotify(); c.state != connOpen {
 			return
 		}
 	}
 	c.become(connDraining)
 	c.timer.Fire = c.timerFired
 	c.drain = drain{left: c.Buffered(), progress: c.loop.now, wait: minDrainPoll}
-	c.drained()
+	c.checkDrained()
 }
 
-// drained looks whether the output has left; if so, the write side is shut.
-func (c *conn) drained() {
+// checkDrained shuts the write side if all output was sent. Otherwise it checks again
+// later, or closes a stalled connection.
+func (c *conn) checkDrained() {
 	d := &c.drain
 	n := c.Buffered()
 	if n == 0 {
 		c.become(connLinger)
 		if err := unix.Shutdown(c.gc.Fd(), unix.SHUT_WR); err != nil {
-			c.end(nil) // the peer is gone already
+			c.end(nil) // the peer has closed already
 			return
 		}
-		d.left = math.MaxInt // the kernel's output is another count
+		d.left = math.MaxInt // from here on the kernel's output is counted
 		c.loop.After(c.loop.eng.linger, &c.timer)
 		return
 	}
@@ -66,9 +66,10 @@ func (c *conn) drained() {
 	d.wait = min(2*d.wait, maxDrainPoll)
 }
 
-// lingered is the end of the wait for the peer's end, unless the kernel has yet
-// to deliver output to a slow peer: the reset would destroy that.
-func (c *conn) lingered() {
+// checkLinger closes the connection when it has waited for the peer's end. While the
+// kernel still delivers output to a slow peer it waits on, since a reset would destroy
+// that output.
+func (c *conn) checkLinger() {
 	n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCOUTQ)
 	if err != nil || n == 0 || c.stalled(n) {
 		c.end(nil)
@@ -77,8 +78,8 @@ func (c *conn) lingered() {
 	c.loop.After(c.loop.eng.linger, &c.timer)
 }
 
-// stalled tells whether the peer has taken nothing of the output, of which n
-// bytes are left, for WriteStall.
+// stalled reports whether the output, of which n bytes are left, made no progress for
+// WriteStall.
 func (c *conn) stalled(n int) bool {
 	d := &c.drain
 	if n < d.left {

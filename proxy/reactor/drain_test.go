@@ -10,14 +10,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// TestDrainSendsItAll: gnet's Close would lose what the kernel does not take at
-// once, and unread input would turn into a reset.
-func TestDrainSendsItAll(t *testing.T) {
+// TestDrainSendsAll: Drain sends all output, although the kernel does not take it at
+// once and the peer has sent input that stays unread.
+func TestDrainSendsAll(t *testing.T) {
 	e := start(t, Options{})
 	closed := make(chan error, 1)
 	body := bytes.Repeat([]byte("0123456789abcdef"), 32<<20/16)
 	c, peer := accepted(t, e, &stream{close: func(err error) { closed <- err }})
-	// The peer sends what nobody reads, before and after the drain begins.
+	// The peer sends input that stays unread, before and after the drain begins.
 	flood := make([]byte, 1<<20)
 	go func() {
 		for {
@@ -31,7 +31,7 @@ func TestDrainSendsItAll(t *testing.T) {
 		c.Drain()
 		c.Write([]byte("too late"))
 		if c.Buffered() == 0 {
-			t.Error("the kernel took it all: the test shows nothing")
+			t.Error("the kernel took all output: the test proves nothing")
 		}
 	})
 	got, err := io.ReadAll(peer)
@@ -43,8 +43,8 @@ func TestDrainSendsItAll(t *testing.T) {
 	}
 }
 
-// TestDrainLingers: the kernel still holds the answer when the loop has handed
-// it over, and input that meets a closed socket makes the kernel drop it.
+// TestDrainLingers: the kernel may still hold the response when the loop has written it.
+// If input arrived at a closed socket, the kernel would discard the response.
 func TestDrainLingers(t *testing.T) {
 	e := start(t, Options{})
 	e.linger = time.Hour // the peer's end comes first
@@ -73,9 +73,9 @@ func TestDrainLingers(t *testing.T) {
 	}
 }
 
-// TestDrainOutlastsSlowReader: a peer that takes longer than the linger for what
-// the kernel holds gets it all, whatever it has sent meanwhile.
-func TestDrainOutlastsSlowReader(t *testing.T) {
+// TestDrainSlowReader: a peer that reads the kernel's output slower than the linger time
+// receives all of it, although it sends input meanwhile.
+func TestDrainSlowReader(t *testing.T) {
 	e := start(t, Options{})
 	e.linger = time.Millisecond
 	answer := bytes.Repeat([]byte("answer"), 64<<10)
@@ -96,8 +96,8 @@ func TestDrainOutlastsSlowReader(t *testing.T) {
 	}
 }
 
-// TestDrainEnds: with the peer's end of file, or without it after a while, or
-// when the peer takes nothing.
+// TestDrainEnds: a drain ends at the peer's end of file, or after the linger time, or
+// when the peer reads nothing for WriteStall.
 func TestDrainEnds(t *testing.T) {
 	cases := []struct {
 		name string
@@ -131,14 +131,14 @@ func TestDrainEnds(t *testing.T) {
 			}
 			on(t, c.loop, func() {
 				if c.timer.Armed() || len(c.loop.conns) > 0 || e.Stats().Open > 0 {
-					t.Error("something is left of it")
+					t.Error("the connection is still counted")
 				}
 			})
 		})
 	}
 }
 
-// TestCloseDuringDrain is how a core that has waited long enough ends it.
+// TestCloseDuringDrain: Close ends a drain at once, with a reset.
 func TestCloseDuringDrain(t *testing.T) {
 	e := start(t, Options{})
 	closed := make(chan error, 2)
@@ -152,7 +152,7 @@ func TestCloseDuringDrain(t *testing.T) {
 	if err := recv(t, closed, "OnClose"); err != nil {
 		t.Errorf("OnClose(%v)", err)
 	}
-	// What was cut off must not look whole.
+	// Truncated output must not look complete.
 	if n, err := io.Copy(io.Discard, peer); !isReset(err) {
 		t.Errorf("the peer got %d bytes, then %v", n, err)
 	}

@@ -20,57 +20,56 @@ import (
 
 // Options configure an Engine. The zero value is ready for use.
 type Options struct {
-	// Loops is the number of event loops, at most MaxLoops. 0: what the CPU
-	// quota grants, Loops(CPUQuota()). The caller sets GOMAXPROCS to one more
-	// (see Loops).
+	// Loops is the number of event loops, at most MaxLoops. 0 means
+	// Loops(CPUQuota()). The caller should set GOMAXPROCS to one more (see Loops).
 	Loops int
 
-	// MaxConnections bounds the accepted connections that are open, over all
-	// listeners. 0: half the limit of file descriptors, because an accepted
-	// connection may need one to an endpoint. It is lowered to what the limit
+	// MaxConnections limits the accepted connections that are open, over all
+	// listeners. 0 means half the limit of file descriptors, because an accepted
+	// connection may need one to an endpoint. Start lowers it to what that limit
 	// allows.
 	MaxConnections int
 
-	// MaxPerSource bounds those of one peer, over all listeners: of an IPv4
-	// address, or of a /64 network of IPv6. 0: only MaxConnections does.
+	// MaxPerSource limits the accepted connections of one source, over all listeners.
+	// A source is an IPv4 address or an IPv6 /64 network. 0 means no limit but
+	// MaxConnections.
 	MaxPerSource int
 
-	// MaxDials bounds the connection attempts under way; further ones wait,
-	// their timeout running. 0: 128.
+	// MaxDials limits the dials in progress. Further dials wait while their timeout
+	// runs. 0 means 128.
 	MaxDials int
 
-	// WriteStall is how long a draining connection may make no progress
-	// before it is closed with what it still holds. 0: 30 s.
+	// WriteStall is how long a draining connection may make no progress before it is
+	// closed and its remaining output is lost. 0 means 30 s.
 	WriteStall time.Duration
 
-	// DialTLS says whether connections to a service use TLS: it returns where
-	// to ask for the configuration at a handshake, or nil for plain text. Of a
-	// stream that is no loop.Destined the service is "". It is called on the
-	// loops and by DialSocket. nil: no connection does.
+	// DialTLS returns the function that provides the TLS configuration for a handshake
+	// with a service, or nil for plain text. The service of a stream that is no
+	// loop.Destined is "". DialTLS is called on the loops and by DialSocket. A nil
+	// DialTLS means plain text for all services.
 	DialTLS func(service string) func() *tls.Config
 
-	// MaxHandshakes bounds the TLS handshakes of accepted connections that
-	// are under way; what comes beyond is closed at once. 0: 512.
+	// MaxHandshakes limits the TLS handshakes of accepted connections in progress.
+	// Connections above it are closed at once. 0 means 512.
 	MaxHandshakes int
 
-	// HandshakeTimeout bounds each of them. 0: 5 s.
+	// HandshakeTimeout limits the time of each of them. 0 means 5 s.
 	HandshakeTimeout time.Duration
 
-	// Logger receives panics and troubles of the sockets. nil: slog.Default().
+	// Logger receives panics and errors of sockets. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// MaxLoops bounds Options.Loops: gnet numbers its loops in a byte.
+// MaxLoops limits Options.Loops, because gnet numbers its loops in a byte.
 const MaxLoops = 256
 
-// Errors of this package. What the system reports is passed on as it is.
+// Errors of this package. Errors of the system are passed on unchanged.
 var (
-	// ErrStopped is returned by an Engine that was stopped, and ends dials
-	// that are then under way.
+	// ErrStopped reports that the Engine was stopped. Dials in progress end with it.
 	ErrStopped = errors.New("reactor: stopped")
 	// ErrPanic ends a connection whose stream panicked.
 	ErrPanic = errors.New("reactor: the connection's stream panicked")
-	// ErrLoops refuses a number of loops below 0 or above MaxLoops.
+	// ErrLoops reports a number of loops below 0 or above MaxLoops.
 	ErrLoops = errors.New("reactor: number of loops out of range")
 )
 
@@ -81,27 +80,27 @@ type Engine struct {
 	loops  []*eventLoop
 	dialer dialer
 	count  counters
-	places places        // of accepted connections
+	limits connLimits    // of accepted connections
 	stall  atomic.Int64  // Options.WriteStall
 	linger time.Duration // lingerTime
 
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
 	dialTLS          func(service string) func() *tls.Config
-	shaking          chan struct{} // a token for each handshake of an accepted connection
+	handshakeTokens  chan struct{} // has a token for each handshake of an accepted connection in progress
 	handshakeTimeout time.Duration
 	tlsFailures      tlsFailures
 
-	// ctx ends with Stop: it cancels dials and wakes back-offs.
+	// Stop cancels ctx, which ends dials and back-offs.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
 	stopping  bool
 	listeners map[*Listener]struct{}
-	// helpers counts the goroutines that accept, shed, dial and enroll. The
-	// loops outlive them: a socket on its way into a loop that is gone would
-	// be lost, with the goroutine of gnet that waits for its arrival.
+	// helpers counts the goroutines that accept, refuse, dial and enroll. The loops
+	// must outlive them: a socket that is enrolled in a loop that has ended would be
+	// lost, and with it the goroutine of gnet that waits for its arrival.
 	helpers sync.WaitGroup
 }
 
@@ -110,29 +109,31 @@ type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialed, dialErrors     atomic.Int64
 	open, panics           atomic.Int64
-	detached, outside      atomic.Int64 // outside: those of a Room, and sockets that left
+	detached, outside      atomic.Int64 // outside: reserved by a Reserver, and Sockets
 	handshakes             atomic.Int64
 }
 
 // Stats is a snapshot of an Engine's counters.
 type Stats struct {
 	Accepted      int64 // connections accepted and given to a loop
-	Refused       int64 // connections closed at once, being over MaxConnections
-	RefusedSource int64 // connections closed at once, being over MaxPerSource
-	AcceptErrors  int64 // failed accepts, and accepted sockets that no loop took
-	Inbound       int64 // accepted connections now open, detached and reserved ones too
-	Open          int64 // connections now open, accepted and dialled, detached and reserved ones too
-	Dialed        int64 // connections established
+	Refused       int64 // connections closed at once because of MaxConnections
+	RefusedSource int64 // connections closed at once because of MaxPerSource
+	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
+	Inbound       int64 // accepted connections that are open, including detached and reserved ones
+	Open          int64 // connections that are open, accepted or dialled, including detached and reserved ones
+	Dialed        int64 // connections established by dials
 	DialErrors    int64 // dials that failed or took too long
 	Panics        int64 // panics recovered from callbacks
 	Detached      int64 // connections that left their loop
 	Handshakes    int64 // TLS handshakes that succeeded
 
-	// TLSFailures counts refused and broken TLS connections by code.
+	// TLSFailures counts refused and broken TLS connections by code. The map is the
+	// caller's.
 	TLSFailures map[string]int64
 }
 
-// Start starts the loops.
+// Start starts an Engine with its loops. The caller must Stop it. A number of loops out
+// of range returns ErrLoops.
 func Start(o Options) (*Engine, error) {
 	if o.Loops == 0 {
 		o.Loops = Loops(CPUQuota())
@@ -159,11 +160,11 @@ func Start(o Options) (*Engine, error) {
 	e := &Engine{
 		log: o.Logger, linger: lingerTime, originalDst: originalDst,
 		listeners: make(map[*Listener]struct{}),
-		dialTLS:   o.DialTLS, shaking: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
+		dialTLS:   o.DialTLS, handshakeTokens: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
 	}
 	e.SetWriteStall(o.WriteStall)
-	e.places.max, e.places.maxSource = int64(o.MaxConnections), o.MaxPerSource
-	e.places.bySource = make(map[netip.Addr]int)
+	e.limits.max, e.limits.maxSource = int64(o.MaxConnections), o.MaxPerSource
+	e.limits.bySource = make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.dialer = dialer{eng: e, max: o.MaxDials}
 	if err := e.boot(o.Loops); err != nil {
@@ -173,9 +174,9 @@ func Start(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// boot starts gnet without a listener of its own, and puts a timer on every
-// loop. gnet gives each of these to the emptiest loop, so they visit all of
-// them; a loop is known by the timer that arrived there.
+// boot starts gnet without a listener of its own, and puts a timerfd on every loop. gnet
+// can't list its loops, but places each timerfd on the emptiest one. So the timerfds
+// reach all loops, and each arrival makes one known.
 func (e *Engine) boot(n int) error {
 	client, err := gnet.NewClient(&handler{eng: e},
 		gnet.WithNumEventLoop(n), gnet.WithLogger(engineLog{e.log}))
@@ -205,7 +206,7 @@ func (e *Engine) boot(n int) error {
 	return nil
 }
 
-// halt ends gnet's loops and frees the timers.
+// halt ends gnet's loops and closes the timerfds.
 func (e *Engine) halt() error {
 	for _, l := range e.loops {
 		l.retire()
@@ -217,7 +218,7 @@ func (e *Engine) halt() error {
 	return err
 }
 
-// Loops are the engine's loops, the same ones in the same order on each call.
+// Loops returns the engine's loops, in the same order on each call.
 func (e *Engine) Loops() []loop.Loop {
 	loops := make([]loop.Loop, len(e.loops))
 	for i, l := range e.loops {
@@ -226,26 +227,26 @@ func (e *Engine) Loops() []loop.Loop {
 	return loops
 }
 
-// SetWriteStall changes Options.WriteStall. Any goroutine may call it.
+// SetWriteStall changes Options.WriteStall. It may be called from any goroutine.
 func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
 
-// Stats reads the counters. Any goroutine may call it.
+// Stats returns the counters. It may be called from any goroutine.
 func (e *Engine) Stats() Stats {
 	c := &e.count
 	return Stats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
-		Refused: e.places.refused.Load(), RefusedSource: e.places.refusedSource.Load(),
-		Inbound: e.places.taken.Load(), Open: c.open.Load() + c.outside.Load(),
+		Refused: e.limits.refused.Load(), RefusedSource: e.limits.refusedSource.Load(),
+		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.outside.Load(),
 		Dialed: c.dialed.Load(), DialErrors: c.dialErrors.Load(), Panics: c.panics.Load(),
 		Detached:   c.detached.Load(),
 		Handshakes: c.handshakes.Load(), TLSFailures: e.tlsFailures.snapshot(),
 	}
 }
 
-// Stop closes all listeners and connections at once, tells their streams, and
-// returns when every goroutine of the engine has ended, or with ctx's error
-// when a callback keeps a loop from doing so. A second call returns ErrStopped.
-// It waits for the loops, so it is never called on one.
+// Stop closes all listeners and connections at once and calls OnClose of their streams.
+// It returns when every goroutine of the engine has ended, or with the error of ctx if a
+// callback blocks a loop. A second call returns ErrStopped. Stop waits for the loops, so
+// it must not be called on one.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	if e.stopping {
@@ -274,14 +275,14 @@ func (e *Engine) shutdown() error {
 	for _, l := range e.loops {
 		closed := make(chan struct{})
 		l.Post(l.closeAll)
-		// The second post comes after the turn that told the streams.
+		// The second function runs after the turn that calls OnClose.
 		l.Post(func() { l.Post(func() { close(closed) }) })
 		<-closed
 	}
 	return e.halt()
 }
 
-// spawn runs f in a goroutine that Stop waits for; false when it is too late.
+// spawn runs f on a goroutine that Stop waits for. After Stop it returns false.
 func (e *Engine) spawn(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -292,11 +293,12 @@ func (e *Engine) spawn(f func()) bool {
 	return true
 }
 
-// reservedFiles are descriptors for all but accepted connections: listeners,
-// epoll, the log, and a few endpoints.
+// reservedFiles is the number of descriptors kept for other uses than accepted
+// connections: listeners, epoll, the log, and a few endpoints.
 const reservedFiles = 64
 
-// capConnections is the bound of accepted connections under a limit of files.
+// capConnections returns the limit of accepted connections: wanted, or half of files if
+// that is 0, lowered to what files allows.
 func capConnections(wanted, files int) int {
 	if wanted <= 0 {
 		wanted = files / 2
@@ -304,7 +306,7 @@ func capConnections(wanted, files int) int {
 	return max(1, min(wanted, files-reservedFiles))
 }
 
-// fileLimit is the soft limit of open files.
+// fileLimit returns the soft limit of open files.
 func fileLimit() int {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {

@@ -24,7 +24,7 @@ func TestStartRefusesLoopsOutOfRange(t *testing.T) {
 	}
 }
 
-func TestEveryLoopIsKnown(t *testing.T) {
+func TestLoopsKnown(t *testing.T) {
 	e := start(t, Options{Loops: 5})
 	seen := map[gnet.EventLoop]bool{}
 	for _, l := range e.loops {
@@ -58,15 +58,15 @@ func TestConnectionsSpreadOverLoops(t *testing.T) {
 	}
 }
 
-// TestDialStaysOnItsLoop: a dialled connection must live on the loop that
-// dialled it, whatever gnet would choose.
-func TestDialStaysOnItsLoop(t *testing.T) {
+// TestDialOnItsLoop: a dialled connection is on the loop that dialled it, whatever loop
+// gnet would choose.
+func TestDialOnItsLoop(t *testing.T) {
 	e := start(t, Options{Loops: 3})
 	addr := listen(t, e, ListenOptions{}, echo)
 	for _, l := range e.loops {
 		got := make(chan gnet.EventLoop, 1)
 		l.Post(func() {
-			l.Dial(addr, patience, &stream{open: func(c loop.Conn) { got <- c.(*conn).gc.EventLoop() }})
+			l.Dial(addr, waitLimit, &stream{open: func(c loop.Conn) { got <- c.(*conn).gc.EventLoop() }})
 		})
 		if recv(t, got, "a dial") != l.el {
 			t.Errorf("loop %d: the connection is on another", l.index)
@@ -88,7 +88,7 @@ func TestIPv6(t *testing.T) {
 	got := make(chan string, 1)
 	var out loop.Conn
 	e.loops[0].Post(func() {
-		e.loops[0].Dial(l.Addr().String(), patience, &stream{
+		e.loops[0].Dial(l.Addr().String(), waitLimit, &stream{
 			open: func(c loop.Conn) { out = c; c.Write([]byte("six")) },
 			data: func(b []byte) { got <- string(b) + " " + out.RemoteAddr() },
 		})
@@ -98,15 +98,15 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-func TestZoneIsNotGivenToGnet(t *testing.T) {
+func TestZoneDropped(t *testing.T) {
 	a := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1, Zone: "eth0"}
 	dropZone(a)
 	if a.Zone != "" {
-		t.Error("gnet would free the zone's memory, which is not its own")
+		t.Error("gnet would reuse the memory of the zone, which package net shares")
 	}
 }
 
-func TestOverTheCap(t *testing.T) {
+func TestMaxConnections(t *testing.T) {
 	e := start(t, Options{MaxConnections: 2})
 	const busy = "HTTP/1.1 503 Service Unavailable\r\n\r\n"
 	addr := listen(t, e, ListenOptions{Overload: []byte(busy)}, echo)
@@ -114,7 +114,7 @@ func TestOverTheCap(t *testing.T) {
 	ask(t, a, "a")
 	ask(t, b, "b")
 	c := dial(t, addr)
-	// A request that nobody reads must not turn the answer into a reset.
+	// An unread request must not turn the response into a reset.
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestOverTheCap(t *testing.T) {
 	}
 	ask(t, a, "still here")
 
-	// The place of one that leaves is free again.
+	// A connection that is closed releases its reservation.
 	left := make(chan struct{})
 	e.loops[0].Post(func() { e.loops[0].closeAll(); close(left) })
 	recv(t, left, "the close")
@@ -143,7 +143,7 @@ func TestCapConnections(t *testing.T) {
 	}
 }
 
-func TestOverTheCapInSilence(t *testing.T) {
+func TestMaxConnectionsNoOverload(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	addr := listen(t, e, ListenOptions{}, echo)
 	ask(t, dial(t, addr), "a")
@@ -152,7 +152,7 @@ func TestOverTheCapInSilence(t *testing.T) {
 	}
 }
 
-func TestAcceptMayRefuse(t *testing.T) {
+func TestAcceptReturnsNil(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return nil })
 	if got, err := io.ReadAll(dial(t, addr)); len(got) > 0 || err != nil {
@@ -175,15 +175,15 @@ func TestListenerCloseKeepsConnections(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := net.DialTimeout("tcp", l.Addr().String(), patience); err == nil {
+	if c, err := net.DialTimeout("tcp", l.Addr().String(), waitLimit); err == nil {
 		c.Close()
 		t.Error("it still accepts")
 	}
 	ask(t, c, "after")
 }
 
-// TestStop: all streams are told, exactly once, one that redials forever does
-// not keep it, and afterwards nothing runs.
+// TestStop: OnClose of every stream is called exactly once, a stream that always redials
+// does not delay Stop, and afterwards nothing runs.
 func TestStop(t *testing.T) {
 	e := start(t, Options{Loops: 2})
 	const n = 8
@@ -205,14 +205,14 @@ func TestStop(t *testing.T) {
 	var redial func(error)
 	redial = func(err error) {
 		late.Add(1)
-		l.Dial(addr, patience, &stream{close: redial})
+		l.Dial(addr, waitLimit, &stream{close: redial})
 	}
 	black := blackhole(t)
 	on(t, l, func() {
-		l.Dial(black, patience, &stream{close: redial})
+		l.Dial(black, waitLimit, &stream{close: redial})
 	})
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestStop(t *testing.T) {
 		}
 	}
 	if len(closed) > 0 || late.Load() == 0 {
-		t.Errorf("%d too many OnClose, %d of the redialler", len(closed), late.Load())
+		t.Errorf("%d more calls of OnClose, %d of the stream that redials", len(closed), late.Load())
 	}
 	if s := e.Stats(); s.Open != 0 || s.Inbound != 0 {
 		t.Errorf("stats %+v", s)
@@ -237,7 +237,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-func TestStopGivesUpWithItsContext(t *testing.T) {
+func TestStopContext(t *testing.T) {
 	e := start(t, Options{})
 	release := make(chan struct{})
 	entered := make(chan struct{})
@@ -256,7 +256,7 @@ func TestTwoEngines(t *testing.T) {
 	addr := listen(t, b, ListenOptions{}, echo)
 	got := make(chan string, 1)
 	a.loops[0].Post(func() {
-		a.loops[0].Dial(addr, patience, &stream{
+		a.loops[0].Dial(addr, waitLimit, &stream{
 			open: func(c loop.Conn) { c.Write([]byte("hello")) },
 			data: func(b []byte) { got <- string(b) },
 		})
@@ -266,14 +266,14 @@ func TestTwoEngines(t *testing.T) {
 	}
 }
 
-func TestDialQueueHasDeadlines(t *testing.T) {
+func TestDialQueueDeadlines(t *testing.T) {
 	e := start(t, Options{MaxDials: 1})
 	black := blackhole(t)
 	l := e.loops[0]
 	var order []string
 	done := make(chan error, 2)
 	on(t, l, func() {
-		l.Dial(black, patience, &stream{close: func(err error) { order = append(order, "first"); done <- err }})
+		l.Dial(black, waitLimit, &stream{close: func(err error) { order = append(order, "first"); done <- err }})
 		l.Dial(black, time.Millisecond, &stream{close: func(err error) { order = append(order, "second"); done <- err }})
 	})
 	err := recv(t, done, "the waiting dial to time out")
@@ -288,7 +288,7 @@ func TestDialQueueHasDeadlines(t *testing.T) {
 	})
 }
 
-func TestDialQueueIsBounded(t *testing.T) {
+func TestDialQueueLimit(t *testing.T) {
 	e := start(t, Options{MaxDials: 1})
 	black := blackhole(t)
 	l := e.loops[0]
@@ -301,9 +301,9 @@ func TestDialQueueIsBounded(t *testing.T) {
 				close(done)
 			}
 		}}
-		// One may be taken off the queue while it fills.
-		for len(l.notices) == 0 {
-			l.Dial(black, patience, s)
+		// A goroutine may take one from the queue while it fills.
+		for len(l.closed) == 0 {
+			l.Dial(black, waitLimit, s)
 		}
 	})
 	recv(t, done, "the dial too many to end")

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handler receives gnet's events. What a socket is for hangs on it as gnet's
-// context, so that an event finds its way without a map: a *conn, or the *loop
-// whose timer it is.
+// handler receives gnet's events. The gnet context of a socket is its *conn, and that of
+// a timerfd its *eventLoop, so that an event needs no lookup.
 type handler struct{ eng *Engine }
 
 func (h *handler) OnBoot(gnet.Engine) gnet.Action           { return gnet.None }
@@ -21,65 +20,65 @@ func (h *handler) OnTick() (d time.Duration, a gnet.Action) { return time.Hour, 
 func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	switch x := gc.Context().(type) {
 	case *conn:
-		x.loop.enter()
-		x.opened(gc)
-		x.loop.leave()
+		x.loop.beginEvent()
+		x.onGnetOpen(gc)
+		x.loop.endEvent()
 	case *eventLoop:
 		x.el = gc.EventLoop()
-		if err := x.rest.find(gc.Fd()); err != nil {
-			h.eng.log.Info("event loop can't wait on its own, a request at a time costs more", "error", err)
+		if err := x.idle.findDescriptors(gc.Fd()); err != nil {
+			h.eng.log.Info("event loop waits through gnet, low load costs more CPU: gnet's epoll descriptor was not found", "error", err)
 		}
 	}
 	return nil, gnet.None
 }
 
 func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
-	// All of it, each time: what is left behind gnet copies into a ring that
-	// has no bound, and a read can't be paused.
+	// Each event must consume all input: gnet copies the rest into a ring without a
+	// limit, and a read can't be paused.
 	b, _ := gc.Next(-1)
 	switch x := gc.Context().(type) {
 	case *conn:
-		x.loop.enter()
-		x.received(b)
-		x.loop.leave()
-		x.loop.takeRest()
+		x.loop.beginEvent()
+		x.onInput(b)
+		x.loop.endEvent()
+		x.loop.waitIdle()
 	case *eventLoop:
 		x.timerFired()
-		x.takeRest()
+		x.waitIdle()
 	}
 	return gnet.None
 }
 
-// OnClose may come inside a callback of ours, when a Write in it failed.
+// OnClose implements gnet.EventHandler. A failed Write in a callback calls it within
+// that callback.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	c, ok := gc.Context().(*conn)
 	if !ok {
 		if h.eng.ctx.Err() == nil {
-			h.eng.log.Error("event loop has lost its timer", "error", err)
+			h.eng.log.Error("timers of an event loop have stopped: gnet has closed its timerfd", "error", err)
 		}
 		return gnet.None
 	}
 	if err == io.EOF {
-		err = ended(gc)
+		err = endOfFileError(gc)
 	}
 	if c.loop.busy {
-		c.lost(err)
+		c.onGnetClose(err)
 		return gnet.None
 	}
-	c.loop.enter()
+	c.loop.beginEvent()
 	if err != nil && err != io.EOF && c.accept == nil {
-		c.takeUnread()
+		c.readUnread()
 	}
-	c.lost(err)
-	c.loop.leave()
+	c.onGnetClose(err)
+	c.loop.endEvent()
 	return gnet.None
 }
 
-// ended is what gnet's end of file really is. The kernel sets a reset's error a
-// moment before it shuts the socket, and gnet takes an event of that moment, an
-// error with nothing to read or write, for an orderly end; an answer that ends
-// with its connection would look complete.
-func ended(gc gnet.Conn) error {
+// endOfFileError returns the error behind gnet's end of file, or io.EOF. The kernel sets the error
+// of a reset a moment before it shuts the socket. gnet takes an event of that moment for
+// an end of file, and a response that ends with its connection would look complete.
+func endOfFileError(gc gnet.Conn) error {
 	if errno, err := unix.GetsockoptInt(gc.Fd(), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
 		return syscall.Errno(errno)
 	}

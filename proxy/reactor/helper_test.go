@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m, leaktest.Engine...)
 }
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// waitLimit is how long a test waits before it fails.
+const waitLimit = time.Minute
 
 // stream is a loop.Stream of functions, each optional.
 type stream struct {
@@ -49,7 +49,7 @@ func (s *stream) OnClose(err error) {
 	}
 }
 
-// echo answers with what it gets.
+// echo returns a stream that sends its input back.
 func echo() loop.Stream {
 	var conn loop.Conn
 	return &stream{
@@ -58,15 +58,15 @@ func echo() loop.Stream {
 	}
 }
 
-// start starts an engine and stops it with the test. Handshakes may take long
-// unless o says otherwise.
+// start starts an engine and stops it at the end of the test. Unless o says otherwise it
+// has one loop, and handshakes may take waitLimit.
 func start(t testing.TB, o Options) *Engine {
 	t.Helper()
 	if o.Loops == 0 {
 		o.Loops = 1
 	}
 	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = patience
+		o.HandshakeTimeout = waitLimit
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -76,7 +76,7 @@ func start(t testing.TB, o Options) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := e.Stop(ctx); err != nil && err != ErrStopped {
 			t.Errorf("Stop: %v", err)
@@ -85,7 +85,7 @@ func start(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// listen listens on loopback.
+// listen opens a listener on loopback and returns its address.
 func listen(t testing.TB, e *Engine, o ListenOptions, accept func() loop.Stream) string {
 	t.Helper()
 	l, err := e.Listen("127.0.0.1:0", o, func(loop.Loop, string) loop.Stream { return accept() })
@@ -103,31 +103,31 @@ func on(t testing.TB, l loop.Loop, f func()) {
 	recv(t, done, "a posted function to run")
 }
 
-// recv receives from ch, or fails the test for want of what.
+// recv receives from ch, or fails the test at waitLimit. what names the value.
 func recv[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+	case <-time.After(waitLimit):
+		t.Fatalf("timeout waiting for %s", what)
 		panic("unreachable")
 	}
 }
 
-// dial connects from outside of the engine.
+// dial connects without the engine.
 func dial(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, waitLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	return c.(*net.TCPConn)
 }
 
-// ask sends s and reads as many bytes back.
+// ask sends s and returns as many bytes of input.
 func ask(t testing.TB, c net.Conn, s string) string {
 	t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {

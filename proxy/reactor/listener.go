@@ -16,69 +16,69 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// errNotEnrolled is when the kernel refused to watch a socket (out of memory or
-// of epoll watches); gnet does not pass its error on.
+// errNotEnrolled reports that the kernel refused to watch a socket, for lack of memory or
+// epoll watches. gnet does not pass its error on.
 var errNotEnrolled = errors.New("reactor: the event loop could not watch the socket")
 
 // ListenOptions configure a Listener. The zero value is ready for use.
 type ListenOptions struct {
-	// Overload is sent to a connection that is refused for being one too
-	// many, before it is closed: a protocol's word for "busy". It is not
-	// changed, and must not be by the caller. Empty: nothing is said.
+	// Overload is sent to a connection above a limit before it is closed: a response of
+	// the protocol. Nobody may change it after Listen. Empty means that nothing is sent.
 	Overload []byte
 
-	// TLS is asked for the configuration of each connection, which must
-	// demand and verify what it wants of the peer: only one whose handshake
-	// has succeeded reaches accept. nil: plain text.
+	// TLS returns the configuration for each connection. The configuration must verify
+	// the peer: every connection whose handshake succeeds reaches accept. nil means plain
+	// text.
 	TLS func() *tls.Config
 
-	// Transparent makes a listener for redirected connections, in plain text.
-	// nil: they are like any other.
+	// Transparent makes the listener recognize redirected connections, which must be in
+	// plain text. nil means that they are handled like any other.
 	Transparent *Transparent
 
-	// MaxConnections bounds the listener's open connections, within those of
-	// the Engine; what is over it is refused. 0: no bound of its own.
+	// MaxConnections limits the listener's open connections, besides the limits of the
+	// Engine. 0 means no limit of its own.
 	MaxConnections int
 }
 
 // Listener accepts connections for an Engine's loops.
 type Listener struct {
-	eng    *Engine
-	ln     net.Listener
-	loops  []*eventLoop // where connections go
-	accept func(l loop.Loop, remote string) loop.Stream
-	opts   ListenOptions
-	room   room
-	shed   chan struct{} // a token for each refused connection being told so
-	done   chan struct{} // closed when the accepting goroutine has ended
-	ctx    context.Context
-	cancel context.CancelFunc
+	eng            *Engine
+	ln             net.Listener
+	loops          []*eventLoop // where connections go
+	accept         func(l loop.Loop, remote string) loop.Stream
+	opts           ListenOptions
+	limit          listenerLimit
+	overloadTokens chan struct{} // has a token for each refused connection that Overload is sent to
+	done           chan struct{} // closed when the accepting goroutine has ended
+	ctx            context.Context
+	cancel         context.CancelFunc
 }
 
-// Back-off after a failed accept, mostly for want of descriptors: it doubles
-// from the first to the second. shedTime and maxShed bound how long, and for
-// how many at once, a refused connection's last word is waited for.
+// Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles
+// from minBackoff to maxBackoff. overloadTime limits sending Overload to a refused
+// connection, and maxOverloaded the number of connections that are sent it at a time.
 const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = time.Second
-	shedTime   = 250 * time.Millisecond
-	maxShed    = 64
+	minBackoff    = 5 * time.Millisecond
+	maxBackoff    = time.Second
+	overloadTime  = 250 * time.Millisecond
+	maxOverloaded = 64
 )
 
-// Listen accepts TCP connections at addr ("host:port") and spreads them over the
-// loops. For each, accept is called on the loop that got it, with the peer's
-// "ip:port", and returns its stream, or nil to close it.
+// Listen accepts TCP connections at addr ("host:port") and spreads them over the loops.
+// For each, it calls accept on the connection's loop with the peer's "ip:port". accept
+// returns the stream, or nil to close the connection. After Stop the error is
+// ErrStopped.
 func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.listen(addr, o, accept, e.loops)
 }
 
-// Bind opens a socket at addr for Serve. The kernel accepts connections from then
-// on, and keeps a backlog of them.
+// Bind opens a socket at addr ("host:port") for Serve. From then on the kernel accepts
+// connections into its backlog.
 func Bind(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{
-		KeepAlive: -1, // not for each connection
-		// Before connections wait in the backlog, which would go without.
-		Control: func(_, _ string, raw syscall.RawConn) error { return probing(raw) },
+		KeepAlive: -1, // the listening socket has the options
+		// Control runs before connections enter the backlog, so they inherit the options.
+		Control: func(_, _ string, raw syscall.RawConn) error { return setKeepAlive(raw) },
 	}
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
@@ -88,8 +88,8 @@ func Bind(addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Serve is Listen on a socket from Bind, which becomes the Listener's, or is
-// closed with an error.
+// Serve is Listen on a socket from Bind. Serve owns ln: it closes ln when it returns an
+// error.
 func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.serve(ln, o, accept, e.loops)
 }
@@ -103,14 +103,14 @@ func (e *Engine) listen(addr string, o ListenOptions, accept func(l loop.Loop, r
 }
 
 func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
-	if err := keepAlive(ln); err != nil {
-		e.log.Warn("silent peers of a listener may not be probed", "address", ln.Addr().String(), "error", err)
+	if err := ensureKeepAlive(ln); err != nil {
+		e.log.Warn("keep-alive probes of a listener may be off: the socket options can't be set", "address", ln.Addr().String(), "error", err)
 	}
 	l := &Listener{
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
-		shed: make(chan struct{}, maxShed), done: make(chan struct{}),
+		overloadTokens: make(chan struct{}, maxOverloaded), done: make(chan struct{}),
 	}
-	l.room.max = int64(o.MaxConnections)
+	l.limit.max = int64(o.MaxConnections)
 	l.ctx, l.cancel = context.WithCancel(e.ctx)
 	e.mu.Lock()
 	stopping := e.stopping
@@ -126,15 +126,16 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 	return l, nil
 }
 
-// Keep-alive probes of accepted connections, those of package net: the first after
-// keepAliveTime of silence, further ones as far apart, until so many are unanswered.
+// Keep-alive probes of accepted connections, with the values of package net: the first
+// after keepAliveTime of silence, further ones at the same interval. After keepAliveCount
+// probes without an acknowledgement the kernel closes the connection.
 const (
 	keepAliveTime  = 15 * time.Second
 	keepAliveCount = 9
 )
 
-// keepAlive sets the options on a listening socket that Bind has not made.
-func keepAlive(ln net.Listener) error {
+// ensureKeepAlive sets the options on a listening socket that Bind has not opened.
+func ensureKeepAlive(ln net.Listener) error {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
 		return nil
@@ -143,12 +144,12 @@ func keepAlive(ln net.Listener) error {
 	if err != nil {
 		return err
 	}
-	return probing(raw)
+	return setKeepAlive(raw)
 }
 
-// probing sets the options of a listening socket. The connections that the kernel
-// makes of it have them too, which spares each of them the system calls.
-func probing(raw syscall.RawConn) error {
+// setKeepAlive sets the options of a listening socket. Accepted connections inherit them,
+// which saves the system calls for each.
+func setKeepAlive(raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
 		for _, o := range []struct{ level, name, value int }{
@@ -163,11 +164,11 @@ func probing(raw syscall.RawConn) error {
 	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
 }
 
-// Addr is where l listens.
+// Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Close stops accepting. Connections that were accepted stay, and the last of
-// them may reach their loop after Close has returned.
+// Close stops accepting. Connections that were accepted stay open, and may reach their
+// loop after Close has returned.
 func (l *Listener) Close() error {
 	l.eng.mu.Lock()
 	delete(l.eng.listeners, l)
@@ -178,8 +179,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// run accepts until the listener is closed. An error is no reason to end: gnet
-// would shut down altogether when descriptors run out.
+// run accepts until the listener is closed. After any other error it tries again, while
+// gnet's own listener would stop the engine when descriptors run out.
 func (l *Listener) run() {
 	defer close(l.done)
 	defer l.cancel()
@@ -188,7 +189,7 @@ func (l *Listener) run() {
 		nc, err := l.ln.Accept()
 		if err == nil {
 			backoff = minBackoff
-			l.take(nc)
+			l.onAccept(nc)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -207,10 +208,10 @@ func (l *Listener) run() {
 	}
 }
 
-// take places nc on the loop with the fewest connections, or refuses it.
-func (l *Listener) take(nc net.Conn) {
+// onAccept gives nc to the loop with the fewest connections, or refuses it.
+func (l *Listener) onAccept(nc net.Conn) {
 	e := l.eng
-	at, ok := e.places.take(nc.RemoteAddr(), &l.room)
+	at, ok := e.limits.reserve(nc.RemoteAddr(), &l.limit)
 	if !ok {
 		l.refuse(nc)
 		return
@@ -222,46 +223,46 @@ func (l *Listener) take(nc net.Conn) {
 		}
 	}
 	target.load.Add(1)
-	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, place: at}
+	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at}
 	enroll := func() {
-		if l.opts.TLS != nil && !l.shake(c, nc) {
+		if l.opts.TLS != nil && !l.acceptTLS(c, nc) {
 			target.load.Add(-1)
-			c.place.leave()
+			c.reservation.release()
 			return
 		}
-		if l.opts.Transparent != nil && l.diverted(c, nc.(*net.TCPConn)) {
-			target.load.Add(-1) // its place goes along
+		if l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
+			target.load.Add(-1) // the Socket keeps the reservation
 			return
 		}
 		if err := c.enroll(nc); err != nil {
 			target.load.Add(-1)
-			c.place.leave()
+			c.reservation.release()
 			e.count.acceptErrors.Add(1)
-			e.log.Warn("accepted connection lost", "remote", c.remote, "error", err)
+			e.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
 		}
 	}
 	if !e.spawn(enroll) {
 		target.load.Add(-1)
-		c.place.leave()
+		c.reservation.release()
 		_ = nc.Close()
 		return
 	}
 	e.count.accepted.Add(1)
 }
 
-// shake makes the handshake of an accepted connection, and closes it if that
-// fails. Those that never end hold a goroutine each, so their number and their
-// time are bounded, and what is beyond is closed at once.
-func (l *Listener) shake(c *conn, nc net.Conn) bool {
+// acceptTLS does the TLS handshake of an accepted connection, and closes the connection
+// if it fails. Each handshake holds a goroutine, so their number and time are limited.
+// Connections above the number are closed at once.
+func (l *Listener) acceptTLS(c *conn, nc net.Conn) bool {
 	e := l.eng
 	err := errBusy
 	select {
-	case e.shaking <- struct{}{}:
+	case e.handshakeTokens <- struct{}{}:
 		err = c.handshake(e.ctx, nc, time.Now().Add(e.handshakeTimeout), tls.Server, l.opts.TLS())
 		if err != nil && e.ctx.Err() == nil {
-			farewell(nc) // so that the alert says why
+			lingerClose(nc) // so that the alert arrives
 		}
-		<-e.shaking
+		<-e.handshakeTokens
 	default:
 	}
 	if err == nil {
@@ -269,42 +270,43 @@ func (l *Listener) shake(c *conn, nc net.Conn) bool {
 		return true
 	}
 	_ = nc.Close()
-	if e.ctx.Err() == nil && err != errSilent {
+	if e.ctx.Err() == nil && err != errClosedSilently {
 		e.tlsFailed(c.remote, err)
 	}
 	return false
 }
 
-// refuse closes nc, with the last word if there is one and few are being told.
+// refuse closes nc. It sends Overload first, unless too many connections are sent it at
+// the moment.
 func (l *Listener) refuse(nc net.Conn) {
 	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
 		select {
-		case l.shed <- struct{}{}:
-			if l.eng.spawn(func() { l.lastWord(nc); <-l.shed }) {
+		case l.overloadTokens <- struct{}{}:
+			if l.eng.spawn(func() { l.sendOverload(nc); <-l.overloadTokens }) {
 				return
 			}
-			<-l.shed
+			<-l.overloadTokens
 		default:
 		}
 	}
 	_ = nc.Close()
 }
 
-// lastWord sends Overload and waits a moment for the peer's end, since a close
-// with its request unread would send a reset that can destroy the answer.
-func (l *Listener) lastWord(nc net.Conn) {
+// sendOverload sends Overload and waits a moment for the peer's end: a close with unread
+// input would send a reset, which can destroy the response.
+func (l *Listener) sendOverload(nc net.Conn) {
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(shedTime))
+	_ = nc.SetDeadline(time.Now().Add(overloadTime))
 	if _, err := nc.Write(l.opts.Overload); err != nil {
 		return
 	}
-	farewell(nc)
+	lingerClose(nc)
 }
 
-// farewell shuts the write side and drops input until the peer's end, for a
-// moment.
-func farewell(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(shedTime))
+// lingerClose shuts the write side and discards input until the peer's end, at most for
+// overloadTime. The caller closes nc.
+func lingerClose(nc net.Conn) {
+	_ = nc.SetDeadline(time.Now().Add(overloadTime))
 	if tcp, ok := nc.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, nc)
 	}

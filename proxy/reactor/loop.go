@@ -13,41 +13,41 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// eventLoop is one event loop: a thread's worth of connections, timers and deferred
-// work. All but what mu guards and the atomics belongs to gnet's goroutine of
-// that loop.
+// eventLoop is one event loop with its connections, timers and deferred work. Only
+// gnet's goroutine of that loop may access it, except the atomics and the fields that mu
+// guards.
 type eventLoop struct {
 	eng   *Engine
-	el    gnet.EventLoop // set at boot, by the arrival of the loop's timer
+	el    gnet.EventLoop // set at boot, when the loop's timerfd arrives
 	index int
 
 	now  time.Duration
-	busy bool // within enter and leave
+	busy bool // between beginCallbacks and endEvent
 
 	clock   clock
 	timers  loop.Timers
 	flushes loop.Flushes
-	notices []*conn // closed, their streams not told yet
-	spare   []*conn // the other half of notices' double buffer
+	closed  []*conn // closed connections whose OnClose was not called yet
+	spare   []*conn // the other half of the double buffer of closed
 	conns   []*conn // open or being dialled, in no order
 
-	turns turns // turn.go
-	rest  rest  // rest.go
+	turns turns    // turn.go
+	idle  idleWait // idlewait.go
 	stats stats.LoopStats
 
-	// opened and sealed are where TLS decrypts to and encrypts to, in one
-	// event each; nil while no connection uses TLS.
-	opened, sealed []byte
+	// decrypted and encrypted are the output of TLS within an event. They are nil until a
+	// connection uses TLS.
+	decrypted, encrypted []byte
 
-	// load is the number of connections placed here, for the spreading of
-	// accepted ones.
+	// load is the number of connections on this loop or on their way to it. Accepted
+	// connections go to the loop with the least load.
 	load atomic.Int64
 
-	mu      sync.Mutex
-	posts   []func()
-	posted  []func() // the other half of posts' double buffer
-	asked   bool     // a turn is coming that takes posts
-	retired bool     // gnet's loop must not be called any more
+	mu          sync.Mutex
+	posts       []func()
+	posted      []func() // the other half of posts' double buffer
+	turnPending bool     // a turn that takes posts was asked for, or is running
+	retired     bool     // gnet's loop must no longer be called
 }
 
 var _ stats.Metered = (*eventLoop)(nil)
@@ -65,21 +65,21 @@ func (l *eventLoop) Stats() stats.LoopStats {
 // Now implements loop.Loop.
 func (l *eventLoop) Now() time.Duration { return l.now }
 
-// After implements loop.Loop. The timerfd is set when the callbacks of this
-// event are through, so a timer that is stopped before costs no system call.
+// After implements loop.Loop. The timerfd is set at the end of the event, so a timer
+// that is stopped before then costs no system call.
 func (l *eventLoop) After(d time.Duration, t *loop.Timer) {
-	l.timers.Arm(t, l.now+min(max(d, 0), never))
+	l.timers.Arm(t, l.now+min(max(d, 0), maxDelay))
 }
 
 // never is a time that does not overflow when the clock's is added, 73 years.
-const never = time.Duration(1 << 61)
+const maxDelay = time.Duration(1 << 61)
 
 // Stop implements loop.Loop.
 func (l *eventLoop) Stop(t *loop.Timer) { l.timers.Disarm(t) }
 
 // Defer implements loop.Loop.
 func (l *eventLoop) Defer(f *loop.Flush) {
-	l.turns.left = true
+	l.turns.workLeft = true
 	l.flushes.Add(f)
 }
 
@@ -89,7 +89,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if d, ok := s.(loop.Destined); ok {
 		service = d.Service()
 	}
-	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.configOf(service)}
+	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialConfig(service)}
 	c.timer.Fire = c.timerFired
 	l.adopt(c)
 	l.After(timeout, &c.timer)
@@ -98,7 +98,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	}
 }
 
-// adopt makes c one of the loop's connections, until forget.
+// adopt adds c to the loop's connections, until forget.
 func (l *eventLoop) adopt(c *conn) {
 	c.slot = len(l.conns)
 	l.conns = append(l.conns, c)
@@ -112,21 +112,21 @@ func (l *eventLoop) forget(c *conn) {
 	l.conns = l.conns[:last]
 }
 
-// closeAll ends every connection, as Engine.Stop wants it.
+// closeAll closes every connection, for Engine.Stop.
 func (l *eventLoop) closeAll() {
 	for len(l.conns) > 0 {
 		l.conns[len(l.conns)-1].end(nil)
 	}
 }
 
-// run calls f; a panic in it is counted and goes no further.
+// run calls f. A panic in f is recovered and counted.
 func (l *eventLoop) run(f func()) {
 	defer l.recovered(nil)
 	f()
 }
 
-// recovered is deferred around every callback. It ends the connection c, if the
-// callback was one's.
+// recovered is deferred around every callback, and recovers from its panic. It closes c,
+// the connection of the callback, unless c is nil.
 func (l *eventLoop) recovered(c *conn) {
 	r := recover()
 	if r == nil {
@@ -139,9 +139,9 @@ func (l *eventLoop) recovered(c *conn) {
 	}
 }
 
-// Run implements gnet.Runnable: the turn that was asked for.
+// Run implements gnet.Runnable. It runs the turn that was given to Execute.
 func (l *eventLoop) Run(context.Context) error {
-	l.turn()
-	l.errandEnds()
+	l.runTurn()
+	l.taskEnds()
 	return nil
 }

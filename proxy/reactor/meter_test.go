@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// TestStats: what a loop does is counted as events and turns, and a turn that was
-// kept busy as a long one.
+// TestStats: a loop counts its events and turns, and a turn with a slow callback as a
+// long one.
 func TestStats(t *testing.T) {
 	e := start(t, Options{Loops: 1})
 	l := e.Loops()[0].(stats.Metered)
@@ -50,8 +50,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestLoopsShareTheTime: what one loop notes, another may compare with its own.
-func TestLoopsShareTheTime(t *testing.T) {
+// TestLoopsShareTime: times of different loops can be compared.
+func TestLoopsShareTime(t *testing.T) {
 	e := start(t, Options{Loops: 4})
 	for range 20 {
 		last := int64(0)

@@ -12,8 +12,8 @@ import (
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 
-// blackhole is an address whose kernel drops every SYN: the backlog of a
-// listener that accepts nothing is full.
+// blackhole returns an address where the kernel drops every SYN, because the backlog of
+// its listener is full.
 func blackhole(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -44,8 +44,8 @@ func blackhole(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// nobody is an address where nobody listens.
-func nobody(t testing.TB) string {
+// refusingAddr returns an address without a listener.
+func refusingAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

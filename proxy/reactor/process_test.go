@@ -21,11 +21,10 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestLoopsShareTheLimitsOfAProcess hands slots between loops that run at the
-// same time, while endpoints come and go and, last, the process drains: no
-// request is lost, the application is never given more than it may have, and no
-// slot is left behind.
-func TestLoopsShareTheLimitsOfAProcess(t *testing.T) {
+// TestLoopsShareLimits: loops pass slots to each other at the same time, while endpoints
+// change and, at last, the process drains. No request is lost, the application never has
+// more requests than its limit, and no slot is left in use.
+func TestLoopsShareLimits(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) { shareLimits(t, "3", 3) })
 	t.Run("auto", func(t *testing.T) { shareLimits(t, "auto", adaptive.Most) })
 }
@@ -79,7 +78,7 @@ services:
 		busy.Add(1)
 		go func() {
 			defer busy.Done()
-			client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+			client := &http.Client{Transport: &http.Transport{}, Timeout: waitLimit}
 			defer client.CloseIdleConnections()
 			for k := range each {
 				body := fmt.Sprintf("%d of %d", k, i)
@@ -101,7 +100,7 @@ services:
 	}
 	busy.Wait()
 	p.Drain()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for used, queued := p.Slots("local"); used != 0 || queued != 0 || p.Pending() != 0; used, queued = p.Slots("local") {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d slots in use, %d queued, %d pending at rest", used, queued, p.Pending())
@@ -112,7 +111,7 @@ services:
 		t.Errorf("%d requests at once in the application, want at most %d", n, slots)
 	}
 	_ = ln.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Error(err)

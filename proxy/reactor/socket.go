@@ -12,49 +12,51 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// notifyTime bounds how long Close waits for a peer that does not read, to tell
-// it of the end.
+// notifyTime limits how long Close waits to send close_notify to a peer that does not
+// read.
 const notifyTime = time.Second
 
-// outside is what an engine counts of a connection that is on none of its loops.
-type outside struct {
-	eng    *Engine
-	place  place
-	closed atomic.Bool
+// offLoop counts a connection that is on no loop, and holds its reservation.
+type offLoop struct {
+	eng         *Engine
+	reservation reservation
+	closed      atomic.Bool
 }
 
-// begin counts a connection, which has the place at; end gives that back.
-func (o *outside) begin(e *Engine, at place) {
-	o.eng, o.place = e, at
+// begin counts a connection with the reservation at, until end.
+func (o *offLoop) begin(e *Engine, at reservation) {
+	o.eng, o.reservation = e, at
 	e.count.outside.Add(1)
 }
 
-// end is false when it was called before.
-func (o *outside) end() bool {
+// end uncounts the connection and releases its reservation. A second call does nothing
+// and returns false.
+func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
 	}
 	o.eng.count.outside.Add(-1)
-	o.place.leave()
+	o.reservation.release()
 	return true
 }
 
-// plainSocket is a loop.Socket in plain text. Two of them are copied within the
-// kernel by io.Copy.
+// plainSocket is a loop.Socket in plain text. io.Copy between two of them stays within
+// the kernel.
 type plainSocket struct {
 	*net.TCPConn
-	outside outside
+	offLoop offLoop
 }
 
-// NetConn is the TCP connection.
+// NetConn returns the TCP connection.
 func (s *plainSocket) NetConn() net.Conn { return s.TCPConn }
 
 // Secure implements loop.Socket.
 func (s *plainSocket) Secure() bool { return false }
 
-// Close closes the connection and gives its place back, once.
+// Close closes the connection and releases its reservation. A second call returns
+// net.ErrClosed.
 func (s *plainSocket) Close() error {
-	if !s.outside.end() {
+	if !s.offLoop.end() {
 		return net.ErrClosed
 	}
 	return s.TCPConn.Close()
@@ -66,15 +68,15 @@ func (s *plainSocket) Reset() {
 	_ = s.Close()
 }
 
-// secureSocket is a loop.Socket over TLS. Deadlines are those of the TCP
-// connection below, where package tls can't set them: see wire.
+// secureSocket is a loop.Socket over TLS. Deadlines are set on the TCP connection below,
+// out of reach of package tls: see wire.
 type secureSocket struct {
 	*tls.Conn
 	raw     *net.TCPConn
-	outside outside
+	offLoop offLoop
 }
 
-// NetConn is the TCP connection, whose bytes are encrypted.
+// NetConn returns the TCP connection below, whose bytes are encrypted.
 func (s *secureSocket) NetConn() net.Conn { return s.raw }
 
 // Secure implements loop.Socket.
@@ -95,35 +97,35 @@ func (s *secureSocket) SetReadDeadline(t time.Time) error { return s.raw.SetRead
 // SetWriteDeadline implements loop.Socket.
 func (s *secureSocket) SetWriteDeadline(t time.Time) error { return s.raw.SetWriteDeadline(t) }
 
-// CloseWrite implements loop.Socket: close_notify (RFC 8446, section 6.1), then
-// the end of the TCP stream.
+// CloseWrite implements loop.Socket. It sends close_notify (RFC 8446, section 6.1) and
+// then the end of the TCP stream.
 func (s *secureSocket) CloseWrite() error {
 	return errors.Join(s.Conn.CloseWrite(), s.raw.CloseWrite())
 }
 
-// Close sends close_notify, for which it may wait for notifyTime, closes the
-// connection and gives its place back, once.
+// Close sends close_notify, waiting at most notifyTime, closes the connection and
+// releases its reservation. A second call returns net.ErrClosed.
 func (s *secureSocket) Close() error {
-	if !s.outside.end() {
+	if !s.offLoop.end() {
 		return net.ErrClosed
 	}
-	_ = s.raw.SetWriteDeadline(time.Now().Add(notifyTime)) // fails when NetConn was closed, as Close will
+	_ = s.raw.SetWriteDeadline(time.Now().Add(notifyTime)) // fails if NetConn was closed, and so does Close
 	return s.Conn.Close()
 }
 
-// Reset implements loop.Socket: from below, since the orderly end of TLS would tell
-// the peer that this was all.
+// Reset implements loop.Socket. It closes the TCP connection first, since a close_notify
+// would look complete to the peer.
 func (s *secureSocket) Reset() {
 	_ = s.raw.SetLinger(0)
 	_ = s.raw.Close()
 	_ = s.Close()
 }
 
-// DialSocket connects to addr ("ip:port") of a service as Loop.Dial does, with
-// TLS if Options.DialTLS has a configuration for the service, and blocks until
-// the connection is ready for use, ctx ends or the engine is stopped
-// (ErrStopped). The Socket is the caller's and outlives the engine. Any
-// goroutine may call it; how many do at once is theirs to bound.
+// DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has
+// a configuration for the service. It blocks until the connection is ready for use, ctx
+// ends, or the engine is stopped (ErrStopped). The caller owns the Socket, which may
+// outlive the engine. DialSocket may be called from any goroutine; MaxDials does not
+// limit it.
 func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,19 +150,19 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 		return nil, err
 	}
 	raw := nc.(*net.TCPConn)
-	config := e.configOf(service)
+	config := e.dialConfig(service)
 	if config == nil {
 		s := &plainSocket{TCPConn: raw}
-		s.outside.begin(e, place{})
+		s.offLoop.begin(e, reservation{})
 		return s, nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
-	if err := e.shaken(raw, addr, over.HandshakeContext(ctx)); err != nil {
+	if err := e.dialedTLS(raw, addr, over.HandshakeContext(ctx)); err != nil {
 		return nil, err
 	}
-	below.shaken = true
+	below.handshakeDone = true
 	s := &secureSocket{Conn: over, raw: raw}
-	s.outside.begin(e, place{})
+	s.offLoop.begin(e, reservation{})
 	return s, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// leaver is a stream that leaves its loop as soon as it is open.
+// leaver returns streams that detach their connection in OnOpen, and send it to left.
 func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Stream {
 	return func() loop.Stream {
 		return &stream{open: func(c loop.Conn) {
@@ -26,13 +26,13 @@ func leaver(t *testing.T, left chan<- loop.Socket) func() loop.Stream {
 				t.Errorf("Detach: %v", err)
 				return
 			}
-			_ = sock.SetDeadline(time.Now().Add(patience))
+			_ = sock.SetDeadline(time.Now().Add(waitLimit))
 			left <- sock
 		}}
 	}
 }
 
-// detachedTLS is a connection with TLS whose one end has left its loop.
+// detachedTLS returns a detached TLS connection and its peer.
 func detachedTLS(t *testing.T, e *Engine) (sock loop.Socket, peer *tls.Conn) {
 	t.Helper()
 	own := NewIdentity(t)
@@ -47,15 +47,15 @@ func detachedTLS(t *testing.T, e *Engine) (sock loop.Socket, peer *tls.Conn) {
 	return sock, peer
 }
 
-// TestSocketEarlyData: what came in one piece with the end of the handshake goes
-// along with the connection, and what comes later follows it.
+// TestSocketEarlyData: input that arrived in one piece with the end of the handshake goes
+// with a detached connection, and later input follows it.
 func TestSocketEarlyData(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
 	for range 20 {
-		held := &holdback{TCPConn: dial(t, addr)}
+		held := &delayedWrites{TCPConn: dial(t, addr)}
 		peer := tls.Client(held, own.Client())
 		if err := peer.Handshake(); err != nil { // its last flight is held back
 			t.Fatal(err)
@@ -81,8 +81,8 @@ func TestSocketEarlyData(t *testing.T) {
 	}
 }
 
-// TestSocketHalfClose: after CloseWrite the peer reads an end of file and can
-// send on; the other way round is in the conformance suite.
+// TestSocketHalfClose: after CloseWrite the peer reads an end of file and can still send.
+// The conformance suite tests the opposite direction.
 func TestSocketHalfClose(t *testing.T) {
 	sock, peer := detachedTLS(t, start(t, Options{}))
 	if _, err := io.WriteString(sock, "last words"); err != nil {
@@ -102,22 +102,21 @@ func TestSocketHalfClose(t *testing.T) {
 	if got, err := io.ReadAll(sock); string(got) != sent || err != nil {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	// Package tls leaves a deadline behind; a peer slower than that would have
-	// lost its end of file.
+	// Package tls sets a deadline and leaves it. A slower peer would lose the end of file.
 	raw := sock.(interface{ NetConn() net.Conn }).NetConn()
 	if _, err := raw.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("Write below a Socket whose sending side is shut: %v", err)
 	}
 }
 
-// TestSocketDeadline: a read that runs into its deadline, in the midst of a
-// record too, costs nothing but the time.
+// TestSocketDeadline: a read that reaches its deadline, even in the middle of a record,
+// loses no input.
 func TestSocketDeadline(t *testing.T) {
 	e := start(t, Options{})
 	own := NewIdentity(t)
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, leaver(t, left))
-	held := &holdback{TCPConn: dial(t, addr), open: true}
+	held := &delayedWrites{TCPConn: dial(t, addr), open: true}
 	peer := tls.Client(held, own.Client())
 	if err := peer.Handshake(); err != nil {
 		t.Fatal(err)
@@ -138,7 +137,7 @@ func TestSocketDeadline(t *testing.T) {
 			t.Fatalf("Read past its deadline: %v", err)
 		}
 	}
-	_ = sock.SetReadDeadline(time.Now().Add(patience))
+	_ = sock.SetReadDeadline(time.Now().Add(waitLimit))
 	held.release(t)
 	got := make([]byte, 6)
 	if _, err := io.ReadFull(sock, got); string(got) != "record" || err != nil {
@@ -150,8 +149,7 @@ func TestSocketDeadline(t *testing.T) {
 	}
 }
 
-// TestSocketReset: a Socket that is reset ends for its peer as a cut, and its place is
-// given back.
+// TestSocketReset: Reset sends a reset to the peer and releases the reservation.
 func TestSocketReset(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		e := start(t, Options{})
@@ -183,7 +181,7 @@ func resets(t *testing.T, e *Engine, sock loop.Socket, peer net.Conn) {
 	}
 }
 
-// TestDialSocket: a service has TLS or not, and each end of a dial is counted.
+// TestDialSocket: DialTLS selects TLS by service, and each result of a dial is counted.
 func TestDialSocket(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{DialTLS: func(service string) func() *tls.Config {
@@ -207,7 +205,7 @@ func TestDialSocket(t *testing.T) {
 		if nc.RemoteAddr().String() != addr || nc.LocalAddr() == nil {
 			t.Errorf("%s: from %v to %v", service, nc.LocalAddr(), nc.RemoteAddr())
 		}
-		_ = sock.SetDeadline(time.Now().Add(patience))
+		_ = sock.SetDeadline(time.Now().Add(waitLimit))
 		if got := ask(t, nc, "hello"); got != "hello" {
 			t.Errorf("%s: %q", service, got)
 		}
@@ -215,13 +213,13 @@ func TestDialSocket(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := e.DialSocket(t.Context(), nobody(t), "plain"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("where nobody listens: %v", err)
+	if _, err := e.DialSocket(t.Context(), refusingAddr(t), "plain"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("without a listener: %v", err)
 	}
 	if st := e.Stats(); st.Dialed != 2 || st.DialErrors != 1 || st.Handshakes != 2 {
 		t.Errorf("%+v", st)
 	}
-	settled(t, func() error {
+	eventually(t, func() error {
 		if st := e.Stats(); st.Open != 0 {
 			return errors.New("connections count as open")
 		}
@@ -229,8 +227,8 @@ func TestDialSocket(t *testing.T) {
 	})
 }
 
-// TestDialSocketRefuses: who is another than the list wants, and who does not
-// speak, is no Socket, and the log says why.
+// TestDialSocketRefuses: a server with another certificate and a silent server fail the
+// dial, and the log names the cause.
 func TestDialSocketRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
 	var log logText
@@ -244,7 +242,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := e.DialSocket(ctx, silent, "service"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a server that does not speak: %v", err)
+		t.Errorf("a silent server: %v", err)
 	}
 	for _, code := range []string{certs.CodeUnknownCA, CodeTimeout} {
 		if n := e.Stats().TLSFailures[code]; n != 1 || !strings.Contains(log.String(), "code="+code) {
@@ -256,7 +254,7 @@ func TestDialSocketRefuses(t *testing.T) {
 	}
 }
 
-// TestDialSocketStop: Stop ends a dial in the midst of its handshake.
+// TestDialSocketStop: Stop ends a dial during its handshake.
 func TestDialSocketStop(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,37 +9,36 @@ import (
 	"time"
 )
 
-// maxRecord is the most plain text that a TLS record carries (RFC 8446, section
-// 5.1), and so what one Read of a tls.Conn returns.
+// maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the
+// most that one Read of a tls.Conn returns.
 const maxRecord = 16 << 10
 
-// maxGather bounds the records gathered for one write to the socket.
+// maxGather limits the plain text whose records are gathered for one write to the socket.
 const maxGather = 256 << 10
 
-// secure is the TLS of one connection. The handshake runs on a goroutine and
-// blocks like any; then the socket goes to its loop and the same tls.Conn goes
-// on there as a codec: it reads from what an event brought, and is told to come
-// back when there is no more. When the connection leaves its loop, the tls.Conn
-// goes along and blocks again. Why so: docs/decisions/0005-tls.md.
+// secure is the TLS of one connection. The handshake blocks on a goroutine. Then the
+// socket moves to its loop, where the same tls.Conn is a codec: it reads the input of an
+// event, and errNoMore at its end. When the connection is detached, the tls.Conn goes
+// with it and blocks again. docs/decisions/0005-tls.md has the reasons.
 type secure struct {
 	c    *conn
 	tls  *tls.Conn
 	wire *wire
 }
 
-// wire is the socket of a tls.Conn: the real one off the loops, which is during
-// the handshake and after Detach, and in between the events and writes of one.
+// wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
+// socket nc; on a loop it is the input of the current event and the writes of c.
 type wire struct {
-	c      *conn    // nil: there is no loop
-	nc     net.Conn // nil: the loop has it
-	in     []byte   // arrived and not read yet: on a loop, of the current event
-	heard  bool     // the socket has brought something, off the loops
-	shaken bool     // the handshake is over, off the loops: TLS says when the end is
-	gather bool     // writes go to the loop's sealed buffer
+	c             *conn    // nil for a connection that is on no loop
+	nc            net.Conn // nil while the connection is on its loop
+	in            []byte   // input not read yet; on a loop that of the current event
+	gotInput      bool     // nc has received a byte
+	handshakeDone bool     // nc is used after the handshake: an end of file without close_notify is an error
+	gather        bool     // writes go to eventLoop.encrypted
 }
 
-// handshake makes c a TLS connection over nc, or returns why not; nc stays the
-// caller's. It blocks, for as long as ctx and until allow.
+// handshake makes c a TLS connection over nc. It blocks until ctx ends or the time until.
+// The caller still owns nc, and must close it after an error.
 func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
 	s := &secure{c: c, wire: &wire{c: c, nc: nc}}
 	s.tls = side(s.wire, config)
@@ -47,8 +46,8 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 		return err
 	}
 	if err := s.tls.HandshakeContext(ctx); err != nil {
-		if err == io.EOF && !s.wire.heard {
-			return errSilent
+		if err == io.EOF && !s.wire.gotInput {
+			return errClosedSilently
 		}
 		return err
 	}
@@ -57,29 +56,29 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 	return nil
 }
 
-// received decrypts b, all of it while the connection is open, so that nothing
-// is left in wire when the event is over.
+// received decrypts all of b while the connection is open, so that wire has no input left
+// at the end of the event.
 func (s *secure) received(b []byte) {
 	s.wire.in = b
-	s.pump()
+	s.decryptInput()
 }
 
-// leave gives the tls.Conn away, to go on over nc, with what it holds and what
-// the current event still has for it. From here on the loop has no way to it.
-func (s *secure) leave(nc net.Conn) *tls.Conn {
-	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), shaken: true}
+// detach returns the tls.Conn, which continues over nc with the input that it holds and
+// the rest of the current event. The loop must not use it afterwards.
+func (s *secure) detach(nc net.Conn) *tls.Conn {
+	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), handshakeDone: true}
 	s.c.secure = nil
 	return s.tls
 }
 
-// pump hands on all plain text there is. Some may be there without an event:
-// what came with the end of the handshake.
-func (s *secure) pump() {
+// decryptInput passes all available plain text to the stream. It is also called without
+// an event, for input that arrived with the end of the handshake.
+func (s *secure) decryptInput() {
 	c := s.c
 	for c.state == connOpen {
-		n, err := s.tls.Read(c.loop.plain())
+		n, err := s.tls.Read(c.loop.plainBuffer())
 		if n > 0 {
-			c.stream.OnData(c.loop.opened[:n])
+			c.stream.OnData(c.loop.decrypted[:n])
 		}
 		if err == nil || c.state != connOpen {
 			continue
@@ -96,8 +95,8 @@ func (s *secure) pump() {
 	}
 }
 
-// write encrypts b and sends it, in one write as far as that is reasonable: a
-// tls.Conn writes record by record.
+// write encrypts and sends b. A tls.Conn writes record by record, so write gathers the
+// records of up to maxGather bytes for one write to the socket.
 func (s *secure) write(b []byte) {
 	l := s.c.loop
 	for len(b) > 0 && s.c.state == connOpen {
@@ -108,9 +107,9 @@ func (s *secure) write(b []byte) {
 		if s.wire.gather {
 			s.wire.gather = false
 			if err == nil {
-				_ = s.c.put(l.sealed) // an error has ended it
+				_ = s.c.writeSocket(l.encrypted) // an error has closed it
 			}
-			l.sealed = l.sealed[:0]
+			l.encrypted = l.encrypted[:0]
 		}
 		if err != nil && s.c.state == connOpen {
 			s.c.end(err)
@@ -118,17 +117,19 @@ func (s *secure) write(b []byte) {
 	}
 }
 
-// notify sends close_notify, so that the peer can tell the end from a cut.
-func (s *secure) notify() {
-	_ = s.tls.CloseWrite() // an error has been through lost
+// sendCloseNotify sends close_notify, so that the peer can tell an orderly end from a
+// truncated one.
+func (s *secure) sendCloseNotify() {
+	_ = s.tls.CloseWrite() // an error has called onGnetClose
 }
 
-// plain is the buffer that the loop's connections decrypt into, one at a time.
-func (l *eventLoop) plain() []byte {
-	if l.opened == nil {
-		l.opened = make([]byte, maxRecord)
+// plainBuffer returns the buffer into which the loop's connections decrypt, one at a
+// time.
+func (l *eventLoop) plainBuffer() []byte {
+	if l.decrypted == nil {
+		l.decrypted = make([]byte, maxRecord)
 	}
-	return l.opened
+	return l.decrypted
 }
 
 // Read implements net.Conn.
@@ -137,14 +138,14 @@ func (w *wire) Read(b []byte) (int, error) {
 	case len(w.in) > 0:
 		n := copy(b, w.in)
 		if w.in = w.in[n:]; len(w.in) == 0 {
-			w.in = nil // off the loops it is memory of its own
+			w.in = nil // without a loop this memory is held by nothing else
 		}
 		return n, nil
 	case w.nc != nil:
 		n, err := w.nc.Read(b)
-		w.heard = w.heard || n > 0
-		if err == io.EOF && w.shaken {
-			err = errTruncated // package tls takes an io.EOF between two records for an orderly end
+		w.gotInput = w.gotInput || n > 0
+		if err == io.EOF && w.handshakeDone {
+			err = errTruncated // package tls accepts an io.EOF between two records as an orderly end
 		}
 		return n, err
 	}
@@ -157,16 +158,16 @@ func (w *wire) Write(b []byte) (int, error) {
 	case w.nc != nil:
 		return w.nc.Write(b)
 	case w.gather:
-		w.c.loop.sealed = append(w.c.loop.sealed, b...)
+		w.c.loop.encrypted = append(w.c.loop.encrypted, b...)
 		return len(b), nil
 	}
-	if err := w.c.put(b); err != nil {
+	if err := w.c.writeSocket(b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// Close implements net.Conn. On the loop nothing calls it: conn closes.
+// Close implements net.Conn. On a loop nothing calls it: conn closes the socket.
 func (w *wire) Close() error {
 	if w.nc != nil {
 		return w.nc.Close()
@@ -174,16 +175,16 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// LocalAddr implements net.Conn; nobody asks.
+// LocalAddr implements net.Conn. It is never called.
 func (w *wire) LocalAddr() net.Addr { return nil }
 
-// RemoteAddr implements net.Conn; nobody asks.
+// RemoteAddr implements net.Conn. It is never called.
 func (w *wire) RemoteAddr() net.Addr { return nil }
 
-// SetDeadline implements net.Conn by nothing, as the next two. A loop has timers
-// instead; off the loops the socket's own deadlines hold, which must not be those
-// that package tls sets around close_notify: five seconds, and then now. A peer
-// that reads slower than that would lose the end of its stream.
+// SetDeadline implements net.Conn and does nothing, as the next two. A loop has timers
+// instead, and a Socket sets the deadlines of its TCP connection itself. Package tls must
+// not change those: around close_notify it sets five seconds, and then now. A peer that
+// reads slower would lose the end of its stream.
 func (w *wire) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.
@@ -192,8 +193,8 @@ func (w *wire) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline implements net.Conn.
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// errNoMore tells a tls.Conn that its input is at its end for now. Temporary is
-// what makes it keep its state and go on at the next Read.
+// errNoMore reports to a tls.Conn that it has read all input of the event. Since it is
+// Temporary, the tls.Conn keeps its state and continues at the next Read.
 var errNoMore net.Error = noMore{}
 
 type noMore struct{}

@@ -9,10 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// BenchmarkTLS is a message of 300 bytes and its echo, one at a time: without
-// TLS, with TLS on the loop, and with the TLS of a connection on goroutines of
-// its own that pass plain text to the loop and back, which is what the driver
-// would be otherwise (docs/decisions/0005-tls.md).
+// BenchmarkTLS measures a message of 300 bytes and its echo, one at a time: without TLS,
+// with TLS on the loop, and with TLS on two goroutines per connection, which is the
+// alternative of docs/decisions/0005-tls.md.
 func BenchmarkTLS(b *testing.B) {
 	own := NewIdentity(b)
 	own.Close() // its watch is not measured
@@ -40,7 +39,7 @@ func BenchmarkTLS(b *testing.B) {
 	})
 }
 
-// unbounded connects for as long as a benchmark takes.
+// unbounded returns a connection without a deadline.
 func unbounded(b *testing.B, addr string) net.Conn {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -50,7 +49,7 @@ func unbounded(b *testing.B, addr string) net.Conn {
 	return c
 }
 
-// bridge accepts one connection, whose plain text goes through l.
+// bridge accepts one TLS connection and passes its plain text through l.
 func bridge(b *testing.B, l loop.Loop, config *tls.Config) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +69,7 @@ func bridge(b *testing.B, l loop.Loop, config *tls.Config) (addr string) {
 		}()
 		defer close(out)
 		defer raw.Close()
-		// Two buffers will do: one message is under way at a time.
+		// Two buffers suffice, because one message is in flight at a time.
 		for bufs, i := [2][]byte{make([]byte, 4096), make([]byte, 4096)}, 0; ; i ^= 1 {
 			n, err := c.Read(bufs[i])
 			if err != nil {

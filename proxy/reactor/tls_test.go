@@ -19,7 +19,7 @@ import (
 
 const meshName = "spiffe://test/sidecar"
 
-// NewIdentity is a sidecar's, in a mesh that accepts itself.
+// NewIdentity returns a certificate of a mesh whose sidecars accept each other.
 func NewIdentity(t testing.TB) *certs.Source {
 	ca := testcerts.New(t)
 	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
@@ -39,7 +39,7 @@ func openIdentity(t testing.TB, dir testcerts.Dir) *certs.Source {
 	return s
 }
 
-// logText is a log to look into.
+// logText is the text of a log. Any goroutine may use it.
 type logText struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -57,17 +57,17 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
-// awaitFailure waits until a failure was counted.
+// awaitFailure waits until n failures with the code were counted.
 func awaitFailure(t *testing.T, e *Engine, code string, n int64) {
 	t.Helper()
-	for end := time.Now().Add(patience); e.Stats().TLSFailures[code] != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); e.Stats().TLSFailures[code] != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s was not counted %d times: %v", code, n, e.Stats().TLSFailures)
 		}
 	}
 }
 
-// TestTLSRefusesPeers: who is not wanted reaches no stream, is counted, and
+// TestTLSRefusesPeers: a peer that is not accepted reaches no stream, and is counted and
 // logged with a code.
 func TestTLSRefusesPeers(t *testing.T) {
 	ca, other := testcerts.New(t), testcerts.New(t)
@@ -110,7 +110,7 @@ func TestTLSRefusesPeers(t *testing.T) {
 				t.Errorf("read %q, %v", b, err)
 			}
 			awaitFailure(t, e, c.code, 1)
-			for end := time.Now().Add(patience); !strings.Contains(log.String(), "code="+c.code); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(waitLimit); !strings.Contains(log.String(), "code="+c.code); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("log: %s", log.String())
 				}
@@ -122,8 +122,8 @@ func TestTLSRefusesPeers(t *testing.T) {
 	}
 }
 
-// TestTLSHealthCheck: a peer that connects and goes, as health checks do, is no
-// failure; one that breaks off in the middle of a handshake is.
+// TestTLSHealthCheck: a peer that connects and closes, as health checks do, is no
+// failure. A peer that closes during the handshake is one.
 func TestTLSHealthCheck(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: NewIdentity(t).Server}, echo)
@@ -142,14 +142,15 @@ func TestTLSHealthCheck(t *testing.T) {
 	awaitFailure(t, e, CodeFailed, 1)
 }
 
-// TestTLSDialRefuses: a dial ends without OnOpen when the server is another.
+// TestTLSDialRefuses: a dial fails without OnOpen if the certificate of the server is not
+// accepted.
 func TestTLSDialRefuses(t *testing.T) {
 	own, other := NewIdentity(t), NewIdentity(t)
 	e := start(t, Options{DialTLS: func(string) func() *tls.Config { return own.Client }})
 	addr := listen(t, e, ListenOptions{TLS: other.Server}, echo)
 	ended := make(chan error, 1)
 	e.Loops()[0].Post(func() {
-		e.Loops()[0].Dial(addr, patience, &stream{
+		e.Loops()[0].Dial(addr, waitLimit, &stream{
 			open:  func(loop.Conn) { t.Error("opened") },
 			close: func(err error) { ended <- err },
 		})
@@ -161,8 +162,8 @@ func TestTLSDialRefuses(t *testing.T) {
 	awaitFailure(t, e, CodeRefused, 1) // the listener's view of the same
 }
 
-// TestTLSHandshakeBounds: handshakes that never end hold a bounded number of
-// places; others are turned away meanwhile and served after.
+// TestTLSHandshakeBounds: MaxHandshakes limits the handshakes in progress. Further
+// connections are closed meanwhile, and accepted afterwards.
 func TestTLSHandshakeBounds(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{MaxHandshakes: 4})
@@ -171,7 +172,7 @@ func TestTLSHandshakeBounds(t *testing.T) {
 	for range 4 {
 		silent = append(silent, dial(t, addr))
 	}
-	awaitShaking(t, e, 4)
+	awaitHandshakes(t, e, 4)
 	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
 		t.Errorf("one too many: %q, %v", b, err)
 	}
@@ -179,15 +180,15 @@ func TestTLSHandshakeBounds(t *testing.T) {
 	for _, c := range silent {
 		c.Close()
 	}
-	awaitShaking(t, e, 0)
+	awaitHandshakes(t, e, 0)
 	c := tls.Client(dial(t, addr), own.Client())
 	if got := ask(t, c, "hello"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestTLSHandshakeTimeout: a handshake that never ends is ended, and its place
-// is free again.
+// TestTLSHandshakeTimeout: a handshake that takes too long is closed, and no longer
+// counts.
 func TestTLSHandshakeTimeout(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{HandshakeTimeout: time.Millisecond})
@@ -196,29 +197,29 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 		t.Errorf("it ended with %q, %v", b, err)
 	}
 	awaitFailure(t, e, CodeTimeout, 1)
-	awaitShaking(t, e, 0)
+	awaitHandshakes(t, e, 0)
 }
 
-// awaitShaking waits until n handshakes are under way.
-func awaitShaking(t *testing.T, e *Engine, n int) {
+// awaitHandshakes waits until n handshakes are in progress.
+func awaitHandshakes(t *testing.T, e *Engine, n int) {
 	t.Helper()
-	settled(t, func() error {
-		if got := len(e.shaking); got != n {
+	eventually(t, func() error {
+		if got := len(e.handshakeTokens); got != n {
 			return fmt.Errorf("%d handshakes, want %d", got, n)
 		}
 		return nil
 	})
 }
 
-// TestTLSEarlyData: what a peer sends in one piece with the end of its handshake
-// is not left lying in the tls.Conn.
+// TestTLSEarlyData: input that arrives in one piece with the end of the handshake reaches
+// the stream without a further event.
 func TestTLSEarlyData(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	for range 20 {
 		raw := dial(t, addr)
-		held := &holdback{TCPConn: raw}
+		held := &delayedWrites{TCPConn: raw}
 		c := tls.Client(held, own.Client())
 		if err := c.Handshake(); err != nil { // its last flight is held back
 			t.Fatal(err)
@@ -234,15 +235,16 @@ func TestTLSEarlyData(t *testing.T) {
 	}
 }
 
-// holdback keeps all writes after the first until release, and sends them in one.
-type holdback struct {
+// delayedWrites holds back all writes after the first until release, which sends them as
+// one.
+type delayedWrites struct {
 	*net.TCPConn
 	first bool
 	held  []byte
 	open  bool
 }
 
-func (h *holdback) Write(b []byte) (int, error) {
+func (h *delayedWrites) Write(b []byte) (int, error) {
 	if !h.first || h.open {
 		h.first = true
 		return h.TCPConn.Write(b)
@@ -251,16 +253,16 @@ func (h *holdback) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (h *holdback) release(t *testing.T) {
+func (h *delayedWrites) release(t *testing.T) {
 	h.open = true
 	if _, err := h.TCPConn.Write(h.held); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestTLSBig: 10 MiB both ways at once, byte by byte the same, with the peer's
-// records cut anywhere.
-func TestTLSBig(t *testing.T) {
+// TestTLSLargeTransfer: 10 MiB pass unchanged both ways at once, with the peer's records
+// split anywhere.
+func TestTLSLargeTransfer(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
@@ -276,9 +278,8 @@ func TestTLSBig(t *testing.T) {
 	}
 }
 
-// TestTLSAllocs: a message in and one out allocate no more than package tls
-// does whenever it reads: a few bytes for each attempt, of which the last in an
-// event finds nothing. One is the client's.
+// TestTLSAllocs: receiving and sending a message allocates only what package tls allocates
+// for each read. The last read of an event finds no input. One allocation is the client's.
 func TestTLSAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -301,8 +302,8 @@ func TestTLSAllocs(t *testing.T) {
 	}
 }
 
-// TestTLSRotation: certificates change while connections open and talk; none
-// breaks, old or new.
+// TestTLSRotation: certificates change while connections are opened and used. No
+// connection fails, old or new.
 func TestTLSRotation(t *testing.T) {
 	ca := testcerts.New(t)
 	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
@@ -315,7 +316,7 @@ func TestTLSRotation(t *testing.T) {
 	var serials []string
 	for round := range uint64(5) {
 		dir.Rotate(ca.Issue(testcerts.Leaf{Names: []string{meshName}}))
-		for end := time.Now().Add(patience); own.Stats().Loads < round+2; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitLimit); own.Stats().Loads < round+2; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("not reloaded")
 			}

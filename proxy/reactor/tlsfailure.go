@@ -14,27 +14,27 @@ import (
 	"github.com/remora-proxy/remora/proxy/certs"
 )
 
-// Codes of failed TLS, stable, beside those of package certs.
+// Codes of TLS failures, besides those of package certs. They are stable.
 const (
 	CodePlaintext = "tls_plaintext" // the peer does not speak TLS
 	CodeTimeout   = "tls_timeout"   // the handshake took too long
 	CodeBusy      = "tls_busy"      // too many handshakes were under way
-	CodeRefused   = "tls_refused"   // the peer refused us, by an alert
-	CodeFailed    = "tls_failed"    // anything else, such as a connection that broke
+	CodeRefused   = "tls_refused"   // the peer refused this side, by an alert
+	CodeFailed    = "tls_failed"    // any other failure, such as a broken connection
 )
 
-// errSilent is when the peer closed without a word. On a listener that is how
-// health checks connect, so it is no failure there.
-var errSilent = errors.New("reactor: the peer closed before the handshake")
+// errClosedSilently reports that the peer closed without sending a byte. On a listener
+// health checks do so, and it is no failure there.
+var errClosedSilently = errors.New("reactor: the peer closed before the handshake")
 
-// errTruncated is the end of a connection without a close_notify: what came may
-// not be all there is (RFC 8446, section 6.1).
+// errTruncated reports the end of a connection without close_notify: the input may be
+// truncated (RFC 8446, section 6.1).
 var errTruncated = errors.New("reactor: the peer broke off without a close_notify")
 
-// errBusy is when a handshake was not begun.
+// errBusy reports that a handshake was refused because of MaxHandshakes.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 
-// tlsCode is the stable name of a failure.
+// tlsCode returns the code of a failure.
 func tlsCode(err error) string {
 	var refused *certs.VerifyError
 	var header tls.RecordHeaderError
@@ -48,28 +48,27 @@ func tlsCode(err error) string {
 		return CodeBusy
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return CodeTimeout
-	case errors.As(err, &op) && op.Op == "remote error": // package tls's word for an alert
+	case errors.As(err, &op) && op.Op == "remote error": // how package tls marks an alert
 		return CodeRefused
-	case strings.Contains(err.Error(), "client didn't provide a certificate"): // it has no type
+	case strings.Contains(err.Error(), "client didn't provide a certificate"): // this error has no type
 		return certs.CodeNoCertificate
 	}
 	return CodeFailed
 }
 
-// tlsFailures counts failures by code, and keeps those who cause many of them
-// from filling the log.
+// tlsFailures counts failures by code, and limits their lines in the log.
 type tlsFailures struct {
 	mu     sync.Mutex
 	counts map[string]int64
-	logged map[string]time.Time // the last line of each code
-	silent map[string]int64     // failures since, without a line
+	logged map[string]time.Time // time of the last line of each code
+	silent map[string]int64     // failures since then without a line
 }
 
-// logPause is how long a code is silent after a line.
+// logPause is how long no other line is logged for a code.
 const logPause = time.Second
 
-// tlsFailed counts a failure of TLS with a peer, and logs it unless the same
-// code was logged a moment ago.
+// tlsFailed counts a TLS failure with a peer, and logs it unless the same code was
+// logged within logPause.
 func (e *Engine) tlsFailed(remote string, err error) {
 	code, now := tlsCode(err), time.Now()
 	f := &e.tlsFailures

@@ -15,48 +15,47 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Transparent is for a Listener to which the kernel redirects connections that
-// were going elsewhere (iptables REDIRECT). Of those, the ones that speak HTTP/1
-// come to the loops; they know where they were going (loop.Conn.OriginalDst). A
-// connection that was made to the listener itself comes to a loop in any case, and
-// has no original destination: to go on there would be a loop.
+// Transparent configures a Listener to which the kernel redirects connections to other
+// addresses (iptables REDIRECT). Redirected connections in HTTP/1 go to the loops, where
+// loop.Conn.OriginalDst returns their destination. All others are given to Pass. A
+// connection to the listener's own address always goes to a loop and has no original
+// destination, since passing it on would make a loop.
 //
-// The first bytes are read before the loops, because a half-close behind them
-// would be the end of the connection there.
+// The first bytes are read before the connection reaches a loop, because there a
+// half-close behind them would close it.
 type Transparent struct {
-	// Wait is how long a client may take to show that it speaks HTTP/1. One
-	// that says nothing may be waiting for its server to speak first. More
-	// than 0.
+	// Wait limits the time until a client has shown that it speaks HTTP/1. A client that
+	// sends nothing may be waiting for its server to send first. Wait must be more than 0.
 	Wait time.Duration
 
-	// Pass takes over any other connection, as that of downstream.Streams does. Any
-	// goroutine calls it.
+	// Pass takes over any other connection, like Pass of downstream.Streams. It is called
+	// on any goroutine.
 	Pass func(s loop.Socket, to netip.AddrPort, first []byte)
 }
 
-// firstRead is how much is read at once of a connection's first bytes. There may
-// be as many of them as there are connections.
+// firstRead is the size of one read of a connection's first bytes. It is small because
+// each connection may hold one.
 const firstRead = 1 << 10
 
-// diverted tells whether nc, accepted for c, is passed on. If not, c knows what
-// was read of it.
-func (l *Listener) diverted(c *conn, nc *net.TCPConn) bool {
+// passOn reports whether nc, accepted for c, was given to Pass. If not, c has the bytes
+// that were read.
+func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 	to := l.eng.originalDst(nc)
 	if !to.IsValid() {
 		return false
 	}
-	first, isHTTP := l.first(nc)
+	first, isHTTP := l.readFirst(nc)
 	if isHTTP {
 		c.original, c.early = to, first
 		return false
 	}
-	l.opts.Transparent.Pass(c.leave(nc), to, first)
+	l.opts.Transparent.Pass(c.toSocket(nc), to, first)
 	return true
 }
 
-// first reads until it is known whether nc speaks HTTP/1; what ends or fails
-// before that does not.
-func (l *Listener) first(nc *net.TCPConn) (b []byte, isHTTP bool) {
+// readFirst reads until it is known whether nc speaks HTTP/1. A connection that ends or
+// fails before that does not.
+func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	_ = nc.SetReadDeadline(time.Now().Add(l.opts.Transparent.Wait))
 	awake := context.AfterFunc(l.eng.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() {
@@ -75,8 +74,8 @@ func (l *Listener) first(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	}
 }
 
-// originalDst asks the kernel's connection tracking where nc was going. The zero
-// value: it was not redirected, or to the listener that it was going to.
+// originalDst returns the original destination of nc from the kernel's connection
+// tracking. The zero value means that nc was not redirected, or was made to this listener.
 func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	local, ok := nc.LocalAddr().(*net.TCPAddr)
 	sc, err := nc.SyscallConn()
@@ -84,7 +83,7 @@ func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 		return netip.AddrPort{}
 	}
 	ask := originalDst6
-	if local.IP.To4() != nil { // on a listener of both kinds too
+	if local.IP.To4() != nil { // a listener of both kinds has these too
 		ask = originalDst4
 	}
 	if sc.Control(func(fd uintptr) { to, err = ask(int(fd)) }) != nil || err != nil {
@@ -97,8 +96,8 @@ func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	return to
 }
 
-// originalDst4 reads a sockaddr_in as the 20 bytes of an ipv6_mreq: package unix
-// has no call for this option (linux/netfilter_ipv4.h), and that one is as long.
+// originalDst4 reads a sockaddr_in as the 20 bytes of an ipv6_mreq: package unix has no
+// call for this option (linux/netfilter_ipv4.h), and an ipv6_mreq is long enough.
 func originalDst4(fd int) (netip.AddrPort, error) {
 	r, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	if err != nil {

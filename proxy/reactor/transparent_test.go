@@ -15,15 +15,15 @@ import (
 
 var elsewhere = netip.MustParseAddrPort("192.0.2.7:8080")
 
-// passed is what Transparent.Pass was given.
+// passed is the arguments of Transparent.Pass.
 type passed struct {
 	s     loop.Socket
 	to    netip.AddrPort
 	first string
 }
 
-// redirected is an engine whose listener takes all connections for redirected
-// ones, or for direct ones if to is the zero value.
+// redirected starts an engine whose listener treats all connections as redirected from
+// to, or as direct if to is the zero value.
 func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func() loop.Stream) (e *Engine, addr string, pass chan passed) {
 	t.Helper()
 	e = start(t, Options{Loops: 2})
@@ -36,8 +36,8 @@ func redirected(t *testing.T, wait time.Duration, to netip.AddrPort, accept func
 	return e, addr, pass
 }
 
-// recording is a stream that sends what it gets, with where it was going, after an
-// end of line.
+// recording returns streams that send their input and original destination to got after
+// an end of line.
 func recording(got chan string) func() loop.Stream {
 	return func() loop.Stream {
 		var conn loop.Conn
@@ -53,12 +53,11 @@ func recording(got chan string) func() loop.Stream {
 	}
 }
 
-// TestRedirectedHTTP: a request comes to a loop, wherever it is split, and all of
-// it.
+// TestRedirectedHTTP: a redirected request reaches a loop whole, wherever it is split.
 func TestRedirectedHTTP(t *testing.T) {
 	const says = "GET /a HTTP/1.1\r\n"
 	got := make(chan string, 1)
-	_, addr, pass := redirected(t, patience, elsewhere, recording(got))
+	_, addr, pass := redirected(t, waitLimit, elsewhere, recording(got))
 	for i := 1; i <= len(says); i++ {
 		nc := dial(t, addr)
 		sendSplit(t, nc, says, i)
@@ -70,15 +69,15 @@ func TestRedirectedHTTP(t *testing.T) {
 		case p := <-pass:
 			t.Errorf("split at %d: passed with %q", i, p.first)
 			_ = p.s.Close()
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("neither passed nor on a loop")
 		}
 		nc.Close()
 	}
 }
 
-// sendSplit writes the first i bytes of says, and the rest once the kernel has
-// delivered them.
+// sendSplit writes the first i bytes of says, and the rest when the kernel has delivered
+// them.
 func sendSplit(t *testing.T, nc *net.TCPConn, says string, i int) {
 	t.Helper()
 	_ = nc.SetNoDelay(true)
@@ -90,17 +89,17 @@ func sendSplit(t *testing.T, nc *net.TCPConn, says string, i int) {
 	}
 }
 
-// TestRedirectedPass: anything else passes, wherever it is split, with its
-// half-close.
+// TestRedirectedPass: any other protocol is passed on, wherever its first bytes are
+// split, with its half-close.
 func TestRedirectedPass(t *testing.T) {
 	for _, says := range []string{"PING\r\n", "hello", "GET /a\r\n", "PRI * HTTP/2.0\r\n\r\nSM", "\x16\x03\x01", "GET / HTTP/1"} {
-		e, addr, pass := redirected(t, patience, elsewhere, echo)
+		e, addr, pass := redirected(t, waitLimit, elsewhere, echo)
 		for i := 1; i <= len(says); i++ {
 			nc := dial(t, addr)
 			sendSplit(t, nc, says, i)
 			_ = nc.CloseWrite()
 			p := recv(t, pass, "the connection to pass")
-			_ = p.s.SetDeadline(time.Now().Add(patience))
+			_ = p.s.SetDeadline(time.Now().Add(waitLimit))
 			rest, err := io.ReadAll(p.s)
 			if got := p.first + string(rest); p.to != elsewhere || got != says || err != nil {
 				t.Errorf("split at %d: passed to %s: %q, %v; want %q", i, p.to, got, err, says)
@@ -113,7 +112,7 @@ func TestRedirectedPass(t *testing.T) {
 				t.Errorf("the client read %q, %v", got, err)
 			}
 		}
-		settled(t, func() error {
+		eventually(t, func() error {
 			if st := e.Stats(); st.Inbound != 0 || st.Open != 0 || st.Accepted != int64(len(says)) {
 				return fmt.Errorf("%+v", st)
 			}
@@ -122,7 +121,7 @@ func TestRedirectedPass(t *testing.T) {
 	}
 }
 
-// TestRedirectedSilence: a client that waits for its server to speak passes.
+// TestRedirectedSilence: a client that waits for its server to send first is passed on.
 func TestRedirectedSilence(t *testing.T) {
 	_, addr, pass := redirected(t, 10*time.Millisecond, elsewhere, echo)
 	nc := dial(t, addr)
@@ -131,7 +130,7 @@ func TestRedirectedSilence(t *testing.T) {
 	if p.first != "" {
 		t.Errorf("first is %q", p.first)
 	}
-	_ = p.s.SetWriteDeadline(time.Now().Add(patience)) // no read deadline may be left
+	_ = p.s.SetWriteDeadline(time.Now().Add(waitLimit)) // no read deadline may be left
 	if _, err := io.WriteString(p.s, "220 ready\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -147,17 +146,17 @@ func TestRedirectedSilence(t *testing.T) {
 	}
 }
 
-// TestNotRedirected: who calls the listener itself comes to a loop, whatever it
-// says, and has nowhere to go on to.
+// TestNotRedirected: a connection to the listener's own address reaches a loop in any
+// protocol, and has no original destination.
 func TestNotRedirected(t *testing.T) {
-	_, addr, _ := redirected(t, patience, netip.AddrPort{}, echo)
+	_, addr, _ := redirected(t, waitLimit, netip.AddrPort{}, echo)
 	if got := ask(t, dial(t, addr), "PING\r\n"); got != "PING\r\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestOriginalDstOfDirect: the kernel names no original destination of a
-// connection that was not redirected; scripts/intercept-test.sh sees the others.
+// TestOriginalDstOfDirect: the kernel has no original destination for a connection that
+// was not redirected. scripts/intercept-test.sh tests redirected ones.
 func TestOriginalDstOfDirect(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		ln, err := net.Listen("tcp", at)
@@ -177,17 +176,17 @@ func TestOriginalDstOfDirect(t *testing.T) {
 	}
 }
 
-// TestStopWhileSilent: Stop does not wait for clients that say nothing.
-func TestStopWhileSilent(t *testing.T) {
+// TestStopDuringDetection: Stop does not wait for clients that send nothing.
+func TestStopDuringDetection(t *testing.T) {
 	e, addr, pass := redirected(t, time.Hour, elsewhere, echo)
 	dial(t, addr)
-	settled(t, func() error {
+	eventually(t, func() error {
 		if e.Stats().Accepted == 0 {
 			return errors.New("not accepted")
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Error(err)

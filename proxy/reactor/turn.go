@@ -6,44 +6,45 @@ import (
 	"time"
 )
 
-// A turn ends with the flushes and then the close notices of the events before
-// it. gnet has no hook for "all ready events are handed out", but a function
-// given to Execute during an event runs after the events of the next poll. That
-// costs a write to gnet's eventfd, a poll and two small allocations, which is
-// little against the writes saved while several events share a turn, and too
-// much while each turn has one event only. So the loop learns: each turn that
-// one event had for itself doubles the number of following events that end
-// their own turn at once, up to maxSolo; a turn that was shared ends that.
+// A turn is one or more events. At its end the flushes run, and then OnClose is called
+// for closed connections. gnet has no hook after the last ready event, but a function
+// given to Execute during an event runs after the events of the next poll. That costs a
+// write to gnet's eventfd, a poll and two small allocations. It pays if several events
+// share the turn, since it saves writes, but not if each turn has a single event. So the
+// loop learns: each turn with a single event doubles the number of following events that
+// end their turn at once, up to maxSolo. A shared turn resets that number to 0.
 const maxSolo = 31
 
-// maxSharers is how many events share a turn at most. gnet hands out up to 1,024 in a
-// row, and what the first ones brought would wait for the last: a flush for each 64
-// is as good as free, the peers begin sooner, and what is collected stays in the
+// maxSharers limits the events that share a turn. gnet delivers up to 1,024 events in a
+// row, and the output of the first would wait for the last. A flush for each 64 events
+// costs next to nothing, lets the peers start sooner, and keeps the output in the
 // processor's cache.
 const maxSharers = 64
 
-// turns is the state of a loop's turn.
+// turns is the state of a loop's turn. Two sources can bring a later end of a turn: a
+// function given to Execute, and the timerfd. Both may be pending at a time: events that
+// share a turn may leave work behind when maxSharers ends it early.
 type turns struct {
-	left   bool // this event left work for the end of the turn
-	asked  bool // Execute was called for the end of this turn
-	again  bool // the timerfd is to wake the loop for a further turn
-	sharer int  // events that left work for the turn asked for
-	solo   int  // events that will end their turn at once
-	quiet  int  // the last value given to solo
+	workLeft  bool // this event has left work for the end of the turn
+	byExecute bool // Execute was called, and will end this turn
+	byTimer   bool // work is left behind for a further turn, which the timerfd must start
+	sharers   int  // events that left work for the turn that Execute ends
+	solo      int  // following events that end their turn at once
+	lastSolo  int  // the value that solo was last set to
 
 	events int           // so far
-	began  time.Duration // when the first of them came; 0: none has
+	began  time.Duration // time of the first of them; 0 means that there is none
 }
 
-// enter begins a round of callbacks for one event of gnet.
-func (l *eventLoop) enter() {
-	l.resume()
+// beginEvent starts the callbacks for one event of gnet.
+func (l *eventLoop) beginEvent() {
+	l.beginCallbacks()
 	l.stats.Events++
 	l.turns.events++
 }
 
-// resume begins a round of callbacks.
-func (l *eventLoop) resume() {
+// beginCallbacks starts a round of callbacks, which endEvent ends.
+func (l *eventLoop) beginCallbacks() {
 	l.busy = true
 	l.now = l.clock.now()
 	if l.turns.began == 0 {
@@ -51,62 +52,62 @@ func (l *eventLoop) resume() {
 	}
 }
 
-// leave ends what enter or resume began: it ends the turn or sees to it that one
-// comes. An event that left no work was a turn of its own.
-func (l *eventLoop) leave() {
-	if l.turns.left {
-		l.turns.left = false
-		l.settle()
+// endEvent ends a round of callbacks. If they left work, it ends the turn or schedules
+// its end. An event that left no work is a turn of its own.
+func (l *eventLoop) endEvent() {
+	if l.turns.workLeft {
+		l.turns.workLeft = false
+		l.scheduleTurn()
 	}
-	if l.turns.began != 0 && !l.turns.asked {
+	if l.turns.began != 0 && !l.turns.byExecute {
 		l.measure()
 	}
 	l.rearm()
 	l.busy = false
 }
 
-// settle arranges the end of the turn for work that an event left.
-func (l *eventLoop) settle() {
+// scheduleTurn ends the turn, or schedules its end, for an event that left work.
+func (l *eventLoop) scheduleTurn() {
 	t := &l.turns
 	switch {
-	case t.again:
-	case t.asked:
-		if t.sharer++; t.sharer%maxSharers == 0 {
+	case t.byTimer:
+	case t.byExecute:
+		if t.sharers++; t.sharers%maxSharers == 0 {
 			l.endTurn()
 		}
 	case t.solo > 0:
 		t.solo--
 		l.endTurn()
 	default:
-		t.asked, t.sharer = true, 1
-		l.wake()
+		t.byExecute, t.sharers = true, 1
+		l.askTurn()
 	}
 }
 
-// learn sets the number of solo events from how the last turn was shared.
+// learn sets solo from the number of events that shared the last turn.
 func (t *turns) learn() {
-	if t.sharer > 1 {
-		t.quiet = 0
-	} else if t.sharer == 1 {
-		t.quiet = min(2*t.quiet+1, maxSolo)
+	if t.sharers > 1 {
+		t.lastSolo = 0
+	} else if t.sharers == 1 {
+		t.lastSolo = min(2*t.lastSolo+1, maxSolo)
 	}
-	t.solo, t.sharer, t.asked = t.quiet, 0, false
+	t.solo, t.sharers, t.byExecute = t.lastSolo, 0, false
 }
 
-// endTurn runs the flushes, then tells the streams of closed connections. What
-// these leave behind waits for a further turn.
+// endTurn runs the flushes, then calls OnClose for closed connections. Work that these
+// callbacks leave waits for a further turn.
 func (l *eventLoop) endTurn() {
 	for _, f := range l.flushes.Take() {
 		l.run(f.Do)
 	}
-	closed := l.notices
-	l.notices, l.spare = l.spare[:0], closed
+	closed := l.closed
+	l.closed, l.spare = l.spare[:0], closed
 	for i, c := range closed {
 		closed[i] = nil
-		c.tell()
+		c.callOnClose()
 	}
-	l.turns.left = false
-	l.turns.again = !l.flushes.Empty() || len(l.notices) > 0
+	l.turns.workLeft = false
+	l.turns.byTimer = !l.flushes.Empty() || len(l.closed) > 0
 	l.measure()
 }
 
@@ -118,32 +119,32 @@ func (l *eventLoop) measure() {
 	t.began, t.events = 0, 0
 }
 
-// turn is what Execute runs.
-func (l *eventLoop) turn() {
-	l.resume()
-	if l.turns.asked {
+// runTurn is the function given to Execute.
+func (l *eventLoop) runTurn() {
+	l.beginCallbacks()
+	if l.turns.byExecute {
 		l.turns.learn()
 	}
 	l.endTurnWithPosts()
-	l.leave()
+	l.endEvent()
 }
 
-// endTurnWithPosts runs what was posted and ends the turn. gnet runs the
-// functions of Execute until none is left, so one that leads to another would
-// starve the sockets: here nothing is asked of Execute, and what is left goes
-// through the timerfd, in line with the other events.
+// endTurnWithPosts runs the posted functions and ends the turn. gnet runs the functions
+// given to Execute until none is left, so a function that calls Execute again would
+// starve the sockets. So remaining work waits for the timerfd, which is an event among
+// the others.
 func (l *eventLoop) endTurnWithPosts() {
 	for _, f := range l.takePosts() {
 		l.run(f)
 	}
 	l.endTurn()
-	if l.donePosts() {
-		l.turns.again = true
+	if l.postsDone() {
+		l.turns.byTimer = true
 	}
 }
 
-// Post implements loop.Loop. However many functions wait, gnet's own queue
-// holds one: past 1,024 entries it loses their order.
+// Post implements loop.Loop. gnet's own queue has one entry for all posted functions,
+// because it loses the order beyond 1,024 entries.
 func (l *eventLoop) Post(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,27 +152,27 @@ func (l *eventLoop) Post(f func()) {
 		return
 	}
 	l.posts = append(l.posts, f)
-	l.ask()
+	l.askTurnLocked()
 }
 
-// wake asks for a turn.
-func (l *eventLoop) wake() {
+// askTurn asks gnet for a turn.
+func (l *eventLoop) askTurn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ask()
+	l.askTurnLocked()
 }
 
-// ask calls Execute unless a turn is coming or running. mu is held, so that no
-// call is under way once the loop is retired: gnet would write to an eventfd
-// that is closed, or somebody else's by then.
-func (l *eventLoop) ask() {
-	if l.asked || l.retired {
+// askTurnLocked calls Execute unless a turn is pending or running. The caller holds mu,
+// so that no call is in progress once the loop is retired: gnet would write to an
+// eventfd that is closed or reused.
+func (l *eventLoop) askTurnLocked() {
+	if l.turnPending || l.retired {
 		return
 	}
-	l.asked = true
-	l.errandBegins()
+	l.turnPending = true
+	l.taskBegins()
 	if err := l.el.Execute(context.Background(), l); err != nil {
-		l.eng.log.Error("event loop does not take work", "loop", l.index, "error", err)
+		l.eng.log.Error("event loop has stopped flushing: gnet refused a function", "loop", l.index, "error", err)
 	}
 }
 
@@ -180,11 +181,10 @@ func (l *eventLoop) retire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retired, l.posts = true, nil
-	l.errandBegins() // gnet's own, to end the loop
+	l.taskBegins() // gnet's own function that ends the loop
 }
 
-// takePosts empties the queue of posted functions. Until donePosts, further
-// ones only queue up.
+// takePosts empties the queue of posted functions. Until postsDone, Post only queues.
 func (l *eventLoop) takePosts() []func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,15 +193,15 @@ func (l *eventLoop) takePosts() []func() {
 	return taken
 }
 
-// donePosts tells whether further functions were posted since takePosts; then
-// the caller brings about the next turn.
-func (l *eventLoop) donePosts() (more bool) {
+// postsDone reports whether further functions were posted since takePosts. If so, the
+// caller must start the next turn.
+func (l *eventLoop) postsDone() (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.posted)
 	if cap(l.posted) > 4096 {
 		l.posted = slices.Clip(l.posted[:0])
 	}
-	l.asked = len(l.posts) > 0
-	return l.asked
+	l.turnPending = len(l.posts) > 0
+	return l.turnPending
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// TestNothingStarvesSockets: work that brings about more of its own must leave
-// turns to the sockets. gnet's queue of functions alone would not.
-func TestNothingStarvesSockets(t *testing.T) {
+// TestSocketsNotStarved: work that always schedules more work must not starve sockets.
+// With gnet's queue of functions alone it would.
+func TestSocketsNotStarved(t *testing.T) {
 	cases := []struct {
 		name  string
 		begin func(l *eventLoop, stop *bool)
@@ -60,7 +60,7 @@ func TestNothingStarvesSockets(t *testing.T) {
 			s := &stream{}
 			s.close = func(error) {
 				if !*stop {
-					l.Dial("127.0.0.1:1", patience, s)
+					l.Dial("127.0.0.1:1", waitLimit, s)
 				}
 			}
 			s.close(nil)
@@ -84,9 +84,9 @@ func TestNothingStarvesSockets(t *testing.T) {
 	}
 }
 
-// TestPostsKeepTheirOrder: beyond 1,024, gnet's queue lets later functions
-// overtake those that wait.
-func TestPostsKeepTheirOrder(t *testing.T) {
+// TestPostOrder: posted functions run in order. gnet's queue alone would lose the order
+// beyond 1,024.
+func TestPostOrder(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	const n, halfway, wave = 20_000, 1100, 5000
@@ -118,9 +118,9 @@ func TestPostsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// TestOrderOfATurn: callbacks, flushes, close notices; a flush once; none of it
-// within another.
-func TestOrderOfATurn(t *testing.T) {
+// TestTurnOrder: callbacks run first, then flushes, once each, then OnClose, then
+// posted functions. None runs within another.
+func TestTurnOrder(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	addr := listen(t, e, ListenOptions{}, echo)
@@ -128,7 +128,7 @@ func TestOrderOfATurn(t *testing.T) {
 	var conn loop.Conn
 	done := make(chan struct{})
 	l.Post(func() {
-		l.Dial(addr, patience, &stream{
+		l.Dial(addr, waitLimit, &stream{
 			open:  func(c loop.Conn) { conn = c; close(done) },
 			close: func(error) { got = append(got, "close") },
 		})
@@ -161,16 +161,16 @@ func TestLearn(t *testing.T) {
 	for i, step := range []struct{ sharers, solo int }{
 		{1, 1}, {1, 3}, {1, 7}, {1, 15}, {1, 31}, {1, 31}, {2, 0}, {1, 1}, {9, 0}, {0, 0},
 	} {
-		tn.asked, tn.sharer = true, step.sharers
-		if tn.learn(); tn.solo != step.solo || tn.asked || tn.sharer != 0 {
+		tn.byExecute, tn.sharers = true, step.sharers
+		if tn.learn(); tn.solo != step.solo || tn.byExecute || tn.sharers != 0 {
 			t.Errorf("step %d: %+v, want %d solo", i, tn, step.solo)
 		}
 	}
 }
 
-// TestBusyTurnsAreShared: when several connections are ready at once, their events
-// share a flush, up to maxSharers of them.
-func TestBusyTurnsAreShared(t *testing.T) {
+// TestSharedTurns: the events of connections that are ready at once share a flush, up to
+// maxSharers of them.
+func TestSharedTurns(t *testing.T) {
 	for _, c := range []struct{ conns, most int }{
 		{16, 2}, // the events may come in two batches
 		{3*maxSharers + 10, 5},
@@ -184,8 +184,8 @@ func TestBusyTurnsAreShared(t *testing.T) {
 	}
 }
 
-// flushesAtOnce counts the flushes of a round in which so many connections are ready
-// at once, and the events that shared the largest.
+// flushesAtOnce returns the flushes of a round in which conns connections are ready at
+// once, and the most events that shared one.
 func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 	e := start(t, Options{})
 	l := e.loops[0]
@@ -205,7 +205,7 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 		peers = append(peers, dial(t, addr))
 		ends = append(ends, recv(t, opened, "a connection"))
 	}
-	for range 3 { // the first rounds teach the loop
+	for range 3 { // the loop learns in the first rounds
 		hold := make(chan struct{})
 		held := make(chan struct{})
 		l.Post(func() { close(held); <-hold })
@@ -233,11 +233,10 @@ func flushesAtOnce(t *testing.T, conns int) (most, flushes int) {
 	return most, flushes
 }
 
-// awaitInput waits until the kernel has something for c, which nobody else uses
-// meanwhile.
+// awaitInput waits until the kernel has input for c. The loop must not run meanwhile.
 func awaitInput(t *testing.T, c *conn) {
 	t.Helper()
-	settled(t, func() error {
+	eventually(t, func() error {
 		n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCINQ)
 		if err == nil && n == 0 {
 			err = errors.New("no input")
@@ -246,7 +245,7 @@ func awaitInput(t *testing.T, c *conn) {
 	})
 }
 
-func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
+func TestTimerOrder(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	type shot struct{ due, at time.Duration }
@@ -277,8 +276,8 @@ func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
 	}
 }
 
-// TestTimerForEver: a time that can't be added to the clock's is not past.
-func TestTimerForEver(t *testing.T) {
+// TestTimerMaxDelay: the longest delay does not overflow.
+func TestTimerMaxDelay(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	tm := &loop.Timer{Fire: func() { t.Error("fired") }}
@@ -293,9 +292,9 @@ func TestTimerForEver(t *testing.T) {
 	})
 }
 
-// TestTimerfdIsSetLazily: a timer that is stopped in time costs nothing, one
-// that is later than another costs nothing, and an early wake is survived.
-func TestTimerfdIsSetLazily(t *testing.T) {
+// TestTimerfdSetLazily: neither a timer that is stopped in time nor one that is later
+// than another sets the timerfd, and a timer fires even if the timerfd fired too early.
+func TestTimerfdSetLazily(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
 	var a, b loop.Timer

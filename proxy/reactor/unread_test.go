@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// What a peer has said before it reset the connection is handed over, though there
-// is more to be sent to it than it has taken.
-func TestAnswerBeforeReset(t *testing.T) {
+// TestResponseBeforeReset: input that a peer sent before its reset reaches the stream,
+// although output to the peer is pending.
+func TestResponseBeforeReset(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -20,14 +20,14 @@ func TestAnswerBeforeReset(t *testing.T) {
 	e := start(t, Options{})
 	l := e.Loops()[0]
 	opened, closed := make(chan loop.Conn, 1), make(chan error, 1)
-	heard := ""
+	received := ""
 	on(t, l, func() {
-		l.Dial(ln.Addr().String(), patience, &stream{
+		l.Dial(ln.Addr().String(), waitLimit, &stream{
 			open: func(c loop.Conn) {
 				c.Write(make([]byte, 32<<20)) // more than the kernel takes
 				opened <- c
 			},
-			data:  func(b []byte) { heard += string(b) },
+			data:  func(b []byte) { received += string(b) },
 			close: func(err error) { closed <- err },
 		})
 	})
@@ -36,8 +36,8 @@ func TestAnswerBeforeReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := recv(t, opened, "a connection").(*conn)
-	on(t, l, func() { // so that both lie there when the loop looks again
-		if _, err := peer.Write([]byte("answer")); err != nil {
+	on(t, l, func() { // so that the loop finds both at its next poll
+		if _, err := peer.Write([]byte("response")); err != nil {
 			t.Error(err)
 		}
 		if err := peer.Close(); err != nil { // with unread input: a reset
@@ -53,7 +53,7 @@ func TestAnswerBeforeReset(t *testing.T) {
 			}
 		}
 	})
-	if err := recv(t, closed, "the end"); err == nil || heard != "answer" {
-		t.Errorf("heard %q, then %v", heard, err)
+	if err := recv(t, closed, "the end"); err == nil || received != "response" {
+		t.Errorf("received %q, then %v", received, err)
 	}
 }

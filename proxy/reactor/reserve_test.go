@@ -31,33 +31,33 @@ func TestSourceOf(t *testing.T) {
 // dialFrom connects from an address of loopback.
 func dialFrom(t testing.TB, from, addr string) *net.TCPConn {
 	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: waitLimit}
 	c, err := d.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	return c.(*net.TCPConn)
 }
 
-// wantPlaces waits until so many places are taken, by so many sources.
-func (e *Engine) wantPlaces(t *testing.T, taken int64, sources int) {
+// wantReserved waits until taken connections of that many sources are reserved.
+func (e *Engine) wantReserved(t *testing.T, taken int64, sources int) {
 	t.Helper()
-	settled(t, func() error {
-		e.places.mu.Lock()
-		n := len(e.places.bySource)
-		e.places.mu.Unlock()
-		if got := e.places.taken.Load(); got != taken || n != sources {
-			return fmt.Errorf("%d places are taken by %d sources, want %d by %d", got, n, taken, sources)
+	eventually(t, func() error {
+		e.limits.mu.Lock()
+		n := len(e.limits.bySource)
+		e.limits.mu.Unlock()
+		if got := e.limits.taken.Load(); got != taken || n != sources {
+			return fmt.Errorf("%d connections are reserved by %d sources, want %d by %d", got, n, taken, sources)
 		}
 		return nil
 	})
 }
 
-// TestPerSource: over all listeners, one address has its two connections and no
-// third one, and others are served meanwhile. A place is free again once its
-// connection has ended, and nothing is kept of who has none.
+// TestPerSource: one address may have two connections over all listeners and no third,
+// while others are served. A closed connection no longer counts, and a source without
+// connections has no entry.
 func TestPerSource(t *testing.T) {
 	e := start(t, Options{Loops: 2, MaxPerSource: 2})
 	const busy = "busy"
@@ -78,15 +78,15 @@ func TestPerSource(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 	b.Close()
-	e.wantPlaces(t, 3, 2)
+	e.wantReserved(t, 3, 2)
 	ask(t, dialFrom(t, "127.0.0.2", one), "again")
 	on(t, e.loops[0], e.loops[0].closeAll)
 	on(t, e.loops[1], e.loops[1].closeAll)
-	e.wantPlaces(t, 0, 0)
+	e.wantReserved(t, 0, 0)
 }
 
-// TestPerSourceWithinMaxConnections: who is refused for want of any place is not
-// counted by source, so that the table stays as small as MaxConnections.
+// TestPerSourceWithinMaxConnections: a connection above MaxConnections is not counted by
+// source, so that the table has at most MaxConnections entries.
 func TestPerSourceWithinMaxConnections(t *testing.T) {
 	e := start(t, Options{MaxConnections: 2, MaxPerSource: 2})
 	addr := listen(t, e, ListenOptions{}, echo)
@@ -95,15 +95,15 @@ func TestPerSourceWithinMaxConnections(t *testing.T) {
 	for i := range 5 {
 		_, _ = io.ReadAll(dialFrom(t, fmt.Sprint("127.0.0.", 2+i), addr))
 	}
-	e.wantPlaces(t, 2, 2)
+	e.wantReserved(t, 2, 2)
 	if st := e.Stats(); st.Refused != 5 || st.RefusedSource != 0 {
 		t.Errorf("stats %+v", st)
 	}
 }
 
-// TestPerSourceOutside: connections that have left their loop, and those that
-// never come to one, count until they are closed.
-func TestPerSourceOutside(t *testing.T) {
+// TestPerSourceOffLoop: detached connections, and those that never reach a loop, count
+// until they are closed.
+func TestPerSourceOffLoop(t *testing.T) {
 	e := start(t, Options{MaxPerSource: 2})
 	left := make(chan loop.Socket, 1)
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream {
@@ -120,41 +120,41 @@ func TestPerSourceOutside(t *testing.T) {
 	dialFrom(t, "127.0.0.2", addr)
 	sock := recv(t, left, "the connection")
 	if e.Reserver(0)(from) != nil {
-		t.Error("a third place was given")
+		t.Error("a third connection was reserved")
 	}
-	e.wantPlaces(t, 2, 1)
+	e.wantReserved(t, 2, 1)
 	if err := sock.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := sock.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("second Close: %v", err)
 	}
-	e.wantPlaces(t, 1, 1)
+	e.wantReserved(t, 1, 1)
 	release()
 	release()
-	e.wantPlaces(t, 0, 0)
+	e.wantReserved(t, 0, 0)
 	if st := e.Stats(); st.Open != 0 || st.RefusedSource != 1 {
 		t.Errorf("stats %+v", st)
 	}
 }
 
-// TestPerSourceHandshake: a connection counts during its TLS handshake, and no
-// longer once that has failed.
+// TestPerSourceHandshake: a connection counts during its TLS handshake, and no longer
+// after that has failed.
 func TestPerSourceHandshake(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{MaxPerSource: 1, HandshakeTimeout: time.Minute})
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	silent := dialFrom(t, "127.0.0.2", addr)
-	e.wantPlaces(t, 1, 1)
+	e.wantReserved(t, 1, 1)
 	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", addr)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("beside a handshake came %q, %v", got, err)
 	}
 	silent.Close()
-	e.wantPlaces(t, 0, 0)
+	e.wantReserved(t, 0, 0)
 }
 
-// TestPerListener: a listener has its connections and no more, whatever others
-// have, and a place is free again once its connection has ended.
+// TestPerListener: ListenOptions.MaxConnections limits each listener by itself, and a
+// closed connection no longer counts.
 func TestPerListener(t *testing.T) {
 	e := start(t, Options{MaxConnections: 4})
 	small, open := listen(t, e, ListenOptions{MaxConnections: 2}, echo), listen(t, e, ListenOptions{}, echo)
@@ -166,16 +166,16 @@ func TestPerListener(t *testing.T) {
 	}
 	ask(t, dial(t, open), "c")
 	b.Close()
-	e.wantPlaces(t, 2, 0)
+	e.wantReserved(t, 2, 0)
 	ask(t, dial(t, small), "again")
 	reserve := e.Reserver(1)
 	release := reserve(&net.TCPAddr{})
 	if release == nil || e.Reserver(1)(&net.TCPAddr{}) != nil {
-		t.Error("not four places in all")
+		t.Error("four connections could not be reserved in all")
 	}
 	release()
 	if release = reserve(&net.TCPAddr{}); release == nil {
-		t.Fatal("the place of a room is not free again")
+		t.Fatal("a released connection still counts")
 	}
 	release()
 	if st := e.Stats(); st.Refused != 2 {

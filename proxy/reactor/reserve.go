@@ -1,0 +1,112 @@
+package reactor
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// connLimits limits the accepted connections, in all and for each source.
+type connLimits struct {
+	max       int64
+	maxSource int // 0 means no limit, and bySource stays empty
+
+	taken         atomic.Int64
+	refused       atomic.Int64 // because of max, or of the listener's limit
+	refusedSource atomic.Int64 // because of maxSource
+
+	// bySource has an entry for each source with a connection, so at most max.
+	mu       sync.Mutex
+	bySource map[netip.Addr]int
+}
+
+// listenerLimit limits the accepted connections of a listener.
+type listenerLimit struct {
+	max   int64 // 0 means no limit
+	taken atomic.Int64
+}
+
+// reservation counts one accepted connection. The zero value, of a dialled connection,
+// counts nothing.
+type reservation struct {
+	of     *connLimits
+	room   *listenerLimit
+	source netip.Addr
+}
+
+// reserve counts a connection from remote; ok is false if a limit is reached.
+func (p *connLimits) reserve(remote net.Addr, in *listenerLimit) (_ reservation, ok bool) {
+	taken, here := p.taken.Add(1), in.taken.Add(1)
+	got := reservation{of: p, room: in, source: sourceOf(remote)}
+	switch {
+	case taken > p.max || in.max > 0 && here > in.max:
+		p.refused.Add(1)
+	case !p.countSource(got.source):
+		p.refusedSource.Add(1)
+	default:
+		return got, true
+	}
+	in.taken.Add(-1)
+	p.taken.Add(-1)
+	return reservation{}, false
+}
+
+// release uncounts the connection. It may be called again.
+func (at *reservation) release() {
+	p := at.of
+	if p == nil {
+		return
+	}
+	at.of = nil
+	p.forgetSource(at.source)
+	at.room.taken.Add(-1)
+	p.taken.Add(-1)
+}
+
+func (p *connLimits) countSource(source netip.Addr) bool {
+	if p.maxSource == 0 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.bySource[source]
+	if n == p.maxSource {
+		return false
+	}
+	p.bySource[source] = n + 1
+	return true
+}
+
+func (p *connLimits) forgetSource(source netip.Addr) {
+	if p.maxSource == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bySource[source]--; p.bySource[source] == 0 {
+		delete(p.bySource, source)
+	}
+}
+
+// sourceBits is the length of the IPv6 prefix that makes a source. A host may choose the
+// other bits freely (RFC 4291 section 2.5.4).
+const sourceBits = 64
+
+// sourceOf returns the source of a connection: an IPv4 address, also if an IPv6 socket
+// accepted it, or an IPv6 network.
+func sourceOf(remote net.Addr) netip.Addr {
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap()
+	if addr.Is4() {
+		return addr
+	}
+	network, err := addr.WithZone("").Prefix(sourceBits)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return network.Addr()
+}
