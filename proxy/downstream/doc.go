@@ -1,12 +1,11 @@
-// Package downstream is what all sessions share. A session is a connection that came in:
-// it decodes requests, begins exchanges and encodes responses. There is a folder for
-// each protocol.
+// Package downstream has what all sessions share. A session is an accepted connection: it
+// decodes requests, begins exchanges and encodes responses. Each protocol has a folder.
 //
-//	host.go     what a loop lends to its sessions; Acceptor
-//	session.go  Session, and the list of a loop's sessions
-//	headers.go  headers that a request is given or loses where it enters
-//	failure.go  responses of the sidecar's own
-//	streams.go  the contract with proxy/stream, which carries what leaves the loops
+//	host.go     what the sessions of a loop share; Acceptor
+//	session.go  the list of a loop's sessions
+//	headers.go  headers that are added to a request, or removed, where it enters
+//	failure.go  responses that the sidecar makes itself
+//	streams.go  the contract with proxy/stream, which carries streams off the loops
 //
-// It never knows an upstream.
+// It knows no upstream.
 package downstream

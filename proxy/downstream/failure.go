@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// AppendFailure appends a response of the sidecar's own: a stable code in
-// x-remora-error and one line of text, with the date and the request's id where
-// they are known (not nil).
+// AppendFailure appends a response that the sidecar makes itself. It has a stable code in
+// x-remora-error and one line of text. The date and the request's id may be nil; they are
+// left out then.
 func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.ResponseFlags) []byte {
 	var buf [5]protocol.Header
 	headers := append(buf[:0],

@@ -15,8 +15,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// RewritePath puts the route's rewrite in the place of the prefix that it
-// matched.
+// RewritePath replaces the prefix of the path that r matched with the rewrite of r, if it has
+// one.
 func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
 	if len(r.Rewrite) > 0 {
 		ex.OriginalPath = ex.Request.Path
@@ -26,26 +26,24 @@ func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
 }
 
 const (
-
-	// maxPassed is how many sidecars a request may have passed, by its Via. A
-	// chain of applications that hand Via on is shorter; what goes on is routed
-	// back to where it comes from.
+	// maxPassed is the highest number of sidecars in the Via of a request. A chain of
+	// applications that pass Via on is shorter: a longer one is a routing loop.
 	maxPassed = 8
 
-	// maxForwards is the highest Max-Forwards that goes on.
+	// maxForwards is the highest Max-Forwards that is sent on.
 	maxForwards = 255
 
-	// maxRequestID is the longest X-Request-Id that is kept.
+	// maxRequestID is the length of the longest X-Request-Id that is kept.
 	maxRequestID = 128
 )
 
-// Origin is what a session knows of its peer.
+// Origin is what a session knows about its peer.
 type Origin struct {
-	Trusted bool   // on loopback: what it says of itself is believed
-	Addr    []byte // its IP address
+	Trusted bool   // the listener is on loopback: headers about the client are believed
+	Addr    []byte // its IP address, as text
 }
 
-// clientField is a header that arrive looks at.
+// clientField is the kind of a header that PrepareRequest reads or replaces.
 type clientField uint8
 
 const (
@@ -83,12 +81,11 @@ func clientFieldOf(name []byte) clientField {
 	return fieldOther
 }
 
-// PrepareRequest takes in a request that came over HTTP/1.minor. The sidecar's own
-// headers are taken out and, if the peer can be trusted, heeded. Via,
-// X-Forwarded-For, X-Forwarded-Proto and X-Request-Id are added: after what a
-// trusted peer says there, instead of what any other does. An X-Request-Id is
-// kept from anyone if it is one, short and printable. Of a request that is not to
-// be sent on, ex.stopped tells why.
+// PrepareRequest sets the headers of a request that was received over HTTP/1.minor. It removes
+// the sidecar's own headers, and applies them if the peer is trusted. It adds Via,
+// X-Forwarded-For and X-Forwarded-Proto, to the values of a trusted peer and in place of
+// those of others. It adds an X-Request-Id if the request has no valid one. ex.Refusal says
+// why a request must not be sent on.
 func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor int) {
 	req := &ex.Request
 	kept := req.Headers[:0]
@@ -111,7 +108,7 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 				proto = h.Value
 			}
 		case fieldRequestID:
-			if ex.RequestID == nil && saneRequestID(h.Value) {
+			if ex.RequestID == nil && validRequestID(h.Value) {
 				ex.RequestID = h.Value
 			}
 		case fieldVia:
@@ -130,8 +127,8 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 		ex.Forwarded = append(ex.Forwarded, from.Addr...)
 		client = ex.Forwarded
 	}
-	clear(req.Headers[len(kept):]) // what is beyond the list is not cleared with it
-	// Trace state means nothing without a traceparent that makes sense.
+	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
+	// A tracestate counts only with a valid traceparent.
 	if marked {
 		_, _, req.Hedge = trace.ContextOf(kept)
 	}
@@ -148,10 +145,10 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 	}
 }
 
-// lowerMaxForwards counts this sidecar in the Max-Forwards of a TRACE or OPTIONS, and
-// tells whether the request may go on (RFC 9110 section 7.6.2). What is no number
-// stays as it is.
-func lowerMaxForwards(ex *exchange.Exchange) (goesOn bool) {
+// lowerMaxForwards subtracts this sidecar from the Max-Forwards of a TRACE or OPTIONS. It
+// reports whether the request may be sent on (RFC 9110 section 7.6.2). A value that is not a
+// number stays unchanged.
+func lowerMaxForwards(ex *exchange.Exchange) (ok bool) {
 	req := &ex.Request
 	if string(req.Method) != "TRACE" && string(req.Method) != "OPTIONS" {
 		return true
@@ -173,7 +170,7 @@ func lowerMaxForwards(ex *exchange.Exchange) (goesOn bool) {
 	return true
 }
 
-// applyHint obeys one of the sidecar's own headers.
+// applyHint applies one of the sidecar's own headers.
 func applyHint(ex *exchange.Exchange, h protocol.Header) {
 	req := &ex.Request
 	switch {
@@ -188,8 +185,9 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 	}
 }
 
-// saneRequestID tells whether an id can be passed on and logged as it is.
-func saneRequestID(id []byte) bool {
+// validRequestID reports whether an id is short and printable, so that it can be sent on and
+// logged unchanged.
+func validRequestID(id []byte) bool {
 	if len(id) == 0 || len(id) > maxRequestID {
 		return false
 	}
@@ -201,8 +199,8 @@ func saneRequestID(id []byte) bool {
 	return true
 }
 
-// newRequestID fills buf with 128 random bits in hexadecimal. They tell requests
-// apart; they are no secret.
+// newRequestID fills buf with 128 random bits in hexadecimal, and returns it. An id is unique,
+// but no secret.
 func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
 	for half := 0; half < len(buf); half += 16 {
 		x := rnd.Uint64()
@@ -212,8 +210,8 @@ func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
 	return buf[:]
 }
 
-// hexadecimal is the eight digits of x, the lowest in the lowest byte: all at once,
-// since every request without an id needs 32.
+// hexadecimal returns the eight digits of x, the lowest in the lowest byte. It computes them
+// together, since every request without an id needs 32.
 func hexadecimal(x uint32) uint64 {
 	d := uint64(x)
 	d = (d | d<<16) & 0x0000ffff0000ffff
@@ -223,8 +221,7 @@ func hexadecimal(x uint32) uint64 {
 	return d + '0'*0x0101010101010101 + letters*('a'-'0'-10)
 }
 
-// PeerAddr is the IP address in a connection's "ip:port", as X-Forwarded-For has
-// it.
+// PeerAddr returns the IP address of "ip:port" in the form that X-Forwarded-For uses.
 func PeerAddr(remote string) []byte {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
 		return []byte(ap.Addr().Unmap().WithZone("").String())

@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
-// TestArriveForgetsWhatItTakesOut: an exchange that is kept to be used again is not to
-// keep the memory of headers that are no more in its list.
-func TestArriveForgetsWhatItTakesOut(t *testing.T) {
+// TestRemovedHeadersAreCleared checks that a pooled exchange does not keep the memory of headers
+// that PrepareRequest removed.
+func TestRemovedHeadersAreCleared(t *testing.T) {
 	ex := &exchange.Exchange{}
 	for range 100 {
 		ex.Request.Headers = append(ex.Request.Headers, protocol.Header{Name: []byte("x-remora-attempt"), Value: []byte("1")})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNewRequestID: an id is the digits of two random numbers, each with its lowest
-// digit first.
+// TestNewRequestID checks that an id has the digits of two random numbers, the lowest digit of
+// each first.
 func TestNewRequestID(t *testing.T) {
 	made, same := rand.NewPCG(1, 2), rand.NewPCG(1, 2)
 	for range 1000 {

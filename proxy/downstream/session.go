@@ -2,65 +2,66 @@ package downstream
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
-// session is a downstream connection as the worker sees it.
+// session is a downstream connection, as its worker needs it.
 type session interface {
 	exchange.Holder
-	// Buffered is how many bytes are held for the session's peer.
+	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
-	link() *SessionNode
-	// Listener is where it came in.
+	node() *SessionNode
+	// Listener returns the listener that accepted the connection.
 	Listener() *exchange.Listener
-	// Drain closes the session once what it carries is answered.
+	// Drain closes the session once the requests in flight have their responses.
 	Drain()
-	// Retire has the session close as soon as nothing can be lost by it.
+	// Retire closes the session as soon as no request can be lost by that. Its listener
+	// is gone, but the process goes on.
 	Retire()
 }
 
-// SessionNode is a session's place in its worker's list.
+// SessionNode links a session into the list of its loop. Sessions embed it.
 type SessionNode struct {
 	next, prev session
 	listed     bool
 }
 
-func (l *SessionNode) link() *SessionNode { return l }
+func (n *SessionNode) node() *SessionNode { return n }
 
-// SessionList is the sessions of a worker, for draining.
+// SessionList has the open sessions of a loop.
 type SessionList struct {
 	head session
 	n    int
 }
 
 func (l *SessionList) add(s session) {
-	at := s.link()
+	at := s.node()
 	at.next, at.prev, at.listed = l.head, nil, true
 	if l.head != nil {
-		l.head.link().prev = s
+		l.head.node().prev = s
 	}
 	l.head = s
 	l.n++
 }
 
 func (l *SessionList) remove(s session) {
-	at := s.link()
+	at := s.node()
 	if !at.listed {
 		return
 	}
 	if at.prev != nil {
-		at.prev.link().next = at.next
+		at.prev.node().next = at.next
 	} else {
 		l.head = at.next
 	}
 	if at.next != nil {
-		at.next.link().prev = at.prev
+		at.next.node().prev = at.prev
 	}
 	*at = SessionNode{}
 	l.n--
 }
 
-// All passes on all sessions; the one that is passed on may be removed meanwhile.
+// All yields all sessions. The yielded one may be removed meanwhile.
 func (l *SessionList) All(yield func(session) bool) {
 	for s := l.head; s != nil; {
-		next := s.link().next
+		next := s.node().next
 		if !yield(s) {
 			return
 		}

@@ -16,57 +16,55 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Streams carries what leaves the loops: what has no end that anybody could wait
-// for, and what is too long to be held. proxy/stream implements it. Its methods
-// do not block, and own what they are given.
+// Streams carries messages off the loops: those that may never end, and those that are too
+// long to be buffered. proxy/stream implements it. Its methods don't block, and own their
+// arguments.
 type Streams interface {
-	// Request takes over a client's connection with the request that it carried
-	// last, and answers it whatever comes of it.
+	// Request takes over a client's connection with its last request, and sends a response
+	// in any case.
 	Request(client loop.Socket, r *StreamRequest)
 
-	// Answer takes over a client's connection to send the answer to its last
-	// request.
+	// Answer takes over a client's connection to send the response to its last request.
 	Answer(client loop.Socket, a *StreamAnswer)
 
-	// Pass takes over a client's connection that was redirected to a listener on
-	// its way to another address, to carry it there: first what it has sent
-	// already, then all that comes, both ways and unchanged.
+	// Pass takes over a client's connection that was redirected to a listener, and
+	// connects it to its original destination. It sends first, the bytes that were
+	// received already, and then copies both ways.
 	Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte)
 
-	// Park keeps the body of an answer until the sidecar that asked comes for
-	// it with the token. It does so for a few seconds; ok is false, and src
-	// still the caller's, when too many wait.
+	// Park keeps the body of a response for a few seconds, until the requesting sidecar
+	// fetches it with the token. ok is false when too many are parked; src is the
+	// caller's then.
 	Park(src *exchange.StreamSource) (token link.Token, ok bool)
 
-	// Accept takes over another sidecar's connection.
+	// Accept takes over a connection of another sidecar that carries a stream.
 	Accept(peer loop.Socket, a *StreamAccept)
 }
 
 // StreamRequest is the last request of a client's connection. It owns its memory.
 type StreamRequest struct {
 	Kind    stats.StreamKind
-	Leaser  exchange.Leaser // asked for the endpoint
+	Leaser  exchange.Leaser // gives the endpoint
 	Service string
-	Timeout time.Duration // of the answer's head, from the request's last byte on
-	Head    []byte        // the request as the endpoint is to see it; empty if it can't be sent safely, and of a StreamConnect
+	Timeout time.Duration // from the last byte of the request to the head of the response
+	Head    []byte        // of the request, as it is sent; empty for a StreamConnect, and if it can't be sent safely
 	Minor   int           // of the client's version, HTTP/1.x
 	ToHead  bool          // the request is a HEAD
 
-	// Body decodes what is still to come of a StreamBody's body; it may be done.
-	// Buffer, nil of other kinds, is what it decodes into, and holds what it has.
+	// Body decodes the rest of the body of a StreamBody; it may be done. Buffer has the
+	// part that was decoded, and takes the rest. It is nil for other kinds.
 	Body   http1.Body
 	Chunks bool // Head announces chunks, not a Content-Length
 	Buffer *bytebufferpool.ByteBuffer
-	Rest   []byte // what came behind that, as it came
+	Rest   []byte // undecoded bytes that followed
 
-	Record *accesslog.StreamRecord // to be ended with the request
+	Record *accesslog.StreamRecord // ends with the request
 
 	RequestID []byte
 }
 
-// AddVia adds to an answer that came straight from an application over
-// HTTP/1.minor what its recipient is owed: Via, and date (the value of Date)
-// where there is none.
+// AddVia adds Via to a response that an application sent over HTTP/1.minor, and a Date with the
+// value date if it has none.
 func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
 	hs := append(resp.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
 	if protocol.Find(hs, "date") == nil {
@@ -75,34 +73,33 @@ func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) 
 	resp.Headers = hs
 }
 
-// AddRequestID adds the request's id to an answer that has none. A request that came
-// from another sidecar has its id added there.
+// AddRequestID adds the request's id to a response that has none. RequestID is nil if another
+// sidecar sent the request: it adds the id itself.
 func (r *StreamRequest) AddRequestID(resp *protocol.Response) {
 	if r.RequestID != nil && protocol.Find(resp.Headers, "x-request-id") == nil {
 		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: r.RequestID})
 	}
 }
 
-// AppendFailure appends the response that tells the client of f, the last one of
-// its connection.
+// AppendFailure appends a response with the failure f, the last one of the connection.
 func (r *StreamRequest) AppendFailure(dst []byte, f *fault.Failure, date []byte) []byte {
 	return AppendFailure(dst, f, date, r.RequestID, http1.ResponseFlags{Minor: r.Minor, Close: true, ToHead: r.ToHead})
 }
 
-// StreamAnswer is an answer whose body goes to its client as it comes. The
-// connection closes after it.
+// StreamAnswer is a response whose body is sent to the client as it arrives. The connection
+// closes after it.
 type StreamAnswer struct {
-	Head   []byte // goes first
-	Chunks bool   // the body goes in chunks; else as it is
+	Head   []byte // encoded, to be sent first
+	Chunks bool   // the body is sent in chunks
 	Source *exchange.StreamSource
 }
 
-// StreamAccept is a stream that another sidecar has for a service of this one.
+// StreamAccept is a stream from another sidecar to a service of this one.
 type StreamAccept struct {
-	Leaser  exchange.Leaser // asked for the endpoint
+	Leaser  exchange.Leaser // gives the endpoint
 	Service string
-	Timeout time.Duration // of the endpoint's answer
+	Timeout time.Duration // of the endpoint's response
 	Stream  link.Stream
-	Record  *accesslog.StreamRecord // to be ended with the stream
-	Rest    []byte                  // what followed the preface
+	Record  *accesslog.StreamRecord // ends with the stream; nil for a link.StreamAnswer
+	Rest    []byte                  // bytes that followed the preface
 }

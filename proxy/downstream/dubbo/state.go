@@ -13,8 +13,8 @@ const (
 	closed
 )
 
-// legal has the transitions that become accepts, by the state before.
-var legal = [...][4]bool{
+// sessionEdges has the transitions that become accepts, by the state before.
+var sessionEdges = [...][4]bool{
 	open:     {grace: true, closed: true},
 	grace:    {draining: true, closed: true},
 	draining: {closed: true},
@@ -24,7 +24,7 @@ var legal = [...][4]bool{
 // become is the only place that changes a state. A transition that is not legal is a
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *sessionState) become(next sessionState) {
-	if !legal[*s][next] {
+	if !sessionEdges[*s][next] {
 		s.illegal(next)
 	}
 	*s = next

@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestCorpusDownstream: of what a client says, the application gets each request
-// that the corpus accepts, and nothing else; the client gets its answers in their
-// order, and the next request on the connection its own.
+// TestCorpusDownstream plays the requests of the corpus as a client. The application gets each
+// request that the corpus accepts, and nothing else. The client gets the responses in order,
+// and the next request on the connection gets its own.
 func TestCorpusDownstream(t *testing.T) {
 	cases, err := corpus.Requests(proxytest.CorpusDir)
 	if err != nil {

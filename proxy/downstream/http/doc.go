@@ -1,9 +1,10 @@
 // Package http is a downstream HTTP/1.1 connection.
 //
-//	session.go  input: bytes to requests, in order
-//	reply.go    starts requests one after another, and writes their responses
-//	handoff.go  a request that leaves the loop with its connection
-//	stream.go   a response that does
-//	pass.go     a redirected connection that goes on to where it was going
-//	shed.go     how much memory the connection holds, and giving it up
+//	session.go  input: decodes requests, in order
+//	reply.go    output: begins requests one after another, and writes their responses
+//	state.go    the states of input and output
+//	handoff.go  requests that leave the loop with their connection
+//	stream.go   responses that leave the loop with their connection
+//	pass.go     redirected connections that go on to their original destination
+//	shed.go     the memory that the connection holds, and closing it for that
 package http

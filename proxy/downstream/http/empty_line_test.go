@@ -8,14 +8,14 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// One empty line before a request is ignored and a second one refused, however
-// they arrive (RFC 9112 section 2.2); with no request behind it the connection
-// is idle, and closes as such.
+// TestEmptyLines checks that one empty line before a request is ignored, and that a second one
+// is refused, however they arrive (RFC 9112 section 2.2). Without a request after it the
+// connection is idle, and closes by the idle timeout.
 func TestEmptyLines(t *testing.T) {
 	get := "GET / HTTP/1.1\r\nHost: compute\r\n\r\n"
 	for _, c := range []struct {
 		says []string
-		want string // of the answers
+		want string // statuses
 		ends time.Duration
 	}{
 		{[]string{get, get}, "200 200", 5 * time.Minute},
@@ -36,22 +36,23 @@ func TestEmptyLines(t *testing.T) {
 		}
 		m.W.Run(c.ends - time.Second)
 		if p.Ended && c.ends > time.Second {
-			t.Errorf("%q: closed before it was idle for long", c.says)
+			t.Errorf("%q: closed before timeouts.idle", c.says)
 		}
 		m.W.RunUntil(func() bool { return p.Ended }, 10*time.Second)
 		var got []string
-		for _, answer := range strings.Split(string(p.Heard), "HTTP/1.1 ")[1:] {
-			got = append(got, answer[:3])
+		for _, response := range strings.Split(string(p.Heard), "HTTP/1.1 ")[1:] {
+			got = append(got, response[:3])
 		}
 		if strings.Join(got, " ") != c.want || !p.Ended {
-			t.Errorf("%q: answered %v, want %s; closed %t", c.says, got, c.want, p.Ended)
+			t.Errorf("%q: responses %v, want %s; closed %t", c.says, got, c.want, p.Ended)
 		}
 		m.Settled()
 	}
 }
 
-// Some clients end a body with an empty line more. It is no request.
-func TestEmptyLineAfterABody(t *testing.T) {
+// TestEmptyLineAfterBody checks that an empty line after a body is no request. Some clients send
+// one.
+func TestEmptyLineAfterBody(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	c := m.Post(10)
 	c.Raw = append(c.Raw, "\r\n"...)

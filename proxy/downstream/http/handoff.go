@@ -13,9 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// streamOf tells whether the request whose head is here, decoded with err, is to
-// leave the loop.
-func (s *session) streamOf(err error) (kind stats.StreamKind, leaves bool) {
+// streamKind returns the kind of the request whose head was decoded with err, if it must leave
+// the loop.
+func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 	long := err == http1.ErrMessageTooLarge
 	switch {
 	case !s.host.Process.Streams, err != nil && !long:
@@ -25,12 +25,12 @@ func (s *session) streamOf(err error) (kind stats.StreamKind, leaves bool) {
 	case long:
 		return stats.StreamBody, true
 	}
-	// RFC 6455 section 4.1: a GET, and what had a body could not be joined.
+	// RFC 6455 section 4.1 wants a GET. A request with a body could not leave with it.
 	return stats.StreamWebSocket, s.head.WebSocket && s.head.Framing == http1.NoBody && string(s.cur.Request.Method) == "GET"
 }
 
-// queueHandoffAtHead is leave for a request of which the first n bytes of the input are
-// the head.
+// queueHandoffAtHead is queueHandoff for a request whose head is the first n bytes of the
+// input.
 func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 	ex := s.cur
 	ex.HeadBuffer, s.in = s.in, nil
@@ -43,11 +43,10 @@ func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 	s.queueHandoff(kind)
 }
 
-// queueHandoff queues the request that is being received as the one with which the
-// connection leaves the loop, once those before it are answered and the answers
-// have left. What comes meanwhile is kept. No timeout runs for the client, who is
-// not waited for: the deadlines of the requests before this one and the write
-// timeout bound the wait.
+// queueHandoff queues the request that is being received. The connection leaves the loop with
+// it once the client has read the responses to all requests before. Input is kept until then.
+// No timeout runs for the client, on which nothing depends: the deadlines of the requests
+// before and the write timeout bound the wait.
 func (s *session) queueHandoff(kind stats.StreamKind) {
 	ex := s.cur
 	s.cur = nil
@@ -57,7 +56,7 @@ func (s *session) queueHandoff(kind stats.StreamKind) {
 	s.requests++
 	ex.Hold()
 	if ex.Route == nil {
-		ex.Route = s.routed(ex, s.head.Minor)
+		ex.Route = s.findRoute(ex, s.head.Minor)
 	}
 	s.calls = append(s.calls, call{
 		ex: ex, handoff: true, minor: s.head.Minor, last: true, toHead: s.head.HeadMethod,
@@ -67,6 +66,7 @@ func (s *session) queueHandoff(kind stats.StreamKind) {
 	}
 }
 
+// checkHandoff returns why the request must not leave, or nil.
 func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 	switch {
 	case s.listener.Limited(s.host.Loop.Now()):
@@ -77,9 +77,9 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 		return ex.Refusal
 	case ex.Route == nil:
 		return fault.NoRoute
-	case s.head.Length > protocol.NoLimit: // its head would be with the application before that shows
+	case s.head.Length > protocol.NoLimit: // otherwise found only after the application has the head
 		return fault.OfRequest(http1.ErrMessageTooLarge)
-	case s.kind == stats.StreamConnect && s.head.Framing != http1.NoBody: // where would the tunnel begin?
+	case s.kind == stats.StreamConnect && s.head.Framing != http1.NoBody: // the start of the tunnel would be unclear
 		return fault.BadRequest
 	case s.kind != stats.StreamBody && s.host.Process.Draining.Load(): // it may last for hours
 		return fault.Draining
@@ -89,7 +89,7 @@ func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 	return nil
 }
 
-// refuseHandoff has the request that was to leave refused in its turn.
+// refuseHandoff refuses the request that was to leave, in its turn.
 func (s *session) refuseHandoff(f *fault.Failure) {
 	s.input.become(inputClosed)
 	s.dropInput()
@@ -97,9 +97,9 @@ func (s *session) refuseHandoff(f *fault.Failure) {
 	call.handoff, call.refuse = false, f
 }
 
-// keep adds to what came behind the request that is to leave. More than a
-// message of it is refused: the loop can't stop reading.
-func (s *session) keep(b []byte) {
+// keepForHandoff keeps input that followed the request which waits to leave. More than
+// limits.message is refused, since the loop can't stop reading.
+func (s *session) keepForHandoff(b []byte) {
 	kept := 0
 	if s.in != nil {
 		kept = len(s.in.B)
@@ -114,10 +114,10 @@ func (s *session) keep(b []byte) {
 	}
 }
 
-// handOff hands the connection over with its last request, whose turn it is. It
-// tells whether there is nothing more to do; otherwise the connection can't
-// leave, and the request is to be treated as where there are no streams.
-func (s *session) handOff() bool {
+// handOff gives the connection to Streams with its last request, whose turn it is. It reports
+// whether that ends the session. Otherwise the connection can't leave, and the request is
+// handled as if there were no streams.
+func (s *session) handOff() (done bool) {
 	client, err := s.conn.Detach()
 	switch {
 	case err == nil && s.kind == stats.StreamPass:
@@ -129,15 +129,15 @@ func (s *session) handOff() bool {
 		s.close()
 		s.host.Streams.Request(client, r)
 		return true
-	case err == loop.ErrDetachClosed: // OnClose is to come
+	case err == loop.ErrDetachClosed: // OnClose follows
 		return true
-	case s.kind == stats.StreamPass: // there are no words for it
+	case s.kind == stats.StreamPass: // no response can say so: it may not be HTTP
 		s.close()
 		s.conn.Close()
 		return true
 	case !errors.Is(err, errors.ErrUnsupported): // the system has no descriptor left
 		s.refuseHandoff(fault.Overloaded)
-	case s.kind == stats.StreamWebSocket: // the wish is ignored (RFC 9110 section 7.8)
+	case s.kind == stats.StreamWebSocket: // the upgrade is ignored (RFC 9110 section 7.8)
 		s.input.become(inputClosed)
 		s.dropInput()
 		s.calls[0].handoff = false
@@ -149,7 +149,7 @@ func (s *session) handOff() bool {
 	return false
 }
 
-// streamRequest makes the request of ex one that owns its memory.
+// streamRequest returns the request of ex as one that owns its memory.
 func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest {
 	r := &downstream.StreamRequest{
 		Kind: s.kind, Leaser: s.host.Leaser, Service: ex.Route.Service.Config.Name, Timeout: ex.Route.Timeout,
@@ -165,7 +165,7 @@ func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest
 		r.Head = http1.AppendWebSocketRequest(nil, &ex.Request)
 	}
 	if s.in != nil {
-		r.Rest, s.in = s.in.B, nil // the array is the request's now
+		r.Rest, s.in = s.in.B, nil // r owns the array now
 	}
 	return r
 }

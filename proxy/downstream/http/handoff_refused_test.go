@@ -10,9 +10,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// What may not leave is answered as a message, and the connection closes.
-func TestRefusedToLeave(t *testing.T) {
-	long, connect := leavings()[0].head, leavings()[3].head
+// TestHandoffRefused checks that a request which may not leave the loop gets a response, and that
+// the connection closes.
+func TestHandoffRefused(t *testing.T) {
+	long, connect := handoffCases()[0].head, handoffCases()[3].head
 	fill := func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Hold(1 << 30) }
 	for _, c := range []struct {
 		name, says string
@@ -34,9 +35,9 @@ func TestRefusedToLeave(t *testing.T) {
 		{"CONNECT with a body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 1\r\n\r\nx", proxytest.MeshOptions{}, nil, 400, "bad-request"},
 		{"CONNECT with a long body", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n", proxytest.MeshOptions{}, nil, 400, "bad-request"},
 		{"length past all limits", "POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 9223372036854775807\r\n\r\nhello", proxytest.MeshOptions{}, nil, 413, "message-too-large"},
-		{"WebSocket in a circle", strings.Replace(leavings()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("Via: 1.1 remora\r\n", 9)+"\r\n", 1),
+		{"WebSocket in a loop", strings.Replace(handoffCases()[2].head, "\r\n\r\n", "\r\n"+strings.Repeat("Via: 1.1 remora\r\n", 9)+"\r\n", 1),
 			proxytest.MeshOptions{}, nil, 508, "loop-detected"},
-		{"as far as it may go", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),
+		{"Max-Forwards of 0", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),
 			proxytest.MeshOptions{}, nil, 501, "max-forwards"},
 		{"CONNECT in a drain", connect, proxytest.MeshOptions{},
 			func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Drain(); m.W.Run(time.Millisecond) }, 503, "draining"},
@@ -57,7 +58,7 @@ func TestRefusedToLeave(t *testing.T) {
 			all := m.RunUntilClosed(p)
 			proxytest.CheckRefusal(t, []byte(all[strings.LastIndex(all, "HTTP/1.1"):]), c.status, c.code)
 			if !strings.Contains(all, "X-Request-Id: ") {
-				t.Error("the refusal does not name the request")
+				t.Error("no X-Request-Id in the response")
 			}
 			if n := len(streams.Requests) - left; n != 0 {
 				t.Errorf("%d requests left", n)
@@ -70,18 +71,18 @@ func TestRefusedToLeave(t *testing.T) {
 	}
 }
 
-// Where a driver has no sockets, or nobody carries streams, messages are all
-// there is.
-func TestNothingLeavesWithoutSockets(t *testing.T) {
+// TestHandoffWithoutSockets checks that no request leaves the loop when the driver has no sockets,
+// or when there are no Streams.
+func TestHandoffWithoutSockets(t *testing.T) {
 	want := map[string]int{"length": 413, "chunks": 413, "WebSocket": 200, "CONNECT": 501}
 	for _, carried := range []bool{true, false} {
-		for _, l := range leavings() {
+		for _, l := range handoffCases() {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages, NoSockets: true})
 			if !carried {
 				m.Consumer.Proc.SetStreams(nil)
 			}
 			p := m.DialAndSend(proxytest.Egress, l.head+l.body)
-			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			if resp, _, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != want[l.name] {
 				t.Errorf("%s, carried %t: status %d, want %d", l.name, carried, resp.Status, want[l.name])
 			}
@@ -94,10 +95,10 @@ func TestNothingLeavesWithoutSockets(t *testing.T) {
 	}
 }
 
-// Who waits for a 100 before a long body is answered by the application; before
-// one whose length is not known, by the sidecar, as for any message.
-func TestExpectOfStreams(t *testing.T) {
-	for _, l := range leavings()[:2] {
+// TestHandoffWithExpectation checks who responds to Expect: 100-continue. It is the application if
+// the body is long, and the sidecar if its length is unknown, as for any message.
+func TestHandoffWithExpectation(t *testing.T) {
+	for _, l := range handoffCases()[:2] {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
 		head := strings.Replace(l.head, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1)
 		p := m.DialAndSend(proxytest.Egress, head)
@@ -119,8 +120,8 @@ func TestExpectOfStreams(t *testing.T) {
 	}
 }
 
-// A body of limits.message is a message, whatever its form.
-func TestLongestMessageStays(t *testing.T) {
+// TestLongestMessage checks that a body of limits.message is a message, with any framing.
+func TestLongestMessage(t *testing.T) {
 	body := strings.Repeat("x", 64<<10)
 	for _, says := range []string{
 		"POST / HTTP/1.1\r\nHost: compute\r\nContent-Length: 65536\r\n\r\n" + body,
@@ -130,7 +131,7 @@ func TestLongestMessageStays(t *testing.T) {
 		var got int
 		m.Apps[0].OnRequest = func(req *protocol.Request) { got = len(req.Body) }
 		p := m.DialAndSend(proxytest.Egress, says)
-		m.RunUntil("an answer", func() bool { return len(p.Heard) > 0 })
+		m.RunUntil("a response", func() bool { return len(p.Heard) > 0 })
 		if got != 64<<10 || len(c.Requests) != 0 {
 			t.Errorf("the application got %d bytes, %d requests left", got, len(c.Requests))
 		}

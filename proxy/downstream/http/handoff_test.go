@@ -13,20 +13,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// leaving is a request with which a connection leaves.
-type leaving struct {
+// handoffCase is a request with which a connection leaves the loop.
+type handoffCase struct {
 	name  string
 	kind  stats.StreamKind
 	head  string
-	body  string // as it goes over the wire, or what the client says after its head
+	body  string // encoded, or the bytes that the client sends after the head
 	whole string // the decoded body
-	start string // of the head that the endpoint is to see
+	start string // of the head that the endpoint gets
 }
 
-func leavings() []leaving {
+func handoffCases() []handoffCase {
 	long := strings.Repeat("0123456789", proxytest.LongBodySize/10)
 	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
-	return []leaving{
+	return []handoffCase{
 		{"length", stats.StreamBody, fmt.Sprintf("POST /up HTTP/1.1\r\nHost: compute\r\nContent-Length: %d\r\n\r\n", proxytest.LongBodySize),
 			long, long, "POST /up HTTP/1.1\r\n"},
 		{"chunks", stats.StreamBody, "PUT /up HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -37,8 +37,9 @@ func leavings() []leaving {
 	}
 }
 
-// check looks at what left, of which more has arrived at its socket.
-func (l *leaving) check(t *testing.T, r *downstream.StreamRequest, more []byte) {
+// check compares a request that left, and the bytes that arrived at its socket after that, with
+// the case.
+func (l *handoffCase) check(t *testing.T, r *downstream.StreamRequest, more []byte) {
 	t.Helper()
 	if r.Kind != l.kind || r.Service != "compute" || r.Timeout != 15*time.Second || r.Minor != 1 || r.ToHead {
 		t.Errorf("left as %+v", r)
@@ -46,9 +47,9 @@ func (l *leaving) check(t *testing.T, r *downstream.StreamRequest, more []byte) 
 	if !bytes.HasPrefix(r.Head, []byte(l.start)) || len(l.start) > 0 != (len(r.Head) > 0) {
 		t.Errorf("the head is %q", r.Head)
 	}
-	for _, courtesy := range []string{"Via: ", "X-Forwarded-For: ", "X-Request-Id: "} {
-		if len(r.Head) > 0 && !bytes.Contains(r.Head, []byte(courtesy)) {
-			t.Errorf("no %sin %q", courtesy, r.Head)
+	for _, name := range []string{"Via: ", "X-Forwarded-For: ", "X-Request-Id: "} {
+		if len(r.Head) > 0 && !bytes.Contains(r.Head, []byte(name)) {
+			t.Errorf("no %sin %q", name, r.Head)
 		}
 	}
 	if l.kind != stats.StreamBody {
@@ -65,10 +66,10 @@ func (l *leaving) check(t *testing.T, r *downstream.StreamRequest, more []byte) 
 	}
 }
 
-// Each kind leaves at once when nothing else is to be answered, and no byte of it
-// is lost wherever the input is cut.
-func TestRequestsLeave(t *testing.T) {
-	for seed, l := range leavings() {
+// TestHandoff checks that each kind leaves at once when no other request is in flight, and that
+// no byte is lost wherever the input is split.
+func TestHandoff(t *testing.T) {
+	for seed, l := range handoffCases() {
 		t.Run(l.name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(seed), Limits: proxytest.SmallMessages})
 			m.DialAndSend(proxytest.Egress, l.head+l.body)
@@ -76,20 +77,21 @@ func TestRequestsLeave(t *testing.T) {
 			m.W.Run(time.Second)
 			l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
 			if n := m.Consumer.Proc.Held(); n != 0 {
-				t.Errorf("%d bytes are still counted for what has left", n)
+				t.Errorf("%d bytes are still counted after the handoff", n)
 			}
 			report := m.Consumer.Report()
 			if report.Stats.Handoffs[stats.Handoff(l.kind)] != 1 || report.Stats.Connections != 0 {
-				t.Errorf("departures %v, %d connections", report.Stats.Handoffs, report.Stats.Connections)
+				t.Errorf("handoffs %v, %d connections", report.Stats.Handoffs, report.Stats.Connections)
 			}
 			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
 
-// One read may bring more than a message: what is behind the head leaves with it.
-func TestRequestsLeaveWithALongRead(t *testing.T) {
-	for _, l := range leavings()[:2] {
+// TestHandoffWithinLongRead checks that a long read leaves with the request: all bytes after the
+// head do.
+func TestHandoffWithinLongRead(t *testing.T) {
+	for _, l := range handoffCases()[:2] {
 		for seed := range uint64(20) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Seed: seed, Limits: "limits: {message: 4KiB}"})
 			m.DialAndSend(proxytest.Egress, l.head+l.body)
@@ -101,10 +103,10 @@ func TestRequestsLeaveWithALongRead(t *testing.T) {
 	}
 }
 
-// A request leaves after the answers to those before it, with all that came
-// meanwhile.
-func TestRequestLeavesAfterPredecessors(t *testing.T) {
-	all := leavings()
+// TestHandoffAfterResponses checks that a request leaves after the responses to those before it,
+// with all bytes that were received meanwhile.
+func TestHandoffAfterResponses(t *testing.T) {
+	all := handoffCases()
 	for seed := range 40 {
 		l := all[seed%len(all)]
 		t.Run(fmt.Sprint(l.name, seed), func(t *testing.T) {
@@ -118,14 +120,14 @@ func TestRequestLeavesAfterPredecessors(t *testing.T) {
 			say(l.body[quarter : 2*quarter])
 			m.W.Run(100 * time.Millisecond)
 			if n := len(c.Requests); n != 0 {
-				t.Fatalf("%d requests left before the one before them was answered", n)
+				t.Fatalf("%d requests left before the response to an earlier one", n)
 			}
-			m.RunUntil("two answers", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
+			m.RunUntil("two responses", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
 			say(l.body[2*quarter:])
 			m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
 			m.W.Run(time.Second)
 			if n := bytes.Count(p.Heard, []byte("HTTP/1.1 200")); n != 2 || p.Ended {
-				t.Errorf("%d answers before the stream, closed %t", n, p.Ended)
+				t.Errorf("%d responses before the stream, closed %t", n, p.Ended)
 			}
 			l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
 			proxytest.CheckStreamsSettled(m, c)
@@ -133,12 +135,12 @@ func TestRequestLeavesAfterPredecessors(t *testing.T) {
 	}
 }
 
-// What waits to leave counts against limits.buffered, and no more once it has
-// left.
-func TestWaitingRequestIsCounted(t *testing.T) {
+// TestHandoffMemory checks that a request counts against limits.buffered while it waits to leave,
+// and not after that.
+func TestHandoffMemory(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages})
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
-	l := leavings()[1]
+	l := handoffCases()[1]
 	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+l.head+l.body)
 	m.W.Run(50 * time.Millisecond)
 	if n := m.Consumer.Proc.Held(); len(c.Requests) != 0 || n < proxytest.LongBodySize {
@@ -151,20 +153,21 @@ func TestWaitingRequestIsCounted(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// bulky is a mesh in which an answer is too long for the buffers on its way.
-func bulky(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier) {
+// newLongResponseMesh returns a mesh whose responses are too long for the buffers on their way.
+func newLongResponseMesh(t *testing.T, limits string) (m *proxytest.Mesh, c *proxytest.Carrier) {
 	m, c, _ = proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: limits})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return make([]byte, 2<<20) }
 	return m, c
 }
 
-// While a client has not read what came before, its connection stays.
-func TestRequestWaitsForSlowReader(t *testing.T) {
-	m, c := bulky(t, "")
+// TestHandoffWaitsForSlowReader checks that a connection leaves only after its client has read
+// the responses before.
+func TestHandoffWaitsForSlowReader(t *testing.T) {
+	m, c := newLongResponseMesh(t, "")
 	p := m.DialAndSend(proxytest.Egress, "")
 	m.RunUntil("a connection", func() bool { return p.Conn != nil })
 	m.W.Hold(p.Conn, true)
-	l := leavings()[3]
+	l := handoffCases()[3]
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
 	m.W.Run(time.Second)
 	if n := len(c.Requests); n != 0 {
@@ -172,24 +175,25 @@ func TestRequestWaitsForSlowReader(t *testing.T) {
 	}
 	m.W.Hold(p.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
-	m.RunUntil("the answer before it", func() bool { return len(p.Heard) > 2<<20 })
+	m.RunUntil("the response before it", func() bool { return len(p.Heard) > 2<<20 })
 	l.check(t, c.Requests[0], proxytest.ReadArrived(t, c.Sockets[0]))
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// A client that never reads is closed for that, and nothing leaves.
-func TestWaitingRequestEndsWithItsConnection(t *testing.T) {
+// TestHandoffWaitsForClosedConnection checks that a request which waits to leave ends with its
+// connection.
+func TestHandoffWaitsForClosedConnection(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
 		"write timeout": func(m *proxytest.Mesh, _ *proxytest.Peer) { m.W.Run(5 * time.Second) },
 		"reset":         func(m *proxytest.Mesh, p *proxytest.Peer) { m.W.Reset(p.Conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, c := bulky(t, "timeouts: {write: 4s}")
+			m, c := newLongResponseMesh(t, "timeouts: {write: 4s}")
 			p := m.DialAndSend(proxytest.Egress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			m.W.Hold(p.Conn, true)
 			m.Clients.Do(func() {
-				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + leavings()[0].head + "start"))
+				p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + handoffCases()[0].head + "start"))
 			})
 			m.W.Run(time.Second)
 			end(m, p)

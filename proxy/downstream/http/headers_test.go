@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// courtesies are the lines of a message that TestCourtesies looks at, in order.
-func courtesies(hs []protocol.Header) string {
+// addedHeaders returns the lines of the headers that a sidecar adds, in order.
+func addedHeaders(hs []protocol.Header) string {
 	var lines []string
 	for _, h := range hs {
 		switch name := strings.ToLower(string(h.Name)); name {
@@ -23,24 +23,24 @@ func courtesies(hs []protocol.Header) string {
 	return strings.Join(lines, "\n")
 }
 
-// madeID is an X-Request-Id that a sidecar made.
+// madeID matches an X-Request-Id that a sidecar made.
 var madeID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// TestCourtesies: what an application sees of how its request came, and what the
-// client sees of the answer, whether one sidecar is between them or two.
-func TestCourtesies(t *testing.T) {
+// TestAddedHeaders checks the headers that sidecars add to a request and to its response, with
+// one sidecar on the way and with two.
+func TestAddedHeaders(t *testing.T) {
 	const kept = "req_1/ABC"
 	for _, c := range []struct {
 		name     string
 		outside  bool // the listener is not on loopback
 		http10   bool
 		request  []string // header lines
-		answer   string   // header lines
-		seen     []string // by the application; X-Request-Id is looked at apart
+		response string   // header lines
+		seen     []string // by the application, except X-Request-Id
 		returned []string // to the client
-		id       string   // "": a new one
+		id       string   // X-Request-Id; "" means a new one
 	}{
-		{name: "nothing there before",
+		{name: "no headers before",
 			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
 		{name: "HTTP/1.0", http10: true,
@@ -52,13 +52,13 @@ func TestCourtesies(t *testing.T) {
 			seen: []string{"via: 1.1 edge", "via: 1.1 remora",
 				"x-forwarded-for: 198.51.100.7, 203.0.113.9, 10.99.0.1", "x-forwarded-proto: https"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
-		{name: "a stranger", outside: true,
+		{name: "an untrusted client", outside: true,
 			request: []string{"via: 1.1 edge", "X-Forwarded-For: 198.51.100.7", "x-forwarded-proto: https",
 				"x-request-id: " + kept},
 			seen:     []string{"via: 1.1 edge", "via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: kept},
-		{name: "an answer with a date, by way of another proxy",
-			answer:   "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.1 cache\r\n",
+		{name: "a response with a date, through another proxy",
+			response: "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nVia: 1.1 cache\r\n",
 			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"date: Sun, 06 Nov 1994 08:49:37 GMT", "via: 1.1 cache", "via: 1.1 remora"}},
 		{name: "an id with a space", request: []string{"x-request-id: a b"},
@@ -67,7 +67,7 @@ func TestCourtesies(t *testing.T) {
 		{name: "an id too long", request: []string{"x-request-id: " + strings.Repeat("i", 129)},
 			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}},
-		{name: "an id just short enough", request: []string{"x-request-id: " + strings.Repeat("i", 128)},
+		{name: "the longest id", request: []string{"x-request-id: " + strings.Repeat("i", 128)},
 			seen:     []string{"via: 1.1 remora", "x-forwarded-for: 10.99.0.1", "x-forwarded-proto: http"},
 			returned: []string{"via: 1.1 remora", "date: Mon, 30 Mar 2026 00:00:02 GMT"}, id: strings.Repeat("i", 128)},
 	} {
@@ -78,8 +78,8 @@ func TestCourtesies(t *testing.T) {
 			}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
 				var seen string
-				m.Apps[0].ExtraHeaders = c.answer
-				m.Apps[0].OnRequest = func(req *protocol.Request) { seen = courtesies(req.Headers) }
+				m.Apps[0].ExtraHeaders = c.response
+				m.Apps[0].OnRequest = func(req *protocol.Request) { seen = addedHeaders(req.Headers) }
 				call := m.Get("/", c.request...)
 				if c.http10 {
 					call.Raw = []byte(strings.Replace(string(call.Raw), "HTTP/1.1", "HTTP/1.0", 1))
@@ -88,7 +88,7 @@ func TestCourtesies(t *testing.T) {
 				m.Do(call)
 				m.Finish(call)
 				m.OK(call)
-				got, id, _ := strings.Cut(courtesies(call.Headers), "\nx-request-id: ")
+				got, id, _ := strings.Cut(addedHeaders(call.Headers), "\nx-request-id: ")
 				if want := strings.Join(c.returned, "\n"); got != want {
 					t.Errorf("the client got\n%s\nwant\n%s", got, want)
 				}
@@ -103,34 +103,34 @@ func TestCourtesies(t *testing.T) {
 	}
 }
 
-// TestOwnAnswersAreDatedAndIdentified: so are those that no application gave.
-func TestOwnAnswersAreDatedAndIdentified(t *testing.T) {
+// TestHeadersOfOwnResponses checks that a response which the sidecar makes has a Date and an
+// X-Request-Id.
+func TestHeadersOfOwnResponses(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{})
 	m.Consumer.Update("compute")
 	call := m.Get("/", "x-request-id: mine")
 	m.Do(call)
 	m.Finish(call)
 	want := "date: Sun, 29 Mar 2026 23:59:59 GMT\nx-request-id: mine"
-	if got := courtesies(call.Headers); call.Code != "no-endpoint" || got != want {
+	if got := addedHeaders(call.Headers); call.Code != "no-endpoint" || got != want {
 		t.Errorf("got %d %s with\n%s\nwant no-endpoint with\n%s", call.Status, call.Code, got, want)
 	}
 }
 
-// TestApplicationsIDStays: an application that names its answer is not
-// contradicted.
-func TestApplicationsIDStays(t *testing.T) {
+// TestRequestIDOfApplication checks that the X-Request-Id of an application's response stays.
+func TestRequestIDOfApplication(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.Apps[0].ExtraHeaders = "x-request-id: the-apps\r\n"
 	call := m.Get("/", "x-request-id: mine")
 	m.Do(call)
 	m.Finish(call)
 	m.OK(call)
-	if got := courtesies(call.Headers); !strings.HasPrefix(got, "x-request-id: the-apps\nvia") || strings.Count(got, "x-request-id") != 1 {
+	if got := addedHeaders(call.Headers); !strings.HasPrefix(got, "x-request-id: the-apps\nvia") || strings.Count(got, "x-request-id") != 1 {
 		t.Errorf("the client got\n%s", got)
 	}
 }
 
-// TestRequestIDsDiffer: between requests, and between loops.
+// TestRequestIDsDiffer checks that ids differ between requests, and between loops.
 func TestRequestIDsDiffer(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Loops: 2})
 	seen := map[string]bool{}
@@ -146,8 +146,8 @@ func TestRequestIDsDiffer(t *testing.T) {
 	}
 }
 
-// TestDateMoves: it is read anew as the second ends.
-func TestDateMoves(t *testing.T) {
+// TestDate checks that the Date of a response is the current second.
+func TestDate(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	for range 50 {
 		before := proxytest.Epoch.Add(m.W.Now()).Truncate(time.Second)
@@ -156,16 +156,16 @@ func TestDateMoves(t *testing.T) {
 		m.Finish(call)
 		date, err := time.Parse(time.RFC1123, string(protocol.Find(call.Headers, "date")))
 		if after := proxytest.Epoch.Add(m.W.Now()); err != nil || date.Before(before) || date.After(after) {
-			t.Fatalf("answered between %v and %v, dated %v: %v", before, after, date, err)
+			t.Fatalf("responded between %v and %v, dated %v: %v", before, after, date, err)
 		}
 		m.W.Run(130 * time.Millisecond)
 	}
 }
 
-// TestMaxForwards: TRACE and OPTIONS say how far they may go. Two sidecars are one
-// step.
+// TestMaxForwards checks that sidecars count in the Max-Forwards of TRACE and OPTIONS. Two
+// sidecars of a link count as one.
 func TestMaxForwards(t *testing.T) {
-	for _, c := range []struct{ method, value, want string }{ // want "": it goes no further
+	for _, c := range []struct{ method, value, want string }{ // want "" means that the request is refused
 		{"OPTIONS", "10", "9"},
 		{"TRACE", "1", "0"},
 		{"TRACE", "0", ""},
@@ -188,7 +188,7 @@ func TestMaxForwards(t *testing.T) {
 				m.Finish(call, again)
 				m.OK(again)
 				if c.want == "" {
-					proxytest.Equal(t, "the client's answer", fmt.Sprint(call.Status, " ", call.Code), "501 max-forwards")
+					proxytest.Equal(t, "the client's response", fmt.Sprint(call.Status, " ", call.Code), "501 max-forwards")
 					proxytest.Equal(t, "the application's requests", len(*got), 1)
 					return
 				}

@@ -12,7 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-func TestMalformedRequestsAreRefused(t *testing.T) {
+// TestMalformedRequests checks the status and code of refusals.
+func TestMalformedRequests(t *testing.T) {
 	cases := []struct {
 		text, code string
 		status     int
@@ -42,9 +43,9 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// TestHeadersAtTheirLimit: what sidecars add on the way does not make a message
-// too large for the next of them.
-func TestHeadersAtTheirLimit(t *testing.T) {
+// TestHeadersAtLimit checks that the headers which a sidecar adds don't make a message too large
+// for the next one.
+func TestHeadersAtLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].ExtraHeaders = strings.Repeat("a: b\r\n", 126)
 		most := m.Raw("GET / HTTP/1.1\r\nHost: a\r\nx-nonce: NONCE\r\n" + strings.Repeat("a: b\r\n", 126) + "\r\n")
@@ -59,14 +60,14 @@ func TestHeadersAtTheirLimit(t *testing.T) {
 	})
 }
 
-// TestOnePastTheHeadLimits: a head at its limit is taken, and one byte more is
-// refused, as too long a target only where the request line alone is it.
-func TestOnePastTheHeadLimits(t *testing.T) {
+// TestHeadLimits checks that a head at its limit is accepted, and that one byte more is refused.
+// The target is too long only if the request line alone exceeds the limit.
+func TestHeadLimits(t *testing.T) {
 	const limit = 64 << 10
 	const target, rest = "GET /PAD HTTP/1.1\r\n", "Host: a\r\nx-nonce: NONCE\r\n\r\n"
 	for _, c := range []struct {
 		name, text, code string
-		at, status       int // at: bytes of text that are taken
+		at, status       int // at is the longest text that is accepted; 0 skips it
 	}{
 		{"header section", "GET / HTTP/1.1\r\na: PAD\r\n" + rest, "header-too-large", limit, 431},
 		{"target in a head", target + rest, "header-too-large", limit, 431},
@@ -88,7 +89,8 @@ func TestOnePastTheHeadLimits(t *testing.T) {
 	}
 }
 
-func TestChunkedMessageAtItsLimit(t *testing.T) {
+// TestChunkedRequestAtLimit checks that a chunked body may be as long as limits.message.
+func TestChunkedRequestAtLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		at, past := m.Chunked(proxytest.MaxMessage), m.Chunked(proxytest.MaxMessage+1)
 		cl := m.Do(at, past)
@@ -102,12 +104,12 @@ func TestChunkedMessageAtItsLimit(t *testing.T) {
 	})
 }
 
-// TestAnswersAtTheLimit: however an answer is framed, it may be as long as
-// limits.message and no longer.
-func TestAnswersAtTheLimit(t *testing.T) {
+// TestResponsesAtLimit checks that a response may be as long as limits.message and no longer, with
+// any framing.
+func TestResponsesAtLimit(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nx-nonce: n1\r\n"
 	chunk := func(n int) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n, strings.Repeat("y", n)) }
-	for name, answer := range map[string]func(n int) string{
+	for name, response := range map[string]func(n int) string{
 		"chunked":     func(n int) string { return head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(n) },
 		"until close": func(n int) string { return head + "\r\n" + strings.Repeat("y", n) },
 	} {
@@ -116,7 +118,7 @@ func TestAnswersAtTheLimit(t *testing.T) {
 				proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 					m.Apps[0].Stop()
 					m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
-						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(answer(n)) }, ClosesAfterReply: true}
+						return &proxytest.Peer{Reply: func([]byte) []byte { return []byte(response(n)) }, ClosesAfterReply: true}
 					})
 					c := m.Get("/")
 					m.Do(c)
@@ -131,7 +133,8 @@ func TestAnswersAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestMessageAtItsLimit(t *testing.T) {
+// TestMessagesAtLimit checks a request and a response with a body of limits.message.
+func TestMessagesAtLimit(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		size := proxytest.MaxMessage
 		m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, size) }
@@ -153,7 +156,9 @@ func TestMessageAtItsLimit(t *testing.T) {
 	})
 }
 
-func TestPipelining(t *testing.T) {
+// TestPipelinedLimit checks that limits.pipelined requests of one read get responses, and that
+// one more is refused.
+func TestPipelinedLimit(t *testing.T) {
 	for _, n := range []int{16, 17} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
@@ -181,8 +186,8 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestRequestsPerConnection: the last request of a connection is answered like
-// the others and told so; what is pipelined behind it reaches no application.
+// TestRequestsPerConnection checks limits.requests. The last response says that the connection
+// closes; a request pipelined behind it reaches no application.
 func TestRequestsPerConnection(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: "limits: {requests: 3}"}, func(t *testing.T, m *proxytest.Mesh) {
 		one, two, three, past := m.Post(10), m.Get("/"), m.Post(10), m.Post(10)
@@ -190,7 +195,7 @@ func TestRequestsPerConnection(t *testing.T) {
 		m.Finish(one, two, three, past)
 		m.OK(one, two, three)
 		if one.Last || two.Last || !three.Last {
-			t.Errorf("Connection: close with the answers: %t %t %t, want it with the third", one.Last, two.Last, three.Last)
+			t.Errorf("Connection: close with the responses: %t %t %t, want it with the third", one.Last, two.Last, three.Last)
 		}
 		if past.Err == nil || !cl.Ended {
 			t.Errorf("one past the limit: status %d, connection closed %t", past.Status, cl.Ended)
@@ -211,6 +216,7 @@ func TestRequestsPerConnection(t *testing.T) {
 	})
 }
 
+// TestSlowRequests checks that an incomplete request is refused after its timeout.
 func TestSlowRequests(t *testing.T) {
 	cases := []struct {
 		text, code string
@@ -234,6 +240,7 @@ func TestSlowRequests(t *testing.T) {
 	}
 }
 
+// TestIdleConnectionCloses checks that a connection closes after timeouts.idle.
 func TestIdleConnectionCloses(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	c := m.Post(10)
@@ -248,6 +255,7 @@ func TestIdleConnectionCloses(t *testing.T) {
 	}
 }
 
+// TestMaxPending checks that max_pending requests at a time are accepted, and no more.
 func TestMaxPending(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 4"})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
@@ -267,6 +275,7 @@ func TestMaxPending(t *testing.T) {
 	m.Settled()
 }
 
+// TestAdmission checks max_concurrency and max_queue.
 func TestAdmission(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 2, max_queue: 3",
 		Service: ", retry: {on: []}"})
@@ -289,14 +298,14 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	if most != 2 || over != 1 {
-		t.Errorf("%d at once in the application, %d of 6 refused; want 2 and 1", most, over)
+		t.Errorf("%d at a time in the application, %d of 6 refused; want 2 and 1", most, over)
 	}
 	m.Settled()
 }
 
-// What waits in the provider's queue past its deadline never reaches the
-// application.
-func TestQueueDropsWhatIsTooLate(t *testing.T) {
+// TestDeadlineInQueue checks that a request whose deadline passes in the provider's queue never
+// reaches the application.
+func TestDeadlineInQueue(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 30ms"})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	calls := m.Burst(5, 10)
@@ -311,11 +320,11 @@ func TestQueueDropsWhatIsTooLate(t *testing.T) {
 	}
 	m.Settled()
 	if good != 1 || m.Apps[0].Served > 2 {
-		t.Errorf("%d answered, %d served; want 1 and at most 2", good, m.Apps[0].Served)
+		t.Errorf("%d responses, %d served; want 1 and at most 2", good, m.Apps[0].Served)
 	}
 }
 
-// TestLargestLimits: with all at the most that a configuration may say, a limit is none.
+// TestLargestLimits checks that the highest values of all limits limit nothing.
 func TestLargestLimits(t *testing.T) {
 	const service = `, max_pending: 1000000000, max_concurrency: 1000000000, max_queue: 1000000000,
 		breaker: {consecutive: 1000000000, half_open: 65535, open: 8760h}, outlier: {consecutive: 1000000000},

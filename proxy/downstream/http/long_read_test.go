@@ -9,8 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// Requests that come in one long read are all answered, wherever they end in it.
-func TestRequestsOfALongRead(t *testing.T) {
+// TestRequestsWithinLongRead checks that all requests of one long read get their responses,
+// wherever they end in it.
+func TestRequestsWithinLongRead(t *testing.T) {
 	post := func(n int) string {
 		request, _, _ := proxytest.LongBodies(n, false)
 		return string(bytes.Join(request, nil))
@@ -40,7 +41,7 @@ func TestRequestsOfALongRead(t *testing.T) {
 				c.Deliver(all[first:])
 				m.Net.Pump()
 				if n := bytes.Count(c.Out, proxytest.OKPrefix); n != len(requests) || m.Served != n {
-					t.Errorf("split at %d: %d answers to %d requests, the application served %d", first, n, len(requests), m.Served)
+					t.Errorf("split at %d: %d responses to %d requests, the application served %d", first, n, len(requests), m.Served)
 				}
 				if held := m.Consumer.Held(); held != 0 {
 					t.Errorf("split at %d: %d bytes held", first, held)
@@ -50,11 +51,11 @@ func TestRequestsOfALongRead(t *testing.T) {
 	}
 }
 
-// What an application says behind its answer is the answer to nothing, however much
-// comes at once: the next request goes over another connection.
-func TestLongReadBehindAnAnswer(t *testing.T) {
+// TestLongReadAfterResponse checks that bytes which an application sends after its response are
+// dropped, however many there are: the next request goes over another connection.
+func TestLongReadAfterResponse(t *testing.T) {
 	more := strings.Repeat("HTTP/1.1 299 Never\r\nContent-Length: 0\r\n\r\n", 1000)
-	for name, answer := range map[string]string{
+	for name, response := range map[string]string{
 		"length":  proxytest.ShapeResponseHead + proxytest.ShapeBody,
 		"empty":   "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 		"no body": "HTTP/1.1 204 No Content\r\n\r\n",
@@ -62,7 +63,7 @@ func TestLongReadBehindAnAnswer(t *testing.T) {
 		"interim": "HTTP/1.1 102 Processing\r\n\r\n" + proxytest.ShapeResponseHead + proxytest.ShapeBody,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: answer + more})
+			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 1, Response: response + more})
 			connections := 0
 			for addr, accept := range m.Net.Accept {
 				m.Net.Accept[addr] = func() (*proxytest.NullLoop, loop.Stream) { connections++; return accept() }
@@ -71,7 +72,7 @@ func TestLongReadBehindAnAnswer(t *testing.T) {
 			c.Deliver([]byte(proxytest.GetHead + proxytest.GetHead + proxytest.GetHead))
 			m.Net.Pump()
 			if bytes.Contains(c.Out, []byte("299")) || bytes.Count(c.Out, []byte("HTTP/1.1 20")) != 3 || m.Served != 3 || connections != 3 {
-				t.Errorf("%d requests served over %d connections, answers %.300q", m.Served, connections, c.Out)
+				t.Errorf("%d requests served over %d connections, responses %.300q", m.Served, connections, c.Out)
 			}
 		})
 	}

@@ -6,21 +6,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// unrouted finds the route of the request whose head is here, decoded with err,
-// and tells whether it has none. What is no request has none either, unless one
-// that had came before it: then the client speaks HTTP, and is told its mistake.
+// unrouted finds the route of the request whose head was decoded with err, and reports whether
+// it has none. Input that is no request has no route, unless a request came before it: then
+// the client speaks HTTP, and gets an error response.
 func (s *session) unrouted(err error) bool {
 	if err != nil && err != http1.ErrMessageTooLarge {
 		return s.requests == 0
 	}
-	s.cur.Route = s.routed(s.cur, s.head.Minor)
+	s.cur.Route = s.findRoute(s.cur, s.head.Minor)
 	return s.cur.Route == nil
 }
 
-// pass has the connection go on to its original destination with all that is in
-// the input, once the requests before that are answered and the answers have
-// left. What comes meanwhile is kept.
-func (s *session) pass() {
+// queuePass makes the connection go on to its original destination with all input, once the
+// client has read the responses to the requests before. Input is kept until then.
+func (s *session) queuePass() {
 	s.host.Pool.Recycle(s.cur)
 	s.cur = nil
 	s.input.become(inputHandoff)
@@ -29,9 +28,9 @@ func (s *session) pass() {
 	s.calls = append(s.calls, call{handoff: true, minor: 1, last: true})
 }
 
-// passThrough gives the connection, detached as client, away.
+// passThrough gives the detached connection to Streams.
 func (s *session) passThrough(client loop.Socket) {
-	first := s.in.B // the array is the stream's now
+	first := s.in.B // Streams owns the array now
 	s.in = nil
 	s.close()
 	s.host.Streams.Pass(s.listener.Name, client, s.original, first)

@@ -15,8 +15,8 @@ const (
 	unrouted = "POST /a HTTP/1.1\r\nHost: other\r\nContent-Length: 4\r\nx-remora-hedge: off\r\n\r\nbody"
 )
 
-// newRedirected is a mesh of one application whose sidecar gets what was going
-// elsewhere, and has a route for the host compute.
+// newRedirected returns a mesh with one application. Connections to Elsewhere are redirected to
+// its sidecar, which has a route for the host compute.
 func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *proxytest.Carrier) {
 	t.Helper()
 	o.Apps, o.Match = 1, "match: {host: compute}, "
@@ -26,8 +26,8 @@ func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *pro
 	return m, c
 }
 
-// What has no route passes as it came.
-func TestUnroutedPass(t *testing.T) {
+// TestPassThrough checks that input without a route passes unchanged.
+func TestPassThrough(t *testing.T) {
 	for name, said := range map[string]string{
 		"another host":     unrouted,
 		"no request":       "GET / HTTP/1.1\r\nno colon here\r\n\r\nand more",
@@ -53,8 +53,8 @@ func TestUnroutedPass(t *testing.T) {
 	}
 }
 
-// However the input is split.
-func TestUnroutedPassAtEverySplit(t *testing.T) {
+// TestPassThroughAtEverySplit splits the input at each byte.
+func TestPassThroughAtEverySplit(t *testing.T) {
 	said := unrouted + "and more"
 	for i := 1; i < len(said); i++ {
 		m, c := newRedirected(t, proxytest.MeshOptions{Seed: uint64(i)})
@@ -66,8 +66,8 @@ func TestUnroutedPassAtEverySplit(t *testing.T) {
 	}
 }
 
-// A connection whose requests have routes is one of HTTP, until the first that
-// has none takes it along.
+// TestRoutedThenUnrouted checks that requests with a route are served, until the first one
+// without a route takes the connection along.
 func TestRoutedThenUnrouted(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -82,20 +82,20 @@ func TestRoutedThenUnrouted(t *testing.T) {
 				m.Clients.Do(func() { p.Conn.Write([]byte(known + known + said)) })
 			} else {
 				m.Clients.Do(func() { p.Conn.Write([]byte(known + known)) })
-				m.RunUntil("two answers", func() bool { return strings.Count(string(p.Heard), "\r\n\r\n") == 2 })
+				m.RunUntil("two responses", func() bool { return strings.Count(string(p.Heard), "\r\n\r\n") == 2 })
 				m.Clients.Do(func() { p.Conn.Write([]byte(said)) })
 			}
 			c.CheckPassed(t, m, said)
-			if answers := strings.Count(string(p.Heard), "HTTP/1.1 200 "); answers != 2 || seen != 2 {
-				t.Errorf("%d requests reached the service, %d answers the client", seen, answers)
+			if responses := strings.Count(string(p.Heard), "HTTP/1.1 200 "); responses != 2 || seen != 2 {
+				t.Errorf("%d requests reached the service, %d responses the client", seen, responses)
 			}
 			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
 
-// A request with a route is answered by the service, and once: its courtesies are
-// added only once although its route is looked for early.
+// TestRoutedOfRedirected checks that the service gets a request with a route, and that headers are
+// added to it once, although its route is found early.
 func TestRoutedOfRedirected(t *testing.T) {
 	for _, said := range []string{
 		known,
@@ -115,7 +115,7 @@ func TestRoutedOfRedirected(t *testing.T) {
 			p := m.DialAndSend(proxytest.OriginalDst, said[:i])
 			m.W.Run(10 * time.Millisecond)
 			m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
-			m.RunUntil("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+			m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || via != 1 || len(c.Passed) != 0 {
 				t.Errorf("split at %d: %d of Via, heard %q", i, via, p.Heard)
 			}
@@ -125,10 +125,10 @@ func TestRoutedOfRedirected(t *testing.T) {
 	}
 }
 
-// Whether a request of a redirected connection passes is decided when its head is
-// here, so it is routed by the configuration of that moment: one that waits behind
-// another across a reload too, even where its service is gone by then.
-func TestRedirectedAcrossAReload(t *testing.T) {
+// TestReloadOfRedirected checks that a request of a redirected connection is routed by the
+// configuration of the moment when its head was received. That holds for a request which waits
+// behind another across a reload, even if its service is removed.
+func TestReloadOfRedirected(t *testing.T) {
 	for name, services := range map[string]string{
 		"the service stays": `compute: {%s}`,
 		"it is replaced":    `compute: {%s, max_concurrency: 50}`,
@@ -147,7 +147,7 @@ func TestRedirectedAcrossAReload(t *testing.T) {
 				t.Fatal("the second request did not wait")
 			}
 			m.Clients.Do(func() { p.Conn.Write([]byte(request(3))) })
-			m.RunUntil("the answers", func() bool { return strings.Count(string(p.Heard), "HTTP/1.1 200 ") == 3 })
+			m.RunUntil("the responses", func() bool { return strings.Count(string(p.Heard), "HTTP/1.1 200 ") == 3 })
 			if got := strings.Join(paths, " "); got != "/1 /2 /new/3" {
 				t.Errorf("the application got %s", got)
 			}
@@ -157,9 +157,10 @@ func TestRedirectedAcrossAReload(t *testing.T) {
 	}
 }
 
-// A stream with a route leaves as from any listener, its courtesies added once.
-func TestStreamsOfRedirectedLeave(t *testing.T) {
-	for _, l := range leavings()[:3] {
+// TestHandoffOfRedirected checks that a stream with a route leaves the loop as from any listener,
+// with headers added once.
+func TestHandoffOfRedirected(t *testing.T) {
+	for _, l := range handoffCases()[:3] {
 		m, c := newRedirected(t, proxytest.MeshOptions{})
 		m.DialAndSend(proxytest.OriginalDst, l.head+l.body)
 		m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
@@ -172,7 +173,8 @@ func TestStreamsOfRedirectedLeave(t *testing.T) {
 	}
 }
 
-// A head that does not end passes in time, if it is the first.
+// TestSlowHeadPasses checks that an incomplete head passes after timeouts.header, if it is the
+// first.
 func TestSlowHeadPasses(t *testing.T) {
 	const half = "GET / HTTP/1.1\r\nHost: comp"
 	m, c := newRedirected(t, proxytest.MeshOptions{})
@@ -187,7 +189,7 @@ func TestSlowHeadPasses(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// Who has spoken HTTP is told its mistakes.
+// TestMalformedAfterRouted checks that malformed input after a request gets an error response.
 func TestMalformedAfterRouted(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{})
 	all := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, known+"GET / HTTP/1.1\r\nno colon here\r\n\r\n"))
@@ -195,12 +197,12 @@ func TestMalformedAfterRouted(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// Who was not redirected has nowhere to go on to: to pass it to the listener
-// itself would be a loop.
-func TestDirectDoesNotPass(t *testing.T) {
+// TestUnroutedOfDirect checks that a connection which was not redirected does not pass: it would
+// pass to its own listener.
+func TestUnroutedOfDirect(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{})
 	p := m.DialAndSend(proxytest.Egress, unrouted)
-	m.RunUntil("an answer", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
+	m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 	if !strings.Contains(string(p.Heard), "HTTP/1.1 404 ") || len(c.Passed) != 0 {
 		t.Errorf("heard %q", p.Heard)
 	}
@@ -208,8 +210,9 @@ func TestDirectDoesNotPass(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// A connection that can't leave its loop closes: there are no words for it.
-func TestPassWithoutSockets(t *testing.T) {
+// TestPassThroughWithoutSockets checks that a connection which can't leave its loop closes without
+// a response.
+func TestPassThroughWithoutSockets(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{NoSockets: true})
 	if heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, unrouted)); heard != "" || len(c.Passed) != 0 {
 		t.Errorf("heard %q", heard)

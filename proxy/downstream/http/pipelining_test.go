@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// Answers to pipelined requests wait for a client that reads slowly.
-func TestPipelinedAnswersWaitForTheReader(t *testing.T) {
+// TestPipelinedWithSlowReader checks that pipelined requests wait for a client that reads slowly.
+func TestPipelinedWithSlowReader(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	cl := m.Dial(proxytest.Egress)

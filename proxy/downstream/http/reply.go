@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// startNext starts the next request when none is in progress.
+// startNext begins the next requests as long as none is in flight.
 func (s *session) startNext() {
 	if s.starting {
 		return
@@ -31,21 +31,21 @@ func (s *session) startNext() {
 			}
 			continue
 		}
-		// Of one that was to leave, or could have been passed on, the route was
-		// found when its head was here: a reload meanwhile does not change that.
+		// The route of a request that was to leave, or could have been passed on, was
+		// found with its head. A reload meanwhile does not change that.
 		r := ex.Route
 		if r == nil {
-			r = s.routed(ex, s.calls[0].minor)
+			r = s.findRoute(ex, s.calls[0].minor)
 		}
-		ex.Route = nil // until begin has admitted it
+		ex.Route = nil // until Begin has admitted it
 		ex.Begin(r, s.listener)
 	}
 	s.starting = false
 }
 
-// routed takes in a request that came over HTTP/1.minor and finds its route, nil
-// if there is none.
-func (s *session) routed(ex *exchange.Exchange, minor int) *exchange.Route {
+// findRoute prepares a request that was received over HTTP/1.minor, and returns its route, or
+// nil if there is none.
+func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 	downstream.PrepareRequest(ex, &s.host.IDs, &s.origin, minor)
 	r := s.listener.Direct
 	if r == nil {
@@ -57,8 +57,8 @@ func (s *session) routed(ex *exchange.Exchange, minor int) *exchange.Route {
 	return r
 }
 
-// peerIsSlow tells whether the client has so much left to read that its next request
-// has to wait, one that is to leave for all of it; pump is called again then.
+// peerIsSlow reports whether the next request must wait for the client to read. A request that
+// is to leave waits until all is read. onSlow calls startNext again later.
 func (s *session) peerIsSlow() bool {
 	room := maxUnread
 	if s.calls[0].handoff {
@@ -75,23 +75,23 @@ func (s *session) peerIsSlow() bool {
 }
 
 const (
-	// maxUnread is how much may wait for a client to read it before the next
-	// of its pipelined requests begins.
+	// maxUnread is the highest number of unread bytes with which the next pipelined
+	// request of a client begins.
 	maxUnread = 256 << 10
 
-	// slowRetry is how long a session waits to look again.
+	// slowRetry is the pause before a session checks again whether its client has read.
 	slowRetry = 2 * time.Millisecond
 )
 
-// Encode implements replier: the head waits for reply in the loop's scratch memory.
-func (s *session) Encode(ex *exchange.Exchange, ans *exchange.Response) *fault.Failure {
-	ans.AddRequestID(ex.RequestID)
+// Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
+func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
+	res.AddRequestID(ex.RequestID)
 	out := s.host.Scratch[:0]
-	if ans.Source != nil {
-		head := streamHead(ans)
-		out = http1.AppendStreamResponse(out, &ans.Response, &head, s.calls[0].minor)
+	if res.Source != nil {
+		head := streamHead(res)
+		out = http1.AppendStreamResponse(out, &res.Response, &head, s.calls[0].minor)
 	} else {
-		out = http1.AppendResponseHead(out, &ans.Response, s.closing())
+		out = http1.AppendResponseHead(out, &res.Response, s.decideClose())
 	}
 	s.host.Scratch = out
 	if len(out) == 0 {
@@ -100,53 +100,55 @@ func (s *session) Encode(ex *exchange.Exchange, ans *exchange.Response) *fault.F
 	return nil
 }
 
-func (s *session) Respond(_ *exchange.Exchange, ans *exchange.Response) {
-	if ans.Source != nil {
-		s.replyStream(ans)
+// Respond implements exchange.Caller.
+func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
+	if res.Source != nil {
+		s.respondStream(res)
 		return
 	}
 	out, flags := s.host.Scratch, s.calls[0].flags()
-	if len(ans.Body) > http1.WriteTogether && len(ans.Trailers) == 0 && http1.HasBody(&ans.Response, flags) {
+	if len(res.Body) > http1.WriteTogether && len(res.Trailers) == 0 && http1.HasBody(&res.Response, flags) {
 		s.outbound.Write(out)
-		s.outbound.Write(ans.Body)
+		s.outbound.Write(res.Body)
 	} else {
-		out = http1.AppendResponseBody(out, &ans.Response, flags)
+		out = http1.AppendResponseBody(out, &res.Response, flags)
 		s.outbound.Write(out)
 	}
 	s.host.KeepScratch(out)
-	ans.Release()
-	s.answered()
+	res.Release()
+	s.onResponded()
 }
 
-// closing decides whether the connection closes after the answer to the first call,
-// and says how that is to be framed.
-func (s *session) closing() http1.ResponseFlags {
+// decideClose decides whether the connection closes after the response to the first call, and
+// returns how that is framed.
+func (s *session) decideClose() http1.ResponseFlags {
 	call := &s.calls[0]
 	call.last = call.last || s.retiring || s.host.Process.Draining.Load()
 	return call.flags()
 }
 
-// flags says how the answer is to be framed.
+// flags returns how the response is framed.
 func (c *call) flags() http1.ResponseFlags {
 	return http1.ResponseFlags{Minor: c.minor, Close: c.last, ToHead: c.toHead}
 }
 
-// Fail answers with f. ex is nil when what came was no request.
+// Fail implements exchange.Caller. ex is nil when the input was no request.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	var id []byte
 	if ex != nil {
 		id = ex.RequestID
 	}
-	out := downstream.AppendFailure(s.host.Scratch[:0], f, s.host.DateValue(), id, s.closing())
+	out := downstream.AppendFailure(s.host.Scratch[:0], f, s.host.DateValue(), id, s.decideClose())
 	s.outbound.Write(out)
 	s.host.KeepScratch(out)
-	s.answered()
+	s.onResponded()
 }
 
+// Finished implements exchange.Caller. HTTP/1.1 has no word for it.
 func (s *session) Finished(*exchange.Exchange) {}
 
-// answered moves on to the next request after the first has its answer.
-func (s *session) answered() {
+// onResponded removes the first call, whose response was written, and begins the next one.
+func (s *session) onResponded() {
 	last := s.calls[0].last
 	s.output.become(outputIdle)
 	s.outbound.Watch()
@@ -167,8 +169,8 @@ func (s *session) answered() {
 	s.startNext()
 }
 
-// sendContinue lets a client that waits for it send the body, once the requests before are
-// answered. From then on it has timeouts.body for that.
+// sendContinue sends 100 Continue to a client that waits for it, once the requests before have
+// their responses. The client has timeouts.body from then on.
 func (s *session) sendContinue() {
 	if s.head.ExpectContinue && len(s.calls) == 0 {
 		s.outbound.Write([]byte(http1.Continue))

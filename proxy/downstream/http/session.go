@@ -16,70 +16,71 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// session is a downstream HTTP/1.1 connection. Requests are decoded as they
-// come, up to limits.pipelined of them, and processed one after another, so that
-// answers keep their order and a client's second request sees the effects of
-// its first (RFC 9112 section 9.3.2).
+// session is a downstream HTTP/1.1 connection. It decodes requests as they arrive, up to
+// limits.pipelined of them, and processes one at a time. So responses keep the order, and the
+// second request of a client sees the effects of the first (RFC 9112 section 9.3.2).
 type session struct {
 	host     *downstream.Host
 	conn     loop.Conn
 	listener *exchange.Listener
 	origin   downstream.Origin
 
-	// original is where the connection goes on to when it has no route here; the
-	// zero value: nowhere.
+	// original is the destination of a redirected connection, to which it goes on when
+	// there is no route. The zero value means that it was not redirected.
 	original netip.AddrPort
 
 	input inputState
-	in    *bytebufferpool.ByteBuffer // input of which no message is complete, or for what is to leave
+	in    *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
 	head  http1.Head
 	body  http1.Body
 	cur   *exchange.Exchange // being received
-	kind  stats.StreamKind   // of the request that is to leave; head and body are its
-	held  int                // bytes of in and parting counted against limits.buffered; cur counts its own
+	kind  stats.StreamKind   // of the request that waits to leave; head and body are its own then
+	held  int                // bytes of in and pendingStream counted against limits.buffered; cur counts its own
 
 	output        outputState
 	calls         []call                   // received, in order; output is about the first
-	pendingStream *downstream.StreamAnswer // of outputHandoff: to leave with, when what was answered before has left
+	pendingStream *downstream.StreamAnswer // in outputHandoff: the response with which the connection leaves
 
-	// starting guards startNext, which a response that comes at once calls again: the
-	// output is idle then, as it is when nothing is being started.
+	// starting reports whether startNext is running. It is no state: a request that gets
+	// its response at once makes the output idle again while startNext is running, and
+	// must not run it a second time.
 	starting bool
 
-	// retiring reports whether the next response is the last. Retire and Drain set it in
-	// any state, and change none by it: an idle session goes on to wait for a request.
+	// retiring reports whether the next response is the last. It is no state: Retire and
+	// Drain set it in any state, and an idle session still waits for a request.
 	retiring bool
 
-	requests int // received
+	requests int // received so far
 
 	timeout  loop.Timeout   // idle, head and body timeouts
 	outbound shard.Outbound // write timeout
-	slow     loop.Timer     // the client is behind
+	slow     loop.Timer     // armed while the client reads slowly
 
 	downstream.SessionNode
 }
 
-// call is a received request in its place in the order of answers.
+// call is a received request that has no response yet.
 type call struct {
-	ex      *exchange.Exchange
-	refuse  *fault.Failure // how it is answered, then the connection closes; ex may be nil
-	handoff bool           // with the connection
-	minor   int
-	last    bool // the connection closes after this answer
-	toHead  bool
+	ex      *exchange.Exchange // nil for input that is no request
+	refuse  *fault.Failure     // the response to it, the last one of the connection; nil for none
+	handoff bool               // it leaves the loop with the connection
+	minor   int                // of its version, HTTP/1.x
+	last    bool               // the connection closes after its response
+	toHead  bool               // it is a HEAD
 }
 
 // acceptor makes the HTTP sessions of one loop.
-type acceptor struct{ w *downstream.Host }
+type acceptor struct{ host *downstream.Host }
 
-func NewAcceptor(w *downstream.Host) downstream.Acceptor { return acceptor{w} }
+// NewAcceptor returns the Acceptor of HTTP connections on a loop.
+func NewAcceptor(h *downstream.Host) downstream.Acceptor { return acceptor{h} }
 
-func (h acceptor) Accept(at *exchange.Listener) loop.Stream { return newSession(h.w, at) }
+func (a acceptor) Accept(l *exchange.Listener) loop.Stream { return newSession(a.host, l) }
 
-func newSession(w *downstream.Host, at *exchange.Listener) *session {
-	s := &session{host: w, listener: at, origin: downstream.Origin{Trusted: at.Trusted}}
-	s.timeout.Init(w.Loop, s.onTimeout)
-	s.outbound.Init(w.Shard)
+func newSession(h *downstream.Host, l *exchange.Listener) *session {
+	s := &session{host: h, listener: l, origin: downstream.Origin{Trusted: l.Trusted}}
+	s.timeout.Init(h.Loop, s.onTimeout)
+	s.outbound.Init(h.Shard)
 	s.slow.Fire = s.onSlow
 	return s
 }
@@ -101,9 +102,8 @@ func (s *session) OnOpen(c loop.Conn) {
 	}
 }
 
-// lateIdle is how long a draining connection may keep its first request to
-// itself: one may be on its way, and clients repeat what fails on a connection
-// that has answered before, not on a fresh one.
+// lateIdle is how long a draining connection waits for its first request. One may be on its
+// way, and clients retry a request that fails on a used connection, not on a new one.
 const lateIdle = time.Second
 
 func (s *session) OnData(b []byte) {
@@ -116,12 +116,12 @@ func (s *session) OnData(b []byte) {
 			head, b = http1.SplitHead(b)
 			s.appendInput(head)
 			s.decode()
-			if s.input == inputHandoff && len(b) > 0 { // of one read, which leaves with it
+			if s.input == inputHandoff && len(b) > 0 { // the rest of the read leaves with the request
 				s.appendInput(b)
 				b = nil
 			}
 		default:
-			s.keep(b)
+			s.keepForHandoff(b)
 			b = nil
 		}
 	}
@@ -137,7 +137,7 @@ func (s *session) appendInput(b []byte) {
 	s.host.Buffers.Append(s.in, b, 0)
 }
 
-// decode takes complete requests off the input.
+// decode decodes complete requests from the input.
 func (s *session) decode() {
 	for s.input == inputHead && s.in != nil {
 		if s.cur == nil {
@@ -145,7 +145,7 @@ func (s *session) decode() {
 			s.head.Reset()
 		}
 		n, err := http1.DecodeRequest(s.in.B, &s.cur.Request, &s.head, s.host.MessageLimits)
-		kind, leaves := s.streamOf(err)
+		kind, leaves := s.streamKind(err)
 		switch {
 		case err == http1.ErrIncomplete:
 			if s.blank() {
@@ -162,7 +162,7 @@ func (s *session) decode() {
 			}
 			return
 		case s.original.IsValid() && s.unrouted(err):
-			s.pass()
+			s.queuePass()
 			return
 		case err != nil && !leaves:
 			s.refuse(fault.OfRequest(err))
@@ -181,14 +181,14 @@ func (s *session) decode() {
 	}
 }
 
-// blank tells whether nothing of a request is here: no input, or an empty line,
-// which some clients end a body with. One is ignored (RFC 9112 section 2.2).
+// blank reports whether the input has no byte of a request. It may have an empty line, with
+// which some clients end a body. One is ignored (RFC 9112 section 2.2).
 func (s *session) blank() bool {
 	return s.in == nil || len(s.in.B) <= len("\r\n") && string(s.in.B) == "\r\n"[:len(s.in.B)]
 }
 
-// onHead: the first n bytes of the input are a request's head. The buffer
-// becomes the exchange's; what follows the message moves to a new one.
+// onHead is called when the first n bytes of the input are the head of a request. The exchange
+// takes the buffer; input after the message moves to a new one.
 func (s *session) onHead(n int) {
 	ex := s.cur
 	ex.HeadBuffer, s.in = s.in, nil
@@ -212,12 +212,12 @@ func (s *session) onHead(n int) {
 	ex.HeadBuffer.B, ex.BodyBuffer = ex.HeadBuffer.B[:n], s.host.Buffers.Get(0)
 	s.account()
 	s.timeout.Start(loop.TimeoutBody, s.host.Config.Timeouts.Body)
-	if s.head.ExpectContinue && len(s.calls) > 0 { // it waits for us
+	if s.head.ExpectContinue && len(s.calls) > 0 { // the client waits for 100 Continue
 		s.timeout.Stop()
 	}
 	rest = s.receiveBody(rest)
 	if s.input >= inputHandoff {
-		return // refused, or all taken; ex is not the session's any more
+		return // refused or queued: ex does not belong to the session any more
 	}
 	s.keepInput(rest)
 	if s.input == inputBody {
@@ -232,7 +232,7 @@ func (s *session) keepInput(b []byte) {
 	}
 }
 
-// receiveBody feeds the body's decoder and returns what follows the message.
+// receiveBody decodes the body, and returns the input after the message.
 func (s *session) receiveBody(b []byte) (rest []byte) {
 	if s.overBudget() {
 		s.refuse(fault.Overloaded)
@@ -260,7 +260,7 @@ func (s *session) receiveBody(b []byte) (rest []byte) {
 	return b[n:]
 }
 
-// onRequest queues the request that is complete.
+// onRequest queues a complete request.
 func (s *session) onRequest() {
 	s.timeout.Stop()
 	s.requests++
@@ -273,8 +273,7 @@ func (s *session) onRequest() {
 	s.head.Reset()
 }
 
-// refuse answers what can't be a request once the earlier ones are answered,
-// and closes: where the next message would begin is not known.
+// refuse queues f as the last response, since the beginning of the next message is unknown.
 func (s *session) refuse(f *fault.Failure) {
 	s.input.become(inputClosed)
 	s.dropInput()
@@ -282,12 +281,12 @@ func (s *session) refuse(f *fault.Failure) {
 	s.calls = append(s.calls, call{refuse: f, minor: 1, last: true})
 }
 
-// onTimeout: an idle connection closes quietly; a slow request is refused.
+// onTimeout refuses a slow request, and closes an idle connection without a response.
 func (s *session) onTimeout(k loop.TimeoutKind) {
 	switch k {
 	case loop.TimeoutHead:
 		if s.original.IsValid() && s.requests == 0 {
-			s.pass()
+			s.queuePass()
 		} else {
 			s.refuse(fault.SlowHead)
 		}
@@ -309,11 +308,13 @@ func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
-// Retire closes the connection after its next answer, which says so: a client that
-// sends a request at this moment gets it. Without one it closes for being idle.
+// Retire closes the connection after its next response, which says so: a client that sends a
+// request at this moment still gets its response. Without a request the idle timeout closes
+// the connection.
 func (s *session) Retire() { s.retiring = true }
 
-// Drain closes the connection after the answers that are due.
+// Drain closes the connection after its next response. Without a request in flight it closes
+// at once, or after lateIdle if it has had none yet.
 func (s *session) Drain() {
 	s.retiring = true
 	switch {
@@ -334,8 +335,8 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// close ends the session's part: what was received and not answered is dropped,
-// what is in progress is withdrawn.
+// close ends the session: it cancels the request in flight, and drops those behind it. The
+// connection is the caller's to close.
 func (s *session) close() {
 	if s.output == outputClosed {
 		return
@@ -360,6 +361,7 @@ func (s *session) close() {
 	s.account()
 }
 
+// dropInput drops the input and the request that is being received.
 func (s *session) dropInput() {
 	if s.in != nil {
 		s.host.Buffers.Put(s.in)
@@ -371,7 +373,8 @@ func (s *session) dropInput() {
 	}
 }
 
-// account keeps limits.buffered up to date with what is being received.
+// account charges the memory of incomplete requests, and of pendingStream, to
+// limits.buffered.
 func (s *session) account() {
 	now := 0
 	if !s.blank() {
@@ -389,9 +392,8 @@ func (s *session) account() {
 	}
 }
 
-// receives is how many bytes are counted of what the client sends and was not
-// received in whole.
-func (s *session) receives() int {
+// incomplete returns how many bytes are held of input that is not a complete request.
+func (s *session) incomplete() int {
 	if s.cur == nil {
 		return s.held
 	}

@@ -2,16 +2,18 @@ package http
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
-// overBudget tells that the client is to send no more: memory is short, and it is
-// over its share.
+// overBudget reports whether the client must not send more: memory is short, and the
+// connection holds more than its share.
 func (s *session) overBudget() bool {
-	return s.host.Shard.Process.Budget.Full(s.receives()) && s.OverShare(nil)
+	return s.host.Shard.Process.Budget.Full(s.incomplete()) && s.OverShare(nil)
 }
 
+// OverShare implements exchange.Caller.
 func (s *session) OverShare(*exchange.Exchange) bool { return s.Buffered() > s.host.Share() }
 
+// Buffered returns how many bytes are held for the client.
 func (s *session) Buffered() int {
-	n := s.receives() + s.outbound.Counted
+	n := s.incomplete() + s.outbound.Counted
 	for _, c := range s.calls {
 		if c.ex != nil {
 			n += c.ex.Buffered()
@@ -20,9 +22,10 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// ShedLargest: HTTP/1.1 has no way to withdraw one answer.
+// ShedLargest implements exchange.Holder. HTTP/1.1 can't take one response back.
 func (s *session) ShedLargest() bool { return false }
 
+// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
 	var busy *exchange.Exchange
 	if s.output == outputBusy {

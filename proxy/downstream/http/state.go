@@ -1,7 +1,6 @@
 package http
 
-// A session has two machines, since requests are received while earlier ones are being
-// answered.
+// A session has two machines, since it receives requests while an earlier one is processed.
 
 // inputState is what a session does with the bytes that it receives.
 //
@@ -18,8 +17,8 @@ const (
 	inputClosed                    // bytes are ignored
 )
 
-// inputEdges has the transitions that become accepts, by the state before. The input
-// closes once more when the session does.
+// inputEdges has the transitions that become accepts, by the state before. An input that was
+// closed by a refusal closes once more with the session.
 var inputEdges = [...][4]bool{
 	inputHead:    {inputBody: true, inputHandoff: true, inputClosed: true},
 	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
@@ -27,7 +26,7 @@ var inputEdges = [...][4]bool{
 	inputClosed:  {inputClosed: true},
 }
 
-// outputState is what a session does about the first of its calls.
+// outputState is the progress of the first call of a session.
 //
 //	outputIdle ◀──▶ outputBusy ──▶ outputHandoff
 //	     └──▶ outputWaiting ─▲
@@ -37,9 +36,9 @@ var inputEdges = [...][4]bool{
 type outputState uint8
 
 const (
-	outputIdle    outputState = iota // there is none, or startNext is about to begin it
+	outputIdle    outputState = iota // there is no call, or startNext is about to begin it
 	outputWaiting                    // it waits until the client has read earlier responses
-	outputBusy                       // it is being answered
+	outputBusy                       // it is in flight
 	outputHandoff                    // its response waits to leave the loop with the connection
 	outputClosed
 )

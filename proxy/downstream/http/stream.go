@@ -11,25 +11,24 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// streamHead says how the body of ans, a stream, is framed.
-func streamHead(ans *exchange.Response) http1.Head {
-	if ans.DeclaredLength < 0 {
+// streamHead returns how the body of res, a stream, is framed.
+func streamHead(res *exchange.Response) http1.Head {
+	if res.DeclaredLength < 0 {
 		return http1.Head{Framing: http1.Chunked}
 	}
-	return http1.Head{Framing: http1.FixedLength, Length: ans.DeclaredLength}
+	return http1.Head{Framing: http1.FixedLength, Length: res.DeclaredLength}
 }
 
-// replyStream answers the first call with ans, whose body is a stream. It is the
-// connection's last answer: the body goes to the client as it comes, off the
-// loop.
-func (s *session) replyStream(ans *exchange.Response) {
+// respondStream responds to the first call with a response whose body is a stream. It is the
+// last of the connection: Streams sends the body to the client as it arrives, off the loop.
+func (s *session) respondStream(res *exchange.Response) {
 	call := &s.calls[0]
 	call.ex, call.last = nil, true
 	s.pendingStream = &downstream.StreamAnswer{
-		Head: bytes.Clone(s.host.Scratch), Source: ans.TakeSource(),
-		Chunks: ans.DeclaredLength < 0 && call.minor >= 1,
+		Head: bytes.Clone(s.host.Scratch), Source: res.TakeSource(),
+		Chunks: res.DeclaredLength < 0 && call.minor >= 1,
 	}
-	ans.Release()
+	res.Release()
 	s.output.become(outputHandoff)
 	s.input.become(inputClosed)
 	s.timeout.Stop()
@@ -38,8 +37,8 @@ func (s *session) replyStream(ans *exchange.Response) {
 	s.handOffStream()
 }
 
-// handOffStream hands the connection over with its last answer, once those before it have
-// left. Until then the write timeout watches the client.
+// handOffStream gives the connection to Streams with its last response, once the client has
+// read those before. The write timeout bounds the wait.
 func (s *session) handOffStream() {
 	client, err := s.conn.Detach()
 	switch err {
@@ -51,7 +50,7 @@ func (s *session) handOffStream() {
 		s.host.Streams.Answer(client, a)
 	case loop.ErrDetachBuffered:
 		s.host.Loop.After(slowRetry, &s.slow)
-	case loop.ErrDetachClosed: // OnClose is to come
+	case loop.ErrDetachClosed: // OnClose follows
 	default:
 		s.pendingStream.Source.Refuse(fault.ResponseTooLarge)
 		s.pendingStream = nil
@@ -60,6 +59,7 @@ func (s *session) handOffStream() {
 	}
 }
 
+// dropPendingStream closes a stream that did not leave.
 func (s *session) dropPendingStream() {
 	if s.pendingStream != nil {
 		s.pendingStream.Source.Close()
@@ -67,7 +67,7 @@ func (s *session) dropPendingStream() {
 	}
 }
 
-// onSlow looks again at a client that was behind.
+// onSlow checks again whether a slow client has read.
 func (s *session) onSlow() {
 	if s.output == outputHandoff {
 		s.handOffStream()

@@ -12,7 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A client that says a little now and then has no more time than one that stops.
+// TestDrippingRequests checks that a client which sends byte by byte has no more time than one
+// that stops.
 func TestDrippingRequests(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
 	slow := strings.Repeat("a", 100)
@@ -34,8 +35,8 @@ func TestDrippingRequests(t *testing.T) {
 				m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 				m.SendSlowly(p, m.Clients, c.drips)
 				m.CheckClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
-				if answer := string(p.Heard); !strings.Contains(answer, "HTTP/1.1 408") || !strings.Contains(answer, c.code) {
-					t.Errorf("%q came back, want 408 %s", answer, c.code)
+				if response := string(p.Heard); !strings.Contains(response, "HTTP/1.1 408") || !strings.Contains(response, c.code) {
+					t.Errorf("%q came back, want 408 %s", response, c.code)
 				}
 				m.Settled()
 			})
@@ -43,21 +44,21 @@ func TestDrippingRequests(t *testing.T) {
 	}
 }
 
-// The time for a body that waits to be asked for begins when it is, behind the answers
-// that are due before.
-func TestBodyThatWaitsItsTurn(t *testing.T) {
+// TestBodyTimeoutAfterContinue checks that timeouts.body of a client that waits for 100 Continue
+// begins when that is sent, after the responses to earlier requests.
+func TestBodyTimeoutAfterContinue(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 60s"})
 	m.Apps[0].Delay = func() time.Duration { return 50 * time.Second }
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 	m.CheckClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
-	answers := regexp.MustCompile("HTTP/1.1 ([0-9]+)").FindAllString(string(p.Heard), -1)
-	if want := []string{"HTTP/1.1 200", "HTTP/1.1 100", "HTTP/1.1 408"}; !slices.Equal(answers, want) {
-		t.Errorf("answers %q, want %q", answers, want)
+	responses := regexp.MustCompile("HTTP/1.1 ([0-9]+)").FindAllString(string(p.Heard), -1)
+	if want := []string{"HTTP/1.1 200", "HTTP/1.1 100", "HTTP/1.1 408"}; !slices.Equal(responses, want) {
+		t.Errorf("responses %q, want %q", responses, want)
 	}
 	m.Settled()
 }
 
-// A client that connects and says nothing is disconnected, quietly.
+// TestSilentClient checks that a connection without a request closes without a response.
 func TestSilentClient(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	p := &proxytest.Peer{}
@@ -68,8 +69,8 @@ func TestSilentClient(t *testing.T) {
 	}
 }
 
-// An application that drips its answer, or does not read the request, holds its
-// caller no longer than the timeout, and its connection is given up.
+// TestSlowApplication checks that a caller waits no longer than the timeout for an application
+// that sends byte by byte, or does not read, and that the connection to it closes.
 func TestSlowApplication(t *testing.T) {
 	for _, c := range []struct {
 		name, drips string
@@ -103,7 +104,7 @@ func TestSlowApplication(t *testing.T) {
 	}
 }
 
-// A pooled connection closes once it was idle for idle_timeout.
+// TestIdlePooledConnection checks that a pooled connection closes after idle_timeout.
 func TestIdlePooledConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	c := m.Post(10)
@@ -115,7 +116,7 @@ func TestIdlePooledConnection(t *testing.T) {
 	}
 	m.W.Run(4*time.Second - 100*time.Millisecond)
 	if open() != 1 {
-		t.Error("closed before idle_timeout was over")
+		t.Error("closed before idle_timeout")
 	}
 	m.W.Run(2 * time.Second)
 	if open() != 0 {
@@ -123,9 +124,9 @@ func TestIdlePooledConnection(t *testing.T) {
 	}
 }
 
-// What a burst has left idle is closed little by little: each turn of the loop has
-// other things to do.
-func TestIdlePooledConnectionsOfABurst(t *testing.T) {
+// TestIdlePooledConnectionsOfBurst checks that the idle connections of a burst don't close in one
+// turn of the loop.
+func TestIdlePooledConnectionsOfBurst(t *testing.T) {
 	const n = 200
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	calls := m.Crowd(n, 1, 10)

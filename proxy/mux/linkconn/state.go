@@ -13,8 +13,8 @@ const (
 	Closed
 )
 
-// legal has the transitions that become accepts, by the state before.
-var legal = [...][4]bool{
+// stateEdges has the transitions that become accepts, by the state before.
+var stateEdges = [...][4]bool{
 	Opening:  {Open: true, Closed: true},
 	Open:     {Draining: true, Closed: true},
 	Draining: {Draining: true, Closed: true}, // a further GOAWAY changes nothing
@@ -24,7 +24,7 @@ var legal = [...][4]bool{
 // become is the only place that changes a state. A transition that is not legal is a
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *State) become(next State) {
-	if !legal[*s][next] {
+	if !stateEdges[*s][next] {
 		s.illegal(next)
 	}
 	*s = next

@@ -18,8 +18,8 @@ const (
 	closed
 )
 
-// legal has the transitions that become accepts, by the state before.
-var legal = [...][6]bool{
+// clientEdges has the transitions that become accepts, by the state before.
+var clientEdges = [...][6]bool{
 	dialing:        {probing: true, open: true, closed: true},
 	probing:        {probingLeaving: true, open: true, closed: true},
 	probingLeaving: {leaving: true, closed: true},
@@ -31,7 +31,7 @@ var legal = [...][6]bool{
 // become is the only place that changes a state. A transition that is not legal is a
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *clientState) become(next clientState) {
-	if !legal[*s][next] {
+	if !clientEdges[*s][next] {
 		s.illegal(next)
 	}
 	*s = next

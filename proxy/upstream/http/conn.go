@@ -13,42 +13,41 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// conn is one connection to an HTTP endpoint. It carries one request at
-// a time.
+// conn is a connection to an HTTP endpoint. It carries one request at a time.
 type conn struct {
 	pool      *pool
 	shard     *shard.Shard
 	transport loop.Conn
 	state     connState
-	current   *exchange.Attempt // whose answer is awaited
+	current   *exchange.Attempt // in flight, or waiting for the dial; may be nil
 
-	reused    bool // has answered or been idle before
+	reused    bool // a response has been received, or the connection was idle
 	idleSince time.Duration
-	toHead    bool
-	interim   int                // responses before the final one
+	toHead    bool               // the request is a HEAD
+	interim   int                // number of interim responses to the request
 	response  *exchange.Response // being received
-	head      http1.Head
-	body      http1.Body
-	pause     loop.Timer // the answer's body is not complete: it may be a stream
-	outbound  shard.Outbound
-	attempt   []byte // x-remora-attempt of the request being sent
+	head      http1.Head         // of the response
+	body      http1.Body         // its decoder
+	pause     loop.Timer         // armed while a body is incomplete that may be a stream
+	outbound  shard.Outbound     // write timeout
+	attempt   []byte             // x-remora-attempt of the request being sent
 }
 
 var _ loop.Destined = (*conn)(nil)
 
-// attemptHeader tells the application that this is not the first attempt. An
-// application that passes it on keeps its callees' sidecars from hedging again.
+// attemptHeader has the number of an attempt that is not the first. An application that passes
+// it on prevents further hedges by the sidecars of the services that it calls.
 var attemptHeader = []byte(protocol.HeaderAttempt)
 
-// Service implements Destined: an endpoint that the registry says speaks HTTP is
-// not sent in the clear what a service with TLS would have encrypted.
+// Service implements loop.Destined. With it the driver sends nothing in the clear that a
+// service with TLS would encrypt, even if the registry says that the endpoint speaks HTTP.
 func (c *conn) Service() string { return c.pool.service.Config.Name }
 
 func (c *conn) OnOpen(conn loop.Conn) {
 	c.transport, c.outbound.Conn = conn, conn
 	c.state.become(idle)
 	c.pool.onOpened()
-	if c.current == nil { // withdrawn while dialling
+	if c.current == nil { // cancelled while dialling
 		c.pool.put(c)
 	} else {
 		c.begin(c.current)
@@ -90,7 +89,7 @@ func (c *conn) begin(a *exchange.Attempt) {
 
 func (c *conn) OnData(b []byte) {
 	switch c.state {
-	case idle: // nobody asked: what it says can't be trusted
+	case idle: // bytes without a request: the connection can't be trusted
 		c.pool.remove(c)
 		c.close()
 	case awaitingHead:
@@ -100,6 +99,7 @@ func (c *conn) OnData(b []byte) {
 	}
 }
 
+// receiveHead decodes the head of the response.
 func (c *conn) receiveHead(b []byte) {
 	b, more := http1.SplitHead(b)
 	if c.response == nil {
@@ -122,7 +122,7 @@ func (c *conn) receiveHead(b []byte) {
 		case err == http1.ErrMessageTooLarge && !c.shard.Process.Streams:
 			c.fail(fault.ResponseTooLarge)
 			return
-		case err != nil && err != http1.ErrMessageTooLarge || c.response.Status == 101: // no upgrade was asked for
+		case err != nil && err != http1.ErrMessageTooLarge || c.response.Status == 101: // no upgrade was requested
 			c.fail(fault.Malformed)
 			return
 		}
@@ -130,7 +130,7 @@ func (c *conn) receiveHead(b []byte) {
 			c.onHead(n, more)
 			return
 		}
-		// An interim response; ours to drop (RFC 9110 section 15.2).
+		// A proxy may drop interim responses (RFC 9110 section 15.2).
 		if c.interim++; c.interim > http1.MaxInterim {
 			c.fail(fault.Malformed)
 			return
@@ -141,28 +141,28 @@ func (c *conn) receiveHead(b []byte) {
 	}
 }
 
-// onHead: the first n bytes of the input are the head of the final response, and more
-// has come behind the input.
+// onHead is called when the first n bytes of the input are the head of the final response.
+// more is what was received after the input.
 func (c *conn) onHead(n int, more []byte) {
-	ans := c.response
-	rest := ans.HeadBuffer.B[n:]
+	res := c.response
+	rest := res.HeadBuffer.B[n:]
 	switch {
 	case c.head.Framing == http1.NoBody:
-		c.done(len(rest) + len(more))
+		c.onResponse(len(rest) + len(more))
 		return
 	case c.head.Framing == http1.FixedLength && int64(len(rest)) >= c.head.Length:
 		end := n + int(c.head.Length)
-		ans.Body = ans.HeadBuffer.B[n:end:end]
-		c.done(len(ans.HeadBuffer.B) - end + len(more))
+		res.Body = res.HeadBuffer.B[n:end:end]
+		c.onResponse(len(res.HeadBuffer.B) - end + len(more))
 		return
 	}
 	c.state.become(awaitingBody)
-	ans.HeadBuffer.B, ans.BodyBuffer = ans.HeadBuffer.B[:n], c.shard.Buffers.Get(0)
+	res.HeadBuffer.B, res.BodyBuffer = res.HeadBuffer.B[:n], c.shard.Buffers.Get(0)
 	c.body.Reset(&c.head, c.shard.BodyLimits())
 	c.receiveBody(rest, more)
 }
 
-// receiveBody feeds the body's decoder with b and with more.
+// receiveBody decodes b, and then more, as the body of the response.
 func (c *conn) receiveBody(b, more []byte) {
 	http1.ReserveBody(&c.shard.Buffers, c.response.BodyBuffer, &c.head, b)
 	n, done, err := c.body.Decode(b, c.response.BodyBuffer)
@@ -173,7 +173,7 @@ func (c *conn) receiveBody(b, more []byte) {
 		c.fail(fault.ResponseTooLarge)
 	case err != nil:
 		c.fail(fault.Malformed)
-	case done && !c.long():
+	case done && !c.tooLong():
 		c.finishBody(len(b) - n + len(more))
 	default:
 		c.response.Hold()
@@ -181,21 +181,22 @@ func (c *conn) receiveBody(b, more []byte) {
 	}
 }
 
+// finishBody completes a response whose body was decoded.
 func (c *conn) finishBody(surplus int) {
 	size := c.body.Length()
 	c.response.Body = c.response.BodyBuffer.B[:size:size]
 	c.response.Trailers = c.body.Trailers(c.response.BodyBuffer, c.response.Trailers[:0])
-	c.done(surplus)
+	c.onResponse(surplus)
 }
 
-// done hands the complete answer to its attempt. Bytes after it belong to no
-// request: such a connection is not used again.
-func (c *conn) done(surplus int) {
-	ans, a := c.response, c.release()
+// onResponse passes the complete response to its attempt. surplus bytes after it belong to no
+// request, so such a connection is not used again.
+func (c *conn) onResponse(surplus int) {
+	res, a := c.response, c.release()
 	c.response = nil
 	c.shard.Loop.Stop(&c.pause)
-	ans.AddVia(c.head.Minor)
-	ans.Hold()
+	res.AddVia(c.head.Minor)
+	res.Hold()
 	c.reused = true
 	if c.head.KeepAlive && surplus == 0 && c.transport.Buffered() == 0 {
 		c.state.become(idle)
@@ -203,7 +204,7 @@ func (c *conn) done(surplus int) {
 	} else {
 		c.close()
 	}
-	a.Answered(ans)
+	a.Answered(res)
 }
 
 // fail ends the attempt and the connection.
@@ -214,8 +215,8 @@ func (c *conn) fail(f *fault.Failure) {
 	}
 }
 
-// release unties the connection from its attempt, which is the caller's to end then,
-// or to send elsewhere; nil: it has none.
+// release parts the connection from its attempt, and returns the attempt, or nil if there is
+// none. The caller must end it or send it elsewhere.
 func (c *conn) release() *exchange.Attempt {
 	a := c.current
 	if a != nil {
@@ -225,7 +226,7 @@ func (c *conn) release() *exchange.Attempt {
 	return a
 }
 
-// close drops what was received and closes the connection.
+// close drops an incomplete response and closes the connection.
 func (c *conn) close() {
 	if c.state == closed {
 		return
@@ -252,7 +253,7 @@ func (c *conn) OnClose(err error) {
 	c.pool.dialNext()
 }
 
-// onClosed: the connection that there was is no more.
+// onClosed is called when an open connection has closed.
 func (c *conn) onClosed(err error) {
 	switch c.state {
 	case closed:
@@ -262,7 +263,7 @@ func (c *conn) onClosed(err error) {
 	case awaitingHead:
 		c.onStale()
 	case awaitingBody:
-		if err == io.EOF && c.body.Close() == nil && !c.long() { // a body that ends with the connection
+		if err == io.EOF && c.body.Close() == nil && !c.tooLong() { // the body ends with the connection
 			c.head.KeepAlive = false
 			c.finishBody(0)
 			return
@@ -271,8 +272,9 @@ func (c *conn) onClosed(err error) {
 	}
 }
 
-// onDialFailed: there is no connection, for f. That the driver has no room for the dial
-// says nothing of the endpoint, and one that is open may be free soon.
+// onDialFailed ends the attempt with f. If the driver had no room for the dial, which says
+// nothing about the endpoint, the attempt is queued again for an open connection, if there is
+// one.
 func (c *conn) onDialFailed(f *fault.Failure) {
 	p := c.pool
 	p.dialing--
@@ -287,10 +289,9 @@ func (c *conn) onDialFailed(f *fault.Failure) {
 	p.dialNext()
 }
 
-// onStale: the peer closed before the head of an answer. On a connection that was
-// idle before, the likely reason is that its server had just closed it for
-// idleness: the request is sent once more, on a fresh one if there is room, if that is
-// safe (RFC 9112 section 9.3.1).
+// onStale is called when the peer closed before the head of a response. If the connection was
+// idle before, its server probably closed it for that. Then the request is sent once more, if
+// that is safe (RFC 9112 section 9.3.1), on a new connection if there is room.
 func (c *conn) onStale() {
 	a := c.current
 	if !c.reused || c.response != nil || !a.MayReplay() {
@@ -307,8 +308,8 @@ func (c *conn) onStale() {
 	}
 }
 
-// Cancel implements carrier. It leaves the request with the application if that may
-// have it: its answer is awaited and dropped, so that the connection stays and the
+// Cancel implements exchange.Carrier. The attempt lingers if the application may have the
+// request: its response is awaited and dropped. So the connection stays open, and the
 // application's work stays counted.
 func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
 	if c.state != dialing {
@@ -318,8 +319,8 @@ func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements carrier. It closes the connection: there is no other way to take a
-// request back.
+// Abort implements exchange.Carrier. It closes the connection, the only way to take a request
+// back.
 func (c *conn) Abort(*exchange.Attempt) {
 	c.release()
 	if c.state != dialing {
@@ -327,7 +328,7 @@ func (c *conn) Abort(*exchange.Attempt) {
 	}
 }
 
-// Buffered implements carrier.
+// Buffered implements exchange.Carrier.
 func (c *conn) Buffered(*exchange.Attempt) int {
 	n := c.outbound.Counted
 	if c.response != nil {

@@ -7,15 +7,16 @@ import (
 
 // connector makes the HTTP pools of one loop.
 type connector struct {
-	w    *shard.Shard
-	pool *exchange.Pool
+	shard     *shard.Shard
+	responses *exchange.Pool
 }
 
-func NewConnector(w *shard.Shard, p *exchange.Pool) exchange.Connector { return connector{w, p} }
+// NewConnector returns the Connector of HTTP connections on a loop.
+func NewConnector(s *shard.Shard, p *exchange.Pool) exchange.Connector { return connector{s, p} }
 
-func (h connector) Upstream(s *exchange.Service, target *exchange.Endpoint) exchange.Upstream {
-	p := &pool{shard: h.w, responses: h.pool, service: s, endpoint: target}
+func (c connector) Upstream(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	p := &pool{shard: c.shard, responses: c.responses, service: s, endpoint: e}
 	p.sweeper.Fire = p.sweep
-	p.again.Fire = p.dialAgain
+	p.retryDial.Fire = p.dialAgain
 	return p
 }

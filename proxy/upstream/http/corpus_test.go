@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestCorpusUpstream: of what an application says, its caller gets the answer that
-// the corpus accepts, or one 502 or 504; and the next requests, on this connection
-// and on another, get their own.
+// TestCorpusUpstream plays the responses of the corpus as an application. The caller gets the
+// response that the corpus accepts, or one 502 or 504. The next requests, on this connection
+// and on another, get their own responses.
 func TestCorpusUpstream(t *testing.T) {
 	cases, err := corpus.Responses(proxytest.CorpusDir)
 	if err != nil {

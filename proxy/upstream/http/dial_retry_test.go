@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// stuckMesh has the one connection to an application busy for long, and no room for
-// dials of others.
-func stuckMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *proxytest.Call) {
+// newFullDriverMesh returns a mesh in which the only connection to an application is busy, and
+// the driver has no room for further dials.
+func newFullDriverMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *proxytest.Call) {
 	m, d = proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", outlier: {consecutive: 1}"})
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 	busy = m.Get("/")
@@ -22,12 +22,11 @@ func stuckMesh(t *testing.T) (m *proxytest.Mesh, d *proxytest.Dialler, busy *pro
 	return m, d, busy
 }
 
-// TestDialsAreTriedAgain: requests that wait since there was no room for their dials
-// are served soon after there is, in the order in which they came, however long the
-// connections are busy that there are.
-func TestDialsAreTriedAgain(t *testing.T) {
+// TestDialRetry checks that requests whose dials were refused are served soon after the driver
+// has room again. They are served in their order, however long the open connections are busy.
+func TestDialRetry(t *testing.T) {
 	t.Run("room again", func(t *testing.T) {
-		m, d, busy := stuckMesh(t)
+		m, d, busy := newFullDriverMesh(t)
 		var served []string
 		m.Apps[0].OnRequest = func(req *protocol.Request) { served = append(served, string(protocol.Find(req.Headers, "x-nonce"))) }
 		var calls []*proxytest.Call
@@ -40,12 +39,12 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		if d.Refused < 2 || d.Refused > 20 || len(served) > 0 {
 			t.Errorf("%d dials refused within 300 ms, %d requests served", d.Refused, len(served))
 		}
-		d.Dialling = 0 // one at a time: most dials for those that wait are refused again
+		d.Dialling = 0 // one at a time: most dials for waiting requests are refused again
 		since := m.W.Now()
 		m.Finish(calls...)
 		m.OK(calls...)
 		if took := m.W.Now() - since; took > 100*time.Millisecond {
-			t.Errorf("answered %v after there was room", took)
+			t.Errorf("response %v after there was room", took)
 		}
 		for i, nonce := range served {
 			was := slices.IndexFunc(calls, func(c *proxytest.Call) bool { return c.Nonce == nonce })
@@ -60,8 +59,8 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		}
 		m.Settled()
 	})
-	t.Run("room again after long", func(t *testing.T) {
-		m, d, busy := stuckMesh(t)
+	t.Run("room again after seconds", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
 		calls := m.Burst(30, 10)
 		m.W.Run(time.Second)
 		before := d.Refused
@@ -74,13 +73,13 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		m.Finish(calls...)
 		m.OK(calls...)
 		if took := m.W.Now() - since; took > 150*time.Millisecond {
-			t.Errorf("answered %v after there was room", took)
+			t.Errorf("response %v after there was room", took)
 		}
 		m.Finish(busy)
 		m.Settled()
 	})
-	t.Run("their callers go away", func(t *testing.T) {
-		m, d, busy := stuckMesh(t)
+	t.Run("the callers disconnect", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
 		var clients []*proxytest.Client
 		for range 10 {
 			clients = append(clients, m.Do(m.Post(10)))
@@ -93,7 +92,7 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		before := d.Refused
 		m.W.Run(time.Second)
 		if d.Refused != before {
-			t.Errorf("%d dials for nobody", d.Refused-before)
+			t.Errorf("%d dials without a caller", d.Refused-before)
 		}
 		d.Dialling = 0
 		c := m.Post(10)
@@ -101,18 +100,18 @@ func TestDialsAreTriedAgain(t *testing.T) {
 		m.Finish(c, busy)
 		m.OK(c, busy)
 		if c.Took > 100*time.Millisecond {
-			t.Errorf("answered after %v, with room for its dial", c.Took)
+			t.Errorf("response after %v, with room for its dial", c.Took)
 		}
 		m.Settled()
 	})
-	t.Run("one that is lost", func(t *testing.T) {
-		m, d, busy := stuckMesh(t)
+	t.Run("the open connection is lost", func(t *testing.T) {
+		m, d, busy := newFullDriverMesh(t)
 		calls := m.Burst(200, 10)
 		m.W.Run(50 * time.Millisecond)
 		m.W.ResetAll(m.Consumer.Host, m.Apps[0].Host+"-app")
 		m.Finish(append(calls, busy)...)
 		if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) || busy.Code != "upstream-reset" {
-			t.Errorf("answers %v, and %s, after %d dials were refused", n, busy.Code, d.Refused)
+			t.Errorf("responses %v, and %s, after %d dials were refused", n, busy.Code, d.Refused)
 		}
 		m.Settled()
 	})

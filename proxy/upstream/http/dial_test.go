@@ -7,11 +7,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestRequestsWaitForConnections: of many requests at once most wait for what comes
-// first, a connection that another has used or one of their own.
-func TestRequestsWaitForConnections(t *testing.T) {
+// TestDialQueue checks that many requests at once wait for a connection: for one that another
+// request has used, or for a dial.
+func TestDialQueue(t *testing.T) {
 	const requests, dials = 1000, 128
-	t.Run("all are answered", func(t *testing.T) {
+	t.Run("connections are shared", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -49,7 +49,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["upstream-connect"] != requests {
-			t.Errorf("answers %v", n)
+			t.Errorf("responses %v", n)
 		}
 		m.Settled()
 	})
@@ -59,11 +59,11 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["upstream-connect"] != requests {
-			t.Errorf("answers %v", n)
+			t.Errorf("responses %v", n)
 		}
 		for _, c := range calls {
 			if c.Took > 2*250*time.Millisecond+10*time.Millisecond {
-				t.Fatalf("told after %v, with a connect_timeout of 250 ms", c.Took)
+				t.Fatalf("failed after %v, with a connect_timeout of 250 ms", c.Took)
 			}
 		}
 		m.Settled()
@@ -78,11 +78,11 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		calls := m.Burst(700, 10) // ten connections serve a thousand in a second
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n[""]+n["upstream-connect"] != len(calls) || n["upstream-connect"] > 2*dials {
-			t.Errorf("answers %v: more have failed than were dialled for", n)
+			t.Errorf("responses %v: more have failed than were dialled for", n)
 		}
 		m.Settled()
 	})
-	t.Run("the endpoint is silent, one has come late", func(t *testing.T) {
+	t.Run("a late request to a silent endpoint", func(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls, late := m.Burst(dials, 10), m.Post(10)
@@ -90,11 +90,11 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		m.Do(late)
 		m.Finish(append(calls, late)...)
 		if late.Took < 250*time.Millisecond {
-			t.Errorf("told after %v, with a connect_timeout of 250 ms", late.Took)
+			t.Errorf("failed after %v, with a connect_timeout of 250 ms", late.Took)
 		}
 		m.Settled()
 	})
-	t.Run("others become free meanwhile", func(t *testing.T) {
+	t.Run("connections become free meanwhile", func(t *testing.T) {
 		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
 		m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 		first := m.Burst(10, 10)
@@ -107,11 +107,11 @@ func TestRequestsWaitForConnections(t *testing.T) {
 			last = max(last, c.Took)
 		}
 		if last < time.Second { // of 128 dials after another
-			t.Errorf("none has waited for more than %v", last)
+			t.Errorf("no request has waited for more than %v", last)
 		}
 		m.Settled()
 	})
-	t.Run("their callers go away", func(t *testing.T) {
+	t.Run("the callers disconnect", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		var clients []*proxytest.Client
@@ -119,7 +119,7 @@ func TestRequestsWaitForConnections(t *testing.T) {
 			clients = append(clients, m.Do(m.Post(10)))
 		}
 		if !m.W.RunUntil(func() bool { return d.MostDialling == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
-			t.Fatal("nobody waits")
+			t.Fatal("no request waits")
 		}
 		for _, c := range clients {
 			m.Clients.Do(func() { c.Conn.Close() })
@@ -132,30 +132,30 @@ func TestRequestsWaitForConnections(t *testing.T) {
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["deadline"] != requests {
-			t.Errorf("answers %v", n)
+			t.Errorf("responses %v", n)
 		}
 		m.Settled()
 	})
-	t.Run("the endpoint leaves", func(t *testing.T) {
+	t.Run("the endpoint is removed", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true})
 		calls := m.Burst(requests, 10)
 		if !m.W.RunUntil(func() bool { return d.MostDialling == dials && m.Consumer.Proc.Pending() > 2*dials }, time.Second) {
-			t.Fatal("nobody waits")
+			t.Fatal("no request waits")
 		}
 		taken := m.Consumer.Proc.Pending()
 		m.Consumer.Update("compute")
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n[""] < taken || n[""]+n["no-endpoint"] != requests {
-			t.Errorf("answers %v, with %d pending when it left", n, taken)
+			t.Errorf("responses %v, with %d pending when it was removed", n, taken)
 		}
 		m.Settled()
 	})
 }
 
-// TestDialQueueIsFull: a request for whose connection the driver has no room goes to
-// another endpoint for free, or waits for a connection that is there; else it is
-// refused with a code of its own, and the endpoint is not to blame.
-func TestDialQueueIsFull(t *testing.T) {
+// TestDialLimit checks what happens to a request whose dial the driver refuses. It goes to another
+// endpoint for free, or waits for an open connection. Otherwise it fails with a code of its own,
+// and the endpoint is not blamed.
+func TestDialLimit(t *testing.T) {
 	const outlier = ", outlier: {consecutive: 1}"
 	blameless := func(t *testing.T, m *proxytest.Mesh) {
 		t.Helper()
@@ -171,11 +171,11 @@ func TestDialQueueIsFull(t *testing.T) {
 	for name, direct := range map[string]bool{"http": true, "link": false} {
 		t.Run("no connection, "+name, func(t *testing.T) {
 			m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: direct, Service: outlier})
-			d.Dialling = 1 // somebody else's
+			d.Dialling = 1 // for another endpoint
 			calls := m.Burst(10, 10)
 			m.Finish(calls...)
 			if n := proxytest.CountCodes(calls); n["too-many-dials"] != len(calls) {
-				t.Errorf("answers %v", n)
+				t.Errorf("responses %v", n)
 			}
 			blameless(t, m)
 			m.Settled()
@@ -186,7 +186,7 @@ func TestDialQueueIsFull(t *testing.T) {
 			m.OK(c)
 		})
 	}
-	t.Run("one that becomes free", func(t *testing.T) {
+	t.Run("an idle connection", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
 		first := m.Post(10)
 		m.Do(first)
@@ -201,7 +201,7 @@ func TestDialQueueIsFull(t *testing.T) {
 		blameless(t, m)
 		m.Settled()
 	})
-	t.Run("one that became free", func(t *testing.T) {
+	t.Run("a connection became free meanwhile", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		first, second := m.Post(10), m.Post(10)
@@ -212,12 +212,12 @@ func TestDialQueueIsFull(t *testing.T) {
 		m.Finish(first, second)
 		m.OK(first, second)
 		if second.Took > time.Second {
-			t.Errorf("it has waited for %v", second.Took)
+			t.Errorf("the second request took %v", second.Took)
 		}
 		blameless(t, m)
 		m.Settled()
 	})
-	t.Run("one that closes", func(t *testing.T) {
+	t.Run("the open connection closes", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 1, Direct: true, Service: outlier})
 		m.Apps[0].Close = true
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
@@ -233,7 +233,7 @@ func TestDialQueueIsFull(t *testing.T) {
 		blameless(t, m)
 		m.Settled()
 	})
-	t.Run("elsewhere", func(t *testing.T) {
+	t.Run("another endpoint", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, Direct: true, Service: outlier + ", lb: {policy: weighted_round_robin, slow_start: 0s}"})
 		m.Consumer.Update("compute", m.Endpoint(1))
 		first := m.Post(10)

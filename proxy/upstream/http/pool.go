@@ -11,22 +11,21 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// maxDials is how many connections to one endpoint are dialled at a time. The
-// driver dials about as many at once, over all endpoints: further ones would wait
-// there, each for its own, while others become free.
+// maxDials is the highest number of dials to one endpoint at a time. The driver has about as
+// many under way over all endpoints. A further dial would wait there for its own connection,
+// although others become free.
 const maxDials = 128
 
-// minBackoff is how long after the driver has refused a dial, for want of room, an
-// endpoint's pool tries another; as long as that is in vain it waits for twice as long
-// each time, up to maxBackoff.
+// A pool waits for minBackoff after the driver has refused a dial for want of room. Each
+// further refusal doubles the pause, up to maxBackoff.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 80 * time.Millisecond
 )
 
-// pool is the HTTP upstream of one endpoint on one loop: a stack of idle
-// connections, the latest used on top, so that a surplus grows old and goes.
-// There are at most as many connections as the service has requests in flight.
+// pool reaches one endpoint from one loop. Its idle connections are a stack with the last used
+// on top, so that those in excess reach their idle timeout. It has at most as many connections
+// as the service has requests in flight.
 type pool struct {
 	shard     *shard.Shard
 	responses *exchange.Pool
@@ -34,23 +33,22 @@ type pool struct {
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
 	idle     []*conn
-	open     int // those that are being dialled too
+	open     int // connections, those being dialled included
 	dialing  int
-	retired  bool
+	retired  bool // the endpoint has left the service
 	sweeper  loop.Timer
 
-	// waiting are attempts that take the next connection that is free or can be
-	// dialled. While there are any, one at least is being dialled or in use.
+	// waiting has the attempts that wait for a connection to become free, or for a dial
+	// to be possible. While it has any, at least one connection is dialled or in use.
 	waiting  exchange.Queue
-	arrivals uint64        // how many attempts have come
-	freed    time.Duration // when one was last free
+	arrivals uint64        // attempts that were sent
+	freed    time.Duration // when a connection was last free
 
-	// backoff is not 0 when the driver has refused a dial, and has not taken one since.
-	// While there are connections that may become free, the pool dials by again alone,
-	// for one attempt at a time; again is armed, or has such a dial under way, and is
-	// armed for backoff when that is refused.
-	backoff time.Duration
-	again   loop.Timer
+	// backoff is 0 unless the driver has refused a dial and accepted none since. Until
+	// then, and while connections may become free, only retryDial dials, for one attempt
+	// at a time. It is armed, or its dial is under way; a refusal arms it for backoff.
+	backoff   time.Duration
+	retryDial loop.Timer
 }
 
 func (p *pool) Send(a *exchange.Attempt) {
@@ -74,6 +72,7 @@ func (p *pool) Send(a *exchange.Attempt) {
 	p.dial(a)
 }
 
+// dial dials a connection for a.
 func (p *pool) dial(a *exchange.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
@@ -84,37 +83,37 @@ func (p *pool) dial(a *exchange.Attempt) {
 	p.shard.Loop.Dial(p.endpoint.LB.Addr, p.service.Config.ConnectTimeout, c)
 }
 
-// mayDial tells whether a dial is to be tried, but by dialAgain.
+// mayDial reports whether a dial may start outside of dialAgain.
 func (p *pool) mayDial() bool {
 	return p.dialing < maxDials && (p.backoff == 0 || p.open <= p.dialing)
 }
 
-// wait puts a among those that wait, by when it came. Ahead of it are only some that
-// were dialled for as well, and refused before it.
+// wait queues a in the order of arrival. An attempt whose dial was refused is near the head:
+// only such attempts are before it.
 func (p *pool) wait(a *exchange.Attempt) {
 	a.Carry(p, a.ID())
 	p.waiting.InsertByID(a, p.shard.Loop.Now())
 }
 
-// onDialRefused: the driver has no room for a dial; the attempt that it was for (nil: none)
-// has its place back.
+// onDialRefused is called when the driver has no room for a dial. a is the attempt that waited
+// for it, or nil; it gets its place in the queue back.
 func (p *pool) onDialRefused(a *exchange.Attempt) {
 	p.backoff = max(p.backoff, minBackoff)
-	if !p.again.Armed() {
-		p.shard.Loop.After(p.backoff, &p.again)
+	if !p.retryDial.Armed() {
+		p.shard.Loop.After(p.backoff, &p.retryDial)
 		p.backoff = min(2*p.backoff, maxBackoff)
 	}
 	switch {
 	case a == nil:
-	case len(p.idle) > 0: // one has become free since the dial
+	case len(p.idle) > 0: // one became free since the dial
 		p.Send(a)
 	default:
 		p.wait(a)
 	}
 }
 
-// dialAgain dials for the attempt that has waited longest, to see whether there is
-// room now.
+// dialAgain dials for the attempt that has waited longest, to test whether the driver has room
+// again.
 func (p *pool) dialAgain() {
 	if p.waiting.Empty() {
 		p.backoff = 0
@@ -124,42 +123,42 @@ func (p *pool) dialAgain() {
 	}
 }
 
-// onOpened: a dial has become a connection.
+// onOpened is called when a dial has become a connection.
 func (p *pool) onOpened() {
 	p.backoff = 0
 	p.dialing--
 	p.freed = p.shard.Loop.Now()
 }
 
-// dialNext dials for those that wait, as many as there is room for.
+// dialNext dials for waiting attempts, as many as possible.
 func (p *pool) dialNext() {
 	for !p.waiting.Empty() && p.mayDial() {
 		p.dial(p.waiting.Pop())
 	}
 }
 
-// expire: a dial has failed. Where no connection was free for as long as one may
-// take, neither will those that wait as long get one.
+// expire is called when a dial has failed. If no connection was free for connect_timeout, it
+// fails the attempts that have waited for as long.
 func (p *pool) expire() {
-	long := p.shard.Loop.Now() - p.service.Config.ConnectTimeout
-	for p.freed <= long && !p.waiting.Empty() && p.waiting.Since() <= long {
+	limit := p.shard.Loop.Now() - p.service.Config.ConnectTimeout
+	for p.freed <= limit && !p.waiting.Empty() && p.waiting.Since() <= limit {
 		p.waiting.Pop().Failed(fault.Connect)
 	}
 }
 
-// Cancel implements carrier for what waits for a connection.
+// Cancel implements exchange.Carrier for attempts that wait for a connection.
 func (p *pool) Cancel(a *exchange.Attempt) (lingers bool) {
 	p.Abort(a)
 	return false
 }
 
-// Abort implements carrier.
+// Abort implements exchange.Carrier.
 func (p *pool) Abort(a *exchange.Attempt) {
 	p.waiting.Remove(a)
 	a.Release()
 }
 
-// Buffered implements carrier: a request counts itself.
+// Buffered implements exchange.Carrier. The exchange counts the memory of its request.
 func (p *pool) Buffered(*exchange.Attempt) int { return 0 }
 
 func (p *pool) Connections() int { return p.open }
@@ -175,7 +174,7 @@ func (p *pool) Retire() {
 	p.idle = nil
 }
 
-// put makes c available again: to who waits, else to who comes.
+// put gives c to a waiting attempt, or makes it idle.
 func (p *pool) put(c *conn) {
 	p.freed = p.shard.Loop.Now()
 	if a := p.waiting.Pop(); a != nil {
@@ -193,7 +192,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// remove takes a connection that closed while idle off the stack.
+// remove removes a connection that closed while idle from the stack.
 func (p *pool) remove(c *conn) {
 	for i, other := range p.idle {
 		if other == c {
@@ -203,27 +202,27 @@ func (p *pool) remove(c *conn) {
 	}
 }
 
-// A burst leaves connections that are all idle for too long in the same moment, and to
-// close hundreds in one turn would hold up what is under way. So no more than sweepMost
-// are closed at a time, the next sweepPause later.
+// After a burst many connections reach idle_timeout together. Closing hundreds in one turn
+// would delay the requests in flight, so sweep closes at most maxSweep of them, and the next
+// ones after sweepPause.
 const (
-	sweepMost  = 8
+	maxSweep   = 8
 	sweepPause = 2 * time.Millisecond
 )
 
-// sweep closes connections that were idle for idle_timeout. But for pauses between
-// many of them it runs a few times per timeout at most, whatever the traffic.
+// sweep closes connections that were idle for idle_timeout. Besides the pauses between many of
+// them, it runs at most eight times per timeout, whatever the traffic.
 func (p *pool) sweep() {
 	now, timeout := p.shard.Loop.Now(), p.service.Config.IdleTimeout
-	gone := 0
-	for gone < min(len(p.idle), sweepMost) && now-p.idle[gone].idleSince >= timeout {
-		p.idle[gone].close()
-		gone++
+	swept := 0
+	for swept < min(len(p.idle), maxSweep) && now-p.idle[swept].idleSince >= timeout {
+		p.idle[swept].close()
+		swept++
 	}
-	p.idle = slices.Delete(p.idle, 0, gone)
+	p.idle = slices.Delete(p.idle, 0, swept)
 	switch {
 	case len(p.idle) == 0:
-	case gone == sweepMost:
+	case swept == maxSweep:
 		p.shard.Loop.After(sweepPause, &p.sweeper)
 	default:
 		p.shard.Loop.After(max(p.idle[0].idleSince+timeout-now, timeout/8), &p.sweeper)

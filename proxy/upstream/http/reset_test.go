@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A body that lasts until the connection closes is cut off, not complete, when
-// the connection is reset.
-func TestResetDoesNotCompleteABody(t *testing.T) {
+// TestResetWithinBody checks that a body which ends with the connection is truncated, not
+// complete, when the connection is reset.
+func TestResetWithinBody(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Stop()
 		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {

@@ -16,8 +16,8 @@ const (
 	closed                 // also once the connection has left its loop
 )
 
-// legal has the transitions that become accepts, by the state before.
-var legal = [...][5]bool{
+// connEdges has the transitions that become accepts, by the state before.
+var connEdges = [...][5]bool{
 	dialing:      {idle: true, closed: true},
 	idle:         {awaitingHead: true, closed: true},
 	awaitingHead: {awaitingBody: true, idle: true, closed: true},
@@ -28,7 +28,7 @@ var legal = [...][5]bool{
 // become is the only place that changes a state. A transition that is not legal is a
 // fault of this program: the driver recovers the panic and closes the connection.
 func (s *connState) become(next connState) {
-	if !legal[*s][next] {
+	if !connEdges[*s][next] {
 		s.illegal(next)
 	}
 	*s = next

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// streamAfter is how long after its head the body of an answer may take that
-	// did not say its length: what is not complete then is passed on as it comes.
+	// streamAfter is how long a response without a length may take from its head to its
+	// end. An incomplete one becomes a stream then.
 	streamAfter = 100 * time.Millisecond
 
-	// streamAgain is how long a connection waits to leave that has not sent all
-	// of its request.
-	streamAgain = 2 * time.Millisecond
+	// streamRetry is the pause before a connection tries again to leave the loop. It
+	// can't leave before all of its request is sent.
+	streamRetry = 2 * time.Millisecond
 
-	// streamHeld is how many messages' worth of an answer is kept meanwhile.
+	// streamHeld is how many times limits.message a response may hold meanwhile.
 	streamHeld = 2
 )
 
-// streamTypes are media types whose bodies come in pieces that are each worth
-// having at once, often without an end.
+// streamTypes are media types whose bodies have parts that are useful at once, and often no
+// end.
 var streamTypes = []string{"text/event-stream", "multipart/x-mixed-replace", "application/x-ndjson"}
 
-// streamType tells whether the answer is of one of these types.
+// streamType reports whether the response is of one of these types.
 func streamType(hs []protocol.Header) bool {
 	value, _, _ := bytes.Cut(protocol.Find(hs, "content-type"), []byte(";"))
 	value = bytes.TrimSpace(value)
@@ -40,27 +40,27 @@ func streamType(hs []protocol.Header) bool {
 	return false
 }
 
-// long tells whether the body is, or has become, longer than a message may be.
-func (c *conn) long() bool {
+// tooLong reports whether the body is longer than limits.message, as announced or so far.
+func (c *conn) tooLong() bool {
 	return max(c.head.Length, int64(c.body.Length())) > c.shard.MessageLimits.Message
 }
 
-// checkStream is called when more of a body is here, but not its end, or when it is
-// too long for a message: it may be a stream.
+// checkStream makes a response a stream if it must be one. It is called when a part of the body
+// was received, or when the body is too long for a message.
 func (c *conn) checkStream() {
 	switch {
 	case !c.shard.Process.Streams:
 	case int64(c.body.Length()) > streamHeld*c.shard.MessageLimits.Message:
 		c.fail(fault.ResponseTooLarge)
-	case c.long(), c.head.Framing != http1.FixedLength && streamType(c.response.Headers):
+	case c.tooLong(), c.head.Framing != http1.FixedLength && streamType(c.response.Headers):
 		c.handOff()
 	case c.head.Framing != http1.FixedLength && !c.pause.Armed():
 		c.shard.Loop.After(streamAfter, &c.pause)
 	}
 }
 
-// handOff answers the attempt with what is here, the rest to be passed on as it
-// comes. An answer that nobody waits for is not worth that.
+// handOff takes the connection off the loop, and passes the response to its attempt as a
+// stream. The response of a lingering attempt is dropped.
 func (c *conn) handOff() {
 	if c.current.Lingering() {
 		c.close()
@@ -71,28 +71,28 @@ func (c *conn) handOff() {
 	switch {
 	case err == nil:
 		c.onDetached(sock)
-	case err == loop.ErrDetachBuffered: // its request is not all sent
-		c.shard.Loop.After(streamAgain, &c.pause)
-	case err == loop.ErrDetachClosed: // OnClose is to come
-	case c.long():
+	case err == loop.ErrDetachBuffered: // its request is not completely sent
+		c.shard.Loop.After(streamRetry, &c.pause)
+	case err == loop.ErrDetachClosed: // OnClose follows
+	case c.tooLong():
 		c.fail(fault.ResponseTooLarge)
 	}
 }
 
-// onDetached: the connection is off the loop.
+// onDetached passes the response to its attempt, after the connection has left the loop.
 func (c *conn) onDetached(sock loop.Socket) {
-	ans, a := c.response, c.release()
+	res, a := c.response, c.release()
 	c.response = nil
-	ans.AddVia(c.head.Minor)
+	res.AddVia(c.head.Minor)
 	if c.head.Framing == http1.FixedLength {
-		ans.DeclaredLength = c.head.Length
+		res.DeclaredLength = c.head.Length
 	}
-	ans.Source = &exchange.StreamSource{
+	res.Source = &exchange.StreamSource{
 		Socket: sock, Service: c.pool.service.Config.Name,
-		Body: c.body, Buffer: ans.BodyBuffer, Lease: c.pool.service.AdoptStream(c.pool.endpoint.LB),
+		Body: c.body, Buffer: res.BodyBuffer, Lease: c.pool.service.AdoptStream(c.pool.endpoint.LB),
 	}
-	ans.BodyBuffer = nil
-	ans.Hold()
+	res.BodyBuffer = nil
+	res.Hold()
 	c.close()
-	a.Answered(ans)
+	a.Answered(res)
 }

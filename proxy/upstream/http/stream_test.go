@@ -12,7 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-func TestAnswersLeave(t *testing.T) {
+// TestStreamResponses checks which responses leave the loop as a stream, and when.
+func TestStreamResponses(t *testing.T) {
 	for seed, a := range proxytest.StreamResponses {
 		t.Run(a.Name, func(t *testing.T) {
 			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Seed: uint64(seed), Limits: proxytest.SmallMessages})
@@ -33,7 +34,7 @@ func TestAnswersLeave(t *testing.T) {
 				}
 			}
 			if got.Chunks != strings.HasPrefix(a.Framing, "Transfer") {
-				t.Errorf("the body goes in chunks: %t", got.Chunks)
+				t.Errorf("the body is sent in chunks: %t", got.Chunks)
 			}
 			src := got.Source
 			m.W.Run(time.Second)
@@ -51,8 +52,9 @@ func TestAnswersLeave(t *testing.T) {
 	}
 }
 
-// What has an end soon is a message, whatever its type.
-func TestShortAnswersStay(t *testing.T) {
+// TestShortResponsesAreMessages checks that a response which is complete soon is a message,
+// whatever its type.
+func TestShortResponsesAreMessages(t *testing.T) {
 	events := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 	for _, says := range []string{
 		events + "Content-Length: 5\r\n\r\nfirst",
@@ -63,7 +65,7 @@ func TestShortAnswersStay(t *testing.T) {
 		m.W.Options.Cut = 0
 		m.RespondWith(0, says)
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
-		m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 		if resp, h, _ := proxytest.DecodeHead(t, p.Heard); resp.Status != 200 || !h.KeepAlive || len(c.Responses) != 0 {
 			t.Errorf("status %d, keep-alive %t, %d left", resp.Status, h.KeepAlive, len(c.Responses))
 		}
@@ -76,13 +78,13 @@ func TestShortAnswersStay(t *testing.T) {
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.W.Run(time.Second)
 	m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("st")) })
-	m.RunUntil("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
+	m.RunUntil("a response", func() bool { return bytes.HasSuffix(p.Heard, []byte("first")) })
 	m.W.Reset(p.Conn)
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// An HTTP/1.0 client reads until the close.
-func TestStreamForOldClient(t *testing.T) {
+// TestStreamToHTTP10 checks that an HTTP/1.0 client gets a body without chunks.
+func TestStreamToHTTP10(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	m.RespondWith(0, proxytest.StreamResponses[1].Says)
 	m.DialAndSend(proxytest.Egress, "GET /s HTTP/1.0\r\n\r\n")
@@ -93,8 +95,8 @@ func TestStreamForOldClient(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// A client that has not read what came before gets the stream after it; one that
-// goes away, or never reads, ends it.
+// TestStreamWaitsForSlowReader checks that a stream waits until the client has read the response
+// before, and ends when the client disconnects or never reads.
 func TestStreamWaitsForSlowReader(t *testing.T) {
 	for name, end := range map[string]func(m *proxytest.Mesh, p *proxytest.Peer){
 		"reads":         nil,
@@ -116,7 +118,7 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Write([]byte(proxytest.StreamRequest + proxytest.StreamRequest)) })
 			m.W.Run(500 * time.Millisecond)
 			if len(c.Responses) != 0 || m.Consumer.Stats("compute").StreamsOpen != 1 {
-				t.Fatalf("%d answers left, %d streams, want one that waits", len(c.Responses), m.Consumer.Stats("compute").StreamsOpen)
+				t.Fatalf("%d responses left, %d streams, want one that waits", len(c.Responses), m.Consumer.Stats("compute").StreamsOpen)
 			}
 			if end != nil {
 				end(m, p)
@@ -131,14 +133,14 @@ func TestStreamWaitsForSlowReader(t *testing.T) {
 			}
 			m.W.Hold(p.Conn, false)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
-			m.RunUntil("the answer before it", func() bool { return len(p.Heard) > 720_000 })
+			m.RunUntil("the response before it", func() bool { return len(p.Heard) > 720_000 })
 			proxytest.CheckStreamsSettled(m, c)
 		})
 	}
 }
 
-// An application that answers before it has read the request: the answer leaves
-// once the request has.
+// TestStreamBeforeRequestIsSent checks that a response which begins before the application has
+// read the request leaves the loop once the request is sent.
 func TestStreamBeforeRequestIsSent(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	a := m.Apps[0]
@@ -152,7 +154,7 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	a.Loop.Do(func() { app.Conn.Write([]byte(proxytest.StreamResponses[1].Says)) })
 	m.W.Run(time.Second)
 	if len(c.Responses) != 0 {
-		t.Fatal("left with a part of the request to send")
+		t.Fatal("left before the request was sent")
 	}
 	m.W.Hold(app.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
@@ -160,9 +162,9 @@ func TestStreamBeforeRequestIsSent(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// Where connections can't leave, a long answer is refused, and one that lasts is
-// a message as long as it is short.
-func TestAnswersStayWithoutSockets(t *testing.T) {
+// TestStreamResponsesWithoutSockets checks responses on a driver whose connections can't leave
+// the loop. A long one is refused; a slow one is a message while it is short.
+func TestStreamResponsesWithoutSockets(t *testing.T) {
 	for _, a := range proxytest.StreamResponses {
 		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallMessages, NoSockets: true})
 		app := m.RespondWith(0, a.Says)
@@ -174,7 +176,7 @@ func TestAnswersStayWithoutSockets(t *testing.T) {
 		} else {
 			m.Apps[0].Loop.Do(func() { (*app).Conn.Write([]byte("0\r\n\r\n")); (*app).Conn.Drain() })
 		}
-		m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+		m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 		resp, _, _ := proxytest.DecodeHead(t, p.Heard)
 		if got := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != want || got != code || len(c.Responses) != 0 {
 			t.Errorf("%s: status %d %s, %d left", a.Name, resp.Status, got, len(c.Responses))
@@ -184,14 +186,14 @@ func TestAnswersStayWithoutSockets(t *testing.T) {
 	}
 }
 
-// The loser of a hedge that turns out to be a stream is closed, and the winner's
-// stream is the client's.
+// TestHedgedStream checks that the connection of the losing attempt closes, and that the client
+// gets the stream of the winner.
 func TestHedgedStream(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
 		Service: ", idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
 	var apps [2]**proxytest.Peer
 	for i := range apps {
-		apps[i] = m.RespondWith(i, proxytest.StreamResponses[5].Says) // both pause; the first one is left first
+		apps[i] = m.RespondWith(i, proxytest.StreamResponses[5].Says) // both pause; the first attempt becomes a stream first
 	}
 	m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 	m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
@@ -211,24 +213,25 @@ func TestHedgedStream(t *testing.T) {
 	proxytest.CheckStreamsSettled(m, c)
 }
 
-// A bad answer that is a stream gives way to a better one, and ends.
+// TestBadStreamIsRetried checks that a stream with status 500 ends when a retry has a better
+// response.
 func TestBadStreamIsRetried(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
 		Service: `, idempotent: true, retry: {attempts: 1, on: [5xx]}, hedge: {budget: 1}`})
 	bad := strings.Replace(proxytest.StreamResponses[1].Says, "200 OK", "500 X", 1)
 	first := true
-	answer := func() string {
+	response := func() string {
 		if first {
 			first = false
 			return bad
 		}
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	}
-	m.RespondWithFunc(0, answer)
-	m.RespondWithFunc(1, answer)
+	m.RespondWithFunc(0, response)
+	m.RespondWithFunc(1, response)
 	for range 20 { // earns tokens for the retry
 		p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
-		m.RunUntil("an answer", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Responses) > 0 })
+		m.RunUntil("a response", func() bool { return bytes.HasSuffix(p.Heard, []byte("ok")) || len(c.Responses) > 0 })
 		if len(c.Responses) > 0 {
 			break
 		}
