@@ -1,6 +1,8 @@
-// Package dubbo is a downstream Dubbo connection. Bodies of calls are passed on unread.
+// Package dubbo is a downstream Dubbo connection. Of a call's body it reads only what routing
+// needs; the bytes pass unchanged.
 //
 //	session.go  calls, heartbeats, the read-only event of a drain
 //	reply.go    responses
-//	shed.go     how much memory the connection holds, and giving up its largest call
+//	state.go    the states of a session
+//	shed.go     the memory that the connection holds, and dropping the largest call
 package dubbo

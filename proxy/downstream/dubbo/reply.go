@@ -11,27 +11,27 @@ import (
 
 var _ exchange.Caller = (*session)(nil)
 
-// Encode implements replier.
-func (s *session) Encode(_ *exchange.Exchange, ans *exchange.Response) *fault.Failure {
-	if ans.RPC == 0 || ans.Source != nil { // not of Dubbo
+// Encode implements exchange.Caller. It refuses responses that are not Dubbo.
+func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Failure {
+	if res.RPC == 0 || res.Source != nil {
 		return fault.Malformed
 	}
 	return nil
 }
 
-// Respond implements replier.
-func (s *session) Respond(ex *exchange.Exchange, ans *exchange.Response) {
+// Respond implements exchange.Caller.
+func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
 		out := s.outgoing()
 		out.B = dubbo.AppendFrame(out.B, &dubbo.Frame{
-			Serialization: dubbo.SerializationOf(ans.Codec), Status: dubbo.Status(ans.RPC), ID: int64(ex.StreamID), Body: ans.Body,
+			Serialization: dubbo.SerializationOf(res.Codec), Status: dubbo.Status(res.RPC), ID: int64(ex.StreamID), Body: res.Body,
 		})
 	}
-	ans.Release()
+	res.Release()
 }
 
-// Fail implements replier.
+// Fail implements exchange.Caller.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
@@ -40,11 +40,11 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	}
 }
 
-// Finished implements replier.
+// Finished implements exchange.Caller. Dubbo has no word for it.
 func (s *session) Finished(*exchange.Exchange) {}
 
-// remove takes a call that is being answered out of those that are out. The last
-// one gets its place.
+// remove removes a call that has its response from those in flight. The last one gets its
+// place.
 func (s *session) remove(ex *exchange.Exchange) {
 	last := len(s.calls) - 1
 	moved := s.calls[last]
@@ -53,36 +53,36 @@ func (s *session) remove(ex *exchange.Exchange) {
 	s.calls = s.calls[:last]
 }
 
-// outgoing is where what is to leave at the end of the turn is put.
+// outgoing returns the buffer of frames that are written at the end of the turn.
 func (s *session) outgoing() *bytebufferpool.ByteBuffer {
-	if s.replies != nil && len(s.replies.B) > mux.BatchSize {
+	if s.outgoingFrames != nil && len(s.outgoingFrames.B) > mux.BatchSize {
 		s.write()
 	}
-	if s.replies == nil {
-		s.replies = s.host.Buffers.Get(0)
+	if s.outgoingFrames == nil {
+		s.outgoingFrames = s.host.Buffers.Get(0)
 		s.host.Loop.Defer(&s.out)
 	}
-	return s.replies
+	return s.outgoingFrames
 }
 
-// flush writes what was answered, and closes a draining connection when that was
-// all.
+// flush writes the responses of the turn, and closes a draining connection after the last one.
 func (s *session) flush() {
 	s.write()
-	s.finish()
+	s.finishDrain()
 }
 
+// write writes the outgoing frames.
 func (s *session) write() {
-	if s.replies == nil {
+	if s.outgoingFrames == nil {
 		return
 	}
-	s.outbound.Write(s.replies.B)
-	s.host.Buffers.Put(s.replies)
-	s.replies = nil
+	s.outbound.Write(s.outgoingFrames.B)
+	s.host.Buffers.Put(s.outgoingFrames)
+	s.outgoingFrames = nil
 	s.outbound.Watch()
 }
 
-// statusOf is the status that tells a Dubbo caller of f.
+// statusOf returns the Dubbo status of the failure f.
 func statusOf(f *fault.Failure) dubbo.Status {
 	switch f {
 	case fault.Malformed:

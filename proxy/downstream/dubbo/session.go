@@ -17,9 +17,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// session is a downstream Dubbo connection. Calls begin as they come, up to
-// MaxStreams of them at a time, and are answered in the order in which their
-// answers are there. What one turn brings leaves in one write.
+// session is a downstream Dubbo connection. Calls begin as they arrive, up to MaxStreams at a
+// time. Responses are sent as they arrive, in any order; those of one turn in one write.
 type session struct {
 	host     *downstream.Host
 	conn     loop.Conn
@@ -29,13 +28,13 @@ type session struct {
 
 	state   sessionState
 	reader  dubbo.FrameReader
-	refusal *fault.Failure       // of the call that is being received, if it is skipped
+	refusal *fault.Failure       // why the call that is being received is skipped; nil for none
 	held    int                  // bytes in reader counted against limits.buffered
-	calls   []*exchange.Exchange // out; each knows its place
+	calls   []*exchange.Exchange // in flight; CallIndex is the index of each
 
-	replies    *bytebufferpool.ByteBuffer // not written yet; may be nil
-	out        loop.Flush
-	graceTimer loop.Timer // armed in grace: until draining
+	outgoingFrames *bytebufferpool.ByteBuffer // not written yet; may be nil
+	out            loop.Flush
+	graceTimer     loop.Timer // armed in grace
 
 	timeout  loop.Timeout   // idle, head and body timeouts
 	outbound shard.Outbound // write timeout
@@ -45,21 +44,22 @@ type session struct {
 
 // acceptor makes the Dubbo sessions of one loop.
 type acceptor struct {
-	w          *downstream.Host
-	invocation dubbo.Invocation // being read
+	host       *downstream.Host
+	invocation dubbo.Invocation // scratch memory of all sessions
 }
 
-func NewAcceptor(w *downstream.Host) downstream.Acceptor { return &acceptor{w: w} }
+// NewAcceptor returns the Acceptor of Dubbo connections on a loop.
+func NewAcceptor(h *downstream.Host) downstream.Acceptor { return &acceptor{host: h} }
 
-func (d *acceptor) Accept(at *exchange.Listener) loop.Stream {
-	return newSession(d.w, at, &d.invocation)
+func (a *acceptor) Accept(l *exchange.Listener) loop.Stream {
+	return newSession(a.host, l, &a.invocation)
 }
 
-func newSession(w *downstream.Host, at *exchange.Listener, scratch *dubbo.Invocation) *session {
-	s := &session{host: w, listener: at, invocation: scratch}
-	s.reader.Buffers = &w.Buffers
-	s.timeout.Init(w.Loop, s.onTimeout)
-	s.outbound.Init(w.Shard)
+func newSession(h *downstream.Host, l *exchange.Listener, scratch *dubbo.Invocation) *session {
+	s := &session{host: h, listener: l, invocation: scratch}
+	s.reader.Buffers = &h.Buffers
+	s.timeout.Init(h.Loop, s.onTimeout)
+	s.outbound.Init(h.Shard)
 	s.out.Do = s.flush
 	s.graceTimer.Fire = s.onGrace
 	return s
@@ -80,17 +80,16 @@ func (s *session) OnData(b []byte) {
 	}
 	if err := s.reader.Feed(b, s); err != nil {
 		s.host.Log.Warn("connection closed: malformed input", "peer", s.conn.RemoteAddr(), "error", err)
-		s.shut()
+		s.drainAndClose()
 		return
 	}
 	s.account()
-	s.finish()
-	s.wait()
+	s.finishDrain()
+	s.startTimeout()
 }
 
-// wait sets the timeout for what is to come: the rest of a frame, or the next
-// one.
-func (s *session) wait() {
+// startTimeout starts the timeout for the rest of a frame, or for the next one.
+func (s *session) startTimeout() {
 	t := &s.host.Config.Timeouts
 	switch {
 	case s.state == closed:
@@ -105,7 +104,7 @@ func (s *session) wait() {
 	}
 }
 
-// onTimeout: an idle connection closes, and one whose frame does not end.
+// onTimeout closes a connection that is idle, or whose frame is incomplete for too long.
 func (s *session) onTimeout(k loop.TimeoutKind) {
 	if k == loop.TimeoutIdle && len(s.calls) > 0 {
 		s.timeout.StartIdle(s.host.Config.Timeouts.Idle)
@@ -114,20 +113,20 @@ func (s *session) onTimeout(k loop.TimeoutKind) {
 	if f := &s.reader.Frame; k == loop.TimeoutBody && f.Request && !f.Event {
 		s.refuse(f, cmp.Or(s.refusal, fault.SlowBody))
 	}
-	s.shut()
+	s.drainAndClose()
 }
 
 var _ dubbo.FrameHandler = (*session)(nil)
 
-// OnHeader implements FrameHandler. A call that is refused for its header is skipped,
-// for the connection is that of many callers.
+// OnHeader implements dubbo.FrameHandler. The connection has many callers, so it stays open when
+// a call is refused: the body of the call is skipped.
 func (s *session) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	s.timeout.Stop()
 	s.refusal = nil
 	switch {
 	case f.Event:
 		return length <= dubbo.MaxEvent
-	case !f.Request: // an answer to nothing
+	case !f.Request: // a response, although nothing was requested
 		return false
 	case int64(length) > s.host.MessageLimits.Message:
 		s.refusal = fault.CallTooLarge
@@ -141,7 +140,7 @@ func (s *session) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	return s.refusal == nil
 }
 
-// OnFrame implements FrameHandler.
+// OnFrame implements dubbo.FrameHandler.
 func (s *session) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	switch {
 	case f.Request && !f.Event && body != nil:
@@ -160,7 +159,7 @@ func (s *session) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	}
 }
 
-// begin starts on the call f, whose body is here.
+// begin begins the call f, whose body is complete.
 func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	inv := s.invocation
 	if err := inv.Parse(f.Serialization, body.B); err != nil {
@@ -168,15 +167,15 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		s.refuse(f, fault.OfCall(err))
 		return
 	}
-	s.account() // what came in parts is the exchange's from here on
+	s.account() // the exchange counts the body from here on
 	ex := s.host.Pool.Exchange(s)
 	req := &ex.Request
 	req.Codec, _ = dubbo.CodecOf(f.Serialization)
 	req.Path, req.Method, req.Version, req.Group = inv.Path, inv.Method, inv.Version, inv.Group
 	req.Body, req.OneWay = body.B, !f.TwoWay
 	if _, ok := trace.Parse(inv.TraceParent); ok {
-		// For the sidecars: the body has it for the provider, with what later
-		// versions may put behind, which could be anything of any length.
+		// This is for sidecars: the provider finds it in the body. Later versions
+		// may append anything of any length, which is cut off.
 		req.Headers = append(req.Headers, protocol.Header{Name: trace.NameParent, Value: inv.TraceParent[:trace.TextLen]})
 	}
 	if inv.Timeout > 0 {
@@ -193,7 +192,7 @@ func (s *session) begin(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	ex.Begin(r, s.listener)
 }
 
-// refuse answers a call that has not begun.
+// refuse sends a failure for a call whose exchange has not begun.
 func (s *session) refuse(f *dubbo.Frame, why *fault.Failure) {
 	s.host.Stats.Failed(why)
 	exchange.LogRefused(&s.host.AccessLog, s, nil, why)
@@ -207,14 +206,14 @@ func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
-// Retire is drain: a consumer that was told goes elsewhere.
+// Retire drains the connection: a consumer that was told sends its calls elsewhere.
 func (s *session) Retire() { s.Drain() }
 
-// drainGrace is how long after it was told that this sidecar goes down a consumer
-// may still send calls; some are on their way.
+// drainGrace is how long a consumer may still send calls after the read-only event, since some
+// are on their way.
 const drainGrace = time.Second
 
-// Drain tells the consumer to send no more, and closes once all is answered.
+// Drain tells the consumer to send no more calls, and closes once all have their responses.
 func (s *session) Drain() {
 	if s.state != open {
 		return
@@ -227,18 +226,18 @@ func (s *session) Drain() {
 
 func (s *session) onGrace() {
 	s.state.become(draining)
-	s.finish()
+	s.finishDrain()
 }
 
-// finish closes a draining connection when the last answer was written.
-func (s *session) finish() {
+// finishDrain closes a draining connection when no call is in flight or being received.
+func (s *session) finishDrain() {
 	if s.state == draining && len(s.calls) == 0 && !s.reader.Midway() {
-		s.shut()
+		s.drainAndClose()
 	}
 }
 
-// shut closes the connection behind what was answered.
-func (s *session) shut() {
+// drainAndClose ends the session, and closes the connection once the responses are sent.
+func (s *session) drainAndClose() {
 	s.write()
 	s.close()
 	s.conn.Drain()
@@ -251,7 +250,8 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// close ends the session's part: calls that are not answered are withdrawn.
+// close ends the session, and cancels the calls in flight. The connection is the caller's to
+// close.
 func (s *session) close() {
 	if s.state == closed {
 		return
@@ -261,9 +261,9 @@ func (s *session) close() {
 	s.account()
 	s.timeout.Stop()
 	s.host.Loop.Stop(&s.graceTimer)
-	if s.replies != nil {
-		s.host.Buffers.Put(s.replies)
-		s.replies = nil
+	if s.outgoingFrames != nil {
+		s.host.Buffers.Put(s.outgoingFrames)
+		s.outgoingFrames = nil
 	}
 	for _, ex := range s.calls {
 		ex.Cancel()
@@ -271,7 +271,7 @@ func (s *session) close() {
 	s.calls = nil
 }
 
-// account keeps limits.buffered up to date with what is being received.
+// account charges the memory of an incomplete frame to limits.buffered.
 func (s *session) account() {
 	if held := s.reader.Held(); held != s.held {
 		s.host.Charge(held - s.held)

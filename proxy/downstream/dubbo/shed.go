@@ -2,21 +2,24 @@ package dubbo
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
-// overBudget tells that a call of so many bytes is not to be received: memory is short,
-// and the connection is over its share.
+// overBudget reports whether a call of length bytes must be refused: memory is short, and the
+// connection holds more than its share.
 func (s *session) overBudget(length int) bool {
 	return s.host.Process.Budget.Full(s.held) && s.overShare(length, len(s.calls)+1)
 }
 
+// OverShare implements exchange.Caller.
 func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.Held, len(s.calls)) }
 
-// overShare lets small calls pass, for a connection carries those of many callers: up to
-// a share more in all.
+// overShare reports whether a call of length bytes is too big for a connection that holds more
+// than its share. Small calls pass, since a connection carries those of many callers: together
+// they add up to a share at most.
 func (s *session) overShare(length, calls int) bool {
 	share := s.host.Share()
 	return length > share/calls && s.Buffered() > share
 }
 
+// Buffered returns how many bytes are held for the consumer.
 func (s *session) Buffered() int {
 	n := s.held + s.outbound.Counted
 	for _, ex := range s.calls {
@@ -25,26 +28,27 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// ShedLargest gives up the call that holds the most.
+// ShedLargest implements exchange.Holder. It drops the call that holds the most memory.
 func (s *session) ShedLargest() bool {
-	var greediest *exchange.Exchange
+	var largest *exchange.Exchange
 	most := 0
 	for _, ex := range s.calls {
 		if n := ex.Buffered(); n > most {
-			greediest, most = ex, n
+			largest, most = ex, n
 		}
 	}
 	if most < exchange.LeastShed {
 		return false
 	}
-	greediest.Shed()
+	largest.Shed()
 	return true
 }
 
+// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
-	out := s.calls
+	inFlight := s.calls
 	s.close()
-	for _, ex := range out {
+	for _, ex := range inFlight {
 		ex.AbandonNow()
 	}
 	s.host.Remove(s)

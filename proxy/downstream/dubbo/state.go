@@ -2,14 +2,14 @@ package dubbo
 
 // sessionState is the state of a session.
 //
-//	open ──Drain──▶ grace ──drainGrace──▶ draining ──last call answered──▶ closed
+//	open ──Drain──▶ grace ──drainGrace──▶ draining ──last response──▶ closed
 //	  └───────────────┴──────── idle, lost, slow or malformed ──┴────────────▲
 type sessionState uint8
 
 const (
 	open     sessionState = iota // takes calls
 	grace                        // takes calls, but the consumer was told to send no more
-	draining                     // refuses calls, and closes when all are answered
+	draining                     // refuses calls, and closes when all have their responses
 	closed
 )
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
-	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -371,31 +370,4 @@ func (s *session) dropInput() {
 		s.host.Pool.Recycle(s.cur)
 		s.cur = nil
 	}
-}
-
-// account charges the memory of incomplete requests, and of pendingStream, to
-// limits.buffered.
-func (s *session) account() {
-	now := 0
-	if !s.blank() {
-		now = protocol.Held(s.in)
-	}
-	if s.pendingStream != nil {
-		now += protocol.Held(s.pendingStream.Source.Buffer)
-	}
-	if now != s.held {
-		s.host.Charge(now - s.held)
-		s.held = now
-	}
-	if s.cur != nil {
-		s.cur.Hold()
-	}
-}
-
-// incomplete returns how many bytes are held of input that is not a complete request.
-func (s *session) incomplete() int {
-	if s.cur == nil {
-		return s.held
-	}
-	return s.held + s.cur.Held
 }

@@ -1,6 +1,9 @@
 package http
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/exchange"
+)
 
 // overBudget reports whether the client must not send more: memory is short, and the
 // connection holds more than its share.
@@ -38,4 +41,31 @@ func (s *session) CloseNow() {
 	s.host.Remove(s)
 	s.outbound.Stop()
 	s.conn.Close()
+}
+
+// account charges the memory of incomplete requests, and of pendingStream, to
+// limits.buffered.
+func (s *session) account() {
+	now := 0
+	if !s.blank() {
+		now = protocol.Held(s.in)
+	}
+	if s.pendingStream != nil {
+		now += protocol.Held(s.pendingStream.Source.Buffer)
+	}
+	if now != s.held {
+		s.host.Charge(now - s.held)
+		s.held = now
+	}
+	if s.cur != nil {
+		s.cur.Hold()
+	}
+}
+
+// incomplete returns how many bytes are held of input that is not a complete request.
+func (s *session) incomplete() int {
+	if s.cur == nil {
+		return s.held
+	}
+	return s.held + s.cur.Held
 }

@@ -114,7 +114,7 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// OnPreface answers the dialler's preface.
+// OnPreface responds to the dialler's preface.
 func (s *session) OnPreface(version uint8, peer link.Settings) {
 	s.Writer.Preface(link.Acceptor, linkconn.Settings(s.host.Process))
 	s.fetches = peer.Features&link.FeatureStreams != 0

@@ -14,13 +14,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// keepaliveInterval is how often a connection to a provider looks whether its peer is
-// alive: after one beat of silence it asks, after two it gives up.
+// keepaliveInterval is the time between two checks of the provider. After one interval of
+// silence the connection sends a heartbeat, after two it closes.
 const keepaliveInterval = 15 * time.Second
 
-// client is one connection to a Dubbo provider. It carries up to MaxStreams
-// calls at a time, which are answered in any order. What one turn brings leaves in
-// one write.
+// client is a connection to a Dubbo provider. It carries up to MaxStreams calls at a time, with
+// responses in any order. The calls of one turn are sent in one write.
 type client struct {
 	up    *upstream
 	shard *shard.Shard
@@ -28,30 +27,30 @@ type client struct {
 	state clientState
 
 	calls    table
-	queue    []int64      // ids of calls that have not left, and of withdrawn ones among them
-	settled  []localReply // during a flush: calls to be answered here, which nothing else ends
-	flushing bool
+	queue    []int64      // ids of calls that were not sent, some of them cancelled
+	local    []localReply // calls that get a local response at the end of flush
+	flushing bool         // flush is running
 
 	out        loop.Flush
-	retryWrite loop.Timer // the peer takes less than it is sent
-	outbound   shard.Outbound
+	retryWrite loop.Timer     // armed while the provider reads too slowly
+	outbound   shard.Outbound // write timeout
 
 	reader dubbo.FrameReader
 	held   int // bytes in reader counted against limits.buffered
 
-	beat  loop.Timer
-	heard bool // something arrived since the last beat
-	asked bool // a heartbeat of ours is out
+	keepalive loop.Timer
+	heard     bool // bytes arrived since the last keepalive
+	pinged    bool // a heartbeat has no response yet
 }
 
-// localReply is a call that the connection answers in the provider's place: one that
-// wants no answer, or one that could not be made, and why.
+// localReply is a call to which the provider does not respond: a one-way call, or a request
+// that could not be converted.
 type localReply struct {
 	a   *exchange.Attempt
-	why *fault.Failure
+	why *fault.Failure // why it could not be converted; nil for a one-way call
 }
 
-// Service implements Destined.
+// Service implements loop.Destined.
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialDubbo(u *upstream) *client {
@@ -59,7 +58,7 @@ func dialDubbo(u *upstream) *client {
 	c.reader.Buffers = &c.shard.Buffers
 	c.out.Do = c.flush
 	c.retryWrite.Fire = c.flush
-	c.beat.Fire = c.onBeat
+	c.keepalive.Fire = c.onKeepalive
 	c.outbound.Init(c.shard)
 	c.shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
 	return c
@@ -67,18 +66,18 @@ func dialDubbo(u *upstream) *client {
 
 func (c *client) OnOpen(conn loop.Conn) {
 	c.conn, c.outbound.Conn = conn, conn
-	c.shard.Loop.After(keepaliveInterval, &c.beat)
+	c.shard.Loop.After(keepaliveInterval, &c.keepalive)
 	if c.up.leaving {
 		c.state.become(probing)
-		c.ask()
+		c.sendHeartbeat()
 		return
 	}
 	c.state.become(open)
 	c.flush()
 }
 
-// onProbeAnswered: the provider that was leaving is back. One that is going down still
-// accepts connections, and closes them without a word.
+// onProbeAnswered is called when the provider has responded to a heartbeat: it is back if it was
+// leaving. A provider that shuts down accepts connections, but closes them without a response.
 func (c *client) onProbeAnswered() {
 	switch c.state {
 	case probing:
@@ -86,7 +85,7 @@ func (c *client) onProbeAnswered() {
 		c.up.leaving = false
 	case probingLeaving:
 		c.state.become(leaving)
-		c.up.leaving = true // a newer connection may have found it back meanwhile
+		c.up.leaving = true // a newer connection may have cleared it meanwhile
 	default:
 		return
 	}
@@ -104,7 +103,7 @@ func (c *client) OnData(b []byte) {
 		return
 	}
 	c.account()
-	c.finish()
+	c.closeIfDone()
 }
 
 func (c *client) OnClose(err error) {
@@ -115,6 +114,7 @@ func (c *client) OnClose(err error) {
 	c.close(fault.Reset)
 }
 
+// send queues a's call, or fails a when too many are in flight.
 func (c *client) send(a *exchange.Attempt) {
 	if c.calls.n == mux.MaxStreams {
 		a.Failed(fault.StreamLimit)
@@ -124,15 +124,14 @@ func (c *client) send(a *exchange.Attempt) {
 	a.Carry(c, uint64(id))
 	c.enqueue(id)
 	if c.calls.n == 1 && !c.flushing {
-		c.flush() // a lone call waits for nothing
+		c.flush() // no other call of this turn can share the write
 		return
 	}
 	c.shard.Loop.Defer(&c.out)
 }
 
-// enqueue has a call leave with the next flush. To a provider that does not read
-// there is none for long, so those that were withdrawn meanwhile are taken out
-// when they are half of all that can be.
+// enqueue queues a call for the next flush. A provider that does not read delays it, so cancelled
+// calls are removed from the queue when it is twice as long as there can be calls.
 func (c *client) enqueue(id int64) {
 	if len(c.queue) == 2*mux.MaxStreams {
 		c.queue = slices.DeleteFunc(c.queue, func(id int64) bool { return c.calls.find(id) == nil })
@@ -140,14 +139,14 @@ func (c *client) enqueue(id int64) {
 	c.queue = append(c.queue, id)
 }
 
-// forget takes a out of the table; what still comes for it is skipped.
+// forget removes a from the table. A response that still arrives for it is skipped.
 func (c *client) forget(a *exchange.Attempt) {
 	c.calls.remove(int64(a.ID()))
 	a.Release()
 }
 
-// Cancel implements carrier. It leaves a call with the application if that may have
-// it: Dubbo can't take one back, so its answer is awaited and dropped.
+// Cancel implements exchange.Carrier. A call that was sent lingers: Dubbo can't take it back, so
+// its response is awaited and dropped.
 func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
 	if c.calls.find(int64(a.ID())).sent {
 		return true
@@ -156,54 +155,54 @@ func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements carrier. The connection carries other calls; an answer that still
-// comes is for nobody.
+// Abort implements exchange.Carrier. The connection stays open for other calls; a late response
+// is dropped.
 func (c *client) Abort(a *exchange.Attempt) {
 	c.forget(a)
-	c.finish()
+	c.closeIfDone()
 }
 
-// Buffered implements carrier: what is here of a response is the reader's.
+// Buffered implements exchange.Carrier. The reader counts the bytes of incomplete responses.
 func (c *client) Buffered(*exchange.Attempt) int { return 0 }
 
-// onBeat runs every keepaliveInterval while the connection is open.
-func (c *client) onBeat() {
+// onKeepalive runs every keepaliveInterval until the connection closes.
+func (c *client) onKeepalive() {
 	switch {
 	case c.heard:
-		c.asked = false
-	case c.asked:
-		c.shard.Log.Warn("connection closed: the provider is silent", "peer", c.conn.RemoteAddr())
+		c.pinged = false
+	case c.pinged:
+		c.shard.Log.Warn("connection closed: the provider did not respond to a heartbeat", "peer", c.conn.RemoteAddr())
 		c.close(fault.Reset)
 		return
 	default:
-		c.ask()
+		c.sendHeartbeat()
 	}
 	c.heard = false
-	c.shard.Loop.After(keepaliveInterval, &c.beat)
+	c.shard.Loop.After(keepaliveInterval, &c.keepalive)
 }
 
-// ask sends a heartbeat.
-func (c *client) ask() {
-	c.asked = true
+func (c *client) sendHeartbeat() {
+	c.pinged = true
 	c.outbound.Write(dubbo.AppendHeartbeat(c.shard.Scratch[:0], c.up.serialization, 0))
 	c.outbound.Watch()
 }
 
-// detach makes the next attempt dial anew.
+// detach makes the next attempt dial a new connection.
 func (c *client) detach() {
 	if c.up.cur == c {
 		c.up.cur = nil
 	}
 }
 
-// finish closes a connection that is not to stay once nothing is out on it.
-func (c *client) finish() {
+// closeIfDone closes the connection if no call is in flight, and the provider or its endpoint is
+// leaving.
+func (c *client) closeIfDone() {
 	if (c.state.ends() || c.up.gone) && c.state != dialing && c.calls.n == 0 {
 		c.close(nil)
 	}
 }
 
-// account keeps limits.buffered up to date with what is being received.
+// account charges the memory of an incomplete frame to limits.buffered.
 func (c *client) account() {
 	if held := c.reader.Held(); held != c.held {
 		c.shard.Charge(held - c.held)
@@ -211,8 +210,8 @@ func (c *client) account() {
 	}
 }
 
-// close ends the connection and with f all that is out on it. A call that has not
-// left counts as not sent, whatever f.
+// close closes the connection, and fails with f the calls in flight on it. A call that was not
+// sent counts as unsent, whatever f says.
 func (c *client) close(f *fault.Failure) {
 	if c.state == closed {
 		return
@@ -222,7 +221,7 @@ func (c *client) close(f *fault.Failure) {
 	c.reader.Close()
 	c.account()
 	c.outbound.Stop()
-	c.shard.Loop.Stop(&c.beat)
+	c.shard.Loop.Stop(&c.keepalive)
 	c.shard.Loop.Stop(&c.retryWrite)
 	if c.conn != nil {
 		c.conn.Close()
@@ -244,8 +243,7 @@ func (c *client) close(f *fault.Failure) {
 
 var _ dubbo.FrameHandler = (*client)(nil)
 
-// OnHeader implements FrameHandler. Answers that nobody waits for any more are
-// skipped.
+// OnHeader implements dubbo.FrameHandler. It skips responses for which no attempt waits.
 func (c *client) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	if f.Event || f.Request {
 		return f.Event && length <= dubbo.MaxEvent
@@ -263,7 +261,7 @@ func (c *client) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	return true
 }
 
-// OnFrame implements FrameHandler.
+// OnFrame implements dubbo.FrameHandler.
 func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	switch call := c.calls.find(f.ID); {
 	case f.Event:
@@ -277,7 +275,7 @@ func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		c.forget(a)
 		a.Ended(f.Status != dubbo.StatusPoolExhausted)
 	case body != nil:
-		c.onAnswer(f, call, body)
+		c.onResponse(f, call, body)
 		return
 	}
 	if body != nil {
@@ -285,7 +283,7 @@ func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	}
 }
 
-// onEvent answers heartbeats, and stops calling a provider that goes down.
+// onEvent responds to heartbeats, and reads those events that change the state.
 func (c *client) onEvent(f *dubbo.Frame) {
 	switch {
 	case !f.Request:

@@ -7,34 +7,34 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// convert makes the answer f, whose body is ans.head, one of HTTP.
-func (c *client) convert(ans *exchange.Response, f *dubbo.Frame, bare bool) *fault.Failure {
-	ans.BodyBuffer = c.shard.Buffers.Get(0)
-	text, reply, err := dubbo.AppendReply(ans.BodyBuffer.B[:0], f, bare, int(c.shard.MessageLimits.Message))
+// convert makes res the HTTP response for f, whose body is in res.HeadBuffer.
+func (c *client) convert(res *exchange.Response, f *dubbo.Frame, valueOnly bool) *fault.Failure {
+	res.BodyBuffer = c.shard.Buffers.Get(0)
+	text, reply, err := dubbo.AppendReply(res.BodyBuffer.B[:0], f, valueOnly, int(c.shard.MessageLimits.Message))
 	switch {
 	case err == dubbo.ErrReplyTooLarge:
 		return fault.ResponseTooLarge
 	case err != nil:
 		return fault.Malformed
 	}
-	fill(ans, text, reply)
-	c.shard.Buffers.Put(ans.HeadBuffer)
-	ans.HeadBuffer = nil
+	fill(res, text, reply)
+	c.shard.Buffers.Put(res.HeadBuffer)
+	res.HeadBuffer = nil
 	return nil
 }
 
-// fill fills the answer with text, which is ans.body's memory, as the body.
-// The headers' values go behind it.
-func fill(ans *exchange.Response, text []byte, reply dubbo.Reply) {
+// fill sets status, headers and body of res. text, in the memory of res.BodyBuffer, is the body;
+// the values of the headers are appended to it.
+func fill(res *exchange.Response, text []byte, reply dubbo.Reply) {
 	end := len(text)
 	text = append(text, reply.ContentType...)
 	code := len(text)
 	text = append(text, reply.Code...)
-	ans.BodyBuffer.B = text
-	ans.Status, ans.Body = reply.Status, text[:end:end]
-	ans.Headers = append(ans.Headers, protocol.Header{Name: protocol.NameContentType, Value: text[end:code:code]})
+	res.BodyBuffer.B = text
+	res.Status, res.Body = reply.Status, text[:end:end]
+	res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameContentType, Value: text[end:code:code]})
 	if reply.Code != "" {
-		ans.Headers = append(ans.Headers, protocol.Header{Name: protocol.NameError, Value: text[code:]})
+		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameError, Value: text[code:]})
 	}
-	ans.AddDate()
+	res.AddDate()
 }

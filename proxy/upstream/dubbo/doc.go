@@ -2,6 +2,7 @@
 //
 //	upstream.go  one endpoint on one loop: one connection, dialled on first use
 //	conn.go      the connection: calls, heartbeats, the provider's events
+//	state.go     the states of the connection
 //	calls.go     the table of the calls in flight
 //	message.go   attempts to frames, and frames to responses
 //	convert.go   a Dubbo response for a request that came as HTTP

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux"
 )
 
-// flush writes the calls that have not left, together.
+// flush writes the queued calls together.
 func (c *client) flush() {
 	if !c.state.sends() {
 		return
@@ -32,16 +32,16 @@ func (c *client) flush() {
 	c.queue = append(c.queue[:0], c.queue[next:]...)
 	c.shard.KeepScratch(out)
 	c.outbound.Watch()
-	for _, s := range c.settled {
-		c.standIn(s.a, s.why)
+	for _, r := range c.local {
+		c.respondLocally(r.a, r.why)
 	}
-	c.settled = c.settled[:0]
+	c.local = c.local[:0]
 	c.flushing = false
-	c.finish()
+	c.closeIfDone()
 }
 
-// appendCall appends the call with this id, if it was not withdrawn. What came as
-// HTTP is converted; what is Dubbo goes on as it is, under the new id.
+// appendCall appends the call with this id, unless it was cancelled. An HTTP request is
+// converted; the body of a Dubbo call is sent unchanged, under the new id.
 func (c *client) appendCall(dst []byte, id int64) []byte {
 	call := c.calls.find(id)
 	if call == nil {
@@ -51,7 +51,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 	if req.Codec != protocol.CodecHTTP {
 		call.sent = true
 		if req.OneWay {
-			c.settled = append(c.settled, localReply{a: call.a})
+			c.local = append(c.local, localReply{a: call.a})
 		}
 		return dubbo.AppendFrame(dst, &dubbo.Frame{
 			Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body,
@@ -63,56 +63,56 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
 	}
 	if err != nil {
-		c.settled = append(c.settled, localReply{call.a, fault.OfCall(err)})
+		c.local = append(c.local, localReply{call.a, fault.OfCall(err)})
 		return dst
 	}
 	call.sent, call.converted, call.valueOnly = true, true, parsed.Bare
 	return dst
 }
 
-// standIn answers a in the provider's place: the call was sent and wants no
-// answer, or it could not be made.
-func (c *client) standIn(a *exchange.Attempt, f *fault.Failure) {
+// respondLocally gives a a response in the provider's place. f says why the request could not be
+// converted; it is nil for a one-way call, which was sent.
+func (c *client) respondLocally(a *exchange.Attempt, f *fault.Failure) {
 	c.forget(a)
-	ans := c.up.pool.Response()
+	res := c.up.pool.Response()
 	if f != nil {
-		ans.BodyBuffer = c.shard.Buffers.Get(0)
-		text := append(append(ans.BodyBuffer.B[:0], f.Text...), '\n')
-		fill(ans, text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
+		res.BodyBuffer = c.shard.Buffers.Get(0)
+		text := append(append(res.BodyBuffer.B[:0], f.Text...), '\n')
+		fill(res, text, dubbo.Reply{Status: f.Status, Code: f.Code, ContentType: "text/plain; charset=utf-8"})
 	} else {
-		ans.Codec = a.Codec()
-		ans.Status, ans.RPC = 200, uint8(dubbo.StatusOK)
+		res.Codec = a.Codec()
+		res.Status, res.RPC = 200, uint8(dubbo.StatusOK)
 	}
-	ans.Hold()
-	a.AnsweredLocally(ans)
+	res.Hold()
+	a.AnsweredLocally(res)
 }
 
-// onAnswer hands the answer f, whose body is here, to the attempt that waits for
-// it. An exhausted pool has turned the call away before it began.
-func (c *client) onAnswer(f *dubbo.Frame, call *call, body *bytebufferpool.ByteBuffer) {
-	a, converted, bare := call.a, call.converted, call.valueOnly
+// onResponse passes the response f to its attempt. A provider with an exhausted pool has not
+// begun the call, so that fails the attempt.
+func (c *client) onResponse(f *dubbo.Frame, call *call, body *bytebufferpool.ByteBuffer) {
+	a, converted, valueOnly := call.a, call.converted, call.valueOnly
 	c.forget(a)
 	codec, known := dubbo.CodecOf(f.Serialization)
-	ans := c.up.pool.Response()
-	ans.HeadBuffer = body
+	res := c.up.pool.Response()
+	res.HeadBuffer = body
 	failure := (*fault.Failure)(nil)
 	switch {
 	case f.Status == dubbo.StatusPoolExhausted:
 		failure = fault.PoolExhausted
 	case converted:
 		f.Body = body.B
-		failure = c.convert(ans, f, bare)
+		failure = c.convert(res, f, valueOnly)
 	case !known:
 		failure = fault.Malformed
 	default:
-		ans.Codec = codec
-		ans.Status, ans.RPC, ans.Body = f.Status.HTTP(), uint8(f.Status), body.B
+		res.Codec = codec
+		res.Status, res.RPC, res.Body = f.Status.HTTP(), uint8(f.Status), body.B
 	}
 	if failure != nil {
-		ans.Release()
+		res.Release()
 		a.Failed(failure)
 		return
 	}
-	ans.Hold()
-	a.Answered(ans)
+	res.Hold()
+	a.Answered(res)
 }

@@ -2,16 +2,16 @@ package dubbo
 
 // clientState is the state of a connection to a provider.
 //
-//	dialing ───────────────────────▶ open ──read-only──▶ leaving ──last call over──▶ closed
-//	   └──▶ probing ──heartbeat answered──▲                 ▲
-//	           └──read-only──▶ probingLeaving ──heartbeat answered──┘
+//	dialing ──────────────────────────▶ open ────read-only───▶ leaving ──last call over──▶ closed
+//	   └──▶ probing ──heartbeat response──▲                        ▲
+//	           └──read-only──▶ probingLeaving ──heartbeat response──┘
 //
 // Every state leads to closed when the connection is lost, silent or malformed.
 type clientState uint8
 
 const (
 	dialing        clientState = iota
-	probing                    // the provider was leaving: calls wait until it has answered a heartbeat
+	probing                    // the provider was leaving: calls wait until it has responded to a heartbeat
 	probingLeaving             // probing, and the provider said again that it is leaving
 	open
 	leaving // the provider is leaving: takes no new calls, and closes with the last one

@@ -7,31 +7,32 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// upstream is the Dubbo upstream of one endpoint on one loop: one
-// multiplexed connection, dialled on first use and again when it is lost.
+// upstream reaches one endpoint from one loop, over one connection. It is dialled on first use,
+// and again after a loss.
 type upstream struct {
 	*connector
 	service       *exchange.Service
 	endpoint      *exchange.Endpoint
-	serialization byte    // of calls that came as HTTP, and of heartbeats
-	cur           *client // takes new attempts; nil before the first, and after a loss
-	leaving       bool    // the provider said that it goes down, and not yet that it is back
-	gone          bool    // the endpoint left the service
+	serialization byte    // of converted calls and of heartbeats
+	cur           *client // takes new attempts; nil before the first one and after a loss
+	leaving       bool    // the provider has sent a read-only event, and responded to no heartbeat since
+	gone          bool    // the endpoint has left the service
 }
 
 // connector makes the Dubbo connections of one loop.
 type connector struct {
 	shard *shard.Shard
 	pool  *exchange.Pool
-	call  dubbo.Call // scratch memory: the call that is being converted
+	call  dubbo.Call // scratch memory for the conversion of a request
 }
 
-func NewConnector(w *shard.Shard, p *exchange.Pool) exchange.Connector {
-	return &connector{shard: w, pool: p}
+// NewConnector returns the Connector of Dubbo connections on a loop.
+func NewConnector(s *shard.Shard, p *exchange.Pool) exchange.Connector {
+	return &connector{shard: s, pool: p}
 }
 
-func (d *connector) Upstream(s *exchange.Service, target *exchange.Endpoint) exchange.Upstream {
-	u := &upstream{connector: d, service: s, endpoint: target, serialization: dubbo.Hessian2}
+func (c *connector) Upstream(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+	u := &upstream{connector: c, service: s, endpoint: e, serialization: dubbo.Hessian2}
 	if s.Config.Serialization == config.SerializationFastjson {
 		u.serialization = dubbo.Fastjson
 	}
@@ -48,7 +49,7 @@ func (u *upstream) Send(a *exchange.Attempt) {
 func (u *upstream) Retire() {
 	u.gone = true
 	if u.cur != nil {
-		u.cur.finish()
+		u.cur.closeIfDone()
 	}
 }
 
