@@ -6,9 +6,9 @@
 // whose rows belong there; the header of the table is written by hand:
 //
 //	<!-- generated: limits. timeouts. -->
-//	| key | values |
-//	|---|---|
-//	| `limits.message` | size |
+//	key | values
+//	---|---
+//	`limits.message` | size
 //	<!-- end -->
 package docgen
 
@@ -33,8 +33,9 @@ type Row struct {
 	Cells []string // the line, cell by cell
 }
 
-// String returns the line. A "|" in a cell needs to be escaped by the caller.
-func (r Row) String() string { return "| " + strings.Join(r.Cells, " | ") + " |" }
+// String returns the line, which Markdown takes for a row of at least two cells without
+// a "|" around it. The caller must escape a "|" in a cell.
+func (r Row) String() string { return strings.Join(r.Cells, " | ") }
 
 // Check fails t unless the tables of a page hold exactly rows. With update it writes
 // them there instead.

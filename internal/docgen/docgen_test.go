@@ -8,25 +8,25 @@ import (
 const page = `# Page
 
 <!-- generated: a. b. -->
-| key | value |
-|---|---|
-| stale | row |
+key | value
+---|---
+stale | row
 <!-- end -->
 
 Prose.
 
 <!-- generated: a.long. -->
-| key |
-|---|
+key | value
+---|---
 <!-- end -->
 `
 
 // TestFill: rows replace those of the page, under the longest prefix.
 func TestFill(t *testing.T) {
-	rows := []Row{{"b.1", []string{"b.1", "x"}}, {"a.1", []string{"a.1", "y"}}, {"a.long.1", []string{"a.long.1"}}}
+	rows := []Row{{"b.1", []string{"b.1", "x"}}, {"a.1", []string{"a.1", "y"}}, {"a.long.1", []string{"a.long.1", "z"}}}
 	got, err := Fill(page, rows)
-	want := strings.Replace(page, "| stale | row |", "| b.1 | x |\n| a.1 | y |", 1)
-	want = strings.Replace(want, "| key |\n|---|\n<", "| key |\n|---|\n| a.long.1 |\n<", 1)
+	want := strings.Replace(page, "stale | row", "b.1 | x\na.1 | y", 1)
+	want = strings.Replace(want, "key | value\n---|---\n<", "key | value\n---|---\na.long.1 | z\n<", 1)
 	if err != nil || got != want {
 		t.Errorf("%v\n%s", err, got)
 	}
