@@ -16,13 +16,21 @@ import (
 
 // Codes of refused reloads, which changed nothing. They are stable.
 const (
-	refusedInvalid   = "invalid"           // the file can't be read, or is not a valid configuration
-	refusedRestart   = "needs_restart"     // a key has changed that needs a restart
-	refusedIdentity  = "certificate"       // the files of a tls block can't be used
-	refusedListen    = "listen"            // a listener's address can't be bound
-	refusedAccessLog = "access_log"        // the access log can't be opened
-	refusedEndpoints = "endpoints_unknown" // the endpoints of a new service stay unknown
-	refusedDraining  = "draining"          // the process is about to end
+	// the file can't be read, or has the errors that `remora check` prints
+	refusedInvalid = "invalid"
+	// a key has changed that needs a restart: restart, or put it back
+	refusedRestart = "needs_restart"
+	// the files of a new tls block can't be used
+	refusedIdentity = "certificate"
+	// a listener's address can't be bound; for a moment also one that a reload has left
+	refusedListen = "listen"
+	// the access log can't be opened: make its folder, or correct the path
+	refusedAccessLog = "access_log"
+	// a new service has no endpoints after 5 s, or none of the host names that replace its
+	// endpoints resolves: correct the names, or try again
+	refusedEndpoints = "endpoints_unknown"
+	// the process drains or is being replaced: reload the other one
+	refusedDraining = "draining"
 )
 
 // Outcomes of reloads that were not refused.
