@@ -2,7 +2,24 @@ package config
 
 import "time"
 
-// Protocols of listeners, services and endpoints.
+// Lists of names that a file may use. A new protocol, registry or policy adds its name
+// here, and nowhere else in this package. A name has a constant only if a default or a
+// rule of this package mentions it.
+var (
+	// Protocols are what listeners, services and endpoints may speak.
+	Protocols = []string{ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP}
+
+	// Registries are the sources of endpoints.
+	Registries = []string{DiscoverEtcd, DiscoverStatic}
+
+	// Policies are the load-balancing policies.
+	Policies = []string{LBLeastPending, "weighted_round_robin", "peak_ewma", "random"}
+)
+
+// lists are the lists by the name in the tag of a field, as in list:"protocols".
+var lists = map[string][]string{"protocols": Protocols, "registries": Registries, "policies": Policies}
+
+// Protocols that a default or a rule mentions.
 const (
 	ProtocolHTTP  = "http"  // HTTP/1.1
 	ProtocolLink  = "link"  // the inter-agent protocol
@@ -10,11 +27,14 @@ const (
 	ProtocolTCP   = "tcp"   // opaque bytes
 )
 
-// Ways to find the endpoints of a service.
+// Registries that a default or a rule mentions.
 const (
 	DiscoverEtcd   = "etcd"   // watch the registry
 	DiscoverStatic = "static" // Service.Endpoints
 )
+
+// LBLeastPending is the default policy.
+const LBLeastPending = "least_pending"
 
 // Hedge modes.
 const (
@@ -31,14 +51,6 @@ const (
 	RetryReset   = "reset"   // the connection broke before the response
 	Retry5xx     = "5xx"     // any response with a status of 500 or more
 	RetryTimeout = "timeout" // the attempt timed out, but not the request
-)
-
-// Load-balancing policies.
-const (
-	LBLeastPending       = "least_pending"
-	LBWeightedRoundRobin = "weighted_round_robin"
-	LBPeakEWMA           = "peak_ewma"
-	LBRandom             = "random"
 )
 
 // Serializations of Dubbo bodies.
@@ -148,7 +160,7 @@ type Listener struct {
 	// Required. `ip:port`. No host means all addresses, port 0 any port. A name is resolved at the start.
 	Address string `yaml:"address" reload:"next: the new one opens, the old one drains"`
 	// Required. What peers speak.
-	Protocol string `yaml:"protocol" oneof:"http dubbo link tcp" reload:"restart"`
+	Protocol string `yaml:"protocol" list:"protocols" reload:"restart"`
 	// Service of all traffic. Empty means by `routes`. Required for `link` and `tcp`.
 	Service string `yaml:"service"`
 	// A `link` listener off loopback needs no `tls`: its network is trusted.

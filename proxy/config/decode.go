@@ -246,13 +246,22 @@ func fieldsOf(t reflect.Type) []field {
 		}
 		out = append(out, field{
 			name: name, index: []int{i},
-			oneof: strings.Fields(sf.Tag.Get("oneof")),
+			oneof: namesOf(sf.Tag),
 			auto:  sf.Tag.Get("auto"),
 			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
 		})
 	}
 	return out
+}
+
+// namesOf returns the values of an enum: those in the tag oneof, or the list that the
+// tag list names. A field without these tags is no enum.
+func namesOf(tag reflect.StructTag) []string {
+	if name, ok := tag.Lookup("list"); ok {
+		return lists[name]
+	}
+	return strings.Fields(tag.Get("oneof"))
 }
 
 // expected describes the values of a scalar field.

@@ -7,10 +7,10 @@ type Service struct {
 	Name string `yaml:"-"` // its key in the file
 
 	// Source of the endpoints.
-	Discover  string     `yaml:"discover" oneof:"etcd static"`
+	Discover  string     `yaml:"discover" list:"registries"`
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
 	// What the endpoints speak, unless the registry says otherwise.
-	Protocol string `yaml:"protocol" oneof:"link http dubbo tcp" reload:"new service"`
+	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
 	// For HTTP requests converted to Dubbo.
 	Serialization string `yaml:"serialization" oneof:"hessian2 fastjson" reload:"new service"`
 	LB            LB     `yaml:"lb"`
@@ -48,7 +48,7 @@ type Endpoint struct {
 // LB is how an endpoint is picked.
 type LB struct {
 	// How an endpoint is picked.
-	Policy string `yaml:"policy" oneof:"least_pending weighted_round_robin peak_ewma random"`
+	Policy string `yaml:"policy" list:"policies"`
 	// Endpoints used at most. 0 means all.
 	Subset int `yaml:"subset" max:"1000000000" reload:"new service"`
 	// Time until a new endpoint has its whole weight. 0 means at once.

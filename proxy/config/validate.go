@@ -132,8 +132,7 @@ func (v *validator) listener(at path, l *Listener) {
 	c := v.config
 	switch l.Protocol {
 	case "":
-		v.report(at.key("protocol"), "missing; expected one of %s, %s, %s, %s",
-			ProtocolHTTP, ProtocolDubbo, ProtocolLink, ProtocolTCP)
+		v.report(at.key("protocol"), "missing; expected one of %s", strings.Join(Protocols, ", "))
 	case ProtocolLink:
 		if l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled() {
 			v.report(at, "a link that is not on loopback needs tls, or insecure: true")

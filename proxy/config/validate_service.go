@@ -14,8 +14,8 @@ func (v *validator) service(s *Service) {
 	switch {
 	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
 		v.report(endpoints, "missing; a static service needs endpoints")
-	case s.Discover == DiscoverEtcd && len(s.Endpoints) > 0:
-		v.report(endpoints, "set, but discover is %s; expected discover: %s", DiscoverEtcd, DiscoverStatic)
+	case s.Discover != DiscoverStatic && len(s.Endpoints) > 0:
+		v.report(endpoints, "set, but discover is %s; expected discover: %s", s.Discover, DiscoverStatic)
 	case s.Discover == DiscoverEtcd && len(v.config.Registry.Etcd.Endpoints) == 0:
 		v.report(at.key("discover"), "is %s, but registry.etcd.endpoints is empty", DiscoverEtcd)
 	}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestLists checks that each enum with the tag list names a list that exists.
+func TestLists(t *testing.T) {
+	used := map[string]bool{}
+	for _, of := range []reflect.Type{reflect.TypeFor[Listener](), reflect.TypeFor[Service](), reflect.TypeFor[LB]()} {
+		for i := range of.NumField() {
+			if name, ok := of.Field(i).Tag.Lookup("list"); ok {
+				used[name] = true
+			}
+		}
+	}
+	for name := range used {
+		if len(lists[name]) == 0 {
+			t.Errorf("there is no list %q", name)
+		}
+	}
+	for name, list := range lists {
+		sorted := slices.Sorted(slices.Values(list))
+		if !used[name] || len(slices.Compact(sorted)) != len(list) {
+			t.Errorf("list %q is unused, or has a name twice: %q", name, list)
+		}
+	}
+}
+
+// TestUnknownProtocolRules checks that the rules treat a protocol that they do not
+// mention as one of requests: it needs a service or routes, and has no tls.
+func TestUnknownProtocolRules(t *testing.T) {
+	var got []string
+	v := validator{config: Default(), report: func(at path, _ string, _ ...any) { got = append(got, string(at)) }}
+	s := DefaultService("s")
+	s.Discover, s.Protocol, s.Endpoints = DiscoverStatic, "other", []Endpoint{{Address: "127.0.0.1:1"}}
+	v.config.Services["s"] = s
+	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s"})
+	v.service(s)
+	v.protocols("p", "s", ProtocolHTTP)
+	v.protocols("p", "s", ProtocolTCP)
+	v.protocols("p", "s", ProtocolDubbo)
+	if len(got) > 0 {
+		t.Errorf("valid, but reported: %q", got)
+	}
+	s.Check.HTTP, s.TLS.CA = "/", "ca.pem"
+	v.service(s)
+	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, TLS: s.TLS})
+	want := []string{"services.s.check.http", "services.s.tls", "l.insecure", "l.service", "l.transparent", "l.tls"}
+	if !slices.Equal(got, want) {
+		t.Errorf("reported %q, want %q", got, want)
+	}
+}
