@@ -16,9 +16,8 @@ import (
 // protocolEntry is a line of the list of protocols: all that the process knows of a
 // wire protocol.
 type protocolEntry struct {
-	// name is the value of protocol in the configuration. Add it to the constants of
-	// proxy/config, to oneof of Listener.Protocol and Service.Protocol, and to
-	// registry.CheckProtocol.
+	// name is the value of protocol in the configuration. It is listed in
+	// config.Protocols.
 	name string
 
 	// newAcceptor returns the part of a loop that makes the sessions of listeners, from
@@ -43,19 +42,29 @@ type protocolEntry struct {
 }
 
 // protocols is the list of all protocols. A new protocol is one folder in
-// proxy/downstream, one in proxy/upstream, and one line here.
+// proxy/downstream, one in proxy/upstream, and one line here. Errors name protocols in
+// this order.
 //
 // The acceptor of tcp makes no sessions: the command gives the connections of tcp
 // listeners to proxy/stream.
 var protocols = []protocolEntry{
-	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector},
 	{name: config.ProtocolLink, newAcceptor: downlink.NewAcceptor, newConnector: uplink.NewConnector, streams: exchange.StreamLink, sidecars: true},
+	{name: config.ProtocolHTTP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector},
 	{name: config.ProtocolDubbo, newAcceptor: downdubbo.NewAcceptor, newConnector: updubbo.NewConnector, streams: exchange.StreamNone},
 	{name: config.ProtocolTCP, newAcceptor: downhttp.NewAcceptor, newConnector: uphttp.NewConnector, opaque: true},
 }
 
 // fallbackProtocol is the protocol of endpoints whose protocol is unknown.
 const fallbackProtocol = config.ProtocolHTTP
+
+// Protocols returns the names of all protocols.
+func Protocols() []string {
+	names := make([]string, len(protocols))
+	for i := range protocols {
+		names[i] = protocols[i].name
+	}
+	return names
+}
 
 // protocolOf returns the entry of a name, or the zero value.
 func protocolOf(name string) protocolEntry {

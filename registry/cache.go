@@ -43,8 +43,9 @@ const rewriteAfter = 5 * time.Second
 // record of a service is written, and a file is replaced atomically. A failed write, as
 // with a full disk, is repeated every rewriteAfter. A nil *Cache stores nothing.
 type Cache struct {
-	dir string
-	log *slog.Logger
+	dir       string
+	protocols Protocols
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	pending map[string]Record // unwritten records by service; only the newest
@@ -54,8 +55,8 @@ type Cache struct {
 }
 
 // OpenCache makes dir if it is missing, and checks that it is writable. The caller must
-// call Close.
-func OpenCache(dir string, log *slog.Logger) (*Cache, error) {
+// call Close. A record with a protocol that is not one of protocols is damaged.
+func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("registry: cache: %w", err)
 	}
@@ -66,12 +67,13 @@ func OpenCache(dir string, log *slog.Logger) (*Cache, error) {
 	probe.Close()
 	os.Remove(probe.Name())
 	c := &Cache{
-		dir:     dir,
-		log:     log,
-		pending: make(map[string]Record),
-		wake:    make(chan struct{}, 1),
-		closing: make(chan struct{}),
-		done:    make(chan struct{}),
+		dir:       dir,
+		protocols: protocols,
+		log:       log,
+		pending:   make(map[string]Record),
+		wake:      make(chan struct{}, 1),
+		closing:   make(chan struct{}),
+		done:      make(chan struct{}),
 	}
 	go c.run()
 	return c, nil
@@ -103,11 +105,11 @@ func (c *Cache) read(service string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	return decodeRecord(service, data)
+	return decodeRecord(service, data, c.protocols)
 }
 
 // decodeRecord decodes the content of the file of service.
-func decodeRecord(service string, data []byte) (Record, error) {
+func decodeRecord(service string, data []byte, protocols Protocols) (Record, error) {
 	if len(data) > maxRecord {
 		return Record{}, errors.New("too large")
 	}
@@ -125,7 +127,7 @@ func decodeRecord(service string, data []byte) (Record, error) {
 		if canonical, _, _, err := ParseAddr(e.Addr); err != nil || canonical != e.Addr {
 			return Record{}, fmt.Errorf("%w: %q", ErrAddress, e.Addr)
 		}
-		if err := CheckProtocol(e.Protocol); err != nil {
+		if err := protocols.Check(e.Protocol); err != nil {
 			return Record{}, fmt.Errorf("%s: %w", e.Addr, err)
 		}
 	}

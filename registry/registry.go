@@ -31,7 +31,7 @@ type Endpoint struct {
 	// Zone is the zone of the endpoint, or "" if it is unknown.
 	Zone string
 
-	// Protocol is what the endpoint speaks: link, http, dubbo or tcp. "" means that the
+	// Protocol is what the endpoint speaks, as in the configuration. "" means that the
 	// registry has none, and the service's configuration decides.
 	Protocol string
 
@@ -46,16 +46,16 @@ type Endpoint struct {
 	Unhealthy bool `json:"-"`
 }
 
-// ErrProtocol means that no endpoint can have this protocol.
-var ErrProtocol = errors.New("registry: protocol is none of link, http, dubbo, tcp")
+// Protocols are the names that an Endpoint's Protocol may have, besides "". Without a
+// name, it may have any.
+type Protocols []string
 
-// CheckProtocol returns ErrProtocol if protocol can't be an Endpoint's Protocol.
-func CheckProtocol(protocol string) error {
-	switch protocol {
-	case "", "link", "http", "dubbo", "tcp":
+// Check returns an error if protocol can't be an Endpoint's Protocol.
+func (p Protocols) Check(protocol string) error {
+	if protocol == "" || len(p) == 0 || slices.Contains(p, protocol) {
 		return nil
 	}
-	return ErrProtocol
+	return errors.New("registry: protocol is none of " + strings.Join(p, ", "))
 }
 
 const (
@@ -138,7 +138,7 @@ type Registration struct {
 
 	Weight   int    // 0 means 1
 	Zone     string // "" means unknown
-	Protocol string // link | http | dubbo | tcp
+	Protocol string // of the listener
 
 	// Metadata is stored beside the fields above for other readers of the registry.
 	// The keys of these fields ("weight", "zone", "protocol", "node") are ignored.

@@ -42,6 +42,18 @@ func TestStateNames(t *testing.T) {
 	}
 }
 
+func TestProtocols(t *testing.T) {
+	some := Protocols{"link", "http"}
+	if err := some.Check("smtp"); err == nil || err.Error() != "registry: protocol is none of link, http" {
+		t.Errorf("got %v", err)
+	}
+	for _, err := range []error{some.Check(""), some.Check("http"), Protocols(nil).Check("smtp")} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestParseAddr(t *testing.T) {
 	for _, c := range []struct {
 		addr, canonical, host string
@@ -90,7 +102,7 @@ func FuzzParseAddr(f *testing.F) {
 func TestCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "for it")
 	log := slog.New(slog.DiscardHandler)
-	c, err := OpenCache(dir, log)
+	c, err := OpenCache(dir, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +120,7 @@ func TestCache(t *testing.T) {
 	if err != nil || len(files) != len(names) {
 		t.Fatalf("%d files, %v", len(files), err) // no temporary files are left
 	}
-	if c, err = OpenCache(dir, log); err != nil {
+	if c, err = OpenCache(dir, nil, log); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
@@ -123,7 +135,7 @@ func TestCache(t *testing.T) {
 
 func TestCacheIgnoresDamage(t *testing.T) {
 	dir := t.TempDir()
-	c, err := OpenCache(dir, slog.New(slog.DiscardHandler))
+	c, err := OpenCache(dir, Protocols{"link", "dubbo"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +164,7 @@ func TestCacheIgnoresDamage(t *testing.T) {
 func TestCacheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		c, err := OpenCache(dir, slog.New(slog.DiscardHandler))
+		c, err := OpenCache(dir, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,19 +194,20 @@ func FuzzCache(f *testing.F) {
 	f.Add("s", "t", []byte(`{"service":"s","endpoints":[{"Addr":"10.0.0.1:80","Weight":500000,"Zone":"z"},{"Addr":"10.0.0.1:80","Protocol":"link"}]}`))
 	f.Add("../up", "..", []byte(`{"service":"../up","origin":"o","cluster":18446744073709551615,"changed":"2026-11-21T09:00:00+14:00"}`))
 	f.Add(".", "./", []byte(`{"service":"."}`))
+	known := Protocols{"link", "http", "dubbo", "tcp"}
 	f.Fuzz(func(t *testing.T, service, other string, data []byte) {
 		c := Cache{dir: "/cache"}
 		path := c.path(service)
 		if filepath.Dir(path) != c.dir || (path == c.path(other)) != (service == other) {
 			t.Fatalf("the file of %q is %s, of %q %s", service, path, other, c.path(other))
 		}
-		rec, err := decodeRecord(service, data)
+		rec, err := decodeRecord(service, data, known)
 		if err != nil {
 			return
 		}
 		for i, e := range rec.Endpoints {
 			canonical, _, _, err := ParseAddr(e.Addr)
-			if err != nil || canonical != e.Addr || CheckProtocol(e.Protocol) != nil || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
+			if err != nil || canonical != e.Addr || known.Check(e.Protocol) != nil || e.Weight < 1 || e.Weight > MaxWeight || i > 0 && e.Addr <= rec.Endpoints[i-1].Addr {
 				t.Fatalf("%q: endpoints %+v", data, rec.Endpoints)
 			}
 		}
@@ -202,7 +215,7 @@ func FuzzCache(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%+v: %v", rec, err)
 		}
-		again, err := decodeRecord(service, stored)
+		again, err := decodeRecord(service, stored, known)
 		if err != nil || !slices.Equal(again.Endpoints, rec.Endpoints) || !again.Changed.Equal(rec.Changed) || again.Revision != rec.Revision {
 			t.Fatalf("%+v came back as %+v, %v", rec, again, err)
 		}

@@ -124,7 +124,7 @@ func TestNewLog(t *testing.T) {
 func TestEarlyRequests(t *testing.T) {
 	a := newApp(t)
 	dir, addrs := t.TempDir(), freeAddrs(t, 2)
-	cache, err := registry.OpenCache(dir, slog.New(slog.DiscardHandler))
+	cache, err := registry.OpenCache(dir, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

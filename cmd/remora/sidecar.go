@@ -273,7 +273,7 @@ func (s *sidecar) connect() (err error) {
 	o := etcd.Options{
 		Endpoints: c.Endpoints, Prefix: c.Prefix, LeaseTTL: c.LeaseTTL,
 		Username: c.Username, Password: c.Password,
-		CacheDir: s.cfg.Registry.CacheDir, DNS: s.dns, Logger: s.log,
+		CacheDir: s.cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: s.dns, Logger: s.log,
 	}
 	o.DNS.Known = s.inherited.names
 	if source := s.identities.source(etcdIdentity); source != nil {

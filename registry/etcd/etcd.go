@@ -68,6 +68,10 @@ type Options struct {
 	// if missing. "" means no cache.
 	CacheDir string
 
+	// Protocols are what an endpoint may speak. A value with another protocol is
+	// invalid.
+	Protocols registry.Protocols
+
 	// DNS says how addresses that are host names are resolved.
 	DNS dns.Options
 
@@ -152,7 +156,7 @@ func New(opt Options) (*Registry, error) {
 	r.services.kind, r.own.kind, r.own.resumed = "services", "own", true
 	if opt.CacheDir != "" {
 		var err error
-		if r.cache, err = registry.OpenCache(opt.CacheDir, opt.Logger); err != nil {
+		if r.cache, err = registry.OpenCache(opt.CacheDir, opt.Protocols, opt.Logger); err != nil {
 			return nil, err
 		}
 	}

@@ -42,7 +42,8 @@ func startEtcd(t *testing.T, opt lab.EtcdOptions) *lab.Etcd {
 // nil.
 func open(t *testing.T, endpoint string, change func(*etcd.Options)) *etcd.Registry {
 	t.Helper()
-	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: 10 * time.Minute, Grace: time.Second}
+	opt := etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, LeaseTTL: 10 * time.Minute, Grace: time.Second,
+		Protocols: registry.Protocols{"link", "http"}}
 	if change != nil {
 		change(&opt)
 	}

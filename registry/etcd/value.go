@@ -41,7 +41,7 @@ var (
 // decode decodes a value. Metadata that is not an object belongs to another system and is
 // ignored; an object must be valid. A weight above MaxWeight, which only other systems
 // write, counts as MaxWeight.
-func decode(value []byte) (registry.Endpoint, error) {
+func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, error) {
 	if len(value) > maxValue {
 		return registry.Endpoint{}, errLarge
 	}
@@ -62,7 +62,7 @@ func decode(value []byte) (registry.Endpoint, error) {
 			return registry.Endpoint{}, err
 		}
 	}
-	if err := registry.CheckProtocol(m.Protocol); err != nil {
+	if err := protocols.Check(m.Protocol); err != nil {
 		return registry.Endpoint{}, err
 	}
 	if m.Weight < 0 {
@@ -78,7 +78,7 @@ func decode(value []byte) (registry.Endpoint, error) {
 }
 
 // encode returns the value of a registration. It fails if the registration is invalid.
-func encode(reg registry.Registration) (string, error) {
+func encode(reg registry.Registration, protocols registry.Protocols) (string, error) {
 	if reg.Weight < 0 {
 		return "", errWeight
 	}
@@ -102,7 +102,7 @@ func encode(reg registry.Registration) (string, error) {
 		return "", err
 	}
 	// A value that consumers would ignore must not be registered.
-	if _, err := decode(value); err != nil {
+	if _, err := decode(value, protocols); err != nil {
 		return "", err
 	}
 	return string(value), nil
@@ -136,7 +136,7 @@ func (r *Registry) entry(reg *registry.Registration) (key, value string, err err
 	if reg.Addr, _, _, err = registry.ParseAddr(reg.Addr); err != nil {
 		return "", "", fmt.Errorf("registry/etcd: address to register: %w", err)
 	}
-	if value, err = encode(*reg); err != nil {
+	if value, err = encode(*reg, r.opt.Protocols); err != nil {
 		return "", "", fmt.Errorf("registry/etcd: registration of %s: %w", reg.Service, err)
 	}
 	return r.servicePrefix(reg.Service) + reg.Node + "@" + reg.Addr, value, nil

@@ -16,8 +16,9 @@ func FuzzValue(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	protocols := registry.Protocols{"link", "http", "dubbo", "tcp"}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		e, err := decode(value)
+		e, err := decode(value, protocols)
 		if err != nil {
 			return
 		}
@@ -25,11 +26,11 @@ func FuzzValue(f *testing.F) {
 			t.Fatalf("%q: %+v, %v", value, e, err)
 		}
 		reg := registry.Registration{Addr: e.Addr, Weight: e.Weight, Zone: e.Zone, Protocol: e.Protocol, Node: e.Node}
-		written, err := encode(reg)
+		written, err := encode(reg, protocols)
 		if err == errLarge {
 			return // JSON may be longer than the text
 		}
-		again, errAgain := decode([]byte(written))
+		again, errAgain := decode([]byte(written), protocols)
 		if err != nil || errAgain != nil || again != e {
 			t.Fatalf("%q: %+v became %q: %+v, %v, %v", value, e, written, again, err, errAgain)
 		}

@@ -248,7 +248,7 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 	if nested(w.prefix, key) {
 		return entry{}, false
 	}
-	endpoint, err := decode(kv.Value)
+	endpoint, err := decode(kv.Value, w.r.opt.Protocols)
 	if err == nil {
 		delete(w.bad, key)
 		return entry{endpoint: endpoint, revision: kv.ModRevision}, true
