@@ -10,14 +10,13 @@ import (
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/health"
-	"github.com/remora-proxy/remora/registry/static"
 )
 
 // source watches the endpoints of one service, and checks their health if the service
 // has a check.
 type source struct {
 	cfg     *config.Service
-	static  *static.Watcher  // nil if the endpoints are in the registry
+	own     registryClient   // of this service alone; nil if the registry serves all services
 	checks  *health.Follower // nil without a check
 	unwatch func()
 
@@ -34,20 +33,12 @@ type sourceState struct {
 // startSource starts a source of the service c. It continues with the state of the
 // previous source, and passes snapshots to notify.
 func (s *sidecar) startSource(c *config.Service, before sourceState, notify func(*registry.Snapshot)) (*source, error) {
-	src := &source{cfg: c}
-	var w registry.Watcher = s.discovered
-	if c.Discover == config.DiscoverStatic {
-		list := make([]registry.Endpoint, len(c.Endpoints))
-		for i, e := range c.Endpoints {
-			list[i] = registry.Endpoint{Addr: e.Address, Weight: e.Weight, Zone: e.Zone}
-		}
-		o := s.dns
-		o.Known = before.names
-		var err error
-		if src.static, err = static.New(map[string][]registry.Endpoint{c.Name: list}, o); err != nil {
-			return nil, err
-		}
-		w = src.static
+	w, own, err := s.watcher(c, before.names)
+	if err != nil {
+		return nil, err
+	}
+	src := &source{cfg: c, own: own}
+	if own != nil {
 		if snap := s.proc.Snapshot(c.Name); snap != nil && len(snap.Endpoints) > 0 {
 			notify = s.ignoreEmpty(notify)
 		}
@@ -64,7 +55,7 @@ func (s *sidecar) startSource(c *config.Service, before sourceState, notify func
 	return src, nil
 }
 
-// ignoreEmpty returns notify without empty snapshots of static endpoints. These are
+// ignoreEmpty returns notify without empty snapshots of listed endpoints. These are
 // empty if no host name resolves, and then the addresses in use may still work.
 func (s *sidecar) ignoreEmpty(notify func(*registry.Snapshot)) func(*registry.Snapshot) {
 	return func(snap *registry.Snapshot) {
@@ -89,8 +80,8 @@ func (src *source) stop() {
 	if src.unwatch != nil {
 		src.unwatch()
 	}
-	if src.static != nil {
-		_ = src.static.Close()
+	if src.own != nil {
+		_ = src.own.Close()
 	}
 	src.notifying.Lock()
 	defer src.notifying.Unlock()
@@ -103,8 +94,8 @@ func (src *source) state() (st sourceState) {
 	if src == nil {
 		return st
 	}
-	if src.static != nil {
-		st.names = src.static.Known()
+	if src.own != nil {
+		st.names = src.own.Known()
 	}
 	if src.checks != nil {
 		st.verdicts = src.checks.Verdicts()
@@ -118,8 +109,8 @@ func (s *sidecar) resolvedNames() map[string][]netip.Addr {
 	for _, src := range s.sources {
 		maps.Copy(all, src.state().names.Addrs())
 	}
-	if s.etcd != nil {
-		maps.Copy(all, s.etcd.Known().Addrs())
+	for _, c := range s.connections {
+		maps.Copy(all, c.client.Known().Addrs())
 	}
 	return all
 }
@@ -127,11 +118,7 @@ func (s *sidecar) resolvedNames() map[string][]netip.Addr {
 // replaceSource stops a source and starts another one for c, which takes over its
 // state.
 func (s *sidecar) replaceSource(src *source, c *config.Service, notify func(*registry.Snapshot)) (*source, error) {
-	if src.cfg.Discover == config.DiscoverEtcd {
-		// Another watch keeps the state of the shared watch in etcd until the new
-		// source watches.
-		defer s.discovered.Watch(c.Name, func(*registry.Snapshot) {})()
-	}
+	defer s.hold(src.cfg)() // until the new source watches
 	st := src.state()
 	src.stop() // first, so that snapshots of the two can't overtake each other
 	return s.startSource(c, st, notify)

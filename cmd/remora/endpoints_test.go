@@ -20,6 +20,7 @@ import (
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry/dns"
+	"github.com/remora-proxy/remora/registry/etcd"
 )
 
 // zone is a resolver whose data a test changes.
@@ -270,9 +271,10 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 			if e, err = lab.StartEtcd(lab.EtcdOptions{ClientAddr: address}); err != nil {
 				t.Fatal(err)
 			}
-			lists := s.etcd.Stats().Lists
+			connected := s.connections[config.DiscoverEtcd].client.(*etcd.Registry)
+			lists := connected.Stats().Lists
 			eventually.Nil(t, "the empty list to be seen", func() error {
-				if st := s.etcd.Stats(); !st.Connected || st.DataLosses == 0 || st.Lists == lists {
+				if st := connected.Stats(); !st.Connected || st.DataLosses == 0 || st.Lists == lists {
 					return fmt.Errorf("%+v", st)
 				}
 				return nil

@@ -24,9 +24,6 @@ type identity struct {
 // identities are those of a configuration, by name.
 type identities map[string]*identity
 
-// etcdIdentity is the name of the identity for connections to etcd.
-const etcdIdentity = "registry.etcd.tls"
-
 func listenerIdentity(listener string) string { return "listeners." + listener + ".tls" }
 func serviceIdentity(service string) string   { return "services." + service + ".tls" }
 
@@ -34,8 +31,13 @@ func serviceIdentity(service string) string   { return "services." + service + "
 // changed keeps its identity in old. After an error no new identity is open.
 func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (identities, error) {
 	blocks := make(map[string]*config.TLS)
-	if cfg.Registry.Etcd.Secured() {
-		blocks[etcdIdentity] = &cfg.Registry.Etcd.TLS
+	for _, r := range registries {
+		if r.tls == nil {
+			continue
+		}
+		if t := r.tls(cfg); t != nil {
+			blocks[registryIdentity(r.name)] = t
+		}
 	}
 	for i := range cfg.Listeners {
 		if l := &cfg.Listeners[i]; l.TLS.Enabled() {

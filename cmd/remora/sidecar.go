@@ -22,13 +22,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
-	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
-	"github.com/remora-proxy/remora/registry/etcd"
 )
 
 // sidecar is a running process: the core on its loops, its listeners, its registry
-// client and its admin API. Parts that start has not reached yet are nil.
+// clients and its admin API. Parts that start has not reached yet are nil.
 type sidecar struct {
 	log         *slog.Logger
 	level       *slog.LevelVar // level of log
@@ -57,13 +55,6 @@ type sidecar struct {
 	registrations []*registration
 	identities    identities
 	reloads       admin.ReloadStats
-}
-
-// discovery finds endpoints in etcd and resolves host names.
-type discovery struct {
-	etcd       *etcd.Registry   // nil if none is configured
-	discovered *registry.Shared // watches etcd; nil if none is configured
-	dns        dns.Options
 }
 
 // hotRestart is the state of taking over from a predecessor, and of being replaced by a
@@ -122,7 +113,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 		return ctx.Err()
 	}
 	for _, step := range []func() error{
-		s.startLoops, s.connect, s.openAdmin, s.startSources, s.bindAll, s.awaitEndpoints, detachContext,
+		s.startLoops, s.connectRegistries, s.openAdmin, s.startSources, s.bindAll, s.awaitEndpoints, detachContext,
 		s.inherited.awaitRelease, s.listen,
 	} {
 		if err := step(); err != nil {
@@ -218,6 +209,7 @@ func (s *sidecar) openAdmin() (err error) {
 	o := admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
+		Registry:      s.registryStats(),
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
@@ -225,12 +217,6 @@ func (s *sidecar) openAdmin() (err error) {
 		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
 		AccessLog:     s.access.stats,
 		Drain:         s.startDrain,
-	}
-	if s.etcd != nil {
-		o.Registry = func() admin.RegistryStats {
-			st := s.etcd.Stats()
-			return admin.RegistryStats{Connected: st.Connected, LastError: st.LastError}
-		}
 	}
 	s.admin = admin.New(o)
 	if s.cfg.Admin.Address == "" {
@@ -263,27 +249,8 @@ func (s *sidecar) startAdmin() {
 	}
 }
 
-// connect starts the client of etcd, if one is configured, without waiting for a
-// connection.
-func (s *sidecar) connect() (err error) {
-	c := &s.cfg.Registry.Etcd
-	if len(c.Endpoints) == 0 {
-		return nil
-	}
-	o := etcd.Options{
-		Endpoints: c.Endpoints, Prefix: c.Prefix, LeaseTTL: c.LeaseTTL,
-		Username: c.Username, Password: c.Password,
-		CacheDir: s.cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: s.dns, Logger: s.log,
-	}
-	o.DNS.Known = s.inherited.names
-	if source := s.identities.source(etcdIdentity); source != nil {
-		o.TLS = source.Client
-	}
-	if s.etcd, err = etcd.New(o); err != nil {
-		return fmt.Errorf("registry: %w", err)
-	}
-	s.discovered = registry.Share(s.etcd)
-	return nil
+func (s *sidecar) connectRegistries() error {
+	return s.connect(s.cfg, s.identities, s.inherited.names, s.log)
 }
 
 // stop stops the parts that start has started, in the reverse order, and waits for
@@ -308,9 +275,7 @@ func (s *sidecar) stop() {
 	for _, src := range s.sources {
 		src.stop()
 	}
-	if s.etcd != nil {
-		err = errors.Join(err, s.etcd.Close())
-	}
+	err = errors.Join(err, s.disconnect())
 	if s.streams != nil {
 		err = errors.Join(err, bounded(s.streams.Close)) // before the loops, which count their bytes
 	}
