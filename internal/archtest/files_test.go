@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -126,4 +127,17 @@ func ReadFile(name string, source []byte, module string) (File, error) {
 		return true
 	})
 	return f, nil
+}
+
+// matchesAny reports whether a package is one of the patterns: a path, or a path
+// with /... for it and all below, or with /* for the folders in it; "..." is all.
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if folder, isFolder := strings.CutSuffix(p, "/*"); isFolder && path.Dir(pkg) == folder {
+			return true
+		}
+		tree, isTree := strings.CutSuffix(p, "...")
+		tree = strings.TrimSuffix(tree, "/")
+		return pkg == p || isTree && (tree == "" || pkg == tree || strings.HasPrefix(pkg, tree+"/"))
+	})
 }
