@@ -12,64 +12,67 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// Options is what the API tells about. Fields of which nil means nothing say so; the
-// others are needed.
+// Options are the sources of the API. All fields are required unless their comment says
+// what nil means.
 type Options struct {
 	Process *proxy.Process
 	Version string
 
-	// Reactor reads the driver's counters.
+	// Reactor returns the driver's counters.
 	Reactor func() ReactorStats
 
-	// Registrations lists what this sidecar announces; nil: nothing, ever.
+	// Registrations returns the endpoints that this sidecar announces. nil means that it
+	// never announces any.
 	Registrations func() []Registration
 
-	// Identities reads the state of the TLS certificates; nil: there are none.
+	// Identities returns the state of the TLS certificates. nil means that there are none.
 	Identities func() []Identity
 
-	// Registry reads the state of the registry; nil: there is none.
+	// Registry returns the state of the registry. nil means that there is none.
 	Registry func() RegistryStats
 
-	// Reloads reads what became of changes of the configuration; nil: there are
-	// none.
+	// Reloads returns the results of reloads. nil means that the configuration is never
+	// reloaded.
 	Reloads func() ReloadStats
 
-	// Restarts is how many hot restarts have led to this process.
+	// Restarts is the number of hot restarts before this process.
 	Restarts int
 
-	// Tracing counts the spans that were exported, and those that were not; nil:
-	// there is no tracing.
+	// Tracing returns the counts of spans. nil means that there is no tracing.
 	Tracing func() TracingStats
 
-	// AccessLog reads the counts of the access log; nil: there is none, ever.
+	// AccessLog returns the counts of the access log. nil means that there is never one.
 	AccessLog func() AccessLogStats
 
-	// Drain starts a drain and returns at once. It may be called repeatedly,
-	// but never in phase Starting.
+	// Drain starts a drain and returns at once. It may be called again, but is not called
+	// in phase Starting.
 	Drain func()
 
 	Log *slog.Logger
 
-	// Level is that of Log, for /log/level to show and to change; nil: it can't
-	// be changed, and the path is not there.
+	// Level is the level of Log, which /log/level shows and changes. nil means that there
+	// is no such path.
 	Level *slog.LevelVar
 }
 
-// ReactorStats are the driver's counters, as reactor.Stats has them.
+// ReactorStats has the fields of reactor.Stats.
 type ReactorStats struct {
 	Accepted      int64 // connections accepted and given to a loop
-	Refused       int64 // connections closed at once, being over limits.connections
-	RefusedSource int64 // connections closed at once, being over limits.per_source
-	AcceptErrors  int64 // failed accepts, and accepted sockets that no loop took
-	Inbound       int64 // accepted connections now open, detached and reserved ones too
-	Open          int64 // connections now open, accepted and dialled, detached and reserved ones too
-	Dialed        int64 // connections established
+	Refused       int64 // connections closed at once because of limits.connections
+	RefusedSource int64 // connections closed at once because of limits.per_source
+	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
+	Inbound       int64 // accepted connections that are open, including detached and reserved ones
+	Open          int64 // connections that are open, accepted or dialled, including detached and reserved ones
+	Dialed        int64 // connections established by dials
 	DialErrors    int64 // dials that failed or took too long
 	Panics        int64 // panics recovered from callbacks
 	Detached      int64 // connections that left their loop
@@ -79,18 +82,18 @@ type ReactorStats struct {
 	TLSFailures map[string]int64
 }
 
-// Identity is one certificate of this sidecar, and the files it comes from.
+// Identity is the state of one certificate of this sidecar.
 type Identity struct {
-	Name     string    // where in the configuration it stands
-	Loads    uint64    // times that its files were taken into use
-	Failures uint64    // times that changed files were no good
-	Expires  time.Time // zero: there is no certificate, authorities alone
+	Name     string    // its place in the configuration
+	Loads    uint64    // successful loads of its files
+	Failures uint64    // failed loads of changed files
+	Expires  time.Time // zero if there are only authorities and no certificate
 }
 
-// RegistryStats say how the registry is.
+// RegistryStats is the state of the registry.
 type RegistryStats struct {
-	Connected bool   // it answered the last probe
-	LastError string // of the last probe, or ""
+	Connected bool   // the registry responded to the last probe
+	LastError string // error of the last probe; empty if it succeeded
 }
 
 // Registration is one endpoint that this sidecar announces.
@@ -108,27 +111,27 @@ type Server struct {
 	http    http.Server
 	ln      net.Listener
 	served  chan struct{}
-	reports chan struct{} // held while the loops are asked
-	denied  atomic.Uint64 // calls without the token
+	reports chan struct{} // has a token while the loops are queried
+	denied  atomic.Uint64 // requests without the token
 	began   time.Time
 
-	patience time.Duration // loopPatience
+	loopTimeout time.Duration // defaultLoopTimeout, except in tests
 }
 
 const (
-	// loopPatience is how long a loop may take to answer before it counts as
+	// defaultLoopTimeout is how long a loop may take to respond before it counts as
 	// stuck.
-	loopPatience = time.Second
+	defaultLoopTimeout = time.Second
 
-	// writeTimeout bounds an answer; profiles add their own duration to it.
+	// writeTimeout limits a response. Profiles add their own duration to it.
 	writeTimeout = 10 * time.Second
 
 	maxHeader = 16 << 10
 )
 
-// New makes the API, in phase Starting and not yet listening.
+// New returns a Server in phase Starting that does not listen yet.
 func New(o Options) *Server {
-	s := &Server{opt: o, began: time.Now(), patience: loopPatience, served: make(chan struct{}), reports: make(chan struct{}, 1)}
+	s := &Server{opt: o, began: time.Now(), loopTimeout: defaultLoopTimeout, served: make(chan struct{}), reports: make(chan struct{}, 1)}
 	s.http = http.Server{
 		Handler:           s.guard(s.routes()),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -141,22 +144,22 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler is the API without a listener, for tests.
+// Handler returns the API without a listener, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// Start serves the API on ln, which becomes the Server's.
+// Start serves the API on ln, which the Server then owns. It returns at once.
 func (s *Server) Start(ln net.Listener) {
 	s.ln = ln
 	go func() {
 		defer close(s.served)
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			s.opt.Log.Error("the admin API has ended", "error", err)
+			s.opt.Log.Error("admin API has stopped: its listener failed", "error", err)
 		}
 	}()
 }
 
-// Close ends the API: answers in progress are finished, or cut off when ctx is
-// done. Without Start it does nothing.
+// Close stops the API. Responses in progress are finished, or aborted when ctx ends.
+// Without Start it does nothing.
 func (s *Server) Close(ctx context.Context) error {
 	if s.ln == nil {
 		return nil
@@ -167,4 +170,51 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	<-s.served
 	return err
+}
+
+// routes returns the paths of the API.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", newScraper(s))
+	mux.HandleFunc("GET /config", s.showConfig)
+	mux.HandleFunc("GET /endpoints", s.endpoints)
+	mux.HandleFunc("GET /hedging", s.hedging)
+	mux.HandleFunc("GET /stats", s.stats)
+	mux.HandleFunc("GET /milliseconds", s.milliseconds)
+	mux.HandleFunc("POST /drain", s.drain)
+	if s.opt.Level != nil {
+		mux.HandleFunc("GET /log/level", s.logLevel)
+		mux.HandleFunc("PUT /log/level", s.setLogLevel)
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// routeName returns the name of a route in metrics and JSON: its place in the
+// configuration, or "listener" for the route of a listener with a fixed service.
+func routeName(i int) string {
+	if i < 0 {
+		return "listener"
+	}
+	return "routes[" + strconv.Itoa(i) + "]"
+}
+
+// config returns the configuration in use.
+func (s *Server) config() *config.Config { return s.opt.Process.Config() }
+
+// service returns the configuration of a service. For one that a reload has just removed
+// it returns the defaults.
+func (s *Server) service(name string) *config.Service {
+	if c := s.config().Services[name]; c != nil {
+		return c
+	}
+	return config.DefaultService(name)
 }

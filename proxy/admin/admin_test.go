@@ -13,44 +13,44 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// TestReady walks through the life of a sidecar.
+// TestReady: /readyz and /healthz have the right status in each phase of a sidecar.
 func TestReady(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	expect := func(status int, body string) {
 		t.Helper()
 		if got, text := s.get("/readyz"); got != status || text != body {
-			t.Errorf("/readyz answered %d %q, want %d %q", got, text, status, body)
+			t.Errorf("/readyz has status %d %q, want %d %q", got, text, status, body)
 		}
 	}
 	expect(503, "starting\n")
 	if resp := s.call(http.MethodPost, "/drain"); resp.StatusCode != 503 || s.drains.Load() != 0 {
-		t.Errorf("/drain while starting answered %d", resp.StatusCode)
+		t.Errorf("/drain while starting has status %d", resp.StatusCode)
 	}
 	s.api.Enter(Serving)
 	expect(503, "service compute: no endpoints known yet\nservice empty: no endpoints known yet\n")
 	s.update("compute", "10.0.0.1:1")
 	expect(503, "service empty: no endpoints known yet\n")
-	s.update("empty") // known to be none; and nothing leads to unused
+	s.update("empty") // it is known to have no endpoints; the service unused has no route
 	expect(200, "ready\n")
 	if resp := s.call(http.MethodPost, "/drain"); resp.StatusCode != 202 || s.drains.Load() != 1 {
-		t.Errorf("/drain answered %d", resp.StatusCode)
+		t.Errorf("/drain has status %d", resp.StatusCode)
 	}
 	expect(503, "draining\n")
 	s.api.Enter(Drained)
-	s.api.Enter(Serving) // there is no way back
+	s.api.Enter(Serving) // phases never go back
 	expect(503, "drained\n")
 	if status, body := s.get("/healthz"); status != 200 || body != "ok\n" {
-		t.Errorf("/healthz answered %d %q", status, body)
+		t.Errorf("/healthz has status %d %q", status, body)
 	}
 }
 
-// TestStuckLoop: what needs a loop that does not answer fails, and says so.
+// TestStuckLoop: responses that need a stuck loop are errors that name it.
 func TestStuckLoop(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute")
 	s.update("empty")
 	s.api.Enter(Serving)
-	s.api.patience = loopPatience
+	s.api.loopTimeout = defaultLoopTimeout
 	release := make(chan struct{})
 	s.proc.Workers()[1].Post(func() { <-release })
 	defer close(release)
@@ -58,16 +58,16 @@ func TestStuckLoop(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/healthz":      {503, "loops [1] do not answer\n"},
-		"/readyz":       {503, "loops [1] do not answer\n"},
-		"/endpoints":    {503, "admin: loops [1] do not answer\n"},
-		"/hedging":      {503, "admin: loops [1] do not answer\n"},
-		"/stats":        {503, "admin: loops [1] do not answer\n"},
-		"/milliseconds": {503, "admin: loops [1] do not answer\n"},
-		"/metrics":      {503, "admin: loops [1] do not answer\n"},
+		"/healthz":      {503, "loops [1] do not respond\n"},
+		"/readyz":       {503, "loops [1] do not respond\n"},
+		"/endpoints":    {503, "admin: loops [1] do not respond\n"},
+		"/hedging":      {503, "admin: loops [1] do not respond\n"},
+		"/stats":        {503, "admin: loops [1] do not respond\n"},
+		"/milliseconds": {503, "admin: loops [1] do not respond\n"},
+		"/metrics":      {503, "admin: loops [1] do not respond\n"},
 	} {
 		if status, body := s.get(path); status != want.status || !strings.Contains(body, want.text) {
-			t.Errorf("%s answered %d %q", path, status, body)
+			t.Errorf("%s has status %d %q", path, status, body)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestEndpoints(t *testing.T) {
 	s.update("compute", app)
 	for range 4 {
 		if status := s.request("GET", "/"); status != 200 {
-			t.Fatalf("answered %d", status)
+			t.Fatalf("has status %d", status)
 		}
 	}
 	_, body := s.get("/endpoints")
@@ -107,12 +107,12 @@ func TestEndpoints(t *testing.T) {
 		{`"version"`, `"applied"`}, {`"address"`, `"weight"`}, {`"weight"`, `"protocol"`}, {`"stalled"`, `"connections"`},
 	} {
 		if strings.Index(body, pair[0]) > strings.Index(body, pair[1]) {
-			t.Errorf("%s stands after %s", pair[0], pair[1])
+			t.Errorf("%s is after %s", pair[0], pair[1])
 		}
 	}
 }
 
-// TestMerge: loops may be a snapshot apart.
+// TestMerge: the reports of loops with different snapshots are merged by endpoint.
 func TestMerge(t *testing.T) {
 	reports := []stats.WorkerReport{
 		{Services: []stats.ServiceReport{{Name: "a", Version: 7, HedgesInFlight: 1, Endpoints: []stats.EndpointReport{
@@ -140,7 +140,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestGuard: only calls that mean this API get through.
+// TestGuard: requests for another host or from another origin are refused.
 func TestGuard(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestGuard(t *testing.T) {
 		rec := httptest.NewRecorder()
 		s.api.Handler().ServeHTTP(rec, req)
 		if rec.Code != c.want {
-			t.Errorf("%s %s at %s answered %d, want %d", c.method, c.path, c.host, rec.Code, c.want)
+			t.Errorf("%s %s at %s has status %d, want %d", c.method, c.path, c.host, rec.Code, c.want)
 		}
 	}
 }

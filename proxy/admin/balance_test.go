@@ -18,7 +18,8 @@ services:
     outlier: {consecutive: 1, base: 1h}
 `
 
-// TestEjectedAndUnused: /endpoints and /metrics tell who gets no requests, and why.
+// TestEjectedAndUnused: /endpoints and /metrics show which endpoints receive no requests,
+// and why.
 func TestEjectedAndUnused(t *testing.T) {
 	s := newSidecar(t, subsetAndOutlier)
 	s.update("compute", newApp(t), newApp(t), newApp(t))

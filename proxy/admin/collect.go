@@ -9,43 +9,42 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// ask runs f on every loop and waits for all, for patience or until ctx is done.
-// answers[i] is loop i's; stuck lists the loops that gave none.
-func ask[T any](ctx context.Context, p *proxy.Process, patience time.Duration, f func(*proxy.Worker) T) (answers []T, stuck []int) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// query runs f on every loop and waits for all, until timeout or the end of ctx.
+// results[i] is that of loop i; stuck lists the loops without one.
+func query[T any](ctx context.Context, p *proxy.Process, timeout time.Duration, f func(*proxy.Worker) T) (results []T, stuck []int) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	type answer struct {
+	type result struct {
 		loop  int
 		value T
 	}
 	workers := p.Workers()
-	// Room for all: a loop that answers too late must not wait for a reader.
-	replies := make(chan answer, len(workers))
+	// Capacity for all: a loop that is too late must not wait for a reader.
+	received := make(chan result, len(workers))
 	for i, w := range workers {
-		w.Post(func() { replies <- answer{i, f(w)} })
+		w.Post(func() { received <- result{i, f(w)} })
 	}
-	answers = make([]T, len(workers))
-	answered := make([]bool, len(workers))
+	results = make([]T, len(workers))
+	done := make([]bool, len(workers))
 	for range workers {
 		select {
-		case a := <-replies:
-			answers[a.loop], answered[a.loop] = a.value, true
+		case r := <-received:
+			results[r.loop], done[r.loop] = r.value, true
 			continue
 		case <-ctx.Done():
 		}
 		break
 	}
-	for i, ok := range answered {
+	for i, ok := range done {
 		if !ok {
 			stuck = append(stuck, i)
 		}
 	}
-	return answers, stuck
+	return results, stuck
 }
 
-// gather asks every loop, for all of them or an error. One question is under way
-// at a time, whatever the number of scrapers, so that a loop has at most one to
-// answer.
+// gather queries every loop and fails if one is stuck. One query is in progress at a
+// time, whatever the number of scrapers, so that a loop has at most one.
 func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T, error) {
 	select {
 	case s.reports <- struct{}{}:
@@ -53,27 +52,27 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	answers, stuck := ask(ctx, s.opt.Process, s.patience, f)
+	results, stuck := query(ctx, s.opt.Process, s.loopTimeout, f)
 	if len(stuck) > 0 {
-		// Counters without one loop's part would look like a restart.
-		return nil, fmt.Errorf("admin: loops %v do not answer", stuck)
+		// Counters without the part of one loop would look like a restart.
+		return nil, fmt.Errorf("admin: loops %v do not respond", stuck)
 	}
-	return answers, nil
+	return results, nil
 }
 
-// report asks every loop for its report. The loops have the same services and
-// routes: while a reload is under way, which ends as soon as each loop has had a
-// turn, they are asked again.
-func (s *Server) report(ctx context.Context) ([]stats.WorkerReport, error) {
+// report returns the reports of all loops, which have the same services and routes.
+// During a reload it queries the loops again; the reload ends when each loop has had a
+// turn.
+func report(ctx context.Context, s *Server) ([]stats.WorkerReport, error) {
 	for {
 		reports, err := gather(ctx, s, (*proxy.Worker).Report)
-		if err != nil || alike(reports) {
+		if err != nil || sameGeneration(reports) {
 			return reports, err
 		}
 	}
 }
 
-func alike(reports []stats.WorkerReport) bool {
+func sameGeneration(reports []stats.WorkerReport) bool {
 	for i := range reports {
 		if reports[i].Generation != reports[0].Generation {
 			return false
@@ -82,9 +81,9 @@ func alike(reports []stats.WorkerReport) bool {
 	return true
 }
 
-// merge sums up what the loops say about a service. Routes and endpoints are the
-// loops' side by side: of routes the longest delay, of endpoints the sums of
-// counts and the worst of the rest.
+// merge adds up the reports of the loops for each service. Routes and endpoints are merged
+// too: counts are added, of delays and latencies the longest counts, and of states the
+// worst.
 func merge(reports []stats.WorkerReport) []stats.ServiceReport {
 	var out []stats.ServiceReport
 	for i := range reports {
@@ -140,8 +139,7 @@ func mergeRoute(into, r *stats.RouteReport) {
 func mergeEndpoint(into, e *stats.EndpointReport) {
 	into.Connections += e.Connections
 	into.Pending += e.Pending
-	// Of the loops' averages the longest: one loop that has a slow endpoint
-	// should be seen.
+	// The longest average of all loops, so that one loop with a slow endpoint shows.
 	into.Latency = max(into.Latency, e.Latency)
 	into.Stalled = into.Stalled || e.Stalled
 	into.Unhealthy = into.Unhealthy || e.Unhealthy

@@ -12,12 +12,12 @@ import (
 //go:embed dashboard
 var dashboardFiles embed.FS
 
-// dashboard is the page at /, whole: it asks for nothing but /stats and
+// dashboard is the page at /. It is self-contained, and requests only /stats and
 // /milliseconds.
 var dashboard, dashboardPolicy = composeDashboard()
 
-// composeDashboard puts style and script into the page, and makes the policy by
-// which a browser runs these and nothing else, whatever gets into the page.
+// composeDashboard puts style and script into the page. It also returns the policy that
+// makes a browser run these and nothing else, whatever gets into the page.
 func composeDashboard() (page []byte, policy string) {
 	style := dashboardFile("style.css")
 	script := dashboardFile("charts.js") + dashboardFile("data.js") + dashboardFile("main.js")
@@ -30,12 +30,13 @@ func composeDashboard() (page []byte, policy string) {
 func dashboardFile(name string) string {
 	text, err := dashboardFiles.ReadFile("dashboard/" + name)
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is embedded
 	}
 	return string(text)
 }
 
-// sourceHash is how a policy names a text (Content Security Policy, section 2.3.1).
+// sourceHash returns the name of a text in a policy (Content Security Policy, section
+// 2.3.1).
 func sourceHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

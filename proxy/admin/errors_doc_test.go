@@ -18,8 +18,8 @@ const errorsPage = "../../docs/errors.md"
 
 //go:generate go test -run ^TestErrorsPage$ . -update
 
-// codeSources are the files that declare codes, by the table of docs/errors.md that
-// lists them. Those of a table together must declare some.
+// codeSources are the files that declare codes, by table of docs/errors.md. The files of
+// a table together must declare at least one.
 var codeSources = []struct{ table, files string }{
 	{"fault", "../fault/*.go"},
 	{"fault", "../stream/*.go"},
@@ -73,7 +73,7 @@ var codeNotes = map[string]string{
 	"tls_reload":          "No peer: our own changed files are invalid, and the old ones stay in use: the log names them.",
 }
 
-// code is a row of docs/errors.md before its table gives it a form.
+// code is a row of docs/errors.md, before it is formatted for its table.
 type code struct{ table, code, status, text, note string }
 
 // row returns the line of a code.
@@ -93,8 +93,8 @@ func (c code) row() docgen.Row {
 	return r
 }
 
-// TestErrorsPage holds the tables of docs/errors.md to every code that a caller, another
-// sidecar, a log or a metric may show. With -update it writes them there.
+// TestErrorsPage: the tables of docs/errors.md have every code that a caller, another
+// sidecar, a log or a metric may show. With -update it writes the tables.
 func TestErrorsPage(t *testing.T) {
 	codes := declaredCodes(t)
 	for i := range 256 {
@@ -115,7 +115,7 @@ func TestErrorsPage(t *testing.T) {
 	}
 	for name := range codeNotes {
 		if !known[name] {
-			t.Errorf("codeNotes has %s, which is no code", name)
+			t.Errorf("codeNotes has %s, which is not a code", name)
 		}
 	}
 	docgen.Check(t, errorsPage, rows, *update)
@@ -137,10 +137,10 @@ func declaredCodes(t *testing.T) (codes []code) {
 			for _, c := range codesIn(docgen.Parse(t, file)) {
 				c.table = source.table
 				if c.table == "dubbo" && c.text == "" {
-					c.table = "status" // a constant: what the provider's status is to HTTP
+					c.table = "status" // a constant: the HTTP status for a status of the provider
 				}
 				if source.table == "http1" && c.status == "502" {
-					continue // of a response, or of a message to write: no peer is told
+					continue // of a response, or of a message to write: no peer sees it
 				}
 				if c.table == "tls" || c.table == "status" {
 					c.note = codeNotes[c.code]
@@ -198,8 +198,8 @@ func codesIn(tree *ast.File) (codes []code) {
 	return codes
 }
 
-// failureIn returns the code of a Failure or Error whose code and text are written out;
-// its fields that are no literals are left out.
+// failureIn returns the code of a Failure or Error whose code and text are literals. It
+// omits fields that are not literals.
 func failureIn(x ast.Expr) (code, bool) {
 	n, ok := x.(*ast.CompositeLit)
 	if !ok {

@@ -9,29 +9,29 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// family is what /metrics has under one name.
+// family is a metric of /metrics with all its series.
 type family struct {
 	name   string // without the prefix
 	kind   string // counter, gauge or histogram
 	help   string
 	labels []string
-	bounds []bound // of a histogram, but the last, which is infinite
+	bounds []bound // of a histogram, without the last one, which is infinite
 
 	index  int    // in families
-	head   string // its lines on a page before those of its series
-	sorted []int  // the places of labels, by their names
+	head   string // the HELP and TYPE lines
+	sorted []int  // the indexes of labels in the order of their names
 }
 
 // bound is the upper bound of a bucket that is exported.
 type bound struct {
-	last int    // of the buckets that were counted, the last one in it
-	le   string // as it stands on a page
+	last int    // index of the last counted bucket that is part of it
+	le   string // value of the label le
 }
 
-// prefix is that of the name of each family.
+// prefix begins the name of each family.
 const prefix = "remora_"
 
-// families are all of them, in order of declaration.
+// families has all families in order of declaration.
 var families []*family
 
 func declare(kind, name, help string, labels []string) *family {
@@ -55,7 +55,8 @@ func gauge(name, help string, labels ...string) *family {
 	return declare("gauge", name, help, labels)
 }
 
-// timeHistogram exports a stats.Histogram. Each of the bounds is one of its.
+// timeHistogram declares a family for a stats.Histogram. Each of the bounds must be one
+// of the Histogram's.
 func timeHistogram(name, help string, bounds []time.Duration, labels ...string) *family {
 	f := declare("histogram", name, help, labels)
 	for i := range stats.HistogramBuckets - 1 {
@@ -66,7 +67,7 @@ func timeHistogram(name, help string, bounds []time.Duration, labels ...string) 
 	return f
 }
 
-// sizeHistogram exports a stats.SizeHistogram.
+// sizeHistogram declares a family for a stats.SizeHistogram.
 func sizeHistogram(name, help string, labels ...string) *family {
 	f := declare("histogram", name, help, labels)
 	for i := range stats.SizeBuckets - 1 {
@@ -77,8 +78,8 @@ func sizeHistogram(name, help string, labels ...string) *family {
 
 // The buckets below are bounds of stats.Histogram, so that the counts are exact.
 var (
-	// requestBounds are close where services worth hedging have their tail, from
-	// 1 to 100 ms, and where what a sidecar adds can be seen, below.
+	// requestBounds are dense from 1 to 100 ms, where services that gain by hedging have
+	// their tail, and below that, where the time of the sidecar itself shows.
 	requestBounds = []time.Duration{
 		50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 300 * time.Microsecond,
 		500 * time.Microsecond, 700 * time.Microsecond,
@@ -88,7 +89,7 @@ var (
 		1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 60 * time.Second,
 	}
 
-	// attemptBounds are fewer: there are many endpoints.
+	// attemptBounds are fewer, since there are many endpoints.
 	attemptBounds = []time.Duration{
 		200 * time.Microsecond, 500 * time.Microsecond,
 		1 * time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
@@ -96,7 +97,7 @@ var (
 		1 * time.Second, 5 * time.Second,
 	}
 
-	// turnBounds reach from a turn of one event to a loop that was kept away.
+	// turnBounds reach from a turn of one event to a loop that was not scheduled.
 	turnBounds = []time.Duration{
 		10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
 		100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,

@@ -16,8 +16,7 @@ const (
 	alertRules  = "../../docs/grafana/alerts.yaml"
 )
 
-// expressions are the queries of the dashboard and the alert rules, with where
-// they stand.
+// expressions returns the queries of the dashboard and the alert rules, by their place.
 func expressions(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -39,7 +38,7 @@ func expressions(t *testing.T) map[string][]string {
 	}
 	for _, p := range page.Panels {
 		for _, target := range p.Targets {
-			// What the legend names has to be left by the query.
+			// The query must keep the labels that the legend names.
 			for _, m := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
 				if !regexp.MustCompile(`by \([^)]*\b` + m[1] + `\b[^)]*\)`).MatchString(target.Expr) {
 					t.Errorf("panel %q: the legend names %s, which the query drops", p.Title, m[1])
@@ -62,12 +61,12 @@ func expressions(t *testing.T) map[string][]string {
 		all["alert "+m[1]] = append(all["alert "+m[1]], m[2])
 	}
 	if n := strings.Count(string(rules), "alert:"); n == 0 || n != len(pattern.FindAllString(string(rules), -1)) {
-		t.Errorf("%d alerts, not all in the form that is looked for", n)
+		t.Errorf("%d alerts, not all in the expected form", n)
 	}
 	return all
 }
 
-// exported is what a scrape has, by the names and labels that queries use.
+// exported is the families of a scrape, by the names that queries use.
 type exported struct {
 	families map[string]*dto.MetricFamily
 }
@@ -75,7 +74,7 @@ type exported struct {
 // fromPrometheus are labels that a scrape adds.
 var fromPrometheus = []string{"job", "instance"}
 
-// family finds that of a name, which may be a histogram's part.
+// family returns the family of a name, which may be a part of a histogram.
 func (e *exported) family(name string) (family *dto.MetricFamily, part string) {
 	if f := e.families[name]; f != nil {
 		return f, ""
@@ -89,7 +88,7 @@ func (e *exported) family(name string) (family *dto.MetricFamily, part string) {
 	return nil, ""
 }
 
-// values are those that a label of a family has; ok is false where it has none.
+// values returns the values of a label of a family; ok is false if there are none.
 func values(f *dto.MetricFamily, label string) (all []string, ok bool) {
 	for _, m := range f.GetMetric() {
 		for _, l := range m.GetLabel() {
@@ -107,7 +106,7 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on|without) \(([^)]*)\)`)
 )
 
-// check tells what in a query does not fit what is exported.
+// check fails the test if a query uses a name or label that is not exported.
 func (e *exported) check(t *testing.T, where, query string) {
 	t.Helper()
 	known := slices.Clone(fromPrometheus)
@@ -142,14 +141,14 @@ func (e *exported) check(t *testing.T, where, query string) {
 	for _, m := range grouping.FindAllStringSubmatch(query, -1) {
 		for _, label := range strings.Split(m[1], ",") {
 			if label = strings.TrimSpace(label); !slices.Contains(known, label) {
-				t.Errorf("%s: nothing in it has a label %s", where, label)
+				t.Errorf("%s: no metric in it has a label %s", where, label)
 			}
 		}
 	}
 }
 
-// checkValues: what a query asks a label to be, it can be. Variables of the
-// dashboard can be anything.
+// checkValues fails the test if a query compares a label to a value that it never has.
+// Variables of the dashboard may have any value.
 func (e *exported) checkValues(t *testing.T, where string, f *dto.MetricFamily, label, want string) {
 	t.Helper()
 	have, ok := values(f, label)
@@ -163,8 +162,8 @@ func (e *exported) checkValues(t *testing.T, where string, f *dto.MetricFamily, 
 	}
 }
 
-// TestQueries: what the dashboard for Grafana and the alert rules ask for is
-// exported, with the labels that they use.
+// TestQueries: the metrics and labels in queries of the Grafana dashboard and of the alert
+// rules are exported.
 func TestQueries(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))

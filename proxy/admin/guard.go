@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// guard decides who may call the API.
+// guard admits requests to the API.
 //
-// With a token: whoever presents it, and for the health of the sidecar anyone,
-// since orchestrators' probes carry no secrets. Without one it is served on
-// loopback only, and what is left to fend off are web pages: one that its
-// browser lets reach 127.0.0.1 under another name (DNS rebinding), and one that
-// posts here from elsewhere.
+// With admin.token set, requests need the token, except /healthz and /readyz, since the
+// probes of orchestrators carry no secrets. Without a token the API is served on loopback
+// only, and guard refuses web pages: requests for another host name (DNS rebinding) and
+// requests from another origin.
 func (s *Server) guard(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	if token := s.config().Admin.Token; token != "" {
@@ -26,7 +25,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			host = h
 		}
 		if host != "localhost" && net.ParseIP(trimBrackets(host)) == nil {
-			http.Error(w, "call the admin API by an IP address or as localhost", http.StatusForbidden)
+			http.Error(w, "use an IP address or localhost as the host of the admin API", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -40,11 +39,10 @@ func trimBrackets(host string) string {
 	return host
 }
 
-// authenticated asks for the token (RFC 6750, section 2.1). A browser knows no
-// bearer tokens, but asks its user for a password (RFC 7617), and sends that with
-// what the dashboard asks for: so the token is taken as one, whatever the name.
-// Hashes are compared, so that the time it takes tells neither the token nor its
-// length.
+// authenticated requires the token (RFC 6750, section 2.1). A browser has no bearer
+// tokens, but asks its user for a password (RFC 7617) and sends it with the requests of
+// the dashboard. So the token is also accepted as the password of any user. Hashes are
+// compared, so that the time reveals neither the token nor its length.
 func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,14 +52,14 @@ func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 			s.denied.Add(1)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="remora"`)
 			w.Header().Add("WWW-Authenticate", `Basic realm="remora: any name, and admin.token as the password"`)
-			http.Error(w, "the admin API wants Authorization: Bearer, with admin.token of the configuration", http.StatusUnauthorized)
+			http.Error(w, "the admin API requires Authorization: Bearer, with admin.token of the configuration", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// presented is the token that r presents, or "".
+// presented returns the token of r, or "" if it has none.
 func presented(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

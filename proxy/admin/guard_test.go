@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestToken: with admin.token set, nothing but the sidecar's health is told to
-// those who don't present it.
+// TestToken: with admin.token set, requests without the token reach only /healthz and
+// /readyz.
 func TestToken(t *testing.T) {
 	const token = "correct-horse"
 	s := newSidecar(t, twoServices+"admin: {address: \"0.0.0.0:9901\", token: "+token+"}\n")
@@ -56,11 +56,12 @@ func TestToken(t *testing.T) {
 		}
 	}
 	if got := s.api.denied.Load(); got != uint64(denied) {
-		t.Errorf("counted %d refused calls, want %d", got, denied)
+		t.Errorf("counted %d refused requests, want %d", got, denied)
 	}
 }
 
-// basic is what a browser sends when its user has typed a name and a password.
+// basic returns the header that a browser sends after its user has entered a name and a
+// password.
 func basic(name, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m, leaktest.Engine...)
 }
 
-// sidecar is a core on real loops with the admin API on top.
+// sidecar is the core on real loops, with the admin API.
 type sidecar struct {
 	t      testing.TB
 	engine *reactor.Engine
@@ -36,11 +36,11 @@ type sidecar struct {
 
 const loopCount = 2
 
-// patience is how long a test waits for what must come, such as a loop's answer.
-const patience = time.Minute
+// waitLimit is how long a test waits before it fails.
+const waitLimit = time.Minute
 
-// newSidecar serves HTTP on egress by the configuration, whose one listener's
-// address is replaced. No service has endpoints yet.
+// newSidecar starts a sidecar with the configuration. Its only listener gets a free
+// address, which is egress. No service has endpoints yet.
 func newSidecar(t testing.TB, yaml string) *sidecar {
 	t.Helper()
 	cfg, err := config.Parse("test.yaml", []byte(yaml), func(string) (string, bool) { return "", false })
@@ -93,11 +93,11 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		AccessLog: func() AccessLogStats { return AccessLogStats{Lines: 1} },
 		Drain:     func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})
-	s.api.patience = patience
+	s.api.loopTimeout = waitLimit
 	return s
 }
 
-// update gives a service endpoints, and waits until all loops have them.
+// update sets the endpoints of a service, and waits until all loops have them.
 func (s *sidecar) update(service string, addrs ...string) {
 	s.t.Helper()
 	var list []registry.Endpoint
@@ -106,9 +106,9 @@ func (s *sidecar) update(service string, addrs ...string) {
 	}
 	snap := registry.NewSnapshot(service, registry.SourceLive, time.Unix(1700000000, 0), list)
 	s.proc.Update(snap)
-	end := time.Now().Add(patience)
+	end := time.Now().Add(waitLimit)
 	for {
-		reports, stuck := ask(s.t.Context(), s.proc, patience, (*proxy.Worker).Report)
+		reports, stuck := query(s.t.Context(), s.proc, waitLimit, (*proxy.Worker).Report)
 		applied := len(stuck) == 0
 		for _, r := range reports {
 			for _, svc := range r.Services {
@@ -124,7 +124,7 @@ func (s *sidecar) update(service string, addrs ...string) {
 	}
 }
 
-// call asks the API, past the network.
+// call sends a request to the API without the network.
 func (s *sidecar) call(method, path string) *http.Response {
 	req := httptest.NewRequest(method, "http://127.0.0.1:9901"+path, nil)
 	rec := httptest.NewRecorder()
@@ -159,7 +159,7 @@ func (s *sidecar) request(method, path string) (status int) {
 	return resp.StatusCode
 }
 
-// newApp answers with the status that the path names.
+// newApp starts an application that responds with the status in the path.
 func newApp(t testing.TB) (addr string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -176,7 +176,7 @@ func newApp(t testing.TB) (addr string) {
 	return srv.Listener.Addr().String()
 }
 
-// freeAddr is one that nobody listens on.
+// freeAddr returns an address without a listener.
 func freeAddr(t testing.TB) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,29 +10,28 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// healthz answers 200 when every loop answers within a second: the process is
-// alive. It says nothing about endpoints or the registry, for a restart would
-// not help with those.
+// healthz responds 200 if every loop responds within a second, so that the process is
+// alive. Endpoints and the registry do not matter, since a restart would not help them.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
-	_, stuck := ask(r.Context(), s.opt.Process, s.patience, func(*proxy.Worker) struct{} { return struct{}{} })
+	_, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(*proxy.Worker) struct{} { return struct{}{} })
 	if len(stuck) > 0 {
-		unavailable(w, []string{fmt.Sprintf("loops %v do not answer", stuck)})
+		unavailable(w, []string{fmt.Sprintf("loops %v do not respond", stuck)})
 		return
 	}
 	plain(w, http.StatusOK, "ok")
 }
 
-// readyz answers 200 when traffic may be sent: all listeners are open, every
-// loop has endpoints (or knows that there are none) of every service that
-// traffic is led to, and the sidecar is not draining. Otherwise 503, with a line
-// for each thing that is missing.
+// readyz responds 200 if the sidecar may receive traffic: all listeners are open, every
+// loop has the endpoints of every routed service or knows that there are none, and the
+// sidecar is not draining. Otherwise it responds 503, with a line for each missing
+// condition.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if p := s.Phase(); p != Serving {
 		unavailable(w, []string{p.String()})
 		return
 	}
 	services := s.routedServices()
-	missing, stuck := ask(r.Context(), s.opt.Process, s.patience, func(w *proxy.Worker) []string {
+	missing, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(w *proxy.Worker) []string {
 		var names []string
 		for _, name := range services {
 			if !w.Applied(name) {
@@ -43,7 +42,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	})
 	var lines []string
 	if len(stuck) > 0 {
-		lines = append(lines, fmt.Sprintf("loops %v do not answer", stuck))
+		lines = append(lines, fmt.Sprintf("loops %v do not respond", stuck))
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(missing...)))) {
 		lines = append(lines, fmt.Sprintf("service %s: no endpoints known yet", name))
@@ -55,7 +54,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	plain(w, http.StatusOK, "ready")
 }
 
-// routedServices are those that a route or a listener leads to, sorted.
+// routedServices returns the services of routes and listeners, sorted.
 func (s *Server) routedServices() []string {
 	names := map[string]bool{}
 	cfg := s.config()
@@ -74,9 +73,9 @@ func (s *Server) routedServices() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// drain starts a drain, as SIGTERM does, but for the end of the process: it
-// stays, unready and without listeners, until SIGTERM, so that a deployment
-// script can drain first, look at /readyz for "drained", and end it then.
+// drain starts a drain as SIGTERM does, but the process does not exit: it stays until
+// SIGTERM, not ready and without listeners. So a deployment script can drain it, wait
+// until /readyz says "drained", and then stop it.
 func (s *Server) drain(w http.ResponseWriter, _ *http.Request) {
 	if s.Phase() == Starting {
 		unavailable(w, []string{Starting.String()})
@@ -96,3 +95,37 @@ func plain(w http.ResponseWriter, status int, text string) {
 func unavailable(w http.ResponseWriter, lines []string) {
 	plain(w, http.StatusServiceUnavailable, strings.Join(lines, "\n"))
 }
+
+// Phase is a phase in the life of a sidecar. Phases only go forward.
+type Phase uint32
+
+// The phases.
+const (
+	Starting Phase = iota // listeners are not all open yet
+	Serving               // the only one in which the sidecar may be ready
+	Draining              // finishing requests and streams in flight
+	Drained               // nothing is in flight; the process waits for SIGTERM
+)
+
+var phaseNames = [...]string{"starting", "serving", "draining", "drained"}
+
+// String returns the phase's name in lower case.
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return "unknown"
+}
+
+// Enter moves to phase p. It does nothing if a later phase was entered before.
+func (s *Server) Enter(p Phase) {
+	for {
+		old := s.phase.Load()
+		if old >= uint32(p) || s.phase.CompareAndSwap(old, uint32(p)) {
+			return
+		}
+	}
+}
+
+// Phase returns the current phase.
+func (s *Server) Phase() Phase { return Phase(s.phase.Load()) }

@@ -7,45 +7,45 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// hedgingBody is the answer of /hedging.
+// hedgingBody is the response of /hedging.
 type hedgingBody struct {
-	Cancels      uint64                  `json:"cancels"`       // attempts withdrawn over links
-	CancelsSaved uint64                  `json:"cancels_saved"` // of these, dropped before the application saw them
+	Cancels      uint64                  `json:"cancels"`       // attempts cancelled over links
+	CancelsSaved uint64                  `json:"cancels_saved"` // of these, dropped before the application received them
 	Services     map[string]hedgingState `json:"services"`
 }
 
 type hedgingState struct {
-	Mode string `json:"mode"` // the strongest of the routes that lead here
+	Mode string `json:"mode"` // the strongest mode of the routes to the service
 	hedgingCounts
 	Retries  uint64             `json:"retries"`
 	InFlight int                `json:"in_flight"`
-	Tokens   float64            `json:"tokens"`   // hedges and paid retries that could be sent at once
+	Tokens   float64            `json:"tokens"`   // hedges and paid retries that the budget allows now
 	DelayMS  map[string]float64 `json:"delay_ms"` // by route
 	Routes   []routeHedging     `json:"routes"`
 }
 
-// hedgingCounts are since the start.
+// hedgingCounts are counts since the start.
 type hedgingCounts struct {
 	Requests  uint64            `json:"requests"`
 	Hedges    uint64            `json:"hedges"`
 	Missed    uint64            `json:"missed"` // hedges that reached no application
 	Won       uint64            `json:"won"`
-	ExtraLoad float64           `json:"extra_load"` // hedges that reached one, per request
-	Gates     map[string]uint64 `json:"gates"`      // decisions not to hedge, by what stopped it
+	ExtraLoad float64           `json:"extra_load"` // hedges that reached an application, per request
+	Gates     map[string]uint64 `json:"gates"`      // decisions not to hedge, by the closed gate
 }
 
 type routeHedging struct {
 	Route   string     `json:"route"`
 	Mode    string     `json:"mode"`
-	DelayMS float64    `json:"delay_ms"` // in force now, the longest of all loops
-	WinRate *float64   `json:"win_rate"` // of the last few hundred hedges; null: there were none
+	DelayMS float64    `json:"delay_ms"` // current, the longest of all loops
+	WinRate *float64   `json:"win_rate"` // of the last few hundred hedges; null if there were none
 	Latency quantiles  `json:"latency"`  // of first attempts
 	Shadow  []forecast `json:"shadow,omitempty"`
 	hedgingCounts
 }
 
-// quantiles are of the last 30 to 60 s, in milliseconds; null: unknown, or beyond
-// the deadline.
+// quantiles are latencies of the last 30 to 60 s in milliseconds. null means that the
+// quantile is unknown or beyond the deadline.
 type quantiles struct {
 	Samples int64    `json:"samples"`
 	P50     *float64 `json:"p50_ms"`
@@ -54,17 +54,17 @@ type quantiles struct {
 	P999    *float64 `json:"p999_ms"`
 }
 
-// forecast is what hedging would have done with one delay during the same time.
+// forecast is the effect that hedging with one delay would have had during the same time.
 type forecast struct {
 	DelayMS   float64  `json:"delay_ms"`
-	Current   bool     `json:"current"` // the delay that is in force now
+	Current   bool     `json:"current"` // this delay is the current one
 	P99       *float64 `json:"p99_ms"`
 	P999      *float64 `json:"p999_ms"`
 	ExtraLoad float64  `json:"extra_load"`
 }
 
 func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.report(r.Context())
+	reports, err := report(r.Context(), s)
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -86,7 +86,7 @@ func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {
 		Retries: svc.Stats.Retries, InFlight: svc.HedgesInFlight, Tokens: svc.Tokens,
 		DelayMS: map[string]float64{}, Routes: []routeHedging{},
 	}
-	// Requests that were refused before they began are not among the primaries.
+	// Primaries do not include requests that were refused before an attempt.
 	st.Requests = svc.Stats.Requests
 	strongest := hedge.Off
 	for i := range svc.Routes {
@@ -118,7 +118,7 @@ func routeState(r *stats.RouteReport) routeHedging {
 		st.Shadow = append(st.Shadow, forecast{
 			DelayMS: ms(f.Delay), Current: f.Current,
 			P99: quantile(&f.Latency, .99), P999: quantile(&f.Latency, .999),
-			ExtraLoad: share(f.Hedges, uint64(f.Latency.Samples())),
+			ExtraLoad: ratio(f.Hedges, uint64(f.Latency.Samples())),
 		})
 	}
 	return st
@@ -127,12 +127,12 @@ func routeState(r *stats.RouteReport) routeHedging {
 func countsOf(c *hedge.Counts) hedgingCounts {
 	return hedgingCounts{
 		Requests: c.Primaries, Hedges: c.Hedges, Missed: c.HedgesMissed, Won: c.HedgesWon,
-		ExtraLoad: share(c.Hedges-c.HedgesMissed, c.Primaries), Gates: gateCounts(c),
+		ExtraLoad: ratio(c.Hedges-c.HedgesMissed, c.Primaries), Gates: gateCounts(c),
 	}
 }
 
-// share is part of whole, 0 of nothing.
-func share(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
+// ratio returns part / whole, and 0 if both are 0.
+func ratio(part, whole uint64) float64 { return float64(part) / float64(max(whole, 1)) }
 
 func quantile(d *hedge.Distribution, q float64) *float64 {
 	latency, ok := d.Quantile(q)

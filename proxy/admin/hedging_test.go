@@ -21,8 +21,9 @@ services:
   unused: {discover: static, endpoints: ["10.0.9.9:1"]}
 `
 
-// The names are what scripts and dashboards are built on.
-func TestHedgingAnswer(t *testing.T) {
+// TestHedgingFormat: the names and the order of the fields of /hedging, on which scripts
+// depend.
+func TestHedgingFormat(t *testing.T) {
 	s := newSidecar(t, threeModes)
 	const (
 		counts = `"requests":0,"hedges":0,"missed":0,"won":0,"extra_load":0,"gates":{"budget":0,"cascade":0,` +
@@ -63,13 +64,14 @@ func TestHedgingCounts(t *testing.T) {
 	}
 	for _, f := range shadow.Shadow {
 		if f.P99 == nil || *f.P99 != *shadow.Latency.P99 {
-			t.Errorf("with one endpoint there is nothing to gain: %s", body)
+			t.Errorf("a gain is forecast with one endpoint: %s", body)
 		}
 	}
 }
 
-// Loops are added up: counts and distributions; of delays the longest is shown.
-func TestMergeOfRoutes(t *testing.T) {
+// TestMergeRoutes: counts and distributions of loops are added, and the longest delay is
+// shown.
+func TestMergeRoutes(t *testing.T) {
 	report := func(delay time.Duration, latencies ...time.Duration) stats.WorkerReport {
 		r := hedge.NewRoute(hedge.Policy{Mode: hedge.Shadow, Delay: delay, Quantile: .97, MaxDelay: delay}, 1)
 		for _, d := range latencies {

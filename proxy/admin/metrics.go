@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// maxEndpointSeries bounds the endpoints of a service that have series of
-	// their own, first by address; remora_endpoints always has their number.
+	// maxEndpointSeries limits the endpoints of a service that have series of their own:
+	// the first ones by address. remora_endpoints has the number of all.
 	maxEndpointSeries = 200
 
-	// maxScrapes is how many scrapes may be under way at once.
+	// maxScrapes limits the scrapes in progress.
 	maxScrapes = 4
 )
 
-// runtimeMetrics are those of Go's runtime that are exported besides the ones that
-// its collector always has: the rest is many, and costs more than all of our own.
+// runtimeMetrics matches the metrics of Go's runtime that are exported besides those that
+// its collector always has. The others are many, and cost more than all of Remora's own.
 var runtimeMetrics = regexp.MustCompile(`^/(gc/pauses:seconds|gc/heap/live:bytes|sched/latencies:seconds)$`)
 
-// scraper answers scrapes.
+// scraper serves /metrics.
 type scraper struct {
 	collector
 	runtime prometheus.Gatherer // of Go and the process
-	slots   chan struct{}       // taken by scrapes under way
+	slots   chan struct{}       // has a token for each scrape in progress
 	pages   sync.Pool           // of *page
 }
 
-func (s *Server) metrics() http.Handler {
+func newScraper(s *Server) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: runtimeMetrics})),
@@ -48,15 +48,15 @@ func (s *Server) metrics() http.Handler {
 	}
 }
 
-// ServeHTTP answers in the text format, which every Prometheus takes, and not
-// compressed: that would be most of the work. It is all or an error: with a part
-// missing, counters would seem to have gone back.
+// ServeHTTP responds in the text format, which every Prometheus accepts. It does not
+// compress, which would be most of the work. It fails if a part is missing, since counters
+// would seem to fall.
 func (c *scraper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	default:
-		unavailable(w, []string{fmt.Sprintf("%d scrapes are under way", maxScrapes)})
+		unavailable(w, []string{fmt.Sprintf("%d scrapes are in progress", maxScrapes)})
 		return
 	}
 	p := c.pages.Get().(*page)
@@ -69,9 +69,9 @@ func (c *scraper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(p.text.Bytes())
 }
 
-// fill makes p the answer of a scrape.
+// fill makes p the response to a scrape.
 func (c *scraper) fill(ctx context.Context, p *page) error {
-	reports, err := c.s.report(ctx)
+	reports, err := report(ctx, c.s)
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (c *scraper) fill(ctx context.Context, p *page) error {
 	return nil
 }
 
-// collector turns one report of every loop into metrics, at each scrape. The
-// loops count in plain integers and know nothing of Prometheus.
+// collector turns the reports of all loops into metrics, at each scrape. The loops count
+// in plain integers, without Prometheus.
 type collector struct{ s *Server }
 
 func (c *collector) collect(to *page, reports []stats.WorkerReport) {
@@ -196,24 +196,6 @@ func (c *collector) reactor(to *page) {
 	to.put(detached, float64(st.Detached))
 	to.put(open, float64(st.Inbound), "in")
 	to.put(open, float64(max(st.Open-st.Inbound, 0)), "out")
-}
-
-// The families of the registry. Without one they have no series.
-var (
-	registryUp   = gauge("registry_connected", "1 while the registry responds.")
-	registration = gauge("registration_state", "1 for the current state of a registration.", "service", "address", "state")
-)
-
-func (c *collector) registry(to *page) {
-	if c.s.opt.Registry != nil {
-		to.put(registryUp, truth(c.s.opt.Registry().Connected))
-	}
-	if c.s.opt.Registrations == nil {
-		return
-	}
-	for _, r := range c.s.opt.Registrations() {
-		to.put(registration, 1, r.Service, r.Address, r.State)
-	}
 }
 
 func truth(b bool) float64 {

@@ -19,8 +19,8 @@ const metricsPage = "../../docs/metrics.md"
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md or docs/errors.md")
 
-// TestMetricsPage holds the tables of docs/metrics.md to the families. With -update it
-// writes them there.
+// TestMetricsPage: the tables of docs/metrics.md have the families. With -update it
+// writes the tables.
 func TestMetricsPage(t *testing.T) {
 	var rows []docgen.Row
 	for _, f := range families {
@@ -33,7 +33,7 @@ func TestMetricsPage(t *testing.T) {
 			help = "Histogram. " + help
 		}
 		if (f.kind == "counter") != strings.HasSuffix(f.name, "_total") {
-			t.Errorf("docs/metrics.md says that counters, and only they, end with _total; %s is a %s", f.name, f.kind)
+			t.Errorf("docs/metrics.md says that only counters end with _total; %s is a %s", f.name, f.kind)
 		}
 		rows = append(rows, docgen.Row{Key: f.name, Cells: []string{"`" + prefix + f.name + "`", labels, help}})
 	}
@@ -73,7 +73,7 @@ func TestCardinality(t *testing.T) {
 	}
 	said := regexp.MustCompile(`(\d+) series a service, (\d+) an endpoint and (\d+) a loop`).FindStringSubmatch(string(page))
 	if said == nil {
-		t.Fatal("docs/metrics.md does not say how many series there may be")
+		t.Fatal("docs/metrics.md has no number of series")
 	}
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))
@@ -94,7 +94,7 @@ func TestCardinality(t *testing.T) {
 			}
 		}
 	}
-	endpoint++ // endpoint_reported has none here
+	endpoint++ // endpoint_reported has no series here
 	if got := []string{fmt.Sprint(service), fmt.Sprint(endpoint), fmt.Sprint(loop)}; strings.Join(got, " ") != strings.Join(said[1:], " ") {
 		t.Errorf("there are %v series a service, an endpoint and a loop; docs/metrics.md says %v", got, said[1:])
 	}

@@ -2,7 +2,7 @@ package admin
 
 import "github.com/remora-proxy/remora/proxy/telemetry/stats"
 
-// The families of an endpoint: of up to maxEndpointSeries a service.
+// The families of endpoints. At most maxEndpointSeries endpoints of a service have series.
 var (
 	attempts = counter("endpoint_attempts_total",
 		"Attempts by result: served, failure (status 5xx), broken (no response, by the endpoint's fault), "+

@@ -18,7 +18,7 @@ func (c *collector) loop(to *page, name string, r *stats.WorkerReport) {
 	to.sizes(loopTurnEvents, &r.Loop.TurnEvents, name)
 }
 
-// The families of links, whatever the service.
+// The families of links, of all services together.
 var (
 	flushes   = counter("link_flushes_total", "Writes to links.")
 	batches   = sizeHistogram("link_batch_messages", "Messages written to a link together: requests, responses, refusals and withdrawals.")

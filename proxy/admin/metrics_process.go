@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// processCollector tells what the operating system says of the process, under the
-// names that clients of Prometheus have in common. Theirs, collectors.NewProcessCollector,
-// reads much of /proc besides, and takes as long for it as all else in a scrape.
+// processCollector exports values of the operating system for the process, under the
+// common names of Prometheus clients. collectors.NewProcessCollector reads more of /proc,
+// and takes as long as the rest of a scrape.
 type processCollector struct{ began time.Time }
 
 var (
@@ -34,7 +34,7 @@ func (processCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What the system does not tell is left out.
+// Collect implements prometheus.Collector. It omits values that the system does not have.
 func (c processCollector) Collect(ch chan<- prometheus.Metric) {
 	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v)
@@ -56,7 +56,7 @@ func (c processCollector) Collect(ch chan<- prometheus.Metric) {
 	put(processStarted, prometheus.GaugeValue, float64(c.began.UnixMilli())/1e3)
 }
 
-// residentMemory is in bytes (proc(5), /proc/pid/statm).
+// residentMemory returns the resident memory (proc(5), /proc/pid/statm).
 func residentMemory() (bytes float64, ok bool) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -70,7 +70,7 @@ func residentMemory() (bytes float64, ok bool) {
 	return float64(pages) * float64(os.Getpagesize()), err == nil
 }
 
-// openFDs counts them. From version 6.2 on Linux does so itself: it is the size of
+// openFDs returns the number of open descriptors. From Linux 6.2 on it is the size of
 // their directory.
 func openFDs() (n float64, ok bool) {
 	const dir = "/proc/self/fd"

@@ -19,17 +19,17 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// scrape parses /metrics.
+// scrape returns the parsed families of /metrics.
 func (s *sidecar) scrape() map[string]*dto.MetricFamily {
 	s.t.Helper()
 	status, body := s.get("/metrics")
 	if status != 200 {
-		s.t.Fatalf("/metrics answered %d %s", status, body)
+		s.t.Fatalf("/metrics has status %d %s", status, body)
 	}
 	return parse(s.t, body)
 }
 
-// parse reads a page as Prometheus does. What has a series twice fails.
+// parse parses a page as Prometheus does, and fails the test if a series is there twice.
 func parse(t testing.TB, page string) map[string]*dto.MetricFamily {
 	t.Helper()
 	seen := map[string]bool{}
@@ -48,7 +48,8 @@ func parse(t testing.TB, page string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// value is the one series with these labels, "service=x,outcome=2xx", or -1.
+// value returns the value of the only series with these labels ("service=x,outcome=2xx"),
+// or -1.
 func value(families map[string]*dto.MetricFamily, name, labels string) float64 {
 	for _, m := range families[name].GetMetric() {
 		var have []string
@@ -62,7 +63,7 @@ func value(families map[string]*dto.MetricFamily, name, labels string) float64 {
 	return -1
 }
 
-// TestMetrics sends known requests and looks for all of them.
+// TestMetrics: known requests are counted in all metrics that they concern.
 func TestMetrics(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.api.Enter(Serving)
@@ -148,7 +149,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestFamilies: what is declared is what is exported, and the other way round.
+// TestFamilies: every declared family is exported, and every exported one is declared.
 func TestFamilies(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))
@@ -161,7 +162,7 @@ func TestFamilies(t *testing.T) {
 		declared[name] = true
 		got := f[name]
 		if got == nil {
-			if want != endpointReported { // has series only where a sidecar reports
+			if want != endpointReported { // has series only if a sidecar reports
 				t.Errorf("%s has no series", name)
 			}
 			continue
@@ -170,7 +171,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s is a %s, declared as %s", name, kind, want.kind)
 		}
 		if !strings.HasSuffix(want.help, ".") {
-			t.Errorf("%s: its help is no sentence", name)
+			t.Errorf("%s: its help is not a sentence", name)
 		}
 	}
 	for name := range f {
@@ -180,7 +181,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestConventions: Prometheus' own linter has nothing against what is ours.
+// TestConventions: Prometheus' own linter accepts the families of Remora.
 func TestConventions(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))
@@ -197,7 +198,8 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// TestBounds: each is a bound of the core's histogram, so no count is lost.
+// TestBounds: each bound of a family is a bound of the core's histogram, so no count is
+// lost.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		of     *family
@@ -227,8 +229,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPage: the text says what was put, whatever the labels and the numbers are, and
-// a page that is used again nothing of the scrape before.
+// TestPage: the text has every series that was put, with any labels and numbers. A page
+// that is used again has nothing of the previous scrape.
 func TestPage(t *testing.T) {
 	labels := []string{`a "quoted\" path`, "two\nlines", "", "ünïcode", `ends in \`}
 	numbers := []float64{0, -3, 1 << 52, 1 << 60, 1.5, 1e-9, 1.7e9 + 1e-3, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN()}
@@ -250,13 +252,13 @@ func TestPage(t *testing.T) {
 	for _, l := range labels {
 		for i, n := range numbers {
 			if got := value(f, "remora_endpoint_pending", fmt.Sprintf("endpoint=%d,service=%s", i, l)); got != n && !(math.IsNaN(got) && math.IsNaN(n)) {
-				t.Errorf("%q: %v has become %v", l, n, got)
+				t.Errorf("%q: %v became %v", l, n, got)
 			}
 		}
 	}
 }
 
-// TestManyEndpoints: a service with very many has a bounded number of series.
+// TestManyEndpoints: the number of series of a service with many endpoints is limited.
 func TestManyEndpoints(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	var addrs []string
@@ -273,10 +275,10 @@ func TestManyEndpoints(t *testing.T) {
 	}
 }
 
-// TestScrapesAtOnce: their number is bounded, and one that is over makes room. Each is
-// a page of its own, and says what it is: Prometheus takes nothing else.
+// TestScrapesAtOnce: the number of scrapes in progress is limited. Each has a page of its
+// own, and the content type that Prometheus requires.
 func TestScrapesAtOnce(t *testing.T) {
-	c := newSidecar(t, twoServices).api.metrics().(*scraper)
+	c := newScraper(newSidecar(t, twoServices).api).(*scraper)
 	scrape := func() *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
 		c.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -286,7 +288,7 @@ func TestScrapesAtOnce(t *testing.T) {
 		c.slots <- struct{}{}
 	}
 	if got := scrape().Code; got != http.StatusServiceUnavailable {
-		t.Errorf("one too many is answered %d", got)
+		t.Errorf("a scrape above the limit received status %d", got)
 	}
 	for range maxScrapes {
 		<-c.slots
@@ -302,7 +304,7 @@ func TestScrapesAtOnce(t *testing.T) {
 	for range 5 * maxScrapes {
 		rec := <-answers
 		if is := rec.Header().Get("Content-Type"); rec.Code != http.StatusOK || is != "text/plain; version=0.0.4; charset=utf-8" {
-			t.Fatalf("answered %d, %q", rec.Code, is)
+			t.Fatalf("has status %d, %q", rec.Code, is)
 		}
 		if f := parse(t, rec.Body.String()); value(f, "remora_loops", "") != loopCount || f["go_info"] == nil {
 			t.Errorf("%d families", len(f))
@@ -310,8 +312,8 @@ func TestScrapesAtOnce(t *testing.T) {
 	}
 }
 
-// TestScrapesUnderLoad: reports are read while the loops go on writing what they
-// were made from; the race detector has an eye on it.
+// TestScrapesUnderLoad: reports are read while the loops count on. The race detector
+// checks that they share no memory.
 func TestScrapesUnderLoad(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))

@@ -18,15 +18,15 @@ services:
   other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: http, connect_timeout: 15s}
 `
 
-// discard is a client that reads everything and keeps nothing.
+// discard is a client that discards the response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header           { return d.header }
 func (discard) Write(b []byte) (n int, _ error) { return len(b), nil }
 func (discard) WriteHeader(int)                 {}
 
-// BenchmarkScrape is the CPU that a scrape takes, of two services with three endpoints
-// each, all of which have served.
+// BenchmarkScrape measures the CPU time of a scrape, with two services of three endpoints
+// each that have served requests.
 func BenchmarkScrape(b *testing.B) {
 	s := newSidecar(b, observedServices)
 	for _, service := range []string{"compute", "other"} {
@@ -50,8 +50,8 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has taken so far, which unlike the time of day does not
-// hang on what else the machine does.
+// cpuTime returns the CPU time of the process, which unlike elapsed time does not depend
+// on other processes.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// endpointsBody is the answer of /endpoints. Field order is that of the JSON;
-// services are sorted by name.
+// endpointsBody is the response of /endpoints. The order of the fields is part of the
+// format. Services are sorted by name.
 type endpointsBody struct {
 	Registry      *registryState          `json:"registry,omitempty"`
 	Registrations []Registration          `json:"registrations"`
@@ -21,21 +21,21 @@ type registryState struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// ServiceState is one service as the registry and all loops see it.
+// ServiceState is the state of a service in the registry and on all loops.
 type ServiceState struct {
-	Version   uint64          `json:"version"`           // of the newest snapshot; 0: none yet
-	Applied   uint64          `json:"applied"`           // the oldest that a loop works with
+	Version   uint64          `json:"version"`           // version of the newest snapshot; 0 if there is none yet
+	Applied   uint64          `json:"applied"`           // the oldest version that a loop uses
 	Source    string          `json:"source,omitempty"`  // live | cache
-	Changed   *time.Time      `json:"changed,omitempty"` // when the endpoints became what they are
+	Changed   *time.Time      `json:"changed,omitempty"` // when the endpoints last changed
 	Pending   int             `json:"pending"`
 	Slots     int             `json:"slots"`
-	SlotLimit int             `json:"slots_limit"` // 0: none
+	SlotLimit int             `json:"slots_limit"` // 0 means no limit
 	Queued    int             `json:"queued"`
-	Panic     bool            `json:"panic"` // on some loop: unhealthy and ejected endpoints count as good, being so many
+	Panic     bool            `json:"panic"` // a loop uses all endpoints, because too many are unhealthy or ejected
 	Endpoints []EndpointState `json:"endpoints"`
 }
 
-// EndpointState is one of its endpoints.
+// EndpointState is the state of one endpoint of a service.
 type EndpointState struct {
 	Address     string   `json:"address"`
 	Weight      int      `json:"weight"`
@@ -46,18 +46,18 @@ type EndpointState struct {
 	Pending     int      `json:"pending"`
 	LatencyMS   float64  `json:"latency_ms"`
 	Stalled     bool     `json:"stalled"`
-	Healthy     *bool    `json:"healthy,omitempty"` // by its active health check, if there is one
-	Ejected     string   `json:"ejected,omitempty"` // by some loop, and why: the outlier key
+	Healthy     *bool    `json:"healthy,omitempty"` // result of the active health check, if configured
+	Ejected     string   `json:"ejected,omitempty"` // reason of a loop that has ejected it: the key of outlier
 	Unused      bool     `json:"unused,omitempty"`  // not in lb.subset
 	Connections int      `json:"connections"`
-	Reported    *float64 `json:"reported,omitempty"` // load of others, if its sidecar said so of late
-	Attempts    uint64   `json:"attempts"`           // that ended, since the endpoint is known
-	Failed      uint64   `json:"failed"`             // of these: a status of 5xx, or no answer by its fault
+	Reported    *float64 `json:"reported,omitempty"` // load from other consumers, if its sidecar has reported it lately
+	Attempts    uint64   `json:"attempts"`           // attempts that ended, since the endpoint is known
+	Failed      uint64   `json:"failed"`             // of these, status 5xx, or no response by its fault
 	Hedges      uint64   `json:"hedges"`             // attempts that were hedges
 }
 
 func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.report(r.Context())
+	reports, err := report(r.Context(), s)
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -76,8 +76,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &body)
 }
 
-// ServiceState joins what the registry says about a service with what the loops
-// see of it.
+// serviceState joins the snapshot of the registry with the report of the loops.
 func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 	p, cfg := s.opt.Process, s.service(svc.Name)
 	out := ServiceState{
@@ -126,13 +125,13 @@ func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// writeJSON writes v, which holds nothing that can't be encoded, for people too.
+// writeJSON responds with v as indented JSON, for people and programs.
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	sendJSON(w, text, err)
 }
 
-// writeCompact writes v for programs: on one line.
+// writeCompact responds with v as JSON on one line, for programs.
 func writeCompact(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)
 	sendJSON(w, text, err)

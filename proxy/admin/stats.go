@@ -4,15 +4,17 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Stats is the answer of /stats: what the dashboard and "remora top" draw. Counts
-// are since the start, so that a rate is the difference of two answers over that
-// of their Uptime; those of a service begin anew where a reload makes it a new one.
+// Stats is the response of /stats, which the dashboard and "remora top" show. Counts are
+// since the start: a rate is the difference of two responses divided by the difference of
+// their Uptime. The counts of a service start again at 0 if a reload replaces it.
 type Stats struct {
 	Version     string            `json:"version"`
 	Node        string            `json:"node"`
@@ -21,23 +23,23 @@ type Stats struct {
 	Connections int               `json:"connections"` // downstream
 	Buffered    int64             `json:"buffered_bytes"`
 	BufferedMax int64             `json:"buffered_limit_bytes"`
-	Errors      map[string]uint64 `json:"errors"` // answers of the sidecar's own, by x-remora-error
+	Errors      map[string]uint64 `json:"errors"` // responses made by the sidecar itself, by x-remora-error
 	Loops       []LoopStats       `json:"loops"`
 
-	// Bounds are the upper bounds of all Counts below but the last, which has none.
+	// Bounds are the upper bounds of all Counts below. The last count has no bound.
 	Bounds   []float64               `json:"bounds_seconds"`
 	Services map[string]ServiceStats `json:"services"`
 }
 
-// LoopStats are those of one loop.
+// LoopStats has the counts of one loop.
 type LoopStats struct {
 	Connections int      `json:"connections"`
 	Events      uint64   `json:"events"`
-	Turns       []uint64 `json:"turn_counts"` // by how long they took
+	Turns       []uint64 `json:"turn_counts"` // by duration
 }
 
-// ServiceStats are those of one service. Of very many endpoints it has the first
-// by address.
+// ServiceStats has the state and the counts of one service. If it has more than 200
+// endpoints, only the first 200 by address are listed.
 type ServiceStats struct {
 	ServiceState
 	Known        int               `json:"endpoints_known"`
@@ -51,17 +53,17 @@ type ServiceStats struct {
 	Hedges       HedgeStats        `json:"hedges"`
 }
 
-// HedgeStats are what became of decisions to hedge.
+// HedgeStats has the results of decisions to hedge.
 type HedgeStats struct {
 	Sent     uint64            `json:"sent"`
 	Won      uint64            `json:"won"`
-	Missed   uint64            `json:"missed"` // reached no application
+	Missed   uint64            `json:"missed"` // hedges that reached no application
 	InFlight int               `json:"in_flight"`
-	Gates    map[string]uint64 `json:"gates"` // decisions against it, by the gate that was closed
+	Gates    map[string]uint64 `json:"gates"` // decisions not to hedge, by the closed gate
 }
 
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
-	reports, err := s.report(r.Context())
+	reports, err := report(r.Context(), s)
 	if err != nil {
 		unavailable(w, []string{err.Error()})
 		return
@@ -119,12 +121,12 @@ func gateCounts(c *hedge.Counts) map[string]uint64 {
 	return gates
 }
 
-// Delta is what was counted from before to s: all of s where a count has fallen, for
-// then the service is another of its name, which a reload has made.
+// Delta returns the counts from before to s. If a count has fallen, a reload has replaced
+// the service, and Delta returns all of s.
 func (s *ServiceStats) Delta(before *ServiceStats) ServiceStats {
-	d, anew := *s, s.Latency < before.Latency
+	d, replaced := *s, s.Latency < before.Latency
 	since := func(now, was uint64) uint64 {
-		anew = anew || now < was
+		replaced = replaced || now < was
 		return now - was
 	}
 	d.Outcomes, d.Hedges.Gates, d.Counts = maps.Clone(s.Outcomes), maps.Clone(s.Hedges.Gates), slices.Clone(s.Counts)
@@ -144,8 +146,60 @@ func (s *ServiceStats) Delta(before *ServiceStats) ServiceStats {
 	d.Hedges.Sent = since(s.Hedges.Sent, before.Hedges.Sent)
 	d.Hedges.Won = since(s.Hedges.Won, before.Hedges.Won)
 	d.Hedges.Missed = since(s.Hedges.Missed, before.Hedges.Missed)
-	if anew {
+	if replaced {
 		return s.Delta(&ServiceStats{})
 	}
 	return d
+}
+
+// Milliseconds is the response of /milliseconds: the counts of all loops for each
+// millisecond since From. A later request with since=End returns the following ones,
+// without a gap unless it is later than the loops remember.
+type Milliseconds struct {
+	From     int64    `json:"from"`     // the first millisecond, counted from the start of the sidecar
+	End      int64    `json:"end"`      // the millisecond after the last, which is not complete yet
+	Arrivals []uint32 `json:"arrivals"` // requests received completely
+	Answers  []uint32 `json:"answers"`
+	Bytes    []uint64 `json:"bytes"`    // of both
+	Worst    []int64  `json:"worst_us"` // the longest latency of the responses, in microseconds
+}
+
+func (s *Server) milliseconds(w http.ResponseWriter, r *http.Request) {
+	since := int64(0)
+	if text := r.URL.Query().Get("since"); text != "" {
+		var err error
+		if since, err = strconv.ParseInt(text, 10, 64); err != nil || since < 0 {
+			plain(w, http.StatusBadRequest, "since: expected a number of milliseconds, such as end of the previous response")
+			return
+		}
+	}
+	loops, err := gather(r.Context(), s, func(w *proxy.Worker) stats.Milliseconds { return w.Milliseconds(since) })
+	if err != nil {
+		unavailable(w, []string{err.Error()})
+		return
+	}
+	writeCompact(w, mergeMilliseconds(loops))
+}
+
+// mergeMilliseconds adds up the milliseconds that every loop has.
+func mergeMilliseconds(loops []stats.Milliseconds) *Milliseconds {
+	from, end := loops[0].From, loops[0].End()
+	for i := range loops {
+		from, end = max(from, loops[i].From), min(end, loops[i].End())
+	}
+	n := max(end-from, 0)
+	out := &Milliseconds{
+		From: from, End: from + n,
+		Arrivals: make([]uint32, n), Answers: make([]uint32, n), Bytes: make([]uint64, n), Worst: make([]int64, n),
+	}
+	for i := range n {
+		var sum stats.Millisecond
+		for j := range loops {
+			sum.Add(&loops[j].List[from+i-loops[j].From])
+		}
+		out.Arrivals[i], out.Answers[i] = sum.Arrivals, sum.Answers
+		out.Bytes[i] = uint64(sum.BytesIn) + uint64(sum.BytesOut)
+		out.Worst[i] = int64(sum.Worst / time.Microsecond)
+	}
+	return out
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// decode asks the API for JSON.
+// decode returns the JSON of a response of the API.
 func decode[T any](s *sidecar, path string) (v T) {
 	s.t.Helper()
 	status, body := s.get(path)
 	if err := json.Unmarshal([]byte(body), &v); err != nil || status != http.StatusOK {
-		s.t.Fatalf("%s answered %d %s: %v", path, status, body, err)
+		s.t.Fatalf("%s has status %d %s: %v", path, status, body, err)
 	}
 	return v
 }
@@ -53,7 +53,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	if svc.Outcomes["2xx"] != 4 || sum(svc.Counts) != 6 {
-		t.Errorf("the difference has changed what it was taken from: %+v", svc)
+		t.Errorf("Delta has changed its receiver: %+v", svc)
 	}
 	if e := svc.Endpoints[0]; e.Address != app || e.Attempts != 6 || e.Failed != 2 || e.Hedges != 0 {
 		t.Errorf("%+v", e)
@@ -63,16 +63,16 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A service that began anew between two answers, since a reload has made it another of
-// its name, has counted what it says now; one of which no count fell is the same.
-func TestDeltaOfANewService(t *testing.T) {
+// TestDeltaReplaced: if a count has fallen, a reload has replaced the service and Delta
+// returns all counts.
+func TestDeltaReplaced(t *testing.T) {
 	was := ServiceStats{
 		Outcomes: map[string]uint64{"2xx": 100, "5xx": 3}, Counts: []uint64{90, 13}, Latency: 5, BytesIn: 1000, BytesOut: 2000, Retries: 2,
 		Hedges: HedgeStats{Sent: 4, Won: 3, Missed: 1, Gates: map[string]uint64{"budget": 7}},
 	}
 	for name, c := range map[string]struct {
-		change func(s *ServiceStats)
-		anew   bool
+		change   func(s *ServiceStats)
+		replaced bool
 	}{
 		"nothing happened":    {func(*ServiceStats) {}, false},
 		"more requests":       {func(s *ServiceStats) { s.Outcomes["2xx"], s.Counts[1], s.Latency = 110, 23, 6 }, false},
@@ -93,8 +93,8 @@ func TestDeltaOfANewService(t *testing.T) {
 		now.Outcomes, now.Hedges.Gates, now.Counts = maps.Clone(was.Outcomes), maps.Clone(was.Hedges.Gates), slices.Clone(was.Counts)
 		c.change(&now)
 		want := now.Delta(&ServiceStats{})
-		if d := now.Delta(&was); reflect.DeepEqual(d, want) != c.anew {
-			t.Errorf("%s: the difference is %+v, all of it %t", name, d, !c.anew)
+		if d := now.Delta(&was); reflect.DeepEqual(d, want) != c.replaced {
+			t.Errorf("%s: the difference is %+v, all of it %t", name, d, !c.replaced)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func sum(counts []uint64) (n uint64) {
 	return n
 }
 
-// Of very many endpoints the first are told, and how many there are.
-func TestStatsOfManyEndpoints(t *testing.T) {
+// TestStatsManyEndpoints: of many endpoints the first ones are listed, and their number.
+func TestStatsManyEndpoints(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	var addrs []string
 	for i := range maxEndpointSeries + 50 {
@@ -120,7 +120,8 @@ func TestStatsOfManyEndpoints(t *testing.T) {
 	}
 }
 
-// Requests are in the milliseconds of some moment, once, however often one asks.
+// TestMilliseconds: each request is in one millisecond, and is returned once, however
+// often the milliseconds are read.
 func TestMilliseconds(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	s.update("compute", newApp(t))
@@ -130,10 +131,10 @@ func TestMilliseconds(t *testing.T) {
 		s.request("GET", "/")
 	}
 	arrivals, answers, bytes, worst := 0, 0, uint64(0), int64(0)
-	for next, end := first.End, time.Now().Add(patience); answers < requests; {
+	for next, end := first.End, time.Now().Add(waitLimit); answers < requests; {
 		ms := decode[Milliseconds](s, fmt.Sprintf("/milliseconds?since=%d", next))
 		if n := int(ms.End - ms.From); ms.From != next || len(ms.Arrivals) != n || len(ms.Answers) != n || len(ms.Bytes) != n || len(ms.Worst) != n {
-			t.Fatalf("asked from %d on: %+v", next, ms)
+			t.Fatalf("read since %d: %+v", next, ms)
 		}
 		for i := range ms.Arrivals {
 			arrivals += int(ms.Arrivals[i])
@@ -158,8 +159,8 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
-// Loops may have copied at different moments: what only some know is left for the
-// next time.
+// TestMergeMilliseconds: loops may have copied their milliseconds at different times.
+// Those that only some loops have are left for the next response.
 func TestMergeMilliseconds(t *testing.T) {
 	one := stats.Milliseconds{From: 10, List: make([]stats.Millisecond, 4)}
 	other := stats.Milliseconds{From: 11, List: make([]stats.Millisecond, 5)}
@@ -178,8 +179,8 @@ func TestMergeMilliseconds(t *testing.T) {
 	}
 }
 
-// The dashboard is one page that asks for nothing from elsewhere, and lets the
-// browser run nothing but what it came with.
+// TestDashboard: the dashboard is one page without requests to other hosts, and its policy
+// makes the browser run only its own script.
 func TestDashboard(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	rec := httptest.NewRecorder()

@@ -13,7 +13,7 @@ func TestLogLevel(t *testing.T) {
 		method, body string
 		status       int
 		answer       string
-		level        string // in force then
+		level        string // after the request
 	}{
 		{"GET", "", 200, "info\n", "INFO"},
 		{"PUT", "debug", 200, "debug\n", "DEBUG"},
@@ -35,7 +35,7 @@ func TestLogLevel(t *testing.T) {
 			t.Errorf("%s %.20q: the level is %s, want %s", c.method, c.body, got, c.level)
 		}
 	}
-	// A page in a browser may not change it.
+	// A web page of another origin must not change it.
 	req := httptest.NewRequest(http.MethodPut, "http://127.0.0.1/log/level", strings.NewReader("debug"))
 	req.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()

@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// ReloadStats has the results of reloads of the configuration.
+type ReloadStats struct {
+	Since    time.Time         // when the current configuration was applied
+	Outcomes map[string]uint64 // reloads by result: "applied", "unchanged" or the code of a refusal
+	Refused  Refusal           // the last refusal; zero if a later reload has succeeded
+}
+
+// Refusal is a reload that was refused. The zero Refusal means that there is none.
+type Refusal struct {
+	At     time.Time
+	Code   string // stable
+	Reason string // may have several lines
+}
+
+// showConfig responds with the current configuration, secrets redacted. Comments above it
+// have its generation, and the reason why the last reload was refused.
+func (s *Server) showConfig(w http.ResponseWriter, _ *http.Request) {
+	g := s.opt.Process.Generation()
+	text, err := g.Config().YAML()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "# generation %d", g.Number())
+	if s.opt.Reloads != nil {
+		st := s.opt.Reloads()
+		fmt.Fprintf(&head, ", since %s\n", st.Since.Format(time.RFC3339))
+		if r := &st.Refused; r.Code != "" {
+			reason := strings.ReplaceAll(r.Reason, "\n", "\n#   ")
+			fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s", r.At.Format(time.RFC3339), r.Code, reason)
+		}
+	}
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = fmt.Fprintf(w, "%s\n%s", bytes.TrimSuffix(head.Bytes(), []byte("\n")), text)
+}
+
+// logLevels has the log levels by their names in the configuration.
+var logLevels = map[string]slog.Level{
+	config.LevelDebug: slog.LevelDebug, config.LevelInfo: slog.LevelInfo,
+	config.LevelWarn: slog.LevelWarn, config.LevelError: slog.LevelError,
+}
+
+// LogLevel returns the level with a name of the configuration; ok is false for any other
+// name.
+func LogLevel(name string) (level slog.Level, ok bool) {
+	level, ok = logLevels[name]
+	return level, ok
+}
+
+// maxLevelName limits the body of a PUT. It is longer than every name.
+const maxLevelName = 16
+
+// logLevel responds with the current level.
+func (s *Server) logLevel(w http.ResponseWriter, _ *http.Request) {
+	plain(w, http.StatusOK, strings.ToLower(s.opt.Level.Level().String()))
+}
+
+// setLogLevel sets the level that the body names, until the process ends. It does not
+// change the configuration.
+func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxLevelName))
+	level, ok := LogLevel(strings.TrimSpace(string(body)))
+	if err != nil || !ok {
+		plain(w, http.StatusBadRequest, "expected one of debug, info, warn, error")
+		return
+	}
+	was := s.opt.Level.Level()
+	s.opt.Level.Set(level)
+	// The line has a level that is logged before and after the change, so that the log
+	// says why it has fewer lines.
+	s.opt.Log.Log(r.Context(), max(was, level, slog.LevelWarn), "log level changed", "from", was.String(), "to", level.String())
+	s.logLevel(w, r)
+}
