@@ -193,7 +193,7 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil || !strings.Contains(string(body), "max_concurrency: 8") {
-		t.Errorf("/config answered %s, %v", body, err)
+		t.Errorf("/config has %s, %v", body, err)
 	}
 	if err := s.api.Close(context.Background()); err != nil {
 		t.Error(err)

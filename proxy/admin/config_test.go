@@ -12,7 +12,7 @@ func TestLogLevel(t *testing.T) {
 	for _, c := range []struct {
 		method, body string
 		status       int
-		answer       string
+		response     string
 		level        string // after the request
 	}{
 		{"GET", "", 200, "info\n", "INFO"},
@@ -28,8 +28,8 @@ func TestLogLevel(t *testing.T) {
 		req := httptest.NewRequest(c.method, "http://127.0.0.1/log/level", strings.NewReader(c.body))
 		w := httptest.NewRecorder()
 		s.api.Handler().ServeHTTP(w, req)
-		if w.Code != c.status || w.Body.String() != c.answer {
-			t.Errorf("%s %.20q: %d %q, want %d %q", c.method, c.body, w.Code, w.Body, c.status, c.answer)
+		if w.Code != c.status || w.Body.String() != c.response {
+			t.Errorf("%s %.20q: %d %q, want %d %q", c.method, c.body, w.Code, w.Body, c.status, c.response)
 		}
 		if got := s.api.opt.Level.Level().String(); got != c.level {
 			t.Errorf("%s %.20q: the level is %s, want %s", c.method, c.body, got, c.level)

@@ -293,16 +293,16 @@ func TestScrapesAtOnce(t *testing.T) {
 	for range maxScrapes {
 		<-c.slots
 	}
-	answers := make(chan *httptest.ResponseRecorder, 5*maxScrapes)
+	responses := make(chan *httptest.ResponseRecorder, 5*maxScrapes)
 	for range maxScrapes {
 		go func() {
 			for range 5 {
-				answers <- scrape()
+				responses <- scrape()
 			}
 		}()
 	}
 	for range 5 * maxScrapes {
-		rec := <-answers
+		rec := <-responses
 		if is := rec.Header().Get("Content-Type"); rec.Code != http.StatusOK || is != "text/plain; version=0.0.4; charset=utf-8" {
 			t.Fatalf("has status %d, %q", rec.Code, is)
 		}

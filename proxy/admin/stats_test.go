@@ -130,15 +130,15 @@ func TestMilliseconds(t *testing.T) {
 	for range requests {
 		s.request("GET", "/")
 	}
-	arrivals, answers, bytes, worst := 0, 0, uint64(0), int64(0)
-	for next, end := first.End, time.Now().Add(waitLimit); answers < requests; {
+	arrivals, responses, bytes, worst := 0, 0, uint64(0), int64(0)
+	for next, end := first.End, time.Now().Add(waitLimit); responses < requests; {
 		ms := decode[Milliseconds](s, fmt.Sprintf("/milliseconds?since=%d", next))
 		if n := int(ms.End - ms.From); ms.From != next || len(ms.Arrivals) != n || len(ms.Answers) != n || len(ms.Bytes) != n || len(ms.Worst) != n {
 			t.Fatalf("read since %d: %+v", next, ms)
 		}
 		for i := range ms.Arrivals {
 			arrivals += int(ms.Arrivals[i])
-			answers += int(ms.Answers[i])
+			responses += int(ms.Answers[i])
 			bytes += ms.Bytes[i]
 		}
 		if len(ms.Worst) > 0 {
@@ -146,11 +146,11 @@ func TestMilliseconds(t *testing.T) {
 		}
 		next = ms.End
 		if time.Now().After(end) {
-			t.Fatalf("%d answers", answers)
+			t.Fatalf("%d responses", responses)
 		}
 	}
-	if arrivals != requests || answers != requests || bytes < requests*100 || worst <= 0 {
-		t.Errorf("%d arrivals, %d answers, %d bytes, at worst %d µs", arrivals, answers, bytes, worst)
+	if arrivals != requests || responses != requests || bytes < requests*100 || worst <= 0 {
+		t.Errorf("%d arrivals, %d responses, %d bytes, at worst %d µs", arrivals, responses, bytes, worst)
 	}
 	for _, wrong := range []string{"x", "-1", "1.5", "99999999999999999999"} {
 		if status, _ := s.get("/milliseconds?since=" + wrong); status != http.StatusBadRequest {

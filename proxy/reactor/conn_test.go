@@ -157,6 +157,7 @@ func TestInputNotBuffered(t *testing.T) {
 	})
 }
 
+// TestCauses: OnClose of a failed dial receives the cause.
 func TestCauses(t *testing.T) {
 	refused := func(t *testing.T) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

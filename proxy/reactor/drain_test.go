@@ -48,12 +48,12 @@ func TestDrainSendsAll(t *testing.T) {
 func TestDrainLingers(t *testing.T) {
 	e := start(t, Options{})
 	e.linger = time.Hour // the peer's end comes first
-	answer := bytes.Repeat([]byte("answer"), 64<<10)
+	response := bytes.Repeat([]byte("response"), 64<<10)
 	drained := make(chan connState, 1)
 	var c loop.Conn
 	s := &stream{open: func(oc loop.Conn) { c = oc }}
 	s.data = func([]byte) {
-		c.Write(answer)
+		c.Write(response)
 		c.Drain()
 		drained <- c.(*conn).state
 	}
@@ -63,13 +63,13 @@ func TestDrainLingers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state := recv(t, drained, "the drain"); state == connDraining {
-		t.Skip("the kernel did not take the answer at once")
+		t.Skip("the kernel did not take the response at once")
 	}
 	if _, err := peer.Write([]byte("more, not asked for")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(peer); !bytes.Equal(got, answer) {
-		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(answer), err)
+	if got, err := io.ReadAll(peer); !bytes.Equal(got, response) {
+		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(response), err)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestDrainLingers(t *testing.T) {
 func TestDrainSlowReader(t *testing.T) {
 	e := start(t, Options{})
 	e.linger = time.Millisecond
-	answer := bytes.Repeat([]byte("answer"), 64<<10)
+	response := bytes.Repeat([]byte("response"), 64<<10)
 	c, peer := accepted(t, e, &stream{})
 	_ = peer.SetReadBuffer(32 << 10) // so that most of it stays on our side
 	lingered := make(chan struct{})
 	on(t, c.loop, func() {
-		c.Write(answer)
+		c.Write(response)
 		c.Drain()
 		c.loop.After(10*e.linger, &loop.Timer{Fire: func() { close(lingered) }})
 	})
@@ -91,8 +91,8 @@ func TestDrainSlowReader(t *testing.T) {
 	if _, err := peer.Write([]byte("not asked for")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(peer); !bytes.Equal(got, answer) {
-		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(answer), err)
+	if got, err := io.ReadAll(peer); !bytes.Equal(got, response) {
+		t.Errorf("%d of %d bytes arrived, then %v", len(got), len(response), err)
 	}
 }
 

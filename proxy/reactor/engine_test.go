@@ -24,6 +24,7 @@ func TestStartRefusesLoopsOutOfRange(t *testing.T) {
 	}
 }
 
+// TestLoopsKnown: each loop of an engine is another one of gnet's.
 func TestLoopsKnown(t *testing.T) {
 	e := start(t, Options{Loops: 5})
 	seen := map[gnet.EventLoop]bool{}
@@ -98,6 +99,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
+// TestZoneDropped: enroll clears the zone of an address, whose memory gnet would reuse.
 func TestZoneDropped(t *testing.T) {
 	a := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1, Zone: "eth0"}
 	dropZone(a)
@@ -106,6 +108,8 @@ func TestZoneDropped(t *testing.T) {
 	}
 }
 
+// TestMaxConnections: a connection above MaxConnections receives Overload and is closed, and
+// one that closes makes room.
 func TestMaxConnections(t *testing.T) {
 	e := start(t, Options{MaxConnections: 2})
 	const busy = "HTTP/1.1 503 Service Unavailable\r\n\r\n"
@@ -143,6 +147,7 @@ func TestCapConnections(t *testing.T) {
 	}
 }
 
+// TestMaxConnectionsNoOverload: without Overload a connection above the limit is just closed.
 func TestMaxConnectionsNoOverload(t *testing.T) {
 	e := start(t, Options{MaxConnections: 1})
 	addr := listen(t, e, ListenOptions{}, echo)
@@ -152,6 +157,7 @@ func TestMaxConnectionsNoOverload(t *testing.T) {
 	}
 }
 
+// TestAcceptReturnsNil: a connection for which accept returns nil is closed.
 func TestAcceptReturnsNil(t *testing.T) {
 	e := start(t, Options{})
 	addr := listen(t, e, ListenOptions{}, func() loop.Stream { return nil })
@@ -237,6 +243,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestStopContext: Stop returns the error of its context if a callback blocks a loop.
 func TestStopContext(t *testing.T) {
 	e := start(t, Options{})
 	release := make(chan struct{})
@@ -266,6 +273,7 @@ func TestTwoEngines(t *testing.T) {
 	}
 }
 
+// TestDialQueueDeadlines: the timeout of a dial runs while it waits for a goroutine.
 func TestDialQueueDeadlines(t *testing.T) {
 	e := start(t, Options{MaxDials: 1})
 	black := blackhole(t)
@@ -288,6 +296,7 @@ func TestDialQueueDeadlines(t *testing.T) {
 	})
 }
 
+// TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
 func TestDialQueueLimit(t *testing.T) {
 	e := start(t, Options{MaxDials: 1})
 	black := blackhole(t)
@@ -306,7 +315,7 @@ func TestDialQueueLimit(t *testing.T) {
 			l.Dial(black, waitLimit, s)
 		}
 	})
-	recv(t, done, "the dial too many to end")
+	recv(t, done, "the refused dial to end")
 	on(t, l, func() {
 		if n := len(l.conns); n < maxWaitingDials || n > maxWaitingDials+1 || full != 1 {
 			t.Errorf("%d wait, %d refused", n, full)

@@ -75,9 +75,10 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	return gnet.None
 }
 
-// endOfFileError returns the error behind gnet's end of file, or io.EOF. The kernel sets the error
-// of a reset a moment before it shuts the socket. gnet takes an event of that moment for
-// an end of file, and a response that ends with its connection would look complete.
+// endOfFileError returns the error behind gnet's end of file, or io.EOF. The kernel sets
+// the error of a reset a moment before it shuts the socket. gnet takes an event of that
+// moment for an end of file, and a response that ends with its connection would look
+// complete.
 func endOfFileError(gc gnet.Conn) error {
 	if errno, err := unix.GetsockoptInt(gc.Fd(), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
 		return syscall.Errno(errno)

@@ -16,7 +16,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// makeIdle makes e's only loop wait for events by itself: one connection, one exchange at a time.
+// makeIdle makes e's only loop wait for events by itself, with one connection and one
+// exchange at a time.
 func makeIdle(t *testing.T, e *Engine, accept func() loop.Stream) (peer net.Conn) {
 	t.Helper()
 	peer = dial(t, listen(t, e, ListenOptions{}, accept))

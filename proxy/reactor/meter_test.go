@@ -32,12 +32,12 @@ func TestStats(t *testing.T) {
 	defer c.Close()
 	const calls = 20
 	for range calls {
-		answer := make([]byte, 4)
+		response := make([]byte, 4)
 		if _, err := c.Write([]byte("ping")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Read(answer); err != nil || !bytes.Equal(answer, []byte("ping")) {
-			t.Fatalf("%q, %v", answer, err)
+		if _, err := c.Read(response); err != nil || !bytes.Equal(response, []byte("ping")) {
+			t.Fatalf("%q, %v", response, err)
 		}
 	}
 	after := read()

@@ -90,7 +90,7 @@ services:
 				got, _ := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				if resp.StatusCode != 200 || string(got) != body {
-					t.Errorf("request %s: status %d, answer %q", body, resp.StatusCode, got)
+					t.Errorf("request %s: status %d, response %q", body, resp.StatusCode, got)
 				}
 				if i == 0 { // one at a time, as Update wants it
 					update(append(endpoints[:k%3:k%3], endpoints[k%3+1:]...)...)

@@ -156,6 +156,8 @@ func TestTurnOrder(t *testing.T) {
 	})
 }
 
+// TestLearn: turns with a single event double the number of solo events, and a shared turn
+// resets it.
 func TestLearn(t *testing.T) {
 	var tn turns
 	for i, step := range []struct{ sharers, solo int }{
@@ -245,6 +247,7 @@ func awaitInput(t *testing.T, c *conn) {
 	})
 }
 
+// TestTimerOrder: timers fire in order, and never early.
 func TestTimerOrder(t *testing.T) {
 	e := start(t, Options{})
 	l := e.loops[0]
