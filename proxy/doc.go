@@ -5,7 +5,7 @@
 // The core does no I/O, starts no goroutine and never asks what time it is; a driver
 // (proxy/reactor on real sockets, proxy/sim in tests) brings time and connections.
 //
-// The steps of a request, one folder each:
+// The stations of a request, one folder each:
 //
 //	downstream/http, /link, /dubbo  bytes to a request
 //	downstream                      headers added and removed

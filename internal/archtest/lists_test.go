@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,27 +19,13 @@ var listFiles = []string{"proxy/config", "proxy/protocols.go", "cmd/remora/regis
 // namesElsewhere lists the other files that may know such a name. It may only shrink.
 var namesElsewhere = []struct{ path, why string }{
 	{"cmd/remora/listen.go", "package stream serves tcp listeners, and the engine all others; the core knows neither"},
-	{"registry/registry.go", "a leaf: it checks what other processes have registered, and can't import config"},
 	{"registry/health/follow.go", "it can't import config; only endpoints that speak http can be asked for a path"},
 }
 
-// listedNames returns the names of protocols, registries and policies: the values of
-// oneof in the configuration.
-func listedNames() (names []string) {
-	for _, field := range []struct {
-		of   reflect.Type
-		name string
-	}{
-		{reflect.TypeFor[config.Listener](), "Protocol"},
-		{reflect.TypeFor[config.Service](), "Protocol"},
-		{reflect.TypeFor[config.Service](), "Discover"},
-		{reflect.TypeFor[config.LB](), "Policy"},
-	} {
-		if f, ok := field.of.FieldByName(field.name); ok {
-			names = append(names, strings.Fields(f.Tag.Get("oneof"))...)
-		}
-	}
-	return names
+// listedNames returns the names of protocols, registries and policies in the
+// configuration.
+func listedNames() []string {
+	return slices.Concat(config.Protocols, config.Registries, config.Policies)
 }
 
 // TestListedNames checks that names of protocols, registries and policies are in the
