@@ -218,7 +218,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	m.Clients.Do(func() { c.Conn.Close() })
 	m.W.Run(100 * time.Millisecond)
 	if left := m.W.Leftovers(); len(left) > 0 {
-		t.Errorf("left are %q", left)
+		t.Errorf("timers %q", left)
 	}
 }
 

@@ -206,7 +206,7 @@ func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
-// Retire drains the connection: a consumer that was told sends its calls elsewhere.
+// Retire drains the connection: the consumer sends its calls elsewhere.
 func (s *session) Retire() { s.Drain() }
 
 // drainGrace is how long a consumer may still send calls after the read-only event, since some

@@ -61,7 +61,7 @@ func TestHandoffRefused(t *testing.T) {
 				t.Error("no X-Request-Id in the response")
 			}
 			if n := len(streams.Requests) - left; n != 0 {
-				t.Errorf("%d requests left", n)
+				t.Errorf("%d requests handed off", n)
 			}
 			if c.code == "overloaded" {
 				m.Consumer.Proc.Hold(-1 << 30)
@@ -87,7 +87,7 @@ func TestHandoffWithoutSockets(t *testing.T) {
 				t.Errorf("%s, carried %t: status %d, want %d", l.name, carried, resp.Status, want[l.name])
 			}
 			if len(c.Requests) != 0 {
-				t.Errorf("%s left", l.name)
+				t.Errorf("%s: handed off", l.name)
 			}
 			m.W.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
@@ -133,7 +133,7 @@ func TestLongestMessage(t *testing.T) {
 		p := m.DialAndSend(proxytest.Egress, says)
 		m.RunUntil("a response", func() bool { return len(p.Heard) > 0 })
 		if got != 64<<10 || len(c.Requests) != 0 {
-			t.Errorf("the application got %d bytes, %d requests left", got, len(c.Requests))
+			t.Errorf("the application got %d bytes, %d requests handed off", got, len(c.Requests))
 		}
 		m.W.Reset(p.Conn)
 		proxytest.CheckStreamsSettled(m, c)

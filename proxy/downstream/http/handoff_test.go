@@ -42,7 +42,7 @@ func handoffCases() []handoffCase {
 func (l *handoffCase) check(t *testing.T, r *downstream.StreamRequest, more []byte) {
 	t.Helper()
 	if r.Kind != l.kind || r.Service != "compute" || r.Timeout != 15*time.Second || r.Minor != 1 || r.ToHead {
-		t.Errorf("left as %+v", r)
+		t.Errorf("handed off as %+v", r)
 	}
 	if !bytes.HasPrefix(r.Head, []byte(l.start)) || len(l.start) > 0 != (len(r.Head) > 0) {
 		t.Errorf("the head is %q", r.Head)
@@ -120,7 +120,7 @@ func TestHandoffAfterResponses(t *testing.T) {
 			say(l.body[quarter : 2*quarter])
 			m.W.Run(100 * time.Millisecond)
 			if n := len(c.Requests); n != 0 {
-				t.Fatalf("%d requests left before the response to an earlier one", n)
+				t.Fatalf("%d requests handed off before the response to an earlier one", n)
 			}
 			m.RunUntil("two responses", func() bool { return bytes.Count(p.Heard, []byte("nonce=")) == 2 })
 			say(l.body[2*quarter:])
@@ -171,7 +171,7 @@ func TestHandoffWaitsForSlowReader(t *testing.T) {
 	m.Clients.Do(func() { p.Conn.Write([]byte("GET /big HTTP/1.1\r\nHost: compute\r\n\r\n" + l.head + l.body)) })
 	m.W.Run(time.Second)
 	if n := len(c.Requests); n != 0 {
-		t.Fatalf("%d requests left with output buffered", n)
+		t.Fatalf("%d requests handed off with output buffered", n)
 	}
 	m.W.Hold(p.Conn, false)
 	m.RunUntil("a stream", func() bool { return len(c.Requests) == 1 })
@@ -200,7 +200,7 @@ func TestHandoffWaitsForClosedConnection(t *testing.T) {
 			m.W.Hold(p.Conn, false)
 			m.W.Run(time.Second)
 			if len(c.Requests) != 0 {
-				t.Errorf("%d requests left", len(c.Requests))
+				t.Errorf("%d requests handed off", len(c.Requests))
 			}
 			proxytest.CheckStreamsSettled(m, c)
 		})

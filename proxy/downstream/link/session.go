@@ -189,14 +189,14 @@ func (s *session) OnCancel(id uint64) {
 		if s.Reader.Assembled(id) > 0 {
 			s.cancels += cancelsPerRequest
 		}
-		if !s.mayCancel() {
+		if !s.countCancel() {
 			return
 		}
 		s.Reader.Forget(id)
 		s.Writer.Drop(id)
 		s.Writer.CancelAck(id, link.CancelDropped)
 	case !ex.Open(): // cancelled before: CANCEL_ACK follows when the application is done
-		s.mayCancel()
+		s.countCancel()
 	case ex.Cancel():
 		s.Writer.CancelAck(id, link.CancelAtApp)
 	default:
@@ -205,8 +205,9 @@ func (s *session) OnCancel(id uint64) {
 	}
 }
 
-// mayCancel counts a CANCEL of a request that has ended, and closes the link after too many.
-func (s *session) mayCancel() bool {
+// countCancel counts a CANCEL of a request that has ended. It closes the link after too many, and
+// reports whether the link is still open.
+func (s *session) countCancel() (open bool) {
 	s.cancels--
 	if s.cancels >= 0 {
 		return true

@@ -168,7 +168,7 @@ func (c *Conn) Schedule(alone bool) {
 	c.Shard.Loop.Defer(&c.out)
 }
 
-// Flush writes what the Writer has, as far as the peer reads it.
+// Flush writes the frames of the Writer, as far as the peer reads them.
 func (c *Conn) Flush() {
 	if c.state == Closed {
 		return
@@ -208,7 +208,7 @@ func (c *Conn) count(n int) {
 }
 
 // watchCredit gives a peer timeouts.write to grant credit for DATA that waits, as Outbound
-// does to read what was written. What waits is held in memory meanwhile.
+// does to read what was written. The DATA stays in memory meanwhile.
 func (c *Conn) watchCredit() {
 	starved, armed := c.Writer.Starved(), c.creditTimer.Armed()
 	switch {
@@ -222,7 +222,7 @@ func (c *Conn) watchCredit() {
 // onNoCredit closes the link of a peer that has granted no credit in time.
 func (c *Conn) onNoCredit() {
 	if !c.Writer.Starved() {
-		return // the requests or responses that waited were withdrawn
+		return // the requests or responses that waited were cancelled
 	}
 	c.Shard.Log.Warn("link closed: the peer grants no credit, timeouts.write passed", "peer", c.Transport.RemoteAddr())
 	c.Shard.Stats.WriteTimeouts++

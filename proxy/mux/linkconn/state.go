@@ -9,7 +9,7 @@ type State uint8
 const (
 	Opening  State = iota // the peer's preface has not arrived
 	Open                  // takes new requests
-	Draining              // a GOAWAY was sent or received: serves what is in flight
+	Draining              // a GOAWAY was sent or received: serves the requests in flight
 	Closed
 )
 

@@ -5,5 +5,5 @@
 //	state.go     the states of the connection
 //	calls.go     the table of the calls in flight
 //	message.go   attempts to frames, and frames to responses
-//	convert.go   a Dubbo response for a request that came as HTTP
+//	convert.go   a Dubbo response for an HTTP request
 package dubbo

@@ -21,7 +21,7 @@ func TestStreamResponses(t *testing.T) {
 			m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
 			m.RunUntil("a stream", func() bool { return len(c.Responses) == 1 })
 			if at := m.W.Now(); strings.HasPrefix(a.Name, "pauses") != (at > 100*time.Millisecond) {
-				t.Errorf("left after %v", at)
+				t.Errorf("handed off after %v", at)
 			}
 			got := c.Responses[0]
 			resp, _, rest := proxytest.DecodeHead(t, got.Head)

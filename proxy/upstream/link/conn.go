@@ -27,7 +27,7 @@ type client struct {
 	up       *upstream
 	streams  mux.Table[exchange.Attempt] // in flight, lingering ones included
 	next     uint64                      // id of the next request
-	max      int                         // requests in flight that the peer allows
+	limit    int                         // requests in flight that the peer allows
 	response *exchange.Response          // receives the next response that the Reader decodes
 
 	goAwayHeard bool     // a GOAWAY was received
@@ -46,7 +46,7 @@ var (
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialLink(u *upstream) *client {
-	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, max: mux.MaxStreams}
+	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, limit: mux.MaxStreams}
 	c.Init(u.shard, link.Dialer, c, nil) // responses are no new work
 	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
 	c.Writer.Preface(link.Dialer, linkconn.Settings(u.shard.Process))
@@ -98,7 +98,7 @@ func (c *client) onDialFailed(err error) {
 
 // send sends a's request, or fails a when the peer allows no more in flight.
 func (c *client) send(a *exchange.Attempt) {
-	if c.streams.Len() >= c.max {
+	if c.streams.Len() >= c.limit {
 		a.Failed(fault.StreamLimit)
 		return
 	}
@@ -113,7 +113,7 @@ func (c *client) send(a *exchange.Attempt) {
 
 // Cancel implements exchange.Carrier. The other sidecar reports the outcome of a.
 func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
-	lingers = c.cancel(a)
+	lingers = c.sendCancel(a)
 	c.finishDrain()
 	return lingers
 }
@@ -127,8 +127,8 @@ func (c *client) Abort(a *exchange.Attempt) {
 // Buffered implements exchange.Carrier.
 func (c *client) Buffered(a *exchange.Attempt) int { return c.Reader.Assembled(a.ID()) }
 
-// cancel sends a CANCEL for a. It reports whether an outcome follows.
-func (c *client) cancel(a *exchange.Attempt) (lingers bool) {
+// sendCancel sends a CANCEL for a. It reports whether an outcome follows.
+func (c *client) sendCancel(a *exchange.Attempt) (lingers bool) {
 	if !c.Writer.Cancel(a.ID()) {
 		c.forget(a)
 		return false
@@ -141,7 +141,7 @@ func (c *client) cancel(a *exchange.Attempt) (lingers bool) {
 // abandon cancels a without waiting for an outcome, and drops the part of its response that
 // has arrived.
 func (c *client) abandon(a *exchange.Attempt) {
-	c.cancel(a)
+	c.sendCancel(a)
 	c.forget(a)
 	c.Reader.Forget(a.ID())
 	c.Account()
@@ -167,7 +167,7 @@ func (c *client) remove(id uint64) *exchange.Attempt {
 // OnPreface opens the link: requests that were queued may be sent.
 func (c *client) OnPreface(version uint8, peer link.Settings) {
 	c.Shard.Loop.Stop(&c.handshake)
-	c.max = int(peer.MaxStreams)
+	c.limit = int(peer.MaxStreams)
 	c.Establish(version, peer)
 	if c.up.gone {
 		c.StartDraining()
