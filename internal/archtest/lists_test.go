@@ -156,7 +156,6 @@ func TestListedNamesFixtures(t *testing.T) {
 	} {
 		texts := map[string]string{ // so that each exception is needed
 			"cmd/remora/listen.go":      `package main; const p = "tcp"`,
-			"registry/registry.go":      `package registry; const p = "tcp"`,
 			"registry/health/follow.go": `package health; const p = "http"`,
 		}
 		texts[c.file] = c.source

@@ -2,12 +2,17 @@ package downstream
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
+// nodeOwner is what a SessionNode adds to the session that embeds it.
+type nodeOwner interface{ node() *SessionNode }
+
+var _ nodeOwner = (*SessionNode)(nil)
+
 // session is a downstream connection, as its worker needs it.
 type session interface {
 	exchange.Holder
+	nodeOwner
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
-	node() *SessionNode
 	// Listener returns the listener that accepted the connection.
 	Listener() *exchange.Listener
 	// Drain closes the session once the requests in flight have their responses.
