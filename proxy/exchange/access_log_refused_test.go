@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// TestAccessLogUnsendable: an answer that can't be sent on is logged, and counted, as
-// the failure that the caller gets in its place.
+// TestAccessLogUnsendable: a response that can't be passed on is logged and counted as
+// the failure that the client receives instead.
 func TestAccessLogUnsendable(t *testing.T) {
 	control := []protocol.Header{{Name: []byte("x"), Value: []byte("a\x01b")}}
 	for name, resp := range map[string]*protocol.Response{
@@ -27,23 +27,23 @@ func TestAccessLogUnsendable(t *testing.T) {
 			m.Do(c)
 			m.Finish(c)
 			if c.Status != 502 || c.Code != "upstream-malformed" {
-				t.Errorf("answered %d %s", c.Status, c.Code)
+				t.Errorf("status %d %s", c.Status, c.Code)
 			}
 			if l := m.Consumer.OnlyAccessLine(); l.Status != c.Status || l.Error != c.Code || l.Outcome != "failed" || l.BytesOut != 0 {
 				t.Errorf("%+v", l)
 			}
 			if n := len(m.Nodes[1].AccessLines()); n != 0 {
-				t.Errorf("%d lines of the provider that was not asked", n)
+				t.Errorf("%d lines of the provider, which received no request", n)
 			}
 			if s, want := m.Consumer.Stats("compute"), [stats.Outcomes]uint64{stats.OutcomeFailed: 1}; s.Outcomes != want || s.BytesOut != 0 {
-				t.Errorf("outcomes %v, %d bytes of answers", s.Outcomes, s.BytesOut)
+				t.Errorf("outcomes %v, %d bytes of responses", s.Outcomes, s.BytesOut)
 			}
 			proxytest.CheckStreamsSettled(m, consumer, provider)
 		})
 	}
 }
 
-// TestAccessLogRejected: a request that a link refuses before it is one has a line.
+// TestAccessLogRejected: a request that a link refuses before it is complete has a line.
 func TestAccessLogRejected(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallMessages + "\n" + proxytest.LogAll})
 	long := *proxytest.LinkRequest

@@ -14,8 +14,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestAccessLogBothSides: a request is a line on the consumer's side and one on the
-// provider's, with one id.
+// TestAccessLogBothSides: consumer and provider log a line for a request, with the same
+// request ID.
 func TestAccessLogBothSides(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll, Match: "match: {path: /}, rewrite: {path: /v2/}, "})
 	c := m.Get("/x?y=%22", "X-Request-Id: abc", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
@@ -50,8 +50,8 @@ func TestAccessLogBothSides(t *testing.T) {
 	}
 }
 
-// TestAccessLogFailures: what the sidecar answers itself has the code that the
-// caller sees, whether it was a request or not.
+// TestAccessLogFailures: the line of a failed request has the code that the client
+// receives, even if the input was not a valid request.
 func TestAccessLogFailures(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -97,7 +97,7 @@ func TestAccessLogFailures(t *testing.T) {
 				c.want.Error = k.Code
 			}
 			if got.Error != k.Code || got.Status != k.Status {
-				t.Errorf("the line says %d %s, the answer %d %s", got.Status, got.Error, k.Status, k.Code)
+				t.Errorf("the line has %d %s, the response %d %s", got.Status, got.Error, k.Status, k.Code)
 			}
 			got.Time, got.Client, got.BytesIn, got.DurationMS = time.Time{}, "", 0, 0
 			if got != c.want {
@@ -107,8 +107,8 @@ func TestAccessLogFailures(t *testing.T) {
 	}
 }
 
-// TestAccessLogHedge: a line tells that the hedge won, and where; the provider that
-// was frozen tells of a caller who went away.
+// TestAccessLogHedge: the consumer's line shows that the hedge won, and its endpoint. The
+// frozen provider logs a cancelled request.
 func TestAccessLogHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: proxytest.LogAll})
 	m.WarmUp(20)
@@ -128,16 +128,16 @@ func TestAccessLogHedge(t *testing.T) {
 		}
 	}
 	if n := m.Consumer.Stats("compute").HedgesWon; won == 0 || won != int(n) {
-		t.Fatalf("%d lines of hedges that won, %d have", won, n)
+		t.Fatalf("%d lines of hedges that won, and %d hedges won", won, n)
 	}
 	withdrawn := slices.DeleteFunc(m.Nodes[1].AccessLines(), func(l proxytest.AccessLine) bool { return l.Outcome != "cancelled" })
 	if len(withdrawn) != won || withdrawn[0].Status != 0 || withdrawn[0].Error != "" {
-		t.Errorf("the frozen side logged as withdrawn: %+v", withdrawn)
+		t.Errorf("the frozen provider logged as cancelled: %+v", withdrawn)
 	}
 }
 
-// TestAccessLogRetry: endpoints that were asked in vain count as attempts and
-// retries, and the one that answered is named.
+// TestAccessLogRetry: failed endpoints count as attempts and retries, and the line names
+// the endpoint that responded.
 func TestAccessLogRetry(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Limits: proxytest.LogAll, Service: ", lb: {slow_start: 0s}"})
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
@@ -157,8 +157,8 @@ func TestAccessLogRetry(t *testing.T) {
 	}
 }
 
-// TestAccessLogQueue: the time in the queue for the application is told, of requests
-// that were given up there too.
+// TestAccessLogQueue: lines have the time in the queue for the application, also those of
+// requests that were cancelled in the queue.
 func TestAccessLogQueue(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Limits: proxytest.LogAll})
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
@@ -174,7 +174,7 @@ func TestAccessLogQueue(t *testing.T) {
 	for _, l := range m.Nodes[1].AccessLines() {
 		if l.Outcome == "cancelled" {
 			if l.QueuedMS <= 0 || l.QueuedMS > 5 || l.Endpoint != "" {
-				t.Errorf("given up in the queue: %+v", l)
+				t.Errorf("cancelled in the queue: %+v", l)
 			}
 			continue
 		}
@@ -189,7 +189,7 @@ func TestAccessLogQueue(t *testing.T) {
 	}
 }
 
-// TestAccessLogCancelled: a caller who goes away gets no status.
+// TestAccessLogCancelled: the line of a client that closed has no status.
 func TestAccessLogCancelled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
@@ -203,7 +203,7 @@ func TestAccessLogCancelled(t *testing.T) {
 	}
 }
 
-// TestAccessLogSampled: a share of the requests is logged, the same ones on both
+// TestAccessLogSampled: the sampled part of the requests is logged, the same ones on both
 // sides.
 func TestAccessLogSampled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Limits: "access_log: {path: /log, sample: 0.25}"})
@@ -232,8 +232,7 @@ func TestAccessLogSampled(t *testing.T) {
 	}
 }
 
-// TestAccessLogSlowAndFailed: without samples there are lines of what was slow, and
-// of what failed, alone.
+// TestAccessLogSlowAndFailed: without samples only slow and failed requests have lines.
 func TestAccessLogSlowAndFailed(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "access_log: {path: /log, sample: 0, slow: 30ms, failed: true}"})
 	app := m.Apps[0]
@@ -245,7 +244,7 @@ func TestAccessLogSlowAndFailed(t *testing.T) {
 		m.Finish(c)
 	}
 	one(200, 25*time.Millisecond)
-	one(404, time.Millisecond) // the application's answer, and a good one
+	one(404, time.Millisecond) // a response of the application, so no failure
 	one(500, time.Millisecond)
 	one(200, 31*time.Millisecond)
 	var got []string
@@ -257,8 +256,8 @@ func TestAccessLogSlowAndFailed(t *testing.T) {
 	}
 }
 
-// TestAccessLogDubbo: a call has its interface for a path, on both sides, and one
-// that can't begin is logged too.
+// TestAccessLogDubbo: the path of a call is its interface, on both sides. A call that
+// can't be decoded is logged too.
 func TestAccessLogDubbo(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: proxytest.LogAll})
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -279,6 +278,6 @@ func TestAccessLogDubbo(t *testing.T) {
 		}
 	}
 	if l := consumer[1]; l.Outcome != "failed" || l.Error == "" || l.Method != "" || l.Listener != "calls" {
-		t.Errorf("a call that can't be read: %+v", l)
+		t.Errorf("a call that can't be decoded: %+v", l)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// With more primaries than the application can serve at once, all the time, a
-// retry still gets its turn long before its deadline.
-func TestQueuedRetryDoesNotStarve(t *testing.T) {
+// TestQueuedRetryNotStarved: while more primaries wait than the application can serve, a
+// queued retry is served long before its deadline.
+func TestQueuedRetryNotStarved(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 2s"})
 	var primaries []*proxytest.Call
 	for range 20 {
@@ -20,13 +20,13 @@ func TestQueuedRetryDoesNotStarve(t *testing.T) {
 		m.Do(calls...)
 		primaries = append(primaries, calls...)
 	}
-	m.W.Run(50 * time.Millisecond) // the queue is full by now, and stays so for two seconds
+	m.W.Run(50 * time.Millisecond) // the queue is full, and stays full for two seconds
 	retry := m.Post(10, "x-remora-attempt: 1")
 	m.Do(retry)
 	m.Finish(retry)
 	m.OK(retry)
 	if retry.Took > 500*time.Millisecond {
-		t.Errorf("the retry took %v, want about what the 20 primaries before it took", retry.Took)
+		t.Errorf("the retry took %v, want about the time of 20 primaries", retry.Took)
 	}
 	m.Finish(primaries...)
 	m.OK(primaries...)

@@ -8,10 +8,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// What led to a request counts on: no number of attempts makes the next hop take it
-// for a first one, which it may hedge.
-func TestAttemptNumbersDoNotWrap(t *testing.T) {
-	for came, want := range map[string][]string{
+// TestAttemptNumberLimit: the number of an attempt stops at 249. If it wrapped, the next
+// hop would take the request for a first attempt, which it may hedge.
+func TestAttemptNumberLimit(t *testing.T) {
+	for received, want := range map[string][]string{
 		"0":   {"", "1"},
 		"1":   {"1", "2"},
 		"247": {"247", "248"},
@@ -27,11 +27,11 @@ func TestAttemptNumbersDoNotWrap(t *testing.T) {
 					got = append(got, string(protocol.Find(req.Headers, "x-remora-attempt")))
 				}
 			}
-			c := m.Get("/", "x-remora-attempt: "+came)
+			c := m.Get("/", "x-remora-attempt: "+received)
 			m.Do(c)
 			m.Finish(c)
 			if !slices.Equal(got, want) {
-				t.Errorf("from %s on the applications saw the attempts %q, want %q", came, got, want)
+				t.Errorf("after %s the applications received attempts %q, want %q", received, got, want)
 			}
 			m.Settled()
 		})

@@ -8,10 +8,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// With many more clients than the application has workers, an automatic limit
-// keeps the queue out of the application and all of its workers busy, also when
-// it has frozen, and when it has lost workers or got more.
-func TestAutoLimitFindsTheApplication(t *testing.T) {
+// TestAutoLimitFollowsWorkers: with many more clients than workers, an automatic limit
+// keeps all workers busy and the queue out of the application, also after a freeze and
+// after the number of workers has changed.
+func TestAutoLimitFollowsWorkers(t *testing.T) {
 	const service = 10 * time.Millisecond
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 10s"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
@@ -28,7 +28,7 @@ func TestAutoLimitFindsTheApplication(t *testing.T) {
 			limits = append(limits, p.SlotLimit("local"))
 		}
 		if got, all := a.Served-before, workers*int(3*time.Second/service); got < all*9/10 {
-			t.Errorf("%d requests served by %d workers that could have served %d", got, workers, all)
+			t.Errorf("%d requests served by %d workers, which can serve %d", got, workers, all)
 		}
 		slices.Sort(limits)
 		if median := limits[len(limits)/2]; median < workers || median > 2*workers {
@@ -48,9 +48,9 @@ func TestAutoLimitFindsTheApplication(t *testing.T) {
 	m.Settled()
 }
 
-// An application that answers nothing in time gets fewer requests, although
-// there is no answer to measure.
-func TestAutoLimitCountsWhatWasGivenUp(t *testing.T) {
+// TestAutoLimitCountsTimeouts: an application that never responds in time receives fewer
+// requests, although there is no response to measure.
+func TestAutoLimitCountsTimeouts(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 200ms"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
 	a.ServeByPool(32, 5*time.Millisecond)
@@ -62,7 +62,7 @@ func TestAutoLimitCountsWhatWasGivenUp(t *testing.T) {
 	a.Delay = func() time.Duration { return time.Hour }
 	m.Finish(m.Crowd(128, 20, 10)...)
 	if got := p.SlotLimit("local"); got > before/2 {
-		t.Errorf("the limit is %d for an application that never answers in time, and was %d", got, before)
+		t.Errorf("the limit is %d for an application that never responds in time, and was %d", got, before)
 	}
 	m.Settled()
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// outlierConfig leaves time to fail in: what is not under test is generous.
+// outlierConfig configures ejection. Its other limits are too high to matter.
 const outlierConfig = ", connect_timeout: 15s, retry: {on: []}, outlier: {base: %s, max_ejected: %v}"
 
-// A replica that fails at once has nothing pending, ever. It is ejected after a
-// few failures; and where it can't be, it gets no more than its share.
-func TestFastFailuresDoNotAttract(t *testing.T) {
+// TestFastFailures: a replica that fails at once never has pending requests. It is
+// ejected after a few failures; if it can't be ejected, it receives at most its share.
+func TestFastFailures(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "1h", 0.5)}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Status, m.Apps[0].Delay = 500, func() time.Duration { return 0 }
 		got := m.CountServed(20, 100)
-		if got[0] < 5 || got[0] > 5+20 { // 20 may be out when the fifth fails
+		if got[0] < 5 || got[0] > 5+20 { // 20 may be in flight when the fifth fails
 			t.Errorf("requests by application: %v, want 5 to 25 at the first", got)
 		}
 		if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{lb.ByConsecutive: 1} {
@@ -39,8 +39,8 @@ func TestFastFailuresDoNotAttract(t *testing.T) {
 	})
 }
 
-// What is an endpoint's fault, and what is not.
-func TestWhatEjects(t *testing.T) {
+// TestEjectionCauses: failures that eject an endpoint, and results that do not.
+func TestEjectionCauses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		service string // of the consumer, beyond outlierConfig
@@ -48,20 +48,20 @@ func TestWhatEjects(t *testing.T) {
 		do      func(m *proxytest.Mesh, a *proxytest.App)
 		ejects  bool
 	}{
-		{"answers of 5xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 503 }, true},
-		{"answers of 4xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 429 }, false},
+		{"responses of 5xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 503 }, true},
+		{"responses of 4xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 429 }, false},
 		{"resets", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.ResetAll = true }, true},
-		{"nobody listens", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Stop() }, true},
+		{"no listener", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Stop() }, true},
 		{"silence until the deadline", ", timeout: 2s", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = time.Hour }, true},
 		{"a stall and a short deadline", ", timeout: 300ms", "", func(m *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = m.W.Now() + 700*time.Millisecond }, false},
-		{"slow, but it answers", ", timeout: 1500ms", "", func(_ *proxytest.Mesh, a *proxytest.App) {
+		{"slow responses", ", timeout: 1500ms", "", func(_ *proxytest.Mesh, a *proxytest.App) {
 			n := 0
 			a.Delay = func() time.Duration {
 				n++
 				return time.Duration(500+1500*(n%2)) * time.Millisecond
 			}
 		}, false},
-		{"no room", "", ", max_concurrency: 1, max_queue: 0", func(_ *proxytest.Mesh, a *proxytest.App) {
+		{"no slot", "", ", max_concurrency: 1, max_queue: 0", func(_ *proxytest.Mesh, a *proxytest.App) {
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
 		}, false},
 	} {
@@ -79,9 +79,9 @@ func TestWhatEjects(t *testing.T) {
 	}
 }
 
-// An ejected endpoint that is well again gets one request after its time, then a
-// small part of the load, and its share in the end.
-func TestEjectedEndpointComesBack(t *testing.T) {
+// TestEjectedEndpointReturns: after its time an ejected endpoint receives one request as a
+// probe, then a small part of the load, and finally its share.
+func TestEjectedEndpointReturns(t *testing.T) {
 	const slowly = ", lb: {policy: weighted_round_robin, slow_start: 10s}"
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "10s", 0.5) + slowly}, func(t *testing.T, m *proxytest.Mesh) {
 		sick := m.Apps[0]
@@ -101,7 +101,7 @@ func TestEjectedEndpointComesBack(t *testing.T) {
 		}
 		m.W.Run(10 * time.Second)
 		if got := m.CountServed(12, 60); got[0] < 720/4 {
-			t.Errorf("requests by application: %v, want about a third at the first, which is well again", got)
+			t.Errorf("requests by application: %v, want about a third at the first, which is healthy again", got)
 		}
 		if n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]; n != 2 {
 			t.Errorf("%d ejections, want one, and one for the failed probe", n)
@@ -110,8 +110,8 @@ func TestEjectedEndpointComesBack(t *testing.T) {
 	})
 }
 
-// The registry's weights reach each policy.
-func TestPoliciesGoByTheRegistrysWeights(t *testing.T) {
+// TestPoliciesUseWeights: every policy uses the weights of the registry.
+func TestPoliciesUseWeights(t *testing.T) {
 	for _, policy := range []string{"least_pending", "weighted_round_robin", "peak_ewma", "random"} {
 		t.Run(policy, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", lb: {policy: " + policy + "}"})
@@ -131,7 +131,9 @@ func TestPoliciesGoByTheRegistrysWeights(t *testing.T) {
 	}
 }
 
-func TestSubsetIsUsed(t *testing.T) {
+// TestSubset: a sidecar uses as many endpoints as lb.subset says, and several sidecars
+// together use more.
+func TestSubset(t *testing.T) {
 	used := map[int]bool{}
 	for i := range 8 {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Service: ", lb: {subset: 2}", Limits: fmt.Sprintf("node: {id: api-%d}", i)})
@@ -152,7 +154,9 @@ func TestSubsetIsUsed(t *testing.T) {
 	}
 }
 
-func TestZoneIsPreferred(t *testing.T) {
+// TestZonePreferred: requests stay in the sidecar's zone at low load, and spill to other
+// zones at high load.
+func TestZonePreferred(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Limits: "node: {zone: here}"})
 	eps := []registry.Endpoint{m.Endpoint(0), m.Endpoint(1), m.Endpoint(2)}
 	eps[0].Zone, eps[1].Zone, eps[2].Zone = "here", "there", "there"
@@ -167,8 +171,8 @@ func TestZoneIsPreferred(t *testing.T) {
 	m.Settled()
 }
 
-// A new endpoint starts with a small part of the load.
-func TestNewEndpointStartsSlowly(t *testing.T) {
+// TestSlowStart: a new endpoint starts with a small part of the load.
+func TestSlowStart(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", lb: {policy: weighted_round_robin, slow_start: 10s}"})
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 	m.W.Run(time.Millisecond)
@@ -185,10 +189,10 @@ func TestNewEndpointStartsSlowly(t *testing.T) {
 	m.Settled()
 }
 
-// Replicas of 2, 4 and 6 workers whose sidecars report their queues serve nearly
-// as many as when the consumer knows the weights, with as many requests out as
-// there are workers.
-func TestUnequalReplicasByTheirQueues(t *testing.T) {
+// TestUnequalReplicas: replicas of 2, 4 and 6 workers whose sidecars report their load
+// serve nearly as many requests as with the right weights, with as many requests in
+// flight as there are workers.
+func TestUnequalReplicas(t *testing.T) {
 	workers := []int{2, 4, 6}
 	serve := func(weights ...int) (took time.Duration) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", timeout: 15s"})
@@ -212,8 +216,8 @@ func TestUnequalReplicasByTheirQueues(t *testing.T) {
 		return took
 	}
 	blind, perfect := serve(1, 1, 1), serve(1, 2, 3)
-	t.Logf("as many requests took %v, with perfect weights %v", blind, perfect)
+	t.Logf("the requests took %v, with the right weights %v", blind, perfect)
 	if float64(perfect) < 0.95*float64(blind) {
-		t.Errorf("as many requests took %v, with perfect weights %v", blind, perfect)
+		t.Errorf("the requests took %v, with the right weights %v", blind, perfect)
 	}
 }

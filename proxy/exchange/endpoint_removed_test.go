@@ -13,10 +13,10 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestFormerEndpointsAreNotKept: free lists and queues that a burst has made long
-// keep nothing of an endpoint that has left, however little traffic follows. An
-// endpoint, and whoever has a way to it, keeps its address.
-func TestFormerEndpointsAreNotKept(t *testing.T) {
+// TestRemovedEndpointsReleased: free lists and queues that a burst has made long do not
+// reference a removed endpoint, even with little traffic afterwards. The test watches the
+// memory of the endpoint's address, which every reference to the endpoint keeps.
+func TestRemovedEndpointsReleased(t *testing.T) {
 	for _, hops := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d hops", hops), func(t *testing.T) {
 			m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 32, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody})
@@ -41,11 +41,11 @@ func TestFormerEndpointsAreNotKept(t *testing.T) {
 			runtime.GC()
 			for i, addr := range former {
 				if addr.Value() != nil {
-					t.Errorf("endpoint %d of 4 has left and is kept", i+1)
+					t.Errorf("endpoint %d of 4 was removed and is still referenced", i+1)
 				}
 			}
 			if last.Value() == nil {
-				t.Error("the endpoint that stays is not kept: this sees nothing")
+				t.Error("the remaining endpoint is not referenced: the test proves nothing")
 			}
 			runtime.KeepAlive(m)
 		})

@@ -7,9 +7,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A long request may be complete after a short one that overtook it. A GOAWAY
-// then still names the short one: it is at the application.
-func TestGoAwayCoversWhatOvertook(t *testing.T) {
+// TestGoAwayIncludesOvertaking: a long request may be complete after a later short one.
+// GOAWAY must include the short one, which the application has received.
+func TestGoAwayIncludesOvertaking(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 20 << 20})
 	executed := m.CountExecutions()
 	for _, a := range m.Apps {
@@ -28,14 +28,14 @@ func TestGoAwayCoversWhatOvertook(t *testing.T) {
 	m.OK(long, short)
 	m.CheckExecutedOnce(executed, long, short)
 	if len(executed) != 2 {
-		t.Errorf("the applications saw %d requests", len(executed))
+		t.Errorf("the applications received %d requests", len(executed))
 	}
 	m.Settled()
 }
 
-// A request that a draining provider has only in part is refused once it is
-// complete, and goes elsewhere, whatever its method.
-func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
+// TestDrainRefusesIncompleteRequest: a request of which a draining provider has only a
+// part is refused when it is complete, and is retried elsewhere with any method.
+func TestDrainRefusesIncompleteRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Bandwidth: 10 << 20})
 	executed := m.CountExecutions()
 	m.Consumer.Update("compute", m.Endpoint(0))
@@ -46,7 +46,7 @@ func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
 	m.Do(short)
 	m.Finish(short)
 	if long.Done || executed[long.Nonce] > 0 {
-		t.Fatal("the long request was through too early")
+		t.Fatal("the long request was complete too early")
 	}
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 	m.Nodes[1].Proc.Drain()
@@ -56,9 +56,9 @@ func TestDrainRefusesWhatIsInReassembly(t *testing.T) {
 	m.Settled()
 }
 
-// A bad answer to a request that is not idempotent is the caller's: the
-// application has acted on it.
-func TestBadAnswersAreNotRetriedUnlessIdempotent(t *testing.T) {
+// TestBadResponseNotIdempotent: a bad response to a request that is not idempotent is
+// passed on and not retried, since the application has processed the request.
+func TestBadResponseNotIdempotent(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
 		executed := m.CountExecutions()
 		for _, a := range m.Apps {

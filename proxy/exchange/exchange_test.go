@@ -12,7 +12,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-func TestAnswersReachTheirCallers(t *testing.T) {
+// TestResponses: each request receives its own response.
+func TestResponses(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		calls := []*proxytest.Call{m.Post(300), m.Get("/x?y=1"), m.Post(0), m.Post(100_000)}
 		m.Do(calls...)
@@ -30,7 +31,8 @@ func TestAnswersReachTheirCallers(t *testing.T) {
 	})
 }
 
-func TestManyClientsAtOnce(t *testing.T) {
+// TestManyClients: requests of many clients at once succeed, with every seed.
+func TestManyClients(t *testing.T) {
 	for seed := range uint64(10) {
 		proxytest.EachTopology(t, proxytest.MeshOptions{Seed: seed}, func(t *testing.T, m *proxytest.Mesh) {
 			var all []*proxytest.Call
@@ -46,10 +48,10 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 }
 
-func TestRefusedDialGoesElsewhere(t *testing.T) {
+// TestDialRefusedRetry: with two of three endpoints that refuse connections each request
+// reaches the third, with any method and without the retry budget.
+func TestDialRefusedRetry(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
-	// Two of three endpoints refuse connections: each request finds the third,
-	// whatever its method, at no cost.
 	m.Consumer.Update("compute",
 		registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1},
 		registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1},
@@ -61,14 +63,14 @@ func TestRefusedDialGoesElsewhere(t *testing.T) {
 	m.Settled()
 }
 
-// Requests that a client has pipelined are processed one after another, so they
-// never count as more than one of max_pending.
-func TestPipelinedRequestsPendOneByOne(t *testing.T) {
+// TestPipelinedPending: pipelined requests are processed one after another, so they count
+// as one of max_pending.
+func TestPipelinedPending(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 1"}, func(t *testing.T, m *proxytest.Mesh) {
-		for _, want := range []int{200, 503} { // answered and failed
+		for _, want := range []int{200, 503} { // served and failed
 			const n = 3
 			p := m.DialAndSend(proxytest.Egress, strings.Repeat(proxytest.StreamRequest, n))
-			m.RunUntil("answers", func() bool { return bytes.Count(p.Heard, []byte("HTTP/1.1 ")) == n })
+			m.RunUntil("responses", func() bool { return bytes.Count(p.Heard, []byte("HTTP/1.1 ")) == n })
 			if bytes.Count(p.Heard, fmt.Appendf(nil, "HTTP/1.1 %d", want)) != n || bytes.Contains(p.Heard, []byte("overloaded")) {
 				t.Errorf("heard %q, want %d times %d", p.Heard, n, want)
 			}
@@ -78,6 +80,7 @@ func TestPipelinedRequestsPendOneByOne(t *testing.T) {
 	})
 }
 
+// TestNoEndpoint: without endpoints a request fails with no-endpoint.
 func TestNoEndpoint(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
 	m.Consumer.Update("compute")
@@ -91,6 +94,8 @@ func TestNoEndpoint(t *testing.T) {
 	m.Settled()
 }
 
+// TestAllDialsRefused: if all endpoints refuse connections, a request fails with
+// upstream-connect.
 func TestAllDialsRefused(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true})
 	m.Consumer.Update("compute", registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
@@ -104,6 +109,7 @@ func TestAllDialsRefused(t *testing.T) {
 	m.Settled()
 }
 
+// TestDeadline: a request without a response fails at its timeout.
 func TestDeadline(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", timeout: 100ms", Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
@@ -114,7 +120,7 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("status %d %s, want 504 deadline", late.Status, late.Code)
 		}
 		if late.Took < 100*time.Millisecond || late.Took > 110*time.Millisecond {
-			t.Errorf("answered after %v, want 100 ms", late.Took)
+			t.Errorf("response after %v, want 100 ms", late.Took)
 		}
 		m.Apps[0].Delay = func() time.Duration { return time.Millisecond }
 		m.Finish(next)
@@ -123,8 +129,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A pooled connection that the application's server closed just as a request
-// was put on it: sent again if that is safe.
+// TestStalePooledConnection: a request on a pooled connection that the application has
+// just closed is sent again if that is safe.
 func TestStalePooledConnection(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		t.Run(fmt.Sprintf("idempotent %v", idempotent), func(t *testing.T) {
@@ -148,8 +154,9 @@ func TestStalePooledConnection(t *testing.T) {
 	}
 }
 
-// One that was dialled for a request whose caller went away has been idle as well.
-func TestStaleConnectionThatNeverAnswered(t *testing.T) {
+// TestStaleUnusedConnection: a connection that was dialled for a cancelled request counts
+// as idle too, although it never carried a request.
+func TestStaleUnusedConnection(t *testing.T) {
 	m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1})
 	gone := m.Do(m.Get("/"))
 	m.RunUntil("a dial", func() bool { return d.Dials == 1 })
@@ -167,7 +174,9 @@ func TestStaleConnectionThatNeverAnswered(t *testing.T) {
 	m.Settled()
 }
 
-func TestResetIsRetriedIfIdempotentAndPaid(t *testing.T) {
+// TestResetRetry: a reset is retried if the request is idempotent, the budget allows it and
+// retry.on has reset.
+func TestResetRetry(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", idempotent: true, retry: {attempts: 2, on: [connect, refused, reset]}"},
 		func(t *testing.T, m *proxytest.Mesh) {
 			for _, a := range m.Apps[:2] {
@@ -184,7 +193,8 @@ func TestResetIsRetriedIfIdempotentAndPaid(t *testing.T) {
 		})
 }
 
-func TestBadAnswersAreNotRetriedUnlessAsked(t *testing.T) {
+// TestBadResponseRetry: a status is retried only if retry.on has it.
+func TestBadResponseRetry(t *testing.T) {
 	for _, on := range []string{"connect", `5xx`, `"503"`, `"500"`} {
 		t.Run(on, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true,
@@ -208,7 +218,9 @@ func TestBadAnswersAreNotRetriedUnlessAsked(t *testing.T) {
 	}
 }
 
-func TestClientThatLeavesIsForgotten(t *testing.T) {
+// TestClientCloses: the request of a client that closed counts as pending while the
+// application works on it, and then no longer.
+func TestClientCloses(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Delay = func() time.Duration { return 50 * time.Millisecond }
 		c := m.Post(10)
@@ -217,7 +229,7 @@ func TestClientThatLeavesIsForgotten(t *testing.T) {
 		m.Clients.Do(func() { cl.Conn.Close() })
 		m.W.Run(5 * time.Millisecond)
 		if n := m.Consumer.Proc.Pending(); n == 0 {
-			t.Error("the withdrawn request is not counted while the application works on it")
+			t.Error("the cancelled request is not counted while the application works on it")
 		}
 		m.Settled()
 		if m.Apps[0].Served != 1 {
@@ -226,7 +238,8 @@ func TestClientThatLeavesIsForgotten(t *testing.T) {
 	})
 }
 
-func TestHeadAndBodylessAnswers(t *testing.T) {
+// TestResponseToHead: a response to HEAD has no body, and the next response follows it.
+func TestResponseToHead(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		head := m.Get("/h")
 		head.Raw = []byte(strings.Replace(string(head.Raw), "GET", "HEAD", 1))
@@ -239,7 +252,8 @@ func TestHeadAndBodylessAnswers(t *testing.T) {
 	})
 }
 
-func TestHopByHopHeadersStay(t *testing.T) {
+// TestHopByHopHeaders: hop-by-hop headers and headers of the sidecar are not passed on.
+func TestHopByHopHeaders(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		var seen []string
 		for _, a := range m.Apps {
@@ -255,7 +269,7 @@ func TestHopByHopHeadersStay(t *testing.T) {
 		m.Finish(c)
 		m.OK(c)
 		if got := strings.Join(seen, " "); got != "x-nonce x-public via x-forwarded-for x-forwarded-proto x-request-id" {
-			t.Errorf("the application saw headers %q", got)
+			t.Errorf("the application received headers %q", got)
 		}
 	})
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestFaultsCostNoAnswer lets one thing at a time go wrong in a mesh under load,
-// seed after seed: every request, being idempotent and allowed two retries, is
-// answered with 200 and its own nonce, and nothing is left behind.
-func TestFaultsCostNoAnswer(t *testing.T) {
+// TestSingleFaults: with one fault at a time in a mesh under load, every request, which is
+// idempotent and may be retried twice, receives status 200 and its own nonce. Nothing is
+// left over. Each seed has other faults.
+func TestSingleFaults(t *testing.T) {
 	seeds := uint64(100)
 	switch {
 	case testing.Short():
 		seeds = 10
-	case proxytest.RaceEnabled: // of which one goroutine shows nothing
+	case proxytest.RaceEnabled: // a single goroutine has no races to detect
 		seeds = 30
 	}
 	for seed := range seeds {
@@ -51,13 +51,13 @@ func faultyMesh(t *testing.T, seed uint64) {
 	}
 	m.Finish(all...)
 	m.OK(all...)
-	m.W.Run(500 * time.Millisecond) // past the last fault: who crashed is back
+	m.W.Run(500 * time.Millisecond) // until crashed applications are back
 	m.Settled()
 }
 
-// A provider that vanishes leaves no FIN. The link to it ends with what was out on
-// it, once the registry has forgotten the provider: there is nothing to wait for.
-func TestLinkOfAForgottenEndpointEndsWithItsRequests(t *testing.T) {
+// TestLinkToVanishedProvider: a provider that vanishes sends no FIN. When the registry has
+// removed it, the link to it closes once its last request in flight has ended.
+func TestLinkToVanishedProvider(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 2s"})
 	m.WarmUp(1)
 	for _, l := range m.Nodes[1].Loops {

@@ -6,10 +6,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestFullLinkCostsNothing: a request that finds no room on its link, to which
-// nothing was sent, goes to another endpoint without a token of the retry budget,
-// whatever its method; where all are full it is refused with a code of its own.
-func TestFullLinkCostsNothing(t *testing.T) {
+// TestFullLinkFreeRetry: a request that was not sent because its link is full is retried
+// at another endpoint without a token of the retry budget, with any method. If all links
+// are full, it is refused with a code of its own.
+func TestFullLinkFreeRetry(t *testing.T) {
 	const service = ", timeout: 1h, lb: {policy: weighted_round_robin, slow_start: 0s}, hedge: {budget: 0.01}"
 	for full := 1; full <= 2; full++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
@@ -17,7 +17,7 @@ func TestFullLinkCostsNothing(t *testing.T) {
 			m.StallLink(i)
 		}
 		m.FillLinks(full)
-		calls := m.Burst(100, 10) // five times what the budget pays for
+		calls := m.Burst(100, 10) // five times as many as the budget allows
 		m.Finish(calls...)
 		if full == 1 {
 			m.OK(calls...)
@@ -36,14 +36,14 @@ func TestFullLinkCostsNothing(t *testing.T) {
 	}
 }
 
-// TestFullQueueCostsNothing: what is refused since the queue for the application is
-// full would be in the same moment again.
-func TestFullQueueCostsNothing(t *testing.T) {
+// TestFullQueueNotRetried: a request that is refused because the queue for the
+// application is full is not retried, since the retry would be refused too.
+func TestFullQueueNotRetried(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: ", max_concurrency: 2, max_queue: 2"})
 	calls := m.Burst(10, 10)
 	m.Finish(calls...)
 	if n := proxytest.CountCodes(calls); n["overloaded"] != 6 || n[""] != 4 {
-		t.Errorf("answers %v, want 6 overloaded of 10", n)
+		t.Errorf("responses %v, want 6 overloaded of 10", n)
 	}
 	if s := m.Consumer.Stats("compute"); s.Retries+s.RetriesPaid+s.RetriesOverBudget > 0 {
 		t.Errorf("%d retries, %d paid, %d over budget; want none", s.Retries, s.RetriesPaid, s.RetriesOverBudget)

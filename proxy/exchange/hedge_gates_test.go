@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// When all replicas freeze at once, hedges can't help: hardly any is sent, and
-// the counters say why.
-func TestCorrelatedStallsAreNotHedged(t *testing.T) {
+// TestCorrelatedStalls: when all replicas freeze at once, hedges can't help. Hardly any is
+// sent, and the gate correlated counts why.
+func TestCorrelatedStalls(t *testing.T) {
 	const (
 		rate   = 2000
 		freeze = 100 * time.Millisecond
@@ -50,10 +50,10 @@ func TestCorrelatedStallsAreNotHedged(t *testing.T) {
 	}
 }
 
-// With all replicas at twice their capacity hedges only add to the load. What is
-// answered in time must be what it is without them, whether a provider's sidecar
-// turns them away or the replicas queue them.
-func TestOverloadIsNotMadeWorse(t *testing.T) {
+// TestOverloadGoodput: with all replicas at twice their capacity hedges only add to the
+// load. As many requests must succeed as without hedging, whether the provider's sidecar
+// refuses the hedges or the replicas queue them.
+func TestOverloadGoodput(t *testing.T) {
 	for name, o := range map[string]proxytest.MeshOptions{
 		"provider refuses": {Provider: ", max_concurrency: 1, max_queue: 64",
 			Service: ", idempotent: true, timeout: 100ms"},
@@ -62,20 +62,20 @@ func TestOverloadIsNotMadeWorse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			without, _ := goodput(t, o, "off")
 			with, s := goodput(t, o, "on")
-			t.Logf("%d answered without, %d with hedging; %d hedges, %d missed, %d won, gates %v",
+			t.Logf("%d succeeded without, %d with hedging; %d hedges, %d missed, %d won, gates %v",
 				without, with, s.Hedges, s.HedgesMissed, s.HedgesWon, s.Gates)
 			if without == 0 || with*100 < without*99 {
-				t.Errorf("%d answered with hedging, %d without; want at least 99%%", with, without)
+				t.Errorf("%d succeeded with hedging, %d without; want at least 99%%", with, without)
 			}
 			if s.Hedges == 0 {
-				t.Error("no hedge was sent: the experiment shows nothing")
+				t.Error("no hedge was sent: the test proves nothing")
 			}
 		})
 	}
 }
 
-// goodput is the number of requests that are answered of 6 s at twice of what
-// the replicas can do, one request at a time.
+// goodput returns the number of requests that succeed in 6 s at twice the capacity of the
+// replicas, which serve one request at a time.
 func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stats.ServiceStats) {
 	const work = 2 * time.Millisecond
 	o.Service += ", hedge: {mode: " + mode + "}"
@@ -98,9 +98,9 @@ func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stat
 	return n, m.Consumer.Stats("compute")
 }
 
-// Replicas that are all slow alike, and never stop, can't be helped by hedges:
-// after some hundreds that did not win, only probes are sent.
-func TestUselessHedgesStop(t *testing.T) {
+// TestUselessHedges: if all replicas are equally slow, hedges can't help. After some
+// hundreds that did not win, only probes are sent.
+func TestUselessHedges(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 8 * time.Millisecond }
@@ -112,7 +112,7 @@ func TestUselessHedgesStop(t *testing.T) {
 	if s.Gates[hedge.Useless] < 1000 || s.Hedges > 400 {
 		t.Errorf("%d hedges of %d requests, %d won, gates %v; want them to stop", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)
 	}
-	// Every third answer is slow from now on: probes find that hedging helps.
+	// From now on every third response is slow: probes find that hedging helps.
 	for _, a := range m.Apps {
 		n := 0
 		a.Delay = func() time.Duration {
@@ -128,13 +128,13 @@ func TestUselessHedgesStop(t *testing.T) {
 	m.OK(calls...)
 	m.Settled()
 	if s = m.Consumer.Stats("compute"); s.HedgesWon < won+20 {
-		t.Errorf("%d more hedges won, gates %v; want hedging to come back", s.HedgesWon-won, s.Gates)
+		t.Errorf("%d more hedges won, gates %v; want hedging to resume", s.HedgesWon-won, s.Gates)
 	}
 }
 
-// A provider without a limit refuses hedges while its application is stalled, or
-// has far more to do than usual; what is no hedge goes through.
-func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
+// TestHedgeRefusedWithoutLimit: a provider without a limit refuses hedges while its
+// application is stalled or has far more requests than usual. It passes other requests on.
+func TestHedgeRefusedWithoutLimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
 	m.WarmUp(150)
 	second := m.Nodes[2]
@@ -153,7 +153,7 @@ func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
 			hedged++
 		}
 	}
-	// The consumer is new to the second, and so does not know how it is.
+	// The consumer does not know the load of the second provider yet.
 	m.Consumer.Update("compute", m.Endpoint(0))
 	late := m.Post(10)
 	m.Do(late)
@@ -170,14 +170,14 @@ func TestHedgeNeverQueuesWithoutALimit(t *testing.T) {
 	}
 }
 
-// A request asks for its hedge until it gets one, but no more often than anybody could
-// tell the difference, however short the delay: the loop has other things to do.
-func TestAsksAreBounded(t *testing.T) {
+// TestGateChecksLimited: a request checks the gates again until it is hedged. However
+// short the delay, the checks are not so frequent that they load the loop.
+func TestGateChecksLimited(t *testing.T) {
 	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: 0s, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
 		for _, mode := range []string{"on", "shadow"} {
 			t.Run(mode+" "+delay, func(t *testing.T) {
 				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
-				m.FinishAfter(100*time.Millisecond, m.SendAtRate(1, 2000, 100*time.Millisecond)) // its hedges take all there is
+				m.FinishAfter(100*time.Millisecond, m.SendAtRate(1, 2000, 100*time.Millisecond)) // its hedges use all tokens
 				before := m.Consumer.Stats("compute").Gates
 				asked := func() (n uint64) {
 					for g, now := range m.Consumer.Stats("compute").Gates {
@@ -193,7 +193,7 @@ func TestAsksAreBounded(t *testing.T) {
 				m.W.RunUntil(func() bool { return one.Done || asked() > 10_000 }, 2*time.Second)
 				m.OK(one)
 				if n := asked(); n > 4_000 {
-					t.Errorf("asked %d times within a second", n)
+					t.Errorf("%d checks within a second", n)
 				}
 			})
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A loop that was away finds timers and answers at once. The answers are looked at
-// first: endpoints that have answered are not late, and not silent.
-func TestHedgesComeAfterTheAnswersThatWait(t *testing.T) {
+// TestLateLoopResponsesFirst: a loop that was not scheduled for a while finds timers and
+// responses at once. It handles the responses first, so that their endpoints count neither
+// as late nor as silent.
+func TestLateLoopResponsesFirst(t *testing.T) {
 	for seed := range uint64(10) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: proxytest.HedgeOn})
 		m.WarmUp(20)
@@ -20,27 +21,28 @@ func TestHedgesComeAfterTheAnswersThatWait(t *testing.T) {
 		s := m.Consumer.Stats("compute")
 		for g, n := range s.Gates {
 			if n -= before.Gates[g]; n > 0 {
-				t.Errorf("seed %d: gate %v counted %d, though all answers were there", seed, hedge.Gate(g), n)
+				t.Errorf("seed %d: gate %v counted %d, although all responses had arrived", seed, hedge.Gate(g), n)
 			}
 		}
 	}
 }
 
-// What is still out when the answers have been looked at is hedged as ever.
-func TestHedgesAfterTheLoopWasAway(t *testing.T) {
+// TestLateLoopHedges: requests that are still in flight after the responses were handled
+// are hedged as usual.
+func TestLateLoopHedges(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn})
 	m.WarmUp(20)
 	m.Apps[0].FrozenUntil = m.W.Now() + 60*time.Millisecond
 	m.BurstWhilePaused(3, 20*time.Millisecond)
 	m.Settled()
 	if s := m.Consumer.Stats("compute"); s.HedgesWon == 0 {
-		t.Errorf("%d hedges sent, none won, gates %v; want the frozen application's request rescued", s.Hedges, s.Gates)
+		t.Errorf("%d hedges sent, none won, gates %v; want the request at the frozen application hedged", s.Hedges, s.Gates)
 	}
 }
 
-// What only its own loop held up, hedging does not help, and shadow mode does not
-// say that it would.
-func TestShadowDoesNotBlameApplicationsForItsOwnLoop(t *testing.T) {
+// TestLateLoopShadow: hedging does not help requests that only their own loop delayed, and
+// shadow mode forecasts no gain for them.
+func TestLateLoopShadow(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
 	m.WarmUp(150)
 	m.BurstWhilePaused(30, 70*time.Millisecond)

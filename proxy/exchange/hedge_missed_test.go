@@ -9,16 +9,16 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// A hedge that finds every slot taken is tried elsewhere, but not for ever, and
-// not with a body that is much to send.
-func TestMissedHedgesAreBounded(t *testing.T) {
+// TestMissedHedgesLimited: a hedge that finds every slot taken is tried elsewhere, but only
+// twice, and not with a large body.
+func TestMissedHedgesLimited(t *testing.T) {
 	for _, c := range []struct {
 		body   int
 		hedges uint64
 	}{
-		{10, 3},         // one, and two for those that missed
+		{10, 3},         // one, and two after misses
 		{64 << 10, 3},   // at the limit
-		{64<<10 + 1, 1}, // one past it
+		{64<<10 + 1, 1}, // one above it
 		{1_000_000, 1},
 	} {
 		t.Run(fmt.Sprint(c.body), func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestMissedHedgesAreBounded(t *testing.T) {
 				a.FrozenUntil = m.W.Now() + 500*time.Millisecond
 				n := m.Nodes[1+i]
 				eps = append(eps, registry.Endpoint{Addr: n.Host + ":15006", Weight: 1})
-				// Taken unbeknown to the consumer, but for the first.
+				// All slots but the first are taken by requests that the consumer has not sent.
 				m.Consumer.Update("compute", eps[i])
 				k := m.Post(10, "x-remora-attempt: 1") // not hedged itself
 				if i == 0 {

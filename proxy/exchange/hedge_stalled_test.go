@@ -8,10 +8,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// Where hedges do not win, since all replicas are slow alike, the gate useless is
-// closed. What is at a replica when that stops is hedged all the same: nobody else
-// would answer it before its deadline.
-func TestStuckRequestsAreHedgedThoughHedgesAreUseless(t *testing.T) {
+// TestStalledRequestsHedgedWhenUseless: if all replicas are equally slow, hedges do not
+// win and the gate useless is closed. Requests at a replica that stalls are hedged
+// nevertheless, since they would reach their deadline otherwise.
+func TestStalledRequestsHedgedWhenUseless(t *testing.T) {
 	const length = 12 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
 	for _, a := range m.Apps {
@@ -27,6 +27,6 @@ func TestStuckRequestsAreHedgedThoughHedgesAreUseless(t *testing.T) {
 	s := m.Consumer.Stats("compute")
 	t.Logf("%d hedges for %d requests, %d won, gates %v", s.Hedges, s.Primaries, s.HedgesWon, s.Gates)
 	if before == 0 {
-		t.Error("hedges were not useless before")
+		t.Error("the gate useless was not closed before")
 	}
 }

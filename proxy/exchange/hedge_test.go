@@ -12,7 +12,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-func TestHedgeRescuesFromAFreeze(t *testing.T) {
+// TestHedgeDuringFreeze: a request at a frozen replica is hedged after the delay.
+func TestHedgeDuringFreeze(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUp(20)
 		var calls []*proxytest.Call
@@ -39,9 +40,9 @@ func TestHedgeRescuesFromAFreeze(t *testing.T) {
 	})
 }
 
-// The loser of a hedge is withdrawn: one that the provider has still in its
-// queue never reaches the application.
-func TestLoserInTheQueueIsDropped(t *testing.T) {
+// TestLoserInQueueCancelled: the attempt that lost against a hedge is cancelled. If the
+// provider still has it in its queue, it never reaches the application.
+func TestLoserInQueueCancelled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Provider: ", max_concurrency: 1"})
 	m.WarmUp(20)
 	served := m.Apps[0].Served
@@ -55,6 +56,7 @@ func TestLoserInTheQueueIsDropped(t *testing.T) {
 	}
 }
 
+// TestGates: each gate closes in its case, and is counted.
 func TestGates(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -95,8 +97,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// Hedges and paid retries stay within the budget when every answer is slow.
-func TestBudgetBoundsHedges(t *testing.T) {
+// TestBudget: hedges and paid retries stay within the budget when every response is slow.
+func TestBudget(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 4 * time.Millisecond }
@@ -106,7 +108,7 @@ func TestBudgetBoundsHedges(t *testing.T) {
 	m.OK(all...)
 	m.Settled()
 	s := m.Consumer.Stats("compute")
-	const burst = 10 // at least; one second's worth is 0.05 × what a second brings
+	const burst = 10 // at least; a second adds 0.05 × its requests
 	if limit := uint64(0.05*2000) + burst + uint64(0.05*2000); s.Hedges > limit {
 		t.Errorf("%d hedges for %d requests, over %d", s.Hedges, s.Requests, limit)
 	}
@@ -115,7 +117,8 @@ func TestBudgetBoundsHedges(t *testing.T) {
 	}
 }
 
-// With a slot limit and no slot free, the provider refuses a hedge at once.
+// TestHedgeNeverQueues: a provider with a slot limit and no free slot refuses a hedge at
+// once.
 func TestHedgeNeverQueues(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, hedge: {mode: on, delay: 5ms}`,
 		Provider: ", max_concurrency: 1"})
@@ -137,8 +140,9 @@ func TestHedgeNeverQueues(t *testing.T) {
 	}
 }
 
-// Bad answers lose to a hedge that is still out.
-func TestBadAnswerWaitsForTheHedge(t *testing.T) {
+// TestBadResponseWaitsForHedge: a bad response is held back while a hedge is in flight,
+// whose good response wins.
+func TestBadResponseWaitsForHedge(t *testing.T) {
 	for bad := range 2 {
 		t.Run(fmt.Sprint("bad ", bad), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn})
@@ -154,9 +158,9 @@ func TestBadAnswerWaitsForTheHedge(t *testing.T) {
 	}
 }
 
-// A hedge that is turned away for want of a slot says nothing about the request:
-// when the connection of the other attempt is lost meanwhile, that decides.
-func TestRefusedHedgeDoesNotHideALostAttempt(t *testing.T) {
+// TestRefusedHedgeAndReset: a hedge that is refused for lack of a slot does not decide the
+// result. If the connection of the other attempt is reset, the reset decides.
+func TestRefusedHedgeAndReset(t *testing.T) {
 	for _, lostFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("lost before the refusal ", lostFirst), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
@@ -169,7 +173,7 @@ func TestRefusedHedgeDoesNotHideALostAttempt(t *testing.T) {
 				return registry.Endpoint{Addr: n.Host + ":15006", Weight: 1}
 			}
 
-			// The second provider's slot is taken, unbeknown to the consumer.
+			// The second provider's slot is taken by a request that the consumer has not sent.
 			m.Consumer.Update("compute", at(second))
 			taken := m.Post(10, "x-remora-attempt: 1") // not hedged itself
 			m.Do(taken)
@@ -195,9 +199,9 @@ func TestRefusedHedgeDoesNotHideALostAttempt(t *testing.T) {
 	}
 }
 
-// With every endpoint tried, because hedges were refused at the others, a retry
-// goes to one of those and not back to the one that has just failed.
-func TestRetryAfterRefusedHedgeAvoidsTheEndpointThatFailed(t *testing.T) {
+// TestRetryAfterRefusedHedge: if all endpoints were tried because hedges were refused, a
+// retry goes to one that refused, and not back to the one that has just failed.
+func TestRetryAfterRefusedHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
 		Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [connect, reset]}"})
 	for _, a := range m.Apps {
@@ -222,15 +226,15 @@ func TestRetryAfterRefusedHedgeAvoidsTheEndpointThatFailed(t *testing.T) {
 	if !m.W.RunUntil(func() bool { return m.Consumer.Stats("compute").Hedges > 0 }, time.Second) {
 		t.Fatal("no hedge was sent")
 	}
-	m.W.Run(2 * time.Millisecond) // the refusal is here
+	m.W.Run(2 * time.Millisecond) // the refusal has arrived
 	m.W.Crash(m.Apps[0].Loop)
 	m.Finish(taken, lost)
 	m.OK(taken, lost)
 	m.Settled()
 }
 
-// With max: 2 a request whose first hedge is late as well gets a second one, one
-// delay later, at a third application. Applications see which attempt they serve.
+// TestSecondHedge: with max: 2 a request whose first hedge is late too is hedged again,
+// one delay later, at a third application. Each request has the number of its attempt.
 func TestSecondHedge(t *testing.T) {
 	for most, want := range map[int]struct {
 		attempts []string
@@ -267,9 +271,9 @@ func TestSecondHedge(t *testing.T) {
 	}
 }
 
-// A caller that wants no hedges gets none, if it can be trusted; the application
-// does not hear of its wish, and a wish that is not "off" is none.
-func TestCallerOptsOut(t *testing.T) {
+// TestHedgeHeader: a trusted client turns hedging off with x-remora-hedge: off. Other
+// values are ignored, and the header is not passed on.
+func TestHedgeHeader(t *testing.T) {
 	for _, c := range []struct {
 		header string
 		hedges uint64
@@ -279,7 +283,7 @@ func TestCallerOptsOut(t *testing.T) {
 				a.Delay = func() time.Duration { return 8 * time.Millisecond }
 				a.OnRequest = func(req *protocol.Request) {
 					if protocol.Find(req.Headers, "x-remora-hedge") != nil {
-						t.Error("the application saw x-remora-hedge")
+						t.Error("the application received x-remora-hedge")
 					}
 				}
 			}
@@ -294,14 +298,14 @@ func TestCallerOptsOut(t *testing.T) {
 			m.OK(k, plain)
 			m.Settled()
 			if n := m.Consumer.Stats("compute").Hedges; n != c.hedges+1 {
-				t.Errorf("%d hedges after one more request, which said nothing", n)
+				t.Errorf("%d hedges after one more request without the header", n)
 			}
 		})
 	}
 }
 
-// Of a caller that is not on loopback the wish is not heeded.
-func TestStrangersCanNotOptOut(t *testing.T) {
+// TestHedgeHeaderUntrusted: the header of a client that is not on loopback is ignored.
+func TestHedgeHeaderUntrusted(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Egress: "0.0.0.0:15001"})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 8 * time.Millisecond }

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// The limits of the service hold for streams as for requests.
-func TestLeaseIsLimited(t *testing.T) {
+// TestLeaseLimits: the limits of the service hold for streams as for requests.
+func TestLeaseLimits(t *testing.T) {
 	for _, c := range []struct {
 		service string
 		want    *fault.Failure
@@ -31,16 +31,16 @@ func TestLeaseIsLimited(t *testing.T) {
 	}
 }
 
-// The breaker learns from streams what it learns from requests: failed connects,
-// and answers.
-func TestLeaseIsJudged(t *testing.T) {
+// TestLeaseBreaker: the breaker counts results of streams like those of requests: failed
+// connects and responses.
+func TestLeaseBreaker(t *testing.T) {
 	for name, fail := range map[string]func(m *proxytest.Mesh, l *exchange.Lease){
 		"connect": func(m *proxytest.Mesh, l *exchange.Lease) {
 			if f := m.RetryLease(l, fault.Connect); f != fault.Connect {
-				m.T.Fatalf("another place, or %v", f)
+				m.T.Fatalf("another endpoint, or %v", f)
 			}
 		},
-		"answer": func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
+		"response": func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) },
 		"status": func(m *proxytest.Mesh, l *exchange.Lease) {
 			l.Connected(500)
 			m.W.Run(time.Millisecond)
@@ -64,21 +64,21 @@ func TestLeaseIsJudged(t *testing.T) {
 				m.W.Run(time.Millisecond)
 			}
 			bad()
-			good(200) // breaks the row
+			good(200) // ends the row of failures
 			bad()
 			bad()
 			if got := m.Lease(); got.Failure != fault.BreakerOpen {
 				t.Fatalf("the breaker is not open: %v", got.Failure)
 			}
 			m.W.Run(6 * time.Second)
-			silent := m.Lease() // a probe that comes to nothing makes room for the next
+			silent := m.Lease() // a probe that closes without a result is followed by another
 			if silent.Failure != nil || m.Lease().Failure != fault.BreakerOpen {
-				t.Fatal("half-open, not exactly one probe passed")
+				t.Fatal("half-open, but not exactly one probe was admitted")
 			}
 			silent.Lease.Close(false, 0, 0)
 			m.W.Run(time.Millisecond)
 			opaque := m.Lease()
-			opaque.Lease.Connected(0) // and open for long
+			opaque.Lease.Connected(0) // and it stays open
 			m.W.Run(time.Millisecond)
 			good(404)
 			opaque.Lease.Close(true, 0, 0)
@@ -87,9 +87,9 @@ func TestLeaseIsJudged(t *testing.T) {
 	}
 }
 
-// An endpoint that takes no streams is ejected as one that takes no requests, and
-// comes back when a stream that probes it is taken; no other stream is sent there
-// meanwhile. What is not its fault ejects it not.
+// TestStreamsEject: an endpoint that fails streams is ejected like one that fails
+// requests, and returns when a stream has probed it with success. Meanwhile no other
+// stream is sent there. Results that are not its fault do not eject it.
 func TestStreamsEject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -98,8 +98,8 @@ func TestStreamsEject(t *testing.T) {
 	}{
 		{"not connected", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Connect); l.Close(false, 0, 0) }, true},
 		{"reset", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Failed(fault.Reset); l.Close(false, 0, 0) }, true},
-		{"answer of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
-		{"answer of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
+		{"response of 5xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(502); l.Close(true, 0, 0) }, true},
+		{"response of 4xx", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Connected(404); l.Close(true, 0, 0) }, false},
 		{"refused for load", func(m *proxytest.Mesh, l *exchange.Lease) { m.RetryLease(l, fault.Overloaded); l.Close(false, 0, 0) }, false},
 		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false},
 	} {
@@ -120,7 +120,7 @@ func TestStreamsEject(t *testing.T) {
 				m.W.Run(time.Millisecond)
 				return places
 			}
-			for range 20 { // well, then three failures in a row
+			for range 20 { // the failing endpoint reaches three failures in a row
 				if got := m.Lease(); got.Target.Addr == sick {
 					c.fail(m, got.Lease)
 				} else {
@@ -152,7 +152,7 @@ func TestStreamsEject(t *testing.T) {
 				}
 			}
 			if n := at()[sick]; n < 15 {
-				t.Errorf("%d of 40 streams at the endpoint that is well again", n)
+				t.Errorf("%d of 40 streams at the endpoint that is healthy again", n)
 			}
 			m.Settled()
 		})

@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// A retryable bad answer is retried although the hedge that was out with it was
-// refused afterwards.
-func TestBadAnswerIsRetriedWhenTheHedgeFails(t *testing.T) {
+// TestBadResponseRetriedAfterHedge: a retryable bad response is retried although the hedge
+// beside it was refused afterwards.
+func TestBadResponseRetriedAfterHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
 		Service: `, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}, retry: {attempts: 2, on: [5xx]}`})
 	for _, a := range m.Apps {
@@ -24,12 +24,13 @@ func TestBadAnswerIsRetriedWhenTheHedgeFails(t *testing.T) {
 	m.Settled()
 }
 
-// Who refuses a request after the application has had it must not promise that
-// it has not: what is not idempotent would be executed twice.
-func TestRefusalTellsWhetherTheApplicationHadIt(t *testing.T) {
+// TestRefusalAfterProcessing: a provider that refuses a request which the application may
+// have processed must not report it as unprocessed, or a request that is not idempotent
+// would be executed twice.
+func TestRefusalAfterProcessing(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: ", retry: {attempts: 2, on: [connect, refused, reset]}"})
-	// The provider asks a dead endpoint after the application has reset the
-	// connection: its last failure is a refused connection.
+	// After the application has reset the connection the provider tries a dead endpoint, so
+	// its last failure is a refused connection.
 	provider := m.Nodes[1]
 	provider.Update("local",
 		registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1},
@@ -48,14 +49,14 @@ func TestRefusalTellsWhetherTheApplicationHadIt(t *testing.T) {
 		}
 	}
 	if seen == 0 || seen == 20 {
-		t.Errorf("%d of 20 answered: the case did not arise", seen)
+		t.Errorf("%d of 20 received a response: the case did not occur", seen)
 	}
 	m.Settled()
 }
 
-// An endpoint that goes on under its address with another protocol is spoken to
-// in the new one.
-func TestProtocolOfAnEndpointChanges(t *testing.T) {
+// TestEndpointChangesProtocol: an endpoint whose registration changes to another protocol
+// receives requests in the new one.
+func TestEndpointChangesProtocol(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	first := m.Post(10)
 	m.Do(first)

@@ -11,11 +11,11 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestStorm lets everything go wrong at once in a mesh of sidecars with several
-// loops and tiny limits. Not every request succeeds then, but each has one
-// response or a closed connection, none that is not idempotent is executed
-// twice, the budget holds, and nothing is left behind.
-func TestStorm(t *testing.T) {
+// TestRandomFaults: with many random faults at once in a mesh of sidecars with several
+// loops and tiny limits, not every request succeeds. But each has one response or a closed
+// connection, no request that is not idempotent is executed twice, hedges and retries stay
+// within the budget, and nothing is left over.
+func TestRandomFaults(t *testing.T) {
 	seeds := uint64(40)
 	switch {
 	case testing.Short():
@@ -25,29 +25,29 @@ func TestStorm(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := newStorm(t, seed)
-			s.blow()
+			s := newFaultMesh(t, seed)
+			s.run()
 			s.check()
 		})
 	}
 }
 
-const stormBudget = 0.2
+const faultBudget = 0.2
 
-type storm struct {
+type faultMesh struct {
 	*proxytest.Mesh
 	calls    []*proxytest.Call
-	once     []*proxytest.Call // those that are not idempotent
+	once     []*proxytest.Call // requests that are not idempotent
 	executed map[string]int
 }
 
-func newStorm(t *testing.T, seed uint64) *storm {
+func newFaultMesh(t *testing.T, seed uint64) *faultMesh {
 	loops := 1 + int(seed%3)
 	timeouts := []string{"15ms", "60ms", "500ms"}
-	s := &storm{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, Direct: seed%7 == 6,
+	s := &faultMesh{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, Direct: seed%7 == 6,
 		Service: fmt.Sprintf(`, timeout: %s, max_pending: 100, connect_timeout: 10ms, max_concurrency: %d, max_queue: 20,
 		retry: {attempts: 2, on: [connect, refused, reset, 5xx]},
-		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, stormBudget),
+		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, faultBudget),
 		Provider: ", max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
 		Limits:   "limits: {message: 1MiB, buffered: 8MiB}\ntimeouts: {write: 200ms}"})}
 	s.executed = s.CountExecutions()
@@ -64,11 +64,11 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	return s
 }
 
-// blow runs the load with faults in between.
-func (s *storm) blow() {
+// run sends the load and injects the faults.
+func (s *faultMesh) run() {
 	rnd := s.W.Rand()
 	for at := 10 * time.Millisecond; at < 300*time.Millisecond; at += 15 * time.Millisecond {
-		s.W.At(at, func() { s.mishap(rnd.IntN(12), rnd.IntN(len(s.Apps))) })
+		s.W.At(at, func() { s.inject(rnd.IntN(12), rnd.IntN(len(s.Apps))) })
 	}
 	for i := range 24 {
 		var calls []*proxytest.Call
@@ -87,7 +87,7 @@ func (s *storm) blow() {
 		cl := &proxytest.Client{M: s.Mesh, Calls: calls}
 		addr := fmt.Sprintf("10.0.0.1:%d", 15001+i%s.Loops)
 		s.Clients.Do(func() { s.Clients.Dial(addr, time.Second, cl) })
-		if rnd.IntN(3) == 0 { // leaves in the middle of something
+		if rnd.IntN(3) == 0 { // this client closes in between
 			s.W.At(time.Duration(rnd.IntN(300))*time.Millisecond, func() {
 				s.Clients.Post(func() {
 					if cl.Conn != nil {
@@ -101,12 +101,12 @@ func (s *storm) blow() {
 	s.Finish(s.calls...)
 }
 
-// mishap is one thing that goes wrong, with application i or what is beside it.
-func (s *storm) mishap(kind, i int) {
+// inject injects a fault of a kind at application i, its sidecar or its endpoints.
+func (s *faultMesh) inject(kind, i int) {
 	switch {
 	case kind < 6 && (!s.Direct || kind == 1 || kind == 2):
 		s.InjectFault(kind, i)
-	case kind == 6, kind == 7: // an endpoint leaves
+	case kind == 6, kind == 7: // the endpoints of an application are removed
 		var left []registry.Endpoint
 		for j := range s.Apps {
 			if j != i {
@@ -114,7 +114,7 @@ func (s *storm) mishap(kind, i int) {
 			}
 		}
 		s.Consumer.Update("compute", left...)
-	case kind == 8, kind == 9: // all are back
+	case kind == 8, kind == 9: // all endpoints are registered again
 		var all []registry.Endpoint
 		for j := range s.Apps {
 			all = append(all, s.endpoints(j)...)
@@ -139,8 +139,8 @@ func (s *storm) mishap(kind, i int) {
 	}
 }
 
-// endpoints are those of application i: each loop of its sidecar is one.
-func (s *storm) endpoints(i int) (eps []registry.Endpoint) {
+// endpoints returns the endpoints of application i: one for each loop of its sidecar.
+func (s *faultMesh) endpoints(i int) (eps []registry.Endpoint) {
 	e := s.Endpoint(i)
 	if s.Direct {
 		return []registry.Endpoint{e}
@@ -152,7 +152,7 @@ func (s *storm) endpoints(i int) (eps []registry.Endpoint) {
 	return eps
 }
 
-func (s *storm) check() {
+func (s *faultMesh) check() {
 	s.Mesh.CheckExecutedOnce(s.executed, s.once...)
 	good := 0
 	for _, c := range s.calls {
@@ -164,13 +164,13 @@ func (s *storm) check() {
 		}
 	}
 	if good < len(s.calls)/20 {
-		s.T.Errorf("only %d of %d calls were good", good, len(s.calls))
+		s.T.Errorf("only %d of %d calls succeeded", good, len(s.calls))
 	}
-	s.W.Run(time.Second) // who crashed late is back
+	s.W.Run(time.Second) // until crashed applications are back
 	s.Settled()
 	st := s.Consumer.Stats("compute")
 	extra := st.Hedges - st.HedgesMissed + st.RetriesPaid
-	if limit := stormBudget*float64(st.Requests) + 10; float64(extra) > limit {
+	if limit := faultBudget*float64(st.Requests) + 10; float64(extra) > limit {
 		s.T.Errorf("%d hedges (%d missed) and %d paid retries for %d requests, over %.0f",
 			st.Hedges, st.HedgesMissed, st.RetriesPaid, st.Requests, limit)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Three loops share one limit: five requests pass at once, then ten a second.
+// TestRateLimits: three loops share one limit. Five requests pass at once, then ten a
+// second.
 func TestRateLimits(t *testing.T) {
 	const limit = "rate_limit: {rate: 10, burst: 5}"
 	for _, c := range []struct {
@@ -26,7 +27,7 @@ func TestRateLimits(t *testing.T) {
 			calls := m.Burst(8, 10)
 			m.Finish(calls...)
 			if n := proxytest.CountCodes(calls); n[""] != 5 || n["rate-limited"] != 3 {
-				t.Errorf("of 8 at once: %v, want 5 answered and 3 rate-limited", n)
+				t.Errorf("of 8 at once: %v, want 5 served and 3 rate-limited", n)
 			}
 			for _, k := range calls {
 				if k.Code != "" && k.Status != 429 {
@@ -37,13 +38,15 @@ func TestRateLimits(t *testing.T) {
 			calls = m.Burst(8, 10)
 			m.Finish(calls...)
 			if n := proxytest.CountCodes(calls); n[""] != 3 {
-				t.Errorf("a third of a second later: %v, want 3 answered", n)
+				t.Errorf("a third of a second later: %v, want 3 served", n)
 			}
 			m.Settled()
 		})
 	}
 }
 
+// TestBreaker: the breaker opens after consecutive failures, admits one probe when it is
+// half-open, and closes after the probe has succeeded.
 func TestBreaker(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", retry: {on: []}, breaker: {consecutive: 3, open: 2s}"},
 		func(t *testing.T, m *proxytest.Mesh) {
@@ -84,8 +87,8 @@ func TestBreaker(t *testing.T) {
 		})
 }
 
-// A probe that its caller withdraws makes room for the next.
-func TestBreakerProbeWithdrawn(t *testing.T) {
+// TestBreakerProbeCancelled: a probe that its client cancels is followed by another.
+func TestBreakerProbeCancelled(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
 	m.Apps[0].FrozenUntil = m.W.Now() + 3*time.Second
 	first := m.Post(10)

@@ -9,17 +9,17 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// inTurn has requests go to each application in turn.
+// inTurn is the setting that sends requests to each application in turn.
 const inTurn = ", lb: {policy: weighted_round_robin, slow_start: 0s}"
 
-// A request that an application has read, and that is sent again for its connection
-// was used before, counts as one that may have been processed when it can't be sent
-// again either: it does not go on to end the next application.
-func TestReplayInVain(t *testing.T) {
-	told := func(t *testing.T, m *proxytest.Mesh, killed int, c *proxytest.Call) {
+// TestReplayFails: a request that an application has received is sent again if its
+// connection was used before. If that fails too, the request counts as maybe processed,
+// and is not sent to the next application, which it could crash as well.
+func TestReplayFails(t *testing.T) {
+	wantReset := func(t *testing.T, m *proxytest.Mesh, killed int, c *proxytest.Call) {
 		t.Helper()
 		if killed != 1 || c.Status != 502 || c.Code != "upstream-reset" {
-			t.Errorf("%d applications have ended, status %d %s, want one and 502 upstream-reset", killed, c.Status, c.Code)
+			t.Errorf("%d applications have crashed, status %d %s, want one and 502 upstream-reset", killed, c.Status, c.Code)
 		}
 		if s := m.Consumer.Stats("compute"); s.Retries != 0 {
 			t.Errorf("%d retries", s.Retries)
@@ -31,19 +31,19 @@ func TestReplayInVain(t *testing.T) {
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
-		told(t, m, *killed, c)
+		wantReset(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
 		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: inTurn + ", outlier: {consecutive: 1}"})
 		m.WarmUpEach(1)
-		d.MaxDials, d.Dialling = 1, 1 // somebody else's
+		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)
 		m.Finish(c)
-		told(t, m, *killed, c)
+		wantReset(t, m, *killed, c)
 		for i, e := range m.Consumer.Report().Services[0].Endpoints {
 			if e.Ejected {
-				t.Errorf("endpoint %d is ejected for want of room here", i)
+				t.Errorf("endpoint %d is ejected for a limit of dials here", i)
 			}
 		}
 	})
@@ -60,7 +60,7 @@ func TestReplayInVain(t *testing.T) {
 		m.Finish(c, busy)
 		m.OK(busy)
 		if *killed != 2 || c.Code != "upstream-reset" {
-			t.Errorf("%d connections have ended of it, status %d %s, want two and upstream-reset", *killed, c.Status, c.Code)
+			t.Errorf("it closed %d connections, status %d %s, want two and upstream-reset", *killed, c.Status, c.Code)
 		}
 		m.Settled()
 	})
@@ -78,7 +78,7 @@ func TestReplayInVain(t *testing.T) {
 		m.RunUntil("a dial that is refused", func() bool { return d.Refused > 0 })
 		d.MaxDials = 0
 		m.W.Run(time.Second)
-		next := m.Get("/") // whose dial says that nothing comes of the others
+		next := m.Get("/") // its dial fails, and so do the waiting dials
 		m.Do(next)
 		m.Finish(next, c)
 		if c.Status != 502 || c.Code != "upstream-reset" || next.Code != "upstream-connect" {
@@ -88,7 +88,7 @@ func TestReplayInVain(t *testing.T) {
 		m.OK(busy)
 		m.Settled()
 	})
-	t.Run("what the other sidecar is told", func(t *testing.T) {
+	t.Run("reason for the other sidecar", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 		w := link.NewWriter()
 		w.Preface(link.Dialer, link.Settings{})
@@ -101,7 +101,7 @@ func TestReplayInVain(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
 		}
 		ask(1, "/")
-		m.RunUntil("an answer", func() bool { return m.Apps[0].Served == 1 })
+		m.RunUntil("a response", func() bool { return m.Apps[0].Served == 1 })
 		m.CrashOnPoison(nil)
 		ask(2, "/poison")
 		m.Settled()
@@ -114,7 +114,7 @@ func TestReplayInVain(t *testing.T) {
 			t.Errorf("refused for %v, want %d", got.Why, link.UpstreamReset)
 		}
 	})
-	// What retry.on says of resets holds for it.
+	// retry.on holds for its resets.
 	t.Run("retried as a reset", func(t *testing.T) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn + ", retry: {on: [reset]}, hedge: {budget: 1}"})
 		m.WarmUpEach(1)
@@ -122,7 +122,7 @@ func TestReplayInVain(t *testing.T) {
 		m.Do(c)
 		m.Finish(c)
 		if s := m.Consumer.Stats("compute"); *killed != 2 || s.RetriesPaid != 1 || c.Code != "upstream-reset" {
-			t.Errorf("%d applications have ended, %d retries paid, status %d %s", *killed, s.RetriesPaid, c.Status, c.Code)
+			t.Errorf("%d applications have crashed, %d retries paid, status %d %s", *killed, s.RetriesPaid, c.Status, c.Code)
 		}
 		m.Settled()
 	})

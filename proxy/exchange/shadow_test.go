@@ -11,16 +11,16 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// trouble is what disturbs the applications of an experiment.
-type trouble struct {
+// disturbance is a way to slow the applications of an experiment.
+type disturbance struct {
 	name string
-	// delay is a fixed one whose hedges the budget pays for. Beyond that it is
-	// chance which requests get a token, and the P99 hangs on it.
+	// delay is the delay of hedges. It is long enough for the budget: otherwise the P99
+	// would depend on which requests get a token by chance.
 	delay time.Duration
 	do    func(m *proxytest.Mesh, rnd *rand.Rand, length time.Duration)
 }
 
-var troubles = []trouble{
+var disturbances = []disturbance{
 	{"random stalls", 5 * time.Millisecond, func(m *proxytest.Mesh, rnd *rand.Rand, length time.Duration) {
 		for _, a := range m.Apps {
 			for at := time.Duration(0); at < length; {
@@ -41,9 +41,9 @@ var troubles = []trouble{
 	}},
 }
 
-// suffer runs a stream of requests through a mesh in trouble. It returns their
-// latencies in order, and what the consumer reports at the end.
-func suffer(t *testing.T, tr *trouble, hedging string) (took []time.Duration, route *stats.RouteReport) {
+// measure sends requests at a fixed rate through a mesh with a disturbance. It returns
+// their sorted latencies, and the consumer's report of the route.
+func measure(t *testing.T, tr *disturbance, hedging string) (took []time.Duration, route *stats.RouteReport) {
 	const length = 8 * time.Second
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
 	m.SetLognormalDelays(3)
@@ -60,12 +60,12 @@ func suffer(t *testing.T, tr *trouble, hedging string) (took []time.Duration, ro
 	return took, route
 }
 
-// What shadow mode promises is what hedging then delivers, to within 25% of P99 and
-// one percent of load, and a stall of all applications is not sold as a gain.
-func TestShadowForecastsWhatHedgingDelivers(t *testing.T) {
-	for _, tr := range troubles {
+// TestShadowForecast: hedging has the effect that shadow mode forecasts, within 25% of P99
+// and one percent of load. No gain is forecast for a stall of all applications.
+func TestShadowForecast(t *testing.T) {
+	for _, tr := range disturbances {
 		t.Run(tr.name, func(t *testing.T) {
-			off, shadow := suffer(t, &tr, "mode: shadow")
+			off, shadow := measure(t, &tr, "mode: shadow")
 			if shadow.Counts.Hedges != 0 {
 				t.Fatalf("shadow mode sent %d hedges", shadow.Counts.Hedges)
 			}
@@ -77,13 +77,13 @@ func TestShadowForecastsWhatHedgingDelivers(t *testing.T) {
 				case !f.Current:
 					continue
 				}
-				on, route := suffer(t, &tr, hedging)
+				on, route := measure(t, &tr, hedging)
 				forecast, _ := f.Latency.Quantile(.99)
 				was, is := quantile(off, .99), quantile(on, .99)
-				t.Logf("delay %v: p99 %v without, %v forecast, %v delivered; load %.2f%% forecast, %.2f%% sent",
+				t.Logf("delay %v: p99 %v without, %v forecast, %v with hedging; load %.2f%% forecast, %.2f%% sent",
 					f.Delay, was, forecast, is, 100*extra(f.Hedges, shadow), 100*extra(route.Counts.Hedges, route))
 				if math.Abs(float64(forecast-is)) > .25*float64(is) {
-					t.Errorf("delay %v: a p99 of %v was forecast, %v delivered", f.Delay, forecast, is)
+					t.Errorf("delay %v: a p99 of %v was forecast, %v measured", f.Delay, forecast, is)
 				}
 				if sent := extra(route.Counts.Hedges, route); math.Abs(extra(f.Hedges, shadow)-sent) > .01 {
 					t.Errorf("delay %v: extra load of %v was forecast, %v sent", f.Delay, extra(f.Hedges, shadow), sent)

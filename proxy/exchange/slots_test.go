@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// stillLoop is a Loop on which time stands still; what is deferred or posted
-// waits for the test to run it.
+// stillLoop is a Loop whose time does not advance. The test runs deferred and posted
+// functions.
 type stillLoop struct {
 	flushes loop.Flushes
 	posts   []func()
@@ -24,7 +24,7 @@ func (l *stillLoop) Defer(f *loop.Flush)                     { l.flushes.Add(f) 
 func (l *stillLoop) Dial(string, time.Duration, loop.Stream) {}
 func (l *stillLoop) Post(f func())                           { l.posts = append(l.posts, f) }
 
-// servicesOn makes a service on each of the loops.
+// servicesOn returns a service on each of the loops.
 func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Service {
 	of := &shard.Process{Loops: len(loops)}
 	m := NewMember(c, Member{}, len(loops))
@@ -39,10 +39,10 @@ func servicesOn(cfg *config.Config, c *config.Service, loops []*stillLoop) []*Se
 	return services
 }
 
-// Two loops, one slot: the second finds it taken, the first gives it back before
-// the second has queued, so that nobody hands it over. The second must see it
-// after all, or its request would wait until its deadline.
-func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
+// TestSlotReleasedBeforeQueueing: of two loops with one slot the second finds it taken,
+// and the first releases it before the second has queued, so it passes the slot to nobody.
+// The second must find it, or its request would wait until its deadline.
+func TestSlotReleasedBeforeQueueing(t *testing.T) {
 	cfg := config.Default()
 	local := config.DefaultService("local")
 	local.MaxConcurrency = 1
@@ -54,27 +54,27 @@ func TestSlotFreedBeforeTheQueueingIsFound(t *testing.T) {
 		t.Fatal("there is not exactly one slot")
 	}
 
-	// What admit of the second loop does, with the first loop's release between
-	// its two halves.
+	// The steps of admit of the second loop, with the release of the first loop between
+	// them.
 	services[0].release()
 	slots.Queued.Add(1)
 	a := &Attempt{ex: NewPool(services[1].Shard).Exchange(nil), state: attemptLaunched}
 	services[1].wait(a)
 
 	if n := services[1].queue.granted; n != 1 {
-		t.Errorf("the loop that waits holds %d slots, want the free one", n)
+		t.Errorf("the waiting loop holds %d slots, want the free one", n)
 	}
 	if got := len(loops[1].flushes.Take()); got != 1 {
-		t.Errorf("%d flushes are to give the slot out, want 1", got)
+		t.Errorf("%d flushes dispatch the slot, want 1", got)
 	}
 	if n := slots.InUse.Load(); n != 1 {
 		t.Errorf("%d slots in use, want 1", n)
 	}
 }
 
-// Requests that wait get the slots that an automatic limit gains, at once: nobody
-// else would hand those out.
-func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
+// TestGainedSlotsDispatched: slots that an automatic limit gains go to waiting requests at
+// once, since no released slot would wake them.
+func TestGainedSlotsDispatched(t *testing.T) {
 	s := autoService(t)
 	slots := &s.shared.slots
 	for slots.Take() {
@@ -85,7 +85,7 @@ func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
 		slots.Queued.Add(1)
 		s.wait(&Attempt{ex: NewPool(s.Shard).Exchange(nil), state: attemptLaunched})
 	}
-	for range 50 { // a window's worth
+	for range 50 { // a window
 		slots.Auto.Sums.Add(limit.Sample(time.Millisecond))
 	}
 	s.recordServiceTime(s.Shard.Loop.Now() - time.Millisecond)
@@ -97,9 +97,9 @@ func TestSlotsGainedGoToThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Slots that a lowered limit has no room for are not handed on, and the others
-// are.
-func TestSlotsLostAreNotHandedOn(t *testing.T) {
+// TestLostSlotsNotPassed: released slots above a lowered limit are not passed on, and the
+// others are.
+func TestLostSlotsNotPassed(t *testing.T) {
 	s := autoService(t)
 	slots := &s.shared.slots
 	for slots.Take() {
@@ -112,7 +112,7 @@ func TestSlotsLostAreNotHandedOn(t *testing.T) {
 		before := slots.InUse.Load()
 		s.release()
 		if after := slots.InUse.Load(); s.queue.granted != 0 || after != before-1 {
-			t.Fatalf("%d of %d slots in use after one was given back, %d granted", after, before, s.queue.granted)
+			t.Fatalf("%d of %d slots in use after one was released, %d granted", after, before, s.queue.granted)
 		}
 	}
 	s.release()
@@ -121,7 +121,7 @@ func TestSlotsLostAreNotHandedOn(t *testing.T) {
 	}
 }
 
-// autoService is a service on one loop whose limit is automatic.
+// autoService returns a service on one loop with an automatic limit.
 func autoService(t *testing.T) *Service {
 	t.Helper()
 	cfg := config.Default()

@@ -2,7 +2,7 @@ package exchange
 
 import "testing"
 
-// Only the changes of the tables are legal.
+// TestIllegalStatesPanic: become panics unless the table of transitions has the change.
 func TestIllegalStatesPanic(t *testing.T) {
 	panics := func(f func()) (panicked bool) {
 		defer func() { panicked = recover() != nil }()

@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// A hedge that is refused says nothing of the primary: what became of that one
-// decides on a retry.
-func TestRefusedHedgeDoesNotForbidTheRetry(t *testing.T) {
+// TestRetryBesideRefusedHedge: a refused hedge does not decide on a retry; the result of
+// the primary does.
+func TestRetryBesideRefusedHedge(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
 		Service: `, idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
 	for _, a := range m.Apps {
@@ -31,9 +31,9 @@ func TestRefusedHedgeDoesNotForbidTheRetry(t *testing.T) {
 	m.Settled()
 }
 
-// An application that finishes what was withdrawn from it has answered: that it
-// was slow is known from then on.
-func TestFinishedLoserCountsAsAnAnswer(t *testing.T) {
+// TestLateResponseOfLoser: the late response to a cancelled attempt counts in the latency
+// of its endpoint.
+func TestLateResponseOfLoser(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 2, Service: proxytest.HedgeOn}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUp(20)
 		m.Apps[0].FrozenUntil = m.W.Now() + 80*time.Millisecond
@@ -47,7 +47,7 @@ func TestFinishedLoserCountsAsAnAnswer(t *testing.T) {
 		m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
 		for _, e := range report.Services[0].Endpoints {
 			if e.Addr == m.Endpoint(0).Addr && e.Latency < 4*time.Millisecond {
-				t.Errorf("the latency of the frozen one is %v, want what its late answer makes of it", e.Latency)
+				t.Errorf("the latency of the frozen one is %v, want one that includes its late response", e.Latency)
 			}
 		}
 	})
