@@ -13,10 +13,9 @@ const (
 
 const forwardedHead = "GET / HTTP/1.1\r\nHost: compute\r\nX-Forwarded-For: 198.51.100.7, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Request-Id: 7\r\nVia: 1.1 edge\r\n\r\n"
 
-// TestAllocationsPerRequest: once connections, free lists and buffers are there,
-// a request's whole way through one sidecar or two allocates nothing: HTTP in,
-// perhaps the link and the second sidecar, HTTP out, and the answer back. What is
-// sampled for a trace does, which is one in a thousand of those observed.
+// TestAllocationsPerRequest: once connections, free lists and buffers exist, a request
+// and its response allocate nothing: from HTTP to HTTP through one sidecar, or through two
+// and a link. Requests sampled for a trace do allocate: one in a thousand of those observed.
 func TestAllocationsPerRequest(t *testing.T) {
 	for _, hops := range []int{1, 2} {
 		for _, clients := range []int{1, 64} {
@@ -28,7 +27,7 @@ func TestAllocationsPerRequest(t *testing.T) {
 					calls := 0
 					m.CheckAllocs(c.o.Allocs*float64(clients), func() { m.Call(want, pieces...); calls += clients })
 					if hedged := m.Served > calls; hedged != c.o.Late {
-						t.Errorf("%d calls, the applications served %d", calls, m.Served)
+						t.Errorf("%d calls, and the applications served %d requests", calls, m.Served)
 					}
 				})
 			}

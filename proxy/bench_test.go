@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// BenchmarkRequest is what the access log adds to a request's whole way through one
-// sidecar and back, with no kernel in between. BenchmarkShape has ways of more kinds.
+// BenchmarkRequest measures what the access log adds to a request through one sidecar,
+// without the kernel. BenchmarkShape has requests of more kinds.
 func BenchmarkRequest(b *testing.B) {
 	body := strings.Repeat("x", 300)
 	answer := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n" + body[:200]
@@ -35,9 +35,8 @@ func benchmarkRequest(b *testing.B, o proxytest.AllocMeshOptions) {
 	}
 }
 
-// BenchmarkTraced is what tracing adds to that: nothing when it is off, a look at the
-// headers and a random number when the request is not sampled, else a record at each
-// sidecar.
+// BenchmarkTraced measures what tracing adds: nothing if it is off, a search of the headers
+// and a random number if the request is not sampled, else a record at each sidecar.
 func BenchmarkTraced(b *testing.B) {
 	answer := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 	for _, c := range []struct{ name, tracing string }{
@@ -55,9 +54,9 @@ func BenchmarkTraced(b *testing.B) {
 	}
 }
 
-// BenchmarkAsked is what a loop is kept from its requests by a scrape, and by the
-// dashboard.
-func BenchmarkAsked(b *testing.B) {
+// BenchmarkReport measures how long a scrape, or the dashboard, keeps a loop from its
+// requests.
+func BenchmarkReport(b *testing.B) {
 	m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Response: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Hops: 1})
 	const endpoints = 200
 	var list []registry.Endpoint

@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A provider that drains says so: what it has begun it finishes, and everything
-// after goes to the others. Nobody notices, whatever the method.
-func TestDrainingProviderLosesNothing(t *testing.T) {
+// A provider that drains finishes the requests in flight; later requests go to the others.
+// No request fails, whatever its method.
+func TestDrainProvider(t *testing.T) {
 	for seed := range uint64(20) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: ", retry: {on: [connect]}"})
 		for _, a := range m.Apps {
@@ -39,10 +39,9 @@ func TestDrainingProviderLosesNothing(t *testing.T) {
 	}
 }
 
-// A provider that drains with its link port open turns new links away, which
-// looks to the consumer as if the port was closed: it goes elsewhere for free, and
-// soon does not ask any more.
-func TestDrainingPortTurnsAway(t *testing.T) {
+// A provider that drains with its link port open refuses new links. The consumer treats
+// that as a closed port: it retries elsewhere for free, and soon ejects the endpoint.
+func TestDrainRefusesLinks(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", retry: {on: [connect]}, outlier: {base: 1h}"})
 	all := m.Crowd(20, 20, 100)
 	provider := m.Nodes[1].Proc
@@ -50,7 +49,7 @@ func TestDrainingPortTurnsAway(t *testing.T) {
 	m.Finish(all...)
 	m.OK(all...)
 	if n := m.Consumer.Stats("compute").Ejections; n != [lb.Reasons]uint64{lb.ByConsecutive: 1} {
-		t.Errorf("ejections %v, want one for links that are turned away", n)
+		t.Errorf("ejections %v, want one for refused links", n)
 	}
 	if n := provider.Links(); n != 0 {
 		t.Errorf("%d links after a drain", n)
@@ -61,8 +60,8 @@ func TestDrainingPortTurnsAway(t *testing.T) {
 	m.Settled()
 }
 
-// A consumer that drains answers what it has, then closes.
-func TestDrainingConsumerFinishes(t *testing.T) {
+// A consumer that drains responds to the requests in flight, then closes its connections.
+func TestDrainConsumer(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{}, func(t *testing.T, m *proxytest.Mesh) {
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 20 * time.Millisecond }
@@ -75,8 +74,7 @@ func TestDrainingConsumerFinishes(t *testing.T) {
 		m.Consumer.Proc.Drain()
 		m.Finish(busy)
 		m.OK(used, busy)
-		// Nothing tells a fresh connection from one whose first request is on
-		// its way.
+		// The first request of a new connection may be on its way, so it is served.
 		m.Clients.Do(func() { fresh.Calls = append(fresh.Calls, late); fresh.Send() })
 		m.Finish(late)
 		m.OK(late)
@@ -87,10 +85,9 @@ func TestDrainingConsumerFinishes(t *testing.T) {
 	})
 }
 
-// A short request that shares a link with long bodies waits for a few frames of
-// theirs at most: over a line of 100 MB/s, for the window of 128 KiB and not
-// for the 4 MiB.
-func TestShortRequestsPassLongOnes(t *testing.T) {
+// A short request that shares a link with long bodies waits for a few of their frames at
+// most: for the window of 128 KiB at 100 MB/s, and not for 4 MiB.
+func TestShortRequestsBesideLongOnes(t *testing.T) {
 	const megabytes = 100 << 20
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Bandwidth: megabytes})
 	m.Apps[0].Body = func(req *protocol.Request) []byte { return req.Body[:min(len(req.Body), 300)] }
@@ -113,7 +110,7 @@ func TestShortRequestsPassLongOnes(t *testing.T) {
 	}
 	for _, c := range long {
 		if c.Done {
-			t.Fatal("the long bodies were through before the short requests began")
+			t.Fatal("the long bodies were sent before the short requests began")
 		}
 	}
 	m.Finish(long...)
@@ -127,9 +124,8 @@ func TestShortRequestsPassLongOnes(t *testing.T) {
 	m.Settled()
 }
 
-// A connection that a listener had accepted just before a drain is not kept for
-// more than the request that it was opened for.
-func TestConnectionAcceptedDuringADrainCloses(t *testing.T) {
+// A connection that was accepted just before a drain closes after its first request.
+func TestDrainClosesNewConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.Consumer.Proc.Drain()
 	m.W.Run(time.Millisecond)

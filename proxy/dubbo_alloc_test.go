@@ -15,12 +15,12 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// nullDubboApp is a provider's end of a connection, which gives every call the
-// same answer.
+// nullDubboApp is a provider's end of a connection. It sends the same response to every
+// call.
 type nullDubboApp struct {
 	mesh *proxytest.AllocMesh
 	conn loop.Conn
-	ans  dubbo.Frame
+	res  dubbo.Frame
 	out  []byte
 }
 
@@ -36,15 +36,15 @@ func (a *nullDubboApp) OnData(b []byte) {
 		}
 		b = b[n:]
 		a.mesh.Served++
-		a.ans.ID = f.ID
-		a.out = dubbo.AppendFrame(a.out, &a.ans)
+		a.res.ID = f.ID
+		a.out = dubbo.AppendFrame(a.out, &a.res)
 	}
 	a.conn.Write(a.out)
 }
 
-// newDubboAllocMesh is an AllocMesh whose consumer's sidecar listens for listener,
-// with three Dubbo providers.
-func newDubboAllocMesh(t testing.TB, hops, clients int, listener string, ans dubbo.Frame) *proxytest.AllocMesh {
+// newDubboAllocMesh returns an AllocMesh with three Dubbo providers. listener is the
+// protocol of the consumer's listener.
+func newDubboAllocMesh(t testing.TB, hops, clients int, listener string, res dubbo.Frame) *proxytest.AllocMesh {
 	m := &proxytest.AllocMesh{T: t, Net: proxytest.NewNullNet()}
 	m.Net.Step = time.Microsecond
 	consumer, accept := m.Sidecar(fmt.Sprintf(`
@@ -56,7 +56,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:20880", i+1)
 		l := m.Net.Loop()
-		m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Stream) { return l, &nullDubboApp{mesh: m, ans: ans} }
+		m.Net.Accept[app] = func() (*proxytest.NullLoop, loop.Stream) { return l, &nullDubboApp{mesh: m, res: res} }
 		endpoint := registry.Endpoint{Addr: app, Weight: 1}
 		if hops == 2 {
 			provider, accept := m.Sidecar(fmt.Sprintf(`
@@ -79,10 +79,10 @@ services: {local: {discover: static, endpoints: ["%s"], protocol: dubbo, seriali
 	return m
 }
 
-// keepBuffers has the pool of buffers, which keeps those of sizes that it saw often
-// of late, keep those of this test, whatever the tests before it used.
+// keepBuffers makes the pool keep buffers of this test's sizes. It keeps buffers of the
+// sizes that were frequent lately, which earlier tests decide.
 func keepBuffers() {
-	const calibrates = 42_001 // bytebufferpool, after so many of a size
+	const calibrates = 42_001 // bytebufferpool decides anew after so many buffers of a size
 	for range 3 * calibrates {
 		b := bytebufferpool.Get()
 		_, _ = b.Write(make([]byte, 1000))
@@ -90,8 +90,8 @@ func keepBuffers() {
 	}
 }
 
-// TestAllocationsPerDubboCall: a form call's whole way to a Dubbo provider and
-// back allocates nothing, and neither does a call that is Dubbo already.
+// TestAllocationsPerDubboCall: a form call to a Dubbo provider and its response allocate
+// nothing, and neither does a Dubbo call.
 func TestAllocationsPerDubboCall(t *testing.T) {
 	keepBuffers()
 	for _, hops := range []int{1, 2} {
@@ -105,9 +105,9 @@ func TestAllocationsPerDubboCall(t *testing.T) {
 				t.Run(fmt.Sprintf("%d hops/%d clients/%s", hops, clients, name), func(t *testing.T) {
 					m := newDubboAllocMesh(t, hops, clients, "dubbo", dubboValue)
 					call := proxytest.CallFrame(77, as.ID, as.Call("com.acme.Demo", "1.0", "g", "hash", strings.Repeat("x", 200)))
-					ans := dubboValue
-					ans.ID = 77
-					want := dubbo.AppendFrame(nil, &ans)
+					res := dubboValue
+					res.ID = 77
+					want := dubbo.AppendFrame(nil, &res)
 					m.CheckAllocs(0, func() { m.CallFrame(call, want) })
 				})
 			}

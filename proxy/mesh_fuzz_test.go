@@ -19,7 +19,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// recorderApp is an application that answers each request and keeps what came, by
+// recorderApp is an application that responds to each request and keeps all input, by
 // connection.
 type recorderApp struct{ conns []*proxytest.Peer }
 
@@ -47,9 +47,9 @@ func recordAt(m *proxytest.Mesh) *recorderApp {
 	return a
 }
 
-// requests counts what came, by method, target and body, as net/http reads it.
-// There must be nothing else. all is false where net/http refuses one for a
-// target that it can't parse as a URL, or for what a Trailer field announces.
+// requests counts the requests by method, target and body, as net/http reads them. The
+// input must have nothing else. all is false if net/http refuses a request because of a
+// target that is no URL, or because of its Trailer field.
 func (a *recorderApp) requests(t *testing.T) (got map[string]int, all bool) {
 	t.Helper()
 	got, all = map[string]int{}, true
@@ -76,8 +76,8 @@ func (a *recorderApp) requests(t *testing.T) (got map[string]int, all bool) {
 	return got, all
 }
 
-// requestsSaid counts the complete requests in b, as requestsIn finds them.
-func requestsSaid(b []byte) map[string]int {
+// requestsSent counts the complete requests in b, as requestsIn finds them.
+func requestsSent(b []byte) map[string]int {
 	said := map[string]int{}
 	for {
 		var req protocol.Request
@@ -101,9 +101,9 @@ func requestsSaid(b []byte) map[string]int {
 	}
 }
 
-// FuzzMeshHTTP says anything to a consumer's sidecar: what reaches the
-// application beside the provider's are whole requests that were said, each once
-// at most, and as many answers of the application come back as it gave.
+// FuzzMeshHTTP sends anything to a consumer's sidecar. The provider's application gets only
+// complete requests that were sent, each once at most. The client gets as many responses
+// of the application as that has sent.
 func FuzzMeshHTTP(f *testing.F) {
 	for _, s := range httpSeeds {
 		f.Add([]byte(s), uint64(0))
@@ -117,21 +117,21 @@ func FuzzMeshHTTP(f *testing.F) {
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 		m.W.RunUntil(func() bool { return p.Ended }, 45*time.Second)
 		m.Settled()
-		said, total := requestsSaid(in), 0
+		said, total := requestsSent(in), 0
 		got, all := app.requests(t)
 		for what, n := range got {
 			if total += n; n > said[what] {
-				t.Errorf("the application got %s %d times, it was said %d times", what, n, said[what])
+				t.Errorf("the application got %s %d times, it was sent %d times", what, n, said[what])
 			}
 		}
 		if n := bytes.Count(p.Heard, []byte("\r\nx-from: app\r\n")); all && n > total {
-			t.Errorf("%d answers of an application that got %d requests", n, total)
+			t.Errorf("%d responses of an application that got %d requests", n, total)
 		}
 	})
 }
 
-// FuzzConversion makes calls of any form and JSON over HTTP, which a Dubbo provider
-// answers with anything: each has exactly one answer.
+// FuzzConversion sends calls of any form or JSON over HTTP to a Dubbo provider, which
+// responds with anything. Each call gets exactly one response.
 func FuzzConversion(f *testing.F) {
 	form := "interface=" + proxytest.DemoService + "&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=x"
 	f.Add(true, "", form, "a=b", byte(20), []byte("1\n\"x\"\n"), uint64(0))
@@ -156,7 +156,7 @@ func FuzzConversion(f *testing.F) {
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 		m.W.Run(3 * time.Second)
 		if n := responsesIn(t, p.Heard, nil); n != 1 {
-			t.Errorf("%d answers: %q", n, p.Heard)
+			t.Errorf("%d responses: %q", n, p.Heard)
 		}
 		if !p.Ended {
 			m.Clients.Do(func() { p.Conn.Close() })
@@ -165,7 +165,7 @@ func FuzzConversion(f *testing.F) {
 	})
 }
 
-// plainText tells whether s can stand in a request line and in a field value.
+// plainText reports whether s is valid in a request line and in a field value.
 func plainText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestReloadUnderLoad changes routes, policies, limits and services while clients
-// send. Every request is answered.
+// send. Every request gets a response.
 func TestReloadUnderLoad(t *testing.T) {
 	configurations := [][2]string{
 		{`{service: compute}`, `compute: {%s, timeout: 20s, hedge: {mode: on, delay: 2ms}}`},
@@ -41,9 +41,9 @@ func TestReloadUnderLoad(t *testing.T) {
 	})
 }
 
-// TestReloadFinishesWithTheOldRoute: what is in flight keeps the timeout and the
-// service that it began with; what comes next has the new ones.
-func TestReloadFinishesWithTheOldRoute(t *testing.T) {
+// TestReloadKeepsRoutesInFlight: requests in flight keep the timeout and the service with which
+// they began; later requests have the new ones.
+func TestReloadKeepsRoutesInFlight(t *testing.T) {
 	for name, services := range map[string]string{
 		"the policy changes":       `compute: {%s, timeout: 100ms}`,
 		"the service is replaced":  `compute: {%s, timeout: 100ms, max_concurrency: 50}`,
@@ -70,8 +70,8 @@ func TestReloadFinishesWithTheOldRoute(t *testing.T) {
 	}
 }
 
-// TestReloadKeepsWhatIsUnchanged: a service that stays keeps its links and the
-// latencies of its endpoints, a route its counts; one that goes leaves no link.
+// TestReloadKeepsWhatIsUnchanged: a service that is not changed keeps its links and the
+// latencies of its endpoints, and a route its counts. A removed service leaves no link.
 func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{match: {path: /other}, service: other}, {service: compute}`, `compute: {%[1]s}, other: {%[1]s}`))
@@ -85,7 +85,7 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute, timeout: 9s}`, `compute: {%s, connect_timeout: 1s, max_queue: 7}`))
 	m.W.Run(time.Second)
 	if n := m.Nodes[1].Connections(); n != 1 {
-		t.Errorf("%d links, want that of the service which is left", n)
+		t.Errorf("%d links, want only that of the service which remains", n)
 	}
 	var report stats.WorkerReport
 	m.Consumer.Loop.Do(func() { report = m.Consumer.Proc.Workers()[0].Report() })
@@ -102,9 +102,9 @@ func TestReloadKeepsWhatIsUnchanged(t *testing.T) {
 	}
 }
 
-// TestReloadTakesBackEjected: what a configuration says of ejections counts for the
-// endpoints that are out already.
-func TestReloadTakesBackEjected(t *testing.T) {
+// TestReloadEjectedEndpoints: new settings of ejections apply to endpoints that are ejected
+// already.
+func TestReloadEjectedEndpoints(t *testing.T) {
 	const outlier = `compute: {%%s, outlier: {base: 1h, max_ejected: %v}, lb: {panic: %v}}`
 	for name, next := range map[string]string{
 		"fewer may be ejected": fmt.Sprintf(outlier, 0, 0.9),
@@ -128,8 +128,8 @@ func TestReloadTakesBackEjected(t *testing.T) {
 	}
 }
 
-// TestReloadGivesFreeSlots: those who wait get the slots that a raised limit adds.
-func TestReloadGivesFreeSlots(t *testing.T) {
+// TestReloadRaisesSlotLimit: queued requests get the slots that a raised limit adds.
+func TestReloadRaisesSlotLimit(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: 2, Service: ", max_concurrency: 1"})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return time.Second }
@@ -146,8 +146,8 @@ func TestReloadGivesFreeSlots(t *testing.T) {
 	m.Settled()
 }
 
-// TestReloadRemovesListener: connections of a listener that is gone are answered
-// once more, with a word to close; those of one that stays are left alone.
+// TestReloadRemovesListener: connections of a removed listener get one more response, with
+// "Connection: close". Those of other listeners stay open.
 func TestReloadRemovesListener(t *testing.T) {
 	for _, moved := range []bool{true, false} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{})
@@ -173,13 +173,13 @@ services: {compute: {discover: static, endpoints: ["10.0.9.9:1"]}}`, port))
 		m.Finish(second)
 		m.OK(first, second)
 		if second.Last != moved {
-			t.Errorf("moved %t: the answer says close: %t", moved, second.Last)
+			t.Errorf("moved %t: the response has Connection: close: %t", moved, second.Last)
 		}
 	}
 }
 
-// TestRetire: idle connections are answered once more, with a word to close, and links
-// are told to go.
+// TestRetire: idle connections get one more response, with "Connection: close", and links get
+// a GOAWAY.
 func TestRetire(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{})
 	first, second := m.Post(10), m.Post(10)
@@ -206,10 +206,10 @@ func TestRetire(t *testing.T) {
 	m.Settled()
 }
 
-// TestAcceptedAsItsListenerGoes: a connection that was accepted before a reload, and
-// comes to its loop when the listener is gone, is answered once, with a word to close;
-// also by a service that is gone too.
-func TestAcceptedAsItsListenerGoes(t *testing.T) {
+// TestReloadDuringAccept: a connection that was accepted before a reload reaches its loop
+// after the listener is removed. It gets one response, with "Connection: close", even if
+// the service is removed, too.
+func TestReloadDuringAccept(t *testing.T) {
 	for name, listener := range map[string]string{"routes": "", "its own service": ", service: compute"} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Listener: listener})

@@ -16,8 +16,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestNoOpenProxy: whatever authority a client names, its requests go to the
-// endpoints of the service that the routes say, or nowhere.
+// TestNoOpenProxy: whatever authority a client names, its requests go to endpoints of
+// the service of a route, or nowhere.
 func TestNoOpenProxy(t *testing.T) {
 	const elsewhere = "203.0.113.9"
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestNoOpenProxy(t *testing.T) {
 			m.RunUntil("an answer", func() bool { return len(p.Heard) > 0 })
 			m.W.Run(time.Second)
 			if reached > 0 || m.Apps[0].Served != c.served {
-				t.Errorf("%d connections to whom the client named, %d requests at the application: %q", reached, m.Apps[0].Served, p.Heard)
+				t.Errorf("%d connections to the address that the client named, %d requests at the application: %q", reached, m.Apps[0].Served, p.Heard)
 			}
 			if !p.Ended {
 				m.Clients.Do(func() { p.Conn.Close() })
@@ -52,8 +52,8 @@ func TestNoOpenProxy(t *testing.T) {
 	}
 }
 
-// TestLinkReachesOneService: the service that a request on a link names is not
-// looked at, it goes to the one of the listener.
+// TestLinkReachesOneService: the service that a request on a link names is ignored: the
+// request goes to the service of the listener.
 func TestLinkReachesOneService(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2})
 	n := m.Node("10.0.3.1", fmt.Sprintf(`
@@ -72,13 +72,13 @@ services:
 	m.Clients.Do(func() { m.Clients.Dial("10.0.3.1:15006", time.Second, p) })
 	m.RunUntil("a request at an application", func() bool { return m.Apps[0].Served+m.Apps[1].Served > 0 })
 	if m.Apps[1].Served > 0 {
-		t.Error("a link reached a service that is not its listener's")
+		t.Error("a link reached another service than its listener's")
 	}
 	m.Clients.Do(func() { p.Conn.Close() })
 	m.Settled()
 }
 
-// destinations is a loop that keeps which service each dial was for.
+// destinations is a loop that records the service of each dial.
 type destinations struct {
 	*proxytest.NullLoop
 	services []string
@@ -92,8 +92,8 @@ func (d *destinations) Dial(_ string, _ time.Duration, s loop.Stream) {
 	d.services = append(d.services, service)
 }
 
-// TestDialsNameTheirService: the driver learns of each connection which service
-// it is for, and with it the TLS, whatever protocol the registry names.
+// TestDialsNameTheirService: each dial names its service to the driver, and so its TLS
+// settings, whatever protocol the registry names.
 func TestDialsNameTheirService(t *testing.T) {
 	for _, protocolName := range []string{"", "link", "http", "dubbo", "tcp", "unknown"} {
 		t.Run(protocolName, func(t *testing.T) {

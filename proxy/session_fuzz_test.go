@@ -18,8 +18,8 @@ import (
 
 var fuzzLimits = protocol.Limits{Header: 64 << 10, Headers: 128, Message: 1 << 20}
 
-// requestsIn decodes b as a server would: how many requests are complete, and
-// which of them are to HEAD. more tells whether the connection may stay open.
+// requestsIn decodes b as a server. toHead has an element for each complete request, and
+// says whether its method is HEAD. more reports whether the connection may stay open.
 func requestsIn(b []byte) (toHead []bool, more bool) {
 	for len(b) > 0 {
 		var req protocol.Request
@@ -44,9 +44,8 @@ func requestsIn(b []byte) (toHead []bool, more bool) {
 	return toHead, true
 }
 
-// responsesIn decodes b as a client would that sent the requests toHead, and
-// tells how many final responses it holds. Whatever is there must be well-formed
-// and whole.
+// responsesIn decodes b as the client that sent the requests toHead. It returns the number
+// of final responses. All of b must be well-formed and complete.
 func responsesIn(t *testing.T, b []byte, toHead []bool) (n int) {
 	t.Helper()
 	for len(b) > 0 {
@@ -70,13 +69,13 @@ func responsesIn(t *testing.T, b []byte, toHead []bool) (n int) {
 		b = b[used:]
 		n++
 		if !head.KeepAlive && len(b) > 0 {
-			t.Fatalf("the sidecar goes on after the last response: %q", b)
+			t.Fatalf("the sidecar sends more after the last response: %q", b)
 		}
 	}
 	return n
 }
 
-// httpSeeds are what clients say to an HTTP listener.
+// httpSeeds are inputs of clients of an HTTP listener.
 var httpSeeds = func() []string {
 	post := "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
 	chunked := "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n"
@@ -87,9 +86,9 @@ var httpSeeds = func() []string {
 		expect[:70], get + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"}
 }()
 
-// FuzzDownstreamHTTP says anything to an HTTP listener: each complete request is
-// answered, in order, the application gets only what is well-formed, and nothing
-// is left behind.
+// FuzzDownstreamHTTP sends anything to an HTTP listener. Each complete request gets a
+// response, in order. The application gets only well-formed requests, and no memory is
+// held in the end.
 func FuzzDownstreamHTTP(f *testing.F) {
 	for _, s := range httpSeeds {
 		f.Add([]byte(s), uint64(1))
@@ -106,13 +105,13 @@ func FuzzDownstreamHTTP(f *testing.F) {
 			t.Errorf("%d responses to %d requests, closed %v", n, len(toHead), p.Ended)
 		}
 		if due := min(len(toHead), 16); n < due {
-			t.Errorf("only %d of %d complete requests were answered", n, due)
+			t.Errorf("only %d of %d complete requests got a response", n, due)
 		}
 		m.Settled()
 	})
 }
 
-// surplus tells whether something stands behind the first final response in said.
+// surplus reports whether said has bytes after its first final response.
 func surplus(said []byte) bool {
 	for len(said) > 0 {
 		var resp protocol.Response
@@ -134,8 +133,8 @@ func surplus(said []byte) bool {
 	return false
 }
 
-// FuzzUpstreamHTTP has an application say anything: each caller gets exactly one
-// well-formed response that is its own.
+// FuzzUpstreamHTTP makes an application send anything. Each caller gets exactly one
+// well-formed response, its own.
 func FuzzUpstreamHTTP(f *testing.F) {
 	ok := "HTTP/1.1 200 OK\r\nx-nonce: NONCE\r\nContent-Length: 2\r\n\r\nok"
 	for _, s := range []string{ok, ok + ok, "HTTP/1.1 100 Continue\r\n\r\n" + ok, "HTTP/1.1 204 No Content\r\nx-nonce: NONCE\r\n\r\n",
@@ -175,15 +174,15 @@ func FuzzUpstreamHTTP(f *testing.F) {
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, raw) })
 			answered := func() bool { return raw.Ended || bytes.Contains(raw.Heard, []byte("\r\n\r\n")) }
 			if !m.W.RunUntil(answered, 10*time.Second) {
-				t.Fatal("no answer")
+				t.Fatal("no response")
 			}
 			m.W.Run(100 * time.Millisecond)
 			if n := responsesIn(t, raw.Heard, nil); n != 1 {
-				t.Fatalf("%d answers to one request: %q", n, raw.Heard)
+				t.Fatalf("%d responses to one request: %q", n, raw.Heard)
 			}
 			if i := bytes.Index(raw.Heard, []byte("x-nonce: n")); i >= 0 && !surplus(said) && bytes.Contains(said, []byte("x-nonce: NONCE\r\n")) &&
 				!bytes.HasPrefix(raw.Heard[i:], []byte("x-nonce: "+c.Nonce)) {
-				t.Errorf("call %s got the answer %q", c.Nonce, raw.Heard)
+				t.Errorf("call %s got the response %q", c.Nonce, raw.Heard)
 			}
 			m.Clients.Do(func() { raw.Conn.Close() })
 			m.W.Run(10 * time.Millisecond)
@@ -229,8 +228,8 @@ func linkSeeds(f *testing.F) {
 	add()
 }
 
-// FuzzLinkAcceptor says anything behind a valid preface to a link listener: each
-// complete request gets one answer and no other does, while the link is open.
+// FuzzLinkAcceptor sends anything after a valid preface to a link listener. While the link
+// is open, each complete request gets one response, and no other stream does.
 func FuzzLinkAcceptor(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
@@ -243,13 +242,13 @@ func FuzzLinkAcceptor(f *testing.F) {
 		l := proxytest.NewLinkLedger(t, p.Says, p.Heard, link.ReaderLimits{Message: 1 << 20})
 		for id, n := range l.Responses {
 			if n > 1 || !l.Requested[id] {
-				t.Errorf("%d answers to request %d, asked for: %t", n, id, l.Requested[id])
+				t.Errorf("%d responses to request %d, which was complete: %t", n, id, l.Requested[id])
 			}
 		}
 		if !p.Ended {
 			for id := range l.Requested {
 				if l.Responses[id] == 0 && !l.Cancelled[id] {
-					t.Errorf("request %d is not answered", id)
+					t.Errorf("request %d has no response", id)
 				}
 			}
 			m.Clients.Do(func() { p.Conn.Close() })
@@ -258,8 +257,8 @@ func FuzzLinkAcceptor(f *testing.F) {
 	})
 }
 
-// FuzzLinkDialer has a provider say anything behind a valid preface: callers are
-// answered all the same, and no reply of one reaches two.
+// FuzzLinkDialer makes a provider send anything after a valid preface. Each caller gets
+// exactly one response.
 func FuzzLinkDialer(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
@@ -285,7 +284,7 @@ func FuzzLinkDialer(f *testing.F) {
 		m.W.Run(3 * time.Second)
 		for _, p := range peers {
 			if n := responsesIn(t, p.Heard, nil); n != 1 {
-				t.Errorf("%d answers to one request: %q", n, p.Heard)
+				t.Errorf("%d responses to one request: %q", n, p.Heard)
 			}
 			if !p.Ended {
 				m.Clients.Do(func() { p.Conn.Close() })

@@ -9,21 +9,21 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// shape is a kind of request, with what its sidecars do about it.
+// shape is a kind of request, with the settings of its sidecars.
 type shape struct {
 	name   string
 	o      proxytest.AllocMeshOptions
-	pieces []string // of the request, as they arrive
+	pieces []string // of the request, one for each read
 }
 
 const unsampled = `tracing: {endpoint: "http://192.0.2.1:4318", sample: 0}`
 
-// observed logs and traces the shares of all requests that remora-lab bench does.
+// observed logs and traces the same shares of requests as remora-lab bench.
 const observed = `access_log: {path: /log, buffer: 64KiB, sample: 0.01}
 tracing: {endpoint: "http://192.0.2.1:4318", sample: 0.001}`
 
-// shapes are the kinds of HTTP requests whose cost is held down, for one sidecar or
-// two: what they allocate by TestAllocationsPerRequest, the instructions of some by
+// shapes returns the kinds of HTTP requests whose cost is bounded, for one sidecar or two:
+// their allocations by TestAllocationsPerRequest, the instructions of some of them by
 // scripts/cost.sh.
 func shapes() []shape {
 	body := strings.Repeat("x", 300)
@@ -56,8 +56,8 @@ func shapes() []shape {
 	}
 }
 
-// BenchmarkShape is the shapes' whole way through one sidecar or two and back.
-// scripts/bench/instructions.py names what it counts by the names of these.
+// BenchmarkShape measures the shapes through one sidecar or two. scripts/bench/instructions.py
+// uses the names of its sub-benchmarks.
 func BenchmarkShape(b *testing.B) {
 	const clients = 64
 	for hops := 1; hops <= 2; hops++ {
@@ -89,7 +89,7 @@ func bytesOf(texts []string) (bs [][]byte) {
 	return bs
 }
 
-// dubboValue answers the call that dubboForm makes an HTTP request of.
+// dubboValue is the response to the call of dubboForm.
 var dubboValue = dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusOK, Body: []byte("1\n-1234567890\n")}
 
 func dubboForm() []byte {

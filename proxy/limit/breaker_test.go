@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-func TestBreakerSteps(t *testing.T) {
+func TestBreakerStates(t *testing.T) {
 	b := NewBreaker(&config.Breaker{Consecutive: 3, Open: time.Second, HalfOpen: 1})
 	now := time.Hour
 	request := func(v fault.Verdict) {

@@ -12,7 +12,7 @@ import (
 
 // For any arrivals, no span of time has more requests than the burst and the rate
 // allow, and no request is refused that they allow.
-func TestRateLimitInEverySpan(t *testing.T) {
+func TestRateInEverySpan(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		rate, burst := 1+rnd.IntN(2000), 1+rnd.IntN(50)
@@ -44,7 +44,7 @@ func TestRateLimitInEverySpan(t *testing.T) {
 }
 
 // A burst of 0 means one second of the rate.
-func TestRateLimitDefaultBurst(t *testing.T) {
+func TestRateDefaultBurst(t *testing.T) {
 	l := NewRate(&config.RateLimit{Rate: 10})
 	n := 0
 	for l.Take(time.Hour) {
@@ -56,7 +56,7 @@ func TestRateLimitDefaultBurst(t *testing.T) {
 }
 
 // Loops that take tokens concurrently get exactly the tokens that there are.
-func TestRateLimitIsExactOverLoops(t *testing.T) {
+func TestRateOverLoops(t *testing.T) {
 	l := NewRate(&config.RateLimit{Rate: 1000, Burst: 100})
 	var passed atomic.Int32
 	var loops sync.WaitGroup

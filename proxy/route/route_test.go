@@ -12,9 +12,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// routed is a mesh with the given routes; each of the services a, b and c has
-// the application of its place, and of more the text of its place.
-func routed(t *testing.T, direct bool, routes string, more ...string) *proxytest.Mesh {
+// newRoutedMesh returns a mesh with the given routes to the services a, b and c. Each has
+// one application. more is further YAML of the services, in this order.
+func newRoutedMesh(t *testing.T, direct bool, routes string, more ...string) *proxytest.Mesh {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: direct})
 	proto := map[bool]string{false: "link", true: "http"}[direct]
 	more = append(more, "", "", "")
@@ -34,10 +34,10 @@ services:
 	return m
 }
 
-// TestRouteByHeader: every header that a route names has to have its value, on
-// one of its lines.
+// TestRouteByHeader: each header that a route names must have its value on one of
+// its lines.
 func TestRouteByHeader(t *testing.T) {
-	m := routed(t, false, `
+	m := newRoutedMesh(t, false, `
 {match: {header: {X-Tier: gold, x-beta: "1"}}, service: a},
 {match: {path: /v1/, header: {x-tier: gold}}, service: b},
 {match: {header: {x-tier: ""}}, service: c}`)
@@ -64,10 +64,10 @@ func TestRouteByHeader(t *testing.T) {
 	}
 }
 
-// TestRewritePath: the prefix that matched is replaced, and nothing else.
+// TestRewritePath: only the prefix that matched is replaced.
 func TestRewritePath(t *testing.T) {
 	for _, direct := range []bool{true, false} {
-		m := routed(t, direct, `
+		m := newRoutedMesh(t, direct, `
 {match: {path: /v1/}, service: a, rewrite: {path: /}},
 {match: {path: /old}, service: b, rewrite: {path: /a/much/longer/one}},
 {service: c}`)
@@ -86,11 +86,11 @@ func TestRewritePath(t *testing.T) {
 	}
 }
 
-// TestSplit: requests fall to the services of a split by weight, drawn by the
-// loop's generator, so that a run replays; each service has its own route.
+// TestSplit: requests are split among services by weight. The loop's random numbers decide, so
+// that a run can be replayed. Each service has its own route.
 func TestSplit(t *testing.T) {
 	run := func() map[string]int {
-		m := routed(t, true, `
+		m := newRoutedMesh(t, true, `
 {match: {path: /only/}, rewrite: {path: /}, service: [{name: a, weight: 0}, {name: b, weight: 1}]},
 {match: {path: /x/}, rewrite: {path: /y/}, service: [{name: a, weight: 90}, {name: b, weight: 10}, {name: c, weight: 0}]}`)
 		counts := map[string]int{}
@@ -116,17 +116,17 @@ func TestSplit(t *testing.T) {
 	}
 	first := run()
 	if first["b /1"] != 20 || first["a /y/1"]+first["b /y/1"] != 1000 || first["b /y/1"] < 70 || first["b /y/1"] > 130 {
-		t.Errorf("served %v, want 20 by b alone, and 900 and 100 or so by a and b", first)
+		t.Errorf("served %v, want 20 by b alone, and about 900 by a and 100 by b", first)
 	}
 	if second := run(); !maps.Equal(first, second) {
-		t.Errorf("served %v, and then %v", first, second)
+		t.Errorf("served %v in the first run and %v in the second", first, second)
 	}
 }
 
-// TestSplitPolicies: a share's requests follow its own service's policy. Service
-// b answers too late for its own timeout, not for that of the first of the split.
+// TestSplitPolicies: a request has the policy of the service that it is split to. Service b
+// responds too late for its own timeout, but not for that of service a.
 func TestSplitPolicies(t *testing.T) {
-	m := routed(t, true, `
+	m := newRoutedMesh(t, true, `
 {match: {path: /x/}, service: [{name: a, weight: 0}, {name: b}]},
 {match: {path: /y/}, timeout: 2s, service: [{name: a, weight: 0}, {name: b}]}`,
 		"timeout: 5s", "timeout: 20ms")

@@ -17,8 +17,8 @@ func tableOf(routes []*conditions) *Table {
 	return t
 }
 
-// Whatever the routes are, what the table finds is the first of all that matches.
-func TestRouteTableFindsTheFirstMatch(t *testing.T) {
+// For any routes, the table finds the first one that matches.
+func TestTableFirstMatch(t *testing.T) {
 	found, none := 0, 0
 	for seed := range uint64(500) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -61,13 +61,13 @@ func TestRouteTableFindsTheFirstMatch(t *testing.T) {
 		}
 	}
 	if found < 1000 || none < 1000 {
-		t.Errorf("%d found a route, %d none: the test tries too little", found, none)
+		t.Errorf("%d requests found a route and %d none: too few for a test", found, none)
 	}
 }
 
-// Of a thousand routes one is looked at, each is in the table once, and nothing is
-// allocated to find it.
-func TestRouteTableLooksAtFew(t *testing.T) {
+// Of a thousand routes the table tries one. Each route is in the table once, and a search
+// allocates nothing.
+func TestTableTriesFewRoutes(t *testing.T) {
 	var routes []*conditions
 	add := func(r *conditions) {
 		r.index = len(routes)
@@ -112,7 +112,7 @@ func TestRouteTableLooksAtFew(t *testing.T) {
 	}
 }
 
-// BenchmarkRoutes is what finding the last of so many routes takes.
+// BenchmarkRoutes measures a search for the last of so many routes.
 func BenchmarkRoutes(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		var routes []*conditions

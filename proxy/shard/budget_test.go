@@ -11,7 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// What waits on a connection behind its first request counts as buffered.
+// Pipelined requests that wait behind the first one count as buffered.
 func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1MiB, buffered: 2MiB}"})
 	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
@@ -31,8 +31,8 @@ func TestPipelinedBodiesCountAsBuffered(t *testing.T) {
 	m.Settled()
 }
 
-// An answer counts while it is received, not only once it is complete.
-func TestPartialAnswersCountAsBuffered(t *testing.T) {
+// A response counts while it is received, and not only when it is complete.
+func TestPartialResponsesCountAsBuffered(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	m.Apps[0].Stop()
 	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
@@ -50,10 +50,9 @@ func TestPartialAnswersCountAsBuffered(t *testing.T) {
 	m.Settled()
 }
 
-// Whatever part of a message is here is counted against limits.buffered, whether
-// its head or its body is still to end.
-func TestPartsOfMessagesAreCounted(t *testing.T) {
-	const n, room = 64, 72 << 10 // of a buffer for such a head
+// The received part of a message counts, whether its head or its body is incomplete.
+func TestPartialMessagesCountAsBuffered(t *testing.T) {
+	const n, room = 64, 72 << 10 // the capacity of a buffer for such a head
 	pad := bytes.Repeat([]byte{'x'}, 60<<10)
 	post := "POST / HTTP/1.1\r\nHost: a\r\na: %s"
 	for name, c := range map[string]struct {
@@ -74,15 +73,15 @@ func TestPartsOfMessagesAreCounted(t *testing.T) {
 			m.W.Run(time.Second)
 			want := int64(n * (len(pad) + c.more))
 			if held := m.Consumer.Proc.Held(); held < want || held > n*int64(room+c.more+1000) {
-				t.Errorf("%d bytes held of %d requests of which %d are here", held, n, want/n)
+				t.Errorf("%d bytes held of %d requests with %d bytes each", held, n, want/n)
 			}
 			m.W.Run(time.Minute)
 			m.Settled()
 		})
 	}
 	for name, text := range map[string]string{
-		"head of an answer": "HTTP/1.1 200 OK\r\na: %s",
-		"no body of it":     "HTTP/1.1 200 OK\r\na: %s\r\nContent-Length: 10\r\n\r\n",
+		"head of a response": "HTTP/1.1 200 OK\r\na: %s",
+		"no response body":   "HTTP/1.1 200 OK\r\na: %s\r\nContent-Length: 10\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
@@ -101,7 +100,7 @@ func TestPartsOfMessagesAreCounted(t *testing.T) {
 			m.W.Run(time.Second)
 			want := int64(n * len(pad))
 			if held := m.Consumer.Proc.Held(); held < want || held > n*(room+1000) {
-				t.Errorf("%d bytes held of %d answers of which %d are here", held, n, want/n)
+				t.Errorf("%d bytes held of %d responses with %d bytes each", held, n, want/n)
 			}
 			m.W.Run(time.Minute)
 			m.Settled()
@@ -109,21 +108,21 @@ func TestPartsOfMessagesAreCounted(t *testing.T) {
 	}
 }
 
-// What is counted is the memory that is held: a peer may have a large buffer set
-// aside and fill little of it.
-func TestRoomIsCounted(t *testing.T) {
+// The capacity of a buffer counts, and not its length: a peer may cause a large buffer and
+// fill little of it.
+func TestBufferCapacityCountsAsBuffered(t *testing.T) {
 	const n, size = 100, 20 << 10
 	chunked := "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 60<<10) + "\r\nx"
 	fixed := "Content-Length: 1000000\r\n\r\n" + strings.Repeat("x", size)
 	for name, c := range map[string]struct {
-		request, answer string // what there is of them, behind the first line
-		links           bool
+		request, response string // the received part, after the first line
+		links             bool
 	}{
-		"a byte of a chunked request": {request: "Host: a\r\n" + chunked},
-		"start of a request":          {request: "Host: a\r\n" + fixed},
-		"a byte of a chunked answer":  {request: "Host: a\r\n\r\n", answer: chunked},
-		"start of an answer":          {request: "Host: a\r\n\r\n", answer: fixed},
-		"start of requests of a link": {links: true},
+		"a byte of a chunked request":  {request: "Host: a\r\n" + chunked},
+		"start of a request":           {request: "Host: a\r\n" + fixed},
+		"a byte of a chunked response": {request: "Host: a\r\n\r\n", response: chunked},
+		"start of a response":          {request: "Host: a\r\n\r\n", response: fixed},
+		"start of requests of a link":  {links: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: !c.links})
@@ -131,7 +130,7 @@ func TestRoomIsCounted(t *testing.T) {
 			var peers []*proxytest.Peer
 			if c.links {
 				node = m.Nodes[1]
-				peers = append(peers, &proxytest.Peer{Says: halves(n, size)})
+				peers = append(peers, &proxytest.Peer{Says: incompleteRequests(n, size)})
 				m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, peers[0]) })
 			} else {
 				for range n {
@@ -140,14 +139,14 @@ func TestRoomIsCounted(t *testing.T) {
 					m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 				}
 			}
-			if c.answer != "" {
+			if c.response != "" {
 				m.Apps[0].Stop()
 				m.W.Listen(m.Apps[0].Addr, m.Apps[0].Loop, func() loop.Stream {
 					p := &proxytest.Peer{Reply: func(heard []byte) []byte {
 						if !bytes.HasSuffix(heard, []byte("\r\n\r\n")) {
 							return nil
 						}
-						return []byte("HTTP/1.1 200 OK\r\n" + c.answer)
+						return []byte("HTTP/1.1 200 OK\r\n" + c.response)
 					}}
 					peers = append(peers, p)
 					return p
@@ -161,7 +160,7 @@ func TestRoomIsCounted(t *testing.T) {
 			m.W.Run(100 * time.Millisecond)
 			room := node.Proc.Kept() - idle
 			if room < n*size || held < room || held > room+n*1000 {
-				t.Errorf("%d bytes counted, with room for %d", held, room)
+				t.Errorf("%d bytes counted, with buffers of %d", held, room)
 			}
 			m.Settled()
 		})

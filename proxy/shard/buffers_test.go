@@ -8,9 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A long body, there and back, is kept in memory that was used before. At rest that
-// is given up.
-func TestLongBodiesUseTheirBuffersAgain(t *testing.T) {
+// Long requests and responses use buffers that were used before. Idle loops release them.
+func TestLongBodiesReuseBuffers(t *testing.T) {
 	for hops := 1; hops <= 2; hops++ {
 		for _, size := range []int{20 << 10, 128 << 10, 300 << 10} {
 			for _, chunked := range []bool{false, true} {
@@ -29,8 +28,8 @@ func TestLongBodiesUseTheirBuffersAgain(t *testing.T) {
 	}
 }
 
-// So is one that is hedged: its buffers are those of two attempts.
-func TestHedgedLongBodiesUseTheirBuffersAgain(t *testing.T) {
+// So does a hedged request, with the buffers of two attempts.
+func TestHedgedLongBodiesReuseBuffers(t *testing.T) {
 	request, answer, body := proxytest.LongBodies(128<<10, false)
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(answer), Late: true,
 		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
@@ -38,9 +37,8 @@ func TestHedgedLongBodiesUseTheirBuffersAgain(t *testing.T) {
 	m.CheckReleased()
 }
 
-// A burst of long bodies leaves no more behind than the bound, however many they
-// were.
-func TestKeptIsBounded(t *testing.T) {
+// After a burst of long bodies the loop keeps no more buffers than the bound.
+func TestKeptBuffersAreBounded(t *testing.T) {
 	const buffered, share = 16 << 20, 8
 	request, _, _ := proxytest.LongBodies(512<<10, false)
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 1, Clients: 24, Response: proxytest.ShapeResponseHead + proxytest.ShapeBody,
@@ -48,13 +46,12 @@ func TestKeptIsBounded(t *testing.T) {
 	for range 3 {
 		m.Call([]byte(proxytest.ShapeBody), request...)
 		if n := m.Consumer.Kept(); n == 0 || n > buffered/share {
-			t.Errorf("%d bytes kept, at most %d are to be", n, buffered/share)
+			t.Errorf("%d bytes kept, want at most %d", n, buffered/share)
 		}
 	}
 }
 
-// BenchmarkLong is the whole way of a long body through one sidecar or two, with no
-// kernel in between.
+// BenchmarkLong measures a long body through one sidecar or two, without the kernel.
 func BenchmarkLong(b *testing.B) {
 	for hops := 1; hops <= 2; hops++ {
 		for _, size := range []int{300, 16 << 10, 64 << 10, 128 << 10, 512 << 10} {

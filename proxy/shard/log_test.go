@@ -10,15 +10,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestEndpointsNotConnectedAreLogged: an operator reads why an endpoint takes no
-// connection, once in ten seconds however many requests fail for it.
-func TestEndpointsNotConnectedAreLogged(t *testing.T) {
+// TestDialFailuresAreLogged: the log says why an endpoint accepts no connection, once in
+// ten seconds however many requests fail.
+func TestDialFailuresAreLogged(t *testing.T) {
 	silent := func([]byte) []byte { return nil }
 	empty := func([]byte) []byte { return []byte{} }
 	http := func([]byte) []byte { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n") }
 	for _, test := range []struct {
 		name string
-		peer *proxytest.Peer // at the endpoint; nil: nobody
+		peer *proxytest.Peer // at the endpoint; nil means that nothing listens
 		line string
 	}{
 		{"nobody", nil, `msg="endpoint not connected" service=compute endpoint=10.0.1.1:15006 error="connection refused"`},
@@ -69,14 +69,14 @@ func TestEndpointsNotConnectedAreLogged(t *testing.T) {
 	}
 }
 
-// ending is a loop that ends each dial as it does when the process ends.
+// ending is a loop whose dials end as they do when the process ends.
 type ending struct{ loop.Loop }
 
 func (l ending) Dial(_ string, _ time.Duration, s loop.Stream) {
 	l.Post(func() { s.OnClose(nil) })
 }
 
-func TestDialsThatEndWithTheProcessAreNotLogged(t *testing.T) {
+func TestDialsEndedByProcessAreNotLogged(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: direct, Dialler: func(l loop.Loop) loop.Loop { return ending{l} }})
 		c := m.Post(10)

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// What a client does not read counts as buffered, until it has read it.
-func TestUnreadAnswersCountAsBuffered(t *testing.T) {
+// Output that a client has not read counts as buffered.
+func TestUnreadResponsesCountAsBuffered(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 2MiB, buffered: 3MiB}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	var lazy []*proxytest.Call
@@ -25,7 +25,7 @@ func TestUnreadAnswersCountAsBuffered(t *testing.T) {
 	}
 	m.W.Run(time.Second)
 	if n := m.Consumer.Proc.Held(); n < 3<<20 {
-		t.Errorf("%d bytes counted with two answers of 2 MiB unread", n)
+		t.Errorf("%d bytes counted with two unread responses of 2 MiB", n)
 	}
 	for _, cl := range clients {
 		m.W.Hold(cl.Conn, false)
@@ -35,7 +35,7 @@ func TestUnreadAnswersCountAsBuffered(t *testing.T) {
 	m.Settled()
 }
 
-// What a link has encoded for a peer that reads nothing counts as buffered.
+// Frames for a peer that reads nothing count as buffered.
 func TestUnreadFramesCountAsBuffered(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 12_000) }
@@ -45,16 +45,16 @@ func TestUnreadFramesCountAsBuffered(t *testing.T) {
 	m.W.Pause(m.Consumer.Loop, 2*time.Second)
 	m.W.Run(time.Second)
 	if n := m.Nodes[1].Proc.Held(); n < 3_000_000 {
-		t.Errorf("%d bytes counted with 3.6 MB of answers not taken", n)
+		t.Errorf("%d bytes counted with 3.6 MB of unread responses", n)
 	}
 	m.Finish(calls...)
 	m.OK(calls...)
 	m.Settled()
 }
 
-// A peer that reads a little in every timeouts.write keeps its connection,
-// however full that is each time anyone looks.
-func TestSlowReaderKeepsItsConnection(t *testing.T) {
+// A peer that reads a little within each timeouts.write keeps its connection, although
+// output is left at each check.
+func TestWriteTimeoutOfSlowReader(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Bandwidth: 1 << 20, Limits: "timeouts: {write: 2s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	var calls []*proxytest.Call
@@ -73,8 +73,8 @@ func TestSlowReaderKeepsItsConnection(t *testing.T) {
 	m.Settled()
 }
 
-// One that reads nothing for so long loses it.
-func TestStuckReaderIsClosed(t *testing.T) {
+// A peer that reads nothing for timeouts.write loses its connection.
+func TestWriteTimeout(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 2s}"})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 2<<20) }
 	c := m.Get("/")
@@ -83,7 +83,7 @@ func TestStuckReaderIsClosed(t *testing.T) {
 	m.W.Hold(cl.Conn, true)
 	m.W.Run(2 * time.Second)
 	if m.Consumer.Proc.Held() == 0 {
-		t.Error("closed before timeouts.write was over")
+		t.Error("closed before timeouts.write")
 	}
 	m.W.Run(500 * time.Millisecond)
 	m.Settled()

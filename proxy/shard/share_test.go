@@ -12,11 +12,11 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// Who holds all of limits.buffered is refused, and nobody else.
-func TestGreedyClientIsRefusedAlone(t *testing.T) {
+// A client that holds all of limits.buffered gets no new work; other clients do.
+func TestShareRefusesOneClient(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget}, func(t *testing.T, m *proxytest.Mesh) {
-		greedy := []*proxytest.Call{m.Incomplete(1 << 20), m.Incomplete(1 << 20)}
-		for _, c := range greedy {
+		overShare := []*proxytest.Call{m.Incomplete(1 << 20), m.Incomplete(1 << 20)}
+		for _, c := range overShare {
 			m.Do(c)
 		}
 		m.W.Run(20 * time.Millisecond)
@@ -26,11 +26,11 @@ func TestGreedyClientIsRefusedAlone(t *testing.T) {
 		calls := m.Crowd(4, 5, 1000)
 		m.Finish(calls...)
 		m.OK(calls...)
-		if greedy[0].Done || greedy[1].Done {
-			t.Error("who only waits is refused")
+		if overShare[0].Done || overShare[1].Done {
+			t.Error("an incomplete request was refused before timeouts.body")
 		}
-		m.Finish(greedy...)
-		for _, c := range greedy {
+		m.Finish(overShare...)
+		for _, c := range overShare {
 			if c.Status != 408 {
 				t.Errorf("status %d %s, want 408 after timeouts.body", c.Status, c.Code)
 			}
@@ -39,13 +39,13 @@ func TestGreedyClientIsRefusedAlone(t *testing.T) {
 	})
 }
 
-// A link that holds all of limits.buffered is refused what is not small, request
-// by request, and another link's requests pass.
-func TestGreedyLinkIsRefusedAlone(t *testing.T) {
+// A link that holds all of limits.buffered has its requests refused, except small ones.
+// Requests of another link pass.
+func TestShareRefusesOneLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	w := link.NewWriter()
-	greedy := &proxytest.Peer{Says: halvesOf(w, 100, 24<<10)}
-	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, greedy) })
+	overShare := &proxytest.Peer{Says: appendIncomplete(w, 100, 24<<10)}
+	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, overShare) })
 	m.W.Run(20 * time.Millisecond)
 	before := m.Nodes[1].Proc.Held()
 	if before < 9<<18 {
@@ -56,39 +56,39 @@ func TestGreedyLinkIsRefusedAlone(t *testing.T) {
 	m.OK(calls...)
 
 	id := uint64(100)
-	ask := func(n, size int) (served int, heard int) {
-		served, heard = m.Apps[0].Served, len(greedy.Heard)
+	send := func(n, size int) (served int, heard int) {
+		served, heard = m.Apps[0].Served, len(overShare.Heard)
 		for range n {
 			id++
 			w.Request(id, &protocol.Request{Service: []byte("local"), Method: []byte("POST"), Path: []byte("/"),
 				Authority: []byte("local"), Body: make([]byte, size)}, time.Minute, nil)
 		}
-		m.Clients.Do(func() { greedy.Conn.Write(w.Append(nil, n*(size%(1<<20)+100))) })
+		m.Clients.Do(func() { overShare.Conn.Write(w.Append(nil, n*(size%(1<<20)+100))) })
 		m.W.Run(20 * time.Millisecond)
-		return m.Apps[0].Served - served, len(greedy.Heard) - heard
+		return m.Apps[0].Served - served, len(overShare.Heard) - heard
 	}
-	if served, heard := ask(100, 1<<20); served != 0 || heard < 300 {
-		t.Errorf("%d bytes came back, too few to refuse 100 requests; %d served", heard, served)
+	if served, heard := send(100, 1<<20); served != 0 || heard < 300 {
+		t.Errorf("%d bytes received, too few to refuse 100 requests; %d served", heard, served)
 	}
 	if n := m.Nodes[1].Proc.Held() - before; n > 200_000 {
 		t.Errorf("%d bytes more are held", n)
 	}
-	// Small ones may be another caller's on the same link; with many waiting, fewer count as small.
-	if served, _ := ask(100, 0); served != 100 {
+	// Small requests may be those of another caller on the link. With many pending, fewer count as small.
+	if served, _ := send(100, 0); served != 100 {
 		t.Errorf("%d of 100 small requests were served", served)
 	}
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
-	if _, heard := ask(400, 12_000); heard < 300 {
-		t.Errorf("%d bytes came back, too few to refuse more than 100 of 400 requests", heard)
+	if _, heard := send(400, 12_000); heard < 300 {
+		t.Errorf("%d bytes received, too few to refuse more than 100 of 400 requests", heard)
 	}
-	if n := m.Nodes[1].Proc.Held() - before; n > 5<<19 || greedy.Ended {
-		t.Errorf("%d bytes more are held, want about a share of 2 MiB; link closed: %t", n, greedy.Ended)
+	if n := m.Nodes[1].Proc.Held() - before; n > 5<<19 || overShare.Ended {
+		t.Errorf("%d bytes more are held, want about a share of 2 MiB; link closed: %t", n, overShare.Ended)
 	}
 }
 
-// With many that hold a little each, shares are small, and what is over its share
-// is refused whoever asks.
-func TestShareShrinksWithTheCrowd(t *testing.T) {
+// With many connections the shares are small. A request above the share of its connection
+// is refused.
+func TestShareShrinksWithConnections(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget})
 	for range 300 {
 		m.Do(m.Incomplete(8_000))
@@ -112,13 +112,12 @@ func TestShareShrinksWithTheCrowd(t *testing.T) {
 	m.Clients.Do(func() { head.Conn.Write([]byte(strings.Repeat("x", 20_000))) })
 	m.W.Run(20 * time.Millisecond)
 	if !bytes.HasPrefix(head.Heard, []byte("HTTP/1.1 503 ")) {
-		t.Errorf("heard %q to half a head of 40 kB, want a 503", head.Heard)
+		t.Errorf("received %q for an incomplete head of 40 kB, want a 503", head.Heard)
 	}
 }
 
-// Requests that never end are memory too, little as each may hold, wherever they
-// stop.
-func TestManyHalfRequestsStayBelowTheHardMark(t *testing.T) {
+// Many incomplete requests count as buffered, however small each is and wherever it stops.
+func TestIncompleteRequestsBelowHardMark(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\na: "
 	for name, end := range map[string]string{"in the head": "", "behind it": "\r\nContent-Length: 10\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -142,18 +141,18 @@ func TestManyHalfRequestsStayBelowTheHardMark(t *testing.T) {
 	}
 }
 
-// What is past the hard mark is closed on the loop that holds it, though another
-// one has noticed.
-func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
+// The loop with the largest connection closes it, also if another loop has passed the hard
+// mark.
+func TestShedOnAnotherLoop(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Loops: 2})
 	m.Apps[0].Body = func(*protocol.Request) []byte { return bytes.Repeat([]byte{'y'}, 1<<20) }
 	turn := time.Duration(0)
-	m.Apps[0].Delay = func() time.Duration { // one answer after another, to requests that come at once
+	m.Apps[0].Delay = func() time.Duration { // one response after another, to requests that arrive together
 		turn += 100 * time.Millisecond
 		return turn
 	}
 	var lazy []*proxytest.Client
-	for range 7 { // half of each answer is on its way
+	for range 7 { // half of each response is on its way
 		cl := m.Do(m.Get("/"))
 		lazy = append(lazy, cl)
 		m.W.RunUntil(func() bool { return cl.Conn != nil }, time.Second)
@@ -181,9 +180,9 @@ func TestGreediestOfAnotherLoopIsClosed(t *testing.T) {
 	m.Settled()
 }
 
-// A link to an endpoint carries many callers' requests: of these, the greedy are
-// closed and not the link.
-func TestLinkOutlivesGreedyCallers(t *testing.T) {
+// A link to an endpoint has requests of many callers. The connections of callers that hold
+// the most are closed, and the link is not.
+func TestShedCallersBeforeLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Service: ", timeout: 10s"})
 	provider := m.Nodes[1]
 	provider.Crash()
@@ -198,14 +197,14 @@ func TestLinkOutlivesGreedyCallers(t *testing.T) {
 		return nil
 	}
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
-	greedy := m.Burst(8, 250_000)
+	overShare := m.Burst(8, 250_000)
 	m.W.Run(90 * time.Millisecond)
 	modest := m.Post(1000)
 	m.Do(modest)
-	m.Finish(append(greedy, modest)...)
+	m.Finish(append(overShare, modest)...)
 	m.OK(modest)
 	if n := m.Consumer.ShedConnections(); n == 0 || n > 6 {
-		t.Errorf("%d connections closed, want some of the 8 greedy ones", n)
+		t.Errorf("%d connections closed, want some of the 8 that hold the most", n)
 	}
 	m.Settled()
 }

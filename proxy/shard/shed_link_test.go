@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// Past the hard mark, answers that wait for their link are given up one by one
-// until the rest fits; the link goes on.
-func TestGreedyAnswersOfALinkAreGivenUp(t *testing.T) {
+// At the hard mark, responses that wait for their link are shed one by one until the rest
+// is below the mark. The link stays open.
+func TestShedResponsesOfLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
 	m.Apps[0].Body = func(req *protocol.Request) []byte {
@@ -40,15 +40,15 @@ func TestGreedyAnswersOfALinkAreGivenUp(t *testing.T) {
 		}
 	}
 	if served < 4 {
-		t.Errorf("%d of 8 answered, fewer than fit", served)
+		t.Errorf("%d of 8 got a response, fewer than fit below the mark", served)
 	}
 	m.Settled()
 }
 
-// So are requests in reassembly.
-func TestGreedyRequestsOfALinkAreGivenUp(t *testing.T) {
+// Requests of a link that are not complete yet are shed, too.
+func TestShedRequestsOfLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
-	p := &proxytest.Peer{Says: halves(8, 900<<10)}
+	p := &proxytest.Peer{Says: incompleteRequests(8, 900<<10)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.Run(time.Second)
 	m.Nodes[1].CheckBelowHardMark()
@@ -58,8 +58,8 @@ func TestGreedyRequestsOfALinkAreGivenUp(t *testing.T) {
 	}
 }
 
-// And answers in reassembly that no client waits for any more.
-func TestGreedyAnswersToNobodyAreGivenUp(t *testing.T) {
+// So are incomplete responses for which no client waits any more.
+func TestShedResponsesOfCancelledRequests(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	a := m.LinkResponder()
 	var clients []*proxytest.Client
@@ -79,14 +79,14 @@ func TestGreedyAnswersToNobodyAreGivenUp(t *testing.T) {
 	}
 }
 
-// Clients whose answers come over one link pay for them one by one: what one of them
-// waited for is free at once.
-func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
+// Of the clients whose responses arrive over one link, one at a time is closed: its memory
+// is released at once.
+func TestShedOneClientOfLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	a := m.LinkResponder()
 	greedy := m.Burst(8, 10)
 	m.W.Run(10 * time.Millisecond)
-	m.Burst(200, 10) // so that the link holds little for each of its requests
+	m.Burst(200, 10) // so that the link holds few bytes per request
 	a.QueueResponses(8)
 	for m.Consumer.ShedConnections() == 0 && m.Consumer.Proc.Held() < proxytest.HardMark+256<<10 {
 		a.Send(64 << 10)
@@ -104,14 +104,14 @@ func TestNoMoreClientsAreClosedThanItTakes(t *testing.T) {
 		}
 	}
 	if left != 7 {
-		t.Errorf("%d of 8 wait for their answers, want 7", left)
+		t.Errorf("%d of 8 wait for their responses, want 7", left)
 	}
 }
 
-// A link on which no request takes much is closed for all of them together.
-func TestGreediestLinkIsClosed(t *testing.T) {
+// A link is closed if it holds the most and none of its requests holds much.
+func TestShedLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
-	p := &proxytest.Peer{Says: halves(3000, 2000)}
+	p := &proxytest.Peer{Says: incompleteRequests(3000, 2000)}
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Ingress, time.Second, p) })
 	m.W.Run(time.Second)
 	if n := m.Nodes[1].ShedConnections(); n != 1 || !p.Ended {

@@ -10,12 +10,11 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// halves are the starts of n requests, each of about size bytes, of which nothing
-// more comes.
-func halves(n, size int) []byte { return halvesOf(link.NewWriter(), n, size) }
+// incompleteRequests returns the beginnings of n requests of about size bytes each.
+func incompleteRequests(n, size int) []byte { return appendIncomplete(link.NewWriter(), n, size) }
 
-// halvesOf is halves by a Writer that can go on.
-func halvesOf(w *link.Writer, n, size int) []byte {
+// appendIncomplete does the same with a Writer that can write more.
+func appendIncomplete(w *link.Writer, n, size int) []byte {
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})
 	out := w.Append(nil, 1<<20)
@@ -30,23 +29,22 @@ func halvesOf(w *link.Writer, n, size int) []byte {
 	return out
 }
 
-// Requests that come in part and never to their end are refused after
-// timeouts.body, and their memory is free again.
-func TestHalfMessagesAreRefused(t *testing.T) {
+// Incomplete requests are refused after timeouts.body, and their memory is released.
+func TestIncompleteMessagesTimeOut(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {body: 4s}"})
-	p := &proxytest.Peer{Says: halves(100, 2000)}
+	p := &proxytest.Peer{Says: incompleteRequests(100, 2000)}
 	m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, p) })
 	m.W.Run(3900 * time.Millisecond)
 	if n := m.Nodes[1].Proc.Held(); n < 100<<10 {
-		t.Errorf("%d bytes held before timeouts.body is over", n)
+		t.Errorf("%d bytes held before timeouts.body", n)
 	}
 	heard := len(p.Heard)
 	m.W.Run(2100 * time.Millisecond)
 	if n := m.Nodes[1].Proc.Held(); n != 0 || p.Ended {
-		t.Errorf("%d bytes held after it, link closed: %t", n, p.Ended)
+		t.Errorf("%d bytes held after timeouts.body, link closed: %t", n, p.Ended)
 	}
 	if n := len(p.Heard) - heard; n < 100*3 {
-		t.Errorf("%d bytes came back, too few to refuse 100 requests", n)
+		t.Errorf("%d bytes received, too few to refuse 100 requests", n)
 	}
 	c := m.Post(10)
 	m.Do(c)
@@ -54,10 +52,10 @@ func TestHalfMessagesAreRefused(t *testing.T) {
 	m.OK(c)
 }
 
-// A single frame that does not end costs its link.
-func TestHalfFrameEndsTheLink(t *testing.T) {
+// An incomplete frame closes its link after timeouts.body.
+func TestIncompleteFrameClosesLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: "timeouts: {body: 4s}"})
-	whole := halves(1, 1000)
+	whole := incompleteRequests(1, 1000)
 	for _, cut := range []int{3, len(proxytest.LinkPreface(link.Dialer)) + 1, len(whole) - 1} {
 		p := &proxytest.Peer{Says: whole[:cut]}
 		m.Clients.Do(func() { m.Clients.Dial("10.0.1.1:15006", time.Second, p) })
@@ -73,9 +71,8 @@ func TestHalfFrameEndsTheLink(t *testing.T) {
 	m.Settled()
 }
 
-// A peer that is refused on and on and reads nothing loses its link long before
-// it holds much.
-func TestUnreadRefusalsEndTheLink(t *testing.T) {
+// A peer that reads none of its refusals loses its link long before they take much memory.
+func TestUnreadRefusalsCloseLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Ingress: ", rate_limit: {rate: 1}"})
 	w := link.NewWriter()
 	w.Preface(link.Dialer, link.Settings{})
@@ -101,8 +98,8 @@ func TestUnreadRefusalsEndTheLink(t *testing.T) {
 	m.Settled()
 }
 
-// Past the hard mark the connection that holds most is closed, and no other.
-func TestGreediestIsClosed(t *testing.T) {
+// At the hard mark the largest connection is closed, and no other.
+func TestShedLargestConnection(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1MiB, buffered: 1MiB}"})
 	m.Apps[0].Body = func(req *protocol.Request) []byte {
 		if string(req.Path) == "/big" {
@@ -113,7 +110,7 @@ func TestGreediestIsClosed(t *testing.T) {
 	m.Apps[0].Delay = func() time.Duration { return 100 * time.Millisecond }
 	modest := m.Post(200_000)
 	m.Do(modest)
-	// All begin before there is anything to refuse them for.
+	// All requests begin while there is no reason to refuse them.
 	var lazy []*proxytest.Client
 	for range 8 {
 		cl := m.Do(m.Get("/big"))

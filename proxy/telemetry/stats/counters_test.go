@@ -20,7 +20,7 @@ func TestSizeHistogram(t *testing.T) {
 	}
 }
 
-// Each attempt is counted where it went, by what became of it.
+// Each attempt is counted at its endpoint, by its outcome.
 func TestEndpointStats(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
 	m.WarmUp(20)
@@ -54,11 +54,11 @@ func TestEndpointStats(t *testing.T) {
 	}
 }
 
-// What leaves on a link together is counted as one batch.
+// Messages in one write to a link are counted as one batch.
 func TestLinkBatches(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1})
 	m.WarmUp(5)
-	for range 40 { // some of them meet in a turn
+	for range 40 { // some of them are sent in one turn
 		calls := m.Burst(20, 10)
 		m.Finish(calls...)
 		m.OK(calls...)
@@ -73,6 +73,6 @@ func TestLinkBatches(t *testing.T) {
 		t.Errorf("805 requests left in %d writes and %+v", st.LinkFlushes, st.LinkBatches)
 	}
 	if st.LinkBytesOut == 0 || st.LinkBytesOut != far.LinkBytesIn || st.LinkBytesIn != far.LinkBytesOut {
-		t.Errorf("%d bytes left and %d came, %d and %d at the other end", st.LinkBytesOut, st.LinkBytesIn, far.LinkBytesIn, far.LinkBytesOut)
+		t.Errorf("%d bytes sent and %d received, %d and %d at the other end", st.LinkBytesOut, st.LinkBytesIn, far.LinkBytesIn, far.LinkBytesOut)
 	}
 }

@@ -23,13 +23,13 @@ func TestHistogramBounds(t *testing.T) {
 	}
 }
 
-// TestHistogramBucket puts durations on, next to and between the bounds.
+// TestHistogramBucket observes durations on, next to and between the bounds.
 func TestHistogramBucket(t *testing.T) {
 	check := func(d time.Duration) {
 		t.Helper()
 		i := histogramBucket(d)
 		if d > HistogramBound(i) || i > 0 && d <= HistogramBound(i-1) {
-			t.Errorf("%v falls into bucket %d, up to %v", d, i, HistogramBound(i))
+			t.Errorf("%v is in bucket %d, whose bound is %v", d, i, HistogramBound(i))
 		}
 	}
 	for i := range HistogramBuckets - 1 {
@@ -48,7 +48,7 @@ func TestHistogramBucket(t *testing.T) {
 func TestHistogramQuantile(t *testing.T) {
 	var h, sum Histogram
 	if q := h.Quantile(0.5); q != 0 {
-		t.Errorf("the median of nothing is %v", q)
+		t.Errorf("the median of an empty histogram is %v", q)
 	}
 	for i := range 100 {
 		h.Observe(time.Duration(i+1) * time.Millisecond)
@@ -68,7 +68,7 @@ func TestHistogramQuantile(t *testing.T) {
 	}
 	h.Observe(time.Hour)
 	if got := h.Quantile(1); got != histogramTop {
-		t.Errorf("beyond all bounds: %v", got)
+		t.Errorf("above all bounds: %v", got)
 	}
 }
 

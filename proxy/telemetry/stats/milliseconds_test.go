@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// A burst of ten times the load for 5 ms shows in the milliseconds and not in the
-// rate of the second that it is in.
-func TestMillisecondsShowABurst(t *testing.T) {
+// A burst of ten times the load for 5 ms is visible in the milliseconds, and not in the
+// rate of its second.
+func TestMillisecondsOfBurst(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: loops, Service: ", max_pending: 10000"})
 		const (
@@ -62,13 +62,13 @@ func TestMillisecondsShowABurst(t *testing.T) {
 			bytes += int(ms.BytesIn)
 		}
 		if total != len(calls) || answers != len(calls) || bytes < 10*total {
-			t.Errorf("%d requests: %d arrivals, %d answers, %d bytes", len(calls), total, answers, bytes)
+			t.Errorf("%d requests: %d arrivals, %d responses, %d bytes", len(calls), total, answers, bytes)
 		}
-		// In the seconds: 45 requests more in a thousand.
+		// By the second: 45 requests more in a thousand.
 		if slow, fast := slices.Min(rates[:]), slices.Max(rates[:]); float64(fast) > 1.1*float64(slow) {
-			t.Errorf("the burst shows in the rates of the seconds: %v", rates)
+			t.Errorf("the burst is visible in the rates of the seconds: %v", rates)
 		}
-		// In the milliseconds: ten times what is usual, and nowhere else.
+		// By the millisecond: ten times the usual number, and nowhere else.
 		window := func(i int) (n int) { // arrivals in 5 ms
 			for _, ms := range got.List[i : i+burstLong] {
 				n += int(ms.Arrivals)
@@ -91,7 +91,7 @@ func TestMillisecondsShowABurst(t *testing.T) {
 	}
 }
 
-// The worst latency stands in the millisecond of the answer.
+// The worst latency is in the millisecond of the response.
 func TestMillisecondsWorst(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	m.WarmUp(5)
@@ -105,13 +105,13 @@ func TestMillisecondsWorst(t *testing.T) {
 	got := m.Consumer.Milliseconds(began)
 	worst := slices.IndexFunc(got.List, func(ms stats.Millisecond) bool { return ms.Worst > 0 })
 	if worst < 79 || got.List[worst].Worst < 80*time.Millisecond || got.List[worst].Answers != 1 || got.List[worst].BytesOut == 0 {
-		t.Fatalf("the answer stands %d ms after the request, as %+v", worst, got.List[max(worst, 0)])
+		t.Fatalf("the response is counted %d ms after the request, as %+v", worst, got.List[max(worst, 0)])
 	}
 }
 
-// What is older than the ring is forgotten, and what comes in its place begins
-// at nothing.
-func TestMillisecondsForget(t *testing.T) {
+// A millisecond that is older than the ring is forgotten. The one in its place begins
+// empty.
+func TestMillisecondRingWraps(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true})
 	m.WarmUp(5)
 	m.W.Run(2 * stats.MillisecondsKept * time.Millisecond)
@@ -125,6 +125,6 @@ func TestMillisecondsForget(t *testing.T) {
 		}
 	}
 	if later := m.Consumer.Milliseconds(1 << 40); len(later.List) != 0 {
-		t.Errorf("%d milliseconds of the future", len(later.List))
+		t.Errorf("%d milliseconds that are not over", len(later.List))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// A Dubbo call's trace is in its attachments, which pass unread: the sidecars go by
-// it, and the provider gets it as it came.
+// The trace of a Dubbo call is in its attachments. The sidecars read it and pass the
+// attachments on unchanged.
 func TestSpansOfADubboCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(0)})
 	all := m.RecordAllSpans()
@@ -28,13 +28,13 @@ func TestSpansOfADubboCall(t *testing.T) {
 	at, beside := all["10.0.0.1"].Only(t), all["10.0.1.1"].Only(t)
 	proxytest.Equal(t, "trace and parent", fmt.Sprintf("%x-%x", at.Trace, at.Parent), proxytest.ParentTraceID+"-"+proxytest.ParentSpanID)
 	proxytest.Equal(t, "the call", fmt.Sprint(at.Protocol, at.RPC, at.Path, at.Method), fmt.Sprint("dubbo", true, proxytest.DemoService, "echo"))
-	proxytest.Equal(t, "the attempt", told(attempts(at)[0]), "0 primary link won 200 ")
+	proxytest.Equal(t, "the attempt", summary(attempts(at)[0]), "0 primary link won 200 ")
 	proxytest.Equal(t, "the provider's parent", beside.Parent, attempts(at)[0].Span)
-	proxytest.Equal(t, "the provider's attempt", told(attempts(beside)[0]), "0 primary dubbo won 200 ")
+	proxytest.Equal(t, "the provider's attempt", summary(attempts(beside)[0]), "0 primary dubbo won 200 ")
 }
 
-// What a later version of trace context puts behind concerns the provider alone: it may
-// be longer than the headers of a request can be.
+// The fields that a later version of trace context adds are for the provider only. They may
+// be longer than the headers of a request may be.
 func TestDubboCallOfALaterTraceContext(t *testing.T) {
 	for _, flags := range []string{"00", "01"} {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(0)})
@@ -50,7 +50,7 @@ func TestDubboCallOfALaterTraceContext(t *testing.T) {
 	}
 }
 
-// A call that is converted to Dubbo takes the attempt's span along as an attachment.
+// A request that is converted to Dubbo has the attempt's span as an attachment.
 func TestSpansOfAConvertedCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: tracing(1)})
 	all := m.RecordAllSpans()

@@ -10,8 +10,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// Who sends a request with a trace decides whether it is recorded. What makes no
-// sense is as nothing; it is passed on unless a trace of ours takes its place.
+// The sender of a request with a trace decides whether it is recorded. An invalid trace
+// counts as none. It is passed on unless this sidecar begins a trace.
 func TestSamplingByParent(t *testing.T) {
 	const state = "tracestate: a=b"
 	unsampled := strings.TrimSuffix(proxytest.SampledParent, "1") + "0"
@@ -20,8 +20,8 @@ func TestSamplingByParent(t *testing.T) {
 		share   float64
 		headers []string
 		records int
-		ours    bool   // the trace begins here
-		app     string // gets that; "": the attempt's span
+		ours    bool   // this sidecar begins the trace
+		app     string // the trace context that it gets; "" means that of the attempt's span
 		state   string
 	}{
 		{"sampled by them", 0, []string{"Traceparent: " + proxytest.SampledParent, state}, 1, false, "", "a=b"},
@@ -82,7 +82,7 @@ func TestSamplingByChance(t *testing.T) {
 	proxytest.Equal(t, "different traces", len(traces), len(*l))
 }
 
-// The access log has the trace of a sampled request also when that reached nobody.
+// The access log has the trace of a sampled request that reached no endpoint.
 func TestTraceOfARefusedRequest(t *testing.T) {
 	for _, c := range []struct {
 		share   float64
@@ -100,8 +100,8 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 	}
 }
 
-// What is no trace id is not logged as one.
-func TestTraceThatMakesNoSenseIsNotLogged(t *testing.T) {
+// An invalid trace id is not logged.
+func TestInvalidTraceIsNotLogged(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: proxytest.LogAll})
 	k := m.Get("/", "traceparent: 00-"+strings.Repeat("?", 32)+"-"+proxytest.ParentSpanID+"-01")
 	m.Do(k)

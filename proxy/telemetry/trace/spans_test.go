@@ -10,13 +10,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// tracing is the YAML of a sidecar that samples a share of what comes without a
+// tracing returns the YAML of a sidecar that samples a share of the requests without a
 // trace.
 func tracing(share float64) string {
 	return fmt.Sprintf(`tracing: {endpoint: "http://192.0.2.1:4318", sample: %g}`, share)
 }
 
-// attempts are those that were sent.
+// attempts returns the attempts that were sent.
 func attempts(r *trace.Record) (sent []trace.Attempt) {
 	for _, a := range r.Attempts {
 		if a.Span != (trace.SpanID{}) {
@@ -26,8 +26,8 @@ func attempts(r *trace.Record) (sent []trace.Attempt) {
 	return sent
 }
 
-// told is what an attempt came to, in one line.
-func told(a trace.Attempt) string {
+// summary returns the end of an attempt in one line.
+func summary(a trace.Attempt) string {
 	return fmt.Sprintf("%d %s %s %s %d %s", a.Number, a.Kind, a.Protocol, a.Outcome, a.Status, a.Error)
 }
 
@@ -36,8 +36,8 @@ func parent(c trace.Context, span trace.SpanID) string {
 	return string(c.Append(nil))
 }
 
-// A plain request through two sidecars is a chain: the consumer's exchange, its
-// attempt, the provider's exchange, its attempt, and what the application makes of it.
+// The spans of a plain request through two sidecars are a chain: the consumer's exchange,
+// its attempt, the provider's exchange, its attempt, and the span of the application.
 func TestSpansOfAPlainRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: tracing(1)})
 	all, app := m.RecordAllSpans(), m.CollectHeader("traceparent")
@@ -54,7 +54,7 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 	proxytest.Equal(t, "its end", fmt.Sprint(at.Status, at.Error), "200")
 	first := attempts(at)
 	proxytest.Equal(t, "attempts", len(first), 1)
-	proxytest.Equal(t, "the attempt", told(first[0]), "0 primary link won 200 ")
+	proxytest.Equal(t, "the attempt", summary(first[0]), "0 primary link won 200 ")
 	proxytest.Equal(t, "its endpoint", first[0].Endpoint, "10.0.1.1:15006")
 
 	proxytest.Equal(t, "the provider's trace", beside.Trace, at.Trace)
@@ -62,12 +62,12 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 	proxytest.Equal(t, "the provider's request", fmt.Sprint(beside.Protocol, beside.Service, beside.Status), "linklocal200")
 	second := attempts(beside)
 	proxytest.Equal(t, "attempts", len(second), 1)
-	proxytest.Equal(t, "the attempt", told(second[0]), "0 primary http won 200 ")
+	proxytest.Equal(t, "the attempt", summary(second[0]), "0 primary http won 200 ")
 	proxytest.Equal(t, "what the application got", strings.Join(*app, ", "), parent(at.Context, second[0].Span))
 	ids := map[trace.SpanID]bool{at.Span: true, first[0].Span: true, beside.Span: true, second[0].Span: true}
 	proxytest.Equal(t, "different ids", len(ids), 4)
 
-	// Each lies within the one before, on the wall clock of all.
+	// Each span lies within the one before, by the wall clock.
 	last := int64(0)
 	for _, r := range []*trace.Record{at, beside} {
 		a := attempts(r)[0]
@@ -86,15 +86,15 @@ func TestSpansOfAPlainRequest(t *testing.T) {
 	}
 }
 
-// The attempts of a hedged request stand side by side, the loser until its endpoint is
-// done with it; and only the hedge is marked for the application.
+// The attempts of a hedged request have the same parent. The loser ends when its endpoint
+// has finished it. Only the hedge is marked for the application.
 func TestSpansOfAHedge(t *testing.T) {
 	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Limits: tracing(0)}, func(t *testing.T, m *proxytest.Mesh) {
 		m.WarmUp(20)
 		all, states := m.RecordAllSpans(), m.CollectHeader("tracestate")
 		m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 		var calls []*proxytest.Call
-		for range 3 { // one of them meets the frozen replica
+		for range 3 { // one of them goes to the frozen replica
 			c := m.Post(10, "traceparent: "+proxytest.SampledParent, "tracestate: a=b")
 			m.Do(c)
 			calls = append(calls, c)
@@ -110,12 +110,12 @@ func TestSpansOfAHedge(t *testing.T) {
 		for _, r := range *all["10.0.0.1"] {
 			sent := attempts(r)
 			if len(sent) == 1 {
-				proxytest.Equal(t, "one alone", told(sent[0]), "0 primary "+protocolName+" won 200 ")
+				proxytest.Equal(t, "one alone", summary(sent[0]), "0 primary "+protocolName+" won 200 ")
 				continue
 			}
 			hedged++
-			proxytest.Equal(t, "the loser", told(sent[0]), "0 primary "+protocolName+" cancelled 0 ")
-			proxytest.Equal(t, "the hedge", told(sent[1]), "1 hedge "+protocolName+" won 200 ")
+			proxytest.Equal(t, "the loser", summary(sent[0]), "0 primary "+protocolName+" cancelled 0 ")
+			proxytest.Equal(t, "the hedge", summary(sent[1]), "1 hedge "+protocolName+" won 200 ")
 			proxytest.Equal(t, "the loser is withdrawn", sent[0].Withdrawn, r.Ended)
 			if sent[0].Ended < m.Apps[0].FrozenUntil {
 				t.Errorf("the loser ends at %v, before its endpoint thaws at %v", sent[0].Ended, m.Apps[0].FrozenUntil)
@@ -129,11 +129,11 @@ func TestSpansOfAHedge(t *testing.T) {
 				for _, p := range *beside {
 					if found = found || p.Parent == a.Span; p.Parent == a.Span && a.Outcome == trace.Cancelled {
 						proxytest.Equal(t, "the loser's end at the provider", p.Status, 0)
-						proxytest.Equal(t, "its attempt", told(attempts(p)[0]), "0 primary http cancelled 0 ")
+						proxytest.Equal(t, "its attempt", summary(attempts(p)[0]), "0 primary http cancelled 0 ")
 					}
 				}
 				if !found {
-					t.Errorf("the attempt at %s is the parent of nothing there", a.Endpoint)
+					t.Errorf("the attempt at %s is the parent of no span there", a.Endpoint)
 				}
 			}
 		}
@@ -152,13 +152,13 @@ func TestSpansOfAHedge(t *testing.T) {
 	})
 }
 
-// Without tracing the application is told of a hedge or retry all the same, where the
-// request belongs to a trace.
+// Also without tracing a hedge or retry is marked for the application, if the request has
+// a trace.
 func TestTraceStateMarksRetries(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		headers []string
-		want    string // of the retry
+		want    string // at the retry
 	}{
 		{"no trace", nil, ""},
 		{"a trace without a state", []string{"traceparent: " + proxytest.SampledParent}, "remora=h"},
@@ -228,14 +228,14 @@ func TestSpansOfFailures(t *testing.T) {
 			proxytest.Equal(t, "the exchange", fmt.Sprint(r.Status, " ", r.Error), fmt.Sprint(c.status, " ", c.code))
 			var got []string
 			for _, a := range attempts(r) {
-				got = append(got, told(a))
+				got = append(got, summary(a))
 			}
 			proxytest.Equal(t, "attempts", strings.Join(got, "; "), strings.Join(c.attempts, "; "))
 		})
 	}
 }
 
-// A caller that goes away ends its span without a status.
+// The span of a request whose caller closes its connection has no status.
 func TestSpanOfAnAbandonedRequest(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
 	l := m.Consumer.RecordSpans()
@@ -246,10 +246,10 @@ func TestSpanOfAnAbandonedRequest(t *testing.T) {
 	m.Settled()
 	r := l.Only(t)
 	proxytest.Equal(t, "status", fmt.Sprint(r.Status, r.Error), "0")
-	proxytest.Equal(t, "the attempt", told(attempts(r)[0]), "0 primary http cancelled 0 ")
+	proxytest.Equal(t, "the attempt", summary(attempts(r)[0]), "0 primary http cancelled 0 ")
 }
 
-// What is copied of a request is bounded: many records may wait.
+// A record copies a bounded part of its request, because many records may be queued.
 func TestRecordsAreBounded(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: tracing(1)})
 	l := m.Consumer.RecordSpans()
