@@ -85,8 +85,8 @@ func closeTwice(s *suite) {
 	s.settle()
 }
 
-// closeDropsBuffered: a Close behind far more than kernels buffer takes effect
-// although nobody reads, and what was not sent is lost.
+// closeDropsBuffered: a Close after more output than kernels buffer takes effect although the
+// peer does not read, and unsent output is lost.
 func closeDropsBuffered(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")
@@ -193,7 +193,7 @@ func peerResetsWhileWritten(s *suite) {
 	}
 }
 
-// drainDelivers: what is buffered reaches a slow reader, then the end of file.
+// drainDelivers: buffered output reaches a slow reader, and then the end of file.
 func drainDelivers(s *suite) {
 	const size = 16 << 20
 	server := s.probe("server")
@@ -218,7 +218,7 @@ func drainDelivers(s *suite) {
 	s.Wait("the close", server.isClosed)
 }
 
-// drainEndsAlone: a peer that never ends is waited for a second, not for ever.
+// drainEndsAlone: a drain waits for a peer that doesn't close for one second.
 func drainEndsAlone(s *suite) {
 	server := s.probe("server")
 	p := s.peer(server)
@@ -228,8 +228,8 @@ func drainEndsAlone(s *suite) {
 	s.Wait("the close", server.isClosed)
 }
 
-// drainReadsAndDrops: input that was not read when Drain was called, or comes
-// later, does not turn into a reset that destroys the last answer.
+// drainReadsAndDrops: unread input at the time of Drain, and later input, cause no reset
+// that destroys the last response.
 func drainReadsAndDrops(s *suite) {
 	const size = 64 << 10
 	for range 5 {
@@ -248,7 +248,7 @@ func drainReadsAndDrops(s *suite) {
 	}
 }
 
-// drainThenClose: Close cuts a Drain short.
+// drainThenClose: Close ends a Drain at once.
 func drainThenClose(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")

@@ -1,8 +1,7 @@
-// Package conformance is the one suite of tests that both drivers of loop.Loop
-// pass, proxy/reactor on real sockets and proxy/sim on virtual time. What the
-// simulator proves about the core holds for the real thing only as far as the
-// two agree, and this is where they are made to agree: every sentence of
-// proxy/loop.go that the core leans on has a case here.
+// Package conformance is the suite of tests for both drivers of loop.Loop: proxy/reactor on
+// real sockets and proxy/sim on virtual time. The results of the simulator hold for the
+// real driver only if both behave alike. So every rule of package loop that the core needs
+// has a case here.
 package conformance
 
 import (
@@ -18,9 +17,9 @@ type Harness interface {
 	// and waits; the simulator steps virtual time until it has run.
 	Do(f func(l loop.Loop))
 
-	// Outside runs each of fs where no loop is: on goroutines of their own, at
-	// the same time (real), or one after another between two turns (simulated).
-	// It returns when all have returned. l is there for its Post alone.
+	// Outside runs each of fs outside of loops: concurrently, on goroutines of
+	// their own (real), or one after another between two turns (simulated). It
+	// returns when all have returned. They may use only l.Post.
 	Outside(fs ...func(l loop.Loop))
 
 	// Wait returns when cond, evaluated on the loop, holds. It fails the test
@@ -31,11 +30,11 @@ type Harness interface {
 	// that accept returns (called on the loop), and gives the address to dial.
 	Listen(accept func() loop.Stream) (addr string)
 
-	// Refused is an address where nobody listens.
+	// Refused returns an address without a listener.
 	Refused() (addr string)
 
-	// Blackhole is an address that never answers a dial; ok is false where the
-	// driver has no such thing, and the case is skipped.
+	// Blackhole returns an address at which dials time out. ok is false if the
+	// driver has none; its case is skipped then.
 	Blackhole() (addr string, ok bool)
 
 	// Connect opens a connection to addr from outside of the loop under test
@@ -47,8 +46,8 @@ type Harness interface {
 // freedoms that a Stream does not have: not to read, to shut one direction, to
 // reset. Its methods do not block.
 type Peer interface {
-	// Send sends all of b in the background, after what was sent before. It
-	// takes b over.
+	// Send sends all of b in the background, after earlier bytes. It takes
+	// ownership of b.
 	Send(b []byte)
 
 	// Read begins to read, until the end of file or an error. Until then
@@ -56,12 +55,12 @@ type Peer interface {
 	// buffers and then its own.
 	Read()
 
-	// Got is what was read so far. err is nil while more may come, io.EOF
-	// after an orderly end, else what broke the connection. The slice is valid
+	// Got returns the bytes read so far. err is nil while more may arrive, io.EOF
+	// after an orderly end, else the error of the connection. The slice is valid
 	// until the next call.
 	Got() (b []byte, err error)
 
-	// CloseWrite shuts the sending direction after what was sent.
+	// CloseWrite shuts the sending direction after the bytes sent.
 	CloseWrite()
 
 	// Reset closes the connection with a reset.
@@ -77,7 +76,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	}
 }
 
-// cases is all that a driver is held to, in the order of proxy/loop.go.
+// cases are all cases, in the order of package loop.
 var cases = []struct {
 	name string
 	run  func(s *suite)
@@ -141,7 +140,7 @@ var cases = []struct {
 	{"DetachAfterEnd", detachAfterEnd},
 }
 
-// Names are the names of all cases, as Run uses them for its subtests.
+// Names returns the names of all cases, as Run uses them for its subtests.
 func Names() []string {
 	names := make([]string, len(cases))
 	for i, c := range cases {

@@ -140,8 +140,8 @@ func buffered(s *suite) {
 	s.waitGot(p, append(pattern(4, size), pattern(5, 1000)...), io.EOF)
 }
 
-// writeAfterEnd: a write does nothing after Close, Drain, and the peer's close,
-// within the callback that ended and after OnClose.
+// writeAfterEnd: a write after Close, Drain or the peer's close does nothing, within the
+// callback that ended the connection and after OnClose.
 func writeAfterEnd(s *suite) {
 	ends := []struct {
 		name string
@@ -176,8 +176,8 @@ func writeAfterEnd(s *suite) {
 	}
 }
 
-// writeAfterCloseReachesNobody: connections that come after a closed one, and may
-// have its descriptor, do not get what is written to it.
+// writeAfterCloseReachesNobody: a later connection, which may have the descriptor of a closed
+// one, does not get bytes written to that.
 func writeAfterCloseReachesNobody(s *suite) {
 	const count = 20
 	old, far := s.probe("closed"), s.probe("far end")
@@ -215,7 +215,7 @@ func writeAfterCloseReachesNobody(s *suite) {
 	})
 }
 
-// isReset tells whether err is what a system says after a reset.
+// isReset reports whether err is an error of the system after a reset.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

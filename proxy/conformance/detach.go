@@ -7,9 +7,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// detachHandsOver detaches in the midst of input. What OnData gave before and
-// what the Socket gives after it is what the peer sent, and both directions end
-// on their own. A driver without sockets refuses, and nothing has changed.
+// detachHandsOver detaches while input arrives. The bytes of OnData and then of the Socket
+// are those that the peer has sent, and both directions end separately. A driver without
+// sockets refuses, and nothing has changed.
 func detachHandsOver(s *suite) {
 	sent, answer := pattern(1, 4<<20), pattern(2, 1<<20)
 	rest := make(chan []byte, 1)
@@ -53,8 +53,8 @@ func detachHandsOver(s *suite) {
 	s.same("the server", append(server.got, <-rest...), sent)
 }
 
-// serve reads sock to its end, and only then answers: a half-close leaves the
-// other direction open.
+// serve reads sock to its end and then responds: a half-close leaves the other direction
+// open.
 func serve(sock loop.Socket, answer []byte) (rest []byte) {
 	defer sock.Close()
 	rest, err := io.ReadAll(sock)
@@ -70,8 +70,7 @@ func serve(sock loop.Socket, answer []byte) (rest []byte) {
 	return rest
 }
 
-// detachRefused: with output buffered nobody may take the connection, and the
-// refusal costs it nothing.
+// detachRefused: with buffered output Detach refuses, and the connection works on.
 func detachRefused(s *suite) {
 	const size = 48 << 20
 	server := s.probe("server")
@@ -92,7 +91,7 @@ func detachRefused(s *suite) {
 	s.Wait("the end", server.isClosed)
 }
 
-// detachAfterEnd: what is closed can't be detached.
+// detachAfterEnd: a closed connection can't be detached.
 func detachAfterEnd(s *suite) {
 	for name, end := range map[string]func(p *probe){"closed": (*probe).close, "drained": (*probe).drain} {
 		server := s.probe(name)

@@ -23,8 +23,7 @@ func NetPeer(t *testing.T, addr string) Peer {
 	return newNetPeer(t, c.(*net.TCPConn))
 }
 
-// TLSPeer is NetPeer over TLS. Its ends are orderly ones, announced by
-// close_notify.
+// TLSPeer is NetPeer over TLS. It ends a direction with close_notify.
 func TLSPeer(t *testing.T, addr string, config *tls.Config) Peer {
 	t.Helper()
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTime}, Config: config}
@@ -44,7 +43,7 @@ func (c tlsConn) CloseWrite() error {
 
 func (c tlsConn) SetLinger(seconds int) error { return c.NetConn().(*net.TCPConn).SetLinger(seconds) }
 
-// Close closes the socket without a word, as a TCPConn's does.
+// Close closes the socket without close_notify, as a TCPConn's does.
 func (c tlsConn) Close() error { return c.NetConn().Close() }
 
 func newNetPeer(t *testing.T, c netConn) Peer {
@@ -68,9 +67,9 @@ type netPeer struct {
 	done sync.WaitGroup
 
 	mu      sync.Mutex
-	wake    sync.Cond // there is something for send to do
+	wake    sync.Cond // signals work for send
 	queue   [][]byte
-	shut    bool // CloseWrite was asked for
+	shut    bool // CloseWrite was called
 	closed  bool
 	got     []byte
 	err     error

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// soon is the time that a test gives to what must happen after what it checks,
-// and long is what no test waits for. Neither decides whether a test passes.
+// soon is the delay of events that must follow those that a test checks, and long is a delay
+// that no test waits for. Neither decides whether a test passes.
 const (
 	soon = 5 * time.Millisecond
 	long = time.Hour
@@ -59,7 +59,7 @@ type probe struct {
 	conn   loop.Conn
 	opened bool
 	ended  bool // it called Close or Drain
-	closed bool // OnClose came
+	closed bool // OnClose was called
 	err    error
 	got    []byte
 
@@ -138,13 +138,13 @@ func (p *probe) drain() {
 func (p *probe) isOpen() bool   { return p.opened }
 func (p *probe) isClosed() bool { return p.closed }
 
-// echo has p send back what it gets.
+// echo makes p send back all input.
 func (p *probe) echo() *probe {
 	p.onData = func(b []byte) { p.conn.Write(b) }
 	return p
 }
 
-// listen accepts with the given streams, in order; what comes beyond them is an
+// listen accepts connections with the given streams, in order. One more connection is an
 // error.
 func (s *suite) listen(servers ...*probe) (addr string) {
 	next := 0
@@ -158,7 +158,7 @@ func (s *suite) listen(servers ...*probe) (addr string) {
 	})
 }
 
-// dial connects client on the loop; how it ends is the caller's to wait for.
+// dial connects client on the loop. The caller waits for the outcome.
 func (s *suite) dial(addr string, client *probe) {
 	s.t.Helper()
 	s.do(func(l loop.Loop) { l.Dial(addr, long, client) })
@@ -210,8 +210,8 @@ func (s *suite) same(who string, got, want []byte) {
 	s.t.Errorf("%s got %d bytes, want %d", who, len(got), len(want))
 }
 
-// settle waits until what was under way in the loop can be taken to have come:
-// a callback too many shows after it.
+// settle waits until events in progress have surely arrived, so that a surplus callback is
+// seen after it.
 func (s *suite) settle() {
 	s.t.Helper()
 	done := false
@@ -229,7 +229,7 @@ func (s *suite) settle() {
 	s.Wait("the loop to settle", func() bool { return done })
 }
 
-// pattern is n bytes that differ by position and by seed.
+// pattern returns n bytes that depend on the position and the seed.
 func pattern(seed byte, n int) []byte {
 	b := make([]byte, n+7)
 	x := uint64(seed) + 1

@@ -95,8 +95,8 @@ func timerZeroNotWithinCall(s *suite) {
 	}
 }
 
-// timerZeroStarvesNothing has a timer re-arm itself for "now" for as long as it
-// takes that other timers fire, flushes run and a connection echoes.
+// timerZeroStarvesNothing arms a timer for now again and again, until other timers have
+// fired, flushes have run and a connection has echoed.
 func timerZeroStarvesNothing(s *suite) {
 	busy, other, fires, flushes := true, false, 0, 0
 	var lp loop.Loop
@@ -175,7 +175,7 @@ func timerMovedByAnother(s *suite) {
 		l.After(soon, moved)
 		l.After(4*soon, s.timer(func() { done = true }))
 	})
-	s.Wait("both timers", func() bool { return done && len(at) > 0 }) // a late loop moves the one behind the other
+	s.Wait("both timers", func() bool { return done && len(at) > 0 }) // a late loop may fire them in the other order
 	s.do(func(loop.Loop) {
 		if len(at) != 1 || at[0] < 2*soon {
 			s.t.Errorf("a timer moved from %v to %v fired at %v", soon, 2*soon, at)

@@ -74,8 +74,8 @@ func deferInOrder(s *suite) {
 	}
 }
 
-// deferAgainStarvesNothing has a flush defer itself for as long as it takes that
-// a timer fires and a connection echoes.
+// deferAgainStarvesNothing defers a flush again and again, until a timer has fired and a
+// connection has echoed.
 func deferAgainStarvesNothing(s *suite) {
 	busy, fired, ran := true, false, 0
 	var lp loop.Loop
@@ -98,8 +98,8 @@ func deferAgainStarvesNothing(s *suite) {
 	s.do(func(loop.Loop) { busy = false })
 }
 
-// deferFromAnywhere: each kind of callback may defer, and the end of a turn comes
-// though nothing else happens.
+// deferFromAnywhere: each kind of callback may defer, and the turn ends although nothing else
+// happens.
 func deferFromAnywhere(s *suite) {
 	ran := map[string]bool{}
 	var lp loop.Loop
@@ -121,8 +121,8 @@ func deferFromAnywhere(s *suite) {
 	s.Wait("seven flushes", func() bool { return len(ran) == 7 })
 }
 
-// deferBeforeCloseNotice: what a turn deferred runs before the notice of a close
-// in that turn, and may still use the connection (to no effect).
+// deferBeforeCloseNotice: deferred flushes run before the OnClose of a close in that turn, and
+// may still use the connection (without effect).
 func deferBeforeCloseNotice(s *suite) {
 	client, server := s.probe("client"), s.probe("server")
 	s.pair(client, server)

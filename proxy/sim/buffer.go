@@ -5,8 +5,8 @@ import "bytes"
 // poisoned is what OnData's slice holds after the callback.
 var poisoned = bytes.Repeat([]byte{0xDB}, 64<<10)
 
-// buffer returns n bytes that OnData may see, with no capacity beyond. They are
-// the world's, poisoned after the callback.
+// buffer returns n bytes for OnData, without further capacity. The world owns them, and
+// poisons them after the callback.
 func (w *World) buffer(n int) []byte {
 	if cap(w.scratch) < n {
 		w.scratch = make([]byte, max(n, w.Options.ReadSize))
@@ -14,7 +14,7 @@ func (w *World) buffer(n int) []byte {
 	return w.scratch[:n:n]
 }
 
-// poison overwrites b, so that a slice kept past its time is noticed.
+// poison overwrites b, so that a later use of the slice fails.
 func poison(b []byte) {
 	for len(b) > 0 {
 		b = b[copy(b, poisoned):]

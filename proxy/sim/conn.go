@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// The errors that OnClose gets, as the system would give them. errTimeout has
-// Timeout() == true, as net.Error knows it.
+// The errors for OnClose, the same as those of the system. errTimeout has a method Timeout
+// that returns true, as net.Error wants it.
 var (
 	errReset   error = syscall.ECONNRESET
 	errRefused error = syscall.ECONNREFUSED
@@ -20,45 +20,45 @@ var (
 // lingerTime is how long a drained connection waits for the peer's end of file.
 const lingerTime = time.Second
 
-// connState is what the core knows of a connection.
+// connState is the state of a connection as the core sees it.
 type connState uint8
 
 const (
-	stateDialing  connState = iota // no outcome yet
-	stateOpening                   // established in the kernel, OnOpen to come
-	stateOpen                      // OnOpen came
+	stateDialing  connState = iota // neither OnOpen nor OnClose was called
+	stateOpening                   // established in the kernel, before OnOpen
+	stateOpen                      // after OnOpen
 	stateDraining                  // after Drain
-	stateClosed                    // OnClose came or is queued; the kernel may still send
-	stateGone                      // its process or host died: nobody to notify
-	stateDetached                  // it has left the loop: a Socket's
+	stateClosed                    // OnClose was called or is queued; the kernel may still send
+	stateGone                      // its process or host has crashed: OnClose is not called
+	stateDetached                  // it has left the loop and belongs to a Socket
 )
 
-// conn is one end of a connection: what the driver keeps of it and, in out,
-// what the kernel keeps of the direction away from it.
+// conn is one end of a connection: its state in the driver and, in out, the state in the
+// kernel of the direction to the peer.
 type conn struct {
 	w      *World
 	loop   *Loop
 	stream loop.Stream
-	accept func() loop.Stream // inbound, until stream is there
+	accept func() loop.Stream // of an inbound connection, until it has made stream
 	peer   *conn              // nil before the dial reached the listener
 	link   *link              // towards the peer
 	addr   string             // dialed
 	remote string
 	id     uint32
 
-	original netip.AddrPort // where the dial was going before it was redirected
+	original netip.AddrPort // the address of a dial that was redirected
 
 	index int // in loop.conns
 	state connState
 
 	queued    bool  // in loop.due
-	held      bool  // Hold: not read
-	half      bool  // HalfClose: the end of file follows what was written
+	held      bool  // by Hold: input is not read
+	half      bool  // by HalfClose: the end of file follows the output
 	reset     bool  // a reset has arrived
 	resetSent bool  // the kernel has answered late data with a reset
 	shut      bool  // write side shut, after Drain
-	lingered  bool  // a drained connection has waited long enough
-	err       error // for OnClose, or a dial's failure that the loop has not seen
+	lingered  bool  // lingerTime has passed
+	err       error // for OnClose, or the failure of a dial that the loop has not processed
 	out       pipe
 }
 
@@ -105,7 +105,7 @@ func (c *conn) RemoteAddr() string { return c.remote }
 // OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
-// ready puts c before the loop in its next turn.
+// ready adds c to the next turn of its loop.
 func (c *conn) ready() {
 	if c.queued || c.state >= stateClosed {
 		return
@@ -115,8 +115,8 @@ func (c *conn) ready() {
 	c.loop.need(c.w.now)
 }
 
-// service is c's part of a turn: what the real driver does when the poller says
-// that a connection is readable or writable.
+// service is c's part of a turn: the work of a real driver when a connection is readable or
+// writable.
 func (c *conn) service() {
 	switch c.state {
 	case stateDialing:
@@ -172,7 +172,7 @@ func (c *conn) serviceOpen() {
 	}
 }
 
-// read hands over some of what has arrived.
+// read delivers some of the bytes that have arrived.
 func (c *conn) read(in *pipe, unread int64) {
 	n := c.w.cut(int(min(unread, int64(c.w.Options.ReadSize))))
 	b := c.w.buffer(n)
@@ -203,21 +203,21 @@ func (c *conn) serviceDraining() {
 	}
 }
 
-// flush moves what the kernel has room for out of the driver's buffer.
+// flush moves output from the driver's buffer to the kernel, as far as it has room.
 func (c *conn) flush() {
 	c.out.accept(c.w.Options.SendBuffer)
 	c.transmit()
 }
 
-// writable has the loop flush again when there is something and room for it.
+// writable makes the loop flush again if there is output and room for it.
 func (c *conn) writable() {
 	if c.out.written > c.out.kernel && c.out.room(c.w.Options.SendBuffer) {
 		c.ready()
 	}
 }
 
-// finish closes c as close(2) does, for the reason err, and queues the notice.
-// Unread input makes it a reset, which destroys what the peer has not read.
+// finish closes c with err as close(2) does, and queues OnClose. With unread input it is a
+// reset, which destroys output that the peer has not read.
 func (c *conn) finish(err error) {
 	established := c.peer != nil && c.state != stateDialing
 	c.state, c.err = stateClosed, err
@@ -225,7 +225,7 @@ func (c *conn) finish(err error) {
 	if established {
 		c.closeKernel()
 	} else if c.peer != nil {
-		c.sendReset() // half a handshake is withdrawn
+		c.sendReset() // ends a handshake in progress
 	}
 }
 

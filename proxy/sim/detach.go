@@ -8,9 +8,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements loop.Conn by refusing, for virtual time can't wait for a
-// goroutine that blocks on a socket; unless Options.Sockets says that nobody
-// will.
+// Detach implements loop.Conn. It refuses unless Options.Sockets is set: virtual time can't
+// wait for a goroutine that blocks on a socket.
 func (c *conn) Detach() (loop.Socket, error) {
 	c.loop.check("Conn.Detach")
 	switch {
@@ -26,15 +25,15 @@ func (c *conn) Detach() (loop.Socket, error) {
 	return socket{c}, nil
 }
 
-// ErrWouldBlock is returned by the methods of a Socket that would block: nothing
-// has arrived to be read, or the kernel's buffer has no room.
+// ErrWouldBlock is the error of a Socket's methods in the place of blocking: no input has
+// arrived, or the kernel's buffer has no room.
 var ErrWouldBlock = errors.New("sim: the call would block")
 
-// socket is a connection that has left its loop. Its methods are called in the
-// world's goroutine, at any time, and never block.
+// socket is a connection that has left its loop. Only the world's goroutine calls its
+// methods, at any time. They never block.
 type socket struct{ c *conn }
 
-// Read reads what has arrived.
+// Read reads bytes that have arrived.
 func (s socket) Read(b []byte) (int, error) {
 	in := &s.c.peer.out
 	n := int(min(in.unread(), int64(len(b))))
@@ -65,7 +64,7 @@ func (s socket) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// CloseWrite sends an end of file after what was written.
+// CloseWrite sends an end of file after the output.
 func (s socket) CloseWrite() error {
 	if s.c.out.fin == finNone {
 		s.c.out.fin = finWanted

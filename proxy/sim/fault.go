@@ -8,20 +8,20 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Faults are made between turns: from the test, or from a script given to At.
+// A fault happens between turns: the test, or a script given to At, calls its method.
 
-// Pause stops l for d: its timers, reads, writes and posts wait. Its kernel goes
-// on, which accepts connections and takes in what fits the receive buffer.
+// Pause stops l for d: its timers, reads, writes and posts wait. Its kernel continues to
+// accept connections, and input as far as it fits the receive buffer.
 func (w *World) Pause(l *Loop, d time.Duration) {
 	w.fault(l, "Pause")
 	l.busyUntil = max(l.busyUntil, w.now+d)
-	l.waking = false // a wake before the end counts no more
+	l.waking = false // ignore a wake before the end
 	l.need(w.now)
 }
 
-// Crash kills l's process: its core is never called again, its listeners and
-// timers are gone, and its kernel closes its connections, by reset where input
-// was unread. Loop(name) starts it anew, empty.
+// Crash ends l's process: its core is never called again, it has no listeners or timers,
+// and its kernel closes its connections, with a reset if input was unread. Loop(name)
+// starts the process again, without state.
 func (w *World) Crash(l *Loop) {
 	w.fault(l, "Crash")
 	for _, c := range l.kill() {
@@ -31,9 +31,9 @@ func (w *World) Crash(l *Loop) {
 	}
 }
 
-// Vanish takes l's host off the network without a word, as a power cut does:
-// peers hear nothing, and dials are not answered, until Loop(name) starts it
-// anew; then their segments are answered by a reset.
+// Vanish takes l's host off the network, as a power cut does: peers receive nothing, and
+// dials time out, until Loop(name) starts it again. From then on it resets old
+// connections of peers that send.
 func (w *World) Vanish(l *Loop) {
 	w.fault(l, "Vanish")
 	l.host.down = true
@@ -47,8 +47,8 @@ func (w *World) Vanish(l *Loop) {
 	}
 }
 
-// revive ends a Vanish. Peers that still send hear of it now; the others when
-// they next send something.
+// revive ends a Vanish. Peers with output on its way get a reset now, the others when they
+// send.
 func (w *World) revive(h *host) {
 	h.down = false
 	for _, c := range h.ghosts {
@@ -59,7 +59,7 @@ func (w *World) revive(h *host) {
 	h.ghosts = nil
 }
 
-// kill stops l and returns the connections it had.
+// kill stops l and returns its connections.
 func (l *Loop) kill() []*conn {
 	l.dead = true
 	for addr, ln := range l.w.listeners {
@@ -78,14 +78,14 @@ func (l *Loop) kill() []*conn {
 	return conns
 }
 
-// Partition stops all that goes from host a to host b and back. What is sent
-// meanwhile, or on its way, arrives some time after Heal, as retransmissions do.
+// Partition stops all segments between hosts a and b. They arrive some time after Heal, as
+// retransmissions do.
 func (w *World) Partition(a, b string) {
 	w.PartitionOneWay(a, b)
 	w.PartitionOneWay(b, a)
 }
 
-// PartitionOneWay stops all that goes from one host to another.
+// PartitionOneWay stops all segments from one host to another.
 func (w *World) PartitionOneWay(from, to string) {
 	w.fault(nil, "Partition")
 	w.link(w.host(from), w.host(to)).cut = true
@@ -108,27 +108,27 @@ func (w *World) Heal(a, b string) {
 	}
 }
 
-// route is the link that e travels on.
+// route returns the link of e.
 func (w *World) route(e *event) *link {
 	switch e.kind {
-	case evReset, evOpen, evRefuse: // travel to c
+	case evReset, evOpen, evRefuse: // these go to c
 		return w.link(e.c.link.to, e.c.link.from)
 	default:
 		return e.c.link
 	}
 }
 
-// stopped tells whether e cannot arrive now.
+// stopped reports whether a partition stops e.
 func (w *World) stopped(e *event) bool { return w.route(e).cut }
 
-// Blackhole has dials to addr never answered, or answered again.
+// Blackhole makes dials to addr time out while on.
 func (w *World) Blackhole(addr string, on bool) {
 	w.fault(nil, "Blackhole")
 	w.black[addr] = on
 }
 
-// Reset breaks the connection that c is an end of: both ends get a reset, and
-// what is on its way is lost.
+// Reset breaks the connection of c: both ends get a reset, and segments on their way are
+// lost.
 func (w *World) Reset(c loop.Conn) {
 	w.fault(nil, "Reset")
 	if c := c.(*conn); c.peer != nil {
@@ -148,8 +148,8 @@ func (w *World) ResetAll(a, b string) {
 	}
 }
 
-// Hold has c's loop not read from it while on, so that its receive buffer and
-// then the peer's buffers fill up.
+// Hold stops c's loop from reading it while on, so that its receive buffer and then the
+// peer's buffers fill.
 func (w *World) Hold(c loop.Conn, on bool) {
 	w.fault(nil, "Hold")
 	cc := c.(*conn)
@@ -159,8 +159,8 @@ func (w *World) Hold(c loop.Conn, on bool) {
 	}
 }
 
-// HalfClose shuts the write side of c after what was written, and c goes on
-// reading, as some clients do. Its later writes do nothing.
+// HalfClose shuts the write side of c after its output. c continues to read, as some
+// clients do. Its later writes do nothing.
 func (w *World) HalfClose(c loop.Conn) {
 	w.fault(nil, "HalfClose")
 	cc := c.(*conn)
@@ -182,8 +182,8 @@ func (w *World) fault(l *Loop, name string) {
 	w.note(evkFault, l, nil, 0)
 }
 
-// Leftovers lists what is left of a mesh that should be at rest: connections,
-// armed timers, and work queued on loops that live. Empty means none.
+// Leftovers returns a line for each connection, armed timer and queued work of a world that
+// should be idle. Loops that have crashed don't count.
 func (w *World) Leftovers() []string {
 	var left []string
 	for _, l := range w.loops {

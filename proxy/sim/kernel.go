@@ -2,31 +2,31 @@ package sim
 
 import "time"
 
-// finState is how far the end of a byte stream has come.
+// finState is the progress of the end of a byte stream.
 type finState uint8
 
 const (
 	finNone    finState = iota
-	finWanted           // to be sent after the last byte
+	finWanted           // must be sent after the last byte
 	finSent             // on its way
 	finArrived          // in the receiver's kernel
 )
 
-// pipe is one direction of a connection. Its marks are positions in the byte
-// stream: read <= arrived <= sent <= kernel <= written. Between read and arrived
-// lies the receiver's unread input, up to sent what is on its way, up to kernel
-// the sender's socket buffer, up to written what the driver still holds.
+// pipe is one direction of a connection. Its positions in the byte stream are
+// read <= arrived <= sent <= kernel <= written. The bytes between two of them are, in this
+// order: unread input of the receiver, segments on their way, the sender's socket buffer,
+// and the buffer of the sender's driver.
 type pipe struct {
 	buf  []byte // buf[head:] are the bytes from read to written
 	head int
 
 	read, arrived, sent, kernel, written int64
 
-	last    time.Duration // arrival of the latest segment: none may overtake it
+	last    time.Duration // arrival of the latest segment; later ones arrive after it
 	fin     finState
 	pumping bool // an evPump is queued
 	blocked bool // waits for the receiver to read
-	dead    bool // reset: nothing that is on its way arrives
+	dead    bool // after a reset: segments on their way don't arrive
 }
 
 func (p *pipe) append(b []byte) {
@@ -38,7 +38,7 @@ func (p *pipe) append(b []byte) {
 	p.written += int64(len(b))
 }
 
-// accept is the kernel taking as much as a buffer of the given size has room for.
+// accept moves output into a kernel buffer of the given size, as far as it has room.
 func (p *pipe) accept(size int) {
 	p.kernel = max(p.kernel, min(p.written, p.sent+int64(size)))
 }
@@ -47,7 +47,7 @@ func (p *pipe) room(size int) bool { return p.kernel < p.sent+int64(size) }
 
 func (p *pipe) unread() int64 { return p.arrived - p.read }
 
-// ended tells whether the receiver has read all there will ever be.
+// ended reports whether the receiver has read the whole stream.
 func (p *pipe) ended() bool { return p.fin == finArrived && p.read == p.arrived }
 
 // take reads len(b) bytes that have arrived.
@@ -56,7 +56,7 @@ func (p *pipe) take(b []byte) {
 	p.skip(int64(len(b)))
 }
 
-// drop reads and forgets all that has arrived.
+// drop discards all bytes that have arrived.
 func (p *pipe) drop() { p.skip(p.unread()) }
 
 func (p *pipe) skip(n int64) {
@@ -67,22 +67,22 @@ func (p *pipe) skip(n int64) {
 	}
 }
 
-// truncate forgets what lies behind the stream position to.
+// truncate discards the bytes after the stream position to.
 func (p *pipe) truncate(to int64) {
 	p.buf = p.buf[:len(p.buf)-int(p.written-to)]
 	p.written = to
 	p.kernel = min(p.kernel, to)
 }
 
-// maxSegment is the most that travels as one, unless bandwidth is limited;
-// then slowSegment is, so that connections share a link fairly.
+// maxSegment is the maximum length of a segment. With limited bandwidth it is slowSegment,
+// so that connections share a link fairly.
 const (
 	maxSegment  = 64 << 10
 	slowSegment = 16 << 10
 )
 
-// transmit sends what window and bandwidth allow, and the end of file after it,
-// and wakes the loop if it waits for room.
+// transmit sends as much as window and bandwidth allow, and the end of file after the last
+// byte. It wakes the loop if that waits for room.
 func (c *conn) transmit() {
 	if !c.out.dead && !c.out.pumping {
 		c.segments()
@@ -124,8 +124,8 @@ func (c *conn) segments() {
 	}
 }
 
-// windowMoved tells c that its peer has read. The news takes as long as a
-// segment, but only a sender that waits for it needs to be told.
+// windowMoved makes c send again after its peer has read, if c waits for that. The window
+// update takes as long as a segment.
 func (c *conn) windowMoved() {
 	if c.out.blocked && !c.out.pumping {
 		c.out.blocked, c.out.pumping = false, true
@@ -147,7 +147,7 @@ func (c *conn) closeKernel() {
 	}
 }
 
-// sendReset aborts: what c has not sent is lost, what is on its way is not.
+// sendReset aborts the connection: unsent output is lost, segments on their way arrive.
 func (c *conn) sendReset() {
 	c.out.truncate(c.out.sent)
 	c.out.last = max(c.out.last, c.w.now+c.link.delay(c.w))
@@ -155,7 +155,7 @@ func (c *conn) sendReset() {
 	c.w.push(event{at: c.out.last, kind: evReset, c: c.peer})
 }
 
-// breakDown resets both ends from the middle; what is on its way is lost.
+// breakDown resets both ends from the network. Segments on their way are lost.
 func (c *conn) breakDown() {
 	for _, end := range [2]*conn{c, c.peer} {
 		if end.out.dead {
@@ -166,7 +166,7 @@ func (c *conn) breakDown() {
 	}
 }
 
-// deliver is the receiving kernel's part.
+// deliver processes an event in the receiving kernel.
 func (w *World) deliver(e *event) {
 	c := e.c
 	switch e.kind {
@@ -195,9 +195,9 @@ func (w *World) deliver(e *event) {
 	}
 }
 
-// resetIn is what a reset does to c's input. It comes behind all that was sent before
-// it, also where that is due at the same time. Unread input is lost, all of it, or
-// none: a poller may see either first.
+// resetIn applies a reset to c's input. The reset arrives after all bytes sent before it,
+// even if they are due at the same time. Unread input is lost or kept as a whole, since a
+// poller may report either event first.
 func (c *conn) resetIn(in *pipe) {
 	if !in.dead {
 		in.arrived = in.sent
@@ -207,7 +207,7 @@ func (c *conn) resetIn(in *pipe) {
 	}
 }
 
-// input answers the arrival of bytes or of the end of file at c.
+// input processes the arrival of bytes or of the end of file at c.
 func (c *conn) input(fin bool) {
 	switch c.state {
 	case stateClosed, stateGone:
@@ -217,7 +217,7 @@ func (c *conn) input(fin bool) {
 			c.sendReset()
 		}
 	default:
-		c.established() // a held handshake was overtaken
+		c.established() // the segment has overtaken a delayed handshake
 		if !c.held {
 			c.ready()
 		}

@@ -19,19 +19,19 @@ type Loop struct {
 	timers  loop.Timers
 	flushes loop.Flushes
 	posts   []func()
-	due     []*conn // have an event for the next turn
-	closed  []*conn // have a close notice to come
-	conns   []*conn // all whose OnClose has not come
+	due     []*conn // with an event for the next turn
+	closed  []*conn // with OnClose due
+	conns   []*conn // all before OnClose
 
 	dueSpare   []*conn
 	postsSpare []func()
-	busyUntil  time.Duration // no turn before
+	busyUntil  time.Duration // no turn before this time
 	wakeAt     time.Duration // of the wake event that counts
 	waking     bool
 }
 
-// Loop returns the loop called name, made on first use and anew after a Crash.
-// Its host is the name up to the first "/": "api" and "api/1" share one.
+// Loop returns the loop called name. It makes the loop on first use, and again after a
+// Crash. The name up to the first "/" is the host: "api" and "api/1" share one.
 func (w *World) Loop(name string) *Loop {
 	for _, l := range w.loops {
 		if l.name == name && !l.dead {
@@ -46,11 +46,11 @@ func (w *World) Loop(name string) *Loop {
 	return l
 }
 
-// Name is the name that the loop was made with.
+// Name returns the name of the loop.
 func (l *Loop) Name() string { return l.name }
 
-// Do runs f in a turn of its own or of others and lets virtual time pass until
-// it has run. It panics when l does not come to it within an hour.
+// Do posts f and runs the world until f has run. It panics if that takes more than an hour
+// of virtual time.
 func (l *Loop) Do(f func()) {
 	done := false
 	l.Post(func() { f(); done = true })
@@ -83,14 +83,14 @@ func (l *Loop) Defer(f *loop.Flush) {
 	l.flushes.Add(f)
 }
 
-// Dial implements loop.Loop. A timeout of 0 or less is none.
+// Dial implements loop.Loop. A timeout of 0 or less means no timeout.
 func (l *Loop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	l.check("Loop.Dial")
 	l.w.dial(l, addr, timeout, s)
 }
 
-// Post implements loop.Loop. In the simulation all is one goroutine: it may be
-// called from anywhere in it. What is posted for one turn runs in random order.
+// Post implements loop.Loop. Anything in the world's goroutine may call it. Functions
+// posted for one turn run in random order.
 func (l *Loop) Post(f func()) {
 	if l.dead {
 		return
@@ -117,7 +117,7 @@ func (l *Loop) enter() {
 
 func (l *Loop) leave() { l.w.current = nil }
 
-// need asks for a turn at the time at, or as soon as the loop is free.
+// need schedules a turn at the time at, or as soon as the loop is free.
 func (l *Loop) need(at time.Duration) {
 	at = max(at, l.busyUntil, l.w.now)
 	if l.dead || l.waking && l.wakeAt <= at {
@@ -127,7 +127,7 @@ func (l *Loop) need(at time.Duration) {
 	l.w.push(event{at: at, kind: evWake, l: l})
 }
 
-// wake answers a wake event; one that an earlier one overtook does not count.
+// wake runs a turn for a wake event, unless an earlier one has replaced the event.
 func (l *Loop) wake(at time.Duration) {
 	if l.dead || !l.waking || at != l.wakeAt {
 		return
@@ -154,7 +154,7 @@ func (l *Loop) hasWork() bool {
 		armed && next <= l.w.now
 }
 
-// turn is one round: events and timers, flushes, close notices.
+// turn runs one turn: events and timers, flushes, OnClose.
 func (l *Loop) turn() {
 	w := l.w
 	before, ready := w.callbacks, len(l.due)+len(l.posts)
@@ -193,7 +193,7 @@ func (l *Loop) turn() {
 		f.Do()
 		l.leave()
 	}
-	// A notice may close another connection, whose notice then comes last.
+	// OnClose may close another connection, whose OnClose is then called last.
 	for i := 0; i < len(l.closed); i++ {
 		l.closed[i].notify()
 	}
@@ -211,7 +211,8 @@ func (l *Loop) post(f func()) {
 	l.leave()
 }
 
-// fire runs the next timer that was due when the turn began, if there is one.
+// fire runs the next timer that was due when the turn began. It reports whether there was
+// one.
 func (l *Loop) fire(mark uint64) bool {
 	t := l.timers.Pop(l.w.now, mark)
 	if t == nil {

@@ -10,15 +10,15 @@ import (
 
 // Path is the network from one host to another, in that direction.
 type Path struct {
-	Latency   time.Duration // least time that a segment takes
-	Jitter    time.Duration // it takes up to this much more, at random
-	Bandwidth int64         // bytes per second, shared by all connections; 0: unlimited
+	Latency   time.Duration // shortest time that a segment takes
+	Jitter    time.Duration // random addition to Latency, at most
+	Bandwidth int64         // bytes per second, shared by all connections; 0 means no limit
 	Reset     float64       // probability that a segment breaks its connection
 	Refuse    float64       // probability that a dial is refused
-	Lose      float64       // probability that a dial is never answered
+	Lose      float64       // probability that a dial times out
 }
 
-// DefaultNet is the network of a new World: 10 to 30 µs within a host, 100 to
+// DefaultNet returns the paths of a new World: 10 to 30 µs within a host, 100 to
 // 200 µs between hosts, no limits, no faults.
 func DefaultNet(from, to string) Path {
 	if from == to {
@@ -27,8 +27,8 @@ func DefaultNet(from, to string) Path {
 	return Path{Latency: 100 * time.Microsecond, Jitter: 100 * time.Microsecond}
 }
 
-// Net sets the network: path gives the Path between any two hosts and is asked
-// once for each direction. What is on its way is not affected.
+// Net sets the network: path returns the Path between two hosts, and is called once for
+// each direction. Segments on their way are not affected.
 func (w *World) Net(path func(from, to string) Path) {
 	w.net = path
 	for _, ln := range w.linkList {
@@ -42,8 +42,8 @@ type host struct {
 	ip    netip.Addr
 	ports int // ephemeral ports given out
 
-	down   bool    // Vanish: answers nothing
-	ghosts []*conn // whose peers do not know of the Vanish
+	down   bool    // by Vanish: it sends nothing
+	ghosts []*conn // connections that Vanish ended without a notice to the peer
 }
 
 func (w *World) host(name string) *host {
@@ -56,7 +56,7 @@ func (w *World) host(name string) *host {
 	return h
 }
 
-// link is one direction between two hosts.
+// link is the network from one host to another.
 type link struct {
 	from, to *host
 	path     Path
@@ -74,7 +74,7 @@ func (w *World) link(from, to *host) *link {
 	return ln
 }
 
-// delay draws how long one segment travels.
+// delay returns a random time for one segment.
 func (ln *link) delay(w *World) time.Duration {
 	d := ln.path.Latency
 	if ln.path.Jitter > 0 {
@@ -83,7 +83,7 @@ func (ln *link) delay(w *World) time.Duration {
 	return d
 }
 
-// occupy sends n bytes behind what is being sent, and tells when the last has left.
+// occupy sends n bytes after those being sent. It returns when the last byte has left.
 func (ln *link) occupy(now time.Duration, n int) time.Duration {
 	if ln.path.Bandwidth <= 0 {
 		return now
@@ -104,8 +104,8 @@ func (w *World) newConn(l *Loop) *conn {
 	return c
 }
 
-// dial sends the first segment of a handshake. An address that nobody has ever
-// listened on belongs to a host of its own that refuses.
+// dial sends the first segment of a handshake. An address without a listener so far
+// belongs to a host of its own, which refuses.
 func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream) {
 	c := w.newConn(l)
 	c.stream, c.remote = s, addr
@@ -126,7 +126,7 @@ func (w *World) dial(l *Loop, addr string, timeout time.Duration, s loop.Stream)
 	}
 }
 
-// handshake is c's dial arriving where it is addressed.
+// handshake processes the arrival of c's dial at its address.
 func (w *World) handshake(c *conn) {
 	to, ln := c.link.to, w.listeners[c.addr]
 	back := w.link(to, c.link.from)
@@ -147,7 +147,7 @@ func (w *World) handshake(c *conn) {
 	s.ready()
 }
 
-// established is the handshake's end at the side that dialed.
+// established ends the handshake at the side that has dialled.
 func (c *conn) established() {
 	if c.state == stateDialing && c.peer != nil && c.err == nil {
 		c.state = stateOpening
@@ -155,7 +155,7 @@ func (c *conn) established() {
 	}
 }
 
-// dialOutcome is the failure of a dial, unless it has had an outcome already.
+// dialOutcome ends a dial with err, unless it has ended already.
 func (c *conn) dialOutcome(err error) {
 	if c.state == stateDialing && c.err == nil {
 		c.err = err

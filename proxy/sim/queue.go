@@ -10,11 +10,11 @@ const (
 	evFin                          // c's end of stream, at pos, reaches the peer's kernel
 	evReset                        // a reset reaches c
 	evSyn                          // c's dial reaches the listener
-	evOpen                         // the listener's answer reaches c
+	evOpen                         // the listener's acceptance reaches c
 	evRefuse                       // the listener's refusal reaches c
-	evDialTimeout                  // c has waited long enough
+	evDialTimeout                  // the timeout of c's dial
 	evPump                         // c.out may send its next segment
-	evLinger                       // c has drained long enough
+	evLinger                       // the end of lingerTime of c
 	evScript                       // f, from At
 	evWake                         // a turn of l
 )
@@ -30,8 +30,8 @@ type event struct {
 	f    func()
 }
 
-// queue is a 4-ary heap of events by (at, tie). Values, not pointers: millions
-// of events leave nothing behind for the garbage collector.
+// queue is a 4-ary heap of events by (at, tie). It has values and not pointers, so that
+// millions of events are no work for the garbage collector.
 type queue []event
 
 func (q queue) less(i, j int) bool {
@@ -56,7 +56,7 @@ func (q *queue) pop() event {
 	h := *q
 	top, last := h[0], len(h)-1
 	h[0] = h[last]
-	h[last] = event{} // lets go of what it points to
+	h[last] = event{} // release its pointers
 	h = h[:last]
 	*q = h
 	for i := 0; ; {

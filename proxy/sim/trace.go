@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// noteKind names what the trace records.
+// noteKind is the kind of a line of the trace.
 type noteKind uint8
 
 const (
@@ -41,7 +41,7 @@ type trace struct {
 	full bool
 }
 
-// traceLength is how many of the last events a failed test prints.
+// traceLength is the number of events that a failed test prints.
 const traceLength = 4096
 
 func (w *World) note(kind noteKind, l *Loop, c *conn, n int) {
@@ -65,8 +65,8 @@ func (w *World) note(kind noteKind, l *Loop, c *conn, n int) {
 	}
 }
 
-// Hash sums up every event so far. Two runs that differ in anything that a
-// Stream, a Timer or a Flush could notice differ in it.
+// Hash returns a hash of all events so far. Two runs have different hashes if they differ
+// in anything that a Stream, a Timer or a Flush can observe.
 func (w *World) Hash() uint64 { return w.trace.hash }
 
 // Reporter is the part of testing.TB that OnFailure needs.
@@ -77,8 +77,8 @@ type Reporter interface {
 	Cleanup(f func())
 }
 
-// OnFailure has the world keep a trace, and print its seed and last events when
-// the test fails.
+// OnFailure makes the world keep a trace, and print its seed and the last events if the
+// test fails.
 func (w *World) OnFailure(t Reporter) {
 	w.trace.keep, w.trace.ring = true, make([]note, traceLength)
 	t.Cleanup(func() {
@@ -88,8 +88,8 @@ func (w *World) OnFailure(t Reporter) {
 	})
 }
 
-// Trace is the last events, one per line: time, loop, what happened, the
-// connection, and for data the count of bytes. Empty without OnFailure.
+// Trace returns the last events, one per line: time, loop, kind, connection, and for data
+// the number of bytes. It is empty without OnFailure.
 func (w *World) Trace() string {
 	t := &w.trace
 	lines := t.ring[:t.next]

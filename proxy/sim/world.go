@@ -10,28 +10,27 @@ import (
 // Options are the constants of the model. New fills them in; change them in
 // World.Options before the first connection.
 type Options struct {
-	// SendBuffer is how many bytes a connection's kernel takes before they are
-	// sent; more is Buffered. Default 256 KiB.
+	// SendBuffer is the number of unsent bytes that the kernel takes for a
+	// connection; further ones are Buffered. Default 256 KiB.
 	SendBuffer int
-	// ReceiveBuffer is how many bytes may be on their way to, or unread at, one
-	// end of a connection. Default 256 KiB.
+	// ReceiveBuffer is the number of bytes that may be on their way to one end of a
+	// connection, or unread there. Default 256 KiB.
 	ReceiveBuffer int
-	// ReadSize is the most that one OnData carries. Default 64 KiB.
+	// ReadSize is the maximum number of bytes of one OnData. Default 64 KiB.
 	ReadSize int
-	// TurnCost is the virtual time that a turn takes, so that a loop which
-	// always has something to do does not stop the clock. At least 1 ns.
-	// Default 1 µs.
+	// TurnCost is the virtual time that a turn takes, at least 1 ns. Without it a
+	// loop that always has work would stop the clock. Default 1 µs.
 	TurnCost time.Duration
-	// Cut is the probability that a segment, and again a read, is cut short at
-	// a random place; one cut in four leaves a single byte. Default 0.25.
+	// Cut is the probability that a segment is shortened to a random length, and
+	// that a read is. One cut in four leaves a single byte. Default 0.25.
 	Cut float64
-	// Sockets lets connections leave their loops, for tests whose goroutine uses
-	// their Sockets itself. Default: Detach is refused.
+	// Sockets allows Detach, for tests whose goroutine uses the Sockets itself.
+	// Default: Detach returns errors.ErrUnsupported.
 	Sockets bool
 }
 
-// World is a set of loops and the network between them. It lives in one
-// goroutine, that of the test.
+// World is a set of loops and the network between them. Only the goroutine of the test uses
+// it.
 type World struct {
 	Options Options
 
@@ -40,28 +39,28 @@ type World struct {
 	now     time.Duration
 	events  queue
 	scripts uint64 // scripts so far: they keep their order
-	current *Loop  // whose callback is running
+	current *Loop  // the loop whose callback is running
 
-	loops     []*Loop // every loop that ever was, in order of creation
+	loops     []*Loop // all loops, also crashed ones, in order of creation
 	hosts     map[string]*host
 	links     map[[2]*host]*link
 	linkList  []*link // in order of creation
 	net       func(from, to string) Path
 	listeners map[string]*listener
-	homes     map[string]*host // where an address was last listened on
+	homes     map[string]*host // the host that last listened on an address
 	black     map[string]bool
-	redirects map[string]string // where dials to an address go instead
+	redirects map[string]string // other addresses for dials to an address
 	held      []event           // stopped by a partition
 	conns     uint32            // connections so far
 
-	scratch []byte // what OnData gets
+	scratch []byte // the buffer for OnData
 	trace   trace
 
 	callbacks uint64 // so far
 	onTurn    func(l *Loop, ready, callbacks int)
 }
 
-// New makes an empty world. All that is random in it follows from seed.
+// New returns an empty world. All its random numbers follow from seed.
 func New(seed uint64) *World {
 	return &World{
 		Options: Options{
@@ -83,26 +82,26 @@ func New(seed uint64) *World {
 	}
 }
 
-// Now is the virtual time since New.
+// Now returns the virtual time since New.
 func (w *World) Now() time.Duration { return w.now }
 
-// Rand is the world's source of randomness. Drawing from it is part of the run:
-// it changes what comes after, the same way each time.
+// Rand returns the world's random numbers. Each use of them changes the rest of the run, in
+// the same way each time.
 func (w *World) Rand() *rand.Rand { return w.rand }
 
-// At runs f at the absolute virtual time d, or now if that has passed. f runs
-// outside of every loop; scripts due at the same time keep their order.
+// At runs f at the absolute virtual time d, or now if d has passed. f runs outside of all
+// loops. Scripts that are due at the same time keep their order.
 func (w *World) At(d time.Duration, f func()) {
 	w.push(event{at: max(d, w.now), kind: evScript, f: f})
 }
 
-// Run lets d of virtual time pass.
+// Run runs the world for d of virtual time.
 func (w *World) Run(d time.Duration) {
 	w.RunUntil(func() bool { return false }, d)
 }
 
-// RunUntil lets virtual time pass until cond holds, asked for after each turn
-// and each script, and tells whether it did within limit.
+// RunUntil runs the world until cond holds, for limit of virtual time at most. It calls
+// cond after each turn and each script. It reports whether cond held.
 func (w *World) RunUntil(cond func() bool, limit time.Duration) bool {
 	if w.current != nil {
 		panic("sim: Run inside a callback of loop " + w.current.name)
@@ -123,13 +122,13 @@ func (w *World) RunUntil(cond func() bool, limit time.Duration) bool {
 	return false
 }
 
-// OnTurn has f called after each turn of a loop with what was ready for it
-// (connections, due timers and posted functions), and how many callbacks it made
-// of that.
+// OnTurn sets a function to be called after each turn of a loop. ready is the number of
+// connections, due timers and posted functions of the turn; callbacks is the number of
+// calls of the core.
 func (w *World) OnTurn(f func(l *Loop, ready, callbacks int)) { w.onTurn = f }
 
-// push queues e. What is due at the same time comes in this order: the network,
-// in random order; scripts, in the order of At; turns, in random order.
+// push queues e. Events due at the same time have this order: the network, at random;
+// scripts, in the order of At; turns, at random.
 func (w *World) push(e event) {
 	switch e.kind {
 	case evScript:
@@ -170,7 +169,7 @@ func (w *World) handle(e *event) {
 // chance is true with probability p.
 func (w *World) chance(p float64) bool { return p > 0 && w.rand.Float64() < p }
 
-// cut shortens n, at least 1, at a random place now and then.
+// cut returns n, or with probability Options.Cut a random smaller length of at least 1.
 func (w *World) cut(n int) int {
 	if n <= 1 || !w.chance(w.Options.Cut) {
 		return n
@@ -181,16 +180,16 @@ func (w *World) cut(n int) int {
 	return 1 + w.rand.IntN(n-1)
 }
 
-// Redirect has dials to the address from ("ip:port") arrive at to, whose listener
-// learns of from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
+// Redirect makes dials to the address from ("ip:port") arrive at to. The listener there gets
+// from by loop.Conn.OriginalDst, as after an iptables REDIRECT.
 func (w *World) Redirect(from, to string) { w.redirects[from] = to }
 
 // Listen accepts connections to addr ("ip:port") on l, each with the Stream
 // that accept returns. accept runs on the loop, right before OnOpen. close
-// stops listening; what was accepted lives on. Crash closes as well.
+// stops listening; accepted connections stay open. Crash stops listening, too.
 func (w *World) Listen(addr string, l *Loop, accept func() loop.Stream) (close func()) {
 	if w.listeners[addr] != nil {
-		panic("sim: " + addr + " is listened on already")
+		panic("sim: " + addr + " has a listener already")
 	}
 	ln := &listener{loop: l, accept: accept}
 	w.listeners[addr] = ln

@@ -148,7 +148,7 @@ func TestMisusePanics(t *testing.T) {
 		a.Do(func() { mustPanic(t, "inside one of loop a", b.enter) })
 	})
 	t.Run("address taken", func(t *testing.T) {
-		mustPanic(t, "listened on already", func() { echoTo(w, "10.0.0.2:80", a) })
+		mustPanic(t, "has a listener already", func() { echoTo(w, "10.0.0.2:80", a) })
 	})
 }
 

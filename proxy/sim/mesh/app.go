@@ -24,7 +24,7 @@ type app struct {
 
 	running []*task
 	waiting []*task
-	frozen  time.Duration // until then, nothing is worked on
+	frozen  time.Duration // all work stops until then
 	slow    float64       // factor of service times
 	failing bool
 	served  int
@@ -35,8 +35,8 @@ type task struct {
 	app   *app
 	from  *appConn
 	nonce int
-	left  time.Duration // of its work, when the timer does not run
-	due   time.Duration // when it does
+	left  time.Duration // remaining work, while the timer is stopped
+	due   time.Duration // end of the work, while the timer runs
 	timer loop.Timer
 }
 
@@ -60,11 +60,10 @@ func (a *app) crash() {
 	}
 }
 
-// pending is how many requests it works on or keeps waiting.
+// pending returns the number of requests in work or in the queue.
 func (a *app) pending() int { return len(a.running) + len(a.waiting) }
 
-// serve takes a request. Without a thread and a place in the queue, the answer is
-// 503.
+// serve takes a request. If no thread is free and the queue is full, it responds with 503.
 func (a *app) serve(from *appConn, nonce int) {
 	switch {
 	case a.failing:
@@ -112,8 +111,7 @@ func (t *task) done() {
 	}
 }
 
-// stall freezes all work for d from now. It is called outside of the loop, as
-// thaw is.
+// stall freezes all work for d from now. Like thaw it must be called outside of the loop.
 func (a *app) stall(d time.Duration) {
 	if a.down || d <= 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// limits are those of callers and applications, which are wide.
+// limits are the limits of callers and applications. No message of a run reaches them.
 var limits = protocol.Limits{Header: 64 << 10, Headers: 128, Message: 16 << 20}
 
 // appConn is a connection to an application: requests one after another.
@@ -55,7 +55,7 @@ func (c *appConn) take(req *protocol.Request, length int64) {
 	c.app.serve(c, nonce)
 }
 
-// answer answers the request nonce, unless the caller is gone.
+// answer responds to the request nonce, unless the connection is closed.
 func (c *appConn) answer(nonce, status int) {
 	if c.conn == nil {
 		return

@@ -13,21 +13,22 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-// Sizes of request bodies, and how long a caller waits at most who goes away.
+// Sizes of request bodies in bytes, and the longest time after which a caller abandons a
+// request.
 const (
-	smallBody = 100
-	largeBody = 100_000
-	patience  = 20 * time.Millisecond
+	smallBody  = 100
+	largeBody  = 100_000
+	maxAbandon = 20 * time.Millisecond
 )
 
-// callerSuffix makes a host of its own of a consumer's callers, so that their
-// sidecar can be taken off the network without them.
+// callerSuffix gives a consumer's callers a host of their own, so that a fault can take the
+// sidecar off the network without them.
 const callerSuffix = "-caller"
 
 var body = bytes.Repeat([]byte{'x'}, largeBody)
 
-// caller is all that calls one consumer's sidecar: an open loop of requests at
-// random moments, over as many keep-alive connections as it takes.
+// caller is the load on one consumer's sidecar: requests at random times that don't wait
+// for responses, over as many keep-alive connections as they need.
 type caller struct {
 	m        *mesh
 	consumer int
@@ -43,7 +44,7 @@ func newCaller(m *mesh, i int) *caller {
 	return c
 }
 
-// arrive sets the time of the next request; again when the load changes.
+// arrive sets the time of the next request. It is called again when the load changes.
 func (c *caller) arrive() {
 	rate := c.m.spec.Load * c.m.loadBy / float64(c.m.spec.Consumers)
 	if c.m.over || rate <= 0 {
@@ -62,9 +63,9 @@ func (c *caller) send() {
 	if c.rnd.Float64() < c.m.spec.Large {
 		size = largeBody
 	}
-	gone := time.Duration(0)
+	abandonAfter := time.Duration(0)
 	if c.rnd.Float64() < c.m.spec.Abandon {
-		gone = 1 + time.Duration(c.rnd.Int64N(int64(patience)))
+		abandonAfter = 1 + time.Duration(c.rnd.Int64N(int64(maxAbandon)))
 	}
 	nonce := c.m.ledger.begin(c.consumer, unsafe, size)
 	var k *callerConn
@@ -77,12 +78,12 @@ func (c *caller) send() {
 		port := egressPort + nonce%c.m.spec.Loops
 		c.loop.Dial(fmt.Sprintf("%s:%d", consumerHost(c.consumer), port), 0, k)
 	}
-	if gone > 0 {
-		c.loop.After(gone, &k.leave)
+	if abandonAfter > 0 {
+		c.loop.After(abandonAfter, &k.leave)
 	}
 }
 
-// noCall is the nonce of a connection that waits for no answer.
+// noCall is the nonce of a connection without a request.
 const noCall = -1
 
 // callerConn is one connection of a caller, for one request at a time.

@@ -1,12 +1,12 @@
 // Package mesh runs a whole mesh on the simulator: consumers (callers, and a
 // complete sidecar beside them), providers (a complete sidecar, and an emulated
-// application behind it), and a registry whose news takes its time. All of it is
-// in one goroutine, on virtual time, and follows from one seed.
+// application behind it), and a registry whose snapshots arrive with a delay. All of it
+// runs in one goroutine, on virtual time, and follows from one seed.
 //
-// A Spec says what the mesh is and what happens to it. A Scenario is a Spec and
-// what is expected of it, read from a script; those of this repository are in
-// proxy/sim/testdata, and docs/simulation.md says how to write one. Random draws
-// a Spec from a seed.
+// A Spec describes the mesh, its load and its faults. A Scenario is a Spec with
+// expectations, read from a script. The scripts of this repository are in
+// proxy/sim/testdata; docs/simulation.md says how to write one. Random makes a Spec of a
+// seed.
 //
 //	scenario, err := mesh.Load("one-slow-replica.scenario")
 //	result := mesh.Run(scenario.Full.Spec)
@@ -14,5 +14,5 @@
 //		fmt.Println(o.Holds, o.Summary)
 //	}
 //
-// Whatever the Spec, a run checks what must hold always (see invariants.go).
+// Each run checks the invariants of invariants.go, whatever the Spec.
 package mesh

@@ -10,12 +10,11 @@ import (
 // Action is what an Event does.
 type Action uint8
 
-// The actions. Those that last end after Event.For, or with the load when that
-// is 0.
+// The actions. An action that lasts ends after Event.For, or with the load if For is 0.
 const (
 	Kill          Action = iota // the provider's sidecar and application end; For: they start again
 	Start                       // a provider that is down starts
-	Vanish                      // like Kill, but nobody hears of it: a power cut
+	Vanish                      // like Kill, but peers get no notice: a power cut
 	Drain                       // the provider leaves in an orderly way; For: until it restarts
 	Roll                        // all providers, one after another, each drained and restarted within For
 	KillApp                     // the application alone; For: it starts again
@@ -26,13 +25,13 @@ const (
 	Reset                       // connections between consumers and the provider break
 	PartitionTo                 // what consumers send to the provider does not arrive
 	PartitionFrom               // what the provider sends to consumers does not arrive
-	EtcdDown                    // no news of endpoints
+	EtcdDown                    // consumers get no snapshots
 	LoadBy                      // the load is multiplied by Factor
 
 	actions = int(LoadBy) + 1
 )
 
-// TargetKind is what an Event happens to.
+// TargetKind is the kind of an Event's target.
 type TargetKind uint8
 
 // The kinds of targets.
@@ -45,10 +44,10 @@ const (
 // Target is a consumer or provider, or all of them.
 type Target struct {
 	Kind  TargetKind
-	Index int // from 1; 0: all
+	Index int // from 1; 0 means all
 }
 
-// String is the target as a script has it.
+// String returns the target as a script has it.
 func (t Target) String() string {
 	name := ""
 	switch t.Kind {
@@ -68,18 +67,18 @@ func (t Target) String() string {
 // Event is something that happens to the mesh, once or again and again.
 type Event struct {
 	At     time.Duration // since the start
-	Every  time.Duration // how long after the one before, until the load ends; 0: once
+	Every  time.Duration // interval of repetitions, until the load ends; 0 means once
 	Action Action
 	Target Target
 	Factor float64       // of Slow and LoadBy
-	For    time.Duration // 0: to the end
+	For    time.Duration // 0 means to the end
 }
 
 // syntax is how an action is written.
 type syntax struct {
 	words   string     // %s stands for the target
 	target  TargetKind // that it wants
-	either  bool       // a consumer will do as well
+	either  bool       // the target may be a consumer, too
 	factor  bool
 	mustFor bool // lasts, and says how long
 	mayFor  bool
@@ -103,7 +102,7 @@ var syntaxes = [actions]syntax{
 	LoadBy:        {words: "load", factor: true, mayFor: true},
 }
 
-// String is the event as a script has it.
+// String returns the event as a script has it.
 func (e Event) String() string {
 	s := "at " + e.At.String()
 	if e.Every > 0 {

@@ -115,7 +115,7 @@ var relations = map[string]func(a, b float64) bool{
 	"==": func(a, b float64) bool { return a == b },
 }
 
-// measured is what r has of it.
+// measured returns the value of the measure in r.
 func (e *Expect) measured(r *Result) float64 {
 	m, _ := measureOf(e.Measure)
 	requests := r.Requests
@@ -125,7 +125,7 @@ func (e *Expect) measured(r *Result) float64 {
 	return m.of(r, requests)
 }
 
-// String is the expectation as a script has it.
+// String returns the expectation as a script has it.
 func (e *Expect) String() string {
 	s := e.Measure
 	if e.To > 0 {
@@ -138,7 +138,7 @@ func (e *Expect) String() string {
 	return s + e.show(e.Value)
 }
 
-// show is a value in the measure's unit.
+// show returns a value in the measure's unit.
 func (e *Expect) show(x float64) string {
 	switch m, _ := measureOf(e.Measure); m.unit {
 	case timed:
@@ -169,8 +169,8 @@ func (sc *Scenario) Play(runs Runs) (*Result, []Outcome) {
 	return r, sc.Judge(r, versus)
 }
 
-// Judge holds r against what is expected; versus is the result of what it is
-// compared with, nil where there is none.
+// Judge compares r with the expectations. versus is the result of the Spec that the scenario
+// compares with; nil means that there is none.
 func (sc *Scenario) Judge(r, versus *Result) []Outcome {
 	var all []Outcome
 	for _, e := range sc.Expects {

@@ -2,7 +2,7 @@ package mesh
 
 import "time"
 
-// schedule has everything happen that the Spec says.
+// schedule schedules the events of the Spec.
 func (m *mesh) schedule() {
 	if m.spec.Breaks > 0 || m.spec.Bandwidth > 0 {
 		m.heldUp(0)
@@ -24,7 +24,7 @@ func (m *mesh) schedule() {
 	}
 }
 
-// plan has e happen at at, and plans the next one.
+// plan schedules e at the time at, and then its repetition.
 func (m *mesh) plan(e Event, at time.Duration) {
 	if at >= m.spec.Duration {
 		return
@@ -62,8 +62,8 @@ func (m *mesh) perform(e Event) {
 	}
 }
 
-// after runs f once d has passed, unless the load is over by then: what is
-// broken still is repaired in the end. 0 is never.
+// after runs f after d, or never if d is 0. It does nothing after the end of the load, when
+// all faults are repaired.
 func (m *mesh) after(d time.Duration, f func()) {
 	if d > 0 {
 		m.w.At(m.w.Now()+d, func() {
@@ -74,8 +74,8 @@ func (m *mesh) after(d time.Duration, f func()) {
 	}
 }
 
-// heldUp notes that for d something may hold up what sidecars send; 0: to the
-// end of the load. What was held up then still arrives.
+// heldUp records that sidecars' output may be delayed for d, or to the end of the load if d
+// is 0. The delayed output still arrives after that.
 func (m *mesh) heldUp(d time.Duration) {
 	until := m.w.Now() + d
 	if d == 0 {

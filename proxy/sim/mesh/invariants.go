@@ -9,21 +9,19 @@ import (
 
 // What holds in every run, whatever the Spec:
 //
-//   - A request has one answer, its own, or its connection is closed; that only
-//     when the consumer's sidecar has ended. It is one of a known set of statuses,
-//     and comes by the deadline. (ledger.ended, callerConn)
+//   - A request gets one response, its own, or its connection is closed, but only if
+//     the consumer's sidecar has ended. The response has one of a known set of statuses,
+//     and arrives by the deadline. (ledger.ended, callerConn)
 //   - Hedges and paid retries stay within budget × primaries + burst, by the
-//     sidecars' own counts and by what applications see. (checkBudget, checkExtra)
-//   - No attempt goes to an endpoint that the request has tried while there is
-//     another, and what is not idempotent reaches one application once.
-//     (ledger.arrived)
-//   - What is over for its caller does not reach an application any more.
-//     (ledger.arrived)
-//   - A turn of a loop does a bounded number of things. (ledger.turn)
-//   - In the end all requests are over, and nothing is pending, held or in use
-//     anywhere. (checkRest)
+//     counts of the sidecars and of the applications. (checkBudget, checkExtra)
+//   - No attempt goes to an endpoint that the request has tried if there is another. A
+//     request that is not idempotent reaches one application, once. (ledger.arrived)
+//   - A request that has ended for its caller reaches no application. (ledger.arrived)
+//   - A turn of a loop makes a bounded number of callbacks. (ledger.turn)
+//   - In the end all requests have ended, and no sidecar has requests pending, bytes held or
+//     slots in use. (checkRest)
 
-// minBurst is the burst of hedges and paid retries that a sidecar has at least.
+// minBurst is the smallest burst of hedges and paid retries of a sidecar.
 const minBurst = 10
 
 // checkBudget checks the counts of a sidecar's process at its end.
@@ -40,15 +38,15 @@ func (l *ledger) checkBudget(s *sidecar) {
 	}
 }
 
-// checkExtra holds what applications saw against what all budgets allow.
+// checkExtra compares the attempts that applications got with what all budgets allow.
 func (l *ledger) checkExtra() {
 	if float64(l.extra) > l.allowance {
 		l.wrong("applications saw %d attempts beyond the first of each request, over %.1f", l.extra, l.allowance)
 	}
 }
 
-// Of a turn, each connection, timer or message that is ready may lead to some
-// callbacks: data, what it lets go, the flush of each peer, notices of closing.
+// Each connection, timer or message that is ready in a turn may lead to some callbacks:
+// data, requests that it releases, the flush of each peer, OnClose.
 const (
 	turnFloor      = 64
 	turnsPerReady  = 8
@@ -62,7 +60,7 @@ func (l *ledger) turn(on *sim.Loop, ready, callbacks int) {
 	}
 }
 
-// checkRest checks that the mesh, which had time to come to rest, has.
+// checkRest checks that the mesh is idle, after it had time for that.
 func (m *mesh) checkRest() {
 	if m.ledger.open > 0 {
 		for nonce := range m.ledger.calls {

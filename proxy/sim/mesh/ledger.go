@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// ledger is what becomes of every request, as callers and applications see it.
+// ledger records every request, as callers and applications see it.
 type ledger struct {
 	mesh       *mesh
 	calls      []call // by nonce
-	open       int    // of these, the ones that are not over
-	peak       int    // most that were open at a time
+	open       int    // of these, calls that have not ended
+	peak       int    // largest value of open
 	extra      int    // attempts at applications beyond a request's first
 	allowance  float64
 	violations []string
@@ -35,7 +35,7 @@ type fate uint8
 const (
 	undecided fate = iota
 	answered
-	closed    // the connection was closed without an answer
+	closed    // the connection was closed without a response
 	abandoned // by the caller
 )
 
@@ -44,10 +44,10 @@ type visit struct {
 	provider, attempt int
 }
 
-// maxViolations bounds those that are told.
+// maxViolations is the number of violations that are reported.
 const maxViolations = 10
 
-// wrong notes that something does not hold which must.
+// wrong records a violation of an invariant.
 func (l *ledger) wrong(format string, args ...any) {
 	if len(l.violations) == maxViolations {
 		l.hidden++
@@ -69,7 +69,7 @@ func (l *ledger) begin(consumer int, unsafe bool, size int) int {
 
 func (l *ledger) known(nonce int) bool { return nonce >= 0 && nonce < len(l.calls) }
 
-// ended is the one end of a request for its caller.
+// ended records the end of a request for its caller.
 func (l *ledger) ended(nonce int, how fate, status int) {
 	c := &l.calls[nonce]
 	if c.fate != undecided {
@@ -89,7 +89,7 @@ func (l *ledger) ended(nonce int, how fate, status int) {
 	}
 }
 
-// mayAnswer tells the answers that a well-formed request may get.
+// mayAnswer reports whether a well-formed request may get a response with status.
 func mayAnswer(status int) bool {
 	switch status {
 	case 200, 429, 500, 502, 503, 504:
@@ -98,11 +98,11 @@ func mayAnswer(status int) bool {
 	return false
 }
 
-// grace is what a sidecar may take to be heard of: by an application that a request
-// is over, by a caller that its deadline has passed.
+// grace is the time until an application must know that a request has ended, and until a
+// caller must know that its deadline has passed.
 const grace = 10 * time.Millisecond
 
-// arrived notes that an application got the request.
+// arrived records that an application got the request.
 func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 	c, now := &l.calls[nonce], l.mesh.w.Now()
 	if size != int64(c.size) {
@@ -116,7 +116,7 @@ func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 		case v.provider != provider:
 			continue
 		case v.attempt == attempt && !c.unsafe:
-			return // sent again since a pooled connection had gone stale
+			return // sent again because a pooled connection was stale
 		case v.attempt == attempt:
 			l.wrong("request %d, which is not idempotent, was sent twice to provider %d", nonce, provider+1)
 		case l.untried(c, max(attempt, v.attempt)) && l.mesh.providers[provider].stats().Retries == 0: // they count as attempts, too
@@ -133,8 +133,8 @@ func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 	}
 }
 
-// untried tells whether there surely was an endpoint left for an attempt that the
-// request had not tried: attempts are counted from 0, whether they arrive or not.
+// untried reports whether an attempt surely had an endpoint that the request had not tried.
+// Attempts are counted from 0, also those that don't arrive.
 func (l *ledger) untried(c *call, attempt int) bool {
 	consumer := l.mesh.consumers[c.consumer]
 	return consumer.endpointsAt < c.sent && attempt < consumer.endpoints

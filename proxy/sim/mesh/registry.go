@@ -6,14 +6,14 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// registryService is the emulated etcd: who is registered, and who has heard.
-// Each consumer hears of each change after a delay of its own.
+// registryService is the emulated etcd. Each consumer gets each change after a delay of its
+// own.
 type registryService struct {
 	m       *mesh
 	members []bool // by provider
 	delays  []time.Duration
-	lost    bool // nothing is heard
-	missed  bool // something changed meanwhile
+	lost    bool // no change reaches a consumer
+	missed  bool // there was a change meanwhile
 }
 
 func newRegistry(m *mesh) registryService {
@@ -28,7 +28,7 @@ func newRegistry(m *mesh) registryService {
 // join registers a provider.
 func (r *registryService) join(p *provider) { r.set(p, true) }
 
-// leave withdraws one.
+// leave removes a provider.
 func (r *registryService) leave(p *provider) { r.set(p, false) }
 
 func (r *registryService) set(p *provider, member bool) {
@@ -41,7 +41,7 @@ func (r *registryService) set(p *provider, member bool) {
 	}
 }
 
-// expire has a provider that died leave when its lease is over.
+// expire removes a crashed provider when its lease ends.
 func (r *registryService) expire(p *provider) {
 	life := p.lives
 	r.m.w.At(r.m.w.Now()+r.m.spec.Lease, func() {
@@ -51,7 +51,7 @@ func (r *registryService) expire(p *provider) {
 	})
 }
 
-// down loses the registry; up brings it back, with what happened meanwhile.
+// down stops the registry; up starts it again, with the changes made meanwhile.
 func (r *registryService) down() { r.lost = true }
 
 func (r *registryService) up() {
@@ -60,7 +60,7 @@ func (r *registryService) up() {
 	}
 }
 
-// announce sends the present endpoints to every consumer.
+// announce sends the current endpoints to every consumer.
 func (r *registryService) announce() {
 	r.missed = false
 	snaps := r.snapshots()
@@ -73,15 +73,15 @@ func (r *registryService) announce() {
 	}
 }
 
-// tell gives a consumer that starts the present endpoints: those of its cache
-// when the registry is lost.
+// tell sends the current endpoints to a consumer that starts. While the registry is down,
+// they stand for the consumer's cache.
 func (r *registryService) tell(c *consumer) {
 	snaps := r.snapshots()
 	c.hear(snaps[c.index%len(snaps)])
 }
 
-// snapshots are what consumers are told: each of them uses one loop of every
-// provider, so there is a snapshot for each loop.
+// snapshots returns the snapshots for consumers. A consumer uses one loop of every provider,
+// so there is a snapshot for each loop.
 func (r *registryService) snapshots() []*registry.Snapshot {
 	var snaps []*registry.Snapshot
 	for loop := range r.m.spec.Loops {

@@ -9,13 +9,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// Result is what came of a run, in plain types. Latency and counts of requests
-// are those of requests sent after the warm-up, without the ones that their
-// callers gave up; the sidecars' counts are of the whole run.
+// Result is the result of a run, in plain types. Latencies and counts of requests are those
+// of requests sent after the warm-up that their callers did not abandon. The counts of
+// sidecars are those of the whole run.
 type Result struct {
 	Spec       Spec
-	Violations []string // of what must hold in every run; each names the seed
-	Hash       uint64   // two runs that differ in anything differ in it
+	Violations []string // of the invariants; each names the seed
+	Hash       uint64   // differs between any two runs that differ
 	Virtual    time.Duration
 
 	Requests []Request // by time of sending
@@ -24,7 +24,7 @@ type Result struct {
 	Primaries, Hedges, HedgesWon, HedgesMissed uint64 // of all consumers
 	Retries, RetriesPaid                       uint64
 	Ejections                                  uint64
-	Gates                                      map[string]uint64 // why no hedge was sent, by gate; those that stopped none are missing
+	Gates                                      map[string]uint64 // hedges stopped, by gate; a gate that stopped none has no entry
 	Extra                                      int               // attempts that reached applications beyond the first of each request
 	Reached                                    int               // requests that reached an application
 
@@ -37,7 +37,7 @@ type Result struct {
 // Request is one request as its caller saw it.
 type Request struct {
 	Sent, Took time.Duration
-	Status     int // 0: the connection was closed
+	Status     int // 0 means that the connection was closed
 }
 
 // Point is 100 ms of a run.
@@ -51,8 +51,8 @@ type Point struct {
 
 // ReplicaPoint is one replica in 100 ms.
 type ReplicaPoint struct {
-	Served  int // requests that it finished
-	Pending int // at most
+	Served  int // responses sent
+	Pending int // maximum
 }
 
 // Bar is one bar of a histogram.
@@ -100,7 +100,7 @@ func (m *mesh) result() *Result {
 	return r
 }
 
-// count adds what a consumer's sidecar has counted.
+// count adds the counts of a consumer's sidecar.
 func (r *Result) count(c *consumer) {
 	s := c.stats()
 	r.Primaries += s.Primaries
@@ -136,7 +136,7 @@ func gateNames() (names []string) {
 	return names
 }
 
-// Between is the part of the requests that were sent from from to before to.
+// Between returns the requests sent at or after from and before to.
 func (r *Result) Between(from, to time.Duration) []Request {
 	after := func(at time.Duration) int {
 		i, _ := slices.BinarySearchFunc(r.Requests, at, func(q Request, at time.Duration) int { return int(q.Sent - at) })
@@ -145,7 +145,7 @@ func (r *Result) Between(from, to time.Duration) []Request {
 	return r.Requests[after(from):after(to)]
 }
 
-// Latencies are those of the requests that were answered 200, in order.
+// Latencies returns the sorted latencies of the responses with status 200.
 func Latencies(requests []Request) []time.Duration {
 	var took []time.Duration
 	for i := range requests {
@@ -157,7 +157,7 @@ func Latencies(requests []Request) []time.Duration {
 	return took
 }
 
-// quantile is the q-quantile of what is sorted; 0 of nothing.
+// quantile returns the q-quantile of sorted values, and 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -165,11 +165,11 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(1, int(math.Ceil(q*float64(len(sorted)))))-1]
 }
 
-// Quantile is the q-quantile of the latency of good answers.
+// Quantile returns the q-quantile of the latencies of responses with status 200.
 func (r *Result) Quantile(q float64) time.Duration { return quantile(Latencies(r.Requests), q) }
 
-// Histogram counts good answers in bars, each of which reaches a tenth further
-// than the one before.
+// Histogram counts the responses with status 200 in bars. The bound of each bar is a tenth
+// above the one before.
 func (r *Result) Histogram() []Bar {
 	counts := map[int]int{}
 	for _, took := range Latencies(r.Requests) {
@@ -182,6 +182,6 @@ func (r *Result) Histogram() []Bar {
 	return bars
 }
 
-// ExtraLoad is the attempts at applications beyond the first of each request, as
-// a share of the requests.
+// ExtraLoad returns the attempts that reached applications beyond the first of each
+// request, divided by the number of requests.
 func (r *Result) ExtraLoad() float64 { return float64(r.Extra) / float64(max(1, r.Reached)) }

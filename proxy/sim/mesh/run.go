@@ -10,14 +10,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/sim"
 )
 
-// Run runs s, which is valid, to its end: until the load is over, what was broken
-// is whole again, and every request has come to its end. The same Spec gives the
-// same Result.
+// Run runs s, which must be valid, until the load has ended, all faults are repaired, and
+// every request has ended. The same Spec gives the same Result.
 func Run(s Spec) *Result { return run(s, tampering{}) }
 
 // tampering breaks a rule on purpose, for tests of the invariants.
 type tampering struct {
-	loop  func(consumer int, l loop.Loop) loop.Loop // what a consumer's sidecar runs on
+	loop  func(consumer int, l loop.Loop) loop.Loop // returns the loop of a consumer's sidecar
 	begin func(m *mesh)                             // called before the load
 }
 
@@ -38,7 +37,7 @@ func run(s Spec, t tampering) *Result {
 	return m.result()
 }
 
-// mesh is a Spec that runs.
+// mesh is a running Spec.
 type mesh struct {
 	spec      Spec
 	tampering tampering
@@ -51,14 +50,14 @@ type mesh struct {
 	samples   sampler
 
 	loadBy float64
-	over   bool // the load
-	// troubled is until when something other than an application's slowness may
-	// hold up what a sidecar sends.
+	over   bool // the load has ended
+	// troubled is the time until which a fault may delay the output of a
+	// sidecar. Slow applications don't count.
 	troubled time.Duration
 }
 
-// random returns a source for one purpose of one host: what it is drawn for does
-// not depend on what else happens in the mesh.
+// random returns the random numbers for one purpose of one host. They do not depend on
+// anything else in the mesh.
 func (m *mesh) random(purpose, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(m.spec.Seed, uint64(purpose)<<32|uint64(index)))
 }
@@ -102,7 +101,7 @@ func newMesh(s Spec, t tampering) *mesh {
 	return m
 }
 
-// path is the network between two hosts. What is beside each other stays whole.
+// path returns the network between two hosts. The one within a host has no faults.
 func (m *mesh) path(from, to string) sim.Path {
 	p := sim.DefaultNet(from, to)
 	if !strings.HasSuffix(from, callerSuffix) && !strings.HasSuffix(to, callerSuffix) && !m.over {
@@ -111,7 +110,7 @@ func (m *mesh) path(from, to string) sim.Path {
 	return p
 }
 
-// repair ends what is broken still.
+// repair ends all faults.
 func (m *mesh) repair() {
 	m.w.Net(m.path)
 	m.registry.up()
@@ -126,14 +125,14 @@ func (m *mesh) repair() {
 	}
 }
 
-// restLimit is how long a mesh may take to come to rest, and restFor how long
-// nothing may be under way until it has: something may be on the network.
+// restLimit is the time in which a mesh must become idle. restFor is how long no request
+// may be open until it counts as idle, since segments may be on the network.
 const (
 	restLimit = time.Minute
 	restFor   = 50 * time.Millisecond
 )
 
-// rest lets time pass until nothing has been under way for a while.
+// rest runs the world until the mesh is idle.
 func (m *mesh) rest() {
 	m.w.Run(max(0, m.troubled-m.w.Now()))
 	since := m.w.Now()

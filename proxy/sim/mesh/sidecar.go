@@ -24,21 +24,21 @@ type sidecar struct {
 	host  string
 	port  int // of the first loop; the others follow
 	cfg   *config.Config
-	wrap  func(l loop.Loop) loop.Loop // nil: none
+	wrap  func(l loop.Loop) loop.Loop // may be nil
 
 	loops  []*sim.Loop
 	proc   *proxy.Process
 	closes []func() // listeners
 	down   bool
-	// lives counts starts: what was scheduled for one life does not happen in
-	// the next.
+	// lives counts starts. Events scheduled for one life do not happen in the
+	// next.
 	lives int
-	past  stats.ServiceStats // of former lives
+	past  stats.ServiceStats // of earlier lives
 
 	paused time.Duration // until then
 }
 
-// begin starts a fresh process.
+// begin starts a new process.
 func (s *sidecar) begin() {
 	s.down = false
 	s.lives++
@@ -68,7 +68,7 @@ func (s *sidecar) update(service string, endpoints ...registry.Endpoint) {
 	s.proc.Update(registry.NewSnapshot(service, registry.SourceLive, epoch, endpoints))
 }
 
-// crash ends the process, all its loops at once.
+// crash ends all loops of the process at once.
 func (s *sidecar) crash() {
 	s.bury()
 	for _, l := range s.loops {
@@ -101,7 +101,7 @@ func (s *sidecar) pause(d time.Duration) {
 
 func (s *sidecar) idle() bool { return s.down || s.proc.Pending() == 0 && s.proc.Held() == 0 }
 
-// service is the one that all requests go to.
+// service returns the service that all requests go to.
 func (s *sidecar) service() string {
 	for name := range s.cfg.Services {
 		return name // there is one
@@ -109,7 +109,7 @@ func (s *sidecar) service() string {
 	return ""
 }
 
-// stats are the service's counts, of all lives.
+// stats returns the service's counts of all lives.
 func (s *sidecar) stats() stats.ServiceStats {
 	sum := s.past
 	if !s.down {
@@ -144,7 +144,7 @@ func (c *consumer) start() {
 
 func (c *consumer) timeout() time.Duration { return c.cfg.Services["compute"].Timeout }
 
-// hear takes news of the service's endpoints.
+// hear takes a snapshot of the service's endpoints.
 func (c *consumer) hear(snap *registry.Snapshot) {
 	c.proc.Update(snap)
 	c.endpoints, c.endpointsAt = len(snap.Endpoints), max(c.m.w.Now(), c.paused)
@@ -175,7 +175,7 @@ func newProvider(m *mesh, i int, cfg *config.Config) *provider {
 	}
 }
 
-// called is the host that consumers call.
+// called returns the host that consumers call.
 func (p *provider) called() string {
 	if p.m.spec.Direct {
 		return p.app.name
@@ -183,7 +183,7 @@ func (p *provider) called() string {
 	return p.host
 }
 
-// addr is what consumers dial that use such a loop of the provider.
+// addr returns the address for consumers that use a loop of the provider.
 func (p *provider) addr(loop int) string {
 	if p.m.spec.Direct {
 		return p.app.addr
@@ -191,7 +191,7 @@ func (p *provider) addr(loop int) string {
 	return fmt.Sprintf("%s:%d", p.host, ingressPort+loop)
 }
 
-// start brings up the application, and the sidecar beside it.
+// start starts the application and the sidecar beside it.
 func (p *provider) start() {
 	p.draining = false
 	p.app.start()
@@ -199,7 +199,8 @@ func (p *provider) start() {
 	p.update("local", registry.Endpoint{Addr: p.app.addr, Weight: 1})
 }
 
-// revive starts what is down of the provider, and has it registered.
+// revive starts the application and the sidecar, if they are down, and registers the
+// provider.
 func (p *provider) revive() {
 	switch {
 	case p.down || p.draining:
@@ -211,7 +212,7 @@ func (p *provider) revive() {
 	p.m.registry.join(p)
 }
 
-// stop ends the sidecar, by crash or otherwise, and the application.
+// stop ends the sidecar, with a crash or otherwise, and the application.
 func (p *provider) stop(end func(s *sidecar)) {
 	if p.down {
 		return
@@ -220,7 +221,8 @@ func (p *provider) stop(end func(s *sidecar)) {
 	p.app.crash()
 }
 
-// drain withdraws the provider: what it has is finished, nothing new accepted.
+// drain removes the provider from the registry. It finishes its requests and accepts no new
+// ones.
 func (p *provider) drain() {
 	if p.down || p.draining {
 		return
