@@ -15,12 +15,12 @@ import (
 // without the kernel. BenchmarkShape has requests of more kinds.
 func BenchmarkRequest(b *testing.B) {
 	body := strings.Repeat("x", 300)
-	answer := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n" + body[:200]
+	response := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n" + body[:200]
 	for _, c := range []struct{ name, log string }{
 		{"off", ""}, {"sample=0.01", "access_log: {path: /log, sample: 0.01}"}, {"all", "access_log: {path: /log}"},
 	} {
 		b.Run("access log "+c.name, func(b *testing.B) {
-			benchmarkRequest(b, proxytest.AllocMeshOptions{Response: answer, Hops: 1, Top: c.log})
+			benchmarkRequest(b, proxytest.AllocMeshOptions{Response: response, Hops: 1, Top: c.log})
 		})
 	}
 }
@@ -38,13 +38,13 @@ func benchmarkRequest(b *testing.B, o proxytest.AllocMeshOptions) {
 // BenchmarkTraced measures what tracing adds: nothing if it is off, a search of the headers
 // and a random number if the request is not sampled, else a record at each sidecar.
 func BenchmarkTraced(b *testing.B) {
-	answer := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+	response := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 	for _, c := range []struct{ name, tracing string }{
 		{"off", ""}, {"unsampled", unsampled}, {"sampled", strings.Replace(unsampled, "sample: 0", "sample: 1", 1)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const clients = 64
-			m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Response: answer, Hops: 2, Clients: clients, Top: c.tracing})
+			m := proxytest.NewAllocMesh(b, proxytest.AllocMeshOptions{Response: response, Hops: 2, Clients: clients, Top: c.tracing})
 			request := []byte("GET / HTTP/1.1\r\nHost: compute\r\n\r\n")
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += clients {

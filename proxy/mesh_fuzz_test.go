@@ -29,16 +29,16 @@ func recordAt(m *proxytest.Mesh) *recorderApp {
 	m.Apps[0].Stop()
 	m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-recorder"), func() loop.Stream {
 		p := &proxytest.Peer{}
-		answered := 0
+		responded := 0
 		p.Reply = func(heard []byte) (out []byte) {
 			toHead, _ := requestsIn(heard)
-			for _, head := range toHead[answered:] {
+			for _, head := range toHead[responded:] {
 				out = append(out, "HTTP/1.1 200 OK\r\nx-from: app\r\ncontent-length: 2\r\n\r\n"...)
 				if !head {
 					out = append(out, "ok"...)
 				}
 			}
-			answered = len(toHead)
+			responded = len(toHead)
 			return out
 		}
 		a.conns = append(a.conns, p)
@@ -137,7 +137,7 @@ func FuzzConversion(f *testing.F) {
 	f.Add(true, "", form, "a=b", byte(20), []byte("1\n\"x\"\n"), uint64(0))
 	f.Add(false, "com.acme.Demo/m?group=g", `{"types":["java.lang.String"],"args":["x"]}`, "", byte(20), []byte("\x91\x01x"), uint64(1))
 	f.Add(false, "com.acme.Demo/m", `{"args":[1,{"a":null},[1.5]]}`, "k=%20", byte(100), []byte("\x01x"), uint64(2))
-	f.Fuzz(func(t *testing.T, asForm bool, path, body, attachments string, status byte, answer []byte, seed uint64) {
+	f.Fuzz(func(t *testing.T, asForm bool, path, body, attachments string, status byte, result []byte, seed uint64) {
 		if !plainText(path) || !plainText(attachments) {
 			return
 		}
@@ -145,7 +145,7 @@ func FuzzConversion(f *testing.F) {
 			Service: ", timeout: 1s", Provider: ", timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
-			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: answer}
+			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: result}
 		}
 		kind := "application/json"
 		if asForm {

@@ -197,7 +197,7 @@ func TestRetire(t *testing.T) {
 	m.Finish(second)
 	m.OK(first, second)
 	if !second.Last {
-		t.Error("the answer does not say close")
+		t.Error("the response has no Connection: close")
 	}
 	for _, provider := range m.Nodes[1:] {
 		provider.Proc.Retire()
@@ -226,7 +226,7 @@ services: {next: {discover: static, endpoints: ["10.0.9.9:1"]}}`)
 			m.RunUntil("the end of the connection", func() bool { return c.Ended })
 			m.OK(one)
 			if !one.Last {
-				t.Error("the answer does not say close")
+				t.Error("the response has no Connection: close")
 			}
 			m.Settled()
 		})

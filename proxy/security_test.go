@@ -39,7 +39,7 @@ func TestNoOpenProxy(t *testing.T) {
 			}
 			p := &proxytest.Peer{Says: []byte(c.request)}
 			m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
-			m.RunUntil("an answer", func() bool { return len(p.Heard) > 0 })
+			m.RunUntil("a response", func() bool { return len(p.Heard) > 0 })
 			m.W.Run(time.Second)
 			if reached > 0 || m.Apps[0].Served != c.served {
 				t.Errorf("%d connections to the address that the client named, %d requests at the application: %q", reached, m.Apps[0].Served, p.Heard)

@@ -66,17 +66,17 @@ func BenchmarkShape(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%s", way, s.name), func(b *testing.B) {
 				s.o.Hops, s.o.Clients = hops, clients
 				m := proxytest.NewAllocMesh(b, s.o)
-				answer, pieces := []byte(proxytest.ShapeBody), bytesOf(s.pieces)
+				response, pieces := []byte(proxytest.ShapeBody), bytesOf(s.pieces)
 				for n := 0; n < b.N; n += clients {
-					m.Call(answer, pieces...)
+					m.Call(response, pieces...)
 				}
 			})
 		}
 		b.Run(way+"/Dubbo", func(b *testing.B) {
 			m := newDubboAllocMesh(b, hops, clients, "http", dubboValue)
-			answer, post := []byte("\r\n\r\n-1234567890"), dubboForm()
+			response, post := []byte("\r\n\r\n-1234567890"), dubboForm()
 			for n := 0; n < b.N; n += clients {
-				m.Call(answer, post)
+				m.Call(response, post)
 			}
 		})
 	}

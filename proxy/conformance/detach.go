@@ -11,7 +11,7 @@ import (
 // are those that the peer has sent, and both directions end separately. A driver without
 // sockets refuses, and nothing has changed.
 func detachHandsOver(s *suite) {
-	sent, answer := pattern(1, 4<<20), pattern(2, 1<<20)
+	sent, response := pattern(1, 4<<20), pattern(2, 1<<20)
 	rest := make(chan []byte, 1)
 	server := s.probe("server")
 	detached := false
@@ -34,7 +34,7 @@ func detachHandsOver(s *suite) {
 		}
 		server.conn.Write([]byte("from a connection that has left"))
 		server.conn.Close()
-		go func() { rest <- serve(sock, answer) }()
+		go func() { rest <- serve(sock, response) }()
 	}
 	p := s.peer(server)
 	p.Read()
@@ -43,25 +43,25 @@ func detachHandsOver(s *suite) {
 	if rest == nil {
 		s.Wait("the rest of the input", func() bool { return len(server.got) == len(sent) })
 		s.same("the server", server.got, sent)
-		s.do(func(loop.Loop) { server.conn.Write(answer); server.drain() })
-		s.waitGot(p, answer, io.EOF)
+		s.do(func(loop.Loop) { server.conn.Write(response); server.drain() })
+		s.waitGot(p, response, io.EOF)
 		return
 	}
 	s.Wait("OnClose of the connection that left", server.isClosed)
 	p.CloseWrite()
-	s.waitGot(p, answer, io.EOF)
+	s.waitGot(p, response, io.EOF)
 	s.same("the server", append(server.got, <-rest...), sent)
 }
 
 // serve reads sock to its end and then responds: a half-close leaves the other direction
 // open.
-func serve(sock loop.Socket, answer []byte) (rest []byte) {
+func serve(sock loop.Socket, response []byte) (rest []byte) {
 	defer sock.Close()
 	rest, err := io.ReadAll(sock)
 	if err != nil {
 		return nil
 	}
-	if _, err := sock.Write(answer); err != nil {
+	if _, err := sock.Write(response); err != nil {
 		return nil
 	}
 	if err := sock.CloseWrite(); err != nil {

@@ -63,7 +63,7 @@ func dialRefused(s *suite) {
 func dialTimeout(s *suite) {
 	addr, ok := s.Blackhole()
 	if !ok {
-		s.t.Skip("this driver has no address that never answers")
+		s.t.Skip("this driver has no address at which dials time out")
 	}
 	err := dialFails(s, addr, true)
 	var timeout interface{ Timeout() bool }

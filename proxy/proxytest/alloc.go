@@ -38,7 +38,7 @@ type AllocMeshOptions struct {
 	Provider string // YAML of the provider's service
 	Response string // of the applications, head and body
 	Clients  int
-	Late     bool    // one of three applications responds only when nothing else is to be done
+	Late     bool    // one of three applications responds only after all other work
 	Top      string  // YAML at top level of the consumer and of the providers
 	Allocs   float64 // bound per request on average: sampled requests allocate
 }
@@ -92,10 +92,10 @@ func (discardSink) Put(*trace.Record) {}
 // nullApp is a connection to an application. It responds to each input, which is one
 // request: the upstream writes a small request at once.
 type nullApp struct {
-	mesh   *AllocMesh
-	conn   loop.Conn
-	answer []byte
-	late   bool
+	mesh     *AllocMesh
+	conn     loop.Conn
+	response []byte
+	late     bool
 }
 
 func (a *nullApp) OnOpen(c loop.Conn) { a.conn = c }
@@ -107,7 +107,7 @@ func (a *nullApp) OnData([]byte) {
 		a.mesh.late = append(a.mesh.late, a)
 		return
 	}
-	a.conn.Write(a.answer)
+	a.conn.Write(a.response)
 }
 
 // Sidecar starts a sidecar; accept returns the session of a connection to it.
@@ -144,10 +144,10 @@ func (m *AllocMesh) accessLog(cfg *config.Config) *accesslog.Queue {
 }
 
 // app starts an application that responds to each input.
-func (m *AllocMesh) app(addr, answer string, late bool) {
+func (m *AllocMesh) app(addr, response string, late bool) {
 	l := m.Net.Loop()
 	m.Net.Accept[addr] = func() (*NullLoop, loop.Stream) {
-		return l, &nullApp{mesh: m, answer: []byte(answer), late: late}
+		return l, &nullApp{mesh: m, response: []byte(response), late: late}
 	}
 }
 
@@ -165,7 +165,7 @@ func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
 		m.Net.Pump()
 	}
 	for _, a := range m.late {
-		a.conn.Write(a.answer)
+		a.conn.Write(a.response)
 	}
 	m.late = m.late[:0]
 	m.Net.Pump()

@@ -78,7 +78,7 @@ var OKPrefix = []byte("HTTP/1.1 200")
 
 // LongBodies returns a request and a response with bodies of n bytes. The request is in
 // pieces of one read each. The last bytes of the body differ from all others.
-func LongBodies(n int, chunked bool) (request [][]byte, answer, body []byte) {
+func LongBodies(n int, chunked bool) (request [][]byte, response, body []byte) {
 	body = append(bytes.Repeat([]byte{'x'}, n-8), "the end."...)
 	head := fmt.Sprintf("Content-Length: %d\r\n\r\n", n)
 	sent := body

@@ -14,8 +14,8 @@ func TestLongBodiesReuseBuffers(t *testing.T) {
 		for _, size := range []int{20 << 10, 128 << 10, 300 << 10} {
 			for _, chunked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d hops/%d/chunked=%t", hops, size, chunked), func(t *testing.T) {
-					request, answer, body := proxytest.LongBodies(size, chunked)
-					m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 2, Response: string(answer)})
+					request, response, body := proxytest.LongBodies(size, chunked)
+					m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: hops, Clients: 2, Response: string(response)})
 					end := body[len(body)-200:]
 					if chunked {
 						end = []byte("the end.")
@@ -30,8 +30,8 @@ func TestLongBodiesReuseBuffers(t *testing.T) {
 
 // So does a hedged request, with the buffers of two attempts.
 func TestHedgedLongBodiesReuseBuffers(t *testing.T) {
-	request, answer, body := proxytest.LongBodies(128<<10, false)
-	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(answer), Late: true,
+	request, response, body := proxytest.LongBodies(128<<10, false)
+	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(response), Late: true,
 		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
 	m.CheckAllocs(0, func() { m.Call(body[len(body)-200:], request...) })
 	m.CheckReleased()

@@ -84,7 +84,7 @@ func TestShedResponsesOfCancelledRequests(t *testing.T) {
 func TestShedOneClientOfLink(t *testing.T) {
 	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget})
 	a := m.LinkResponder()
-	greedy := m.Burst(8, 10)
+	clients := m.Burst(8, 10)
 	m.W.Run(10 * time.Millisecond)
 	m.Burst(200, 10) // so that the link holds few bytes per request
 	a.QueueResponses(8)
@@ -98,7 +98,7 @@ func TestShedOneClientOfLink(t *testing.T) {
 		t.Errorf("%d bytes held after that, want %d at most", held, most)
 	}
 	left := 0
-	for _, c := range greedy {
+	for _, c := range clients {
 		if !c.Done {
 			left++
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHashOfIDs: however ids differ, and be it in one digit, about as many are sampled
-// as are to be, and one tells nothing about the next.
+// TestHashOfIDs: the share of sampled ids is right however ids differ, even in one digit
+// only, and neighbouring ids are sampled independently.
 func TestHashOfIDs(t *testing.T) {
 	const ids, share = 100_000, 0.1
 	for _, format := range []string{

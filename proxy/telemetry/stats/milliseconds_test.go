@@ -52,17 +52,17 @@ func TestMillisecondsOfBurst(t *testing.T) {
 			t.Fatalf("%d milliseconds from %d, want those from %d", len(got.List), got.From, first)
 		}
 		var rates [seconds]int
-		total, bytes, answers := 0, 0, 0
+		total, bytes, responses := 0, 0, 0
 		for i, ms := range got.List {
 			if i/1000 < seconds {
 				rates[i/1000] += int(ms.Arrivals)
 			}
 			total += int(ms.Arrivals)
-			answers += int(ms.Answers)
+			responses += int(ms.Answers)
 			bytes += int(ms.BytesIn)
 		}
-		if total != len(calls) || answers != len(calls) || bytes < 10*total {
-			t.Errorf("%d requests: %d arrivals, %d responses, %d bytes", len(calls), total, answers, bytes)
+		if total != len(calls) || responses != len(calls) || bytes < 10*total {
+			t.Errorf("%d requests: %d arrivals, %d responses, %d bytes", len(calls), total, responses, bytes)
 		}
 		// By the second: 45 requests more in a thousand.
 		if slow, fast := slices.Min(rates[:]), slices.Max(rates[:]); float64(fast) > 1.1*float64(slow) {
