@@ -300,7 +300,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("while paused: %d bytes, timer at %v", to.got, fired)
 	}
 	if p.at.opened == 0 {
-		t.Error("a dial to a paused process is answered by its kernel")
+		t.Error("the kernel of a paused process does not accept a dial")
 	}
 	p.w.Run(20 * ms)
 	if to.got != 1000 || to.last < end || fired < end || fired > end+ms {
@@ -341,7 +341,7 @@ func TestHalfClose(t *testing.T) {
 	p.wantClosed(t, "a", p.at, io.EOF)
 }
 
-// TestCloseOfUnreadResets: close(2) with unread input destroys the answer.
+// TestCloseOfUnreadResets: close(2) with unread input destroys the response.
 func TestCloseOfUnreadResets(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
@@ -383,8 +383,8 @@ func TestResetComesBehindWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestLateDataIsAnsweredByReset: who sends to a closed connection hears of it.
-func TestLateDataIsAnsweredByReset(t *testing.T) {
+// TestLateDataCausesReset: a peer that sends to a closed connection gets a reset.
+func TestLateDataCausesReset(t *testing.T) {
 	p := newTwo(t, 1)
 	p.fixed(10*ms, 0)
 	p.connect(t)

@@ -23,7 +23,7 @@ type Scenario struct {
 // Runs is a Spec, and the one that it is compared with.
 type Runs struct {
 	Spec   Spec
-	Versus *Spec // nil: none
+	Versus *Spec // may be nil
 }
 
 // lineOf is a statement to be applied later.

@@ -23,18 +23,18 @@ type Spec struct {
 	Direct    bool // consumers call the applications themselves, past the providers' sidecars
 
 	Threads  int       // of each application
-	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty: by 1
-	Weights  []int     // in the registry, likewise; empty: 1
+	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty means by 1
+	Weights  []int     // in the registry, likewise; empty means 1
 	Queue    int       // requests that wait for a thread; one more is answered 503
 
 	Service time.Duration // median of the lognormal service time
 	Sigma   float64       // of it
 
-	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0: none
+	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0 means no stalls
 	StallFor   time.Duration // all its requests freeze for so long
 
 	Breaks    float64 // share of the segments between hosts that break their connection
-	Bandwidth int     // bytes per second from one host to another; 0: no limit
+	Bandwidth int     // bytes per second from one host to another; 0 means no limit
 
 	NewsMin, NewsMax time.Duration // what the registry's news takes to a consumer
 	Lease            time.Duration // until a provider that died leaves the registry
