@@ -1,0 +1,62 @@
+package archtest
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+)
+
+// budget is the number of words that pages may have together, as wc -w counts them.
+type budget struct {
+	name  string
+	words int
+	holds func(page string) bool
+}
+
+// budgets bound what a reader has to read. A page that grows takes the words from
+// another page.
+var budgets = []budget{
+	{"README.md and docs", 30000, func(page string) bool { return page == "README.md" || path.Dir(page) == "docs" }},
+	{"docs/decisions", 8000, func(page string) bool { return path.Dir(page) == "docs/decisions" }},
+}
+
+func TestPageBudgets(t *testing.T) {
+	pages, err := readPages("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, over := range overBudget(pages, budgets) {
+		t.Error(over)
+	}
+}
+
+func overBudget(pages map[string]string, budgets []budget) (over []string) {
+	for _, b := range budgets {
+		sum, found := 0, 0
+		for name, text := range pages {
+			if b.holds(name) {
+				sum += len(strings.Fields(text))
+				found++
+			}
+		}
+		if found == 0 || sum > b.words {
+			over = append(over, fmt.Sprintf("%s: %d words on %d pages, at most %d", b.name, sum, found, b.words))
+		}
+	}
+	return over
+}
+
+func TestOverBudget(t *testing.T) {
+	pages := map[string]string{"README.md": "one two", "docs/a.md": "| three | four |\n", "docs/decisions/b.md": "six"}
+	for words, want := range map[int]string{7: "", 6: "README.md and docs: 7 words on 2 pages, at most 6"} {
+		tight := []budget{budgets[0]}
+		tight[0].words = words
+		if got := strings.Join(overBudget(pages, tight), " "); got != want {
+			t.Errorf("%d words: got %q, want %q", words, got, want)
+		}
+	}
+	if got := overBudget(nil, budgets); len(got) != len(budgets) {
+		t.Errorf("without pages: %q", got)
+	}
+}
