@@ -37,7 +37,7 @@ type Service struct {
 
 // Endpoint is a static endpoint. In the file it may be plain "host:port".
 type Endpoint struct {
-	// `host:port`, for `discover: static`. It may replace the mapping. Host names are resolved again.
+	// `host:port`, for `discover: static`. An endpoint may be this text alone. Host names are resolved again.
 	Address string `yaml:"address"`
 	// Capacity relative to an endpoint of weight 1.
 	Weight int `yaml:"weight" min:"1" max:"65535"`
