@@ -201,7 +201,7 @@ var layers = []layer{
 	{
 		[]string{"protocol/*"},
 		[]string{"protocol"},
-		"a codec knows the neutral messages and no other codec: conversion happens in the core",
+		"a codec knows the neutral messages and no other codec",
 	},
 	{
 		[]string{"protocol"},
