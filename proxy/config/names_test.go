@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +26,21 @@ func TestLists(t *testing.T) {
 		sorted := slices.Sorted(slices.Values(list))
 		if !used[name] || len(slices.Compact(sorted)) != len(list) {
 			t.Errorf("list %q is unused, or has a name twice: %q", name, list)
+		}
+	}
+}
+
+// TestProtocolMissing checks that a listener without a protocol, or with an unknown one,
+// is refused with the names of all.
+func TestProtocolMissing(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                 "a.yaml:1:13: listeners[0].protocol: missing; expected one of ",
+		", protocol: smtp": "a.yaml:1:69: listeners[0].protocol: expected one of ",
+	} {
+		_, err := Parse("a.yaml", []byte(`listeners: [{name: a, address: "127.0.0.1:0", service: s`+given+`}]
+services: {s: {discover: static, endpoints: ["127.0.0.1:1"]}}`), environment)
+		if want += strings.Join(Protocols, ", "); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", given, err, want)
 		}
 	}
 }
