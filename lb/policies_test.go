@@ -2,16 +2,27 @@ package lb
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// policies are the policies that a configuration may name.
+// policies are the policies that give each idle endpoint its share of the picks.
 var policies = []Policy{LeastPending{}, WeightedRoundRobin{}, PeakEWMA{}, Random{}}
+
+// TestPolicies checks that the configuration and the list know the same policies.
+func TestPolicies(t *testing.T) {
+	known, named := slices.Sorted(maps.Keys(Policies)), slices.Sorted(slices.Values(config.Policies))
+	if !slices.Equal(known, named) {
+		t.Errorf("policies.go has %q, config.Policies %q", known, named)
+	}
+}
 
 // TestPoliciesByWeight checks that idle endpoints are picked in proportion to weight.
 func TestPoliciesByWeight(t *testing.T) {
@@ -40,7 +51,7 @@ func TestPoliciesByWeight(t *testing.T) {
 // TestPoliciesEligibility checks that every policy picks tried, stalled, unhealthy and
 // ejected endpoints only if no other is left, and in the right order.
 func TestPoliciesEligibility(t *testing.T) {
-	for _, p := range policies {
+	for _, p := range Policies {
 		for _, n := range []int{4, 40} {
 			t.Run(fmt.Sprintf("%T/%d", p, n), func(t *testing.T) {
 				rnd := rand.NewPCG(1, 2)
@@ -87,7 +98,7 @@ func TestPolicyAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for _, p := range policies {
+	for _, p := range Policies {
 		s := Set{Policy: p, Zone: "a", SlowStart: time.Hour, Outlier: Outlier{
 			Consecutive: 5, SuccessRate: 0.5, Latency: 3, Base: ms, MaxEjected: 0.5,
 		}}
