@@ -11,7 +11,7 @@ import (
 
 // testSupport lists the packages that only tests need. No command may carry them.
 var testSupport = []string{
-	"proxy/sim/...", "proxy/conformance/...", "proxy/proxytest/...", "internal/corpus", "internal/eventually",
+	"proxy/sim/...", "proxy/conformance/...", "proxy/proxytest/...", "registry/registrytest", "internal/corpus", "internal/eventually",
 	"internal/testcerts", "internal/*test",
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
 // TestChange checks that a changed value is put under the same lease, whatever happens
@@ -18,10 +19,10 @@ func TestChange(t *testing.T) {
 	consumer := open(t, s.Endpoint(), nil)
 	h := open(t, s.Endpoint(), nil).Register(at("10.0.0.1:80", 1))
 	waitState(t, h, registry.Registered)
-	got := watch(t, consumer, "compute")
+	got := registrytest.Watch(t, consumer, "compute")
 	weighs := func(weight int) {
 		t.Helper()
-		got.wait("the weight", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == weight })
+		got.Wait("the weight", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == weight })
 	}
 	weighs(1)
 	begin, err := client.Get(ctx, prefix+"/compute/n@10.0.0.1:80")
@@ -50,7 +51,7 @@ func TestChange(t *testing.T) {
 
 	// A withdrawn registration stays withdrawn; Restore puts the changed value.
 	h.Withdraw()
-	got.waitAddrs()
+	got.WaitAddrs()
 	h.Change(at("10.0.0.1:80", 4))
 	if h.State() != registry.Withdrawn {
 		t.Errorf("state %v", h.State())

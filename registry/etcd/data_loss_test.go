@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
 // TestDataLossLaterRevision checks that a loss of data is noticed even if etcd has
@@ -17,8 +18,8 @@ func TestDataLossLaterRevision(t *testing.T) {
 		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
 	}
 	consumer := open(t, link.addr(), nil)
-	got := watch(t, consumer, "s")
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got := registrytest.Watch(t, consumer, "s")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
 	link.setCut(true)
 	s.Close()
@@ -31,10 +32,10 @@ func TestDataLossLaterRevision(t *testing.T) {
 		put(t, ctx, client, "other/key", `x`)
 	}
 	link.setCut(false)
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept
 	if n := consumer.Stats().DataLosses; n != 1 {
 		t.Errorf("%d losses of data", n)
 	}
-	got.always("10.0.0.1:80")
-	got.always("10.0.0.2:80")
+	got.Always("10.0.0.1:80")
+	got.Always("10.0.0.2:80")
 }

@@ -5,8 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,97 +70,6 @@ func raw(t *testing.T, s *lab.Etcd) (context.Context, *clientv3.Client) {
 
 func at(addr string, weight int) registry.Registration {
 	return registry.Registration{Service: "compute", Node: "n", Addr: addr, Weight: weight, Protocol: "link"}
-}
-
-// sink collects the snapshots of one watch.
-type sink struct {
-	t    *testing.T
-	mu   sync.Mutex
-	all  []*registry.Snapshot
-	news chan struct{} // capacity 1
-	stop func()
-}
-
-func watch(t *testing.T, w registry.Watcher, service string) *sink {
-	t.Helper()
-	s := &sink{t: t, news: make(chan struct{}, 1)}
-	s.stop = w.Watch(service, func(snap *registry.Snapshot) {
-		s.mu.Lock()
-		s.all = append(s.all, snap)
-		s.mu.Unlock()
-		select {
-		case s.news <- struct{}{}:
-		default:
-		}
-	})
-	t.Cleanup(func() { s.stop(); s.check() })
-	return s
-}
-
-func (s *sink) history() []*registry.Snapshot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.all)
-}
-
-// check checks the promises of registry.Snapshot for all snapshots.
-func (s *sink) check() {
-	for i, snap := range s.history() {
-		if i > 0 && snap.Version <= s.all[i-1].Version {
-			s.t.Errorf("version %d after %d", snap.Version, s.all[i-1].Version)
-		}
-		if !slices.IsSortedFunc(snap.Endpoints, func(a, b registry.Endpoint) int { return strings.Compare(a.Addr, b.Addr) }) {
-			s.t.Errorf("not sorted: %v", snap.Endpoints)
-		}
-	}
-}
-
-// wait waits until ok returns true for the newest snapshot, and returns that.
-func (s *sink) wait(what string, ok func(*registry.Snapshot) bool) *registry.Snapshot {
-	s.t.Helper()
-	deadline := time.After(timeout)
-	for {
-		if all := s.history(); len(all) > 0 && ok(all[len(all)-1]) {
-			return all[len(all)-1]
-		}
-		select {
-		case <-s.news:
-		case <-deadline:
-			s.t.Fatalf("timed out waiting for %s; snapshots: %s", what, describe(s.history()))
-		}
-	}
-}
-
-// waitAddrs waits until the newest snapshot has exactly these addresses.
-func (s *sink) waitAddrs(addrs ...string) *registry.Snapshot {
-	s.t.Helper()
-	return s.wait(strings.Join(addrs, " "), func(snap *registry.Snapshot) bool { return slices.Equal(addrsOf(snap), addrs) })
-}
-
-// always fails the test if any snapshot so far lacks addr.
-func (s *sink) always(addr string) {
-	s.t.Helper()
-	for _, snap := range s.history() {
-		if !slices.Contains(addrsOf(snap), addr) {
-			s.t.Fatalf("%s is missing: %s", addr, describe(s.history()))
-		}
-	}
-}
-
-func addrsOf(s *registry.Snapshot) []string {
-	var addrs []string
-	for _, e := range s.Endpoints {
-		addrs = append(addrs, e.Addr)
-	}
-	return addrs
-}
-
-func describe(all []*registry.Snapshot) string {
-	var b strings.Builder
-	for _, s := range all {
-		b.WriteString("\n\t" + string(s.Source) + ": " + strings.Join(addrsOf(s), " "))
-	}
-	return b.String()
 }
 
 func waitState(t *testing.T, h registry.Handle, want registry.State) {

@@ -13,18 +13,19 @@ import (
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/etcd"
+	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
 func TestRegister(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	consumer, p1, p2 := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
-	got := watch(t, consumer, "compute")
-	got.waitAddrs()
+	got := registrytest.Watch(t, consumer, "compute")
+	got.WaitAddrs()
 
 	h1 := p1.Register(registry.Registration{Service: "compute", Node: "n1", Addr: "10.0.0.1:80", Zone: "z", Protocol: "http"})
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 	h2 := p2.Register(registry.Registration{Service: "compute", Node: "n2", Addr: "10.0.0.2:80", Weight: 3})
-	snap := got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	snap := got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	want := []registry.Endpoint{
 		{Addr: "10.0.0.1:80", Weight: 1, Zone: "z", Protocol: "http", Node: "n1"},
 		{Addr: "10.0.0.2:80", Weight: 3, Node: "n2"},
@@ -43,9 +44,9 @@ func TestRegister(t *testing.T) {
 	if h1.State() != registry.Withdrawn {
 		t.Errorf("state %v after Withdraw", h1.State())
 	}
-	got.waitAddrs("10.0.0.2:80")
+	got.WaitAddrs("10.0.0.2:80")
 	h1.Restore()
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	waitState(t, h1, registry.Registered)
 
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -59,13 +60,13 @@ func TestRegister(t *testing.T) {
 		t.Errorf("after Close: %v, %v", h2.State(), h2.Err())
 	}
 	h2.Restore() // closed is final
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 
 	// The last endpoint is kept for a while.
 	if err := h1.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	got.waitAddrs()
+	got.WaitAddrs()
 }
 
 // gRPC clients with etcd's own resolver must be able to read a registered value.
@@ -98,26 +99,26 @@ func TestNamingEndpointsFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch(t, r, "compute").waitAddrs("10.0.0.5:15006", "10.0.0.6:80")
+	registrytest.Watch(t, r, "compute").WaitAddrs("10.0.0.5:15006", "10.0.0.6:80")
 }
 
 func TestRegisterLeaseLost(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	link := forward(t, s.Addr())
 	consumer, cutOff, other := open(t, s.Endpoint(), nil), open(t, link.addr(), brief), open(t, s.Endpoint(), nil)
-	got := watch(t, consumer, "compute")
+	got := registrytest.Watch(t, consumer, "compute")
 	h := cutOff.Register(at("10.0.0.1:80", 0))
 	other.Register(at("10.0.0.2:80", 0))
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
 	link.setCut(true)
-	got.waitAddrs("10.0.0.2:80") // its lease ran out
+	got.WaitAddrs("10.0.0.2:80") // its lease ran out
 	waitState(t, h, registry.Pending)
 	if h.Err() == nil {
 		t.Error("no error while cut off")
 	}
 	link.setCut(false)
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	waitState(t, h, registry.Registered)
 }
 
@@ -181,11 +182,11 @@ func TestRegisterSuccessor(t *testing.T) {
 			if err != nil || len(key.Kvs) != 1 {
 				t.Fatal(key, err)
 			}
-			got := watch(t, consumer, "compute")
-			got.waitAddrs("10.0.0.1:80")
+			got := registrytest.Watch(t, consumer, "compute")
+			got.WaitAddrs("10.0.0.1:80")
 
 			second.Register(at("10.0.0.1:80", 2))
-			got.wait("the successor's value", func(s *registry.Snapshot) bool { return s.Endpoints[0].Weight == 2 })
+			got.Wait("the successor's value", func(s *registry.Snapshot) bool { return s.Endpoints[0].Weight == 2 })
 			gone := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithRev(key.Header.Revision))
 			lease := clientv3.LeaseID(key.Kvs[0].Lease)
 			if err := end(ctx, predecessor{client, first, old, lease}); err != nil {
@@ -202,7 +203,7 @@ func TestRegisterSuccessor(t *testing.T) {
 			if now, err := client.Get(ctx, prefix+"/compute/n@10.0.0.1:80"); err != nil || len(now.Kvs) != 1 {
 				t.Fatalf("after the end of the predecessor: %v, %v", now, err)
 			}
-			got.always("10.0.0.1:80")
+			got.Always("10.0.0.1:80")
 		})
 	}
 }
@@ -214,9 +215,9 @@ func TestYield(t *testing.T) {
 	ctx, client := raw(t, s)
 	short := func(o *etcd.Options) { o.LeaseTTL = 12 * time.Second } // renewed after a third of it
 	first, second, consumer := open(t, s.Endpoint(), short), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
-	got := watch(t, consumer, "compute")
+	got := registrytest.Watch(t, consumer, "compute")
 	old := first.Register(at("10.0.0.1:80", 1))
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 	waitState(t, old, registry.Registered)
 
 	key := prefix + "/compute/n@10.0.0.1:80"
@@ -271,13 +272,13 @@ func TestYield(t *testing.T) {
 func TestRegisterTwin(t *testing.T) {
 	s := startEtcd(t, lab.EtcdOptions{})
 	first, second, consumer := open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil), open(t, s.Endpoint(), nil)
-	got := watch(t, consumer, "compute")
+	got := registrytest.Watch(t, consumer, "compute")
 	first.Register(at("10.0.0.1:80", 1))
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 	h := second.Register(at("10.0.0.1:80", 2))
-	got.wait("the second's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 2 })
+	got.Wait("the second's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 2 })
 	h.Withdraw()
-	got.wait("the first's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
+	got.Wait("the first's value", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
 }
 
 func TestRegisterInvalid(t *testing.T) {
@@ -350,10 +351,10 @@ func TestPassword(t *testing.T) {
 
 	// With a password, making the client needs etcd. It must not delay New.
 	r := open(t, "http://"+addr, func(o *etcd.Options) { o.Username, o.Password = "root", "secret" })
-	got := watch(t, r, "compute")
+	got := registrytest.Watch(t, r, "compute")
 	h := r.Register(at("10.0.0.1:80", 0))
 	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 	waitState(t, h, registry.Registered)
 
 	// Tokens do not survive a restart of etcd.
@@ -361,5 +362,5 @@ func TestPassword(t *testing.T) {
 	eventually.True(t, "notice of the outage", func() bool { return !r.Stats().Connected })
 	startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
 	r.Register(at("10.0.0.2:80", 0))
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 }

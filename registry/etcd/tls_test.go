@@ -10,6 +10,7 @@ import (
 	"github.com/remora-proxy/remora/lab"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/registry/etcd"
+	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
 // secure starts an etcd that demands client certificates, and returns the authority of
@@ -42,9 +43,9 @@ func TestTLS(t *testing.T) {
 			dir := testcerts.NewDir(t, ca, nil, nil)
 			dir.Rotate(ca.Issue(testcerts.Leaf{}))
 			r := open(t, s.Endpoint(), withFiles(t, dir, peers...))
-			got := watch(t, r, "compute")
+			got := registrytest.Watch(t, r, "compute")
 			r.Register(at("10.0.0.1:80", 1))
-			got.waitAddrs("10.0.0.1:80")
+			got.WaitAddrs("10.0.0.1:80")
 		})
 	}
 }
@@ -85,17 +86,17 @@ func TestTLSRefused(t *testing.T) {
 				c.spoil(dir, ca)
 			}
 			r := open(t, s.Endpoint(), withFiles(t, dir, c.peers...))
-			got := watch(t, r, "compute")
+			got := registrytest.Watch(t, r, "compute")
 			h := r.Register(at("10.0.0.1:80", 1))
 			hasReason := func(why string) bool { return strings.Contains(why, c.why) }
 			eventually.True(t, "a failed probe", func() bool { return hasReason(r.Stats().LastError) })
 			eventually.True(t, "a failed registration", func() bool { err := h.Err(); return err != nil && hasReason(err.Error()) })
-			if st := r.Stats(); st.Connected || len(got.history()) > 0 {
-				t.Fatalf("connected: %+v %v", st, got.history())
+			if st := r.Stats(); st.Connected || len(got.History()) > 0 {
+				t.Fatalf("connected: %+v %v", st, got.History())
 			}
 			if c.repair != nil {
 				c.repair(dir, ca)
-				got.waitAddrs("10.0.0.1:80")
+				got.WaitAddrs("10.0.0.1:80")
 				eventually.True(t, "no error", func() bool { return r.Stats().LastError == "" })
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
 	"github.com/remora-proxy/remora/registry/etcd"
+	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
 func put(t *testing.T, ctx context.Context, c *clientv3.Client, key, value string) int64 {
@@ -32,30 +33,30 @@ func TestWatchChanges(t *testing.T) {
 	r := open(t, s.Endpoint(), nil)
 	put(t, ctx, client, "a/n@x", `{"Op":0,"Addr":"10.0.0.1:80"}`)
 	put(t, ctx, client, "a/b/n@x", `{"Op":0,"Addr":"10.0.0.9:80"}`)
-	a, nested := watch(t, r, "a"), watch(t, r, "a/b")
-	a.waitAddrs("10.0.0.1:80") // without the endpoint of a/b
-	nested.waitAddrs("10.0.0.9:80")
+	a, nested := registrytest.Watch(t, r, "a"), registrytest.Watch(t, r, "a/b")
+	a.WaitAddrs("10.0.0.1:80") // without the endpoint of a/b
+	nested.WaitAddrs("10.0.0.9:80")
 
 	put(t, ctx, client, "a/m@x", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":5}}`)
-	a.wait("the later of two keys with one address", func(s *registry.Snapshot) bool {
+	a.Wait("the later of two keys with one address", func(s *registry.Snapshot) bool {
 		return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 5
 	})
 	if _, err := client.Delete(ctx, prefix+"/a/m@x"); err != nil {
 		t.Fatal(err)
 	}
-	a.wait("the earlier again", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
+	a.Wait("the earlier again", func(s *registry.Snapshot) bool { return len(s.Endpoints) == 1 && s.Endpoints[0].Weight == 1 })
 
-	before := len(a.history())
+	before := len(a.History())
 	put(t, ctx, client, "a/n@x", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{}}`) // no change
 	put(t, ctx, client, "a/o@x", `{"Op":0,"Addr":"10.0.0.2:80"}`)
-	a.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
-	if n := len(a.history()) - before; n != 1 {
+	a.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	if n := len(a.History()) - before; n != 1 {
 		t.Errorf("%d snapshots for one change", n)
 	}
-	a.stop()
-	a.stop()
-	if len(nested.history()) != 1 {
-		t.Errorf("changes of another service were delivered: %s", describe(nested.history()))
+	a.Stop()
+	a.Stop()
+	if len(nested.History()) != 1 {
+		t.Errorf("changes of another service were delivered: %s", registrytest.Describe(nested.History()))
 	}
 }
 
@@ -74,8 +75,8 @@ func TestGarbageIsLeftOut(t *testing.T) {
 		put(t, ctx, client, "s/"+string(rune('a'+i)), v)
 	}
 	put(t, ctx, client, "s/good", `{"Op":0,"Addr":"10.0.0.2:80","Metadata":{"weight":7,"zone":"z","protocol":"http","node":"n","more":[1]}}`)
-	got := watch(t, r, "s")
-	snap := got.waitAddrs("10.0.0.2:80")
+	got := registrytest.Watch(t, r, "s")
+	snap := got.WaitAddrs("10.0.0.2:80")
 	if e := snap.Endpoints[0]; e != (registry.Endpoint{Addr: "10.0.0.2:80", Weight: 7, Zone: "z", Protocol: "http", Node: "n"}) {
 		t.Errorf("got %+v", e)
 	}
@@ -85,7 +86,7 @@ func TestGarbageIsLeftOut(t *testing.T) {
 	put(t, ctx, client, "s/a", `still garbage`)
 	put(t, ctx, client, "s/b", `{"Op":0,"Addr":"10.0.0.3:80"}`) // valid now
 	put(t, ctx, client, "s/good", `now garbage`)
-	got.waitAddrs("10.0.0.3:80")
+	got.WaitAddrs("10.0.0.3:80")
 	if n := book.count("value in etcd is invalid, ignored"); n != len(bad)+1 {
 		t.Errorf("logged %d times, want once per key: %d", n, len(bad)+1)
 	}
@@ -107,19 +108,19 @@ func TestWatchEtcdRestart(t *testing.T) {
 	h2 := goes.Register(at("10.0.0.2:80", 0))
 	waitState(t, h, registry.Registered)
 	waitState(t, h2, registry.Registered)
-	got := watch(t, consumer, "compute")
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got := registrytest.Watch(t, consumer, "compute")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
 	// With its data: nothing changes, and changes are still seen.
 	s.Close()
 	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
 	waitState(t, h, registry.Registered)
 	h3 := stays.Register(at("10.0.0.3:80", 0))
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	if err := h3.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	if n := consumer.Stats().DataLosses; n != 0 {
 		t.Errorf("%d losses of data, want none", n)
 	}
@@ -129,14 +130,14 @@ func TestWatchEtcdRestart(t *testing.T) {
 	s.Close()
 	goes.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	got.waitAddrs("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80")
 	waitState(t, h, registry.Registered)
 	if n := consumer.Stats().DataLosses; n == 0 {
 		t.Error("the loss of data was not noticed")
 	}
 	stays.Register(at("10.0.0.4:80", 0))
-	got.waitAddrs("10.0.0.1:80", "10.0.0.4:80")
-	got.always("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.4:80")
+	got.Always("10.0.0.1:80")
 }
 
 func TestWatchCompaction(t *testing.T) {
@@ -145,8 +146,8 @@ func TestWatchCompaction(t *testing.T) {
 	link := forward(t, s.Addr())
 	r := open(t, link.addr(), nil)
 	put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80"}`)
-	got := watch(t, r, "s")
-	got.waitAddrs("10.0.0.1:80")
+	got := registrytest.Watch(t, r, "s")
+	got.WaitAddrs("10.0.0.1:80")
 	lists := r.Stats().Lists
 
 	link.setCut(true)
@@ -161,12 +162,12 @@ func TestWatchCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.setCut(false)
-	got.waitAddrs("10.0.0.2:80")
+	got.WaitAddrs("10.0.0.2:80")
 	if r.Stats().Lists == lists {
 		t.Error("not listed again: the compaction did not affect the watch")
 	}
 	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
-	got.waitAddrs("10.0.0.2:80", "10.0.0.3:80")
+	got.WaitAddrs("10.0.0.2:80", "10.0.0.3:80")
 }
 
 func TestColdStart(t *testing.T) {
@@ -177,49 +178,49 @@ func TestColdStart(t *testing.T) {
 	withCache := func(o *etcd.Options) { o.CacheDir = cache }
 	put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"weight":3,"zone":"z"}}`)
 	first := open(t, s.Endpoint(), withCache)
-	known := watch(t, first, "s").waitAddrs("10.0.0.1:80")
+	known := registrytest.Watch(t, first, "s").WaitAddrs("10.0.0.1:80")
 	first.Close()
 	s.Close()
 
 	r := open(t, "http://"+addr, withCache)
-	got := watch(t, r, "s")
-	snap := got.waitAddrs("10.0.0.1:80")
+	got := registrytest.Watch(t, r, "s")
+	snap := got.WaitAddrs("10.0.0.1:80")
 	if snap.Source != registry.SourceCache || snap.Endpoints[0] != known.Endpoints[0] || !snap.Changed.Equal(known.Changed) {
 		t.Errorf("from the cache: %+v, stored: %+v", snap, known)
 	}
 	// Another registry's cache is not used, nor is a damaged one.
-	strange := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
+	strange := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir, o.Prefix = cache, "/elsewhere" }), "s")
 	damaged := t.TempDir()
 	if err := os.WriteFile(filepath.Join(damaged, "s.json"), []byte(`{"service":"s","endpo`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broken := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir = damaged }), "s")
+	broken := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { o.CacheDir = damaged }), "s")
 
 	s = startEtcd(t, lab.EtcdOptions{Dir: dir, ClientAddr: addr})
 	live := func(s *registry.Snapshot) bool { return s.Source == registry.SourceLive }
-	if snap := got.wait("live", live); len(snap.Endpoints) != 1 || !snap.Changed.Equal(known.Changed) {
+	if snap := got.Wait("live", live); len(snap.Endpoints) != 1 || !snap.Changed.Equal(known.Changed) {
 		t.Errorf("live: %+v", snap)
 	}
-	broken.wait("live", live)
-	strange.wait("live", live)
-	for _, s := range []*sink{strange, broken} {
-		if s.history()[0].Source != registry.SourceLive {
-			t.Errorf("the cache was used: %s", describe(s.history()))
+	broken.Wait("live", live)
+	strange.Wait("live", live)
+	for _, s := range []*registrytest.Sink{strange, broken} {
+		if s.History()[0].Source != registry.SourceLive {
+			t.Errorf("the cache was used: %s", registrytest.Describe(s.History()))
 		}
 	}
 	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 
 	// Everything restarts, etcd without its data: the cached endpoints stay until a
 	// node has registered.
 	r.Close()
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	kept := watch(t, open(t, "http://"+addr, func(o *etcd.Options) { withCache(o); brief(o) }), "s")
-	kept.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	kept := registrytest.Watch(t, open(t, "http://"+addr, func(o *etcd.Options) { withCache(o); brief(o) }), "s")
+	kept.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	open(t, "http://"+addr, nil).Register(registry.Registration{Service: "s", Node: "n", Addr: "10.0.0.2:80"})
-	kept.waitAddrs("10.0.0.2:80")
-	kept.always("10.0.0.2:80")
+	kept.WaitAddrs("10.0.0.2:80")
+	kept.Always("10.0.0.2:80")
 }
 
 func TestWatchHostNames(t *testing.T) {
@@ -230,7 +231,7 @@ func TestWatchHostNames(t *testing.T) {
 		}
 	})
 	r.Register(at("replica-1:80", 0))
-	snap := watch(t, r, "compute").waitAddrs("10.1.1.1:80")
+	snap := registrytest.Watch(t, r, "compute").WaitAddrs("10.1.1.1:80")
 	if snap.Endpoints[0].Host != "replica-1" {
 		t.Errorf("got %+v", snap.Endpoints[0])
 	}
@@ -265,18 +266,18 @@ func TestDataLossKeepsEndpoints(t *testing.T) {
 	for _, k := range []string{"1", "2"} {
 		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
 	}
-	got := watch(t, consumer, "s")
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80")
+	got := registrytest.Watch(t, consumer, "s")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
 	s.Close()
 	startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
 	eventually.True(t, "notice of the loss", func() bool { return consumer.Stats().DataLosses == 1 })
 
 	put(t, ctx, client, "s/3", `{"Op":0,"Addr":"10.0.0.3:80"}`)
-	got.waitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 	put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
 	if _, err := client.Delete(ctx, prefix+"/s/2"); err != nil { // registered again, and removed
 		t.Fatal(err)
 	}
-	got.waitAddrs("10.0.0.1:80", "10.0.0.3:80")
-	got.always("10.0.0.1:80")
+	got.WaitAddrs("10.0.0.1:80", "10.0.0.3:80")
+	got.Always("10.0.0.1:80")
 }
