@@ -14,7 +14,7 @@ import (
 const architecturePage = "../../docs/ARCHITECTURE.md"
 
 // TestArchitecture checks the files and folders that docs/ARCHITECTURE.md names, and
-// that its lists have the stations of a request in the order of proxy/doc.go.
+// that its lists have the steps of a request in the order of proxy/doc.go.
 func TestArchitecture(t *testing.T) {
 	page, err := os.ReadFile(architecturePage)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestArchitecture(t *testing.T) {
 	for _, name := range missingPaths(string(page), existsInModule) {
 		t.Errorf("docs/ARCHITECTURE.md names %s, which does not exist", name)
 	}
-	for _, wrong := range stationOrder(string(page), string(doc)) {
+	for _, wrong := range stepOrder(string(page), string(doc)) {
 		t.Error(wrong)
 	}
 }
@@ -70,37 +70,37 @@ func missingPaths(page string, exists func(string) bool) (missing []string) {
 	return missing
 }
 
-// stationOrder compares the numbered lists of a page with the stations in the package
-// comment of proxy: each station's folders come up in the lists, in the same order.
-func stationOrder(page, doc string) (wrong []string) {
-	stations := stationsOf(doc)
-	if len(stations) < 5 {
-		return []string{fmt.Sprintf("the package comment of proxy lists %d stations", len(stations))}
+// stepOrder compares the numbered lists of a page with the steps in the package
+// comment of proxy: each step's folders come up in the lists, in the same order.
+func stepOrder(page, doc string) (wrong []string) {
+	steps := stepsOf(doc)
+	if len(steps) < 5 {
+		return []string{fmt.Sprintf("the package comment of proxy lists %d steps", len(steps))}
 	}
-	var order []int // indexes of stations, by their first appearance
+	var order []int // indexes of steps, by their first appearance
 	for _, item := range numbered.FindAllString(page, -1) {
 		for _, m := range codeSpan.FindAllStringSubmatch(item, -1) {
-			i := stationOf(stations, strings.TrimPrefix(m[1], "proxy/"))
+			i := stepOf(steps, strings.TrimPrefix(m[1], "proxy/"))
 			if i >= 0 && !slices.Contains(order, i) {
 				order = append(order, i)
 			}
 		}
 	}
-	for i, folders := range stations {
+	for i, folders := range steps {
 		switch {
 		case !slices.Contains(order, i):
-			wrong = append(wrong, fmt.Sprintf("no list of the page has the station %s", folders[0]))
+			wrong = append(wrong, fmt.Sprintf("no list of the page has the step %s", folders[0]))
 		case len(wrong) == 0 && order[i] != i:
-			wrong = append(wrong, fmt.Sprintf("the page has %s where proxy/doc.go has %s", stations[order[i]][0], folders[0]))
+			wrong = append(wrong, fmt.Sprintf("the page has %s where proxy/doc.go has %s", steps[order[i]][0], folders[0]))
 		}
 	}
 	return wrong
 }
 
-// stationsOf returns the folders of each station, from a line such as
+// stepsOf returns the folders of each step, from a line such as
 // "downstream/http, /link  bytes to a request".
-func stationsOf(doc string) (stations [][]string) {
-	_, list, _ := strings.Cut(doc, "The stations of a request")
+func stepsOf(doc string) (steps [][]string) {
+	_, list, _ := strings.Cut(doc, "of a request, one folder each")
 	list, _, _ = strings.Cut(list, "In this package")
 	for _, m := range docLine.FindAllStringSubmatch(list, -1) {
 		var folders []string
@@ -110,16 +110,16 @@ func stationsOf(doc string) (stations [][]string) {
 			}
 			folders = append(folders, name)
 		}
-		stations = append(stations, folders)
+		steps = append(steps, folders)
 	}
-	return stations
+	return steps
 }
 
-// stationOf returns the station of a file: the one with the longest folder that holds
+// stepOf returns the step of a file: the one with the longest folder that holds
 // it, or -1.
-func stationOf(stations [][]string, file string) int {
+func stepOf(steps [][]string, file string) int {
 	best, longest := -1, 0
-	for i, folders := range stations {
+	for i, folders := range steps {
 		for _, folder := range folders {
 			if strings.HasPrefix(file, folder+"/") && len(folder) > longest {
 				best, longest = i, len(folder)
@@ -147,8 +147,8 @@ func TestMissingPaths(t *testing.T) {
 	}
 }
 
-func TestStationOrder(t *testing.T) {
-	const doc = "// The stations of a request, one folder each:\n//\n//\tdown/http, /link  bytes\n//\tdown  headers\n" +
+func TestStepOrder(t *testing.T) {
+	const doc = "// The steps of a request, one folder each:\n//\n//\tdown/http, /link  bytes\n//\tdown  headers\n" +
 		"//\troute  which\n//\tlimit  who\n//\tup/http  bytes\n//\n// In this package:\n//\n//\tworker.go  a loop\n"
 	const (
 		down  = "1. `proxy/down/link/a.go` reads. `proxy/down/b.go`\n   adds.\n"
@@ -160,15 +160,15 @@ func TestStationOrder(t *testing.T) {
 		{"in order", down + route + limit + up, ""},
 		{"in two lists", down + route + "\ntext\n\n" + limit + up, ""},
 		{"two exchanged", down + limit + route + up, "the page has limit where proxy/doc.go has route"},
-		{"one lacks", down + route + up, "no list of the page has the station limit"},
+		{"one lacks", down + route + up, "no list of the page has the step limit"},
 	} {
-		got := stationOrder(c.page, doc)
+		got := stepOrder(c.page, doc)
 		switch {
 		case c.want == "" && len(got) > 0, c.want != "" && (len(got) == 0 || got[0] != c.want):
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got := stationOrder(down, "// Package proxy\n"); len(got) != 1 {
-		t.Errorf("without stations: %q", got)
+	if got := stepOrder(down, "// Package proxy\n"); len(got) != 1 {
+		t.Errorf("without steps: %q", got)
 	}
 }
