@@ -213,13 +213,13 @@ func TestReloadDuringAccept(t *testing.T) {
 	for name, listener := range map[string]string{"routes": "", "its own service": ", service: compute"} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Listener: listener})
-			entrance := m.Consumer.Proc.Generation().Listener("egress")
+			listener := m.Consumer.Proc.Generation().Listener("egress")
 			m.Consumer.Reload(`
 listeners: [{name: other, address: "127.0.0.1:15002", protocol: http}]
 routes: [{service: next}]
 services: {next: {discover: static, endpoints: ["10.0.9.9:1"]}}`)
 			const late = "10.0.0.1:16000"
-			m.W.Listen(late, m.Consumer.Loop, func() loop.Stream { return entrance.Accept(m.Consumer.Proc.Workers()[0]) })
+			m.W.Listen(late, m.Consumer.Loop, func() loop.Stream { return listener.Accept(m.Consumer.Proc.Workers()[0]) })
 			one := m.Post(10)
 			c := m.Dial(late)
 			c.Calls = []*proxytest.Call{one}

@@ -61,9 +61,9 @@ func (s *sidecar) drain() {
 	// Before the listeners close: a client that finds them closed must find the open
 	// connections draining.
 	s.proc.Drain()
-	s.closeListeners(func(l *openListener) bool { return !l.entrance.DrainLast() })
+	s.closeListeners(func(l *openListener) bool { return !l.core.DrainLast() })
 	poll(ctx, s.parkedFetched)
-	s.closeListeners(func(l *openListener) bool { return l.entrance.DrainLast() })
+	s.closeListeners(func(l *openListener) bool { return l.core.DrainLast() })
 	s.awaitIdle(ctx)
 }
 

@@ -21,8 +21,8 @@ type openListener struct {
 	name, address, protocol string
 
 	socket   net.Listener
-	server   io.Closer // *reactor.Listener or *stream.Listener, which closes socket; nil before serve
-	entrance *proxy.Listener
+	server   io.Closer                    // *reactor.Listener or *stream.Listener, which closes socket; nil before serve
+	core     *proxy.Listener              // the listener as the core knows it
 	identity atomic.Pointer[certs.Source] // nil means plain text
 }
 
@@ -38,7 +38,7 @@ func (s *sidecar) bind(c *config.Listener) (*openListener, error) {
 
 // serve accepts connections for the listener c of generation g.
 func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
-	l.entrance = g.Listener(c.Name)
+	l.core = g.Listener(c.Name)
 	l.identity.Store(s.identities.source(listenerIdentity(c.Name)))
 	if l.protocol == config.ProtocolTCP {
 		l.server, err = s.streams.Serve(l.socket, c)
@@ -56,7 +56,7 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 			}
 		}
 		l.server, err = s.engine.Serve(l.socket, o, func(on loop.Loop, _ string) loop.Stream {
-			return l.entrance.Accept(s.workers[on])
+			return l.core.Accept(s.workers[on])
 		})
 	}
 	if err != nil {

@@ -311,8 +311,8 @@ func (s *sidecar) retire(gone []*registration, closed []*openListener, drain tim
 	ctx, cancel := context.WithTimeout(s.ended, drain)
 	defer cancel()
 	for _, l := range closed {
-		if l.entrance.DrainLast() {
-			poll(ctx, func() bool { return l.entrance.Links() == 0 && s.streams.Parked() == 0 })
+		if l.core.DrainLast() {
+			poll(ctx, func() bool { return l.core.Links() == 0 && s.streams.Parked() == 0 })
 		}
 		s.closeListener(l)
 		s.log.Info("listener closed", "listener", l.name, "address", l.address)

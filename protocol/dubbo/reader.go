@@ -8,44 +8,45 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-const (
-	// MaxEvent is the longest body of an event that is looked at.
-	MaxEvent = 1 << 10
-)
+// MaxEvent is the longest body of an event that a connection reads, in bytes.
+const MaxEvent = 1 << 10
 
-// FrameReader cuts what arrives on a Dubbo connection into frames. A body is
-// copied once, into the buffer that it stays in.
+// FrameReader divides the input of a Dubbo connection into frames. It copies a body
+// once, into the buffer where it stays.
 type FrameReader struct {
-	head   [HeaderSize]byte
-	have   int // bytes of head
-	Frame  Frame
-	left   int                        // bytes of the body still to come, once head is there
-	body   *bytebufferpool.ByteBuffer // nil: the body is skipped
-	closed bool
-
+	// Frame is the frame that is being read. Its header is valid from OnHeader on.
+	Frame Frame
+	// Buffers is where the buffers of bodies come from. It is set before Feed.
 	Buffers *protocol.Buffers
+
+	head   [HeaderSize]byte
+	have   int                        // bytes in head
+	left   int                        // bytes missing of the body, once head is complete
+	body   *bytebufferpool.ByteBuffer // nil means that the body is skipped
+	closed bool
 }
 
-// FrameHandler is what a FrameReader reads for.
+// FrameHandler receives the frames of a FrameReader.
 type FrameHandler interface {
-	// OnHeader is called when a header is there; it tells whether the body, of
-	// length bytes, is to be kept.
+	// OnHeader is called after a header. It reports whether the body, of length bytes,
+	// must be kept.
 	OnHeader(f *Frame, length int) (keep bool)
-	// OnFrame is called when the body is there too. It owns the buffer, nil if
-	// the body was skipped.
+	// OnFrame is called after the body. It owns the buffer, which is nil if the body was
+	// skipped.
 	OnFrame(f *Frame, body *bytebufferpool.ByteBuffer)
 }
 
-// Midway tells whether part of a frame is here.
+// Midway reports whether a frame is incomplete.
 func (r *FrameReader) Midway() bool { return r.have > 0 }
 
-// InHead tells whether part of a header is here, and no more.
+// InHead reports whether a header is incomplete.
 func (r *FrameReader) InHead() bool { return r.have > 0 && r.have < len(r.head) }
 
-// Held is how many bytes are held for the frame that is here in part.
+// Held is the number of bytes held for an incomplete frame.
 func (r *FrameReader) Held() int { return r.have + protocol.Held(r.body) }
 
-// Feed reads b, calling back. An error is for good.
+// Feed reads b and calls end for each header and frame. After an error the input can't
+// be read on.
 func (r *FrameReader) Feed(b []byte, end FrameHandler) error {
 	for len(b) > 0 && !r.closed {
 		if r.have < len(r.head) {
@@ -78,7 +79,7 @@ func (r *FrameReader) Feed(b []byte, end FrameHandler) error {
 	return nil
 }
 
-// Close drops what is here of a frame, and ends a feed that is calling back.
+// Close discards an incomplete frame. It ends a Feed from whose callback it is called.
 func (r *FrameReader) Close() {
 	r.closed = true
 	r.have = 0
@@ -86,4 +87,23 @@ func (r *FrameReader) Close() {
 		r.Buffers.Put(r.body)
 		r.body = nil
 	}
+}
+
+// CodecOf returns the codec of messages with a serialization id.
+func CodecOf(serialization byte) (c protocol.Codec, known bool) {
+	switch serialization {
+	case Fastjson:
+		return protocol.CodecDubboFastjson, true
+	case Hessian2:
+		return protocol.CodecDubboHessian2, true
+	}
+	return 0, false
+}
+
+// SerializationOf returns the serialization id of messages with the codec c.
+func SerializationOf(c protocol.Codec) byte {
+	if c == protocol.CodecDubboFastjson {
+		return Fastjson
+	}
+	return Hessian2
 }

@@ -62,9 +62,9 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	for i, l := range s.engine.Loops() {
 		byLoop[l] = proxy.NewWorker(s.proc, l, log, uint64(i))
 	}
-	entrance := s.proc.Generation().Listener(cfg.Listeners[0].Name)
+	listener := s.proc.Generation().Listener(cfg.Listeners[0].Name)
 	l, err := s.engine.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
-		return entrance.Accept(byLoop[l])
+		return listener.Accept(byLoop[l])
 	})
 	if err != nil {
 		t.Fatal(err)

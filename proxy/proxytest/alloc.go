@@ -124,8 +124,8 @@ func (m *AllocMesh) Sidecar(yaml string) (p *proxy.Process, accept func() (*Null
 		p.Generation().LogTo(m.accessLog(cfg))
 	}
 	w := proxy.NewWorker(p, l, slog.New(slog.NewTextHandler(io.Discard, nil)), 1)
-	entrance := p.Generation().Listener(cfg.Listeners[0].Name)
-	return p, func() (*NullLoop, loop.Stream) { return l, entrance.Accept(w) }
+	listener := p.Generation().Listener(cfg.Listeners[0].Name)
+	return p, func() (*NullLoop, loop.Stream) { return l, listener.Accept(w) }
 }
 
 // accessLog returns a queue whose lines are discarded.

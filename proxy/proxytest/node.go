@@ -27,8 +27,8 @@ func (n *Node) Restart(app *App) {
 
 // accept opens one listener on the first loop.
 func (n *Node) accept(listener, port int) {
-	worker, entrance := n.Proc.Workers()[0], n.Proc.Generation().Listener(n.Cfg.Listeners[listener].Name)
-	accept := func() loop.Stream { return entrance.Accept(worker) }
+	worker, at := n.Proc.Workers()[0], n.Proc.Generation().Listener(n.Cfg.Listeners[listener].Name)
+	accept := func() loop.Stream { return at.Accept(worker) }
 	n.Stop = append(n.Stop, n.m.W.Listen(fmt.Sprintf("%s:%d", n.Host, port), n.Loop, accept))
 }
 
@@ -68,10 +68,10 @@ func (n *Node) Start() {
 
 // Listen opens the first listener: on port for the first loop, port + 1 for the second.
 func (n *Node) Listen(port int) {
-	entrance := n.Proc.Generation().Listener(n.Cfg.Listeners[0].Name)
+	listener := n.Proc.Generation().Listener(n.Cfg.Listeners[0].Name)
 	for i, worker := range n.Proc.Workers() {
 		addr := fmt.Sprintf("%s:%d", n.Host, port+i)
-		accept := func() loop.Stream { return entrance.Accept(worker) }
+		accept := func() loop.Stream { return listener.Accept(worker) }
 		n.Stop = append(n.Stop, n.m.W.Listen(addr, n.Loops[i], accept))
 	}
 }

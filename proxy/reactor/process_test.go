@@ -66,9 +66,9 @@ services:
 		p.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, eps))
 	}
 	update(endpoints...)
-	entrance := p.Generation().Listener(cfg.Listeners[0].Name)
+	listener := p.Generation().Listener(cfg.Listeners[0].Name)
 	ln, err := e.Listen("127.0.0.1:0", reactor.ListenOptions{}, func(l loop.Loop, _ string) loop.Stream {
-		return entrance.Accept(workers[l])
+		return listener.Accept(workers[l])
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func TestEcho(t *testing.T) {
 	s.waitFilesClosed(before)
 }
 
-// echo sends size bytes in random pieces, closes its direction, and compares what comes
+// echo sends size bytes in random pieces, closes its direction, and compares the bytes that come
 // back.
 func echo(addr string, seed uint64, size int) error {
 	nc, err := net.Dial("tcp", addr)

@@ -136,7 +136,7 @@ func TestCallerGone(t *testing.T) {
 	})
 }
 
-// TestDubboDrain: a sidecar that goes down says so, serves what comes until then
+// TestDubboDrain: a sidecar that goes down says so, serves calls until then
 // and what is out, whole, and closes.
 func TestDubboDrain(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s"})
@@ -241,7 +241,7 @@ func TestDubboUnderMemoryPressure(t *testing.T) {
 		}
 	}
 	if big.Ended {
-		t.Log("the greedy connection was closed")
+		t.Log("the large connection was closed")
 	}
 	m.RunUntil("the rest", func() bool { return len(big.InFlight) == 0 || big.Ended })
 	m.Settled()
@@ -256,7 +256,7 @@ func TestGreedyCallsAreGivenUp(t *testing.T) {
 	bad, good := m.Apps[0], m.Apps[1]
 	bad.Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		size := 100
-		if bytes.Contains(f.Body, []byte("greedy")) {
+		if bytes.Contains(f.Body, []byte("large")) {
 			size = 1 << 20
 		}
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusServerError, Body: make([]byte, size)}
@@ -264,15 +264,15 @@ func TestGreedyCallsAreGivenUp(t *testing.T) {
 	good.Delay = func() time.Duration { return time.Second }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	const each = 16
-	var modest, greedy []int64
+	var small, large []int64
 	for range each {
-		modest = append(modest, c.CallHessian("modest", "x"))
-		greedy = append(greedy, c.CallHessian("greedy", "x"))
+		small = append(small, c.CallHessian("small", "x"))
+		large = append(large, c.CallHessian("large", "x"))
 	}
-	for _, id := range modest {
+	for _, id := range small {
 		c.CheckResult(id, dubbo.StatusOK, "")
 	}
-	for _, id := range greedy {
+	for _, id := range large {
 		if f := c.Await(id); f.Status != dubbo.StatusOK && !bytes.Contains(f.Body, []byte("shed: ")) {
 			t.Errorf("status %d, %.100q", f.Status, f.Body)
 		}

@@ -32,7 +32,7 @@ func (c *appConn) OnData(b []byte) {
 			return
 		}
 		if err != nil {
-			c.app.m.ledger.wrong("provider %d: its application got a malformed request: %v", c.app.provider+1, err)
+			c.app.m.journal.wrong("provider %d: its application got a malformed request: %v", c.app.provider+1, err)
 			c.conn.Close()
 			return
 		}
@@ -47,11 +47,11 @@ func (c *appConn) take(req *protocol.Request, length int64) {
 	if v := protocol.Find(req.Headers, "x-remora-attempt"); v != nil && err == nil {
 		attempt, err = strconv.Atoi(string(v))
 	}
-	if err != nil || !c.app.m.ledger.known(nonce) {
-		c.app.m.ledger.wrong("provider %d: its application got a request that nobody sent", c.app.provider+1)
+	if err != nil || !c.app.m.journal.known(nonce) {
+		c.app.m.journal.wrong("provider %d: its application got a request that nobody sent", c.app.provider+1)
 		return
 	}
-	c.app.m.ledger.arrived(nonce, c.app.provider, attempt, length)
+	c.app.m.journal.arrived(nonce, c.app.provider, attempt, length)
 	c.app.serve(c, nonce)
 }
 

@@ -94,13 +94,13 @@ func TestFaultsAreCaught(t *testing.T) {
 // TestLongTurnIsCaught: no fault that can be made from outside makes one.
 func TestLongTurnIsCaught(t *testing.T) {
 	m := newMesh(NewSpec(), tampering{})
-	m.ledger.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady)
-	if len(m.ledger.violations) != 0 {
-		t.Errorf("violations %q", m.ledger.violations)
+	m.journal.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady)
+	if len(m.journal.violations) != 0 {
+		t.Errorf("violations %q", m.journal.violations)
 	}
-	m.ledger.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady+1)
-	if len(m.ledger.violations) != 1 {
-		t.Errorf("violations %q", m.ledger.violations)
+	m.journal.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady+1)
+	if len(m.journal.violations) != 1 {
+		t.Errorf("violations %q", m.journal.violations)
 	}
 }
 

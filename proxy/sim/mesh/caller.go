@@ -67,7 +67,7 @@ func (c *caller) send() {
 	if c.rnd.Float64() < c.m.spec.Abandon {
 		abandonAfter = 1 + time.Duration(c.rnd.Int64N(int64(maxAbandon)))
 	}
-	nonce := c.m.ledger.begin(c.consumer, unsafe, size)
+	nonce := c.m.journal.begin(c.consumer, unsafe, size)
 	var k *callerConn
 	if n := len(c.idle); n > 0 {
 		k, c.idle = c.idle[n-1], c.idle[:n-1]
@@ -107,7 +107,7 @@ func (k *callerConn) OnOpen(conn loop.Conn) {
 
 func (k *callerConn) call(nonce int) {
 	k.nonce = nonce
-	call := &k.c.m.ledger.calls[nonce]
+	call := &k.c.m.journal.calls[nonce]
 	b := append(k.out[:0], "POST /compute HTTP/1.1\r\nhost: compute\r\nx-nonce: "...)
 	b = strconv.AppendInt(b, int64(nonce), 10)
 	if !call.unsafe {
@@ -127,7 +127,7 @@ func (k *callerConn) giveUp() {
 	if k.nonce == noCall {
 		return
 	}
-	k.c.m.ledger.ended(k.nonce, abandoned, 0)
+	k.c.m.journal.ended(k.nonce, abandoned, 0)
 	k.nonce = noCall
 	if k.conn != nil {
 		k.conn.Close()
@@ -135,11 +135,11 @@ func (k *callerConn) giveUp() {
 }
 
 func (k *callerConn) OnData(b []byte) {
-	ledger := &k.c.m.ledger
+	journal := &k.c.m.journal
 	k.in = append(k.in, b...)
 	for len(k.in) > 0 {
 		if k.nonce == noCall {
-			ledger.wrong("consumer %d: an answer that nobody asked for", k.c.consumer+1)
+			journal.wrong("consumer %d: an answer that nobody asked for", k.c.consumer+1)
 			k.conn.Close()
 			return
 		}
@@ -150,7 +150,7 @@ func (k *callerConn) OnData(b []byte) {
 			return
 		}
 		if err != nil {
-			ledger.wrong("consumer %d: a malformed answer: %v", k.c.consumer+1, err)
+			journal.wrong("consumer %d: a malformed answer: %v", k.c.consumer+1, err)
 			k.conn.Close()
 			return
 		}
@@ -165,15 +165,15 @@ func (k *callerConn) OnData(b []byte) {
 }
 
 func (k *callerConn) answered(resp *protocol.Response, body []byte) {
-	nonce, ledger := k.nonce, &k.c.m.ledger
+	nonce, journal := k.nonce, &k.c.m.journal
 	k.nonce = noCall
 	k.c.loop.Stop(&k.leave)
 	own := strconv.Itoa(nonce)
 	failure := protocol.Find(resp.Headers, "x-remora-error")
 	if failure == nil && (string(protocol.Find(resp.Headers, "x-nonce")) != own || string(body) != own) {
-		ledger.wrong("request %d got the answer to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
+		journal.wrong("request %d got the answer to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
 	}
-	ledger.ended(nonce, answered, resp.Status)
+	journal.ended(nonce, answered, resp.Status)
 }
 
 func (k *callerConn) OnClose(error) {
@@ -185,7 +185,7 @@ func (k *callerConn) OnClose(error) {
 		}
 	}
 	if k.nonce != noCall {
-		k.c.m.ledger.ended(k.nonce, closed, 0)
+		k.c.m.journal.ended(k.nonce, closed, 0)
 		k.nonce = noCall
 	}
 	k.conn = nil

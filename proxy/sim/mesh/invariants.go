@@ -11,13 +11,13 @@ import (
 //
 //   - A request gets one response, its own, or its connection is closed, but only if
 //     the consumer's sidecar has ended. The response has one of a known set of statuses,
-//     and arrives by the deadline. (ledger.ended, callerConn)
+//     and arrives by the deadline. (journal.ended, callerConn)
 //   - Hedges and paid retries stay within budget × primaries + burst, by the
 //     counts of the sidecars and of the applications. (checkBudget, checkExtra)
 //   - No attempt goes to an endpoint that the request has tried if there is another. A
-//     request that is not idempotent reaches one application, once. (ledger.arrived)
-//   - A request that has ended for its caller reaches no application. (ledger.arrived)
-//   - A turn of a loop makes a bounded number of callbacks. (ledger.turn)
+//     request that is not idempotent reaches one application, once. (journal.arrived)
+//   - A request that has ended for its caller reaches no application. (journal.arrived)
+//   - A turn of a loop makes a bounded number of callbacks. (journal.turn)
 //   - In the end all requests have ended, and no sidecar has requests pending, bytes held or
 //     slots in use. (checkRest)
 
@@ -25,7 +25,7 @@ import (
 const minBurst = 10
 
 // checkBudget checks the counts of a sidecar's process at its end.
-func (l *ledger) checkBudget(s *sidecar) {
+func (l *journal) checkBudget(s *sidecar) {
 	policy := &s.cfg.Services[s.service()].Policy
 	for i, w := range s.proc.Workers() {
 		stats := w.ServiceStats(s.service())
@@ -39,7 +39,7 @@ func (l *ledger) checkBudget(s *sidecar) {
 }
 
 // checkExtra compares the attempts that applications got with what all budgets allow.
-func (l *ledger) checkExtra() {
+func (l *journal) checkExtra() {
 	if float64(l.extra) > l.allowance {
 		l.wrong("applications saw %d attempts beyond the first of each request, over %.1f", l.extra, l.allowance)
 	}
@@ -54,7 +54,7 @@ const (
 )
 
 // turn checks the length of a turn of a loop, in callbacks.
-func (l *ledger) turn(on *sim.Loop, ready, callbacks int) {
+func (l *journal) turn(on *sim.Loop, ready, callbacks int) {
 	if bound := turnFloor + turnsPerReady*ready + turnsPerDemand*l.peak; callbacks > bound {
 		l.wrong("a turn of %s made %d callbacks, over %d", on.Name(), callbacks, bound)
 	}
@@ -62,10 +62,10 @@ func (l *ledger) turn(on *sim.Loop, ready, callbacks int) {
 
 // checkRest checks that the mesh is idle, after it had time for that.
 func (m *mesh) checkRest() {
-	if m.ledger.open > 0 {
-		for nonce := range m.ledger.calls {
-			if m.ledger.calls[nonce].fate == undecided {
-				m.ledger.wrong("request %d was not answered within %v", nonce, restLimit)
+	if m.journal.open > 0 {
+		for nonce := range m.journal.calls {
+			if m.journal.calls[nonce].fate == undecided {
+				m.journal.wrong("request %d was not answered within %v", nonce, restLimit)
 			}
 		}
 	}
@@ -75,14 +75,14 @@ func (m *mesh) checkRest() {
 	for _, p := range m.providers {
 		m.checkSidecar(&p.sidecar)
 	}
-	m.ledger.checkExtra()
-	if n := m.ledger.hidden; n > 0 {
-		m.ledger.violations = append(m.ledger.violations, fmt.Sprintf("and %d more", n))
+	m.journal.checkExtra()
+	if n := m.journal.hidden; n > 0 {
+		m.journal.violations = append(m.journal.violations, fmt.Sprintf("and %d more", n))
 	}
 }
 
 func (m *mesh) checkSidecar(s *sidecar) {
-	l := &m.ledger
+	l := &m.journal
 	l.checkBudget(s)
 	if n := s.proc.Pending(); n != 0 {
 		l.wrong("%s has %d requests pending in the end", s.host, n)

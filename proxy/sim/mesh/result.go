@@ -63,8 +63,8 @@ type Bar struct {
 
 func (m *mesh) result() *Result {
 	r := &Result{
-		Spec: m.spec, Violations: m.ledger.violations, Hash: m.w.Hash(), Virtual: m.w.Now(),
-		Series: m.samples.points, Gates: map[string]uint64{}, Extra: m.ledger.extra,
+		Spec: m.spec, Violations: m.journal.violations, Hash: m.w.Hash(), Virtual: m.w.Now(),
+		Series: m.samples.points, Gates: map[string]uint64{}, Extra: m.journal.extra,
 		Busiest: m.samples.busiest(), Crowded: m.samples.longest,
 	}
 	for _, p := range m.providers {
@@ -74,8 +74,8 @@ func (m *mesh) result() *Result {
 		r.count(c)
 	}
 	perPoint := make([][]time.Duration, len(r.Series))
-	for i := range m.ledger.calls {
-		c := &m.ledger.calls[i]
+	for i := range m.journal.calls {
+		c := &m.journal.calls[i]
 		if len(c.visits) > 0 {
 			r.Reached++
 		}

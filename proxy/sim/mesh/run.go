@@ -46,7 +46,7 @@ type mesh struct {
 	callers   []*caller
 	providers []*provider
 	registry  registryService
-	ledger    ledger
+	journal    journal
 	samples   sampler
 
 	loadBy float64
@@ -72,9 +72,9 @@ const (
 
 func newMesh(s Spec, t tampering) *mesh {
 	m := &mesh{spec: s, tampering: t, w: sim.New(s.Seed), loadBy: 1}
-	m.ledger.mesh = m
+	m.journal.mesh = m
 	m.w.Net(m.path)
-	m.w.OnTurn(m.ledger.turn)
+	m.w.OnTurn(m.journal.turn)
 	m.registry = newRegistry(m)
 	consumerConfig, err := s.consumerConfig()
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *mesh) rest() {
 }
 
 func (m *mesh) idle() bool {
-	if m.ledger.open > 0 {
+	if m.journal.open > 0 {
 		return false
 	}
 	for _, p := range m.providers {

@@ -46,7 +46,7 @@ func (s *sidecar) begin() {
 	s.proc.SetWall(func() time.Time { return epoch.Add(s.m.w.Now()) })
 	s.loops, s.closes = nil, nil
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	entrance := s.proc.Generation().Listener(s.cfg.Listeners[0].Name)
+	listener := s.proc.Generation().Listener(s.cfg.Listeners[0].Name)
 	for i := range s.m.spec.Loops {
 		name := s.host
 		if i > 0 {
@@ -59,7 +59,7 @@ func (s *sidecar) begin() {
 			driver = s.wrap(l)
 		}
 		w := proxy.NewWorker(s.proc, driver, log, s.m.spec.Seed+uint64(s.index))
-		accept := func() loop.Stream { return entrance.Accept(w) }
+		accept := func() loop.Stream { return listener.Accept(w) }
 		s.closes = append(s.closes, s.m.w.Listen(fmt.Sprintf("%s:%d", s.host, s.port+i), l, accept))
 	}
 }
@@ -84,7 +84,7 @@ func (s *sidecar) vanish() {
 
 // bury checks the budget of a process that ends, and keeps its counts.
 func (s *sidecar) bury() {
-	s.m.ledger.checkBudget(s)
+	s.m.journal.checkBudget(s)
 	s.past = s.stats()
 	s.down = true
 }

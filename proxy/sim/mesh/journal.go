@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ledger records every request, as callers and applications see it.
-type ledger struct {
+// journal records every request, as callers and applications see it.
+type journal struct {
 	mesh       *mesh
 	calls      []call // by nonce
 	open       int    // of these, calls that have not ended
@@ -48,7 +48,7 @@ type visit struct {
 const maxViolations = 10
 
 // wrong records a violation of an invariant.
-func (l *ledger) wrong(format string, args ...any) {
+func (l *journal) wrong(format string, args ...any) {
 	if len(l.violations) == maxViolations {
 		l.hidden++
 		return
@@ -58,7 +58,7 @@ func (l *ledger) wrong(format string, args ...any) {
 }
 
 // begin opens a request and returns its nonce.
-func (l *ledger) begin(consumer int, unsafe bool, size int) int {
+func (l *journal) begin(consumer int, unsafe bool, size int) int {
 	l.calls = append(l.calls, call{
 		sent: l.mesh.w.Now(), consumer: consumer, life: l.mesh.consumers[consumer].lives, unsafe: unsafe, size: size,
 	})
@@ -67,10 +67,10 @@ func (l *ledger) begin(consumer int, unsafe bool, size int) int {
 	return len(l.calls) - 1
 }
 
-func (l *ledger) known(nonce int) bool { return nonce >= 0 && nonce < len(l.calls) }
+func (l *journal) known(nonce int) bool { return nonce >= 0 && nonce < len(l.calls) }
 
 // ended records the end of a request for its caller.
-func (l *ledger) ended(nonce int, how fate, status int) {
+func (l *journal) ended(nonce int, how fate, status int) {
 	c := &l.calls[nonce]
 	if c.fate != undecided {
 		l.wrong("request %d ended twice", nonce)
@@ -103,7 +103,7 @@ func mayAnswer(status int) bool {
 const grace = 10 * time.Millisecond
 
 // arrived records that an application got the request.
-func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
+func (l *journal) arrived(nonce, provider, attempt int, size int64) {
 	c, now := &l.calls[nonce], l.mesh.w.Now()
 	if size != int64(c.size) {
 		l.wrong("request %d arrived with a body of %d bytes instead of %d", nonce, size, c.size)
@@ -135,7 +135,7 @@ func (l *ledger) arrived(nonce, provider, attempt int, size int64) {
 
 // untried reports whether an attempt surely had an endpoint that the request had not tried.
 // Attempts are counted from 0, also those that don't arrive.
-func (l *ledger) untried(c *call, attempt int) bool {
+func (l *journal) untried(c *call, attempt int) bool {
 	consumer := l.mesh.consumers[c.consumer]
 	return consumer.endpointsAt < c.sent && attempt < consumer.endpoints
 }
