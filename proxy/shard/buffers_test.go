@@ -9,7 +9,7 @@ import (
 )
 
 // Long requests and responses use buffers that were used before. Idle loops release them.
-func TestLongBodiesReuseBuffers(t *testing.T) {
+func TestLongBodiesAllocateNothing(t *testing.T) {
 	for hops := 1; hops <= 2; hops++ {
 		for _, size := range []int{20 << 10, 128 << 10, 300 << 10} {
 			for _, chunked := range []bool{false, true} {
@@ -29,7 +29,7 @@ func TestLongBodiesReuseBuffers(t *testing.T) {
 }
 
 // So does a hedged request, with the buffers of two attempts.
-func TestHedgedLongBodiesReuseBuffers(t *testing.T) {
+func TestHedgedLongBodiesAllocateNothing(t *testing.T) {
 	request, response, body := proxytest.LongBodies(128<<10, false)
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(response), Late: true,
 		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
