@@ -46,7 +46,7 @@ type mesh struct {
 	callers   []*caller
 	providers []*provider
 	registry  registryService
-	journal    journal
+	journal   journal
 	samples   sampler
 
 	loadBy float64
