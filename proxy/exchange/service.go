@@ -37,6 +37,7 @@ type Service struct {
 	connectors Connectors
 	shared     *SharedService
 	Config     *config.Service
+	Opaque     bool // it accepts streams of bytes, and no requests
 	bounds     *Bounds
 	set        lb.Set
 	Version    uint64      // of the snapshot in set; 0 means none yet
@@ -53,9 +54,6 @@ type Service struct {
 
 // stallEvery is how often the stall threshold is computed.
 const stallEvery = 100 * time.Millisecond
-
-// Opaque reports whether the service accepts streams of bytes, and no requests.
-func (s *Service) Opaque() bool { return s.connectors[s.Config.Protocol].Opaque }
 
 func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Service {
 	s := &Service{
@@ -148,6 +146,7 @@ func (s *Service) Load() lb.Load {
 // Configure applies the settings that can change while the service works.
 func (s *Service) Configure(m Member) {
 	s.Config, s.bounds = m.cfg, m.bounds
+	s.Opaque = s.connectors[m.cfg.Protocol].Opaque
 	s.set.Policy = lb.Policies[s.Config.LB.Policy]
 	s.set.SlowStart = s.Config.LB.SlowStart
 	s.set.Panic = s.Config.LB.Panic

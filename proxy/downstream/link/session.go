@@ -60,7 +60,7 @@ func (s *session) RemoteAddr() string { return s.Transport.RemoteAddr() }
 func (s *session) Retire() { s.Drain() }
 
 // opaque reports whether the service takes streams of bytes, and no requests.
-func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque() }
+func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque }
 
 func (s *session) InFlight() int { return s.streams.Len() }
 
