@@ -1,0 +1,38 @@
+package link_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/protocol/link"
+	"github.com/remora-proxy/remora/proxy/proxytest"
+)
+
+// TestOpaqueServiceRefusesRequests checks that a request from a link is refused at once if
+// the service has protocol tcp. With http the service dials its endpoint, which is closed.
+func TestOpaqueServiceRefusesRequests(t *testing.T) {
+	for _, c := range []struct {
+		protocol string
+		why      link.Reason
+	}{{"tcp", link.NoService}, {"http", link.UpstreamConnect}} {
+		t.Run(c.protocol, func(t *testing.T) {
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{})
+			node := m.Node("10.0.1.9", fmt.Sprintf(`
+listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
+services: {local: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s}}`, c.protocol))
+			node.Listen(15006)
+			p := m.DialAndSend("10.0.1.9:15006", string(proxytest.LinkFrames(func(w *link.Writer) {
+				w.Request(1, proxytest.LinkRequest, time.Minute, nil)
+			})))
+			m.W.Run(100 * time.Millisecond)
+			got := &proxytest.Refusals{Why: map[link.Reason]int{}}
+			if err := link.NewReader(link.Dialer, link.Settings{}, link.ReaderLimits{}).Feed(p.Heard, got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Why[c.why] != 1 || len(got.Why) != 1 {
+				t.Errorf("refused: %v, want one for %s", got.Why, c.why)
+			}
+		})
+	}
+}
