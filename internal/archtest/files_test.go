@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -47,10 +48,27 @@ func (f *File) Dir() string { return path.Dir(f.Path) }
 // IsTest reports whether the file is compiled for tests only.
 func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// Read parses the Go files under root, the root of a module. It leaves out
-// testdata, hidden folders and nested modules.
+// Read parses the Go files under root, the root of a module.
 func Read(root, module string) ([]File, error) {
+	texts, err := goFiles(root)
+	if err != nil {
+		return nil, err
+	}
 	var files []File
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		f, err := ReadFile(name, []byte(texts[name]), module)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// goFiles returns the texts of the Go files under root, the root of a module, by their
+// paths from it. It leaves out testdata, hidden folders and nested modules.
+func goFiles(root string) (map[string]string, error) {
+	texts := map[string]string{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -68,15 +86,11 @@ func Read(root, module string) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		source, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		f, err := ReadFile(filepath.ToSlash(rel), source, module)
-		files = append(files, f)
+		text, err := os.ReadFile(name)
+		texts[filepath.ToSlash(rel)] = string(text)
 		return err
 	})
-	return files, err
+	return texts, err
 }
 
 // skips reports whether a folder holds no package of the module.

@@ -5,9 +5,7 @@ import (
 	"go/build"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -38,34 +36,19 @@ func (s *source) at(n ast.Node) string {
 // moduleSources parses the module once for all rules.
 var moduleSources = sync.OnceValues(func() ([]*source, error) {
 	const root = "../.."
-	texts := map[string]string{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if name != root && skips(name) {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if filepath.Ext(name) != ".go" {
-			return nil
-		}
-		// A file for another system would declare the same names again.
-		if ok, err := build.Default.MatchFile(filepath.Split(name)); err != nil || !ok {
-			return err
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		texts[filepath.ToSlash(rel)] = string(text)
-		return err
-	})
+	texts, err := goFiles(root)
 	if err != nil {
 		return nil, err
+	}
+	for name := range texts {
+		// A file for another system would declare the same names again.
+		ok, err := build.Default.MatchFile(filepath.Split(filepath.Join(root, name)))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			delete(texts, name)
+		}
 	}
 	return parseSources(texts)
 })
