@@ -56,8 +56,8 @@ func shapes() []shape {
 	}
 }
 
-// BenchmarkShape measures the shapes through one sidecar or two. scripts/bench/instructions.py
-// uses the names of its sub-benchmarks.
+// BenchmarkShape measures the shapes through one sidecar or two. internal/cost uses the
+// names of its sub-benchmarks.
 func BenchmarkShape(b *testing.B) {
 	const clients = 64
 	for hops := 1; hops <= 2; hops++ {

@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/lib.sh
 
-need go python3 wrk strace valgrind
+need go wrk strace valgrind
 workspace
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 # The core without cmd/remora/default.pgo: a new profile must not change a request's cost.
 go test -c -pgo=off -o "$dir/bin/core" ./proxy
-suite 3600 scripts/bench/cost.py scripts/cost.limits
+BIN=$dir/bin go test -count=1 -v -timeout 60m -run "^TestCost$" ./internal/cost

@@ -33,4 +33,4 @@ fi
 
 go test -c -pgo=off -o "$dir/bin/without" ./proxy
 go test -c -pgo="$profile" -o "$dir/bin/with" ./proxy
-suite 3600 scripts/bench/cost.py scripts/cost.limits --profile
+BIN=$dir/bin go test -count=1 -v -timeout 60m -run "^TestProfile$" ./internal/cost
