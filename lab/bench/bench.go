@@ -55,45 +55,36 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools), Kind: o.Kind}
-	for _, l := range o.Loads {
-		r.Loads = append(r.Loads, l.Name)
-	}
-	rows := r.present(o)
 	var err error
 	if o.Rest.Connections, err = raiseDescriptors(o.Rest.Connections); err != nil {
 		return nil, err
 	}
-	r.Rest = o.Rest
-	if o.Watch {
-		if _, err := o.watched(steal.Period, func() error { return nil }); err != nil {
-			o.Watch, r.Unwatched = false, err.Error()
-		}
-	} else {
+	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools), Rest: o.Rest, Kind: o.Kind}
+	for _, l := range o.Loads {
+		r.Loads = append(r.Loads, l.Name)
+	}
+	rows := r.present(o)
+	if !o.Watch {
 		r.Unwatched = "not asked for"
+	} else if _, err := o.watched(steal.Period, func() error { return nil }); err != nil {
+		o.Watch, r.Unwatched = false, err.Error()
 	}
 	for round := 1; round <= o.Rounds; round++ {
-		// Every second round is in reverse, so that a change of the machine favours no row.
-		order := slices.Clone(rows)
-		if round%2 == 0 {
-			slices.Reverse(order)
-		}
-		for _, row := range order {
+		for _, row := range rows {
 			o.Progress(fmt.Sprintf("round %d of %d: %s", round, o.Rounds, row.Name))
 			samples, err := o.measure(ctx, row, round)
 			if ctx.Err() != nil || errors.Is(err, errReplica) {
-				return nil, cmp.Or(err, ctx.Err())
+				return nil, fmt.Errorf("bench: row %s: %w", row.Name, cmp.Or(err, ctx.Err()))
 			}
 			if err != nil {
-				o.Progress(err.Error())
+				o.Progress(row.Name + ": " + err.Error())
 				r.Failures = append(r.Failures, Failure{round, row.Name, err.Error()})
 				continue
 			}
-			for _, s := range samples {
-				s.Round = round
-				r.Samples = append(r.Samples, s)
-			}
+			r.Samples = append(r.Samples, samples...)
 		}
+		// Every second round is in reverse, so that a change of the machine favours no row.
+		slices.Reverse(rows)
 	}
 	r.Samples.addLatency()
 	r.Machine.after()
@@ -134,11 +125,13 @@ func (o *Options) watched(period time.Duration, do func() error) ([]steal.Stop, 
 func (r *Report) present(o Options) (rows []Row) {
 	r.Missing = map[Program]string{}
 	for _, row := range o.Rows {
-		missing := row.missing(o.Tools)
-		for _, p := range missing {
-			r.Missing[p] = hints[p]
+		found := true
+		for _, p := range row.programs() {
+			if o.Tools[p] == "" {
+				r.Missing[p], found = hints[p], false
+			}
 		}
-		if len(missing) == 0 {
+		if found {
 			rows = append(rows, row)
 			r.Rows = append(r.Rows, row.Name)
 		}
@@ -151,14 +144,14 @@ func (r *Report) present(o Options) (rows []Row) {
 
 // measure makes the samples of a row. It uses a stack of its own at rest: processes keep
 // memory after a load.
-func (o *Options) measure(ctx context.Context, row Row, round int) (samples []Sample, err error) {
+func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samples, err error) {
+	add := func(sample Sample, err error) error {
+		sample.Round = round
+		samples = append(samples, sample)
+		return err
+	}
 	if o.Rest.Connections > 0 && row.rest {
-		err = o.with(ctx, row, round, func(s *Stack) error {
-			sample, err := o.Rest.Run(ctx, s)
-			samples = append(samples, sample)
-			return err
-		})
-		if err != nil {
+		if err := o.with(ctx, row, round, func(s *Stack) error { return add(o.Rest.run(ctx, s)) }); err != nil {
 			return nil, err
 		}
 	}
@@ -169,13 +162,11 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples []Sa
 			}
 		}
 		for _, l := range o.Loads {
-			sample, err := l.run(ctx, s, o)
-			if err != nil {
+			if err := add(l.run(ctx, s, o)); err != nil {
 				return fmt.Errorf("%s: %w", l.Name, err)
 			}
-			samples = append(samples, sample)
 		}
-		return s.shared.check()
+		return s.observer.check()
 	})
 	return samples, err
 }
@@ -189,8 +180,5 @@ func (o *Options) with(ctx context.Context, row Row, round int, do func(*Stack) 
 	}
 	defer s.Stop()
 	err = do(s)
-	if err = errors.Join(s.Check(), err); err != nil {
-		return fmt.Errorf("bench: row %s: %w", row.Name, err)
-	}
-	return nil
+	return errors.Join(s.Check(), err)
 }

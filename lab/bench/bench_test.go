@@ -65,7 +65,7 @@ func self(t *testing.T) string {
 // noChildren fails the test if a child process is left.
 func noChildren(t *testing.T) {
 	t.Helper()
-	if left, err := (Meter{os.Getpid()}).all(); err != nil || len(left) > 1 {
+	if left, err := family(os.Getpid()); err != nil || len(left) > 1 {
 		t.Errorf("processes are left: %v, %v", left, err)
 	}
 }
@@ -156,13 +156,13 @@ func TestRunInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := 0
-	interrupted := Load{"interrupted", func(ctx context.Context, _ *Stack) (*Result, error) {
-		all, err := Meter{os.Getpid()}.all()
+	interrupted := Load{Name: "interrupted", send: func(ctx context.Context, _ *Stack) (*Result, error) {
+		all, err := family(os.Getpid())
 		running = len(all) - 1
 		cancel()
 		<-ctx.Done()
 		return nil, errors.Join(err, ctx.Err())
-	}, 0, nil}
+	}}
 	_, err = Run(ctx, Options{Tools: Tools{Lab: self(t)}, Rows: rows, Rounds: 1, Loads: []Load{interrupted}, Progress: func(string) {}})
 	if !errors.Is(err, context.Canceled) || running == 0 { // the replica
 		t.Errorf("%v, with %d processes", err, running)
@@ -193,7 +193,7 @@ func TestProcessEnds(t *testing.T) {
 	script("trap 'echo and thanks' EXIT; " + self(t) + " replica --listen $ADDR")
 	o := Options{Tools: Tools{Backend: replica}}
 	err = o.with(t.Context(), rows[0], 1, func(s *Stack) error {
-		all, err := Meter{os.Getpid()}.all()
+		all, err := family(os.Getpid())
 		if err != nil || len(all) != 3 {
 			t.Fatalf("processes %v, %v", all, err)
 		}
@@ -225,12 +225,12 @@ func TestPeerFails(t *testing.T) {
 	}
 	nginx := program("nginx", "echo no nginx; exit 1")
 	relay := program("relay", "touch "+relayed+"; ADDR=127.0.0.1:$1; exec "+self(t)+" replica --listen $ADDR")
-	l := Load{"fish", func(context.Context, *Stack) (*Result, error) {
+	l := Load{Name: "fish", send: func(context.Context, *Stack) (*Result, error) {
 		if _, err := os.Stat(relayed); err == nil {
 			return nil, errors.New("refused")
 		}
 		return &Result{Requests: 1, Seconds: 1}, nil
-	}, 0, nil}
+	}}
 	var told []string
 	r, err := Run(t.Context(), Options{Tools: Tools{Lab: self(t), Relay: relay, Nginx: nginx}, Rows: rows, Rounds: 1, Loads: []Load{l},
 		Progress: func(line string) { told = append(told, line) }})

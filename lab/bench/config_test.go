@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -14,22 +12,23 @@ const (
 	testListen, testUpstream, testAdmin = "127.0.0.1:20001", "127.0.0.1:20002", "127.0.0.1:20003"
 )
 
-// testPlace is a place in a temporary folder.
-func testPlace(t *testing.T) place {
+// testPlace is the place of a hop in a temporary folder.
+func testPlace(t *testing.T, h hop) place {
 	t.Helper()
 	dir := t.TempDir()
-	p := place{Dir: dir, Listen: testListen, Upstreams: []string{testUpstream}, Admin: testAdmin, shared: &shared{dir: dir}}
-	t.Cleanup(p.shared.close)
-	return p
+	if err := writeCertificate(dir); err != nil {
+		t.Fatal(err)
+	}
+	return place{hop: h, Dir: dir, Shared: dir, Listen: testListen, Upstreams: []string{testUpstream}, Admin: testAdmin, Spans: "127.0.0.1:20004"}
 }
 
 func TestSidecarConfigurations(t *testing.T) {
 	for _, row := range Rows() {
 		for i, h := range row.chain {
-			if !h.sidecar {
+			if h.Sidecar == nil {
 				continue
 			}
-			args, err := h.args(testPlace(t))
+			args, err := testPlace(t, h).arguments()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +67,7 @@ func TestPeerConfigurations(t *testing.T) {
 		{nginx, []string{"listen " + testListen, "server " + testUpstream, "worker_processes 1;", "access_log off;", "keepalive 1024;"}, nil},
 		{envoy, []string{"port_value: 20001", "port_value: 20002", "codec_type: HTTP1"}, []string{"access_log"}},
 	} {
-		args, err := c.hop.args(testPlace(t))
+		args, err := testPlace(t, c.hop).arguments()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,37 +86,29 @@ func TestPeerConfigurations(t *testing.T) {
 			}
 		}
 	}
-	if args, err := relay.args(testPlace(t)); err != nil || strings.Join(args, " ") != "20001 20002" {
+	if args, err := testPlace(t, relay).arguments(); err != nil || strings.Join(args, " ") != "20001 20002" {
 		t.Errorf("relay %q, %v", args, err)
 	}
 }
 
-func TestObserver(t *testing.T) {
-	scraped := make(chan struct{}, 100)
-	sidecar := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" {
-			scraped <- struct{}{}
+// TestMemoryConfigurations checks that many addresses of one provider are its links.
+func TestMemoryConfigurations(t *testing.T) {
+	consumer, provider := sidecar{In: "http", Out: "link", AllLoops: true, aliases: 3}, sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
+	for _, s := range []sidecar{consumer, provider} {
+		args, err := testPlace(t, s.hop()).arguments()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}))
-	defer sidecar.Close()
-	s := &shared{}
-	defer s.close()
-	if err := s.check(); err != nil {
-		t.Errorf("without an observer: %v", err)
-	}
-	if _, err := s.observe(place{Admin: sidecar.Listener.Addr().String()}); err != nil {
-		t.Fatal(err)
-	}
-	<-scraped
-	<-scraped // the first scrape has been counted
-	if err := s.check(); err == nil {
-		t.Error("without a span: no error")
-	}
-	if _, err := http.Post("http://"+s.observer.addr+"/v1/traces", "application/x-protobuf", strings.NewReader("spans")); err != nil {
-		t.Fatal(err)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	if err := s.check(); err != nil {
-		t.Error(err)
+		c, err := config.Load(args[len(args)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoints := c.Services["out"].Endpoints
+		if s.Exposed && (c.Listeners[0].Address != "0.0.0.0:20001" || endpoints[0].Address != testUpstream) {
+			t.Errorf("the provider's: %+v, %+v", c.Listeners[0], endpoints)
+		}
+		if !s.Exposed && (c.Listeners[0].Address != testListen || len(endpoints) != 3 || endpoints[2].Address != "127.0.1.3:20002") {
+			t.Errorf("the consumer's: %+v, %+v", c.Listeners[0], endpoints)
+		}
 	}
 }

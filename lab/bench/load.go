@@ -1,13 +1,20 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
+	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/steal"
 )
@@ -15,48 +22,31 @@ import (
 // Load is what a row is measured under.
 type Load struct {
 	Name   string
-	send   func(context.Context, *Stack) (*Result, error)
 	period time.Duration // of the probes of processors
+	send   func(context.Context, *Stack) (*Result, error)
 
 	// prepare comes before the load and is not measured; nil means a warm-up of the row.
 	prepare func(context.Context, *Stack) error
 }
 
-// closedPeriod is longer than steal.Period: a closed loop leaves no processor idle, so that
-// each probe takes from it. It costs 1% of two processors, the shorter period 2%.
-const closedPeriod = 10 * time.Millisecond
-
-// Result is what a load measured.
+// Result is what a load measured. Its figures are latencies, and those that only this load
+// has. They count from the sending of a request in a closed loop, and from the intended send
+// time in an open one.
 type Result struct {
 	Requests int64   `json:"requests"` // with a response or failed
 	Errors   int64   `json:"errors"`
 	Seconds  float64 `json:"seconds"`
-	Latency
+	Figures  Figures `json:"figures"`
 
 	open *load.Result // of an open loop: it has each request
-	more Figures
-}
-
-// Latency is in microseconds. It counts from the sending in a closed loop, and from the
-// intended send time in an open one.
-type Latency struct {
-	P50   float64 `json:"p50"`
-	P95   float64 `json:"p95,omitempty"` // not of wrk
-	P99   float64 `json:"p99"`
-	P999  float64 `json:"p999"`
-	P9999 float64 `json:"p9999,omitempty"` // not of wrk
-	Max   float64 `json:"max"`
-}
-
-// latencyOf converts a histogram of nanoseconds.
-func latencyOf(h *hdrhistogram.Histogram) Latency {
-	us := func(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
-	at := func(percent float64) float64 { return us(h.ValueAtQuantile(percent)) }
-	return Latency{P50: at(50), P95: at(95), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: us(h.Max())}
 }
 
 // requestTimeout is long: a load that a machine can't carry is slow, but must not fail.
 const requestTimeout = time.Minute
+
+// closedPeriod is longer than steal.Period: a closed loop leaves no processor idle, so that
+// each probe takes from it. It costs 1% of two processors, the shorter period 2%.
+const closedPeriod = 10 * time.Millisecond
 
 // Closed is a loop of so many connections, each of which sends its next request as soon
 // as it has its response. wrk makes it if it is installed, in whole seconds.
@@ -65,19 +55,20 @@ func Closed(connections int, d time.Duration) Load {
 	if connections == 1 {
 		name = "closed loop, 1 connection"
 	}
-	return Load{name, func(ctx context.Context, s *Stack) (*Result, error) {
+	return Load{Name: name, period: closedPeriod, send: func(ctx context.Context, s *Stack) (*Result, error) {
 		if s.Tools[Wrk] != "" {
-			return runWrk(ctx, s.Tools[Wrk], s.row.script, s.URL, connections, d)
+			return runWrk(ctx, s, connections, d)
 		}
 		return runLab(ctx, load.Options{Targets: []string{s.URL}, Closed: true, Connections: connections, Duration: d})
-	}, closedPeriod, nil}
+	}}
 }
 
 // Open sends so many requests per second, whatever becomes of them.
 func Open(rate float64, d time.Duration) Load {
-	return Load{fmt.Sprintf("open loop, %.0f requests/s", rate), func(ctx context.Context, s *Stack) (*Result, error) {
+	name := fmt.Sprintf("open loop, %.0f requests/s", rate)
+	return Load{Name: name, period: steal.Period, send: func(ctx context.Context, s *Stack) (*Result, error) {
 		return runLab(ctx, load.Options{Targets: []string{s.URL}, Rate: rate, Duration: d, Samples: true})
-	}, steal.Period, nil}
+	}}
 }
 
 // runLab makes load with the lab's own generator. Replicas need not send nonces back.
@@ -92,12 +83,46 @@ func runLab(ctx context.Context, o load.Options) (*Result, error) {
 
 func resultOf(r *load.Result) *Result {
 	result := &Result{
-		Requests: r.Counts.Requests, Errors: r.Counts.Failed(), Seconds: r.Elapsed.Seconds(), Latency: latencyOf(r.Latency),
+		Requests: r.Counts.Requests, Errors: r.Counts.Failed(), Seconds: r.Elapsed.Seconds(), Figures: latencyOf(r.Latency),
 	}
 	if r.Samples != nil {
 		result.open = r
 	}
 	return result
+}
+
+// wrkScripts make the requests, and print a last line with a Result.
+//
+//go:embed wrk
+var wrkScripts embed.FS
+
+var wrkResult = regexp.MustCompile(`(?m)^RESULT (.*)$`)
+
+// runWrk makes a closed loop with wrk, which costs the machine less than a load in Go. wrk
+// takes whole seconds.
+func runWrk(ctx context.Context, s *Stack, connections int, d time.Duration) (*Result, error) {
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.0fs", math.Ceil(d.Seconds())) }
+	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
+	defer cancel()
+	out, err := child.Output(ctx, s.Tools[Wrk], "-t1", "-c"+strconv.Itoa(connections), "-d"+seconds(d), "--timeout", seconds(requestTimeout),
+		"-s", filepath.Join(s.dir, "wrk", cmp.Or(s.row.script, "post.lua")), s.URL)
+	if err != nil {
+		return nil, err
+	}
+	return parseWrk(out)
+}
+
+// parseWrk reads the line that result.lua prints.
+func parseWrk(out []byte) (*Result, error) {
+	m := wrkResult.FindSubmatch(out)
+	if m == nil {
+		return nil, errors.New("wrk printed no result")
+	}
+	r := &Result{}
+	if err := json.Unmarshal(m[1], r); err != nil {
+		return nil, fmt.Errorf("wrk: %w", err)
+	}
+	return r, nil
 }
 
 // run puts the row under load, and returns what it measured and what its proxies used. The
@@ -109,36 +134,20 @@ func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 			return sample, err
 		}
 	}
-	cycles, err := s.collections(ctx)
+	counts, err := s.counts(ctx)
 	if err != nil {
 		return sample, err
 	}
-	var (
-		r        *Result
-		used     Usage
-		first    Usage
-		from, to time.Time
-	)
-	stops, err := o.watched(l.period, func() error {
-		before, err := s.Meter.Usage()
-		if err != nil {
+	var r *Result
+	var before, after Usage
+	stops, err := o.watched(l.period, func() (err error) {
+		if before, err = s.Meter.Usage(); err != nil {
 			return err
 		}
-		beforeFirst, err := s.first.Usage()
-		if err != nil {
-			return err
-		}
-		from = time.Now()
 		if r, err = l.send(ctx, s); err != nil {
 			return err
 		}
-		to = time.Now()
-		after, err := s.Meter.Usage()
-		if err != nil {
-			return err
-		}
-		afterFirst, err := s.first.Usage()
-		used, first = after.Since(before), afterFirst.Since(beforeFirst)
+		after, err = s.Meter.Usage()
 		return err
 	})
 	if err != nil || r.Requests == 0 {
@@ -146,31 +155,20 @@ func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 	}
 	sample.Requests, sample.Errors = r.Requests, r.Errors
 	sample.Figures = Figures{Rate: float64(r.Requests) / r.Seconds}
-	maps.Copy(sample.Figures, r.more)
-	sample.Figures.latency(r.Latency)
+	maps.Copy(sample.Figures, r.Figures)
 	if r.open != nil {
 		sample.Curve = load.Curve(r.open.Latency)
 	}
 	if o.Watch {
-		sample.addStops(r, stops, from, to)
+		sample.addStops(r.open, stops, before.At, after.At)
 	}
-	if len(s.Meter) == 0 {
-		return sample, nil
+	if len(s.Meter) > 0 {
+		maps.Copy(sample.Figures, after.Since(before).figures(r.Requests, len(s.Meter)))
 	}
-	sample.Figures.cost(used, r.Requests)
-	if len(s.Meter) > 1 {
-		sample.Figures[First] = float64(first.CPU) / float64(time.Microsecond) / float64(r.Requests)
+	since, err := s.counts(ctx)
+	for figure, n := range since {
+		sample.Figures[figure] = n - counts[figure]
 	}
-	rss, err := s.Meter.RSS()
-	if err != nil {
-		return sample, err
-	}
-	sample.Figures[RSS] = mebibytes(rss)
-	if len(s.admins) == 0 {
-		return sample, nil
-	}
-	since, err := s.collections(ctx)
-	sample.Figures[Collections] = since - cycles
 	return sample, err
 }
 
@@ -183,24 +181,23 @@ const (
 
 // addStops adds how long processors stood still between two times. The latencies of an open
 // loop become those of its undisturbed requests.
-func (s *Sample) addStops(r *Result, stops []steal.Stop, from, to time.Time) {
+func (s *Sample) addStops(open *load.Result, stops []steal.Stop, from, to time.Time) {
 	percent := func(part, whole float64) float64 { return 100 * part / whole }
 	s.Figures[Stopped] = percent(float64(steal.Total(stops, from, to)), float64(to.Sub(from)))
-	if r.open == nil || len(r.open.Samples) == 0 {
+	if open == nil || len(open.Samples) == 0 {
 		return
 	}
-	all := r.Latency
-	s.All = &all
-	r.open.Stops = stops
-	calm := r.open.Undisturbed()
-	requests := float64(len(r.open.Samples))
-	s.Figures[Disturbed] = percent(requests-float64(calm.TotalCount()), requests)
+	s.All, s.Curve = Figures{}, nil
 	for _, f := range latencies {
+		s.All[f] = s.Figures[f]
 		delete(s.Figures, f)
 	}
-	s.Curve = nil
+	open.Stops = stops
+	calm := open.Undisturbed()
+	requests := float64(len(open.Samples))
+	s.Figures[Disturbed] = percent(requests-float64(calm.TotalCount()), requests)
 	if s.Figures[Disturbed] <= tooDisturbed {
-		s.Figures.latency(latencyOf(calm))
+		maps.Copy(s.Figures, latencyOf(calm))
 		s.Curve = load.Curve(calm)
 	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,12 +21,12 @@ const wrkOutput = `Running 3s test @ http://127.0.0.1:20001/compute
     Latency     1.45ms  300.00us   9.00ms   90.00%
 Requests/sec:  40000.00
 Transfer/sec:     10.00MB
-RESULT {"requests":120000,"seconds":3.000100,"errors":2,"p50":1400.0,"p99":2600.5,"p999":4000.0,"max":9000.0}
+RESULT {"requests":120000,"seconds":3.000100,"errors":2,"figures":{"p50_us":1400.0,"p99_us":2600.5,"p999_us":4000.0,"max_us":9000.0}}
 `
 
 func TestParseWrk(t *testing.T) {
 	r, err := parseWrk([]byte(wrkOutput))
-	if want := (Result{Requests: 120000, Errors: 2, Seconds: 3.0001, Latency: Latency{P50: 1400, P99: 2600.5, P999: 4000, Max: 9000}}); err != nil || !reflect.DeepEqual(*r, want) {
+	if want := (Result{Requests: 120000, Errors: 2, Seconds: 3.0001, Figures: Figures{P50: 1400, P99: 2600.5, P999: 4000, Max: 9000}}); err != nil || !reflect.DeepEqual(*r, want) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, bad := range []string{"", "unable to connect", "RESULT {", "RESULT {\"requests\":\"many\"}"} {
@@ -38,14 +39,17 @@ func TestParseWrk(t *testing.T) {
 // TestRunWrk checks that wrk gets a script, whole seconds, and the URL.
 func TestRunWrk(t *testing.T) {
 	dir := t.TempDir()
-	wrk := filepath.Join(dir, "wrk")
+	wrk := filepath.Join(dir, "program")
 	script := "#!/bin/sh\nfor script; do [ \"$last\" = -s ] && break; last=$script; done\n" +
 		"test -r $(dirname $script)/result.lua && echo \"$@\" >" + dir + "/args && echo '" +
 		strings.TrimSpace(wrkOutput[strings.Index(wrkOutput, "RESULT"):]) + "'\n"
 	if err := os.WriteFile(wrk, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &Stack{Tools: Tools{Wrk: wrk}, URL: "http://x/compute"}
+	s := &Stack{Tools: Tools{Wrk: wrk}, URL: "http://x/compute", dir: dir}
+	if err := os.CopyFS(dir, wrkScripts); err != nil {
+		t.Fatal(err)
+	}
 	for script, want := range map[string]string{"": "/wrk/post.lua", "form.lua": "/wrk/form.lua"} {
 		s.row.script = script
 		r, err := Closed(64, 1500*time.Millisecond).send(t.Context(), s)
@@ -61,7 +65,7 @@ func TestRunWrk(t *testing.T) {
 
 // TestLoadWithoutResponse checks that a row without a response has no figures.
 func TestLoadWithoutResponse(t *testing.T) {
-	nothing := Load{"nothing", func(context.Context, *Stack) (*Result, error) { return &Result{Seconds: 1}, nil }, 0, nil}
+	nothing := Load{Name: "nothing", send: func(context.Context, *Stack) (*Result, error) { return &Result{Seconds: 1}, nil }}
 	if sample, err := nothing.run(t.Context(), &Stack{}, &Options{}); err != nil || len(sample.Figures) > 0 {
 		t.Errorf("%+v, %v", sample, err)
 	}
@@ -70,18 +74,19 @@ func TestLoadWithoutResponse(t *testing.T) {
 // stoppedSample is a sample whose load took a second, with a request every millisecond. The
 // n-th request took n microseconds.
 func stoppedSample(open bool, stops ...steal.Stop) Sample {
-	r := &Result{Requests: 1000, Seconds: 1, Latency: Latency{P50: 1, P99: 2, P999: 3, Max: 4}}
+	var all *load.Result
 	if open {
-		r.open = &load.Result{}
+		all = &load.Result{}
 		for i := range 1000 {
-			r.open.Samples = append(r.open.Samples, load.Sample{Due: at(i), Latency: time.Duration(i+1) * time.Microsecond})
+			all.Samples = append(all.Samples, load.Sample{Due: at(i), Latency: time.Duration(i+1) * time.Microsecond})
 		}
 	}
-	s := Sample{Figures: Figures{}}
-	s.Figures.latency(r.Latency)
-	s.addStops(r, stops, at(0), at(1000))
+	s := Sample{Figures: maps.Clone(testLatency)}
+	s.addStops(all, stops, at(0), at(1000))
 	return s
 }
+
+var testLatency = Figures{P50: 1, P95: 1.5, P99: 2, P999: 3, P9999: 3.5, Max: 4}
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -109,7 +114,7 @@ func TestAddStops(t *testing.T) {
 		if _, known := s.Figures[P99]; known != (c.max != 0) {
 			t.Errorf("%s: %v", name, s.Figures)
 		}
-		if _, known := s.Figures[Disturbed]; known != c.open || (s.All != nil) != c.open || c.open && *s.All != (Latency{P50: 1, P99: 2, P999: 3, Max: 4}) {
+		if _, known := s.Figures[Disturbed]; known != c.open || (s.All != nil) != c.open || c.open && !maps.Equal(s.All, testLatency) {
 			t.Errorf("%s: %v, of all requests %+v", name, s.Figures, s.All)
 		}
 	}

@@ -1,10 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,13 +24,19 @@ type Machine struct {
 	Tracked bool `json:"connection_tracking"`
 }
 
+var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`)
+
 func describeMachine(ctx context.Context, t Tools) Machine {
-	m := Machine{CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), Versions: map[Program]string{}}
+	// A file that is missing leaves its field at the default.
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Versions: map[Program]string{}}
 	m.Load[0] = loadAverage()
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(b)), "-")
+	cpus, _ := os.ReadFile("/proc/cpuinfo")
+	if found := modelName.FindSubmatch(cpus); found != nil {
+		m.CPU = string(found[1])
 	}
-	for program := range versions {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(release)), "-")
+	for program := range versionArguments {
 		if v := t.version(ctx, program); v != "" {
 			m.Versions[program] = v
 		}
@@ -67,21 +73,9 @@ func tracked(file string) bool {
 	return n > 0
 }
 
-// cpuModel is the processor's name, or its architecture if it has no name.
-func cpuModel() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range bytes.Lines(b) {
-		if key, value, ok := strings.Cut(string(line), ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
 // loadAverage is that of the last minute; 0 means unknown.
 func loadAverage() (load float64) {
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Sscan(string(b), &load)
-	}
+	b, _ := os.ReadFile("/proc/loadavg")
+	fmt.Sscan(string(b), &load)
 	return load
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/remora-proxy/remora/lab/child"
 )
@@ -31,9 +29,10 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 	// Requests may wait for long, and take the endpoints in turn.
 	slow := []string{"lb: {policy: weighted_round_robin}", "timeout: 10m"}
 	o := Options{Tools: t}
-	one := Row{Name: "sidecar", chain: []hop{sidecar{in: "http", out: "http", allLoops: true, service: slow}.hop()}}
-	two := Row{Name: "mesh", aliases: links, chain: mesh(func(consumer, provider *sidecar) {
-		consumer.allLoops, consumer.service, provider.allLoops, provider.insecure = true, slow, true, true
+	one := Row{Name: "sidecar", chain: []hop{sidecar{In: "http", Out: "http", AllLoops: true, Service: slow}.hop()}}
+	two := Row{Name: "mesh", chain: mesh(func(consumer, provider *sidecar) {
+		consumer.AllLoops, consumer.Service, consumer.aliases = true, slow, links
+		provider.AllLoops, provider.Exposed = true, true
 	})}
 	return errors.Join(
 		o.with(ctx, one, 1, func(s *Stack) error { return s.connectionMemory(ctx, count, w) }),
@@ -43,11 +42,11 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 // resident is the resident memory of the i-th sidecar in KiB, after a collection. The
 // consumer's is the first.
 func (s *Stack) resident(ctx context.Context, i int) (float64, error) {
-	if _, err := child.Call(ctx, http.MethodGet, "http://"+s.admins[i]+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
+	if _, err := child.Call(ctx, http.MethodGet, "http://"+s.sidecars[i].addr+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
 		return 0, err
 	}
-	rss, err := Meter{s.sidecars[i]}.RSS()
-	return float64(rss) / 1024, err
+	u, err := Meter{s.sidecars[i].PID()}.Usage()
+	return float64(u.RSS) / 1024, err
 }
 
 // report writes what each of count costs more than before. It returns the memory now.
@@ -56,7 +55,7 @@ func (s *Stack) report(ctx context.Context, w io.Writer, i int, what string, bef
 	if err != nil {
 		return 0, err
 	}
-	files, err := os.ReadDir(proc(s.sidecars[i], "fd"))
+	files, err := os.ReadDir(proc(s.sidecars[i].PID(), "fd"))
 	if err != nil {
 		return 0, err
 	}
@@ -65,19 +64,24 @@ func (s *Stack) report(ctx context.Context, w io.Writer, i int, what string, bef
 	return now, err
 }
 
-// awaitMetric waits until a metric of the first sidecar has reached a value.
-func (s *Stack) awaitMetric(ctx context.Context, name string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	for {
-		v, err := metric(ctx, s.admins[0], name)
-		if err != nil || int(v) >= want {
-			return err
-		}
-		if err := errors.Join(sleep(ctx, settle/20), s.Check()); err != nil {
-			return err
-		}
+// metric is the sum of a metric of the first sidecar.
+func (s *Stack) metric(ctx context.Context, name string) (float64, error) {
+	text, err := child.Call(ctx, http.MethodGet, "http://"+s.sidecars[0].addr+"/metrics")
+	if err != nil {
+		return 0, err
 	}
+	return metric(text, name)
+}
+
+// await waits until a metric of the first sidecar has reached a value.
+func (s *Stack) await(ctx context.Context, name string, want int) error {
+	return child.Await(ctx, s.sidecars[0].Process, name, func(ctx context.Context) error {
+		v, err := s.metric(ctx, name)
+		if err == nil && int(v) < want {
+			err = fmt.Errorf("%v of %d", v, want)
+		}
+		return err
+	})
 }
 
 func (s *Stack) connectionMemory(ctx context.Context, count int, w io.Writer) error {
@@ -86,39 +90,32 @@ func (s *Stack) connectionMemory(ctx context.Context, count int, w io.Writer) er
 		return err
 	}
 	fmt.Fprintf(w, "with nothing to do: %.0f MiB\n", empty/1024)
-	var conns []net.Conn
-	defer func() { closeAll(conns) }()
-	for range count {
-		c, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			return err
-		}
-		conns = append(conns, c)
+	conns, err := connect(ctx, s.Addr, count)
+	defer conns.close()
+	if err != nil {
+		return err
 	}
-	if err := s.awaitMetric(ctx, "remora_downstream_connections", count); err != nil {
+	if err := s.await(ctx, "remora_downstream_connections", count); err != nil {
 		return err
 	}
 	if _, err := s.report(ctx, w, 0, "a connection that was never used", empty, count); err != nil {
 		return err
 	}
-	for _, c := range conns {
-		if err := request(c); err != nil {
-			return err
-		}
+	if err := conns.request(); err != nil {
+		return err
 	}
 	before, err := s.report(ctx, w, 0, "a connection between requests", empty, count)
 	if err != nil {
 		return err
 	}
-	resume, err := suspend(ctx, s.replicas[0])
-	defer resume()
-	if err != nil {
+	defer syscall.Kill(s.replicas[0].PID(), syscall.SIGCONT)
+	if err := suspend(ctx, s.replicas[0].Process); err != nil {
 		return err
 	}
 	for _, c := range conns {
 		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 300\r\n\r\n%s", computePath, s.Addr, strings.Repeat("x", 300))
 	}
-	if err := s.awaitMetric(ctx, "remora_endpoint_connections", count); err != nil {
+	if err := s.await(ctx, "remora_endpoint_connections", count); err != nil {
 		return err
 	}
 	_, err = s.report(ctx, w, 0, "a request in flight, and its connection on", before, count)
@@ -126,25 +123,25 @@ func (s *Stack) connectionMemory(ctx context.Context, count int, w io.Writer) er
 }
 
 // suspend stops a replica by a signal, and returns once all its threads have stopped. It then
-// accepts connections but does not respond, until resume is called.
-func suspend(ctx context.Context, pid int) (resume func(), err error) {
-	resume = func() { syscall.Kill(pid, syscall.SIGCONT) }
-	err = syscall.Kill(pid, syscall.SIGSTOP)
-	for err == nil {
-		threads, _ := filepath.Glob(proc(pid, "task/*/stat"))
-		if !slices.ContainsFunc(threads, func(file string) bool {
+// accepts connections but does not respond, until it gets SIGCONT.
+func suspend(ctx context.Context, p *child.Process) error {
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return child.Await(ctx, p, "threads to stop", func(context.Context) error {
+		threads, err := filepath.Glob(proc(p.PID(), "task/*/stat"))
+		if slices.ContainsFunc(threads, func(file string) bool {
 			b, _ := os.ReadFile(file)
 			return !bytes.Contains(b, []byte(") T "))
 		}) {
-			break
+			return errors.New("some are running")
 		}
-		err = sleep(ctx, time.Millisecond)
-	}
-	return resume, err
+		return err
+	})
 }
 
 func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
-	first, err := metric(ctx, s.admins[0], "remora_endpoint_connections")
+	first, err := s.metric(ctx, "remora_endpoint_connections")
 	if err != nil {
 		return err
 	}
@@ -155,15 +152,15 @@ func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
 		}
 	}
 	// The loops share the connections, and each loop takes the endpoints in turn.
-	conns, err := openIdle(ctx, s.Addr, 16)
-	defer closeAll(conns)
-	for i := 0; err == nil && i < links*len(conns); i++ {
-		err = request(conns[i%len(conns)])
+	conns, err := connect(ctx, s.Addr, 16)
+	defer conns.close()
+	for i := 0; err == nil && i < links; i++ {
+		err = conns.request()
 	}
 	if err != nil {
 		return err
 	}
-	all, err := metric(ctx, s.admins[0], "remora_endpoint_connections")
+	all, err := s.metric(ctx, "remora_endpoint_connections")
 	for i, what := range []string{"a link, at the consumer", "a link, at the provider"} {
 		if err == nil {
 			_, err = s.report(ctx, w, i, what, before[i], int(all-first))

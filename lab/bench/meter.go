@@ -2,9 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,75 +20,72 @@ type Meter []int
 
 // Usage is what processes have used since their start.
 type Usage struct {
-	// CPU is the scheduler's run time of all threads, also of ended ones.
-	CPU time.Duration
+	At time.Time // of the reading
+
+	// CPU is the scheduler's run time of all threads, also of ended ones. Last is the part of
+	// the last process of the Meter, with its descendants.
+	CPU, Last time.Duration
 
 	// User and System are the kernel's samples of where they ran, in ticks of 10 ms. They
 	// only give the share of each over some seconds.
 	User, System int64
+
+	// RSS is the resident memory in bytes, at the moment. Shared pages count for each process.
+	RSS int64
 }
 
-// Since returns the usage after before.
+// Since returns the usage after before, with the memory of now.
 func (u Usage) Since(before Usage) Usage {
-	return Usage{CPU: u.CPU - before.CPU, User: u.User - before.User, System: u.System - before.System}
+	u.CPU, u.Last, u.User, u.System = u.CPU-before.CPU, u.Last-before.Last, u.User-before.User, u.System-before.System
+	return u
 }
 
-// UserShare is the share of the time outside the kernel. ok is false without a tick.
-func (u Usage) UserShare() (share float64, ok bool) {
-	ticks := u.User + u.System
-	if ticks <= 0 {
-		return 0, false
+// figures are what so many processes have used for so many requests.
+func (u Usage) figures(requests int64, processes int) Figures {
+	cpu := microseconds(u.CPU) / float64(requests)
+	f := Figures{CPU: cpu, RSS: mebibytes(u.RSS)}
+	if processes > 1 {
+		f[First] = microseconds(u.Last) / float64(requests)
 	}
-	return float64(u.User) / float64(ticks), true
+	if ticks := u.User + u.System; ticks > 0 {
+		f[User], f[System] = cpu*float64(u.User)/float64(ticks), cpu*float64(u.System)/float64(ticks)
+	}
+	return f
 }
 
 // Usage reads the counts of all processes.
-func (m Meter) Usage() (u Usage, err error) {
-	all, err := m.all()
-	if err != nil {
-		return u, err
-	}
-	for _, pid := range all {
-		run, err := runTime(pid)
+func (m Meter) Usage() (Usage, error) {
+	u := Usage{At: time.Now()}
+	for _, pid := range m {
+		all, err := family(pid)
 		if err != nil {
 			return u, err
 		}
-		user, system, err := ticks(pid)
-		if err != nil {
-			return u, err
+		before := u.CPU
+		for _, pid := range all {
+			if err := u.add(pid); err != nil {
+				return u, fmt.Errorf("usage of process %d: %w", pid, err)
+			}
 		}
-		u.CPU, u.User, u.System = u.CPU+run, u.User+user, u.System+system
+		u.Last = u.CPU - before
 	}
 	return u, nil
 }
 
-// RSS is the resident memory in bytes. Shared pages count for each process.
-func (m Meter) RSS() (bytes int64, err error) {
-	all, err := m.all()
-	if err != nil {
-		return 0, err
+// after waits for d, and then reads the counts.
+func (m Meter) after(ctx context.Context, d time.Duration) (u Usage, err error) {
+	if err = sleep(ctx, d); err == nil {
+		u, err = m.Usage()
 	}
-	for _, pid := range all {
-		status, err := os.ReadFile(proc(pid, "status"))
-		if err != nil {
-			return 0, fmt.Errorf("memory: %w", err)
-		}
-		_, after, _ := strings.Cut(string(status), "\nVmRSS:")
-		var kib int64
-		if _, err := fmt.Sscan(after, &kib); err != nil {
-			return 0, fmt.Errorf("%s has no VmRSS", proc(pid, "status"))
-		}
-		bytes += kib << 10
-	}
-	return bytes, nil
+	return u, err
 }
 
 func proc(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
-// all returns the processes and their descendants. A kernel without lists of children is an
+// family returns a process and its descendants. A kernel without lists of children is an
 // error: a proxy's workers would cost nothing.
-func (m Meter) all() ([]int, error) {
-	all := append([]int(nil), m...)
+func family(pid int) ([]int, error) {
+	all := []int{pid}
 	for i := 0; i < len(all); i++ {
 		lists, _ := filepath.Glob(proc(all[i], "task/*/children"))
 		if len(lists) == 0 {
@@ -95,8 +94,8 @@ func (m Meter) all() ([]int, error) {
 		for _, list := range lists {
 			b, _ := os.ReadFile(list) // an ended thread has no list
 			for _, field := range strings.Fields(string(b)) {
-				if pid, err := strconv.Atoi(field); err == nil {
-					all = append(all, pid)
+				if child, err := strconv.Atoi(field); err == nil {
+					all = append(all, child)
 				}
 			}
 		}
@@ -104,35 +103,28 @@ func (m Meter) all() ([]int, error) {
 	return all, nil
 }
 
-// runTime is the run time of a process, by its CPU-time clock (clock_getcpuclockid(3)).
-func runTime(pid int) (time.Duration, error) {
+// add adds one process. Its run time is that of its CPU-time clock (clock_getcpuclockid(3)).
+func (u *Usage) add(pid int) error {
 	const scheduled = 2 // the scheduler's count, of all threads: CPUCLOCK_SCHED
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
-		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+	var run unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &run); err != nil {
+		return err
 	}
-	return time.Duration(t.Nano()), nil
-}
-
-// Fields of /proc/PID/stat after the name, which may contain spaces (proc(5)).
-const (
-	statUser   = 14 - 3
-	statSystem = 15 - 3
-)
-
-// ticks returns the user and system time of a process, in ticks.
-func ticks(pid int) (user, system int64, err error) {
-	b, err := os.ReadFile(proc(pid, "stat"))
+	stat, err := os.ReadFile(proc(pid, "stat"))
 	if err != nil {
-		return 0, 0, fmt.Errorf("CPU time: %w", err)
+		return err
 	}
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) <= statSystem {
-		return 0, 0, fmt.Errorf("%s is short", proc(pid, "stat"))
+	// Fields are numbered as in proc(5). The third one comes after the name, which may contain
+	// spaces and ends with the last parenthesis.
+	const third, userTicks, systemTicks, residentPages = 3, 14, 15, 24
+	var other string
+	var user, system, pages int64
+	fields := slices.Repeat([]any{&other}, residentPages-third+1)
+	fields[userTicks-third], fields[systemTicks-third], fields[residentPages-third] = &user, &system, &pages
+	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), fields...); err != nil {
+		return err
 	}
-	user, err = strconv.ParseInt(string(fields[statUser]), 10, 64)
-	if err == nil {
-		system, err = strconv.ParseInt(string(fields[statSystem]), 10, 64)
-	}
-	return user, system, err
+	u.CPU, u.User, u.System = u.CPU+time.Duration(run.Nano()), u.User+user, u.System+system
+	u.RSS += pages * int64(os.Getpagesize())
+	return nil
 }

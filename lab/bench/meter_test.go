@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,20 +28,22 @@ func TestMeter(t *testing.T) {
 		}
 		used = after.Since(before)
 	}
-	if share, ok := used.UserShare(); !ok || share < 0 || share > 1 {
-		t.Errorf("a share of %v, %v", share, ok)
+	if used.User < 0 || used.System < 0 || used.Last != used.CPU {
+		t.Errorf("%+v", used)
 	}
-	if rss, err := m.RSS(); err != nil || rss < 1<<20 {
-		t.Errorf("%d bytes, %v", rss, err)
+	if used.RSS < 1<<20 {
+		t.Errorf("%d bytes", used.RSS)
 	}
 }
 
-func TestUserShare(t *testing.T) {
-	if share, ok := (Usage{User: 3, System: 9}).UserShare(); !ok || share != 0.25 {
-		t.Errorf("%v, %v", share, ok)
+func TestUsageFigures(t *testing.T) {
+	u := Usage{CPU: 2 * time.Millisecond, Last: time.Millisecond, User: 3, System: 9, RSS: 5 << 20}
+	if f := u.figures(100, 2); !maps.Equal(f, Figures{CPU: 20, User: 5, System: 15, First: 10, RSS: 5}) {
+		t.Errorf("%v", f)
 	}
-	if _, ok := (Usage{CPU: time.Millisecond}).UserShare(); ok {
-		t.Error("a share without a tick")
+	u.User, u.System = 0, 0 // no tick
+	if f := u.figures(100, 1); !maps.Equal(f, Figures{CPU: 20, RSS: 5}) {
+		t.Errorf("%v", f)
 	}
 }
 
@@ -52,7 +55,7 @@ func TestMeterHasDescendants(t *testing.T) {
 	}
 	defer worker.Wait()
 	defer worker.Process.Kill()
-	if all, err := (Meter{os.Getpid()}).all(); err != nil || !slices.Contains(all, worker.Process.Pid) {
+	if all, err := family(os.Getpid()); err != nil || !slices.Contains(all, worker.Process.Pid) {
 		t.Errorf("%v lacks %d, %v", all, worker.Process.Pid, err)
 	}
 }
@@ -103,8 +106,5 @@ func TestMeterEndedProcess(t *testing.T) {
 	m := Meter{ended.Process.Pid}
 	if _, err := m.Usage(); err == nil {
 		t.Error("usage: no error")
-	}
-	if _, err := m.RSS(); err == nil {
-		t.Error("memory: no error")
 	}
 }

@@ -1,9 +1,13 @@
 package bench
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
+
+// same is equality that holds for NaN too.
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
 func TestVerdicts(t *testing.T) {
 	s := testReport().Samples
@@ -20,11 +24,11 @@ func TestVerdicts(t *testing.T) {
 		{"within noise", s.best("", "remora-2", []string{"envoy-2", "haproxy-2"}, at64, P999), 800. / 1350, 1800. / 1350, true},
 		{"within noise, a round lost", s.best("", "remora-2", []string{"haproxy-2"}, atSlow, P999), 800. / 900, 1, true},
 		{"at rest", s.value("", "remora-1", Connection, 4), 5, 4, false},
-		{"unknown", s.compare("", "remora-2", "envoy-2", at64, CPU, 1), 0, 1, false},
-		{"unknown peers", s.best("", "remora-2", []string{"envoy-2"}, at64, P999), 0, 0, false},
+		{"unknown", s.compare("", "remora-2", "envoy-2", at64, CPU, 1), math.NaN(), 1, false},
+		{"unknown peers", s.best("", "remora-2", []string{"envoy-2"}, at64, P999), 0, math.NaN(), false},
 	} {
 		v := c.verdict
-		if v.Measured != c.measured || v.Limit != c.limit || v.Holds() != c.holds || v.Known == strings.HasPrefix(c.name, "unknown") {
+		if !same(v.Measured, c.measured) || !same(v.Limit, c.limit) || v.Holds() != c.holds || v.Known() == strings.HasPrefix(c.name, "unknown") {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 	}

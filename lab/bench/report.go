@@ -1,15 +1,16 @@
 package bench
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
+	"text/template"
 	"time"
-	"unicode/utf8"
 )
 
 // Report is what a run measured.
@@ -79,7 +80,7 @@ var comparisons = []struct{ row, base string }{
 // Text writes the report as Markdown that is readable in a terminal.
 func (r *Report) Text(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString(strings.Join(r.preface(), "\n") + "\n")
+	b.WriteString(r.preface())
 	columns := loadColumns
 	if r.Kind == Tail {
 		columns = tailColumns
@@ -111,18 +112,16 @@ func (r *Report) table(load string, columns []column) [][]string {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		return !slices.ContainsFunc(r.Rows, func(row string) bool { return len(r.Samples.Values(row, load, c.figure)) > 0 })
 	})
-	head := []string{""}
+	table := [][]string{{""}}
 	for _, c := range columns {
-		head = append(head, c.title)
+		table[0] = append(table[0], c.title)
 	}
-	table := [][]string{head}
 	add := func(name string, cell func(column) string) {
-		line, empty := []string{name}, true
+		line := []string{name}
 		for _, c := range columns {
-			text := cell(c)
-			line, empty = append(line, text), empty && text == ""
+			line = append(line, cell(c))
 		}
-		if !empty {
+		if strings.Join(line[1:], "") != "" {
 			table = append(table, line)
 		}
 	}
@@ -134,64 +133,45 @@ func (r *Report) table(load string, columns []column) [][]string {
 			if !c.ratio {
 				return ""
 			}
-			return spread(r.Samples.Ratios(p.row, p.base, load, c.figure), "%.2f", true)
+			return column{format: "%.2f", scale: 1, ranged: true}.cell(r.Samples.Ratios(p.row, p.base, load, c.figure))
 		})
 	}
 	return table
 }
 
+// cell is the median of the values; if ranged, with [min..max] of more than one value. It is
+// "" without values.
 func (c column) cell(values []float64) string {
-	scaled := make([]float64, len(values))
-	for i, v := range values {
-		scaled[i] = v * c.scale
-	}
-	return spread(scaled, c.format, c.ranged)
-}
-
-// spread is the median of the values; if ranged, with [min..max] of more than one value.
-// It is "" without values.
-func spread(values []float64, format string, ranged bool) string {
-	m, known := median(values)
-	if !known {
+	if len(values) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(format, m)
-	if ranged && len(values) > 1 {
-		text += fmt.Sprintf(" ["+format+".."+format+"]", slices.Min(values), slices.Max(values))
+	text := fmt.Sprintf(c.format, c.scale*median(values))
+	if c.ranged && len(values) > 1 {
+		text += fmt.Sprintf(" ["+c.format+".."+c.format+"]", c.scale*slices.Min(values), c.scale*slices.Max(values))
 	}
 	return text
 }
 
 // writeTable writes a table of Markdown with aligned columns. The first line is the head.
-func writeTable(b *strings.Builder, title string, table [][]string) {
-	fmt.Fprintf(b, "\n### %s\n\n", title)
-	widths := make([]int, len(table[0]))
-	for _, line := range table {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+func writeTable(w io.Writer, title string, table [][]string) {
+	fmt.Fprintf(w, "\n### %s\n\n", title)
+	aligned := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	rule := slices.Repeat([]string{"---"}, len(table[0]))
+	for _, line := range slices.Insert(table, 1, rule) {
+		fmt.Fprintln(aligned, "| "+strings.Join(line, "\t| ")+"\t|")
 	}
-	for n, line := range table {
-		for i, cell := range line {
-			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
-		}
-		b.WriteString("|\n")
-		for i := 0; n == 0 && i < len(widths); i++ {
-			b.WriteString("|" + strings.Repeat("-", max(3, widths[i]+2)))
-		}
-		if n == 0 {
-			b.WriteString("|\n")
-		}
-	}
+	aligned.Flush()
 }
 
 // verdicts returns one verdict for each promise.
 func (r *Report) verdicts() (all []Verdict) {
-	if r.Kind == Costs {
-		return r.Samples.Verdicts()
-	}
-	for _, load := range r.Loads {
-		all = append(all, r.Samples.tailVerdicts(load)...)
+	switch r.Kind {
+	case Costs:
+		all = r.Samples.Verdicts()
+	case Tail:
+		for _, load := range r.Loads {
+			all = append(all, r.Samples.tailVerdicts(load)...)
+		}
 	}
 	return all
 }
@@ -200,6 +180,10 @@ func (r *Report) verdicts() (all []Verdict) {
 func (r *Report) judge() [][]string {
 	table := [][]string{{"promise", "measured", "limit", "verdict"}}
 	for _, v := range r.verdicts() {
+		if !v.Known() {
+			table = append(table, []string{v.What, "", "", "not measured"})
+			continue
+		}
 		bound, verdict := "at most", "does not hold"
 		if v.AtLeast {
 			bound = "at least"
@@ -217,56 +201,29 @@ func (r *Report) judge() [][]string {
 		if v.Rounds < r.Rounds {
 			verdict += fmt.Sprintf(", by %d of %d rounds", v.Rounds, r.Rounds)
 		}
-		line := []string{v.What, fmt.Sprintf("%.2f", v.Measured), limit, verdict}
-		if !v.Known {
-			line = []string{v.What, "", "", "not measured"}
-		}
-		table = append(table, line)
+		table = append(table, []string{v.What, fmt.Sprintf("%.2f", v.Measured), limit, verdict})
 	}
 	return table
 }
 
-// requests describes the requests of each kind.
-var requests = map[Kind]string{
-	Costs: "POST of 300 bytes, response of 200, keep-alive",
-	Tail:  "POST of 300 bytes, response of 200, keep-alive",
-	Dubbo: "HTTP forms with a string of 0 to 1,023 characters in, Dubbo with fastjson out, three providers",
-}
+//go:embed preface.tmpl
+var prefaceText string
+
+var prefaceTemplate = template.Must(template.New("").Funcs(template.FuncMap{"brief": brief}).Parse(prefaceText))
 
 // preface says in sentences how it was measured, and what is missing.
-func (r *Report) preface() []string {
-	closed, replica := "wrk", "the lab's own"
-	if r.Tools[Wrk] == "" {
-		closed = "the lab's load"
+func (r *Report) preface() string {
+	var b strings.Builder
+	err := prefaceTemplate.Execute(&b, struct {
+		*Report
+		Wrk, Backend bool
+		Calm         int // the least share of undisturbed requests, in percent
+		Refused      func(row string) string
+	}{r, r.Tools[Wrk] != "", r.Tools[Backend] != "" && r.Kind == Costs, 100 - tooDisturbed, r.refused})
+	if err != nil {
+		panic(err) // a test writes all sentences
 	}
-	if r.Tools[Backend] != "" && r.Kind == Costs {
-		replica = "the program backend"
-	}
-	lines := []string{
-		fmt.Sprintf("%s; median [min..max] of %d rounds, ratios round by round.", requests[r.Kind], r.Rounds),
-		fmt.Sprintf("%s. One worker per proxy; load, proxies and replica share the machine. The replica is %s.", r.Machine, replica),
-		"CPU is the run time of all threads of a row's proxies; the kernel samples its split into user and system. Closed loops are " +
-			"made by " + closed + ". Open loops count latency from the intended send times. RSS is that after the load.",
-	}
-	if r.Unwatched == "" {
-		lines = append(lines, fmt.Sprintf("Stopped %% is the share of the time in which a processor stood still, disturbed %% that of an "+
-			"open loop's requests due in or near such a moment. An open loop's latencies are those of the other requests; there are none if "+
-			"fewer than %d%% are left.", 100-tooDisturbed))
-	} else {
-		lines = append(lines, "The processors were not watched ("+brief(r.Unwatched)+"): a busy host may have disturbed the figures.")
-	}
-	for _, p := range slices.Sorted(maps.Keys(r.Missing)) {
-		lines = append(lines, fmt.Sprintf("Without %s: %s.", p, r.Missing[p]))
-	}
-	for _, f := range r.Failures {
-		lines = append(lines, fmt.Sprintf("%s failed in round %d: %s", f.Row, f.Round, brief(strings.TrimPrefix(f.Why, "bench: row "+f.Row+": "))))
-	}
-	for _, row := range r.Rows {
-		if text := r.refused(row); text != "" {
-			lines = append(lines, row+": "+text+".")
-		}
-	}
-	return lines
+	return b.String()
 }
 
 // brief puts a text on one line and cuts it after 300 characters.
@@ -301,7 +258,7 @@ func (r *Report) refused(row string) string {
 // failure of another proxy is only reported.
 func (r *Report) Check() error {
 	if len(r.Samples) == 0 {
-		return errors.New("bench: nothing was measured: " + strings.Join(r.preface(), "; "))
+		return errors.New("bench: nothing was measured: " + r.preface())
 	}
 	for _, row := range slices.Concat(Rows(), TailRows(), DubboRows()) {
 		if len(row.chain) > 0 && !row.sidecars() {
@@ -309,7 +266,7 @@ func (r *Report) Check() error {
 		}
 		for _, f := range r.Failures {
 			if f.Row == row.Name {
-				return errors.New(f.Why)
+				return fmt.Errorf("bench: row %s: %s", f.Row, f.Why)
 			}
 		}
 		if text := r.refused(row.Name); text != "" {
@@ -317,7 +274,7 @@ func (r *Report) Check() error {
 		}
 	}
 	for _, v := range r.verdicts() {
-		if r.Kind == Tail && v.Known && !v.Holds() {
+		if r.Kind == Tail && v.Known() && !v.Holds() {
 			return fmt.Errorf("bench: a promise does not hold: %s", v.What)
 		}
 	}

@@ -14,7 +14,6 @@ type Row struct {
 	rest     bool     // the row is also measured at rest
 	replicas replicas
 	script   string // of wrk; "" means post.lua
-	aliases  int    // addresses by which the first proxy knows the second one; 0 means 1
 }
 
 // replicas are what serves the requests of a row. The zero value is one replica that
@@ -27,41 +26,39 @@ type replicas struct {
 // hop is one proxy of a chain.
 type hop struct {
 	program Program
-	args    func(place) ([]string, error) // writes the configuration, and returns the arguments
-	sidecar bool                          // it has an admin API
+	config  string   // template of its configuration; "" means that it gets two ports instead
+	args    []string // the path of its configuration comes after them
+	Hedge   bool     // of Envoy: a second request to another host after 5 ms
+	Sidecar *sidecar // nil for other proxies
 }
 
 var (
-	relay   = hop{program: Relay, args: relayArgs}
-	haproxy = hop{program: HAProxy, args: configured("haproxy.cfg", "-db", "-f")}
-	nginx   = hop{program: Nginx, args: configured("nginx.conf", "-e", "stderr", "-c")}
-	envoy   = hop{program: Envoy, args: configured("envoy.yaml", envoyArgs...)}
-
-	// envoyHedge sends a second request to another host after 5 ms.
-	envoyHedge = hop{program: Envoy, args: func(p place) ([]string, error) {
-		p.Hedge = true
-		return p.configure("envoy.yaml", p, envoyArgs...)
-	}}
-	envoyArgs = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
+	relay      = hop{program: Relay}
+	haproxy    = hop{program: HAProxy, config: "haproxy.cfg", args: []string{"-db", "-f"}}
+	nginx      = hop{program: Nginx, config: "nginx.conf", args: []string{"-e", "stderr", "-c"}}
+	envoy      = hop{program: Envoy, config: "envoy.yaml", args: envoyArgs}
+	envoyHedge = hop{program: Envoy, config: "envoy.yaml", args: envoyArgs, Hedge: true}
+	envoyArgs  = []string{"--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error", "-c"}
 )
 
 // sidecar is how one of Remora's sidecars is configured.
 type sidecar struct {
-	in, out  string   // protocols
-	allLoops bool     // as many loops as processors, not one
-	tls      bool     // on the link
-	insecure bool     // the link has no TLS on any address
-	observed bool     // access log, scraped metrics and traces, see observer
-	service  []string // more lines of the service's configuration
+	In, Out  string   // protocols
+	AllLoops bool     // as many loops as processors, not one
+	TLS      bool     // on the link
+	Exposed  bool     // it listens on all addresses, without TLS
+	Observed bool     // access log, scraped metrics and traces, see observer
+	Service  []string // more lines of the service's configuration
+	aliases  int      // addresses by which it knows its only upstream; 0 means the upstream's own
 }
 
 func (s sidecar) hop() hop {
-	return hop{program: Remora, sidecar: true, args: func(p place) ([]string, error) { return p.sidecarArgs(s) }}
+	return hop{program: Remora, config: "remora.yaml", args: []string{"run", "-c"}, Sidecar: &s}
 }
 
 // mesh is a consumer's and a provider's sidecar. change, if not nil, changes both.
 func mesh(change func(consumer, provider *sidecar)) []hop {
-	consumer, provider := sidecar{in: "http", out: "link"}, sidecar{in: "link", out: "http"}
+	consumer, provider := sidecar{In: "http", Out: "link"}, sidecar{In: "link", Out: "http"}
 	if change != nil {
 		change(&consumer, &provider)
 	}
@@ -80,10 +77,10 @@ func Rows() []Row {
 		{Name: "haproxy-2", chain: []hop{haproxy, haproxy}},
 		{Name: "envoy-1", chain: []hop{envoy}, rest: true},
 		{Name: "envoy-2", chain: []hop{envoy, envoy}},
-		{Name: "remora-1", chain: []hop{sidecar{in: "http", out: "http"}.hop()}, rest: true},
+		{Name: "remora-1", chain: []hop{sidecar{In: "http", Out: "http"}.hop()}, rest: true},
 		{Name: "remora-2", chain: mesh(nil)},
-		{Name: "remora-2-tls", chain: mesh(func(c, p *sidecar) { c.tls, p.tls = true, true })},
-		{Name: "remora-2-observed", chain: mesh(func(c, p *sidecar) { c.observed, p.observed = true, true })},
+		{Name: "remora-2-tls", chain: mesh(func(c, p *sidecar) { c.TLS, p.TLS = true, true })},
+		{Name: "remora-2-observed", chain: mesh(func(c, p *sidecar) { c.Observed, p.Observed = true, true })},
 		{Name: "remora-2-nogc", chain: mesh(nil), env: []string{"GOGC=off"}},
 	}
 }
@@ -93,30 +90,38 @@ func Rows() []Row {
 // responses a second.
 func DubboRows() []Row {
 	chain := mesh(func(_, provider *sidecar) {
-		provider.out, provider.service = "dubbo", []string{"serialization: fastjson", "max_concurrency: 200"}
+		provider.Out, provider.Service = "dubbo", []string{"serialization: fastjson", "max_concurrency: 200"}
 	})
+	fast := []string{"--protocol", "dubbo"}
+	slow := []string{"--protocol", "dubbo", "--mode", "stall", "--workers", "200"}
 	return []Row{
-		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{3, []string{"--protocol", "dubbo"}}},
-		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{3, []string{"--protocol", "dubbo", "--mode", "stall", "--workers", "200"}}},
+		{Name: "dubbo", chain: chain, script: "form.lua", replicas: replicas{3, fast}},
+		{Name: "dubbo-50ms", chain: chain, script: "form.lua", replicas: replicas{3, slow}},
 	}
 }
 
 // sidecars reports whether the row is one of Remora's.
 func (r Row) sidecars() bool {
-	return slices.ContainsFunc(r.chain, func(h hop) bool { return h.sidecar })
+	return slices.ContainsFunc(r.chain, func(h hop) bool { return h.Sidecar != nil })
 }
 
-// missing returns the programs of the row that were not found.
-func (r Row) missing(t Tools) (programs []Program) {
+// programs are those without which the row can't be measured.
+func (r Row) programs() (programs []Program) {
 	for _, h := range r.chain {
-		if t[h.program] == "" && !slices.Contains(programs, h.program) {
-			programs = append(programs, h.program)
-		}
+		programs = append(programs, h.program)
 	}
-	if r.script != "" && t[Wrk] == "" {
+	if r.script != "" {
 		programs = append(programs, Wrk)
 	}
 	return programs
+}
+
+// Names returns the names of rows.
+func Names(rows []Row) (names []string) {
+	for _, r := range rows {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // Choose returns the rows of all with these names, in the order of all. No names means all.
@@ -124,10 +129,7 @@ func Choose(all []Row, names []string) ([]Row, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
-	var known []string
-	for _, r := range all {
-		known = append(known, r.Name)
-	}
+	known := Names(all)
 	for _, n := range names {
 		if !slices.Contains(known, n) {
 			return nil, fmt.Errorf("bench: unknown row %q: want some of %s", n, strings.Join(known, " "))

@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"math"
 	"slices"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/remora-proxy/remora/lab/load"
 )
@@ -38,7 +41,7 @@ const (
 	Connection  Figure = "idle_conn_kib" // memory of an idle connection, KiB
 )
 
-// latencies are the figures of a Latency.
+// latencies are the figures that a histogram has.
 var latencies = []Figure{P50, P95, P99, P999, P9999, Max}
 
 // ofLatency reports whether the figure is made of latencies.
@@ -47,34 +50,29 @@ func (f Figure) ofLatency() bool { return f == AddedP50 || slices.Contains(laten
 // Figures are what was measured. A figure that does not apply to a row is missing.
 type Figures map[Figure]float64
 
-func (f Figures) latency(l Latency) {
-	f[P50], f[P99], f[P999], f[Max] = l.P50, l.P99, l.P999, l.Max
-	if l.P95 > 0 {
-		f[P95], f[P9999] = l.P95, l.P9999
+// latencyOf converts a histogram of nanoseconds.
+func latencyOf(h *hdrhistogram.Histogram) Figures {
+	f := Figures{Max: microseconds(time.Duration(h.Max()))}
+	for figure, percent := range map[Figure]float64{P50: 50, P95: 95, P99: 99, P999: 99.9, P9999: 99.99} {
+		f[figure] = microseconds(time.Duration(h.ValueAtQuantile(percent)))
 	}
+	return f
 }
 
-// cost adds what was used for the requests.
-func (f Figures) cost(u Usage, requests int64) {
-	f[CPU] = float64(u.CPU) / float64(time.Microsecond) / float64(requests)
-	if share, ok := u.UserShare(); ok {
-		f[User], f[System] = share*f[CPU], (1-share)*f[CPU]
-	}
-}
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func mebibytes(b int64) float64 { return float64(b) / (1 << 20) }
 
 // Sample is one measurement of a row.
 type Sample struct {
-	Round    int      `json:"round"`
-	Row      string   `json:"row"`
-	Load     string   `json:"load"`
-	Requests int64    `json:"requests"`
-	Errors   int64    `json:"errors"`
-	Figures  Figures  `json:"figures"`
-	All      *Latency `json:"all,omitempty"` // of all requests, if Figures has only the undisturbed ones
-
-	Curve []load.Point `json:"curve,omitempty"` // of an open loop
+	Round    int          `json:"round"`
+	Row      string       `json:"row"`
+	Load     string       `json:"load"`
+	Requests int64        `json:"requests"`
+	Errors   int64        `json:"errors"`
+	Figures  Figures      `json:"figures"`
+	All      Figures      `json:"all,omitempty"`   // latencies of all requests, if Figures has those of the undisturbed ones
+	Curve    []load.Point `json:"curve,omitempty"` // of an open loop
 }
 
 // Samples are the measurements of a run.
@@ -96,31 +94,28 @@ func (s Samples) Values(row, load string, f Figure) (values []float64) {
 func (s Samples) Ratios(row, base, load string, f Figure) (ratios []float64) {
 	for _, sample := range s {
 		v, ok := sample.Figures[f]
-		if !ok || sample.Row != row || sample.Load != load {
-			continue
-		}
-		if b, ok := s.at(sample.Round, base, load, f); ok && b > 0 {
+		if b := s.at(sample.Round, base, load)[f]; ok && b > 0 && sample.Row == row && sample.Load == load {
 			ratios = append(ratios, v/b)
 		}
 	}
 	return ratios
 }
 
-// at is a figure of one round.
-func (s Samples) at(round int, row, load string, f Figure) (v float64, ok bool) {
-	i := slices.IndexFunc(s, func(o Sample) bool { return o.Round == round && o.Row == row && o.Load == load })
-	if i < 0 {
-		return 0, false
+// at are the figures of one round.
+func (s Samples) at(round int, row, load string) Figures {
+	for _, sample := range s {
+		if sample.Round == round && sample.Row == row && sample.Load == load {
+			return sample.Figures
+		}
 	}
-	v, ok = s[i].Figures[f]
-	return v, ok
+	return nil
 }
 
 // addLatency adds AddedP50 to each sample whose round has one of the row direct.
 func (s Samples) addLatency() {
 	for _, sample := range s {
 		p50, ok := sample.Figures[P50]
-		direct, found := s.at(sample.Round, "direct", sample.Load, P50)
+		direct, found := s.at(sample.Round, "direct", sample.Load)[P50]
 		if ok && found && sample.Row != "direct" {
 			sample.Figures[AddedP50] = p50 - direct
 		}
@@ -134,19 +129,19 @@ func (s Samples) restless(load string, f Figure, rows ...string) bool {
 		if len(s.Values(row, load, Disturbed)) > 0 && f.ofLatency() {
 			continue
 		}
-		if m, known := median(s.Values(row, load, Stopped)); known && m > tooRestless {
+		if median(s.Values(row, load, Stopped)) > tooRestless { // not if it is NaN
 			return true
 		}
 	}
 	return false
 }
 
-// median is known if there is any value.
-func median(values []float64) (m float64, known bool) {
+// median is NaN if there is no value.
+func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
-		return 0, false
+		return math.NaN()
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2, true
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/freeport"
 	"github.com/remora-proxy/remora/lab/child"
@@ -25,18 +23,21 @@ type Stack struct {
 	URL   string // the target of the load
 	Addr  string // host and port of URL
 	Tools Tools
-	Meter Meter // of the proxies
+	Meter Meter // of the proxies; the last one is called by the load
 
-	row    Row
-	seed   uint64 // of the replicas
-	dir    string
-	procs  *child.Group
-	first  Meter    // of the proxy that the load calls; empty if there is none
-	peers  []string // addresses of the replicas
-	shared *shared
+	row      Row
+	seed     uint64 // of the replicas
+	dir      string
+	procs    *child.Group
+	observer *observer // nil if no sidecar is observed
 
-	replicas, sidecars []int    // process ids, of sidecars the consumer's first
-	admins             []string // addresses of the sidecars' admin APIs, in the same order
+	replicas, sidecars []process // the consumer's sidecar comes first
+}
+
+// process is a child with an address: of a sidecar, that of its admin API.
+type process struct {
+	*child.Process
+	addr string
 }
 
 // errReplica says that a replica does not start: then no row can be measured.
@@ -49,10 +50,14 @@ func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Tools: t, row: row, seed: seed, dir: dir, procs: &child.Group{Dir: dir}, shared: &shared{dir: dir}}
-	if err := s.start(ctx); err != nil {
+	s := &Stack{Tools: t, row: row, seed: seed, dir: dir, procs: &child.Group{Dir: dir}}
+	err = errors.Join(writeCertificate(dir), os.CopyFS(dir, wrkScripts))
+	if err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("bench: row %s: %w", row.Name, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -69,28 +74,24 @@ func (s *Stack) start(ctx context.Context) error {
 		return some
 	}
 	var front *child.Process
-	s.peers = take(width)
-	for i, addr := range s.peers {
+	upstreams := take(width)
+	for i, addr := range upstreams {
 		if front, err = s.replica(ctx, i, addr); err != nil {
 			return fmt.Errorf("%w: %w", errReplica, err)
 		}
-		s.replicas = append(s.replicas, front.PID())
+		s.replicas = append(s.replicas, process{front, addr})
 	}
-	upstreams := s.peers
 	for level := levels - 1; level >= 0; level-- {
 		listen := take(width)
 		if level == 0 {
 			listen = listen[:1]
 		}
 		for i, addr := range listen {
-			place := place{Listen: addr, Upstreams: upstreams, Admin: take(1)[0], shared: s.shared}
+			p := place{hop: s.row.chain[level], Shared: s.dir, Listen: addr, Upstreams: upstreams, Admin: take(1)[0]}
 			if len(listen) == len(upstreams) {
-				place.Upstreams = upstreams[i : i+1]
+				p.Upstreams = upstreams[i : i+1]
 			}
-			if place.Upstreams, err = s.alias(level, &place); err != nil {
-				return err
-			}
-			if front, err = s.proxy(ctx, level, i, place); err != nil {
+			if front, err = s.proxy(ctx, fmt.Sprintf("%s-%d-%d", p.program, level+1, i+1), p); err != nil {
 				return err
 			}
 		}
@@ -102,87 +103,56 @@ func (s *Stack) start(ctx context.Context) error {
 			_, err := child.Call(ctx, http.MethodPost, s.URL)
 			return err
 		}
-		return postForm(ctx, s.URL)
+		r, err := runWrk(ctx, s, 1, time.Second)
+		if err == nil && r.Errors > 0 {
+			err = fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests)
+		}
+		return err
 	})
 	return errors.Join(err, s.procs.Check())
 }
 
-// postForm makes a request as form.lua does.
-func postForm(ctx context.Context, to string) error {
-	form := url.Values{"interface": {"com.example.Hello"}, "method": {"hash"}, "parameterTypesString": {"Ljava/lang/String;"}, "parameter": {"a"}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return nil
-}
-
-// alias lets the second proxy of a row with aliases listen on all addresses. It returns the
-// upstreams of a proxy.
-func (s *Stack) alias(level int, p *place) ([]string, error) {
-	if s.row.aliases == 0 || level > 1 {
-		return p.Upstreams, nil
-	}
-	if level == 1 {
-		port, err := port(p.Listen)
-		p.Listen = net.JoinHostPort("0.0.0.0", port)
-		return p.Upstreams, err
-	}
-	port, err := port(p.Upstreams[0])
-	var all []string
-	for i := range s.row.aliases {
-		all = append(all, net.JoinHostPort(fmt.Sprintf("127.0.1.%d", i+1), port))
-	}
-	return all, err
-}
-
-// maxAliases is how many addresses alias can make.
-const maxAliases = 250
-
 // replica starts what serves the requests. A fast replica may be the program backend,
 // which takes less of the machine than the lab's.
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
+	name := fmt.Sprintf("replica-%d", i+1)
 	path, args := s.Tools[Backend], []string(nil)
 	if path == "" || s.row.replicas.args != nil {
 		path = s.Tools[Lab]
-		args = append([]string{"replica", "--mode", "fast", "--name", fmt.Sprintf("replica-%d", i+1),
+		args = append([]string{"replica", "--mode", "fast", "--name", name,
 			"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
 	}
-	return s.spawn(ctx, fmt.Sprintf("replica-%d", i+1), addr, []string{"GOMAXPROCS=1", "ADDR=" + addr}, path, args)
+	return s.spawn(ctx, name, addr, []string{"GOMAXPROCS=1", "ADDR=" + addr}, path, args)
 }
 
-// proxy starts the i-th proxy of a level of the chain.
-func (s *Stack) proxy(ctx context.Context, level, i int, p place) (*child.Process, error) {
-	hop := s.row.chain[level]
-	name := fmt.Sprintf("%s-%d-%d", hop.program, level+1, i+1)
+// proxy starts a proxy of the chain.
+func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Process, err error) {
 	p.Dir = filepath.Join(s.dir, name)
 	if err := os.Mkdir(p.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	args, err := hop.args(p)
+	if p.Sidecar != nil && p.Sidecar.Observed {
+		if s.observer == nil {
+			if s.observer, err = newObserver(); err != nil {
+				return nil, err
+			}
+		}
+		p.Spans = s.observer.addr
+		s.observer.scrape(p.Admin)
+	}
+	args, err := p.arguments()
 	if err != nil {
 		return nil, err
 	}
-	process, err := s.spawn(ctx, name, p.Listen, s.row.env, s.Tools[hop.program], args)
+	started, err := s.spawn(ctx, name, p.Listen, s.row.env, s.Tools[p.program], args)
 	if err != nil {
 		return nil, err
 	}
-	s.Meter, s.first = append(s.Meter, process.PID()), Meter{process.PID()}
-	if hop.sidecar {
-		s.sidecars = append([]int{process.PID()}, s.sidecars...)
-		s.admins = append([]string{p.Admin}, s.admins...)
+	s.Meter = append(s.Meter, started.PID())
+	if p.Sidecar != nil {
+		s.sidecars = append([]process{{started, p.Admin}}, s.sidecars...)
 	}
-	return process, nil
+	return started, nil
 }
 
 // spawn starts a process, and waits until it listens.
@@ -200,30 +170,41 @@ func (s *Stack) Check() error { return s.procs.Check() }
 // Stop ends all processes, and removes their files.
 func (s *Stack) Stop() {
 	s.procs.Stop()
-	s.shared.close()
+	s.observer.close()
 	os.RemoveAll(s.dir)
 }
 
-// collections returns how often the garbage collector has run in all sidecars. To ask
-// costs a sidecar thousands of allocations, so it must not happen during a measurement.
-func (s *Stack) collections(ctx context.Context) (sum float64, err error) {
-	for _, admin := range s.admins {
-		n, err := metric(ctx, admin, "go_gc_duration_seconds_count")
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return sum, nil
+// counters are the metrics of sidecars that become figures.
+var counters = map[Figure]string{
+	Collections: "go_gc_duration_seconds_count",
+	Hedges:      `remora_hedges_total{result="sent",service="out"}`,
+	HedgesWon:   `remora_hedges_total{result="won",service="out"}`,
 }
 
-// metric returns the sum of the series of a metric of a sidecar.
-func metric(ctx context.Context, admin, name string) (sum float64, err error) {
-	text, err := child.Call(ctx, http.MethodGet, "http://"+admin+"/metrics")
-	if err != nil {
-		return 0, err
+// counts returns the sums of all sidecars since their start. To ask costs a sidecar thousands
+// of allocations, so it must not happen during a measurement.
+func (s *Stack) counts(ctx context.Context) (Figures, error) {
+	sums := Figures{}
+	for _, sidecar := range s.sidecars {
+		text, err := child.Call(ctx, http.MethodGet, "http://"+sidecar.addr+"/metrics")
+		if err != nil {
+			return nil, err
+		}
+		for figure, name := range counters {
+			n, err := metric(text, name)
+			if err != nil {
+				return nil, err
+			}
+			sums[figure] += n
+		}
 	}
-	lines := regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
+	return sums, nil
+}
+
+// metric returns a metric of the text of a sidecar: that of one series, or the sum of all
+// series of a name.
+func metric(text []byte, name string) (sum float64, err error) {
+	lines := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
 	if lines == nil {
 		return 0, fmt.Errorf("GET /metrics: no %s", name)
 	}

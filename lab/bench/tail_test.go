@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -40,9 +41,9 @@ func TestTailConfigurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := testPlace(t)
+		p := testPlace(t, rows[0].chain[0])
 		p.Upstreams = []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
-		args, err := rows[0].chain[0].args(p)
+		args, err := p.arguments()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,9 +75,9 @@ func TestTailVerdicts(t *testing.T) {
 	want := []struct {
 		measured     float64
 		known, holds bool
-	}{{1.2, true, false}, {0.5, true, true}, {0.2, true, true}, {3, true, true}, {0, false, false}}
+	}{{1.2, true, false}, {0.5, true, true}, {0.2, true, true}, {3, true, true}, {math.NaN(), false, false}}
 	for i, v := range s.tailVerdicts("l") {
-		if v.Measured != want[i].measured || v.Known != want[i].known || v.Holds() != want[i].holds {
+		if !same(v.Measured, want[i].measured) || v.Known() != want[i].known || v.Holds() != want[i].holds {
 			t.Errorf("%+v, want %+v", v, want[i])
 		}
 	}

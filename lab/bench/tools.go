@@ -83,33 +83,22 @@ func first(places []string) (path string, err error) {
 	return "", err
 }
 
-// versions say how to ask a program for its version, and where the version is in its output.
-// A replica and a relay have none.
-var versions = map[Program]struct {
-	argument string
-	pattern  *regexp.Regexp
-}{
-	Remora:  {"version", regexp.MustCompile(`^remora (\S+)`)},
-	HAProxy: {"-v", dotted},
-	Nginx:   {"-v", dotted},
-	Envoy:   {"--version", dotted},
-	Wrk:     {"-v", dotted},
-}
+// versionArguments are how to ask a program for its version. A replica and a relay have none.
+var versionArguments = map[Program]string{Remora: "version", HAProxy: "-v", Nginx: "-v", Envoy: "--version", Wrk: "-v"}
 
-var dotted = regexp.MustCompile(`\b(\d+\.\d+\.\d+)\b`)
+var versionIn = regexp.MustCompile(`^remora (\S+)|\b(\d+\.\d+\.\d+)\b`)
 
 // version asks a program for its version. "" means unknown.
 func (t Tools) version(ctx context.Context, p Program) string {
-	v, known := versions[p]
-	if !known || t[p] == "" {
+	if t[p] == "" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	// Some print it to standard error, and some end with a failure.
-	out, _ := exec.CommandContext(ctx, t[p], v.argument).CombinedOutput()
-	if m := v.pattern.FindSubmatch(out); m != nil {
-		return string(m[1])
+	out, _ := exec.CommandContext(ctx, t[p], versionArguments[p]).CombinedOutput()
+	if m := versionIn.FindSubmatch(out); m != nil {
+		return string(m[1]) + string(m[2])
 	}
 	return ""
 }
