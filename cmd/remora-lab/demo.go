@@ -9,7 +9,6 @@ import (
 
 	"github.com/remora-proxy/remora/lab/demo"
 	"github.com/remora-proxy/remora/lab/replica"
-	"github.com/remora-proxy/remora/lab/report"
 )
 
 // demoFlags are the flags of the demo that are not in demo.Options.
@@ -81,7 +80,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	if err := write(flags.json, r.JSON); err != nil {
 		return err
 	}
-	return write(flags.html, func(w io.Writer) error { return report.HTML(w, r) })
+	return write(flags.html, r.HTML)
 }
 
 // write writes a file with to. It does nothing if the name is "".

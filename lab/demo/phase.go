@@ -293,6 +293,7 @@ func (p *phase) summarize(end state) *report.Phase {
 		Stalls:     p.stalls,
 		Seen:       end.durations.since(p.before.durations).seen(),
 		MaxSendLag: ms(time.Duration(res.Lag.Max())),
+		Curve:      load.Curve(res.Latency),
 	}
 	if out.Requests > 0 {
 		out.ExtraLoad = float64(p.served-out.Requests) / float64(out.Requests)
@@ -307,9 +308,6 @@ func (p *phase) summarize(end state) *report.Phase {
 	}
 	for _, r := range after.Routes {
 		out.Forecasts = append(out.Forecasts, r.Shadow...)
-	}
-	for _, at := range load.Curve(res.Latency) {
-		out.Curve = append(out.Curve, report.Point{Quantile: at.Quantile, MS: at.MS})
 	}
 	return out
 }

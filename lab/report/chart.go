@@ -1,9 +1,11 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
-	"html"
+	"html/template"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -43,12 +45,7 @@ func nines(q float64) float64 { return -math.Log10(1 - q) }
 
 // quantileAxis maps quantiles by their nines, up to most: the slowest requests matter.
 func quantileAxis(most float64) Axis {
-	a := Axis{Title: "share of requests that took no longer", scale: func(q float64) float64 {
-		if q >= 1 {
-			return 1
-		}
-		return min(1, nines(q)/most)
-	}}
+	a := Axis{Title: "share of requests that took no longer", scale: func(q float64) float64 { return min(1, nines(q)/most) }}
 	for _, t := range quantileTicks {
 		if nines(t.Value) <= most+1e-9 {
 			a.Ticks = append(a.Ticks, t)
@@ -57,35 +54,33 @@ func quantileAxis(most float64) Axis {
 	return a
 }
 
-// logAxis maps values by their logarithm, with ticks at 1, 2 and 5 of each decade.
-func logAxis(title, unit string, low, high float64) Axis {
+// round are the numbers 1, 2 and 5 of each decade, from 1e-6 to 5e9.
+var round = func() (all []float64) {
+	for decade := -6; decade < 10; decade++ {
+		for _, n := range []float64{1, 2, 5} {
+			all = append(all, n*math.Pow10(decade))
+		}
+	}
+	return all
+}()
+
+// around are the fewest round numbers, at least two, whose range contains low to high.
+func around(low, high float64) []float64 {
+	from := slices.IndexFunc(round, func(n float64) bool { return n > low*1.0001 })
+	to := slices.IndexFunc(round, func(n float64) bool { return n >= high*0.9999 })
+	return round[max(from-1, 0) : max(to, from)+1]
+}
+
+// logAxis maps values by their logarithm. It goes from the first to the last tick.
+func logAxis(title, unit string, ticks []float64) Axis {
+	low, high := ticks[0], ticks[len(ticks)-1]
 	a := Axis{Title: title, scale: func(v float64) float64 {
 		return math.Log(min(max(v, low), high)/low) / math.Log(high/low)
 	}}
-	for v := niceAbove(low); v <= high*1.001; v = niceAbove(v * 1.01) {
+	for _, v := range ticks {
 		a.Ticks = append(a.Ticks, Tick{v, fmt.Sprintf("%g%s", v, unit)})
 	}
 	return a
-}
-
-func niceAbove(v float64) float64 {
-	decade := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 5} {
-		if v <= decade*m*1.0001 {
-			return decade * m
-		}
-	}
-	return decade * 10
-}
-
-func niceBelow(v float64) float64 {
-	decade := math.Pow(10, math.Floor(math.Log10(v)*1.0000001))
-	for _, m := range []float64{5, 2} {
-		if v >= decade*m*0.9999 {
-			return decade * m
-		}
-	}
-	return decade
 }
 
 // latencyChart draws lines of milliseconds over quantiles. It is nil if there is nothing to
@@ -106,10 +101,7 @@ func latencyChart(lines []Line) *Chart {
 	if high == 0 {
 		return nil
 	}
-	if low, high = niceBelow(low), niceAbove(high); high <= low {
-		high = niceAbove(low * 1.01)
-	}
-	return &Chart{X: quantileAxis(most), Y: logAxis("latency", " ms", low, high), Lines: lines}
+	return &Chart{X: quantileAxis(most), Y: logAxis("latency", " ms", around(low, high)), Lines: lines}
 }
 
 // Text draws the chart in plain characters, width columns and height rows without labels.
@@ -152,48 +144,23 @@ func (c *Chart) Text(width, height int) string {
 	return b.String()
 }
 
-// Sizes of an SVG, and the margins of its plane.
-const (
-	svgWidth, planeHeight           = 720, 320
-	planeLeft, marginRight, marginX = 60, 40, 50
-	legendHeight                    = 18 // of one line
-)
+//go:embed chart.svg
+var svgText string
 
-// SVG draws the chart as one element, with a legend above the plane.
-func (c *Chart) SVG() string {
-	top := len(c.Lines)*legendHeight + 30
-	bottom, right := top+planeHeight, svgWidth-marginRight
-	x := func(v float64) float64 { return planeLeft + float64(right-planeLeft)*c.X.scale(v) }
-	y := func(v float64) float64 { return float64(bottom) - planeHeight*c.Y.scale(v) }
+var svg = template.Must(template.New("").Parse(svgText))
+
+// SVG draws the chart as one element, with a legend above the plane. Its plane is 620 by 320
+// pixels, below 30 pixels for the title and 18 for each line of the legend.
+func (c *Chart) SVG() (template.HTML, error) {
 	var b strings.Builder
-	line := func(x1, y1, x2, y2 float64, colour string, width int) {
-		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%d"/>`+"\n", x1, y1, x2, y2, colour, width)
-	}
-	text := func(x, y float64, text, anchor string) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="#333">%s</text>`+"\n", x, y, anchor, html.EscapeString(text))
-	}
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`+"\n", svgWidth, bottom+marginX)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", svgWidth, bottom+marginX)
-	for _, t := range c.X.Ticks {
-		line(x(t.Value), float64(top), x(t.Value), float64(bottom), "#ddd", 1)
-		text(x(t.Value), float64(bottom)+18, t.Label, "middle")
-	}
-	for _, t := range c.Y.Ticks {
-		line(planeLeft, y(t.Value), float64(right), y(t.Value), "#ddd", 1)
-		text(planeLeft-8, y(t.Value)+4, t.Label, "end")
-	}
-	text(float64(planeLeft+right)/2, float64(bottom)+40, c.X.Title, "middle")
-	text(6, float64(top)-12, c.Y.Title, "start")
-	for i, l := range c.Lines {
-		var points []string
-		for _, p := range l.Points {
-			points = append(points, fmt.Sprintf("%.1f,%.1f", x(p.X), y(p.Y)))
-		}
-		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), l.Colour)
-		at := float64((i + 1) * legendHeight)
-		line(planeLeft+10, at, planeLeft+36, at, l.Colour, 2)
-		text(planeLeft+44, at+4, l.Title, "start")
-	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	top := 30 + 18*len(c.Lines)
+	pixels := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	x := func(v float64) string { return pixels(60 + 620*c.X.scale(v)) }
+	y := func(v, below float64) string { return pixels(float64(top) + 320*(1-c.Y.scale(v)) + below) }
+	err := svg.Execute(&b, map[string]any{
+		"Chart": c, "Height": top + 370, "X": x, "Y": y,
+		"Top":  func(below int) string { return pixels(float64(top + below)) },
+		"Line": func(i, below int) string { return pixels(float64(18*(i+1) + below)) },
+	})
+	return template.HTML(b.String()), err
 }

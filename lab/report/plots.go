@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/remora-proxy/remora/lab/load"
 )
 
 // tailLines are the lines of tail.svg: a row of the tail bench, its title and its colour.
@@ -21,8 +23,8 @@ var tailLines = []struct{ row, title, colour string }{
 
 // tailSample is what tail.svg needs of a sample of the tail bench.
 type tailSample struct {
-	Row   string  `json:"row"`
-	Curve []Point `json:"curve"`
+	Row   string       `json:"row"`
+	Curve []load.Point `json:"curve"`
 }
 
 // Plots draws two files into dir: tail.svg from the samples of the tail bench, and
@@ -40,9 +42,13 @@ func Plots(dir, tail, shadow string) error {
 	if latencies == nil {
 		return fmt.Errorf("report: %s has no curves", tail)
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "tail.svg"), []byte(latencies.SVG()), 0o644),
-		os.WriteFile(filepath.Join(dir, "forecast.svg"), []byte(forecastChart(demo.Off.Forecasts).SVG()), 0o644))
+	for name, chart := range map[string]*Chart{"tail.svg": latencies, "forecast.svg": forecastChart(demo.Off.Forecasts)} {
+		svg, err := chart.SVG()
+		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func readJSON(path string, v any) error {
@@ -87,11 +93,9 @@ func forecastChart(forecasts []Forecast) *Chart {
 	slices.SortFunc(forecasts, func(a, b Forecast) int { return cmp.Compare(a.DelayMS, b.DelayMS) })
 	p99, p999, extra := Line{Title: "P99, ms", Colour: "#1769aa"}, Line{Title: "P99.9, ms", Colour: "#c2571a"},
 		Line{Title: "extra load, %", Colour: "#2a8a4a"}
-	c := &Chart{Y: logAxis("ms or %", "", 0.1, 100)}
-	c.X = logAxis("delay of the hedge, ms", "", forecasts[0].DelayMS, forecasts[len(forecasts)-1].DelayMS)
-	c.X.Ticks = nil
+	var delays []float64
 	for _, f := range forecasts {
-		c.X.Ticks = append(c.X.Ticks, Tick{f.DelayMS, fmt.Sprintf("%g", f.DelayMS)})
+		delays = append(delays, f.DelayMS)
 		if f.P99 != nil {
 			p99.Points = append(p99.Points, XY{f.DelayMS, *f.P99})
 		}
@@ -102,6 +106,8 @@ func forecastChart(forecasts []Forecast) *Chart {
 			extra.Points = append(extra.Points, XY{f.DelayMS, 100 * f.ExtraLoad})
 		}
 	}
-	c.Lines = []Line{p999, p99, extra}
-	return c
+	return &Chart{
+		X: logAxis("delay of the hedge, ms", "", delays), Y: logAxis("ms or %", "", around(0.1, 100)),
+		Lines: []Line{p999, p99, extra},
+	}
 }

@@ -6,14 +6,10 @@ package report
 import (
 	"encoding/json"
 	"io"
-)
+	"slices"
 
-// Point is a point of a latency curve: the share Quantile of the requests took MS
-// milliseconds or less.
-type Point struct {
-	Quantile float64 `json:"quantile"` // in [0, 1]
-	MS       float64 `json:"ms"`
-}
+	"github.com/remora-proxy/remora/lab/load"
+)
 
 // Phase is what was measured of one way to reach the replicas. Latencies are in
 // milliseconds, from the intended send time of a request.
@@ -35,8 +31,8 @@ type Phase struct {
 	Gates  map[string]int64 `json:"gates,omitempty"`
 	Stalls int64            `json:"stalls"` // freezes of all replicas in the phase
 	// MaxSendLag is the longest time by which the load generator itself was late.
-	MaxSendLag float64 `json:"max_send_lag_ms"`
-	Curve      []Point `json:"curve,omitempty"`
+	MaxSendLag float64      `json:"max_send_lag_ms"`
+	Curve      []load.Point `json:"curve,omitempty"`
 
 	// Seen is nil without sidecars.
 	Seen *Seen `json:"seen,omitempty"`
@@ -75,26 +71,19 @@ type Report struct {
 
 // column is a phase with its title.
 type column struct {
-	key, title string
-	mark       rune   // in the terminal
-	colour     string // in HTML
-	phase      *Phase
+	title  string
+	mark   rune   // in the terminal
+	colour string // in HTML
+	phase  *Phase
 }
 
 // columns returns the phases that were run, in their order.
 func (r *Report) columns() []column {
-	all := []column{
-		{"direct", "direct", '·', "#8a8f98", r.Direct},
-		{"off", "hedging off", 'o', "#c2571a", r.Off},
-		{"on", "hedging on", '#', "#1769aa", r.On},
-	}
-	var run []column
-	for _, c := range all {
-		if c.phase != nil {
-			run = append(run, c)
-		}
-	}
-	return run
+	return slices.DeleteFunc([]column{
+		{"direct", '·', "#8a8f98", r.Direct},
+		{"hedging off", 'o', "#c2571a", r.Off},
+		{"hedging on", '#', "#1769aa", r.On},
+	}, func(c column) bool { return c.phase == nil })
 }
 
 // chart draws the latency of each phase over the quantiles. It is nil without a latency.

@@ -10,16 +10,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remora-proxy/remora/lab/load"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // sample is a report as the demo makes it.
 func sample() *Report {
-	curve := func(ms ...float64) []Point {
-		var c []Point
+	curve := func(ms ...float64) []load.Point {
+		var c []load.Point
 		for i, q := range []float64{0, .5, .9, .99, .999, 1} {
-			c = append(c, Point{q, ms[i]})
+			c = append(c, load.Point{Quantile: q, MS: ms[i]})
 		}
 		return c
 	}
@@ -58,7 +60,7 @@ func TestPlot(t *testing.T) { golden(t, "plot.txt", sample().Plot(60, 14)) }
 
 func TestHTML(t *testing.T) {
 	var b bytes.Buffer
-	if err := HTML(&b, sample()); err != nil {
+	if err := sample().HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "page.html", b.String())
@@ -71,7 +73,7 @@ func TestHTML(t *testing.T) {
 
 func TestChartIsWellFormed(t *testing.T) {
 	var b bytes.Buffer
-	if err := HTML(&b, sample()); err != nil {
+	if err := sample().HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	_, svg, _ := strings.Cut(b.String(), "<svg")
@@ -125,21 +127,24 @@ func TestJSONSchema(t *testing.T) {
 }
 
 func TestReportWithoutFigures(t *testing.T) {
-	for _, r := range []*Report{{}, {Direct: &Phase{}}, {On: &Phase{Curve: []Point{{Quantile: 1, MS: 0}}}},
-		{Off: &Phase{Curve: []Point{{Quantile: 1, MS: 7}}}}, {Off: &Phase{Curve: []Point{{Quantile: 1, MS: 5}}}}} {
+	for _, r := range []*Report{{}, {Direct: &Phase{}}, {On: &Phase{Curve: []load.Point{{Quantile: 1, MS: 0}}}},
+		{Off: &Phase{Curve: []load.Point{{Quantile: 1, MS: 7}}}}, {Off: &Phase{Curve: []load.Point{{Quantile: 1, MS: 5}}}}} {
 		r.Table()
 		r.Plot(40, 10)
-		if err := HTML(io.Discard, r); err != nil {
+		if err := r.HTML(io.Discard); err != nil {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 }
 
-func TestNiceNumbers(t *testing.T) {
-	for _, tt := range []struct{ v, below, above float64 }{{1, 1, 1}, {1.2, 1, 2}, {2, 2, 2}, {4.9, 2, 5}, {5, 5, 5}, {53, 50, 100}, {.3, .2, .5}, {100, 100, 100}} {
-		below, above := niceBelow(tt.v), niceAbove(tt.v)
-		if below < tt.below*.999 || below > tt.below*1.001 || above < tt.above*.999 || above > tt.above*1.001 {
-			t.Errorf("%v: %v and %v, want %v and %v", tt.v, below, above, tt.below, tt.above)
+func TestAround(t *testing.T) {
+	for _, tt := range []struct{ low, high, from, to float64 }{
+		{1, 1, 1, 2}, {1.2, 1.2, 1, 2}, {2, 2, 2, 5}, {4.9, 4.9, 2, 5}, {5, 53, 5, 100}, {.3, .3, .2, .5}, {53, 100, 50, 100}, {100, 2000, 100, 2000},
+	} {
+		got := around(tt.low, tt.high)
+		from, to := got[0], got[len(got)-1]
+		if from < tt.from*.999 || from > tt.from*1.001 || to < tt.to*.999 || to > tt.to*1.001 {
+			t.Errorf("%v to %v: %v, want %v to %v", tt.low, tt.high, got, tt.from, tt.to)
 		}
 	}
 }
