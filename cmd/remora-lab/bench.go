@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,23 +14,22 @@ import (
 	"github.com/remora-proxy/remora/lab/bench"
 )
 
-// benchFlags are the flags of the bench that are not in bench.Options.
-type benchFlags struct {
+// comparison is a bench of rows, and its flags.
+type comparison struct {
+	bench.Options
+	all         []bench.Row
 	places      bench.Places
 	rows        []string
 	connections []int
-	rates       []float64
+	rates       []float64 // of open loops
+	freezing    float64   // rate of an open loop while replicas freeze; 0 means none
 	seconds     float64
 	json        string
 }
 
 func benchCommand() *cobra.Command {
-	o := bench.Options{Watch: true}
-	var flags benchFlags
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure what the sidecar costs beside other proxies",
-		Long: `Measure what the sidecar costs, on this machine, beside other proxies.
+	c := comparison{all: bench.Rows(), Options: bench.Options{Watch: true}}
+	cmd := c.command("bench", "Measure what the sidecar costs beside other proxies", `Measure what the sidecar costs, on this machine, beside other proxies.
 
 The same load goes straight to a replica (direct), through one sidecar (remora-1: HTTP in,
 HTTP out) and two with the link between (remora-2; also with mutual TLS, with access log,
@@ -53,121 +53,64 @@ A row that fails has no figures of that round, and the report gives the reason; 
 go on. All processes are stopped at the end, on Ctrl-C and on failure.
 
 The exit status is 1 if a sidecar or the direct way failed, or a request through them, and if
-nothing was measured. It is 0 if only other proxies failed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, o, flags) },
-	}
+nothing was measured. It is 0 if only other proxies failed.`)
 	f := cmd.Flags()
-	f.IntVar(&o.Rounds, "rounds", 3, "how often each row is measured")
-	f.StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all): "+rowNames(bench.Rows()))
-	f.IntSliceVar(&flags.connections, "connections", []int{1, 64, 512}, "connections of the closed loops")
-	f.Float64SliceVar(&flags.rates, "rate", []float64{2000, 8000}, "requests per second of the open loops")
-	f.Float64Var(&flags.seconds, "seconds", 3, "length of each load; wrk takes whole seconds")
-	f.DurationVar(&o.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
-	f.IntVar(&o.Rest.Connections, "idle-connections", 10_000, "idle connections of a proxy at rest; 0 means that nothing is measured at rest")
-	flags.addCommon(cmd)
+	f.IntSliceVar(&c.connections, "connections", []int{1, 64, 512}, "connections of the closed loops")
+	f.Float64SliceVar(&c.rates, "rate", []float64{2000, 8000}, "requests per second of the open loops")
+	f.Float64Var(&c.seconds, "seconds", 3, "length of each load; wrk takes whole seconds")
+	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
+	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000, "idle connections of a proxy at rest; 0 means that nothing is measured at rest")
 	cmd.AddCommand(tailCommand(), dubboCommand(), memoryCommand())
 	return cmd
 }
 
-func memoryCommand() *cobra.Command {
-	var flags benchFlags
-	var count, links int
-	cmd := &cobra.Command{
-		Use:   "memory",
-		Short: "Measure what connections, requests and links cost a sidecar in memory",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := flags.find()
-			if err != nil {
-				return err
-			}
-			return bench.Memory(cmd.Context(), t, count, links, cmd.OutOrStdout())
-		},
-	}
-	f := cmd.Flags()
-	f.IntVar(&count, "count", 2000, "connections and requests")
-	f.IntVar(&links, "links", 200, "endpoints that are called over links")
-	f.StringVar(&flags.places.Remora, "remora", "", "the remora binary (default: beside this one, or in PATH)")
-	return cmd
-}
-
 func dubboCommand() *cobra.Command {
-	o := bench.Options{Kind: bench.Dubbo, Watch: true}
-	var flags benchFlags
-	cmd := &cobra.Command{
-		Use:   "dubbo",
-		Short: "Measure what it costs to make Dubbo calls of HTTP requests",
-		Long: `Measure what it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
+	c := comparison{all: bench.DubboRows(), Options: bench.Options{Kind: bench.Dubbo, Watch: true}}
+	cmd := c.command("dubbo", "Measure what it costs to make Dubbo calls of HTTP requests", `Measure what it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
 fastjson out of three providers' sidecars, with a provider of the lab behind each. Calls take no
-time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a request failed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Rows, err = bench.Choose(bench.DubboRows(), flags.rows); err != nil {
-				return err
-			}
-			for _, n := range flags.connections {
-				o.Loads = append(o.Loads, bench.Closed(n, time.Duration(flags.seconds*float64(time.Second))))
-			}
-			return flags.run(cmd, o)
-		},
-	}
+time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a request failed.`)
 	f := cmd.Flags()
-	f.IntVar(&o.Rounds, "rounds", 3, "how often each row is measured")
-	f.Float64Var(&flags.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
-	f.IntSliceVar(&flags.connections, "connections", []int{64, 128, 256, 512}, "connections of the closed loops")
-	f.StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all): "+rowNames(bench.DubboRows()))
-	flags.addCommon(cmd)
+	f.Float64Var(&c.seconds, "seconds", 5, "length of each load; wrk takes whole seconds")
+	f.IntSliceVar(&c.connections, "connections", []int{64, 128, 256, 512}, "connections of the closed loops")
 	return cmd
 }
 
 func tailCommand() *cobra.Command {
-	o := bench.Options{Kind: bench.Tail}
-	var flags benchFlags
-	var rate float64
-	cmd := &cobra.Command{
-		Use:   "tail",
-		Short: "Measure the tail of latency while replicas freeze",
-		Long: `Measure the tail of latency while replicas freeze.
+	c := comparison{all: bench.TailRows(), Options: bench.Options{Kind: bench.Tail}}
+	cmd := c.command("tail", "Measure the tail of latency while replicas freeze", `Measure the tail of latency while replicas freeze.
 
 Three replicas, whose requests take 1 ms in the median (lognormal, sigma 0.5), freeze for 50 ms
 every 2 s on average. They are called through HAProxy, through Envoy with and without its
 hedging, and through two of Remora's sidecars, without hedging and with it. All run in turn,
 round after round, with one worker each, and meet the same freezes.
 
-The exit status is 1 if a promise does not hold, or a request through a sidecar failed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if flags.seconds <= 0 || rate <= 0 {
-				return errors.New("want a length and a rate above 0")
-			}
-			if o.Rows, err = bench.Choose(bench.TailRows(), flags.rows); err != nil {
-				return err
-			}
-			o.Loads = []bench.Load{bench.Freezes(rate, time.Duration(flags.seconds*float64(time.Second)))}
-			return flags.run(cmd, o)
-		},
-	}
+The exit status is 1 if a promise does not hold, or a request through a sidecar failed.`)
 	f := cmd.Flags()
-	f.IntVar(&o.Rounds, "rounds", 3, "how often each row is measured")
-	f.Float64Var(&flags.seconds, "seconds", 30, "length of each measurement")
-	f.Float64Var(&rate, "rate", 1000, "requests per second")
-	f.Uint64Var(&o.Seed, "seed", 0, "other freezes")
-	f.StringSliceVar(&flags.rows, "rows", nil, "rows to measure (default all): "+rowNames(bench.TailRows()))
-	f.BoolVar(&o.Watch, "steal", false, "leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
-	flags.addCommon(cmd)
+	f.Float64Var(&c.seconds, "seconds", 30, "length of each measurement")
+	f.Float64Var(&c.freezing, "rate", 1000, "requests per second")
+	f.Uint64Var(&c.Seed, "seed", 0, "other freezes")
+	f.BoolVar(&c.Watch, "steal", false, "leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
 	return cmd
 }
 
-// addCommon adds the flags that all benches have.
-func (flags *benchFlags) addCommon(cmd *cobra.Command) {
+// command returns the command, with the flags that all comparisons have.
+func (c *comparison) command(use, short, long string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+	}
 	f := cmd.Flags()
-	f.StringVar(&flags.places.Remora, "remora", "", "the remora binary (default: beside this one, or in PATH)")
-	f.StringVar(&flags.places.Peers, "peers", peers(), "folder that may have bin/relay, bin/backend and venv/bin/envoy (default $BENCH_DIR)")
-	f.StringVar(&flags.places.Relay, "relay", "", "a TCP relay, started with PORT BACKEND-PORT (default: of the peers)")
-	f.StringVar(&flags.places.Envoy, "envoy", "", "the envoy binary (default: in PATH, or of the peers)")
-	f.StringVar(&flags.json, "json", "", "write all samples to this file")
+	f.IntVar(&c.Rounds, "rounds", 3, "how often each row is measured")
+	f.StringSliceVar(&c.rows, "rows", nil, "rows to measure (default all): "+strings.Join(bench.Names(c.all), " "))
+	f.StringVar(&c.places.Remora, "remora", "", remoraUsage)
+	f.StringVar(&c.places.Peers, "peers", peers(), "folder that may have bin/relay, bin/backend and venv/bin/envoy (default $BENCH_DIR)")
+	f.StringVar(&c.places.Relay, "relay", "", "a TCP relay, started with PORT BACKEND-PORT (default: of the peers)")
+	f.StringVar(&c.places.Envoy, "envoy", "", "the envoy binary (default: in PATH, or of the peers)")
+	f.StringVar(&c.json, "json", "", "write all samples to this file")
+	return cmd
 }
+
+const remoraUsage = "the remora binary (default: beside this one, or in PATH)"
 
 // peers is the folder that setup scripts put other proxies into.
 func peers() string {
@@ -181,48 +124,53 @@ func peers() string {
 	return filepath.Join(cache, "remora-bench")
 }
 
-func rowNames(rows []bench.Row) string {
-	var names []string
-	for _, r := range rows {
-		names = append(names, r.Name)
-	}
-	return strings.Join(names, " ")
-}
-
-func runBench(cmd *cobra.Command, o bench.Options, flags benchFlags) (err error) {
-	if flags.seconds <= 0 {
-		return errors.New("want loads that take time")
-	}
-	if o.Rows, err = bench.Choose(bench.Rows(), flags.rows); err != nil {
-		return err
-	}
-	d := time.Duration(flags.seconds * float64(time.Second))
-	for _, n := range flags.connections {
-		o.Loads = append(o.Loads, bench.Closed(n, d))
-	}
-	for _, rate := range flags.rates {
-		o.Loads = append(o.Loads, bench.Open(rate, d))
-	}
-	return flags.run(cmd, o)
-}
-
-// find looks for the programs.
-func (flags *benchFlags) find() (t bench.Tools, err error) {
-	if flags.places.Self, err = os.Executable(); err != nil {
-		return nil, err
-	}
-	return bench.Find(flags.places)
-}
-
 // run finds the programs, measures, and writes the report.
-func (flags *benchFlags) run(cmd *cobra.Command, o bench.Options) (err error) {
-	if o.Tools, err = flags.find(); err != nil {
+func (c *comparison) run(cmd *cobra.Command) (err error) {
+	if c.seconds <= 0 || c.Kind == bench.Tail && c.freezing <= 0 {
+		return errors.New("want loads with a length and a rate above 0")
+	}
+	if c.Rows, err = bench.Choose(c.all, c.rows); err != nil {
 		return err
 	}
-	o.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	r, err := bench.Run(cmd.Context(), o)
+	length := time.Duration(c.seconds * float64(time.Second))
+	for _, n := range c.connections {
+		c.Loads = append(c.Loads, bench.Closed(n, length))
+	}
+	for _, rate := range c.rates {
+		c.Loads = append(c.Loads, bench.Open(rate, length))
+	}
+	if c.freezing > 0 {
+		c.Loads = append(c.Loads, bench.Freezes(c.freezing, length))
+	}
+	if c.Tools, err = bench.Find(c.places); err != nil {
+		return err
+	}
+	c.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+	r, err := bench.Run(cmd.Context(), c.Options)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Text(cmd.OutOrStdout()), write(flags.json, r.JSON), r.Check())
+	return errors.Join(r.Text(cmd.OutOrStdout()), write(c.json, func(w io.Writer) error { return writeJSON(w, r) }), r.Check())
+}
+
+func memoryCommand() *cobra.Command {
+	var places bench.Places
+	var count, links int
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure what connections, requests and links cost a sidecar in memory",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := bench.Find(places)
+			if err != nil {
+				return err
+			}
+			return bench.Memory(cmd.Context(), t, count, links, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&count, "count", 2000, "connections and requests")
+	f.IntVar(&links, "links", 200, "endpoints that are called over links")
+	f.StringVar(&places.Remora, "remora", "", remoraUsage)
+	return cmd
 }

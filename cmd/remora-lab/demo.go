@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -77,7 +78,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	if flags.keep != "" {
 		fmt.Fprintf(out, "\nconfiguration files and logs: %s\n", flags.keep)
 	}
-	if err := write(flags.json, r.JSON); err != nil {
+	if err := write(flags.json, func(w io.Writer) error { return writeJSON(w, r) }); err != nil {
 		return err
 	}
 	return write(flags.html, r.HTML)
@@ -97,6 +98,13 @@ func write(file string, to func(io.Writer) error) error {
 		return err
 	}
 	return f.Close()
+}
+
+// writeJSON writes v, indented.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // isTerminal reports whether w is a character device, as a terminal is.

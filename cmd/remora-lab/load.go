@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,9 +166,7 @@ func runOnce(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, err
 	}
 	if asJSON {
 		j, jerr := res.JSON()
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return res, errors.Join(err, jerr, enc.Encode(j))
+		return res, errors.Join(err, jerr, writeJSON(cmd.OutOrStdout(), j))
 	}
 	return res, errors.Join(err, res.Text(cmd.OutOrStdout()))
 }

@@ -83,12 +83,12 @@ func golden(t *testing.T, name string, write func(io.Writer) error) {
 func TestText(t *testing.T) { golden(t, "report.md", testReport().Text) }
 
 func TestJSON(t *testing.T) {
-	var b bytes.Buffer
-	if err := testReport().JSON(&b); err != nil {
+	b, err := json.Marshal(testReport())
+	if err != nil {
 		t.Fatal(err)
 	}
 	var back Report
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatal(err)
 	}
 	if v := back.Samples.Values("remora-2", at64, CPU); !slices.Equal(v, []float64{26, 52}) {

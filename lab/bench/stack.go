@@ -186,12 +186,8 @@ var counters = map[Figure]string{
 func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	sums := Figures{}
 	for _, sidecar := range s.sidecars {
-		text, err := child.Call(ctx, http.MethodGet, "http://"+sidecar.addr+"/metrics")
-		if err != nil {
-			return nil, err
-		}
 		for figure, name := range counters {
-			n, err := metric(text, name)
+			n, err := sidecar.metric(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -201,9 +197,12 @@ func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	return sums, nil
 }
 
-// metric returns a metric of the text of a sidecar: that of one series, or the sum of all
-// series of a name.
-func metric(text []byte, name string) (sum float64, err error) {
+// metric returns one series of a sidecar's metrics, or the sum of all series of a name.
+func (p process) metric(ctx context.Context, name string) (sum float64, err error) {
+	text, err := child.Call(ctx, http.MethodGet, "http://"+p.addr+"/metrics")
+	if err != nil {
+		return 0, err
+	}
 	lines := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
 	if lines == nil {
 		return 0, fmt.Errorf("GET /metrics: no %s", name)

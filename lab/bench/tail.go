@@ -2,13 +2,10 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
 	"time"
 
-	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/load"
 	"github.com/remora-proxy/remora/lab/replica"
 	"github.com/remora-proxy/remora/lab/steal"
@@ -48,9 +45,9 @@ func Freezes(rate float64, d time.Duration) Load {
 		if _, err := s.served(ctx); err != nil {
 			return err
 		}
-		epoch := time.Now().UnixNano()
+		epoch := time.Now()
 		for _, r := range s.replicas { // the freezes start at one moment, the counts at 0
-			if _, err := child.Call(ctx, http.MethodPost, fmt.Sprintf("http://%s/reset?epoch=%d", r.addr, epoch)); err != nil {
+			if err := replica.Reset(ctx, r.addr, epoch); err != nil {
 				return err
 			}
 		}
@@ -71,21 +68,10 @@ func Freezes(rate float64, d time.Duration) Load {
 	return Load{Name: name, period: steal.Period, prepare: prepare, send: send}
 }
 
-// served returns how many requests the replicas have served. It waits for those in flight:
-// the loser of a hedge outlives its request.
+// served returns how many requests the replicas have served. It waits for those in flight.
 func (s *Stack) served(ctx context.Context) (sum int64, err error) {
 	for _, r := range s.replicas {
-		var stats replica.Stats
-		err := child.Await(ctx, r.Process, "requests in flight", func(ctx context.Context) error {
-			b, err := child.Call(ctx, http.MethodGet, "http://"+r.addr+"/stats")
-			if err == nil {
-				err = json.Unmarshal(b, &stats)
-			}
-			if err == nil && stats.InFlight > 0 {
-				err = fmt.Errorf("%d requests in flight", stats.InFlight)
-			}
-			return err
-		})
+		stats, err := replica.Idle(ctx, r.Process, r.addr)
 		if err != nil {
 			return 0, err
 		}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -36,7 +37,7 @@ type Tools map[Program]string
 
 // Places say where to look for programs. A program whose place is given must be there.
 type Places struct {
-	Self   string // the lab's own executable
+	Self   string // the lab; "" means this program
 	Peers  string // a folder that may have bin/relay, bin/backend and venv/bin/envoy
 	Remora string // "" means beside Self, or in PATH
 	Relay  string // "" means among the peers
@@ -44,7 +45,12 @@ type Places struct {
 }
 
 // Find looks for all programs. Only remora must be there.
-func Find(p Places) (Tools, error) {
+func Find(p Places) (_ Tools, err error) {
+	if p.Self == "" {
+		if p.Self, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
 	t := Tools{Lab: p.Self}
 	for _, s := range []struct {
 		program Program

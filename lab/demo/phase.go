@@ -194,38 +194,24 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 	return res, nil
 }
 
-// idle waits until no replica has a request in flight, and returns the counts of each. The
-// loser of a hedge outlives its request.
-func (m *mesh) idle(ctx context.Context) ([]replica.Stats, error) {
-	stats := make([]replica.Stats, len(m.layout.replicas))
+// idle waits until no replica has a request in flight, and returns the counts of each.
+func (m *mesh) idle(ctx context.Context) (all []replica.Stats, err error) {
 	for i, addr := range m.layout.replicas {
-		proc := m.replicas[i]
-		err := child.Await(ctx, proc, proc.Name+" to be idle", func(ctx context.Context) error {
-			b, err := child.Call(ctx, http.MethodGet, "http://"+addr+"/stats")
-			if err != nil {
-				return err
-			}
-			if err := json.Unmarshal(b, &stats[i]); err != nil {
-				return err
-			}
-			if stats[i].InFlight != 0 {
-				return fmt.Errorf("%d requests in flight", stats[i].InFlight)
-			}
-			return nil
-		})
+		stats, err := replica.Idle(ctx, m.replicas[i], addr)
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, stats)
 	}
-	return stats, nil
+	return all, nil
 }
 
 // reset sets the replicas' counts to 0, and puts all of them at the offset from of their
 // schedules of freezes.
 func (m *mesh) reset(ctx context.Context, from time.Duration) error {
-	epoch := strconv.FormatInt(time.Now().Add(-from).UnixNano(), 10)
+	epoch := time.Now().Add(-from)
 	for _, addr := range m.layout.replicas {
-		if _, err := child.Call(ctx, http.MethodPost, "http://"+addr+"/reset?epoch="+epoch); err != nil {
+		if err := replica.Reset(ctx, addr, epoch); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,6 @@
 package report
 
 import (
-	"encoding/json"
-	"io"
 	"slices"
 
 	"github.com/remora-proxy/remora/lab/load"
@@ -105,11 +103,4 @@ func (r *Report) Plot(width, height int) string {
 		return c.Text(width, height)
 	}
 	return ""
-}
-
-// JSON writes r to w, indented.
-func (r *Report) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
 }

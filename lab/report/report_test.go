@@ -101,12 +101,12 @@ func TestChartIsWellFormed(t *testing.T) {
 
 // TestJSONSchema checks the fields that scripts read.
 func TestJSONSchema(t *testing.T) {
-	var b bytes.Buffer
-	if err := sample().JSON(&b); err != nil {
+	b, err := json.Marshal(sample())
+	if err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]json.RawMessage
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
 	for _, phase := range []string{"direct", "off", "on"} {
@@ -121,7 +121,7 @@ func TestJSONSchema(t *testing.T) {
 		}
 	}
 	var back Report
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.On.ExtraLoad != .0271 || back.On.HedgesWon != 250 {
+	if err := json.Unmarshal(b, &back); err != nil || back.On.ExtraLoad != .0271 || back.On.HedgesWon != 250 {
 		t.Errorf("%v, %+v", err, back.On)
 	}
 }
