@@ -44,21 +44,6 @@ func describeMachine(ctx context.Context, t Tools) Machine {
 	return m
 }
 
-// String describes m in one line.
-func (m Machine) String() string {
-	s := fmt.Sprintf("%d × %s, Linux %s, %s", m.Cores, m.CPU, m.Kernel, m.Go)
-	for _, p := range []Program{Remora, HAProxy, Nginx, Envoy, Wrk} {
-		if v := m.Versions[p]; v != "" {
-			s += fmt.Sprintf(", %s %s", p, v)
-		}
-	}
-	tracking := "off"
-	if m.Tracked {
-		tracking = "on"
-	}
-	return s + fmt.Sprintf("; netfilter connection tracking %s; load average %.1f before, %.1f after", tracking, m.Load[0], m.Load[1])
-}
-
 // after adds what is known only at the end of the run.
 func (m *Machine) after() {
 	m.Load[1] = loadAverage()

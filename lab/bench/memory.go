@@ -81,7 +81,7 @@ func (s *Stack) connectionMemory(ctx context.Context, count int, w io.Writer) er
 		return err
 	}
 	fmt.Fprintf(w, "with nothing to do: %.0f MiB\n", empty/1024)
-	conns, err := connect(ctx, s.Addr, count)
+	conns, err := connect(ctx, s.Addr, count, false)
 	defer conns.close()
 	if err != nil {
 		return err
@@ -143,9 +143,9 @@ func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
 		}
 	}
 	// The loops share the connections, and each loop takes the endpoints in turn.
-	conns, err := connect(ctx, s.Addr, 16)
+	conns, err := connect(ctx, s.Addr, 16, true)
 	defer conns.close()
-	for i := 0; err == nil && i < links; i++ {
+	for i := 1; err == nil && i < links; i++ {
 		err = conns.request()
 	}
 	if err != nil {

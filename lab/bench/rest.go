@@ -37,13 +37,10 @@ func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 	if err != nil {
 		return sample, err
 	}
-	idle, err := connect(ctx, s.Addr, r.Connections)
+	idle, err := connect(ctx, s.Addr, r.Connections, true)
 	defer idle.close()
-	if err == nil {
-		err = idle.request()
-	}
 	if err != nil {
-		return sample, err
+		return sample, fmt.Errorf("connection that will be idle: %w", err)
 	}
 	busy, err := s.Meter.after(ctx, settle)
 	if err != nil {
@@ -79,8 +76,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 // connections go to one proxy. Who made them closes them, also after an error.
 type connections []net.Conn
 
-// connect opens n connections to addr.
-func connect(ctx context.Context, addr string, n int) (all connections, err error) {
+// connect opens n connections to addr. With used, it makes a request on each before it opens
+// the next one: a proxy takes more memory for requests that come together.
+func connect(ctx context.Context, addr string, n int, used bool) (all connections, err error) {
 	dialer := net.Dialer{Timeout: requestTimeout}
 	for range n {
 		c, err := dialer.DialContext(ctx, "tcp", addr)
@@ -88,6 +86,11 @@ func connect(ctx context.Context, addr string, n int) (all connections, err erro
 			return all, err
 		}
 		all = append(all, c)
+		if used {
+			if err := all[len(all)-1:].request(); err != nil {
+				return all, err
+			}
+		}
 	}
 	return all, nil
 }

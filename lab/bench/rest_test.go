@@ -10,7 +10,7 @@ import (
 func TestConnections(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	conns, err := connect(t.Context(), server.Listener.Addr().String(), 100)
+	conns, err := connect(t.Context(), server.Listener.Addr().String(), 100, false)
 	defer conns.close()
 	if err != nil || len(conns) != 100 {
 		t.Fatalf("%d connections, %v", len(conns), err)
@@ -32,9 +32,9 @@ func TestConnectionsFail(t *testing.T) {
 		"closed":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("connection", "close") },
 	} {
 		server := httptest.NewServer(handler)
-		conns, err := connect(t.Context(), server.Listener.Addr().String(), 3)
-		if err != nil || conns.request() == nil {
-			t.Errorf("%s: no error, or %v", name, err)
+		conns, err := connect(t.Context(), server.Listener.Addr().String(), 3, true)
+		if err == nil || len(conns) != 1 {
+			t.Errorf("%s: %v after %d connections", name, err, len(conns))
 		}
 		conns.close()
 		server.Close()
@@ -44,7 +44,7 @@ func TestConnectionsFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if conns, err := connect(t.Context(), ln.Addr().String(), 3); err == nil {
+	if conns, err := connect(t.Context(), ln.Addr().String(), 3, false); err == nil {
 		conns.close()
 		t.Error("nobody listens: no error")
 	}
