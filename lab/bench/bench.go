@@ -59,7 +59,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Rest.Connections, err = raiseDescriptors(o.Rest.Connections); err != nil {
 		return nil, err
 	}
-	r := &Report{Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools), Rest: o.Rest, Kind: o.Kind}
+	r := &Report{
+		Began: time.Now(), Rounds: o.Rounds, Tools: o.Tools, Machine: describeMachine(ctx, o.Tools),
+		Rest: o.Rest, Kind: o.Kind,
+	}
 	for _, l := range o.Loads {
 		r.Loads = append(r.Loads, l.Name)
 	}
@@ -151,7 +154,8 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 		return err
 	}
 	if o.Rest.Connections > 0 && row.rest {
-		if err := o.with(ctx, row, round, func(s *Stack) error { return add(o.Rest.run(ctx, s)) }); err != nil {
+		err = o.with(ctx, row, round, func(s *Stack) error { return add(o.Rest.run(ctx, s)) })
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -83,7 +83,8 @@ func runLab(ctx context.Context, o load.Options) (*Result, error) {
 
 func resultOf(r *load.Result) *Result {
 	result := &Result{
-		Requests: r.Counts.Requests, Errors: r.Counts.Failed(), Seconds: r.Elapsed.Seconds(), Figures: latencyOf(r.Latency),
+		Requests: r.Counts.Requests, Errors: r.Counts.Failed(),
+		Seconds: r.Elapsed.Seconds(), Figures: latencyOf(r.Latency),
 	}
 	if r.Samples != nil {
 		result.open = r
@@ -104,8 +105,9 @@ func runWrk(ctx context.Context, s *Stack, connections int, d time.Duration) (*R
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.0fs", math.Ceil(d.Seconds())) }
 	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
 	defer cancel()
-	out, err := child.Output(ctx, s.Tools[Wrk], "-t1", "-c"+strconv.Itoa(connections), "-d"+seconds(d), "--timeout", seconds(requestTimeout),
-		"-s", filepath.Join(s.dir, "wrk", cmp.Or(s.row.script, "post.lua")), s.URL)
+	script := filepath.Join(s.dir, "wrk", cmp.Or(s.row.script, "post.lua"))
+	out, err := child.Output(ctx, s.Tools[Wrk], "-t1", "-c"+strconv.Itoa(connections), "-d"+seconds(d),
+		"--timeout", seconds(requestTimeout), "-s", script, s.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func TestConnectionTracking(t *testing.T) {
 		t.Error("on without the file")
 	}
 	for on, want := range map[bool]string{true: "connection tracking on;", false: "connection tracking off;"} {
-		if s := (&Report{Machine: Machine{Tracked: on}}).preface(); !strings.Contains(s, want) {
+		if s, err := (&Report{Machine: Machine{Tracked: on}}).preface(); err != nil || !strings.Contains(s, want) {
 			t.Errorf("%s lacks %q", s, want)
 		}
 	}

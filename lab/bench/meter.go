@@ -36,7 +36,8 @@ type Usage struct {
 
 // Since returns the usage after before, with the memory of now.
 func (u Usage) Since(before Usage) Usage {
-	u.CPU, u.Last, u.User, u.System = u.CPU-before.CPU, u.Last-before.Last, u.User-before.User, u.System-before.System
+	u.CPU, u.Last = u.CPU-before.CPU, u.Last-before.Last
+	u.User, u.System = u.User-before.User, u.System-before.System
 	return u
 }
 
@@ -116,12 +117,19 @@ func (u *Usage) add(pid int) error {
 	}
 	// Fields are numbered as in proc(5). The third one comes after the name, which may contain
 	// spaces and ends with the last parenthesis.
-	const third, userTicks, systemTicks, residentPages = 3, 14, 15, 24
+	const third, userTicks, systemTicks = 3, 14, 15
 	var other string
-	var user, system, pages int64
-	fields := slices.Repeat([]any{&other}, residentPages-third+1)
-	fields[userTicks-third], fields[systemTicks-third], fields[residentPages-third] = &user, &system, &pages
+	var user, system, size, pages int64
+	fields := slices.Repeat([]any{&other}, systemTicks-third+1)
+	fields[userTicks-third], fields[systemTicks-third] = &user, &system
 	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), fields...); err != nil {
+		return err
+	}
+	statm, err := os.ReadFile(proc(pid, "statm")) // its resident pages are exact, those of stat are not
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
 		return err
 	}
 	u.CPU, u.User, u.System = u.CPU+time.Duration(run.Nano()), u.User+user, u.System+system

@@ -169,7 +169,7 @@ func TestPreface(t *testing.T) {
 	} {
 		r := testReport()
 		c.change(r)
-		if said := r.preface(); !strings.Contains(said, c.says) {
+		if said, err := r.preface(); err != nil || !strings.Contains(said, c.says) {
 			t.Errorf("%s: %s", what, said)
 		}
 	}

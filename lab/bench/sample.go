@@ -65,14 +65,16 @@ func mebibytes(b int64) float64 { return float64(b) / (1 << 20) }
 
 // Sample is one measurement of a row.
 type Sample struct {
-	Round    int          `json:"round"`
-	Row      string       `json:"row"`
-	Load     string       `json:"load"`
-	Requests int64        `json:"requests"`
-	Errors   int64        `json:"errors"`
-	Figures  Figures      `json:"figures"`
-	All      Figures      `json:"all,omitempty"`   // latencies of all requests, if Figures has those of the undisturbed ones
-	Curve    []load.Point `json:"curve,omitempty"` // of an open loop
+	Round    int     `json:"round"`
+	Row      string  `json:"row"`
+	Load     string  `json:"load"`
+	Requests int64   `json:"requests"`
+	Errors   int64   `json:"errors"`
+	Figures  Figures `json:"figures"`
+
+	// All has the latencies of all requests, if Figures has those of the undisturbed ones.
+	All   Figures      `json:"all,omitempty"`
+	Curve []load.Point `json:"curve,omitempty"` // of an open loop
 }
 
 // Samples are the measurements of a run.

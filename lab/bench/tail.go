@@ -36,7 +36,9 @@ const tailWarmUp = 2 * time.Second
 // Freezes is an open loop against replicas that freeze. All rows meet the same freezes.
 func Freezes(rate float64, d time.Duration) Load {
 	run := func(ctx context.Context, s *Stack, d time.Duration) (*load.Result, error) {
-		return load.Run(ctx, load.Options{Targets: []string{s.URL}, Rate: rate, Duration: d, Connections: 128, Seed: s.seed, Samples: true})
+		return load.Run(ctx, load.Options{
+			Targets: []string{s.URL}, Rate: rate, Duration: d, Connections: 128, Seed: s.seed, Samples: true,
+		})
 	}
 	prepare := func(ctx context.Context, s *Stack) error {
 		if _, err := run(ctx, s, tailWarmUp); err != nil {

@@ -45,7 +45,10 @@ func nines(q float64) float64 { return -math.Log10(1 - q) }
 
 // quantileAxis maps quantiles by their nines, up to most: the slowest requests matter.
 func quantileAxis(most float64) Axis {
-	a := Axis{Title: "share of requests that took no longer", scale: func(q float64) float64 { return min(1, nines(q)/most) }}
+	a := Axis{
+		Title: "share of requests that took no longer",
+		scale: func(q float64) float64 { return min(1, nines(q)/most) },
+	}
 	for _, t := range quantileTicks {
 		if nines(t.Value) <= most+1e-9 {
 			a.Ticks = append(a.Ticks, t)
@@ -54,8 +57,8 @@ func quantileAxis(most float64) Axis {
 	return a
 }
 
-// round are the numbers 1, 2 and 5 of each decade, from 1e-6 to 5e9.
-var round = func() (all []float64) {
+// roundNumbers are 1, 2 and 5 of each decade, from 1e-6 to 5e9.
+var roundNumbers = func() (all []float64) {
 	for decade := -6; decade < 10; decade++ {
 		for _, n := range []float64{1, 2, 5} {
 			all = append(all, n*math.Pow10(decade))
@@ -66,9 +69,9 @@ var round = func() (all []float64) {
 
 // around are the fewest round numbers, at least two, whose range contains low to high.
 func around(low, high float64) []float64 {
-	from := slices.IndexFunc(round, func(n float64) bool { return n > low*1.0001 })
-	to := slices.IndexFunc(round, func(n float64) bool { return n >= high*0.9999 })
-	return round[max(from-1, 0) : max(to, from)+1]
+	from := slices.IndexFunc(roundNumbers, func(n float64) bool { return n > low*1.0001 })
+	to := slices.IndexFunc(roundNumbers, func(n float64) bool { return n >= high*0.9999 })
+	return roundNumbers[max(from-1, 0) : max(to, from)+1]
 }
 
 // logAxis maps values by their logarithm. It goes from the first to the last tick.
@@ -144,20 +147,20 @@ func (c *Chart) Text(width, height int) string {
 	return b.String()
 }
 
-//go:embed chart.svg
-var svgText string
+//go:embed chart.tmpl
+var chartText string
 
-var svg = template.Must(template.New("").Parse(svgText))
+var chartTemplate = template.Must(template.New("").Parse(chartText))
 
-// SVG draws the chart as one element, with a legend above the plane. Its plane is 620 by 320
-// pixels, below 30 pixels for the title and 18 for each line of the legend.
+// SVG draws the chart as one element of 720 pixels in width. The plane has 620 by 320 pixels.
+// Above it is a legend, of 18 pixels for each line.
 func (c *Chart) SVG() (template.HTML, error) {
 	var b strings.Builder
 	top := 30 + 18*len(c.Lines)
 	pixels := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	x := func(v float64) string { return pixels(60 + 620*c.X.scale(v)) }
 	y := func(v, below float64) string { return pixels(float64(top) + 320*(1-c.Y.scale(v)) + below) }
-	err := svg.Execute(&b, map[string]any{
+	err := chartTemplate.Execute(&b, map[string]any{
 		"Chart": c, "Height": top + 370, "X": x, "Y": y,
 		"Top":  func(below int) string { return pixels(float64(top + below)) },
 		"Line": func(i, below int) string { return pixels(float64(18*(i+1) + below)) },

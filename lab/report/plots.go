@@ -42,7 +42,8 @@ func Plots(dir, tail, shadow string) error {
 	if latencies == nil {
 		return fmt.Errorf("report: %s has no curves", tail)
 	}
-	for name, chart := range map[string]*Chart{"tail.svg": latencies, "forecast.svg": forecastChart(demo.Off.Forecasts)} {
+	charts := map[string]*Chart{"tail.svg": latencies, "forecast.svg": forecastChart(demo.Off.Forecasts)}
+	for name, chart := range charts {
 		svg, err := chart.SVG()
 		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)); err != nil {
 			return err

@@ -30,8 +30,8 @@ func (r *Report) cells() [][]string {
 
 // Table shows the phases side by side.
 func (r *Report) Table() string {
-	return fmt.Sprintf("%.0f requests/s for %g s each, three replicas, mode %s; latency in ms\n\n", r.Rate, r.Seconds, r.Mode) +
-		aligned(r.cells())
+	return fmt.Sprintf("%.0f requests/s for %g s each, three replicas, mode %s; latency in ms\n\n%s",
+		r.Rate, r.Seconds, r.Mode, aligned(r.cells()))
 }
 
 // aligned puts the cells of each column below each other.
