@@ -131,7 +131,7 @@ func (r *Report) present(o Options) (rows []Row) {
 		found := true
 		for _, p := range row.programs() {
 			if o.Tools[p] == "" {
-				r.Missing[p], found = hints[p], false
+				r.Missing[p], found = programs[p].hint, false
 			}
 		}
 		if found {
@@ -140,7 +140,7 @@ func (r *Report) present(o Options) (rows []Row) {
 		}
 	}
 	if o.Tools[Wrk] == "" && o.Kind != Tail {
-		r.Missing[Wrk] = hints[Wrk]
+		r.Missing[Wrk] = programs[Wrk].hint
 	}
 	return rows
 }

@@ -36,7 +36,7 @@ func describeMachine(ctx context.Context, t Tools) Machine {
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(release)), "-")
-	for program := range versionArguments {
+	for program := range programs {
 		if v := t.version(ctx, program); v != "" {
 			m.Versions[program] = v
 		}

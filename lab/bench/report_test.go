@@ -23,7 +23,7 @@ func testReport() *Report {
 		Rounds:  2,
 		Machine: Machine{CPU: "Fish", Cores: 2, Kernel: "6.1", Go: "go1.26", Versions: map[Program]string{HAProxy: "2.6.12"}},
 		Tools:   Tools{Backend: "/peers/bin/backend"},
-		Missing: map[Program]string{Wrk: hints[Wrk]}, Rest: Rest{Duration: 5 * time.Second, Connections: 10_000},
+		Missing: map[Program]string{Wrk: programs[Wrk].hint}, Rest: Rest{Duration: 5 * time.Second, Connections: 10_000},
 		Rows:     []string{"direct", "relay-2", "haproxy-2", "remora-1", "remora-2"},
 		Loads:    []string{at64, atSlow},
 		Failures: []Failure{{1, "relay-2", "no relay:\n\tout of fish"}, {2, "relay-2", "again"}},

