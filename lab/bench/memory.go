@@ -64,10 +64,19 @@ func (s *Stack) report(ctx context.Context, w io.Writer, i int, what string, bef
 	return now, err
 }
 
+// metric is that of the first sidecar.
+func (s *Stack) metric(ctx context.Context, name string) (float64, error) {
+	text, err := s.sidecars[0].metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return metric(text, name)
+}
+
 // await waits until a metric of the first sidecar has reached a value.
 func (s *Stack) await(ctx context.Context, name string, want int) error {
 	return child.Await(ctx, s.sidecars[0].Process, name, func(ctx context.Context) error {
-		v, err := s.sidecars[0].metric(ctx, name)
+		v, err := s.metric(ctx, name)
 		if err == nil && int(v) < want {
 			err = fmt.Errorf("%v of %d", v, want)
 		}
@@ -132,7 +141,7 @@ func suspend(ctx context.Context, p *child.Process) error {
 }
 
 func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
-	first, err := s.sidecars[0].metric(ctx, "remora_endpoint_connections")
+	first, err := s.metric(ctx, "remora_endpoint_connections")
 	if err != nil {
 		return err
 	}
@@ -151,7 +160,7 @@ func (s *Stack) linkMemory(ctx context.Context, links int, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.sidecars[0].metric(ctx, "remora_endpoint_connections")
+	all, err := s.metric(ctx, "remora_endpoint_connections")
 	for i, what := range []string{"a link, at the consumer", "a link, at the provider"} {
 		if err == nil {
 			_, err = s.report(ctx, w, i, what, before[i], int(all-first))

@@ -96,7 +96,10 @@ func (s Samples) Values(row, load string, f Figure) (values []float64) {
 func (s Samples) Ratios(row, base, load string, f Figure) (ratios []float64) {
 	for _, sample := range s {
 		v, ok := sample.Figures[f]
-		if b := s.at(sample.Round, base, load)[f]; ok && b > 0 && sample.Row == row && sample.Load == load {
+		if !ok || sample.Row != row || sample.Load != load {
+			continue
+		}
+		if b := s.at(sample.Round, base, load)[f]; b > 0 {
 			ratios = append(ratios, v/b)
 		}
 	}

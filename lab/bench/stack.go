@@ -104,7 +104,7 @@ func (s *Stack) start(ctx context.Context) error {
 			return err
 		}
 		r, err := runWrk(ctx, s, 1, time.Second)
-		if err == nil && r.Errors > 0 {
+		if err == nil && (r.Errors > 0 || r.Requests == 0) {
 			err = fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests)
 		}
 		return err
@@ -186,8 +186,12 @@ var counters = map[Figure]string{
 func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	sums := Figures{}
 	for _, sidecar := range s.sidecars {
+		text, err := sidecar.metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
 		for figure, name := range counters {
-			n, err := sidecar.metric(ctx, name)
+			n, err := metric(text, name)
 			if err != nil {
 				return nil, err
 			}
@@ -197,13 +201,15 @@ func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	return sums, nil
 }
 
-// metric returns one series of a sidecar's metrics, or the sum of all series of a name.
-func (p process) metric(ctx context.Context, name string) (sum float64, err error) {
-	text, err := child.Call(ctx, http.MethodGet, "http://"+p.addr+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	lines := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`(?:\{.*\})? (\S+)$`).FindAllSubmatch(text, -1)
+// metrics returns the text of all metrics of a sidecar.
+func (p process) metrics(ctx context.Context) ([]byte, error) {
+	return child.Call(ctx, http.MethodGet, "http://"+p.addr+"/metrics")
+}
+
+// metric returns one series of a text of metrics, or the sum of all series of a name.
+func metric(text []byte, name string) (sum float64, err error) {
+	series := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\{.*\})? (\S+)$`)
+	lines := series.FindAllSubmatch(text, -1)
 	if lines == nil {
 		return 0, fmt.Errorf("GET /metrics: no %s", name)
 	}

@@ -45,8 +45,11 @@ func Plots(dir, tail, shadow string) error {
 	charts := map[string]*Chart{"tail.svg": latencies, "forecast.svg": forecastChart(demo.Off.Forecasts)}
 	for name, chart := range charts {
 		svg, err := chart.SVG()
-		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)); err != nil {
-			return err
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("report: %s: %w", name, err)
 		}
 	}
 	return nil

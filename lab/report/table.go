@@ -9,21 +9,37 @@ import (
 	"text/tabwriter"
 )
 
-// cells are the rows of the table in the terminal and on the page. The first row is the head.
+// tableRows are the rows of the table in the terminal and on the page.
+var tableRows = []struct {
+	name string
+	cell func(*Phase) string
+}{
+	{"requests", func(p *Phase) string { return fmt.Sprint(p.Requests) }},
+	{"errors", func(p *Phase) string { return fmt.Sprint(p.Errors) }},
+	{"p50", func(p *Phase) string { return milliseconds(&p.P50) }},
+	{"p90", func(p *Phase) string { return milliseconds(&p.P90) }},
+	{"p99", func(p *Phase) string { return milliseconds(&p.P99) }},
+	{"p99.9", func(p *Phase) string { return milliseconds(&p.P999) }},
+	{"max", func(p *Phase) string { return milliseconds(&p.Max) }},
+	{"hedges sent", func(p *Phase) string { return fmt.Sprint(p.Hedges) }},
+	{"hedges won", func(p *Phase) string { return fmt.Sprint(p.HedgesWon) }},
+	{"extra load", func(p *Phase) string { return percent(p.ExtraLoad) }},
+	{"freezes", func(p *Phase) string { return fmt.Sprint(p.Stalls) }},
+}
+
+// cells are the table's. The first row is the head.
 func (r *Report) cells() [][]string {
-	table := [][]string{
-		{""}, {"requests"}, {"errors"}, {"p50"}, {"p90"}, {"p99"}, {"p99.9"}, {"max"},
-		{"hedges sent"}, {"hedges won"}, {"extra load"}, {"freezes"},
+	columns := r.columns()
+	table := [][]string{{""}}
+	for _, c := range columns {
+		table[0] = append(table[0], c.title)
 	}
-	for _, c := range r.columns() {
-		p := c.phase
-		for i, cell := range []string{
-			c.title, fmt.Sprint(p.Requests), fmt.Sprint(p.Errors),
-			milliseconds(&p.P50), milliseconds(&p.P90), milliseconds(&p.P99), milliseconds(&p.P999), milliseconds(&p.Max),
-			fmt.Sprint(p.Hedges), fmt.Sprint(p.HedgesWon), percent(p.ExtraLoad), fmt.Sprint(p.Stalls),
-		} {
-			table[i] = append(table[i], cell)
+	for _, row := range tableRows {
+		cells := []string{row.name}
+		for _, c := range columns {
+			cells = append(cells, row.cell(c.phase))
 		}
+		table = append(table, cells)
 	}
 	return table
 }
