@@ -38,21 +38,6 @@ type place struct {
 	Spans     string // where an observed sidecar exports its spans
 }
 
-// Endpoints are the addresses by which a sidecar knows its upstreams.
-func (p place) Endpoints() []string {
-	if p.Sidecar.aliases == 0 {
-		return p.Upstreams
-	}
-	var all []string
-	for i := range p.Sidecar.aliases {
-		all = append(all, fmt.Sprintf("127.0.1.%d:%s", i+1, port(p.Upstreams[0])))
-	}
-	return all
-}
-
-// maxAliases is how many addresses Endpoints can make.
-const maxAliases = 250
-
 // arguments writes the configuration of the proxy, and returns its arguments.
 func (p place) arguments() ([]string, error) {
 	if p.config == "" {

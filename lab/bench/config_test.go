@@ -93,7 +93,7 @@ func TestPeerConfigurations(t *testing.T) {
 
 // TestMemoryConfigurations checks that many addresses of one provider are its links.
 func TestMemoryConfigurations(t *testing.T) {
-	consumer, provider := sidecar{In: "http", Out: "link", AllLoops: true, aliases: 3}, sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
+	consumer, provider := sidecar{In: "http", Out: "link", AllLoops: true, Aliases: 3}, sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
 	for _, s := range []sidecar{consumer, provider} {
 		args, err := testPlace(t, s.hop()).arguments()
 		if err != nil {
@@ -107,7 +107,7 @@ func TestMemoryConfigurations(t *testing.T) {
 		if s.Exposed && (c.Listeners[0].Address != "0.0.0.0:20001" || endpoints[0].Address != testUpstream) {
 			t.Errorf("the provider's: %+v, %+v", c.Listeners[0], endpoints)
 		}
-		if !s.Exposed && (c.Listeners[0].Address != testListen || len(endpoints) != 3 || endpoints[2].Address != "127.0.1.3:20002") {
+		if !s.Exposed && (c.Listeners[0].Address != testListen || len(endpoints) != 3 || endpoints[2].Address != "127.0.1.2:20002") {
 			t.Errorf("the consumer's: %+v, %+v", c.Listeners[0], endpoints)
 		}
 	}

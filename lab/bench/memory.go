@@ -16,6 +16,9 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
+// maxAliases is how many addresses of 127.0.1.0/24 there may be.
+const maxAliases = 250
+
 // Memory writes what count connections and requests, and a number of links, cost a sidecar in
 // memory. There may be at most 250 links for each loop.
 func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
@@ -31,7 +34,7 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 	o := Options{Tools: t}
 	one := Row{Name: "sidecar", chain: []hop{sidecar{In: "http", Out: "http", AllLoops: true, Service: slow}.hop()}}
 	two := Row{Name: "mesh", chain: mesh(func(consumer, provider *sidecar) {
-		consumer.AllLoops, consumer.Service, consumer.aliases = true, slow, links
+		consumer.AllLoops, consumer.Service, consumer.Aliases = true, slow, links
 		provider.AllLoops, provider.Exposed = true, true
 	})}
 	return errors.Join(

@@ -49,7 +49,7 @@ type sidecar struct {
 	Exposed  bool     // it listens on all addresses, without TLS
 	Observed bool     // access log, scraped metrics and traces, see observer
 	Service  []string // more lines of the service's configuration
-	aliases  int      // addresses by which it knows its only upstream; 0 means the upstream's own
+	Aliases  int      // it knows its upstream by so many addresses; 0 means by its own one
 }
 
 func (s sidecar) hop() hop {
