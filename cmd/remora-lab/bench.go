@@ -29,7 +29,8 @@ type comparison struct {
 
 func benchCommand() *cobra.Command {
 	c := comparison{all: bench.Rows(), Options: bench.Options{Watch: true}}
-	cmd := c.command("bench", "Measure what the sidecar costs beside other proxies", `Measure what the sidecar costs, on this machine, beside other proxies.
+	cmd := c.command("bench", "Measure what the sidecar costs beside other proxies",
+		`Measure what the sidecar costs, on this machine, beside other proxies.
 
 The same load goes straight to a replica (direct), through one sidecar (remora-1: HTTP in,
 HTTP out) and two with the link between (remora-2; also with mutual TLS, with access log,
@@ -59,14 +60,16 @@ nothing was measured. It is 0 if only other proxies failed.`)
 	f.Float64SliceVar(&c.rates, "rate", []float64{2000, 8000}, "requests per second of the open loops")
 	f.Float64Var(&c.seconds, "seconds", 3, "length of each load; wrk takes whole seconds")
 	f.DurationVar(&c.Rest.Duration, "idle", 5*time.Second, "how long a proxy is measured at rest")
-	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000, "idle connections of a proxy at rest; 0 means that nothing is measured at rest")
+	f.IntVar(&c.Rest.Connections, "idle-connections", 10_000,
+		"idle connections of a proxy at rest; 0 means that nothing is measured at rest")
 	cmd.AddCommand(tailCommand(), dubboCommand(), memoryCommand())
 	return cmd
 }
 
 func dubboCommand() *cobra.Command {
 	c := comparison{all: bench.DubboRows(), Options: bench.Options{Kind: bench.Dubbo, Watch: true}}
-	cmd := c.command("dubbo", "Measure what it costs to make Dubbo calls of HTTP requests", `Measure what it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
+	cmd := c.command("dubbo", "Measure what it costs to make Dubbo calls of HTTP requests",
+		`Measure what it costs to make Dubbo calls of HTTP requests: forms into a consumer's sidecar,
 fastjson out of three providers' sidecars, with a provider of the lab behind each. Calls take no
 time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a request failed.`)
 	f := cmd.Flags()
@@ -77,7 +80,8 @@ time (dubbo), or 50 ms (dubbo-50ms). It needs wrk. The exit status is 1 if a req
 
 func tailCommand() *cobra.Command {
 	c := comparison{all: bench.TailRows(), Options: bench.Options{Kind: bench.Tail}}
-	cmd := c.command("tail", "Measure the tail of latency while replicas freeze", `Measure the tail of latency while replicas freeze.
+	cmd := c.command("tail", "Measure the tail of latency while replicas freeze",
+		`Measure the tail of latency while replicas freeze.
 
 Three replicas, whose requests take 1 ms in the median (lognormal, sigma 0.5), freeze for 50 ms
 every 2 s on average. They are called through HAProxy, through Envoy with and without its
@@ -89,7 +93,8 @@ The exit status is 1 if a promise does not hold, or a request through a sidecar 
 	f.Float64Var(&c.seconds, "seconds", 30, "length of each measurement")
 	f.Float64Var(&c.freezing, "rate", 1000, "requests per second")
 	f.Uint64Var(&c.Seed, "seed", 0, "other freezes")
-	f.BoolVar(&c.Watch, "steal", false, "leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
+	f.BoolVar(&c.Watch, "steal", false,
+		"leave out requests that a stop of a processor disturbed (see remora-lab load --help)")
 	return cmd
 }
 
@@ -101,10 +106,13 @@ func (c *comparison) command(use, short, long string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.Rounds, "rounds", 3, "how often each row is measured")
-	f.StringSliceVar(&c.rows, "rows", nil, "rows to measure (default all): "+strings.Join(bench.Names(c.all), " "))
+	f.StringSliceVar(&c.rows, "rows", nil,
+		"rows to measure (default all): "+strings.Join(bench.Names(c.all), " "))
 	f.StringVar(&c.places.Remora, "remora", "", remoraUsage)
-	f.StringVar(&c.places.Peers, "peers", peers(), "folder that may have bin/relay, bin/backend and venv/bin/envoy (default $BENCH_DIR)")
-	f.StringVar(&c.places.Relay, "relay", "", "a TCP relay, started with PORT BACKEND-PORT (default: of the peers)")
+	f.StringVar(&c.places.Peers, "peers", peers(),
+		"folder that may have bin/relay, bin/backend and venv/bin/envoy (default $BENCH_DIR)")
+	f.StringVar(&c.places.Relay, "relay", "",
+		"a TCP relay, started with PORT BACKEND-PORT (default: of the peers)")
 	f.StringVar(&c.places.Envoy, "envoy", "", "the envoy binary (default: in PATH, or of the peers)")
 	f.StringVar(&c.json, "json", "", "write all samples to this file")
 	return cmd
@@ -150,7 +158,8 @@ func (c *comparison) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Text(cmd.OutOrStdout()), write(c.json, func(w io.Writer) error { return writeJSON(w, r) }), r.Check())
+	samples := func(w io.Writer) error { return writeJSON(w, r) }
+	return errors.Join(r.Text(cmd.OutOrStdout()), write(c.json, samples), r.Check())
 }
 
 func memoryCommand() *cobra.Command {

@@ -19,7 +19,10 @@ func testPlace(t *testing.T, h hop) place {
 	if err := writeCertificate(dir); err != nil {
 		t.Fatal(err)
 	}
-	return place{hop: h, Dir: dir, Shared: dir, Listen: testListen, Upstreams: []string{testUpstream}, Admin: testAdmin, Spans: "127.0.0.1:20004"}
+	return place{
+		hop: h, Dir: dir, Shared: dir, Listen: testListen, Upstreams: []string{testUpstream},
+		Admin: testAdmin, Spans: "127.0.0.1:20004",
+	}
 }
 
 func TestSidecarConfigurations(t *testing.T) {
@@ -93,7 +96,8 @@ func TestPeerConfigurations(t *testing.T) {
 
 // TestMemoryConfigurations checks that many addresses of one provider are its links.
 func TestMemoryConfigurations(t *testing.T) {
-	consumer, provider := sidecar{In: "http", Out: "link", AllLoops: true, Aliases: 3}, sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
+	consumer := sidecar{In: "http", Out: "link", AllLoops: true, Aliases: 3}
+	provider := sidecar{In: "link", Out: "http", AllLoops: true, Exposed: true}
 	for _, s := range []sidecar{consumer, provider} {
 		args, err := testPlace(t, s.hop()).arguments()
 		if err != nil {

@@ -28,8 +28,10 @@ var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`)
 
 func describeMachine(ctx context.Context, t Tools) Machine {
 	// A file that is missing leaves its field at the default.
-	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Versions: map[Program]string{}}
-	m.Load[0] = loadAverage()
+	m := Machine{
+		CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Versions: map[Program]string{}, Load: [2]float64{loadAverage()},
+	}
 	cpus, _ := os.ReadFile("/proc/cpuinfo")
 	if found := modelName.FindSubmatch(cpus); found != nil {
 		m.CPU = string(found[1])

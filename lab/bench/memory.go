@@ -32,7 +32,8 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 	// Requests may wait for long, and take the endpoints in turn.
 	slow := []string{"lb: {policy: weighted_round_robin}", "timeout: 10m"}
 	o := Options{Tools: t}
-	one := Row{Name: "sidecar", chain: []hop{sidecar{In: "http", Out: "http", AllLoops: true, Service: slow}.hop()}}
+	alone := sidecar{In: "http", Out: "http", AllLoops: true, Service: slow}
+	one := Row{Name: "sidecar", chain: []hop{alone.hop()}}
 	two := Row{Name: "mesh", chain: mesh(func(consumer, provider *sidecar) {
 		consumer.AllLoops, consumer.Service, consumer.Aliases = true, slow, links
 		provider.AllLoops, provider.Exposed = true, true
@@ -45,7 +46,8 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 // resident is the resident memory of the i-th sidecar in KiB, after a collection. The
 // consumer's is the first.
 func (s *Stack) resident(ctx context.Context, i int) (float64, error) {
-	if _, err := child.Call(ctx, http.MethodGet, "http://"+s.sidecars[i].addr+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
+	collect := "http://" + s.sidecars[i].addr + "/debug/pprof/heap?gc=1&debug=1"
+	if _, err := child.Call(ctx, http.MethodGet, collect); err != nil {
 		return 0, err
 	}
 	u, err := Meter{s.sidecars[i].PID()}.Usage()

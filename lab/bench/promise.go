@@ -39,7 +39,11 @@ var (
 
 // Verdicts judges the promises of the bench of costs.
 func (s Samples) Verdicts() []Verdict {
-	const cpu, added, tail = "CPU per request of two hops", "median latency added by two hops", "p99.9 of two hops"
+	const (
+		cpu   = "CPU per request of two hops"
+		added = "median latency added by two hops"
+		tail  = "p99.9 of two hops"
+	)
 	var verdicts []Verdict
 	for i, limit := range []float64{0.9, 0.68, 0.68, 0.21} {
 		verdicts = append(verdicts, s.compare(cpu, "remora-2", peerOf2[i], at64, CPU, limit))

@@ -125,12 +125,13 @@ func (r *Report) table(load string, columns []column) [][]string {
 	for _, row := range r.Rows {
 		add(row, func(c column) string { return c.cell(r.Samples.Values(row, load, c.figure)) })
 	}
+	ratio := column{format: "%.2f", scale: 1, ranged: true}
 	for _, p := range comparisons {
 		add(p.row+" / "+p.base, func(c column) string {
 			if !c.ratio {
 				return ""
 			}
-			return column{format: "%.2f", scale: 1, ranged: true}.cell(r.Samples.Ratios(p.row, p.base, load, c.figure))
+			return ratio.cell(r.Samples.Ratios(p.row, p.base, load, c.figure))
 		})
 	}
 	return table
@@ -144,7 +145,8 @@ func (c column) cell(values []float64) string {
 	}
 	text := fmt.Sprintf(c.format, c.scale*median(values))
 	if c.ranged && len(values) > 1 {
-		text += fmt.Sprintf(" ["+c.format+".."+c.format+"]", c.scale*slices.Min(values), c.scale*slices.Max(values))
+		least, most := c.scale*slices.Min(values), c.scale*slices.Max(values)
+		text += fmt.Sprintf(" ["+c.format+".."+c.format+"]", least, most)
 	}
 	return text
 }

@@ -87,7 +87,10 @@ func (s *Stack) start(ctx context.Context) error {
 			listen = listen[:1]
 		}
 		for i, addr := range listen {
-			p := place{hop: s.row.chain[level], Shared: s.dir, Listen: addr, Upstreams: upstreams, Admin: take(1)[0]}
+			p := place{
+				hop: s.row.chain[level], Shared: s.dir,
+				Listen: addr, Upstreams: upstreams, Admin: take(1)[0],
+			}
 			if len(listen) == len(upstreams) {
 				p.Upstreams = upstreams[i : i+1]
 			}

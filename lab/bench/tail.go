@@ -122,7 +122,9 @@ func (s Samples) tailVerdicts(load string) []Verdict {
 		{"hedging auto, max 2: p99.99, ms", "remora-max2", P9999, 1e3, 20},
 	} {
 		values := s.Values(p.row, load, p.figure)
-		all = append(all, Verdict{What: p.what, Measured: median(values) / p.base, Limit: p.limit, Rounds: len(values)})
+		all = append(all, Verdict{
+			What: p.what, Measured: median(values) / p.base, Limit: p.limit, Rounds: len(values),
+		})
 	}
 	return all
 }

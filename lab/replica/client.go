@@ -28,6 +28,7 @@ func Idle(ctx context.Context, p *child.Process, addr string) (s Stats, err erro
 
 // Reset sets the counts of the replica at addr to 0. Its schedule of freezes began at epoch.
 func Reset(ctx context.Context, addr string, epoch time.Time) error {
-	_, err := child.Call(ctx, http.MethodPost, fmt.Sprintf("http://%s/reset?epoch=%d", addr, epoch.UnixNano()))
+	url := fmt.Sprintf("http://%s/reset?epoch=%d", addr, epoch.UnixNano())
+	_, err := child.Call(ctx, http.MethodPost, url)
 	return err
 }

@@ -44,7 +44,9 @@ func TestPlots(t *testing.T) {
 // TestTailCurves checks that a point is the median of the rounds.
 func TestTailCurves(t *testing.T) {
 	lines := tailCurves([]tailSample{
-		{"haproxy", []load.Point{{Quantile: 0.5, MS: 1}, {Quantile: 0.9, MS: 7}}}, {"haproxy", []load.Point{{Quantile: 0.5, MS: 3}}}, {"haproxy", []load.Point{{Quantile: 0.5, MS: 100}}},
+		{"haproxy", []load.Point{{Quantile: 0.5, MS: 1}, {Quantile: 0.9, MS: 7}}},
+		{"haproxy", []load.Point{{Quantile: 0.5, MS: 3}}},
+		{"haproxy", []load.Point{{Quantile: 0.5, MS: 100}}},
 	})
 	if len(lines) != 1 || len(lines[0].Points) != 2 || lines[0].Points[0] != (XY{0.5, 3}) || lines[0].Points[1] != (XY{0.9, 7}) {
 		t.Errorf("%+v", lines)
