@@ -4,7 +4,7 @@
 // (sidecar.go): its identities, loops, registry client, admin API, endpoint sources and
 // listeners, in this order. reload.go applies a changed configuration, drain.go takes
 // the sidecar out of use, and predecessor.go and successor.go are the two sides of a hot
-// restart. The way of a request is in package proxy.
+// restart. Package proxy lists the stations of a request.
 package main
 
 import (

@@ -83,7 +83,7 @@ const stopTimeout = 2 * time.Second
 // limitMemory computes.
 const memoryBase = 128 << 20
 
-// start starts the parts of a sidecar in the reverse order of a request's way, so that
+// start starts the parts of a sidecar from the endpoints to the listeners, so that
 // nothing is accepted before it can be served, and nothing registered before it can be
 // accepted. If a process has its Door at path, start takes over from it. Until it
 // accepts connections, the end of ctx ends the start, with ctx's error.

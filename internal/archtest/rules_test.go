@@ -289,7 +289,7 @@ var homes = []home{
 	{"github.com/spf13/cobra", []string{"cmd/..."},
 		"command lines are parsed in commands"},
 	{"github.com/valyala/bytebufferpool", []string{"protocol/...", "proxy/...", "proxy/reactor/...", "proxy/stream/..."},
-		"buffers have one owner on the way of a request, and nobody else needs them"},
+		"the buffers of messages have one owner each; nothing else needs them"},
 	{"github.com/apache/dubbo-go-hessian2", []string{"protocol/dubbo_test", "lab/..."},
 		"it allocates what a length says and knows Java's classes by a global table; the sidecar has its own hessian2, tested against it"},
 	{"github.com/gorilla/websocket", []string{"_test"},

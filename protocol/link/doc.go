@@ -1,4 +1,4 @@
-// Package link implements version 1 of the inter-agent protocol, which two sidecars
+// Package link implements version 1 of the link protocol, which two sidecars
 // speak over one TCP connection. It encodes, decodes and schedules frames without a
 // socket, a clock or a goroutine: Writer turns messages into bytes, and Reader turns
 // bytes into messages. docs/link-protocol.md is the specification. The vectors in

@@ -1,9 +1,9 @@
 // Package admin serves the admin API: health, metrics and state of a sidecar,
 // for people, orchestrators and Prometheus, over HTTP on a port of its own.
 //
-// It reads the core in two ways only: what is atomic or immutable it reads
-// directly, and what belongs to a loop it asks that loop for, with one posted
-// function per loop and request. A loop never waits for the admin API.
+// It reads atomic and immutable parts of the core directly. For the parts that belong
+// to a loop it posts one function per request to that loop. A loop never waits for the
+// admin API.
 package admin
 
 import (

@@ -3,8 +3,8 @@
 //
 // The command opens a Source for each identity of the configuration. The drivers of
 // links (proxy/reactor) and the client of etcd (registry/etcd) ask the Source for a
-// configuration at each handshake. So a rotated certificate is used for the next
-// connection, and open connections go on.
+// configuration at each handshake. So the next connection uses a rotated certificate,
+// and open connections stay.
 package certs
 
 import (

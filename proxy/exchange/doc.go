@@ -1,5 +1,5 @@
 // Package exchange is the life of a request, from the moment it is complete until the
-// last of its attempts is over. Exactly one response comes of it.
+// last of its attempts is over. It gives exactly one response.
 //
 //	exchange.go   Begin: the phases, the deadline, the one response
 //	request.go    the request and its memory; response.go the same for a response
@@ -12,8 +12,8 @@
 //	record.go     counters and access log; tracing.go spans
 //	service.go    one service on one loop, and its endpoints; shared.go what all loops share
 //	lease.go      a stream's place at a service; source.go where its bytes come from
-//	shed.go       what an exchange holds, and giving it up
-//	ports.go      the interfaces: Caller below it, Upstream and Carrier above
+//	shed.go       the memory that an exchange holds, and abandoning it for that
+//	ports.go      the interfaces: Caller, of sessions; Upstream and Carrier, of upstreams
 //	pool.go       the free lists of one loop
 //
 // It knows no protocol by name, no session and no connection type.

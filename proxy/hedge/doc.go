@@ -1,7 +1,7 @@
 // Package hedge decides when a request gets a second attempt: after what delay
 // (Estimator), and whether one more attempt is affordable and useful (Service,
-// Gate). On a request's way it stands between the exchange's hedge timer, which
-// asks Decide, and the pick of lb, which chooses the endpoint of the hedge.
+// Gate). When the hedge timer of an exchange fires, lb picks the endpoint of the
+// hedge, and Decide allows it or names the gate that stops it.
 //
 // The idea is the hedged request of Dean and Barroso, "The Tail at Scale"
 // (Communications of the ACM, 2013). Send the request to another replica once it

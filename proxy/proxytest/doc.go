@@ -7,7 +7,7 @@
 //	mesh.go, node.go     Mesh and Node, a sidecar of it
 //	app.go, dubbo.go     applications over HTTP and Dubbo
 //	load.go, script.go   load, faults and scripted applications
-//	peer.go, ledger.go   peers that speak byte by byte, and what was said on a link
+//	peer.go, ledger.go   peers that send any bytes, and the messages seen on a link
 //	carrier.go           streams, kept for the test
 //	records.go           access log and spans
 //	corpus.go            the cases of the HTTP corpus

@@ -1,5 +1,5 @@
 // Package dns replaces host names in snapshots by addresses. It stands between a registry
-// and the users of its snapshots, which so never wait for a resolver. It knows neither
+// and the users of its snapshots, so that these never wait for a resolver. It knows neither
 // what endpoints are used for nor whether they are healthy.
 //
 // A name is resolved again when the TTL of its records ends, or at a fixed interval if

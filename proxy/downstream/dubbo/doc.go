@@ -1,5 +1,5 @@
-// Package dubbo is a downstream Dubbo connection. Of a call's body it reads only what routing
-// needs; the bytes pass unchanged.
+// Package dubbo serves downstream Dubbo connections. Of a call's body it reads only what
+// routing needs; the bytes pass unchanged.
 //
 //	session.go  calls, heartbeats, the read-only event of a drain
 //	reply.go    responses

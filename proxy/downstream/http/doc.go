@@ -1,4 +1,4 @@
-// Package http is a downstream HTTP/1.1 connection.
+// Package http serves downstream HTTP/1.1 connections.
 //
 //	session.go  input: decodes requests, in order
 //	reply.go    output: begins requests one after another, and writes their responses

@@ -2,8 +2,8 @@
 // time (max_concurrency: auto) from its latency. A limit that is too high causes a
 // queue inside the application, and so latency.
 //
-// On a request's way it sets the number of slots that admission gives out. The
-// package is pure: time comes with the measurements, and there are no locks. The
-// core measures in windows, and at most one goroutine uses a Limit at a time.
+// It sets the number of slots that admission gives to requests. The package is
+// pure: time comes with the measurements, and there are no locks. The core measures
+// in windows, and at most one goroutine uses a Limit at a time.
 // docs/decisions/0007-adaptive-concurrency.md explains the algorithm.
 package adaptive

@@ -6,7 +6,7 @@
 //	                                          with ?rate=R at most R a second
 //	                      GET /chunks/N       N bytes in chunks
 //	                      GET /small          a few
-//	                      PUT /sum            answers with the length and SHA-256 of the body
+//	                      PUT /sum            returns the length and SHA-256 of the body
 //	bulk bytes N [RATE]   writes N bytes, at most RATE a second
 //	bulk sum              reads to the end, prints the length and SHA-256
 package main
