@@ -23,59 +23,59 @@ func framesIn(b []byte) (frames []dubbo.Frame, more bool) {
 	}
 }
 
-// FuzzDownstreamDubbo says anything to a Dubbo listener: each complete call that
-// wants an answer gets one, and so does each heartbeat; the provider gets only
-// what is well-formed, and nothing is left behind.
+// FuzzDownstreamDubbo sends any bytes to a Dubbo listener. Each complete call that expects
+// a response, and each heartbeat, must get one. The provider must get only well-formed
+// calls, and nothing may be left in use.
 func FuzzDownstreamDubbo(f *testing.F) {
 	call := proxytest.CallFrame(1, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "1.0", "g", "m", "x"))
 	json := proxytest.CallFrame(2, dubbo.Fastjson, proxytest.FastjsonCall(proxytest.DemoService, "", "", "m", "x"))
 	oneWay := bytes.Clone(call)
 	oneWay[2] &^= 0x40
 	beat := dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 3)
-	answer := bytes.Clone(call)
-	answer[2] &^= 0x80
-	for _, s := range [][]byte{call, json, oneWay, beat, answer, call[:9], call[:40], dubbo.AppendReadOnly(nil, dubbo.Fastjson),
-		bytes.Join([][]byte{call, json, oneWay, beat, answer, call}, nil), proxytest.CallFrame(4, 21, []byte("x")), []byte("GET / HTTP/1.1\r\n\r\n"),
+	response := bytes.Clone(call)
+	response[2] &^= 0x80
+	for _, s := range [][]byte{call, json, oneWay, beat, response, call[:9], call[:40], dubbo.AppendReadOnly(nil, dubbo.Fastjson),
+		bytes.Join([][]byte{call, json, oneWay, beat, response, call}, nil), proxytest.CallFrame(4, 21, []byte("x")), []byte("GET / HTTP/1.1\r\n\r\n"),
 		proxytest.CallFrame(5, dubbo.Hessian2, make([]byte, 2000)), append(bytes.Clone(beat), 0xda, 0xbc)} {
 		f.Add(s, uint64(0))
 		f.Add(s, uint64(1))
 	}
-	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+	f.Fuzz(func(t *testing.T, sent []byte, seed uint64) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 1KiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: []byte("ok")}
 		}
-		p := &proxytest.Peer{Says: said}
+		p := &proxytest.Peer{Says: sent}
 		m.Clients.Do(func() { m.Clients.Dial(proxytest.EgressDubbo, time.Second, p) })
 		m.W.RunUntil(func() bool { return p.Ended }, 45*time.Second)
 		due := map[int64]int{}
-		asked, _ := framesIn(said)
-		for _, f := range asked {
+		calls, _ := framesIn(sent)
+		for _, f := range calls {
 			if f.Request && f.TwoWay && (!f.Event || len(f.Body) <= 1024) {
 				due[f.ID]++
 			}
 		}
-		heard, whole := framesIn(p.Heard)
-		for _, f := range heard {
-			if due[f.ID]--; due[f.ID] < 0 && !p.Ended { // one that does not end is refused
-				t.Errorf("an answer too many: %+v", f)
+		received, whole := framesIn(p.Heard)
+		for _, f := range received {
+			if due[f.ID]--; due[f.ID] < 0 && !p.Ended { // an incomplete call may be refused as well
+				t.Errorf("one response too many: %+v", f)
 			}
 		}
 		if !whole {
-			t.Errorf("the sidecar's answers are malformed: %x", p.Heard)
+			t.Errorf("the sidecar's responses are malformed: %x", p.Heard)
 		}
 		for id, n := range due {
 			if n > 0 && !p.Ended {
-				t.Errorf("call %d is not answered", id)
+				t.Errorf("call %d has no response", id)
 			}
 		}
 		m.Settled()
 	})
 }
 
-// FuzzUpstreamDubbo has a provider say anything, under the ids of the calls it
-// got (IDIDIDID): each caller gets exactly one answer.
+// FuzzUpstreamDubbo lets a provider send any bytes, in which IDIDIDID stands for the id of
+// the call. Each caller must get exactly one response.
 func FuzzUpstreamDubbo(f *testing.F) {
 	id := int64(binary.BigEndian.Uint64([]byte("IDIDIDID")))
 	value := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Fastjson, Status: dubbo.StatusOK, ID: id, Body: []byte("1\n\"x\"\n")})
@@ -90,7 +90,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 			f.Add(s, seed)
 		}
 	}
-	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
+	f.Fuzz(func(t *testing.T, sent []byte, seed uint64) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%4 >= 2, Limits: "limits: {message: 1KiB}",
 			Service: ", timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", Provider: ", timeout: 1s"})
 		m.W.Options.Cut = 0.7
@@ -98,14 +98,14 @@ func FuzzUpstreamDubbo(f *testing.F) {
 		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {
 			p := &proxytest.Peer{ClosesAfterReply: seed%2 == 1}
 			done := 0
-			p.Reply = func(heard []byte) (out []byte) {
-				frames, _ := framesIn(heard)
+			p.Reply = func(received []byte) (out []byte) {
+				frames, _ := framesIn(received)
 				for _, f := range frames[done:] {
 					if !f.Request || f.Event {
 						continue
 					}
 					id := binary.BigEndian.AppendUint64(nil, uint64(f.ID))
-					out = append(out, bytes.ReplaceAll(said, []byte("IDIDIDID"), id)...)
+					out = append(out, bytes.ReplaceAll(sent, []byte("IDIDIDID"), id)...)
 				}
 				done = len(frames)
 				return out
@@ -123,7 +123,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 			c.CallHessian("m", "x")
 		}
 		m.Finish(all...)
-		m.RunUntil("all answers", func() bool { return len(c.Responses) == 3 })
+		m.RunUntil("all responses", func() bool { return len(c.Responses) == 3 })
 		m.Settled()
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestTooManyCallsToAProvider: past what a connection to a provider may have out,
-// whoever they are of, calls are refused at once.
-func TestTooManyCallsToAProvider(t *testing.T) {
+// TestCallLimitOfProviderConnection checks that calls above the limit of a provider's
+// connection are refused at once, whichever consumers they come from.
+func TestCallLimitOfProviderConnection(t *testing.T) {
 	const most, more = 4096, 104
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 10000, retry: {on: []}"})
 	a := m.Apps[0]
@@ -30,12 +30,13 @@ func TestTooManyCallsToAProvider(t *testing.T) {
 			}
 		}
 	}
-	m.RunUntil("the answers", func() bool { return len(one.InFlight)+len(other.InFlight) == 0 })
+	m.RunUntil("the responses", func() bool { return len(one.InFlight)+len(other.InFlight) == 0 })
 	m.Settled()
 }
 
-// TestCallsOfTheGreatestLength: limits.message is the length of what still passes.
-func TestCallsOfTheGreatestLength(t *testing.T) {
+// TestCallLengthLimit checks that a call of limits.message bytes passes, and one byte more
+// is refused.
+func TestCallLengthLimit(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: "limits: {message: 1KiB}"})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	sized := func(n int) []byte {
@@ -48,9 +49,9 @@ func TestCallsOfTheGreatestLength(t *testing.T) {
 	m.Settled()
 }
 
-// TestEventsThatWantNoAnswer get none, from neither side: those that say so, and
-// those that are too long for a heartbeat.
-func TestEventsThatWantNoAnswer(t *testing.T) {
+// TestEventsWithoutResponse checks that neither side responds to an event that expects no
+// response, or to one too long for a heartbeat.
+func TestEventsWithoutResponse(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -60,16 +61,17 @@ func TestEventsThatWantNoAnswer(t *testing.T) {
 	provider := m.Apps[0].Conns[0]
 	c.Send(events)
 	m.Apps[0].Loop.Do(func() { provider.Conn.Write(events) })
-	m.RunUntil("answers to heartbeats", func() bool { return len(c.Events) > 0 && provider.Answered > 0 })
+	m.RunUntil("responses to heartbeats", func() bool { return len(c.Events) > 0 && provider.Answered > 0 })
 	m.W.Run(100 * time.Millisecond)
 	if len(c.Events) != 1 || c.Events[0].ID != 3 || provider.Answered != 1 {
-		t.Errorf("the consumer got %d answers, the provider %d", len(c.Events), provider.Answered)
+		t.Errorf("the consumer got %d responses, the provider %d", len(c.Events), provider.Answered)
 	}
 	m.Settled()
 }
 
-// TestHeartbeatsOfThoseThatDoNotRead are answered no more once much is unread.
-func TestHeartbeatsOfThoseThatDoNotRead(t *testing.T) {
+// TestHeartbeatFloodUnread checks that the sidecar stops responding to the heartbeats of a
+// peer that does not read.
+func TestHeartbeatFloodUnread(t *testing.T) {
 	const bound = 512 << 10
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -88,7 +90,7 @@ func TestHeartbeatsOfThoseThatDoNotRead(t *testing.T) {
 		}
 		m.W.Run(time.Second)
 		if held := m.Consumer.Proc.Held(); held > bound {
-			t.Errorf("%d bytes wait for a %s that does not read", held, name)
+			t.Errorf("%d bytes are held for a %s that does not read", held, name)
 		}
 		m.W.Hold(c.Conn, false)
 		m.W.Hold(a.Conns[0].Conn, false)
@@ -96,20 +98,21 @@ func TestHeartbeatsOfThoseThatDoNotRead(t *testing.T) {
 	}
 }
 
-// TestHalfFramesAreCounted against limits.buffered, while they are here.
-func TestHalfFramesAreCounted(t *testing.T) {
+// TestPartialFramesCountAsBuffered checks that the received part of a frame counts against
+// limits.buffered until its connection ends.
+func TestPartialFramesCountAsBuffered(t *testing.T) {
 	const size = 100_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
-	var asked int64
-	a.OnCall = func(f *dubbo.Frame) { asked = f.ID }
+	var id64 int64
+	a.OnCall = func(f *dubbo.Frame) { id64 = f.ID }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	id := c.CallHessian("m", "x")
-	m.RunUntil("the call", func() bool { return asked != 0 })
-	answer := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: asked, Body: make([]byte, size)})
-	a.Loop.Do(func() { a.Conns[0].Conn.Write(answer[:size/2]) })
-	m.RunUntil("half an answer", func() bool { return m.Consumer.Proc.Held() >= size/2 })
+	m.RunUntil("the call", func() bool { return id64 != 0 })
+	response := dubbo.AppendFrame(nil, &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id64, Body: make([]byte, size)})
+	a.Loop.Do(func() { a.Conns[0].Conn.Write(response[:size/2]) })
+	m.RunUntil("half a response", func() bool { return m.Consumer.Proc.Held() >= size/2 })
 	m.W.Reset(a.Conns[0].Conn)
 	c.CheckResult(id, dubbo.StatusServerError, "")
 	m.Settled()
@@ -119,9 +122,9 @@ func TestHalfFramesAreCounted(t *testing.T) {
 	m.Settled()
 }
 
-// TestCallsWhileMemoryIsShort: of a connection that is over its share big calls are not
-// received, small ones pass.
-func TestCallsWhileMemoryIsShort(t *testing.T) {
+// TestCallsOverMemoryShare checks that large calls on a connection over its share of
+// memory are refused and not buffered, and small ones pass.
+func TestCallsOverMemoryShare(t *testing.T) {
 	const big = 140_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
@@ -137,7 +140,7 @@ func TestCallsWhileMemoryIsShort(t *testing.T) {
 	c.Send(b[:big/2])
 	m.W.Run(10 * time.Millisecond)
 	if held := m.Consumer.Proc.Held() - before; held > 100 {
-		t.Errorf("%d bytes of a call that is refused are held", held)
+		t.Errorf("%d bytes of a refused call are held", held)
 	}
 	c.Send(b[big/2:])
 	c.CheckResult(1, dubbo.StatusPoolExhausted, "")
@@ -146,9 +149,9 @@ func TestCallsWhileMemoryIsShort(t *testing.T) {
 	m.Settled()
 }
 
-// TestCallsThatArriveWhileMemoryRunsShort are refused when they are big, though they
-// had begun before.
-func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
+// TestPartialCallOverMemoryShare checks that a large call is refused if memory runs short
+// while it arrives.
+func TestPartialCallOverMemoryShare(t *testing.T) {
 	const big = 140_000
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	a := m.Apps[0]
@@ -164,16 +167,16 @@ func TestCallsThatArriveWhileMemoryRunsShort(t *testing.T) {
 	for range 3 {
 		other.CallHessian("m", strings.Repeat("x", big))
 	}
-	m.RunUntil("the calls of another", func() bool { return a.Served == 9 })
+	m.RunUntil("the calls of the other consumer", func() bool { return a.Served == 9 })
 	c.Send(b[big/2:])
 	c.CheckResult(1, dubbo.StatusPoolExhausted, "")
 	m.Settled()
 }
 
-// TestEndpointsThatGoWithoutAnAnswer: the connection to an endpoint that has left
-// closes when the last call on it has come to its deadline, or was withdrawn before
-// it could be sent.
-func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
+// TestRemovedEndpointClosesWithoutResponse checks that the connection to a removed
+// endpoint closes when its last call passes its deadline, or is withdrawn before it is
+// sent.
+func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 10s"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
@@ -192,7 +195,7 @@ func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 	a = m.Apps[0]
 	c = m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
-	a.IgnoresHeartbeats = true // a connection that is not proven sends no calls
+	a.IgnoresHeartbeats = true // a new connection sends no calls before a heartbeat is answered
 	a.Loop.Do(func() { a.Conns[0].Conn.Write(dubbo.AppendReadOnly(nil, dubbo.Hessian2)) })
 	m.RunUntil("the end of the connection", func() bool { return !a.Conns[0].Open })
 	c.CallHessian("m", "x")
@@ -207,8 +210,8 @@ func TestEndpointsThatGoWithoutAnAnswer(t *testing.T) {
 	m.Settled()
 }
 
-// TestConnectionsLeaveNothing: no timer outlives its connection.
-func TestConnectionsLeaveNothing(t *testing.T) {
+// TestConnectionLeavesNoTimer checks that no timer outlives its connection.
+func TestConnectionLeavesNoTimer(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -222,9 +225,9 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatAreCut: a consumer that reads nothing of what is too much to
-// hold loses its connection, and its calls are given up at once.
-func TestConnectionsThatAreCut(t *testing.T) {
+// TestShedConnectionOfSlowConsumer checks that a consumer that does not read loses its
+// connection once it holds too much memory, and that its calls are abandoned at once.
+func TestShedConnectionOfSlowConsumer(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Service: ", timeout: 5m"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		if bytes.Contains(f.Body, []byte("never")) {
@@ -239,16 +242,17 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	for range 10 {
 		c.CallHessian("m", "x")
 	}
-	m.RunUntil("the cut", func() bool { return m.Consumer.ShedConnections() == 1 })
+	m.RunUntil("the close", func() bool { return m.Consumer.ShedConnections() == 1 })
 	if n := m.Consumer.Proc.Pending(); n != 0 {
-		t.Errorf("%d calls are waited for, for nobody", n)
+		t.Errorf("%d calls are pending, though their consumer is gone", n)
 	}
 	m.W.Hold(c.Conn, false)
 	m.Settled()
 }
 
-// TestAnswersInUnknownSerializations can't be passed on as the caller's.
-func TestAnswersInUnknownSerializations(t *testing.T) {
+// TestResponseInUnknownSerialization checks that a response in an unknown serialization is
+// not passed on.
+func TestResponseInUnknownSerialization(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		m.Apps[0].Respond = func(*dubbo.Frame) *dubbo.Frame {

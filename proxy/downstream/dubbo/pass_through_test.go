@@ -11,10 +11,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestDubboPassesThrough: calls of a Dubbo consumer reach the providers byte for
-// byte, over one connection each, and their answers come back so, in whatever
+// TestPassThrough checks that calls of a Dubbo consumer reach the providers byte for byte,
+// over one connection each, and that the responses come back in the same way, in any
 // order.
-func TestDubboPassesThrough(t *testing.T) {
+func TestPassThrough(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for name, as := range proxytest.Serializations {
 			t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestDubboPassesThrough(t *testing.T) {
 				for id, f := range want {
 					a := c.Await(id)
 					if a.Status != dubbo.StatusOK || a.Serialization != as.ID || !bytes.Equal(a.Body, f.Body) {
-						t.Errorf("answer %.100q, want %.100q", a.Body, f.Body)
+						t.Errorf("response %.100q, want %.100q", a.Body, f.Body)
 					}
 				}
 				if len(got) != len(order) {
@@ -64,8 +64,9 @@ func TestDubboPassesThrough(t *testing.T) {
 	})
 }
 
-// TestDubboAnswersKeepTheirForm: status and serialization are the provider's.
-func TestDubboAnswersKeepTheirForm(t *testing.T) {
+// TestPassThroughKeepsStatus checks that a response keeps the provider's status and
+// serialization.
+func TestPassThroughKeepsStatus(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		c := m.DialDubbo(proxytest.EgressDubbo)
@@ -82,9 +83,9 @@ func TestDubboAnswersKeepTheirForm(t *testing.T) {
 	})
 }
 
-// TestDubboOneWay: a call that wants no answer reaches a provider, gets none, and
-// leaves nothing behind.
-func TestDubboOneWay(t *testing.T) {
+// TestOneWayCalls checks that a one-way call reaches a provider, gets no response and
+// leaves nothing in use.
+func TestOneWayCalls(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		body := proxytest.HessianCall(proxytest.DemoService, "", "", "log", "x")
@@ -103,20 +104,20 @@ func TestDubboOneWay(t *testing.T) {
 		m.RunUntil("the calls", func() bool { return arrived == 5 })
 		m.W.Run(100 * time.Millisecond)
 		if n := m.Consumer.Proc.Pending(); n != 0 {
-			t.Errorf("%d calls are waited for", n)
+			t.Errorf("%d calls are pending", n)
 		}
 		m.Settled()
 		m.Apps[0].Stop()
 		m.W.Crash(m.Apps[0].Loop)
 		c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 5, Body: body}))
 		m.W.Run(time.Second)
-		m.Settled() // and the caller would have complained of an answer
+		m.Settled() // fails if the caller got a response
 	})
 }
 
-// TestDubboRoutes: routes match service, version, group and method of a call, and
-// conditions on HTTP and on Dubbo keep apart.
-func TestDubboRoutes(t *testing.T) {
+// TestRoutes checks that routes match the service, version, group and method of a call,
+// and that a route with a condition of HTTP takes no call.
+func TestRoutes(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Routes: `
 - {match: {service: com.acme.A, version: "1.0", group: g, method: [find]}, service: compute}
 - {match: {service: com.acme.B}, service: compute}
@@ -148,14 +149,14 @@ func TestDubboRoutes(t *testing.T) {
 	m.Do(k)
 	m.Finish(k)
 	if k.Status != 503 || k.Code != "no-endpoint" {
-		t.Errorf("status %d %s of a request of HTTP, want that of service other", k.Status, k.Code)
+		t.Errorf("status %d %s for an HTTP request, want 503 no-endpoint of service other", k.Status, k.Code)
 	}
 	m.Settled()
 }
 
-// TestDubboMethodIsNoHTTPMethod: a method that is called GET may still not be sent
-// twice.
-func TestDubboMethodIsNoHTTPMethod(t *testing.T) {
+// TestMethodNamedGETIsNotIdempotent checks that a Dubbo method with the name GET is not
+// taken for HTTP's.
+func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: ", retry: {on: [reset]}"})
 	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -166,9 +167,9 @@ func TestDubboMethodIsNoHTTPMethod(t *testing.T) {
 	m.Settled()
 }
 
-// TestDubboHedges: an answer that is late is asked for elsewhere where the route
-// says that its methods may be; the loser is dropped when it comes.
-func TestDubboHedges(t *testing.T) {
+// TestHedges checks that late calls are hedged if their route says that they are
+// idempotent, and that the late response of the loser is dropped.
+func TestHedges(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", timeout: 3s", Routes: `
 - {match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}}
@@ -184,7 +185,7 @@ func TestDubboHedges(t *testing.T) {
 			}
 		}
 		if m.Apps[0].Busy == 0 {
-			t.Error("the slow provider was not asked")
+			t.Error("the slow provider got no call")
 		}
 		m.W.Run(2 * time.Second)
 		for i := range 20 {

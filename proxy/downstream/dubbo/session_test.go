@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestCallsThatAreRefused: what is wrong with one call is told to its caller, in
-// what it understands, and costs the others nothing.
-func TestCallsThatAreRefused(t *testing.T) {
+// TestRefusedCalls checks that a refusal reaches the caller in its own serialization, and
+// does not affect other calls.
+func TestRefusedCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Limits: "limits: {message: 1KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -29,19 +29,19 @@ func TestCallsThatAreRefused(t *testing.T) {
 		}
 	}
 	if n := m.Consumer.Report().Stats.Errors["dubbo-bad-invocation"]; n != 2 {
-		t.Errorf("%d malformed calls are counted, of two", n)
+		t.Errorf("%d malformed calls are counted, want 2", n)
 	}
 	oneWay := &dubbo.Frame{Request: true, Serialization: dubbo.Hessian2, ID: 9, Body: make([]byte, 1025)}
-	c.Send(dubbo.AppendFrame(nil, oneWay))                                        // wants no answer
-	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // an answer to nothing
+	c.Send(dubbo.AppendFrame(nil, oneWay))                                        // expects no response
+	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{ID: 3, Body: make([]byte, 5000)})) // a response to no call
 	c.Send(dubbo.AppendFrame(nil, &dubbo.Frame{Request: true, Event: true, TwoWay: true, Body: make([]byte, 5000)}))
 	c.CheckResult(id, dubbo.StatusOK, "")
 	m.Settled()
 }
 
-// TestTooManyCalls: past what a connection may have out, calls are refused at
-// once.
-func TestTooManyCalls(t *testing.T) {
+// TestCallLimitOfConsumerConnection checks that calls above the limit of a consumer's
+// connection are refused at once.
+func TestCallLimitOfConsumerConnection(t *testing.T) {
 	const most = 4096
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", max_pending: 10000", Provider: ", max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
@@ -52,7 +52,7 @@ func TestTooManyCalls(t *testing.T) {
 	m.RunUntil("refusals", func() bool { return len(c.Responses) == 100 })
 	m.W.Run(100 * time.Millisecond)
 	if len(c.Responses) != 100 {
-		t.Errorf("%d answers", len(c.Responses))
+		t.Errorf("%d responses", len(c.Responses))
 	}
 	for _, f := range c.Responses {
 		if f.Status != dubbo.StatusPoolExhausted || !bytes.Contains(f.Body, []byte("too-many-pipelined: ")) {
@@ -63,25 +63,25 @@ func TestTooManyCalls(t *testing.T) {
 	m.Settled()
 }
 
-// TestWhatIsNotDubbo closes the connection.
-func TestWhatIsNotDubbo(t *testing.T) {
+// TestOtherProtocols checks that bytes other than Dubbo close the connection.
+func TestOtherProtocols(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
-	for _, said := range []string{"GET / HTTP/1.1\r\n\r\n", "\xda\xbc", "\xda\xbb\xc2\x00\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff"} {
-		if heard := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, said)); heard != "" {
-			t.Errorf("answer %q", heard)
+	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "\xda\xbc", "\xda\xbb\xc2\x00\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff"} {
+		if received := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, sent)); received != "" {
+			t.Errorf("response %q", received)
 		}
 	}
 	m.Settled()
 }
 
-// TestSlowConsumers: a connection closes that is idle, and one whose frame does
-// not end; a heartbeat shows that a consumer means to stay.
-func TestSlowConsumers(t *testing.T) {
+// TestConsumerTimeouts checks that an idle connection closes, and one with an incomplete
+// frame, and that heartbeats keep a connection open.
+func TestConsumerTimeouts(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s", Limits: "timeouts: {idle: 10s, header: 1s, body: 2s}"})
 	call := proxytest.CallFrame(7, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
 	for _, c := range []struct {
 		name  string
-		says  []byte
+		sends []byte
 		lasts time.Duration
 		code  string
 	}{
@@ -90,31 +90,31 @@ func TestSlowConsumers(t *testing.T) {
 		{"half a call", call[:30], 2 * time.Second, "body-timeout: "},
 	} {
 		before := m.W.Now()
-		heard := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, string(c.says)))
+		received := m.RunUntilClosed(m.DialAndSend(proxytest.EgressDubbo, string(c.sends)))
 		if took := m.W.Now() - before; took < c.lasts || took > c.lasts+3*time.Second/2 {
 			t.Errorf("%s: closed after %v", c.name, took)
 		}
-		if !bytes.Contains([]byte(heard), []byte(c.code)) || (c.code == "") != (heard == "") {
-			t.Errorf("%s: heard %q", c.name, heard)
+		if !bytes.Contains([]byte(received), []byte(c.code)) || (c.code == "") != (received == "") {
+			t.Errorf("%s: received %q", c.name, received)
 		}
 	}
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	m.Apps[0].Delay = func() time.Duration { return 14 * time.Second }
-	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "") // it waits; it is not idle
+	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "") // a connection that waits for a response is not idle
 	for range 5 {
 		c.Send(dubbo.AppendHeartbeat(nil, dubbo.Hessian2, 1))
 		m.W.Run(8 * time.Second)
 	}
 	if c.Ended {
-		t.Error("closed in spite of heartbeats")
+		t.Error("the connection closed in spite of heartbeats")
 	}
 	m.RunUntil("the end", func() bool { return c.Ended })
 	m.Settled()
 }
 
-// TestCallerGone: what a consumer that is gone asked for is withdrawn; the
-// provider's work stays counted until it is done.
-func TestCallerGone(t *testing.T) {
+// TestConsumerDisconnects checks that the calls of a lost consumer are withdrawn, and
+// count as pending until their provider has responded.
+func TestConsumerDisconnects(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		a := m.Apps[0]
@@ -136,9 +136,9 @@ func TestCallerGone(t *testing.T) {
 	})
 }
 
-// TestDubboDrain: a sidecar that goes down says so, serves calls until then
-// and what is out, whole, and closes.
-func TestDubboDrain(t *testing.T) {
+// TestDrain checks that a draining sidecar announces its end, still takes calls for a
+// moment, completes calls in flight and closes.
+func TestDrain(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s"})
 	m.W.Options.Cut = 0.5
 	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
@@ -166,8 +166,9 @@ func TestDubboDrain(t *testing.T) {
 	m.Settled()
 }
 
-// TestDubboDrainWaitsForHalfACall: one that has begun to arrive is taken whole.
-func TestDubboDrainWaitsForHalfACall(t *testing.T) {
+// TestDrainWaitsForPartialCall checks that a call that has begun to arrive before the
+// drain is served.
+func TestDrainWaitsForPartialCall(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -184,9 +185,9 @@ func TestDubboDrainWaitsForHalfACall(t *testing.T) {
 	m.Settled()
 }
 
-// TestDubboRetire: consumers of a listener that another process takes over are told to
-// go, and get their answers before.
-func TestDubboRetire(t *testing.T) {
+// TestRetire checks that connections close after their last response when another process
+// takes over the listener.
+func TestRetire(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
 	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
@@ -202,9 +203,9 @@ func TestDubboRetire(t *testing.T) {
 	m.Settled()
 }
 
-// TestConsumersThatDoNotRead: answers that nobody reads are counted, and end with
-// the write timeout.
-func TestConsumersThatDoNotRead(t *testing.T) {
+// TestWriteTimeout checks that unread responses count as buffered until the write timeout
+// closes the connection.
+func TestWriteTimeout(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "timeouts: {write: 5s}"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusOK, Body: make([]byte, 1<<20)}
@@ -218,14 +219,14 @@ func TestConsumersThatDoNotRead(t *testing.T) {
 	m.RunUntil("memory in use", func() bool { return m.Consumer.Proc.Held() > 5<<20 })
 	m.RunUntil("the close", func() bool { return m.Consumer.Report().Stats.Connections == 0 })
 	if m.Consumer.Report().Stats.WriteTimeouts != 1 {
-		t.Error("it was not for the write timeout")
+		t.Error("the write timeout did not close the connection")
 	}
 	m.Settled()
 }
 
-// TestDubboUnderMemoryPressure: with memory short, who holds the most is refused,
-// and then closed.
-func TestDubboUnderMemoryPressure(t *testing.T) {
+// TestMemoryShortage checks that calls of the largest holder of memory are refused, and
+// other consumers are served.
+func TestMemoryShortage(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	big, small := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
@@ -247,12 +248,12 @@ func TestDubboUnderMemoryPressure(t *testing.T) {
 	m.Settled()
 }
 
-// TestGreedyCallsAreGivenUp: past the hard mark the calls of a connection that hold
-// the most are given up, one by one, and the others and the connection go on.
-func TestGreedyCallsAreGivenUp(t *testing.T) {
+// TestShedLargestCalls checks that above the hard mark the calls that hold the most memory
+// are abandoned one by one, and that their connection and its other calls continue.
+func TestShedLargestCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Limits: proxytest.SmallBudget,
 		Service: `, idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
-	// A bad answer is held while a better one may come from elsewhere.
+	// A bad response is held while another endpoint may send a better one.
 	bad, good := m.Apps[0], m.Apps[1]
 	bad.Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		size := 100
@@ -282,8 +283,8 @@ func TestGreedyCallsAreGivenUp(t *testing.T) {
 	m.Settled()
 }
 
-// TestNoLeaseOfDubbo: a stream gets no endpoint that speaks Dubbo.
-func TestNoLeaseOfDubbo(t *testing.T) {
+// TestNoLeaseOfDubboEndpoint checks that no stream gets an endpoint that speaks Dubbo.
+func TestNoLeaseOfDubboEndpoint(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	var got *fault.Failure
 	m.Consumer.Loop.Do(func() {

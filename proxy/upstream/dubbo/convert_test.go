@@ -23,9 +23,9 @@ func inFastjson(direct bool) proxytest.DubboOptions {
 	return o
 }
 
-// TestFormCallsBecomeDubbo: the form of a call goes out as Dubbo, and its answer
-// is the result and nothing else.
-func TestFormCallsBecomeDubbo(t *testing.T) {
+// TestFormCalls checks that a form is converted to a Dubbo call, and that its response is
+// the plain result.
+func TestFormCalls(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, inFastjson(direct))
 		for _, a := range m.Apps {
@@ -63,9 +63,9 @@ func TestFormCallsBecomeDubbo(t *testing.T) {
 	})
 }
 
-// TestJSONCallsBecomeDubbo: the same for people, in hessian2, with JSON as the
-// answer.
-func TestJSONCallsBecomeDubbo(t *testing.T) {
+// TestJSONCalls checks that JSON is converted to a Dubbo call in hessian2, and the result
+// to JSON.
+func TestJSONCalls(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		m.Apps[0].OnCall = func(f *dubbo.Frame) {
@@ -83,50 +83,50 @@ func TestJSONCallsBecomeDubbo(t *testing.T) {
 	})
 }
 
-// TestConvertedAnswers: what an application says instead of a result is told over
-// HTTP with a status, a stable code and its own words.
-func TestConvertedAnswers(t *testing.T) {
-	answer := func(status dubbo.Status, body string) func(*dubbo.Frame) *dubbo.Frame {
+// TestConvertedResponses checks that an HTTP caller gets a failure of the provider as a
+// status, a stable code and the provider's message.
+func TestConvertedResponses(t *testing.T) {
+	response := func(status dubbo.Status, body string) func(*dubbo.Frame) *dubbo.Frame {
 		return func(*dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: dubbo.Fastjson, Status: status, Body: []byte(body)}
 		}
 	}
 	for name, c := range map[string]struct {
-		answer func(*dubbo.Frame) *dubbo.Frame
-		status int
-		code   string
-		words  string
+		response func(*dubbo.Frame) *dubbo.Frame
+		status   int
+		code     string
+		words    string
 	}{
-		"value":             {answer(dubbo.StatusOK, "1\n96354\n"), 200, "", "96354"},
-		"with attachments":  {answer(dubbo.StatusOK, "4\n96354\n{\"dubbo\":\"2.0.2\"}\n"), 200, "", "96354"},
-		"null":              {answer(dubbo.StatusOK, "2\n"), 200, "", ""},
-		"exception":         {answer(dubbo.StatusOK, "0\n{\"@type\":\"java.lang.IllegalStateException\",\"message\":\"no such user\"}\n"), 500, "dubbo-exception", "no such user"},
-		"unknown service":   {answer(dubbo.StatusServiceNotFound, "\"not here\"\n"), 404, "dubbo-service-not-found", "not here"},
-		"unknown method":    {answer(dubbo.StatusServiceError, "\"no such method\"\n"), 500, "dubbo-service-error", "no such method"},
-		"malformed":         {answer(dubbo.StatusOK, "9\n"), 502, "upstream-malformed", ""},
-		"empty":             {answer(dubbo.StatusOK, ""), 502, "upstream-malformed", ""},
-		"too long":          {answer(dubbo.StatusOK, "1\n\""+strings.Repeat("x", proxytest.MaxMessage+1)+"\"\n"), 502, "response-too-large", ""},
-		"other serializing": {func(*dubbo.Frame) *dubbo.Frame { return &dubbo.Frame{Serialization: 21, Status: dubbo.StatusOK} }, 502, "upstream-malformed", ""},
+		"value":               {response(dubbo.StatusOK, "1\n96354\n"), 200, "", "96354"},
+		"with attachments":    {response(dubbo.StatusOK, "4\n96354\n{\"dubbo\":\"2.0.2\"}\n"), 200, "", "96354"},
+		"null":                {response(dubbo.StatusOK, "2\n"), 200, "", ""},
+		"exception":           {response(dubbo.StatusOK, "0\n{\"@type\":\"java.lang.IllegalStateException\",\"message\":\"no such user\"}\n"), 500, "dubbo-exception", "no such user"},
+		"unknown service":     {response(dubbo.StatusServiceNotFound, "\"not here\"\n"), 404, "dubbo-service-not-found", "not here"},
+		"unknown method":      {response(dubbo.StatusServiceError, "\"no such method\"\n"), 500, "dubbo-service-error", "no such method"},
+		"malformed":           {response(dubbo.StatusOK, "9\n"), 502, "upstream-malformed", ""},
+		"empty":               {response(dubbo.StatusOK, ""), 502, "upstream-malformed", ""},
+		"too long":            {response(dubbo.StatusOK, "1\n\""+strings.Repeat("x", proxytest.MaxMessage+1)+"\"\n"), 502, "response-too-large", ""},
+		"other serialization": {func(*dubbo.Frame) *dubbo.Frame { return &dubbo.Frame{Serialization: 21, Status: dubbo.StatusOK} }, 502, "upstream-malformed", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 				o := inFastjson(direct)
 				o.Apps = 1
 				m := proxytest.NewDubboMesh(t, o)
-				m.Apps[0].Respond = c.answer
+				m.Apps[0].Respond = c.response
 				k := m.FormCall("hash", "abc")
 				m.Do(k)
 				m.Finish(k)
 				if k.Status != c.status || k.Code != c.code || !bytes.Contains(k.Body, []byte(c.words)) {
 					t.Errorf("status %d %q, body %q; want %d %q, %q", k.Status, k.Code, k.Body, c.status, c.code, c.words)
 				}
-				// The connection is as good as ever.
+				// The connection stays usable.
 				m.Apps[0].Respond = proxytest.EchoCall
 				k = m.FormCall("hash", "abc")
 				m.Do(k)
 				m.Finish(k)
 				if k.Status != 200 || m.Apps[0].Accepted != 1 {
-					t.Errorf("afterwards: status %d, %d connections", k.Status, m.Apps[0].Accepted)
+					t.Errorf("next call: status %d, %d connections", k.Status, m.Apps[0].Accepted)
 				}
 				m.Settled()
 			})
@@ -134,8 +134,9 @@ func TestConvertedAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersThatGrowTooLong: limits.message is also for what is made of an answer.
-func TestAnswersThatGrowTooLong(t *testing.T) {
+// TestConvertedResponseTooLarge checks that limits.message also applies to the JSON of a
+// result.
+func TestConvertedResponseTooLarge(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
 	const third = "D\x3f\xd5\x55\x55\x55\x55\x55\x55" // takes twice as much in JSON
 	for n, want := range map[int]int{40: 200, 100: 502} {
@@ -153,9 +154,9 @@ func TestAnswersThatGrowTooLong(t *testing.T) {
 	m.Settled()
 }
 
-// TestWhatIsNoCall: what can't be converted is refused with the reason, by the
-// sidecar that would have to, and costs the provider nothing.
-func TestWhatIsNoCall(t *testing.T) {
+// TestRequestsNotConvertible checks that the sidecar that converts refuses malformed calls
+// with the reason, and that no provider sees them.
+func TestRequestsNotConvertible(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1})
 		m.Apps[0].OnCall = func(f *dubbo.Frame) { t.Errorf("the provider got %+v", f) }
@@ -178,14 +179,14 @@ func TestWhatIsNoCall(t *testing.T) {
 		}
 		m.Settled()
 		if e := m.Consumer.Report().Services[0].Endpoints[0]; direct && e.Latency != 0 {
-			t.Errorf("refusals were taken for the endpoint's answers: %+v", e)
+			t.Errorf("refusals were counted as responses of the endpoint: %+v", e)
 		}
 	})
 }
 
-// TestDubboToHTTP: calls of Dubbo are not converted to HTTP; their callers learn
-// that the service is not there.
-func TestDubboToHTTP(t *testing.T) {
+// TestDubboCallToHTTPService checks that calls are not converted to HTTP: their callers
+// get "service not found".
+func TestDubboCallToHTTPService(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Speaks: "http", Direct: direct})
 		if direct {
@@ -200,9 +201,8 @@ func TestDubboToHTTP(t *testing.T) {
 	})
 }
 
-// TestStreamsAreNoCalls: what would have to leave the loop can't go to a Dubbo
-// provider.
-func TestStreamsAreNoCalls(t *testing.T) {
+// TestNoStreamToProvider checks that a body above limits.message is refused.
+func TestNoStreamToProvider(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Limits: "limits: {message: 1KiB}"})
 	k := m.FormCall("hash", strings.Repeat("x", 2000))
 	m.Do(k)

@@ -11,9 +11,9 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// TestProviderThatNeverAnswers: the deadline covers what is never answered. The
-// connection stays, and an answer that comes after all is for nobody.
-func TestProviderThatNeverAnswers(t *testing.T) {
+// TestDeadlineWithoutResponse checks that calls without a response end at their deadline,
+// that the connection stays, and that late responses are dropped.
+func TestDeadlineWithoutResponse(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", timeout: 100ms", Provider: ", timeout: 100ms"})
 		a := m.Apps[0]
@@ -28,7 +28,7 @@ func TestProviderThatNeverAnswers(t *testing.T) {
 		if k.Status != 504 || k.Code != "deadline" {
 			t.Errorf("status %d %s", k.Status, k.Code)
 		}
-		// Answers come 50 ms too late, while calls that are out have their places.
+		// Late responses arrive while other calls are in flight.
 		a.Respond = proxytest.EchoCall
 		a.Delay = func() time.Duration { return 150 * time.Millisecond }
 		for i := range 10 {
@@ -45,9 +45,8 @@ func TestProviderThatNeverAnswers(t *testing.T) {
 	})
 }
 
-// TestTheCallersTimeoutCounts: a call that says how long its caller waits is not
-// waited for any longer.
-func TestTheCallersTimeoutCounts(t *testing.T) {
+// TestTimeoutOfCaller checks that the attachment timeout shortens the deadline.
+func TestTimeoutOfCaller(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1})
 	m.Apps[0].Respond = proxytest.NoResponse
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -61,9 +60,9 @@ func TestTheCallersTimeoutCounts(t *testing.T) {
 	m.Settled()
 }
 
-// TestLostProviders: calls that were not sent go elsewhere for free, those that
-// were only if they may be sent twice; the next one dials anew.
-func TestLostProviders(t *testing.T) {
+// TestRetriesAfterLostProvider checks that unsent calls are retried at no cost, that sent
+// calls are retried only if they are idempotent, and that the next call dials again.
+func TestRetriesAfterLostProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
 			Routes: "[{match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true}, {service: compute}]"})
@@ -93,7 +92,7 @@ func TestLostProviders(t *testing.T) {
 		if lost == 0 || lost == len(put) {
 			t.Errorf("%d of %d calls were lost", lost, len(put))
 		}
-		for range 20 { // nothing was sent: any method
+		for range 20 { // unsent calls of any method are retried
 			c.CheckResult(c.CallHessian("put", "x"), dubbo.StatusOK, "")
 		}
 		m.Apps[0].Restart()
@@ -102,14 +101,14 @@ func TestLostProviders(t *testing.T) {
 			c.CheckResult(c.CallHessian("put", "x"), dubbo.StatusOK, "")
 			return m.Apps[0].Served > served
 		}, time.Minute) {
-			t.Error("the provider that is back is not called")
+			t.Error("the restarted provider gets no calls")
 		}
 		m.Settled()
 	})
 }
 
-// TestHeartbeats: an idle connection stays, for both sides see that the other is
-// there; one whose provider is silent is closed, and what was out on it is lost.
+// TestHeartbeats checks that both sides respond to heartbeats, so that an idle connection
+// stays open, and that the connection to a silent provider closes.
 func TestHeartbeats(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 5m", Limits: "timeouts: {idle: 10m}"})
 	a := m.Apps[0]
@@ -123,11 +122,11 @@ func TestHeartbeats(t *testing.T) {
 	for _, serialization := range []byte{dubbo.Hessian2, dubbo.Fastjson} {
 		before := provider.Answered
 		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendHeartbeat(nil, serialization, 7)) })
-		m.RunUntil("the answer to a provider's heartbeat", func() bool { return provider.Answered > before })
+		m.RunUntil("the response to a provider's heartbeat", func() bool { return provider.Answered > before })
 		c.Send(dubbo.AppendHeartbeat(nil, serialization, 1<<40))
-		m.RunUntil("the answer to a consumer's heartbeat", func() bool { return len(c.Events) > 0 })
+		m.RunUntil("the response to a consumer's heartbeat", func() bool { return len(c.Events) > 0 })
 		if f := c.Events[0]; f.Request || f.ID != 1<<40 || f.Status != dubbo.StatusOK || f.Serialization != serialization {
-			t.Errorf("the answer to a heartbeat is %+v", f)
+			t.Errorf("the response to a heartbeat is %+v", f)
 		}
 		c.Events = nil
 	}
@@ -143,9 +142,9 @@ func TestHeartbeats(t *testing.T) {
 	m.Settled()
 }
 
-// TestProviderThatGoesDown: one that says so gets no more calls on that
-// connection, and answers those it has.
-func TestProviderThatGoesDown(t *testing.T) {
+// TestReadOnlyEvent checks that a provider that announces its end gets no more calls on
+// that connection, and finishes those it has.
+func TestReadOnlyEvent(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return 100 * time.Millisecond }
@@ -165,10 +164,9 @@ func TestProviderThatGoesDown(t *testing.T) {
 	m.Settled()
 }
 
-// TestProviderThatTurnsConnectionsAway: one that goes down still accepts connections,
-// to close them at once. No call is lost there, though none may be sent twice, and
-// when the provider is back it is called again.
-func TestProviderThatTurnsConnectionsAway(t *testing.T) {
+// TestProbeOfEndingProvider checks that no call is lost at a provider that accepts
+// connections only to close them, and that it gets calls again when it is back.
+func TestProbeOfEndingProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: direct, Service: ", lb: {policy: weighted_round_robin}"})
 		a := m.Apps[0]
@@ -194,15 +192,15 @@ func TestProviderThatTurnsConnectionsAway(t *testing.T) {
 			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 			return a.Served > served
 		}, time.Minute) {
-			t.Error("the provider that is back is not called")
+			t.Error("the restarted provider gets no calls")
 		}
 		m.Settled()
 	})
 }
 
-// TestProviderThatGoesDownAgain: one that says so once more, as it proves to be back, has
-// to prove it once more.
-func TestProviderThatGoesDownAgain(t *testing.T) {
+// TestReadOnlyEventDuringProbe checks that a provider that announces its end again while a
+// heartbeat probes it is probed again.
+func TestReadOnlyEventDuringProbe(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -212,7 +210,7 @@ func TestProviderThatGoesDownAgain(t *testing.T) {
 	m.RunUntil("the end of the first connection", func() bool { return !a.Conns[0].Open })
 	a.IgnoresHeartbeats = true
 	second := c.CallHessian("m", "second")
-	m.RunUntil("the question whether it is back", func() bool { return a.Heartbeats == 1 })
+	m.RunUntil("the probing heartbeat", func() bool { return a.Heartbeats == 1 })
 	a.Loop.Do(func() {
 		a.Conns[1].Conn.Write(dubbo.AppendHeartbeatAnswer(down, &dubbo.Frame{Serialization: dubbo.Hessian2}))
 	})
@@ -222,16 +220,16 @@ func TestProviderThatGoesDownAgain(t *testing.T) {
 	c.CheckResult(c.CallHessian("m", "third"), dubbo.StatusOK, "")
 	m.W.Reset(a.Conns[2].Conn)
 	m.RunUntil("the loss of the third connection", func() bool { return m.Consumer.Report().Services[0].Endpoints[0].Connections == 0 })
-	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "") // it is back, and need not prove it
+	c.CheckResult(c.CallHessian("m", "fourth"), dubbo.StatusOK, "") // no probe: the provider announced no end
 	if a.Heartbeats != 2 || a.Accepted != 4 {
-		t.Errorf("%d questions on %d connections", a.Heartbeats, a.Accepted)
+		t.Errorf("%d heartbeats on %d connections", a.Heartbeats, a.Accepted)
 	}
 	m.Settled()
 }
 
-// TestEndpointsThatGo: a provider that leaves the service answers what it has,
-// and its connection closes.
-func TestEndpointsThatGo(t *testing.T) {
+// TestRemovedEndpointFinishesCalls checks that the connection to a removed endpoint closes
+// after its last response.
+func TestRemovedEndpointFinishesCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 100 * time.Millisecond }
@@ -248,14 +246,14 @@ func TestEndpointsThatGo(t *testing.T) {
 	}
 	m.RunUntil("the end of the connection", func() bool { return !m.Apps[0].Conns[0].Open })
 	if !m.Apps[1].Conns[0].Open {
-		t.Error("the endpoint that stayed lost its connection")
+		t.Error("the remaining endpoint lost its connection")
 	}
 	m.Settled()
 }
 
-// TestDubboProviderThatDoesNotRead: of the calls to a provider that does not read, most stay where
-// they can go elsewhere when it is lost.
-func TestDubboProviderThatDoesNotRead(t *testing.T) {
+// TestProviderThatDoesNotRead checks that most calls to a provider that does not read stay
+// unsent, so that they can be retried when it is lost.
+func TestProviderThatDoesNotRead(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Service: ", hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -281,19 +279,19 @@ func TestDubboProviderThatDoesNotRead(t *testing.T) {
 	m.Settled()
 }
 
-// TestNonsenseFromProviders: what is not Dubbo ends the connection, answers to
-// nothing are dropped.
-func TestNonsenseFromProviders(t *testing.T) {
+// TestMalformedResponses checks that bytes other than Dubbo end the connection, and that
+// responses to unknown calls are dropped.
+func TestMalformedResponses(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1KiB}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	provider := a.Conns[0]
 	for _, id := range []int64{0, 1, -1, 1 << 32, 1<<32 + 5, 1<<63 - 1, -1 << 63} {
-		ans := &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id, Body: make([]byte, 10_000)}
-		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendFrame(nil, ans)) })
-		ans.Request = true
-		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendFrame(nil, ans)) })
+		response := &dubbo.Frame{Serialization: dubbo.Hessian2, Status: dubbo.StatusOK, ID: id, Body: make([]byte, 10_000)}
+		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendFrame(nil, response)) })
+		response.Request = true
+		a.Loop.Do(func() { provider.Conn.Write(dubbo.AppendFrame(nil, response)) })
 	}
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
 	a.Respond = func(f *dubbo.Frame) *dubbo.Frame {
@@ -312,10 +310,9 @@ func TestNonsenseFromProviders(t *testing.T) {
 	m.Settled()
 }
 
-// TestDubboFaultsCostNoAnswer lets providers crash, pause and lose connections
-// under load, seed after seed: every call is answered, rightly, and nothing is
-// left behind.
-func TestDubboFaultsCostNoAnswer(t *testing.T) {
+// TestRandomFaults lets providers crash, pause and lose connections under load, for
+// several seeds. Every call must get its response, and nothing may be left in use.
+func TestRandomFaults(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
 		seeds = 5

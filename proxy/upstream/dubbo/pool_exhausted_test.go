@@ -9,9 +9,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestExhaustedPools: a provider without a free thread has not begun the call, so
-// it goes elsewhere; the caller learns of it when there is nowhere else.
-func TestExhaustedPools(t *testing.T) {
+// TestRetryAfterPoolExhausted checks that a call goes to another provider if one has no
+// free thread, and fails if there is no other.
+func TestRetryAfterPoolExhausted(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
 		m.Apps[0].Pool, m.Apps[1].Pool = 1, 1000
@@ -51,9 +51,9 @@ func TestExhaustedPools(t *testing.T) {
 	})
 }
 
-// TestThePoolIsNeverExhausted: with max_concurrency at the provider's pool, calls
-// wait in the sidecar's queue instead.
-func TestThePoolIsNeverExhausted(t *testing.T) {
+// TestMaxConcurrencyOfPool checks that with max_concurrency at the size of the provider's
+// pool, calls wait in the sidecar's queue and none is refused.
+func TestMaxConcurrencyOfPool(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Provider: ", max_concurrency: 4", Service: ", lb: {policy: random}"})
 	for _, a := range m.Apps {
 		a.Pool = 4
@@ -75,18 +75,18 @@ func TestThePoolIsNeverExhausted(t *testing.T) {
 	m.Settled()
 }
 
-// exhausted is the answer of a pool without a free thread.
+// exhausted is the response of a provider whose pool has no free thread.
 func exhausted(f *dubbo.Frame) *dubbo.Frame {
 	return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.StatusPoolExhausted}
 }
 
-// TestOneAppIsNotAskedTwice: the only application has turned a call away, so no
-// sidecar asks it again.
-func TestOneAppIsNotAskedTwice(t *testing.T) {
+// TestNoRetryAtSameProvider checks that a provider with an exhausted pool does not get the
+// same call again.
+func TestNoRetryAtSameProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", retry: {attempts: 3}, hedge: {budget: 1}"})
-		asked := 0
-		m.Apps[0].OnCall = func(*dubbo.Frame) { asked++ }
+		attempts := 0
+		m.Apps[0].OnCall = func(*dubbo.Frame) { attempts++ }
 		m.Apps[0].Respond = exhausted
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusPoolExhausted, "")
@@ -96,21 +96,21 @@ func TestOneAppIsNotAskedTwice(t *testing.T) {
 		if k.Status != 503 || k.Code != "pool-exhausted" {
 			t.Errorf("status %d %s", k.Status, k.Code)
 		}
-		if asked != 2 {
-			t.Errorf("the application was asked %d times for two calls", asked)
+		if attempts != 2 {
+			t.Errorf("the application got %d attempts of two calls", attempts)
 		}
 		m.Settled()
 	})
 }
 
-// TestPoolsExhaustedForNobody: a call that is turned away when its caller is gone says
-// nothing of how fast its provider is.
-func TestPoolsExhaustedForNobody(t *testing.T) {
+// TestLatencyIgnoresExhaustedPool checks that the refusal of a withdrawn call is not taken
+// for the provider's latency.
+func TestLatencyIgnoresExhaustedPool(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
-	for _, answer := range []func(*dubbo.Frame) *dubbo.Frame{exhausted, proxytest.EchoCall} {
-		a.Respond = answer
+	for _, respond := range []func(*dubbo.Frame) *dubbo.Frame{exhausted, proxytest.EchoCall} {
+		a.Respond = respond
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		c.CallHessian("m", "x")
 		m.RunUntil("the call", func() bool { return a.Busy == 1 })
@@ -122,21 +122,21 @@ func TestPoolsExhaustedForNobody(t *testing.T) {
 	}
 }
 
-// TestExhaustedPoolsCostRetries: a call that was turned away goes to as many other
+// TestRetriesAfterPoolExhaustedArePaid checks that a refused call goes to as many other
 // endpoints as it has retries, each for a token.
-func TestExhaustedPoolsCostRetries(t *testing.T) {
+func TestRetriesAfterPoolExhaustedArePaid(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for attempts, want := range map[int]int{1: 2, 2: 3, 3: 3} {
 			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: fmt.Sprintf(", retry: {attempts: %d}", attempts)})
-			asked := map[string]int{}
+			called := map[string]int{}
 			for _, a := range m.Apps {
 				a.Respond = exhausted
-				a.OnCall = func(*dubbo.Frame) { asked[a.Addr]++ }
+				a.OnCall = func(*dubbo.Frame) { called[a.Addr]++ }
 			}
 			c := m.DialDubbo(proxytest.EgressDubbo)
 			c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusPoolExhausted, "")
-			if paid := m.Consumer.Stats("compute").RetriesPaid; len(asked) != want || paid != uint64(want-1) {
-				t.Errorf("%d retries: asked %v, %d tokens paid", attempts, asked, paid)
+			if paid := m.Consumer.Stats("compute").RetriesPaid; len(called) != want || paid != uint64(want-1) {
+				t.Errorf("%d retries: called %v, %d tokens paid", attempts, called, paid)
 			}
 			m.Settled()
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux"
 )
 
-// TestWithdrawnCallsDoNotPileUp: however many calls are withdrawn before they could
-// leave, those that are left are queued in order, and not much else.
-func TestWithdrawnCallsDoNotPileUp(t *testing.T) {
+// TestQueueDropsWithdrawnCalls checks that the queue stays bounded while calls are
+// withdrawn, and keeps the order of the others.
+func TestQueueDropsWithdrawnCalls(t *testing.T) {
 	c := &client{calls: newTable()}
 	var want []int64
 	for i := range 100 * mux.MaxStreams {
