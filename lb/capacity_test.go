@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/lb"
 )
 
@@ -46,7 +47,7 @@ var unequal = []struct {
 func TestUnequalReplicas(t *testing.T) {
 	loads := []float64{0.6, 0.8, 0.95, 1, 1.2}
 	seeds, duration := uint64(3), 5*time.Second
-	if lb.RaceEnabled { // no races here, and it takes long
+	if racetest.Enabled { // no races here, and it takes long
 		loads, seeds, duration = []float64{1}, 1, 3*time.Second
 	}
 	for _, kind := range unequal {

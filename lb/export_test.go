@@ -1,7 +1,4 @@
 package lb
 
-// RaceEnabled reports whether the race detector is on.
-const RaceEnabled = raceEnabled
-
 // PerWeight returns the load of e per weight.
 func (v *View) PerWeight(e *Endpoint) float64 { return e.perWeight(e.load(v.Now)) }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
@@ -95,7 +96,7 @@ func TestPoliciesEligibility(t *testing.T) {
 }
 
 func TestPolicyAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, p := range Policies {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remora-proxy/remora/lb"
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 // scaleSeeds is the number of runs; each figure is the worst of them.
@@ -16,7 +16,7 @@ const scaleSeeds = 5
 func TestThousandOnThree(t *testing.T) {
 	const most = 100 * time.Millisecond
 	seeds := uint64(scaleSeeds)
-	if lb.RaceEnabled {
+	if racetest.Enabled {
 		seeds = 1
 	}
 	for _, c := range []herdConfig{
@@ -44,7 +44,7 @@ func TestThousandOnThree(t *testing.T) {
 // each with all of them or a subset.
 func TestMeshGrows(t *testing.T) {
 	sizes, seeds := []int{10, 100, 1000}, uint64(scaleSeeds)
-	if lb.RaceEnabled { // the race detector takes many times the memory
+	if racetest.Enabled { // the race detector takes many times the memory
 		sizes, seeds = []int{10, 100}, 1
 	}
 	for _, n := range sizes {

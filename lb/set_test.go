@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 func addrs(es []*Endpoint) []string {
@@ -317,7 +319,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 }
 
 func TestPickAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, n := range []int{3, 50} {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -146,7 +147,7 @@ func TestAllocations(t *testing.T) {
 func checkNoAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	f()
-	if n := testing.AllocsPerRun(100, f); n != 0 && !raceEnabled { // the detector allocates
+	if n := testing.AllocsPerRun(100, f); n != 0 && !racetest.Enabled { // the detector allocates
 		t.Errorf("%s: %v allocations", what, n)
 	}
 }

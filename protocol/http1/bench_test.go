@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/bytebufferpool"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 )
 
@@ -181,7 +182,7 @@ func TestNoAllocationsRareInput(t *testing.T) {
 func checkNoAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	f()
-	if n := testing.AllocsPerRun(100, f); n != 0 && !raceEnabled { // the detector allocates
+	if n := testing.AllocsPerRun(100, f); n != 0 && !racetest.Enabled { // the detector allocates
 		t.Errorf("%s: %v allocations", what, n)
 	}
 }

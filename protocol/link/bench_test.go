@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/valyala/bytebufferpool"
 )
@@ -64,7 +65,7 @@ func TestRoundTripAllocations(t *testing.T) {
 	if *n != 200 {
 		t.Fatalf("%d messages arrived", *n)
 	}
-	if got := testing.AllocsPerRun(1000, call); got != 0 && !raceEnabled {
+	if got := testing.AllocsPerRun(1000, call); got != 0 && !racetest.Enabled {
 		t.Errorf("%v allocations per call", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
@@ -17,7 +18,7 @@ func TestSingleFaults(t *testing.T) {
 	switch {
 	case testing.Short():
 		seeds = 10
-	case proxytest.RaceEnabled: // a single goroutine has no races to detect
+	case racetest.Enabled: // a single goroutine has no races to detect
 		seeds = 30
 	}
 	for seed := range seeds {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/proxytest"
 	"github.com/remora-proxy/remora/registry"
@@ -20,7 +21,7 @@ func TestRandomFaults(t *testing.T) {
 	switch {
 	case testing.Short():
 		seeds = 6
-	case proxytest.RaceEnabled:
+	case racetest.Enabled:
 		seeds = 15
 	}
 	for seed := range seeds {

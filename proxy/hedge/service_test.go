@@ -3,6 +3,8 @@ package hedge
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 func willing() Question {
@@ -100,7 +102,7 @@ func TestDecideWithoutSamples(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	s, r := NewService(1), NewRoute(*auto(), 1)

@@ -3,6 +3,8 @@ package hedge
 import (
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 // shadowed returns a route in shadow mode that has seen latencies of 1 ms.
@@ -155,7 +157,7 @@ func TestForecastDelays(t *testing.T) {
 }
 
 func TestShadowDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	s, r := shadowed(DefaultPolicy())

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -182,13 +183,13 @@ func (m *AllocMesh) Call(want []byte, pieces ...[]byte) {
 func (m *AllocMesh) CheckAllocs(most float64, f func()) {
 	m.T.Helper()
 	warm := 200
-	if RaceEnabled {
+	if racetest.Enabled {
 		warm = 20
 	}
 	for range warm {
 		f()
 	}
-	if RaceEnabled {
+	if racetest.Enabled {
 		return
 	}
 	// A garbage collection empties sync.Pool; refilling it is not the request's work.

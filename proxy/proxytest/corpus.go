@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/corpus"
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/sim"
 )
@@ -29,7 +30,7 @@ type feeding struct {
 // Skips reports whether case i is left to the other feedings. Under the race detector each
 // case has one feeding: a simulation is one goroutine, so the detector finds nothing.
 func (f *feeding) Skips(i int) bool {
-	return RaceEnabled && i%len(Feedings) != int(f.Seed)%len(Feedings)
+	return racetest.Enabled && i%len(Feedings) != int(f.Seed)%len(Feedings)
 }
 
 // Feedings are the ways in which each case is fed.

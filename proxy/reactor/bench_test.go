@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -106,7 +107,7 @@ func flushed(e *Engine, before func()) func() loop.Stream {
 // TestAllocations: an event that reads and writes allocates nothing. A flush through
 // Execute allocates gnet's queue node and closure.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, k := range kinds {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -281,7 +282,7 @@ func TestTLSLargeTransfer(t *testing.T) {
 // TestTLSAllocs: receiving and sending a message allocates only what package tls allocates
 // for each read. The last read of an event finds no input. One allocation is the client's.
 func TestTLSAllocs(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	own := NewIdentity(t)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/proxytest"
@@ -56,7 +57,7 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: lin
 		for i := range uint64(n + 1) {
 			says = append(says, goAway(last(i)))
 		}
-		if allocs := testing.AllocsPerRun(n, func() { near.Deliver(says[0]); says = says[1:] }); allocs != 0 && !proxytest.RaceEnabled {
+		if allocs := testing.AllocsPerRun(n, func() { near.Deliver(says[0]); says = says[1:] }); allocs != 0 && !racetest.Enabled {
 			t.Errorf("%s: %v allocations for a GOAWAY that excludes nothing", name, allocs)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 // Flags of TestRandomMeshes. scripts/sim.sh runs it with 10,000 seeds.
@@ -28,7 +30,7 @@ func TestRandomMeshes(t *testing.T) {
 	n := *seedCount
 	switch {
 	case n > 0:
-	case testing.Short() || raceEnabled:
+	case testing.Short() || racetest.Enabled:
 		n = 60
 	default:
 		n = 300

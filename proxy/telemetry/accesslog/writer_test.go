@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/internal/leaktest"
+	"github.com/remora-proxy/remora/internal/racetest"
 )
 
 const timeout = time.Minute
@@ -377,7 +378,7 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 	run()
-	if n := testing.AllocsPerRun(100, run); n > 0 && !raceEnabled {
+	if n := testing.AllocsPerRun(100, run); n > 0 && !racetest.Enabled {
 		t.Errorf("%v allocations for 1000 lines", n)
 	}
 }

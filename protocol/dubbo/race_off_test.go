@@ -1,5 +1,0 @@
-//go:build !race
-
-package dubbo
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package hedge
-
-const raceEnabled = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package mesh
-
-// raceEnabled: under the race detector everything takes ten times as long.
-const raceEnabled = true
