@@ -70,8 +70,8 @@ func benchmarkInvocation(b *testing.B, serialization byte) {
 	}
 }
 
-// TestAllocations covers all steps for a forwarded message, and for a call that came as
-// a form.
+// TestAllocations checks that no step allocates for a forwarded message, and for a call
+// that came as a form.
 func TestAllocations(t *testing.T) {
 	dst := make([]byte, 0, 16<<10)
 	var c Call
@@ -104,7 +104,7 @@ func TestAllocations(t *testing.T) {
 	} {
 		b := unhexed(t, wire)
 		for _, bare := range []bool{true, false} {
-			checkNoAllocations(t, "answer", func() {
+			checkNoAllocations(t, "response", func() {
 				f, _, err := Decode(b, 1<<20)
 				if err != nil {
 					t.Fatal(err)

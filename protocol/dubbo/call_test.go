@@ -46,7 +46,7 @@ func decodedArguments(t testing.TB, c *Call) string {
 	return strings.Join(values, "\n")
 }
 
-func TestForm(t *testing.T) {
+func TestFormCall(t *testing.T) {
 	for _, c := range []struct{ form, fastjson, hessian string }{
 		{"interface=a.B&method=m&parameterTypesString=Ljava%2Flang%2FString%3B&parameter=", `""`, `""`},
 		{"parameter=1&parameterTypesString=ILjava/lang/String;&method=m&parameter=2&interface=a.B", "1\n\"2\"", "1\n\"2\""},
@@ -72,8 +72,8 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFormTexts encodes texts of all kinds and lengths, and decodes them again.
-func TestFormTexts(t *testing.T) {
+// TestFormCallTexts encodes texts of all kinds and lengths, and decodes them again.
+func TestFormCallTexts(t *testing.T) {
 	var c Call
 	for _, text := range []string{
 		"", " ", "a", strings.Repeat("x", 1023), strings.Repeat("é%&=+\"", 1000), strings.Repeat("m", 1<<20), strings.Repeat("😀\n", 1<<17), "null", "1", "[]",
@@ -97,7 +97,7 @@ func TestFormTexts(t *testing.T) {
 	}
 }
 
-func TestFormRefused(t *testing.T) {
+func TestFormCallRefused(t *testing.T) {
 	const good = "interface=a.B&method=m&parameterTypesString="
 	for _, c := range []struct {
 		form string

@@ -27,7 +27,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFrameSplit decodes a frame in two pieces, split everywhere.
+// TestFrameSplit decodes every prefix of a frame.
 func TestFrameSplit(t *testing.T) {
 	b := unhexed(t, fastjsonCall)
 	for i := range b {
@@ -91,7 +91,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-func TestReadOnly(t *testing.T) {
+func TestReadOnlyEvent(t *testing.T) {
 	for _, c := range []struct {
 		wire string
 		want bool
@@ -142,17 +142,17 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestFailure(t *testing.T) {
+func TestAppendFailure(t *testing.T) {
 	const want = `no-endpoint: the service "x" has no endpoint`
-	for _, c := range []struct{ asked, answered byte }{{Hessian2, Hessian2}, {Fastjson, Fastjson}, {3, Hessian2}} {
-		b := AppendFailure([]byte("before"), c.asked, 9, StatusServerError, "no-endpoint", `the service "x" has no endpoint`)
+	for _, c := range []struct{ call, response byte }{{Hessian2, Hessian2}, {Fastjson, Fastjson}, {3, Hessian2}} {
+		b := AppendFailure([]byte("before"), c.call, 9, StatusServerError, "no-endpoint", `the service "x" has no endpoint`)
 		f, n, err := Decode(b[len("before"):], 1000)
 		if err != nil || n != len(b)-len("before") {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 		message := string(readMessage(&f))
 		f.Body = nil
-		if !reflect.DeepEqual(f, Frame{Serialization: c.answered, Status: StatusServerError, ID: 9}) || message != want {
+		if !reflect.DeepEqual(f, Frame{Serialization: c.response, Status: StatusServerError, ID: 9}) || message != want {
 			t.Errorf("got %+v, %q", f, message)
 		}
 	}

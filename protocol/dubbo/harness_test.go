@@ -7,6 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
+// show returns the fields of inv as text.
 func show(inv *Invocation) string {
 	s := fmt.Sprintf("dubbo %q path %q version %q method %q types %q group %q timeout %v",
 		inv.DubboVersion, inv.Path, inv.Version, inv.Method, inv.Types, inv.Group, inv.Timeout)

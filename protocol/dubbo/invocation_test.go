@@ -1,6 +1,7 @@
 package dubbo
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,33 +9,36 @@ import (
 	hessian "github.com/apache/dubbo-go-hessian2"
 )
 
+// fastjsonBody returns the body of a call with these lines.
+func fastjsonBody(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
+
 func TestFastjsonInvocation(t *testing.T) {
-	const head = "\"2.6.1\"\n\"a.B\"\n\"1.0\"\n\"m\"\n"
+	// after returns the body of a call to method m of a.B, version 1.0, with these lines
+	// after its method.
+	after := func(lines ...string) string {
+		return fastjsonBody(append([]string{`"2.6.1"`, `"a.B"`, `"1.0"`, `"m"`}, lines...)...)
+	}
+	simple := Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}
+	traced := simple
+	traced.TraceParent = []byte("00-1")
+	typed := simple
+	typed.Types, typed.Group, typed.Timeout = []byte("[[ILa/B;"), []byte("last"), 1500*time.Millisecond
 	for _, c := range []struct {
 		body string
 		want Invocation
 	}{
-		{head + "\"\"\n{}\n",
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
-		{"null\n\"a.B\"\nnull\n\"m\"\nnull\nnull\n",
-			Invocation{Path: []byte("a.B"), Method: []byte("m")}},
-		{"\"\"\r\n\"a.B\"\r\n\"0.0.0\"\r\n\"é\"\r\n\"IJ\"\r\n1\r\n2\r\n{\"group\":\"g\"}\r\n",
+		{after(`""`, `{}`), simple},
+		{fastjsonBody(`null`, `"a.B"`, `null`, `"m"`, `null`, `null`), Invocation{Path: []byte("a.B"), Method: []byte("m")}},
+		{strings.ReplaceAll(fastjsonBody(`""`, `"a.B"`, `"0.0.0"`, `"é"`, `"IJ"`, `1`, `2`, `{"group":"g"}`), "\n", "\r\n"),
 			Invocation{Path: []byte("a.B"), Method: []byte("é"), Types: []byte("IJ"), Group: []byte("g")}},
-		{head + "\"[[ILa/B;\"\n[[1]]\n{\"group\":\"no\"}\n{\"timeout\":\"1500\",\"group\":\"g\",\"x\":{\"group\":\"no\"},\"group\":\"last\"}\n",
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m"),
-				Types: []byte("[[ILa/B;"), Group: []byte("last"), Timeout: 1500 * time.Millisecond}},
-		{head + "\"\"\n{\"path\":\"p\",\"version\":null,\"group\":null,\"timeout\":20, \"x\":\"\\n\"}\n",
+		{after(`"[[ILa/B;"`, `[[1]]`, `{"group":"no"}`, `{"timeout":"1500","group":"g","x":{"group":"no"},"group":"last"}`), typed},
+		{after(`""`, `{"path":"p","version":null,"group":null,"timeout":20, "x":"\n"}`),
 			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("p"), Method: []byte("m"), Timeout: 20 * time.Millisecond}},
-		{head + "\"\"\n{\"traceparent\":\"00-1\"}\n",
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m"), TraceParent: []byte("00-1")}},
-		{head + "\"\"\n{\"timeout\":\"soon\"}\n",
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
-		{head + "\"\"\n{\"timeout\":\"-1\"}\n",
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
-		{head + "\"\"\n{\"timeout\":\"9223372036854775808\"}\n", // digits
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
-		{head + "\"\"\n{\"timeout\":\"999999999999999999\"}\n", // nanoseconds
-			Invocation{DubboVersion: []byte("2.6.1"), Path: []byte("a.B"), Version: []byte("1.0"), Method: []byte("m")}},
+		{after(`""`, `{"traceparent":"00-1"}`), traced},
+		{after(`""`, `{"timeout":"soon"}`), simple},
+		{after(`""`, `{"timeout":"-1"}`), simple},
+		{after(`""`, `{"timeout":"9223372036854775808"}`), simple}, // overflows as a number
+		{after(`""`, `{"timeout":"999999999999999999"}`), simple},  // overflows as nanoseconds
 	} {
 		inv := Invocation{Group: []byte("left over"), Timeout: 1}
 		if err := inv.Parse(Fastjson, []byte(c.body)); err != nil || show(&inv) != show(&c.want) {
@@ -49,34 +53,40 @@ func TestFastjsonInvocation(t *testing.T) {
 }
 
 func TestFastjsonInvocationRefused(t *testing.T) {
-	const rest = "\n{}\n"
-	for _, body := range []string{
-		"\"2.6.1\"\nnull\nnull\n\"m\"\n\"\"" + rest,              // no path
-		"\"2.6.1\"\n\"\"\nnull\n\"m\"\n\"\"" + rest,              //
-		"\"2.6.1\"\n\"a.B\"\nnull\nnull\n\"\"" + rest,            // no method
-		"\"2.6.1\"\n\"a\\u002eB\"\nnull\n\"m\"\n\"\"" + rest,     // escapes
-		"\"2.6.1\"\n\"a\"B\"\nnull\n\"m\"\n\"\"" + rest,          // quotes
-		"\"2.6.1\"\n\"a.B\" \nnull\n\"m\"\n\"\"" + rest + "x",    // more
-		"2\n\"a.B\"\nnull\n\"m\"\n\"\"" + rest,                   // no string
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"X\"" + rest,          // no type
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"" + rest,          // no argument
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"\n" + rest,        // an empty line
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"I\"\n1\r2" + rest,    // two lines for Java
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n[]\n",            // attachments
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"group\":1}\n", //
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"group\":\"\\u0067\"}\n",
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"gr\\u006fup\":\"g\"}\n",
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"path\":null}\n",
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"\"\n{\"a\":1}}\n",
-		"\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"" + strings.Repeat("I", 256) + "\"\n" + strings.Repeat("1\n", 256) + "{}\n",
+	// calls returns the body of a call to method m of a.B with these lines after its method.
+	calls := func(lines ...string) string {
+		return fastjsonBody(append([]string{`"2.6.1"`, `"a.B"`, `null`, `"m"`}, lines...)...)
+	}
+	arguments := func(n int) string {
+		return calls(append(append([]string{`"` + strings.Repeat("I", n) + `"`}, slices.Repeat([]string{"1"}, n)...), `{}`)...)
+	}
+	for body, why := range map[string]string{
+		fastjsonBody(`"2.6.1"`, `null`, `null`, `"m"`, `""`, `{}`):         "no path",
+		fastjsonBody(`"2.6.1"`, `""`, `null`, `"m"`, `""`, `{}`):           "empty path",
+		fastjsonBody(`"2.6.1"`, `"a.B"`, `null`, `null`, `""`, `{}`):       "no method",
+		fastjsonBody(`"2.6.1"`, `"a\u002eB"`, `null`, `"m"`, `""`, `{}`):   "escape in the path",
+		fastjsonBody(`"2.6.1"`, `"a"B"`, `null`, `"m"`, `""`, `{}`):        "quote in the path",
+		fastjsonBody(`"2.6.1"`, `"a.B" `, `null`, `"m"`, `""`, `{}`) + "x": "bytes after the end",
+		fastjsonBody(`2`, `"a.B"`, `null`, `"m"`, `""`, `{}`):              "Dubbo version that is no string",
+		calls(`"X"`, `{}`):                "unknown type",
+		calls(`"I"`, `{}`):                "no argument",
+		calls(`"I"`, ``, `{}`):            "empty line for an argument",
+		calls(`"I"`, "1\r2", `{}`):        "two lines to Java",
+		calls(`""`, `[]`):                 "attachments that are no object",
+		calls(`""`, `{"group":1}`):        "group that is no string",
+		calls(`""`, `{"group":"\u0067"}`): "escape in the group",
+		calls(`""`, `{"gr\u006fup":"g"}`): "escape in the name group",
+		calls(`""`, `{"path":null}`):      "attachment path without a value",
+		calls(`""`, `{"a":1}}`):           "bytes after the attachments",
+		arguments(256):                    "too many arguments",
 	} {
 		var inv Invocation
 		if err := inv.Parse(Fastjson, []byte(body)); err != ErrBadInvocation {
-			t.Errorf("%q: got %v, %s", body, err, show(&inv))
+			t.Errorf("%s: got %v, %s", why, err, show(&inv))
 		}
 	}
 	var inv Invocation
-	most := "\"2.6.1\"\n\"a.B\"\nnull\n\"m\"\n\"" + strings.Repeat("I", 255) + "\"\n" + strings.Repeat("1\n", 255) + "{}\n"
+	most := arguments(255)
 	if err := inv.Parse(Fastjson, []byte(most)); err != nil {
 		t.Errorf("255 arguments: %v", err)
 	}
@@ -123,13 +133,13 @@ func TestHessianInvocation(t *testing.T) {
 	}
 	for _, cut := range []int{1, 2, 10, 100, 1000, 100_000} {
 		if err := inv.Parse(Hessian2, body[:len(body)-cut]); err != ErrBadInvocation {
-			t.Errorf("%d bytes less: %v", cut, err)
+			t.Errorf("without the last %d bytes: %v", cut, err)
 		}
 	}
 	short := libraryCall(t, hessian.Service{Path: "a.B", Method: "m"}, args[:1], nil)
 	for i := range short {
 		if err := inv.Parse(Hessian2, short[:i]); err != ErrBadInvocation {
-			t.Errorf("its first %d bytes: %v", i, err)
+			t.Errorf("the first %d bytes: %v", i, err)
 		}
 	}
 	if err := inv.Parse(Hessian2, append(short, 'N')); err != ErrBadInvocation {

@@ -49,7 +49,7 @@ func TestJSONDepth(t *testing.T) {
 	}
 }
 
-func TestCompact(t *testing.T) {
+func TestJSONCompact(t *testing.T) {
 	const text = " {\r\n\t\"a b\\\" \\\\\" : [ 1 , \"\\\\\" , { } ]\n} "
 	const want = `{"a b\" \\":[1,"\\",{}]}`
 	if got := string(appendCompact(nil, []byte(text))); got != want {
@@ -93,8 +93,8 @@ func TestJSONStringRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPlainLen places every byte at every offset of a word, among bytes that the
-// subtractions could confuse it with.
+// TestPlainLen tries every byte at every offset of a word, among bytes that its word-wise
+// search could confuse it with.
 func TestPlainLen(t *testing.T) {
 	for _, around := range []byte{' ', '!', '#', '[', ']', 0x7f} {
 		for at := range 17 {

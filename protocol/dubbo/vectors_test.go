@@ -27,6 +27,7 @@ const (
 	heartbeatResponse = "dabb2614000000000000002a000000056e756c6c0a"
 )
 
+// unhexed returns the bytes of hexadecimal digits; spaces are ignored.
 func unhexed(t testing.TB, digits string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
@@ -37,7 +38,6 @@ func unhexed(t testing.TB, digits string) []byte {
 }
 
 // decoded returns the only frame in digits.
-
 func decoded(t testing.TB, digits string) Frame {
 	t.Helper()
 	b := unhexed(t, digits)
