@@ -6,7 +6,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// brokenLoop, brokenConn and brokenStream pass on what no mutant overrides.
+// brokenLoop, brokenConn and brokenStream pass on each call that the mutant does not
+// override.
 type brokenLoop struct {
 	loop.Loop
 	now    func() time.Duration
@@ -24,7 +25,7 @@ type brokenLoop struct {
 	drain    func(c *brokenConn)
 	detach   func(c *brokenConn) (loop.Socket, error)
 
-	last *brokenConn // opened last
+	last *brokenConn // the connection opened last
 }
 
 func (l *brokenLoop) Now() time.Duration {

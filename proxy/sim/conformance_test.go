@@ -9,7 +9,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// TestConformance holds the simulator to proxy/loop.go, on several seeds.
+// TestConformance runs the suite of drivers on the simulator, for several seeds.
 func TestConformance(t *testing.T) {
 	seeds := 4
 	if testing.Short() {
@@ -35,7 +35,8 @@ type harness struct {
 	far   *Loop
 	ports int
 
-	// wrap is what the suite gets for l; a mutant breaks a rule here.
+	// wrap and stream are what the suite gets in place of l and its streams. A mutant
+	// breaks a rule there.
 	wrap   loop.Loop
 	stream func(s loop.Stream) loop.Stream
 }
@@ -96,7 +97,7 @@ func (h *harness) Connect(addr string) conformance.Peer {
 	return p
 }
 
-// farEnd is the Peer: a Stream on the far loop with the world's means.
+// farEnd is a conformance.Peer: a Stream on the far loop.
 type farEnd struct {
 	h   *harness
 	c   loop.Conn
@@ -119,7 +120,7 @@ func (p *farEnd) CloseWrite() {
 	p.h.w.HalfClose(p.c)
 }
 
-// Send keeps order, which Post alone does not, and lets no time pass.
+// Send queues b. Post alone would not keep the order of two sends.
 func (p *farEnd) Send(b []byte) {
 	p.queue = append(p.queue, b...)
 	p.h.far.Post(func() {

@@ -16,12 +16,12 @@ const (
 	address = "10.0.0.2:80"
 )
 
-// end is a Stream that keeps what it sees.
+// end is a Stream that records its events.
 type end struct {
 	w      *World
 	c      loop.Conn
-	opened time.Duration // when; 0: not
-	last   time.Duration // when data came last
+	opened time.Duration // time of OnOpen; 0 means not yet
+	last   time.Duration // time of the latest OnData
 	got    int
 	closed bool
 	err    error
@@ -120,7 +120,7 @@ func TestBandwidth(t *testing.T) {
 		t.Errorf("%d bytes after half of the time, want 2 MiB or so", got)
 	}
 	if p.to.got != 100 || p.to.last-start > 50*ms {
-		t.Errorf("another connection's short frame had to wait: %d bytes after %v", p.to.got, p.to.last-start)
+		t.Errorf("the other connection's short frame was delayed: %d bytes after %v", p.to.got, p.to.last-start)
 	}
 	p.w.Run(time.Second)
 	if d := first.last - start; first.got != 4<<20+1 || d < time.Second || d > 1100*ms {
@@ -133,7 +133,7 @@ func TestBandwidth(t *testing.T) {
 	})
 }
 
-func TestRefuseLoseBlackhole(t *testing.T) {
+func TestDialFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		set  func(p *two)
@@ -143,7 +143,7 @@ func TestRefuseLoseBlackhole(t *testing.T) {
 		{"lost", func(p *two) { p.w.Net(func(_, _ string) Path { return Path{Lose: 1} }) }, syscall.ETIMEDOUT},
 		{"blackhole", func(p *two) { p.w.Blackhole(address, true) }, syscall.ETIMEDOUT},
 		{"partition", func(p *two) { p.w.Partition("a", "b") }, syscall.ETIMEDOUT},
-		{"no answer", func(p *two) { p.w.PartitionOneWay("b", "a") }, syscall.ETIMEDOUT},
+		{"no response", func(p *two) { p.w.PartitionOneWay("b", "a") }, syscall.ETIMEDOUT},
 		{"vanished", func(p *two) { p.w.Vanish(p.b) }, syscall.ETIMEDOUT},
 		{"crashed", func(p *two) { p.w.Crash(p.b) }, syscall.ECONNREFUSED},
 		{"reset", func(p *two) { p.w.Net(func(_, _ string) Path { return Path{Reset: 1} }) }, nil},
@@ -165,7 +165,7 @@ func TestRefuseLoseBlackhole(t *testing.T) {
 			}
 			p.wantClosed(t, "a", p.at, c.want)
 			if p.at.opened > 0 {
-				t.Error("OnOpen came")
+				t.Error("OnOpen was called")
 			}
 			p.w.Run(5 * time.Second)
 			if p.to != nil && !p.to.closed {
@@ -224,12 +224,13 @@ func TestReset(t *testing.T) {
 		p.wantClosed(t, "a", p.at, syscall.ECONNRESET)
 		p.wantClosed(t, "b", p.to, syscall.ECONNRESET)
 		if p.to.got != 0 {
-			t.Errorf("seed %d: %d bytes that were on their way arrived", seed, p.to.got)
+			t.Errorf("seed %d: %d bytes in transit arrived", seed, p.to.got)
 		}
 	}
 }
 
-// TestCrash: peers hear of it, timers do not fire, and a restart is empty.
+// TestCrash checks that peers learn of a crash, that its timers don't fire, and that a
+// restarted host has no state.
 func TestCrash(t *testing.T) {
 	for _, unread := range []bool{false, true} {
 		p := newTwo(t, 1)
@@ -257,7 +258,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestVanish: silence, until the host is back; then a reset for who sends.
+// TestVanish checks that peers hear nothing of a vanished host until it is back and they
+// send to it, which causes a reset.
 func TestVanish(t *testing.T) {
 	for _, sends := range []bool{true, false} {
 		p := newTwo(t, 1)
@@ -268,7 +270,7 @@ func TestVanish(t *testing.T) {
 		}
 		p.w.Run(time.Hour)
 		if p.at.closed {
-			t.Fatal("news of a host that has vanished")
+			t.Fatal("the connection to a vanished host closed")
 		}
 		p.w.Loop("b")
 		p.w.Run(time.Second)
@@ -283,7 +285,7 @@ func TestVanish(t *testing.T) {
 	}
 }
 
-// TestPause: nothing happens on the loop, its kernel goes on.
+// TestPause checks that nothing happens on a paused loop, while its kernel continues.
 func TestPause(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
@@ -341,8 +343,9 @@ func TestHalfClose(t *testing.T) {
 	p.wantClosed(t, "a", p.at, io.EOF)
 }
 
-// TestCloseOfUnreadResets: close(2) with unread input destroys the response.
-func TestCloseOfUnreadResets(t *testing.T) {
+// TestCloseWithUnreadInputResets checks that close(2) with unread input destroys the
+// response.
+func TestCloseWithUnreadInputResets(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
 	p.w.Hold(p.to.c, true)
@@ -354,10 +357,10 @@ func TestCloseOfUnreadResets(t *testing.T) {
 	p.wantClosed(t, "b", p.to, nil)
 }
 
-// TestResetComesBehindWhatWasSent: a reset may destroy what lies unread, but never the
-// beginning of what is read all the same.
-func TestResetComesBehindWhatWasSent(t *testing.T) {
-	said := []byte("0123456789abcdefghijkl")
+// TestResetKeepsOrder checks that a reset may destroy unread bytes, but that the bytes
+// read before it are the first ones sent.
+func TestResetKeepsOrder(t *testing.T) {
+	sent := []byte("0123456789abcdefghijkl")
 	for seed := range uint64(500) {
 		w := New(seed)
 		w.Options.Cut = 0.7
@@ -365,25 +368,26 @@ func TestResetComesBehindWhatWasSent(t *testing.T) {
 			var c loop.Conn
 			return &script{
 				open: func(conn loop.Conn) { c = conn },
-				data: func([]byte) { c.Write(said); c.Close() }, // with more to come
+				data: func([]byte) { c.Write(sent); c.Close() }, // with input still unread
 			}
 		})
-		var heard []byte
+		var received []byte
 		a := w.Loop("a")
 		a.Do(func() {
 			a.Dial("10.0.0.2:80", 0, &script{
 				open: func(c loop.Conn) { c.Write(make([]byte, 100_000)) },
-				data: func(b []byte) { heard = append(heard, b...) },
+				data: func(b []byte) { received = append(received, b...) },
 			})
 		})
 		w.Run(5 * time.Second)
-		if !bytes.HasPrefix(said, heard) {
-			t.Errorf("seed %d: heard %q of %q", seed, heard, said)
+		if !bytes.HasPrefix(sent, received) {
+			t.Errorf("seed %d: received %q of %q", seed, received, sent)
 		}
 	}
 }
 
-// TestLateDataCausesReset: a peer that sends to a closed connection gets a reset.
+// TestLateDataCausesReset checks that a peer that sends to a closed connection gets a
+// reset.
 func TestLateDataCausesReset(t *testing.T) {
 	p := newTwo(t, 1)
 	p.fixed(10*ms, 0)

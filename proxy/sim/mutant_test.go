@@ -13,8 +13,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// A mutant is the simulator with one rule of proxy/loop.go broken. The suite is
-// worth something only if the case that guards the rule fails on it.
+// mutant is the simulator with one rule of package loop broken. The case that guards the
+// rule must fail on it.
 type mutant struct {
 	name string
 	by   string // the case that must catch it
@@ -164,7 +164,7 @@ var mutants = []mutant{
 	{"timeout without Timeout", "DialTimeout", func(l loop.Loop, m *brokenLoop) {
 		m.close = func(s *brokenStream, err error) { s.Stream.OnClose(errors.New("late")) }
 	}},
-	{"an answer to somebody else", "DialMany", func(l loop.Loop, m *brokenLoop) {
+	{"a write to another connection", "DialMany", func(l loop.Loop, m *brokenLoop) {
 		n := 0
 		m.write = func(c *brokenConn, b []byte) {
 			if n++; n == 300 {
@@ -228,7 +228,7 @@ var mutants = []mutant{
 	{"write after Close", "WriteAfterEnd", func(l loop.Loop, m *brokenLoop) {
 		m.closing = func(c *brokenConn) { later(l, time.Millisecond, c.Conn.Close) }
 	}},
-	{"write to who has the descriptor now", "WriteAfterCloseReachesNobody", func(l loop.Loop, m *brokenLoop) {
+	{"write to the descriptor's next owner", "WriteAfterCloseReachesNobody", func(l loop.Loop, m *brokenLoop) {
 		m.write = func(c *brokenConn, b []byte) {
 			if c.gone {
 				c = m.last
@@ -289,7 +289,7 @@ var mutants = []mutant{
 	{"Detach of a closed connection", "DetachAfterEnd", func(l loop.Loop, m *brokenLoop) {
 		m.detach = func(*brokenConn) (loop.Socket, error) { return nil, errors.ErrUnsupported }
 	}},
-	{"RemoteAddr of somebody else", "DialOpens", func(l loop.Loop, m *brokenLoop) {
+	{"RemoteAddr of another host", "DialOpens", func(l loop.Loop, m *brokenLoop) {
 		m.dial = func(addr string, d time.Duration, s loop.Stream) {
 			l.(*Loop).w.listeners["10.0.0.8:1"] = l.(*Loop).w.listeners[addr]
 			l.Dial("10.0.0.8:1", d, s)
@@ -301,8 +301,8 @@ func closesWhenDetached(_ loop.Loop, m *brokenLoop) {
 	m.detach = func(c *brokenConn) (loop.Socket, error) { c.Conn.Close(); return nil, errors.ErrUnsupported }
 }
 
-// TestMutants runs, for each mutant, the case that must catch it, in a process
-// of its own because there is no other way to have a test fail and go on.
+// TestMutants runs, for each mutant, the case that must catch it. Each runs in a process
+// of its own, since a failed test can't be undone.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process per mutant")
@@ -322,7 +322,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestEveryCaseHasAMutant keeps the list complete.
+// TestEveryCaseHasAMutant checks that the list of mutants is complete.
 func TestEveryCaseHasAMutant(t *testing.T) {
 	caught := map[string]bool{}
 	for _, m := range mutants {
@@ -330,7 +330,7 @@ func TestEveryCaseHasAMutant(t *testing.T) {
 	}
 	for _, name := range conformance.Names() {
 		if !caught[name] {
-			t.Errorf("case %s: no mutant shows that it can fail", name)
+			t.Errorf("no mutant shows that case %s can fail", name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// mesh runs a few hosts that talk all the time while everything goes wrong, and
+// mesh runs a few hosts that exchange data all the time, with every kind of fault, and
 // returns the hash of the run.
 func mesh(t *testing.T, seed uint64) uint64 {
 	const hosts = 5
@@ -80,7 +80,7 @@ func (c *chatter) send() {
 func (c *chatter) OnData(b []byte) {
 	for _, x := range b {
 		if len(c.sent) == 0 || x != c.sent[0] {
-			panic("sim: an echo of something else")
+			panic("sim: the echo differs from what was sent")
 		}
 		c.sent = c.sent[1:]
 	}
@@ -188,8 +188,9 @@ func TestDataIsPoisoned(t *testing.T) {
 	}
 }
 
-// TestStreamsAreCut: a message comes whole, in pieces and as single bytes.
-func TestStreamsAreCut(t *testing.T) {
+// TestStreamsArriveInPieces checks that a message arrives whole for some seeds, in pieces
+// for others, and some with single bytes.
+func TestStreamsArriveInPieces(t *testing.T) {
 	whole, cut, single := 0, 0, 0
 	for seed := range uint64(200) {
 		w := New(seed)
@@ -213,12 +214,13 @@ func TestStreamsAreCut(t *testing.T) {
 		}
 	}
 	if whole < 50 || cut < 50 || single < 10 {
-		t.Errorf("of 200 messages %d came whole, %d cut, %d with a single byte", whole, cut, single)
+		t.Errorf("of 200 messages %d arrived whole, %d in pieces, %d with a single byte", whole, cut, single)
 	}
 }
 
-// TestTurnsShuffle: what is ready at once is one turn, in any order.
-func TestTurnsShuffle(t *testing.T) {
+// TestOrderWithinTurn checks that events that are ready at once are one turn, in any
+// order.
+func TestOrderWithinTurn(t *testing.T) {
 	orders := map[string]bool{}
 	for seed := range uint64(400) {
 		w := New(seed)
@@ -251,7 +253,7 @@ func TestTurnsShuffle(t *testing.T) {
 	}
 }
 
-func TestScriptsKeepOrderAndTime(t *testing.T) {
+func TestAtKeepsOrderAndTime(t *testing.T) {
 	w := New(1)
 	var got []string
 	for _, name := range []string{"a", "b", "c"} {
@@ -318,7 +320,7 @@ func TestTraceOnFailure(t *testing.T) {
 	}
 }
 
-// BenchmarkEcho counts callbacks: each round trip has two.
+// BenchmarkEcho reports callbacks per second. Each round trip has two.
 func BenchmarkEcho(b *testing.B) {
 	for _, conns := range []int{1, 100, 5000} {
 		b.Run(fmt.Sprint(conns), func(b *testing.B) {

@@ -21,12 +21,11 @@ const (
 	settingsLength = 7
 )
 
-// breakage is one thing that must not go wrong in the product. Each goes wrong in
-// what surrounds it: on the way between two sidecars, or in a count.
+// breakage breaks an invariant outside the product: between two sidecars, or in a count.
 type breakage struct {
-	name    string
-	make    func() tampering
-	tampers string // part of the violation that must be found
+	name string
+	make func() tampering
+	want string // part of the violation that must be found
 }
 
 var faults = []breakage{
@@ -53,7 +52,7 @@ var faults = []breakage{
 		}}
 	}, "which had been tried"},
 
-	{"two answers are swapped", func() tampering {
+	{"two responses are swapped", func() tampering {
 		return onLinks(func(l *link) linkTap { return linkTap{out: l.note, in: l.swap} })
 	}, "got the answer to"},
 
@@ -66,8 +65,8 @@ var faults = []breakage{
 	}, "over "},
 }
 
-// TestFaultsAreCaught has each fault found by the invariants, in a mesh that is
-// clean without it.
+// TestFaultsAreCaught checks that the invariants catch each fault, in a mesh that has no
+// violations without it.
 func TestFaultsAreCaught(t *testing.T) {
 	spec := NewSpec()
 	spec.Seed, spec.Load, spec.Duration = 3, 1000, 3*time.Second
@@ -82,7 +81,7 @@ func TestFaultsAreCaught(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			found := run(spec, f.make()).Violations
 			for _, wrong := range found {
-				if strings.Contains(wrong, f.tampers) && strings.HasPrefix(wrong, "seed 3, ") {
+				if strings.Contains(wrong, f.want) && strings.HasPrefix(wrong, "seed 3, ") {
 					return
 				}
 			}
@@ -91,7 +90,8 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// TestLongTurnIsCaught: no fault that can be made from outside makes one.
+// TestLongTurnIsCaught checks the bound of a turn directly, since no fault from outside
+// makes a turn long.
 func TestLongTurnIsCaught(t *testing.T) {
 	m := newMesh(NewSpec(), tampering{})
 	m.journal.turn(m.consumers[0].loops[0], 10, turnFloor+10*turnsPerReady)
@@ -104,7 +104,7 @@ func TestLongTurnIsCaught(t *testing.T) {
 	}
 }
 
-// detour is a loop that dials another address for one.
+// detour is a loop that dials the address to in place of from.
 type detour struct {
 	loop.Loop
 	from, to string
@@ -117,14 +117,15 @@ func (d *detour) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	d.Loop.Dial(addr, timeout, s)
 }
 
-// frame is one of a link, or its preface. The empty one is none.
+// frame is a frame of a link, or with kind 0 the preface.
 type frame struct {
-	kind    byte // type and flags; 0: the preface
+	kind    byte // type and flags
 	id      uint64
-	payload []byte // of a preface: all of it
+	payload []byte
 }
 
-// linkTap changes what passes on a link; nil changes nothing.
+// linkTap changes the frames of a link in each direction. A nil function changes nothing,
+// and the zero frame drops one.
 type linkTap struct{ out, in func(f frame) frame }
 
 // onLinks taps the links of all consumers.
@@ -150,7 +151,7 @@ type link struct {
 	tap     linkTap
 	out, in splitter
 
-	waiting []uint64 // streams without an answer
+	waiting []uint64 // streams without a response
 	swapped map[uint64]uint64
 }
 
@@ -167,7 +168,7 @@ func (l *link) OnData(b []byte) {
 
 func (l *link) Write(b []byte) { l.Conn.Write(l.out.pass(b, l.tap.out)) }
 
-// note keeps which requests are out.
+// note records the requests in flight.
 func (l *link) note(f frame) frame {
 	if f.kind&0x1f == frameRequest {
 		l.waiting = append(l.waiting, f.id)
@@ -175,7 +176,7 @@ func (l *link) note(f frame) frame {
 	return f
 }
 
-// swap gives an answer to the request that was sent next, and that one's to it.
+// swap exchanges the responses of a request and of the next one.
 func (l *link) swap(f frame) frame {
 	if f.kind != frameResponse {
 		return f
@@ -227,8 +228,8 @@ func (s *splitter) pass(b []byte, change func(f frame) frame) (out []byte) {
 	}
 }
 
-// next is the frame that held starts with, and its length; 0 when it is not all
-// there.
+// next returns the frame at the start of held, and its length in bytes, which is 0 if the
+// frame is incomplete.
 func (s *splitter) next() (f frame, n int) {
 	if !s.begun {
 		if len(s.held) <= settingsLength || len(s.held) <= settingsLength+int(s.held[settingsLength]) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fullForm is a flag of TestScenarios. scripts/sim.sh sets it.
+// fullForm is a flag that scripts/sim.sh sets.
 var fullForm = flag.Bool("full", false, "TestScenarios: run the scripts in full and print a Markdown table of the results")
 
 // TestScenarios runs every script of ../testdata, in its short form unless -full is given.

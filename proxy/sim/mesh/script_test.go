@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Spec reads back from its own script as what it was.
-func TestSpecsReadBack(t *testing.T) {
+// TestSpecRoundTrip checks that the script of a Spec reads as the same Spec.
+func TestSpecRoundTrip(t *testing.T) {
 	for seed := range uint64(500) {
 		want := Random(seed)
 		sc, err := Parse("x.scenario", "title x\n"+want.String())
@@ -17,13 +17,14 @@ func TestSpecsReadBack(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, want.String())
 		}
 		if got := sc.Full.Spec; !reflect.DeepEqual(got, want) {
-			t.Fatalf("seed %d reads back as\n%s\ninstead of\n%s", seed, got.String(), want.String())
+			t.Fatalf("seed %d: got\n%s\nwant\n%s", seed, got.String(), want.String())
 		}
 	}
 }
 
-// The same Spec gives the same run, read from a script or not.
-func TestRunsRepeat(t *testing.T) {
+// TestRunIsRepeatable checks that a Spec gives the same run each time, read from a script
+// or not.
+func TestRunIsRepeatable(t *testing.T) {
 	for seed := range uint64(20) {
 		spec := Random(seed)
 		sc, err := Parse("x.scenario", "title x\n"+spec.String())
@@ -76,13 +77,13 @@ expect answered >= 99% of versus
 	versus := &Result{Requests: r.Requests[:2]}
 	for i, holds := range []bool{false, true, true} {
 		if o := sc.Judge(r, versus)[i]; o.Holds != holds {
-			t.Errorf("line %d holds: %v; %s", o.Expect.Line, o.Holds, o.Summary)
+			t.Errorf("line %d: holds %v, want %v; %s", o.Expect.Line, o.Holds, holds, o.Summary)
 		}
 	}
 }
 
-// Each mistake is an error that names its line.
-func TestMistakesInScripts(t *testing.T) {
+// TestScriptErrors checks that each mistake is an error that names its line.
+func TestScriptErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"consumer 3":                            "x:2: after consumer comes a key",
 		"consumers":                             "x:2: there should be the number of consumers",
@@ -123,11 +124,11 @@ func TestMistakesInScripts(t *testing.T) {
 		}
 	}
 	if _, err := Parse("x", "consumers 1"); err == nil {
-		t.Error("a scenario without a title is none")
+		t.Error("no error for a scenario without a title")
 	}
 }
 
-// The script in the documentation is one.
+// TestDocumentedScript checks that the script in docs/simulation.md is valid.
 func TestDocumentedScript(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/simulation.md")
 	if err != nil {
@@ -140,6 +141,6 @@ func TestDocumentedScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sc.Expects) != 3 {
-		t.Errorf("it expects %v", sc.Expects)
+		t.Errorf("got expectations %v, want 3", sc.Expects)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// share is the part of all requests between two moments that a replica, from 0,
-// has served.
+// share returns the share of the requests between two moments that a replica, counted
+// from 0, has served.
 func (r *Result) share(replica int, from, to time.Duration) float64 {
 	served, all := 0, 0
 	for _, p := range r.Series {
@@ -23,7 +23,7 @@ func (r *Result) share(replica int, from, to time.Duration) float64 {
 	return float64(served) / float64(max(1, all))
 }
 
-// runScript runs the script, and fails the test for what must hold in every run.
+// runScript runs the script, and fails the test for each violation of an invariant.
 func runScript(t *testing.T, script string) *Result {
 	t.Helper()
 	sc, err := Parse("test", "title test\n"+script)
@@ -37,8 +37,9 @@ func runScript(t *testing.T, script string) *Result {
 	return r
 }
 
-// A replica that was slow is asked once a second where others are idle: the first
-// quick answer makes it one of them.
+// TestRecoveredReplicaIsUsed checks that a replica that was slow gets its share again.
+// While others are idle it gets one request a second, and the first quick response ends
+// that.
 func TestRecoveredReplicaIsUsed(t *testing.T) {
 	for _, direct := range []string{"", "direct\n"} {
 		r := runScript(t, direct+`
@@ -48,13 +49,13 @@ func TestRecoveredReplicaIsUsed(t *testing.T) {
 			t.Errorf("%q: %.2f of the requests go to the replica while it is slow", direct, share)
 		}
 		if share := r.share(0, 33*time.Second, 40*time.Second); share < 0.2 {
-			t.Errorf("%q: 3 s after it was slow a replica of three gets %.2f of the requests", direct, share)
+			t.Errorf("%q: 3 s after it was slow, one replica of three gets %.2f of the requests", direct, share)
 		}
 	}
 }
 
-// A replica that fails at once, and can't be ejected, is not reported to be fast: it
-// gets no more where a sidecar is beside it than where there is none.
+// TestFailuresAreNotReportedAsFast checks that a replica that fails at once, and can't be
+// ejected, does not attract load by its low latency, with a sidecar beside it or without.
 func TestFailuresAreNotReportedAsFast(t *testing.T) {
 	for _, direct := range []string{"", "direct\n"} {
 		r := runScript(t, direct+`
@@ -69,7 +70,7 @@ func TestFailuresAreNotReportedAsFast(t *testing.T) {
 			}
 		}
 		if share := float64(failed) / float64(len(r.Requests)); share > 0.1 {
-			t.Errorf("%q: %.3f of the requests went to the replica that fails", direct, share)
+			t.Errorf("%q: %.3f of the requests went to the failing replica", direct, share)
 		}
 	}
 }
