@@ -343,9 +343,8 @@ func TestHalfClose(t *testing.T) {
 	p.wantClosed(t, "a", p.at, io.EOF)
 }
 
-// TestCloseWithUnreadInputResets checks that close(2) with unread input destroys the
-// response.
-func TestCloseWithUnreadInputResets(t *testing.T) {
+// TestCloseWithUnread checks that close(2) with unread input destroys the response.
+func TestCloseWithUnread(t *testing.T) {
 	p := newTwo(t, 1)
 	p.connect(t)
 	p.w.Hold(p.to.c, true)
@@ -386,8 +385,7 @@ func TestResetKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestLateDataCausesReset checks that a peer that sends to a closed connection gets a
-// reset.
+// TestLateDataCausesReset checks that data to a closed connection causes a reset.
 func TestLateDataCausesReset(t *testing.T) {
 	p := newTwo(t, 1)
 	p.fixed(10*ms, 0)

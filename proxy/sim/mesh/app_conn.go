@@ -48,7 +48,7 @@ func (c *appConn) take(req *protocol.Request, length int64) {
 		attempt, err = strconv.Atoi(string(v))
 	}
 	if err != nil || !c.app.m.journal.known(nonce) {
-		c.app.m.journal.wrong("provider %d: its application got a request that nobody sent", c.app.provider+1)
+		c.app.m.journal.wrong("provider %d: its application got an unknown request", c.app.provider+1)
 		return
 	}
 	c.app.m.journal.arrived(nonce, c.app.provider, attempt, length)

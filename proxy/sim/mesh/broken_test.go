@@ -54,7 +54,7 @@ var faults = []breakage{
 
 	{"two responses are swapped", func() tampering {
 		return onLinks(func(l *link) linkTap { return linkTap{out: l.note, in: l.swap} })
-	}, "got the answer to"},
+	}, "got the response to"},
 
 	{"more is sent than the budget allows", func() tampering {
 		return tampering{begin: func(m *mesh) {

@@ -139,7 +139,7 @@ func (k *callerConn) OnData(b []byte) {
 	k.in = append(k.in, b...)
 	for len(k.in) > 0 {
 		if k.nonce == noCall {
-			journal.wrong("consumer %d: an answer that nobody asked for", k.c.consumer+1)
+			journal.wrong("consumer %d: a response without a request", k.c.consumer+1)
 			k.conn.Close()
 			return
 		}
@@ -150,7 +150,7 @@ func (k *callerConn) OnData(b []byte) {
 			return
 		}
 		if err != nil {
-			journal.wrong("consumer %d: a malformed answer: %v", k.c.consumer+1, err)
+			journal.wrong("consumer %d: a malformed response: %v", k.c.consumer+1, err)
 			k.conn.Close()
 			return
 		}
@@ -171,7 +171,7 @@ func (k *callerConn) answered(resp *protocol.Response, body []byte) {
 	own := strconv.Itoa(nonce)
 	failure := protocol.Find(resp.Headers, "x-remora-error")
 	if failure == nil && (string(protocol.Find(resp.Headers, "x-nonce")) != own || string(body) != own) {
-		journal.wrong("request %d got the answer to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
+		journal.wrong("request %d got the response to %q: %q", nonce, protocol.Find(resp.Headers, "x-nonce"), body)
 	}
 	journal.ended(nonce, answered, resp.Status)
 }

@@ -20,7 +20,7 @@ const (
 	KillApp                     // the application alone; For: it starts again
 	Stall                       // all requests of the application freeze for For
 	Slow                        // service times are multiplied by Factor
-	Fail                        // the application answers 500 at once
+	Fail                        // the application responds with 500 at once
 	Pause                       // the sidecar's process stops for For
 	Reset                       // connections between consumers and the provider break
 	PartitionTo                 // what consumers send to the provider does not arrive
@@ -74,14 +74,14 @@ type Event struct {
 	For    time.Duration // 0 means to the end
 }
 
-// syntax is how an action is written.
+// syntax is the form of an action in a script.
 type syntax struct {
 	words   string     // %s stands for the target
-	target  TargetKind // that it wants
+	target  TargetKind // required kind of the target
 	either  bool       // the target may be a consumer, too
-	factor  bool
-	mustFor bool // lasts, and says how long
-	mayFor  bool
+	factor  bool       // a factor follows
+	mustFor bool       // "for TIME" must follow
+	mayFor  bool       // "for TIME" may follow
 }
 
 var syntaxes = [actions]syntax{
@@ -126,7 +126,7 @@ func (e Event) String() string {
 	return s
 }
 
-// readEvent reads what follows "at" or "every".
+// readEvent reads the rest of a line after "at", or after "every" if again is set.
 func readEvent(w *words, again bool) (e Event) {
 	if again {
 		e.Every = w.duration("the time between two events")
@@ -147,12 +147,12 @@ func readEvent(w *words, again bool) (e Event) {
 			return e
 		}
 	}
-	w.fail("nobody knows what %q does", text)
+	w.fail("unknown action %q", text)
 	return e
 }
 
-// match finds the words of an action at the start of text, and its target. What
-// follows them is left; nil when they are not there.
+// match reads an action and its target from the start of text. It returns the words after
+// them, or nil if text does not begin with the action.
 func match(form *syntax, text string, target *Target) (left []string) {
 	words := split(text).left
 	for _, want := range strings.Fields(form.words) {
@@ -175,7 +175,8 @@ func match(form *syntax, text string, target *Target) (left []string) {
 	return append([]string{}, words...)
 }
 
-// read takes a target from the start of words, and tells how many those were.
+// read reads a target from the start of words. It returns the number of words that it
+// read, 0 if there is no target.
 func (t *Target) read(words []string) int {
 	if len(words) == 0 {
 		return 0
@@ -200,13 +201,13 @@ func (t *Target) read(words []string) int {
 	return 0
 }
 
-// readRest reads what follows an action and its target.
+// readRest reads the words after an action and its target.
 func (form *syntax) readRest(e *Event, w *words) {
 	if form.factor {
 		e.Factor = w.factor()
 	}
 	if form.mustFor || form.mayFor && len(w.left) > 0 {
 		w.skip("for")
-		e.For = w.duration("how long it lasts")
+		e.For = w.duration("a duration of the event")
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Expect is one expectation: that a measure compares with a value, or with so
-// much of what it was in the run that the scenario compares with.
+// Expect is one expectation: the relation of a measure to a value, or to a multiple of
+// the same measure in the run that the scenario compares with.
 type Expect struct {
 	Line     int // of the script
 	Measure  string
-	From, To time.Duration // of the requests that it is of; 0, 0: all
+	From, To time.Duration // of sending the requests that count; 0, 0 means all
 	Relation string        // < <= > >= ==
 	Value    float64       // in the measure's unit
-	OfVersus bool          // Value is a factor
+	OfVersus bool          // Value is the factor of a multiple
 }
 
-// unit is how the values of a measure are written.
+// unit is the form of the values of a measure in a script.
 type unit uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	percent
 )
 
-// measure is something that a script may expect of.
+// measure is a figure of a run that an expectation may name.
 type measure struct {
 	unit unit
 	of   func(r *Result, requests []Request) float64
@@ -60,7 +60,7 @@ var measures = map[string]measure{
 	"links":      counter(func(r *Result) uint64 { return uint64(r.Links) }),
 }
 
-// gatePrefix begins the measures that count what a gate has stopped.
+// gatePrefix begins the names of the measures that count the hedges stopped by a gate.
 const gatePrefix = "gate."
 
 func measureOf(name string) (measure, bool) {
@@ -71,7 +71,7 @@ func measureOf(name string) (measure, bool) {
 	return m, ok
 }
 
-// readExpect reads what follows "expect":
+// readExpect reads the rest of a line after "expect":
 //
 //	MEASURE [from TIME to TIME] RELATION VALUE
 //	MEASURE [from TIME to TIME] RELATION SHARE of versus
@@ -79,13 +79,13 @@ func readExpect(w *words, line int) Expect {
 	e := Expect{Line: line, Measure: w.next("a measure")}
 	m, ok := measureOf(e.Measure)
 	if !ok {
-		w.fail("nobody measures %q", e.Measure)
+		w.fail("unknown measure %q", e.Measure)
 	}
 	if w.has("from") {
-		e.From = w.duration("the time from which on it counts")
+		e.From = w.duration("the start of a period")
 		w.skip("to")
-		if e.To = w.duration("the time up to which it counts"); e.To <= e.From {
-			w.fail("the time ends before it begins")
+		if e.To = w.duration("the end of a period"); e.To <= e.From {
+			w.fail("the period ends before it begins")
 		}
 	}
 	if e.Relation = w.next("a relation"); relations[e.Relation] == nil {
@@ -94,7 +94,7 @@ func readExpect(w *words, line int) Expect {
 	e.OfVersus = len(w.left) == 3
 	switch {
 	case e.OfVersus:
-		e.Value = w.share("a share of what is compared with")
+		e.Value = w.share("a share")
 		w.skip("of")
 		w.skip("versus")
 	case m.unit == timed:
@@ -149,17 +149,17 @@ func (e *Expect) show(x float64) string {
 	return fmt.Sprintf("%.6g", x)
 }
 
-// Outcome is an expectation beside what was measured.
+// Outcome is an expectation with the measured values.
 type Outcome struct {
 	Expect  Expect
 	Got     float64
-	Versus  float64 // what was measured in the run that is compared with
+	Versus  float64 // value in the run that the scenario compares with
 	Holds   bool
 	Summary string // such as "p99 4.1ms (want < 6ms)"
 }
 
-// Play runs the Spec, and the one that it is compared with, whose violations are
-// then the Result's too. It returns what the scenario expected.
+// Play runs the Spec, and the one that it is compared with. The Result has the violations
+// of both. The outcomes are those of all expectations.
 func (sc *Scenario) Play(runs Runs) (*Result, []Outcome) {
 	r, versus := Run(runs.Spec), (*Result)(nil)
 	if runs.Versus != nil {

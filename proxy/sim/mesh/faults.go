@@ -24,7 +24,7 @@ func (m *mesh) schedule() {
 	}
 }
 
-// plan schedules e at the time at, and then its repetition.
+// plan schedules e at the time at, and then its repetitions.
 func (m *mesh) plan(e Event, at time.Duration) {
 	if at >= m.spec.Duration {
 		return

@@ -9,8 +9,8 @@ import (
 
 // What holds in every run, whatever the Spec:
 //
-//   - A request gets one response, its own, or its connection is closed, but only if
-//     the consumer's sidecar has ended. The response has one of a known set of statuses,
+//   - A request gets one response, its own. Its connection may close instead only if the
+//     consumer's sidecar has ended. The response has one of a known set of statuses,
 //     and arrives by the deadline. (journal.ended, callerConn)
 //   - Hedges and paid retries stay within budget × primaries + burst, by the
 //     counts of the sidecars and of the applications. (checkBudget, checkExtra)
@@ -60,7 +60,7 @@ func (l *journal) turn(on *sim.Loop, ready, callbacks int) {
 	}
 }
 
-// checkRest checks that the mesh is idle, after it had time for that.
+// checkRest checks that the mesh is idle at its end.
 func (m *mesh) checkRest() {
 	if m.journal.open > 0 {
 		for nonce := range m.journal.calls {

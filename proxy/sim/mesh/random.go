@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Random draws a small mesh, its configuration, its load and what happens to it.
+// Random draws a small mesh, its configuration, its load and its events.
 // The same seed gives the same Spec.
 func Random(seed uint64) Spec {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6d657368))}
@@ -49,19 +49,19 @@ func Random(seed uint64) Spec {
 	return s
 }
 
-// dice draw.
+// dice draws random values.
 type dice struct{ *rand.Rand }
 
 func (d dice) chance(p float64) bool { return d.Float64() < p }
 
-// upTo is 1 to n.
+// upTo returns a number from 1 to n.
 func (d dice) upTo(n int) int { return 1 + d.IntN(n) }
 
 func (d dice) oneOf(of ...int) int { return of[d.IntN(len(of))] }
 
 func (d dice) word(of ...string) string { return of[d.IntN(len(of))] }
 
-// duration is from least to most, to the tenth of a millisecond.
+// duration returns a duration from least to most, truncated to 0.1 ms.
 func (d dice) duration(least, most time.Duration) time.Duration {
 	return (least + time.Duration(d.Int64N(int64(most-least)+1))).Truncate(100 * time.Microsecond)
 }
@@ -106,7 +106,7 @@ func (d dice) configure(s *Spec) {
 	}
 }
 
-// event draws something that goes wrong.
+// event draws a fault.
 func (d dice) event(s *Spec) Event {
 	e := Event{
 		At:     d.duration(time.Millisecond, s.Duration-time.Millisecond),

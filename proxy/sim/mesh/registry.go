@@ -74,7 +74,7 @@ func (r *registryService) announce() {
 }
 
 // tell sends the current endpoints to a consumer that starts. While the registry is down,
-// they stand for the consumer's cache.
+// this emulates the consumer's cache.
 func (r *registryService) tell(c *consumer) {
 	snaps := r.snapshots()
 	c.hear(snaps[c.index%len(snaps)])

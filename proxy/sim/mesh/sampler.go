@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Sampling of replicas: what is pending, how often it is looked at, and what one
-// point of a series spans.
+// Times of sampling: the interval between two looks at the replicas, the length of a point
+// of a series, and the window in which requests are counted.
 const (
 	lookEvery  = time.Millisecond
 	pointSpan  = 100 * time.Millisecond
@@ -17,7 +17,7 @@ const (
 type sampler struct {
 	m       *mesh
 	pending []int // at the latest look, by provider
-	most    []int // within the running point
+	most    []int // within the current point
 	served  []int // at the end of the latest point
 
 	crowded []time.Duration // for how long each has had twice the mean pending
@@ -68,8 +68,8 @@ func (s *sampler) point() {
 	s.points = append(s.points, p)
 }
 
-// busiest is the most that a replica served in any second after the warm-up, in
-// means over the replicas.
+// busiest returns the largest number of requests that a replica served in any second
+// after the warm-up, divided by the mean over the replicas.
 func (s *sampler) busiest() float64 {
 	n := int(windowSpan / pointSpan)
 	first := int((s.m.spec.WarmUp + pointSpan - 1) / pointSpan)

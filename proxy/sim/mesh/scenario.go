@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Scenario is a script: what to run, and what is expected of it.
+// Scenario is a script: the Specs to run, and the expectations.
 type Scenario struct {
 	Name    string // of the file, without its folder and ending
 	Title   string
 	Full    Runs
-	Small   Runs // in short, for slow machines; the same if the script says nothing
+	Small   Runs // the short form of go test; Full if the script has none
 	Expects []Expect
 
 	spec          Spec
-	versus, small []lineOf // statements that apply to these alone
+	versus, small []lineOf // lines of versus and small
 }
 
-// Runs is a Spec, and the one that it is compared with.
+// Runs is a Spec, and the one to compare it with.
 type Runs struct {
 	Spec   Spec
 	Versus *Spec // may be nil
@@ -41,7 +41,7 @@ func Load(path string) (*Scenario, error) {
 	return Parse(path, string(text))
 }
 
-// Parse reads a script; name stands for it in errors, which say the line.
+// Parse reads a script. Errors have its name and the line.
 func Parse(name, text string) (*Scenario, error) {
 	base := filepath.Base(name)
 	sc := &Scenario{Name: strings.TrimSuffix(base, filepath.Ext(base)), spec: NewSpec()}
@@ -66,7 +66,7 @@ func Parse(name, text string) (*Scenario, error) {
 	return sc, nil
 }
 
-// resolve makes the Specs of what the lines say. at adds a line to an error.
+// resolve makes the Specs from the lines. at adds the number of a line to an error.
 func (sc *Scenario) resolve(at func(int, error) error) (err error) {
 	apply := func(base *Spec, lines []lineOf) Spec {
 		s := base.clone()

@@ -101,10 +101,10 @@ func (s *sidecar) pause(d time.Duration) {
 
 func (s *sidecar) idle() bool { return s.down || s.proc.Pending() == 0 && s.proc.Held() == 0 }
 
-// service returns the service that all requests go to.
+// service returns the name of the only service.
 func (s *sidecar) service() string {
 	for name := range s.cfg.Services {
-		return name // there is one
+		return name
 	}
 	return ""
 }
@@ -123,7 +123,7 @@ func (s *sidecar) stats() stats.ServiceStats {
 // consumer is a sidecar beside callers.
 type consumer struct {
 	sidecar
-	endpoints   int           // that it uses
+	endpoints   int           // number of endpoints in use
 	endpointsAt time.Duration // since when
 }
 

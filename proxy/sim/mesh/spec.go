@@ -54,8 +54,8 @@ type Spec struct {
 	Events []Event
 }
 
-// NewSpec is a mesh of one consumer and three providers, with hedging off, that
-// is asked for nothing.
+// NewSpec returns a mesh of one consumer and three providers, with hedging off and no
+// load.
 func NewSpec() Spec {
 	return Spec{
 		Seed: 1, Consumers: 1, Providers: 3, Loops: 1,
@@ -66,7 +66,7 @@ func NewSpec() Spec {
 	}
 }
 
-// clone is a copy that shares nothing with s.
+// clone returns a copy that shares no memory with s.
 func (s *Spec) clone() Spec {
 	c := *s
 	c.Capacity, c.Weights = slices.Clone(s.Capacity), slices.Clone(s.Weights)
@@ -75,7 +75,7 @@ func (s *Spec) clone() Spec {
 	return c
 }
 
-// Validate finds what can't be run.
+// Validate returns an error if s can't be run.
 func (s *Spec) Validate() error {
 	switch {
 	case s.Consumers < 1 || s.Providers < 1 || s.Loops < 1 || s.Threads < 1:
@@ -106,7 +106,7 @@ const (
 	appPort     = 8080
 )
 
-// topLevel are the keys that stand beside the services.
+// topLevel has the keys that are not of a service.
 var topLevel = map[string]bool{"limits": true, "timeouts": true, "node": true}
 
 func (s *Spec) consumerConfig() (*config.Config, error) {
@@ -131,8 +131,8 @@ services:
 `, s.Provider)
 }
 
-// parseConfig adds the keys of a service to a file that ends with one. What is
-// discovered, the mesh brings.
+// parseConfig parses file, which ends with a service, after it has added keys to that
+// service. The mesh replaces the static endpoint.
 func parseConfig(name, file string, keys map[string]string) (*config.Config, error) {
 	var text, top strings.Builder
 	text.WriteString(file + "    discover: static\n    endpoints: [\"10.255.0.1:1\"]\n")
@@ -146,7 +146,7 @@ func parseConfig(name, file string, keys map[string]string) (*config.Config, err
 	return config.Parse(name, []byte(text.String()+top.String()), func(string) (string, bool) { return "", false })
 }
 
-// threads are those of the application of provider i, from 0.
+// threads returns the number of threads of the application of provider i, from 0.
 func (s *Spec) threads(i int) int {
 	if len(s.Capacity) == 0 {
 		return s.Threads

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// statement is one kind of line of a script that says something of the Spec.
+// statement is a kind of line of a script.
 type statement struct {
 	word string
 	read func(s *Spec, w *words)
-	// show is what follows the word; each string is a line.
+	// show returns the lines for a Spec, without the word.
 	show func(s *Spec) []string
 }
 
-// line makes a show of one line.
+// line returns a show function for one line.
 func line(show func(s *Spec) string) func(s *Spec) []string {
 	return func(s *Spec) []string { return []string{show(s)} }
 }
@@ -29,7 +29,7 @@ func count(word string, least int, of func(s *Spec) *int) statement {
 		line(func(s *Spec) string { return strconv.Itoa(*of(s)) })}
 }
 
-// part is a statement of one share of the requests; none is not worth a line.
+// part is a statement of a share of the requests. A share of 0 has no line.
 func part(word string, of func(s *Spec) *float64) statement {
 	return statement{word,
 		func(s *Spec, w *words) { *of(s) = w.share("a share of the requests") },
@@ -143,7 +143,7 @@ func configured(word string, of func(s *Spec) map[string]string, check func(s *S
 		func(s *Spec, w *words) {
 			key, value, ok := strings.Cut(w.rest(), ": ")
 			if !ok {
-				w.fail("after %s comes a key of the configuration and its value, such as timeout: 2s", word)
+				w.fail("%s needs a key of the configuration and its value, such as timeout: 2s", word)
 				return
 			}
 			of(s)[key] = value
@@ -160,7 +160,7 @@ func configured(word string, of func(s *Spec) map[string]string, check func(s *S
 		}}
 }
 
-// list is values after each other; no line of none.
+// list returns a line with the values, or no line if there are none.
 func list[T any](values []T) []string {
 	if len(values) == 0 {
 		return nil
@@ -168,7 +168,7 @@ func list[T any](values []T) []string {
 	return []string{strings.Trim(fmt.Sprint(values), "[]")}
 }
 
-// String is the Spec as a script, which reads as the same Spec.
+// String returns a script for the Spec.
 func (s *Spec) String() string {
 	var b strings.Builder
 	for _, st := range statements {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// words are those of one line that are yet to be read. The first error stays.
+// words holds the unread words of a line, and the first error.
 type words struct {
 	left []string
 	err  error
@@ -21,10 +21,10 @@ func (w *words) fail(format string, args ...any) {
 	}
 }
 
-// next is the next word, which means what.
+// next returns the next word. what describes it in errors.
 func (w *words) next(what string) string {
 	if len(w.left) == 0 {
-		w.fail("there should be %s at the end", what)
+		w.fail("missing %s", what)
 		return ""
 	}
 	word := w.left[0]
@@ -32,14 +32,14 @@ func (w *words) next(what string) string {
 	return word
 }
 
-// skip reads the word that has to be next.
+// skip reads the next word, which must be want.
 func (w *words) skip(want string) {
 	if got := w.next(strconv.Quote(want)); got != want {
-		w.fail("%q instead of %q", got, want)
+		w.fail("got %q, want %q", got, want)
 	}
 }
 
-// has reads the word if it is next.
+// has reads the next word if it is word, and reports whether it was.
 func (w *words) has(word string) bool {
 	if len(w.left) == 0 || w.left[0] != word {
 		return false
@@ -48,17 +48,17 @@ func (w *words) has(word string) bool {
 	return true
 }
 
-// rest is all that is left, as one.
+// rest returns the unread words as one string.
 func (w *words) rest() string {
 	s := strings.Join(w.left, " ")
 	w.left = nil
 	return s
 }
 
-// end is the error, or that there is more.
+// end returns the first error. Unread words are an error.
 func (w *words) end() error {
 	if len(w.left) > 0 {
-		w.fail("nobody knows what %q means here", strings.Join(w.left, " "))
+		w.fail("unexpected %q", strings.Join(w.left, " "))
 	}
 	return w.err
 }
@@ -93,7 +93,7 @@ func (w *words) decimal(word, what, kind string) float64 {
 	return x
 }
 
-// share is written as "5%".
+// share reads a share such as 5%.
 func (w *words) share(what string) float64 {
 	word := w.next(what)
 	digits, ok := strings.CutSuffix(word, "%")
@@ -103,7 +103,7 @@ func (w *words) share(what string) float64 {
 	return w.decimal(digits, what, "a share such as 5%") / 100
 }
 
-// factor is written as "x10".
+// factor reads a factor such as x10.
 func (w *words) factor() float64 {
 	word := w.next("a factor such as x10")
 	digits, ok := strings.CutPrefix(word, "x")
@@ -113,7 +113,7 @@ func (w *words) factor() float64 {
 	return w.decimal(digits, "a factor", "such as x10")
 }
 
-// rate is written as "1000/s".
+// rate reads a rate such as 1000/s.
 func (w *words) rate() float64 {
 	word := w.next("a rate such as 1000/s")
 	digits, ok := strings.CutSuffix(word, "/s")
@@ -123,6 +123,6 @@ func (w *words) rate() float64 {
 	return w.decimal(digits, "a rate", "such as 1000/s")
 }
 
-// number is x without needless digits, and share x as a percentage.
+// number formats x without needless digits, and share formats x as a percentage.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 func share(x float64) string  { return strconv.FormatFloat(x*100, 'g', 12, 64) + "%" }
