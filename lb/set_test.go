@@ -313,7 +313,7 @@ func TestPickAvoidsUnhealthy(t *testing.T) {
 		targets[1].Unhealthy = false
 		s.Update(targets)
 		if e := s.Pick(0, rnd, nil); e != s.At(1) {
-			t.Errorf("%d endpoints: picked %s and not the one that came back", n, e.Addr)
+			t.Errorf("%d endpoints: picked %s and not the one that has recovered", n, e.Addr)
 		}
 	}
 }

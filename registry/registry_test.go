@@ -217,7 +217,7 @@ func FuzzCache(f *testing.F) {
 		}
 		again, err := decodeRecord(service, stored, known)
 		if err != nil || !slices.Equal(again.Endpoints, rec.Endpoints) || !again.Changed.Equal(rec.Changed) || again.Revision != rec.Revision {
-			t.Fatalf("%+v came back as %+v, %v", rec, again, err)
+			t.Fatalf("wrote %+v, read %+v, %v", rec, again, err)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func TestCheckFiles(t *testing.T) {
 			var out bytes.Buffer
 			code := execute([]string{"check", "-c", file}, &out, &out)
 			if (code == 0) != (c.want == "") || !matches(c.want, out.String()) {
-				t.Errorf("exit code %d, said\n%s", code, &out)
+				t.Errorf("exit code %d, output\n%s", code, &out)
 			}
 		})
 	}
@@ -90,6 +90,6 @@ services:
 \S+:4:112: listeners\[0\]\.tls\.ca: open /none/4: .*
 \S+:6:\d+: services\["app\.v1"\]\.loops: .*
 `, out.String()) {
-		t.Errorf("said\n%s", &out)
+		t.Errorf("output:\n%s", &out)
 	}
 }

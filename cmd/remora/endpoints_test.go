@@ -196,7 +196,7 @@ func TestReloadDuringLookup(t *testing.T) {
 		return nil
 	})
 	if !slices.Contains(addrs, "127.0.0.2:80") {
-		t.Errorf("the address of the name has gone: %v", addrs)
+		t.Errorf("the address of the name is missing: %v", addrs)
 	}
 }
 

@@ -127,7 +127,7 @@ func (p *process) launch(cmd *exec.Cmd) *process {
 		_ = cmd.Process.Kill()
 		<-q.exited
 		if q.t.Failed() {
-			q.t.Logf("%s said:\n%s", q.file, q.output.String())
+			q.t.Logf("output of %s:\n%s", q.file, q.output.String())
 		}
 	})
 	return q

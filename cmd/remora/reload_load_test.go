@@ -163,7 +163,7 @@ timeouts: {idle: %dm}`, egress, 100000+i, places[i%2], v.routes, v.services, 1+i
 		})
 	}
 	load.end()
-	t.Logf("%d reloads applied and %d refused at %d requests/s: %d sent, %d answered, %d failed",
+	t.Logf("%d reloads applied and %d refused at %d requests/s: %d sent, %d with a response, %d failed",
 		*reloads, refusals, *reloadRate, load.sent.Load(), load.answered.Load(), load.failed.Load())
 	for _, f := range load.failures {
 		t.Error(f)

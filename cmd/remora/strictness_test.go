@@ -64,7 +64,7 @@ func (c *strictClient) hear(toEnd bool) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%w, having heard %q", err, c.heard)
+			return fmt.Errorf("%w, having received %q", err, c.heard)
 		}
 	}
 	return corpus.CheckAnswers(c.heard, c.due)
@@ -270,7 +270,7 @@ func hearCase(addr string, c *corpus.Case) error {
 	err = client.hear(false)
 	switch {
 	case bytes.Contains(client.heard, []byte("smuggled")):
-		return fmt.Errorf("the caller hears what was hidden: %q", client.heard)
+		return fmt.Errorf("the caller received the hidden response: %q", client.heard)
 	case due.Code == "response-too-large" || due.Code == "upstream-reset" && bytes.HasPrefix(client.heard, []byte("HTTP/1.1 200 ")):
 		// Passed on as it came, and maybe cut off with the connection.
 	case err != nil:

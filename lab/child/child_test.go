@@ -106,6 +106,6 @@ func TestListens(t *testing.T) {
 	}
 	ln.Close()
 	if listens(t.Context()) == nil {
-		t.Error("nobody listens, and it says so")
+		t.Error("no error although nothing listens")
 	}
 }

@@ -179,7 +179,7 @@ func TestErrorKinds(t *testing.T) {
 			t.Errorf("%s: statuses %v", tt.kind, res.Counts.Statuses)
 		}
 		if got := res.Latency.TotalCount(); got != 150 {
-			t.Errorf("%s: %d latencies, want those of the 150 good answers", tt.kind, got)
+			t.Errorf("%s: %d latencies, want those of the 150 good responses", tt.kind, got)
 		}
 	}
 }

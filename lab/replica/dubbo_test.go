@@ -124,7 +124,7 @@ func TestDubboPool(t *testing.T) {
 		got[id] = body
 	}
 	if len(got) != 2 || got[0] != "1\n0\n" || got[1] != "1\n1\n" {
-		t.Errorf("answers %v", got)
+		t.Errorf("responses %v", got)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestPipelining(t *testing.T) {
 	for i := range n {
 		resp, _ := answer(t, br, "POST")
 		if got := resp.Header.Get("x-nonce"); got != fmt.Sprint(i) {
-			t.Fatalf("answer %d has nonce %q", i, got)
+			t.Fatalf("response %d has nonce %q", i, got)
 		}
 	}
 	if got := r.Stats(); got.Served != n || got.InFlight != 0 {

@@ -72,7 +72,7 @@ func TestPipelinedPending(t *testing.T) {
 			p := m.DialAndSend(proxytest.Egress, strings.Repeat(proxytest.StreamRequest, n))
 			m.RunUntil("responses", func() bool { return bytes.Count(p.Heard, []byte("HTTP/1.1 ")) == n })
 			if bytes.Count(p.Heard, fmt.Appendf(nil, "HTTP/1.1 %d", want)) != n || bytes.Contains(p.Heard, []byte("overloaded")) {
-				t.Errorf("heard %q, want %d times %d", p.Heard, n, want)
+				t.Errorf("received %q, want %d times %d", p.Heard, n, want)
 			}
 			m.Consumer.Update("compute")
 			m.Settled()

@@ -213,7 +213,7 @@ func exchangeBytes(nc halfCloser, seed uint64, size int) error {
 		return err
 	}
 	if !bytes.Equal(got, sent) {
-		return fmt.Errorf("%d bytes came back of %d, or not the same", len(got), len(sent))
+		return fmt.Errorf("received %d of %d bytes, or other bytes", len(got), len(sent))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestLoopsShareTime(t *testing.T) {
 			now := make(chan int64, 1)
 			l.Post(func() { now <- int64(l.Now()) })
 			if n := <-now; n < last {
-				t.Fatalf("a loop says %d after another has said %d", n, last)
+				t.Fatalf("a loop reports %d after another has reported %d", n, last)
 			} else {
 				last = n
 			}

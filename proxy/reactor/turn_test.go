@@ -290,7 +290,7 @@ func TestTimerMaxDelay(t *testing.T) {
 	recv(t, fired, "another timer")
 	on(t, l, func() {
 		if !tm.Armed() {
-			t.Error("the timer is gone")
+			t.Error("the timer is missing")
 		}
 	})
 }

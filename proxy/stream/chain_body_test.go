@@ -149,7 +149,7 @@ func TestChainBackpressure(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := io.Copy(io.Discard, resp.Body); n != total || err != nil {
-			t.Errorf("%d bytes came back, %v", n, err)
+			t.Errorf("received %d bytes, %v", n, err)
 		}
 		client.Close()
 		server.Close()

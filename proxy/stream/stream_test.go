@@ -82,7 +82,7 @@ func echo(addr string, seed uint64, size int) error {
 		return fmt.Errorf("stream %d: %w", seed, err)
 	}
 	if sha256.Sum256(got) != sha256.Sum256(sent) {
-		return fmt.Errorf("stream %d: %d bytes came back of %d, or not the same", seed, len(got), len(sent))
+		return fmt.Errorf("stream %d: received %d of %d bytes, or other bytes", seed, len(got), len(sent))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestWebSocketPeers(t *testing.T) {
 					return
 				}
 				if _, got, err := c.ReadMessage(); !bytes.Equal(got, sent) || err != nil {
-					t.Errorf("%d bytes came back of %d, %v", len(got), size, err)
+					t.Errorf("received %d of %d bytes, %v", len(got), size, err)
 					return
 				}
 			}

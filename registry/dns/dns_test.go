@@ -283,7 +283,7 @@ func TestKnown(t *testing.T) {
 				}
 			}
 			if fresh := what == "fresh"; fresh != (len(asked) == 0) {
-				t.Errorf("asked for %d times", len(asked))
+				t.Errorf("%d lookups", len(asked))
 			}
 		})
 	}

@@ -105,7 +105,7 @@ func TestHandoffWithExpectation(t *testing.T) {
 		m.W.Run(time.Second)
 		if l.name == "chunks" {
 			if string(p.Heard) != "HTTP/1.1 100 Continue\r\n\r\n" {
-				t.Errorf("%s: heard %q", l.name, p.Heard)
+				t.Errorf("%s: received %q", l.name, p.Heard)
 			}
 			m.Clients.Do(func() { p.Conn.Write([]byte(l.body)) })
 		}
@@ -114,7 +114,7 @@ func TestHandoffWithExpectation(t *testing.T) {
 			t.Errorf("%s: the expectation is passed on: %t", l.name, passed)
 		}
 		if l.name == "length" && len(p.Heard) != 0 {
-			t.Errorf("%s: heard %q", l.name, p.Heard)
+			t.Errorf("%s: received %q", l.name, p.Heard)
 		}
 		proxytest.CheckStreamsSettled(m, c)
 	}

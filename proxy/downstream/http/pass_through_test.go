@@ -117,7 +117,7 @@ func TestRoutedOfRedirected(t *testing.T) {
 			m.Clients.Do(func() { p.Conn.Write([]byte(said[i:])) })
 			m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 			if !strings.HasPrefix(string(p.Heard), "HTTP/1.1 200 ") || via != 1 || len(c.Passed) != 0 {
-				t.Errorf("split at %d: %d of Via, heard %q", i, via, p.Heard)
+				t.Errorf("split at %d: %d of Via, received %q", i, via, p.Heard)
 			}
 			m.W.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, c)
@@ -204,7 +204,7 @@ func TestUnroutedOfDirect(t *testing.T) {
 	p := m.DialAndSend(proxytest.Egress, unrouted)
 	m.RunUntil("a response", func() bool { return strings.Contains(string(p.Heard), "\r\n\r\n") })
 	if !strings.Contains(string(p.Heard), "HTTP/1.1 404 ") || len(c.Passed) != 0 {
-		t.Errorf("heard %q", p.Heard)
+		t.Errorf("received %q", p.Heard)
 	}
 	m.W.Reset(p.Conn)
 	proxytest.CheckStreamsSettled(m, c)
@@ -215,7 +215,7 @@ func TestUnroutedOfDirect(t *testing.T) {
 func TestPassThroughWithoutSockets(t *testing.T) {
 	m, c := newRedirected(t, proxytest.MeshOptions{NoSockets: true})
 	if heard := m.RunUntilClosed(m.DialAndSend(proxytest.OriginalDst, unrouted)); heard != "" || len(c.Passed) != 0 {
-		t.Errorf("heard %q", heard)
+		t.Errorf("received %q", heard)
 	}
 	proxytest.CheckStreamsSettled(m, c)
 }

@@ -36,7 +36,7 @@ func TestDrippingRequests(t *testing.T) {
 				m.SendSlowly(p, m.Clients, c.drips)
 				m.CheckClosesAfter(p, c.least-time.Millisecond, 2*time.Second)
 				if response := string(p.Heard); !strings.Contains(response, "HTTP/1.1 408") || !strings.Contains(response, c.code) {
-					t.Errorf("%q came back, want 408 %s", response, c.code)
+					t.Errorf("received %q, want 408 %s", response, c.code)
 				}
 				m.Settled()
 			})
@@ -65,7 +65,7 @@ func TestSilentClient(t *testing.T) {
 	m.Clients.Do(func() { m.Clients.Dial(proxytest.Egress, time.Second, p) })
 	m.CheckClosesAfter(p, 5*time.Minute-time.Millisecond, 2*time.Second)
 	if len(p.Heard) > 0 {
-		t.Errorf("%q came back", p.Heard)
+		t.Errorf("received %q", p.Heard)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestLinkLimits(t *testing.T) {
 				m, p := meet(append(c.at, ping, 77, 0))
 				pong := func() bool { return bytes.HasSuffix(p.Heard, []byte{9, 77, 0}) }
 				if !m.W.RunUntil(pong, time.Second) || p.Ended {
-					t.Errorf("at the limit: %q came back, link closed: %t", p.Heard, p.Ended)
+					t.Errorf("at the limit: received %q, link closed: %t", p.Heard, p.Ended)
 				}
 				m, p = meet(c.past)
 				if !m.W.RunUntil(func() bool { return p.Ended }, time.Second) {
@@ -91,7 +91,7 @@ func TestDiallerStreamLimit(t *testing.T) {
 	calls := m.Burst(3, 10)
 	m.W.Run(100 * time.Millisecond)
 	if n := proxytest.CountCodes(calls); n["connection-full"] != 1 || n[""] != 2 { // two are out
-		t.Errorf("answers %v, want one connection-full", n)
+		t.Errorf("responses %v, want one connection-full", n)
 	}
 	m.W.Loop("10.0.1.1-raw").Post(func() { p.Conn.Write(response(first.Nonce, 10)) })
 	m.Finish(first)
@@ -185,7 +185,7 @@ func TestCancelsWithoutRequests(t *testing.T) {
 				w.Request(id+1, &protocol.Request{Service: []byte("local"), Method: []byte("GET"), Path: []byte("/"), Authority: []byte("local")}, time.Minute, nil)
 			}
 			m.Clients.Do(func() { p.Conn.Write(w.Append(nil, 1<<20)) })
-			m.RunUntil("all answers", func() bool { return m.Apps[0].Served == c.requests })
+			m.RunUntil("all responses", func() bool { return m.Apps[0].Served == c.requests })
 			m.W.Run(time.Second)
 			for n := range c.cancels {
 				w.Cancel(uint64(n%c.requests + 1))

@@ -158,7 +158,7 @@ func TestPeerThatReadsNothing(t *testing.T) {
 		calls = append(calls, m.Burst(300, 12_000)...)
 		m.Finish(calls...)
 		if n := proxytest.CountCodes(calls); n["upstream-reset"]+n["upstream-connect"] != len(calls) {
-			t.Errorf("answers %v, want %d for the loss of the link", n, len(calls))
+			t.Errorf("responses %v, want %d for the loss of the link", n, len(calls))
 		}
 		m.Settled()
 		if n := m.Consumer.WriteTimeouts(); n != 1 {

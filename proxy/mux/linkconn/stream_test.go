@@ -71,7 +71,7 @@ func TestStreamResponseIsRefused(t *testing.T) {
 			prepare(m, provider)
 			app := m.RespondWith(0, proxytest.StreamResponses[5].Says) // all of which has been read when it leaves
 			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
-			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			resp, _, _ := proxytest.DecodeHead(t, p.Heard)
 			if code := string(protocol.Find(resp.Headers, "x-remora-error")); resp.Status != 502 || code != "response-too-large" {
 				t.Errorf("status %d %s", resp.Status, code)
@@ -108,9 +108,9 @@ func TestUnexpectedToken(t *testing.T) {
 			}
 			m.RespondOverLink(&protocol.Response{Status: 200, StreamToken: make([]byte, 16), DeclaredLength: -1})
 			p := m.DialAndSend(proxytest.Egress, c.method+proxytest.StreamRequest[3:])
-			m.RunUntil("an answer", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
+			m.RunUntil("a response", func() bool { return bytes.Contains(p.Heard, []byte("\r\n\r\n")) })
 			if !bytes.Contains(p.Heard, []byte("upstream-malformed")) || len(consumer.Responses) != 0 {
-				t.Errorf("heard %q, %d left", p.Heard, len(consumer.Responses))
+				t.Errorf("received %q, %d left", p.Heard, len(consumer.Responses))
 			}
 			m.W.Reset(p.Conn)
 			proxytest.CheckStreamsSettled(m, consumer, provider)
@@ -184,7 +184,7 @@ func TestRefusedStreams(t *testing.T) {
 				if kind == link.StreamHTTP {
 					proxytest.CheckRefusal(t, p.Heard, c.status, c.code)
 				} else if len(p.Heard) != 1 || link.Reason(p.Heard[0]) != c.reason {
-					t.Errorf("%s, kind %d: heard %v", c.name, kind, p.Heard)
+					t.Errorf("%s, kind %d: received %v", c.name, kind, p.Heard)
 				}
 				if len(provider.Accepted) != before {
 					t.Errorf("%s, kind %d: accepted", c.name, kind)
