@@ -13,7 +13,7 @@ import (
 // No request fails, whatever its method.
 func TestDrainProvider(t *testing.T) {
 	for seed := range uint64(20) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: ", retry: {on: [connect]}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Service: "retry: {on: [connect]}"})
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 5 * time.Millisecond }
 		}
@@ -42,7 +42,7 @@ func TestDrainProvider(t *testing.T) {
 // A provider that drains with its link port open refuses new links. The consumer treats
 // that as a closed port: it retries elsewhere for free, and soon ejects the endpoint.
 func TestDrainRefusesLinks(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", retry: {on: [connect]}, outlier: {base: 1h}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "retry: {on: [connect]}, outlier: {base: 1h}"})
 	all := m.Crowd(20, 20, 100)
 	provider := m.Nodes[1].Proc
 	m.W.At(30*time.Millisecond, provider.Drain)

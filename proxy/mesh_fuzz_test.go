@@ -142,7 +142,7 @@ func FuzzConversion(f *testing.F) {
 			return
 		}
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%2 == 1, Limits: "limits: {message: 64KiB}",
-			Service: ", timeout: 1s", Provider: ", timeout: 1s"})
+			Service: "timeout: 1s", Provider: "timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 			return &dubbo.Frame{Serialization: f.Serialization, Status: dubbo.Status(status), Body: result}

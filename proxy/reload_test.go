@@ -130,7 +130,7 @@ func TestReloadEjectedEndpoints(t *testing.T) {
 
 // TestReloadRaisesSlotLimit: queued requests get the slots that a raised limit adds.
 func TestReloadRaisesSlotLimit(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: 2, Service: ", max_concurrency: 1"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: 2, Service: "max_concurrency: 1"})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return time.Second }
 	}
@@ -210,7 +210,7 @@ func TestRetire(t *testing.T) {
 // after the listener is removed. It gets one response, with "Connection: close", even if
 // the service is removed, too.
 func TestReloadDuringAccept(t *testing.T) {
-	for name, listener := range map[string]string{"routes": "", "its own service": ", service: compute"} {
+	for name, listener := range map[string]string{"routes": "", "its own service": "service: compute"} {
 		t.Run(name, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Listener: listener})
 			listener := m.Consumer.Proc.Generation().Listener("egress")

@@ -146,7 +146,7 @@ func FuzzUpstreamHTTP(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Service: ", timeout: 1s, idempotent: true", Provider: ", timeout: 1s",
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Service: "timeout: 1s, idempotent: true", Provider: "timeout: 1s",
 			Direct: seed%4 >= 2, Limits: "limits: {message: 1MiB}"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
@@ -234,7 +234,7 @@ func FuzzLinkAcceptor(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Limits: "limits: {message: 1MiB}",
-			Provider: ", timeout: 1s, max_concurrency: 2, max_queue: 2"})
+			Provider: "timeout: 1s, max_concurrency: 2, max_queue: 2"})
 		m.W.Options.Cut = 0.7
 		p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Dialer), said...)}
 		m.DialIngress(p)
@@ -263,7 +263,7 @@ func FuzzLinkDialer(f *testing.F) {
 	linkSeeds(f)
 	f.Fuzz(func(t *testing.T, said []byte, seed uint64) {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Apps: 1, Limits: "limits: {message: 1MiB}",
-			Service: ", timeout: 1s, idempotent: true, hedge: {mode: on, delay: 5ms}, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}"})
+			Service: "timeout: 1s, idempotent: true, hedge: {mode: on, delay: 5ms}, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}"})
 		m.W.Options.Cut = 0.7
 		var raw []registry.Endpoint
 		for _, addr := range []string{"10.0.2.1:15006", "10.0.2.2:15006"} {

@@ -37,21 +37,21 @@ func shapes() []shape {
 			"POST /c HTTP/1.1\r\nHost: compute\r\nTransfer-Encoding: chunked\r\n\r\n12c\r\n", body + "\r\n0\r\n\r\n"}},
 		{"forwarded before", proxytest.AllocMeshOptions{Response: fixed}, []string{forwardedHead}},
 		{"limited", proxytest.AllocMeshOptions{Response: fixed,
-			Service: ", max_concurrency: 4", Provider: ", max_concurrency: 1"}, []string{postHead + body}},
-		{"limited automatically", proxytest.AllocMeshOptions{Response: fixed, Provider: ", max_concurrency: auto"}, []string{postHead + body}},
+			Service: "max_concurrency: 4", Provider: "max_concurrency: 1"}, []string{postHead + body}},
+		{"limited automatically", proxytest.AllocMeshOptions{Response: fixed, Provider: "max_concurrency: auto"}, []string{postHead + body}},
 		{"guarded", proxytest.AllocMeshOptions{Response: fixed,
-			Service: ", rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
-		{"hedging on", proxytest.AllocMeshOptions{Response: fixed, Service: ", idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
+			Service: "rate_limit: {rate: 1000000}, breaker: {consecutive: 5}"}, []string{postHead + body}},
+		{"hedging on", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: on}"}, []string{postHead + body}},
 		{"logged", proxytest.AllocMeshOptions{Response: fixed, Top: "access_log: {path: /log, buffer: 64KiB}"}, []string{proxytest.GetHead}},
 		{"observed", proxytest.AllocMeshOptions{Response: fixed, Top: observed, Allocs: 0.02}, []string{postHead + body}},
-		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: ", idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
+		{"shadow", proxytest.AllocMeshOptions{Response: fixed, Service: "idempotent: true, hedge: {mode: shadow}"}, []string{postHead + body}},
 		{"hedged", proxytest.AllocMeshOptions{Response: fixed, Late: true,
-			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
+			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{postHead + body}},
 		{"traced, not sampled", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{postHead + body}},
 		{"traced, not sampled by the caller", proxytest.AllocMeshOptions{Response: fixed, Top: unsampled}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n\r\n"}},
 		{"hedged, in a trace", proxytest.AllocMeshOptions{Response: fixed, Late: true, Top: unsampled,
-			Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
+			Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"}, []string{
 			"GET / HTTP/1.1\r\nHost: compute\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nTracestate: a=b\r\n\r\n"}},
 	}
 }

@@ -17,7 +17,7 @@ import (
 // TestAccessLogBothSides: consumer and provider log a line for a request, with the same
 // request ID.
 func TestAccessLogBothSides(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll, Match: "match: {path: /}, rewrite: {path: /v2/}, "})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.LogAll, Match: "match: {path: /}, rewrite: {path: /v2/}"})
 	c := m.Get("/x?y=%22", "X-Request-Id: abc", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	m.Do(c)
 	m.Finish(c)
@@ -62,14 +62,14 @@ func TestAccessLogFailures(t *testing.T) {
 	}{
 		{"no endpoint", proxytest.MeshOptions{}, "", func(m *proxytest.Mesh) { m.Consumer.Update("compute") },
 			proxytest.AccessLine{Service: "compute", Status: 503, Error: "no-endpoint", Attempts: 1}},
-		{"no route", proxytest.MeshOptions{Match: "match: {path: /none}, "}, "", nil, proxytest.AccessLine{Status: 404, Error: "no-route"}},
-		{"deadline", proxytest.MeshOptions{Service: ", timeout: 20ms"}, "",
+		{"no route", proxytest.MeshOptions{Match: "match: {path: /none}"}, "", nil, proxytest.AccessLine{Status: 404, Error: "no-route"}},
+		{"deadline", proxytest.MeshOptions{Service: "timeout: 20ms"}, "",
 			func(m *proxytest.Mesh) { m.Apps[0].Delay = func() time.Duration { return time.Minute } },
 			proxytest.AccessLine{Service: "compute", Endpoint: "10.0.1.1:8080", Status: 504, Error: "deadline", Attempts: 1}},
-		{"rate limit", proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1, burst: 1}"}, "", func(m *proxytest.Mesh) { m.WarmUp(1) },
+		{"rate limit", proxytest.MeshOptions{Listener: "rate_limit: {rate: 1, burst: 1}"}, "", func(m *proxytest.Mesh) { m.WarmUp(1) },
 			proxytest.AccessLine{Status: 429, Error: "rate-limited"}},
 		{"no request", proxytest.MeshOptions{}, "GET nonsense\r\n\r\n", nil, proxytest.AccessLine{Status: 400, Error: "bad-request"}},
-		{"no service left", proxytest.MeshOptions{Service: ", max_pending: 1"}, "", func(m *proxytest.Mesh) {
+		{"no service left", proxytest.MeshOptions{Service: "max_pending: 1"}, "", func(m *proxytest.Mesh) {
 			m.Apps[0].Delay = func() time.Duration { return time.Minute }
 			m.Do(m.Post(1))
 			m.W.Run(50 * time.Millisecond)
@@ -139,7 +139,7 @@ func TestAccessLogHedge(t *testing.T) {
 // TestAccessLogRetry: failed endpoints count as attempts and retries, and the line names
 // the endpoint that responded.
 func TestAccessLogRetry(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Limits: proxytest.LogAll, Service: ", lb: {slow_start: 0s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Limits: proxytest.LogAll, Service: "lb: {slow_start: 0s}"})
 	m.Consumer.Update("compute", registry.Endpoint{Addr: m.Apps[0].Addr, Weight: 1}, registry.Endpoint{Addr: "10.0.1.1:9", Weight: 1})
 	m.W.Run(time.Millisecond)
 	calls := m.Burst(10, 10)
@@ -160,7 +160,7 @@ func TestAccessLogRetry(t *testing.T) {
 // TestAccessLogQueue: lines have the time in the queue for the application, also those of
 // requests that were cancelled in the queue.
 func TestAccessLogQueue(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Limits: proxytest.LogAll})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1", Limits: proxytest.LogAll})
 	m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
 	calls := m.Burst(3, 10)
 	m.W.Run(2 * time.Millisecond)

@@ -10,7 +10,7 @@ import (
 // TestQueuedRetryNotStarved: while more primaries wait than the application can serve, a
 // queued retry is served long before its deadline.
 func TestQueuedRetryNotStarved(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 2s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1", Service: "timeout: 2s"})
 	var primaries []*proxytest.Call
 	for range 20 {
 		var calls []*proxytest.Call

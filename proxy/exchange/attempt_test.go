@@ -19,7 +19,7 @@ func TestAttemptNumberLimit(t *testing.T) {
 		"249": {"249", "249"},
 		"255": {"249", "249"},
 	} {
-		proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", retry: {on: [5xx]}, hedge: {budget: 1}"}, func(t *testing.T, m *proxytest.Mesh) {
+		proxytest.EachTopology(t, proxytest.MeshOptions{Service: "retry: {on: [5xx]}, hedge: {budget: 1}"}, func(t *testing.T, m *proxytest.Mesh) {
 			var got []string
 			for _, a := range m.Apps {
 				a.Status = 503

@@ -13,7 +13,7 @@ import (
 // after the number of workers has changed.
 func TestAutoLimitFollowsWorkers(t *testing.T) {
 	const service = 10 * time.Millisecond
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 10s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: auto", Service: "timeout: 10s"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
 	a.ServeByPool(8, service)
 	calls := m.Crowd(64, 400, 10)
@@ -51,7 +51,7 @@ func TestAutoLimitFollowsWorkers(t *testing.T) {
 // TestAutoLimitCountsTimeouts: an application that never responds in time receives fewer
 // requests, although there is no response to measure.
 func TestAutoLimitCountsTimeouts(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: auto", Service: ", timeout: 200ms"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: auto", Service: "timeout: 200ms"})
 	a, p := m.Apps[0], m.Nodes[1].Proc
 	a.ServeByPool(32, 5*time.Millisecond)
 	m.Finish(m.Crowd(64, 400, 10)...)

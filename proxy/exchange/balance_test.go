@@ -11,7 +11,7 @@ import (
 )
 
 // outlierConfig configures ejection. Its other limits are too high to matter.
-const outlierConfig = ", connect_timeout: 15s, retry: {on: []}, outlier: {base: %s, max_ejected: %v}"
+const outlierConfig = "connect_timeout: 15s, retry: {on: []}, outlier: {base: %s, max_ejected: %v}"
 
 // TestFastFailures: a replica that fails at once never has pending requests. It is
 // ejected after a few failures; if it can't be ejected, it receives at most its share.
@@ -52,21 +52,21 @@ func TestEjectionCauses(t *testing.T) {
 		{"responses of 4xx", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Status = 429 }, false},
 		{"resets", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.ResetAll = true }, true},
 		{"no listener", "", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.Stop() }, true},
-		{"silence until the deadline", ", timeout: 2s", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = time.Hour }, true},
-		{"a stall and a short deadline", ", timeout: 300ms", "", func(m *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = m.W.Now() + 700*time.Millisecond }, false},
-		{"slow responses", ", timeout: 1500ms", "", func(_ *proxytest.Mesh, a *proxytest.App) {
+		{"silence until the deadline", "timeout: 2s", "", func(_ *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = time.Hour }, true},
+		{"a stall and a short deadline", "timeout: 300ms", "", func(m *proxytest.Mesh, a *proxytest.App) { a.FrozenUntil = m.W.Now() + 700*time.Millisecond }, false},
+		{"slow responses", "timeout: 1500ms", "", func(_ *proxytest.Mesh, a *proxytest.App) {
 			n := 0
 			a.Delay = func() time.Duration {
 				n++
 				return time.Duration(500+1500*(n%2)) * time.Millisecond
 			}
 		}, false},
-		{"no slot", "", ", max_concurrency: 1, max_queue: 0", func(_ *proxytest.Mesh, a *proxytest.App) {
+		{"no slot", "", "max_concurrency: 1, max_queue: 0", func(_ *proxytest.Mesh, a *proxytest.App) {
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "1s", 0.5) + c.service, Provider: c.limits}, func(t *testing.T, m *proxytest.Mesh) {
+			proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(fmt.Sprintf(outlierConfig, "1s", 0.5), c.service), Provider: c.limits}, func(t *testing.T, m *proxytest.Mesh) {
 				c.do(m, m.Apps[0])
 				m.CountServed(12, 20)
 				n := m.Consumer.Stats("compute").Ejections[lb.ByConsecutive]
@@ -82,8 +82,8 @@ func TestEjectionCauses(t *testing.T) {
 // TestEjectedEndpointReturns: after its time an ejected endpoint receives one request as a
 // probe, then a small part of the load, and finally its share.
 func TestEjectedEndpointReturns(t *testing.T) {
-	const slowly = ", lb: {policy: weighted_round_robin, slow_start: 10s}"
-	proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(outlierConfig, "10s", 0.5) + slowly}, func(t *testing.T, m *proxytest.Mesh) {
+	const slowly = "lb: {policy: weighted_round_robin, slow_start: 10s}"
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: proxytest.Fields(fmt.Sprintf(outlierConfig, "10s", 0.5), slowly)}, func(t *testing.T, m *proxytest.Mesh) {
 		sick := m.Apps[0]
 		sick.Status = 500
 		m.CountServed(12, 20)
@@ -114,7 +114,7 @@ func TestEjectedEndpointReturns(t *testing.T) {
 func TestPoliciesUseWeights(t *testing.T) {
 	for _, policy := range []string{"least_pending", "weighted_round_robin", "peak_ewma", "random"} {
 		t.Run(policy, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", lb: {policy: " + policy + "}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "lb: {policy: " + policy + "}"})
 			eps := []registry.Endpoint{m.Endpoint(0), m.Endpoint(1), m.Endpoint(2)}
 			eps[0].Weight, eps[1].Weight, eps[2].Weight = 1, 2, 5
 			m.Consumer.Update("compute", eps...)
@@ -136,7 +136,7 @@ func TestPoliciesUseWeights(t *testing.T) {
 func TestSubset(t *testing.T) {
 	used := map[int]bool{}
 	for i := range 8 {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Service: ", lb: {subset: 2}", Limits: fmt.Sprintf("node: {id: api-%d}", i)})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Service: "lb: {subset: 2}", Limits: fmt.Sprintf("node: {id: api-%d}", i)})
 		some := 0
 		for app, n := range m.CountServed(4, 20) {
 			if n > 0 {
@@ -173,7 +173,7 @@ func TestZonePreferred(t *testing.T) {
 
 // TestSlowStart: a new endpoint starts with a small part of the load.
 func TestSlowStart(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", lb: {policy: weighted_round_robin, slow_start: 10s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "lb: {policy: weighted_round_robin, slow_start: 10s}"})
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1))
 	m.W.Run(time.Millisecond)
 	m.Consumer.Update("compute", m.Endpoint(0), m.Endpoint(1), m.Endpoint(2))
@@ -195,7 +195,7 @@ func TestSlowStart(t *testing.T) {
 func TestUnequalReplicas(t *testing.T) {
 	workers := []int{2, 4, 6}
 	serve := func(weights ...int) (took time.Duration) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", timeout: 15s"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "timeout: 15s"})
 		var eps []registry.Endpoint
 		for i, a := range m.Apps {
 			a.ServeByPool(workers[i], 5*time.Millisecond)

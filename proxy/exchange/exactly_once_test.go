@@ -59,7 +59,7 @@ func TestDrainRefusesIncompleteRequest(t *testing.T) {
 // TestBadResponseNotIdempotent: a bad response to a request that is not idempotent is
 // passed on and not retried, since the application has processed the request.
 func TestBadResponseNotIdempotent(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: "retry: {attempts: 2, on: [5xx]}"}, func(t *testing.T, m *proxytest.Mesh) {
 		executed := m.CountExecutions()
 		for _, a := range m.Apps {
 			a.Status = 500

@@ -66,7 +66,7 @@ func TestDialRefusedRetry(t *testing.T) {
 // TestPipelinedPending: pipelined requests are processed one after another, so they count
 // as one of max_pending.
 func TestPipelinedPending(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 1"}, func(t *testing.T, m *proxytest.Mesh) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: "max_pending: 1"}, func(t *testing.T, m *proxytest.Mesh) {
 		for _, want := range []int{200, 503} { // served and failed
 			const n = 3
 			p := m.DialAndSend(proxytest.Egress, strings.Repeat(proxytest.StreamRequest, n))
@@ -111,7 +111,7 @@ func TestAllDialsRefused(t *testing.T) {
 
 // TestDeadline: a request without a response fails at its timeout.
 func TestDeadline(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", timeout: 100ms", Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: "timeout: 100ms", Apps: 1}, func(t *testing.T, m *proxytest.Mesh) {
 		m.Apps[0].Delay = func() time.Duration { return time.Second }
 		late, next := m.Post(10), m.Post(10)
 		m.Do(late, next)
@@ -135,7 +135,7 @@ func TestStalePooledConnection(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		t.Run(fmt.Sprintf("idempotent %v", idempotent), func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Apps: 1,
-				Service: fmt.Sprintf(", idempotent: %v", idempotent)})
+				Service: fmt.Sprintf("idempotent: %v", idempotent)})
 			first := m.Post(10)
 			c := m.Do(first)
 			m.Finish(first)
@@ -177,7 +177,7 @@ func TestStaleUnusedConnection(t *testing.T) {
 // TestResetRetry: a reset is retried if the request is idempotent, the budget allows it and
 // retry.on has reset.
 func TestResetRetry(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Service: ", idempotent: true, retry: {attempts: 2, on: [connect, refused, reset]}"},
+	proxytest.EachTopology(t, proxytest.MeshOptions{Service: "idempotent: true, retry: {attempts: 2, on: [connect, refused, reset]}"},
 		func(t *testing.T, m *proxytest.Mesh) {
 			for _, a := range m.Apps[:2] {
 				a.ResetAll = true
@@ -198,7 +198,7 @@ func TestBadResponseRetry(t *testing.T) {
 	for _, on := range []string{"connect", `5xx`, `"503"`, `"500"`} {
 		t.Run(on, func(t *testing.T) {
 			m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true,
-				Service: ", idempotent: true, retry: {attempts: 2, on: [" + on + "]}"})
+				Service: "idempotent: true, retry: {attempts: 2, on: [" + on + "]}"})
 			m.Apps[0].Status, m.Apps[1].Status = 503, 503
 			retried := on == "5xx" || on == `"503"`
 			bad := 0

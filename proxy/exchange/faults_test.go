@@ -27,8 +27,8 @@ func TestSingleFaults(t *testing.T) {
 }
 
 func faultyMesh(t *testing.T, seed uint64) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Provider: ", max_concurrency: 16",
-		Service: `, timeout: 2s, idempotent: true,
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Provider: "max_concurrency: 16",
+		Service: `timeout: 2s, idempotent: true,
 		retry: {attempts: 2, on: [connect, refused, reset]}, hedge: {mode: on, budget: 1}`})
 	rnd := m.W.Rand()
 	for _, a := range m.Apps {
@@ -59,7 +59,7 @@ func faultyMesh(t *testing.T, seed uint64) {
 // TestLinkToVanishedProvider: a provider that vanishes sends no FIN. When the registry has
 // removed it, the link to it closes once its last request in flight has ended.
 func TestLinkToVanishedProvider(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 2s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 2s"})
 	m.WarmUp(1)
 	for _, l := range m.Nodes[1].Loops {
 		m.W.Vanish(l)

@@ -10,7 +10,7 @@ import (
 // at another endpoint without a token of the retry budget, with any method. If all links
 // are full, it is refused with a code of its own.
 func TestFullLinkFreeRetry(t *testing.T) {
-	const service = ", timeout: 1h, lb: {policy: weighted_round_robin, slow_start: 0s}, hedge: {budget: 0.01}"
+	const service = "timeout: 1h, lb: {policy: weighted_round_robin, slow_start: 0s}, hedge: {budget: 0.01}"
 	for full := 1; full <= 2; full++ {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: service})
 		for i := range full {
@@ -39,7 +39,7 @@ func TestFullLinkFreeRetry(t *testing.T) {
 // TestFullQueueNotRetried: a request that is refused because the queue for the
 // application is full is not retried, since the retry would be refused too.
 func TestFullQueueNotRetried(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: ", max_concurrency: 2, max_queue: 2"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true, Service: "max_concurrency: 2, max_queue: 2"})
 	calls := m.Burst(10, 10)
 	m.Finish(calls...)
 	if n := proxytest.CountCodes(calls); n["overloaded"] != 6 || n[""] != 4 {

@@ -19,7 +19,7 @@ func TestCorrelatedStalls(t *testing.T) {
 		every  = 2 * time.Second
 		length = 11 * time.Second
 	)
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on}`})
 	m.SetLognormalDelays(1)
 	calls := m.SendAtRate(1, rate, length)
 	during, requests := uint64(0), uint64(0)
@@ -55,9 +55,9 @@ func TestCorrelatedStalls(t *testing.T) {
 // refuses the hedges or the replicas queue them.
 func TestOverloadGoodput(t *testing.T) {
 	for name, o := range map[string]proxytest.MeshOptions{
-		"provider refuses": {Provider: ", max_concurrency: 1, max_queue: 64",
-			Service: ", idempotent: true, timeout: 100ms"},
-		"replica queues": {Direct: true, Service: ", idempotent: true, timeout: 2s"},
+		"provider refuses": {Provider: "max_concurrency: 1, max_queue: 64",
+			Service: "idempotent: true, timeout: 100ms"},
+		"replica queues": {Direct: true, Service: "idempotent: true, timeout: 2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			without, _ := goodput(t, o, "off")
@@ -78,7 +78,7 @@ func TestOverloadGoodput(t *testing.T) {
 // replicas, which serve one request at a time.
 func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stats.ServiceStats) {
 	const work = 2 * time.Millisecond
-	o.Service += ", hedge: {mode: " + mode + "}"
+	o.Service = proxytest.Fields(o.Service, "hedge: {mode: "+mode+"}")
 	m := proxytest.NewMesh(t, o)
 	for _, a := range m.Apps {
 		var free time.Duration
@@ -101,7 +101,7 @@ func goodput(t *testing.T, o proxytest.MeshOptions, mode string) (n int, s *stat
 // TestUselessHedges: if all replicas are equally slow, hedges can't help. After some
 // hundreds that did not win, only probes are sent.
 func TestUselessHedges(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 8 * time.Millisecond }
 	}
@@ -135,7 +135,7 @@ func TestUselessHedges(t *testing.T) {
 // TestHedgeRefusedWithoutLimit: a provider without a limit refuses hedges while its
 // application is stalled or has far more requests than usual. It passes other requests on.
 func TestHedgeRefusedWithoutLimit(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
 	m.WarmUp(150)
 	second := m.Nodes[2]
 	m.Apps[1].FrozenUntil = m.W.Now() + 200*time.Millisecond
@@ -176,7 +176,7 @@ func TestGateChecksLimited(t *testing.T) {
 	for _, delay := range []string{"delay: 1ns", "min_delay: 0s, max_delay: 0s", "delay: 0s, min_delay: 0s, max_delay: 0s", "delay: 3us, max: 8"} {
 		for _, mode := range []string{"on", "shadow"} {
 			t.Run(mode+" "+delay, func(t *testing.T) {
-				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
+				m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, timeout: 5s, hedge: {mode: ` + mode + `, budget: 0.04, ` + delay + `}`})
 				m.FinishAfter(100*time.Millisecond, m.SendAtRate(1, 2000, 100*time.Millisecond)) // its hedges use all tokens
 				before := m.Consumer.Stats("compute").Gates
 				asked := func() (n uint64) {

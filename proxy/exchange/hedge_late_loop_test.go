@@ -43,7 +43,7 @@ func TestLateLoopHedges(t *testing.T) {
 // TestLateLoopShadow: hedging does not help requests that only their own loop delayed, and
 // shadow mode forecasts no gain for them.
 func TestLateLoopShadow(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, timeout: 2s, hedge: {mode: shadow}"})
 	m.WarmUp(150)
 	m.BurstWhilePaused(30, 70*time.Millisecond)
 	m.Settled()

@@ -11,8 +11,8 @@ import (
 // TestRetryBesideRefusedHedge: a refused hedge does not decide on a retry; the result of
 // the primary does.
 func TestRetryBesideRefusedHedge(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
-		Service: `, idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: "max_concurrency: 1",
+		Service: `idempotent: true, retry: {on: [connect, reset]}, hedge: {mode: on, delay: 5ms}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 20 * time.Millisecond }
 	}

@@ -22,7 +22,7 @@ func TestMissedHedgesLimited(t *testing.T) {
 		{1_000_000, 1},
 	} {
 		t.Run(fmt.Sprint(c.body), func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Provider: ", max_concurrency: 1", Service: proxytest.HedgeOn})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 6, Provider: "max_concurrency: 1", Service: proxytest.HedgeOn})
 			var eps []registry.Endpoint
 			var calls []*proxytest.Call
 			for i, a := range m.Apps {

@@ -20,7 +20,7 @@ func TestSecondHedgeTwoFrozen(t *testing.T) {
 	)
 	slow := map[int]int{} // requests that took over 20 ms, by max
 	for most := 1; most <= 2; most++ {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: fmt.Sprintf(", idempotent: true, timeout: 2s, hedge: {mode: on, max: %d}", most)})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: fmt.Sprintf("idempotent: true, timeout: 2s, hedge: {mode: on, max: %d}", most)})
 		m.SetLognormalDelays(1)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for at := time.Second; at < length; at += every {

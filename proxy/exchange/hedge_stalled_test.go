@@ -13,7 +13,7 @@ import (
 // nevertheless, since they would reach their deadline otherwise.
 func TestStalledRequestsHedgedWhenUseless(t *testing.T) {
 	const length = 12 * time.Second
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 100 * time.Millisecond }
 	}

@@ -43,7 +43,7 @@ func TestHedgeDuringFreeze(t *testing.T) {
 // TestLoserInQueueCancelled: the attempt that lost against a hedge is cancelled. If the
 // provider still has it in its queue, it never reaches the application.
 func TestLoserInQueueCancelled(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Provider: ", max_concurrency: 1"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: proxytest.HedgeOn, Provider: "max_concurrency: 1"})
 	m.WarmUp(20)
 	served := m.Apps[0].Served
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
@@ -64,14 +64,14 @@ func TestGates(t *testing.T) {
 		headers []string
 		gate    hedge.Gate
 	}{
-		{"not idempotent", proxytest.MeshOptions{Service: `, hedge: {mode: on, delay: 5ms}`}, nil, hedge.NotIdempotent},
-		{"idempotent by header", proxytest.MeshOptions{Service: `, hedge: {mode: on, delay: 5ms}`},
+		{"not idempotent", proxytest.MeshOptions{Service: `hedge: {mode: on, delay: 5ms}`}, nil, hedge.NotIdempotent},
+		{"idempotent by header", proxytest.MeshOptions{Service: `hedge: {mode: on, delay: 5ms}`},
 			[]string{"x-remora-idempotent: 1"}, hedge.Open},
 		{"cascade by attempt", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"x-remora-attempt: 1"}, hedge.Cascade},
 		{"cascade by trace state", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: a=b,remora=h", "traceparent: " + proxytest.SampledParent}, hedge.Cascade},
 		{"trace state without a trace", proxytest.MeshOptions{Service: proxytest.HedgeOn}, []string{"tracestate: remora=h", "traceparent: x"}, hedge.Open},
 		{"no endpoint", proxytest.MeshOptions{Service: proxytest.HedgeOn, Apps: 1}, nil, hedge.NoEndpoint},
-		{"deadline", proxytest.MeshOptions{Service: `, idempotent: true, timeout: 5ms, hedge: {mode: on, delay: 4500us}`}, nil, hedge.Deadline},
+		{"deadline", proxytest.MeshOptions{Service: `idempotent: true, timeout: 5ms, hedge: {mode: on, delay: 4500us}`}, nil, hedge.Deadline},
 		{"open", proxytest.MeshOptions{Service: proxytest.HedgeOn}, nil, hedge.Open},
 	}
 	for _, c := range cases {
@@ -99,7 +99,7 @@ func TestGates(t *testing.T) {
 
 // TestBudget: hedges and paid retries stay within the budget when every response is slow.
 func TestBudget(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `, idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: `idempotent: true, hedge: {mode: on, delay: 1ms, budget: 0.05}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 4 * time.Millisecond }
 	}
@@ -120,8 +120,8 @@ func TestBudget(t *testing.T) {
 // TestHedgeNeverQueues: a provider with a slot limit and no free slot refuses a hedge at
 // once.
 func TestHedgeNeverQueues(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, hedge: {mode: on, delay: 5ms}`,
-		Provider: ", max_concurrency: 1"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, hedge: {mode: on, delay: 5ms}`,
+		Provider: "max_concurrency: 1"})
 	hedged := 0
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 30 * time.Millisecond }
@@ -163,8 +163,8 @@ func TestBadResponseWaitsForHedge(t *testing.T) {
 func TestRefusedHedgeAndReset(t *testing.T) {
 	for _, lostFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("lost before the refusal ", lostFirst), func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
-				Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [reset]}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: "max_concurrency: 1",
+				Service: proxytest.Fields(proxytest.HedgeOn, "retry: {attempts: 1, on: [reset]}")})
 			for _, a := range m.Apps {
 				a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 			}
@@ -202,8 +202,8 @@ func TestRefusedHedgeAndReset(t *testing.T) {
 // TestRetryAfterRefusedHedge: if all endpoints were tried because hedges were refused, a
 // retry goes to one that refused, and not back to the one that has just failed.
 func TestRetryAfterRefusedHedge(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: ", max_concurrency: 1",
-		Service: proxytest.HedgeOn + ", retry: {attempts: 1, on: [connect, reset]}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Provider: "max_concurrency: 1",
+		Service: proxytest.Fields(proxytest.HedgeOn, "retry: {attempts: 1, on: [connect, reset]}")})
 	for _, a := range m.Apps {
 		a.FrozenUntil = m.W.Now() + 50*time.Millisecond
 	}
@@ -243,7 +243,7 @@ func TestSecondHedge(t *testing.T) {
 		1: {[]string{"", "1"}, 150 * time.Millisecond},
 		2: {[]string{"", "1", "2"}, 15 * time.Millisecond},
 	} {
-		proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(`, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, max: %d}`, most)},
+		proxytest.EachTopology(t, proxytest.MeshOptions{Service: fmt.Sprintf(`idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, max: %d}`, most)},
 			func(t *testing.T, m *proxytest.Mesh) {
 				var attempts []string
 				at := map[*proxytest.App]int{}

@@ -15,8 +15,8 @@ func TestLeaseLimits(t *testing.T) {
 		service string
 		want    *fault.Failure
 	}{
-		{", rate_limit: {rate: 1, burst: 1}", fault.RateLimited},
-		{", max_pending: 1", fault.Overloaded},
+		{"rate_limit: {rate: 1, burst: 1}", fault.RateLimited},
+		{"max_pending: 1", fault.Overloaded},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
 		first := m.Lease()
@@ -48,7 +48,7 @@ func TestLeaseBreaker(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", breaker: {consecutive: 2, open: 5s, half_open: 1}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "breaker: {consecutive: 2, open: 5s, half_open: 1}"})
 			good := func(status int) {
 				probe := m.Lease()
 				if probe.Failure != nil {
@@ -104,7 +104,7 @@ func TestStreamsEject(t *testing.T) {
 		{"given up", func(_ *proxytest.Mesh, l *exchange.Lease) { l.Close(false, 0, 0) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: ", lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "lb: {policy: weighted_round_robin, slow_start: 0s}, outlier: {consecutive: 3, base: 10s, max_ejected: 0.5}"})
 			const sick = proxytest.Ingress
 			at := func() (places map[string]int) { // of 40 streams at once
 				places = map[string]int{}

@@ -12,8 +12,8 @@ import (
 // TestBadResponseRetriedAfterHedge: a retryable bad response is retried although the hedge
 // beside it was refused afterwards.
 func TestBadResponseRetriedAfterHedge(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: ", max_concurrency: 1",
-		Service: `, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}, retry: {attempts: 2, on: [5xx]}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 3, Provider: "max_concurrency: 1",
+		Service: `idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}, retry: {attempts: 2, on: [5xx]}`})
 	for _, a := range m.Apps {
 		a.Delay = func() time.Duration { return 20 * time.Millisecond }
 	}
@@ -28,7 +28,7 @@ func TestBadResponseRetriedAfterHedge(t *testing.T) {
 // have processed must not report it as unprocessed, or a request that is not idempotent
 // would be executed twice.
 func TestRefusalAfterProcessing(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: ", retry: {attempts: 2, on: [connect, refused, reset]}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: "retry: {attempts: 2, on: [connect, refused, reset]}"})
 	// After the application has reset the connection the provider tries a dead endpoint, so
 	// its last failure is a refused connection.
 	provider := m.Nodes[1]

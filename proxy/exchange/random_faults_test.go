@@ -46,10 +46,10 @@ func newFaultMesh(t *testing.T, seed uint64) *faultMesh {
 	loops := 1 + int(seed%3)
 	timeouts := []string{"15ms", "60ms", "500ms"}
 	s := &faultMesh{Mesh: proxytest.NewMesh(t, proxytest.MeshOptions{Seed: seed, Loops: loops, Direct: seed%7 == 6,
-		Service: fmt.Sprintf(`, timeout: %s, max_pending: 100, connect_timeout: 10ms, max_concurrency: %d, max_queue: 20,
+		Service: fmt.Sprintf(`timeout: %s, max_pending: 100, connect_timeout: 10ms, max_concurrency: %d, max_queue: 20,
 		retry: {attempts: 2, on: [connect, refused, reset, 5xx]},
 		hedge: {mode: on, delay: 3ms, budget: %v}`, timeouts[seed%3], seed%2*40, faultBudget),
-		Provider: ", max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
+		Provider: "max_concurrency: 3, max_queue: 6, max_pending: 30, connect_timeout: 10ms",
 		Limits:   "limits: {message: 1MiB, buffered: 8MiB}\ntimeouts: {write: 200ms}"})}
 	s.executed = s.CountExecutions()
 	rnd := s.W.Rand()

@@ -16,10 +16,10 @@ func TestRateLimits(t *testing.T) {
 		name string
 		o    proxytest.MeshOptions
 	}{
-		{"of the service", proxytest.MeshOptions{Service: ", " + limit}},
-		{"of the service, direct", proxytest.MeshOptions{Service: ", " + limit, Direct: true}},
-		{"of the application behind the link", proxytest.MeshOptions{Provider: ", " + limit, Service: ", retry: {on: []}"}},
-		{"of the listener", proxytest.MeshOptions{Listener: ", " + limit}},
+		{"of the service", proxytest.MeshOptions{Service: limit}},
+		{"of the service, direct", proxytest.MeshOptions{Service: limit, Direct: true}},
+		{"of the application behind the link", proxytest.MeshOptions{Provider: limit, Service: "retry: {on: []}"}},
+		{"of the listener", proxytest.MeshOptions{Listener: limit}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Apps = 1
@@ -48,7 +48,7 @@ func TestRateLimits(t *testing.T) {
 // TestBreaker: the breaker opens after consecutive failures, admits one probe when it is
 // half-open, and closes after the probe has succeeded.
 func TestBreaker(t *testing.T) {
-	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", retry: {on: []}, breaker: {consecutive: 3, open: 2s}"},
+	proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: "retry: {on: []}, breaker: {consecutive: 3, open: 2s}"},
 		func(t *testing.T, m *proxytest.Mesh) {
 			one := func(status int, code string) {
 				t.Helper()
@@ -89,7 +89,7 @@ func TestBreaker(t *testing.T) {
 
 // TestBreakerProbeCancelled: a probe that its client cancels is followed by another.
 func TestBreakerProbeCancelled(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 1s, breaker: {consecutive: 1, open: 2s}"})
 	m.Apps[0].FrozenUntil = m.W.Now() + 3*time.Second
 	first := m.Post(10)
 	m.Do(first)

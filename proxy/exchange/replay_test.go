@@ -10,7 +10,7 @@ import (
 )
 
 // inTurn is the setting that sends requests to each application in turn.
-const inTurn = ", lb: {policy: weighted_round_robin, slow_start: 0s}"
+const inTurn = "lb: {policy: weighted_round_robin, slow_start: 0s}"
 
 // TestReplayFails: a request that an application has received is sent again if its
 // connection was used before. If that fails too, the request counts as maybe processed,
@@ -34,7 +34,7 @@ func TestReplayFails(t *testing.T) {
 		wantReset(t, m, *killed, c)
 	})
 	t.Run("no room for the dial", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: inTurn + ", outlier: {consecutive: 1}"})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, "outlier: {consecutive: 1}")})
 		m.WarmUpEach(1)
 		d.MaxDials, d.Dialling = 1, 1 // a dial of another service
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
@@ -65,7 +65,7 @@ func TestReplayFails(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("no connection in time", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: ", outlier: {consecutive: 100}"})
+		m, d := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Direct: true, Apps: 1, Service: "outlier: {consecutive: 100}"})
 		m.WarmUpEach(2)
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Second }
 		busy := m.Get("/")
@@ -116,7 +116,7 @@ func TestReplayFails(t *testing.T) {
 	})
 	// retry.on holds for its resets.
 	t.Run("retried as a reset", func(t *testing.T) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: inTurn + ", retry: {on: [reset]}, hedge: {budget: 1}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Service: proxytest.Fields(inTurn, "retry: {on: [reset]}, hedge: {budget: 1}")})
 		m.WarmUpEach(1)
 		killed, c := m.CrashOnPoison(nil), m.Get("/poison")
 		m.Do(c)

@@ -45,7 +45,7 @@ var disturbances = []disturbance{
 // their sorted latencies, and the consumer's report of the route.
 func measure(t *testing.T, tr *disturbance, hedging string) (took []time.Duration, route *stats.RouteReport) {
 	const length = 8 * time.Second
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: ", idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Service: "idempotent: true, timeout: 2s, hedge: {" + hedging + "}"})
 	m.SetLognormalDelays(3)
 	tr.do(m, rand.New(rand.NewPCG(5, 6)), length)
 	calls := m.SendAtRate(4, 1000, length)

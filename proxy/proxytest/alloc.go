@@ -35,8 +35,8 @@ type AllocMesh struct {
 // AllocMeshOptions are the options of an AllocMesh.
 type AllocMeshOptions struct {
 	Hops     int
-	Service  string // YAML of the consumer's service, beyond discover and protocol
-	Provider string // YAML of the provider's service
+	Service  string // YAML fields of the consumer's service, besides discover and protocol
+	Provider string // YAML fields of the provider's service
 	Response string // of the applications, head and body
 	Clients  int
 	Late     bool    // one of three applications responds only after all other work
@@ -54,8 +54,8 @@ listeners: [{name: egress, address: "127.0.0.1:1", protocol: http}]
 routes:
   - {match: {header: {x-none: there}}, service: compute}
   - {match: {path: /}, rewrite: {path: /rewritten/}, service: compute}
-services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s, max_pending: 10000%s}}
-%s`, kind, o.Service, o.Top))
+services: {compute: {%s}}
+%s`, Fields(`discover: static, endpoints: ["192.0.2.9:1"], max_pending: 10000, protocol: `+kind, o.Service), o.Top))
 	var endpoints []registry.Endpoint
 	for i := range 3 {
 		app := fmt.Sprintf("10.0.0.%d:8080", i+1)
@@ -67,8 +67,8 @@ services: {compute: {discover: static, endpoints: ["192.0.2.9:1"], protocol: %s,
 		link := fmt.Sprintf("10.0.0.%d:15006", i+1)
 		provider, accept := m.Sidecar(fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:1", protocol: link, service: local}]
-services: {local: {discover: static, endpoints: ["%s"], protocol: http, max_pending: 10000%s}}
-%s`, app, o.Provider, o.Top))
+services: {local: {%s}}
+%s`, Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: http, max_pending: 10000", app), o.Provider), o.Top))
 		m.Net.Accept[link] = accept
 		provider.Update(registry.NewSnapshot("local", registry.SourceLive, time.Time{}, []registry.Endpoint{{Addr: app, Weight: 1}}))
 		endpoints = append(endpoints, registry.Endpoint{Addr: link, Weight: 1})

@@ -35,7 +35,7 @@ func NewStreamMesh(t *testing.T, o MeshOptions) (m *Mesh, consumer, provider *Ca
 	t.Helper()
 	consumer, provider = &Carrier{}, &Carrier{}
 	if o.Match == "" {
-		o.Match = "match: {method: [CONNECT, GET, HEAD, POST, PUT]}, "
+		o.Match = "match: {method: [CONNECT, GET, HEAD, POST, PUT]}"
 	}
 	o.nodes = func(m *Mesh) {
 		m.W.Options.Sockets = !o.NoSockets

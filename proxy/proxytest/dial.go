@@ -58,7 +58,7 @@ func (c *dialled) OnClose(err error) {
 // dials. With o.Direct the applications have no sidecars.
 func DiallingMesh(t *testing.T, room int, o MeshOptions) (*Mesh, *Dialler) {
 	d := &Dialler{MaxDials: room}
-	o.Service += ", max_pending: 10000"
+	o.Service = Fields(o.Service, "max_pending: 10000")
 	o.Dialler = func(l loop.Loop) loop.Loop {
 		if d.Loop != nil {
 			return l // of an application's sidecar

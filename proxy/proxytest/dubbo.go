@@ -28,8 +28,8 @@ type DubboOptions struct {
 	Seed     uint64
 	Apps     int
 	Direct   bool   // no provider's sidecars
-	Service  string // YAML of the consumer's service, beyond discover and protocol
-	Provider string // YAML of the provider's service
+	Service  string // YAML fields of the consumer's service, besides discover and protocol
+	Provider string // YAML fields of the provider's service
 	Speaks   string // protocol of the provider's service; default dubbo
 	Limits   string // YAML at top level of both
 	Routes   string // YAML of the consumer's routes; default: all to the service
@@ -46,9 +46,9 @@ func NewDubboMesh(t *testing.T, o DubboOptions) *dubboMesh {
 	m := &dubboMesh{Mesh: &Mesh{T: t, W: sim.New(o.Seed), Direct: o.Direct, Loops: 1}}
 	m.W.OnFailure(t)
 	m.Clients = m.W.Loop("10.0.0.1-client")
-	speaks := "link"
+	service := `discover: static, endpoints: ["10.0.9.9:1"], protocol: link`
 	if o.Direct {
-		speaks = "dubbo"
+		service = `discover: static, endpoints: ["10.0.9.9:1"], protocol: dubbo`
 	}
 	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
 listeners:
@@ -56,9 +56,9 @@ listeners:
 - {name: calls, address: "127.0.0.1:20881", protocol: dubbo}
 routes: %s
 services:
-  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
-  other: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %[2]s}
-%[4]s`, cmp.Or(o.Routes, "[{service: compute}]"), speaks, o.Service, o.Limits))
+  compute: {%s}
+  other: {%s}
+%s`, cmp.Or(o.Routes, "[{service: compute}]"), Fields(service, o.Service), service, o.Limits))
 	m.Consumer.Listen(15001)
 	m.Consumer.accept(1, 20881)
 	var endpoints []registry.Endpoint
@@ -74,8 +74,8 @@ services:
 		p := m.Node(host, fmt.Sprintf(`
 listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local}]
 services:
-  local: {discover: static, endpoints: ["%s"], protocol: %s%s}
-%s`, a.Addr, cmp.Or(o.Speaks, "dubbo"), o.Provider, o.Limits))
+  local: {%s}
+%s`, Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: %s", a.Addr, cmp.Or(o.Speaks, "dubbo")), o.Provider), o.Limits))
 		p.Listen(15006)
 		p.Update("local", registry.Endpoint{Addr: a.Addr, Weight: 1})
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // HedgeOn is the YAML of a service with hedging.
-const HedgeOn = `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`
+const HedgeOn = `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms}`
 
 // Ingress is the link listener of the first provider's sidecar.
 const Ingress = "10.0.1.1:15006"

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,13 +60,13 @@ type MeshOptions struct {
 	Seed     uint64
 	Apps     int
 	Direct   bool   // HTTP straight to the applications, no provider's sidecar
-	Service  string // YAML of the consumer's service, beyond discover and protocol
-	Provider string // YAML of the provider's service local
+	Service  string // YAML fields of the consumer's service, besides discover and protocol
+	Provider string // YAML fields of the provider's service local
 	Limits   string // YAML at top level of both
-	Listener string // YAML of the consumer's listener
+	Listener string // YAML fields of the consumer's listener
 	Egress   string // its address; default on loopback
-	Ingress  string // YAML of the providers' listeners
-	Match    string // YAML of the consumer's route, before its service
+	Ingress  string // YAML fields of the providers' listeners
+	Match    string // YAML fields of the consumer's route, besides its service
 
 	Loops     int   // of each sidecar; default 1
 	Bandwidth int64 // bytes per second between hosts; 0 means no limit
@@ -96,11 +98,13 @@ func NewMesh(t *testing.T, o MeshOptions) *Mesh {
 		protocolName = "http"
 	}
 	m.Consumer = m.Node("10.0.0.1", fmt.Sprintf(`
-listeners: [{name: egress, address: %q, protocol: http%s}]
-routes: [{%sservice: compute}]
+listeners: [{%s}]
+routes: [{%s}]
 services:
-  compute: {discover: static, endpoints: ["10.0.9.9:1"], protocol: %s%s}
-%s`, cmp.Or(o.Egress, "127.0.0.1:15001"), o.Listener, o.Match, protocolName, o.Service, o.Limits))
+  compute: {%s}
+%s`, Fields(fmt.Sprintf("name: egress, address: %q, protocol: http", cmp.Or(o.Egress, "127.0.0.1:15001")), o.Listener),
+		Fields(o.Match, "service: compute"),
+		Fields(`discover: static, endpoints: ["10.0.9.9:1"], protocol: `+protocolName, o.Service), o.Limits))
 	m.Consumer.Listen(15001)
 
 	var endpoints []registry.Endpoint
@@ -113,10 +117,11 @@ services:
 			continue
 		}
 		p := m.Node(host, fmt.Sprintf(`
-listeners: [{name: ingress, address: "127.0.0.1:15006", protocol: link, service: local%s}]
+listeners: [{%s}]
 services:
-  local: {discover: static, endpoints: ["%s"], protocol: http%s}
-%s`, o.Ingress, a.Addr, o.Provider, o.Limits))
+  local: {%s}
+%s`, Fields(`name: ingress, address: "127.0.0.1:15006", protocol: link, service: local`, o.Ingress),
+			Fields(fmt.Sprintf("discover: static, endpoints: [%q], protocol: http", a.Addr), o.Provider), o.Limits))
 		p.Listen(15006)
 		p.Update("local", registry.Endpoint{Addr: a.Addr, Weight: 1})
 	}
@@ -126,6 +131,11 @@ services:
 	m.Consumer.Update("compute", endpoints...)
 	m.W.Run(time.Millisecond)
 	return m
+}
+
+// Fields joins fields of a YAML mapping. Empty ones are left out.
+func Fields(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), ", ")
 }
 
 // EachTopology runs a test with the applications called straight over HTTP, and

@@ -32,7 +32,7 @@ func TestLongBodiesAllocateNothing(t *testing.T) {
 func TestHedgedLongBodiesAllocateNothing(t *testing.T) {
 	request, response, body := proxytest.LongBodies(128<<10, false)
 	m := proxytest.NewAllocMesh(t, proxytest.AllocMeshOptions{Hops: 2, Clients: 2, Response: string(response), Late: true,
-		Service: ", idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
+		Service: "idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}"})
 	m.CheckAllocs(0, func() { m.Call(body[len(body)-200:], request...) })
 	m.CheckReleased()
 }

@@ -183,7 +183,7 @@ func TestShedOnAnotherLoop(t *testing.T) {
 // A link to an endpoint has requests of many callers. The connections of callers that hold
 // the most are closed, and the link is not.
 func TestShedCallersBeforeLink(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Service: ", timeout: 10s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: proxytest.SmallBudget, Service: "timeout: 10s"})
 	provider := m.Nodes[1]
 	provider.Crash()
 	provider.Cfg.Limits.Buffered = 64 << 20

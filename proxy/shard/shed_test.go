@@ -73,7 +73,7 @@ func TestIncompleteFrameClosesLink(t *testing.T) {
 
 // A peer that reads none of its refusals loses its link long before they take much memory.
 func TestUnreadRefusalsCloseLink(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Ingress: ", rate_limit: {rate: 1}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Ingress: "rate_limit: {rate: 1}"})
 	w := link.NewWriter()
 	w.Preface(link.Dialer, link.Settings{})
 	w.Open(1, link.Settings{})

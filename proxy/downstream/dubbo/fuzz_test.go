@@ -92,7 +92,7 @@ func FuzzUpstreamDubbo(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, seed uint64) {
 		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Apps: 1, Direct: seed%4 >= 2, Limits: "limits: {message: 1KiB}",
-			Service: ", timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", Provider: ", timeout: 1s"})
+			Service: "timeout: 1s, idempotent: true, retry: {attempts: 2, on: [connect, refused, reset, 5xx]}", Provider: "timeout: 1s"})
 		m.W.Options.Cut = 0.7
 		m.Apps[0].Stop()
 		m.W.Listen(m.Apps[0].Addr, m.W.Loop("10.0.1.1-raw"), func() loop.Stream {

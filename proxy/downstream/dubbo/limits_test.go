@@ -14,7 +14,7 @@ import (
 // connection are refused at once, whichever consumers they come from.
 func TestCallLimitOfProviderConnection(t *testing.T) {
 	const most, more = 4096, 104
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 10000, retry: {on: []}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 10000, retry: {on: []}"})
 	a := m.Apps[0]
 	a.Delay = func() time.Duration { return time.Second }
 	one, other := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
@@ -102,7 +102,7 @@ func TestHeartbeatFloodUnread(t *testing.T) {
 // limits.buffered until its connection ends.
 func TestPartialFramesCountAsBuffered(t *testing.T) {
 	const size = 100_000
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	var id64 int64
@@ -177,7 +177,7 @@ func TestPartialCallOverMemoryShare(t *testing.T) {
 // endpoint closes when its last call passes its deadline, or is withdrawn before it is
 // sent.
 func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 10s"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 10s"})
 	a := m.Apps[0]
 	a.Respond = proxytest.NoResponse
 	c := m.DialDubbo(proxytest.EgressDubbo)
@@ -191,7 +191,7 @@ func TestRemovedEndpointClosesWithoutResponse(t *testing.T) {
 	}
 	m.Settled()
 
-	m = proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 10s"})
+	m = proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 10s"})
 	a = m.Apps[0]
 	c = m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -228,7 +228,7 @@ func TestConnectionLeavesNoTimer(t *testing.T) {
 // TestShedConnectionOfSlowConsumer checks that a consumer that does not read loses its
 // connection once it holds too much memory, and that its calls are abandoned at once.
 func TestShedConnectionOfSlowConsumer(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Service: ", timeout: 5m"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Limits: proxytest.SmallBudget, Service: "timeout: 5m"})
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
 		if bytes.Contains(f.Body, []byte("never")) {
 			return nil

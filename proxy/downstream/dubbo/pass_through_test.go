@@ -157,7 +157,7 @@ func TestRoutes(t *testing.T) {
 // TestMethodNamedGETIsNotIdempotent checks that a Dubbo method with the name GET is not
 // taken for HTTP's.
 func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: ", retry: {on: [reset]}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: true, Apps: 1, Service: "retry: {on: [reset]}"})
 	m.Apps[0].OnCall = func(*dubbo.Frame) { m.W.At(0, func() { m.W.Crash(m.Apps[0].Loop) }) }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.Call(dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "GET", "x")), dubbo.StatusServerError, "")
@@ -171,7 +171,7 @@ func TestMethodNamedGETIsNotIdempotent(t *testing.T) {
 // idempotent, and that the late response of the loser is dropped.
 func TestHedges(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", timeout: 3s", Routes: `
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "timeout: 3s", Routes: `
 - {match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true, hedge: {mode: on, delay: 5ms, budget: 1}}
 - {service: compute, hedge: {mode: on, delay: 5ms, budget: 1}}`})
 		m.Apps[0].Delay = func() time.Duration { return time.Second }

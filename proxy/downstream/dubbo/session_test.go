@@ -43,7 +43,7 @@ func TestRefusedCalls(t *testing.T) {
 // connection are refused at once.
 func TestCallLimitOfConsumerConnection(t *testing.T) {
 	const most = 4096
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", max_pending: 10000", Provider: ", max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: "max_pending: 10000", Provider: "max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	for range most + 100 {
@@ -77,7 +77,7 @@ func TestOtherProtocols(t *testing.T) {
 // TestConsumerTimeouts checks that an idle connection closes, and one with an incomplete
 // frame, and that heartbeats keep a connection open.
 func TestConsumerTimeouts(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s", Limits: "timeouts: {idle: 10s, header: 1s, body: 2s}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: "timeout: 30s", Limits: "timeouts: {idle: 10s, header: 1s, body: 2s}"})
 	call := proxytest.CallFrame(7, dubbo.Hessian2, proxytest.HessianCall(proxytest.DemoService, "", "", "m", "x"))
 	for _, c := range []struct {
 		name  string
@@ -139,7 +139,7 @@ func TestConsumerDisconnects(t *testing.T) {
 // TestDrain checks that a draining sidecar announces its end, still takes calls for a
 // moment, completes calls in flight and closes.
 func TestDrain(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: ", timeout: 30s"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: "timeout: 30s"})
 	m.W.Options.Cut = 0.5
 	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
 	m.Apps[0].Respond = func(f *dubbo.Frame) *dubbo.Frame {
@@ -227,7 +227,7 @@ func TestWriteTimeout(t *testing.T) {
 // TestMemoryShortage checks that calls of the largest holder of memory are refused, and
 // other consumers are served.
 func TestMemoryShortage(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "max_pending: 5000", Limits: "limits: {buffered: 1MiB, message: 256KiB}"})
 	m.Apps[0].Delay = func() time.Duration { return time.Second }
 	big, small := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
 	for range 100 {
@@ -252,7 +252,7 @@ func TestMemoryShortage(t *testing.T) {
 // are abandoned one by one, and that their connection and its other calls continue.
 func TestShedLargestCalls(t *testing.T) {
 	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Limits: proxytest.SmallBudget,
-		Service: `, idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
+		Service: `idempotent: true, retry: {on: ["5xx"]}, hedge: {budget: 1}, lb: {policy: weighted_round_robin}`})
 	// A bad response is held while another endpoint may send a better one.
 	bad, good := m.Apps[0], m.Apps[1]
 	bad.Respond = func(f *dubbo.Frame) *dubbo.Frame {

@@ -23,10 +23,10 @@ func TestHandoffRefused(t *testing.T) {
 		code       string
 	}{
 		{"no route", "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 100000\r\n\r\n",
-			proxytest.MeshOptions{Match: "match: {host: compute}, "}, nil, 404, "no-route"},
-		{"CONNECT without a route", connect, proxytest.MeshOptions{Match: "match: {path: /}, "}, nil, 404, "no-route"},
-		{"CONNECT that no route names", connect, proxytest.MeshOptions{Match: "match: {method: []}, "}, nil, 404, "no-route"},
-		{"listener's rate", long, proxytest.MeshOptions{Listener: ", rate_limit: {rate: 1}"},
+			proxytest.MeshOptions{Match: "match: {host: compute}"}, nil, 404, "no-route"},
+		{"CONNECT without a route", connect, proxytest.MeshOptions{Match: "match: {path: /}"}, nil, 404, "no-route"},
+		{"CONNECT that no route names", connect, proxytest.MeshOptions{Match: "match: {method: []}"}, nil, 404, "no-route"},
+		{"listener's rate", long, proxytest.MeshOptions{Listener: "rate_limit: {rate: 1}"},
 			func(m *proxytest.Mesh, _ *proxytest.Peer) {
 				m.DialAndSend(proxytest.Egress, connect)
 				m.W.Run(time.Millisecond)

@@ -257,7 +257,7 @@ func TestIdleConnectionCloses(t *testing.T) {
 
 // TestMaxPending checks that max_pending requests at a time are accepted, and no more.
 func TestMaxPending(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", max_pending: 4"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "max_pending: 4"})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	calls := m.Burst(5, 10)
 	m.Finish(calls...)
@@ -277,8 +277,8 @@ func TestMaxPending(t *testing.T) {
 
 // TestAdmission checks max_concurrency and max_queue.
 func TestAdmission(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 2, max_queue: 3",
-		Service: ", retry: {on: []}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 2, max_queue: 3",
+		Service: "retry: {on: []}"})
 	inApp, most := 0, 0
 	m.Apps[0].Delay = func() time.Duration {
 		inApp++
@@ -306,7 +306,7 @@ func TestAdmission(t *testing.T) {
 // TestDeadlineInQueue checks that a request whose deadline passes in the provider's queue never
 // reaches the application.
 func TestDeadlineInQueue(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_concurrency: 1", Service: ", timeout: 30ms"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_concurrency: 1", Service: "timeout: 30ms"})
 	m.Apps[0].Delay = func() time.Duration { return 20 * time.Millisecond }
 	calls := m.Burst(5, 10)
 	m.Finish(calls...)
@@ -326,7 +326,7 @@ func TestDeadlineInQueue(t *testing.T) {
 
 // TestLargestLimits checks that the highest values of all limits limit nothing.
 func TestLargestLimits(t *testing.T) {
-	const service = `, max_pending: 1000000000, max_concurrency: 1000000000, max_queue: 1000000000,
+	const service = `max_pending: 1000000000, max_concurrency: 1000000000, max_queue: 1000000000,
 		breaker: {consecutive: 1000000000, half_open: 65535, open: 8760h}, outlier: {consecutive: 1000000000},
 		rate_limit: {rate: 1000000, burst: 1000000}, lb: {subset: 1000000000, slow_start: 8760h},
 		timeout: 8760h, connect_timeout: 8760h, idle_timeout: 8760h`
@@ -341,7 +341,7 @@ timeouts: {header: 8760h, body: 8760h, idle: 8760h, write: 8760h, drain: 8760h}`
 		calls := m.Crowd(5, 10, 100<<10)
 		m.Finish(calls...)
 		m.OK(calls...)
-		m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s`+service+`}`) + limits)
+		m.Consumer.Reload(proxytest.ReloadYAML(m, `{service: compute}`, `compute: {%s, `+service+`}`) + limits)
 		calls = m.Crowd(5, 10, 100)
 		m.Finish(calls...)
 		m.OK(calls...)

@@ -19,7 +19,7 @@ const (
 // its sidecar, which has a route for the host compute.
 func newRedirected(t *testing.T, o proxytest.MeshOptions) (*proxytest.Mesh, *proxytest.Carrier) {
 	t.Helper()
-	o.Apps, o.Match = 1, "match: {host: compute}, "
+	o.Apps, o.Match = 1, "match: {host: compute}"
 	o.Limits += "\n" + proxytest.SmallMessages
 	m, c, _ := proxytest.NewStreamMesh(t, o)
 	m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)

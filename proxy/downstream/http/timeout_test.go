@@ -47,7 +47,7 @@ func TestDrippingRequests(t *testing.T) {
 // TestBodyTimeoutAfterContinue checks that timeouts.body of a client that waits for 100 Continue
 // begins when that is sent, after the responses to earlier requests.
 func TestBodyTimeoutAfterContinue(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 60s"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 60s"})
 	m.Apps[0].Delay = func() time.Duration { return 50 * time.Second }
 	p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest+"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 	m.CheckClosesAfter(p, 80*time.Second-time.Millisecond, 2*time.Second)
@@ -81,7 +81,7 @@ func TestSlowApplication(t *testing.T) {
 		{name: "reads nothing", deaf: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 20s"}, func(t *testing.T, m *proxytest.Mesh) {
+			proxytest.EachTopology(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 20s"}, func(t *testing.T, m *proxytest.Mesh) {
 				m.Apps[0].Stop()
 				p, lp := &proxytest.Peer{}, m.W.Loop("10.0.1.1-raw")
 				m.W.Listen(m.Apps[0].Addr, lp, func() loop.Stream { return p })

@@ -11,7 +11,7 @@ import (
 // request is on its way, although it must not be sent twice.
 func TestIdleLinkLosesNoRequest(t *testing.T) {
 	for after := time.Duration(0); after < 6*time.Millisecond; after += 40 * time.Microsecond {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(after), Service: ", retry: {on: [connect]}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Seed: uint64(after), Service: "retry: {on: [connect]}"})
 		m.WarmUp(1)
 		cl := m.Dial(proxytest.Egress)
 		m.W.Run(70*time.Second + after - m.W.Now()) // the seventh keepalive of either end

@@ -32,7 +32,7 @@ func eachEnd(t *testing.T, f func(t *testing.T, meet func(says []byte) (*proxyte
 	})
 	t.Run("dialler", func(t *testing.T) {
 		f(t, func(says []byte) (*proxytest.Mesh, *proxytest.Peer) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1s"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 1s"})
 			p := &proxytest.Peer{Says: append(proxytest.LinkPreface(link.Acceptor), says...)}
 			m.ReplaceProvider(p)
 			m.Do(m.Post(10))
@@ -79,7 +79,7 @@ func TestLinkLimits(t *testing.T) {
 // TestDiallerStreamLimit checks that a dialler puts no more requests on a link than the peer
 // allows. One too many fails at once; the next one fits after a response.
 func TestDiallerStreamLimit(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 10s, retry: {on: []}"})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 10s, retry: {on: []}"})
 	w := link.NewWriter()
 	w.Preface(link.Acceptor, link.Settings{MaxStreams: 3})
 	w.Open(1, link.Settings{})
@@ -112,7 +112,7 @@ func TestAcceptorStreamLimit(t *testing.T) {
 	const most = 4096
 	for _, n := range []int{most, most + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: ", max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "max_pending: 10000, max_concurrency: 1, max_queue: 10000"})
 			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 			p := &proxytest.Peer{Says: proxytest.LinkFrames(func(w *link.Writer) {
 				for id := range uint64(n) {

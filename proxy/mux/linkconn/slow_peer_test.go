@@ -14,7 +14,7 @@ import (
 // TestSlowMessageKeepsTheLink checks that a link which carries a long message is not idle,
 // although no message is complete.
 func TestSlowMessageKeepsTheLink(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 10m", Provider: ", timeout: 10m", Bandwidth: 40_000,
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 10m", Provider: "timeout: 10m", Bandwidth: 40_000,
 		Limits: "timeouts: {body: 10m}"})
 	m.Apps[0].Body = func(req *protocol.Request) []byte { return bytes.Clone(req.Body) }
 	c := m.Post(proxytest.MaxMessage)
@@ -89,7 +89,7 @@ func TestPeerWithoutCredit(t *testing.T) {
 		}
 	})
 	t.Run("dialler", func(t *testing.T) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: "timeout: 10m"})
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor), Reply: pong}
 		m.ReplaceProvider(p)
 		c := m.Post(proxytest.MaxMessage)
@@ -149,7 +149,7 @@ func TestPeerThatReadsNothing(t *testing.T) {
 		}
 	})
 	t.Run("dialler", func(t *testing.T) {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: ", timeout: 10m, retry: {on: []}"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Limits: limits, Service: "timeout: 10m, retry: {on: []}"})
 		p := &proxytest.Peer{Says: proxytest.LinkPreface(link.Acceptor)}
 		m.ReplaceProvider(p)
 		calls := m.Burst(1, 10)
@@ -213,7 +213,7 @@ func TestSlowProvider(t *testing.T) {
 		{"half a response", "deadline", preface, firstThen(wholeFrames(long, 40_000), pong), 4 * time.Second, 2 * time.Second, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: ", timeout: 1m", Limits: "timeouts: {body: 4s}"})
+			m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: "timeout: 1m", Limits: "timeouts: {body: 4s}"})
 			p := &proxytest.Peer{Says: c.says, Reply: c.reply}
 			m.ReplaceProvider(p)
 			k := m.Post(10)

@@ -161,7 +161,7 @@ func TestRefusedStreams(t *testing.T) {
 	}{
 		{"drain", proxytest.MeshOptions{}, drain, link.Draining, 503, "draining", false},
 		{"no memory", proxytest.MeshOptions{}, fill, link.Overload, 503, "overloaded", false},
-		{"rate", proxytest.MeshOptions{Ingress: ", rate_limit: {rate: 1}"}, func(m *proxytest.Mesh, _ *proxytest.Peer) {
+		{"rate", proxytest.MeshOptions{Ingress: "rate_limit: {rate: 1}"}, func(m *proxytest.Mesh, _ *proxytest.Peer) {
 			m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &link.Stream{Kind: link.StreamOpaque})))
 			m.W.Run(time.Millisecond)
 		}, link.RateLimited, 429, "rate-limited", false},

@@ -22,7 +22,7 @@ func TestSizeHistogram(t *testing.T) {
 
 // Each attempt is counted at its endpoint, by its outcome.
 func TestEndpointStats(t *testing.T) {
-	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `, idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
+	m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 2, Service: `idempotent: true, timeout: 2s, hedge: {mode: on, delay: 5ms, budget: 1}`})
 	m.WarmUp(20)
 	m.Apps[0].FrozenUntil = m.W.Now() + 50*time.Millisecond
 	calls := m.Burst(6, 10)

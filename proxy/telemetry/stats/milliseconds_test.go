@@ -14,7 +14,7 @@ import (
 // rate of its second.
 func TestMillisecondsOfBurst(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: loops, Service: ", max_pending: 10000"})
+		m := proxytest.NewMesh(t, proxytest.MeshOptions{Direct: true, Loops: loops, Service: "max_pending: 10000"})
 		const (
 			seconds   = 3
 			perSecond = 1000

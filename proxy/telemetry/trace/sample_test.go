@@ -88,7 +88,7 @@ func TestTraceOfARefusedRequest(t *testing.T) {
 		share   float64
 		headers []string
 	}{{0, []string{"traceparent: " + proxytest.SampledParent}}, {1, nil}} {
-		o := proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, ", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
+		o := proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}", Limits: tracing(c.share) + "\n" + proxytest.LogAll}
 		m := proxytest.NewMesh(t, o)
 		l := m.Consumer.RecordSpans()
 		k := m.Get("/", c.headers...)

@@ -170,7 +170,7 @@ func TestTraceStateMarksRetries(t *testing.T) {
 		{"two traces", []string{"traceparent: " + proxytest.SampledParent, "traceparent: " + proxytest.SampledParent, "tracestate: a=b"}, "a=b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := proxytest.MeshOptions{Service: ", idempotent: true, retry: {attempts: 1, on: [5xx]}"}
+			o := proxytest.MeshOptions{Service: "idempotent: true, retry: {attempts: 1, on: [5xx]}"}
 			proxytest.EachTopology(t, o, func(t *testing.T, m *proxytest.Mesh) {
 				states := m.CollectHeader("tracestate")
 				for _, a := range m.Apps {
@@ -188,7 +188,7 @@ func TestTraceStateMarksRetries(t *testing.T) {
 }
 
 func TestSpansOfFailures(t *testing.T) {
-	const retry = ", idempotent: true, retry: {attempts: 1, on: [refused, reset, 5xx]}"
+	const retry = "idempotent: true, retry: {attempts: 1, on: [refused, reset, 5xx]}"
 	for _, c := range []struct {
 		name     string
 		o        proxytest.MeshOptions
@@ -206,13 +206,13 @@ func TestSpansOfFailures(t *testing.T) {
 		}, 500, "", []string{"0 primary http won 500 ", "1 retry http failed 500 "}},
 		{"all broken", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Apps[0].ResetAll = true }, 502, "upstream-reset",
 			[]string{"0 primary http failed 0 upstream-reset"}},
-		{"refused", proxytest.MeshOptions{Apps: 1, Provider: ", rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.WarmUp(1) }, 429, "rate-limited",
+		{"refused", proxytest.MeshOptions{Apps: 1, Provider: "rate_limit: {rate: 1, burst: 1}"}, func(m *proxytest.Mesh) { m.WarmUp(1) }, 429, "rate-limited",
 			[]string{"0 primary link refused 0 rate-limited", "1 retry link refused 0 rate-limited"}},
-		{"no time left", proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 20ms"}, func(m *proxytest.Mesh) {
+		{"no time left", proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 20ms"}, func(m *proxytest.Mesh) {
 			m.Apps[0].FrozenUntil = m.W.Now() + time.Second
 		}, 504, "deadline", []string{"0 primary http failed 0 deadline"}},
 		{"no endpoint", proxytest.MeshOptions{Apps: 1, Direct: true}, func(m *proxytest.Mesh) { m.Consumer.Update("compute") }, 503, "no-endpoint", nil},
-		{"no route", proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}, "}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
+		{"no route", proxytest.MeshOptions{Apps: 1, Direct: true, Match: "match: {path: /none}"}, func(*proxytest.Mesh) {}, 404, "no-route", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Limits = tracing(1)

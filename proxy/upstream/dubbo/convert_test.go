@@ -16,7 +16,7 @@ import (
 
 // inFastjson has the sidecar that speaks to the provider convert to fastjson.
 func inFastjson(direct bool) proxytest.DubboOptions {
-	o := proxytest.DubboOptions{Direct: direct, Provider: ", serialization: fastjson"}
+	o := proxytest.DubboOptions{Direct: direct, Provider: "serialization: fastjson"}
 	if direct {
 		o.Service = o.Provider
 	}

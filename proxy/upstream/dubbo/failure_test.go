@@ -15,7 +15,7 @@ import (
 // that the connection stays, and that late responses are dropped.
 func TestDeadlineWithoutResponse(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", timeout: 100ms", Provider: ", timeout: 100ms"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: "timeout: 100ms", Provider: "timeout: 100ms"})
 		a := m.Apps[0]
 		a.Respond = proxytest.NoResponse
 		c := m.DialDubbo(proxytest.EgressDubbo)
@@ -64,7 +64,7 @@ func TestTimeoutOfCaller(t *testing.T) {
 // calls are retried only if they are idempotent, and that the next call dials again.
 func TestRetriesAfterLostProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "hedge: {budget: 1}, retry: {attempts: 2, on: [connect, reset]}",
 			Routes: "[{match: {service: com.acme.Demo, method: [find]}, service: compute, idempotent: true}, {service: compute}]"})
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 50 * time.Millisecond }
@@ -110,7 +110,7 @@ func TestRetriesAfterLostProvider(t *testing.T) {
 // TestHeartbeats checks that both sides respond to heartbeats, so that an idle connection
 // stays open, and that the connection to a silent provider closes.
 func TestHeartbeats(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: ", timeout: 5m", Limits: "timeouts: {idle: 10m}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Direct: true, Service: "timeout: 5m", Limits: "timeouts: {idle: 10m}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	c.CheckResult(c.CallHessian("m", "x"), dubbo.StatusOK, "")
@@ -168,7 +168,7 @@ func TestReadOnlyEvent(t *testing.T) {
 // connections only to close them, and that it gets calls again when it is back.
 func TestProbeOfEndingProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: direct, Service: ", lb: {policy: weighted_round_robin}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: direct, Service: "lb: {policy: weighted_round_robin}"})
 		a := m.Apps[0]
 		c := m.DialDubbo(proxytest.EgressDubbo)
 		for range 4 {
@@ -254,7 +254,7 @@ func TestRemovedEndpointFinishesCalls(t *testing.T) {
 // TestProviderThatDoesNotRead checks that most calls to a provider that does not read stay
 // unsent, so that they can be retried when it is lost.
 func TestProviderThatDoesNotRead(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Service: ", hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 2, Direct: true, Service: "hedge: {budget: 1}, retry: {on: [connect]}, lb: {policy: weighted_round_robin}"})
 	a := m.Apps[0]
 	c := m.DialDubbo(proxytest.EgressDubbo)
 	for range 4 {
@@ -319,8 +319,8 @@ func TestRandomFaults(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Direct: seed%2 == 0, Provider: ", max_concurrency: 16",
-				Service: `, timeout: 2s, idempotent: true,
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Seed: seed, Direct: seed%2 == 0, Provider: "max_concurrency: 16",
+				Service: `timeout: 2s, idempotent: true,
 				retry: {attempts: 3, on: [connect, refused, reset]}, hedge: {mode: on, budget: 1}`})
 			m.W.Options.Cut = 0.2
 			rnd := m.W.Rand()

@@ -13,7 +13,7 @@ import (
 // free thread, and fails if there is no other.
 func TestRetryAfterPoolExhausted(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: ", retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 2, Service: "retry: {attempts: 3, on: [refused]}, hedge: {budget: 1}"})
 		m.Apps[0].Pool, m.Apps[1].Pool = 1, 1000
 		for _, a := range m.Apps {
 			a.Delay = func() time.Duration { return 20 * time.Millisecond }
@@ -54,7 +54,7 @@ func TestRetryAfterPoolExhausted(t *testing.T) {
 // TestMaxConcurrencyOfPool checks that with max_concurrency at the size of the provider's
 // pool, calls wait in the sidecar's queue and none is refused.
 func TestMaxConcurrencyOfPool(t *testing.T) {
-	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Provider: ", max_concurrency: 4", Service: ", lb: {policy: random}"})
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Provider: "max_concurrency: 4", Service: "lb: {policy: random}"})
 	for _, a := range m.Apps {
 		a.Pool = 4
 		a.Delay = func() time.Duration { return 5 * time.Millisecond }
@@ -84,7 +84,7 @@ func exhausted(f *dubbo.Frame) *dubbo.Frame {
 // same call again.
 func TestNoRetryAtSameProvider(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: ", retry: {attempts: 3}, hedge: {budget: 1}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Apps: 1, Service: "retry: {attempts: 3}, hedge: {budget: 1}"})
 		attempts := 0
 		m.Apps[0].OnCall = func(*dubbo.Frame) { attempts++ }
 		m.Apps[0].Respond = exhausted
@@ -127,7 +127,7 @@ func TestLatencyIgnoresExhaustedPool(t *testing.T) {
 func TestRetriesAfterPoolExhaustedArePaid(t *testing.T) {
 	proxytest.EachDubboPath(t, func(t *testing.T, direct bool) {
 		for attempts, want := range map[int]int{1: 2, 2: 3, 3: 3} {
-			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: fmt.Sprintf(", retry: {attempts: %d}", attempts)})
+			m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: fmt.Sprintf("retry: {attempts: %d}", attempts)})
 			called := map[string]int{}
 			for _, a := range m.Apps {
 				a.Respond = exhausted
@@ -140,7 +140,7 @@ func TestRetriesAfterPoolExhaustedArePaid(t *testing.T) {
 			}
 			m.Settled()
 		}
-		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: ", hedge: {budget: 0.01}"})
+		m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Direct: direct, Service: "hedge: {budget: 0.01}"})
 		for _, a := range m.Apps {
 			a.Respond = exhausted
 		}

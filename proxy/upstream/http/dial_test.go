@@ -54,7 +54,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the endpoint is silent", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -69,7 +69,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the endpoint takes no more connections", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
 		m.Apps[0].Delay = func() time.Duration { return 10 * time.Millisecond }
 		first := m.Burst(10, 10)
 		m.Finish(first...)
@@ -83,7 +83,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("a late request to a silent endpoint", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls, late := m.Burst(dials, 10), m.Post(10)
 		m.W.RunUntil(func() bool { return false }, 200*time.Millisecond)
@@ -95,7 +95,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("connections become free meanwhile", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", retry: {on: []}"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "retry: {on: []}"})
 		m.Apps[0].Delay = func() time.Duration { return 200 * time.Millisecond }
 		first := m.Burst(10, 10)
 		m.Finish(first...)
@@ -127,7 +127,7 @@ func TestDialQueue(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("the deadline passes", func(t *testing.T) {
-		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: ", timeout: 100ms"})
+		m, _ := proxytest.DiallingMesh(t, 0, proxytest.MeshOptions{Apps: 1, Direct: true, Service: "timeout: 100ms"})
 		m.W.Blackhole(m.Apps[0].Addr, true)
 		calls := m.Burst(requests, 10)
 		m.Finish(calls...)
@@ -156,7 +156,7 @@ func TestDialQueue(t *testing.T) {
 // endpoint for free, or waits for an open connection. Otherwise it fails with a code of its own,
 // and the endpoint is not blamed.
 func TestDialLimit(t *testing.T) {
-	const outlier = ", outlier: {consecutive: 1}"
+	const outlier = "outlier: {consecutive: 1}"
 	blameless := func(t *testing.T, m *proxytest.Mesh) {
 		t.Helper()
 		for _, e := range m.Consumer.Report().Services[0].Endpoints {
@@ -234,7 +234,7 @@ func TestDialLimit(t *testing.T) {
 		m.Settled()
 	})
 	t.Run("another endpoint", func(t *testing.T) {
-		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, Direct: true, Service: outlier + ", lb: {policy: weighted_round_robin, slow_start: 0s}"})
+		m, d := proxytest.DiallingMesh(t, 1, proxytest.MeshOptions{Apps: 2, Direct: true, Service: proxytest.Fields(outlier, "lb: {policy: weighted_round_robin, slow_start: 0s}")})
 		m.Consumer.Update("compute", m.Endpoint(1))
 		first := m.Post(10)
 		m.Do(first)

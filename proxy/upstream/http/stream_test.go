@@ -190,7 +190,7 @@ func TestStreamResponsesWithoutSockets(t *testing.T) {
 // gets the stream of the winner.
 func TestHedgedStream(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
-		Service: ", idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
+		Service: "idempotent: true, hedge: {mode: on, delay: 20ms, budget: 1}"})
 	var apps [2]**proxytest.Peer
 	for i := range apps {
 		apps[i] = m.RespondWith(i, proxytest.StreamResponses[5].Says) // both pause; the first attempt becomes a stream first
@@ -217,7 +217,7 @@ func TestHedgedStream(t *testing.T) {
 // response.
 func TestBadStreamIsRetried(t *testing.T) {
 	m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 2, Direct: true,
-		Service: `, idempotent: true, retry: {attempts: 1, on: [5xx]}, hedge: {budget: 1}`})
+		Service: `idempotent: true, retry: {attempts: 1, on: [5xx]}, hedge: {budget: 1}`})
 	bad := strings.Replace(proxytest.StreamResponses[1].Says, "200 OK", "500 X", 1)
 	first := true
 	response := func() string {
