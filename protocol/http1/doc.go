@@ -11,7 +11,7 @@
 //   - more than one empty line before a request, more than one space between
 //     the parts of a request line, versions other than HTTP/1.0 and HTTP/1.1
 //   - Content-Length beside Transfer-Encoding, a second Content-Length or a
-//     list in one, even of equal values (6.3 allows to refuse both),
+//     list in one, even of equal values (6.3 allows refusing both),
 //     Transfer-Encoding other than exactly "chunked", and any in HTTP/1.0
 //   - a missing (1.1), second or malformed Host; user information in it
 //
