@@ -1,41 +1,78 @@
 package etcd_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/remora-proxy/remora/lab"
+	"github.com/remora-proxy/remora/registry"
+	"github.com/remora-proxy/remora/registry/etcd"
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
-// TestDataLossLaterRevision checks that a loss of data is noticed even if etcd has
-// reached a later revision than before when it is seen again.
-func TestDataLossLaterRevision(t *testing.T) {
-	s := startEtcd(t, lab.EtcdOptions{})
-	addr := s.Addr()
-	ctx, client := raw(t, s)
-	link := forward(t, addr)
-	for _, k := range []string{"1", "2"} {
-		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
-	}
-	consumer := open(t, link.addr(), nil)
-	got := registrytest.Watch(t, consumer, "s")
-	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
+// pausing is a watcher whose watches stop before their first snapshot, until resume is
+// closed.
+type pausing struct {
+	registry.Watcher
+	paused, resume chan struct{}
+}
 
-	link.setCut(true)
-	s.Close()
-	s = startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
-	ctx, client = raw(t, s)
-	for _, k := range []string{"3", "2"} {
-		put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
+func (p pausing) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
+	var once sync.Once
+	return p.Watcher.Watch(service, func(s *registry.Snapshot) {
+		once.Do(func() {
+			close(p.paused)
+			<-p.resume
+		})
+		notify(s)
+	})
+}
+
+// TestDataLossLaterRevision checks that a loss of data is noticed even if etcd has
+// reached a later revision than before when it is seen again: while a watch follows the
+// service, and between its list and that.
+func TestDataLossLaterRevision(t *testing.T) {
+	for _, name := range []string{"followed", "listed"} {
+		t.Run(name, func(t *testing.T) {
+			s := startEtcd(t, lab.EtcdOptions{})
+			addr := s.Addr()
+			ctx, client := raw(t, s)
+			link := forward(t, addr)
+			consumer := open(t, link.addr(), nil)
+			keys := pausing{etcd.Keys(consumer), make(chan struct{}), make(chan struct{})}
+			put(t, ctx, client, "s/1", `{"Op":0,"Addr":"10.0.0.1:80"}`)
+			if name == "listed" {
+				put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+			} else {
+				close(keys.resume)
+			}
+			got := registrytest.Watch(t, keys, "s")
+			<-keys.paused
+			if name == "followed" {
+				got.WaitAddrs("10.0.0.1:80")
+				put(t, ctx, client, "s/2", `{"Op":0,"Addr":"10.0.0.2:80"}`)
+				got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80")
+			}
+
+			link.setCut(true)
+			s.Close()
+			s = startEtcd(t, lab.EtcdOptions{ClientAddr: addr})
+			ctx, client = raw(t, s)
+			for _, k := range []string{"3", "2"} {
+				put(t, ctx, client, "s/"+k, `{"Op":0,"Addr":"10.0.0.`+k+`:80"}`)
+			}
+			for range 20 {
+				put(t, ctx, client, "other/key", `x`)
+			}
+			link.setCut(false)
+			if name == "listed" {
+				close(keys.resume)
+			}
+			got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept
+			if n := consumer.Stats().DataLosses; n != 1 {
+				t.Errorf("%d losses of data", n)
+			}
+			got.Always("10.0.0.1:80")
+		})
 	}
-	for range 20 {
-		put(t, ctx, client, "other/key", `x`)
-	}
-	link.setCut(false)
-	got.WaitAddrs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80") // the first may be alive: it is kept
-	if n := consumer.Stats().DataLosses; n != 1 {
-		t.Errorf("%d losses of data", n)
-	}
-	got.Always("10.0.0.1:80")
-	got.Always("10.0.0.2:80")
 }

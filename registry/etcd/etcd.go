@@ -125,6 +125,7 @@ type Registry struct {
 	position tracker
 	stats    counters
 	reason   reason
+	breaks   breaks
 
 	services streams       // streams for the watches of services
 	own      streams       // streams for the watches of this process's own keys
@@ -248,7 +249,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 			// gRPC's default limit of two minutes would outlast any lease.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: requestTimeout,
-		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(once)},
+		}), grpc.WithChainUnaryInterceptor(r.reason.observe), grpc.WithChainStreamInterceptor(once), grpc.WithStatsHandler(&r.breaks)},
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	md "google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
@@ -55,3 +56,22 @@ func once(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, metho
 	}
 	return s, err
 }
+
+// breaks counts the connections to etcd that have ended. It is a stats.Handler of gRPC.
+type breaks struct{ atomic.Uint64 }
+
+// HandleConn implements stats.Handler.
+func (b *breaks) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnEnd); ok {
+		b.Add(1)
+	}
+}
+
+// HandleRPC implements stats.Handler.
+func (b *breaks) HandleRPC(context.Context, stats.RPCStats) {}
+
+// TagConn implements stats.Handler.
+func (b *breaks) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// TagRPC implements stats.Handler.
+func (b *breaks) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -61,6 +61,8 @@ type watch struct {
 	seen int64              // revision up to which view is complete, unless it is full; never above that of pos
 	full bool               // since the last list, a key did not fit into view
 	bad  map[string]struct{}
+
+	breaks uint64 // connections to etcd that had ended before the last list
 }
 
 // errLost ends follow: etcd has lost its data.
@@ -123,6 +125,7 @@ func (w *watch) list(timeout time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	w.breaks = w.r.breaks.Load()
 	m := w.r.position.mark()
 	resp, err := client.Get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2*registry.MaxEndpoints))
 	if err != nil {
@@ -193,6 +196,11 @@ func (w *watch) follow() error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case events = <-opened:
+			// The server behind a new connection may have lost what list read, and
+			// be past that revision.
+			if w.r.breaks.Load() != w.breaks {
+				return errResumed
+			}
 		case resp, ok := <-events:
 			// A compaction is also handled by another list.
 			if err := ended(&resp, ok); err != nil {
