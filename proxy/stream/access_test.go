@@ -261,8 +261,7 @@ func TestAccessLogTCP(t *testing.T) {
 	}
 	gone := refusingAddr(t)
 	s.update(endpoint(gone))
-	client = s.dial()
-	wantReset(t, "the client", client)
+	s.wantRefused()
 	if l := s.line(1); l.Outcome != "failed" || l.Error != "upstream-connect" || l.Status != 0 || l.Endpoint != gone || l.Listener != "in" {
 		t.Errorf("%+v", l)
 	}
