@@ -22,11 +22,13 @@ var (
 )
 
 // openLoad sends requests at a constant rate, independent of their responses. Half of
-// them go to an address that changes.
+// them go to an address that changes. On a machine too busy for the rate, it sends fewer:
+// at most maxInFlight are in flight.
 type openLoad struct {
 	egress string
 	moving atomic.Pointer[[]string] // where it may be, the most likely first
 	client http.Client
+	slots  chan struct{} // holds one value for each request in flight
 
 	sent, answered, failed atomic.Int64
 	mu                     sync.Mutex
@@ -36,11 +38,15 @@ type openLoad struct {
 	all  sync.WaitGroup
 }
 
+// maxInFlight is half of the default max_pending, which the provider has. After a pause of
+// the machine, an unlimited load would exceed that, and be refused as it should be.
+const maxInFlight = 512
+
 // movingHost stands for the address that changes.
 const movingHost = "moving.test:80"
 
 func startLoad(egress, moving string, rate int) *openLoad {
-	l := &openLoad{egress: egress}
+	l := &openLoad{egress: egress, slots: make(chan struct{}, maxInFlight)}
 	l.moving.Store(&[]string{moving})
 	l.client = http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: l.dial, MaxIdleConnsPerHost: 64, Proxy: nil,
@@ -66,24 +72,30 @@ func (l *openLoad) dial(ctx context.Context, network, addr string) (c net.Conn, 
 }
 
 // run sends the requests that are due, also those of a time in which it was not
-// scheduled.
+// scheduled. It leaves out those for which there is no slot.
 func (l *openLoad) run(ctx context.Context, rate int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); ; {
+	for began, next := time.Now(), int64(0); ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 		due := int64(time.Since(began) * time.Duration(rate) / time.Second)
-		for n := l.sent.Load(); n < due; n = l.sent.Add(1) {
-			l.all.Go(func() { l.send(n) })
+		for ; next < due; next++ {
+			select {
+			case l.slots <- struct{}{}:
+				n := l.sent.Add(1)
+				l.all.Go(func() { l.send(n) })
+			default:
+			}
 		}
 	}
 }
 
 func (l *openLoad) send(n int64) {
+	defer func() { <-l.slots }()
 	host := l.egress
 	if n%2 == 1 {
 		host = movingHost
