@@ -24,32 +24,21 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	h.ctx, h.kill = context.WithCancel(r.ctx)
 	h.op, h.interrupt = context.WithCancel(h.ctx)
 	if h.key, h.value, h.err = r.entry(&reg); h.err != nil {
-		h.state = registry.Failed
+		h.become(registry.Failed)
 		r.log.Error("registration is invalid", "service", reg.Service, "error", h.err)
-		h.kill()
-		close(h.done)
+	} else if !r.spawn(h.run) {
+		h.become(registry.Closed)
+		h.err = ErrClosed
+	} else {
 		return h
 	}
-	if !r.spawn(h.run) {
-		h.state, h.err = registry.Closed, ErrClosed
-		h.kill()
-		close(h.done)
-	}
+	h.kill()
+	close(h.done)
 	return h
 }
 
 // errKey means that a changed registration would have another key.
 var errKey = errors.New("registry/etcd: the change is for another service, node or address")
-
-// goal is the state that a handle's owner wants.
-type goal uint8
-
-const (
-	up      goal = iota // registered
-	yielded             // unchanged: the lease is kept alive, and the key belongs to another process
-	down                // withdrawn, for now
-	closed              // withdrawn, forever
-)
 
 // handle is one registration. Its goroutine pursues the goal. A new goal interrupts its
 // current work.
@@ -107,7 +96,7 @@ func (h *handle) Change(reg registry.Registration) {
 	}
 	h.value = value
 	if h.state == registry.Registered {
-		h.state = registry.Pending
+		h.become(registry.Pending)
 	}
 	select {
 	case h.changed <- struct{}{}:
@@ -136,7 +125,8 @@ func (h *handle) Close(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				h.closeErr = err
 			}
-			h.state, h.err = registry.Closed, h.closeErr
+			h.become(registry.Closed)
+			h.err = h.closeErr
 		}
 	})
 	return h.closeErr
@@ -163,10 +153,7 @@ func (h *handle) want(g goal) {
 	}
 	h.goal = g
 	if g != yielded && h.state != registry.Failed && h.state != registry.Closed {
-		h.state = registry.Pending
-		if g == down {
-			h.state = registry.Withdrawn
-		}
+		h.become(unreached[g])
 	}
 	h.interrupt()
 	h.op, h.interrupt = context.WithCancel(h.ctx)
@@ -183,7 +170,8 @@ func (h *handle) settle(op context.Context, s registry.State, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if op.Err() == nil {
-		h.state, h.err = s, err
+		h.become(s)
+		h.err = err
 	}
 }
 
@@ -191,32 +179,27 @@ func (h *handle) run() {
 	defer close(h.done)
 	var pause retry
 	for h.ctx.Err() == nil {
-		op, g := h.current()
-		if g == up {
+		switch op, g := h.current(); g {
+		case up:
 			h.register(op, &pause)
-			continue
-		}
-		if g == yielded {
+		case yielded:
 			h.keep(op)
-			continue
-		}
-		switch err := h.revoke(op); {
-		case err != nil:
-			h.settle(op, withdrawing[g], h.r.reason.explain(err))
-			pause.wait(op)
-		case g == closed:
-			h.settle(op, registry.Closed, nil)
-			return
 		default:
+			if err := h.revoke(op); err != nil {
+				h.settle(op, unreached[g], h.r.reason.explain(err))
+				pause.wait(op)
+				continue
+			}
+			if g == closed {
+				h.settle(op, registry.Closed, nil)
+				return
+			}
 			h.settle(op, registry.Withdrawn, nil)
 			pause.reset()
 			<-op.Done()
 		}
 	}
 }
-
-// withdrawing is the state until a lease is revoked.
-var withdrawing = [...]registry.State{down: registry.Withdrawn, closed: registry.Pending}
 
 // failed records why a registration could not be made or kept, and logs a change.
 func (h *handle) failed(op context.Context, err error) {
