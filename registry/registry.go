@@ -130,6 +130,18 @@ type Watcher interface {
 	Watch(service string, notify func(*Snapshot)) (stop func())
 }
 
+// Newest passes a watch's newest snapshot to another goroutine. Its capacity is 1.
+type Newest chan *Snapshot
+
+// Put is a notify function. It replaces a snapshot that was not received.
+func (n Newest) Put(s *Snapshot) {
+	select {
+	case <-n:
+	default:
+	}
+	n <- s
+}
+
 // Registration announces an endpoint of a service at Addr.
 type Registration struct {
 	Service string // not empty; no "/" at either end

@@ -10,6 +10,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -79,20 +80,12 @@ var _ registry.Watcher = (*Watcher)(nil)
 
 // New returns a Watcher for the snapshots of inner. The caller must close it.
 func New(inner registry.Watcher, opt Options) *Watcher {
-	if opt.Interval <= 0 {
-		opt.Interval = defaultInterval
-	}
-	if opt.Timeout <= 0 {
-		opt.Timeout = defaultTimeout
-	}
-	if opt.gather <= 0 {
-		opt.gather = defaultGather
-	}
+	opt.Interval = cmp.Or(opt.Interval, defaultInterval)
+	opt.Timeout = cmp.Or(opt.Timeout, defaultTimeout)
+	opt.gather = cmp.Or(opt.gather, defaultGather)
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	if opt.Lookup == nil {
 		opt.Lookup = resolver{new(net.Dialer).DialContext}.lookup
-	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	opt.until = time.Now().Add(maxTTL)
 	w := &Watcher{inner: inner, opt: opt, watches: make(map[*watch]struct{})}
@@ -113,7 +106,7 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 		opt:      &w.opt,
 		ctx:      ctx,
 		notify:   notify,
-		newest:   make(chan *registry.Snapshot, 1),
+		newest:   make(registry.Newest, 1),
 		outcomes: make(chan outcome, parallel),
 		asking:   make(map[string]struct{}),
 		names:    make(map[string]name),
@@ -121,7 +114,7 @@ func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop f
 	w.watches[t] = struct{}{}
 	w.tasks.Go(func() {
 		defer w.end(t)
-		defer w.inner.Watch(service, t.offer)()
+		defer w.inner.Watch(service, t.newest.Put)()
 		t.run()
 	})
 	return cancel
@@ -155,7 +148,7 @@ type watch struct {
 	opt    *Options
 	ctx    context.Context
 	notify func(*registry.Snapshot)
-	newest chan *registry.Snapshot // the inner watcher's last snapshot; capacity 1
+	newest registry.Newest // the inner watcher's last snapshot
 
 	in       *registry.Snapshot // the current snapshot of the inner watcher
 	out      *registry.Snapshot // the last delivered snapshot; nil means none
@@ -164,16 +157,6 @@ type watch struct {
 	outcomes chan outcome       // capacity parallel, so that lookups never block
 	asking   map[string]struct{}
 	news     time.Time // time of the first undelivered answer; zero means none
-}
-
-// offer passes on the inner watcher's snapshot, and replaces one that run has not
-// received. It is called from one goroutine at a time.
-func (t *watch) offer(s *registry.Snapshot) {
-	select {
-	case <-t.newest:
-	default:
-	}
-	t.newest <- s
 }
 
 func (t *watch) run() {

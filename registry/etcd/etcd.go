@@ -21,6 +21,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -172,28 +173,16 @@ func (o *Options) complete() error {
 	if len(o.Endpoints) == 0 || slices.Contains(o.Endpoints, "") {
 		return errors.New("registry/etcd: no endpoints, or an empty one")
 	}
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	o.Prefix = strings.TrimRight(o.Prefix, "/")
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = defaultTTL
-	}
+	o.Prefix = strings.TrimRight(cmp.Or(o.Prefix, defaultPrefix), "/")
+	o.LeaseTTL, o.Grace = cmp.Or(o.LeaseTTL, defaultTTL), cmp.Or(o.Grace, defaultGrace)
 	if o.LeaseTTL < time.Second {
 		return errors.New("registry/etcd: lease_ttl is less than a second")
-	}
-	if o.Grace == 0 {
-		o.Grace = defaultGrace
 	}
 	if o.Grace < 0 {
 		return errors.New("registry/etcd: grace is negative")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.DNS.Logger == nil {
-		o.DNS.Logger = o.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.DNS.Logger = cmp.Or(o.DNS.Logger, o.Logger)
 	return nil
 }
 
@@ -253,7 +242,7 @@ func (r *Registry) clientConfig() clientv3.Config {
 	}
 	if r.opt.TLS != nil {
 		c.TLS = r.opt.TLS() // makes the client use TLS; the dial option takes precedence
-		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(&rotating{current: r.opt.TLS}))
+		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(rotate(r.opt.TLS)))
 	}
 	return c
 }

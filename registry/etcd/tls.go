@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 
 	"google.golang.org/grpc/credentials"
@@ -12,29 +11,20 @@ import (
 // rotating are gRPC credentials that get a new TLS configuration for each handshake.
 // gRPC's own credentials keep the first configuration with its authorities. Callbacks
 // of package tls could get newer ones, but do not know the dialled address, which an
-// etcd certificate often names.
+// etcd certificate often names. All but the handshake is that of gRPC's credentials.
 type rotating struct {
+	credentials.TransportCredentials
 	current func() *tls.Config
 }
 
+func rotate(current func() *tls.Config) credentials.TransportCredentials {
+	return rotating{credentials.NewTLS(current()), current}
+}
+
 // ClientHandshake implements credentials.TransportCredentials.
-func (r *rotating) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r rotating) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(r.current()).ClientHandshake(ctx, authority, c)
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
-func (r *rotating) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("registry/etcd: credentials are for clients only")
-}
-
-// Info implements credentials.TransportCredentials.
-func (r *rotating) Info() credentials.ProtocolInfo { return credentials.NewTLS(r.current()).Info() }
-
 // Clone implements credentials.TransportCredentials.
-func (r *rotating) Clone() credentials.TransportCredentials { return &rotating{r.current} }
-
-// OverrideServerName implements credentials.TransportCredentials. gRPC calls it only in
-// its own tests.
-func (r *rotating) OverrideServerName(string) error {
-	return errors.New("registry/etcd: the server's name can't be overridden")
-}
+func (r rotating) Clone() credentials.TransportCredentials { return rotate(r.current) }

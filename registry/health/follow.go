@@ -58,13 +58,13 @@ func Follow(w registry.Watcher, service string, o Options, notify func(*registry
 		opt:      o,
 		asker:    newAsker(&o.Check),
 		notify:   notify,
-		newest:   make(chan *registry.Snapshot, 1),
+		newest:   make(registry.Newest, 1),
 		outcomes: make(chan outcome, parallel),
 		ended:    make(chan struct{}),
 	}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(context.Background())
-	unwatch := w.Watch(service, f.offer)
+	unwatch := w.Watch(service, f.newest.Put)
 	go func() {
 		defer close(f.ended)
 		defer unwatch()
@@ -120,7 +120,7 @@ type Follower struct {
 	opt    Options
 	asker  *asker
 	notify func(*registry.Snapshot)
-	newest chan *registry.Snapshot // the watcher's last snapshot; capacity 1
+	newest registry.Newest // the watcher's last snapshot
 
 	in        *registry.Snapshot
 	mu        sync.Mutex         // held to change targets and judges, and to read them outside run
@@ -130,16 +130,6 @@ type Follower struct {
 	outcomes  chan outcome // capacity parallel, so that checks never block
 	stale     bool         // verdicts have changed since delivered
 	delivered time.Time
-}
-
-// offer passes on the watcher's snapshot, and replaces one that run has not received.
-// It is called from one goroutine at a time.
-func (f *Follower) offer(s *registry.Snapshot) {
-	select {
-	case <-f.newest:
-	default:
-	}
-	f.newest <- s
 }
 
 func (f *Follower) run(ctx context.Context) {

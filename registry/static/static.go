@@ -11,15 +11,11 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// Watcher delivers a fixed list of endpoints per service. Host names in it are
-// resolved, and resolved again from time to time.
-type Watcher struct{ dns *dns.Watcher }
-
-var _ registry.Watcher = (*Watcher)(nil)
-
-// New returns a Watcher for the endpoints of each service, by name. The error names the
-// first address that is not "host:port". The caller must close the Watcher.
-func New(services map[string][]registry.Endpoint, opt dns.Options) (*Watcher, error) {
+// New returns a watcher for the endpoints of each service, by name. Host names in them are
+// resolved, and resolved again from time to time. An unlisted service has an empty
+// snapshot. The error names the first address that is not "host:port". The caller must
+// close the watcher.
+func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
 		own := make([]registry.Endpoint, len(endpoints))
@@ -33,23 +29,10 @@ func New(services map[string][]registry.Endpoint, opt dns.Options) (*Watcher, er
 		}
 		l[service] = registry.NewSnapshot(service, registry.SourceLive, time.Now(), own)
 	}
-	return &Watcher{dns.New(l, opt)}, nil
+	return dns.New(l, opt), nil
 }
-
-// Watch implements registry.Watcher. An unlisted service has an empty snapshot.
-func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
-	return w.dns.Watch(service, notify)
-}
-
-// Known returns what the running watches know of host names.
-func (w *Watcher) Known() dns.Known { return w.dns.Known() }
-
-// Close ends all watches and waits for their end. It must not be called from a notify
-// function.
-func (w *Watcher) Close() error { return w.dns.Close() }
 
 // list is the configured list, which may have host names.
-
 type list map[string]*registry.Snapshot
 
 func (l list) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {

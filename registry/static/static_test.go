@@ -47,7 +47,7 @@ func (z *zone) lookup(ctx context.Context, host string) (dns.Answer, error) {
 }
 
 // addresses watches service "s" of w. next returns the addresses of the next snapshot.
-func addresses(t *testing.T, w *Watcher) (next func() []string) {
+func addresses(t *testing.T, w *dns.Watcher) (next func() []string) {
 	t.Helper()
 	got := make(chan []string, 100)
 	t.Cleanup(w.Watch("s", func(s *registry.Snapshot) {
@@ -69,8 +69,8 @@ func addresses(t *testing.T, w *Watcher) (next func() []string) {
 	}
 }
 
-// start returns a Watcher for service "s" with these endpoints, and its addresses.
-func start(t *testing.T, opt dns.Options, endpoints ...registry.Endpoint) (w *Watcher, next func() []string) {
+// start returns a watcher for service "s" with these endpoints, and its addresses.
+func start(t *testing.T, opt dns.Options, endpoints ...registry.Endpoint) (w *dns.Watcher, next func() []string) {
 	t.Helper()
 	w, err := New(map[string][]registry.Endpoint{"s": endpoints}, opt)
 	if err != nil {
@@ -171,7 +171,7 @@ func TestResolverHangs(t *testing.T) {
 	w.Watch("s", func(*registry.Snapshot) { t.Error("notified after Close") })()
 }
 
-// TestKnown checks that a new Watcher has the addresses of the one that it replaces at
+// TestKnown checks that a new watcher has the addresses of the one that it replaces at
 // once, even if nothing resolves, and looks them up again. It does not keep other
 // names.
 

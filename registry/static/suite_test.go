@@ -8,7 +8,7 @@ import (
 	"github.com/remora-proxy/remora/registry/registrytest"
 )
 
-// TestSuite runs the suite of all registries. The list of a Watcher is fixed.
+// TestSuite runs the suite of all registries. The list of a watcher is fixed.
 func TestSuite(t *testing.T) {
 	registrytest.Run(t, func(t *testing.T, endpoints ...registry.Endpoint) *registrytest.Registry {
 		return &registrytest.Registry{Open: func(t *testing.T, _ string) registrytest.Client {
