@@ -37,9 +37,6 @@ type View struct {
 // Len returns the number of endpoints, eligible or not.
 func (v *View) Len() int { return len(v.group.endpoints) }
 
-// At returns the i-th endpoint.
-func (v *View) At(i int) *Endpoint { return v.group.endpoints[i] }
-
 // wasTried compares addresses. An endpoint that left the registry and came back during a
 // request is another Endpoint, but still the replica that has the request.
 func (v *View) wasTried(e *Endpoint) bool {
@@ -77,10 +74,6 @@ func (v *View) despiteAvoided(e *Endpoint) bool {
 func (v *View) mayProbe(e *Endpoint) bool {
 	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
 }
-
-// Score returns the value that LeastPending compares: the load per weight, scaled by the
-// capacity of e.
-func (v *View) Score(e *Endpoint) float64 { return e.score(v.Now) }
 
 // Draw returns a random endpoint, eligible or not, in proportion to weight. The view must
 // not be empty.
