@@ -160,7 +160,7 @@ func (r *request) late() {
 		return
 	}
 	silent := m.route.Estimator.SilentAfter(m.Now, &m.hedge)
-	q := hedge.Question{Idempotent: true, Left: hedge.NoDeadline, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
+	q := hedge.Question{Idempotent: true, Left: math.MaxInt64, Endpoints: m.set.Len(), Stuck: r.stuck(silent)}
 	q.Heard, q.Silent = m.set.Silence(m.Now, silent, &m.census)
 	e := m.set.PickHedge(m.Now, m.rnd, r.tried)
 	if e != nil {

@@ -36,7 +36,7 @@ func (twoDrawn) Choose(v *lb.View) *lb.Endpoint {
 func atRandom(m *mesh) *lb.Endpoint { return m.set.At(m.rnd.IntN(m.set.Len())) }
 
 func workload(mode hedge.Mode) meshConfig {
-	p := hedge.DefaultPolicy()
+	p := hedge.Policy{Quantile: 0.97, MinDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond, Budget: 0.05, Max: 1}
 	p.Mode = mode
 	return meshConfig{hedge: p, rate: 1000, duration: 65 * time.Second, warmUp: 5 * time.Second}
 }

@@ -1,9 +1,6 @@
 package hedge
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // lastSecond estimates the sum of the values added within the last second: all
 // of the current clock second, and of the previous one the fraction that is less
@@ -98,39 +95,4 @@ func (b *Tokens) Have(now time.Duration) float64 {
 
 func (b *Tokens) burst(now time.Duration) float64 {
 	return max(b.minBurst, b.earned.perSecond(now))
-}
-
-// InFlight bounds the hedges that one service has in flight on one loop. By
-// Little's law the limit is latency × rate × budget: the number in flight if the
-// whole budget is spent and each hedge takes as long as a slow response. More
-// means that the hedges are themselves stuck.
-type InFlight struct {
-	n        int
-	minLimit float64
-}
-
-// NewInFlight returns a limit that is never below minLimit, nor below 1. The
-// documented 10 are over all loops.
-func NewInFlight(minLimit float64) InFlight {
-	return InFlight{minLimit: max(1, minLimit)}
-}
-
-// Count returns the number of hedges in flight.
-func (f *InFlight) Count() int { return f.n }
-
-// Limit returns how many there may be when responses take latency and the budget
-// earns perSecond tokens a second.
-func (f *InFlight) Limit(latency time.Duration, perSecond float64) int {
-	return int(math.Ceil(max(f.minLimit, latency.Seconds()*perSecond)))
-}
-
-// Add counts a hedge that was sent.
-func (f *InFlight) Add() { f.n++ }
-
-// Done counts a hedge that has ended.
-func (f *InFlight) Done() {
-	if f.n == 0 {
-		panic("hedge: Done without a hedge in flight")
-	}
-	f.n--
 }

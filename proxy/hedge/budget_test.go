@@ -144,7 +144,7 @@ func TestInFlightLimit(t *testing.T) {
 		{64, 0, 0, 1},
 	} {
 		s := NewService(c.loops)
-		if got := s.inFlight.Limit(c.latency, c.perSecond); got != c.want {
+		if got := s.limit(c.latency, c.perSecond); got != c.want {
 			t.Errorf("%+v: limit %d", c, got)
 		}
 	}

@@ -41,13 +41,13 @@ type Estimator struct {
 
 // estimate is the result of one scan of the histogram.
 type estimate struct {
-	valid            bool
-	at               time.Duration // when it was made
-	newSamples       int           // samples recorded since
-	q                float64       // the quantile that tail estimates
-	tail             time.Duration // that quantile; 0 means unknown
-	median           time.Duration // 0 means unknown
-	tooFew, censored bool          // why tail was not measured
+	valid      bool
+	at         time.Duration // when it was made
+	newSamples int           // samples recorded since
+	q          float64       // the quantile that tail estimates
+	tail       time.Duration // that quantile; 0 means unknown
+	median     time.Duration // 0 means unknown
+	tooFew     bool          // there were too few samples to measure
 }
 
 // Observe records the latency of a primary attempt that got a response, whether a
@@ -109,23 +109,6 @@ func (e *Estimator) SilentAfter(now time.Duration, p *Policy) time.Duration {
 	return max(delay-median, 2*median)
 }
 
-// Quantile returns the q-quantile of the latency of primaries in the last 5 to
-// 10 s, or else 30 to 60 s. ok is false with fewer than 100 samples, or if the
-// quantile falls among the censored samples. It scans the histogram: it is for
-// reports, not for each request.
-func (e *Estimator) Quantile(now time.Duration, q float64) (d time.Duration, ok bool) {
-	s, ok := e.read(now)
-	if !ok {
-		return 0, false
-	}
-	return s.quantile(q)
-}
-
-// Median returns the 0.5-quantile, as Quantile does.
-func (e *Estimator) Median(now time.Duration) (time.Duration, bool) {
-	return e.Quantile(now, 0.5)
-}
-
 // read picks the window. ok is false if even the long one has too few samples.
 func (e *Estimator) read(now time.Duration) (s snapshot, ok bool) {
 	if s = e.short.read(now, shortHalf); s.samples() >= minSamples {
@@ -154,8 +137,6 @@ func (e *Estimator) estimate(now time.Duration, q float64) *estimate {
 	c.median, _ = s.quantile(0.5)
 	if tail, ok := s.quantile(q); ok {
 		e.lastFinite = tail
-	} else {
-		c.censored = true
 	}
 	c.tail = e.lastFinite
 	return c

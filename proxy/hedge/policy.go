@@ -14,25 +14,11 @@ const (
 
 // String returns the mode as the configuration writes it.
 func (m Mode) String() string {
-	switch m {
-	case Off:
-		return "off"
-	case Shadow:
-		return "shadow"
-	case On:
-		return "on"
+	if m <= On {
+		return [...]string{"off", "shadow", "on"}[m]
 	}
 	return "unknown"
 }
-
-// Defaults of Policy; the configuration has the same values.
-const (
-	DefaultQuantile = 0.97
-	DefaultMinDelay = time.Millisecond
-	DefaultMaxDelay = 50 * time.Millisecond
-	DefaultBudget   = 0.05
-	DefaultMax      = 1
-)
 
 // Policy is a route's hedging as configured. It does not change while in use; a
 // new configuration brings a new Policy.
@@ -57,19 +43,6 @@ type Policy struct {
 
 	// Max is the number of hedges one request may have.
 	Max int
-}
-
-// DefaultPolicy returns the policy of a service without settings for hedging: it
-// is off, and all else has the documented defaults.
-func DefaultPolicy() Policy {
-	return Policy{
-		Mode:     Off,
-		Quantile: DefaultQuantile,
-		MinDelay: DefaultMinDelay,
-		MaxDelay: DefaultMaxDelay,
-		Budget:   DefaultBudget,
-		Max:      DefaultMax,
-	}
 }
 
 // Gate is the result of a decision to hedge: Open, or the gate that was closed.

@@ -9,21 +9,19 @@ import (
 // have over all loops however small its traffic.
 const minTotal = 10
 
-// NoDeadline is the value of Left for a request without a deadline.
-const NoDeadline = time.Duration(math.MaxInt64)
-
 // Service is the hedging state that the routes of one service share on one loop:
 // the token bucket and the count of hedges in flight.
 type Service struct {
 	tokens   Tokens
-	inFlight InFlight
+	inFlight int
+	minLimit float64 // the limit of inFlight is never below this, nor below 1
 }
 
 // NewService returns the state of a service on one loop, in a process of the
 // given number of loops.
 func NewService(loops int) Service {
 	perLoop := minTotal / float64(max(1, loops))
-	return Service{tokens: NewTokens(perLoop), inFlight: NewInFlight(perLoop)}
+	return Service{tokens: NewTokens(perLoop), minLimit: max(1, perLoop)}
 }
 
 // Question describes one request to the gates when its hedge timer fires. The zero
@@ -52,7 +50,7 @@ type Question struct {
 	// of the tokens that other hedges must leave (stuckReserve).
 	Stuck bool
 
-	// Left is the time until the request's deadline, NoDeadline without one.
+	// Left is the time until the request's deadline.
 	Left time.Duration
 }
 
@@ -96,7 +94,7 @@ func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	r.Counts.Gates[gate]++
 	if gate == Open {
 		s.tokens.Take(now)
-		s.inFlight.Add()
+		s.inFlight++
 		r.Counts.Hedges++
 		r.winRate.countHedge()
 	}
@@ -120,16 +118,29 @@ func (s *Service) gate(now time.Duration, r *Route, q *Question) Gate {
 		return Useless
 	case budget <= 0 || !s.tokens.allows(now, q.Stuck):
 		return Budget
-	case s.inFlight.Count() >= s.inFlight.Limit(est.tail, s.tokens.earned.perSecond(now)):
+	case s.inFlight >= s.limit(est.tail, s.tokens.earned.perSecond(now)):
 		return Concurrency
 	}
 	return Open
 }
 
+// limit returns how many hedges may be in flight when responses take latency and the
+// budget earns perSecond tokens a second. By Little's law it is latency × rate × budget:
+// the number in flight if the whole budget is spent and each hedge takes as long as a
+// slow response. More means that the hedges are themselves stuck.
+func (s *Service) limit(latency time.Duration, perSecond float64) int {
+	return int(math.Ceil(max(s.minLimit, latency.Seconds()*perSecond)))
+}
+
 // Done gives back the slot of a hedge: once its endpoint has sent a response or
 // confirmed the cancel, or the deadline has passed. The caller doesn't call it at
 // the cancel: a hedge at a frozen endpoint is still in flight.
-func (s *Service) Done() { s.inFlight.Done() }
+func (s *Service) Done() {
+	if s.inFlight == 0 {
+		panic("hedge: Done without a hedge in flight")
+	}
+	s.inFlight--
+}
 
 // Refund gives back the token of a hedge or paid retry that reached no
 // application: there was no connection, or the other sidecar refused it first.
@@ -141,7 +152,7 @@ func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 func (s *Service) Retry(now time.Duration) bool { return s.tokens.Take(now) }
 
 // InFlight returns the number of hedges in flight.
-func (s *Service) InFlight() int { return s.inFlight.Count() }
+func (s *Service) InFlight() int { return s.inFlight }
 
 // Tokens returns the number of hedges and paid retries that may be sent at once.
 func (s *Service) Tokens(now time.Duration) float64 { return s.tokens.Have(now) }

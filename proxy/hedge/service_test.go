@@ -8,7 +8,7 @@ import (
 )
 
 func willing() Question {
-	return Question{Idempotent: true, Untried: 1, Left: NoDeadline}
+	return Question{Idempotent: true, Untried: 1, Left: never}
 }
 
 func TestDecide(t *testing.T) {
@@ -59,9 +59,9 @@ func TestDecide(t *testing.T) {
 			q.Stuck = true
 		}, Open},
 		{"no budget at all", func(s *Service, r *Route, q *Question) { r.Policy.Budget = 0 }, Budget},
-		{"too many in flight", func(s *Service, r *Route, q *Question) { s.inFlight.n = 10 }, Concurrency},
+		{"too many in flight", func(s *Service, r *Route, q *Question) { s.inFlight = 10 }, Concurrency},
 		{"budget before concurrency", func(s *Service, r *Route, q *Question) {
-			s.inFlight.n = 10
+			s.inFlight = 10
 			for s.Retry(0) {
 			}
 		}, Budget},

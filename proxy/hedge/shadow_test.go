@@ -20,7 +20,7 @@ func shadowed(p Policy) (*Service, *Route) {
 // serve simulates a primary that is sent at the time at and takes took. The three
 // endpoints get the primaries in turn.
 func (r *Route) serve(s *Service, at, took time.Duration) {
-	w := Watch{Hedgeable: true, Left: NoDeadline}
+	w := Watch{Hedgeable: true, Left: never}
 	s.Primary(at, r)
 	r.Sent(at, &w, uint32(at/ms)%3, false)
 	if due := at + r.Delay(at); due < at+took {
@@ -32,7 +32,7 @@ func (r *Route) serve(s *Service, at, took time.Duration) {
 func (r *Route) current(now time.Duration) Forecast { return r.Forecasts(now)[0] }
 
 func TestForecastOfOneSlowRequest(t *testing.T) {
-	fixed := DefaultPolicy()
+	fixed := defaultPolicy()
 	fixed.Delay = 5 * ms
 	const at = 900 * ms
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 		{"no budget", func(p *Policy, w *Watch) { p.Budget = 0 }, 0, 50 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, w := fixed, Watch{Hedgeable: true, Left: NoDeadline}
+			p, w := fixed, Watch{Hedgeable: true, Left: never}
 			w.Asked = at + p.Delay
 			c.change(&p, &w)
 			_, r := shadowed(p)
@@ -71,7 +71,7 @@ func TestForecastOfOneSlowRequest(t *testing.T) {
 
 // A request that was cut off at its deadline counts as rescued too.
 func TestForecastOfARequestPastItsDeadline(t *testing.T) {
-	p := DefaultPolicy()
+	p := defaultPolicy()
 	p.Delay = 5 * ms
 	_, r := shadowed(p)
 	w := Watch{Hedgeable: true, Left: 100 * ms, Asked: 905 * ms}
@@ -86,7 +86,7 @@ func TestForecastOfARequestPastItsDeadline(t *testing.T) {
 // With a delay of 0 the forecast asks no more often than the loop would, and sends
 // no more hedges than there are tokens.
 func TestForecastWithoutDelay(t *testing.T) {
-	p := DefaultPolicy()
+	p := defaultPolicy()
 	p.MinDelay, p.MaxDelay, p.Budget = 0, 0, 0
 	_, r := shadowed(p)
 	if f := r.current(time.Second); f.Hedges != minTotal || f.Latency.Samples() != 1000 {
@@ -96,13 +96,13 @@ func TestForecastWithoutDelay(t *testing.T) {
 
 // While all endpoints are slow together, a hedge gains nothing.
 func TestForecastOfACorrelatedStall(t *testing.T) {
-	p := DefaultPolicy()
+	p := defaultPolicy()
 	p.Delay = 5 * ms
 	s, r := shadowed(p)
 	var ws [30]Watch
 	sent := func(i int) time.Duration { return 1000*ms + time.Duration(i)*ms }
 	for i := range ws {
-		ws[i] = Watch{Hedgeable: true, Left: NoDeadline, Asked: sent(i) + p.Delay}
+		ws[i] = Watch{Hedgeable: true, Left: never, Asked: sent(i) + p.Delay}
 		s.Primary(sent(i), r)
 		r.Sent(sent(i), &ws[i], uint32(i%3), i > 15)
 	}
@@ -118,10 +118,10 @@ func TestForecastOfACorrelatedStall(t *testing.T) {
 // A loop that reaches the timer of the delay in force late delays the forecast for
 // longer delays, but not for shorter ones.
 func TestForecastsAfterALateTimer(t *testing.T) {
-	p := DefaultPolicy()
+	p := defaultPolicy()
 	p.Delay = 4 * ms
 	_, r := shadowed(p)
-	w := Watch{Hedgeable: true, Left: NoDeadline, Asked: 914 * ms}
+	w := Watch{Hedgeable: true, Left: never, Asked: 914 * ms}
 	r.Sent(900*ms, &w, 0, false)
 	r.Answered(950*ms, 50*ms, &w)
 	want := map[time.Duration]time.Duration{ // the delay or the late timer, and 1 ms for the response
@@ -136,7 +136,7 @@ func TestForecastsAfterALateTimer(t *testing.T) {
 
 // Beside the delay in force there are forecasts for the delays within the bounds.
 func TestForecastDelays(t *testing.T) {
-	p := DefaultPolicy()
+	p := defaultPolicy()
 	p.Mode, p.MinDelay, p.MaxDelay = Shadow, 2*ms, 10*ms
 	var got []time.Duration
 	for _, f := range NewRoute(p, 1).Forecasts(0) {
@@ -151,7 +151,7 @@ func TestForecastDelays(t *testing.T) {
 			t.Errorf("delays %v, want %v", got, want)
 		}
 	}
-	if NewRoute(DefaultPolicy(), 1).Forecasts(0) != nil {
+	if NewRoute(defaultPolicy(), 1).Forecasts(0) != nil {
 		t.Error("forecasts without shadow mode")
 	}
 }
@@ -160,7 +160,7 @@ func TestShadowDoesNotAllocate(t *testing.T) {
 	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	s, r := shadowed(DefaultPolicy())
+	s, r := shadowed(defaultPolicy())
 	at := time.Second
 	if n := testing.AllocsPerRun(1000, func() {
 		at += 2 * ms
@@ -172,7 +172,7 @@ func TestShadowDoesNotAllocate(t *testing.T) {
 
 // BenchmarkShadow measures what shadow mode adds to a request. One of 50 is slow.
 func BenchmarkShadow(b *testing.B) {
-	s, r := shadowed(DefaultPolicy())
+	s, r := shadowed(defaultPolicy())
 	at, i := time.Second, 0
 	b.ReportAllocs()
 	for b.Loop() {
