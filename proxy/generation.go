@@ -175,6 +175,6 @@ func (g *Generation) LogTo(q *accesslog.Queue) { g.accessLog = q }
 // called after the loops have ended.
 func (p *Process) FlushAccessLog() {
 	for _, w := range p.workers {
-		w.shard.AccessLog.FlushNow()
+		w.shard.AccessLog.Flush()
 	}
 }

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -154,19 +155,8 @@ const hex = "0123456789abcdef"
 
 // control appends the escape of a byte that is not plain.
 func control(b []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(b, '\\', c)
-	case '\b':
-		return append(b, `\b`...)
-	case '\f':
-		return append(b, `\f`...)
-	case '\n':
-		return append(b, `\n`...)
-	case '\r':
-		return append(b, `\r`...)
-	case '\t':
-		return append(b, `\t`...)
+	if i := strings.IndexByte("\"\\\b\f\n\r\t", c); i >= 0 {
+		return append(b, '\\', `"\bfnrt`[i])
 	}
 	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 }

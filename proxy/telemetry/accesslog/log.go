@@ -17,8 +17,8 @@ type Log struct {
 	now   func() time.Time // the time of day; the zero time if the process has no clock
 	rnd   *rand.PCG        // samples requests without an id
 	rules *config.AccessLog
-	feed  Feed
 	flush loop.Timer
+	Feed
 }
 
 // flushAfter is how long a line may wait for others that are written with it.
@@ -28,24 +28,18 @@ const flushAfter = 100 * time.Millisecond
 // an id.
 func (l *Log) Init(loop loop.Loop, now func() time.Time, rnd *rand.PCG) {
 	l.loop, l.now, l.rnd = loop, now, rnd
-	l.flush.Fire = l.feed.Flush
+	l.flush.Fire = l.Flush
 }
 
 // Configure sets the rules and the queue of the lines. A nil queue means no access log.
 func (l *Log) Configure(rules *config.AccessLog, lines *Queue) {
 	l.rules = rules
-	l.feed.Use(lines)
+	l.Use(lines)
 }
-
-// On reports whether lines are written.
-func (l *Log) On() bool { return l.feed.On() }
-
-// FlushNow passes on the lines that wait.
-func (l *Log) FlushNow() { l.feed.Flush() }
 
 // Add writes the line of r within flushAfter.
 func (l *Log) Add(r *Record) {
-	if l.feed.Add(r) {
+	if l.Feed.Add(r) {
 		l.loop.After(flushAfter, &l.flush)
 	}
 }

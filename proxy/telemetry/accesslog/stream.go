@@ -99,7 +99,7 @@ func (s *StreamRecord) End(e StreamEnd) {
 
 // ended logs a stream that has ended, unless the log was switched off meanwhile.
 func (l *Log) ended(r *Record, failed bool) {
-	if !l.feed.On() {
+	if !l.On() {
 		return
 	}
 	if !r.Time.IsZero() {

@@ -19,12 +19,7 @@ const (
 var attemptOutcomeNames = [AttemptOutcomes]string{"none", "broken", "unseen", "served", "failure"}
 
 // String returns the outcome's stable name, as metrics have it.
-func (o AttemptOutcome) String() string {
-	if int(o) < AttemptOutcomes {
-		return attemptOutcomeNames[o]
-	}
-	return "unknown"
-}
+func (o AttemptOutcome) String() string { return attemptOutcomeNames[o] }
 
 // EndpointStats are the counts of one endpoint on one loop, since the loop got to know
 // the endpoint.

@@ -21,12 +21,7 @@ const (
 var handoffNames = [Handoffs]string{"body", "websocket", "connect", "pass", "answer", "parked", "accepted"}
 
 // String returns the handoff's stable name, as metrics have it.
-func (h Handoff) String() string {
-	if int(h) < Handoffs {
-		return handoffNames[h]
-	}
-	return "unknown"
-}
+func (h Handoff) String() string { return handoffNames[h] }
 
 // StreamKind is the kind of stream that a client's connection becomes.
 type StreamKind uint8

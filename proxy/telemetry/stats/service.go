@@ -25,12 +25,7 @@ const (
 var outcomeNames = [Outcomes]string{"2xx", "3xx", "4xx", "5xx", "failed", "cancelled"}
 
 // String returns the outcome's stable name, as metrics have it.
-func (o Outcome) String() string {
-	if int(o) < Outcomes {
-		return outcomeNames[o]
-	}
-	return "unknown"
-}
+func (o Outcome) String() string { return outcomeNames[o] }
 
 // OutcomeOf returns the outcome of a response with an HTTP status.
 func OutcomeOf(status int) Outcome {
