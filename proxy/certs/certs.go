@@ -8,6 +8,8 @@
 package certs
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
@@ -15,7 +17,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -60,9 +61,8 @@ type Source struct {
 
 	lastTried [sha256.Size]byte // digest of the files; after Open only watch uses it
 
-	once sync.Once
-	stop chan struct{}
-	done chan struct{}
+	stop context.CancelFunc // ends watch
+	done chan struct{}      // closed when watch has ended
 }
 
 // configs are the configurations made of one state of the files. They are
@@ -74,17 +74,13 @@ type configs struct {
 
 // Open reads the files and begins to watch them. The caller must call Close.
 func Open(o Options) (*Source, error) {
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	peers, err := ParsePeers(o.Peers)
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{opt: o, peers: peers, stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Source{opt: o, peers: peers, done: make(chan struct{})}
 	files, err := s.readFiles()
 	if err != nil {
 		return nil, err
@@ -93,7 +89,9 @@ func Open(o Options) (*Source, error) {
 	if err := s.use(files); err != nil {
 		return nil, err
 	}
-	go s.watch()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.watch(ctx)
 	return s, nil
 }
 
@@ -121,20 +119,20 @@ func (s *Source) Stats() Stats {
 
 // Close stops the watch. Configurations that the Source returned stay valid.
 func (s *Source) Close() {
-	s.once.Do(func() { close(s.stop) })
+	s.stop()
 	<-s.done
 }
 
 // watch reads the files at each interval and compares their content. They are
 // small, and orchestrators replace them by changing symbolic links, which
 // modification times and notifications of the kernel do not reliably show.
-func (s *Source) watch() {
+func (s *Source) watch(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(s.opt.Interval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 			s.reload()
