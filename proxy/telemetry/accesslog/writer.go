@@ -107,17 +107,11 @@ func (w *Writer) run() {
 
 // finish writes the queued batches and closes the output.
 func (w *Writer) finish() {
-	for {
-		select {
-		case b := <-w.queue.full:
-			w.write(b)
-			continue
-		default:
-		}
-		w.switchOutput()
-		_ = w.out.Close()
-		return
+	for len(w.queue.full) > 0 {
+		w.write(<-w.queue.full) // only this goroutine receives
 	}
+	w.switchOutput()
+	_ = w.out.Close()
 }
 
 // switchOutput changes to the output that Reopen opened, if there is one.
