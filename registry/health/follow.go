@@ -2,7 +2,6 @@ package health
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -101,9 +100,10 @@ type target struct {
 	addr  string
 	judge judge
 	due   time.Time // of the next check
-	index int       // in Follower.waiting; -1 means that a check is in flight
 	gone  bool      // no longer in the snapshots
 }
+
+func byDue(a, b *target) int { return a.due.Compare(b.due) }
 
 // outcome is the outcome of one check; err is nil for a pass.
 type outcome struct {
@@ -125,7 +125,7 @@ type Follower struct {
 	in        *registry.Snapshot
 	mu        sync.Mutex         // held to change targets and judges, and to read them outside run
 	targets   map[string]*target // targets of in, by address
-	waiting   queue
+	waiting   []*target          // targets without a check in flight, the earliest due first
 	asking    int
 	outcomes  chan outcome // capacity parallel, so that checks never block
 	stale     bool         // verdicts have changed since delivered
@@ -173,19 +173,15 @@ func (f *Follower) reconcile(now time.Time) {
 			if known, ok := f.opt.Verdicts[e.Addr]; ok {
 				t.judge = known
 			}
-			heap.Push(&f.waiting, t)
+			f.waiting = append(f.waiting, t)
 		}
 		next[e.Addr] = t
 	}
 	for addr, t := range f.targets {
-		if next[addr] != nil {
-			continue
-		}
-		t.gone = true
-		if t.index >= 0 {
-			heap.Remove(&f.waiting, t.index)
-		}
+		t.gone = next[addr] == nil
 	}
+	f.waiting = slices.DeleteFunc(f.waiting, func(t *target) bool { return t.gone })
+	slices.SortFunc(f.waiting, byDue)
 	f.opt.Verdicts = nil // later endpoints begin without a verdict
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +191,8 @@ func (f *Follower) reconcile(now time.Time) {
 // ask starts the checks that are due.
 func (f *Follower) ask(ctx context.Context, now time.Time) {
 	for f.asking < parallel && len(f.waiting) > 0 && !f.waiting[0].due.After(now) {
-		t := heap.Pop(&f.waiting).(*target)
+		t := f.waiting[0]
+		f.waiting = f.waiting[1:]
 		f.asking++
 		go func() { f.outcomes <- outcome{t, now, f.asker.ask(ctx, t.addr)} }()
 	}
@@ -208,7 +205,8 @@ func (f *Follower) learn(o outcome) {
 		return
 	}
 	t.due = o.began.Add(f.opt.Check.pause())
-	heap.Push(&f.waiting, t)
+	at, _ := slices.BinarySearchFunc(f.waiting, t, byDue)
+	f.waiting = slices.Insert(f.waiting, at, t)
 	f.mu.Lock()
 	changed := t.judge.note(&f.opt.Check, o.err == nil)
 	f.mu.Unlock()
@@ -245,38 +243,4 @@ func (f *Follower) sleep(now time.Time) time.Duration {
 		d = min(d, settle-now.Sub(f.delivered))
 	}
 	return d
-}
-
-// queue holds the targets that wait for their next check, the earliest first.
-type queue []*target
-
-var _ heap.Interface = (*queue)(nil)
-
-// Len implements heap.Interface.
-func (q queue) Len() int { return len(q) }
-
-// Less implements heap.Interface.
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-
-// Swap implements heap.Interface.
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	t := x.(*target)
-	t.index = len(*q)
-	*q = append(*q, t)
-}
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	t := (*q)[last]
-	t.index = -1
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return t
 }
