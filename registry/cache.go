@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,19 +224,13 @@ func (c *Cache) write(rec Record) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
+	if err = cmp.Or(err, f.Sync(), f.Close()); err != nil {
+		return err
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	if err = os.Rename(f.Name(), c.path(rec.Service)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), c.path(rec.Service))
-	}
-	if err == nil {
-		err = syncDir(c.dir)
-	}
-	return err
+	return syncDir(c.dir)
 }
 
 // syncDir makes a rename in dir survive a power failure.
