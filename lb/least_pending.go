@@ -65,18 +65,14 @@ func (v *View) cost(of cost, e *Endpoint) float64 {
 
 // cheapest compares all eligible endpoints of a small set, and two drawn ones of others.
 func (v *View) cheapest(of cost) *Endpoint {
-	if v.Len() <= scanUpTo {
-		return v.cheapestOfAll(of)
+	if v.Len() > scanUpTo {
+		if first := v.drawEligible(nil); first != nil {
+			if second := v.drawEligible(first); second != nil {
+				return v.better(of, first, second)
+			}
+		}
 	}
-	first := v.drawEligible(nil)
-	if first == nil {
-		return v.cheapestOfAll(of)
-	}
-	second := v.drawEligible(first)
-	if second == nil {
-		return v.cheapestOfAll(of)
-	}
-	return v.better(of, first, second)
+	return v.cheapestOfAll(of)
 }
 
 // cheapestOfAll visits every endpoint twice: once for the least cost, and the least

@@ -131,11 +131,8 @@ func (s *Set) Retune() {
 // usableWeight returns a positive, finite weight. The weight of a target may be anything,
 // including NaN.
 func usableWeight(w float64) float64 {
-	if w > 0 && w <= maxWeight {
-		return w
-	}
-	if w > maxWeight {
-		return maxWeight
+	if w > 0 {
+		return min(w, maxWeight)
 	}
 	return 1
 }

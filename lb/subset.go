@@ -2,6 +2,7 @@ package lb
 
 import (
 	"cmp"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -58,15 +59,9 @@ func rank(node string, t *Target) float64 {
 // hash is FNV-1a over both names, with the finalizer of SplitMix64: FNV alone leaves the
 // upper bits equal if names differ only at the end.
 func hash(node, addr string) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	for i := range len(node) {
-		h = (h ^ uint64(node[i])) * prime
-	}
-	h *= prime // a separator byte, 0
-	for i := range len(addr) {
-		h = (h ^ uint64(addr[i])) * prime
-	}
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(node + "\x00" + addr))
+	h := f.Sum64()
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
