@@ -32,25 +32,23 @@ func (p position) lostSince(floor position) bool {
 // that resumes on an empty server at a later revision gets no events until the server
 // reaches that revision.
 type tracker struct {
-	mu    sync.Mutex
-	now   position
-	epoch uint64        // grows with each loss of data
-	lost  chan struct{} // closed at a loss of data, and replaced
+	mu  sync.Mutex
+	now mark
 }
 
-func (t *tracker) init() { t.lost = make(chan struct{}) }
-
-// mark is the state of the tracker before a request.
+// mark is the state of the tracker at one moment, such as before a request.
 type mark struct {
 	floor position
-	epoch uint64
-	lost  <-chan struct{} // closed when the epoch ends
+	epoch uint64        // grows with each loss of data
+	lost  chan struct{} // closed when the epoch ends
 }
+
+func (t *tracker) init() { t.now.lost = make(chan struct{}) }
 
 func (t *tracker) mark() mark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}
+	return t.now
 }
 
 // answered processes the header of a linearizable response to a request sent at m, and
@@ -61,18 +59,16 @@ func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after 
 	p := positionOf(h)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.epoch == t.epoch {
-		if rewritten || p.lostSince(m.floor) {
-			t.epoch++
-			t.now = p
-			close(t.lost)
-			t.lost = make(chan struct{})
-			lostNow = true
-		} else {
-			t.advance(p)
-		}
+	switch {
+	case m.epoch != t.now.epoch:
+	case rewritten || p.lostSince(m.floor):
+		close(t.now.lost)
+		t.now = mark{floor: p, epoch: m.epoch + 1, lost: make(chan struct{})}
+		lostNow = true
+	default:
+		t.now.floor.advance(p)
 	}
-	return mark{floor: t.now, epoch: t.epoch, lost: t.lost}, lostNow
+	return t.now, lostNow
 }
 
 // saw processes the position in an event of a watch, which is only a lower limit for the
@@ -80,17 +76,17 @@ func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after 
 func (t *tracker) saw(epoch uint64, p position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if epoch == t.epoch {
-		t.advance(p)
+	if epoch == t.now.epoch {
+		t.now.floor.advance(p)
 	}
 }
 
-func (t *tracker) advance(p position) {
-	if t.now.cluster == 0 {
-		t.now = p
+// advance makes p the later of p and q, which are positions in one cluster.
+func (p *position) advance(q position) {
+	if p.cluster == 0 {
+		*p = q
 	}
-	t.now.term = max(t.now.term, p.term)
-	t.now.revision = max(t.now.revision, p.revision)
+	p.term, p.revision = max(p.term, q.term), max(p.revision, q.revision)
 }
 
 // probe requests etcd's position until the Registry closes: every third of a lease, and
