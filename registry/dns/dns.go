@@ -70,8 +70,7 @@ type Watcher struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // guards closed against tasks.Add, and watches
-	closed  bool
+	mu      sync.Mutex // guards the end of ctx against tasks.Add, and watches
 	tasks   sync.WaitGroup
 	watches map[*watch]struct{} // running watches
 }
@@ -98,7 +97,7 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.ctx.Err() != nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -130,9 +129,8 @@ func (w *Watcher) end(t *watch) {
 // and must not be called from a notify function.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
 	w.cancel()
+	w.mu.Unlock()
 	w.tasks.Wait()
 	return nil
 }

@@ -132,8 +132,7 @@ type Registry struct {
 	own      streams       // streams for the watches of this process's own keys
 	lists    chan struct{} // limits the requests that list a service
 
-	mu     sync.Mutex // guards closed against tasks.Add
-	closed bool
+	mu sync.Mutex // guards the end of ctx against tasks.Add
 }
 
 var (
@@ -197,7 +196,7 @@ func (o *Options) origin() string {
 func (r *Registry) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.ctx.Err() != nil {
 		return false
 	}
 	r.tasks.Go(f)
@@ -275,9 +274,8 @@ func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOpti
 func (r *Registry) Close() error {
 	r.once.Do(func() {
 		r.mu.Lock()
-		r.closed = true
-		r.mu.Unlock()
 		r.cancel()
+		r.mu.Unlock()
 		r.resolved.Close()
 		r.tasks.Wait()
 		select {
