@@ -2,18 +2,56 @@
 //
 // Go's own timers wait whole milliseconds in an idle process, because the runtime's poller
 // rounds its timeout up. A service time of 1.2 ms would take 2 ms, and a load generator that
-// must send every 200 µs would send bursts. On Linux a sleep here is a timerfd that the
-// runtime's poller watches like a socket: it needs no thread and no spinning.
+// must send every 200 µs would send bursts. A sleep here is a timerfd that the runtime's poller
+// watches like a socket: it needs no thread and no spinning.
 package precise
 
-import "time"
+import (
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// timer is a timerfd that the runtime's poller watches: a goroutine in Read wakes when it
+// expires. The finalizer of os.File closes it once the pool, or sleep, has dropped it.
+type timer struct {
+	file *os.File
+	fd   int // of file, kept because File.Fd would make it blocking
+	buf  [8]byte
+}
+
+// The pool has no limit: there are as many timers as goroutines asleep at a time, which the
+// callers limit.
+var timers sync.Pool
 
 // Sleep pauses the calling goroutine for at least d. It returns at once if d <= 0.
 func Sleep(d time.Duration) {
-	if d > 0 {
-		sleep(d)
+	if d > 0 && sleep(d) != nil {
+		time.Sleep(d) // out of descriptors: a late wake-up is better than none
 	}
 }
 
 // SleepUntil pauses the calling goroutine until t. It returns at once if t has passed.
 func SleepUntil(t time.Time) { Sleep(time.Until(t)) }
+
+func sleep(d time.Duration) error {
+	t, _ := timers.Get().(*timer)
+	if t == nil {
+		fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		t = &timer{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
+		return err
+	}
+	if _, err := t.file.Read(t.buf[:]); err != nil {
+		return err
+	}
+	timers.Put(t)
+	return nil
+}
