@@ -6,6 +6,7 @@ package steal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,12 +53,9 @@ func Start(argv ...string) (*Watcher, error) {
 	// Each watching thread holds one of Go's processors.
 	w.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
 	w.cmd.Stderr = &w.stderr
-	stdin, err := w.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := w.cmd.StdoutPipe()
-	if err != nil {
+	stdin, inErr := w.cmd.StdinPipe()
+	stdout, outErr := w.cmd.StdoutPipe()
+	if err := cmp.Or(inErr, outErr); err != nil {
 		return nil, err
 	}
 	w.stdin = stdin
@@ -73,23 +71,20 @@ func Start(argv ...string) (*Watcher, error) {
 		return nil, err
 	}
 	go func() {
-		err := w.collect(lines)
-		stdout.Close() // a child that writes on must not block
-		w.read <- err
+		defer stdout.Close() // a child that writes on must not block
+		for {
+			var s Stop
+			if err := lines.Decode(&s); err == io.EOF {
+				w.read <- nil
+				return
+			} else if err != nil {
+				w.read <- fmt.Errorf("steal: output of the watcher: %w", err)
+				return
+			}
+			w.stops = append(w.stops, s)
+		}
 	}()
 	return w, nil
-}
-
-func (w *Watcher) collect(lines *json.Decoder) error {
-	for {
-		var s Stop
-		if err := lines.Decode(&s); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("steal: output of the watcher: %w", err)
-		}
-		w.stops = append(w.stops, s)
-	}
 }
 
 // Stop ends the child and returns what it found, in the order of ends.
@@ -103,16 +98,14 @@ func (w *Watcher) Stop() ([]Stop, error) {
 }
 
 // merge returns the times in which any processor stood still, sorted and without overlap.
-func merge(stops []Stop) []Stop {
-	sorted := slices.SortedFunc(slices.Values(stops), func(a, b Stop) int { return a.From.Compare(b.From) })
-	var merged []Stop
-	for _, s := range sorted {
+func merge(stops []Stop) (merged []Stop) {
+	for _, s := range slices.SortedFunc(slices.Values(stops), func(a, b Stop) int { return a.From.Compare(b.From) }) {
 		last := len(merged) - 1
 		if last < 0 || merged[last].To.Before(s.From) {
 			merged = append(merged, s)
-			continue
+		} else if merged[last].To.Before(s.To) {
+			merged[last].To = s.To
 		}
-		merged[last].To = slices.MaxFunc([]time.Time{merged[last].To, s.To}, time.Time.Compare)
 	}
 	return merged
 }
@@ -120,9 +113,8 @@ func merge(stops []Stop) []Stop {
 // Total is how long any processor stood still between two times.
 func Total(stops []Stop, from, to time.Time) (sum time.Duration) {
 	for _, s := range merge(stops) {
-		begin := slices.MaxFunc([]time.Time{from, s.From}, time.Time.Compare)
-		end := slices.MinFunc([]time.Time{to, s.To}, time.Time.Compare)
-		sum += max(0, end.Sub(begin))
+		outside := max(0, from.Sub(s.From)) + max(0, s.To.Sub(to))
+		sum += max(0, s.To.Sub(s.From)-outside)
 	}
 	return sum
 }

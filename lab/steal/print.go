@@ -1,9 +1,9 @@
 package steal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,86 +28,82 @@ func Print(ctx context.Context, period time.Duration, in io.Reader, out io.Write
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
 		return os.NewSyscallError("sched_getaffinity", err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
-		cancel(nil)
+		cancel()
 	}()
-	var mu sync.Mutex
-	lines := json.NewEncoder(out)
-	write := func(v any) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := lines.Encode(v); err != nil {
-			cancel(err)
-		}
-	}
-	var seized, ended sync.WaitGroup
-	seized.Add(cpus.Count())
-	begin := make(chan struct{}) // closed once the first line is written
+	seized, stops := make(chan error), make(chan Stop, maxCPU)
+	var watching sync.WaitGroup
 	for cpu := range maxCPU {
 		if !cpus.IsSet(cpu) {
 			continue
 		}
-		ended.Go(func() {
+		watching.Go(func() {
 			runtime.LockOSThread() // never unlocked: the thread ends with its priority
-			if err := seize(cpu); err != nil {
-				cancel(fmt.Errorf("steal: processor %d: %w", cpu, err))
-			}
-			seized.Done()
-			<-begin
-			if err := watch(ctx, cpu, period, write); err != nil {
-				cancel(err)
-			}
+			seized <- seize(cpu)
+			watch(ctx, cpu, period, stops)
 		})
 	}
-	if seized.Wait(); ctx.Err() == nil {
-		write(greeting{Watching: true})
+	var err error
+	for range cpus.Count() {
+		err = cmp.Or(err, <-seized)
 	}
-	close(begin)
-	ended.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return err
+	}
+	lines := json.NewEncoder(out)
+	if err := lines.Encode(greeting{Watching: true}); err != nil {
+		return err
+	}
+	go func() {
+		watching.Wait()
+		close(stops)
+	}()
+	for s := range stops {
+		if err := lines.Encode(s); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // watch sleeps again and again on one processor. A late wake-up is a Stop.
-func watch(ctx context.Context, cpu int, period time.Duration, write func(any)) error {
+func watch(ctx context.Context, cpu int, period time.Duration, stops chan<- Stop) {
 	due := time.Now()
 	for ctx.Err() == nil {
 		due = due.Add(period)
 		for left := time.Until(due); left > 0; left = time.Until(due) { // a signal ends a sleep early
-			if err := nap(left); err != nil {
-				return err
-			}
+			nap(left)
 		}
 		if now := time.Now(); now.Sub(due) >= Least {
-			write(Stop{CPU: cpu, From: due, To: now})
+			stops <- Stop{CPU: cpu, From: due, To: now}
 			due = now
 		}
 	}
-	return nil
 }
 
 // nap sleeps for d, or until a signal. It bypasses Go's scheduler: to move this thread's
 // work elsewhere and back, a thousand times a second, would disturb the measurement.
-func nap(d time.Duration) error {
+func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_, _, e := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-	if e != 0 && e != unix.EINTR {
-		return os.NewSyscallError("clock_nanosleep", e)
-	}
-	return nil
+	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 }
 
 // seize binds the thread to a processor and gives it priority over all others there.
 func seize(cpu int) error {
 	var own unix.CPUSet
 	own.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &own); err != nil {
-		return os.NewSyscallError("sched_setaffinity", err)
+	err := os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &own))
+	if err == nil {
+		err = os.NewSyscallError("sched_setattr", unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, 0))
 	}
-	return os.NewSyscallError("sched_setattr", unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, 0))
+	if err != nil {
+		return fmt.Errorf("steal: processor %d: %w", cpu, err)
+	}
+	return nil
 }
