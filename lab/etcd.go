@@ -28,12 +28,10 @@ type EtcdOptions struct {
 	// CertFile, KeyFile and ClientCA are PEM files for TLS towards clients, who
 	// must then show a certificate signed by ClientCA. "" means plain text.
 	CertFile, KeyFile, ClientCA string
-
-	// ReadyTimeout bounds the wait for the server to elect itself. Default: 30 s.
-	ReadyTimeout time.Duration
-
-	Logger *zap.Logger // nil means no log
 }
+
+// readyTimeout bounds the wait for the server to elect itself.
+const readyTimeout = 30 * time.Second
 
 // Etcd is a cluster of one etcd server in this process. It does not sync its data to disk: the
 // data survives the process, but not the machine.
@@ -65,12 +63,6 @@ func (e *Etcd) start(opt EtcdOptions) error {
 	if opt.ClientAddr == "" {
 		opt.ClientAddr = "127.0.0.1:0"
 	}
-	if opt.ReadyTimeout == 0 {
-		opt.ReadyTimeout = 30 * time.Second
-	}
-	if opt.Logger == nil {
-		opt.Logger = zap.NewNop()
-	}
 	serving := make(chan *grpc.Server, 1)
 	cfg := etcdConfig(opt)
 	cfg.ServiceRegister = func(s *grpc.Server) {
@@ -85,9 +77,6 @@ func (e *Etcd) start(opt EtcdOptions) error {
 		return err
 	}
 	e.server = server
-
-	timeout := time.NewTimer(opt.ReadyTimeout)
-	defer timeout.Stop()
 	select {
 	case e.grpc = <-serving: // after the server is ready
 		return nil
@@ -95,7 +84,7 @@ func (e *Etcd) start(opt EtcdOptions) error {
 		return err
 	case <-server.Server.StopNotify():
 		return errors.New("it stopped at once")
-	case <-timeout.C:
+	case <-time.After(readyTimeout):
 		return errors.New("not ready in time")
 	}
 }
@@ -103,7 +92,7 @@ func (e *Etcd) start(opt EtcdOptions) error {
 func etcdConfig(opt EtcdOptions) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = opt.Dir
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(opt.Logger)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 
 	clients := []url.URL{{Scheme: "http", Host: opt.ClientAddr}}
 	if opt.CertFile != "" {
