@@ -77,7 +77,7 @@ the best rate. Responses other than 2xx do not count.`,
 	f.BoolVar(&flags.json, "json", false, "print JSON, with the latency curve and histogram")
 	f.IntSliceVar(&flags.stages.Connections, "stages", nil, "numbers of connections of closed loops, each for --duration")
 	f.DurationVar(&flags.stages.Delay, "delay", 50*time.Millisecond, "stages: what a request takes at the service")
-	f.DurationVar(&flags.stages.Ready, "ready", time.Minute, "stages: how long the URL may take to respond with 200 at the start")
+	f.DurationVar(&flags.stages.Ready, "ready", time.Minute, "stages: how long the URL may take to respond with 2xx at the start")
 	f.StringArrayVar(&flags.sidecars, "sidecar", nil, "stages: NAME=HOST:PORT of an admin API, for its CPU time; repeatable")
 	f.StringVar(&flags.stages.Token, "token", "", "stages: token of the admin APIs")
 	return cmd

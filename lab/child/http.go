@@ -14,9 +14,17 @@ var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{D
 // Call makes a request without a body to a child, and returns the body of a 2xx response, up
 // to 1 MiB.
 func Call(ctx context.Context, method, url string) ([]byte, error) {
+	return CallAs(ctx, "", method, url)
+}
+
+// CallAs is Call with a bearer token; "" means none.
+func CallAs(ctx context.Context, token, method, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -1,9 +1,12 @@
 package load
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,28 +40,31 @@ const (
 const nonceDigits = 16
 
 func newConn(p *pool, nc net.Conn) *conn {
-	c := &conn{pool: p, nc: nc}
-	c.out = append(c.out, p.head...)
-	c.out = append(c.out, make([]byte, nonceDigits)...)
-	c.out = append(c.out, p.tail...)
-	return c
+	return &conn{pool: p, nc: nc, out: slices.Concat(p.head, make([]byte, nonceDigits), p.tail)}
+}
+
+// become changes the state, and returns the one before it with its request. Only an idle
+// connection becomes busy, with r.
+func (c *conn) become(next connState, r request) (connState, request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, carried := c.state, c.req
+	if next != connBusy || last == connIdle {
+		c.state, c.req = next, r
+	}
+	return last, carried
 }
 
 // send writes r. It returns false, with nothing sent, if c is dead. The reader handles later
 // errors and accounts for r.
 func (c *conn) send(r request) bool {
-	c.mu.Lock()
-	if c.state != connIdle {
-		c.mu.Unlock()
+	if last, _ := c.become(connBusy, r); last != connIdle {
 		return false
 	}
-	c.state, c.req = connBusy, r
-	c.mu.Unlock()
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	putNonce(c.out[len(c.pool.head):], r.nonce)
-	deadline := r.due.Add(c.pool.gen.opts.Timeout)
-	c.nc.SetDeadline(deadline)
+	c.nc.SetDeadline(r.due.Add(c.pool.gen.opts.Timeout))
 	if r.counted {
 		c.pool.gen.rec.sent(time.Since(r.due))
 	}
@@ -73,10 +79,9 @@ func (c *conn) read() {
 	var msg wire.Message
 	msg.Reset()
 	buf := make([]byte, 0, 4096)
+	toHead := c.pool.gen.opts.Method == "HEAD"
 	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
+		buf = slices.Grow(buf, 1)
 		n, err := c.nc.Read(buf[len(buf):cap(buf)])
 		now := time.Now()
 		buf = buf[:len(buf)+n]
@@ -88,7 +93,7 @@ func (c *conn) read() {
 			c.die(now, kind)
 			return
 		}
-		used, err := msg.ParseResponse(buf, c.pool.toHead)
+		used, err := msg.ParseResponse(buf, toHead)
 		if err == wire.ErrIncomplete {
 			continue
 		}
@@ -106,29 +111,25 @@ func (c *conn) read() {
 
 // onResponse takes the response to c.req. It reports whether the connection stays open.
 func (c *conn) onResponse(now time.Time, msg *wire.Message) bool {
-	c.mu.Lock()
-	if c.state != connBusy {
-		c.mu.Unlock()
+	next := connIdle
+	if msg.Close {
+		next = connDead
+	}
+	last, r := c.become(next, request{})
+	if last != connBusy {
 		c.die(now, ErrProtocol) // a response without a request
 		return false
 	}
-	r := c.req
-	c.state = connIdle
-	if msg.Close {
-		c.state = connDead
+	end := outcome{status: msg.Status, kind: c.judge(r, msg)}
+	if end.kind == ErrStatus {
+		end.code = string(msg.Refusal)
 	}
-	c.mu.Unlock()
-	kind := c.judge(r, msg)
 	if msg.Close {
 		c.nc.Close()
 		c.pool.remove(c)
 	} else {
 		c.nc.SetDeadline(time.Time{})
 		c.pool.add(c)
-	}
-	end := outcome{status: msg.Status, kind: kind}
-	if kind == ErrStatus {
-		end.code = string(msg.Refusal)
 	}
 	c.pool.gen.done(c.pool, r, now, end)
 	return !msg.Close
@@ -137,14 +138,15 @@ func (c *conn) onResponse(now time.Time, msg *wire.Message) bool {
 // judge returns the error of a response, or "". A wrong nonce counts first: the response belongs
 // to another request, whatever its status.
 func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
-	if !c.pool.gen.opts.NoNonce && len(msg.Nonce) > 0 || msg.Status/100 == 2 && !c.pool.gen.opts.NoNonce {
+	good := msg.Status/100 == 2
+	if !c.pool.gen.opts.NoNonce && (good || len(msg.Nonce) > 0) {
 		var want [nonceDigits]byte
 		putNonce(want[:], r.nonce)
 		if string(msg.Nonce) != string(want[:]) {
 			return ErrNonce
 		}
 	}
-	if msg.Status/100 != 2 {
+	if !good {
 		return ErrStatus
 	}
 	return ""
@@ -153,20 +155,16 @@ func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
 // die closes c. A request in flight fails with kind.
 func (c *conn) die(now time.Time, kind ErrorKind) {
 	c.nc.Close()
-	c.mu.Lock()
-	busy, r := c.state == connBusy, c.req
-	c.state = connDead
-	c.mu.Unlock()
+	last, r := c.become(connDead, request{})
 	c.pool.remove(c)
-	if busy {
+	if last == connBusy {
 		c.pool.gen.done(c.pool, r, now, outcome{kind: kind})
 	}
 }
 
-// putNonce writes n's sixteen hexadecimal digits to b.
-func putNonce(b []byte, n uint64) {
-	for i := nonceDigits - 1; i >= 0; i-- {
-		b[i] = "0123456789abcdef"[n&15]
-		n >>= 4
-	}
+// putNonce writes n's sixteen hexadecimal digits to dst.
+func putNonce(dst []byte, n uint64) {
+	var b [nonceDigits / 2]byte
+	binary.BigEndian.PutUint64(b[:], n)
+	hex.Encode(dst, b[:])
 }

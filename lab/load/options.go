@@ -8,11 +8,13 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -85,24 +87,14 @@ type Progress struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Method == "" {
-		o.Method = "POST"
-	}
+	o.Method = cmp.Or(o.Method, "POST")
 	if o.Body == nil && o.Method != "GET" && o.Method != "HEAD" {
-		o.Body = defaultBody(300)
+		o.Body = defaultBody
 	}
-	if o.Duration == 0 {
-		o.Duration = 10 * time.Second
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 2 * time.Second
-	}
-	if o.Connections == 0 {
-		o.Connections = 64
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = 1024
-	}
+	o.Duration = cmp.Or(o.Duration, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
+	o.Connections = cmp.Or(o.Connections, 64)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
 	o.MaxConnections = max(o.MaxConnections, o.Connections)
 	switch {
 	case len(o.Targets) == 0:
@@ -137,11 +129,5 @@ func parseTarget(s string) (target, error) {
 	return target{addr: addr, host: u.Host, path: u.RequestURI()}, nil
 }
 
-// defaultBody is a JSON object of n bytes.
-func defaultBody(n int) []byte {
-	b := []byte(`{"op":"compute","keys":"`)
-	for i := 0; len(b) < n-2; i++ {
-		b = append(b, "0123456789abcdef"[i%16])
-	}
-	return append(b, `"}`...)
-}
+// defaultBody is a JSON object of 300 bytes.
+var defaultBody = fmt.Appendf(nil, `{"op":"compute","keys":"%.274s"}`, strings.Repeat("0123456789abcdef", 18))

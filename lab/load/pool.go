@@ -1,9 +1,8 @@
 package load
 
 import (
-	"context"
+	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -14,11 +13,10 @@ const maxQueued = 1 << 16
 // pool holds the connections to one target.
 type pool struct {
 	gen     *generator
-	target  target
+	addr    string
 	limit   int    // of open connections
 	head    []byte // request up to the nonce's digits
 	tail    []byte // request after them
-	toHead  bool   // the method is HEAD
 	mu      sync.Mutex
 	idle    []*conn // used in turn, so that a server's loops share the load
 	open    map[*conn]struct{}
@@ -29,16 +27,14 @@ type pool struct {
 }
 
 func newPool(g *generator, t target, limit int) *pool {
-	p := &pool{gen: g, target: t, limit: limit, open: map[*conn]struct{}{}, toHead: g.opts.Method == "HEAD"}
-	p.head = append(p.head, g.opts.Method+" "+t.path+" HTTP/1.1\r\nhost: "+t.host+"\r\nx-nonce: "...)
+	p := &pool{gen: g, addr: t.addr, limit: limit, open: map[*conn]struct{}{}}
+	p.head = fmt.Appendf(nil, "%s %s HTTP/1.1\r\nhost: %s\r\nx-nonce: ", g.opts.Method, t.path, t.host)
 	p.tail = append(p.tail, "\r\n"...)
 	for _, h := range g.opts.Header {
-		p.tail = append(p.tail, h.Name+": "+h.Value+"\r\n"...)
+		p.tail = fmt.Appendf(p.tail, "%s: %s\r\n", h.Name, h.Value)
 	}
 	if len(g.opts.Body) > 0 {
-		p.tail = append(p.tail, "content-type: application/json\r\ncontent-length: "...)
-		p.tail = strconv.AppendInt(p.tail, int64(len(g.opts.Body)), 10)
-		p.tail = append(p.tail, "\r\n"...)
+		p.tail = fmt.Appendf(p.tail, "content-type: application/json\r\ncontent-length: %d\r\n", len(g.opts.Body))
 	}
 	p.tail = append(p.tail, "\r\n"...)
 	p.tail = append(p.tail, g.opts.Body...)
@@ -63,15 +59,20 @@ func (p *pool) dispatch(r request) {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		go p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
+		go p.fail(r, ErrReset)
 	case len(p.open)+p.dialing < p.limit:
 		p.dialing++
 		go p.dialFor(r)
 	case len(p.queue) < maxQueued:
 		p.queue = append(p.queue, r)
 	default:
-		go p.gen.done(p, r, time.Now(), outcome{kind: ErrConnect})
+		go p.fail(r, ErrConnect)
 	}
+}
+
+// fail ends r, which was not sent.
+func (p *pool) fail(r request, kind ErrorKind) {
+	p.gen.done(p, r, time.Now(), outcome{kind: kind})
 }
 
 // dialFor opens a connection and sends r on it.
@@ -81,21 +82,17 @@ func (p *pool) dialFor(r request) {
 	p.dialing--
 	p.mu.Unlock()
 	if err != nil {
-		p.gen.done(p, r, time.Now(), outcome{kind: ErrConnect})
+		p.fail(r, ErrConnect)
 		p.unqueue()
-		return
-	}
-	if !c.send(r) {
-		p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
+	} else if !c.send(r) {
+		p.fail(r, ErrReset)
 	}
 }
 
 // dial opens a connection that is not in p.idle yet.
 func (p *pool) dial() (*conn, error) {
-	ctx, cancel := context.WithTimeout(p.gen.ctx, p.gen.opts.Timeout)
-	defer cancel()
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", p.target.addr)
+	d := net.Dialer{Timeout: p.gen.opts.Timeout}
+	nc, err := d.DialContext(p.gen.ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -114,26 +111,8 @@ func (p *pool) dial() (*conn, error) {
 
 // add makes c ready for the next request, a queued or a later one.
 func (p *pool) add(c *conn) {
-	for {
-		p.mu.Lock()
-		if len(p.queue) == 0 {
-			p.idle = append(p.idle, c)
-			p.mu.Unlock()
-			return
-		}
-		r := p.queue[0]
-		p.queue = p.queue[1:]
-		p.mu.Unlock()
-		now := time.Now()
-		if now.Sub(r.due) > p.gen.opts.Timeout {
-			p.gen.done(p, r, now, outcome{kind: ErrTimeout})
-			continue
-		}
-		if !c.send(r) {
-			p.gen.done(p, r, now, outcome{kind: ErrReset})
-			return
-		}
-		return
+	if r, ok := p.next(c); ok && !c.send(r) {
+		p.fail(r, ErrReset)
 	}
 }
 
@@ -145,23 +124,31 @@ func (p *pool) remove(c *conn) {
 	p.unqueue()
 }
 
-// unqueue dispatches the first queued request that is not too late.
+// unqueue dispatches the next queued request.
 func (p *pool) unqueue() {
+	if r, ok := p.next(nil); ok {
+		p.dispatch(r)
+	}
+}
+
+// next takes the first queued request that is not too late. If there is none, free becomes
+// idle; nil means that no connection is free.
+func (p *pool) next(free *conn) (r request, ok bool) {
 	for {
 		p.mu.Lock()
 		if len(p.queue) == 0 {
+			if free != nil {
+				p.idle = append(p.idle, free)
+			}
 			p.mu.Unlock()
-			return
+			return request{}, false
 		}
-		r := p.queue[0]
-		p.queue = p.queue[1:]
+		r, p.queue = p.queue[0], p.queue[1:]
 		p.mu.Unlock()
-		now := time.Now()
-		if now.Sub(r.due) <= p.gen.opts.Timeout {
-			p.dispatch(r)
-			return
+		if time.Since(r.due) <= p.gen.opts.Timeout {
+			return r, true
 		}
-		p.gen.done(p, r, now, outcome{kind: ErrTimeout})
+		p.fail(r, ErrTimeout)
 	}
 }
 
@@ -171,15 +158,11 @@ func (p *pool) close() {
 	p.closed = true
 	queued := p.queue
 	p.queue, p.idle = nil, nil
-	conns := make([]*conn, 0, len(p.open))
 	for c := range p.open {
-		conns = append(conns, c)
+		c.nc.Close() // its reader removes it
 	}
 	p.mu.Unlock()
 	for _, r := range queued {
-		p.gen.done(p, r, time.Now(), outcome{kind: ErrReset})
-	}
-	for _, c := range conns {
-		c.nc.Close()
+		p.fail(r, ErrReset)
 	}
 }

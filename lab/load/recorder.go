@@ -4,24 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // recorder collects what is counted. One lock is enough: it is held for tens of
 // nanoseconds per request.
 type recorder struct {
-	mu           sync.Mutex
-	started      time.Time // end of the warm-up
-	last         time.Time // last end of a request
-	counts       Counts
-	latency, lag *hdrhistogram.Histogram
-	log          io.Writer // or nil
-	keep         bool
-	samples      []Sample
+	log  io.Writer // or nil
+	keep bool      // samples
+
+	mu      sync.Mutex
+	started time.Time // end of the warm-up
+	last    time.Time // last end of a request
+	sum     Result    // without Elapsed
 }
 
 // outcome is how a request ended.
@@ -32,11 +28,7 @@ type outcome struct {
 }
 
 func newRecorder(o *Options) recorder {
-	return recorder{
-		keep: o.Samples, log: o.Log,
-		counts:  Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}},
-		latency: newHistogram(), lag: newHistogram(),
-	}
+	return recorder{log: o.Log, keep: o.Samples, sum: newResult()}
 }
 
 func (r *recorder) begin(at time.Time) {
@@ -52,17 +44,17 @@ func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 	if now.After(r.last) {
 		r.last = now
 	}
-	r.counts.Requests++
+	r.sum.Counts.Requests++
 	if o.status != 0 {
-		r.counts.Statuses[o.status]++
+		r.sum.Counts.Statuses[o.status]++
 	}
 	if o.kind != "" {
-		r.counts.Errors[o.kind]++
+		r.sum.Counts.Errors[o.kind]++
 	}
 	if o.kind == "" || o.kind == ErrTimeout {
-		record(r.latency, latency)
-		if r.keep && len(r.samples) < maxSamples {
-			r.samples = append(r.samples, Sample{Due: now.Add(-latency), Latency: latency})
+		record(r.sum.Latency, latency)
+		if r.keep && len(r.sum.Samples) < maxSamples {
+			r.sum.Samples = append(r.sum.Samples, Sample{Due: now.Add(-latency), Latency: latency})
 		}
 	}
 	if r.log != nil {
@@ -75,7 +67,7 @@ func (r *recorder) end(now time.Time, latency time.Duration, o outcome) {
 func (r *recorder) sent(lag time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	record(r.lag, lag)
+	record(r.sum.Lag, lag)
 }
 
 func (r *recorder) look(now time.Time) Progress {
@@ -83,9 +75,8 @@ func (r *recorder) look(now time.Time) Progress {
 	defer r.mu.Unlock()
 	p := Progress{
 		Elapsed:  -1,
-		Requests: r.counts.Requests, Errors: r.counts.Failed(),
-		P50: quantile(r.latency, .5), P99: quantile(r.latency, .99),
-		Max: time.Duration(r.latency.Max()),
+		Requests: r.sum.Counts.Requests, Errors: r.sum.Counts.Failed(),
+		P50: r.sum.Quantile(.5), P99: r.sum.Quantile(.99), Max: r.sum.Max(),
 	}
 	if !r.started.IsZero() {
 		p.Elapsed = now.Sub(r.started)
@@ -93,16 +84,10 @@ func (r *recorder) look(now time.Time) Progress {
 	return p
 }
 
+// result returns what was recorded. Nothing may be recorded after it.
 func (r *recorder) result() *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &Result{
-		Counts: Counts{
-			Requests: r.counts.Requests,
-			Errors:   maps.Clone(r.counts.Errors),
-			Statuses: maps.Clone(r.counts.Statuses),
-		},
-		Latency: r.latency, Lag: r.lag, Samples: r.samples,
-		Elapsed: r.last.Sub(r.started),
-	}
+	r.sum.Elapsed = r.last.Sub(r.started)
+	return &r.sum
 }

@@ -43,12 +43,18 @@ type Result struct {
 	Connections int           // opened in all
 }
 
+func newResult() Result {
+	return Result{
+		Counts:  Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}},
+		Latency: newHistogram(), Lag: newHistogram(),
+	}
+}
+
 // Add adds o to r. The zero value of a Result is empty. A connection that both used counts
 // twice.
 func (r *Result) Add(o *Result) {
 	if r.Latency == nil {
-		r.Latency, r.Lag = newHistogram(), newHistogram()
-		r.Counts = Counts{Errors: map[ErrorKind]int64{}, Statuses: map[int]int64{}}
+		*r = newResult()
 	}
 	r.Sent += o.Sent
 	r.Counts.Requests += o.Counts.Requests
@@ -164,6 +170,10 @@ func latenciesOf(h *hdrhistogram.Histogram) Latencies {
 	}
 }
 
+func (l Latencies) text() string {
+	return fmt.Sprintf("p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  p99.99 %.2f  max %.2f", l.P50, l.P90, l.P99, l.P999, l.P9999, l.Max)
+}
+
 // Undisturbed is the part of a Result that no stop of a processor disturbed.
 type Undisturbed struct {
 	Requests int64   `json:"requests"`
@@ -186,7 +196,11 @@ func (r *Result) Undisturbed() *hdrhistogram.Histogram {
 	return h
 }
 
+// undisturbed returns nil if there are no samples.
 func (r *Result) undisturbed() *Undisturbed {
+	if r.Samples == nil {
+		return nil
+	}
 	h := r.Undisturbed()
 	u := &Undisturbed{Requests: h.TotalCount(), Stops: len(r.Stops), Latencies: latenciesOf(h)}
 	for _, s := range r.Stops {
@@ -201,10 +215,6 @@ func (r *Result) JSON() (JSON, error) {
 	if err != nil {
 		return JSON{}, fmt.Errorf("load: histogram: %w", err)
 	}
-	var undisturbed *Undisturbed
-	if r.Samples != nil {
-		undisturbed = r.undisturbed()
-	}
 	return JSON{
 		Requests: r.Counts.Requests, Sent: r.Sent,
 		Errors: r.Counts.Failed(), ErrorKinds: r.Counts.Errors, Statuses: r.Counts.Statuses,
@@ -212,7 +222,7 @@ func (r *Result) JSON() (JSON, error) {
 		Mean: r.Latency.Mean() / 1e6, Latencies: latenciesOf(r.Latency),
 		P99SendLag: ms(quantile(r.Lag, .99)), MaxSendLag: ms(time.Duration(r.Lag.Max())),
 		Connections: r.Connections,
-		Undisturbed: undisturbed,
+		Undisturbed: r.undisturbed(),
 		Histogram:   base64.StdEncoding.EncodeToString(encoded),
 	}, nil
 }
@@ -265,15 +275,11 @@ func (r *Result) Text(w io.Writer) error {
 	for _, s := range slices.Sorted(maps.Keys(r.Counts.Statuses)) {
 		fmt.Fprintf(&b, "           HTTP %d  %d\n", s, r.Counts.Statuses[s])
 	}
-	fmt.Fprintf(&b, "latency ms mean %.2f  p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  p99.99 %.2f  max %.2f\n",
-		r.Latency.Mean()/1e6, ms(r.Quantile(.5)), ms(r.Quantile(.9)), ms(r.Quantile(.99)),
-		ms(r.Quantile(.999)), ms(r.Quantile(.9999)), ms(r.Max()))
+	fmt.Fprintf(&b, "latency ms mean %.2f  %s\n", r.Latency.Mean()/1e6, latenciesOf(r.Latency).text())
 	fmt.Fprintf(&b, "send lag   p99 %.3f ms, max %.3f ms (the generator's own part)\n",
 		ms(quantile(r.Lag, .99)), ms(time.Duration(r.Lag.Max())))
-	if r.Samples != nil {
-		u := r.undisturbed()
-		fmt.Fprintf(&b, "undisturbed %d requests: p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  p99.99 %.2f  max %.2f\n",
-			u.Requests, u.P50, u.P90, u.P99, u.P999, u.P9999, u.Max)
+	if u := r.undisturbed(); u != nil {
+		fmt.Fprintf(&b, "undisturbed %d requests: %s\n", u.Requests, u.text())
 		fmt.Fprintf(&b, "           a processor stood still %d times, %.1f ms in all\n", u.Stops, u.Stopped)
 	}
 	fmt.Fprintf(&b, "opened     %d connections\n", r.Connections)

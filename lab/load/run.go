@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -50,7 +51,9 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		g.pools = append(g.pools, newPool(g, t, share(opts.MaxConnections, len(opts.Targets), i)))
+		// Nearly equal shares of all connections, the larger ones first.
+		share := (opts.MaxConnections + len(opts.Targets) - 1 - i) / len(opts.Targets)
+		g.pools = append(g.pools, newPool(g, t, share))
 	}
 	defer g.close()
 	// Closing ends reads and writes in progress, whose requests then fail.
@@ -69,16 +72,12 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	err = ctx.Err()
 	g.close()
 	g.readers.Wait()
-	return g.result(), err
-}
-
-// share returns the i-th of n nearly equal parts of total.
-func share(total, n, i int) int {
-	part := total / n
-	if i < total%n {
-		part++
+	r := g.rec.result()
+	r.Sent = g.sent.Load()
+	for _, p := range g.pools {
+		r.Connections += p.dialled
 	}
-	return part
+	return r, err
 }
 
 // connect opens the initial connections.
@@ -94,14 +93,12 @@ func (g *generator) connect() error {
 			errs <- err
 		}()
 	}
-	var first error
+	var err error
 	for range g.opts.Connections {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-		}
+		err = cmp.Or(err, <-errs)
 	}
-	if first != nil {
-		return fmt.Errorf("load: connect: %w", first)
+	if err != nil {
+		return fmt.Errorf("load: connect: %w", err)
 	}
 	return nil
 }
@@ -185,13 +182,12 @@ func (g *generator) progress() (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
+		tick := time.Tick(200 * time.Millisecond)
 		for {
 			select {
 			case <-quit:
 				return
-			case now := <-tick.C:
+			case now := <-tick:
 				g.opts.Progress(g.rec.look(now))
 			}
 		}
@@ -203,13 +199,4 @@ func (g *generator) close() {
 	for _, p := range g.pools {
 		p.close()
 	}
-}
-
-func (g *generator) result() *Result {
-	r := g.rec.result()
-	r.Sent = g.sent.Load()
-	for _, p := range g.pools {
-		r.Connections += p.dialled
-	}
-	return r
 }

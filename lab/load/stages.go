@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/remora-proxy/remora/lab/child"
 )
 
 // Stages are closed loops of callers in front of a service whose requests take a fixed time.
@@ -19,7 +20,7 @@ import (
 type Stages struct {
 	Connections []int         // one stage each
 	Delay       time.Duration // of a request at the service
-	Ready       time.Duration // how long the URL may take to respond with 200 at the start
+	Ready       time.Duration // how long the URL may take to respond with 2xx at the start
 	Sidecars    []Sidecar
 	Token       string // of the admin APIs
 }
@@ -91,14 +92,14 @@ func (s *Stages) stage(ctx context.Context, o Options, connections int) (Stage, 
 	return stage, nil
 }
 
-// awaitReady returns once the URL responds with 200.
+// awaitReady returns once the URL responds with 2xx.
 func (s *Stages) awaitReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Ready)
 	defer cancel()
 	for {
-		body, err := get(ctx, url, "")
+		_, err := child.Call(ctx, http.MethodGet, url)
 		if err == nil {
-			return body.Close()
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -111,51 +112,19 @@ func (s *Stages) awaitReady(ctx context.Context, url string) error {
 // cpu returns the CPU time of each sidecar since its start.
 func (s *Stages) cpu(ctx context.Context) (all []time.Duration, err error) {
 	for _, sidecar := range s.Sidecars {
-		seconds, err := s.cpuSeconds(ctx, sidecar.Admin)
-		if err != nil {
+		metrics, err := child.CallAs(ctx, s.Token, http.MethodGet, "http://"+sidecar.Admin+"/metrics")
+		_, line, found := strings.Cut(string(metrics), "\nprocess_cpu_seconds_total ")
+		if err == nil && !found {
+			err = errors.New("no process_cpu_seconds_total")
+		}
+		text, _, _ := strings.Cut(line, "\n")
+		seconds, none := strconv.ParseFloat(text, 64)
+		if err := cmp.Or(err, none); err != nil {
 			return nil, fmt.Errorf("load: CPU time of %s: %w", sidecar.Name, err)
 		}
 		all = append(all, time.Duration(seconds*float64(time.Second)))
 	}
 	return all, nil
-}
-
-func (s *Stages) cpuSeconds(ctx context.Context, admin string) (float64, error) {
-	body, err := get(ctx, "http://"+admin+"/metrics", s.Token)
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
-	for lines.Scan() {
-		if text, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total "); ok {
-			return strconv.ParseFloat(text, 64)
-		}
-	}
-	return 0, cmp.Or(lines.Err(), errors.New("no process_cpu_seconds_total"))
-}
-
-// control makes the few requests that are not load.
-var control = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-
-// get returns the body of a response with status 200. The caller closes it.
-func get(ctx context.Context, url, token string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := control.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
-		return nil, fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return resp.Body, nil
 }
 
 // Text writes the stages as a Markdown table, and below it the score: the best rate.
