@@ -1,12 +1,12 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/remora-proxy/remora/lab/dubbo"
@@ -20,19 +20,19 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // agent makes calls through the sidecar, one at a time.
 type agent struct {
+	ctx     context.Context // its end closes the connection
 	opts    Options
 	form    string // without the argument's value
 	text    []byte
 	in, out []byte
 	msg     wire.Message
 
-	mu     sync.Mutex // guards the fields below, for close
-	nc     net.Conn   // nil means none
-	closed bool
+	nc      net.Conn    // nil means none
+	unwatch func() bool // nc outlives ctx after it
 }
 
-func newAgent(o Options) agent {
-	return agent{opts: o, form: "interface=" + url.QueryEscape(o.Interface) + "&method=hash&parameterTypesString=" +
+func newAgent(ctx context.Context, o Options) agent {
+	return agent{ctx: ctx, opts: o, form: "interface=" + url.QueryEscape(o.Interface) + "&method=hash&parameterTypesString=" +
 		url.QueryEscape("Ljava/lang/String;") + "&parameter="}
 }
 
@@ -62,18 +62,18 @@ func (a *agent) call() (wrong string, err error) {
 // exchange sends the call and reads its response into a.msg.
 func (a *agent) exchange() error {
 	deadline := time.Now().Add(a.opts.Timeout)
-	nc, err := a.connection(deadline)
-	if err != nil {
+	if err := a.connect(deadline); err != nil {
 		return fmt.Errorf("no connection: %w", err)
 	}
-	nc.SetDeadline(deadline)
-	if _, err := nc.Write(a.request()); err != nil {
+	a.nc.SetDeadline(deadline)
+	if _, err := a.nc.Write(a.request()); err != nil {
 		return fmt.Errorf("not sent: %w", err)
 	}
 	a.msg.Reset()
 	a.in = a.in[:0]
 	for {
-		if a.in, err = readMore(nc, a.in); err != nil {
+		var err error
+		if a.in, err = wire.ReadMore(a.nc, a.in); err != nil {
 			return fmt.Errorf("no response: %w", err)
 		}
 		n, err := a.msg.ParseResponse(a.in, false)
@@ -102,40 +102,24 @@ func (a *agent) request() []byte {
 	return b
 }
 
-// connection returns the open connection, or a new one.
-func (a *agent) connection(deadline time.Time) (net.Conn, error) {
+// connect opens the connection if there is none.
+func (a *agent) connect(deadline time.Time) (err error) {
 	if a.nc != nil {
-		return a.nc, nil
+		return nil
 	}
 	d := net.Dialer{Deadline: deadline}
-	nc, err := d.Dial("tcp", a.opts.Agent)
-	if err != nil {
-		return nil, err
+	if a.nc, err = d.DialContext(a.ctx, "tcp", a.opts.Agent); err != nil {
+		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		nc.Close()
-		return nil, net.ErrClosed
-	}
-	a.nc = nc
-	return nc, nil
+	a.unwatch = closeAfter(a.ctx, a.nc)
+	return nil
 }
 
 // hangUp closes the connection. The next call opens a new one.
 func (a *agent) hangUp() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.nc != nil {
+		a.unwatch()
 		a.nc.Close()
 		a.nc = nil
 	}
-}
-
-// close closes the connection for good. Any goroutine may call it.
-func (a *agent) close() {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	a.hangUp()
 }

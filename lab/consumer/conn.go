@@ -3,7 +3,6 @@ package consumer
 import (
 	"encoding/json"
 	"net"
-	"strconv"
 
 	"github.com/remora-proxy/remora/lab/wire"
 )
@@ -16,16 +15,6 @@ type conn struct {
 	in, out  []byte
 	msg      wire.Message
 	agent    agent
-}
-
-func newConn(c *Consumer, nc net.Conn) *conn {
-	return &conn{consumer: c, nc: nc, agent: newAgent(c.opts)}
-}
-
-// close closes both connections. The caller holds the consumer's lock, or serve has returned.
-func (c *conn) close() {
-	c.nc.Close()
-	c.agent.close()
 }
 
 // serve responds to requests until the connection ends.
@@ -41,7 +30,7 @@ func (c *conn) serve() {
 			c.in = append(c.in[:0], c.in[n:]...)
 			c.msg.Reset()
 		case wire.ErrIncomplete:
-			if c.in, err = readMore(c.nc, c.in); err != nil {
+			if c.in, err = wire.ReadMore(c.nc, c.in); err != nil {
 				return
 			}
 		default:
@@ -80,29 +69,9 @@ func (c *conn) invoke() bool {
 	return c.write(200, "OK")
 }
 
-var reasons = map[int]string{200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Server Error"}
-
 // write sends a response. It reports whether the connection is still open.
 func (c *conn) write(status int, body string) bool {
-	b := append(c.out[:0], "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(append(b, ' '), reasons[status]...)
-	b = append(b, "\r\ncontent-type: text/plain\r\ncontent-length: "...)
-	b = strconv.AppendInt(b, int64(len(body)), 10)
-	if c.msg.Close {
-		b = append(b, "\r\nconnection: close"...)
-	}
-	b = append(append(b, "\r\n\r\n"...), body...)
-	c.out = b
-	_, err := c.nc.Write(b)
+	c.out = c.msg.AppendResponse(c.out[:0], status, "", "text/plain", []byte(body))
+	_, err := c.nc.Write(c.out)
 	return err == nil
-}
-
-// readMore appends to b what nc has.
-func readMore(nc net.Conn, b []byte) ([]byte, error) {
-	if len(b) == cap(b) {
-		b = append(b, make([]byte, max(4096, len(b)))...)[:len(b)]
-	}
-	n, err := nc.Read(b[len(b):cap(b)])
-	return b[:len(b)+n], err
 }

@@ -6,12 +6,16 @@
 //	GET  /healthz   200
 //	GET  /stats     Stats as JSON
 //
+// The response has the request's x-nonce header, like a replica's.
+//
 // The call to the sidecar is that of a public contest of Dubbo meshes (2018): a form over
 // HTTP/1.1 that names interface, method, parameter types and the argument. The response is
 // the plain result.
 package consumer
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -45,26 +49,18 @@ type Stats struct {
 type Consumer struct {
 	opts     Options
 	listener net.Listener
+	ctx      context.Context // its end closes all connections
+	cancel   context.CancelFunc
 	wg       sync.WaitGroup
-
-	mu     sync.Mutex // guards the fields below
-	conns  map[*conn]struct{}
-	closed bool
 
 	right, wrong, failed atomic.Int64
 }
 
 // Start listens and serves until Close.
 func Start(opts Options) (*Consumer, error) {
-	if opts.Listen == "" {
-		opts.Listen = "127.0.0.1:0"
-	}
-	if opts.Interface == "" {
-		opts.Interface = DefaultInterface
-	}
-	if opts.Timeout == 0 {
-		opts.Timeout = 5 * time.Second
-	}
+	opts.Listen = cmp.Or(opts.Listen, "127.0.0.1:0")
+	opts.Interface = cmp.Or(opts.Interface, DefaultInterface)
+	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	if _, _, err := net.SplitHostPort(opts.Agent); err != nil || opts.Timeout < 0 {
 		return nil, fmt.Errorf("consumer: agent %q, timeout %v: want a host:port and a positive time", opts.Agent, opts.Timeout)
 	}
@@ -75,7 +71,8 @@ func Start(opts Options) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
-	c := &Consumer{opts: opts, listener: ln, conns: map[*conn]struct{}{}}
+	c := &Consumer{opts: opts, listener: ln}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.wg.Go(c.accept)
 	return c, nil
 }
@@ -91,12 +88,7 @@ func (c *Consumer) Stats() Stats {
 // Close stops listening and closes all connections, also those of requests in flight.
 func (c *Consumer) Close() error {
 	err := c.listener.Close()
-	c.mu.Lock()
-	c.closed = true
-	for each := range c.conns {
-		each.close()
-	}
-	c.mu.Unlock()
+	c.cancel()
 	c.wg.Wait()
 	return err
 }
@@ -111,19 +103,17 @@ func (c *Consumer) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		each := newConn(c, nc)
-		c.mu.Lock()
-		if c.closed {
-			nc.Close()
-		}
-		c.conns[each] = struct{}{}
-		c.mu.Unlock()
 		c.wg.Go(func() {
+			defer nc.Close()
+			defer closeAfter(c.ctx, nc)()
+			each := &conn{consumer: c, nc: nc, agent: newAgent(c.ctx, c.opts)}
+			defer each.agent.hangUp()
 			each.serve()
-			c.mu.Lock()
-			each.close()
-			delete(c.conns, each)
-			c.mu.Unlock()
 		})
 	}
+}
+
+// closeAfter closes nc at the end of ctx, unless stop is called before it.
+func closeAfter(ctx context.Context, nc net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { nc.Close() })
 }

@@ -29,11 +29,19 @@ func start(t *testing.T, sidecar http.HandlerFunc) (c *Consumer, agent *httptest
 
 func get(t *testing.T, c *Consumer, path string) (status int, body string) {
 	t.Helper()
-	resp, err := http.Get("http://" + c.Addr() + path)
+	req, err := http.NewRequest(http.MethodGet, "http://"+c.Addr()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("x-nonce", "n1")
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	if nonce := resp.Header.Get("x-nonce"); nonce != "n1" {
+		t.Errorf("%s: nonce %q", path, nonce)
+	}
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

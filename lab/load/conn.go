@@ -78,13 +78,12 @@ func (c *conn) send(r request) bool {
 func (c *conn) read() {
 	var msg wire.Message
 	msg.Reset()
-	buf := make([]byte, 0, 4096)
+	var buf []byte
 	toHead := c.pool.gen.opts.Method == "HEAD"
 	for {
-		buf = slices.Grow(buf, 1)
-		n, err := c.nc.Read(buf[len(buf):cap(buf)])
+		var err error
+		buf, err = wire.ReadMore(c.nc, buf)
 		now := time.Now()
-		buf = buf[:len(buf)+n]
 		if err != nil {
 			kind := ErrReset
 			if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -67,12 +68,12 @@ func (c *conn) serve(nc netpoll.Connection) bool {
 		case wire.ErrIncomplete:
 			if c.msg.Continue && !c.msg.InHead() && !c.continued {
 				c.continued = true
-				return write(nc, append(c.out[:0], "HTTP/1.1 100 Continue\r\n\r\n"...))
+				return write(nc, []byte("HTTP/1.1 100 Continue\r\n\r\n"))
 			}
 			return true
 		default:
 			c.msg.Close = true
-			write(nc, c.response(400, "text/plain", []byte(err.Error()+"\n")))
+			c.text(nc, 400, err.Error())
 			return false
 		}
 		used += n
@@ -89,14 +90,14 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 	s := c.service
 	u, err := url.ParseRequestURI(string(c.msg.Target))
 	if err != nil {
-		return write(nc, c.response(400, "text/plain", []byte("bad target\n")))
+		return c.text(nc, 400, "bad target")
 	}
-	method := string(c.msg.Method)
+	post := string(c.msg.Method) == http.MethodPost
 	switch {
-	case u.Path == "/compute" && method == "POST":
+	case u.Path == "/compute" && post:
 		s.inFlight.Add(1)
 		s.work()
-		alive := nc.IsActive() && write(nc, c.response(200, "application/json", s.body))
+		alive := nc.IsActive() && c.write(nc, 200, "application/json", s.body)
 		s.served.Add(1)
 		if !alive {
 			s.aborted.Add(1)
@@ -104,63 +105,39 @@ func (c *conn) respond(nc netpoll.Connection) bool {
 		s.inFlight.Add(-1)
 		return alive
 	case u.Path == "/compute":
-		return write(nc, c.response(405, "text/plain", []byte("POST only\n")))
+		return c.text(nc, 405, "POST only")
 	case u.Path == "/echo":
-		return write(nc, c.response(200, "application/octet-stream", c.msg.Body))
+		return c.write(nc, 200, "application/octet-stream", c.msg.Body)
 	case u.Path == "/healthz":
-		return write(nc, c.response(200, "text/plain", []byte("ok\n")))
+		return c.text(nc, 200, "ok")
 	case u.Path == "/stats":
 		b, _ := json.Marshal(s.stats()) // plain numbers and strings can't fail
-		return write(nc, c.response(200, "application/json", append(b, '\n')))
-	case u.Path == "/reset" && method == "POST":
-		return write(nc, c.reset(u.Query().Get("epoch")))
-	}
-	return write(nc, c.response(404, "text/plain", []byte("no such path\n")))
-}
-
-func (c *conn) reset(epoch string) []byte {
-	at := c.service.now()
-	if epoch != "" {
-		ns, err := strconv.ParseInt(epoch, 10, 64)
-		if err != nil {
-			return c.response(400, "text/plain", []byte("epoch: want Unix nanoseconds\n"))
+		return c.write(nc, 200, "application/json", append(b, '\n'))
+	case u.Path == "/reset" && post:
+		at := s.now()
+		if epoch := u.Query().Get("epoch"); epoch != "" {
+			ns, err := strconv.ParseInt(epoch, 10, 64)
+			if err != nil {
+				return c.text(nc, 400, "epoch: want Unix nanoseconds")
+			}
+			at = time.Unix(0, ns)
 		}
-		at = time.Unix(0, ns)
+		s.reset(at)
+		return c.write(nc, 204, "", nil)
 	}
-	c.service.reset(at)
-	return c.response(204, "", nil)
+	return c.text(nc, 404, "no such path")
 }
 
-// response makes the response to c.msg, which is valid until the next call.
-func (c *conn) response(status int, contentType string, body []byte) []byte {
-	b := append(c.out[:0], "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(b, ' ')
-	b = append(b, reasons[status]...)
-	b = append(b, "\r\nx-replica: "...)
-	b = append(b, c.service.opts.Name...)
-	if len(c.msg.Nonce) > 0 {
-		b = append(b, "\r\nx-nonce: "...)
-		b = append(b, c.msg.Nonce...)
-	}
-	if status != 204 {
-		b = append(b, "\r\ncontent-type: "...)
-		b = append(b, contentType...)
-		b = append(b, "\r\ncontent-length: "...)
-		b = strconv.AppendInt(b, int64(len(body)), 10)
-	}
-	if c.msg.Close {
-		b = append(b, "\r\nconnection: close"...)
-	}
-	b = append(b, "\r\n\r\n"...)
-	if string(c.msg.Method) != "HEAD" {
-		b = append(b, body...)
-	}
-	c.out = b
-	return b
+// text responds to c.msg with a line. It reports whether the connection is still open.
+func (c *conn) text(nc netpoll.Connection, status int, line string) bool {
+	return c.write(nc, status, "text/plain", []byte(line+"\n"))
 }
 
-var reasons = map[int]string{200: "OK", 204: "No Content", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
+// write responds to c.msg. It reports whether the connection is still open.
+func (c *conn) write(nc netpoll.Connection, status int, contentType string, body []byte) bool {
+	c.out = c.msg.AppendResponse(c.out[:0], status, c.service.fields, contentType, body)
+	return write(nc, c.out)
+}
 
 // write sends b. It reports whether the connection is still open.
 func write(nc netpoll.Connection, b []byte) bool {

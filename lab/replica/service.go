@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -27,9 +28,10 @@ type Stats struct {
 
 // service decides how long a request takes, and counts.
 type service struct {
-	opts  Options
-	cache *cache // of mode GC, else nil
-	body  []byte // of a response
+	opts   Options
+	cache  *cache // of mode GC, else nil
+	fields string // of each response: wire.Message.AppendResponse
+	body   []byte // of a response to /compute
 
 	// Tests replace these two by their own clock.
 	now        func() time.Time
@@ -47,16 +49,14 @@ type service struct {
 const bodySize = 200
 
 func newService(opts Options) *service {
-	s := &service{opts: opts, now: time.Now, sleepUntil: precise.SleepUntil}
+	s := &service{opts: opts, fields: "x-replica: " + opts.Name + "\r\n", now: time.Now, sleepUntil: precise.SleepUntil}
 	if opts.Mode == GC {
 		s.cache = &cache{entries: opts.CacheEntries, every: opts.StallMean}
 	}
 	const end = `"}`
 	// Options allow no name that JSON must escape.
 	s.body = fmt.Appendf(nil, `{"replica":"%s","result":"`, opts.Name)
-	for len(s.body) < bodySize-len(end) {
-		s.body = append(s.body, 'x')
-	}
+	s.body = append(s.body, bytes.Repeat([]byte("x"), bodySize-len(end)-len(s.body))...)
 	s.body = append(s.body, end...)
 	s.reset(opts.Epoch)
 	return s

@@ -1,6 +1,6 @@
-// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab's replica and load generator
-// need. It shares no code with protocol/http1: these two are the sidecar's peers in tests, and
-// a peer with the same parser would have the same mistakes.
+// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab's replica, consumer and load
+// generator need. It shares no code with protocol/http1: they are the sidecar's peers in tests,
+// and a peer with the same parser would have the same mistakes.
 package wire
 
 import (
@@ -100,10 +100,7 @@ func (m *Message) parseHead(b []byte, startLine func(*Message, []byte) bool) err
 	end := bytes.Index(b[min(from, len(b)):], []byte("\r\n\r\n"))
 	if end < 0 {
 		m.scanned = len(b)
-		if len(b) > MaxHead {
-			return ErrTooLarge
-		}
-		return ErrIncomplete
+		return unfinished(len(b), MaxHead)
 	}
 	end += from
 	if end > MaxHead {
@@ -214,10 +211,7 @@ func (m *Message) chunks(b []byte) (n int, err error) {
 		rest := b[m.pos:]
 		eol := bytes.Index(rest, []byte("\r\n"))
 		if eol < 0 {
-			if len(rest) > 4096 {
-				return 0, ErrTooLarge
-			}
-			return 0, ErrIncomplete
+			return 0, unfinished(len(rest), 4096)
 		}
 		digits, _, _ := bytes.Cut(rest[:eol], []byte(";"))
 		size, ok := number(bytes.TrimRight(digits, " \t"), 16)
@@ -246,10 +240,7 @@ func (m *Message) trailers(b []byte, pos int) (n int, err error) {
 	for start := pos; ; {
 		eol := bytes.Index(b[pos:], []byte("\r\n"))
 		if eol < 0 {
-			if len(b)-start > MaxHead {
-				return 0, ErrTooLarge
-			}
-			return 0, ErrIncomplete
+			return 0, unfinished(len(b)-start, MaxHead)
 		}
 		pos += eol + 2
 		if eol == 0 {
@@ -259,13 +250,18 @@ func (m *Message) trailers(b []byte, pos int) (n int, err error) {
 	}
 }
 
+// unfinished returns the error of a part without an end, of which n bytes are there.
+func unfinished(n, limit int) error {
+	if n > limit {
+		return ErrTooLarge
+	}
+	return ErrIncomplete
+}
+
 // number parses one to eight digits. More digits exceed the limits.
 func number(b []byte, base int) (int, bool) {
-	if len(b) == 0 || len(b) > 8 || b[0] == '+' || b[0] == '-' || bytes.IndexByte(b, '_') >= 0 {
-		return 0, false
-	}
 	n, err := strconv.ParseUint(string(b), base, 32)
-	return int(n), err == nil
+	return int(n), err == nil && len(b) <= 8
 }
 
 // is reports whether b equals lower, which is in lower case, regardless of ASCII case.
