@@ -13,10 +13,7 @@ import (
 )
 
 // demoFlags are the flags of the demo that are not in demo.Options.
-type demoFlags struct{ mode, json, html, keep string }
-
-// modeShadow is the --mode that compares the forecast of shadow mode with hedging.
-const modeShadow = "shadow"
+type demoFlags struct{ json, html, keep string }
 
 func demoCommand() *cobra.Command {
 	var (
@@ -43,7 +40,7 @@ and to deploy. All processes are stopped at the end, on Ctrl-C and on failure.`,
 	f := cmd.Flags()
 	f.Float64Var(&o.Seconds, "seconds", 15, "length of each of the three measurements")
 	f.Float64Var(&o.Rate, "rate", 1000, "requests per second")
-	f.StringVar(&flags.mode, "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help); shadow: stall, with a forecast")
+	f.StringVar((*string)(&o.Mode), "mode", string(replica.Stall), "what disturbs the replicas: stall, gc or correlated (see remora-lab replica --help); shadow: stall, with a forecast")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the replicas' freezes")
 	f.StringVar(&flags.json, "json", "", "write the figures to this file")
 	f.StringVar(&flags.html, "html", "", "write a page with the latency curves to this file")
@@ -53,12 +50,6 @@ and to deploy. All processes are stopped at the end, on Ctrl-C and on failure.`,
 }
 
 func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
-	if o.Shadow = flags.mode == modeShadow; o.Shadow {
-		flags.mode = string(replica.Stall)
-	}
-	if o.Mode, err = replica.ParseMode(flags.mode); err != nil {
-		return err
-	}
 	if o.Self, err = os.Executable(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"os"
@@ -91,13 +92,13 @@ type fields struct{ File, ID, Admin, Etcd, Link, Replica, Listen, Hedge string }
 
 func render(name, file string, data fields) error {
 	data.File = filepath.Base(file)
-	f, err := os.Create(file)
-	if err != nil {
-		return fmt.Errorf("demo: configuration: %w", err)
+	var text bytes.Buffer
+	err := templates.ExecuteTemplate(&text, name, data)
+	if err == nil {
+		err = os.WriteFile(file, text.Bytes(), 0o666)
 	}
-	defer f.Close()
-	if err := templates.ExecuteTemplate(f, name, data); err != nil {
+	if err != nil {
 		return fmt.Errorf("demo: configuration %s: %w", file, err)
 	}
-	return f.Close()
+	return nil
 }

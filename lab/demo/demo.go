@@ -5,10 +5,12 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/lab/child"
@@ -18,10 +20,9 @@ import (
 
 // Options says what the demo runs. A field without a default in its comment is required.
 type Options struct {
-	Seconds float64 // of each phase
-	Rate    float64 // requests per second
-	Mode    replica.Mode
-	Shadow  bool          // run shadow mode, then hedging, and compare
+	Seconds float64       // of each phase
+	Rate    float64       // requests per second
+	Mode    replica.Mode  // of the replicas, or Shadow
 	Seed    uint64        // of the replicas; they have Seed, Seed+1 and Seed+2
 	Warmup  time.Duration // before each phase, not counted; default 2.5 s
 	Timeout time.Duration // of one request; default 2 s
@@ -32,55 +33,45 @@ type Options struct {
 	Out    *Screen
 }
 
+// Shadow is Stall, with shadow mode and hedging in turn, to compare them.
+const Shadow replica.Mode = "shadow"
+
 // phaseKind is one way to reach the replicas.
 type phaseKind struct {
-	title string
-	hedge string // mode of the consumer sidecar; "" means no sidecars
+	title   string
+	hedge   string         // mode of the consumer sidecar; "" means no sidecars
+	figures **report.Phase // where the phase puts them
 }
 
-var (
-	phaseDirect = phaseKind{"1/3 direct: round robin, no sidecars", ""}
-	phaseOff    = phaseKind{"2/3 off: through sidecars, hedging off", "off"}
-	phaseOn     = phaseKind{"3/3 on: through sidecars, hedging on", "on"}
-
-	phaseShadow   = phaseKind{"1/2 shadow: through sidecars, hedging off and forecast; in turn with", "shadow"}
-	phaseForecast = phaseKind{"2/2 on: through sidecars, hedging on", "on"}
-)
-
-// step is phases that run together, and the destinations of their figures.
-type step struct {
-	kinds []phaseKind
-	into  []**report.Phase
-}
-
-// steps returns what to run, in order.
-func (o *Options) steps(r *report.Report) []step {
-	if o.Shadow {
-		return []step{{[]phaseKind{phaseShadow, phaseForecast}, []**report.Phase{&r.Off, &r.On}}}
+// steps returns what to run, in order. The phases of a step take turns.
+func (o *Options) steps(r *report.Report) [][]phaseKind {
+	if o.Mode == Shadow {
+		return [][]phaseKind{{
+			{"1/2 shadow: through sidecars, hedging off and forecast; in turn with", "shadow", &r.Off},
+			{"2/2 on: through sidecars, hedging on", "on", &r.On},
+		}}
 	}
-	return []step{
-		{[]phaseKind{phaseDirect}, []**report.Phase{&r.Direct}},
-		{[]phaseKind{phaseOff}, []**report.Phase{&r.Off}},
-		{[]phaseKind{phaseOn}, []**report.Phase{&r.On}},
+	return [][]phaseKind{
+		{{"1/3 direct: round robin, no sidecars", "", &r.Direct}},
+		{{"2/3 off: through sidecars, hedging off", "off", &r.Off}},
+		{{"3/3 on: through sidecars, hedging on", "on", &r.On}},
 	}
-}
-
-// modeName is the mode as the command line has it.
-func (o *Options) modeName() string {
-	if o.Shadow {
-		return "shadow"
-	}
-	return string(o.Mode)
 }
 
 // Run runs the phases. All processes have ended when it returns, also after a failure or the
 // end of ctx.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
-	if o.Warmup == 0 {
-		o.Warmup = 2500 * time.Millisecond
+	o.Warmup = cmp.Or(o.Warmup, 2500*time.Millisecond)
+	r := &report.Report{Mode: string(o.Mode), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
+	steps := o.steps(r)
+	if o.Mode == Shadow {
+		o.Mode = replica.Stall
 	}
-	if o.Seconds <= 0 || o.Rate <= 0 {
+	switch {
+	case o.Seconds <= 0 || o.Rate <= 0:
 		return nil, errors.New("demo: seconds and rate must be positive")
+	case !slices.Contains(replica.Modes, o.Mode):
+		return nil, fmt.Errorf("demo: unknown mode %q: want one of %v or %s", o.Mode, replica.Modes, Shadow)
 	}
 	l, err := newLayout(o.Dir)
 	if err != nil {
@@ -102,14 +93,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := child.Await(ctx, p, "etcd", child.Gets("http://"+l.etcd+"/health")); err != nil {
 		return nil, err
 	}
-	r := &report.Report{Mode: o.modeName(), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
-	for _, step := range o.steps(r) {
-		phases, err := runPhases(ctx, o, l, step.kinds...)
-		if err != nil {
-			return r, fmt.Errorf("phase %s: %w", step.kinds[0].title, err)
-		}
-		for i, p := range phases {
-			*step.into[i] = p
+	for _, kinds := range steps {
+		if err := runPhases(ctx, o, l, kinds...); err != nil {
+			return r, fmt.Errorf("phase %s: %w", kinds[0].title, err)
 		}
 	}
 	return r, nil

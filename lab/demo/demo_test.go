@@ -147,7 +147,7 @@ func TestShadowMode(t *testing.T) {
 	defer cancel()
 	var out bytes.Buffer
 	o := options(t, &out)
-	o.Shadow = true
+	o.Mode = Shadow
 	o.Seconds = 2 * sliceLength.Seconds()
 	r, err := Run(ctx, o)
 	if err != nil {

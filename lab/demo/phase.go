@@ -38,7 +38,7 @@ const sliceLength = 2500 * time.Millisecond
 
 // runPhases measures the kinds on one mesh. Several kinds take turns, so that all meet the
 // same state of the machine, and the same freezes.
-func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([]*report.Phase, error) {
+func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) error {
 	m := &mesh{opts: o, layout: l, procs: &child.Group{Dir: o.Dir}}
 	defer m.procs.Stop()
 	var phases []*phase
@@ -48,48 +48,42 @@ func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) ([
 	}
 	o.Out.Live("starting")
 	if err := m.start(ctx, kinds); err != nil {
-		return nil, err
+		return err
 	}
 	for _, p := range phases {
 		if err := p.warmUp(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	length, slices := time.Duration(o.Seconds*float64(time.Second)), 1
+	turn, turns := time.Duration(o.Seconds*float64(time.Second)), time.Duration(1)
 	if len(phases) > 1 {
-		slices = int(max(1, length/sliceLength))
+		turns = max(1, turn/sliceLength)
+		turn /= turns
 	}
-	for i := range slices {
+	for i := range turns {
 		for _, p := range phases {
-			if err := p.measure(ctx, time.Duration(i)*length/time.Duration(slices), length/time.Duration(slices)); err != nil {
-				return nil, err
+			if err := p.measure(ctx, i*turn, turn); err != nil {
+				return err
 			}
 		}
 	}
-	var out []*report.Phase
 	for _, p := range phases {
 		after, err := p.state(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r := p.summarize(after)
 		o.Out.Line(fmt.Sprintf("  %d requests, %d errors, p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms",
 			r.Requests, r.Errors, r.P50, r.P99, r.P999))
-		out = append(out, r)
+		*p.kind.figures = r
 	}
-	return out, m.procs.Check()
+	return m.procs.Check()
 }
 
 // warmUp is a separate load. Nothing is in flight between it and the measurement, so that the
 // counts of requests and hedges all start at 0.
 func (p *phase) warmUp(ctx context.Context) error {
-	if err := p.reset(ctx, 0); err != nil {
-		return err
-	}
-	if _, err := p.load(ctx, "warm-up", 0, p.opts.Warmup, p.opts.Warmup); err != nil {
-		return err
-	}
-	stats, err := p.idle(ctx)
+	_, stats, err := p.load(ctx, "warm-up", 0, p.opts.Warmup, p.opts.Warmup)
 	if err != nil {
 		return err
 	}
@@ -105,20 +99,16 @@ func (p *phase) warmUp(ctx context.Context) error {
 // measure runs the part of the phase that begins at the offset from, for d. Each phase meets
 // the same freezes in that part.
 func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
-	if err := p.reset(ctx, from); err != nil {
-		return err
-	}
-	res, err := p.load(ctx, "measuring "+p.kind.hedge, from, d, time.Duration(p.opts.Seconds*float64(time.Second)))
+	res, stats, err := p.load(ctx, "measuring "+p.kind.hedge, from, d, time.Duration(p.opts.Seconds*float64(time.Second)))
 	if err != nil {
 		return err
 	}
 	p.result.Add(res)
-	stats, err := p.idle(ctx)
 	for _, s := range stats {
 		p.served += s.Served
 		p.stalls += s.Stalls
 	}
-	return err
+	return nil
 }
 
 // start starts the replicas and the sidecars that the kinds need, and returns once all are
@@ -179,8 +169,12 @@ func (p *phase) targets() []string {
 	return urls
 }
 
-// load sends requests for d: the part of total that begins at from.
-func (p *phase) load(ctx context.Context, what string, from, d, total time.Duration) (*load.Result, error) {
+// load resets the replicas, sends requests for d, the part of total that begins at from, and
+// returns the replicas' counts once they are idle.
+func (p *phase) load(ctx context.Context, what string, from, d, total time.Duration) (*load.Result, []replica.Stats, error) {
+	if err := p.reset(ctx, from); err != nil {
+		return nil, nil, err
+	}
 	res, err := load.Run(ctx, load.Options{
 		Targets: p.targets(), Rate: p.opts.Rate, Seed: p.opts.Seed, Duration: d, Timeout: p.opts.Timeout,
 		Progress: func(s load.Progress) {
@@ -189,9 +183,10 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 		},
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.procs.Check())
+		return nil, nil, errors.Join(err, p.procs.Check())
 	}
-	return res, nil
+	stats, err := p.idle(ctx)
+	return res, stats, err
 }
 
 // idle waits until no replica has a request in flight, and returns the counts of each.
@@ -224,9 +219,22 @@ type state struct {
 	durations durations
 }
 
+// state asks the consumer sidecar. It is empty without sidecars.
 func (p *phase) state(ctx context.Context) (s state, err error) {
-	if s.hedging, err = p.hedging(ctx); err == nil {
-		s.durations, err = p.durations(ctx)
+	if p.kind.hedge == "" {
+		return state{}, nil
+	}
+	admin := "http://" + p.layout.consumers[p.kind.hedge].admin
+	hedging, err := child.Call(ctx, http.MethodGet, admin+"/hedging")
+	if err != nil {
+		return state{}, err
+	}
+	metrics, err := child.Call(ctx, http.MethodGet, admin+"/metrics")
+	if err != nil {
+		return state{}, err
+	}
+	if s.hedging, err = parseHedging(hedging, p.kind.hedge); err == nil {
+		s.durations, err = parseDurations(metrics)
 	}
 	return s, err
 }
@@ -242,18 +250,7 @@ type hedgingState struct {
 	} `json:"routes"`
 }
 
-// hedging asks the consumer sidecar what hedging did. It is empty without sidecars.
-func (p *phase) hedging(ctx context.Context) (hedgingState, error) {
-	if p.kind.hedge == "" {
-		return hedgingState{}, nil
-	}
-	b, err := child.Call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/hedging")
-	if err != nil {
-		return hedgingState{}, err
-	}
-	return parseHedging(b, p.kind.hedge)
-}
-
+// parseHedging reads the response to GET /hedging.
 func parseHedging(b []byte, mode string) (hedgingState, error) {
 	var all struct {
 		Services map[string]hedgingState `json:"services"`

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"fmt"
 	"io"
 	"sync"
 )
@@ -21,32 +20,25 @@ func NewScreen(w io.Writer, terminal bool) *Screen { return &Screen{w: w, termin
 const eraseLine = "\r\x1b[K"
 
 // Line writes a line that stays.
-func (s *Screen) Line(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.live {
-		io.WriteString(s.w, eraseLine)
-		s.live = false
-	}
-	fmt.Fprintln(s.w, line)
-}
+func (s *Screen) Line(line string) { s.put(line+"\n", false) }
 
 // Live replaces the live line.
 func (s *Screen) Live(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.terminal {
-		io.WriteString(s.w, eraseLine+"  "+line)
-		s.live = true
+		s.put("  "+line, true)
 	}
 }
 
 // Clear removes the live line.
-func (s *Screen) Clear() {
+func (s *Screen) Clear() { s.put("", false) }
+
+// put writes text in place of the live line. It is the next live line, or stays.
+func (s *Screen) put(text string, live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live {
-		io.WriteString(s.w, eraseLine)
-		s.live = false
+	if s.live || live {
+		text = eraseLine + text
 	}
+	s.live = live
+	io.WriteString(s.w, text)
 }

@@ -1,16 +1,14 @@
 package demo
 
 import (
-	"bufio"
-	"bytes"
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
-	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/remora-proxy/remora/lab/child"
 	"github.com/remora-proxy/remora/lab/report"
 )
 
@@ -21,47 +19,32 @@ type durations []struct {
 	count float64
 }
 
-// durations asks the consumer sidecar for its latencies. It is empty without sidecars.
-func (p *phase) durations(ctx context.Context) (durations, error) {
-	if p.kind.hedge == "" {
-		return nil, nil
-	}
-	b, err := child.Call(ctx, http.MethodGet, "http://"+p.layout.consumers[p.kind.hedge].admin+"/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return parseDurations(b)
-}
-
 // parseDurations reads the response to GET /metrics.
 func parseDurations(metrics []byte) (durations, error) {
 	const before, after = `remora_request_duration_seconds_bucket{service="compute",le="`, `"} `
 	var out durations
-	for lines := bufio.NewScanner(bytes.NewReader(metrics)); lines.Scan(); {
-		line, ok := strings.CutPrefix(lines.Text(), before)
+	for line := range strings.Lines(string(metrics)) {
+		line, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), before)
 		bound, value, found := strings.Cut(line, after)
 		if !ok || !found {
 			continue
 		}
-		most, err := strconv.ParseFloat(bound, 64)
-		if err != nil {
-			return nil, fmt.Errorf("demo: GET /metrics: %w", err)
-		}
-		count, err := strconv.ParseFloat(value, 64)
-		if err != nil {
+		most, badBound := strconv.ParseFloat(bound, 64)
+		count, badCount := strconv.ParseFloat(value, 64)
+		if err := cmp.Or(badBound, badCount); err != nil {
 			return nil, fmt.Errorf("demo: GET /metrics: %w", err)
 		}
 		out = append(out, struct{ most, count float64 }{most, count})
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("demo: GET /metrics: no latencies of service compute")
+		return nil, errors.New("demo: GET /metrics: no latencies of service compute")
 	}
 	return out, nil
 }
 
 // since returns the counts of d after before, an earlier state of the same sidecar.
 func (d durations) since(before durations) durations {
-	out := append(durations(nil), d...)
+	out := slices.Clone(d)
 	for i := range before {
 		out[i].count -= before[i].count
 	}
