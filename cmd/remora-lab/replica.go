@@ -12,10 +12,7 @@ import (
 )
 
 func replicaCommand() *cobra.Command {
-	var (
-		o              replica.Options
-		mode, protocol string
-	)
+	var o replica.Options
 	cmd := &cobra.Command{
 		Use:   "replica",
 		Short: "Run an emulated replica of a feature service that freezes now and then",
@@ -38,15 +35,8 @@ types don't matter; hash(String) returns the string's hashCode, every other meth
 argument. It does not freeze unless --stall-mean is given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Protocol, err = replica.ParseProtocol(protocol); err != nil {
-				return err
-			}
 			if o.Protocol == replica.Dubbo {
 				steady(cmd, &o)
-			}
-			if o.Mode, err = replica.ParseMode(mode); err != nil {
-				return err
 			}
 			return runReplica(cmd, o)
 		},
@@ -54,9 +44,9 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Device, "device", "", "network interface to listen on, of Linux (default all); lo: with --listen 0.0.0.0:PORT, all of 127.0.0.0/8")
-	f.StringVar(&protocol, "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
+	f.StringVar((*string)(&o.Protocol), "protocol", string(replica.HTTP), fmt.Sprintf("one of %v", replica.Protocols))
 	f.IntVar(&o.Workers, "workers", 200, "protocol dubbo: calls in flight")
-	f.StringVar(&mode, "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
+	f.StringVar((*string)(&o.Mode), "mode", string(replica.Stall), fmt.Sprintf("one of %v", replica.Modes))
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of freezes and service times")
 	f.StringVar(&o.Name, "name", "replica", "name in responses and counts")
 	f.DurationVar(&o.Median, "median", 0, "median service time (default 1ms, protocol dubbo: 50ms)")

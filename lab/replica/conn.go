@@ -13,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is the state of one HTTP connection. It needs no lock: netpoll runs one onRequest of a
+// conn is the state of one HTTP connection. It needs no lock: netpoll runs one onHTTPRequest of a
 // connection at a time.
 type conn struct {
 	service   *service
@@ -25,15 +25,15 @@ type conn struct {
 
 type connKey struct{}
 
-func (r *Replica) onConnect(ctx context.Context, _ netpoll.Connection) context.Context {
+func (r *Replica) onHTTPConnect(ctx context.Context, _ netpoll.Connection) context.Context {
 	c := &conn{service: r.service}
 	c.msg.Reset()
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// onRequest runs on its own goroutine whenever there is input. It takes all input: netpoll
+// onHTTPRequest runs on its own goroutine whenever there is input. It takes all input: netpoll
 // calls it again while some is left.
-func onRequest(ctx context.Context, nc netpoll.Connection) error {
+func onHTTPRequest(ctx context.Context, nc netpoll.Connection) error {
 	c := ctx.Value(connKey{}).(*conn)
 	for {
 		n := nc.Reader().Len()

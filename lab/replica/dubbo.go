@@ -13,7 +13,7 @@ import (
 // maxUnsent bounds the responses, in bytes, to a client that does not read them.
 const maxUnsent = 64 << 20
 
-// dubboConn is the state of one Dubbo connection. netpoll runs one onRequest of a connection at
+// dubboConn is the state of one Dubbo connection. netpoll runs one onDubboRequest of a connection at
 // a time. Workers write concurrently.
 type dubboConn struct {
 	service *service

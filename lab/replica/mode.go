@@ -1,10 +1,5 @@
 package replica
 
-import (
-	"fmt"
-	"time"
-)
-
 // Mode says what disturbs a replica.
 type Mode string
 
@@ -15,18 +10,8 @@ const (
 	Correlated Mode = "correlated" // all replicas freeze at the same moments
 )
 
-// Modes lists all modes, for help texts.
+// Modes lists all modes.
 var Modes = []Mode{Fast, Stall, GC, Correlated}
-
-// ParseMode checks that s names a Mode.
-func ParseMode(s string) (Mode, error) {
-	for _, m := range Modes {
-		if s == string(m) {
-			return m, nil
-		}
-	}
-	return "", fmt.Errorf("unknown mode %q: want one of %v", s, Modes)
-}
 
 // Protocol is the protocol of a replica.
 type Protocol string
@@ -36,23 +21,5 @@ const (
 	Dubbo Protocol = "dubbo" // Dubbo 2
 )
 
-// Protocols lists all protocols, for help texts.
+// Protocols lists all protocols.
 var Protocols = []Protocol{HTTP, Dubbo}
-
-// ParseProtocol checks that s names a Protocol.
-func ParseProtocol(s string) (Protocol, error) {
-	for _, p := range Protocols {
-		if s == string(p) {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("unknown protocol %q: want one of %v", s, Protocols)
-}
-
-// median is the default service time of p.
-func (p Protocol) median() time.Duration {
-	if p == Dubbo {
-		return 50 * time.Millisecond
-	}
-	return time.Millisecond
-}

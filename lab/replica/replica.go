@@ -17,23 +17,27 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cloudwego/netpoll"
+	"golang.org/x/sys/unix"
 )
 
 // Options says how a replica behaves. The zero value of a field means its default. Sigma,
 // StallMean and StallLen have no default.
 type Options struct {
 	Listen   string   // host:port; default "127.0.0.1:0"
-	Device   string   // network interface to listen on, of Linux; "" means all
+	Device   string   // network interface to listen on; "" means all
 	Protocol Protocol // default HTTP
 	Name     string   // in responses and Stats; default "replica"
 	Mode     Mode     // default Stall
@@ -81,14 +85,21 @@ func serve(s *service) (*Replica, error) {
 	quietNetpoll()
 	var lc net.ListenConfig
 	if s.opts.Device != "" {
-		lc.Control = bindToDevice(s.opts.Device)
+		lc.Control = func(_, _ string, c syscall.RawConn) (err error) {
+			failed := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), s.opts.Device) })
+			return cmp.Or(failed, err)
+		}
 	}
 	ln, err := lc.Listen(context.Background(), "tcp", s.opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
 	r := &Replica{service: s, listener: ln, stop: make(chan struct{}), served: make(chan struct{})}
-	if r.loop, err = r.newLoop(); err != nil {
+	onRequest, onConnect := onHTTPRequest, r.onHTTPConnect
+	if s.opts.Protocol == Dubbo {
+		onRequest, onConnect = onDubboRequest, r.onDubboConnect
+	}
+	if r.loop, err = netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(onConnect)); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("replica %s: %w", s.opts.Name, err)
 	}
@@ -102,40 +113,18 @@ func serve(s *service) (*Replica, error) {
 	return r, nil
 }
 
-func (r *Replica) newLoop() (netpoll.EventLoop, error) {
-	if r.service.opts.Protocol == Dubbo {
-		return netpoll.NewEventLoop(onDubboRequest, netpoll.WithOnConnect(r.onDubboConnect))
-	}
-	return netpoll.NewEventLoop(onRequest, netpoll.WithOnConnect(r.onConnect))
-}
-
 func (o Options) withDefaults(now time.Time) (Options, error) {
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
-	if o.Name == "" {
-		o.Name = "replica"
-	}
-	if o.Mode == "" {
-		o.Mode = Stall
-	}
-	if _, err := ParseMode(string(o.Mode)); err != nil {
-		return o, err
-	}
-	if o.Protocol == "" {
-		o.Protocol = HTTP
-	}
-	if _, err := ParseProtocol(string(o.Protocol)); err != nil {
-		return o, err
-	}
-	if o.Workers == 0 {
-		o.Workers = 200
-	}
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
+	o.Name = cmp.Or(o.Name, "replica")
+	o.Mode = cmp.Or(o.Mode, Stall)
+	o.Protocol = cmp.Or(o.Protocol, HTTP)
+	o.Workers = cmp.Or(o.Workers, 200)
+	o.CacheEntries = cmp.Or(o.CacheEntries, 150_000)
 	if o.Median == 0 {
-		o.Median = o.Protocol.median()
-	}
-	if o.CacheEntries == 0 {
-		o.CacheEntries = 150_000
+		o.Median = time.Millisecond
+		if o.Protocol == Dubbo {
+			o.Median = 50 * time.Millisecond
+		}
 	}
 	if o.Epoch.IsZero() {
 		o.Epoch = now
@@ -144,6 +133,10 @@ func (o Options) withDefaults(now time.Time) (Options, error) {
 		}
 	}
 	switch {
+	case !slices.Contains(Modes, o.Mode):
+		return o, fmt.Errorf("unknown mode %q: want one of %v", o.Mode, Modes)
+	case !slices.Contains(Protocols, o.Protocol):
+		return o, fmt.Errorf("unknown protocol %q: want one of %v", o.Protocol, Protocols)
 	case o.Median < 0 || o.Sigma < 0 || o.StallMean < 0 || o.StallLen < 0 || o.CacheEntries < 0 || o.Workers < 0:
 		return o, errors.New("a replica's times and sizes must not be negative")
 	case len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(c rune) bool { return c < '!' || c > '~' || c == '"' || c == '\\' }):
@@ -159,10 +152,6 @@ func (r *Replica) Addr() string { return r.listener.Addr().String() }
 
 // Stats returns the counts.
 func (r *Replica) Stats() Stats { return r.service.stats() }
-
-// Reset restarts the schedule of freezes at epoch, the service times at their seed and the
-// counts at 0.
-func (r *Replica) Reset(epoch time.Time) { r.service.reset(epoch) }
 
 // Close stops listening and closes the connections. Requests in flight may end until ctx is
 // done.

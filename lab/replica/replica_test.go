@@ -257,7 +257,7 @@ func TestReset(t *testing.T) {
 	before := draw()
 	clock.set(clock.now().Add(time.Hour))
 	r.service.served.Store(5)
-	r.Reset(clock.now())
+	r.service.reset(clock.now())
 	if after := draw(); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("service times %v after the reset, %v before", after, before)
 	}
