@@ -3,6 +3,7 @@
 package child
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -26,9 +28,61 @@ type Process struct {
 // grace is how long a child may take to end after SIGTERM before it is killed.
 const grace = 5 * time.Second
 
-// start runs path; env is added to the environment of this process.
-func start(dir, name string, env []string, path string, args ...string) (*Process, error) {
-	p := &Process{Name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+// attr puts a child into a group of its own, so that a Ctrl-C at the terminal does not reach
+// it: this process stops its children in order. The kernel ends them if it is killed.
+func attr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// stop ends p and returns once it has ended.
+func (p *Process) stop() {
+	// The handle does not signal a process that has ended: its pid may belong to another
+	// process by now.
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		syscall.Kill(-p.PID(), syscall.SIGKILL) // and its descendants: attr made it their leader
+		<-p.done
+	}
+}
+
+// failure adds the end of p's log to what went wrong.
+func (p *Process) failure(what error) error {
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		log = []byte(err.Error())
+	}
+	return fmt.Errorf("%w; its log %s ends:\n%s", what, p.log, log[max(0, len(log)-1500):])
+}
+
+// ended returns why p has ended, or nil if it has not.
+func (p *Process) ended() error {
+	select {
+	case <-p.done:
+		return p.failure(fmt.Errorf("%s: %w", p.Name, cmp.Or(p.err, errors.New("it ended"))))
+	default:
+		return nil
+	}
+}
+
+// Group is processes that are stopped together, in the reverse order of their start.
+type Group struct {
+	Dir   string // for their logs; it exists
+	procs []*Process
+}
+
+// Start runs path. The name must be unique in Dir.
+func (g *Group) Start(name, path string, args ...string) (*Process, error) {
+	return g.StartWith(nil, name, path, args...)
+}
+
+// StartWith is Start with additions to the environment, as "NAME=value".
+func (g *Group) StartWith(env []string, name, path string, args ...string) (*Process, error) {
+	p := &Process{Name: name, log: filepath.Join(g.Dir, name+".log"), done: make(chan struct{})}
 	// Append: a process of the same name may have been there before.
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -46,67 +100,14 @@ func start(dir, name string, env []string, path string, args ...string) (*Proces
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
+	g.procs = append(g.procs, p)
 	return p, nil
-}
-
-// PID returns the process id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// stop ends p and returns once it has ended.
-func (p *Process) stop() {
-	// The handle does not signal a process that has ended: its pid may belong to another
-	// process by now.
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(grace):
-		kill(p.cmd.Process)
-		<-p.done
-	}
-}
-
-// failure returns why p ended, with the end of its log.
-func (p *Process) failure() error {
-	err := p.err
-	if err == nil {
-		err = errors.New("it ended")
-	}
-	return fmt.Errorf("%s: %w; its log %s ends:\n%s", p.Name, err, p.log, tail(p.log, 1500))
-}
-
-// tail returns the last n bytes of a file.
-func tail(file string, n int) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-n):])
-}
-
-// Group is processes that are stopped together, in the reverse order of their start.
-type Group struct {
-	Dir   string // for their logs; it exists
-	procs []*Process
-}
-
-// Start runs path. The name must be unique in Dir.
-func (g *Group) Start(name, path string, args ...string) (*Process, error) {
-	return g.StartWith(nil, name, path, args...)
-}
-
-// StartWith is Start with additions to the environment, as "NAME=value".
-func (g *Group) StartWith(env []string, name, path string, args ...string) (*Process, error) {
-	p, err := start(g.Dir, name, env, path, args...)
-	if err == nil {
-		g.procs = append(g.procs, p)
-	}
-	return p, err
 }
 
 // Stop stops all processes, and returns once they have ended. It may be called again.
 func (g *Group) Stop() {
-	for i := len(g.procs) - 1; i >= 0; i-- {
-		g.procs[i].stop()
+	for _, p := range slices.Backward(g.procs) {
+		p.stop()
 	}
 	g.procs = nil
 }
@@ -114,10 +115,8 @@ func (g *Group) Stop() {
 // Check returns an error if a process has ended.
 func (g *Group) Check() error {
 	for _, p := range g.procs {
-		select {
-		case <-p.done:
-			return p.failure()
-		default:
+		if err := p.ended(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -131,17 +130,16 @@ const readyTimeout = 30 * time.Second
 func Await(ctx context.Context, p *Process, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	var last error
 	for {
-		if last = try(ctx); last == nil {
+		last := try(ctx)
+		if last == nil {
 			return nil
 		}
 		select {
 		case <-p.done:
-			return p.failure()
+			return p.ended()
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (last: %w); its log %s ends:\n%s",
-				what, ctx.Err(), last, p.log, tail(p.log, 1500))
+			return p.failure(fmt.Errorf("waiting for %s: %w (last: %w)", what, ctx.Err(), last))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
