@@ -133,7 +133,7 @@ func TestEcho(t *testing.T) {
 func TestText(t *testing.T) {
 	for value, want := range map[string]string{
 		"\x02h\xc3\xa9": "hé", "\x02\xed\xa0\xbd\xed\xb8\x80": "😀", "\x02\xf0\x9f\x98\x80": "😀", "\x01\xe2\x82\xac": "€",
-		"R\x00\x01aS\x00\x01b": "ab",
+		"R\x00\x01aS\x00\x01b": "ab", "\x02\xed\xa0\xbdA": "\ufffdA", "R\x00\x01\xed\xa0\xbd\x01\xed\xb8\x80": "😀",
 	} {
 		if s, ok := (hessian{}).text([]byte(value)); s != want || !ok {
 			t.Errorf("%q: %q", value, s)

@@ -2,8 +2,8 @@ package dubbo
 
 import (
 	"encoding/binary"
+	"slices"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // hessian is serialization 2: Hessian 2.0, as in the Hessian serialization protocol
@@ -25,8 +25,8 @@ func (hessian) split(dst [][]byte, body []byte) ([][]byte, bool) {
 
 func (hessian) text(value []byte) (string, bool) {
 	s := scanner{rest: value}
-	text := s.text(nil)
-	return string(text), !s.bad
+	units := s.text()
+	return string(utf16.Decode(units)), !s.bad
 }
 
 func (hessian) isNull(value []byte) bool { return string(value) == "N" }
@@ -99,7 +99,7 @@ func (s *scanner) value(depth int) {
 		return
 	}
 	if len(s.rest) > 0 && isText(s.rest[0]) {
-		s.text(nil)
+		s.text()
 		return
 	}
 	switch c := s.byte(); {
@@ -182,13 +182,13 @@ func (s *scanner) values(n, depth int) {
 }
 
 func (s *scanner) class() {
-	s.text(nil)
+	s.text()
 	n := s.int()
 	if n < 0 || n > maxFields {
 		s.bad = true
 	}
 	for i := 0; i < n && !s.bad; i++ {
-		s.text(nil)
+		s.text()
 	}
 	s.fields = append(s.fields, n)
 }
@@ -204,7 +204,7 @@ func (s *scanner) object(class, depth int) {
 // typeName takes the type of a list or map: a name, or a reference to one.
 func (s *scanner) typeName() {
 	if len(s.rest) > 0 && isText(s.rest[0]) {
-		s.text(nil)
+		s.text()
 		return
 	}
 	s.int()
@@ -227,44 +227,37 @@ func (s *scanner) int() int {
 
 func isText(c byte) bool { return c < 0x20 || c >= 0x30 && c <= 0x33 || c == 'R' || c == 'S' }
 
-// text takes a string and appends it to dst as UTF-8.
-func (s *scanner) text(dst []byte) []byte {
+// text takes a string and returns its UTF-16 units.
+func (s *scanner) text() (units []uint16) {
 	for !s.bad {
 		switch c := s.byte(); {
 		case c >= 0 && c < 0x20:
-			return s.chars(dst, c)
+			return s.chars(units, c)
 		case c >= 0x30 && c <= 0x33:
-			return s.chars(dst, (c-0x30)<<8|s.number(1))
+			return s.chars(units, (c-0x30)<<8|s.number(1))
 		case c == 'S':
-			return s.chars(dst, s.number(2))
+			return s.chars(units, s.number(2))
 		case c == 'R':
-			dst = s.chars(dst, s.number(2))
+			units = s.chars(units, s.number(2))
 		default:
 			s.bad = true
 		}
 	}
-	return dst
+	return nil
 }
 
 // chars takes n UTF-16 units. Java writes each unit separately: a character beyond U+FFFF is two
 // sequences of three bytes. Others write one sequence of four bytes.
-func (s *scanner) chars(dst []byte, n int) []byte {
-	var high rune
-	for ; n > 0 && !s.bad; n-- {
-		r := s.char()
-		switch {
-		case r >= 0x10000:
-			n--
-		case r >= 0xd800 && r < 0xdc00:
-			high = r
-			continue
-		case high != 0:
-			r = utf16.DecodeRune(high, r)
+func (s *scanner) chars(units []uint16, n int) []uint16 {
+	units = slices.Grow(units, min(n, len(s.rest)))
+	for end := len(units) + n; len(units) < end && !s.bad; {
+		if r := s.char(); r < 0x10000 {
+			units = append(units, uint16(r))
+		} else {
+			units = utf16.AppendRune(units, r)
 		}
-		high = 0
-		dst = utf8.AppendRune(dst, r)
 	}
-	return dst
+	return units
 }
 
 // char takes one sequence of one to four bytes.
