@@ -1,8 +1,8 @@
 package replica
 
 import (
+	"iter"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -15,48 +15,30 @@ type Freeze struct{ Start, End time.Duration }
 // Each window of the sequence is made from the seed and the window's number. So processes that
 // share a seed and an epoch agree about each moment, however late they start.
 //
-// A Schedule is not safe for concurrent use. A time may be at most a minute before an earlier
-// one.
+// A Schedule is not safe for concurrent use.
 type Schedule struct {
 	seed         uint64
 	mean, length time.Duration
-	from         time.Duration
-
-	window    int64    // the next window to make
-	freezes   []Freeze // made and not yet forgotten, in order of Start
-	forgotten int64    // number of forgotten freezes that began after from
+	windows      map[time.Duration][]Freeze // those of recent calls, by their numbers
 }
 
 // windowMeans is the length of a window in mean gaps.
 const windowMeans = 64
 
-// keep is how long an ended freeze is kept.
-const keep = time.Minute
+// maxWindows bounds the windows that are kept. Work needs that of its start, and the ones
+// around it.
+const maxWindows = 4
 
-// NewSchedule makes a schedule of freezes of the given length with gaps of the given mean. The
-// first time that it is asked about is the offset from. A mean or length of 0 means no
-// freezes.
-func NewSchedule(seed uint64, mean, length, from time.Duration) *Schedule {
-	s := &Schedule{seed: seed, mean: mean, length: length, from: from}
-	if s.active() && from > 0 {
-		// One window earlier: its last freeze may reach into this one.
-		s.window = max(0, int64(from/(windowMeans*mean))-1)
-	}
-	return s
+// NewSchedule makes a schedule of freezes of the given length with gaps of the given mean. A
+// mean or length of 0 means no freezes.
+func NewSchedule(seed uint64, mean, length time.Duration) *Schedule {
+	return &Schedule{seed: seed, mean: mean, length: length, windows: map[time.Duration][]Freeze{}}
 }
-
-func (s *Schedule) active() bool { return s.mean > 0 && s.length > 0 }
 
 // Finish returns the end of work that begins at start. Work advances only between freezes.
 func (s *Schedule) Finish(start, work time.Duration) time.Duration {
-	if !s.active() {
-		return start + work
-	}
-	s.forget(start - keep)
 	t := start
-	for i := 0; ; i++ {
-		s.ensure(i)
-		f := s.freezes[i]
+	for f := range s.from(start) {
 		switch {
 		case f.End <= t: // over before t
 		case f.Start > t && f.Start-t >= work:
@@ -66,49 +48,54 @@ func (s *Schedule) Finish(start, work time.Duration) time.Duration {
 			t = f.End
 		}
 	}
+	return t + work
 }
 
-// Begun counts the freezes that began between the offset from of NewSchedule and now.
-func (s *Schedule) Begun(now time.Duration) int64 {
-	if !s.active() {
-		return 0
-	}
-	n := s.forgotten
-	for i := 0; ; i++ {
-		s.ensure(i)
-		f := s.freezes[i]
-		if f.Start > now {
-			return n
+// Begun counts the freezes that begin after one offset, and not after another.
+func (s *Schedule) Begun(after, until time.Duration) (n int64) {
+	for f := range s.from(after) {
+		if f.Start > until {
+			break
 		}
-		if f.Start >= s.from {
+		if f.Start > after {
 			n++
 		}
 	}
+	return n
 }
 
-// forget drops the freezes that ended before t.
-func (s *Schedule) forget(t time.Duration) {
-	n := 0
-	for n < len(s.freezes) && s.freezes[n].End < t {
-		if s.freezes[n].Start >= s.from {
-			s.forgotten++
+// from returns the freezes in order of Start, with all that end after t.
+func (s *Schedule) from(t time.Duration) iter.Seq[Freeze] {
+	return func(yield func(Freeze) bool) {
+		if s.mean == 0 || s.length == 0 {
+			return
 		}
-		n++
+		// One window earlier: its last freeze may reach into this one.
+		for window := max(0, t/(windowMeans*s.mean)-1); ; window++ {
+			for _, f := range s.in(window) {
+				if !yield(f) {
+					return
+				}
+			}
+		}
 	}
-	s.freezes = slices.Delete(s.freezes, 0, n)
 }
 
-// ensure makes windows until there is an i-th freeze.
-func (s *Schedule) ensure(i int) {
-	for len(s.freezes) <= i {
-		span := windowMeans * s.mean
-		begin := time.Duration(s.window) * span
-		rng := rand.New(rand.NewPCG(s.seed, uint64(s.window)))
-		gap := func() time.Duration { return time.Duration(rng.ExpFloat64() * float64(s.mean)) }
-		for t := begin + gap(); t < begin+span; {
-			s.freezes = append(s.freezes, Freeze{Start: t, End: t + s.length})
-			t += s.length + gap()
-		}
-		s.window++
+// in returns the freezes that begin in a window.
+func (s *Schedule) in(window time.Duration) []Freeze {
+	if freezes, ok := s.windows[window]; ok {
+		return freezes
 	}
+	if len(s.windows) == maxWindows {
+		clear(s.windows)
+	}
+	span := windowMeans * s.mean
+	rng := rand.New(rand.NewPCG(s.seed, uint64(window)))
+	gap := func() time.Duration { return time.Duration(rng.ExpFloat64() * float64(s.mean)) }
+	var freezes []Freeze
+	for t := window*span + gap(); t < (window+1)*span; t += s.length + gap() {
+		freezes = append(freezes, Freeze{Start: t, End: t + s.length})
+	}
+	s.windows[window] = freezes
+	return freezes
 }

@@ -14,10 +14,14 @@ const (
 )
 
 // first returns the first n freezes of a seed.
-func first(seed uint64, n int) []Freeze {
-	s := NewSchedule(seed, mean, long, 0)
-	s.ensure(n - 1)
-	return s.freezes[:n]
+func first(seed uint64, n int) (freezes []Freeze) {
+	for f := range NewSchedule(seed, mean, long).from(0) {
+		if len(freezes) == n {
+			break
+		}
+		freezes = append(freezes, f)
+	}
+	return freezes
 }
 
 func TestScheduleSeed(t *testing.T) {
@@ -63,9 +67,9 @@ func TestScheduleGaps(t *testing.T) {
 // TestSchedulesAgree checks that processes with one seed agree about the moments they share,
 // although they start at different times.
 func TestSchedulesAgree(t *testing.T) {
-	early := NewSchedule(5, mean, long, 0)
+	early := NewSchedule(5, mean, long)
 	for _, from := range []time.Duration{time.Second, 127 * time.Second, 129 * time.Second, 4000 * time.Second} {
-		late := NewSchedule(5, mean, long, from)
+		late := NewSchedule(5, mean, long)
 		for i := range 2000 {
 			at := from + time.Duration(i)*7*msec
 			if a, b := early.Finish(at, msec), late.Finish(at, msec); a != b {
@@ -90,7 +94,7 @@ func TestFinish(t *testing.T) {
 		{"comes as it ends", f.End, 5 * msec, f.End + 5*msec},
 		{"no work, frozen", f.Start + msec, 0, f.End},
 	} {
-		if got := NewSchedule(1, mean, long, 0).Finish(tt.start, tt.work); got != tt.want {
+		if got := NewSchedule(1, mean, long).Finish(tt.start, tt.work); got != tt.want {
 			t.Errorf("%s: done at %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -99,7 +103,7 @@ func TestFinish(t *testing.T) {
 func TestFinishLongWork(t *testing.T) {
 	freezes := first(1, 4)
 	work := freezes[3].Start - 3*long - msec // ends 1 ms before the fourth begins
-	if got, want := NewSchedule(1, mean, long, 0).Finish(0, work), freezes[3].Start-msec; got != want {
+	if got, want := NewSchedule(1, mean, long).Finish(0, work), freezes[3].Start-msec; got != want {
 		t.Errorf("done at %v, want %v", got, want)
 	}
 }
@@ -107,26 +111,28 @@ func TestFinishLongWork(t *testing.T) {
 func TestBegun(t *testing.T) {
 	freezes := first(2, 300)
 	from := freezes[20].Start + 1
-	s := NewSchedule(2, mean, long, from)
+	s := NewSchedule(2, mean, long)
 	for i := 21; i < 300; i++ {
-		if got := s.Begun(freezes[i].Start - 1); got != int64(i-21) {
+		if got := s.Begun(from, freezes[i].Start-1); got != int64(i-21) {
 			t.Fatalf("before freeze %d: %d begun, want %d", i, got, i-21)
 		}
-		if got := s.Begun(freezes[i].Start); got != int64(i-20) {
+		if got := s.Begun(from, freezes[i].Start); got != int64(i-20) {
 			t.Fatalf("at freeze %d: %d begun, want %d", i, got, i-20)
 		}
-		s.Finish(freezes[i].Start, msec) // forgets what is a minute old
+		if got := s.Begun(freezes[i].Start, freezes[i].Start); got != 0 {
+			t.Fatalf("after freeze %d: %d begun, want none", i, got)
+		}
 	}
-	if len(s.freezes) > 2*windowMeans {
-		t.Errorf("%d freezes are kept", len(s.freezes))
+	if len(s.windows) > maxWindows {
+		t.Errorf("%d windows are kept", len(s.windows))
 	}
 }
 
 func TestNoFreezes(t *testing.T) {
-	for _, s := range []*Schedule{NewSchedule(1, 0, long, 0), NewSchedule(1, mean, 0, 0)} {
+	for _, s := range []*Schedule{NewSchedule(1, 0, long), NewSchedule(1, mean, 0)} {
 		at := time.Duration(rand.Int64N(int64(time.Hour)))
-		if got := s.Finish(at, msec); got != at+msec || s.Begun(at) != 0 {
-			t.Errorf("done at %v, begun %d, want %v and 0", got, s.Begun(at), at+msec)
+		if got := s.Finish(at, msec); got != at+msec || s.Begun(0, at) != 0 {
+			t.Errorf("done at %v, begun %d, want %v and 0", got, s.Begun(0, at), at+msec)
 		}
 	}
 }

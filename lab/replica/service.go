@@ -40,6 +40,8 @@ type service struct {
 	mu       sync.Mutex // guards the fields below
 	epoch    time.Time
 	schedule *Schedule
+	stalls   int64         // freezes begun since the last reset
+	counted  time.Duration // offset up to which stalls counts
 	rng      *rand.Rand
 
 	served, aborted, inFlight, refused atomic.Int64
@@ -67,13 +69,12 @@ func newService(opts Options) *service {
 func (s *service) reset(epoch time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.now().Sub(epoch)
 	mean := s.opts.StallMean
 	if s.opts.Mode != Stall && s.opts.Mode != Correlated {
 		mean = 0
 	}
-	s.epoch = epoch
-	s.schedule = NewSchedule(s.opts.Seed, mean, s.opts.StallLen, from)
+	s.epoch, s.stalls, s.counted = epoch, 0, s.now().Sub(epoch)
+	s.schedule = NewSchedule(s.opts.Seed, mean, s.opts.StallLen)
 	// The name is part of the seed: replicas of mode Correlated share their seed, but must
 	// not share their service times.
 	name := fnv.New64a()
@@ -108,7 +109,11 @@ func (s *service) finish(start time.Time) time.Time {
 
 func (s *service) stats() Stats {
 	s.mu.Lock()
-	stalls := s.schedule.Begun(s.now().Sub(s.epoch))
+	if now := s.now().Sub(s.epoch); now > s.counted {
+		s.stalls += s.schedule.Begun(s.counted, now)
+		s.counted = now
+	}
+	stalls := s.stalls
 	s.mu.Unlock()
 	if s.cache != nil {
 		stalls = s.cache.refills.Load()
