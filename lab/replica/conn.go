@@ -31,29 +31,23 @@ func (r *Replica) onHTTPConnect(ctx context.Context, _ netpoll.Connection) conte
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// onHTTPRequest runs on its own goroutine whenever there is input. It takes all input: netpoll
-// calls it again while some is left.
-func onHTTPRequest(ctx context.Context, nc netpoll.Connection) error {
+// onHTTPRequest runs on its own goroutine whenever there is input.
+func onHTTPRequest(ctx context.Context, nc netpoll.Connection) (err error) {
 	c := ctx.Value(connKey{}).(*conn)
-	for {
-		n := nc.Reader().Len()
-		if n == 0 {
-			return nil
-		}
-		b, err := nc.Reader().Next(n)
-		if err != nil {
-			return nc.Close()
-		}
-		c.in = append(c.in, b...)
-		nc.Reader().Release()
-		if !c.serve(nc) {
-			return nc.Close()
-		}
-		// A client that pipelines without reading could make this grow without limit.
-		if len(c.in)+nc.Reader().Len() > wire.MaxHead+2*wire.MaxBody {
-			return nc.Close()
-		}
+	c.in, err = appendInput(c.in, nc)
+	// A client that pipelines without reading could make the input grow without limit.
+	if err != nil || !c.serve(nc) || len(c.in)+nc.Reader().Len() > wire.MaxHead+2*wire.MaxBody {
+		return nc.Close()
 	}
+	return nil
+}
+
+// appendInput takes all input of nc: netpoll calls its handler again while some is left.
+func appendInput(dst []byte, nc netpoll.Connection) ([]byte, error) {
+	in, err := nc.Reader().Next(nc.Reader().Len())
+	dst = append(dst, in...)
+	nc.Reader().Release()
+	return dst, err
 }
 
 // serve responds to the whole requests in c.in, one after another. It reports whether the

@@ -32,14 +32,11 @@ func (r *Replica) onDubboConnect(ctx context.Context, nc netpoll.Connection) con
 }
 
 // onDubboRequest runs on its own goroutine whenever there is input.
-func onDubboRequest(ctx context.Context, nc netpoll.Connection) error {
+func onDubboRequest(ctx context.Context, nc netpoll.Connection) (err error) {
 	c := ctx.Value(connKey{}).(*dubboConn)
-	b, err := nc.Reader().Next(nc.Reader().Len())
-	if err != nil {
+	if c.in, err = appendInput(c.in, nc); err != nil {
 		return nc.Close()
 	}
-	c.in = append(c.in, b...)
-	nc.Reader().Release()
 	responses, ok := c.serve()
 	if !c.write(responses) || !ok {
 		return nc.Close()
