@@ -22,6 +22,19 @@ type Spec struct {
 	Loops     int  // of each sidecar
 	Direct    bool // consumers call the applications themselves, past the providers' sidecars
 
+	Applications
+	Network
+	Traffic
+
+	// Consumer and Provider are the product's own configuration: YAML values by
+	// the keys of a service, or one of the top-level keys limits, timeouts, node.
+	Consumer, Provider map[string]string
+
+	Events []Event
+}
+
+// Applications is how the applications work.
+type Applications struct {
 	Threads  int       // of each application
 	Capacity []float64 // Threads of provider i are multiplied by Capacity[i % len]; empty means by 1
 	Weights  []int     // in the registry, likewise; empty means 1
@@ -32,13 +45,19 @@ type Spec struct {
 
 	StallEvery time.Duration // mean of the exponential time between two stalls of an application; 0 means no stalls
 	StallFor   time.Duration // all its requests freeze for so long
+}
 
+// Network is what lies between the hosts, and the registry.
+type Network struct {
 	Breaks    float64 // share of the segments between hosts that break their connection
 	Bandwidth int     // bytes per second from one host to another; 0 means no limit
 
 	NewsMin, NewsMax time.Duration // what the registry's news takes to a consumer
 	Lease            time.Duration // until a provider that died leaves the registry
+}
 
+// Traffic is the load.
+type Traffic struct {
 	Load     float64       // requests per second, over all consumers
 	Duration time.Duration // of the load
 	WarmUp   time.Duration // requests sent before are not measured
@@ -46,12 +65,6 @@ type Spec struct {
 	Abandon float64 // share of the requests whose callers go away before 20 ms are over
 	Unsafe  float64 // share of the requests that are not idempotent
 	Large   float64 // share of the requests whose body is 100 KB instead of 100 bytes
-
-	// Consumer and Provider are the product's own configuration: YAML values by
-	// the keys of a service, or one of the top-level keys limits, timeouts, node.
-	Consumer, Provider map[string]string
-
-	Events []Event
 }
 
 // NewSpec returns a mesh of one consumer and three providers, with hedging off and no
@@ -59,10 +72,10 @@ type Spec struct {
 func NewSpec() Spec {
 	return Spec{
 		Seed: 1, Consumers: 1, Providers: 3, Loops: 1,
-		Threads: 8, Queue: 1000, Service: time.Millisecond, Sigma: 0.5,
-		NewsMin: time.Millisecond, NewsMax: 50 * time.Millisecond, Lease: time.Second,
-		Duration: time.Second,
-		Consumer: map[string]string{}, Provider: map[string]string{},
+		Applications: Applications{Threads: 8, Queue: 1000, Service: time.Millisecond, Sigma: 0.5},
+		Network:      Network{NewsMin: time.Millisecond, NewsMax: 50 * time.Millisecond, Lease: time.Second},
+		Traffic:      Traffic{Duration: time.Second},
+		Consumer:     map[string]string{}, Provider: map[string]string{},
 	}
 }
 
