@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"io"
 	"net/netip"
 	"syscall"
@@ -33,6 +34,17 @@ const (
 	stateDetached                  // it has left the loop and belongs to a Socket
 )
 
+// connEdges has the transitions that become accepts, by the state before.
+var connEdges = [...][7]bool{
+	stateDialing:  {stateOpening: true, stateClosed: true, stateGone: true},
+	stateOpening:  {stateOpen: true, stateGone: true},
+	stateOpen:     {stateDraining: true, stateClosed: true, stateGone: true, stateDetached: true},
+	stateDraining: {stateClosed: true, stateGone: true},
+	stateClosed:   {stateGone: true}, // before OnClose
+	stateGone:     {},
+	stateDetached: {stateClosed: true, stateGone: true},
+}
+
 // conn is one end of a connection: its state in the driver and, in out, the state in the
 // kernel of the direction to the peer.
 type conn struct {
@@ -60,6 +72,15 @@ type conn struct {
 	lingered  bool  // lingerTime has passed
 	err       error // for OnClose, or the failure of a dial that the loop has not processed
 	out       pipe
+}
+
+// become is the only place that changes the state. A transition that is not legal is a
+// fault of this package.
+func (c *conn) become(next connState) {
+	if !connEdges[c.state][next] {
+		panic(fmt.Sprintf("sim: a connection can't go from state %d to %d", c.state, next))
+	}
+	c.state = next
 }
 
 // Write implements loop.Conn.
@@ -94,7 +115,7 @@ func (c *conn) Close() {
 func (c *conn) Drain() {
 	c.loop.check("Conn.Drain")
 	if c.state == stateOpen {
-		c.state = stateDraining
+		c.become(stateDraining)
 		c.ready()
 	}
 }
@@ -138,7 +159,7 @@ func (c *conn) service() {
 }
 
 func (c *conn) open() {
-	c.state = stateOpen
+	c.become(stateOpen)
 	c.w.note(evkOpen, c.loop, c, 0)
 	c.loop.enter()
 	if c.accept != nil {
@@ -194,8 +215,7 @@ func (c *conn) serviceDraining() {
 	}
 	if !c.shut && c.out.written == c.out.kernel {
 		c.shut = true
-		c.out.fin = finWanted
-		c.transmit()
+		c.sendFin()
 		c.w.push(event{at: c.w.now + lingerTime, kind: evLinger, c: c})
 	}
 	if c.reset || c.lingered || c.shut && in.ended() {
@@ -220,7 +240,8 @@ func (c *conn) writable() {
 // reset, which destroys output that the peer has not read.
 func (c *conn) finish(err error) {
 	established := c.peer != nil && c.state != stateDialing
-	c.state, c.err = stateClosed, err
+	c.become(stateClosed)
+	c.err = err
 	c.loop.closed = append(c.loop.closed, c)
 	if established {
 		c.closeKernel()

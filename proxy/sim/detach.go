@@ -20,7 +20,8 @@ func (c *conn) Detach() (loop.Socket, error) {
 	case c.Buffered() > 0:
 		return nil, loop.ErrDetachBuffered
 	}
-	c.state, c.err = stateDetached, nil
+	c.become(stateDetached)
+	c.err = nil
 	c.loop.closed = append(c.loop.closed, c)
 	return socket{c}, nil
 }
@@ -66,10 +67,7 @@ func (s socket) Write(b []byte) (int, error) {
 
 // CloseWrite sends an end of file after the output.
 func (s socket) CloseWrite() error {
-	if s.c.out.fin == finNone {
-		s.c.out.fin = finWanted
-		s.c.transmit()
-	}
+	s.c.sendFin()
 	return nil
 }
 
@@ -86,7 +84,7 @@ func (s socket) Reset() {
 	if s.c.state != stateDetached {
 		return
 	}
-	s.c.state = stateClosed
+	s.c.become(stateClosed)
 	if s.c.reset || s.c.out.dead {
 		s.c.closeKernel()
 		return
@@ -97,7 +95,7 @@ func (s socket) Reset() {
 // Close closes as close(2) does.
 func (s socket) Close() error {
 	if s.c.state == stateDetached {
-		s.c.state = stateClosed
+		s.c.become(stateClosed)
 		s.c.closeKernel()
 	}
 	return nil

@@ -73,7 +73,7 @@ func (l *Loop) kill() []*conn {
 	conns := l.conns
 	l.conns, l.due, l.posts, l.closed = nil, nil, nil, nil
 	for _, c := range conns {
-		c.state = stateGone
+		c.become(stateGone)
 	}
 	return conns
 }
@@ -169,9 +169,8 @@ func (w *World) HalfClose(c loop.Conn) {
 }
 
 func (c *conn) shutHalf() {
-	if c.half && c.out.fin == finNone && c.out.written == c.out.kernel {
-		c.out.fin = finWanted
-		c.transmit()
+	if c.half && c.out.written == c.out.kernel {
+		c.sendFin()
 	}
 }
 

@@ -12,6 +12,14 @@ const (
 	finArrived          // in the receiver's kernel
 )
 
+// become is the only place that changes a finState, which goes through all of them in turn.
+func (f *finState) become(next finState) {
+	if next != *f+1 {
+		panic("sim: illegal change of the end of a stream")
+	}
+	*f = next
+}
+
 // pipe is one direction of a connection. Its positions in the byte stream are
 // read <= arrived <= sent <= kernel <= written. The bytes between two of them are, in this
 // order: unread input of the receiver, segments on their way, the sender's socket buffer,
@@ -118,9 +126,17 @@ func (c *conn) segments() {
 		}
 	}
 	if p.fin == finWanted && p.written == p.sent {
-		p.fin = finSent
+		p.fin.become(finSent)
 		p.last = max(p.last, w.now+ln.delay(w))
 		w.push(event{at: p.last, kind: evFin, c: c, pos: p.sent})
+	}
+}
+
+// sendFin sends the end of file after the output, once.
+func (c *conn) sendFin() {
+	if c.out.fin == finNone {
+		c.out.fin.become(finWanted)
+		c.transmit()
 	}
 }
 
@@ -141,9 +157,8 @@ func (c *conn) closeKernel() {
 		c.out.dead = true
 	case c.peer.out.unread() > 0:
 		c.sendReset()
-	case c.out.fin == finNone:
-		c.out.fin = finWanted
-		c.transmit()
+	default:
+		c.sendFin()
 	}
 }
 
@@ -189,7 +204,7 @@ func (w *World) deliver(e *event) {
 		}
 		c.out.arrived = max(c.out.arrived, e.pos)
 		if e.kind == evFin {
-			c.out.fin = finArrived
+			c.out.fin.become(finArrived)
 		}
 		c.peer.input(e.kind == evFin)
 	}

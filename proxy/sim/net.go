@@ -138,7 +138,8 @@ func (w *World) handshake(c *conn) {
 		return
 	}
 	s := w.newConn(ln.loop)
-	s.state, s.accept, s.link = stateOpening, ln.accept, back
+	s.become(stateOpening)
+	s.accept, s.link = ln.accept, back
 	s.peer, c.peer, s.original = c, s, c.original
 	c.link.from.ports++
 	s.remote = c.link.from.ip.String() + ":" + strconv.Itoa(32768+c.link.from.ports%28232)
@@ -150,7 +151,7 @@ func (w *World) handshake(c *conn) {
 // established ends the handshake at the side that has dialled.
 func (c *conn) established() {
 	if c.state == stateDialing && c.peer != nil && c.err == nil {
-		c.state = stateOpening
+		c.become(stateOpening)
 		c.ready()
 	}
 }
