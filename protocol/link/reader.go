@@ -56,6 +56,15 @@ const (
 	readClosed
 )
 
+// become is the only place that changes the state, which only moves down the list. Reset
+// begins anew.
+func (r *Reader) become(next readerState) {
+	if next < r.state {
+		panic("link: illegal change of a Reader's state")
+	}
+	r.state = next
+}
+
 // NewReader returns a Reader for the side role of a link. own must be the settings
 // that its Writer.Preface announces.
 func NewReader(role Role, own Settings, l ReaderLimits) *Reader {
@@ -85,7 +94,7 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 // Close gives back all memory. A handler may call it during Feed. Feed then does
 // nothing any more, not even with the rest of its input.
 func (r *Reader) Close() {
-	r.state = readClosed
+	r.become(readClosed)
 	r.dropPartial()
 	for _, s := range r.streams {
 		r.discard(s)
@@ -136,7 +145,7 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 			r.err = err
 			return nil
 		}
-		r.state = readFrames
+		r.become(readFrames)
 		h.OnPreface(version, peer)
 		return b
 	}
@@ -149,7 +158,7 @@ func (r *Reader) stream(rest []byte, h Handler) {
 	s, err := parseStreamPreface(r.partial.B, r.own)
 	r.dropPartial()
 	if r.err = err; err == nil {
-		r.state = readClosed
+		r.become(readClosed)
 		h.OnStream(s, rest)
 	}
 }

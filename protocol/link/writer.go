@@ -53,6 +53,15 @@ const (
 	writerClosed
 )
 
+// become is the only place that changes the state, which moves down the list, and by Reset
+// from closed to waiting.
+func (w *Writer) become(next writerState) {
+	if next < w.state && (w.state != writerClosed || next != writerWaiting) {
+		panic("link: illegal change of a Writer's state")
+	}
+	w.state = next
+}
+
 // slots are control frames of which only the latest counts, so that a peer can't make
 // them accumulate.
 type slots struct {
@@ -78,7 +87,8 @@ func NewWriter() *Writer {
 func (w *Writer) Reset() {
 	w.Close()
 	w.names.reset()
-	w.state, w.own = writerWaiting, Settings{}.withDefaults()
+	w.become(writerWaiting)
+	w.own = Settings{}.withDefaults()
 	w.role, w.greet, w.version, w.tokens = 0, false, 0, false
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
@@ -90,7 +100,7 @@ func (w *Writer) Trim() { w.ready.trim() }
 // Close releases all owners and memory. Nothing is sent afterwards. Another call does
 // nothing.
 func (w *Writer) Close() {
-	w.state = writerClosed
+	w.become(writerClosed)
 	for id, s := range w.longs {
 		delete(w.longs, id)
 		w.recycle(s)
@@ -116,7 +126,8 @@ func (w *Writer) Open(version uint8, peer Settings) {
 		return
 	}
 	peer = peer.withDefaults()
-	w.state, w.version = writerOpen, version
+	w.become(writerOpen)
+	w.version = version
 	w.frame = int(peer.MaxFrame) - headerRoom
 	w.tokens = peer.Features&FeatureStreams != 0
 	w.window = int(peer.Window)
