@@ -17,7 +17,7 @@ import (
 // Head.Length bytes behind the head.
 type Body struct {
 	framing Framing
-	state   bodyState
+	part    bodyPart
 	left    int64 // bytes of the body, or of the chunk, that are still missing
 	limit   int64
 	length  int // bytes of the body in the buffer
@@ -31,20 +31,21 @@ type Body struct {
 	lim      protocol.Limits
 }
 
-// bodyState is what Body expects next.
-type bodyState uint8
+// bodyPart is the part of the framing that the next byte belongs to, a position in the
+// grammar of RFC 9112 sections 6 and 7.1.
+type bodyPart uint8
 
 const (
-	bodyDone    bodyState = iota
-	bodyBytes             // of a FixedLength or UntilClose body
-	chunkSize             // hexadecimal digits
-	chunkBlank            // white space before an extension
-	chunkExt              // what follows the first ';' of a chunk line
-	chunkSizeLF           // the LF of a chunk line
-	chunkData             // bytes of a chunk
-	chunkCR               // the CR behind a chunk's bytes
-	chunkLF               // the LF after that CR
-	trailerLine           // the trailer section
+	bodyDone    bodyPart = iota
+	bodyBytes            // of a FixedLength or UntilClose body
+	chunkSize            // hexadecimal digits
+	chunkBlank           // white space before an extension
+	chunkExt             // what follows the first ';' of a chunk line
+	chunkSizeLF          // the LF of a chunk line
+	chunkData            // bytes of a chunk
+	chunkCR              // the CR behind a chunk's bytes
+	chunkLF              // the LF after that CR
+	trailerLine          // the trailer section
 )
 
 // Reset prepares d for the body that h announces.
@@ -53,17 +54,17 @@ func (d *Body) Reset(h *Head, lim *protocol.Limits) {
 	switch h.Framing {
 	case FixedLength:
 		if d.left > 0 {
-			d.state = bodyBytes
+			d.part = bodyBytes
 		}
 	case Chunked:
-		d.state = chunkSize
+		d.part = chunkSize
 	case UntilClose:
-		d.state = bodyBytes
+		d.part = bodyBytes
 	}
 }
 
 // Done reports whether the body is complete.
-func (d *Body) Done() bool { return d.state == bodyDone }
+func (d *Body) Done() bool { return d.part == bodyDone }
 
 // Length returns the number of body bytes in the buffer.
 func (d *Body) Length() int { return d.length }
@@ -80,9 +81,9 @@ func (d *Body) room() int64 { return d.limit - d.passed - int64(d.length) }
 // memory is allocated before the bytes arrive.
 func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done bool, err error) {
 	switch {
-	case d.state == bodyDone:
+	case d.part == bodyDone:
 		return 0, true, nil
-	case d.state != bodyBytes:
+	case d.part != bodyBytes:
 		n, err = d.chunked(src, dst)
 	case d.framing == FixedLength:
 		n, err = d.fixed(src, dst)
@@ -92,7 +93,7 @@ func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done b
 	if err != nil {
 		return 0, false, err
 	}
-	return n, d.state == bodyDone, nil
+	return n, d.part == bodyDone, nil
 }
 
 func (d *Body) fixed(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
@@ -101,7 +102,7 @@ func (d *Body) fixed(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
 	}
 	n := d.take(src, dst)
 	if d.left == 0 {
-		d.state = bodyDone
+		d.part = bodyDone
 	}
 	return n, nil
 }
@@ -130,9 +131,9 @@ func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, erro
 // which the end itself may cause, and ErrTruncated otherwise.
 func (d *Body) Close() error {
 	if d.framing == UntilClose {
-		d.state = bodyDone
+		d.part = bodyDone
 	}
-	if d.state != bodyDone {
+	if d.part != bodyDone {
 		return ErrTruncated
 	}
 	return nil
@@ -142,7 +143,7 @@ func (d *Body) Close() error {
 // trailer section. The fields alias dst.B and are valid until dst changes. They
 // are complete once Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
-	if d.state != bodyDone || d.trailers == 0 {
+	if d.part != bodyDone || d.trailers == 0 {
 		return into
 	}
 	b := dst.B
@@ -179,7 +180,7 @@ func (d *Body) trailer(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 			}
 			return n, nil
 		}
-		if err = d.trailerLine(dst); err != nil || d.state == bodyDone {
+		if err = d.trailerLine(dst); err != nil || d.part == bodyDone {
 			return n, err
 		}
 	}
@@ -193,7 +194,7 @@ func (d *Body) trailerLine(dst *bytebufferpool.ByteBuffer) error {
 		return ErrBareLF
 	}
 	if len(line) == 2 {
-		d.state = bodyDone
+		d.part = bodyDone
 		if d.trailers == 0 {
 			dst.B = dst.B[:d.length]
 		}

@@ -16,11 +16,11 @@ const chunkAllowance = 8
 // chunked decodes the chunked transfer coding (RFC 9112 section 7.1).
 func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err error) {
 	for n < len(src) {
-		switch d.state {
+		switch d.part {
 		case chunkData:
 			n += d.take(src[n:], dst)
 			if d.left == 0 {
-				d.state = chunkCR
+				d.part = chunkCR
 			}
 		case trailerLine:
 			used, err := d.trailer(src[n:], dst)
@@ -38,13 +38,13 @@ func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 				return 0, ErrBadChunkExt
 			}
 			n++
-			d.state = chunkSizeLF
+			d.part = chunkSizeLF
 		default:
 			if err = d.chunkByte(src[n]); err != nil {
 				return 0, err
 			}
 			n++
-			if d.state == trailerLine {
+			if d.part == trailerLine {
 				d.line = len(dst.B)
 			}
 		}
@@ -61,7 +61,7 @@ func (d *Body) chunkByte(c byte) error {
 	if d.overhead++; d.tooMuchFraming() {
 		return ErrChunkOverhead
 	}
-	switch d.state {
+	switch d.part {
 	case chunkSize:
 		if v := hexValue[c]; v >= 0 {
 			return d.sizeDigit(int64(v))
@@ -72,7 +72,7 @@ func (d *Body) chunkByte(c byte) error {
 		return d.sizeEnd(c)
 	case chunkBlank:
 		if c == ';' {
-			d.state = chunkExt
+			d.part = chunkExt
 		} else if !isBlank(c) {
 			return ErrBadChunkSize
 		}
@@ -81,20 +81,20 @@ func (d *Body) chunkByte(c byte) error {
 			return ErrBareCR
 		}
 		d.digits = 0
-		d.state = chunkData
+		d.part = chunkData
 		if d.left == 0 {
-			d.state = trailerLine
+			d.part = trailerLine
 		}
 	case chunkCR:
 		if c != '\r' {
 			return ErrBadChunkEnd
 		}
-		d.state = chunkLF
+		d.part = chunkLF
 	case chunkLF:
 		if c != '\n' {
 			return ErrBadChunkEnd
 		}
-		d.state = chunkSize
+		d.part = chunkSize
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func (d *Body) sizeDigit(v int64) error {
 func (d *Body) sizeEnd(c byte) error {
 	switch {
 	case c == '\r':
-		d.state = chunkSizeLF
+		d.part = chunkSizeLF
 	case c == ';':
-		d.state = chunkExt
+		d.part = chunkExt
 	case isBlank(c):
-		d.state = chunkBlank
+		d.part = chunkBlank
 	default:
 		return ErrBadChunkSize
 	}

@@ -50,20 +50,20 @@ var faults = []fault{
 	}, "size_that_wraps_around_10000000000000005"},
 	{"a chunk's size ends in a bare LF", "chunked.go", []string{
 		`case c == '\r':
-		d.state = chunkSizeLF`,
+		d.part = chunkSizeLF`,
 		`case c == '\n':
-		d.digits, d.state = 0, chunkData
+		d.digits, d.part = 0, chunkData
 	case c == '\r':
-		d.state = chunkSizeLF`,
+		d.part = chunkSizeLF`,
 	}, "size_line_ends_in_bare_LF"},
 	{"the end of a chunk is not looked at", "chunked.go", []string{
 		`if c != '\r' {
 			return ErrBadChunkEnd`,
-		`if d.state != chunkCR {
+		`if d.part != chunkCR {
 			return ErrBadChunkEnd`,
 		`if c != '\n' {
 			return ErrBadChunkEnd`,
-		`if d.state != chunkLF {
+		`if d.part != chunkLF {
 			return ErrBadChunkEnd`,
 	}, "chunk_ends_in_two_bytes"},
 }

@@ -102,7 +102,7 @@ func (d *Body) Framing() Framing { return d.framing }
 // Limits.Message allows of an UntilClose body. It returns 0 for other bodies.
 func (d *Body) Verbatim() int64 {
 	switch {
-	case d.state != bodyBytes:
+	case d.part != bodyBytes:
 		return 0
 	case d.framing == FixedLength:
 		return min(d.left, d.room())
@@ -115,7 +115,7 @@ func (d *Body) Skip(n int64) {
 	d.passed += n
 	if d.framing == FixedLength {
 		if d.left -= n; d.left == 0 {
-			d.state = bodyDone
+			d.part = bodyDone
 		}
 	}
 }
