@@ -1,8 +1,6 @@
 package http1
 
-import (
-	"github.com/valyala/bytebufferpool"
-)
+import "github.com/valyala/bytebufferpool"
 
 // maxSizeDigits limits the digits of a chunk size, including leading zeros.
 const maxSizeDigits = 16
@@ -137,11 +135,10 @@ var hexValue = func() (t [256]int8) {
 	for i := range t {
 		t[i] = -1
 	}
-	for i, c := range []byte("0123456789abcdef") {
-		t[c] = int8(i)
-	}
-	for i, c := range []byte("ABCDEF") {
-		t[c] = int8(10 + i)
+	for _, digits := range []string{"0123456789abcdef", "0123456789ABCDEF"} {
+		for i, c := range digits {
+			t[c] = int8(i)
+		}
 	}
 	return t
 }()

@@ -32,5 +32,5 @@
 // peer strip a field that others rely on: see protected.
 //
 // Encoding refuses a message that the next hop could read differently: see
-// ValidRequest and ValidResponse.
+// requestSize and responseSize.
 package http1

@@ -14,29 +14,16 @@ type ResponseFlags struct {
 	ToHead bool // the request was a HEAD: send the head of a GET response, and no body
 }
 
-// ValidRequest checks that the next hop can't read req differently. The method must
-// be a token other than CONNECT, which is no message to forward. The target must be
-// in origin-form, or "*" for OPTIONS, and the authority a host. Header names must be
-// tokens; their values, like those of trailers, must be free of control characters.
-// Messages from this package's decoders are always valid. Messages from a link, from
-// a converter or after rewriting may not be; they are refused, because a repair
-// could change their meaning. The error is an *Error, for a 502.
-func ValidRequest(req *protocol.Request) error {
-	_, err := requestSize(req)
-	return err
-}
-
-// ValidResponse checks a response as ValidRequest checks a request. The status must
-// be 200 to 599 (callers write interim responses themselves). The reason phrase,
-// headers and trailers must be free of control characters.
-func ValidResponse(resp *protocol.Response) error {
-	_, err := responseSize(resp)
-	return err
-}
-
 // maxFraming is an upper limit for the bytes of the lines that the encoder adds.
 const maxFraming = 128
 
+// requestSize returns an upper limit for the size of the head of req. It refuses req if
+// the next hop could read it differently. The method must be a token other than CONNECT,
+// which is no message to forward. The target must be in origin-form, or "*" for OPTIONS,
+// and the authority a host. Header names must be tokens; their values, like those of
+// trailers, must be free of control characters. Messages from this package's decoders are
+// always valid. Messages from a link, from a converter or after rewriting may not be; they
+// are refused, because a repair could change their meaning. The error is an *Error.
 func requestSize(req *protocol.Request) (size int, err error) {
 	if len(req.Method) == 0 || !tokenChar.all(req.Method) || string(req.Method) == "CONNECT" {
 		return 0, ErrUnsafeMethod
@@ -53,6 +40,9 @@ func requestSize(req *protocol.Request) (size int, err error) {
 	return size + len(req.Method) + len(p) + len(req.Authority) + maxFraming, nil
 }
 
+// responseSize is requestSize for a response. The status must be 200 to 599 (callers write
+// interim responses themselves). The reason phrase, headers and trailers must be free of
+// control characters.
 func responseSize(resp *protocol.Response) (size int, err error) {
 	if resp.Status < 200 || resp.Status > 599 {
 		return 0, ErrUnsafeStatus
@@ -91,8 +81,7 @@ func headersValid(hs []protocol.Header) bool {
 // must follow. Headers of the connection and of its framing are left out, because
 // the encoder writes its own.
 //
-// It appends nothing if ValidRequest refuses req, so a caller that did not check
-// sends nothing invalid.
+// It appends nothing if requestSize refuses req.
 func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -111,7 +100,7 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 const chunkedField = "Transfer-Encoding: chunked\r\n"
 
 // appendRequestFields appends the head of req without its framing, or nothing if
-// ValidRequest refuses req.
+// requestSize refuses it.
 func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	size, err := requestSize(req)
 	if err != nil {
@@ -124,9 +113,14 @@ func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
 	dst = append(dst, req.Authority...)
 	dst = append(dst, '\r', '\n')
-	for i := range req.Headers {
-		if kindOf(req.Headers[i].Name) == endToEnd {
-			dst = appendHeader(dst, &req.Headers[i])
+	return appendEndToEnd(dst, req.Headers)
+}
+
+// appendEndToEnd appends those of hs that are not about the connection or the framing.
+func appendEndToEnd(dst []byte, hs []protocol.Header) []byte {
+	for i := range hs {
+		if kindOf(hs[i].Name) == endToEnd {
+			dst = appendHeader(dst, &hs[i])
 		}
 	}
 	return dst
@@ -142,22 +136,12 @@ func definesContent(method []byte) bool {
 	return true
 }
 
-// AppendRequest appends req with its body, or nothing if ValidRequest refuses req.
-func AppendRequest(dst []byte, req *protocol.Request) []byte {
-	n := len(dst)
-	dst = AppendRequestHead(dst, req)
-	if len(dst) == n {
-		return dst
-	}
-	return AppendBody(dst, req.Body, req.Trailers)
-}
-
 // AppendResponseHead appends the head of resp as f demands: the status line, the
 // headers, and the fields of framing and connection. The framing is chunked if
 // chunkedResponse returns true, and Content-Length otherwise. AppendResponseBody
 // writes the body that must follow.
 //
-// It appends nothing if ValidResponse refuses resp.
+// It appends nothing if responseSize refuses resp.
 func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	if dst = appendResponseFields(dst, resp); len(dst) == n {
@@ -187,7 +171,7 @@ func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []
 const closeField = "Connection: close\r\n"
 
 // appendResponseFields appends the head of resp without its framing, or nothing if
-// ValidResponse refuses resp.
+// responseSize refuses it.
 func appendResponseFields(dst []byte, resp *protocol.Response) []byte {
 	size, err := responseSize(resp)
 	if err != nil {
@@ -223,7 +207,7 @@ func chunkedResponse(resp *protocol.Response, f ResponseFlags) bool {
 	return len(resp.Trailers) > 0 && f.Minor >= 1
 }
 
-// AppendResponse appends resp with its body, or nothing if ValidResponse refuses resp.
+// AppendResponse appends resp with its body, or nothing if responseSize refuses resp.
 func AppendResponse(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	dst = AppendResponseHead(dst, resp, f)

@@ -7,6 +7,28 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
+// AppendRequest appends req with its body, or nothing if ValidRequest refuses req.
+func AppendRequest(dst []byte, req *protocol.Request) []byte {
+	n := len(dst)
+	dst = AppendRequestHead(dst, req)
+	if len(dst) == n {
+		return dst
+	}
+	return AppendBody(dst, req.Body, req.Trailers)
+}
+
+// ValidRequest returns the error for which the encoder appends nothing.
+func ValidRequest(req *protocol.Request) error {
+	_, err := requestSize(req)
+	return err
+}
+
+// ValidResponse returns the error for which the encoder appends nothing.
+func ValidResponse(resp *protocol.Response) error {
+	_, err := responseSize(resp)
+	return err
+}
+
 // hdr returns headers from name, value, name, value...
 func hdr(s ...string) (hs []protocol.Header) {
 	for i := 0; i < len(s); i += 2 {
@@ -160,8 +182,8 @@ func TestAppendBody(t *testing.T) {
 // TestStatusLines checks the table for every code.
 func TestStatusLines(t *testing.T) {
 	for code := 200; code < 600; code++ {
-		line := string(appendStatusLine(nil, code, []byte(reasons[code])))
-		want := "HTTP/1.1 " + string([]byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)}) + " " + reasons[code] + "\r\n"
+		line := string(appendStatusLine(nil, code, []byte(protocol.Reasons[code])))
+		want := "HTTP/1.1 " + string([]byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)}) + " " + protocol.Reasons[code] + "\r\n"
 		if line != want {
 			t.Errorf("%q, want %q", line, want)
 		}

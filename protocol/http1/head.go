@@ -1,8 +1,6 @@
 package http1
 
-import (
-	"bytes"
-)
+import "bytes"
 
 // Continue is the interim response that lets a client waiting with "Expect:
 // 100-continue" send its body (RFC 9110 section 10.1.1).

@@ -1,6 +1,10 @@
 package http1
 
-import "github.com/remora-proxy/remora/protocol"
+import (
+	"bytes"
+
+	"github.com/remora-proxy/remora/protocol"
+)
 
 // removeNominated removes Connection fields from hs, and the fields that they
 // nominate unless protected. It runs after all fields are read, since a field may
@@ -22,7 +26,8 @@ func removeNominated(hs []protocol.Header) []protocol.Header {
 	return kept
 }
 
-// nominated reports whether a Connection field in hs lists name.
+// nominated reports whether a Connection field in hs lists name. Both are tokens, and so
+// ASCII.
 func nominated(hs []protocol.Header, name []byte) bool {
 	for i := range hs {
 		if kindOf(hs[i].Name) != fieldConnection {
@@ -31,32 +36,12 @@ func nominated(hs []protocol.Header, name []byte) bool {
 		list, option, more := hs[i].Value, []byte(nil), true
 		for more {
 			option, list, more = nextElement(list)
-			if sameName(option, name) {
+			if bytes.EqualFold(option, name) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// sameName reports whether two field names are equal without regard to ASCII case.
-func sameName(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c |= 0x20
-	}
-	return c
 }
 
 // protected reports whether a field stays although Connection nominates it.

@@ -9,7 +9,7 @@ import (
 // AppendStreamRequest appends the head of req, decoded as h, for a body that is
 // streamed: with its Content-Length if h has one, and chunked otherwise. An Expect:
 // 100-continue is forwarded, and the connection must close after the response. It
-// appends nothing if ValidRequest refuses req.
+// appends nothing if requestSize refuses req.
 func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -31,7 +31,7 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 // of h. A FixedLength body gets its Content-Length. Other bodies are chunked, or end
 // with the connection for an HTTP/1.0 client (minor 0). With NoBody the head has the
 // declared length of a 304, or of a response to a HEAD. It appends nothing if
-// ValidResponse refuses resp, or if h announces a body that this status can't have.
+// responseSize refuses resp, or if h announces a body that this status can't have.
 func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor int) []byte {
 	if h.Framing != NoBody && !HasBody(resp, ResponseFlags{}) {
 		return dst
@@ -64,12 +64,7 @@ func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 		return dst
 	}
 	dst = appendStatusLine(dst, resp.Status, resp.Reason)
-	for i := range resp.Headers {
-		if kindOf(resp.Headers[i].Name) == endToEnd {
-			dst = appendHeader(dst, &resp.Headers[i])
-		}
-	}
-	return append(dst, '\r', '\n')
+	return append(appendEndToEnd(dst, resp.Headers), '\r', '\n')
 }
 
 // appendFraming appends the field that announces the body of h.

@@ -7,11 +7,10 @@ import "github.com/remora-proxy/remora/protocol"
 const upgradeFields = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 // AppendWebSocketRequest appends the head of req, which has no body, with a request to
-// upgrade the connection to WebSocket. It appends nothing if ValidRequest refuses req.
+// upgrade the connection to WebSocket. It appends nothing if requestSize refuses req.
 func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
-	dst = AppendRequestHead(dst, req)
-	if len(dst) == n {
+	if dst = AppendRequestHead(dst, req); len(dst) == n {
 		return dst
 	}
 	return append(dst[:len(dst)-len("\r\n")], upgradeFields...)
@@ -19,16 +18,10 @@ func AppendWebSocketRequest(dst []byte, req *protocol.Request) []byte {
 
 // AppendWebSocketResponse appends the 101 that grants the upgrade, with the
 // end-to-end headers of resp. It appends nothing if a header is not safe to send.
-
 func AppendWebSocketResponse(dst []byte, resp *protocol.Response) []byte {
 	if !headersValid(resp.Headers) {
 		return dst
 	}
 	dst = append(dst, "HTTP/1.1 101 Switching Protocols\r\n"...)
-	for i := range resp.Headers {
-		if kindOf(resp.Headers[i].Name) == endToEnd {
-			dst = appendHeader(dst, &resp.Headers[i])
-		}
-	}
-	return append(dst, upgradeFields...)
+	return append(appendEndToEnd(dst, resp.Headers), upgradeFields...)
 }

@@ -35,13 +35,9 @@ func appendLoad(dst []byte, l Load) []byte {
 }
 
 func parseLoad(b []byte) (l Load, err error) {
-	var fields [4]uint64
-	for i := range fields {
-		v, n := parseVarint(b)
-		if n <= 0 {
-			return l, ErrPayload
-		}
-		fields[i], b = v, b[n:]
+	fields, ok := parseVarints(b)
+	if !ok {
+		return l, ErrPayload
 	}
 	const most = 1<<32 - 1
 	l.Pending, l.Queued = uint32(min(fields[0], most)), uint32(min(fields[1], most))

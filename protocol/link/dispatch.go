@@ -1,8 +1,6 @@
 package link
 
-import (
-	"github.com/valyala/bytebufferpool"
-)
+import "github.com/valyala/bytebufferpool"
 
 // dispatch handles one complete frame. payload is valid until it returns.
 func (r *Reader) dispatch(f header, payload []byte, h Handler) error {

@@ -63,12 +63,6 @@ func appendHeader(dst []byte, typeAndFlags uint8, id uint64, length int) []byte 
 	return binary.AppendUvarint(dst, uint64(length))
 }
 
-// appendShort appends a frame whose payload is one varint.
-func appendShort(dst []byte, t frameType, id, payload uint64) []byte {
-	dst = appendHeader(dst, uint8(t), id, varintLen(payload))
-	return binary.AppendUvarint(dst, payload)
-}
-
 // parseHeader reads a frame header at the start of b and returns its length n, which
 // is 0 if b does not hold the whole header.
 func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
@@ -113,6 +107,19 @@ func parseVarint(b []byte) (v uint64, n int) {
 		return 0, -1 // not the shortest form
 	}
 	return v, n
+}
+
+// parseVarints reads the four varints at the start of b. ok is false if b has fewer, or a
+// malformed one.
+func parseVarints(b []byte) (fields [4]uint64, ok bool) {
+	for i := range fields {
+		v, n := parseVarint(b)
+		if n <= 0 {
+			return fields, false
+		}
+		fields[i], b = v, b[n:]
+	}
+	return fields, true
 }
 
 // varintLen returns the length of v as a varint.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -73,7 +74,8 @@ type Handler interface {
 	OnLoad(l Load)
 }
 
-// ReaderLimits limits the memory that a peer can occupy.
+// ReaderLimits limits the memory that a peer can occupy. The zero value of a field means
+// the default.
 type ReaderLimits struct {
 	Message int64 // bytes of a body; default 4 MiB
 	Header  int   // bytes of a head: target, header lines, trailers; default 64 KiB
@@ -89,17 +91,9 @@ type ReaderLimits struct {
 }
 
 func (l ReaderLimits) withDefaults() ReaderLimits {
-	if l.Message <= 0 {
-		l.Message = 4 << 20
-	}
-	if l.Header <= 0 {
-		l.Header = 64 << 10
-	}
-	if l.Headers <= 0 {
-		l.Headers = 128
-	}
-	if l.Streams <= 0 {
-		l.Streams = 4096
-	}
+	l.Message = cmp.Or(l.Message, 4<<20)
+	l.Header = cmp.Or(l.Header, 64<<10)
+	l.Headers = cmp.Or(l.Headers, 128)
+	l.Streams = cmp.Or(l.Streams, 4096)
 	return l
 }

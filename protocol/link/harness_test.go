@@ -269,3 +269,14 @@ func splits(t *testing.T, b []byte, f func(t *testing.T, parts [][]byte)) {
 		})
 	}
 }
+
+// String returns the name in the recordings of these tests.
+func (d Dropped) String() string {
+	switch d {
+	case CancelDropped:
+		return "dropped"
+	case CancelFinished:
+		return "finished"
+	}
+	return "at_app"
+}

@@ -138,7 +138,6 @@ func appendTrace(dst, value []byte) ([]byte, bool) {
 
 // formatTrace writes the traceText characters of the traceBinary bytes b to dst.
 func formatTrace(dst, b []byte) {
-	const digits = "0123456789abcdef"
 	dst[0], dst[1] = '0', '0'
 	at := 2
 	for i, c := range b[:traceBinary] {
@@ -146,22 +145,20 @@ func formatTrace(dst, b []byte) {
 			dst[at] = '-'
 			at++
 		}
-		dst[at], dst[at+1] = digits[c>>4], digits[c&0x0f]
+		dst[at], dst[at+1] = hexDigits[c>>4], hexDigits[c&0x0f]
 		at += 2
 	}
 }
 
+const hexDigits = "0123456789abcdef"
+
 // unhex maps lower-case hexadecimal digits to their value, and other bytes to 0xf0.
 var unhex = func() (t [256]byte) {
 	for c := range t {
-		switch {
-		case '0' <= c && c <= '9':
-			t[c] = byte(c - '0')
-		case 'a' <= c && c <= 'f':
-			t[c] = byte(c - 'a' + 10)
-		default:
-			t[c] = 0xf0
-		}
+		t[c] = 0xf0
+	}
+	for i, c := range hexDigits {
+		t[c] = byte(i)
 	}
 	return t
 }()

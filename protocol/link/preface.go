@@ -1,6 +1,9 @@
 package link
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // Versions that this build speaks. A release that adds version N must keep N-1.
 const (
@@ -104,13 +107,9 @@ func common(own, theirs versions) uint8 {
 }
 
 func parseSettings(b []byte) (s Settings, err error) {
-	var fields [4]uint64
-	for i := range fields {
-		v, n := parseVarint(b)
-		if n <= 0 {
-			return s, ErrSettings
-		}
-		fields[i], b = v, b[n:]
+	fields, ok := parseVarints(b)
+	if !ok {
+		return s, ErrSettings
 	}
 	const max32 = 1<<32 - 1
 	if fields[0] < MinFrame || fields[1] < fields[0] || fields[2] == 0 ||
@@ -149,16 +148,8 @@ type Settings struct {
 
 // withDefaults fills in zero fields and forces the others into their range.
 func (s Settings) withDefaults() Settings {
-	if s.MaxFrame == 0 {
-		s.MaxFrame = MaxFrame
-	}
-	s.MaxFrame = min(max(s.MaxFrame, MinFrame), MaxFrame)
-	if s.Window == 0 {
-		s.Window = 128 << 10
-	}
-	s.Window = min(max(s.Window, s.MaxFrame), MaxWindow)
-	if s.MaxStreams == 0 {
-		s.MaxStreams = 4096
-	}
+	s.MaxFrame = min(max(cmp.Or(s.MaxFrame, MaxFrame), MinFrame), MaxFrame)
+	s.Window = min(max(cmp.Or(s.Window, 128<<10), s.MaxFrame), MaxWindow)
+	s.MaxStreams = cmp.Or(s.MaxStreams, 4096)
 	return s
 }

@@ -1,6 +1,10 @@
 package link
 
-import "github.com/valyala/bytebufferpool"
+import (
+	"sort"
+
+	"github.com/valyala/bytebufferpool"
+)
 
 // queue holds the encoded messages that have not left, in order. A dropped message
 // stays as dead bytes until its turn, or until there are too many dead bytes. So a
@@ -69,16 +73,10 @@ func (q *queue) find(id uint64) int {
 		}
 		return -1
 	}
-	lo, hi := q.head, len(q.segs)
-	for lo < hi {
-		if mid := int(uint(lo+hi) >> 1); q.segs[mid].id < id {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < len(q.segs) && q.segs[lo].id == id && !q.segs[lo].dead {
-		return lo
+	unsent := q.segs[q.head:]
+	i := sort.Search(len(unsent), func(i int) bool { return unsent[i].id >= id })
+	if i < len(unsent) && unsent[i].id == id && !unsent[i].dead {
+		return q.head + i
 	}
 	return -1
 }

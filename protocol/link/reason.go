@@ -1,5 +1,7 @@
 package link
 
+import "cmp"
+
 // Reason says why a request ends without a response. With a reason below 128 the
 // application has not seen the request, and below 64 another endpoint may accept it.
 // From 128 on the application may have seen it. So an older peer handles a reason of
@@ -29,40 +31,26 @@ const (
 // safe: the application has seen nothing of it.
 func (r Reason) Retryable() bool { return r < 64 }
 
-// String returns the stable name for logs and metrics.
-func (r Reason) String() string {
-	switch r {
-	case Overload:
-		return "overload"
-	case NoSlot:
-		return "no_slot"
-	case Draining:
-		return "draining"
-	case UpstreamConnect:
-		return "upstream_connect"
-	case NoService:
-		return "no_service"
-	case RateLimited:
-		return "rate_limited"
-	case Exhausted:
-		return "exhausted"
-	case DeadlinePassed:
-		return "deadline_passed"
-	case TooLarge:
-		return "too_large"
-	case Malformed:
-		return "malformed"
-	case UpstreamReset:
-		return "upstream_reset"
-	case UpstreamMalformed:
-		return "upstream_malformed"
-	case ResponseTooLarge:
-		return "response_too_large"
-	case UpstreamTimeout:
-		return "upstream_timeout"
-	}
-	return "unknown"
+// reasonNames are the stable names, as in docs/errors.md.
+var reasonNames = [256]string{
+	Overload:          "overload",
+	NoSlot:            "no_slot",
+	Draining:          "draining",
+	UpstreamConnect:   "upstream_connect",
+	NoService:         "no_service",
+	RateLimited:       "rate_limited",
+	Exhausted:         "exhausted",
+	DeadlinePassed:    "deadline_passed",
+	TooLarge:          "too_large",
+	Malformed:         "malformed",
+	UpstreamReset:     "upstream_reset",
+	UpstreamMalformed: "upstream_malformed",
+	ResponseTooLarge:  "response_too_large",
+	UpstreamTimeout:   "upstream_timeout",
 }
+
+// String returns the name of a reason, and "unknown" for one of a later version.
+func (r Reason) String() string { return cmp.Or(reasonNames[r], "unknown") }
 
 // Dropped is the state of a cancelled request. Unknown values must be treated as
 // CancelAtApp, the safe assumption.
@@ -77,14 +65,3 @@ const (
 	// request: the endpoint has one pending request less.
 	CancelFinished Dropped = 3
 )
-
-// String returns the stable name for logs and metrics.
-func (d Dropped) String() string {
-	switch d {
-	case CancelDropped:
-		return "dropped"
-	case CancelFinished:
-		return "finished"
-	}
-	return "at_app"
-}

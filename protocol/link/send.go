@@ -1,5 +1,7 @@
 package link
 
+import "encoding/binary"
+
 // Append appends the next frames to dst: control, then whole short messages in
 // order, then DATA, one frame per message and round, while credit and budget last.
 // budget, in bytes, is soft. All control frames are appended, and at least one message
@@ -70,7 +72,8 @@ func (w *Writer) appendData(dst []byte, limit int) []byte {
 // append appends the frames of the occupied slots and empties them.
 func (s *slots) append(dst []byte) []byte {
 	if s.credit > 0 {
-		dst = appendShort(dst, frameCredit, 0, uint64(s.credit))
+		dst = appendHeader(dst, uint8(frameCredit), 0, varintLen(uint64(s.credit)))
+		dst = binary.AppendUvarint(dst, uint64(s.credit))
 	}
 	if s.hasPing {
 		dst = appendHeader(dst, uint8(framePing), s.ping, 0)

@@ -281,7 +281,6 @@ func (w *Writer) Control() int { return len(w.control) }
 
 // Encoded returns the bytes held for sending in the Writer's own memory, without the
 // memory of Owners.
-
 func (w *Writer) Encoded() int {
 	return len(w.control) + len(w.names.defs) + w.ready.pending()
 }
