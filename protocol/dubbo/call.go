@@ -47,8 +47,7 @@ func (c *Call) Parse(req *protocol.Request) error {
 		return ErrNotCall
 	}
 	var err error
-	if isForm(protocol.Find(req.Headers, "content-type")) {
-		c.Bare = true
+	if c.Bare = isForm(protocol.Find(req.Headers, "content-type")); c.Bare {
 		err = c.parseForm(req.Body)
 	} else {
 		err = c.parseJSON(req.Path, req.Body)
@@ -74,18 +73,9 @@ func (c *Call) reset() {
 
 // isForm reports whether a media type, without its parameters, is that of a form.
 func isForm(contentType []byte) bool {
-	mediaType, _, _ := bytes.Cut(contentType, semicolon)
+	mediaType, _, _ := bytes.Cut(contentType, []byte(";"))
 	return protocol.EqualFold(bytes.TrimSpace(mediaType), "application/x-www-form-urlencoded")
 }
-
-var (
-	semicolon = []byte{';'}
-	ampersand = []byte{'&'}
-	equals    = []byte{'='}
-	comma     = []byte{','}
-	question  = []byte{'?'}
-	slash     = []byte{'/'}
-)
 
 func (c *Call) checkNames() error {
 	for _, name := range [...][]byte{c.Interface, c.Method, c.Version, c.Group} {
@@ -122,29 +112,26 @@ func (c *Call) checkArguments() error {
 // which keeps its header names.
 func (c *Call) readAttachments(headers []protocol.Header) error {
 	for i := range headers {
-		h := &headers[i]
+		h, err := &headers[i], error(nil)
 		switch {
 		case protocol.EqualFold(h.Name, "dubbo-attachments"):
-			if err := c.readAttachmentList(h.Value); err != nil {
-				return err
+			err = c.readAttachmentList(h.Value)
+		case protocol.EqualFold(h.Name, "traceparent") || protocol.EqualFold(h.Name, "tracestate"):
+			if utf8.Valid(h.Value) {
+				err = c.attach(h.Name, h.Value)
 			}
-		case isTraceContext(h.Name) && utf8.Valid(h.Value):
-			if err := c.attach(h.Name, h.Value); err != nil {
-				return err
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func isTraceContext(name []byte) bool {
-	return protocol.EqualFold(name, "traceparent") || protocol.EqualFold(name, "tracestate")
-}
-
 func (c *Call) readAttachmentList(list []byte) error {
 	for len(list) > 0 {
 		var item []byte
-		item, list, _ = bytes.Cut(list, comma)
+		item, list, _ = bytes.Cut(list, []byte(","))
 		name, value, ok := c.pair(bytes.TrimSpace(item))
 		if !ok || len(name) == 0 || !utf8.Valid(name) || !utf8.Valid(value) || selectsService(name) {
 			return ErrBadAttachment
@@ -166,7 +153,7 @@ func (c *Call) attach(name, value []byte) error {
 
 // pair splits name=value and decodes both.
 func (c *Call) pair(b []byte) (name, value []byte, ok bool) {
-	name, value, found := bytes.Cut(b, equals)
+	name, value, found := bytes.Cut(b, []byte("="))
 	name, okName := c.percentDecode(name)
 	value, okValue := c.percentDecode(value)
 	return name, value, found && okName && okValue
@@ -202,7 +189,7 @@ func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 func (c *Call) parseForm(body []byte) error {
 	for len(body) > 0 {
 		var field []byte
-		field, body, _ = bytes.Cut(body, ampersand)
+		field, body, _ = bytes.Cut(body, []byte("&"))
 		name, value, ok := c.pair(field)
 		if !ok || !c.field(name, value) {
 			return ErrBadForm

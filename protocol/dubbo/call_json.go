@@ -10,7 +10,7 @@ import (
 // with the arguments as "args". Unless the types can be inferred from these, "types"
 // has their Java names (int, java.lang.String, long[]) or descriptors.
 func (c *Call) parseJSON(path, body []byte) error {
-	path, query, _ := bytes.Cut(path, question)
+	path, query, _ := bytes.Cut(path, []byte("?"))
 	if !c.parsePath(path) {
 		return ErrNotCall
 	}
@@ -32,8 +32,8 @@ func (c *Call) parseJSON(path, body []byte) error {
 }
 
 func (c *Call) parsePath(path []byte) bool {
-	rest, ok := bytes.CutPrefix(path, slash)
-	service, method, found := bytes.Cut(rest, slash)
+	rest, ok := bytes.CutPrefix(path, []byte("/"))
+	service, method, found := bytes.Cut(rest, []byte("/"))
 	if !ok || !found || bytes.IndexByte(method, '/') >= 0 {
 		return false
 	}
@@ -46,7 +46,7 @@ func (c *Call) parsePath(path []byte) bool {
 func (c *Call) parseQuery(query []byte) bool {
 	for len(query) > 0 {
 		var field []byte
-		field, query, _ = bytes.Cut(query, ampersand)
+		field, query, _ = bytes.Cut(query, []byte("&"))
 		name, value, ok := c.pair(field)
 		switch {
 		case !ok:

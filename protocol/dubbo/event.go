@@ -1,5 +1,7 @@
 package dubbo
 
+import "bytes"
+
 // AppendHeartbeat appends a heartbeat that expects a response.
 func AppendHeartbeat(dst []byte, serialization byte, id int64) []byte {
 	return AppendFrame(dst, &Frame{
@@ -15,9 +17,12 @@ func AppendHeartbeatAnswer(dst []byte, f *Frame) []byte {
 	})
 }
 
+// The null and the read-only event of both serializations.
 var (
-	nullHessian2 = []byte("N")
-	nullFastjson = []byte("null\n")
+	nullHessian2     = []byte("N")
+	nullFastjson     = []byte("null\n")
+	readOnlyHessian2 = []byte("\x01R")
+	readOnlyFastjson = []byte("\"R\"\n")
 )
 
 // nullBody returns a body that encodes null, or other if the serialization is unknown.
@@ -34,8 +39,8 @@ func nullBody(serialization byte, other []byte) []byte {
 // ReadOnly reports whether f is the event of a provider that shuts down. The provider
 // accepts no more calls on the connection, but still responds to earlier ones.
 func ReadOnly(f *Frame) bool {
-	body := string(f.Body)
-	return f.Event && (f.Serialization == Hessian2 && body == "\x01R" || f.Serialization == Fastjson && body == "\"R\"\n")
+	return f.Event && (f.Serialization == Hessian2 && bytes.Equal(f.Body, readOnlyHessian2) ||
+		f.Serialization == Fastjson && bytes.Equal(f.Body, readOnlyFastjson))
 }
 
 // AppendReadOnly appends the event that ReadOnly recognizes.
@@ -46,8 +51,3 @@ func AppendReadOnly(dst []byte, serialization byte) []byte {
 	}
 	return AppendFrame(dst, &Frame{Request: true, Event: true, Serialization: serialization, Body: body})
 }
-
-var (
-	readOnlyHessian2 = []byte("\x01R")
-	readOnlyFastjson = []byte("\"R\"\n")
-)

@@ -117,22 +117,6 @@ func appendHessianLong(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 'L'), uint64(v))
 }
 
-func appendHessianDouble(dst []byte, v float64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, 'D'), math.Float64bits(v))
-}
-
-func appendHessianBool(dst []byte, v bool) []byte {
-	if v {
-		return append(dst, 'T')
-	}
-	return append(dst, 'F')
-}
-
-// appendHessianDate appends milliseconds since 1970.
-func appendHessianDate(dst []byte, v int64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, 'J'), uint64(v))
-}
-
 // appendHessianBinary appends b in chunks.
 func appendHessianBinary(dst, b []byte) []byte {
 	for len(b) > maxChunk {

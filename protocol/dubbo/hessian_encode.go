@@ -2,6 +2,7 @@ package dubbo
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 )
 
@@ -27,7 +28,7 @@ func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
 	case s.form == formInteger && s.bits == 64:
 		e.dst = appendHessianLong(e.dst, e.integer(a.text))
 	case s.form == formDate:
-		e.dst = appendHessianDate(e.dst, e.integer(a.text))
+		e.dst = binary.BigEndian.AppendUint64(append(e.dst, 'J'), uint64(e.integer(a.text)))
 	case s.form == formFloat:
 		e.double(a.text)
 	case s.form == formDecimal:
@@ -85,8 +86,10 @@ func (e *hessianEncoder) scalar(json []byte) {
 	switch {
 	case json[0] == 'n':
 		e.dst = append(e.dst, 'N')
-	case json[0] == 't' || json[0] == 'f':
-		e.dst = appendHessianBool(e.dst, json[0] == 't')
+	case json[0] == 't':
+		e.dst = append(e.dst, 'T')
+	case json[0] == 'f':
+		e.dst = append(e.dst, 'F')
 	case !isInteger(json):
 		e.double(json)
 	case fitsBits(json, 32):
@@ -105,7 +108,7 @@ func (e *hessianEncoder) integer(json []byte) int64 {
 func (e *hessianEncoder) double(json []byte) {
 	v, err := strconv.ParseFloat(string(json), 64)
 	e.bad = e.bad || err != nil
-	e.dst = appendHessianDouble(e.dst, v)
+	e.dst = binary.BigEndian.AppendUint64(append(e.dst, 'D'), math.Float64bits(v))
 }
 
 // decimal writes a java.math.BigDecimal: an object with the text of the number as

@@ -199,14 +199,12 @@ func (l *lineReader) next() []byte {
 	}
 	line := l.b[l.i : l.i+n]
 	l.i += n + 1
-	line = bytes.TrimSuffix(line, carriageReturn)
+	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) == 0 || bytes.IndexByte(line, '\r') >= 0 {
 		l.bad = true
 	}
 	return line
 }
-
-var carriageReturn = []byte{'\r'}
 
 // name reads a string without escapes, or null.
 func (l *lineReader) name() []byte {

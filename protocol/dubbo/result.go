@@ -9,7 +9,7 @@ func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem
 		t.dst = append(t.dst, "null"...)
 	case kindValue, kindValueWithAttachments:
 		if head := t.next(); bare && head.kind == tokenString {
-			t.text(head)
+			t.dst = t.r.appendText(t.dst, head)
 		} else {
 			t.rest(head)
 		}
@@ -28,15 +28,6 @@ func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem
 		return dst, nil, ErrBadAnswer
 	}
 	return t.dst, nil, nil
-}
-
-// text writes a string without quotes.
-func (t *transcoder) text(tok token) {
-	t.dst = appendText(t.dst, tok.text)
-	for tok.more {
-		tok = t.r.chunk(tokenString)
-		t.dst = appendText(t.dst, tok.text)
-	}
 }
 
 // exception reads an exception: the class and the detailMessage of an object. A string
@@ -69,12 +60,18 @@ func (r *hessianReader) text(t token) ([]byte, bool) {
 		r.skipRest(t)
 		return nil, false
 	}
-	text := appendText(nil, t.text)
+	text := r.appendText(nil, t)
+	return text, !r.bad
+}
+
+// appendText appends the string whose first chunk is t.
+func (r *hessianReader) appendText(dst []byte, t token) []byte {
+	dst = appendText(dst, t.text)
 	for t.more {
 		t = r.chunk(tokenString)
-		text = appendText(text, t.text)
+		dst = appendText(dst, t.text)
 	}
-	return text, !r.bad
+	return dst
 }
 
 // appendFastjsonResult appends the result in the body of a fastjson response, or

@@ -17,51 +17,37 @@ const (
 	StatusPoolExhausted   Status = 100
 )
 
-// HTTP returns the matching HTTP status, or 502 for an unknown status.
-func (s Status) HTTP() int {
-	switch s {
-	case StatusOK:
-		return 200
-	case StatusBadRequest:
-		return 400
-	case StatusServiceNotFound:
-		return 404
-	case StatusServiceError, StatusServerError:
-		return 500
-	case StatusPoolExhausted:
-		return 503
-	case StatusClientTimeout, StatusServerTimeout:
-		return 504
-	}
-	return 502
+// outcome is what a status means to an HTTP client.
+type outcome struct {
+	http int    // the matching HTTP status
+	code string // stable, for x-remora-error; "" for StatusOK
 }
 
-// Code returns the stable code of a status for x-remora-error, or "" for StatusOK.
-func (s Status) Code() string {
-	switch s {
-	case StatusOK:
-		return ""
-	case StatusClientTimeout:
-		return "dubbo-client-timeout"
-	case StatusServerTimeout:
-		return "dubbo-server-timeout"
-	case StatusBadRequest:
-		return "dubbo-bad-request"
-	case StatusBadResponse:
-		return "dubbo-bad-response"
-	case StatusServiceNotFound:
-		return "dubbo-service-not-found"
-	case StatusServiceError:
-		return "dubbo-service-error"
-	case StatusServerError:
-		return "dubbo-server-error"
-	case StatusClientError:
-		return "dubbo-client-error"
-	case StatusPoolExhausted:
-		return "dubbo-pool-exhausted"
-	}
-	return "dubbo-unknown-status"
+var outcomes = [256]outcome{
+	StatusOK:              {200, ""},
+	StatusClientTimeout:   {504, "dubbo-client-timeout"},
+	StatusServerTimeout:   {504, "dubbo-server-timeout"},
+	StatusBadRequest:      {400, "dubbo-bad-request"},
+	StatusBadResponse:     {502, "dubbo-bad-response"},
+	StatusServiceNotFound: {404, "dubbo-service-not-found"},
+	StatusServiceError:    {500, "dubbo-service-error"},
+	StatusServerError:     {500, "dubbo-server-error"},
+	StatusClientError:     {502, "dubbo-client-error"},
+	StatusPoolExhausted:   {503, "dubbo-pool-exhausted"},
 }
+
+func (s Status) outcome() outcome {
+	if o := outcomes[s]; o.http != 0 {
+		return o
+	}
+	return outcome{502, "dubbo-unknown-status"}
+}
+
+// HTTP returns the matching HTTP status, or 502 for an unknown status.
+func (s Status) HTTP() int { return s.outcome().http }
+
+// Code returns the stable code of a status for x-remora-error, or "" for StatusOK.
+func (s Status) Code() string { return s.outcome().code }
 
 // StatusOf returns the Dubbo status that matches an HTTP status. An overloaded provider
 // (429, 503) becomes an exhausted pool, so that callers try another.

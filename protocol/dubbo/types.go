@@ -67,7 +67,7 @@ func appendDescriptor(dst, name []byte) []byte {
 		dst = append(dst, '[')
 		name = element
 	}
-	if code := primitive(name); code != 0 {
+	if code := primitives[string(name)]; code != 0 {
 		return append(dst, code)
 	}
 	dst = append(dst, 'L')
@@ -80,26 +80,9 @@ func appendDescriptor(dst, name []byte) []byte {
 	return append(dst, ';')
 }
 
-func primitive(name []byte) byte {
-	switch string(name) {
-	case "boolean":
-		return 'Z'
-	case "byte":
-		return 'B'
-	case "char":
-		return 'C'
-	case "double":
-		return 'D'
-	case "float":
-		return 'F'
-	case "int":
-		return 'I'
-	case "long":
-		return 'J'
-	case "short":
-		return 'S'
-	}
-	return 0
+// primitives has the descriptors of the primitive types.
+var primitives = map[string]byte{
+	"boolean": 'Z', "byte": 'B', "char": 'C', "double": 'D', "float": 'F', "int": 'I', "long": 'J', "short": 'S',
 }
 
 // shape is the JSON form of the values of a type.
