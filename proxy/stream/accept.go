@@ -17,12 +17,10 @@ import (
 
 // Accept implements downstream.Streams.
 func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
-	down := endOf(peer)
-	if down == nil {
-		_ = peer.Close()
+	p := s.newPair(peer)
+	if p == nil {
 		return
 	}
-	p := &pair{srv: s, down: down}
 	switch a.Stream.Kind {
 	case link.StreamAnswer:
 		s.serveParked(p, a.Stream.Token)
@@ -64,8 +62,7 @@ func (p *pair) serve(a *downstream.StreamAccept) {
 
 // receive reads the head of the request into r. early is the part that was read before.
 func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure {
-	in := intake{proc: p.srv.opt.Process, b: early}
-	in.hold()
+	in := newInput(p.srv.opt.Process, early)
 	defer in.free()
 	_ = p.down.SetReadDeadline(time.Now().Add(p.srv.config().Timeouts.Header))
 	var head http1.Head

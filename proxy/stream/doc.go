@@ -14,7 +14,6 @@
 //	connect.go   finds an endpoint that takes the stream
 //	tunnel.go    a stream of opaque bytes
 //	pass.go      a redirected connection, passed to its original destination
-//	hops.go      the set of such connections, which detects a loop
 //	relay.go     copies bytes both ways
 //	request.go   an HTTP request and its response, both of any length
 //	response.go  a response whose request was a message

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"net"
 	"sync/atomic"
 
@@ -71,10 +72,7 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 	err = sc.Control(func(fd uintptr) {
 		info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	if err == nil {
-		err = failed
-	}
-	return info, err
+	return info, cmp.Or(err, failed)
 }
 
 // unacknowledged returns how many bytes the peer has not acknowledged yet.

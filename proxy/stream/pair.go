@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // pair is the two ends of a stream, which it owns: down to the client, and up to the
@@ -28,7 +30,18 @@ type pair struct {
 	readerDone   chan struct{} // closed when the goroutine of readDown has ended; nil if there is none
 }
 
-// join sets up, unless the stream was aborted: then it resets up and returns ErrClosed.
+// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no
+// TCP connection, it closes it and returns nil.
+func (s *Server) newPair(client loop.Socket) *pair {
+	down := endOf(client)
+	if down == nil {
+		_ = client.Close()
+		return nil
+	}
+	return &pair{srv: s, down: down}
+}
+
+// attachUp sets up, unless the stream was aborted: then it resets up and returns ErrClosed.
 func (p *pair) attachUp(up *end) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,8 +64,4 @@ func (p *parked) take() *exchange.StreamSource {
 }
 
 // discard closes the source of a body that was not fetched.
-func (p *parked) discard() {
-	p.timer.Stop()
-	p.srv.opt.Process.Hold(-p.bytes)
-	p.src.Close()
-}
+func (p *parked) discard() { p.take().Close() }

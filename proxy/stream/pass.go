@@ -31,13 +31,9 @@ type hop struct{ from, to netip.AddrPort }
 
 // Pass implements downstream.Streams.
 func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
-	down := endOf(client)
-	if down == nil {
-		_ = client.Close()
-		return
+	if p := s.newPair(client); p != nil {
+		s.start(p, (&passThrough{pair: p, listener: listener, to: to, first: first}).run)
 	}
-	p := &passThrough{pair: &pair{srv: s, down: down}, listener: listener, to: to, first: first}
-	s.start(p.pair, p.run)
 }
 
 func (p *passThrough) run() {
@@ -53,7 +49,7 @@ func (p *passThrough) run() {
 		p.abort() // as if the client had been refused
 		return
 	}
-	defer p.srv.hops.remove(onward)
+	defer p.srv.hops.Delete(onward)
 	worker.Passed(nil)
 	in, out := p.relay(early)
 	record.End(accesslog.StreamEnd{Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
@@ -62,7 +58,7 @@ func (p *passThrough) run() {
 // dialDestination connects to the original destination. It returns the connection for
 // removal from Server.hops.
 func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
-	if p.srv.hops.has(hop{addrPort(p.down.RemoteAddr()), p.to}) {
+	if _, ours := p.srv.hops.Load(hop{addrPort(p.down.RemoteAddr()), p.to}); ours {
 		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
 			"destination", p.to.String())
 		return hop{}, fault.Loop
@@ -80,7 +76,7 @@ func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 	// The hop is added before a byte is sent: if the kernel redirects this connection to
 	// the sidecar too, Pass must find it.
 	onward = hop{addrPort(p.up.LocalAddr()), p.to}
-	p.srv.hops.add(onward)
+	p.srv.hops.Store(onward, nil)
 	return onward, nil
 }
 

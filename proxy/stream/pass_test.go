@@ -102,7 +102,7 @@ func TestPassLoop(t *testing.T) {
 	s.waitIdle()
 
 	// The addresses may be used again once the connection has ended.
-	if s.srv.hops.has(hop{addrPort(again.RemoteAddr()), to}) {
+	if _, ok := s.srv.hops.Load(hop{addrPort(again.RemoteAddr()), to}); ok {
 		t.Error("the connection is still in hops")
 	}
 }

@@ -19,12 +19,10 @@ import (
 
 // Request implements downstream.Streams.
 func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
-	down := endOf(client)
-	if down == nil {
-		_ = client.Close()
+	p := s.newPair(client)
+	if p == nil {
 		return
 	}
-	p := &pair{srv: s, down: down}
 	if r.Kind != stats.StreamConnect {
 		s.start(p, (&requestStream{pair: p, r: r}).run)
 		return

@@ -21,13 +21,12 @@ type responseStream struct {
 
 // Answer implements downstream.Streams.
 func (s *Server) Answer(client loop.Socket, a *downstream.StreamAnswer) {
-	down := endOf(client)
-	if down == nil {
-		_ = client.Close()
+	p := s.newPair(client)
+	if p == nil {
 		a.Source.Close()
 		return
 	}
-	s.startResponse(&responseStream{pair: &pair{srv: s, down: down}, head: a.Head, chunks: a.Chunks, src: a.Source})
+	s.startResponse(&responseStream{pair: p, head: a.Head, chunks: a.Chunks, src: a.Source})
 }
 
 func (s *Server) startResponse(d *responseStream) {

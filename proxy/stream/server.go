@@ -49,7 +49,9 @@ type Server struct {
 	next   atomic.Uint32 // counts the picks, for round robin over the workers
 	flush  time.Duration // flushTime, except in tests
 	park   time.Duration // parkTime, except in tests
-	hops   hopSet        // connections to original destinations
+
+	// hops has the open connections to original destinations, as keys of type hop.
+	hops sync.Map
 
 	mu        sync.Mutex
 	closed    bool
@@ -188,10 +190,8 @@ func (s *Server) limits() *protocol.Limits {
 
 // sleep waits for d, or until Close.
 func (s *Server) sleep(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-s.ctx.Done():
 	}
 }
