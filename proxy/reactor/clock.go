@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"time"
@@ -43,7 +42,7 @@ func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	if err != nil {
 		return err
 	}
-	raw, err := carrier.SyscallConn()
+	raw, err := carrier.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return errors.Join(err, carrier.Close())
 	}
@@ -94,7 +93,7 @@ func (c *clock) fire() {
 }
 
 // socket returns one end of a socket pair whose other end is closed.
-func socket() (*net.UnixConn, error) {
+func socket() (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
@@ -102,15 +101,7 @@ func socket() (*net.UnixConn, error) {
 	_ = unix.Close(pair[1])
 	file := os.NewFile(uintptr(pair[0]), "timer")
 	defer file.Close()
-	conn, err := net.FileConn(file)
-	if err != nil {
-		return nil, err
-	}
-	uc, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("a socket pair is a %T", conn), conn.Close())
-	}
-	return uc, nil
+	return net.FileConn(file)
 }
 
 // rearm sets the timerfd if the nearest timer is due earlier than it fires. The timerfd

@@ -246,15 +246,14 @@ func (c *conn) timerFired() {
 
 // cause reduces err to io.EOF or to the error number of the system, if it wraps one.
 func cause(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return io.EOF
-	}
-	var timeout interface{ Timeout() bool }
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.As(err, &errno):
 		return errno
-	}
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	case errors.As(err, &timeout) && timeout.Timeout():
 		return syscall.ETIMEDOUT
 	}
 	return err

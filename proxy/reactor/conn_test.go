@@ -307,7 +307,7 @@ func TestResetReportedAsEOF(t *testing.T) {
 				break
 			}
 		}
-		(&handler{e}).OnClose(c.gc, io.EOF)
+		(&handler{eng: e}).OnClose(c.gc, io.EOF)
 	})
 	if err := recv(t, closed, "OnClose"); err != syscall.ECONNRESET {
 		t.Errorf("OnClose(%v) after a reset", err)

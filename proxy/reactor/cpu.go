@@ -72,38 +72,27 @@ func walk(base, group string, cpus float64, limit func(dir string) float64) floa
 
 // limitV2 reads cpu.max ("quota period", or "max period"). 0 means no limit.
 func limitV2(dir string) float64 {
-	b, err := os.ReadFile(path.Join(dir, "cpu.max"))
-	if err != nil {
-		return 0
-	}
-	field := strings.Fields(string(b))
-	if len(field) != 2 {
-		return 0
-	}
-	return ratio(field[0], field[1])
+	quota, period, _ := strings.Cut(textOf(dir, "cpu.max"), " ")
+	return ratio(quota, period)
 }
 
 // limitV1 reads cpu.cfs_quota_us, which is -1 without a limit, and cpu.cfs_period_us.
 // 0 means no limit.
 func limitV1(dir string) float64 {
-	q, err := os.ReadFile(path.Join(dir, "cpu.cfs_quota_us"))
-	if err != nil {
-		return 0
-	}
-	p, err := os.ReadFile(path.Join(dir, "cpu.cfs_period_us"))
-	if err != nil {
-		return 0
-	}
-	return ratio(strings.TrimSpace(string(q)), strings.TrimSpace(string(p)))
+	return ratio(textOf(dir, "cpu.cfs_quota_us"), textOf(dir, "cpu.cfs_period_us"))
 }
 
+// textOf returns the text of a file, or "" if it can't be read.
+func textOf(dir, file string) string {
+	b, _ := os.ReadFile(path.Join(dir, file))
+	return strings.TrimSpace(string(b))
+}
+
+// ratio returns 0 unless both are positive numbers.
 func ratio(quota, period string) float64 {
 	q, err := strconv.ParseFloat(quota, 64)
-	if err != nil || q <= 0 {
-		return 0
-	}
-	p, err := strconv.ParseFloat(period, 64)
-	if err != nil || p <= 0 {
+	p, err2 := strconv.ParseFloat(period, 64)
+	if err != nil || err2 != nil || q <= 0 || p <= 0 {
 		return 0
 	}
 	return q / p

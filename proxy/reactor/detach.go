@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
@@ -21,7 +22,7 @@ func (c *conn) Detach() (loop.Socket, error) {
 	}
 	nc, err := c.duplicate()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reactor: detach: %w", err)
 	}
 	c.loop.eng.count.detached.Add(1)
 	s := c.toSocket(nc)
@@ -31,34 +32,31 @@ func (c *conn) Detach() (loop.Socket, error) {
 
 // toSocket returns a Socket on nc, which takes over the reservation of c.
 func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
-	e, at := c.loop.eng, c.reservation
-	c.reservation = reservation{}
-	if c.secure == nil {
-		s := &plainSocket{TCPConn: nc}
-		s.offLoop.begin(e, at)
-		return s
+	var over *tls.Conn
+	if c.secure != nil {
+		over = c.secure.detach(nc)
 	}
-	s := &secureSocket{Conn: c.secure.detach(nc), raw: nc}
-	s.offLoop.begin(e, at)
-	return s
+	at := c.reservation
+	c.reservation = reservation{}
+	return c.loop.eng.newSocket(nc, over, at)
 }
 
 // duplicate returns a connection of package net on the same socket.
 func (c *conn) duplicate() (*net.TCPConn, error) {
 	fd, err := c.gc.Dup()
 	if err != nil {
-		return nil, fmt.Errorf("reactor: detach: %w", err)
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "")
 	nc, err := net.FileConn(f) // duplicates once more
 	_ = f.Close()
 	if err != nil {
-		return nil, fmt.Errorf("reactor: detach: %w", err)
+		return nil, err
 	}
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
 		_ = nc.Close()
-		return nil, fmt.Errorf("reactor: detach: a %T", nc)
+		return nil, fmt.Errorf("a %T", nc)
 	}
 	return tcp, nil
 }

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -141,32 +142,17 @@ func Start(o Options) (*Engine, error) {
 	if o.Loops < 0 || o.Loops > MaxLoops {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	o.MaxConnections = capConnections(o.MaxConnections, fileLimit())
-	if o.MaxDials <= 0 {
-		o.MaxDials = 128
-	}
-	if o.WriteStall <= 0 {
-		o.WriteStall = 30 * time.Second
-	}
-	if o.MaxHandshakes <= 0 {
-		o.MaxHandshakes = 512
-	}
-	if o.HandshakeTimeout <= 0 {
-		o.HandshakeTimeout = 5 * time.Second
-	}
 	e := &Engine{
-		log: o.Logger, linger: lingerTime, originalDst: originalDst,
-		listeners: make(map[*Listener]struct{}),
-		dialTLS:   o.DialTLS, handshakeTokens: make(chan struct{}, o.MaxHandshakes), handshakeTimeout: o.HandshakeTimeout,
+		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
+		handshakeTokens:  make(chan struct{}, cmp.Or(o.MaxHandshakes, 512)),
+		handshakeTimeout: cmp.Or(o.HandshakeTimeout, 5*time.Second),
+		listeners:        make(map[*Listener]struct{}),
 	}
-	e.SetWriteStall(o.WriteStall)
-	e.limits.max, e.limits.maxSource = int64(o.MaxConnections), o.MaxPerSource
-	e.limits.bySource = make(map[netip.Addr]int)
+	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
+	e.limits.max = int64(capConnections(o.MaxConnections, fileLimit()))
+	e.limits.maxSource, e.limits.bySource = o.MaxPerSource, make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.dialer = dialer{eng: e, max: o.MaxDials}
+	e.dialer = dialer{eng: e, max: cmp.Or(o.MaxDials, 128)}
 	if err := e.boot(o.Loops); err != nil {
 		e.cancel()
 		return nil, fmt.Errorf("reactor: start: %w", err)

@@ -10,5 +10,9 @@ var RefusingAddr = refusingAddr
 
 // ListenOn is Listen with all connections on one loop.
 func (e *Engine) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
-	return e.listen(addr, o, accept, []*eventLoop{l.(*eventLoop)})
+	ln, err := Bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	return e.serve(ln, o, accept, []*eventLoop{l.(*eventLoop)})
 }

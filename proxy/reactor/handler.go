@@ -3,7 +3,6 @@ package reactor
 import (
 	"io"
 	"syscall"
-	"time"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -11,12 +10,12 @@ import (
 
 // handler receives gnet's events. The gnet context of a socket is its *conn, and that of
 // a timerfd its *eventLoop, so that an event needs no lookup.
-type handler struct{ eng *Engine }
+type handler struct {
+	gnet.BuiltinEventEngine // the other events are ignored
+	eng                     *Engine
+}
 
-func (h *handler) OnBoot(gnet.Engine) gnet.Action           { return gnet.None }
-func (h *handler) OnShutdown(gnet.Engine)                   {}
-func (h *handler) OnTick() (d time.Duration, a gnet.Action) { return time.Hour, gnet.None }
-
+// OnOpen implements gnet.EventHandler.
 func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	switch x := gc.Context().(type) {
 	case *conn:
@@ -32,6 +31,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	return nil, gnet.None
 }
 
+// OnTraffic implements gnet.EventHandler.
 func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	// Each event must consume all input: gnet copies the rest into a ring without a
 	// limit, and a read can't be paused.

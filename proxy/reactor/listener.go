@@ -69,7 +69,11 @@ const (
 // returns the stream, or nil to close the connection. After Stop the error is
 // ErrStopped.
 func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
-	return e.listen(addr, o, accept, e.loops)
+	ln, err := Bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	return e.Serve(ln, o, accept)
 }
 
 // Bind opens a socket at addr ("host:port") for Serve. From then on the kernel accepts
@@ -92,14 +96,6 @@ func Bind(addr string) (net.Listener, error) {
 // error.
 func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.serve(ln, o, accept, e.loops)
-}
-
-func (e *Engine) listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
-	ln, err := Bind(addr)
-	if err != nil {
-		return nil, err
-	}
-	return e.serve(ln, o, accept, loops)
 }
 
 func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream, loops []*eventLoop) (*Listener, error) {
@@ -225,29 +221,38 @@ func (l *Listener) onAccept(nc net.Conn) {
 	target.load.Add(1)
 	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at}
 	enroll := func() {
-		if l.opts.TLS != nil && !l.acceptTLS(c, nc) {
-			target.load.Add(-1)
-			c.reservation.release()
-			return
-		}
-		if l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
-			target.load.Add(-1) // the Socket keeps the reservation
-			return
-		}
-		if err := c.enroll(nc); err != nil {
-			target.load.Add(-1)
-			c.reservation.release()
-			e.count.acceptErrors.Add(1)
-			e.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
+		if !l.enroll(c, nc) {
+			c.lost()
 		}
 	}
 	if !e.spawn(enroll) {
-		target.load.Add(-1)
-		c.reservation.release()
+		c.lost()
 		_ = nc.Close()
 		return
 	}
 	e.count.accepted.Add(1)
+}
+
+// lost uncounts an accepted connection that does not reach its loop. If it was passed on,
+// its Socket keeps the reservation.
+func (c *conn) lost() {
+	c.loop.load.Add(-1)
+	c.reservation.release()
+}
+
+// enroll gives nc to the loop of c, after the TLS handshake. It returns false if nc was
+// closed or passed on.
+func (l *Listener) enroll(c *conn, nc net.Conn) bool {
+	if l.opts.TLS != nil && !l.acceptTLS(c, nc) ||
+		l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
+		return false
+	}
+	if err := c.enroll(nc); err != nil {
+		l.eng.count.acceptErrors.Add(1)
+		l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
+		return false
+	}
+	return true
 }
 
 // acceptTLS does the TLS handshake of an accepted connection, and closes the connection

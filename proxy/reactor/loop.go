@@ -71,7 +71,7 @@ func (l *eventLoop) After(d time.Duration, t *loop.Timer) {
 	l.timers.Arm(t, l.now+min(max(d, 0), maxDelay))
 }
 
-// never is a time that does not overflow when the clock's is added, 73 years.
+// maxDelay does not overflow when the clock's time is added. It is 73 years.
 const maxDelay = time.Duration(1 << 61)
 
 // Stop implements loop.Loop.

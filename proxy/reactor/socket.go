@@ -152,9 +152,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 	raw := nc.(*net.TCPConn)
 	config := e.dialConfig(service)
 	if config == nil {
-		s := &plainSocket{TCPConn: raw}
-		s.offLoop.begin(e, reservation{})
-		return s, nil
+		return e.newSocket(raw, nil, reservation{}), nil
 	}
 	below := &wire{nc: raw}
 	over := tls.Client(below, config())
@@ -162,7 +160,18 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 		return nil, err
 	}
 	below.handshakeDone = true
+	return e.newSocket(raw, over, reservation{}), nil
+}
+
+// newSocket returns a Socket on raw that counts with the reservation at. It is in plain
+// text if over is nil.
+func (e *Engine) newSocket(raw *net.TCPConn, over *tls.Conn, at reservation) loop.Socket {
+	if over == nil {
+		s := &plainSocket{TCPConn: raw}
+		s.offLoop.begin(e, at)
+		return s
+	}
 	s := &secureSocket{Conn: over, raw: raw}
-	s.offLoop.begin(e, reservation{})
-	return s, nil
+	s.offLoop.begin(e, at)
+	return s
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -194,11 +195,6 @@ func (w *wire) SetReadDeadline(time.Time) error { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 // errNoMore reports to a tls.Conn that it has read all input of the event. Since it is
-// Temporary, the tls.Conn keeps its state and continues at the next Read.
-var errNoMore net.Error = noMore{}
-
-type noMore struct{}
-
-func (noMore) Error() string   { return "reactor: no more input in this event" }
-func (noMore) Timeout() bool   { return true }
-func (noMore) Temporary() bool { return true }
+// Temporary, the tls.Conn keeps its state and continues at the next Read. On a loop nothing
+// else fails with this error.
+var errNoMore = os.ErrDeadlineExceeded
