@@ -80,7 +80,10 @@ func (p *Buffers) Get(n int) *bytebufferpool.ByteBuffer {
 // Put takes back a buffer. The caller must not use it afterwards.
 func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	if PoisonBuffers {
-		poison(b.B[:cap(b.B)])
+		whole := b.B[:cap(b.B)]
+		for i := range whole {
+			whole[i] = Poison
+		}
 	}
 	size := cap(b.B)
 	if size < leastBuffer {
@@ -170,13 +173,3 @@ func (p *Buffers) take(n, c int) *bytebufferpool.ByteBuffer {
 func classOf(n int) int { return bits.Len(uint(n-1) / leastBuffer) }
 
 func sizeOf(c int) int { return leastBuffer << c }
-
-func poison(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	b[0] = Poison
-	for n := 1; n < len(b); n *= 2 {
-		copy(b[n:], b[:n])
-	}
-}

@@ -164,13 +164,12 @@ var emptyString = []byte(`""`)
 
 // escapeLen returns the length of the escape at the start of b, or 0 if it is invalid.
 func escapeLen(b []byte) int {
-	if len(b) < 2 {
+	switch {
+	case len(b) < 2:
 		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	case escapes[b[1]] != 0:
 		return 2
-	case 'u':
+	case b[1] == 'u':
 		if _, ok := hex4(b[2:]); ok {
 			return 6
 		}

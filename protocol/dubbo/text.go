@@ -133,28 +133,22 @@ func appendUnescaped(dst, b []byte) []byte {
 	return dst
 }
 
+// escapes has the characters that a backslash and one character stand for.
+var escapes = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
 // unescape returns the character of the escape at the start of b, and the rest of b.
 func unescape(b []byte) (rune, []byte) {
-	switch b[1] {
-	case 'b':
-		return '\b', b[2:]
-	case 'f':
-		return '\f', b[2:]
-	case 'n':
-		return '\n', b[2:]
-	case 'r':
-		return '\r', b[2:]
-	case 't':
-		return '\t', b[2:]
-	case 'u':
-		r, _ := hex4(b[2:])
-		b = b[6:]
-		if utf16.IsSurrogate(r) {
-			return lowSurrogate(r, b)
-		}
-		return r, b
+	if b[1] != 'u' {
+		return rune(escapes[b[1]]), b[2:]
 	}
-	return rune(b[1]), b[2:]
+	r, _ := hex4(b[2:])
+	b = b[6:]
+	if utf16.IsSurrogate(r) {
+		return lowSurrogate(r, b)
+	}
+	return r, b
 }
 
 // lowSurrogate joins high with an escape at the start of b, if that is a low surrogate.

@@ -2,6 +2,7 @@ package link
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 
 	"github.com/remora-proxy/remora/protocol"
 )
@@ -138,26 +139,20 @@ func appendTrace(dst, value []byte) ([]byte, bool) {
 
 // formatTrace writes the traceText characters of the traceBinary bytes b to dst.
 func formatTrace(dst, b []byte) {
-	dst[0], dst[1] = '0', '0'
-	at := 2
-	for i, c := range b[:traceBinary] {
-		if i == 0 || i == 16 || i == 24 {
-			dst[at] = '-'
-			at++
-		}
-		dst[at], dst[at+1] = hexDigits[c>>4], hexDigits[c&0x0f]
-		at += 2
-	}
+	copy(dst, "00-")
+	hex.Encode(dst[3:], b[:16])
+	dst[35] = '-'
+	hex.Encode(dst[36:], b[16:24])
+	dst[52] = '-'
+	hex.Encode(dst[53:], b[24:traceBinary])
 }
-
-const hexDigits = "0123456789abcdef"
 
 // unhex maps lower-case hexadecimal digits to their value, and other bytes to 0xf0.
 var unhex = func() (t [256]byte) {
 	for c := range t {
 		t[c] = 0xf0
 	}
-	for i, c := range hexDigits {
+	for i, c := range "0123456789abcdef" {
 		t[c] = byte(i)
 	}
 	return t

@@ -46,19 +46,12 @@ func classify(b []byte) textClass {
 	return class
 }
 
-// isClass reports whether b is of class.
+// isClass reports whether b is of class, which is one of them.
 func isClass(b []byte, class textClass) bool {
 	if class == classText {
 		return isText(b)
 	}
-	if len(b) == 0 {
-		return class == classAuthority
-	}
-	all := class
-	for _, c := range b {
-		all &= classes[c]
-	}
-	return all == class
+	return classify(b)&class != 0
 }
 
 const (
