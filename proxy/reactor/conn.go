@@ -137,9 +137,10 @@ func (c *conn) callOnOpen() {
 	c.onInput(early)
 }
 
-// sendCloseNotify sends the close_notify of TLS before this side closes.
+// sendCloseNotify sends the close_notify of TLS before this side closes, so that the peer
+// can tell an orderly end from a truncated one.
 func (c *conn) sendCloseNotify() {
-	c.secure.sendCloseNotify()
+	_ = c.secure.tls.CloseWrite() // an error has called onGnetClose
 	if c.state == connClosed {
 		c.err = nil // the write failed, but this side has closed the connection
 	}

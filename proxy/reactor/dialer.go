@@ -116,15 +116,6 @@ func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 	return err
 }
 
-// dialConfig returns the function that provides the TLS configuration for the service.
-// nil means plain text.
-func (e *Engine) dialConfig(service string) func() *tls.Config {
-	if e.dialTLS == nil {
-		return nil
-	}
-	return e.dialTLS(service)
-}
-
 // enroll gives nc to the loop of c and returns when it has arrived there, or an error.
 // It blocks, so it must not be called on a loop.
 func (c *conn) enroll(nc net.Conn) error {

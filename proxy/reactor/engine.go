@@ -142,6 +142,9 @@ func Start(o Options) (*Engine, error) {
 	if o.Loops < 0 || o.Loops > MaxLoops {
 		return nil, fmt.Errorf("%w: %d", ErrLoops, o.Loops)
 	}
+	if o.DialTLS == nil {
+		o.DialTLS = func(string) func() *tls.Config { return nil }
+	}
 	e := &Engine{
 		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
 		handshakeTokens:  make(chan struct{}, cmp.Or(o.MaxHandshakes, 512)),

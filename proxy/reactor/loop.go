@@ -89,7 +89,7 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	if d, ok := s.(loop.Destined); ok {
 		service = d.Service()
 	}
-	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialConfig(service)}
+	c := &conn{loop: l, stream: s, remote: addr, state: connDialing, config: l.eng.dialTLS(service)}
 	c.timer.Fire = c.timerFired
 	l.adopt(c)
 	l.After(timeout, &c.timer)

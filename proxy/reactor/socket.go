@@ -150,7 +150,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 		return nil, err
 	}
 	raw := nc.(*net.TCPConn)
-	config := e.dialConfig(service)
+	config := e.dialTLS(service)
 	if config == nil {
 		return e.newSocket(raw, nil, reservation{}), nil
 	}

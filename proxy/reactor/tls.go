@@ -118,12 +118,6 @@ func (s *secure) write(b []byte) {
 	}
 }
 
-// sendCloseNotify sends close_notify, so that the peer can tell an orderly end from a
-// truncated one.
-func (s *secure) sendCloseNotify() {
-	_ = s.tls.CloseWrite() // an error has called onGnetClose
-}
-
 // plainBuffer returns the buffer into which the loop's connections decrypt, one at a
 // time.
 func (l *eventLoop) plainBuffer() []byte {

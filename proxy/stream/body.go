@@ -91,17 +91,14 @@ func (t *transfer) passEarly(block []byte) bodyFault {
 	return noFault
 }
 
-// passNext reads and passes on a pieceSize.
+// passNext reads and passes on a piece.
 func (t *transfer) passNext(block []byte) bodyFault {
 	n, err := t.from.Read(block[:pieceSize])
-	if n > 0 {
+	switch {
+	case n > 0:
 		_, f := t.decode(block[:n], block)
 		return f
-	}
-	if err == io.EOF && t.body.Close() == nil {
-		return noFault
-	}
-	if err != nil {
+	case err != nil && (err != io.EOF || t.body.Close() != nil):
 		return fromFault
 	}
 	return noFault
@@ -142,24 +139,19 @@ func (t *transfer) write(b []byte) bodyFault {
 	return noFault
 }
 
-// passVerbatim passes on n bytes that need no transferSize. They stay within the kernel if
+// passVerbatim passes on n bytes that need no decoding. They stay within the kernel if
 // neither end is encrypted.
 func (t *transfer) passVerbatim(n int64, block []byte) bodyFault {
 	moved, err := copyN(t.to, t.from, n, block)
 	t.body.Skip(moved)
 	t.sent += moved
 	switch {
-	case err == nil && moved == n:
-		return noFault
-	case err == nil:
-		if t.body.Close() != nil {
-			return fromFault
-		}
-		return noFault
-	case t.from.isReset():
+	case err != nil && !t.from.isReset():
+		return toFault
+	case err != nil, moved < n && t.body.Close() != nil:
 		return fromFault
 	}
-	return toFault
+	return noFault
 }
 
 // copyN copies n bytes. An earlier end of file is no error.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // pair is the two ends of a stream, which it owns: down to the client, and up to the
@@ -28,17 +26,6 @@ type pair struct {
 	awaitingHead atomic.Bool   // the head of a response is awaited with its own deadline: the stream is not idle
 	downDone     atomic.Bool   // nothing more will be sent to down; its end is no abort
 	readerDone   chan struct{} // closed when the goroutine of readDown has ended; nil if there is none
-}
-
-// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no
-// TCP connection, it closes it and returns nil.
-func (s *Server) newPair(client loop.Socket) *pair {
-	down := endOf(client)
-	if down == nil {
-		_ = client.Close()
-		return nil
-	}
-	return &pair{srv: s, down: down}
 }
 
 // attachUp sets up, unless the stream was aborted: then it resets up and returns ErrClosed.

@@ -89,6 +89,17 @@ func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
 	return l, nil
 }
 
+// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no
+// TCP connection, it closes it and returns nil.
+func (s *Server) newPair(client loop.Socket) *pair {
+	down := endOf(client)
+	if down == nil {
+		_ = client.Close()
+		return nil
+	}
+	return &pair{srv: s, down: down}
+}
+
 // start calls run, which carries the stream of p, on a new goroutine. After Close it
 // aborts the stream and returns false.
 func (s *Server) start(p *pair, run func()) bool {
