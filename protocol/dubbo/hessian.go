@@ -140,12 +140,10 @@ func (r *hessianReader) tagged(tag byte) token {
 	switch tag {
 	case 'N':
 		return token{kind: tokenNull}
-	case 'F', 'T':
-		t := token{kind: tokenBool}
-		if tag == 'T' {
-			t.num = 1
-		}
-		return t
+	case 'F':
+		return token{kind: tokenBool, num: 0}
+	case 'T':
+		return token{kind: tokenBool, num: 1}
 	case 'I':
 		return token{kind: tokenInt, num: int64(int32(r.uint(4)))}
 	case 'L':
@@ -156,8 +154,18 @@ func (r *hessianReader) tagged(tag byte) token {
 		return token{kind: tokenDate, num: int64(r.uint(8))}
 	case 'K':
 		return token{kind: tokenDate, num: int64(int32(r.uint(4))) * 60_000}
-	case 'D', 0x5b, 0x5c, 0x5d, 0x5e, 0x5f:
-		return r.double(tag)
+	case 'D':
+		return token{kind: tokenDouble, real: math.Float64frombits(r.uint(8))}
+	case 0x5b:
+		return token{kind: tokenDouble, real: 0}
+	case 0x5c:
+		return token{kind: tokenDouble, real: 1}
+	case 0x5d:
+		return token{kind: tokenDouble, real: float64(int8(r.uint(1)))}
+	case 0x5e:
+		return token{kind: tokenDouble, real: float64(int16(r.uint(2)))}
+	case 0x5f: // the specification has a float here, but all implementations thousandths
+		return token{kind: tokenDouble, real: float64(int32(r.uint(4))) / 1000}
 	case 'R', 'S':
 		return r.stringChunk(int(r.uint(2)), tag == 'R')
 	case 'A', 'B':
@@ -185,23 +193,6 @@ func (r *hessianReader) tagged(tag byte) token {
 		return r.list(r.int())
 	}
 	return r.fail()
-}
-
-func (r *hessianReader) double(tag byte) token {
-	t := token{kind: tokenDouble}
-	switch tag {
-	case 0x5c:
-		t.real = 1
-	case 0x5d:
-		t.real = float64(int8(r.uint(1)))
-	case 0x5e:
-		t.real = float64(int16(r.uint(2)))
-	case 0x5f: // the specification has a float here, but all implementations thousandths
-		t.real = float64(int32(r.uint(4))) / 1000
-	case 'D':
-		t.real = math.Float64frombits(r.uint(8))
-	}
-	return t
 }
 
 // list returns the head of a list of n values.

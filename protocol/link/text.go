@@ -64,19 +64,10 @@ const (
 func isText(b []byte) bool {
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)
-		if (x-0x20*lowBits)&^x&highBits != 0 && !isTextSlow(b[:8]) {
+		if (x-0x20*lowBits)&^x&highBits != 0 && classify(b[:8])&classText == 0 {
 			return false
 		}
 		b = b[8:]
 	}
-	return isTextSlow(b)
-}
-
-func isTextSlow(b []byte) bool {
-	for _, c := range b {
-		if classes[c]&classText == 0 {
-			return false
-		}
-	}
-	return true
+	return classify(b)&classText != 0
 }
