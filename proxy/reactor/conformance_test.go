@@ -54,11 +54,11 @@ func newHarness(t *testing.T, loops int) *harness {
 
 func newHarnessWith(t *testing.T, o reactor.Options) *harness {
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.HandshakeTimeout = waitLimit
 	e, err := reactor.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.SetHandshakeTimeout(waitLimit)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()

@@ -36,10 +36,6 @@ type Options struct {
 	// MaxConnections.
 	MaxPerSource int
 
-	// MaxDials limits the dials in progress. Further dials wait while their timeout
-	// runs. 0 means 128.
-	MaxDials int
-
 	// WriteStall is how long a draining connection may make no progress before it is
 	// closed and its remaining output is lost. 0 means 30 s.
 	WriteStall time.Duration
@@ -50,16 +46,19 @@ type Options struct {
 	// DialTLS means plain text for all services.
 	DialTLS func(service string) func() *tls.Config
 
-	// MaxHandshakes limits the TLS handshakes of accepted connections in progress.
-	// Connections above it are closed at once. 0 means 512.
-	MaxHandshakes int
-
-	// HandshakeTimeout limits the time of each of them. 0 means 5 s.
-	HandshakeTimeout time.Duration
-
 	// Logger receives panics and errors of sockets. nil means slog.Default().
 	Logger *slog.Logger
 }
+
+const (
+	// maxDials limits the dials in progress. Further dials wait while their timeout runs.
+	maxDials = 128
+
+	// maxHandshakes limits the TLS handshakes of accepted connections in progress, and
+	// handshakeTimeout their time. Connections above the number are closed at once.
+	maxHandshakes    = 512
+	handshakeTimeout = 5 * time.Second
+)
 
 // MaxLoops limits Options.Loops, because gnet numbers its loops in a byte.
 const MaxLoops = 256
@@ -89,7 +88,7 @@ type Engine struct {
 
 	dialTLS          func(service string) func() *tls.Config
 	handshakeTokens  chan struct{} // has a token for each handshake of an accepted connection in progress
-	handshakeTimeout time.Duration
+	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
 
 	// Stop cancels ctx, which ends dials and back-offs.
@@ -147,15 +146,14 @@ func Start(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
-		handshakeTokens:  make(chan struct{}, cmp.Or(o.MaxHandshakes, 512)),
-		handshakeTimeout: cmp.Or(o.HandshakeTimeout, 5*time.Second),
-		listeners:        make(map[*Listener]struct{}),
+		handshakeTokens: make(chan struct{}, maxHandshakes), handshakeTimeout: handshakeTimeout,
+		listeners: make(map[*Listener]struct{}),
 	}
 	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
 	e.limits.max = int64(capConnections(o.MaxConnections, fileLimit()))
 	e.limits.maxSource, e.limits.bySource = o.MaxPerSource, make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.dialer = dialer{eng: e, max: cmp.Or(o.MaxDials, 128)}
+	e.dialer = dialer{eng: e, max: maxDials}
 	if err := e.boot(o.Loops); err != nil {
 		e.cancel()
 		return nil, fmt.Errorf("reactor: start: %w", err)

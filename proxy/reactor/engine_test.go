@@ -275,7 +275,8 @@ func TestTwoEngines(t *testing.T) {
 
 // TestDialQueueDeadlines: the timeout of a dial runs while it waits for a goroutine.
 func TestDialQueueDeadlines(t *testing.T) {
-	e := start(t, Options{MaxDials: 1})
+	e := start(t, Options{})
+	e.dialer.max = 1
 	black := blackhole(t)
 	l := e.loops[0]
 	var order []string
@@ -298,7 +299,8 @@ func TestDialQueueDeadlines(t *testing.T) {
 
 // TestDialQueueLimit: a dial above maxWaitingDials fails with ErrDialQueue.
 func TestDialQueueLimit(t *testing.T) {
-	e := start(t, Options{MaxDials: 1})
+	e := start(t, Options{})
+	e.dialer.max = 1
 	black := blackhole(t)
 	l := e.loops[0]
 	full := 0

@@ -1,12 +1,20 @@
 package reactor
 
-import "github.com/remora-proxy/remora/proxy/loop"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/loop"
+)
 
 // Blackhole returns an address where a dial never ends.
 var Blackhole = blackhole
 
 // RefusingAddr returns an address that refuses every dial.
 var RefusingAddr = refusingAddr
+
+// SetHandshakeTimeout changes the time limit of handshakes of accepted connections. It must
+// be called before there are any.
+func (e *Engine) SetHandshakeTimeout(d time.Duration) { e.handshakeTimeout = d }
 
 // ListenOn is Listen with all connections on one loop.
 func (e *Engine) ListenOn(l loop.Loop, addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {

@@ -65,9 +65,6 @@ func start(t testing.TB, o Options) *Engine {
 	if o.Loops == 0 {
 		o.Loops = 1
 	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = waitLimit
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -75,6 +72,7 @@ func start(t testing.TB, o Options) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.SetHandshakeTimeout(waitLimit)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()

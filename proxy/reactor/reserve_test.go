@@ -142,7 +142,8 @@ func TestPerSourceOffLoop(t *testing.T) {
 // after that has failed.
 func TestPerSourceHandshake(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{MaxPerSource: 1, HandshakeTimeout: time.Minute})
+	e := start(t, Options{MaxPerSource: 1})
+	e.SetHandshakeTimeout(time.Minute)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	silent := dialFrom(t, "127.0.0.2", addr)
 	e.wantReserved(t, 1, 1)

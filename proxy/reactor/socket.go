@@ -124,7 +124,7 @@ func (s *secureSocket) Reset() {
 // DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has
 // a configuration for the service. It blocks until the connection is ready for use, ctx
 // ends, or the engine is stopped (ErrStopped). The caller owns the Socket, which may
-// outlive the engine. DialSocket may be called from any goroutine; MaxDials does not
+// outlive the engine. DialSocket may be called from any goroutine; maxDials does not
 // limit it.
 func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)

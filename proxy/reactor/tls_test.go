@@ -163,11 +163,12 @@ func TestTLSDialRefuses(t *testing.T) {
 	awaitFailure(t, e, CodeRefused, 1) // the listener's view of the same
 }
 
-// TestTLSHandshakeBounds: MaxHandshakes limits the handshakes in progress. Further
+// TestTLSHandshakeBounds: handshakeTokens limits the handshakes in progress. Further
 // connections are closed meanwhile, and accepted afterwards.
 func TestTLSHandshakeBounds(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{MaxHandshakes: 4})
+	e := start(t, Options{})
+	e.handshakeTokens = make(chan struct{}, 4)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	var silent []net.Conn
 	for range 4 {
@@ -192,7 +193,8 @@ func TestTLSHandshakeBounds(t *testing.T) {
 // counts.
 func TestTLSHandshakeTimeout(t *testing.T) {
 	own := NewIdentity(t)
-	e := start(t, Options{HandshakeTimeout: time.Millisecond})
+	e := start(t, Options{})
+	e.SetHandshakeTimeout(time.Millisecond)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
 	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
 		t.Errorf("it ended with %q, %v", b, err)

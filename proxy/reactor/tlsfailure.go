@@ -31,7 +31,7 @@ var errClosedSilently = errors.New("reactor: the peer closed before the handshak
 // truncated (RFC 8446, section 6.1).
 var errTruncated = errors.New("reactor: the peer broke off without a close_notify")
 
-// errBusy reports that a handshake was refused because of MaxHandshakes.
+// errBusy reports that a handshake was refused because of maxHandshakes.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 
 // tlsCode returns the code of a failure.
