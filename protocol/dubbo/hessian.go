@@ -73,15 +73,16 @@ func (r *hessianReader) fail() token {
 
 // next reads a whole scalar, or the head of any other value.
 func (r *hessianReader) next() token {
-	tag, ok := r.byte()
-	for ; ok && tag == 'C'; tag, ok = r.byte() {
+	for r.i < len(r.b) && r.b[r.i] == 'C' {
+		r.i++
 		r.define()
 	}
-	if !ok {
+	at := r.i
+	if at == len(r.b) {
 		return r.fail()
 	}
-	at := r.i - 1
-	t := r.head(tag)
+	r.i++
+	t := r.head(r.b[at])
 	r.at = at // set last, since heads contain values
 	if r.bad {
 		return token{}
@@ -275,14 +276,6 @@ func (r *hessianReader) plain() token {
 
 func isPlain(tag byte) bool {
 	return tag < 0x20 || tag >= 0x30 && tag < 0x34 || tag >= 0x80 && tag < 0xd8 || tag == 'S' || tag == 'I' || tag == 'N'
-}
-
-func (r *hessianReader) byte() (byte, bool) {
-	if r.i >= len(r.b) {
-		return 0, false
-	}
-	r.i++
-	return r.b[r.i-1], true
 }
 
 // uint reads n bytes, big-endian.

@@ -14,17 +14,13 @@ func (r *hessianReader) skipRest(t token) {
 		for t.more {
 			t = r.chunk(t.kind)
 		}
-	case tokenList:
+	case tokenList, tokenObject:
 		for n := r.enter(t); r.element(&n); {
 			r.skip()
 		}
 	case tokenMap:
 		for n := r.enter(t); r.element(&n); {
 			r.skip()
-			r.skip()
-		}
-	case tokenObject:
-		for n := r.enter(t); r.element(&n); {
 			r.skip()
 		}
 	}
