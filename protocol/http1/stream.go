@@ -89,8 +89,8 @@ func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 	d.length = 0
 }
 
-// Framing returns the framing of the body, as set by Reset.
-func (d *Body) Framing() Framing { return d.framing }
+// HasLength reports whether the length of the body was announced, or there is no body.
+func (d *Body) HasLength() bool { return d.framing == FixedLength || d.framing == NoBody }
 
 // Verbatim returns how many of the next bytes are body bytes without framing, which
 // can be copied without Decode: the rest of a FixedLength body, or what

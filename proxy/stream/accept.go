@@ -45,7 +45,7 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 		return
 	}
 	src := parked.take()
-	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: chunked(&src.Body), src: src})
+	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), src: src})
 }
 
 // serve carries a request that another sidecar sends. That sidecar has added the

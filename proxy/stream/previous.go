@@ -82,12 +82,6 @@ func (s *Server) ForgetPrevious() {
 	s.previous = ""
 }
 
-func (s *Server) previousAddr() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.previous
-}
-
 // fetchFromPrevious passes to down the response that the previous process may have
 // parked under the token.
 func (p *pair) fetchFromPrevious(token link.Token) {
@@ -101,7 +95,9 @@ func (p *pair) fetchFromPrevious(token link.Token) {
 }
 
 func (p *pair) dialPrevious() error {
-	previous := p.srv.previousAddr()
+	p.srv.mu.Lock()
+	previous := p.srv.previous
+	p.srv.mu.Unlock()
 	if previous == "" {
 		return errNoPrevious
 	}

@@ -246,7 +246,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 	body.Reset(head, x.srv.limits())
 	t := transfer{
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
-		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: chunked(&body) && x.r.Minor > 0,
+		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: !body.HasLength() && x.r.Minor > 0,
 	}
 	f := t.run()
 	x.out = t.sent

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -97,9 +96,4 @@ func (d *responseStream) send() (sent int64, whole bool) {
 	}
 	d.finish(nil)
 	return t.sent, true
-}
-
-// chunked reports whether the body of b has no announced length.
-func chunked(b *http1.Body) bool {
-	return b.Framing() == http1.Chunked || b.Framing() == http1.UntilClose
 }
