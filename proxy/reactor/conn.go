@@ -153,7 +153,8 @@ func (c *conn) onInput(b []byte) {
 	}
 	defer c.loop.recovered(c)
 	if c.secure != nil {
-		c.secure.received(b)
+		c.secure.wire.in = b // all of it is decrypted while the connection is open
+		c.secure.decryptInput()
 		return
 	}
 	c.stream.OnData(b)

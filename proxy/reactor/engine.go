@@ -180,7 +180,7 @@ func (e *Engine) boot(n int) error {
 	}
 	known := make(map[gnet.EventLoop]bool)
 	for len(e.loops) < n {
-		l := newLoop(e, len(e.loops), begin)
+		l := &eventLoop{eng: e, index: len(e.loops), clock: clock{epoch: begin}}
 		if err = l.clock.enroll(client, l); err == nil && (l.el == nil || known[l.el]) {
 			err = errors.New("gnet did not spread the timers over its loops")
 		}

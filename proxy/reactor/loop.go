@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"context"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -51,10 +50,6 @@ type eventLoop struct {
 }
 
 var _ stats.Metered = (*eventLoop)(nil)
-
-func newLoop(e *Engine, index int, begin epoch) *eventLoop {
-	return &eventLoop{eng: e, index: index, clock: clock{epoch: begin}}
-}
 
 // Stats implements stats.Metered.
 func (l *eventLoop) Stats() stats.LoopStats {
@@ -137,11 +132,4 @@ func (l *eventLoop) recovered(c *conn) {
 	if c != nil && c.state != connClosed {
 		c.end(ErrPanic)
 	}
-}
-
-// Run implements gnet.Runnable. It runs the turn that was given to Execute.
-func (l *eventLoop) Run(context.Context) error {
-	l.runTurn()
-	l.taskEnds()
-	return nil
 }

@@ -57,13 +57,6 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 	return nil
 }
 
-// received decrypts all of b while the connection is open, so that wire has no input left
-// at the end of the event.
-func (s *secure) received(b []byte) {
-	s.wire.in = b
-	s.decryptInput()
-}
-
 // detach returns the tls.Conn, which continues over nc with the input that it holds and
 // the rest of the current event. The loop must not use it afterwards.
 func (s *secure) detach(nc net.Conn) *tls.Conn {

@@ -80,7 +80,9 @@ func (l *eventLoop) scheduleTurn() {
 		l.endTurn()
 	default:
 		t.byExecute, t.sharers = true, 1
+		l.mu.Lock()
 		l.askTurn()
+		l.mu.Unlock()
 	}
 }
 
@@ -119,14 +121,16 @@ func (l *eventLoop) measure() {
 	t.began, t.events = 0, 0
 }
 
-// runTurn is the function given to Execute.
-func (l *eventLoop) runTurn() {
+// Run implements gnet.Runnable. It runs the turn that was given to Execute.
+func (l *eventLoop) Run(context.Context) error {
 	l.beginCallbacks()
 	if l.turns.byExecute {
 		l.turns.learn()
 	}
 	l.endTurnWithPosts()
 	l.endEvent()
+	l.taskEnds()
+	return nil
 }
 
 // endTurnWithPosts runs the posted functions and ends the turn. gnet runs the functions
@@ -152,20 +156,13 @@ func (l *eventLoop) Post(f func()) {
 		return
 	}
 	l.posts = append(l.posts, f)
-	l.askTurnLocked()
+	l.askTurn()
 }
 
-// askTurn asks gnet for a turn.
-func (l *eventLoop) askTurn() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.askTurnLocked()
-}
-
-// askTurnLocked calls Execute unless a turn is pending or running. The caller holds mu,
+// askTurn calls Execute unless a turn is pending or running. The caller holds mu,
 // so that no call is in progress once the loop is retired: gnet would write to an
 // eventfd that is closed or reused.
-func (l *eventLoop) askTurnLocked() {
+func (l *eventLoop) askTurn() {
 	if l.turnPending || l.retired {
 		return
 	}
