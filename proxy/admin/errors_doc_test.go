@@ -174,7 +174,7 @@ func codesIn(tree *ast.File) (codes []code) {
 			}
 			if ref, ok := n.Values[0].(*ast.UnaryExpr); ok {
 				if c, ok := failureIn(ref.X); ok {
-					c.note = note
+					c.note = meaning(name, note)
 					codes = append(codes, c)
 				}
 				return false
@@ -228,6 +228,16 @@ func failureIn(x ast.Expr) (code, bool) {
 		return code{"", parts[0], parts[1], parts[2], ""}, true
 	}
 	return code{}, false
+}
+
+// meaning returns the comment of a failure without its first words, "name means that".
+// Other comments stay as they are.
+func meaning(name, comment string) string {
+	text, ok := strings.CutPrefix(comment, name+" means ")
+	if !ok {
+		return comment
+	}
+	return sentence(strings.TrimPrefix(text, "that "))
 }
 
 // sentence returns a comment behind a constant as a sentence.

@@ -48,115 +48,121 @@ const (
 	RetryIfIdempotent                    // may have been processed: idempotent requests only, costs a token
 )
 
-// The failures that a caller may see. The comment of each is the last column of its row
-// in docs/errors.md, where go generate writes it: what an operator should look at.
+// The failures that a caller may see. What follows "means" in the comment of each is the
+// last column of its row in docs/errors.md, where go generate writes it: what an operator
+// should look at.
 var (
-	// No route matches. Compare `match` in `/config` with the `Host` that the caller
-	// sends. From another sidecar: its `link` listener leads to a `tcp` service, or serves
-	// none.
+	// NoRoute means that no route matches. Compare `match` in `/config` with the `Host` that
+	// the caller sends. From another sidecar: its `link` listener leads to a `tcp` service, or
+	// serves none.
 	NoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
-	// The service's endpoints lead back to a sidecar that sends them here. Compare
-	// `/endpoints` with the addresses of the listeners.
+	// Loop means that the service's endpoints lead back to a sidecar that sends them here.
+	// Compare `/endpoints` with the addresses of the listeners.
 	Loop = &Failure{Code: "loop-detected", Status: 508,
 		Text: "the request comes back to where it has been"}
-	// A TRACE or OPTIONS with `Max-Forwards: 0` ends here.
+	// MaxForwards means that a TRACE or OPTIONS with `Max-Forwards: 0` ends here.
 	MaxForwards = &Failure{Code: "max-forwards", Status: 501,
 		Text: "Max-Forwards ends here, and this sidecar does not answer the method itself"}
-	// No endpoint is registered, or all were withdrawn. See `/endpoints` and the log of
-	// the provider's sidecar.
+	// NoEndpoint means that no endpoint is registered, or all were withdrawn. See `/endpoints`
+	// and the log of the provider's sidecar.
 	NoEndpoint = &Failure{Code: "no-endpoint", Status: 503, reason: link.UpstreamConnect,
 		Text: "the service has no endpoint"}
-	// Too much work: `max_pending`, `limits.buffered`, or a limit of the provider's
-	// sidecar is reached.
+	// Overloaded means too much work: `max_pending`, `limits.buffered`, or a limit of the
+	// provider's sidecar is reached.
 	Overloaded = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, Retry: RetryPaid,
 		Text: "too much work is pending"}
-	// Too much work waits for the application: `max_concurrency` and `max_queue` are full.
+	// QueueFull means that too much work waits for the application: `max_concurrency` and
+	// `max_queue` are full.
 	QueueFull = &Failure{Code: "overloaded", Status: 503, reason: link.Overload, Retry: RetryUnsendable,
 		Text: "too much work waits for the application"}
-	// 4096 requests are in flight on each loop's link or Dubbo connection, at every
-	// endpoint tried. Add endpoints or `loops`, or lower `max_pending`.
+	// StreamLimit means that 4096 requests are in flight on each loop's link or Dubbo
+	// connection, at every endpoint tried. Add endpoints or `loops`, or lower `max_pending`.
 	StreamLimit = &Failure{Code: "connection-full", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "the connection to the endpoint carries as many requests as it may"}
-	// 4096 dials wait, over all services, and no connection to the endpoint is open: a
-	// burst after a start, to endpoints that do not respond. See `connect_timeout` and
-	// `max_pending`.
+	// DialLimit means that 4096 dials wait, over all services, and no connection to the
+	// endpoint is open: a burst after a start, to endpoints that do not respond. See
+	// `connect_timeout` and `max_pending`.
 	DialLimit = &Failure{Code: "too-many-dials", Status: 503, reason: link.Overload, Retry: RetryFreeElsewhere,
 		Text: "too many connections to endpoints are being opened"}
-	// All threads of the Dubbo provider are busy. Set `max_concurrency` to their number,
-	// so that calls wait in the sidecar.
+	// PoolExhausted means that all threads of the Dubbo provider are busy. Set
+	// `max_concurrency` to their number, so that calls wait in the sidecar.
 	PoolExhausted = &Failure{Code: "pool-exhausted", Status: 503, reason: link.Exhausted, Retry: RetryPaidElsewhere,
 		Text: "the application has no thread free"}
-	// Above `rate_limit` of the listener or the service, here or at the provider's
-	// sidecar.
+	// RateLimited means a rate above `rate_limit` of listener or service, here or at the
+	// provider's sidecar.
 	RateLimited = &Failure{Code: "rate-limited", Status: 429, reason: link.RateLimited, Retry: RetryPaid,
 		Text: "more requests a second than are allowed"}
-	// The service failed too often in a row. Find out why:
+	// BreakerOpen means that the service failed too often in a row. Find out why:
 	// `remora_requests_total{outcome}`. The breaker closes after a successful probe.
 	BreakerOpen = &Failure{Code: "breaker-open", Status: 503, reason: link.Overload, Retry: RetryPaid,
 		Text: "the service has failed too often in a row"}
-	// A hedge would have had to wait. Callers nearly always get the response of the first
-	// attempt instead.
+	// NoSlot means that a hedge would have had to wait. Callers nearly always get the response
+	// of the first attempt instead.
 	NoSlot = &Failure{Code: "no-slot", Status: 503, reason: link.NoSlot,
 		Text: "no free slot for a hedge"}
-	// The sidecar is about to end. If callers see it often, let them retry, or take the
-	// pod out of service earlier.
+	// Draining means that the sidecar is about to end. If callers see it often, let them
+	// retry, or take the pod out of service earlier.
 	Draining = &Failure{Code: "draining", Status: 503, reason: link.Draining, Retry: RetryFree,
 		Text: "shutting down"}
-	// No endpoint accepts a connection within `connect_timeout`. Check the application,
-	// the address and TLS; the log has the reason. At most 3 endpoints were tried.
+	// Connect means that no endpoint accepts a connection within `connect_timeout`. Check the
+	// application, the address and TLS; the log has the reason. At most 3 endpoints were
+	// tried.
 	Connect = &Failure{Code: "upstream-connect", Status: 502, reason: link.UpstreamConnect, Retry: RetryFree,
 		Text: "cannot connect to the endpoint"}
-	// Several endpoints in a row closed their connection before they took the request.
+	// GoAway means that several endpoints in a row closed their connection before they took
+	// the request.
 	GoAway = &Failure{Code: "upstream-goaway", Status: 502, reason: link.UpstreamConnect, Retry: RetryFree,
 		Text: "the endpoint went away before it took the request"}
-	// The connection was lost when the endpoint may have seen the request. Look for
-	// crashes, limits of the application, and an idle timeout below `idle_timeout`. If
-	// repeating is harmless, set `idempotent: true` and `retry.on: [reset]`.
+	// Reset means that the connection was lost when the endpoint may have seen the request.
+	// Look for crashes, limits of the application, and an idle timeout below `idle_timeout`.
+	// If repeating is harmless, set `idempotent: true` and `retry.on: [reset]`.
 	Reset = &Failure{Code: "upstream-reset", Status: 502, reason: link.UpstreamReset, Retry: RetryIfIdempotent,
 		Text: "the connection to the endpoint was lost"}
-	// The response is neither HTTP nor Dubbo, or has ambiguous framing. Check `protocol`,
-	// and what listens at that address.
+	// Malformed means that the response is neither HTTP nor Dubbo, or has ambiguous framing.
+	// Check `protocol`, and what listens at that address.
 	Malformed = &Failure{Code: "upstream-malformed", Status: 502, reason: link.UpstreamMalformed,
 		Text: "the endpoint's answer is malformed"}
-	// The response is above `limits.message` and can't be a stream. Raise the limit here
-	// and at the other sidecar.
+	// ResponseTooLarge means that the response is above `limits.message` and can't be a
+	// stream. Raise the limit here and at the other sidecar.
 	ResponseTooLarge = &Failure{Code: "response-too-large", Status: 502, reason: link.ResponseTooLarge,
 		Text: "the endpoint's answer is larger than limits.message, and can't be passed on as a stream"}
-	// No response in time: `timeout` is shorter than the application takes, or replicas
-	// are frozen. See latency and `stalled` in `/endpoints`.
+	// Deadline means no response in time: `timeout` is shorter than the application takes, or
+	// replicas are frozen. See latency and `stalled` in `/endpoints`.
 	Deadline = &Failure{Code: "deadline", Status: 504, reason: link.DeadlinePassed,
 		Text: "no answer in time"}
-	// Memory was a quarter above `limits.buffered`, and this request held the most. Send
-	// fewer or smaller messages, or raise the limit.
+	// Shed means that memory was a quarter above `limits.buffered`, and this request held the
+	// most. Send fewer or smaller messages, or raise the limit.
 	Shed = &Failure{Code: "shed", Status: 503, reason: link.Overload,
 		Text: "memory is short, and this request took the most"}
-	// The client sends more than `limits.pipelined` requests without waiting for
-	// responses.
+	// Pipelined means that the client sends more than `limits.pipelined` requests without
+	// waiting for responses.
 	Pipelined = &Failure{Code: "too-many-pipelined", Status: 429,
 		Text: "too many requests are pipelined on this connection"}
-	// The request can't be written safely for the application, such as a CONNECT with a
-	// body.
+	// BadRequest means that the request can't be written safely for the application, such as a
+	// CONNECT with a body.
 	BadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed, Retry: RetryUnsendable,
 		Text: "the request can't be sent on safely"}
-	// The request is above `limits.message` of the other sidecar. Raise it at both. Longer
-	// bodies are streams over HTTP and links, but not over Dubbo.
+	// RequestTooLarge means that the request is above `limits.message` of the other sidecar.
+	// Raise it at both. Longer bodies are streams over HTTP and links, but not over Dubbo.
 	RequestTooLarge = &Failure{Code: "message-too-large", Status: 413, reason: link.TooLarge,
 		Text: "the request is larger than the other sidecar takes"}
-	// The Dubbo call is above `limits.message`. Raise it at both sidecars.
+	// CallTooLarge means that the Dubbo call is above `limits.message`. Raise it at both
+	// sidecars.
 	CallTooLarge = &Failure{Code: "message-too-large", Status: 413,
 		Text: "the call is larger than limits.message"}
-	// The header section took longer than `timeouts.header`: a slow or broken client.
+	// SlowHead means that the header section took longer than `timeouts.header`: a slow or
+	// broken client.
 	SlowHead = &Failure{Code: "header-timeout", Status: 408,
 		Text: "the request's head took too long"}
-	// The body took longer than `timeouts.body`: a slow or broken client.
+	// SlowBody means that the body took longer than `timeouts.body`: a slow or broken client.
 	SlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
-	// A Dubbo call was routed to a service with `protocol: http`.
+	// NotConvertible means that a Dubbo call was routed to a service with `protocol: http`.
 	NotConvertible = &Failure{Code: "not-convertible", Status: 501, reason: link.NoService, Retry: RetryUnsendable,
 		Text: "the application speaks HTTP, and calls of Dubbo are not converted to it"}
-	// A WebSocket, CONNECT or endless body where none can pass: CONNECT on a listener with
-	// a fixed service, or any of them towards Dubbo.
+	// Unsupported means a WebSocket, CONNECT or endless body where none can pass: CONNECT on a
+	// listener with a fixed service, or any of them towards Dubbo.
 	Unsupported = &Failure{Code: "not-supported", Status: 501, reason: link.NoService,
 		Text: "this connection can't carry a stream"}
 )
