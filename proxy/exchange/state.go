@@ -1,6 +1,8 @@
 package exchange
 
-// exchangeState is where an exchange stands. Only become assigns it.
+import "github.com/remora-proxy/remora/proxy/loop"
+
+// exchangeState is where an exchange stands.
 //
 //	idle ──Begin──▶ open ──Respond or Fail──▶ answered ──last attempt over──▶ idle
 //	                  └──────Cancel──────▶ cancelled ──last attempt over──▶ idle
@@ -11,37 +13,29 @@ const (
 	exchangeOpen                           // the caller waits
 	exchangeAnswered                       // the caller has its response; losers may still be in flight
 	exchangeCancelled                      // the caller has gone; attempts are still in flight
-	exchangeStates    = iota
 )
 
-var exchangeEdges = [exchangeStates][exchangeStates]bool{
+// exchangeEdges has the transitions that become accepts, by the state before.
+var exchangeEdges = [...][4]bool{
 	exchangeIdle:      {exchangeOpen: true},
 	exchangeOpen:      {exchangeAnswered: true, exchangeCancelled: true},
 	exchangeAnswered:  {exchangeIdle: true},
 	exchangeCancelled: {exchangeIdle: true},
 }
 
-// become changes the state. An illegal change panics: the driver then closes the
-// connection whose event caused it.
+// become is the only place that changes the state of an exchange.
 func (s *exchangeState) become(next exchangeState) {
 	if !exchangeEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s exchangeState) illegal(next exchangeState) {
-	panic("exchange: an exchange can't go from " + s.String() + " to " + next.String())
 }
 
 func (s exchangeState) String() string {
 	return [...]string{"idle", "open", "answered", "cancelled"}[s]
 }
 
-// attemptState is where an attempt stands. Only become assigns it.
+// attemptState is where an attempt stands.
 //
 //	idle ──▶ launched ──▶ queued ──▶ sent ──cancel──▶ lingering
 //
@@ -55,10 +49,10 @@ const (
 	attemptQueued                        // in the service's queue for a slot
 	attemptSent                          // with an upstream
 	attemptLingering                     // cancelled, but its endpoint may still work on it
-	attemptStates    = iota
 )
 
-var attemptEdges = [attemptStates][attemptStates]bool{
+// attemptEdges has the transitions that become accepts, by the state before.
+var attemptEdges = [...][5]bool{
 	attemptIdle:      {attemptLaunched: true},
 	attemptLaunched:  {attemptQueued: true, attemptSent: true, attemptIdle: true},
 	attemptQueued:    {attemptSent: true, attemptIdle: true},
@@ -66,19 +60,12 @@ var attemptEdges = [attemptStates][attemptStates]bool{
 	attemptLingering: {attemptIdle: true},
 }
 
-// become changes the state. An illegal change panics, as that of an exchange does.
+// become is the only place that changes the state of an attempt.
 func (s *attemptState) become(next attemptState) {
 	if !attemptEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s attemptState) illegal(next attemptState) {
-	panic("exchange: an attempt can't go from " + s.String() + " to " + next.String())
 }
 
 func (s attemptState) String() string {

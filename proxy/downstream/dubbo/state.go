@@ -1,5 +1,7 @@
 package dubbo
 
+import "github.com/remora-proxy/remora/proxy/loop"
+
 // sessionState is the state of a session.
 //
 //	open ──Drain──▶ grace ──drainGrace──▶ draining ──last response──▶ closed
@@ -21,20 +23,12 @@ var sessionEdges = [...][4]bool{
 	closed:   {},
 }
 
-// become is the only place that changes a state. A transition that is not legal is a
-// fault of this program: the driver recovers the panic and closes the connection.
+// become is the only place that changes a state.
 func (s *sessionState) become(next sessionState) {
 	if !sessionEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s sessionState) illegal(next sessionState) {
-	panic("downstream/dubbo: a session can't go from " + s.String() + " to " + next.String())
 }
 
 func (s sessionState) String() string {

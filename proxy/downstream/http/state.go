@@ -1,5 +1,7 @@
 package http
 
+import "github.com/remora-proxy/remora/proxy/loop"
+
 // A session has two machines, since it receives requests while an earlier one is processed.
 
 // inputState is what a session does with the bytes that it receives.
@@ -52,36 +54,20 @@ var outputEdges = [...][5]bool{
 	outputClosed:  {},
 }
 
-// become is the only place that changes the state of the input. A transition that is not
-// legal is a fault of this program: the driver recovers the panic and closes the
-// connection.
+// become is the only place that changes the state of the input.
 func (s *inputState) become(next inputState) {
 	if !inputEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
 }
 
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s inputState) illegal(next inputState) {
-	panic("downstream/http: the input of a session can't go from " + s.String() + " to " + next.String())
-}
-
-// become is the only place that changes the state of the output, as that of the input.
+// become is the only place that changes the state of the output.
 func (s *outputState) become(next outputState) {
 	if !outputEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s outputState) illegal(next outputState) {
-	panic("downstream/http: the output of a session can't go from " + s.String() + " to " + next.String())
 }
 
 // free reports whether the first call may begin.

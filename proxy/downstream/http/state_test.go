@@ -1,23 +1,31 @@
 package http
 
-import "testing"
+import (
+	"testing"
 
-// TestClosedIsFinal checks that no transition leaves a closed state: become panics.
-func TestClosedIsFinal(t *testing.T) {
-	panics := func(name string, f func()) {
-		defer func() {
-			if recover() == nil {
-				t.Errorf("a closed %s is not final", name)
-			}
-		}()
-		f()
-	}
-	for next := inputHead; next < inputClosed; next++ {
-		s := inputClosed
-		panics("input became "+next.String()+": it", func() { s.become(next) })
-	}
-	for next := outputIdle; next <= outputClosed; next++ {
-		s := outputClosed
-		panics("output became "+next.String()+": it", func() { s.become(next) })
-	}
+	"github.com/remora-proxy/remora/internal/statetest"
+)
+
+// TestInputTransitions: a request that leaves the loop is the last one that is received,
+// whether it has a body or not. Input that was refused closes again with the session.
+func TestInputTransitions(t *testing.T) {
+	statetest.Check(t, (*inputState).become, map[inputState][]inputState{
+		inputHead:    {inputBody, inputHandoff, inputClosed},
+		inputBody:    {inputHead, inputHandoff, inputClosed},
+		inputHandoff: {inputClosed},
+		inputClosed:  {inputClosed},
+	})
+}
+
+// TestOutputTransitions: a session waits for its client only before it begins a call, and
+// only a call that began may get a stream as its response. If the stream can't leave, an
+// error response ends the call. A closed session writes nothing.
+func TestOutputTransitions(t *testing.T) {
+	statetest.Check(t, (*outputState).become, map[outputState][]outputState{
+		outputIdle:    {outputWaiting, outputBusy, outputClosed},
+		outputWaiting: {outputBusy, outputClosed},
+		outputBusy:    {outputIdle, outputHandoff, outputClosed},
+		outputHandoff: {outputIdle, outputClosed},
+		outputClosed:  {},
+	})
 }

@@ -1,5 +1,7 @@
 package linkconn
 
+import "github.com/remora-proxy/remora/proxy/loop"
+
 // State is the state of either end of a link.
 //
 //	Opening ──preface──▶ Open ──GOAWAY sent or received──▶ Draining ──last stream ended──▶ Closed
@@ -21,20 +23,12 @@ var stateEdges = [...][4]bool{
 	Closed:   {},
 }
 
-// become is the only place that changes a state. A transition that is not legal is a
-// fault of this program: the driver recovers the panic and closes the connection.
+// become is the only place that changes a state.
 func (s *State) become(next State) {
 	if !stateEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s State) illegal(next State) {
-	panic("linkconn: a link can't go from " + s.String() + " to " + next.String())
 }
 
 func (s State) String() string { return [...]string{"opening", "open", "draining", "closed"}[s] }

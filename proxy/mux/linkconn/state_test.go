@@ -1,18 +1,18 @@
 package linkconn
 
-import "testing"
+import (
+	"testing"
 
-// TestClosedIsFinal checks that no transition leaves Closed: become panics.
-func TestClosedIsFinal(t *testing.T) {
-	for next := Opening; next <= Closed; next++ {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("a closed link became %s", next)
-				}
-			}()
-			s := Closed
-			s.become(next)
-		}()
-	}
+	"github.com/remora-proxy/remora/internal/statetest"
+)
+
+// TestTransitions: without the peer's preface there is nothing to drain. A link that drains
+// may get another GOAWAY, and never opens again. Any state may be the last.
+func TestTransitions(t *testing.T) {
+	statetest.Check(t, (*State).become, map[State][]State{
+		Opening:  {Open, Closed},
+		Open:     {Draining, Closed},
+		Draining: {Draining, Closed},
+		Closed:   {},
+	})
 }

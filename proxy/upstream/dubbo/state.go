@@ -1,5 +1,7 @@
 package dubbo
 
+import "github.com/remora-proxy/remora/proxy/loop"
+
 // clientState is the state of a connection to a provider.
 //
 //	dialing ──────────────────────────▶ open ────read-only───▶ leaving ──last call over──▶ closed
@@ -28,20 +30,12 @@ var clientEdges = [...][6]bool{
 	closed:         {},
 }
 
-// become is the only place that changes a state. A transition that is not legal is a
-// fault of this program: the driver recovers the panic and closes the connection.
+// become is the only place that changes a state.
 func (s *clientState) become(next clientState) {
 	if !clientEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s clientState) illegal(next clientState) {
-	panic("upstream/dubbo: a connection can't go from " + s.String() + " to " + next.String())
 }
 
 func (s clientState) String() string {

@@ -1,5 +1,7 @@
 package http
 
+import "github.com/remora-proxy/remora/proxy/loop"
+
 // connState is the state of an upstream HTTP connection.
 //
 //	dialing ─▶ idle ─request─▶ awaitingHead ─head─▶ awaitingBody
@@ -25,20 +27,12 @@ var connEdges = [...][5]bool{
 	closed:       {},
 }
 
-// become is the only place that changes a state. A transition that is not legal is a
-// fault of this program: the driver recovers the panic and closes the connection.
+// become is the only place that changes a state.
 func (s *connState) become(next connState) {
 	if !connEdges[*s][next] {
-		s.illegal(next)
+		loop.IllegalState(*s, next)
 	}
 	*s = next
-}
-
-// illegal is not part of become, so that become is inlined.
-//
-//go:noinline
-func (s connState) illegal(next connState) {
-	panic("upstream/http: a connection can't go from " + s.String() + " to " + next.String())
 }
 
 func (s connState) String() string {

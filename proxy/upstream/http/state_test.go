@@ -1,18 +1,19 @@
 package http
 
-import "testing"
+import (
+	"testing"
 
-// TestClosedIsFinal checks that no transition leaves closed: become panics.
-func TestClosedIsFinal(t *testing.T) {
-	for next := dialing; next <= closed; next++ {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("a closed connection became %s", next)
-				}
-			}()
-			s := closed
-			s.become(next)
-		}()
-	}
+	"github.com/remora-proxy/remora/internal/statetest"
+)
+
+// TestTransitions: a connection that was dialled carries one request after the other. Each
+// response has a head, and perhaps a body. Any state may be the last.
+func TestTransitions(t *testing.T) {
+	statetest.Check(t, (*connState).become, map[connState][]connState{
+		dialing:      {idle, closed},
+		idle:         {awaitingHead, closed},
+		awaitingHead: {idle, awaitingBody, closed},
+		awaitingBody: {idle, closed},
+		closed:       {},
+	})
 }
