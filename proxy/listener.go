@@ -32,7 +32,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 // Accept returns the session for a connection that the listener has accepted. It is
 // called on w's loop.
 func (l *Listener) Accept(w *Worker) loop.Stream {
-	return w.acceptors[l.protocol].Accept(&l.perLoop[w.shard.Index])
+	return w.acceptors[l.protocol](&l.perLoop[w.shard.Index])
 }
 
 // Links returns the number of links that the listener has accepted and that may carry

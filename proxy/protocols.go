@@ -7,7 +7,6 @@ import (
 	downhttp "github.com/remora-proxy/remora/proxy/downstream/http"
 	downlink "github.com/remora-proxy/remora/proxy/downstream/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/shard"
 	updubbo "github.com/remora-proxy/remora/proxy/upstream/dubbo"
 	uphttp "github.com/remora-proxy/remora/proxy/upstream/http"
 	uplink "github.com/remora-proxy/remora/proxy/upstream/link"
@@ -21,13 +20,12 @@ type protocolEntry struct {
 	name string
 
 	// newAcceptor returns the part of a loop that makes the sessions of listeners, from
-	// proxy/downstream. It is called once for each loop, before any traffic. nil means
-	// that no listener can have the protocol: leave it out of Listener.Protocol.
+	// proxy/downstream. It is called once for each loop, before any traffic.
 	newAcceptor func(*downstream.Host) downstream.Acceptor
 
 	// newConnector returns the part of a loop that makes the upstreams of endpoints,
 	// from proxy/upstream. It is called once for each loop, before any traffic.
-	newConnector func(*shard.Shard, *exchange.Pool) exchange.Connector
+	newConnector func() exchange.Connector
 
 	// streams is how a stream reaches an endpoint. The zero value means by a plain
 	// connection of its own.

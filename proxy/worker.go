@@ -18,7 +18,6 @@ type Worker struct {
 	acceptors  map[string]downstream.Acceptor // by the name of the protocol
 	host       downstream.Host                // what the sessions share
 	router     exchange.Router
-	exchanges  *exchange.Pool
 	connectors exchange.Connectors // by the name of the protocol
 
 	// Of the generation in use.
@@ -37,14 +36,13 @@ func NewWorker(p *Process, loop loop.Loop, log shard.Logger, seed uint64) *Worke
 	}
 	w.shard.Shedding.Do = w.shedAll
 	w.router.Rand = w.shard.Rand
-	w.exchanges = exchange.NewPool(w.shard)
-	w.host = downstream.Host{Shard: w.shard, Pool: w.exchanges, Router: &w.router, Streams: p.streams, Leaser: w}
+	w.host = downstream.Host{
+		Shard: w.shard, Pool: exchange.NewPool(w.shard), Router: &w.router, Streams: p.streams, Leaser: w,
+	}
 	for _, entry := range protocols {
-		if entry.newAcceptor != nil {
-			w.acceptors[entry.name] = entry.newAcceptor(&w.host)
-		}
+		w.acceptors[entry.name] = entry.newAcceptor(&w.host)
 		w.connectors[entry.name] = exchange.Connection{
-			Connector: entry.newConnector(w.shard, w.exchanges), Streams: entry.streams, Opaque: entry.opaque,
+			Connector: entry.newConnector(), Streams: entry.streams, Opaque: entry.opaque,
 		}
 	}
 	w.connectors[""] = w.connectors[fallbackProtocol]

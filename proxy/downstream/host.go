@@ -16,11 +16,9 @@ type Host struct {
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
 }
 
-// Acceptor makes the sessions of one protocol on one loop.
-type Acceptor interface {
-	// Accept returns the session of a connection that l accepted.
-	Accept(l *exchange.Listener) loop.Stream
-}
+// Acceptor returns the session of a connection that l accepted, for one protocol on the
+// loop of l.
+type Acceptor func(l *exchange.Listener) loop.Stream
 
 // Add lists a session whose connection has opened.
 func (h *Host) Add(s session) {

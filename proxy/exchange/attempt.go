@@ -58,6 +58,9 @@ func (a *Attempt) Codec() protocol.Codec { return a.ex.Request.Codec }
 // ToHead reports whether the request is a HEAD. Its response has no body.
 func (a *Attempt) ToHead() bool { return string(a.ex.Request.Method) == "HEAD" }
 
+// NewResponse returns an empty response, to end the attempt with.
+func (a *Attempt) NewResponse() *Response { return a.ex.pool.response() }
+
 // Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 

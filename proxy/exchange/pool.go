@@ -74,8 +74,8 @@ func (p *Pool) reuse(ex *Exchange) {
 	}
 }
 
-// Response takes an empty response from the free list.
-func (p *Pool) Response() *Response {
+// response takes an empty response from the free list.
+func (p *Pool) response() *Response {
 	n := len(p.responses)
 	if n == 0 {
 		return &Response{shard: p.shard, pool: p, Response: protocol.Response{DeclaredLength: -1}}

@@ -66,10 +66,8 @@ type Holder interface {
 // connection closed while there are few of them.
 const LeastShed = 64 << 10
 
-// Connector makes the upstreams of one protocol on one loop.
-type Connector interface {
-	Upstream(s *Service, e *Endpoint) Upstream
-}
+// Connector makes the upstream of an endpoint of s, for one protocol on the loop of s.
+type Connector func(s *Service, e *Endpoint) Upstream
 
 // Connection is how one loop connects to endpoints of a protocol.
 type Connection struct {

@@ -211,7 +211,7 @@ func (s *Service) connect(e *lb.Endpoint, proto string) {
 	s.lastID++
 	by := s.connectors.of(proto)
 	target := &Endpoint{id: s.lastID, LB: e, protocol: proto, streams: by.Streams}
-	target.upstream = by.Upstream(s, target)
+	target.upstream = by.Connector(s, target)
 	e.Ext = target
 }
 

@@ -42,17 +42,10 @@ type session struct {
 	downstream.SessionNode
 }
 
-// acceptor makes the Dubbo sessions of one loop.
-type acceptor struct {
-	host       *downstream.Host
-	invocation dubbo.Invocation // scratch memory of all sessions
-}
-
 // NewAcceptor returns the Acceptor of Dubbo connections on a loop.
-func NewAcceptor(h *downstream.Host) downstream.Acceptor { return &acceptor{host: h} }
-
-func (a *acceptor) Accept(l *exchange.Listener) loop.Stream {
-	return newSession(a.host, l, &a.invocation)
+func NewAcceptor(h *downstream.Host) downstream.Acceptor {
+	scratch := new(dubbo.Invocation)
+	return func(l *exchange.Listener) loop.Stream { return newSession(h, l, scratch) }
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener, scratch *dubbo.Invocation) *session {

@@ -68,13 +68,10 @@ type call struct {
 	toHead  bool               // it is a HEAD
 }
 
-// acceptor makes the HTTP sessions of one loop.
-type acceptor struct{ host *downstream.Host }
-
 // NewAcceptor returns the Acceptor of HTTP connections on a loop.
-func NewAcceptor(h *downstream.Host) downstream.Acceptor { return acceptor{h} }
-
-func (a acceptor) Accept(l *exchange.Listener) loop.Stream { return newSession(a.host, l) }
+func NewAcceptor(h *downstream.Host) downstream.Acceptor {
+	return func(l *exchange.Listener) loop.Stream { return newSession(h, l) }
+}
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
 	s := &session{host: h, listener: l, origin: downstream.Origin{Trusted: l.Trusted}}

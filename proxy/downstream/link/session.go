@@ -38,13 +38,10 @@ const (
 	spareCancels      = 256
 )
 
-// acceptor makes the sessions of links on one loop.
-type acceptor struct{ host *downstream.Host }
-
 // NewAcceptor returns the Acceptor of links on a loop.
-func NewAcceptor(h *downstream.Host) downstream.Acceptor { return acceptor{h} }
-
-func (a acceptor) Accept(l *exchange.Listener) loop.Stream { return newSession(a.host, l) }
+func NewAcceptor(h *downstream.Host) downstream.Acceptor {
+	return func(l *exchange.Listener) loop.Stream { return newSession(h, l) }
+}
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
 	s := &session{host: h, listener: l, streams: mux.NewTable[exchange.Exchange](), cancels: spareCancels}

@@ -54,7 +54,7 @@ type localReply struct {
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialDubbo(u *upstream) *client {
-	c := &client{up: u, shard: u.shard, calls: newTable()}
+	c := &client{up: u, shard: u.service.Shard, calls: newTable()}
 	c.reader.Buffers = &c.shard.Buffers
 	c.out.Do = c.flush
 	c.retryWrite.Fire = c.flush

@@ -57,7 +57,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 			Request: true, TwoWay: !req.OneWay, Serialization: dubbo.SerializationOf(req.Codec), ID: id, Body: req.Body,
 		})
 	}
-	parsed := &c.up.call
+	parsed := c.up.scratch
 	err := parsed.Parse(req)
 	if err == nil {
 		dst, err = parsed.AppendFrame(dst, c.up.serialization, id)
@@ -74,7 +74,7 @@ func (c *client) appendCall(dst []byte, id int64) []byte {
 // converted; it is nil for a one-way call, which was sent.
 func (c *client) respondLocally(a *exchange.Attempt, f *fault.Failure) {
 	c.forget(a)
-	res := c.up.pool.Response()
+	res := a.NewResponse()
 	if f != nil {
 		res.BodyBuffer = c.shard.Buffers.Get(0)
 		text := append(append(res.BodyBuffer.B[:0], f.Text...), '\n')
@@ -93,7 +93,7 @@ func (c *client) onResponse(f *dubbo.Frame, call *call, body *bytebufferpool.Byt
 	a, converted, valueOnly := call.a, call.converted, call.valueOnly
 	c.forget(a)
 	codec, known := dubbo.CodecOf(f.Serialization)
-	res := c.up.pool.Response()
+	res := a.NewResponse()
 	res.HeadBuffer = body
 	failure := (*fault.Failure)(nil)
 	switch {

@@ -4,39 +4,30 @@ import (
 	"github.com/remora-proxy/remora/protocol/dubbo"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/shard"
 )
 
 // upstream reaches one endpoint from one loop, over one connection. It is dialled on first use,
 // and again after a loss.
 type upstream struct {
-	*connector
 	service       *exchange.Service
 	endpoint      *exchange.Endpoint
-	serialization byte    // of converted calls and of heartbeats
-	cur           *client // takes new attempts; nil before the first one and after a loss
-	leaving       bool    // the provider has sent a read-only event, and responded to no heartbeat since
-	gone          bool    // the endpoint has left the service
-}
-
-// connector makes the Dubbo connections of one loop.
-type connector struct {
-	shard *shard.Shard
-	pool  *exchange.Pool
-	call  dubbo.Call // scratch memory for the conversion of a request
+	serialization byte        // of converted calls and of heartbeats
+	scratch       *dubbo.Call // of the loop, for the conversion of a request
+	cur           *client     // takes new attempts; nil before the first one and after a loss
+	leaving       bool        // the provider has sent a read-only event, and responded to no heartbeat since
+	gone          bool        // the endpoint has left the service
 }
 
 // NewConnector returns the Connector of Dubbo connections on a loop.
-func NewConnector(s *shard.Shard, p *exchange.Pool) exchange.Connector {
-	return &connector{shard: s, pool: p}
-}
-
-func (c *connector) Upstream(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
-	u := &upstream{connector: c, service: s, endpoint: e, serialization: dubbo.Hessian2}
-	if s.Config.Serialization == config.SerializationFastjson {
-		u.serialization = dubbo.Fastjson
+func NewConnector() exchange.Connector {
+	scratch := new(dubbo.Call)
+	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+		u := &upstream{service: s, endpoint: e, serialization: dubbo.Hessian2, scratch: scratch}
+		if s.Config.Serialization == config.SerializationFastjson {
+			u.serialization = dubbo.Fastjson
+		}
+		return u
 	}
-	return u
 }
 
 func (u *upstream) Send(a *exchange.Attempt) {

@@ -103,7 +103,7 @@ func (c *conn) OnData(b []byte) {
 func (c *conn) receiveHead(b []byte) {
 	b, more := http1.SplitHead(b)
 	if c.response == nil {
-		c.response = c.pool.responses.Response()
+		c.response = c.current.NewResponse()
 		c.response.HeadBuffer = c.shard.Buffers.Get(len(b))
 		c.interim = 0
 	}

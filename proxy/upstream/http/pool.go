@@ -27,9 +27,7 @@ const (
 // on top, so that those in excess reach their idle timeout. It has at most as many connections
 // as the service has requests in flight.
 type pool struct {
-	shard     *shard.Shard
-	responses *exchange.Pool
-
+	shard    *shard.Shard
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
 	idle     []*conn
@@ -49,6 +47,16 @@ type pool struct {
 	// at a time. It is armed, or its dial is under way; a refusal arms it for backoff.
 	backoff   time.Duration
 	retryDial loop.Timer
+}
+
+// NewConnector returns the Connector of HTTP connections on a loop.
+func NewConnector() exchange.Connector {
+	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+		p := &pool{shard: s.Shard, service: s, endpoint: e}
+		p.sweeper.Fire = p.sweep
+		p.retryDial.Fire = p.dialAgain
+		return p
+	}
 }
 
 func (p *pool) Send(a *exchange.Attempt) {

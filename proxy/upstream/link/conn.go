@@ -47,10 +47,10 @@ func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialLink(u *upstream) *client {
 	c := &client{up: u, streams: mux.NewTable[exchange.Attempt](), next: 1, limit: mux.MaxStreams}
-	c.Init(u.shard, link.Dialer, c, nil) // responses are no new work
+	c.Init(u.service.Shard, link.Dialer, c, nil) // responses are no new work
 	c.handshake.Fire = func() { c.onDialFailed(errLinkSilent) }
-	c.Writer.Preface(link.Dialer, linkconn.Settings(u.shard.Process))
-	u.shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
+	c.Writer.Preface(link.Dialer, linkconn.Settings(c.Shard.Process))
+	c.Shard.Loop.Dial(u.endpoint.LB.Addr, u.service.Config.ConnectTimeout, c)
 	return c
 }
 
@@ -196,7 +196,7 @@ func (c *client) NewResponse(id uint64) *protocol.Response {
 		return nil
 	}
 	if c.response == nil {
-		c.response = c.up.pool.Response()
+		c.response = a.NewResponse()
 	}
 	return &c.response.Response
 }

@@ -1,31 +1,21 @@
 package link
 
-import (
-	"github.com/remora-proxy/remora/proxy/exchange"
-	"github.com/remora-proxy/remora/proxy/shard"
-)
+import "github.com/remora-proxy/remora/proxy/exchange"
 
 // upstream reaches one endpoint from one loop, over one link. The link is dialled on first
 // use, and again after a loss.
 type upstream struct {
-	*connector
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
 	cur      *client // takes new attempts; nil before the first one and after a loss
 	gone     bool    // the endpoint has left the service
 }
 
-// connector makes the links of one loop.
-type connector struct {
-	shard *shard.Shard
-	pool  *exchange.Pool
-}
-
 // NewConnector returns the Connector of links on a loop.
-func NewConnector(s *shard.Shard, p *exchange.Pool) exchange.Connector { return &connector{s, p} }
-
-func (c *connector) Upstream(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
-	return &upstream{connector: c, service: s, endpoint: e}
+func NewConnector() exchange.Connector {
+	return func(s *exchange.Service, e *exchange.Endpoint) exchange.Upstream {
+		return &upstream{service: s, endpoint: e}
+	}
 }
 
 func (u *upstream) Send(a *exchange.Attempt) {
