@@ -1,11 +1,15 @@
 package proxy
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"slices"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+)
 
 // drain closes idle connections, and busy ones after their last response. Other
 // sidecars are told to use other endpoints. It runs on the loop.
 func (w *Worker) drain() {
-	for s := range w.host.Sessions.All {
+	for _, s := range slices.Backward(w.host.Sessions) {
 		s.Drain()
 	}
 }
@@ -40,7 +44,7 @@ func (p *Process) Retire() {
 func (w *Worker) retireSessions(l *exchange.Listener) {
 	l.Closing = true
 	orphan := l.Direct != nil && w.services[l.Direct.Service.Config.Name] != l.Direct.Service
-	for s := range w.host.Sessions.All {
+	for _, s := range slices.Backward(w.host.Sessions) {
 		switch {
 		case s.Listener() != l:
 		case orphan:

@@ -46,7 +46,7 @@ func (w *Worker) shed() {
 // request is ended before the connection that many callers share.
 func (w *Worker) largestHolder() (held int, h exchange.Holder) {
 	most := 0
-	for s := range w.host.Sessions.All {
+	for _, s := range slices.Backward(w.host.Sessions) {
 		if n := s.Buffered(); n > most {
 			most, held, h = n, n, s
 		}

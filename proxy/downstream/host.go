@@ -23,7 +23,7 @@ type Acceptor func(l *exchange.Listener) loop.Stream
 // Add lists a session whose connection has opened.
 func (h *Host) Add(s session) {
 	h.Sessions.add(s)
-	h.Shard.Sessions = h.Sessions.n
+	h.Shard.Sessions = len(h.Sessions)
 	h.Stats.Connections++
 }
 
@@ -36,5 +36,5 @@ func (h *Host) OnClosed(s session) {
 // Remove removes a session from the list, if it is there. Its connection still counts.
 func (h *Host) Remove(s session) {
 	h.Sessions.remove(s)
-	h.Shard.Sessions = h.Sessions.n
+	h.Shard.Sessions = len(h.Sessions)
 }

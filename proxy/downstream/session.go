@@ -2,15 +2,10 @@ package downstream
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
-// nodeOwner is what a SessionNode adds to the session that embeds it.
-type nodeOwner interface{ node() *SessionNode }
-
-var _ nodeOwner = (*SessionNode)(nil)
-
 // session is a downstream connection, as its worker needs it.
 type session interface {
 	exchange.Holder
-	nodeOwner
+	node() *SessionNode
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
 	// Listener returns the listener that accepted the connection.
@@ -22,54 +17,34 @@ type session interface {
 	Retire()
 }
 
-// SessionNode links a session into the list of its loop. Sessions embed it.
+// SessionNode is the place of a session in the list of its loop. Sessions embed it.
 type SessionNode struct {
-	next, prev session
-	listed     bool
+	place int // index in the list plus 1; 0 means not listed
 }
 
+// node is promoted to the session.
 func (n *SessionNode) node() *SessionNode { return n }
 
-// SessionList has the open sessions of a loop.
-type SessionList struct {
-	head session
-	n    int
-}
+var _ interface{ node() *SessionNode } = (*SessionNode)(nil)
+
+// SessionList has the open sessions of a loop. While a loop goes backward over it, the
+// session that it is at may be removed.
+type SessionList []session
 
 func (l *SessionList) add(s session) {
-	at := s.node()
-	at.next, at.prev, at.listed = l.head, nil, true
-	if l.head != nil {
-		l.head.node().prev = s
-	}
-	l.head = s
-	l.n++
+	*l = append(*l, s)
+	s.node().place = len(*l)
 }
 
+// remove removes s, if it is in the list. The last session gets its place.
 func (l *SessionList) remove(s session) {
-	at := s.node()
-	if !at.listed {
+	at, last := s.node().place-1, len(*l)-1
+	if at < 0 {
 		return
 	}
-	if at.prev != nil {
-		at.prev.node().next = at.next
-	} else {
-		l.head = at.next
-	}
-	if at.next != nil {
-		at.next.node().prev = at.prev
-	}
-	*at = SessionNode{}
-	l.n--
-}
-
-// All yields all sessions. The yielded one may be removed meanwhile.
-func (l *SessionList) All(yield func(session) bool) {
-	for s := l.head; s != nil; {
-		next := s.node().next
-		if !yield(s) {
-			return
-		}
-		s = next
-	}
+	moved := (*l)[last]
+	(*l)[at], (*l)[last] = moved, nil
+	moved.node().place = at + 1
+	s.node().place = 0
+	*l = (*l)[:last]
 }
