@@ -102,6 +102,14 @@ func (p *Buffers) Put(b *bytebufferpool.ByteBuffer) {
 	p.kept += size
 }
 
+// Release takes back the buffer *b, if that is not nil, and sets *b to nil.
+func (p *Buffers) Release(b **bytebufferpool.ByteBuffer) {
+	if *b != nil {
+		p.Put(*b)
+		*b = nil
+	}
+}
+
 // Append appends data to b, whose final length will be total; 0 means unknown.
 func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 	p.Reserve(b, len(data), total)

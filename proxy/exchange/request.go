@@ -42,24 +42,15 @@ const (
 // Hold charges the request's memory to the budget. It is called again when the request
 // has grown.
 func (ex *Exchange) Hold() {
-	n := protocol.Held(ex.HeadBuffer) + protocol.Held(ex.BodyBuffer)
-	ex.shard.Charge(n - ex.Held)
-	ex.Held = n
+	ex.shard.Recount(&ex.Held, protocol.Held(ex.HeadBuffer)+protocol.Held(ex.BodyBuffer))
 }
 
 // size is the length of the request in bytes.
 func (ex *Exchange) size() int { return bufferLen(ex.HeadBuffer) + bufferLen(ex.BodyBuffer) }
 
 func (ex *Exchange) releaseRequest() {
-	if ex.HeadBuffer != nil {
-		ex.shard.Buffers.Put(ex.HeadBuffer)
-		ex.HeadBuffer = nil
-	}
-	if ex.BodyBuffer != nil {
-		ex.shard.Buffers.Put(ex.BodyBuffer)
-		ex.BodyBuffer = nil
-	}
-	ex.shard.Charge(-ex.Held)
-	ex.Held = 0
+	ex.shard.Buffers.Release(&ex.HeadBuffer)
+	ex.shard.Buffers.Release(&ex.BodyBuffer)
+	ex.shard.Recount(&ex.Held, 0)
 	ex.Request.Reset()
 }

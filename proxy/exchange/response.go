@@ -31,8 +31,7 @@ func (res *Response) Hold() {
 	if res.Source != nil {
 		n += protocol.Held(res.Source.Buffer)
 	}
-	res.shard.Charge(n - res.Held)
-	res.Held = n
+	res.shard.Recount(&res.Held, n)
 }
 
 // size is the length of the response in bytes, as far as it has arrived.
@@ -56,14 +55,10 @@ func (res *Response) Release() {
 	if res.Source != nil {
 		res.TakeSource().Close()
 	}
-	if res.HeadBuffer != nil {
-		res.shard.Buffers.Put(res.HeadBuffer)
-	}
-	if res.BodyBuffer != nil {
-		res.shard.Buffers.Put(res.BodyBuffer)
-	}
-	res.shard.Charge(-res.Held)
-	res.HeadBuffer, res.BodyBuffer, res.Held, res.Codec = nil, nil, 0, protocol.CodecHTTP
+	res.shard.Buffers.Release(&res.HeadBuffer)
+	res.shard.Buffers.Release(&res.BodyBuffer)
+	res.shard.Recount(&res.Held, 0)
+	res.Codec = protocol.CodecHTTP
 	res.Response.Reset()
 	if p := res.pool; len(p.responses) < maxFree {
 		p.responses = append(p.responses, res)

@@ -46,10 +46,7 @@ func (s *StreamSource) end(e accesslog.StreamEnd) {
 	if s.Socket != nil {
 		s.Socket.Reset()
 	}
-	if s.Buffer != nil {
-		unowned.Put(s.Buffer)
-		s.Buffer = nil
-	}
+	unowned.Release(&s.Buffer)
 	s.Lease.Close(true, 0, 0)
 	s.Record.End(e)
 }

@@ -44,8 +44,17 @@ func (b *budget) Held() int64 { return b.bytes.Load() }
 // the budget of the process.
 const chargeStep = 64 << 10
 
-// Charge counts n bytes of messages taken into memory; a negative n releases them.
-func (s *Shard) Charge(n int) {
+// Recount charges the change of the bytes that one holder has in memory: held, after
+// *counted before. It sets *counted to held.
+func (s *Shard) Recount(counted *int, held int) {
+	if held != *counted {
+		s.charge(held - *counted)
+		*counted = held
+	}
+}
+
+// charge counts n bytes of messages taken into memory; a negative n releases them.
+func (s *Shard) charge(n int) {
 	s.Uncounted += int64(n)
 	if s.Uncounted >= chargeStep || s.Uncounted <= -chargeStep {
 		s.Process.Budget.Hold(s.Uncounted)

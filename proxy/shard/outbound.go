@@ -40,7 +40,7 @@ func (o *Outbound) Write(b []byte) {
 func (o *Outbound) Watch() {
 	switch {
 	case o.timer.Armed():
-		o.count(o.Conn.Buffered())
+		o.shard.Recount(&o.Counted, o.Conn.Buffered())
 	case o.Conn.Buffered() > 0:
 		o.taken, o.since = 0, o.shard.Loop.Now()
 		o.check()
@@ -52,7 +52,7 @@ func (o *Outbound) Watch() {
 // check updates the count, and closes the connection if the write timeout has passed.
 func (o *Outbound) check() {
 	left := o.Conn.Buffered()
-	o.count(left)
+	o.shard.Recount(&o.Counted, left)
 	if left == 0 {
 		o.wrote = 0
 		return
@@ -69,14 +69,9 @@ func (o *Outbound) check() {
 	o.shard.Loop.After(min(checkInterval, timeout-(now-o.since)), &o.timer)
 }
 
-func (o *Outbound) count(left int) {
-	o.shard.Charge(left - o.Counted)
-	o.Counted = left
-}
-
 // Stop ends the checks and releases the count. The owner calls it when the connection
 // is closed.
 func (o *Outbound) Stop() {
 	o.shard.Loop.Stop(&o.timer)
-	o.count(0)
+	o.shard.Recount(&o.Counted, 0)
 }

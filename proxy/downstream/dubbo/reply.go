@@ -77,8 +77,7 @@ func (s *session) write() {
 		return
 	}
 	s.outbound.Write(s.outgoingFrames.B)
-	s.host.Buffers.Put(s.outgoingFrames)
-	s.outgoingFrames = nil
+	s.host.Buffers.Release(&s.outgoingFrames)
 	s.outbound.Watch()
 }
 

@@ -147,9 +147,7 @@ func (s *session) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		out := s.outgoing()
 		out.B = dubbo.AppendHeartbeatAnswer(out.B, f)
 	}
-	if body != nil {
-		s.host.Buffers.Put(body)
-	}
+	s.host.Buffers.Release(&body)
 }
 
 // begin begins the call f, whose body is complete.
@@ -254,10 +252,7 @@ func (s *session) close() {
 	s.account()
 	s.timeout.Stop()
 	s.host.Loop.Stop(&s.graceTimer)
-	if s.outgoingFrames != nil {
-		s.host.Buffers.Put(s.outgoingFrames)
-		s.outgoingFrames = nil
-	}
+	s.host.Buffers.Release(&s.outgoingFrames)
 	for _, ex := range s.calls {
 		ex.Cancel()
 	}
@@ -265,9 +260,4 @@ func (s *session) close() {
 }
 
 // account charges the memory of an incomplete frame to limits.buffered.
-func (s *session) account() {
-	if held := s.reader.Held(); held != s.held {
-		s.host.Charge(held - s.held)
-		s.held = held
-	}
-}
+func (s *session) account() { s.host.Recount(&s.held, s.reader.Held()) }

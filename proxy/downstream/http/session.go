@@ -359,10 +359,7 @@ func (s *session) close() {
 
 // dropInput drops the input and the request that is being received.
 func (s *session) dropInput() {
-	if s.in != nil {
-		s.host.Buffers.Put(s.in)
-		s.in = nil
-	}
+	s.host.Buffers.Release(&s.in)
 	if s.cur != nil {
 		s.host.Pool.Recycle(s.cur)
 		s.cur = nil

@@ -53,10 +53,7 @@ func (s *session) account() {
 	if s.pendingStream != nil {
 		now += protocol.Held(s.pendingStream.Source.Buffer)
 	}
-	if now != s.held {
-		s.host.Charge(now - s.held)
-		s.held = now
-	}
+	s.host.Recount(&s.held, now)
 	if s.cur != nil {
 		s.cur.Hold()
 	}

@@ -150,10 +150,7 @@ func (c *Conn) expire() {
 // Account charges the memory that the codec holds to limits.buffered. Bodies that are being
 // sent are charged by their exchange or response.
 func (c *Conn) Account() {
-	if held := c.Reader.Buffered() + c.Writer.Encoded(); held != c.Held {
-		c.Shard.Charge(held - c.Held)
-		c.Held = held
-	}
+	c.Shard.Recount(&c.Held, c.Reader.Buffered()+c.Writer.Encoded())
 }
 
 // Schedule sends a message that the Writer was given. With alone, when nothing else is in
@@ -280,6 +277,5 @@ func (c *Conn) Release() {
 	c.Shard.Loop.Stop(&c.expiry)
 	c.Shard.Loop.Stop(&c.retryWrite)
 	c.Shard.Loop.Stop(&c.creditTimer)
-	c.Shard.Charge(-c.Held)
-	c.Held = 0
+	c.Shard.Recount(&c.Held, 0)
 }

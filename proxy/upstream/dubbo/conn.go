@@ -203,12 +203,7 @@ func (c *client) closeIfDone() {
 }
 
 // account charges the memory of an incomplete frame to limits.buffered.
-func (c *client) account() {
-	if held := c.reader.Held(); held != c.held {
-		c.shard.Charge(held - c.held)
-		c.held = held
-	}
-}
+func (c *client) account() { c.shard.Recount(&c.held, c.reader.Held()) }
 
 // close closes the connection, and fails with f the calls in flight on it. A call that was not
 // sent counts as unsent, whatever f says.
@@ -278,9 +273,7 @@ func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 		c.onResponse(f, call, body)
 		return
 	}
-	if body != nil {
-		c.shard.Buffers.Put(body)
-	}
+	c.shard.Buffers.Release(&body)
 }
 
 // onEvent responds to heartbeats, and reads those events that change the state.

@@ -18,8 +18,7 @@ func (c *client) convert(res *exchange.Response, f *dubbo.Frame, valueOnly bool)
 		return fault.Malformed
 	}
 	fill(res, text, reply)
-	c.shard.Buffers.Put(res.HeadBuffer)
-	res.HeadBuffer = nil
+	c.shard.Buffers.Release(&res.HeadBuffer)
 	return nil
 }
 
