@@ -76,7 +76,7 @@ func (g *Generation) Number() uint64 { return g.number }
 func (g *Generation) Added() []string {
 	names := make([]string, len(g.added))
 	for i, m := range g.added {
-		names[i] = m.ServiceName()
+		names[i] = m.Name
 	}
 	slices.Sort(names)
 	return names

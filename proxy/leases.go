@@ -11,7 +11,10 @@ import (
 // for a stream and calls picked on the loop. Any goroutine may call it.
 func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
 	w.shard.Loop.Post(func() {
-		svc := w.serviceForStream(service)
+		svc := w.services[service]
+		if svc == nil { // a stream may have left its loop just before the switch
+			svc = w.removed[service]
+		}
 		if svc == nil {
 			w.shard.Stats.Failed(fault.NoEndpoint)
 			picked(nil, exchange.Target{}, fault.NoEndpoint)
@@ -19,15 +22,6 @@ func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchang
 		}
 		svc.Lease(picked)
 	})
-}
-
-// serviceForStream returns a service for a stream, or nil. The latest removed services
-// still serve: a stream may have left its loop just before the switch.
-func (w *Worker) serviceForStream(name string) *exchange.Service {
-	if s := w.services[name]; s != nil {
-		return s
-	}
-	return w.removed[name]
 }
 
 // Passed counts a redirected connection that is passed on to its original destination.

@@ -273,7 +273,7 @@ func (a *Attempt) end(now time.Duration, outcome stats.AttemptOutcome) {
 // report gives the outcome to the endpoint. The latency of a failure is left out: a
 // quick failure must not make the endpoint look fast.
 func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
-	latency := now - a.sent
+	s, latency := a.ex.service, now-a.sent
 	a.ep.Ext.(*Endpoint).ended(outcome, latency)
 	switch outcome {
 	case stats.AttemptNone:
@@ -293,6 +293,9 @@ func (a *Attempt) report(now time.Duration, outcome stats.AttemptOutcome) {
 		a.ep.Judge(now, false)
 		a.ep.Answered(now, latency)
 	}
-	a.ex.service.observe(now, latency)
+	s.shared.lastAnswer.Store(int64(now))
+	if latency > 0 {
+		s.latency.Add(now, latency)
+	}
 	a.recordServiceTime()
 }

@@ -39,20 +39,14 @@ func newRoute(plan *route.Plan, svc *Service) *Route {
 		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
 	}
-	for _, on := range p.Retry.On {
-		switch on {
-		case config.RetryConnect:
-			r.retryOn.connect = true
-		case config.RetryRefused:
-			r.retryOn.refused = true
-		case config.RetryReset:
-			r.retryOn.reset = true
-		case config.Retry5xx:
-			r.retryOn.any5xx = true
-		default:
-			if code, err := strconv.Atoi(on); err == nil {
-				r.retryOn.statuses = append(r.retryOn.statuses, code)
-			}
+	on := p.Retry.On
+	r.retryOn = retryOn{
+		connect: slices.Contains(on, config.RetryConnect), refused: slices.Contains(on, config.RetryRefused),
+		reset: slices.Contains(on, config.RetryReset), any5xx: slices.Contains(on, config.Retry5xx),
+	}
+	for _, name := range on {
+		if code, err := strconv.Atoi(name); err == nil {
+			r.retryOn.statuses = append(r.retryOn.statuses, code)
 		}
 	}
 	return r

@@ -5,7 +5,6 @@ import (
 
 	"github.com/remora-proxy/remora/lb"
 	"github.com/remora-proxy/remora/protocol"
-	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
@@ -50,9 +49,11 @@ func (p *Pool) Recycle(ex *Exchange) {
 
 // reuse returns an idle exchange whose request memory is released.
 func (p *Pool) reuse(ex *Exchange) {
-	ex.caller, ex.Route, ex.service, ex.bounds, ex.permit = nil, nil, nil, nil, limit.NoPermit
-	ex.StreamID, ex.retries, ex.freeRetries, ex.hedges, ex.missedHedges = 0, 0, 0, 0, 0
-	ex.lastFail, ex.MaybeProcessed = nil, false
+	for i := range ex.attempts[:ex.launched] { // a removed endpoint must not be kept here
+		ex.attempts[i].ep = nil
+	}
+	ex.caller, ex.course, ex.tally = nil, course{}, tally{}
+	ex.StreamID, ex.lastFail, ex.MaybeProcessed = 0, nil, false
 	ex.RequestID, ex.Refusal, ex.NoHedge, ex.marked = nil, nil, false, false
 	if cap(ex.Forwarded) > maxForwarded {
 		ex.Forwarded = nil
@@ -63,12 +64,8 @@ func (p *Pool) reuse(ex *Exchange) {
 	if cap(ex.traceState.Text) > maxTraceState {
 		ex.traceState.Text = nil
 	}
-	ex.avoid[0], ex.bestFrom = nil, nil
-	ex.queued, ex.OriginalPath = 0, nil
-	for i := range ex.attempts[:ex.launched] { // a removed endpoint must not be kept here
-		ex.attempts[i].ep = nil
-	}
-	ex.launched, ex.tried = 0, [maxAttempts]*lb.Endpoint{}
+	ex.avoid[0], ex.bestFrom, ex.OriginalPath = nil, nil, nil
+	ex.tried = [maxAttempts]*lb.Endpoint{}
 	if len(p.exchanges) < maxFree {
 		p.exchanges = append(p.exchanges, ex)
 	}

@@ -80,13 +80,6 @@ type Connection struct {
 // is for endpoints of an unknown protocol.
 type Connectors map[string]Connection
 
-func (c Connectors) of(proto string) Connection {
-	if by, ok := c[proto]; ok {
-		return by
-	}
-	return c[""]
-}
-
 // StreamAccess is how a stream reaches an endpoint.
 type StreamAccess uint8
 

@@ -120,15 +120,6 @@ func (s *Service) refreshStall(now time.Duration) {
 	s.set.Stall = st
 }
 
-// observe notes that the application has responded, and its latency. A latency of 0 is
-// not counted.
-func (s *Service) observe(now, latency time.Duration) {
-	s.shared.lastAnswer.Store(int64(now))
-	if latency > 0 {
-		s.latency.Add(now, latency)
-	}
-}
-
 // Load is the load that this sidecar reports to the sidecars of its consumers.
 func (s *Service) Load() lb.Load {
 	l := lb.Load{
@@ -208,8 +199,11 @@ func (s *Service) connect(e *lb.Endpoint, proto string) {
 		}
 		old.upstream.Retire()
 	}
+	by, known := s.connectors[proto]
+	if !known {
+		by = s.connectors[""]
+	}
 	s.lastID++
-	by := s.connectors.of(proto)
 	target := &Endpoint{id: s.lastID, LB: e, protocol: proto, streams: by.Streams}
 	target.upstream = by.Connector(s, target)
 	e.Ext = target

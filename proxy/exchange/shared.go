@@ -25,7 +25,7 @@ func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 // SharedService is the part of a service that all loops share. It stays through
 // reloads that change only settings outside identity.
 type SharedService struct {
-	name   string
+	Name   string
 	wire   []byte // the name, as it is sent
 	subset int    // lb.subset
 
@@ -44,16 +44,13 @@ type SharedService struct {
 
 func newSharedService(c *config.Service, loops int) *SharedService {
 	s := &SharedService{
-		name: c.Name, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
+		Name: c.Name, wire: []byte(c.Name), subset: c.LB.Subset, loops: make([]atomic.Pointer[Service], loops),
 	}
 	if c.MaxConcurrency == config.MaxConcurrencyAuto {
 		s.slots.Auto = limit.NewAuto(&s.slots.Limit)
 	}
 	return s
 }
-
-// ServiceName is the service's name.
-func (s *SharedService) ServiceName() string { return s.name }
 
 // InFlight is the number of exchanges in flight.
 func (s *SharedService) InFlight() int { return int(s.pending.Load()) }
