@@ -185,6 +185,13 @@ func applyHint(ex *exchange.Exchange, h protocol.Header) {
 	}
 }
 
+// AddRequestID adds the request's id to a response, unless the application has set one.
+func AddRequestID(resp *protocol.Response, id []byte) {
+	if id != nil && protocol.Find(resp.Headers, "x-request-id") == nil {
+		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
+	}
+}
+
 // validRequestID reports whether an id is short and printable, so that it can be sent on and
 // logged unchanged.
 func validRequestID(id []byte) bool {

@@ -60,7 +60,7 @@ type StreamRequest struct {
 
 	Record *accesslog.StreamRecord // ends with the request
 
-	RequestID []byte
+	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
 // AddVia adds Via to a response that an application sent over HTTP/1.minor, and a Date with the
@@ -71,14 +71,6 @@ func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) 
 		hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date})
 	}
 	resp.Headers = hs
-}
-
-// AddRequestID adds the request's id to a response that has none. RequestID is nil if another
-// sidecar sent the request: it adds the id itself.
-func (r *StreamRequest) AddRequestID(resp *protocol.Response) {
-	if r.RequestID != nil && protocol.Find(resp.Headers, "x-request-id") == nil {
-		resp.Headers = append(resp.Headers, protocol.Header{Name: protocol.NameRequestID, Value: r.RequestID})
-	}
 }
 
 // AppendFailure appends a response with the failure f, the last one of the connection.

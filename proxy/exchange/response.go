@@ -4,6 +4,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/shard"
 )
@@ -50,6 +51,14 @@ func (res *Response) TakeSource() *StreamSource {
 	return src
 }
 
+// StreamHead returns how the body is framed if it is a stream.
+func (res *Response) StreamHead() http1.Head {
+	if res.DeclaredLength < 0 {
+		return http1.Head{Framing: http1.Chunked}
+	}
+	return http1.Head{Framing: http1.FixedLength, Length: res.DeclaredLength}
+}
+
 // Release gives the memory back. It closes a stream that nobody took.
 func (res *Response) Release() {
 	if res.Source != nil {
@@ -80,12 +89,5 @@ func (res *Response) AddDate() {
 	if now := res.shard.DateValue(); now != nil {
 		copy(res.date[:], now)
 		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameDate, Value: res.date[:]})
-	}
-}
-
-// AddRequestID adds the request's id, unless the application has set one.
-func (res *Response) AddRequestID(id []byte) {
-	if protocol.Find(res.Headers, "x-request-id") == nil {
-		res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameRequestID, Value: id})
 	}
 }

@@ -1,6 +1,10 @@
 package exchange
 
-import "github.com/remora-proxy/remora/proxy/fault"
+import (
+	"iter"
+
+	"github.com/remora-proxy/remora/proxy/fault"
+)
 
 // Buffered is the number of bytes that the exchange holds: its request, the best bad
 // response so far, and what the carriers of its attempts hold.
@@ -15,6 +19,17 @@ func (ex *Exchange) Buffered() int {
 		}
 	}
 	return n
+}
+
+// LargestOf returns the exchange that holds the most memory, and the bytes that it holds. Of
+// equals it returns the one with the lowest StreamID.
+func LargestOf(all iter.Seq[*Exchange]) (ex *Exchange, held int) {
+	for other := range all {
+		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {
+			ex, held = other, n
+		}
+	}
+	return ex, held
 }
 
 // AbandonNow aborts the attempts of a cancelled exchange.

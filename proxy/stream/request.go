@@ -216,7 +216,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	if !x.linked {
 		x.r.AddVia(resp, head.Minor, date())
 	}
-	x.r.AddRequestID(resp)
+	downstream.AddRequestID(resp, x.r.RequestID)
 }
 
 // sendHead sends the head of the response. After it a failure can only be shown by a

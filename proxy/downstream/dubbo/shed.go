@@ -1,6 +1,10 @@
 package dubbo
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"slices"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+)
 
 // overBudget reports whether a call of length bytes must be refused: memory is short, and the
 // connection holds more than its share.
@@ -30,17 +34,11 @@ func (s *session) Buffered() int {
 
 // ShedLargest implements exchange.Holder. It drops the call that holds the most memory.
 func (s *session) ShedLargest() bool {
-	var largest *exchange.Exchange
-	most := 0
-	for _, ex := range s.calls {
-		if n := ex.Buffered(); n > most {
-			largest, most = ex, n
-		}
-	}
-	if most < exchange.LeastShed {
+	ex, held := exchange.LargestOf(slices.Values(s.calls))
+	if held < exchange.LeastShed {
 		return false
 	}
-	largest.Shed()
+	ex.Shed()
 	return true
 }
 

@@ -85,10 +85,10 @@ const (
 
 // Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
 func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.Failure {
-	res.AddRequestID(ex.RequestID)
+	downstream.AddRequestID(&res.Response, ex.RequestID)
 	out := s.host.Scratch[:0]
 	if res.Source != nil {
-		head := streamHead(res)
+		head := res.StreamHead()
 		out = http1.AppendStreamResponse(out, &res.Response, &head, s.calls[0].minor)
 	} else {
 		out = http1.AppendResponseHead(out, &res.Response, s.decideClose())

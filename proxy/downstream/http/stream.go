@@ -3,21 +3,12 @@ package http
 import (
 	"bytes"
 
-	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
-
-// streamHead returns how the body of res, a stream, is framed.
-func streamHead(res *exchange.Response) http1.Head {
-	if res.DeclaredLength < 0 {
-		return http1.Head{Framing: http1.Chunked}
-	}
-	return http1.Head{Framing: http1.FixedLength, Length: res.DeclaredLength}
-}
 
 // respondStream responds to the first call with a response whose body is a stream. It is the
 // last of the connection: Streams sends the body to the client as it arrives, off the loop.

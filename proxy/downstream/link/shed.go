@@ -44,7 +44,7 @@ func (s *session) CloseNow() {
 func (s *session) ShedLargest() bool {
 	request, received := s.Reader.Largest()
 	response, queued := s.Writer.Largest()
-	ex, held := s.largest()
+	ex, held := exchange.LargestOf(s.streams.Each)
 	switch most := max(received, queued, held); {
 	case most < exchange.LeastShed:
 		return false
@@ -62,14 +62,4 @@ func (s *session) ShedLargest() bool {
 	s.Schedule(false)
 	s.Account()
 	return true
-}
-
-// largest returns the exchange that holds the most memory, and the oldest of equals.
-func (s *session) largest() (ex *exchange.Exchange, held int) {
-	for other := range s.streams.Each {
-		if n := other.Buffered(); n > held || n == held && ex != nil && other.StreamID < ex.StreamID {
-			ex, held = other, n
-		}
-	}
-	return ex, held
 }

@@ -1,17 +1,13 @@
 package link
 
 import (
-	"github.com/remora-proxy/remora/protocol/http1"
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
 // fetch gives a response the source of its body: the stream that its token names.
 func (c *client) fetch(a *exchange.Attempt, res *exchange.Response) {
-	head := http1.Head{Framing: http1.Chunked}
-	if res.DeclaredLength >= 0 {
-		head.Framing, head.Length = http1.FixedLength, res.DeclaredLength
-	}
+	head := res.StreamHead()
 	src := &exchange.StreamSource{
 		Addr: c.up.endpoint.LB.Addr, Service: c.up.service.Config.Name, Timeout: a.Timeout(),
 		Token: link.Token(res.StreamToken), Buffer: c.Shard.Buffers.Get(0),
