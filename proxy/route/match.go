@@ -2,6 +2,7 @@ package route
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -76,12 +77,7 @@ func (c *conditions) match(req *protocol.Request) bool {
 }
 
 func (c *conditions) matchMethod(method []byte) bool {
-	for _, m := range c.methods {
-		if bytes.Equal(m, method) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.methods, func(m []byte) bool { return bytes.Equal(m, method) })
 }
 
 func (m *callMatch) match(req *protocol.Request) bool {

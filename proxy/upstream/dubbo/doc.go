@@ -4,6 +4,5 @@
 //	conn.go      the connection: calls, heartbeats, the provider's events
 //	state.go     the states of the connection
 //	calls.go     the table of the calls in flight
-//	message.go   attempts to frames, and frames to responses
-//	convert.go   a Dubbo response for an HTTP request
+//	message.go   attempts to frames, and frames to responses, those to HTTP requests too
 package dubbo

@@ -202,11 +202,8 @@ func (p *pool) put(c *conn) {
 
 // remove removes a connection that closed while idle from the stack.
 func (p *pool) remove(c *conn) {
-	for i, other := range p.idle {
-		if other == c {
-			p.idle = slices.Delete(p.idle, i, i+1)
-			return
-		}
+	if i := slices.Index(p.idle, c); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 }
 

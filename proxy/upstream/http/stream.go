@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -32,12 +33,7 @@ var streamTypes = []string{"text/event-stream", "multipart/x-mixed-replace", "ap
 func streamType(hs []protocol.Header) bool {
 	value, _, _ := bytes.Cut(protocol.Find(hs, "content-type"), []byte(";"))
 	value = bytes.TrimSpace(value)
-	for _, t := range streamTypes {
-		if protocol.EqualFold(value, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(streamTypes, func(t string) bool { return protocol.EqualFold(value, t) })
 }
 
 // tooLong reports whether the body is longer than limits.message, as announced or so far.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -338,11 +337,10 @@ func (c *client) close(f *fault.Failure) {
 	opening := c.State() == linkconn.Opening
 	c.detach()
 	c.Shard.Loop.Stop(&c.handshake)
-	var unsent []uint64
-	for _, s := range c.streams.InOrder() {
-		if opening || !c.Writer.Drop(s.ID) {
-			unsent = append(unsent, s.ID)
-		}
+	streams := c.streams.InOrder()
+	sent := make([]bool, len(streams))
+	for i, s := range streams {
+		sent[i] = !opening && c.Writer.Drop(s.ID)
 	}
 	c.Release()
 	if c.response != nil {
@@ -352,16 +350,16 @@ func (c *client) close(f *fault.Failure) {
 	if c.Transport != nil {
 		c.Transport.Close()
 	}
-	for _, s := range c.streams.InOrder() {
+	for i, s := range streams {
 		a := c.streams.Get(s.ID)
 		if a == nil {
 			continue // cancelled when an earlier attempt failed
 		}
 		c.forget(a)
-		if _, found := slices.BinarySearch(unsent, s.ID); found {
+		if sent[i] {
+			a.Failed(f)
+		} else {
 			a.Failed(f.AsUnsent())
-			continue
 		}
-		a.Failed(f)
 	}
 }
