@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -63,15 +64,13 @@ func (p *Process) Update(snap *registry.Snapshot) { p.current.Load().Update(snap
 
 // Snapshot returns the newest snapshot that Update got for the service, or nil.
 func (p *Process) Snapshot(service string) *registry.Snapshot {
-	if s := p.sharedOf(service); s != nil {
-		return s.Newest()
-	}
-	return nil
+	return p.sharedOf(service).Newest()
 }
 
-// sharedOf returns what all loops share of a service in use, or nil.
+// sharedOf returns what all loops share of a service. It is empty if the service is not in
+// use.
 func (p *Process) sharedOf(service string) *exchange.SharedService {
-	return p.current.Load().services[service].SharedService
+	return cmp.Or(p.current.Load().services[service].SharedService, &exchange.SharedService{})
 }
 
 // Buffered returns the number of message bytes in memory, with an error of up to 64 KiB

@@ -36,20 +36,11 @@ func (p *Process) Kept() (n int64) {
 // Slots returns the number of a service's slots that are in use, and of requests that
 // wait for one.
 func (p *Process) Slots(service string) (used, queued int) {
-	s := p.sharedOf(service)
-	if s == nil {
-		return 0, 0
-	}
-	return s.SlotsInUse()
+	return p.sharedOf(service).SlotsInUse()
 }
 
 // SlotLimit returns the number of slots that a service has now; 0 means no limit.
-func (p *Process) SlotLimit(service string) int {
-	if s := p.sharedOf(service); s != nil {
-		return s.SlotLimit()
-	}
-	return 0
-}
+func (p *Process) SlotLimit(service string) int { return p.sharedOf(service).SlotLimit() }
 
 // Report returns the state of the loop. It is called on the loop. It takes about 200 ns
 // per endpoint there: it is for people and scrapes, not for requests.
@@ -78,12 +69,7 @@ func (w *Worker) Post(f func()) { w.shard.Loop.Post(f) }
 
 // ServicePending returns the number of requests of the service in flight on all loops,
 // including attempts that have lost and not ended.
-func (p *Process) ServicePending(service string) int {
-	if s := p.sharedOf(service); s != nil {
-		return s.InFlight()
-	}
-	return 0
-}
+func (p *Process) ServicePending(service string) int { return p.sharedOf(service).InFlight() }
 
 // ServiceStats returns a copy of the loop's counts for a service. It is called
 // on the loop.

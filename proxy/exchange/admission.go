@@ -95,7 +95,7 @@ func (s *Service) wait(a *Attempt) {
 	if a.kind == retryAttempt || a.ex.attempt > 0 {
 		list = &s.queue.retry
 	}
-	list.push(a, s.Shard.Loop.Now())
+	list.insert(a, nil, s.Shard.Loop.Now())
 	s.publishOldest()
 	// A slot may have become free after Take failed and before a was queued. Whoever
 	// released it found an empty queue.
@@ -213,8 +213,6 @@ type queueNode struct {
 	since      time.Duration
 	list       *Queue
 }
-
-func (l *Queue) push(a *Attempt, now time.Duration) { l.insert(a, nil, now) }
 
 // insert puts a before another attempt or, if before is nil, at the end.
 func (l *Queue) insert(a, before *Attempt, since time.Duration) {

@@ -116,10 +116,6 @@ func (a *Attempt) wireAttempt() uint8 {
 	return uint8(min(int(a.ex.attempt)+int(a.index), math.MaxUint8-maxAttempts))
 }
 
-// wireHedge tells the next hop that another attempt is in flight, here or upstream of
-// the caller.
-func (a *Attempt) wireHedge() bool { return a.ex.hedged || a.kind == hedgeAttempt }
-
 // Answered ends the attempt with the endpoint's complete response. It owns res.
 func (a *Attempt) Answered(res *Response) {
 	ex := a.ex

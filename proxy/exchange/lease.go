@@ -66,13 +66,11 @@ func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 		picked(nil, Target{}, f)
 		return
 	}
-	if f = l.pick(); f != nil {
-		l.fail(f)
-		l.service.shared.pending.Add(-1)
-		picked(nil, Target{}, f)
-		return
+	at, f := l.next()
+	if f != nil {
+		l = nil
 	}
-	picked(l, l.target(), nil)
+	picked(l, at, f)
 }
 
 // fail counts a stream that failed.
@@ -95,8 +93,14 @@ func (l *Lease) judgeEndpoint(v fault.Verdict) {
 	}
 }
 
-func (l *Lease) target() Target {
-	return Target{Addr: l.ep.Addr, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}
+// next picks an endpoint. Without one the stream has failed, and the Lease is closed.
+func (l *Lease) next() (Target, *fault.Failure) {
+	if f := l.pick(); f != nil {
+		l.fail(f)
+		l.service.shared.pending.Add(-1)
+		return Target{}, f
+	}
+	return Target{Addr: l.ep.Addr, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}, nil
 }
 
 // pick chooses an endpoint that was not tried.
@@ -106,13 +110,11 @@ func (l *Lease) pick() *fault.Failure {
 	}
 	ep := l.service.set.Pick(l.shard.Loop.Now(), l.shard.Rand, l.tried)
 	switch {
-	case ep != nil:
-	case l.picks > 0:
+	case ep == nil && l.picks > 0:
 		return fault.Connect
-	default:
+	case ep == nil:
 		return fault.NoEndpoint
-	}
-	if ep.Ext.(*Endpoint).streams == StreamNone {
+	case ep.Ext.(*Endpoint).streams == StreamNone:
 		return fault.Unsupported
 	}
 	l.tried = append(l.tried, ep)
@@ -128,18 +130,11 @@ func (l *Lease) pick() *fault.Failure {
 func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *fault.Failure)) {
 	l.shard.Loop.Post(func() {
 		if why == fault.Connect {
-			l.service.DialFailed(l.target().Addr, err)
+			l.service.DialFailed(l.ep.Addr, err)
 		}
 		l.judgeEndpoint(outcomeOf(why).endpoint)
 		l.releaseEndpoint()
-		f := l.pick()
-		if f == nil {
-			picked(l.target(), nil)
-			return
-		}
-		l.fail(f)
-		l.service.shared.pending.Add(-1)
-		picked(Target{}, f)
+		picked(l.next())
 	})
 }
 

@@ -137,7 +137,8 @@ func (a *Attempt) endSpan(now time.Duration) {
 func (a *Attempt) Request() *protocol.Request {
 	ex := a.ex
 	req := &ex.Request
-	req.Attempt, req.Hedge = a.wireAttempt(), a.wireHedge()
+	// Hedge says that another attempt is in flight, here or upstream of the caller.
+	req.Attempt, req.Hedge = a.wireAttempt(), ex.hedged || a.kind == hedgeAttempt
 	if req.Attempt > 0 && !ex.marked {
 		ex.markTrace()
 	}
