@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The dashboard in a real browser: a sidecar with three replicas that freeze now and
 # then, load, and a burst. Chromium, without a screen, opens the page, and its content
-# is checked. The last line is the count of checks.
+# is checked. Needs Python 3 with venv. The last line is the count of checks.
 #
 #   scripts/dashboard.sh [--screenshot FILE]    docs/images/dashboard.png was made so
 #
@@ -16,5 +16,6 @@ browser=${CHROMIUM:-$(command -v chromium || command -v google-chrome || true)}
 [[ -n $browser ]] || { echo "dashboard: chromium is missing (apt-get install chromium)" >&2; exit 1; }
 
 workspace
+virtual_python dashboard scripts/dashboard/requirements.txt
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab
 suite 900 scripts/dashboard/dashboard.py "$browser" "$@"
