@@ -7,7 +7,7 @@
 #
 #   scripts/soak.sh DURATION   of traffic, at least 2m; 30m is the acceptance
 #   scripts/soak.sh --kill     kills under a closed loop instead, and not one request may
-#                              fail; see soak/kill.py
+#                              fail: TestKillsUnderLoad
 #
 #   OUT=DIR           keep the drawings and the samples in DIR
 #   REQUESTS=200000   of --kill, at least
@@ -18,11 +18,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 source scripts/lib.sh
 
-seconds=120
+if [[ ${1:-} == --kill ]]; then
+	exec go test ./cmd/remora -count=1 -timeout 20m -run '^TestKillsUnderLoad$' -kill-requests "${REQUESTS:-200000}" -v
+fi
 if [[ ${1:-} =~ ^([0-9]+)([smh])$ ]]; then
 	declare -A unit=([s]=1 [m]=60 [h]=3600)
 	seconds=$((BASH_REMATCH[1] * unit[${BASH_REMATCH[2]}]))
-elif [[ ${1:-} != --kill ]]; then
+else
 	echo "usage: scripts/soak.sh DURATION, such as 2m, or --kill" >&2
 	exit 2
 fi
@@ -35,8 +37,4 @@ need openssl curl
 workspace
 virtual_python streams scripts/streams/requirements.txt
 go build -o "$dir/bin/" ./cmd/remora ./cmd/remora-lab ./scripts/streams/bulk
-if [[ $1 == --kill ]]; then
-	suite 1200 scripts/soak/soak.py --kill
-else
-	suite $((2 * seconds + 900)) scripts/soak/soak.py "$seconds" "${OUT:-}"
-fi
+suite $((2 * seconds + 900)) scripts/soak/soak.py "$seconds" "${OUT:-}"

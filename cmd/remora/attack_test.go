@@ -54,12 +54,7 @@ type attack struct {
 func TestAttacks(t *testing.T) {
 	m := newAttackMesh(t)
 	m.load(t, 100*time.Millisecond) // fills free lists and pools
-	eventually.Nil(t, "the pooled connections to close", func() error {
-		if _, metrics := m.provider.get("/metrics"); pooledConnection.MatchString(metrics) {
-			return errors.New("open")
-		}
-		return nil
-	})
+	m.provider.awaitUnpooled()
 	before := m.levels()
 	for _, group := range []struct {
 		target  *process
@@ -75,6 +70,17 @@ func TestAttacks(t *testing.T) {
 }
 
 var pooledConnection = regexp.MustCompile(`(?m)^remora_endpoint_connections\{.*service="local".*\} [1-9]`)
+
+// awaitUnpooled waits until a provider has closed the pooled connections to its application.
+func (p *process) awaitUnpooled() {
+	p.t.Helper()
+	eventually.Nil(p.t, "the pooled connections to close", func() error {
+		if _, metrics := p.get("/metrics"); pooledConnection.MatchString(metrics) {
+			return errors.New("open")
+		}
+		return nil
+	})
+}
 
 // attackMesh is a consumer's sidecar and a provider's in front of a replica.
 type attackMesh struct {

@@ -35,13 +35,13 @@ class Level:
             ("buffered", 0, self.buffered, self.BUFFERED)) if now > was + slack]
 
 
-def level_at_rest(p, before, seconds=REST, level=Level):
+def level_at_rest(p, before, seconds):
     """The level once it is back at the one before, or after so many seconds."""
     now = None
 
     def rests():
         nonlocal now
-        now = level(p)
+        now = Level(p)
         return not now.above(before)
 
     try:

@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 
+from objects import EVERY_ALLOCATION
+
 from harness.process import free_port, tool, wait_for
 from harness.sidecar import Sidecar
 
@@ -26,21 +28,17 @@ FREEZES = ["--mode", "stall", "--stall-mean", "2s", "--stall-len", "50ms", "--me
 
 
 class Mesh:
-    """All processes, as attributes. Those in watched are never restarted.
+    """All processes, as attributes. Those in watched are never restarted."""
 
-    freezes are options of the replicas, hedge is the hedging of compute, env belongs to the sidecars.
-    """
-
-    def __init__(self, suite, freezes, hedge, env=None):
-        self.suite, self.env, self.order = suite, env, []
+    def __init__(self, suite):
+        self.suite, self.order = suite, []
         self.tls = suite.certificates("soak")
         etcd = free_port()
-        self.etcd_data = suite.path("etcd")
         self.etcd = self.add(suite.process("etcd", [tool("remora-lab"), "etcd", "--listen", f"127.0.0.1:{etcd}",
-                                                    "--dir", self.etcd_data], etcd))
+                                                    "--dir", suite.path("etcd")], etcd))
         self.common = {"registry": {"etcd": {"endpoints": [f"127.0.0.1:{etcd}"], "lease_ttl": f"{LEASE}s"}},
                        "limits": {"message": "1MiB"}, "timeouts": {"drain": "3s"}, "log": {"level": "error"}}
-        self.replicas, self.computing = self.registered("compute", COMPUTE, "http", freezes)
+        self.replicas, self.computing = self.registered("compute", COMPUTE, "http", FREEZES)
         self.callees, self.calling = self.registered("hello", HELLO, "dubbo", ["--protocol", "dubbo", "--mode", "fast"])
         self.web, self.beside_web, web = self.alone("web", lambda port: [sys.executable, APP, str(port)])
         self.bulk, self.beside_bulk, bulk = self.alone("bulk", lambda port: [tool("bulk"), "serve", f"127.0.0.1:{port}"])
@@ -52,7 +50,7 @@ class Mesh:
         self.egress = self.consumer.listener("http")
         self.forms = self.consumer.listener("http", "hello")
         called = CALLED | {"tls": self.tls}
-        self.consumer.service("compute", "link", hedge=hedge, **called)
+        self.consumer.service("compute", "link", hedge={"mode": "on", "max_delay": "50ms"}, **called)
         self.consumer.service("hello", "link", **called)
         self.consumer.service("bulk", "link", bulk, **called)
         self.consumer.service("web", "link", web, **called)
@@ -63,7 +61,7 @@ class Mesh:
         return process
 
     def sidecar(self, name, **more):
-        return self.add(Sidecar(self.suite, name, self.env, **self.common, **more))
+        return self.add(Sidecar(self.suite, name, EVERY_ALLOCATION, **self.common, **more))
 
     def provider(self, name, app, protocol):
         """The sidecar beside an application, and its link's port."""

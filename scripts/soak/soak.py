@@ -10,7 +10,6 @@ In between resident memory, descriptors and goroutines are sampled every two sec
 and may not grow. Latency is shown only: it depends on the machine.
 
     soak.py SECONDS OUT     OUT takes drawings and samples; "" keeps none
-    soak.py --kill          kills under load, without an error; see kill.py
 """
 
 import json
@@ -19,10 +18,9 @@ import sys
 import threading
 import time
 
-import kill
 from level import REST, Level, level_at_rest, wait_unpooled
-from mesh import FREEZES, LEASE, Mesh
-from objects import EVERY_ALLOCATION, live_heap, steady
+from mesh import LEASE, Mesh
+from objects import live_heap, steady
 from traffic import Traffic
 from trend import Growth, draw
 
@@ -234,12 +232,7 @@ class Soak:
 
 def main():
     suite = Suite()
-    if sys.argv[1] == "--kill":
-        mesh = Mesh(suite, kill.NO_FREEZES, kill.HEDGE)
-        mesh.start()
-        kill.run(suite, mesh)
-        return suite.finish()
-    mesh = Mesh(suite, FREEZES, {"mode": "on", "max_delay": "50ms"}, EVERY_ALLOCATION)
+    mesh = Mesh(suite)
     mesh.start()
     soak = Soak(suite, mesh, int(sys.argv[1]))
     try:

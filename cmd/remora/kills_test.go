@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/testcerts"
+	"github.com/remora-proxy/remora/lab/child"
+	openloop "github.com/remora-proxy/remora/lab/load"
+	"github.com/remora-proxy/remora/lab/replica"
+)
+
+// scripts/soak.sh --kill sets this.
+var killRequests = flag.Int64("kill-requests", 0, "requests under kills, at least; 0 skips the test")
+
+const (
+	// lease is the lease_ttl in seconds: a killed provider leaves etcd after it.
+	lease = 5 * time.Second
+
+	// killTime is the least length of the load, so that all kills are within it.
+	killTime = 40 * time.Second
+
+	// rest is the longest time in which pooled connections close and memory goes back: the
+	// runtime collects garbage every two minutes at least.
+	rest = 3 * time.Minute
+)
+
+// labProgram is a process of remora-lab that listens on addr.
+type labProgram struct {
+	t    *testing.T
+	args []string
+	addr string
+	cmd  *exec.Cmd
+}
+
+func (p *labProgram) start() *labProgram {
+	p.t.Helper()
+	p.cmd = exec.Command(p.args[0], p.args[1:]...)
+	p.cmd.Stderr = os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	eventually.Nil(p.t, p.args[1]+" to listen", func() error {
+		c, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	return p
+}
+
+func (p *labProgram) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// killMesh is a consumer's sidecar and three providers' before three replicas. They find
+// each other in etcd, and their links have TLS.
+type killMesh struct {
+	etcd      *labProgram
+	etcdDir   string
+	replicas  [3]*labProgram
+	providers [3]*process
+	consumer  *process
+	egress    string
+}
+
+func newKillMesh(t *testing.T) *killMesh {
+	lab := filepath.Join(t.TempDir(), "remora-lab")
+	if out, err := exec.Command("go", "build", "-o", lab, "../remora-lab").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	addrs := freeAddrs(t, 8)
+	program := func(addr string, args ...string) *labProgram {
+		p := &labProgram{t: t, args: append([]string{lab, args[0], "--listen", addr}, args[1:]...), addr: addr}
+		t.Cleanup(func() { p.kill() })
+		return p.start()
+	}
+	m := &killMesh{etcdDir: filepath.Join(t.TempDir(), "etcd"), egress: addrs[7]}
+	m.etcd = program(addrs[0], "etcd", "--dir", m.etcdDir)
+	ca := testcerts.New(t)
+	provides, consumes := identityOf(t, ca, providerName), identityOf(t, ca, consumerName)
+	common := fmt.Sprintf(`
+loops: 2
+registry: {etcd: {endpoints: [%q], lease_ttl: %v}}
+limits: {message: 1MiB}
+timeouts: {drain: 3s}`, m.etcd.addr, lease)
+	for i := range m.replicas {
+		m.replicas[i] = program(addrs[1+i], "replica", "--stall-mean", "0", "--seed", fmt.Sprint(i))
+		link := addrs[4+i]
+		m.providers[i] = startRemora(t, fmt.Sprintf(`%s
+node: {id: provider-%d}
+listeners: [{name: link, address: %q, protocol: link, service: local, tls: %s}]
+services:
+  local: {discover: static, endpoints: [%q], protocol: http, max_concurrency: 128, connect_timeout: 10s, idle_timeout: 5s}
+register: [{service: compute, listener: link, advertise: %q}]`,
+			common, i, link, block(provides, consumerName), m.replicas[i].addr, link))
+		m.providers[i].ready()
+	}
+	// A call may be sent twice, so that a kill costs no response. The budget is for retries: a slow
+	// machine sends few requests to earn them, and loses as many at a kill.
+	m.consumer = startRemora(t, fmt.Sprintf(`%s
+node: {id: consumer}
+listeners: [{name: egress, address: %q, protocol: http, service: compute}]
+services:
+  compute: {discover: etcd, protocol: link, connect_timeout: 10s, timeout: 30s, idempotent: true,
+    retry: {attempts: 2, on: [connect, refused, reset]}, hedge: {mode: off, budget: 1}, tls: %s}`,
+		common, m.egress, block(consumes, providerName)))
+	m.consumer.ready()
+	m.consumer.awaitMetric(`remora_endpoints{service="compute"}`, len(m.providers))
+	return m
+}
+
+// load runs a closed loop of 256 connections. Each request has a nonce that the replica sends
+// back.
+func (m *killMesh) load(ctx context.Context, d time.Duration, requests int64) (*openloop.Result, error) {
+	return openloop.Run(ctx, openloop.Options{
+		Targets: []string{"http://" + m.egress + "/compute"}, Closed: true, Connections: 256,
+		Duration: d, Requests: requests, Timeout: patience,
+	})
+}
+
+// kills kills one process after another. Each is back before the next one dies.
+func (m *killMesh) kills(t *testing.T) {
+	t.Helper()
+	pause := func(d time.Duration) { time.Sleep(d) } // of the fault, or of traffic after it
+	replica := func(i int, away time.Duration) {
+		m.replicas[i].kill()
+		pause(away)
+		m.replicas[i].start()
+		pause(2 * time.Second)
+	}
+	provider := func(i int, away time.Duration) {
+		m.providers[i].signal(syscall.SIGKILL)
+		<-m.providers[i].exited
+		pause(away)
+		m.providers[i] = m.providers[i].again()
+		m.providers[i].ready()
+		pause(2 * time.Second)
+	}
+	pause(2 * time.Second)
+	provider(0, 2*time.Second) // back before its lease has ended
+	replica(1, 2*time.Second)
+	m.etcd.kill() // with its data
+	pause(3 * time.Second)
+	m.etcd.start()
+	pause(2 * time.Second)
+	m.etcd.kill() // and without
+	if err := os.RemoveAll(m.etcdDir); err != nil {
+		t.Error(err)
+	}
+	pause(lease + 2*time.Second)
+	m.etcd.start()
+	pause(4 * time.Second)
+	provider(1, lease+3*time.Second) // away for longer than its lease
+	replica(2, 0)
+}
+
+// usage is a level with the memory, of which 256 connections leave some.
+type usage struct {
+	level
+	rss int // bytes
+}
+
+func (m *killMesh) usage(t *testing.T) (all []usage) {
+	for _, p := range append(m.providers[:], m.consumer) {
+		all = append(all, usage{p.level(), p.memory(t, "VmRSS")})
+	}
+	return all
+}
+
+func (u usage) above(before usage) error {
+	if u.rss > before.rss*13/10+8<<20 {
+		return fmt.Errorf("%d MiB resident, before %d", u.rss>>20, before.rss>>20)
+	}
+	return u.level.above(before.level)
+}
+
+// awaitRest waits until no sidecar uses more than before. One that was killed is compared with
+// the one before it.
+func (m *killMesh) awaitRest(t *testing.T, before []usage) {
+	t.Helper()
+	err := error(nil)
+	for end := time.Now().Add(rest); time.Now().Before(end); time.Sleep(time.Second) {
+		err = nil
+		for i, now := range m.usage(t) {
+			if err = now.above(before[i]); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			return
+		}
+	}
+	t.Errorf("%v later a sidecar uses more than before: %v", rest, err)
+}
+
+// served returns the number of requests of each replica.
+func (m *killMesh) served(t *testing.T) (all [3]int64) {
+	t.Helper()
+	for i, r := range m.replicas {
+		body, err := child.Call(t.Context(), http.MethodGet, "http://"+r.addr+"/stats")
+		var stats replica.Stats
+		if err == nil {
+			err = json.Unmarshal(body, &stats)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = stats.Served
+	}
+	return all
+}
+
+// TestKillsUnderLoad kills sidecars, replicas and etcd under load, etcd once without its data.
+// Not one request may fail, and nothing may be left behind.
+func TestKillsUnderLoad(t *testing.T) {
+	if *killRequests == 0 {
+		t.Skip("only on demand: scripts/soak.sh --kill")
+	}
+	m := newKillMesh(t)
+	if _, err := m.load(t.Context(), 4*time.Second, 0); err != nil { // free lists and pools grow to their size
+		t.Fatal(err)
+	}
+	for _, p := range m.providers {
+		p.awaitUnpooled()
+	}
+	before := m.usage(t)
+
+	var r *openloop.Result
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		r, err = m.load(t.Context(), killTime, *killRequests)
+		done <- err
+	}()
+	m.kills(t)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d requests, P50 %v, P99 %v, max %v", r.Counts.Requests, r.Quantile(0.5), r.Quantile(0.99), r.Max())
+	if c := r.Counts; c.Requests < *killRequests || c.Failed() > 0 || c.Statuses[200] != c.Requests {
+		t.Errorf("%d requests, want at least %d, each with a response of 200: %+v", c.Requests, *killRequests, c)
+	}
+	m.awaitRest(t, before)
+	was := m.served(t)
+	eventually.Nil(t, "requests to all replicas", func() error {
+		if _, err := m.load(t.Context(), 500*time.Millisecond, 0); err != nil {
+			return err
+		}
+		for i, n := range m.served(t) {
+			if n == was[i] {
+				return fmt.Errorf("replica %d gets none", i)
+			}
+		}
+		return nil
+	})
+}
