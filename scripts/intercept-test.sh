@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Programs that know nothing of Remora, behind intercept.sh: see
-# intercept/intercept.py. It makes two network namespaces, joined by a veth pair, and
-# removes them again; nothing else of this host changes. Needs root, Go, curl, Java 17
-# or later, Node, Python 3, and of Debian's packages iptables, iproute2, util-linux and
-# redis-server. A missing program is a failure. The last line is the count of checks.
+# Programs that know nothing of Remora, behind intercept.sh: see internal/intercept. It
+# makes two network namespaces, joined by a veth pair, and removes them again; nothing
+# else of this host changes. Needs root, Go, curl, Java 17 or later, Node, Python 3, and
+# of Debian's packages iptables, iproute2, util-linux and redis-server. A missing program
+# is a failure. The last line is the count of checks.
 #
 #   CALLS=N    HTTP calls of each program and kind of address; default 100
 #   KEEP=DIR   keep configuration files and logs in DIR
@@ -22,4 +22,7 @@ workspace
 chmod 755 "$dir" "$dir/bin" # Remora runs as a user of its own
 
 CGO_ENABLED=0 go build -o "$dir/bin/" ./cmd/remora
-suite 900 scripts/intercept/intercept.py "${CALLS:-100}"
+go test -c -o "$dir/bin/intercept.test" ./internal/intercept
+dir=$(realpath "$dir")
+cd internal/intercept
+attend_for 900 "$dir/bin/intercept.test" -test.v -dir "$dir" -calls "${CALLS:-100}"

@@ -1,0 +1,245 @@
+//go:build linux
+
+// Package intercept holds the test of transparent interception: programs that know nothing
+// of Remora, in one network namespace, call servers in another one, and intercept.sh
+// redirects their connections. scripts/intercept-test.sh runs it.
+package intercept
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+var (
+	dir   = flag.String("dir", "", "absolute path of a folder with bin/remora, for configuration files and logs")
+	calls = flag.Int("calls", 100, "HTTP calls of each program and kind of address")
+)
+
+const (
+	scripts = "../../scripts/"
+	script  = scripts + "intercept.sh"
+)
+
+// Counts of checks.
+var checksPassed, checksFailed int
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code != 0 && checksFailed == 0 {
+		checksFailed = 1 // it failed outside of the checks
+	}
+	if *dir != "" {
+		fmt.Printf("\n%d passed, %d failed\n", checksPassed, checksFailed)
+	}
+	os.Exit(code)
+}
+
+// check counts and logs a check.
+func (l lab) check(name string, good bool, detail ...any) {
+	l.Helper()
+	if good {
+		checksPassed++
+		l.Log("ok   ", name)
+	} else {
+		checksFailed++
+		l.Errorf("FAIL  %s  %s", name, fmt.Sprint(detail...))
+	}
+}
+
+func TestIntercept(t *testing.T) {
+	if *dir == "" {
+		t.Skip("-dir is not set: scripts/intercept-test.sh builds the program")
+	}
+	l := newLab(t)
+	for _, part := range []struct {
+		name string
+		run  func(lab)
+	}{
+		{"all users", allUsers},
+		{"by ports", byPorts},
+		{"by uid", byUID},
+		{"a wrong --proxy-uid", circle},
+		{"remove", removal},
+		{"refusals", refusals},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			l.T = t
+			part.run(l)
+		})
+	}
+}
+
+// program is one that knows nothing of Remora. It prints "ok NAME" or "FAIL NAME DETAIL"
+// for each of its checks.
+type program struct {
+	name   string
+	argv   []string
+	passes float64 // connections that pass through; the Java client makes two for HTTP
+}
+
+// programChecks is how many checks each program makes.
+const programChecks = 6
+
+var programs = []program{
+	{"Python", []string{"python3", scripts + "intercept/client.py"}, 5},
+	{"Node", []string{"node", scripts + "intercept/client.js"}, 5},
+	{"Java", []string{"java", scripts + "intercept/Client.java"}, 6},
+}
+
+func allUsers(l lab) {
+	l.intercept("install", "--proxy-uid", proxyUID)
+	once := l.rules()
+	l.check("install makes rules for IPv4 and IPv6", strings.Count(once, "-j REDIRECT --to-ports 15001") == 2, once)
+	l.intercept("install", "--proxy-uid", proxyUID)
+	again := l.rules()
+	l.check("a second install changes nothing", again == once, again)
+	for _, p := range programs {
+		l.runProgram(p, "4")
+		l.runProgram(p, "6")
+	}
+}
+
+// runProgram runs a program over a kind of address. It counts the program's own checks, and
+// checks where the connections went.
+func (l lab) runProgram(p program, suffix string) {
+	count := func() (n [len(replicas) + 1]int64) {
+		for i, port := range append(replicas[:], original) {
+			n[i] = l.requests[port].Load()
+		}
+		return n
+	}
+	before, passed := count(), l.passed()
+	ran := l.try(l.near, append(slices.Clone(p.argv), suffix, strconv.Itoa(*calls))...)
+	prefix, made := p.name+", IPv"+suffix+": ", 0
+	for line := range strings.Lines(ran.stdout) {
+		verdict, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		l.check(prefix+what, verdict == "ok")
+		made++
+	}
+	l.check(prefix+"all was tried", made == programChecks && ran.code == 0, "exit ", ran.code, ": ", ran.stderr)
+	n := count()
+	for i := range n {
+		n[i] -= before[i]
+	}
+	passed = l.passed() - passed
+	went := fmt.Sprintf("%d calls, %d at the replicas, %d at the original; %g passed", *calls, n[:3], n[3], passed)
+	l.check(prefix+"calls are balanced", min(n[0], n[1], n[2]) > 0 && n[3] == 0, went)
+	l.check(prefix+"calls are hedged", n[0]+n[1]+n[2] > int64(*calls), went)
+	l.check(prefix+"the rest passes through Remora", passed == p.passes, went)
+	l.Log("     ", went)
+}
+
+func isReplica(body string) bool { return strings.HasPrefix(body, "replica") }
+
+func byPorts(l lab) {
+	const url4, url6 = "http://compute4:8080/", "http://compute6:8080/"
+	l.intercept("install", "--proxy-uid", proxyUID, "--ports", "80,8000-8080")
+	passed := l.passed()
+	l.check("a port in the list is redirected", isReplica(l.get(url4)))
+	l.check("one that is not is left alone", strings.Contains(l.get("http://other4:8081/"), "Host: other4"))
+	l.intercept("install", "--proxy-uid", proxyUID, "--exclude-ports", "8080")
+	l.check("an excluded port is left alone", l.get(url4) == "original")
+	l.check("so it does not pass through Remora", l.passed() == passed)
+	l.intercept("install", "--proxy-uid", proxyUID, "--exclude", far4+"/32")
+	l.check("an excluded address is left alone", l.get(url4) == "original")
+	l.check("and others are not", isReplica(l.get(url6)))
+}
+
+func byUID(l lab) {
+	l.intercept("install", "--proxy-uid", proxyUID, "--uid", appUID)
+	for _, suffix := range []string{"4", "6"} {
+		url := "http://compute" + suffix + ":8080/"
+		l.check("IPv"+suffix+": this user's connections are redirected",
+			isReplica(l.get(url, "setpriv", "--reuid", appUID, "--clear-groups")))
+		l.check("IPv"+suffix+": another's are not", l.get(url) == "original")
+	}
+}
+
+// circle does not exclude the sidecar's own connections, by a mistake of the configuration.
+func circle(l lab) {
+	l.intercept("install", "--proxy-uid", nobody)
+	for _, suffix := range []string{"4", "6"} {
+		ran := l.try(l.near, "curl", "--silent", "--max-time", "60", "http://other"+suffix+":8081/")
+		l.check("IPv"+suffix+": a connection that would go in a circle is reset",
+			slices.Contains([]int{52, 55, 56}, ran.code), "curl exit ", ran.code)
+	}
+	eventually.True(l, "connections to end", func() bool { return l.metric(`remora_reactor_connections{direction="in"}`) == 0 })
+	found := l.metric(`remora_errors_total{code="loop-detected"}`)
+	l.check("each is detected the first time that it comes back", found == 2, found)
+	direct := l.get("http://127.0.0.1:15001/")
+	l.check("a caller of the listener itself gets a response", strings.Contains(direct, "no route"), direct)
+}
+
+func removal(l lab) {
+	for _, what := range []string{"remove", "a second remove"} {
+		l.intercept("remove")
+		l.checkNoRules(what + " leaves nothing")
+	}
+	l.check("connections go where they always went", l.get("http://compute4:8080/") == "original")
+}
+
+func (l lab) checkNoRules(name string) {
+	l.Helper()
+	rules := l.rules()
+	l.check(name, !strings.Contains(rules, "REMORA"), rules)
+}
+
+func refusals(l lab) {
+	refused := func(name, message string, argv ...string) {
+		l.Helper()
+		ran := l.try(l.near, argv...)
+		l.check(name, ran.code == 1 && strings.Contains(ran.stderr, message), "exit ", ran.code, ": ", ran.stderr)
+	}
+	install := func(args ...string) []string {
+		return append([]string{script, "install", "--proxy-uid", proxyUID}, args...)
+	}
+
+	text, err := os.ReadFile(script)
+	if err != nil {
+		l.Fatal(err)
+	}
+	readable := filepath.Join(*dir, "intercept.sh") // by any user
+	l.write(readable, string(text))
+	refused("without rights it fails with a message", "CAP_NET_ADMIN",
+		"setpriv", "--reuid", nobody, "--clear-groups", "--inh-caps=-all",
+		"bash", "-c", `exec bash -s "$@" <"`+readable+`"`, "-", "install", "--proxy-uid", proxyUID)
+	tools := l.linkTools("basename", "bash", "env", "id", "sed")
+	refused("without iptables too", "iptables is not installed",
+		append([]string{filepath.Join(tools, "env"), "PATH=" + tools}, install()...)...)
+	refused("--proxy-uid is a must", "--proxy-uid is missing", script, "install")
+	refused("Remora's own user is not redirected", "need another user", install("--uid", proxyUID)...)
+	refused("an unknown user", "there is no user", script, "install", "--proxy-uid", "no-such-user")
+	refused("a port that is none", "not a port", install("--ports", "80,66000")...)
+	refused("an address that is none", "invalid mask", install("--exclude", "10.0.0.0/99")...)
+	l.checkNoRules("nothing of that leaves a trace")
+}
+
+// linkTools returns a folder with links to these programs: all that intercept.sh needs but
+// iptables.
+func (l lab) linkTools(names ...string) string {
+	l.Helper()
+	tools := filepath.Join(*dir, "tools")
+	if err := os.MkdirAll(tools, 0o755); err != nil {
+		l.Fatal(err)
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(tools, name))
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) { // from an earlier run
+			l.Fatal(err)
+		}
+	}
+	return tools
+}
