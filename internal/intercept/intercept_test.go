@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,30 +140,46 @@ func (l lab) runProgram(p program, suffix string) {
 	l.Log("     ", went)
 }
 
-func isReplica(body string) bool { return strings.HasPrefix(body, "replica") }
+const (
+	compute4 = "http://compute4:8080/"
+	compute6 = "http://compute6:8080/"
+	other4   = "http://other4:8081/"
+
+	// Patterns of bodies.
+	fromReplica  = "^replica"
+	fromOriginal = "^original$"
+	fromOther4   = "Host: other4"
+)
 
 func byPorts(l lab) {
-	const url4, url6 = "http://compute4:8080/", "http://compute6:8080/"
 	l.intercept("install", "--proxy-uid", proxyUID, "--ports", "80,8000-8080")
 	passed := l.passed()
-	l.check("a port in the list is redirected", isReplica(l.get(url4)))
-	l.check("one that is not is left alone", strings.Contains(l.get("http://other4:8081/"), "Host: other4"))
-	l.intercept("install", "--proxy-uid", proxyUID, "--exclude-ports", "8080")
-	l.check("an excluded port is left alone", l.get(url4) == "original")
-	l.check("so it does not pass through Remora", l.passed() == passed)
+	l.checkBody("a port in the list is redirected", fromReplica, compute4)
+	l.checkBody("one that is not is left alone", fromOther4, other4)
+	l.intercept("install", "--proxy-uid", proxyUID, "--exclude-ports", "8080,8081")
+	l.checkBody("an excluded port is left alone", fromOriginal, compute4)
+	body, now := l.get(other4), l.passed()
+	l.check("so it does not pass through Remora", strings.Contains(body, fromOther4) && now == passed,
+		now-passed, " passed: ", body)
 	l.intercept("install", "--proxy-uid", proxyUID, "--exclude", far4+"/32")
-	l.check("an excluded address is left alone", l.get(url4) == "original")
-	l.check("and others are not", isReplica(l.get(url6)))
+	l.checkBody("an excluded address is left alone", fromOriginal, compute4)
+	l.checkBody("and others are not", fromReplica, compute6)
 }
 
 func byUID(l lab) {
 	l.intercept("install", "--proxy-uid", proxyUID, "--uid", appUID)
-	for _, suffix := range []string{"4", "6"} {
-		url := "http://compute" + suffix + ":8080/"
-		l.check("IPv"+suffix+": this user's connections are redirected",
-			isReplica(l.get(url, "setpriv", "--reuid", appUID, "--clear-groups")))
-		l.check("IPv"+suffix+": another's are not", l.get(url) == "original")
+	for name, url := range map[string]string{"IPv4": compute4, "IPv6": compute6} {
+		l.checkBody(name+": this user's connections are redirected", fromReplica, url,
+			"setpriv", "--reuid", appUID, "--clear-groups")
+		l.checkBody(name+": another's are not", fromOriginal, url)
 	}
+}
+
+// checkBody checks that curl, behind the command line before, gets a body of a pattern.
+func (l lab) checkBody(name, pattern, url string, before ...string) {
+	l.Helper()
+	body := l.get(url, before...)
+	l.check(name, regexp.MustCompile(pattern).MatchString(body), body)
 }
 
 // circle does not exclude the sidecar's own connections, by a mistake of the configuration.
@@ -176,8 +193,7 @@ func circle(l lab) {
 	eventually.True(l, "connections to end", func() bool { return l.metric(`remora_reactor_connections{direction="in"}`) == 0 })
 	found := l.metric(`remora_errors_total{code="loop-detected"}`)
 	l.check("each is detected the first time that it comes back", found == 2, found)
-	direct := l.get("http://127.0.0.1:15001/")
-	l.check("a caller of the listener itself gets a response", strings.Contains(direct, "no route"), direct)
+	l.checkBody("a caller of the listener itself gets a response", "no route", "http://127.0.0.1:15001/")
 }
 
 func removal(l lab) {
@@ -185,7 +201,7 @@ func removal(l lab) {
 		l.intercept("remove")
 		l.checkNoRules(what + " leaves nothing")
 	}
-	l.check("connections go where they always went", l.get("http://compute4:8080/") == "original")
+	l.checkBody("connections go where they always went", fromOriginal, compute4)
 }
 
 func (l lab) checkNoRules(name string) {

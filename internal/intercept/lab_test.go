@@ -143,8 +143,8 @@ func (l lab) launch(name string, where space, ready func() bool, argv ...string)
 		_ = cmd.Process.Kill()
 		<-ended
 		log.Close()
-		if text, err := os.ReadFile(log.Name()); l.Failed() {
-			l.Logf("the log of %s ends: %s %v", name, text[max(0, len(text)-2000):], err)
+		if text, _ := os.ReadFile(log.Name()); l.Failed() {
+			l.Logf("the log of %s ends:\n%s", name, text[max(0, len(text)-2000):])
 		}
 	})
 	eventually.True(l, name, func() bool {
@@ -199,8 +199,11 @@ func execute(ctx context.Context, argv ...string) (outcome, error) {
 func (l lab) run(argv ...string) string {
 	l.Helper()
 	ran, err := execute(l.ctx, argv...)
-	if err != nil || ran.code != 0 {
-		l.Fatalf("%q: exit %d: %s %v", argv, ran.code, ran.stderr, err)
+	if err == nil && ran.code != 0 {
+		err = fmt.Errorf("%q: exit %d: %s", argv, ran.code, ran.stderr)
+	}
+	if err != nil {
+		l.Fatal(err)
 	}
 	return ran.stdout
 }
