@@ -27,7 +27,7 @@ const (
 // /drain, which doesn't end the process. The end of the drain closes drained.
 func (s *sidecar) startDrain() {
 	s.beginDrain(func() {
-		s.closeDoor()
+		s.closeSuccessors()
 		s.changing.Lock() // never unlocked, so that no reload follows
 		s.drain()
 	})

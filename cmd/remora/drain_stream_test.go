@@ -144,12 +144,12 @@ func TestHotRestartStreams(t *testing.T) {
 // predecessor, until that has ended.
 func TestParkedAtPredecessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	path := filepath.Join(socketDir(t), "door")
-	door, err := handover.Open(path)
+	path := filepath.Join(socketDir(t), "remora.sock")
+	listener, err := handover.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer door.Close()
+	defer listener.Close()
 	ingress, parking := localListener(t), localListener(t)
 	go func() {
 		for {
@@ -172,7 +172,7 @@ services: {local: {discover: static, endpoints: [%q], protocol: http}}`, address
 	}
 	predecessor := make(chan *handover.Conn, 1)
 	go func() {
-		conn, err := door.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}

@@ -35,14 +35,14 @@ func (f *fakeRegistry) State() registry.State                          { return 
 func (f *fakeRegistry) Err() error                                     { return nil }
 
 // inProcess starts a sidecar in this process, in front of an application.
-func inProcess(t *testing.T, door string) (s *sidecar, egress string) {
+func inProcess(t *testing.T, path string) (s *sidecar, egress string) {
 	t.Helper()
 	egress = freeAddrs(t, 1)[0]
 	cfg, err := config.Parse("test.yaml", []byte(`admin: {address: ""}`+oneApp(egress, newApp(t).addr, "")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = start(t.Context(), cfg, door, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
+	if s, err = start(t.Context(), cfg, path, slog.New(slog.DiscardHandler), new(slog.LevelVar)); err != nil {
 		t.Fatal(err)
 	}
 	return s, egress
@@ -61,12 +61,12 @@ func (s *sidecar) registerAt(fake *fakeRegistry) {
 // successor that it has. If the successor does not serve, the predecessor resumes them.
 func TestYieldBeforeRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	door := filepath.Join(socketDir(t), "door")
-	s, _ := inProcess(t, door)
+	path := filepath.Join(socketDir(t), "remora.sock")
+	s, _ := inProcess(t, path)
 	defer s.stop()
 	fake := &fakeRegistry{closing: func(context.Context) error { return nil }}
 	s.registerAt(fake)
-	successor, err := handover.Dial(t.Context(), door)
+	successor, err := handover.Dial(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

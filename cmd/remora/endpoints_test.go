@@ -75,11 +75,11 @@ func resolving(t *testing.T, z *zone) (s *sidecar, egress string) {
 	return resolvingAt(t, z, "")
 }
 
-func resolvingAt(t *testing.T, z *zone, door string) (s *sidecar, egress string) {
+func resolvingAt(t *testing.T, z *zone, path string) (s *sidecar, egress string) {
 	t.Helper()
 	procs := runtime.GOMAXPROCS(0)
 	z.hosts, z.lookups = map[string]string{}, map[string]int{}
-	s, egress = inProcess(t, door)
+	s, egress = inProcess(t, path)
 	t.Cleanup(func() { s.stop(); runtime.GOMAXPROCS(procs) })
 	s.dns = dns.Options{Lookup: z.lookup, Interval: time.Millisecond, Timeout: patience, Logger: s.log}
 	return s, egress
@@ -303,8 +303,8 @@ services: {app: {protocol: http, connect_timeout: 15s, timeout: 2m, %s}}`, addre
 // resolves.
 func TestHotRestartKeepsAddresses(t *testing.T) {
 	z := &zone{}
-	door := filepath.Join(socketDir(t), "door")
-	s, egress := resolvingAt(t, z, door)
+	path := filepath.Join(socketDir(t), "remora.sock")
+	s, egress := resolvingAt(t, z, path)
 	host, port, _ := net.SplitHostPort(newApp(t).addr)
 	z.change(func() { z.hosts["old.invalid"] = host })
 	app := fmt.Sprintf(`protocol: http, endpoints: ["old.invalid:%s"]`, port)
@@ -312,7 +312,7 @@ func TestHotRestartKeepsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAddresses(t, net.JoinHostPort(host, port))
-	next, err := start(t.Context(), configured(t, egress, app), door, slog.New(slog.DiscardHandler), new(slog.LevelVar))
+	next, err := start(t.Context(), configured(t, egress, app), path, slog.New(slog.DiscardHandler), new(slog.LevelVar))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,9 @@ const (
 // errBusy is the reason for which a successor is refused.
 var errBusy = errors.New("the sidecar is draining, or reloads its configuration")
 
-// openDoor opens the Door at path, in place of the predecessor's. If it fails, the
+// listenForSuccessors listens at path, in place of the predecessor. If it fails, the
 // sidecar serves without hot restarts.
-func (s *sidecar) openDoor(path string) {
+func (s *sidecar) listenForSuccessors(path string) {
 	if path == "" {
 		return
 	}
@@ -37,7 +37,7 @@ func (s *sidecar) openDoor(path string) {
 		s.log.Info("no hot restart: process 1 of a container can't be replaced")
 		return
 	}
-	successors, err := handover.Open(path)
+	successors, err := handover.Listen(path)
 	if err != nil {
 		s.log.Warn("no hot restart", "error", err)
 		return
@@ -45,7 +45,7 @@ func (s *sidecar) openDoor(path string) {
 	s.successors = successors
 }
 
-func (s *sidecar) closeDoor() {
+func (s *sidecar) closeSuccessors() {
 	if s.successors != nil {
 		_ = s.successors.Close() // may be closed already, by a drain
 	}
@@ -170,8 +170,8 @@ func (s *sidecar) drainReplaced() {
 
 // Reasons for which a process can't be replaced.
 var (
-	errNoDoor  = errors.New("this process can't hand over its sockets; see the log of its start")
-	errLeaving = errors.New("the sidecar is draining, or was replaced")
+	errNoListener = errors.New("this process can't hand over its sockets; see the log of its start")
+	errLeaving    = errors.New("the sidecar is draining, or was replaced")
 )
 
 // restartOn starts a successor after each signal, one at a time, until the sidecar
@@ -194,7 +194,7 @@ func (s *sidecar) restartOn(signals <-chan os.Signal) {
 // successor that takes over outlives this process.
 func (s *sidecar) startSuccessor() error {
 	if s.successors == nil {
-		return errNoDoor
+		return errNoListener
 	}
 	if s.admin.Phase() > admin.Serving {
 		return errLeaving // the new process would find no predecessor, or replace this one's successor

@@ -169,7 +169,7 @@ func TestHandOverAbandoned(t *testing.T) {
 	p, client, key := registered(t)
 	lease := leaseOf(t, client, key, 0)
 	for range 2 {
-		conn, err := handover.Dial(t.Context(), p.door())
+		conn, err := handover.Dial(t.Context(), p.successorPath())
 		if err != nil {
 			t.Fatal(err)
 		}

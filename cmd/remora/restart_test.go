@@ -30,14 +30,14 @@ func (p *process) replace() *process {
 	return q
 }
 
-// door returns the path at which p accepts successors.
-func (p *process) door() string {
+// successorPath returns the path at which p accepts successors.
+func (p *process) successorPath() string {
 	p.t.Helper()
 	cfg, err := config.Load(p.file)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return doorPath(os.Getenv("RUNTIME_DIRECTORY"), p.file, cfg)
+	return successorPath(os.Getenv("RUNTIME_DIRECTORY"), p.file, cfg)
 }
 
 // serves waits for the admin API of the process that is the result of restarts hot
@@ -145,7 +145,7 @@ func TestHotRestart(t *testing.T) {
 	if code := old.exitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if _, err := os.Stat(old.door()); !os.IsNotExist(err) {
+	if _, err := os.Stat(old.successorPath()); !os.IsNotExist(err) {
 		t.Errorf("the socket still exists: %v", err)
 	}
 }
@@ -270,9 +270,9 @@ func TestRestartBySignal(t *testing.T) {
 	refused(t, p.admin)
 }
 
-// TestDoorPath: the path is the same for a process and its successor, and different for
+// TestSuccessorPath: the path is the same for a process and its successor, and different for
 // any other process.
-func TestDoorPath(t *testing.T) {
+func TestSuccessorPath(t *testing.T) {
 	load := func(id, admin string) *config.Config {
 		cfg := config.Default()
 		cfg.Node.ID, cfg.Admin.Address = id, admin
@@ -283,20 +283,20 @@ func TestDoorPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := doorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:1"))
-	if same := doorPath("/run/remora", filepath.Join(dir, "a.yaml"), load("n1", "127.0.0.1:1")); same != one {
+	one := successorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:1"))
+	if same := successorPath("/run/remora", filepath.Join(dir, "a.yaml"), load("n1", "127.0.0.1:1")); same != one {
 		t.Errorf("%s and %s", one, same)
 	}
 	for _, other := range []string{
-		doorPath("/run/remora", "b.yaml", load("n1", "127.0.0.1:1")),
-		doorPath("/run/remora", "a.yaml", load("n2", "127.0.0.1:1")),
-		doorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:2")),
+		successorPath("/run/remora", "b.yaml", load("n1", "127.0.0.1:1")),
+		successorPath("/run/remora", "a.yaml", load("n2", "127.0.0.1:1")),
+		successorPath("/run/remora", "a.yaml", load("n1", "127.0.0.1:2")),
 	} {
 		if other == one {
 			t.Errorf("two processes have the path %s", one)
 		}
 	}
-	if none := doorPath("", "a.yaml", load("n1", "")); none != "" {
+	if none := successorPath("", "a.yaml", load("n1", "")); none != "" {
 		t.Errorf("the path is %s without a directory", none)
 	}
 }
@@ -304,12 +304,12 @@ func TestDoorPath(t *testing.T) {
 // TestHotRestartBusy: a successor that connects during a reload is refused, and gets the
 // reason.
 func TestHotRestartBusy(t *testing.T) {
-	path := filepath.Join(socketDir(t), "run", "door.sock")
-	door, err := handover.Open(path)
+	path := filepath.Join(socketDir(t), "run", "remora.sock")
+	listener, err := handover.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: door}}
+	s := &sidecar{log: slog.New(slog.DiscardHandler), hotRestart: hotRestart{successors: listener}}
 	s.changing.Lock() // like a reload
 	over := make(chan struct{})
 	go func() { defer close(over); s.acceptSuccessors() }()
@@ -317,6 +317,6 @@ func TestHotRestartBusy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) {
 		t.Errorf("the successor ends with %v", err)
 	}
-	s.closeDoor()
-	receive(t, "the door to shut", over)
+	s.closeSuccessors()
+	receive(t, "the listener to close", over)
 }

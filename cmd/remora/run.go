@@ -40,7 +40,7 @@ func newRun() *cobra.Command {
 			}
 			log, level, flush := newLog(&cfg.Log, cmd.ErrOrStderr())
 			defer flushLog(flush)
-			return run(cfg, content, watch, doorPath(dir, file, cfg), log, level)
+			return run(cfg, content, watch, successorPath(dir, file, cfg), log, level)
 		},
 	}
 	configFlag(cmd, &file)

@@ -60,11 +60,11 @@ type sidecar struct {
 // hotRestart is the state of taking over from a predecessor, and of being replaced by a
 // successor.
 type hotRestart struct {
-	inherited        *inheritance   // used until the end of start
-	restarts         int            // number of hot restarts before this process
-	predecessorEnded chan struct{}  // closed at the end of the predecessor; nil without one
-	successors       *handover.Door // accepts successors; nil if this process can't be replaced
-	replaced         chan struct{}  // closed when a successor serves
+	inherited        *inheritance       // used until the end of start
+	restarts         int                // number of hot restarts before this process
+	predecessorEnded chan struct{}      // closed at the end of the predecessor; nil without one
+	successors       *handover.Listener // accepts successors; nil if this process can't be replaced
+	replaced         chan struct{}      // closed when a successor serves
 }
 
 // lifetime is the state of a sidecar's drain and stop.
@@ -85,7 +85,7 @@ const memoryBase = 128 << 20
 
 // start starts the parts of a sidecar from the endpoints to the listeners, so that
 // nothing is accepted before it can be served, and nothing registered before it can be
-// accepted. If a process has its Door at path, start takes over from it. Until it
+// accepted. If a process listens at path, start takes over from it. Until it
 // accepts connections, the end of ctx ends the start, with ctx's error.
 func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logger, level *slog.LevelVar) (s *sidecar, err error) {
 	s = &sidecar{
@@ -126,7 +126,7 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 	}
 	s.updateRegistrations(cfg)
 	s.inherited.sayServing(s.ended, s.registered, log)
-	s.openDoor(s.inherited.path)
+	s.listenForSuccessors(s.inherited.path)
 	s.admin.Enter(admin.Serving)
 	if conn := s.inherited.predecessor; conn != nil {
 		s.predecessorEnded = make(chan struct{})
@@ -257,7 +257,7 @@ func (s *sidecar) connectRegistries() error {
 // them.
 func (s *sidecar) stop() {
 	s.end()
-	s.closeDoor()
+	s.closeSuccessors()
 	s.retiring.Wait()
 	for _, a := range s.registrations {
 		a.stop()

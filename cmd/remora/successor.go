@@ -45,12 +45,12 @@ func runtimeDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("remora-%d", os.Geteuid()))
 }
 
-// doorPath returns the path of the socket for hot restarts. It is the same for a
+// successorPath returns the path of the socket for hot restarts. It is the same for a
 // process and its successor, and different for all other processes with the same
 // directory. It depends on the path of the file, on the network namespace, and on
 // settings that no reload changes and no two processes share. It is empty without a
 // directory.
-func doorPath(dir, file string, cfg *config.Config) string {
+func successorPath(dir, file string, cfg *config.Config) string {
 	if dir == "" {
 		return ""
 	}
@@ -64,7 +64,7 @@ func doorPath(dir, file string, cfg *config.Config) string {
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {
-	path        string                  // path for this process's own Door; empty if it opens none
+	path        string                  // path of this process's own handover.Listener; empty if it opens none
 	predecessor *handover.Conn          // nil if there is none
 	restarts    int                     // number of hot restarts before this process
 	parked      string                  // address of the predecessor's parked responses
@@ -72,7 +72,7 @@ type inheritance struct {
 	names       dns.Known               // addresses of host names from the predecessor
 }
 
-// inherit asks the process whose Door is at path for its sockets.
+// inherit asks the process that listens at path for its sockets.
 func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, error) {
 	if path == "" {
 		return &inheritance{}, nil
@@ -82,7 +82,7 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	conn, err := handover.Dial(ctx, path)
 	if err != nil {
 		if !errors.Is(err, handover.ErrNobody) {
-			log.Warn("no hot restart", "door", path, "error", err)
+			log.Warn("no hot restart", "socket", path, "error", err)
 		}
 		return &inheritance{path: path}, nil
 	}
@@ -96,7 +96,7 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
 	in.names = dns.KnownAs(offer.Names)
 	if !in.sharesAddress(cfg) { // another sidecar with the same file
-		log.Warn("no hot restart: another process has the door", "door", path, "pid", conn.Peer())
+		log.Warn("no hot restart: another process has the socket", "socket", path, "pid", conn.Peer())
 		in.close()
 		return &inheritance{}, nil
 	}

@@ -4,7 +4,7 @@
 // the command uses this package, at its start and for a hot restart.
 //
 //	successor                              predecessor
-//	Dial     ───────────────────────────▶  Door.Accept
+//	Dial     ───────────────────────────▶  Listener.Accept
 //	Receive  ◀───────── offer, sockets ──  Offer
 //	   starts, but doesn't accept yet
 //	Say      ──────────────────── Ready ▶  Hear

@@ -29,10 +29,10 @@ func receive(t *testing.T, c <-chan error) error {
 	}
 }
 
-// openAt opens a Door that the end of the test closes.
-func openAt(t *testing.T, path string) *Door {
+// openAt opens a Listener that the end of the test closes.
+func openAt(t *testing.T, path string) *Listener {
 	t.Helper()
-	d, err := Open(path)
+	d, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func socketPath(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "run", "door.sock")
+	return filepath.Join(dir, "run", "remora.sock")
 }
 
 // connect returns the two ends of a connection.
@@ -249,12 +249,12 @@ func TestRefusalVersion(t *testing.T) {
 	}
 }
 
-// TestDoor: the last process that opened a path gets the connections, and only that
+// TestListener: the last process that opened a path gets the connections, and only that
 // process removes the path. Only the user can connect.
-func TestDoor(t *testing.T) {
+func TestListener(t *testing.T) {
 	path := socketPath(t)
 	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNobody) {
-		t.Errorf("no door: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 	first := openAt(t, path)
 	second := openAt(t, path)
@@ -280,7 +280,7 @@ func TestDoor(t *testing.T) {
 		t.Error(err)
 	}
 	if err := receive(t, ended); err == nil {
-		t.Error("a connection outlived its Door")
+		t.Error("a connection outlived its Listener")
 	}
 	if _, err := second.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accept after close: %v", err)
@@ -304,7 +304,7 @@ func TestLeave(t *testing.T) {
 	openAt(t, path)
 }
 
-// TestExposed: Open refuses directories to which other users can write.
+// TestExposed: Listen refuses directories to which other users can write.
 func TestExposed(t *testing.T) {
 	for name, prepare := range map[string]func(dir string) error{
 		"others may write":    func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)) },
@@ -315,7 +315,7 @@ func TestExposed(t *testing.T) {
 		if err := prepare(filepath.Dir(path)); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := Open(path); !errors.Is(err, ErrExposed) {
+		if d, err := Listen(path); !errors.Is(err, ErrExposed) {
 			t.Errorf("%s: %v, %v", name, d, err)
 		}
 	}
@@ -367,8 +367,8 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestStaleDoor: a process can open the path of a process that was killed.
-func TestStaleDoor(t *testing.T) {
+// TestStaleSocket: a process can open the path of a process that was killed.
+func TestStaleSocket(t *testing.T) {
 	path := socketPath(t)
 	d := openAt(t, path)
 	if err := d.ln.Close(); err != nil {

@@ -18,7 +18,7 @@ var (
 	// ErrStranger is returned by Dial if the process at the path belongs to another
 	// user.
 	ErrStranger = errors.New("handover: the process belongs to another user")
-	// ErrExposed is returned by Open for a directory in which other users could
+	// ErrExposed is returned by Listen for a directory in which other users could
 	// put a socket of their own.
 	ErrExposed = errors.New("handover: other users can write to the directory")
 	// ErrProtocol is returned for a message that was not expected.
@@ -34,9 +34,9 @@ var (
 // message.
 const network = "unixpacket"
 
-// Door is the Unix socket at which a process accepts its successor. Its methods may
-// be called from any goroutine.
-type Door struct {
+// Listener is the Unix socket at which a process accepts its successor. Its methods
+// may be called from any goroutine.
+type Listener struct {
 	ln   *net.UnixListener
 	path string
 	file os.FileInfo
@@ -47,9 +47,9 @@ type Door struct {
 	last    *Conn // accepted last
 }
 
-// Open listens at path, and replaces a socket that is already there. It creates the
+// Listen listens at path, and replaces a socket that is already there. It creates the
 // directory if it is missing. Only this process's user can connect.
-func Open(path string) (*Door, error) {
+func Listen(path string) (*Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
@@ -64,18 +64,18 @@ func Open(path string) (*Door, error) {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
 	ln.SetUnlinkOnClose(false)
-	d := &Door{ln: ln, path: path}
+	l := &Listener{ln: ln, path: path}
 	if err = os.Chmod(temporary, 0o600); err == nil {
 		err = os.Rename(temporary, path)
 	}
 	if err == nil {
-		d.file, err = os.Stat(path)
+		l.file, err = os.Stat(path)
 	}
 	if err != nil {
 		_ = os.Remove(temporary)
 		return nil, errors.Join(fmt.Errorf("handover: %w", err), ln.Close())
 	}
-	return d, nil
+	return l, nil
 }
 
 // checkDirectory returns ErrExposed unless dir is a directory of this user, or of
@@ -94,9 +94,9 @@ func checkDirectory(dir string) error {
 
 // Accept waits for a process of the same user. The caller must close the Conn. The
 // error is net.ErrClosed after Close.
-func (d *Door) Accept() (*Conn, error) {
+func (l *Listener) Accept() (*Conn, error) {
 	for {
-		uc, err := d.ln.AcceptUnix()
+		uc, err := l.ln.AcceptUnix()
 		if err != nil {
 			return nil, fmt.Errorf("handover: %w", err)
 		}
@@ -104,10 +104,10 @@ func (d *Door) Accept() (*Conn, error) {
 		if err != nil {
 			continue
 		}
-		d.mu.Lock()
-		d.last = c
-		closed := d.closed
-		d.mu.Unlock()
+		l.mu.Lock()
+		l.last = c
+		closed := l.closed
+		l.mu.Unlock()
 		if closed {
 			_ = c.Close()
 			continue
@@ -116,31 +116,30 @@ func (d *Door) Accept() (*Conn, error) {
 	}
 }
 
-// Leave gives the path to another process, which may open its Door there at any
-// time. From then on Close doesn't remove the path.
-func (d *Door) Leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.yielded = true
+// Leave gives the path to another process, which may listen there at any time. From then on Close doesn't remove the path.
+func (l *Listener) Leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.yielded = true
 }
 
 // Close closes the socket and the Conn that was accepted last. It removes the path
 // unless another process's socket is there.
-func (d *Door) Close() error {
-	d.mu.Lock()
-	d.closed = true
-	yielded := d.yielded
-	if d.last != nil {
-		_ = d.last.Close()
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	yielded := l.yielded
+	if l.last != nil {
+		_ = l.last.Close()
 	}
-	d.mu.Unlock()
-	if now, err := os.Stat(d.path); !yielded && err == nil && os.SameFile(now, d.file) {
-		_ = os.Remove(d.path)
+	l.mu.Unlock()
+	if now, err := os.Stat(l.path); !yielded && err == nil && os.SameFile(now, l.file) {
+		_ = os.Remove(l.path)
 	}
-	return d.ln.Close()
+	return l.ln.Close()
 }
 
-// Dial connects to the Door at path. The caller must close the Conn.
+// Dial connects to the Listener at path. The caller must close the Conn.
 func Dial(ctx context.Context, path string) (*Conn, error) {
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(ctx, network, path)
