@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,44 +54,48 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 		}
 		return
 	}
+	if e, ok := v.Addr().Interface().(*Endpoint); ok && n.kind == kindScalar {
+		e.Address = n.text
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
-		d.decodeStruct(n, v, p)
+		f.secret = holdsSecret(v.Type())
+		if d.is(kindMapping, "a mapping", n, f, p) {
+			d.decodeStruct(n, v, p)
+		}
 	case reflect.Slice:
-		d.decodeSlice(n, v, f, p)
+		if d.is(kindSequence, "a list", n, f, p) {
+			d.decodeSlice(n, v, f, p)
+		}
 	case reflect.Map:
-		d.decodeMap(n, v, f, p)
+		if d.is(kindMapping, "a mapping", n, f, p) {
+			d.decodeMap(n, v, f, p)
+		}
 	default:
 		if n.kind != kindScalar {
 			d.errorAt(n.at, p, "expected %s, got %s", f.expected(v.Type()), f.describe(n))
-			return
-		}
-		if err := decodeScalar(n, v, f); err != nil {
+		} else if err := decodeScalar(n, v, f); err != nil {
 			d.errorAt(n.at, p, "%s", err)
 		}
 	}
 }
 
+// is reports whether n has the kind want. It reports an error if n has another one,
+// except that nothing keeps the default.
+func (d *decoder) is(want kind, expected string, n *node, f field, p path) bool {
+	if n.kind != want && n.kind != kindNull {
+		d.errorAt(n.at, p, "expected %s, got %s", expected, f.describe(n))
+	}
+	return n.kind == want
+}
+
 // decodeStruct decodes the fields in their order, and then reports unknown keys.
 func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
-	if e, ok := v.Addr().Interface().(*Endpoint); ok && n.kind == kindScalar {
-		e.Address = n.text
-		return
-	}
-	if n.kind == kindNull {
-		return
-	}
-	if n.kind != kindMapping {
-		d.errorAt(n.at, p, "expected a mapping, got %s", field{secret: holdsSecret(v.Type())}.describe(n))
-		return
-	}
-	given := make(map[string]*node, len(n.entries))
-	for _, e := range n.entries {
-		given[e.key] = e.value
-	}
-	fields := fieldsOf(v.Type())
-	for _, f := range fields {
-		if value, ok := given[f.name]; ok {
+	var names []string
+	for _, f := range fieldsOf(v.Type()) {
+		names = append(names, f.name)
+		if value := n.value(f.name); value != nil {
 			d.decode(value, fieldFor(value, v, f), f, p.key(f.name))
 		}
 	}
@@ -98,9 +103,9 @@ func (d *decoder) decodeStruct(n *node, v reflect.Value, p path) {
 		r.Service = r.Split[0].Name
 	}
 	for _, e := range n.entries {
-		if !hasField(fields, e.key) {
+		if !slices.Contains(names, e.key) {
 			key := keyAlone(e.key)
-			d.errorAt(e.at, p.key(key), "unknown key; %s", expectedKeys(fields, key))
+			d.errorAt(e.at, p.key(key), "unknown key; %s", expectedKeys(names, key))
 		}
 	}
 }
@@ -115,13 +120,6 @@ func fieldFor(value *node, v reflect.Value, f field) reflect.Value {
 }
 
 func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
-	if n.kind == kindNull {
-		return
-	}
-	if n.kind != kindSequence {
-		d.errorAt(n.at, p, "expected a list, got %s", f.describe(n))
-		return
-	}
 	// A new slice, because the default's may be shared.
 	list := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
 	for i, item := range n.items {
@@ -135,14 +133,14 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Endpoint:
-		item.setDefaults()
+		item.Weight = 1
 	case *Register:
-		item.setDefaults()
+		item.Weight, item.Check = 1, defaultCheck()
 	case *Route:
 		d.route = n
 		item.Policy = d.policyOf(firstService(n))
 	case *Share:
-		item.setDefaults()
+		item.Weight = 1
 		item.Policy = d.policyOf(n.scalar("name"))
 		d.override(&item.Policy)
 	}
@@ -193,13 +191,6 @@ func (n *node) value(key string) *node {
 
 // decodeMap decodes a map of services, or a map of strings.
 func (d *decoder) decodeMap(n *node, v reflect.Value, f field, p path) {
-	if n.kind == kindNull {
-		return
-	}
-	if n.kind != kindMapping {
-		d.errorAt(n.at, p, "expected a mapping, got %s", f.describe(n))
-		return
-	}
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))
 	}

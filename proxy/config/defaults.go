@@ -66,17 +66,6 @@ func (p Policy) clone() Policy {
 	return p
 }
 
-// The defaults of list items, which the decoder sets before it decodes one.
-
-func (e *Endpoint) setDefaults() { e.Weight = 1 }
-
-func (s *Share) setDefaults() { s.Weight = 1 }
-
-func (r *Register) setDefaults() {
-	r.Weight = 1
-	r.Check = defaultCheck()
-}
-
 // defaultCheck returns a check that is off.
 func defaultCheck() Check {
 	return Check{Interval: time.Second, Timeout: time.Second, Healthy: 2, Unhealthy: 3}

@@ -3,55 +3,41 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+)
+
+var (
+	reference    = regexp.MustCompile(`\$\$|\$\{[^}]*\}?`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 )
 
 // expand replaces ${VAR} and ${VAR:-default} (if VAR is unset or empty) in the text
 // of one scalar, and $$ by $. It does not expand the value of a variable, which can
 // neither refer to others nor change the structure of the file.
-func expand(text string, env func(string) (string, bool)) (string, error) {
-	if !strings.Contains(text, "$") {
-		return text, nil
-	}
-	var b strings.Builder
-	for {
-		i := strings.IndexByte(text, '$')
-		if i < 0 || i == len(text)-1 {
-			b.WriteString(text)
-			return b.String(), nil
-		}
-		b.WriteString(text[:i])
-		text = text[i:]
-		switch text[1] {
-		case '$':
-			b.WriteByte('$')
-			text = text[2:]
-			continue
-		case '{':
+func expand(text string, env func(string) (string, bool)) (expanded string, err error) {
+	expanded = reference.ReplaceAllStringFunc(text, func(match string) (value string) {
+		inner, isClosed := strings.CutSuffix(match[len("$$"):], "}")
+		switch {
+		case err != nil:
+		case match == "$$":
+			value = "$"
+		case !isClosed:
+			err = errors.New(`"${" without "}"; write $$ for a plain $`)
 		default:
-			b.WriteByte('$')
-			text = text[1:]
-			continue
+			value, err = variable(inner, env)
 		}
-		inner, rest, ok := strings.Cut(text[2:], "}")
-		if !ok {
-			return "", errors.New(`"${" without "}"; write $$ for a plain $`)
-		}
-		value, err := variable(inner, env)
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(value)
-		text = rest
-	}
+		return value
+	})
+	return expanded, err
 }
 
 // variable returns the value of ${inner}. Its errors do not show a default, which may
 // be a secret.
 func variable(inner string, env func(string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
-	if !isName(name) {
-		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", name[:nameLength(name)])
+	if valid := variableName.FindString(name); valid == "" || valid != name {
+		return "", fmt.Errorf("${%s...}: expected ${NAME} or ${NAME:-default}", valid)
 	}
 	if strings.Contains(fallback, "${") {
 		return "", fmt.Errorf("${%s:-...}: a default can't contain another variable", name)
@@ -64,17 +50,4 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 		return fallback, nil
 	}
 	return "", fmt.Errorf("environment variable %s is not set; ${%s:-value} gives a default", name, name)
-}
-
-func isName(s string) bool { return s != "" && nameLength(s) == len(s) }
-
-// nameLength returns the length of the name at the beginning of s.
-func nameLength(s string) int {
-	for i, c := range []byte(s) {
-		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return i
-		}
-	}
-	return len(s)
 }

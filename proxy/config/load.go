@@ -44,15 +44,13 @@ func Parse(name string, data []byte, env func(string) (string, bool), more ...In
 	r := treeReader{env: env, anchors: map[string]*node{}}
 	r.report = func(at position, format string, args ...any) { d.errorAt(at, "", format, args...) }
 	root := r.readTree(data)
-	switch {
-	case root == nil || root.kind == kindBroken || root.kind == kindNull:
+	if root == nil || root.kind == kindBroken || root.kind == kindNull {
 		if len(d.errs) == 0 { // a file that is about to be written, or could not be
 			d.errorAt(position{line: 1, column: 1}, "", "empty; expected a configuration")
 		}
 		return nil, d.errs
-	default:
-		d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
 	}
+	d.decode(root, reflect.ValueOf(d.config).Elem(), field{}, "")
 	v := validator{config: d.config, report: d.report}
 	v.validate()
 	for _, inspect := range more {

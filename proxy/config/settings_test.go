@@ -103,11 +103,11 @@ var blocks = map[reflect.Type]string{
 func settings(texts map[string]string) []setting {
 	c := Default()
 	c.Node.ID = "host name"
-	register := Register{}
-	register.setDefaults()
-	endpoint, share := Endpoint{}, Share{}
-	endpoint.setDefaults()
-	share.setDefaults()
+	register, endpoint, share := Register{}, Endpoint{}, Share{}
+	d := decoder{config: c, route: &node{}}
+	for _, item := range []any{&register, &endpoint, &share} {
+		d.setDefaults(reflect.ValueOf(item).Elem(), &node{})
+	}
 	w := settingsWalk{texts: texts, items: map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
 		reflect.TypeFor[Listener]():  reflect.ValueOf(Listener{}),

@@ -2,24 +2,8 @@ package config
 
 import "strings"
 
-func hasField(fields []field, key string) bool {
-	for _, f := range fields {
-		if f.name == key {
-			return true
-		}
-	}
-	return false
-}
-
-// expectedKeys suggests the key that was probably meant, or else lists all keys.
-func expectedKeys(fields []field, key string) string {
-	if len(fields) == 0 {
-		return "expected {}"
-	}
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
+// expectedKeys suggests the key that was probably meant, or else lists all names.
+func expectedKeys(names []string, key string) string {
 	if hint := didYouMean(key, names); hint != "" {
 		return strings.TrimPrefix(hint, "; ")
 	}

@@ -53,13 +53,10 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 
 // tls checks the keys of a tls block together.
 func (v *validator) tls(at path, t *TLS) {
-	if (t.Cert == "") != (t.Key == "") {
-		v.report(at, "cert and key must be set together")
-	}
+	v.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
 	for i, name := range t.Peers {
-		if !isPeer(name) {
-			v.report(at.key("peers").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
-		}
+		v.refuseIf(!isPeer(name),
+			at.key("peers").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 	}
 }
 
@@ -86,9 +83,8 @@ func (v *validator) serviceTLS(at path, s *Service) {
 	case ProtocolLink:
 		v.linkTLS(at, &s.TLS)
 	case ProtocolTCP:
-		if len(s.TLS.Peers) == 0 {
-			v.report(at.key("peers"), "missing; the address of an endpoint does not say which certificate to expect")
-		}
+		v.refuseIf(len(s.TLS.Peers) == 0,
+			at.key("peers"), "missing; the address of an endpoint does not say which certificate to expect")
 	default:
 		v.report(at, "not supported yet for services with protocol %s, only with link and tcp", s.Protocol)
 	}
@@ -101,9 +97,8 @@ func (v *validator) linkTLS(at path, t *TLS) {
 		name    string
 		missing bool
 	}{{"cert", t.Cert == "" && t.Key == ""}, {"ca", t.CA == ""}, {"peers", len(t.Peers) == 0}} {
-		if k.missing {
-			v.report(at.key(k.name), "missing; a link with tls needs cert, key, ca and peers")
-		}
+		v.refuseIf(k.missing,
+			at.key(k.name), "missing; a link with tls needs cert, key, ca and peers")
 	}
 }
 

@@ -17,6 +17,13 @@ type validator struct {
 	report func(at path, format string, args ...any)
 }
 
+// refuseIf reports an error if wrong is true.
+func (v *validator) refuseIf(wrong bool, at path, format string, args ...any) {
+	if wrong {
+		v.report(at, format, args...)
+	}
+}
+
 func (v *validator) validate() {
 	c := v.config
 	v.node()
@@ -34,31 +41,26 @@ func (v *validator) validate() {
 		v.register(i, &c.Register[i])
 	}
 	v.tracing()
-	if c.Limits.Message > c.Limits.Buffered {
-		v.report("limits.message", "larger than limits.buffered (%s), so no such message could pass",
-			formatSize(c.Limits.Buffered))
-	}
+	v.refuseIf(c.Limits.Message > c.Limits.Buffered, "limits.message",
+		"larger than limits.buffered (%s), so no such message could pass", formatSize(c.Limits.Buffered))
 }
 
 // node checks the node's ID, which becomes part of a registry key.
 func (v *validator) node() {
 	id := v.config.Node.ID
-	if id == "" || strings.ContainsAny(id, "/@ \t\n") {
-		v.report("node.id", "expected a name without spaces, / and @, got %q", id)
-	}
+	v.refuseIf(id == "" || strings.ContainsAny(id, "/@ \t\n"),
+		"node.id", "expected a name without spaces, / and @, got %q", id)
 }
 
 func (v *validator) admin() {
 	addr, token := v.config.Admin.Address, v.config.Admin.Token
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		v.report("admin.token", "expected ASCII without spaces, because a header carries it")
-	}
+	v.refuseIf(strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }),
+		"admin.token", "expected ASCII without spaces, because a header carries it")
 	if addr == "" || !v.address("admin.address", addr, bindable) {
 		return
 	}
-	if token == "" && !isLoopback(addr) {
-		v.report("admin.address", "expected a loopback address; on any other the admin API needs admin.token")
-	}
+	v.refuseIf(token == "" && !isLoopback(addr),
+		"admin.address", "expected a loopback address; on any other the admin API needs admin.token")
 }
 
 // accessLog reports settings without a path, and a log that would be empty.
@@ -88,15 +90,12 @@ func (v *validator) etcd() {
 		}
 	}
 	v.etcdTLS()
-	if !strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/") {
-		v.report("registry.etcd.prefix", "expected a path such as /remora/services, got %q", e.Prefix)
-	}
-	if e.LeaseTTL%time.Second != 0 {
-		v.report("registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
-	}
-	if (e.Username == "") != (e.Password == "") {
-		v.report("registry.etcd", "username and password must be set together")
-	}
+	v.refuseIf(!strings.HasPrefix(e.Prefix, "/") || strings.HasSuffix(e.Prefix, "/"),
+		"registry.etcd.prefix", "expected a path such as /remora/services, got %q", e.Prefix)
+	v.refuseIf(e.LeaseTTL%time.Second != 0,
+		"registry.etcd.lease_ttl", "expected whole seconds, got %s", e.LeaseTTL)
+	v.refuseIf((e.Username == "") != (e.Password == ""),
+		"registry.etcd", "username and password must be set together")
 }
 
 func (v *validator) listeners() {
@@ -129,34 +128,23 @@ func (v *validator) listeners() {
 }
 
 func (v *validator) listener(at path, l *Listener) {
-	c := v.config
 	switch l.Protocol {
 	case "":
 		v.report(at.key("protocol"), "missing; expected one of %s", strings.Join(Protocols, ", "))
 	case ProtocolLink:
-		if l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled() {
-			v.report(at, "a link that is not on loopback needs tls, or insecure: true")
-		}
-		if l.Insecure && l.TLS.Enabled() {
-			v.report(at.key("insecure"), "contradicts tls")
-		}
-		if l.Service == "" {
-			v.report(at.key("service"), "missing; a link listener needs the service that takes its traffic")
-		}
-	case ProtocolTCP:
-		if l.Insecure {
-			v.report(at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
-		}
-		if l.Service == "" {
-			v.report(at.key("service"), "missing; a tcp listener needs the service that takes its connections")
-		}
+		v.refuseIf(l.Address != "" && !isLoopback(l.Address) && !l.Insecure && !l.TLS.Enabled(),
+			at, "a link that is not on loopback needs tls, or insecure: true")
+		v.refuseIf(l.Insecure && l.TLS.Enabled(), at.key("insecure"), "contradicts tls")
+		v.refuseIf(l.Service == "",
+			at.key("service"), "missing; a link listener needs the service that takes its traffic")
 	default:
-		if l.Insecure {
-			v.report(at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
-		}
-		if l.Service == "" && len(c.Routes) == 0 {
-			v.report(at.key("service"), "missing, and there are no routes: no request could be answered")
-		}
+		v.refuseIf(l.Insecure,
+			at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
+		isTCP := l.Protocol == ProtocolTCP
+		v.refuseIf(l.Service == "" && isTCP,
+			at.key("service"), "missing; a tcp listener needs the service that takes its connections")
+		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0,
+			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
 	v.rateLimit(at, &l.RateLimit)
 	if l.Transparent {
@@ -205,9 +193,8 @@ func (v *validator) route(i int, r *Route) {
 		v.protocols(at.key("service"), r.Service, v.routeProtocol(&r.Match))
 	}
 	match := at.key("match")
-	if r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/") {
-		v.report(match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
-	}
+	v.refuseIf(r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/"),
+		match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
 	if strings.Contains(r.Match.Host, "*") {
 		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host matches all hosts", r.Match.Host)
 	} else if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
@@ -255,16 +242,13 @@ func isRetryCondition(s string) bool {
 // not off.
 func (v *validator) hedge(at path, p *Policy) {
 	h, at := &p.Hedge, at.key("hedge")
-	if h.MinDelay > h.MaxDelay {
-		v.report(at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
-	}
+	v.refuseIf(h.MinDelay > h.MaxDelay,
+		at.key("min_delay"), "%s is more than max_delay, %s", h.MinDelay, h.MaxDelay)
 	if h.Mode == HedgeOff {
 		return
 	}
-	if h.Delay >= p.Timeout {
-		v.report(at.key("delay"), "%s is not less than the timeout of %s, so no hedge would ever be sent",
-			h.Delay, p.Timeout)
-	}
+	v.refuseIf(h.Delay >= p.Timeout, at.key("delay"),
+		"%s is not less than the timeout of %s, so no hedge would ever be sent", h.Delay, p.Timeout)
 	// Some slack for values that binary fractions can't represent, such as 1-0.9.
 	const slack = 1e-9
 	if share := 1 - h.Quantile; h.Delay == 0 && share >= h.Budget-slack {
@@ -282,16 +266,12 @@ func (v *validator) tracing() {
 		v.report("tracing.endpoint", "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318, got %q",
 			public(t.Endpoint))
 	}
-	if t.ServiceName == "" {
-		v.report("tracing.service_name", "expected a name")
-	}
+	v.refuseIf(t.ServiceName == "", "tracing.service_name", "expected a name")
 	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		if !isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host") {
-			v.report(headers(name), "expected the name of a header other than Content-Type and Host")
-		}
-		if strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) {
-			v.report(headers(name), "expected ASCII without line breaks, because a header carries it")
-		}
+		v.refuseIf(!isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host"),
+			headers(name), "expected the name of a header other than Content-Type and Host")
+		v.refuseIf(strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }),
+			headers(name), "expected ASCII without line breaks, because a header carries it")
 	}
 }

@@ -7,9 +7,7 @@ import (
 
 // check reports errors that any check may have.
 func (v *validator) check(at path, c *Check) {
-	if c.HTTP != "" && c.TCP {
-		v.report(at, "expected http or tcp, got both")
-	}
+	v.refuseIf(c.HTTP != "" && c.TCP, at, "expected http or tcp, got both")
 	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
 		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
 	}
@@ -19,9 +17,8 @@ func (v *validator) check(at path, c *Check) {
 // the protocol http although the service has another, so only static ones are checked.
 func (v *validator) serviceCheck(at path, s *Service) {
 	v.check(at, &s.Check)
-	if s.Check.HTTP != "" && s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP {
-		v.report(at.key("http"), "the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
-	}
+	v.refuseIf(s.Check.HTTP != "" && s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP,
+		at.key("http"), "the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
 }
 
 // registerCheck checks the check of the application behind a listener. l is nil if

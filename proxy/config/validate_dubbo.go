@@ -41,12 +41,10 @@ func (v *validator) routeProtocol(m *Match) string {
 
 // matchDubbo reports conditions that no Dubbo call can meet.
 func (v *validator) matchDubbo(at path, m *Match) {
-	if m.OfDubbo() && m.OfHTTP() {
-		v.report(at, "host, path and header match HTTP requests, service, version and group match Dubbo calls: nothing can match both")
-	}
-	if m.Version == "0.0.0" {
-		v.report(at.key("version"), "0.0.0 means no version in Dubbo; leave it out")
-	}
+	v.refuseIf(m.OfDubbo() && m.OfHTTP(),
+		at, "host, path and header match HTTP requests, service, version and group match Dubbo calls: nothing can match both")
+	v.refuseIf(m.Version == "0.0.0",
+		at.key("version"), "0.0.0 means no version in Dubbo; leave it out")
 }
 
 // methods reports names that can't be methods, of HTTP or, in a route for Dubbo, of an

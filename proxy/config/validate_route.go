@@ -98,7 +98,5 @@ func (v *validator) split(at path, shares []Share, sent string) {
 		seen[s.Name] = true
 		sum += s.Weight
 	}
-	if sum == 0 {
-		v.report(at, "every weight is 0: no request could go anywhere")
-	}
+	v.refuseIf(sum == 0, at, "every weight is 0: no request could go anywhere")
 }

@@ -7,9 +7,8 @@ import (
 
 func (v *validator) service(s *Service) {
 	at := path("services").entry(s.Name)
-	if s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n") {
-		v.report(at, "expected a name without spaces and /, got %q", s.Name)
-	}
+	v.refuseIf(s.Name == "" || strings.ContainsAny(s.Name, "/ \t\n"),
+		at, "expected a name without spaces and /, got %q", s.Name)
 	endpoints := at.key("endpoints")
 	switch {
 	case s.Discover == DiscoverStatic && len(s.Endpoints) == 0:
@@ -22,36 +21,29 @@ func (v *validator) service(s *Service) {
 	seen := map[string]bool{}
 	for i, e := range s.Endpoints {
 		shown := endpoints.item(i)
-		if v.address(shown, e.Address, dialable) && seen[e.Address] {
-			v.report(shown, "%s is listed twice", e.Address)
+		if v.address(shown, e.Address, dialable) {
+			v.refuseIf(seen[e.Address], shown, "%s is listed twice", e.Address)
 		}
 		seen[e.Address] = true
 	}
 	v.serviceCheck(at.key("check"), s)
-	v.outlier(at.key("outlier"), &s.Outlier)
+	v.refuseIf(s.Outlier.Latency == 1, at.key("outlier").key("latency"),
+		"1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
 	v.rateLimit(at, &s.RateLimit)
 	v.serviceTLS(at.key("tls"), s)
 	v.retry(at, &s.Policy)
 	v.hedge(at, &s.Policy)
 }
 
-func (v *validator) outlier(at path, o *Outlier) {
-	if o.Latency == 1 {
-		v.report(at.key("latency"), "1 would eject endpoints for being slower than half of them; expected 0 or at least 2")
-	}
-}
-
 func (v *validator) rateLimit(at path, l *RateLimit) {
-	if l.Burst > 0 && l.Rate == 0 {
-		v.report(at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
-	}
+	v.refuseIf(l.Burst > 0 && l.Rate == 0,
+		at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
 }
 
 func (v *validator) register(i int, r *Register) {
 	c, at := v.config, path("register").item(i)
-	if r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n") {
-		v.report(at.key("service"), "expected the name under which others find the service, got %q", r.Service)
-	}
+	v.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"),
+		at.key("service"), "expected the name under which others find the service, got %q", r.Service)
 	var listener *Listener
 	var names []string
 	for j := range c.Listeners {
@@ -60,17 +52,14 @@ func (v *validator) register(i int, r *Register) {
 			listener = &c.Listeners[j]
 		}
 	}
-	if listener == nil {
-		v.report(at.key("listener"), "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
-	}
+	v.refuseIf(listener == nil,
+		at.key("listener"), "there is no listener %q%s", r.Listener, didYouMean(r.Listener, names))
 	v.address(at.key("advertise"), r.Advertise, dialable)
-	if len(c.Registry.Etcd.Endpoints) == 0 {
-		v.report(at, "there is nowhere to register: registry.etcd.endpoints is empty")
-	}
+	v.refuseIf(len(c.Registry.Etcd.Endpoints) == 0,
+		at, "there is nowhere to register: registry.etcd.endpoints is empty")
 	for j, earlier := range c.Register[:i] {
-		if earlier.Service == r.Service && earlier.Advertise == r.Advertise {
-			v.report(at, "register[%d] registers the same", j)
-		}
+		v.refuseIf(earlier.Service == r.Service && earlier.Advertise == r.Advertise,
+			at, "register[%d] registers the same", j)
 	}
 	v.registerCheck(at.key("check"), &r.Check, listener)
 }

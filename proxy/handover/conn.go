@@ -59,12 +59,7 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.uc.SetDeadline(t) }
 func (c *Conn) Close() error { return c.uc.Close() }
 
 // Say sends w to the other process.
-func (c *Conn) Say(w Word) error {
-	if _, err := c.uc.Write([]byte(w)); err != nil {
-		return fmt.Errorf("handover: %w", err)
-	}
-	return nil
-}
+func (c *Conn) Say(w Word) error { return c.write([]byte(w)) }
 
 // Hear waits for w from the other process. Any other message is ErrProtocol.
 func (c *Conn) Hear(w Word) error {
@@ -132,10 +127,7 @@ func (c *Conn) sendOffer(o Offer) error {
 	if len(b) > maxMessage {
 		return fmt.Errorf("%w: the offer of %d sockets is too long", ErrProtocol, len(o.Sockets))
 	}
-	if _, err := c.uc.Write(b); err != nil {
-		return fmt.Errorf("handover: %w", err)
-	}
-	return nil
+	return c.write(b)
 }
 
 // sendSocket sends the descriptor of ln without os.File, which would make it
@@ -145,14 +137,20 @@ func (c *Conn) sendSocket(ln net.Listener) error {
 	if !ok {
 		return fmt.Errorf("a %T has no descriptor to pass on", ln)
 	}
-	sc, err := socket.SyscallConn()
+	return control(socket, func(fd int) error {
+		_, _, err := c.uc.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil)
+		return err
+	})
+}
+
+// control calls f with the descriptor of c.
+func control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = sc.Control(func(fd uintptr) {
-		_, _, failed = c.uc.WriteMsgUnix([]byte{0}, syscall.UnixRights(int(fd)), nil)
-	})
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
 	return errors.Join(err, failed)
 }
 
@@ -198,6 +196,14 @@ func (c *Conn) receiveSocket() (net.Listener, error) {
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close()
 	return net.FileListener(f)
+}
+
+// write sends b as one message.
+func (c *Conn) write(b []byte) error {
+	if _, err := c.uc.Write(b); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	return nil
 }
 
 // read reads a message. The kernel closes descriptors that were sent with it.

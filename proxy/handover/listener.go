@@ -116,7 +116,8 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// Leave gives the path to another process, which may listen there at any time. From then on Close doesn't remove the path.
+// Leave gives the path to another process, which may listen there at any time. From
+// then on Close doesn't remove the path.
 func (l *Listener) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,31 +154,18 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 }
 
 // newConn returns an error, and closes uc, if the other process belongs to another
-// user.
+// user. The kernel recorded its credentials at the connect (unix(7), SO_PEERCRED).
 func newConn(uc *net.UnixConn) (*Conn, error) {
-	peer, err := credentials(uc)
-	if err == nil && peer.Uid != uint32(os.Geteuid()) {
-		err = ErrStranger
-	}
-	if err != nil {
-		return nil, errors.Join(err, uc.Close())
+	var peer *syscall.Ucred
+	err := control(uc, func(fd int) (err error) {
+		peer, err = syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("handover: %w", err), uc.Close())
+	case peer.Uid != uint32(os.Geteuid()):
+		return nil, errors.Join(ErrStranger, uc.Close())
 	}
 	return &Conn{uc: uc, peer: int(peer.Pid)}, nil
-}
-
-// credentials returns those of the other process, as the kernel recorded them at the
-// connect (unix(7), SO_PEERCRED).
-func credentials(uc *net.UnixConn) (peer *syscall.Ucred, err error) {
-	sc, err := uc.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("handover: %w", err)
-	}
-	var failed error
-	err = sc.Control(func(fd uintptr) {
-		peer, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("handover: %w", err)
-	}
-	return peer, nil
 }
