@@ -16,41 +16,19 @@ import (
 
 // identity is the certificate of one tls block in the configuration.
 type identity struct {
-	name   string // path of the block, with names instead of indexes
 	tls    *config.TLS
 	source *certs.Source
 }
 
-// identities are those of a configuration, by name.
+// identities are those of a configuration, by config.TLSName.
 type identities map[string]*identity
-
-func listenerIdentity(listener string) string { return "listeners." + listener + ".tls" }
-func serviceIdentity(service string) string   { return "services." + service + ".tls" }
 
 // openIdentities opens the files of the tls blocks of cfg. A block that has not
 // changed keeps its identity in old. After an error no new identity is open.
 func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (identities, error) {
-	blocks := make(map[string]*config.TLS)
-	for _, r := range registries {
-		if r.tls == nil {
-			continue
-		}
-		if t := r.tls(cfg); t != nil {
-			blocks[registryIdentity(r.name)] = t
-		}
-	}
-	for i := range cfg.Listeners {
-		if l := &cfg.Listeners[i]; l.TLS.Enabled() {
-			blocks[listenerIdentity(l.Name)] = &l.TLS
-		}
-	}
-	for name, svc := range cfg.Services {
-		if svc.TLS.Enabled() {
-			blocks[serviceIdentity(name)] = &svc.TLS
-		}
-	}
-	next := make(identities, len(blocks))
-	for name, t := range blocks {
+	next := make(identities)
+	for _, block := range cfg.TLSBlocks() {
+		name, t := block.Name, block.TLS
 		if id := old[name]; id != nil && reflect.DeepEqual(id.tls, t) {
 			next[name] = id
 			continue
@@ -60,7 +38,7 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (ident
 			next.closeExcept(old)
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		next[name] = &identity{name, t, source}
+		next[name] = &identity{t, source}
 	}
 	return next, nil
 }
@@ -114,7 +92,7 @@ func (c *clientCerts) set(old, next *config.Config, ids identities, drained func
 		}
 	}
 	for name := range next.Services {
-		if source := ids.source(serviceIdentity(name)); source != nil {
+		if source := ids.source(config.TLSName("services", name)); source != nil {
 			m[name] = source
 		}
 	}

@@ -41,7 +41,7 @@ func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *regis
 			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
 			Zone: cfg.Node.Zone, Protocol: l.Protocol,
 		},
-		check: r.Check, registrar: s.registrar(), log: s.log,
+		check: r.Check, registrar: s.registrar, log: s.log,
 	}
 	if app := cfg.Services[l.Service]; app != nil {
 		for _, e := range app.Endpoints {

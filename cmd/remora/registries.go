@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
@@ -21,8 +20,8 @@ type registryEntry struct {
 
 	// connect makes the client that serves all services. It does not wait for a
 	// connection. A nil connection means that the registry is not configured.
-	connect func(o registryOptions) (*connection, error)
-	tls     func(c *config.Config) *config.TLS // of connect's client; nil, or a nil result, means plain text
+	// id is that of its tls block, nil for plain text.
+	connect func(cfg *config.Config, id *identity, o dns.Options) (*connection, error)
 
 	// list makes a client for the endpoints that the configuration has of one service.
 	list func(c *config.Service, o dns.Options) (registryClient, error)
@@ -31,7 +30,7 @@ type registryEntry struct {
 // registries is the list of all registries. Registrations go to the first one that is
 // configured and has a Registrar.
 var registries = []registryEntry{
-	{name: config.DiscoverEtcd, connect: connectEtcd, tls: etcdTLS},
+	{name: config.DiscoverEtcd, connect: connectEtcd},
 	{name: config.DiscoverStatic, list: listStatic},
 }
 
@@ -40,14 +39,6 @@ type registryClient interface {
 	registry.Watcher
 	Known() dns.Known
 	Close() error
-}
-
-// registryOptions is what a registry may use besides its own settings.
-type registryOptions struct {
-	cfg      *config.Config
-	identity *identity // of tls; nil without
-	dns      dns.Options
-	log      *slog.Logger
 }
 
 // connection is the client of one registry that serves all services.
@@ -59,18 +50,18 @@ type connection struct {
 }
 
 // connectEtcd makes the client of etcd.
-func connectEtcd(o registryOptions) (*connection, error) {
-	c := &o.cfg.Registry.Etcd
+func connectEtcd(cfg *config.Config, id *identity, o dns.Options) (*connection, error) {
+	c := &cfg.Registry.Etcd
 	if len(c.Endpoints) == 0 {
 		return nil, nil
 	}
 	opt := etcd.Options{
 		Endpoints: c.Endpoints, Prefix: c.Prefix, LeaseTTL: c.LeaseTTL,
 		Username: c.Username, Password: c.Password,
-		CacheDir: o.cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: o.dns, Logger: o.log,
+		CacheDir: cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: o, Logger: o.Logger,
 	}
-	if o.identity != nil {
-		opt.TLS = o.identity.source.Client
+	if id != nil {
+		opt.TLS = id.source.Client
 	}
 	r, err := etcd.New(opt)
 	if err != nil {
@@ -83,14 +74,6 @@ func connectEtcd(o registryOptions) (*connection, error) {
 	return &connection{client: r, registrar: r, stats: stats}, nil
 }
 
-// etcdTLS returns the tls block of connections to etcd, nil for plain text.
-func etcdTLS(c *config.Config) *config.TLS {
-	if !c.Registry.Etcd.Secured() {
-		return nil
-	}
-	return &c.Registry.Etcd.TLS
-}
-
 // listStatic makes the client of the endpoints in the configuration.
 func listStatic(c *config.Service, o dns.Options) (registryClient, error) {
 	list := make([]registry.Endpoint, len(c.Endpoints))
@@ -100,42 +83,40 @@ func listStatic(c *config.Service, o dns.Options) (registryClient, error) {
 	return static.New(map[string][]registry.Endpoint{c.Name: list}, o)
 }
 
-// registryNamed returns the entry of a name, or the zero value.
-func registryNamed(name string) registryEntry {
-	for _, r := range registries {
-		if r.name == name {
-			return r
-		}
-	}
-	return registryEntry{}
-}
-
-// registryIdentity returns the name of the identity for connections to a registry.
-func registryIdentity(name string) string { return "registry." + name + ".tls" }
-
 // discovery finds endpoints and resolves host names.
 type discovery struct {
 	connections map[string]*connection // by the registry's name; only of those that are configured
 	dns         dns.Options
+
+	// The first that a connection has, nil without one.
+	registrar     registry.Registrar // of this sidecar's own endpoints
+	registryStats func() admin.RegistryStats
 }
 
 // connect makes the clients of the configured registries, without waiting for
 // connections.
-func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known, log *slog.Logger) error {
+func (d *discovery) connect(cfg *config.Config, ids identities, known dns.Known) error {
 	d.connections = make(map[string]*connection)
 	for _, r := range registries {
 		if r.connect == nil {
 			continue
 		}
-		o := registryOptions{cfg: cfg, identity: ids[registryIdentity(r.name)], dns: d.dns, log: log}
-		o.dns.Known = known
-		c, err := r.connect(o)
+		o := d.dns
+		o.Known = known
+		c, err := r.connect(cfg, ids[config.TLSName("registry", r.name)], o)
 		if err != nil {
 			return fmt.Errorf("registry: %w", err)
 		}
-		if c != nil {
-			c.shared = registry.Share(c.client)
-			d.connections[r.name] = c
+		if c == nil {
+			continue
+		}
+		c.shared = registry.Share(c.client)
+		d.connections[r.name] = c
+		if d.registrar == nil {
+			d.registrar = c.registrar
+		}
+		if d.registryStats == nil {
+			d.registryStats = c.stats
 		}
 	}
 	return nil
@@ -149,33 +130,16 @@ func (d *discovery) disconnect() (err error) {
 	return err
 }
 
-// registrar returns the Registrar of this sidecar's own endpoints, nil without one.
-func (d *discovery) registrar() registry.Registrar {
-	for _, r := range registries {
-		if c := d.connections[r.name]; c != nil && c.registrar != nil {
-			return c.registrar
-		}
-	}
-	return nil
-}
-
-// registryStats returns the stats of the first registry that has any, nil without one.
-func (d *discovery) registryStats() func() admin.RegistryStats {
-	for _, r := range registries {
-		if c := d.connections[r.name]; c != nil && c.stats != nil {
-			return c.stats
-		}
-	}
-	return nil
-}
-
 // watcher returns the Watcher of a service. own is its client if it serves only this
 // service: the caller must close it. known are addresses of host names from before.
 func (d *discovery) watcher(c *config.Service, known dns.Known) (w registry.Watcher, own registryClient, err error) {
-	if list := registryNamed(c.Discover).list; list != nil {
+	for _, r := range registries {
+		if r.name != c.Discover || r.list == nil {
+			continue
+		}
 		o := d.dns
 		o.Known = known
-		if own, err = list(c, o); err != nil {
+		if own, err = r.list(c, o); err != nil {
 			return nil, nil, err
 		}
 		return own, own, nil

@@ -209,7 +209,7 @@ func (s *sidecar) openAdmin() (err error) {
 	o := admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
-		Registry:      s.registryStats(),
+		Registry:      s.registryStats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
@@ -250,7 +250,7 @@ func (s *sidecar) startAdmin() {
 }
 
 func (s *sidecar) connectRegistries() error {
-	return s.connect(s.cfg, s.identities, s.inherited.names, s.log)
+	return s.connect(s.cfg, s.identities, s.inherited.names)
 }
 
 // stop stops the parts that start has started, in the reverse order, and waits for

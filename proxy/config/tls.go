@@ -28,25 +28,34 @@ func (t *TLS) Enabled() bool {
 	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
 }
 
-// TLSBlock is a tls block of a configuration, with its path.
+// TLSBlock is a tls block of a configuration.
 type TLSBlock struct {
-	Path string // as in services.compute.tls
+	Path string // as in listeners[0].tls
+	Name string // as TLSName returns it
 	TLS  *TLS
 }
 
-// TLSBlocks returns the tls blocks that are set.
+// TLSName returns the name of the tls block of a listener, service or registry: its path
+// with names instead of indexes, as in listeners.ingress.tls.
+func TLSName(section, name string) string { return section + "." + name + ".tls" }
+
+// TLSBlocks returns the tls blocks in use.
 func (c *Config) TLSBlocks() (blocks []TLSBlock) {
-	add := func(at path, t *TLS) {
-		if t.Enabled() {
-			blocks = append(blocks, TLSBlock{string(at.key("tls")), t})
+	add := func(section, name string, at path, t *TLS) {
+		blocks = append(blocks, TLSBlock{string(at.key("tls")), TLSName(section, name), t})
+	}
+	if e := &c.Registry.Etcd; e.Secured() {
+		add("registry", DiscoverEtcd, "registry.etcd", &e.TLS)
+	}
+	for i := range c.Listeners {
+		if l := &c.Listeners[i]; l.TLS.Enabled() {
+			add("listeners", l.Name, path("listeners").item(i), &l.TLS)
 		}
 	}
-	add(path("registry.etcd"), &c.Registry.Etcd.TLS)
-	for i := range c.Listeners {
-		add(path("listeners").item(i), &c.Listeners[i].TLS)
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		add(path("services").entry(name), &c.Services[name].TLS)
+		if s := c.Services[name]; s.TLS.Enabled() {
+			add("services", name, path("services").entry(name), &s.TLS)
+		}
 	}
 	return blocks
 }
@@ -93,13 +102,10 @@ func (v *validator) serviceTLS(at path, s *Service) {
 // linkTLS checks the tls of a link. Both sidecars of a link prove their identity, so
 // all keys are required.
 func (v *validator) linkTLS(at path, t *TLS) {
-	for _, k := range []struct {
-		name    string
-		missing bool
-	}{{"cert", t.Cert == "" && t.Key == ""}, {"ca", t.CA == ""}, {"peers", len(t.Peers) == 0}} {
-		v.refuseIf(k.missing,
-			at.key(k.name), "missing; a link with tls needs cert, key, ca and peers")
-	}
+	const missing = "missing; a link with tls needs cert, key, ca and peers"
+	v.refuseIf(t.Cert == "" && t.Key == "", at.key("cert"), missing)
+	v.refuseIf(t.CA == "", at.key("ca"), missing)
+	v.refuseIf(len(t.Peers) == 0, at.key("peers"), missing)
 }
 
 // isPeer reports whether s has the form of a name in TLS.Peers.
@@ -133,10 +139,7 @@ func (v *validator) etcdTLS() {
 // Secured reports whether the connections to etcd use TLS: tls is set, or an endpoint
 // is an https URL.
 func (e *Etcd) Secured() bool {
-	for _, endpoint := range e.Endpoints {
-		if strings.HasPrefix(endpoint, "https://") {
-			return true
-		}
-	}
-	return e.TLS.Enabled()
+	return e.TLS.Enabled() || slices.ContainsFunc(e.Endpoints, func(endpoint string) bool {
+		return strings.HasPrefix(endpoint, "https://")
+	})
 }
