@@ -50,16 +50,15 @@ func (f *configFile) digest() (d [sha256.Size]byte) {
 // run calls reload after each signal and, with watch, after each change of the
 // content, until ctx ends.
 func (f *configFile) run(ctx context.Context, watch bool, signals <-chan os.Signal, reload func(path string)) {
-	tick := time.NewTicker(fileInterval)
-	defer tick.Stop()
-	if !watch {
-		tick.Stop()
+	var tick <-chan time.Time
+	if watch {
+		tick = time.Tick(fileInterval)
 	}
 	for {
 		select {
 		case <-signals:
 			reload(f.path)
-		case <-tick.C:
+		case <-tick:
 			if f.changed() {
 				reload(f.path)
 			}

@@ -151,21 +151,18 @@ func (s *sidecar) removeRegistrations(all []*registration) bool {
 
 // sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
 
 // poll waits until ok returns true, and reports whether it did before ctx was done.
 func poll(ctx context.Context, ok func() bool) bool {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
+	tick := time.Tick(pollInterval)
 	for !ok() {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return false
 		}

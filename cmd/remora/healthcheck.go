@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,42 +29,68 @@ func newHealthcheck() *cobra.Command {
 			"it is alive (/healthz). Exits with 0 if it is, and with 1 and the reasons if not.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file != "" {
-				cfg, err := load(cmd, file)
-				if err != nil {
-					return err
-				}
-				if addr = cfg.Admin.Address; addr == "" {
-					return errors.New("the configuration has no admin.address")
-				}
+			at, err := adminOf(cmd, addr, file)
+			if err != nil {
+				return err
 			}
 			path := "/readyz"
 			if live {
 				path = "/healthz"
 			}
-			return healthcheck(addr, path)
+			client := http.Client{Timeout: healthcheckTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+			_, err = getAdmin(cmd.Context(), &client, at.Address, "", path) // probes carry no secrets
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&addr, "admin", config.Default().Admin.Address, "address of the admin API")
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with the address")
 	cmd.Flags().BoolVar(&live, "live", false, "ask /healthz, whether it is alive")
-	cmd.MarkFlagsMutuallyExclusive("admin", "config")
+	adminFlags(cmd, &addr, &file, "configuration file with the address")
 	return cmd
 }
 
-func healthcheck(addr, path string) error {
-	client := http.Client{Timeout: healthcheckTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + addr + path)
+// adminFlags adds the flags that say where the admin API is. usage is that of --config.
+func adminFlags(cmd *cobra.Command, addr, file *string, usage string) {
+	cmd.Flags().StringVar(addr, "admin", config.Default().Admin.Address, "address of the admin API")
+	cmd.Flags().StringVarP(file, "config", "c", "", usage)
+	cmd.MarkFlagsMutuallyExclusive("admin", "config")
+}
+
+// adminOf returns the admin API of the configuration in file or, without a file, the one
+// at addr, without a token.
+func adminOf(cmd *cobra.Command, addr, file string) (config.Admin, error) {
+	if file == "" {
+		return config.Admin{Address: addr}, nil
+	}
+	cfg, err := load(cmd, file)
 	if err != nil {
-		return err
+		return config.Admin{}, err
+	}
+	if cfg.Admin.Address == "" {
+		return config.Admin{}, errors.New("the configuration has no admin.address")
+	}
+	return cfg.Admin, nil
+}
+
+// maxResponse bounds a response of the admin API, in bytes.
+const maxResponse = 64 << 20
+
+// getAdmin returns the body of a response of the admin API at addr. Its error has the
+// body unless the status is 200. An empty token is not sent.
+func getAdmin(ctx context.Context, client *http.Client, addr, token, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return err
-	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s%s: %s: %s", addr, path, resp.Status, strings.TrimSpace(string(body)))
+		err = errors.Join(fmt.Errorf("%s%s: %s: %s", addr, path, resp.Status, strings.TrimSpace(string(body))), err)
 	}
-	return nil
+	return body, err
 }

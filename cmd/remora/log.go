@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,18 +132,7 @@ func (a *accessLog) set(w *accesslog.Writer) {
 	a.writer = w
 }
 
-// rotate reopens the access log after each signal, until ctx ends.
-func (a *accessLog) rotate(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-			a.reopen()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
+// reopen reopens the access log, so that its file can be moved away before.
 func (a *accessLog) reopen() {
 	a.mu.Lock()
 	w := a.writer

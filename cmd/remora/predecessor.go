@@ -174,18 +174,10 @@ var (
 	errLeaving    = errors.New("the sidecar is draining, or was replaced")
 )
 
-// restartOn starts a successor after each signal, one at a time, until the sidecar
-// ends.
-func (s *sidecar) restartOn(signals <-chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-			if err := s.startSuccessor(); err != nil {
-				s.log.Error("not replaced", "error", err)
-			}
-		case <-s.ended.Done():
-			return
-		}
+// restart starts a successor, and logs why it has not taken over.
+func (s *sidecar) restart() {
+	if err := s.startSuccessor(); err != nil {
+		s.log.Error("not replaced", "error", err)
 	}
 }
 

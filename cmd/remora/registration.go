@@ -35,7 +35,7 @@ type registration struct {
 
 // newRegistration returns the registration of r without starting it.
 func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
-	l := listenerNamed(cfg, r.Listener)
+	l := cfg.Listeners[slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == r.Listener })]
 	a := &registration{
 		reg: registry.Registration{
 			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
@@ -93,16 +93,6 @@ func (s *sidecar) updateRegistrations(cfg *config.Config) (gone []*registration)
 	s.registrations = next
 	s.mu.Unlock()
 	return old
-}
-
-// listenerNamed returns the listener with this name, nil if there is none.
-func listenerNamed(cfg *config.Config, name string) *config.Listener {
-	for i := range cfg.Listeners {
-		if cfg.Listeners[i].Name == name {
-			return &cfg.Listeners[i]
-		}
-	}
-	return nil
 }
 
 // start starts the checks. They begin with the current verdict.
@@ -259,12 +249,7 @@ func (a *registration) status() admin.Registration {
 
 // registered reports whether all registrations are in the registry.
 func (s *sidecar) registered() bool {
-	for _, a := range s.registrations {
-		if !a.isRegistered() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.registrations, func(a *registration) bool { return !a.isRegistered() })
 }
 
 // registrationStats lists the registrations for the admin API, in the order of the

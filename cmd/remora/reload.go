@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -102,10 +103,7 @@ func (s *sidecar) reloadStats() admin.ReloadStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.reloads
-	st.Outcomes = make(map[string]uint64, len(s.reloads.Outcomes))
-	for outcome, n := range s.reloads.Outcomes {
-		st.Outcomes[outcome] = n
-	}
+	st.Outcomes = maps.Clone(st.Outcomes)
 	return st
 }
 
@@ -127,7 +125,7 @@ func (s *sidecar) change(cfg *config.Config) error {
 		return &refusal{refusedRestart, fmt.Errorf("%s: needs a restart", strings.Join(keys, ", "))}
 	}
 	c := &change{s: s, cfg: cfg, sources: make(map[string]*source)}
-	for _, step := range []func() error{c.openIdentities, c.openAccessLog, c.bind, c.prepare} {
+	for _, step := range []func() error{c.open, c.bind, c.prepare} {
 		if err := step(); err != nil {
 			c.abandon()
 			return err
@@ -137,14 +135,11 @@ func (s *sidecar) change(cfg *config.Config) error {
 	return nil
 }
 
-func (c *change) openIdentities() (err error) {
+// open opens the files of the configuration.
+func (c *change) open() (err error) {
 	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log); err != nil {
 		return &refusal{refusedIdentity, err}
 	}
-	return nil
-}
-
-func (c *change) openAccessLog() (err error) {
 	if c.access, err = c.s.openAccessLog(c.cfg); err != nil {
 		return &refusal{refusedAccessLog, err}
 	}
@@ -322,10 +317,11 @@ func (s *sidecar) retire(gone []*registration, closed []*openListener, drain tim
 // fixedKeys returns the keys that differ between two configurations and can't change
 // while the process runs.
 func fixedKeys(old, cfg *config.Config) (keys []string) {
-	for _, k := range []struct {
-		name     string
+	type setting struct {
+		key      string
 		old, new any
-	}{
+	}
+	fixed := []setting{
 		{"node", old.Node, cfg.Node},
 		{"loops", old.Loops, cfg.Loops},
 		{"log.format", old.Log.Format, cfg.Log.Format},
@@ -334,38 +330,25 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 		{"limits.connections", old.Limits.Connections, cfg.Limits.Connections},
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},
-	} {
-		if !reflect.DeepEqual(k.old, k.new) {
-			keys = append(keys, k.name)
-		}
 	}
 	for i := range cfg.Listeners {
 		l := &cfg.Listeners[i]
-		if was := listenerAt(old, l); was != nil {
-			keys = append(keys, fixedListenerKeys(i, was, l)...)
+		was := listenerAt(old, l)
+		if was == nil { // with another address, these keys may change
+			continue
 		}
+		at := fmt.Sprintf("listeners[%d].", i)
+		fixed = append(fixed,
+			setting{at + "name", was.Name, l.Name},
+			setting{at + "protocol", was.Protocol, l.Protocol},
+			setting{at + "connections", was.Connections, l.Connections},
+			setting{at + "tls", was.TLS.Enabled(), l.TLS.Enabled()},
+			setting{at + "transparent", was.Transparent, l.Transparent})
 	}
-	return keys
-}
-
-// fixedListenerKeys returns the changed keys of the i-th listener that can't change for
-// its open socket. With another address they may change.
-func fixedListenerKeys(i int, old, l *config.Listener) (keys []string) {
-	at := fmt.Sprintf("listeners[%d].", i)
-	if old.Name != l.Name {
-		keys = append(keys, at+"name")
-	}
-	if old.Protocol != l.Protocol {
-		keys = append(keys, at+"protocol")
-	}
-	if old.Connections != l.Connections {
-		keys = append(keys, at+"connections")
-	}
-	if old.TLS.Enabled() != l.TLS.Enabled() {
-		keys = append(keys, at+"tls")
-	}
-	if old.Transparent != l.Transparent {
-		keys = append(keys, at+"transparent")
+	for _, s := range fixed {
+		if !reflect.DeepEqual(s.old, s.new) {
+			keys = append(keys, s.key)
+		}
 	}
 	return keys
 }

@@ -72,9 +72,21 @@ func run(cfg *config.Config, content *configFile, watch bool, restartPath string
 	}
 	notify("READY=1")
 	go content.run(s.ended, watch, reload, s.reload)
-	go s.access.rotate(s.ended, rotate)
-	go s.restartOn(restart)
+	go each(s.ended, rotate, s.access.reopen)
+	go each(s.ended, restart, s.restart)
 	return serveUntil(s, signals)
+}
+
+// each calls f after each signal, until ctx ends.
+func each(ctx context.Context, signals <-chan os.Signal, f func()) {
+	for {
+		select {
+		case <-signals:
+			f()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // startUnless calls start. A signal before the sidecar serves ends the start, which is

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -16,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/proxy/admin"
-	"github.com/remora-proxy/remora/proxy/config"
 )
 
 const (
@@ -41,15 +38,13 @@ func newTop() *cobra.Command {
 			"If admin.token is set, the token comes from the configuration file or from $" + tokenVariable + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := observer{addr: addr, token: os.Getenv(tokenVariable), client: http.Client{Timeout: topTimeout}}
-			if file != "" {
-				cfg, err := load(cmd, file)
-				if err != nil {
-					return err
-				}
-				if o.addr, o.token = cfg.Admin.Address, cfg.Admin.Token; o.addr == "" {
-					return errors.New("the configuration has no admin.address")
-				}
+			at, err := adminOf(cmd, addr, file)
+			if err != nil {
+				return err
+			}
+			o := observer{addr: at.Address, token: at.Token, client: http.Client{Timeout: topTimeout}}
+			if file == "" {
+				o.token = os.Getenv(tokenVariable)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -59,10 +54,8 @@ func newTop() *cobra.Command {
 			return top(ctx, &o)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "admin", config.Default().Admin.Address, "address of the admin API")
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with address and token")
 	cmd.Flags().BoolVar(&once, "once", false, "watch for a second, print one frame, and end")
-	cmd.MarkFlagsMutuallyExclusive("admin", "config")
+	adminFlags(cmd, &addr, &file, "configuration file with address and token")
 	return cmd
 }
 
@@ -94,29 +87,16 @@ func (o *observer) next(ctx context.Context) (f *frame, err error) {
 }
 
 func (o *observer) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.addr+path, nil)
+	body, err := getAdmin(ctx, &o.client, o.addr, o.token, path)
 	if err != nil {
 		return err
 	}
-	if o.token != "" {
-		req.Header.Set("Authorization", "Bearer "+o.token)
-	}
-	resp, err := o.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return errors.Join(fmt.Errorf("%s%s: %s: %s", o.addr, path, resp.Status, strings.TrimSpace(string(body))), err)
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return json.Unmarshal(body, into)
 }
 
 // topOnce prints one frame as plain text.
 func topOnce(ctx context.Context, o *observer, out io.Writer) error {
-	wait := time.NewTicker(topInterval)
-	defer wait.Stop()
+	next := time.Tick(topInterval)
 	for {
 		f, err := o.next(ctx)
 		if err != nil {
@@ -127,7 +107,7 @@ func topOnce(ctx context.Context, o *observer, out io.Writer) error {
 			return err
 		}
 		select {
-		case <-wait.C:
+		case <-next:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -142,8 +122,7 @@ func top(ctx context.Context, o *observer) error {
 		return err
 	}
 	defer screen.close()
-	next := time.NewTicker(topInterval)
-	defer next.Stop()
+	next := time.Tick(topInterval)
 	for {
 		switch f, err := o.next(ctx); {
 		case err != nil && ctx.Err() == nil:
@@ -152,7 +131,7 @@ func top(ctx context.Context, o *observer) error {
 			screen.draw(f.lines(screen.size()))
 		}
 		select {
-		case <-next.C:
+		case <-next:
 		case key := <-screen.keys:
 			if key == 'q' {
 				return nil
