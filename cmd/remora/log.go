@@ -148,14 +148,6 @@ func (a *accessLog) reopen() {
 	a.log.Info("access log reopened")
 }
 
-// stats returns the counters for the admin API.
-func (a *accessLog) stats() admin.AccessLogStats {
-	c := &a.counts
-	return admin.AccessLogStats{
-		Lines: c.Lines.Load(), Overflow: c.Overflow.Load(), Lost: c.Lost.Load(), Errors: c.Errors.Load(),
-	}
-}
-
 // queueOf returns the queue for the loops' lines, nil for a nil writer.
 func queueOf(w *accesslog.Writer) *accesslog.Queue {
 	if w == nil {

@@ -206,7 +206,7 @@ func limitMemory(cfg *config.Config) {
 // waits for. During a hot restart the predecessor's admin API responds until this
 // process serves.
 func (s *sidecar) openAdmin() (err error) {
-	o := admin.Options{
+	s.admin = admin.New(admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
 		Registry:      s.registryStats,
@@ -214,11 +214,10 @@ func (s *sidecar) openAdmin() (err error) {
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
 		Restarts:      s.restarts,
-		Tracing:       func() admin.TracingStats { return admin.TracingStats(s.spans.Stats()) },
-		AccessLog:     s.access.stats,
+		Tracing:       s.spans.Stats,
+		AccessLog:     &s.access.counts,
 		Drain:         s.startDrain,
-	}
-	s.admin = admin.New(o)
+	})
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}

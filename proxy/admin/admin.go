@@ -19,10 +19,11 @@ import (
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 )
 
-// Options are the sources of the API. All fields are required unless their comment says
-// what nil means.
+// Options are the sources of the API. All fields but Registry are required.
 type Options struct {
 	Process *proxy.Process
 	Version string
@@ -30,28 +31,27 @@ type Options struct {
 	// Reactor returns the driver's counters.
 	Reactor func() ReactorStats
 
-	// Registrations returns the endpoints that this sidecar announces. nil means that it
-	// never announces any.
+	// Registrations returns the endpoints that this sidecar announces.
 	Registrations func() []Registration
 
-	// Identities returns the state of the TLS certificates. nil means that there are none.
+	// Identities returns the state of the TLS certificates.
 	Identities func() []Identity
 
 	// Registry returns the state of the registry. nil means that there is none.
 	Registry func() RegistryStats
 
-	// Reloads returns the results of reloads. nil means that the configuration is never
-	// reloaded.
+	// Reloads returns the results of reloads.
 	Reloads func() ReloadStats
 
 	// Restarts is the number of hot restarts before this process.
 	Restarts int
 
-	// Tracing returns the counts of spans. nil means that there is no tracing.
-	Tracing func() TracingStats
+	// Tracing returns the counts of spans.
+	Tracing func() otlp.Stats
 
-	// AccessLog returns the counts of the access log. nil means that there is never one.
-	AccessLog func() AccessLogStats
+	// AccessLog has the counts of the access log since the start, over all
+	// configurations.
+	AccessLog *accesslog.Counts
 
 	// Drain starts a drain and returns at once. It may be called again, but is not called
 	// in phase Starting.
@@ -59,8 +59,7 @@ type Options struct {
 
 	Log *slog.Logger
 
-	// Level is the level of Log, which /log/level shows and changes. nil means that there
-	// is no such path.
+	// Level is the level of Log, which /log/level shows and changes.
 	Level *slog.LevelVar
 }
 
@@ -92,8 +91,8 @@ type Identity struct {
 
 // RegistryStats is the state of the registry.
 type RegistryStats struct {
-	Connected bool   // the registry responded to the last probe
-	LastError string // error of the last probe; empty if it succeeded
+	Connected bool   `json:"connected"`       // the registry responded to the last probe
+	LastError string `json:"error,omitempty"` // of the last probe; empty if it succeeded
 }
 
 // Registration is one endpoint that this sidecar announces.
@@ -144,9 +143,6 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler returns the API without a listener, for tests.
-func (s *Server) Handler() http.Handler { return s.http.Handler }
-
 // Start serves the API on ln, which the Server then owns. It returns at once.
 func (s *Server) Start(ln net.Listener) {
 	s.ln = ln
@@ -180,15 +176,13 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", newScraper(s))
 	mux.HandleFunc("GET /config", s.showConfig)
-	mux.HandleFunc("GET /endpoints", s.endpoints)
-	mux.HandleFunc("GET /hedging", s.hedging)
-	mux.HandleFunc("GET /stats", s.stats)
+	mux.HandleFunc("GET /endpoints", s.reported(s.endpoints, forPeople))
+	mux.HandleFunc("GET /hedging", s.reported(s.hedging, forPeople))
+	mux.HandleFunc("GET /stats", s.reported(s.stats, forPrograms))
 	mux.HandleFunc("GET /milliseconds", s.milliseconds)
 	mux.HandleFunc("POST /drain", s.drain)
-	if s.opt.Level != nil {
-		mux.HandleFunc("GET /log/level", s.logLevel)
-		mux.HandleFunc("PUT /log/level", s.setLogLevel)
-	}
+	mux.HandleFunc("GET /log/level", s.logLevel)
+	mux.HandleFunc("PUT /log/level", s.setLogLevel)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -166,7 +166,7 @@ func TestGuard(t *testing.T) {
 			req.Header.Set("Sec-Fetch-Site", c.site)
 		}
 		rec := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(rec, req)
+		s.api.http.Handler.ServeHTTP(rec, req)
 		if rec.Code != c.want {
 			t.Errorf("%s %s at %s has status %d, want %d", c.method, c.path, c.host, rec.Code, c.want)
 		}

@@ -36,17 +36,14 @@ func (s *Server) showConfig(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	var head bytes.Buffer
-	fmt.Fprintf(&head, "# generation %d", g.Number())
-	if s.opt.Reloads != nil {
-		st := s.opt.Reloads()
-		fmt.Fprintf(&head, ", since %s\n", st.Since.Format(time.RFC3339))
-		if r := &st.Refused; r.Code != "" {
-			reason := strings.ReplaceAll(r.Reason, "\n", "\n#   ")
-			fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s", r.At.Format(time.RFC3339), r.Code, reason)
-		}
+	st := s.opt.Reloads()
+	fmt.Fprintf(&head, "# generation %d, since %s\n", g.Number(), st.Since.Format(time.RFC3339))
+	if r := &st.Refused; r.Code != "" {
+		reason := strings.ReplaceAll(r.Reason, "\n", "\n#   ")
+		fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s\n", r.At.Format(time.RFC3339), r.Code, reason)
 	}
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = fmt.Fprintf(w, "%s\n%s", bytes.TrimSuffix(head.Bytes(), []byte("\n")), text)
+	_, _ = w.Write(append(head.Bytes(), text...))
 }
 
 // logLevels has the log levels by their names in the configuration.

@@ -27,7 +27,7 @@ func TestLogLevel(t *testing.T) {
 	} {
 		req := httptest.NewRequest(c.method, "http://127.0.0.1/log/level", strings.NewReader(c.body))
 		w := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(w, req)
+		s.api.http.Handler.ServeHTTP(w, req)
 		if w.Code != c.status || w.Body.String() != c.response {
 			t.Errorf("%s %.20q: %d %q, want %d %q", c.method, c.body, w.Code, w.Body, c.status, c.response)
 		}
@@ -39,7 +39,7 @@ func TestLogLevel(t *testing.T) {
 	req := httptest.NewRequest(http.MethodPut, "http://127.0.0.1/log/level", strings.NewReader("debug"))
 	req.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()
-	s.api.Handler().ServeHTTP(w, req)
+	s.api.http.Handler.ServeHTTP(w, req)
 	if w.Code != http.StatusForbidden || s.api.opt.Level.Level().String() != "ERROR" {
 		t.Errorf("from another site: %d, the level is %s", w.Code, s.api.opt.Level.Level())
 	}

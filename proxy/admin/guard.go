@@ -24,19 +24,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
-		if host != "localhost" && net.ParseIP(trimBrackets(host)) == nil {
+		if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
 			http.Error(w, "use an IP address or localhost as the host of the admin API", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func trimBrackets(host string) string {
-	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
 }
 
 // authenticated requires the token (RFC 6750, section 2.1). A browser has no bearer

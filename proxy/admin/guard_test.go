@@ -19,7 +19,7 @@ func TestToken(t *testing.T) {
 			req.Header.Set("Authorization", authorization)
 		}
 		rec := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(rec, req)
+		s.api.http.Handler.ServeHTTP(rec, req)
 		if body := rec.Body.String(); rec.Code == http.StatusUnauthorized &&
 			(rec.Header().Get("WWW-Authenticate") == "" || strings.Contains(body, token)) {
 			t.Errorf("%s %s: refused with %v %q", method, path, rec.Header(), body)

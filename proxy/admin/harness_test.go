@@ -17,6 +17,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/reactor"
+	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
+	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -70,6 +72,8 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		t.Fatal(err)
 	}
 	s.egress = l.Addr().String()
+	var accessLog accesslog.Counts
+	accessLog.Lines.Add(1)
 	s.api = New(Options{
 		Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
 		Reactor: func() ReactorStats {
@@ -89,8 +93,8 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 				At: time.Unix(1700000001, 0), Code: "invalid", Reason: "one\ntwo",
 			}}
 		},
-		Tracing:   func() TracingStats { return TracingStats{Exported: 7, Full: 2, Lost: 1} },
-		AccessLog: func() AccessLogStats { return AccessLogStats{Lines: 1} },
+		Tracing:   func() otlp.Stats { return otlp.Stats{Exported: 7, Full: 2, Lost: 1} },
+		AccessLog: &accessLog,
 		Drain:     func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})
 	s.api.loopTimeout = waitLimit
@@ -128,7 +132,7 @@ func (s *sidecar) update(service string, addrs ...string) {
 func (s *sidecar) call(method, path string) *http.Response {
 	req := httptest.NewRequest(method, "http://127.0.0.1:9901"+path, nil)
 	rec := httptest.NewRecorder()
-	s.api.Handler().ServeHTTP(rec, req)
+	s.api.http.Handler.ServeHTTP(rec, req)
 	return rec.Result()
 }
 

@@ -15,7 +15,7 @@ import (
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	_, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(*proxy.Worker) struct{} { return struct{}{} })
 	if len(stuck) > 0 {
-		unavailable(w, []string{fmt.Sprintf("loops %v do not respond", stuck)})
+		unavailable(w, fmt.Sprintf("loops %v do not respond", stuck))
 		return
 	}
 	plain(w, http.StatusOK, "ok")
@@ -27,7 +27,7 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // condition.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if p := s.Phase(); p != Serving {
-		unavailable(w, []string{p.String()})
+		unavailable(w, p.String())
 		return
 	}
 	services := s.routedServices()
@@ -48,7 +48,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		lines = append(lines, fmt.Sprintf("service %s: no endpoints known yet", name))
 	}
 	if len(lines) > 0 {
-		unavailable(w, lines)
+		unavailable(w, lines...)
 		return
 	}
 	plain(w, http.StatusOK, "ready")
@@ -78,7 +78,7 @@ func (s *Server) routedServices() []string {
 // until /readyz says "drained", and then stop it.
 func (s *Server) drain(w http.ResponseWriter, _ *http.Request) {
 	if s.Phase() == Starting {
-		unavailable(w, []string{Starting.String()})
+		unavailable(w, Starting.String())
 		return
 	}
 	s.opt.Drain()
@@ -92,7 +92,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-func unavailable(w http.ResponseWriter, lines []string) {
+func unavailable(w http.ResponseWriter, lines ...string) {
 	plain(w, http.StatusServiceUnavailable, strings.Join(lines, "\n"))
 }
 

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"net/http"
-
 	"github.com/remora-proxy/remora/proxy/hedge"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -63,12 +61,7 @@ type forecast struct {
 	ExtraLoad float64  `json:"extra_load"`
 }
 
-func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
-	reports, err := report(r.Context(), s)
-	if err != nil {
-		unavailable(w, []string{err.Error()})
-		return
-	}
+func (s *Server) hedging(reports []stats.WorkerReport) any {
 	body := hedgingBody{Services: map[string]hedgingState{}}
 	for i := range reports {
 		body.Cancels += reports[i].Stats.Cancels
@@ -77,7 +70,7 @@ func (s *Server) hedging(w http.ResponseWriter, r *http.Request) {
 	for _, svc := range merge(reports) {
 		body.Services[svc.Name] = s.hedgingState(&svc)
 	}
-	writeJSON(w, &body)
+	return &body
 }
 
 func (s *Server) hedgingState(svc *stats.ServiceReport) hedgingState {

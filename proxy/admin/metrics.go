@@ -30,7 +30,7 @@ var runtimeMetrics = regexp.MustCompile(`^/(gc/pauses:seconds|gc/heap/live:bytes
 
 // scraper serves /metrics.
 type scraper struct {
-	collector
+	s       *Server
 	runtime prometheus.Gatherer // of Go and the process
 	slots   chan struct{}       // has a token for each scrape in progress
 	pages   sync.Pool           // of *page
@@ -43,7 +43,7 @@ func newScraper(s *Server) http.Handler {
 		processCollector{s.began},
 	)
 	return &scraper{
-		collector: collector{s}, runtime: registry, slots: make(chan struct{}, maxScrapes),
+		s: s, runtime: registry, slots: make(chan struct{}, maxScrapes),
 		pages: sync.Pool{New: func() any { return newPage() }},
 	}
 }
@@ -56,13 +56,13 @@ func (c *scraper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	default:
-		unavailable(w, []string{fmt.Sprintf("%d scrapes are in progress", maxScrapes)})
+		unavailable(w, fmt.Sprintf("%d scrapes are in progress", maxScrapes))
 		return
 	}
 	p := c.pages.Get().(*page)
 	defer c.pages.Put(p)
 	if err := c.fill(r.Context(), p); err != nil {
-		unavailable(w, []string{err.Error()})
+		unavailable(w, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
@@ -90,11 +90,9 @@ func (c *scraper) fill(ctx context.Context, p *page) error {
 	return nil
 }
 
-// collector turns the reports of all loops into metrics, at each scrape. The loops count
-// in plain integers, without Prometheus.
-type collector struct{ s *Server }
-
-func (c *collector) collect(to *page, reports []stats.WorkerReport) {
+// collect turns the reports of all loops into metrics. The loops count in plain integers,
+// without Prometheus.
+func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 	c.process(to, reports)
 	c.reactor(to)
 	c.links(to, reports)
@@ -134,7 +132,7 @@ var (
 	denied = counter("admin_denied_total", "Requests to the admin API without its token.")
 )
 
-func (c *collector) process(to *page, reports []stats.WorkerReport) {
+func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	var sum stats.WorkerStats
 	codes := map[string]uint64{}
 	for i := range reports {
@@ -184,7 +182,7 @@ var (
 	open         = gauge("reactor_connections", "Open sockets: accepted (in) and dialled (out).", "direction")
 )
 
-func (c *collector) reactor(to *page) {
+func (c *scraper) reactor(to *page) {
 	st := c.s.opt.Reactor()
 	to.put(accepted, float64(st.Accepted))
 	to.put(refused, float64(st.Refused))

@@ -24,7 +24,7 @@ var (
 	endpointConns    = gauge("endpoint_connections", "Connections to the endpoint.", "service", "endpoint")
 )
 
-func (c *collector) endpoints(to *page, svc *stats.ServiceReport) {
+func (c *scraper) endpoints(to *page, svc *stats.ServiceReport) {
 	list, checked := svc.Endpoints, c.s.service(svc.Name).Check.Enabled()
 	if len(list) > maxEndpointSeries {
 		list = list[:maxEndpointSeries]
@@ -46,7 +46,7 @@ func (c *collector) endpoints(to *page, svc *stats.ServiceReport) {
 	}
 }
 
-func (c *collector) attempts(to *page, service string, e *stats.EndpointReport) {
+func (c *scraper) attempts(to *page, service string, e *stats.EndpointReport) {
 	st := &e.Stats
 	for how, n := range st.Outcomes {
 		to.put(attempts, float64(n), service, e.Addr, stats.AttemptOutcome(how).String())

@@ -11,7 +11,7 @@ var (
 	loopTurnEvents = sizeHistogram("loop_turn_events", "Events per turn. They share their writes.", "loop")
 )
 
-func (c *collector) loop(to *page, name string, r *stats.WorkerReport) {
+func (c *scraper) loop(to *page, name string, r *stats.WorkerReport) {
 	to.put(loopConnections, float64(r.Loop.Connections), name)
 	to.put(loopEvents, float64(r.Loop.Events), name)
 	to.times(loopTurns, &r.Loop.Turns, name)
@@ -27,7 +27,7 @@ var (
 	saved     = counter("link_cancels_saved_total", "Withdrawn attempts that the application never saw.")
 )
 
-func (c *collector) links(to *page, reports []stats.WorkerReport) {
+func (c *scraper) links(to *page, reports []stats.WorkerReport) {
 	var sum stats.WorkerStats
 	for i := range reports {
 		st := &reports[i].Stats

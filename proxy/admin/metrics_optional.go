@@ -6,12 +6,9 @@ var (
 	registration = gauge("registration_state", "1 for the current state of a registration.", "service", "address", "state")
 )
 
-func (c *collector) registry(to *page) {
+func (c *scraper) registry(to *page) {
 	if c.s.opt.Registry != nil {
 		to.put(registryUp, truth(c.s.opt.Registry().Connected))
-	}
-	if c.s.opt.Registrations == nil {
-		return
 	}
 	for _, r := range c.s.opt.Registrations() {
 		to.put(registration, 1, r.Service, r.Address, r.State)
@@ -27,14 +24,11 @@ var (
 	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "End of the certificate in use.", "identity")
 )
 
-func (c *collector) tls(to *page) {
+func (c *scraper) tls(to *page) {
 	st := c.s.opt.Reactor()
 	to.put(handshakes, float64(st.Handshakes))
 	for code, n := range st.TLSFailures {
 		to.put(tlsFailures, float64(n), code)
-	}
-	if c.s.opt.Identities == nil {
-		return
 	}
 	for _, id := range c.s.opt.Identities() {
 		to.put(certReloads, float64(id.Loads), id.Name)
@@ -52,23 +46,13 @@ var (
 	reloads    = counter("config_reloads_total", "Reloads: applied, unchanged, or the code of the refusal.", "outcome")
 )
 
-func (c *collector) reloads(to *page) {
+func (c *scraper) reloads(to *page) {
 	to.put(generation, float64(c.s.opt.Process.Generation().Number()))
-	if c.s.opt.Reloads == nil {
-		return
-	}
 	st := c.s.opt.Reloads()
 	to.put(configured, float64(st.Since.UnixMilli())/1e3)
 	for outcome, n := range st.Outcomes {
 		to.put(reloads, float64(n), outcome)
 	}
-}
-
-// TracingStats has the fields of otlp.Stats.
-type TracingStats struct {
-	Exported uint64 // accepted by the receiver
-	Full     uint64 // dropped because the queue was full
-	Lost     uint64 // dropped because the receiver did not accept them
 }
 
 // The families of tracing.
@@ -78,23 +62,11 @@ var (
 		"Lost spans: too many waited (queue), or the receiver did not accept them (export).", "reason")
 )
 
-func (c *collector) tracing(to *page) {
-	if c.s.opt.Tracing == nil {
-		return
-	}
+func (c *scraper) tracing(to *page) {
 	st := c.s.opt.Tracing()
 	to.put(spansExported, float64(st.Exported))
 	to.put(spansDropped, float64(st.Full), "queue")
 	to.put(spansDropped, float64(st.Lost), "export")
-}
-
-// AccessLogStats has the counts of the access log since the start, over all
-// configurations.
-type AccessLogStats struct {
-	Lines    uint64 // written lines
-	Overflow uint64 // lines dropped because access_log.buffer was full
-	Lost     uint64 // lines dropped because a write failed
-	Errors   uint64 // failed writes and reopenings
 }
 
 // The families of the access log.
@@ -105,13 +77,10 @@ var (
 	accessErrors = counter("access_log_errors_total", "Failed writes and reopenings of the access log.")
 )
 
-func (c *collector) accessLog(to *page) {
-	if c.s.opt.AccessLog == nil {
-		return
-	}
-	st := c.s.opt.AccessLog()
-	to.put(accessLines, float64(st.Lines))
-	to.put(accessDropped, float64(st.Overflow), "overflow")
-	to.put(accessDropped, float64(st.Lost), "write")
-	to.put(accessErrors, float64(st.Errors))
+func (c *scraper) accessLog(to *page) {
+	st := c.s.opt.AccessLog
+	to.put(accessLines, float64(st.Lines.Load()))
+	to.put(accessDropped, float64(st.Overflow.Load()), "overflow")
+	to.put(accessDropped, float64(st.Lost.Load()), "write")
+	to.put(accessErrors, float64(st.Errors.Load()))
 }

@@ -28,11 +28,7 @@ func processDesc(name, help string) *prometheus.Desc {
 }
 
 // Describe implements prometheus.Collector.
-func (processCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{processCPU, processMemory, processFDs, processMaxFDs, processStarted} {
-		ch <- d
-	}
-}
+func (c processCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
 // Collect implements prometheus.Collector. It omits values that the system does not have.
 func (c processCollector) Collect(ch chan<- prometheus.Metric) {

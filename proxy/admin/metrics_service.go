@@ -50,7 +50,7 @@ var (
 		"service", "route")
 )
 
-func (c *collector) service(to *page, svc *stats.ServiceReport) {
+func (c *scraper) service(to *page, svc *stats.ServiceReport) {
 	p, cfg, name := c.s.opt.Process, c.s.service(svc.Name), svc.Name
 	for o, n := range svc.Stats.Outcomes {
 		to.put(requests, float64(n), name, stats.Outcome(o).String())
@@ -96,7 +96,7 @@ func countUnhealthy(list []stats.EndpointReport) (n int) {
 	return n
 }
 
-func (c *collector) hedging(to *page, svc *stats.ServiceReport) {
+func (c *scraper) hedging(to *page, svc *stats.ServiceReport) {
 	name := svc.Name
 	to.put(hedges, float64(svc.Stats.Hedges), name, "sent")
 	to.put(hedges, float64(svc.Stats.HedgesWon), name, "won")

@@ -43,7 +43,7 @@ func BenchmarkScrape(b *testing.B) {
 			b.ReportAllocs()
 			before := cpuTime(b)
 			for b.Loop() {
-				s.api.Handler().ServeHTTP(discard{http.Header{}}, r)
+				s.api.http.Handler.ServeHTTP(discard{http.Header{}}, r)
 			}
 			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})

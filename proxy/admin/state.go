@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -11,14 +12,9 @@ import (
 // endpointsBody is the response of /endpoints. The order of the fields is part of the
 // format. Services are sorted by name.
 type endpointsBody struct {
-	Registry      *registryState          `json:"registry,omitempty"`
+	Registry      *RegistryStats          `json:"registry,omitempty"`
 	Registrations []Registration          `json:"registrations"`
 	Services      map[string]ServiceState `json:"services"`
-}
-
-type registryState struct {
-	Connected bool   `json:"connected"`
-	Error     string `json:"error,omitempty"`
 }
 
 // ServiceState is the state of a service in the registry and on all loops.
@@ -56,24 +52,19 @@ type EndpointState struct {
 	Hedges      uint64   `json:"hedges"`             // attempts that were hedges
 }
 
-func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) {
-	reports, err := report(r.Context(), s)
-	if err != nil {
-		unavailable(w, []string{err.Error()})
-		return
+func (s *Server) endpoints(reports []stats.WorkerReport) any {
+	body := endpointsBody{
+		Registrations: append([]Registration{}, s.opt.Registrations()...), // never null
+		Services:      map[string]ServiceState{},
 	}
-	body := endpointsBody{Registrations: []Registration{}, Services: map[string]ServiceState{}}
 	if s.opt.Registry != nil {
 		st := s.opt.Registry()
-		body.Registry = &registryState{st.Connected, st.LastError}
-	}
-	if s.opt.Registrations != nil {
-		body.Registrations = append(body.Registrations, s.opt.Registrations()...)
+		body.Registry = &st
 	}
 	for _, svc := range merge(reports) {
 		body.Services[svc.Name] = s.serviceState(&svc)
 	}
-	writeJSON(w, &body)
+	return &body
 }
 
 // serviceState joins the snapshot of the registry with the report of the loops.
@@ -125,24 +116,35 @@ func (s *Server) serviceState(svc *stats.ServiceReport) ServiceState {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// writeJSON responds with v as indented JSON, for people and programs.
-func writeJSON(w http.ResponseWriter, v any) {
-	text, err := json.MarshalIndent(v, "", "  ")
-	sendJSON(w, text, err)
+// reported returns a handler that responds with what body makes of the reports of all
+// loops, as JSON with this indentation.
+func (s *Server) reported(body func([]stats.WorkerReport) any, indent string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		reports, err := report(r.Context(), s)
+		if err != nil {
+			unavailable(w, err.Error())
+			return
+		}
+		writeJSON(w, body(reports), indent)
+	}
 }
 
-// writeCompact responds with v as JSON on one line, for programs.
-func writeCompact(w http.ResponseWriter, v any) {
-	text, err := json.Marshal(v)
-	sendJSON(w, text, err)
-}
+// Indentations of JSON.
+const (
+	forPeople   = "  "
+	forPrograms = "" // everything on one line
+)
 
-func sendJSON(w http.ResponseWriter, text []byte, err error) {
-	if err != nil {
+// writeJSON responds with v as JSON.
+func writeJSON(w http.ResponseWriter, v any, indent string) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text.Bytes())
 }

@@ -62,12 +62,7 @@ type HedgeStats struct {
 	Gates    map[string]uint64 `json:"gates"` // decisions not to hedge, by the closed gate
 }
 
-func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
-	reports, err := report(r.Context(), s)
-	if err != nil {
-		unavailable(w, []string{err.Error()})
-		return
-	}
+func (s *Server) stats(reports []stats.WorkerReport) any {
 	p, cfg := s.opt.Process, s.config()
 	out := Stats{
 		Version: s.opt.Version, Node: cfg.Node.ID, Phase: s.Phase().String(), Uptime: time.Since(s.began).Seconds(),
@@ -90,7 +85,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	for _, svc := range merge(reports) {
 		out.Services[svc.Name] = s.serviceStats(&svc)
 	}
-	writeCompact(w, &out)
+	return &out
 }
 
 func (s *Server) serviceStats(svc *stats.ServiceReport) ServiceStats {
@@ -175,10 +170,10 @@ func (s *Server) milliseconds(w http.ResponseWriter, r *http.Request) {
 	}
 	loops, err := gather(r.Context(), s, func(w *proxy.Worker) stats.Milliseconds { return w.Milliseconds(since) })
 	if err != nil {
-		unavailable(w, []string{err.Error()})
+		unavailable(w, err.Error())
 		return
 	}
-	writeCompact(w, mergeMilliseconds(loops))
+	writeJSON(w, mergeMilliseconds(loops), forPrograms)
 }
 
 // mergeMilliseconds adds up the milliseconds that every loop has.

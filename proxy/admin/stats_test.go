@@ -184,7 +184,7 @@ func TestMergeMilliseconds(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	s := newSidecar(t, twoServices)
 	rec := httptest.NewRecorder()
-	s.api.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "http://127.0.0.1:9901/", nil))
+	s.api.http.Handler.ServeHTTP(rec, httptest.NewRequest("GET", "http://127.0.0.1:9901/", nil))
 	page := rec.Body.String()
 	if !strings.Contains(page, "</html>") || strings.Contains(page, "{{") {
 		t.Errorf("%.200s", page)
