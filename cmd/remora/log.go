@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,8 +104,7 @@ type accessLog struct {
 	log    *slog.Logger
 	counts accesslog.Counts
 
-	mu     sync.Mutex
-	writer *accesslog.Writer // nil if there is no access log; changed only by set
+	writer atomic.Pointer[accesslog.Writer] // nil if there is no access log
 }
 
 // open opens the access log of the configuration next. It returns the current writer
@@ -115,8 +113,10 @@ func (a *accessLog) open(current, next *config.AccessLog, loops int) (*accesslog
 	switch {
 	case next.Path == "":
 		return nil, nil
-	case a.writer != nil && next.Path == current.Path && next.Buffer == current.Buffer:
-		return a.writer, nil
+	case next.Path == current.Path && next.Buffer == current.Buffer:
+		if w := a.writer.Load(); w != nil {
+			return w, nil
+		}
 	}
 	w, err := accesslog.Open(next.Path, accesslog.NewQueue(next.Buffer, loops, &a.counts), a.log)
 	if err != nil {
@@ -125,18 +125,9 @@ func (a *accessLog) open(current, next *config.AccessLog, loops int) (*accesslog
 	return w, nil
 }
 
-// set changes the writer.
-func (a *accessLog) set(w *accesslog.Writer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.writer = w
-}
-
 // reopen reopens the access log, so that its file can be moved away before.
 func (a *accessLog) reopen() {
-	a.mu.Lock()
-	w := a.writer
-	a.mu.Unlock()
+	w := a.writer.Load()
 	if w == nil {
 		a.log.Info("there is no access log to reopen")
 		return

@@ -35,7 +35,8 @@ type registration struct {
 
 // newRegistration returns the registration of r without starting it.
 func (s *sidecar) newRegistration(cfg *config.Config, r *config.Register) *registration {
-	l := cfg.Listeners[slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == r.Listener })]
+	hasName := func(l config.Listener) bool { return l.Name == r.Listener }
+	l := &cfg.Listeners[slices.IndexFunc(cfg.Listeners, hasName)]
 	a := &registration{
 		reg: registry.Registration{
 			Service: r.Service, Node: cfg.Node.ID, Addr: r.Advertise, Weight: r.Weight,
@@ -77,15 +78,16 @@ func (s *sidecar) updateRegistrations(cfg *config.Config) (gone []*registration)
 	next := make([]*registration, 0, len(cfg.Register))
 	for i := range cfg.Register {
 		a := s.newRegistration(cfg, &cfg.Register[i])
-		if at := slices.IndexFunc(old, a.equal); at >= 0 {
-			a = old[at]
-			old = slices.Delete(old, at, at+1)
-		} else if at := slices.IndexFunc(old, a.sameKey); at >= 0 {
+		at := slices.IndexFunc(old, a.equal)
+		if at < 0 {
+			at = slices.IndexFunc(old, a.sameKey)
+		}
+		if at < 0 {
+			a.start()
+		} else {
 			old[at].change(a)
 			a = old[at]
 			old = slices.Delete(old, at, at+1)
-		} else {
-			a.start()
 		}
 		next = append(next, a)
 	}
@@ -249,7 +251,12 @@ func (a *registration) status() admin.Registration {
 
 // registered reports whether all registrations are in the registry.
 func (s *sidecar) registered() bool {
-	return !slices.ContainsFunc(s.registrations, func(a *registration) bool { return !a.isRegistered() })
+	for _, a := range s.registrations {
+		if !a.isRegistered() {
+			return false
+		}
+	}
+	return true
 }
 
 // registrationStats lists the registrations for the admin API, in the order of the

@@ -196,7 +196,7 @@ func (s *sidecar) endpointsKnown(g *proxy.Generation) error {
 // abandon undoes the steps before apply.
 func (c *change) abandon() {
 	c.identities.closeExcept(c.s.identities)
-	if c.access != c.s.access.writer {
+	if c.access != c.s.access.writer.Load() {
 		_ = closeAccessLog(c.access)
 	}
 	for _, l := range c.opened {
@@ -220,11 +220,11 @@ func (c *change) apply() {
 	<-done
 
 	s.cfg = c.cfg
-	old, unused := s.identities, s.access.writer
+	old, unused := s.identities, s.access.writer.Load()
 	s.mu.Lock()
 	s.identities = c.identities
 	s.mu.Unlock()
-	s.access.set(c.access)
+	s.access.writer.Store(c.access)
 	closed := c.updateListeners()
 	c.updateSources()
 	old.closeExcept(c.identities)

@@ -170,7 +170,7 @@ func (s *sidecar) startLoops() (err error) {
 	if err != nil {
 		return err
 	}
-	s.access.set(w)
+	s.access.writer.Store(w)
 	s.proc.Generation().LogTo(queueOf(w))
 	for _, l := range s.engine.Loops() {
 		s.workers[l] = proxy.NewWorker(s.proc, l, s.log, rand.Uint64())
@@ -288,7 +288,7 @@ func (s *sidecar) stop() {
 	if s.spans != nil {
 		err = errors.Join(err, bounded(s.spans.Close)) // after the loops, which may still add spans
 	}
-	err = errors.Join(err, closeAccessLog(s.access.writer))
+	err = errors.Join(err, closeAccessLog(s.access.writer.Load()))
 	s.identities.closeExcept(nil)
 	if err != nil {
 		s.log.Warn("some parts did not stop in time", "error", err)

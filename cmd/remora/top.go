@@ -64,26 +64,24 @@ type observer struct {
 	addr, token string
 	client      http.Client
 
-	previous    admin.Stats
-	hasPrevious bool
+	previous *admin.Stats // nil before the first frame
 }
 
 // next reads the data of a frame. It returns nil if there is nothing to compare with:
 // the first time, and after a restart of the sidecar.
 func (o *observer) next(ctx context.Context) (f *frame, err error) {
-	now := frame{before: o.previous}
-	if err := o.get(ctx, "/stats", &now.now); err != nil {
+	f = &frame{before: o.previous}
+	if err := o.get(ctx, "/stats", &f.now); err != nil {
 		return nil, err
 	}
-	if err := o.get(ctx, "/milliseconds", &now.recent); err != nil {
+	if err := o.get(ctx, "/milliseconds", &f.recent); err != nil {
 		return nil, err
 	}
-	comparable := o.hasPrevious && now.now.Uptime > now.before.Uptime
-	o.previous, o.hasPrevious = now.now, true
-	if !comparable {
+	o.previous = &f.now
+	if f.before == nil || f.now.Uptime <= f.before.Uptime {
 		return nil, nil
 	}
-	return &now, nil
+	return f, nil
 }
 
 func (o *observer) get(ctx context.Context, path string, into any) error {

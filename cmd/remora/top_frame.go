@@ -15,8 +15,9 @@ import (
 // frame is what "remora top" shows: two readings of a sidecar's statistics, and the
 // difference between them.
 type frame struct {
-	before, now admin.Stats
-	recent      admin.Milliseconds
+	before *admin.Stats
+	now    admin.Stats
+	recent admin.Milliseconds
 }
 
 func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }

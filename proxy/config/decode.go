@@ -219,24 +219,16 @@ type field struct {
 	in     string // the interval of a float
 }
 
-// fieldsOf returns the keys of a struct type, including those of inlined structs.
+// fieldsOf returns the keys of a struct type, including those of embedded structs.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
-	for i := range t.NumField() {
-		sf := t.Field(i)
-		name, option, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for _, f := range fieldsOf(sf.Type) {
-				f.index = append([]int{i}, f.index...)
-				out = append(out, f)
-			}
-			continue
-		}
-		if name == "-" {
+	for _, sf := range reflect.VisibleFields(t) {
+		name := sf.Tag.Get("yaml")
+		if name == "-" || sf.Anonymous {
 			continue
 		}
 		out = append(out, field{
-			name: name, index: []int{i},
+			name: name, index: sf.Index,
 			oneof: namesOf(sf.Tag),
 			auto:  sf.Tag.Get("auto"),
 			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",

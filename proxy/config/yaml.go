@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,13 +50,11 @@ func encode(v reflect.Value, f field) any {
 		}
 		return items
 	case reflect.Map:
-		out := yaml.MapSlice{}
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		for _, k := range keys {
-			out = append(out, yaml.MapItem{Key: k.String(), Value: encode(v.MapIndex(k), f)})
+		entries := make(map[string]any, v.Len()) // the library sorts them
+		for _, key := range v.MapKeys() {
+			entries[key.String()] = encode(v.MapIndex(key), f)
 		}
-		return out
+		return entries
 	case reflect.String:
 		if f.secret && v.String() != "" {
 			return redacted
