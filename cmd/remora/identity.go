@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -14,14 +13,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 )
 
-// identity is the certificate of one tls block in the configuration.
-type identity struct {
-	tls    *config.TLS
-	source *certs.Source
-}
-
-// identities are those of a configuration, by config.TLSName.
-type identities map[string]*identity
+// identities are the certificates of a configuration, by config.TLSName of their tls
+// blocks.
+type identities map[string]*certs.Source
 
 // openIdentities opens the files of the tls blocks of cfg. A block that has not
 // changed keeps its identity in old. After an error no new identity is open.
@@ -29,16 +23,17 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (ident
 	next := make(identities)
 	for _, block := range cfg.TLSBlocks() {
 		name, t := block.Name, block.TLS
-		if id := old[name]; id != nil && reflect.DeepEqual(id.tls, t) {
-			next[name] = id
+		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log}
+		if source := old[name]; source != nil && source.Has(o) {
+			next[name] = source
 			continue
 		}
-		source, err := certs.Open(certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log})
+		source, err := certs.Open(o)
 		if err != nil {
 			next.closeExcept(old)
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		next[name] = &identity{t, source}
+		next[name] = source
 	}
 	return next, nil
 }
@@ -46,27 +41,18 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (ident
 // closeExcept stops watching the files of the identities that are not in kept. Users
 // of a closed identity keep its last certificate.
 func (ids identities) closeExcept(kept identities) {
-	for name, id := range ids {
-		if kept[name] != id {
-			id.source.Close()
+	for name, source := range ids {
+		if kept[name] != source {
+			source.Close()
 		}
 	}
-}
-
-// source returns the certificate of the identity with this name, nil if there is
-// none.
-func (ids identities) source(name string) *certs.Source {
-	if id := ids[name]; id != nil {
-		return id.source
-	}
-	return nil
 }
 
 // stats lists the identities for the admin API.
 func (ids identities) stats() []admin.Identity {
 	out := make([]admin.Identity, 0, len(ids))
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		st := ids[name].source.Stats()
+		st := ids[name].Stats()
 		out = append(out, admin.Identity{Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires})
 	}
 	return out
@@ -92,7 +78,7 @@ func (c *clientCerts) set(old, next *config.Config, ids identities, drained func
 		}
 	}
 	for name := range next.Services {
-		if source := ids.source(config.TLSName("services", name)); source != nil {
+		if source := ids[config.TLSName("services", name)]; source != nil {
 			m[name] = source
 		}
 	}

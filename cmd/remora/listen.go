@@ -39,7 +39,7 @@ func (s *sidecar) bind(c *config.Listener) (*openListener, error) {
 // serve accepts connections for the listener c of generation g.
 func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation) (err error) {
 	l.core = g.Listener(c.Name)
-	l.identity.Store(s.identities.source(config.TLSName("listeners", c.Name)))
+	l.identity.Store(s.identities[config.TLSName("listeners", c.Name)])
 	if l.protocol == config.ProtocolTCP {
 		l.server, err = s.streams.Serve(l.socket, c)
 	} else {
@@ -70,7 +70,7 @@ func (s *sidecar) serve(l *openListener, c *config.Listener, g *proxy.Generation
 // configure applies c to the connections that are accepted from now on. c must have
 // the same address and protocol, and tls if the listener has it.
 func (l *openListener) configure(c *config.Listener, ids identities) {
-	l.identity.Store(ids.source(config.TLSName("listeners", c.Name)))
+	l.identity.Store(ids[config.TLSName("listeners", c.Name)])
 	if streams, ok := l.server.(*stream.Listener); ok {
 		streams.Configure(c)
 	}

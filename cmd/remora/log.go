@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
@@ -107,25 +106,7 @@ type accessLog struct {
 	writer atomic.Pointer[accesslog.Writer] // nil if there is no access log
 }
 
-// open opens the access log of the configuration next. It returns the current writer
-// if path and buffer are those of current, and nil if there is no access log.
-func (a *accessLog) open(current, next *config.AccessLog, loops int) (*accesslog.Writer, error) {
-	switch {
-	case next.Path == "":
-		return nil, nil
-	case next.Path == current.Path && next.Buffer == current.Buffer:
-		if w := a.writer.Load(); w != nil {
-			return w, nil
-		}
-	}
-	w, err := accesslog.Open(next.Path, accesslog.NewQueue(next.Buffer, loops, &a.counts), a.log)
-	if err != nil {
-		return nil, fmt.Errorf("access_log: %w", err)
-	}
-	return w, nil
-}
-
-// reopen reopens the access log, so that its file can be moved away before.
+// reopen reopens the access log, whose file may have been moved away.
 func (a *accessLog) reopen() {
 	w := a.writer.Load()
 	if w == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/registry"
 	"github.com/remora-proxy/remora/registry/dns"
@@ -20,8 +21,8 @@ type registryEntry struct {
 
 	// connect makes the client that serves all services. It does not wait for a
 	// connection. A nil connection means that the registry is not configured.
-	// id is that of its tls block, nil for plain text.
-	connect func(cfg *config.Config, id *identity, o dns.Options) (*connection, error)
+	// source is that of its tls block, nil for plain text.
+	connect func(cfg *config.Config, source *certs.Source, o dns.Options) (*connection, error)
 
 	// list makes a client for the endpoints that the configuration has of one service.
 	list func(c *config.Service, o dns.Options) (registryClient, error)
@@ -50,7 +51,7 @@ type connection struct {
 }
 
 // connectEtcd makes the client of etcd.
-func connectEtcd(cfg *config.Config, id *identity, o dns.Options) (*connection, error) {
+func connectEtcd(cfg *config.Config, source *certs.Source, o dns.Options) (*connection, error) {
 	c := &cfg.Registry.Etcd
 	if len(c.Endpoints) == 0 {
 		return nil, nil
@@ -60,8 +61,8 @@ func connectEtcd(cfg *config.Config, id *identity, o dns.Options) (*connection, 
 		Username: c.Username, Password: c.Password,
 		CacheDir: cfg.Registry.CacheDir, Protocols: proxy.Protocols(), DNS: o, Logger: o.Logger,
 	}
-	if id != nil {
-		opt.TLS = id.source.Client
+	if source != nil {
+		opt.TLS = source.Client
 	}
 	r, err := etcd.New(opt)
 	if err != nil {

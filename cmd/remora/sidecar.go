@@ -60,8 +60,7 @@ type sidecar struct {
 // hotRestart is the state of taking over from a predecessor, and of being replaced by a
 // successor.
 type hotRestart struct {
-	inherited        *inheritance       // used until the end of start
-	restarts         int                // number of hot restarts before this process
+	inherited        *inheritance       // its sockets are used until the end of start
 	predecessorEnded chan struct{}      // closed at the end of the predecessor; nil without one
 	successors       *handover.Listener // accepts successors; nil if this process can't be replaced
 	replaced         chan struct{}      // closed when a successor serves
@@ -104,7 +103,6 @@ func start(ctx context.Context, cfg *config.Config, path string, log *slog.Logge
 		return nil, err
 	}
 	defer s.inherited.close()
-	s.restarts = s.inherited.restarts
 	detach := context.AfterFunc(ctx, s.end)
 	detachContext := func() error { // from here on ctx does not end the start
 		if detach() {
@@ -189,7 +187,19 @@ func (s *sidecar) startLoops() (err error) {
 // openAccessLog opens the access log of cfg; nil means that there is none. If path and
 // buffer are unchanged it returns the current one.
 func (s *sidecar) openAccessLog(cfg *config.Config) (*accesslog.Writer, error) {
-	return s.access.open(&s.cfg.AccessLog, &cfg.AccessLog, len(s.engine.Loops()))
+	c, current := &cfg.AccessLog, s.access.writer.Load()
+	switch {
+	case c.Path == "":
+		return nil, nil
+	case current != nil && c.Path == s.cfg.AccessLog.Path && c.Buffer == s.cfg.AccessLog.Buffer:
+		return current, nil
+	}
+	queue := accesslog.NewQueue(c.Buffer, len(s.engine.Loops()), &s.access.counts)
+	w, err := accesslog.Open(c.Path, queue, s.log)
+	if err != nil {
+		return nil, fmt.Errorf("access_log: %w", err)
+	}
+	return w, nil
 }
 
 // limitMemory sets the soft memory limit of the process. Messages may take a quarter
@@ -213,7 +223,7 @@ func (s *sidecar) openAdmin() (err error) {
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,
 		Reloads:       s.reloadStats,
-		Restarts:      s.restarts,
+		Restarts:      s.inherited.restarts,
 		Tracing:       s.spans.Stats,
 		AccessLog:     &s.access.counts,
 		Drain:         s.startDrain,

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func successorPath(dir, file string, cfg *config.Config) string {
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {
-	path        string                  // path of this process's own handover.Listener; empty if it opens none
+	path        string                  // at which this process listens for successors; empty if it doesn't
 	predecessor *handover.Conn          // nil if there is none
 	restarts    int                     // number of hot restarts before this process
 	parked      string                  // address of the predecessor's parked responses
@@ -111,15 +112,8 @@ func notHandedOver(from *handover.Conn, why error) error {
 
 // sharesAddress reports whether cfg has the address of one of the sockets.
 func (in *inheritance) sharesAddress(cfg *config.Config) bool {
-	if in.sockets[cfg.Admin.Address] != nil {
-		return true
-	}
-	for i := range cfg.Listeners {
-		if in.sockets[cfg.Listeners[i].Address] != nil {
-			return true
-		}
-	}
-	return false
+	hasSocket := func(l config.Listener) bool { return in.sockets[l.Address] != nil }
+	return in.sockets[cfg.Admin.Address] != nil || slices.ContainsFunc(cfg.Listeners, hasSocket)
 }
 
 // socket returns the inherited socket at address, or else binds a new one.

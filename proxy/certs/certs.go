@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -93,6 +94,11 @@ func Open(o Options) (*Source, error) {
 	s.stop = stop
 	go s.watch(ctx)
 	return s, nil
+}
+
+// Has reports whether s was opened for the files and peers of o.
+func (s *Source) Has(o Options) bool {
+	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA && slices.Equal(s.opt.Peers, o.Peers)
 }
 
 // Server returns the configuration for the next accepted connection. It requires
