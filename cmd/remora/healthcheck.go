@@ -37,8 +37,11 @@ func newHealthcheck() *cobra.Command {
 			if live {
 				path = "/healthz"
 			}
-			client := http.Client{Timeout: healthcheckTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-			_, err = getAdmin(cmd.Context(), &client, at.Address, "", path) // probes carry no secrets
+			client := http.Client{
+				Timeout: healthcheckTimeout, Transport: &http.Transport{DisableKeepAlives: true},
+			}
+			// Without the token: probes carry no secrets.
+			_, err = getAdmin(cmd.Context(), &client, at.Address, "", path)
 			return err
 		},
 	}
@@ -90,7 +93,8 @@ func getAdmin(ctx context.Context, client *http.Client, addr, token, path string
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if resp.StatusCode != http.StatusOK {
-		err = errors.Join(fmt.Errorf("%s%s: %s: %s", addr, path, resp.Status, strings.TrimSpace(string(body))), err)
+		text := strings.TrimSpace(string(body))
+		err = errors.Join(fmt.Errorf("%s%s: %s: %s", addr, path, resp.Status, text), err)
 	}
 	return body, err
 }

@@ -22,15 +22,6 @@ const (
 	exitUsage  = 2 // the command line is wrong
 )
 
-// commands are the constructors of the subcommands, one per file.
-var commands = []func() *cobra.Command{
-	newRun,
-	newCheck,
-	newVersion,
-	newHealthcheck,
-	newTop,
-}
-
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // reported is the error of a command that has already printed its errors.
@@ -58,8 +49,9 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = versionOf(version, buildInfo()) // adds --version
 	root.SetVersionTemplate(versionLine())
-	for _, newCommand := range commands {
-		root.AddCommand(failing(newCommand()))
+	commands := []*cobra.Command{newRun(), newCheck(), newVersion(), newHealthcheck(), newTop()}
+	for _, cmd := range commands {
+		root.AddCommand(failing(cmd))
 	}
 	return root
 }
@@ -87,12 +79,10 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	var failed failure
-	isFailure := errors.As(err, &failed)
 	if !errors.Is(err, reported{}) {
 		fmt.Fprintf(stderr, "remora: %v\n", err)
 	}
-	if isFailure {
+	if errors.As(err, new(failure)) {
 		return exitFailed
 	}
 	return exitUsage

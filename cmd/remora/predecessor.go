@@ -104,7 +104,10 @@ func (s *sidecar) passSockets(to *handover.Conn) error {
 		s.log.Warn("parked responses can't be fetched after a hot restart", "error", err)
 	}
 	sockets := s.sockets()
-	offer := handover.Offer{Restarts: s.inherited.restarts, Sockets: slices.Sorted(maps.Keys(sockets)), Parked: parked, Names: s.resolvedNames()}
+	offer := handover.Offer{
+		Restarts: s.inherited.restarts, Sockets: slices.Sorted(maps.Keys(sockets)),
+		Parked: parked, Names: s.resolvedNames(),
+	}
 	if err := to.Offer(offer, sockets); err != nil {
 		return err
 	}

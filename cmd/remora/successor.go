@@ -65,7 +65,7 @@ func successorPath(dir, file string, cfg *config.Config) string {
 
 // inheritance is what a process takes over from its predecessor.
 type inheritance struct {
-	path        string                  // at which this process listens for successors; empty if it doesn't
+	path        string                  // of this process's own socket; empty for none
 	predecessor *handover.Conn          // nil if there is none
 	restarts    int                     // number of hot restarts before this process
 	parked      string                  // address of the predecessor's parked responses
@@ -97,7 +97,8 @@ func inherit(cfg *config.Config, path string, log *slog.Logger) (*inheritance, e
 	in.sockets, in.restarts, in.parked = sockets, offer.Restarts+1, offer.Parked
 	in.names = dns.KnownAs(offer.Names)
 	if !in.sharesAddress(cfg) { // another sidecar with the same file
-		log.Warn("no hot restart: another process has the socket", "socket", path, "pid", conn.Peer())
+		log.Warn("no hot restart: another process has the socket",
+			"socket", path, "pid", conn.Peer())
 		in.close()
 		return &inheritance{}, nil
 	}

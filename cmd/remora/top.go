@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remora-proxy/remora/proxy/admin"
+	"github.com/remora-proxy/remora/proxy/config"
 )
 
 const (
@@ -42,9 +43,9 @@ func newTop() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := observer{addr: at.Address, token: at.Token, client: http.Client{Timeout: topTimeout}}
+			o := observer{Admin: at, client: http.Client{Timeout: topTimeout}}
 			if file == "" {
-				o.token = os.Getenv(tokenVariable)
+				o.Token = os.Getenv(tokenVariable)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -61,9 +62,8 @@ func newTop() *cobra.Command {
 
 // observer reads the admin API at each frame.
 type observer struct {
-	addr, token string
-	client      http.Client
-
+	config.Admin
+	client   http.Client
 	previous *admin.Stats // nil before the first frame
 }
 
@@ -85,7 +85,7 @@ func (o *observer) next(ctx context.Context) (f *frame, err error) {
 }
 
 func (o *observer) get(ctx context.Context, path string, into any) error {
-	body, err := getAdmin(ctx, &o.client, o.addr, o.token, path)
+	body, err := getAdmin(ctx, &o.client, o.Address, o.Token, path)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,10 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/admin"},
-		[]string{"proxy", "proxy/fault", "proxy/telemetry/...", "proxy/config", "lb", "proxy/hedge", "registry", "internal/..."},
+		[]string{
+			"proxy", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
+			"registry", "internal/...",
+		},
 		"admin shows what the core reports, and knows no driver",
 	},
 	{

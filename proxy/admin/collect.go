@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/remora-proxy/remora/proxy"
@@ -66,33 +67,21 @@ func gather[T any](ctx context.Context, s *Server, f func(*proxy.Worker) T) ([]T
 func report(ctx context.Context, s *Server) ([]stats.WorkerReport, error) {
 	for {
 		reports, err := gather(ctx, s, (*proxy.Worker).Report)
-		if err != nil || sameGeneration(reports) {
+		differs := func(r stats.WorkerReport) bool { return r.Generation != reports[0].Generation }
+		if err != nil || !slices.ContainsFunc(reports, differs) {
 			return reports, err
 		}
 	}
-}
-
-func sameGeneration(reports []stats.WorkerReport) bool {
-	for i := range reports {
-		if reports[i].Generation != reports[0].Generation {
-			return false
-		}
-	}
-	return true
 }
 
 // merge adds up the reports of the loops for each service. Routes and endpoints are merged
 // too: counts are added, of delays and latencies the longest counts, and of states the
 // worst.
 func merge(reports []stats.WorkerReport) []stats.ServiceReport {
-	var out []stats.ServiceReport
-	for i := range reports {
-		if i == 0 {
-			out = reports[0].Services
-			continue
-		}
-		for j := range out {
-			mergeService(&out[j], &reports[i].Services[j])
+	out := reports[0].Services
+	for _, r := range reports[1:] {
+		for i := range out {
+			mergeService(&out[i], &r.Services[i])
 		}
 	}
 	return out

@@ -40,7 +40,8 @@ func (s *Server) showConfig(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(&head, "# generation %d, since %s\n", g.Number(), st.Since.Format(time.RFC3339))
 	if r := &st.Refused; r.Code != "" {
 		reason := strings.ReplaceAll(r.Reason, "\n", "\n#   ")
-		fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s\n", r.At.Format(time.RFC3339), r.Code, reason)
+		at := r.At.Format(time.RFC3339)
+		fmt.Fprintf(&head, "# refused at %s (%s):\n#   %s\n", at, r.Code, reason)
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(append(head.Bytes(), text...))

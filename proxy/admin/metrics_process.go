@@ -15,41 +15,36 @@ import (
 // and takes as long as the rest of a scrape.
 type processCollector struct{ began time.Time }
 
-var (
-	processCPU     = processDesc("cpu_seconds_total", "CPU time used, by user and system.")
-	processMemory  = processDesc("resident_memory_bytes", "Memory in use.")
-	processFDs     = processDesc("open_fds", "Open file descriptors.")
-	processMaxFDs  = processDesc("max_fds", "How many file descriptors may be open.")
-	processStarted = processDesc("start_time_seconds", "When the process started, since the epoch.")
-)
-
-func processDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("process_"+name, help, nil, nil)
-}
-
 // Describe implements prometheus.Collector.
-func (c processCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+func (c processCollector) Describe(ch chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(c, ch)
+}
 
 // Collect implements prometheus.Collector. It omits values that the system does not have.
 func (c processCollector) Collect(ch chan<- prometheus.Metric) {
-	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, kind, v)
+	put := func(name, help string, kind prometheus.ValueType, v float64) {
+		desc := prometheus.NewDesc("process_"+name, help, nil, nil)
+		ch <- prometheus.MustNewConstMetric(desc, kind, v)
 	}
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
-		put(processCPU, prometheus.CounterValue, time.Duration(used.Utime.Nano()+used.Stime.Nano()).Seconds())
+		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		put("cpu_seconds_total", "CPU time used, by user and system.",
+			prometheus.CounterValue, cpu.Seconds())
 	}
 	if n, ok := residentMemory(); ok {
-		put(processMemory, prometheus.GaugeValue, n)
+		put("resident_memory_bytes", "Memory in use.", prometheus.GaugeValue, n)
 	}
 	if n, ok := openFDs(); ok {
-		put(processFDs, prometheus.GaugeValue, n)
+		put("open_fds", "Open file descriptors.", prometheus.GaugeValue, n)
 	}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		put(processMaxFDs, prometheus.GaugeValue, float64(limit.Cur))
+		put("max_fds", "How many file descriptors may be open.",
+			prometheus.GaugeValue, float64(limit.Cur))
 	}
-	put(processStarted, prometheus.GaugeValue, float64(c.began.UnixMilli())/1e3)
+	put("start_time_seconds", "When the process started, since the epoch.",
+		prometheus.GaugeValue, float64(c.began.UnixMilli())/1e3)
 }
 
 // residentMemory returns the resident memory (proc(5), /proc/pid/statm).

@@ -98,7 +98,8 @@ func Open(o Options) (*Source, error) {
 
 // Has reports whether s was opened for the files and peers of o.
 func (s *Source) Has(o Options) bool {
-	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA && slices.Equal(s.opt.Peers, o.Peers)
+	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA &&
+		slices.Equal(s.opt.Peers, o.Peers)
 }
 
 // Server returns the configuration for the next accepted connection. It requires

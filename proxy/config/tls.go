@@ -64,8 +64,8 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 func (v *validator) tls(at path, t *TLS) {
 	v.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
 	for i, name := range t.Peers {
-		v.refuseIf(!isPeer(name),
-			at.key("peers").item(i), "expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
+		v.refuseIf(!isPeer(name), at.key("peers").item(i),
+			"expected spiffe://domain/path, dns:name or *.suffix, got %q", name)
 	}
 }
 
@@ -92,8 +92,8 @@ func (v *validator) serviceTLS(at path, s *Service) {
 	case ProtocolLink:
 		v.linkTLS(at, &s.TLS)
 	case ProtocolTCP:
-		v.refuseIf(len(s.TLS.Peers) == 0,
-			at.key("peers"), "missing; the address of an endpoint does not say which certificate to expect")
+		v.refuseIf(len(s.TLS.Peers) == 0, at.key("peers"),
+			"missing; the address of an endpoint does not say which certificate to expect")
 	default:
 		v.report(at, "not supported yet for services with protocol %s, only with link and tcp", s.Protocol)
 	}

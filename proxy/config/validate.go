@@ -42,7 +42,8 @@ func (v *validator) validate() {
 	}
 	v.tracing()
 	v.refuseIf(c.Limits.Message > c.Limits.Buffered, "limits.message",
-		"larger than limits.buffered (%s), so no such message could pass", formatSize(c.Limits.Buffered))
+		"larger than limits.buffered (%s), so no such message could pass",
+		formatSize(c.Limits.Buffered))
 }
 
 // node checks the node's ID, which becomes part of a registry key.
@@ -59,8 +60,8 @@ func (v *validator) admin() {
 	if addr == "" || !v.address("admin.address", addr, bindable) {
 		return
 	}
-	v.refuseIf(token == "" && !isLoopback(addr),
-		"admin.address", "expected a loopback address; on any other the admin API needs admin.token")
+	v.refuseIf(token == "" && !isLoopback(addr), "admin.address",
+		"expected a loopback address; on any other the admin API needs admin.token")
 }
 
 // accessLog reports settings without a path, and a log that would be empty.
@@ -141,8 +142,8 @@ func (v *validator) listener(at path, l *Listener) {
 		v.refuseIf(l.Insecure,
 			at.key("insecure"), "only a link listener can be insecure; this one is %s", l.Protocol)
 		isTCP := l.Protocol == ProtocolTCP
-		v.refuseIf(l.Service == "" && isTCP,
-			at.key("service"), "missing; a tcp listener needs the service that takes its connections")
+		v.refuseIf(l.Service == "" && isTCP, at.key("service"),
+			"missing; a tcp listener needs the service that takes its connections")
 		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0,
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
@@ -269,9 +270,11 @@ func (v *validator) tracing() {
 	v.refuseIf(t.ServiceName == "", "tracing.service_name", "expected a name")
 	headers := func(name string) path { return path("tracing.headers").entry(keyAlone(name)) }
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		v.refuseIf(!isHeaderName(name) || strings.EqualFold(name, "content-type") || strings.EqualFold(name, "host"),
+		lower := strings.ToLower(name)
+		v.refuseIf(!isHeaderName(name) || lower == "content-type" || lower == "host",
 			headers(name), "expected the name of a header other than Content-Type and Host")
-		v.refuseIf(strings.ContainsFunc(t.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }),
+		isBad := func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }
+		v.refuseIf(strings.ContainsFunc(t.Headers[name], isBad),
 			headers(name), "expected ASCII without line breaks, because a header carries it")
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -35,6 +36,39 @@ func (v *validator) service(s *Service) {
 	v.hedge(at, &s.Policy)
 }
 
+// check reports errors that any check may have.
+func (v *validator) check(at path, c *Check) {
+	v.refuseIf(c.HTTP != "" && c.TCP, at, "expected http or tcp, got both")
+	if _, err := url.ParseRequestURI(c.HTTP); c.HTTP != "" && (err != nil || !strings.HasPrefix(c.HTTP, "/")) {
+		v.report(at.key("http"), `expected a path that starts with "/", got %q`, public(c.HTTP))
+	}
+}
+
+// serviceCheck checks the check of a service's endpoints. Endpoints in etcd may have
+// the protocol http although the service has another, so only static ones are checked.
+func (v *validator) serviceCheck(at path, s *Service) {
+	v.check(at, &s.Check)
+	isForeign := s.Discover == DiscoverStatic && s.Protocol != ProtocolHTTP
+	v.refuseIf(s.Check.HTTP != "" && isForeign, at.key("http"),
+		"the endpoints speak %s, not %s; expected tcp: true", s.Protocol, ProtocolHTTP)
+}
+
+// registerCheck checks the check of the application behind a listener. l is nil if
+// there is no such listener.
+func (v *validator) registerCheck(at path, c *Check, l *Listener) {
+	v.check(at, c)
+	if !c.Enabled() || l == nil {
+		return
+	}
+	s := v.config.Services[l.Service]
+	switch {
+	case l.Service == "":
+		v.report(at, "listener %q has no service, so there is nothing to check", l.Name)
+	case s != nil && s.Discover != DiscoverStatic:
+		v.report(at, "service %s has no static endpoints, so there is nothing to check", s.Name)
+	}
+}
+
 func (v *validator) rateLimit(at path, l *RateLimit) {
 	v.refuseIf(l.Burst > 0 && l.Rate == 0,
 		at.key("rate_limit").key("rate"), "missing; a burst alone limits nothing")
@@ -42,8 +76,8 @@ func (v *validator) rateLimit(at path, l *RateLimit) {
 
 func (v *validator) register(i int, r *Register) {
 	c, at := v.config, path("register").item(i)
-	v.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"),
-		at.key("service"), "expected the name under which others find the service, got %q", r.Service)
+	v.refuseIf(r.Service == "" || strings.ContainsAny(r.Service, "/ \t\n"), at.key("service"),
+		"expected the name under which others find the service, got %q", r.Service)
 	var listener *Listener
 	var names []string
 	for j := range c.Listeners {
