@@ -4,11 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync/atomic"
 
-	"github.com/remora-proxy/remora/proxy/admin"
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -46,16 +43,6 @@ func (ids identities) closeExcept(kept identities) {
 			source.Close()
 		}
 	}
-}
-
-// stats lists the identities for the admin API.
-func (ids identities) stats() []admin.Identity {
-	out := make([]admin.Identity, 0, len(ids))
-	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		st := ids[name].Stats()
-		out = append(out, admin.Identity{Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires})
-	}
-	return out
 }
 
 // clientCerts are the certificates for connections to services, by service. The

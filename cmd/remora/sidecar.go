@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -248,7 +250,14 @@ func (s *sidecar) identityStats() []admin.Identity {
 	s.mu.Lock()
 	ids := s.identities
 	s.mu.Unlock()
-	return ids.stats()
+	var out []admin.Identity
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		st := ids[name].Stats()
+		out = append(out, admin.Identity{
+			Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires,
+		})
+	}
+	return out
 }
 
 func (s *sidecar) startAdmin() {

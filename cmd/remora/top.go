@@ -70,14 +70,14 @@ type observer struct {
 // next reads the data of a frame. It returns nil if there is nothing to compare with:
 // the first time, and after a restart of the sidecar.
 func (o *observer) next(ctx context.Context) (f *frame, err error) {
-	f = &frame{before: o.previous}
-	if err := o.get(ctx, "/stats", &f.now); err != nil {
+	f = &frame{before: o.previous, now: new(admin.Stats)}
+	if err := o.get(ctx, "/stats", f.now); err != nil {
 		return nil, err
 	}
 	if err := o.get(ctx, "/milliseconds", &f.recent); err != nil {
 		return nil, err
 	}
-	o.previous = &f.now
+	o.previous = f.now
 	if f.before == nil || f.now.Uptime <= f.before.Uptime {
 		return nil, nil
 	}

@@ -15,9 +15,8 @@ import (
 // frame is what "remora top" shows: two readings of a sidecar's statistics, and the
 // difference between them.
 type frame struct {
-	before *admin.Stats
-	now    admin.Stats
-	recent admin.Milliseconds
+	before, now *admin.Stats
+	recent      admin.Milliseconds
 }
 
 func (f *frame) seconds() float64 { return f.now.Uptime - f.before.Uptime }

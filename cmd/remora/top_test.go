@@ -44,7 +44,7 @@ func second() *frame {
 	}
 	f := &frame{
 		before: &admin.Stats{Uptime: 10, Services: map[string]admin.ServiceStats{"compute": svc(1)}},
-		now:    admin.Stats{Node: "api-1", Phase: "serving", Version: "v1", Uptime: 11, Connections: 9, Services: map[string]admin.ServiceStats{"compute": svc(2)}},
+		now:    &admin.Stats{Node: "api-1", Phase: "serving", Version: "v1", Uptime: 11, Connections: 9, Services: map[string]admin.ServiceStats{"compute": svc(2)}},
 		recent: admin.Milliseconds{
 			Arrivals: make([]uint32, 1000), Answers: make([]uint32, 1000), Bytes: make([]uint64, 1000), Worst: make([]int64, 1000),
 		},
