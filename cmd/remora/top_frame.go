@@ -47,16 +47,13 @@ func (f *frame) loops() string {
 	var turns stats.Histogram
 	var events uint64
 	for i, l := range f.now.Loops {
-		events += l.Events
-		for k, n := range l.Turns[:min(len(l.Turns), len(turns.Counts))] {
-			turns.Counts[k] += n
+		was := admin.LoopStats{Turns: make([]uint64, len(l.Turns))}
+		if i < len(f.before.Loops) {
+			was = f.before.Loops[i]
 		}
-		if i >= len(f.before.Loops) {
-			continue
-		}
-		events -= f.before.Loops[i].Events
-		for k, n := range f.before.Loops[i].Turns[:min(len(f.before.Loops[i].Turns), len(turns.Counts))] {
-			turns.Counts[k] -= n
+		events += l.Events - was.Events
+		for k := range min(len(l.Turns), len(was.Turns), len(turns.Counts)) {
+			turns.Counts[k] += l.Turns[k] - was.Turns[k]
 		}
 	}
 	return fmt.Sprintf("%d loops  %s turns/s of %.1f events  turn P50 %s  P99 %s  longest %s", len(f.now.Loops),

@@ -2,8 +2,8 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,21 +18,20 @@ type Error struct {
 
 // Error returns "file:line:column: path: text", without the parts that are unknown.
 func (e Error) Error() string {
-	var b strings.Builder
+	at := ""
 	if e.File != "" {
-		b.WriteString(e.File + ":")
+		at = e.File + ":"
 	}
 	if e.Line > 0 {
-		b.WriteString(strconv.Itoa(e.Line) + ":" + strconv.Itoa(e.Column) + ":")
+		at += fmt.Sprintf("%d:%d:", e.Line, e.Column)
 	}
-	if b.Len() > 0 {
-		b.WriteByte(' ')
+	if at != "" {
+		at += " "
 	}
 	if e.Path != "" {
-		b.WriteString(e.Path + ": ")
+		at += e.Path + ": "
 	}
-	b.WriteString(e.Text)
-	return b.String()
+	return at + e.Text
 }
 
 // Errors are all errors in a file, in the order of their positions.

@@ -21,7 +21,8 @@ func didYouMean(given string, names []string) string {
 	for _, name := range names {
 		// maxQueue and max-queue mean max_queue.
 		if strings.EqualFold(squash.Replace(given), squash.Replace(name)) {
-			return "; did you mean " + name + "?"
+			best = name
+			break
 		}
 		if d := distance(given, name); d < bestDistance && d < len(name) {
 			best, bestDistance = name, d
