@@ -220,7 +220,7 @@ func limitMemory(cfg *config.Config) {
 func (s *sidecar) openAdmin() (err error) {
 	s.admin = admin.New(admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
-		Reactor:       func() admin.ReactorStats { return admin.ReactorStats(s.engine.Stats()) },
+		Reactor:       s.engine.Stats,
 		Registry:      s.registryStats,
 		Registrations: s.registrationStats,
 		Identities:    s.identityStats,

@@ -21,6 +21,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Options are the sources of the API. All fields but Registry are required.
@@ -29,7 +30,7 @@ type Options struct {
 	Version string
 
 	// Reactor returns the driver's counters.
-	Reactor func() ReactorStats
+	Reactor func() stats.DriverStats
 
 	// Registrations returns the endpoints that this sidecar announces.
 	Registrations func() []Registration
@@ -61,24 +62,6 @@ type Options struct {
 
 	// Level is the level of Log, which /log/level shows and changes.
 	Level *slog.LevelVar
-}
-
-// ReactorStats has the fields of reactor.Stats.
-type ReactorStats struct {
-	Accepted      int64 // connections accepted and given to a loop
-	Refused       int64 // connections closed at once because of limits.connections
-	RefusedSource int64 // connections closed at once because of limits.per_source
-	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
-	Inbound       int64 // accepted connections that are open, including detached and reserved ones
-	Open          int64 // connections that are open, accepted or dialled, including detached and reserved ones
-	Dialed        int64 // connections established by dials
-	DialErrors    int64 // dials that failed or took too long
-	Panics        int64 // panics recovered from callbacks
-	Detached      int64 // connections that left their loop
-	Handshakes    int64 // TLS handshakes that succeeded
-
-	// TLSFailures counts refused and broken TLS connections by code.
-	TLSFailures map[string]int64
 }
 
 // Identity is the state of one certificate of this sidecar.

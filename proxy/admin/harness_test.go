@@ -19,6 +19,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 	"github.com/remora-proxy/remora/registry"
 )
 
@@ -76,8 +77,8 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 	accessLog.Lines.Add(1)
 	s.api = New(Options{
 		Process: s.proc, Version: "v1", Log: log, Level: new(slog.LevelVar),
-		Reactor: func() ReactorStats {
-			st := ReactorStats(s.engine.Stats())
+		Reactor: func() stats.DriverStats {
+			st := s.engine.Stats()
 			st.TLSFailures = map[string]int64{"tls_expired": 1}
 			return st
 		},

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
 // Options configure an Engine. The zero value is ready for use.
@@ -113,25 +114,6 @@ type counters struct {
 	handshakes             atomic.Int64
 }
 
-// Stats is a snapshot of an Engine's counters.
-type Stats struct {
-	Accepted      int64 // connections accepted and given to a loop
-	Refused       int64 // connections closed at once because of MaxConnections
-	RefusedSource int64 // connections closed at once because of MaxPerSource
-	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
-	Inbound       int64 // accepted connections that are open, including detached and reserved ones
-	Open          int64 // connections that are open, accepted or dialled, including detached and reserved ones
-	Dialed        int64 // connections established by dials
-	DialErrors    int64 // dials that failed or took too long
-	Panics        int64 // panics recovered from callbacks
-	Detached      int64 // connections that left their loop
-	Handshakes    int64 // TLS handshakes that succeeded
-
-	// TLSFailures counts refused and broken TLS connections by code. The map is the
-	// caller's.
-	TLSFailures map[string]int64
-}
-
 // Start starts an Engine with its loops. The caller must Stop it. A number of loops out
 // of range returns ErrLoops.
 func Start(o Options) (*Engine, error) {
@@ -218,9 +200,9 @@ func (e *Engine) Loops() []loop.Loop {
 func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
 
 // Stats returns the counters. It may be called from any goroutine.
-func (e *Engine) Stats() Stats {
+func (e *Engine) Stats() stats.DriverStats {
 	c := &e.count
-	return Stats{
+	return stats.DriverStats{
 		Accepted: c.accepted.Load(), AcceptErrors: c.acceptErrors.Load(),
 		Refused: e.limits.refused.Load(), RefusedSource: e.limits.refusedSource.Load(),
 		Inbound: e.limits.taken.Load(), Open: c.open.Load() + c.outside.Load(),

@@ -14,3 +14,22 @@ type Metered interface {
 	// Stats returns a copy of the counts. It is called on the loop.
 	Stats() LoopStats
 }
+
+// DriverStats is a snapshot of a driver's counters, of all loops together.
+type DriverStats struct {
+	Accepted      int64 // connections accepted and given to a loop
+	Refused       int64 // connections closed at once because of limits.connections
+	RefusedSource int64 // connections closed at once because of limits.per_source
+	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
+	Inbound       int64 // open connections that were accepted, including detached and reserved ones
+	Open          int64 // open connections, accepted or dialled, including detached and reserved ones
+	Dialed        int64 // connections established by dials
+	DialErrors    int64 // dials that failed or took too long
+	Panics        int64 // panics recovered from callbacks
+	Detached      int64 // connections that left their loop
+	Handshakes    int64 // TLS handshakes that succeeded
+
+	// TLSFailures counts refused and broken TLS connections by code. The map is the
+	// caller's.
+	TLSFailures map[string]int64
+}
