@@ -1,10 +1,9 @@
 // Package certs keeps TLS identities up to date. It reads them from PEM files,
 // reads these again when they change, and verifies the certificates of peers.
 //
-// The command opens a Source for each identity of the configuration. The drivers of
-// links (proxy/reactor) and the client of etcd (registry/etcd) ask the Source for a
-// configuration at each handshake. So the next connection uses a rotated certificate,
-// and open connections stay.
+// The command opens a Source for each configured identity. The drivers of links
+// (proxy/reactor) and the client of etcd (registry/etcd) ask it for a configuration at each
+// handshake: the next connection uses a rotated certificate, and open ones stay.
 package certs
 
 import (
@@ -28,8 +27,7 @@ type Options struct {
 	// A client without a certificate of its own leaves both empty.
 	Cert, Key string
 
-	// CA is a file with the authorities that sign the peers' certificates. Empty
-	// means those of the system.
+	// CA is a file of the authorities that sign peers' certificates; empty means the system's.
 	CA string
 
 	// Peers are the accepted names, in the syntax of ParsePeers. A client may
@@ -46,13 +44,11 @@ type Options struct {
 const (
 	defaultInterval = 5 * time.Second
 
-	// maxFile bounds a PEM file, in bytes. A bundle of all public authorities is
-	// a quarter of that.
+	// maxFile bounds a PEM file, in bytes: four times a bundle of all public authorities.
 	maxFile = 1 << 20
 )
 
-// Source is one identity, kept up to date. Its methods may be called from any
-// goroutine.
+// Source is one identity, kept up to date. Any goroutine may call its methods.
 type Source struct {
 	opt     Options
 	peers   Peers
@@ -66,8 +62,7 @@ type Source struct {
 	done chan struct{}      // closed when watch has ended
 }
 
-// configs are the configurations made of one state of the files. They are
-// immutable.
+// configs are the configurations made of one state of the files, and immutable.
 type configs struct {
 	server, client *tls.Config
 	expires        time.Time
@@ -102,9 +97,8 @@ func (s *Source) Has(o Options) bool {
 		slices.Equal(s.opt.Peers, o.Peers)
 }
 
-// Server returns the configuration for the next accepted connection. It requires
-// TLS 1.3 and a client certificate with a name in Peers. The caller must not change
-// it.
+// Server returns the configuration for the next accepted connection, which the caller must not
+// change. It requires TLS 1.3 and a client certificate with a name in Peers.
 func (s *Source) Server() *tls.Config { return s.current.Load().server }
 
 // Client returns the configuration for the next dialled connection. With Peers it
@@ -130,9 +124,8 @@ func (s *Source) Close() {
 	<-s.done
 }
 
-// watch reads the files at each interval and compares their content. They are
-// small, and orchestrators replace them by changing symbolic links, which
-// modification times and notifications of the kernel do not reliably show.
+// watch compares the small files at each interval: orchestrators replace files by changing
+// symbolic links, which modification times and kernel notifications do not reliably show.
 func (s *Source) watch(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(s.opt.Interval)

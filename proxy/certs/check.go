@@ -48,8 +48,7 @@ func checkOwn(path string, chain []byte, now time.Time) error {
 	return checkTime(path, all[0], now)
 }
 
-// checkAuthorities checks that at least one authority is valid at the time now.
-// Bundles often contain expired ones too.
+// checkAuthorities wants one authority that is valid at now: bundles often have expired ones.
 func checkAuthorities(path string, bundle []byte, now time.Time) error {
 	all, err := parse(path, bundle)
 	for _, c := range all {
@@ -80,7 +79,6 @@ func parse(path string, b []byte) (all []*x509.Certificate, err error) {
 
 var errNoCertificate = errors.New("contains no certificate")
 
-// checkTime returns an error unless c is valid at the time now.
 func checkTime(path string, c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(c.NotBefore):

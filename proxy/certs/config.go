@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// use makes configurations of f and puts them into use.
 func (s *Source) use(f files) error {
 	next := &configs{}
 	var own []tls.Certificate

@@ -12,7 +12,6 @@ import (
 // alternative names of a certificate; the common name is ignored.
 type Peers []peer
 
-// peer is one pattern.
 type peer struct {
 	uri    string // a URI, or its beginning if prefix is set; empty for a DNS name
 	prefix bool
