@@ -6,9 +6,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// AppendFailure appends a response that the sidecar makes itself. It has a stable code in
-// x-remora-error and one line of text. The date and the request's id may be nil; they are
-// left out then.
+// AppendFailure appends a response that the sidecar makes itself, with a stable code in
+// x-remora-error and one line of text. A nil date or request id is left out.
 func AppendFailure(dst []byte, f *fault.Failure, date, id []byte, flags http1.ResponseFlags) []byte {
 	var buf [5]protocol.Header
 	headers := append(buf[:0],

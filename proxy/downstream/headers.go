@@ -15,8 +15,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// RewritePath replaces the prefix of the path that r matched with the rewrite of r, if it has
-// one.
+// RewritePath replaces the prefix of the path that r matched with r's rewrite, if it has one.
 func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
 	if len(r.Rewrite) > 0 {
 		ex.OriginalPath = ex.Request.Path
@@ -30,11 +29,8 @@ const (
 	// applications that pass Via on is shorter: a longer one is a routing loop.
 	maxPassed = 8
 
-	// maxForwards is the highest Max-Forwards that is sent on.
-	maxForwards = 255
-
-	// maxRequestID is the length of the longest X-Request-Id that is kept.
-	maxRequestID = 128
+	maxForwards  = 255 // the highest Max-Forwards that is sent on
+	maxRequestID = 128 // length of the longest X-Request-Id that is kept
 )
 
 // Origin is what a session knows about its peer.
@@ -82,10 +78,9 @@ func clientFieldOf(name []byte) clientField {
 }
 
 // PrepareRequest sets the headers of a request that was received over HTTP/1.minor. It removes
-// the sidecar's own headers, and applies them if the peer is trusted. It adds Via,
-// X-Forwarded-For and X-Forwarded-Proto, to the values of a trusted peer and in place of
-// those of others. It adds an X-Request-Id if the request has no valid one. ex.Refusal says
-// why a request must not be sent on.
+// the sidecar's own headers, and applies those of a trusted peer. It adds Via, X-Forwarded-For
+// and X-Forwarded-Proto, to the values of a trusted peer and in place of others, and an
+// X-Request-Id if there is no valid one. ex.Refusal says why the request must not be sent on.
 func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor int) {
 	req := &ex.Request
 	kept := req.Headers[:0]
@@ -145,9 +140,8 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 	}
 }
 
-// lowerMaxForwards subtracts this sidecar from the Max-Forwards of a TRACE or OPTIONS. It
-// reports whether the request may be sent on (RFC 9110 section 7.6.2). A value that is not a
-// number stays unchanged.
+// lowerMaxForwards subtracts this sidecar from the Max-Forwards of a TRACE or OPTIONS, if it
+// is a number, and reports whether the request may be sent on (RFC 9110 section 7.6.2).
 func lowerMaxForwards(ex *exchange.Exchange) (ok bool) {
 	req := &ex.Request
 	if string(req.Method) != "TRACE" && string(req.Method) != "OPTIONS" {
@@ -170,7 +164,6 @@ func lowerMaxForwards(ex *exchange.Exchange) (ok bool) {
 	return true
 }
 
-// applyHint applies one of the sidecar's own headers.
 func applyHint(ex *exchange.Exchange, h protocol.Header) {
 	req := &ex.Request
 	switch {
@@ -192,8 +185,7 @@ func AddRequestID(resp *protocol.Response, id []byte) {
 	}
 }
 
-// validRequestID reports whether an id is short and printable, so that it can be sent on and
-// logged unchanged.
+// validRequestID reports whether an id is short and printable, safe to send on and to log.
 func validRequestID(id []byte) bool {
 	if len(id) == 0 || len(id) > maxRequestID {
 		return false
@@ -206,8 +198,7 @@ func validRequestID(id []byte) bool {
 	return true
 }
 
-// newRequestID fills buf with 128 random bits in hexadecimal, and returns it. An id is unique,
-// but no secret.
+// newRequestID fills buf with 128 random bits in hexadecimal. An id is unique, but no secret.
 func newRequestID(rnd *rand.PCG, buf *[32]byte) []byte {
 	for half := 0; half < len(buf); half += 16 {
 		x := rnd.Uint64()

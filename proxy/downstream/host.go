@@ -16,8 +16,7 @@ type Host struct {
 	Leaser   exchange.Leaser // gives endpoints of this loop to streams
 }
 
-// Acceptor returns the session of a connection that l accepted, for one protocol on the
-// loop of l.
+// Acceptor returns the session of a connection that l accepted, for one protocol on l's loop.
 type Acceptor func(l *exchange.Listener) loop.Stream
 
 // Add lists a session whose connection has opened.

@@ -16,25 +16,21 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Streams carries messages off the loops: those that may never end, and those that are too
-// long to be buffered. proxy/stream implements it. Its methods don't block, and own their
-// arguments.
+// Streams carries messages off the loops: those that may never end, or are too long to be
+// buffered. proxy/stream implements it. Its methods don't block, and own their arguments.
 type Streams interface {
-	// Request takes over a client's connection with its last request, and sends a response
-	// in any case.
+	// Request takes over a client's connection with its last request, and always responds.
 	Request(client loop.Socket, r *StreamRequest)
 
 	// Answer takes over a client's connection to send the response to its last request.
 	Answer(client loop.Socket, a *StreamAnswer)
 
-	// Pass takes over a client's connection that was redirected to a listener, and
-	// connects it to its original destination. It sends first, the bytes that were
-	// received already, and then copies both ways.
+	// Pass takes over a redirected client's connection, and connects it to its original
+	// destination. It sends first, the bytes already received, and then copies both ways.
 	Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte)
 
-	// Park keeps the body of a response for a few seconds, until the requesting sidecar
-	// fetches it with the token. ok is false when too many are parked; src is the
-	// caller's then.
+	// Park keeps the body of a response for a few seconds, until the requesting sidecar fetches
+	// it with the token. ok is false when too many are parked: src stays the caller's then.
 	Park(src *exchange.StreamSource) (token link.Token, ok bool)
 
 	// Accept takes over a connection of another sidecar that carries a stream.
@@ -63,8 +59,7 @@ type StreamRequest struct {
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
-// AddVia adds Via to a response that an application sent over HTTP/1.minor, and a Date with the
-// value date if it has none.
+// AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none.
 func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
 	hs := append(resp.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
 	if protocol.Find(hs, "date") == nil {
@@ -78,8 +73,7 @@ func (r *StreamRequest) AppendFailure(dst []byte, f *fault.Failure, date []byte)
 	return AppendFailure(dst, f, date, r.RequestID, http1.ResponseFlags{Minor: r.Minor, Close: true, ToHead: r.ToHead})
 }
 
-// StreamAnswer is a response whose body is sent to the client as it arrives. The connection
-// closes after it.
+// StreamAnswer is the last response of a connection, whose body is sent as it arrives.
 type StreamAnswer struct {
 	Head   []byte // encoded, to be sent first
 	Chunks bool   // the body is sent in chunks

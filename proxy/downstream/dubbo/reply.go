@@ -19,7 +19,6 @@ func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Fa
 	return nil
 }
 
-// Respond implements exchange.Caller.
 func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
@@ -31,7 +30,6 @@ func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	res.Release()
 }
 
-// Fail implements exchange.Caller.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.remove(ex)
 	if !ex.Request.OneWay {
@@ -43,8 +41,7 @@ func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 // Finished implements exchange.Caller. Dubbo has no word for it.
 func (s *session) Finished(*exchange.Exchange) {}
 
-// remove removes a call that has its response from those in flight. The last one gets its
-// place.
+// remove removes a call that has its response; the last one in flight gets its place.
 func (s *session) remove(ex *exchange.Exchange) {
 	last := len(s.calls) - 1
 	moved := s.calls[last]
@@ -71,7 +68,6 @@ func (s *session) flush() {
 	s.finishDrain()
 }
 
-// write writes the outgoing frames.
 func (s *session) write() {
 	if s.outgoingFrames == nil {
 		return
@@ -81,7 +77,6 @@ func (s *session) write() {
 	s.outbound.Watch()
 }
 
-// statusOf returns the Dubbo status of the failure f.
 func statusOf(f *fault.Failure) dubbo.Status {
 	switch f {
 	case fault.Malformed:

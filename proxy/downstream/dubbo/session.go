@@ -133,7 +133,6 @@ func (s *session) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	return s.refusal == nil
 }
 
-// OnFrame implements dubbo.FrameHandler.
 func (s *session) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	switch {
 	case f.Request && !f.Event && body != nil:
@@ -200,8 +199,7 @@ func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 // Retire drains the connection: the consumer sends its calls elsewhere.
 func (s *session) Retire() { s.Drain() }
 
-// drainGrace is how long a consumer may still send calls after the read-only event, since some
-// are on their way.
+// drainGrace is how long calls may follow the read-only event, since some are on their way.
 const drainGrace = time.Second
 
 // Drain tells the consumer to send no more calls, and closes once all have their responses.
@@ -241,8 +239,7 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// close ends the session, and cancels the calls in flight. The connection is the caller's to
-// close.
+// close ends the session, and cancels the calls in flight. The caller closes the connection.
 func (s *session) close() {
 	if s.state == closed {
 		return

@@ -12,18 +12,15 @@ func (s *session) overBudget(length int) bool {
 	return s.host.Process.Budget.Full(s.held) && s.overShare(length, len(s.calls)+1)
 }
 
-// OverShare implements exchange.Caller.
 func (s *session) OverShare(ex *exchange.Exchange) bool { return s.overShare(ex.Held, len(s.calls)) }
 
-// overShare reports whether a call of length bytes is too big for a connection that holds more
-// than its share. Small calls pass, since a connection carries those of many callers: together
-// they add up to a share at most.
+// overShare reports whether a call is too big for a connection over its share. Small calls of
+// its many callers pass: together they add up to a share at most.
 func (s *session) overShare(length, calls int) bool {
 	share := s.host.Share()
 	return length > share/calls && s.Buffered() > share
 }
 
-// Buffered returns how many bytes are held for the consumer.
 func (s *session) Buffered() int {
 	n := s.held + s.outbound.Counted
 	for _, ex := range s.calls {
@@ -32,7 +29,6 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// ShedLargest implements exchange.Holder. It drops the call that holds the most memory.
 func (s *session) ShedLargest() bool {
 	ex, held := exchange.LargestOf(slices.Values(s.calls))
 	if held < exchange.LeastShed {
@@ -42,7 +38,6 @@ func (s *session) ShedLargest() bool {
 	return true
 }
 
-// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
 	inFlight := s.calls
 	s.close()

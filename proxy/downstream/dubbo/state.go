@@ -15,7 +15,6 @@ const (
 	closed
 )
 
-// sessionEdges has the transitions that become accepts, by the state before.
 var sessionEdges = [...][4]bool{
 	open:     {grace: true, closed: true},
 	grace:    {draining: true, closed: true},
@@ -23,7 +22,6 @@ var sessionEdges = [...][4]bool{
 	closed:   {},
 }
 
-// become is the only place that changes a state.
 func (s *sessionState) become(next sessionState) {
 	if !sessionEdges[*s][next] {
 		loop.IllegalState(*s, next)

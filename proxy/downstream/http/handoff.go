@@ -13,8 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// streamKind returns the kind of the request whose head was decoded with err, if it must leave
-// the loop.
+// streamKind returns the kind of the request decoded with err, if it must leave the loop.
 func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 	long := err == http1.ErrMessageTooLarge
 	switch {
@@ -29,8 +28,7 @@ func (s *session) streamKind(err error) (kind stats.StreamKind, leaves bool) {
 	return stats.StreamWebSocket, s.head.WebSocket && s.head.Framing == http1.NoBody && string(s.cur.Request.Method) == "GET"
 }
 
-// queueHandoffAtHead is queueHandoff for a request whose head is the first n bytes of the
-// input.
+// queueHandoffAtHead is queueHandoff for a request whose head is the input's first n bytes.
 func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 	ex := s.cur
 	ex.HeadBuffer, s.in = s.in, nil
@@ -44,9 +42,8 @@ func (s *session) queueHandoffAtHead(kind stats.StreamKind, n int) {
 }
 
 // queueHandoff queues the request that is being received. The connection leaves the loop with
-// it once the client has read the responses to all requests before. Input is kept until then.
-// No timeout runs for the client, on which nothing depends: the deadlines of the requests
-// before and the write timeout bound the wait.
+// it once the client has read all earlier responses. Input is kept until then. No timeout runs
+// for the client: the deadlines of earlier requests and the write timeout bound the wait.
 func (s *session) queueHandoff(kind stats.StreamKind) {
 	ex := s.cur
 	s.cur = nil
@@ -66,7 +63,6 @@ func (s *session) queueHandoff(kind stats.StreamKind) {
 	}
 }
 
-// checkHandoff returns why the request must not leave, or nil.
 func (s *session) checkHandoff(ex *exchange.Exchange) *fault.Failure {
 	switch {
 	case s.listener.Limited(s.host.Loop.Now()):
@@ -115,8 +111,7 @@ func (s *session) keepForHandoff(b []byte) {
 }
 
 // handOff gives the connection to Streams with its last request, whose turn it is. It reports
-// whether that ends the session. Otherwise the connection can't leave, and the request is
-// handled as if there were no streams.
+// whether that ends the session; else the request is handled as if there were no streams.
 func (s *session) handOff() (done bool) {
 	client, err := s.conn.Detach()
 	switch {

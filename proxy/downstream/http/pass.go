@@ -28,7 +28,6 @@ func (s *session) queuePass() {
 	s.calls = append(s.calls, call{handoff: true, minor: 1, last: true})
 }
 
-// passThrough gives the detached connection to Streams.
 func (s *session) passThrough(client loop.Socket) {
 	first := s.in.B // Streams owns the array now
 	s.in = nil

@@ -43,8 +43,7 @@ func (s *session) startNext() {
 	s.starting = false
 }
 
-// findRoute prepares a request that was received over HTTP/1.minor, and returns its route, or
-// nil if there is none.
+// findRoute prepares a request received over HTTP/1.minor, and returns its route, or nil.
 func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 	downstream.PrepareRequest(ex, &s.host.IDs, &s.origin, minor)
 	r := s.listener.Direct
@@ -75,12 +74,8 @@ func (s *session) peerIsSlow() bool {
 }
 
 const (
-	// maxUnread is the highest number of unread bytes with which the next pipelined
-	// request of a client begins.
-	maxUnread = 256 << 10
-
-	// slowRetry is the pause before a session checks again whether its client has read.
-	slowRetry = 2 * time.Millisecond
+	maxUnread = 256 << 10            // most unread bytes for the next pipelined request to begin
+	slowRetry = 2 * time.Millisecond // pause before the next check whether a client has read
 )
 
 // Encode implements exchange.Caller. The head is in the loop's scratch memory until Respond.
@@ -100,7 +95,6 @@ func (s *session) Encode(ex *exchange.Exchange, res *exchange.Response) *fault.F
 	return nil
 }
 
-// Respond implements exchange.Caller.
 func (s *session) Respond(_ *exchange.Exchange, res *exchange.Response) {
 	if res.Source != nil {
 		s.respondStream(res)
@@ -127,7 +121,6 @@ func (s *session) decideClose() http1.ResponseFlags {
 	return call.flags()
 }
 
-// flags returns how the response is framed.
 func (c *call) flags() http1.ResponseFlags {
 	return http1.ResponseFlags{Minor: c.minor, Close: c.last, ToHead: c.toHead}
 }

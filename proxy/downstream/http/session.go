@@ -23,10 +23,7 @@ type session struct {
 	conn     loop.Conn
 	listener *exchange.Listener
 	origin   downstream.Origin
-
-	// original is the destination of a redirected connection, to which it goes on when
-	// there is no route. The zero value means that it was not redirected.
-	original netip.AddrPort
+	original netip.AddrPort // where a redirected connection goes on without a route; else zero
 
 	input inputState
 	in    *bytebufferpool.ByteBuffer // undecoded input, or input that leaves with the connection
@@ -40,9 +37,8 @@ type session struct {
 	calls         []call                   // received, in order; output is about the first
 	pendingStream *downstream.StreamAnswer // in outputHandoff: the response with which the connection leaves
 
-	// starting reports whether startNext is running. It is no state: a request that gets
-	// its response at once makes the output idle again while startNext is running, and
-	// must not run it a second time.
+	// starting reports whether startNext is running. It is no state: a request that gets its
+	// response at once makes the output idle meanwhile, and must not run it a second time.
 	starting bool
 
 	// retiring reports whether the next response is the last. It is no state: Retire and
@@ -125,7 +121,6 @@ func (s *session) OnData(b []byte) {
 	s.startNext()
 }
 
-// appendInput adds b to the input.
 func (s *session) appendInput(b []byte) {
 	if s.in == nil {
 		s.in = s.host.Buffers.Get(len(b))
@@ -133,7 +128,6 @@ func (s *session) appendInput(b []byte) {
 	s.host.Buffers.Append(s.in, b, 0)
 }
 
-// decode decodes complete requests from the input.
 func (s *session) decode() {
 	for s.input == inputHead && s.in != nil {
 		if s.cur == nil {
@@ -304,9 +298,8 @@ func (s *session) Listener() *exchange.Listener { return s.listener }
 
 func (s *session) RemoteAddr() string { return s.conn.RemoteAddr() }
 
-// Retire closes the connection after its next response, which says so: a client that sends a
-// request at this moment still gets its response. Without a request the idle timeout closes
-// the connection.
+// Retire closes the connection after its next response, which says so: a request sent at this
+// moment still gets its response. Without a request the idle timeout closes the connection.
 func (s *session) Retire() { s.retiring = true }
 
 // Drain closes the connection after its next response. Without a request in flight it closes
@@ -331,8 +324,7 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// close ends the session: it cancels the request in flight, and drops those behind it. The
-// connection is the caller's to close.
+// close cancels the request in flight and drops later ones. The caller closes the connection.
 func (s *session) close() {
 	if s.output == outputClosed {
 		return
@@ -357,7 +349,6 @@ func (s *session) close() {
 	s.account()
 }
 
-// dropInput drops the input and the request that is being received.
 func (s *session) dropInput() {
 	s.host.Buffers.Release(&s.in)
 	if s.cur != nil {

@@ -11,10 +11,8 @@ func (s *session) overBudget() bool {
 	return s.host.Shard.Process.Budget.Full(s.incomplete()) && s.OverShare(nil)
 }
 
-// OverShare implements exchange.Caller.
 func (s *session) OverShare(*exchange.Exchange) bool { return s.Buffered() > s.host.Share() }
 
-// Buffered returns how many bytes are held for the client.
 func (s *session) Buffered() int {
 	n := s.incomplete() + s.outbound.Counted
 	for _, c := range s.calls {
@@ -28,7 +26,6 @@ func (s *session) Buffered() int {
 // ShedLargest implements exchange.Holder. HTTP/1.1 can't take one response back.
 func (s *session) ShedLargest() bool { return false }
 
-// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
 	var busy *exchange.Exchange
 	if s.output == outputBusy {
@@ -43,8 +40,7 @@ func (s *session) CloseNow() {
 	s.conn.Close()
 }
 
-// account charges the memory of incomplete requests, and of pendingStream, to
-// limits.buffered.
+// account charges the memory of incomplete requests and of pendingStream to limits.buffered.
 func (s *session) account() {
 	now := 0
 	if !s.blank() {

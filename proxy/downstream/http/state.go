@@ -19,8 +19,7 @@ const (
 	inputClosed                    // bytes are ignored
 )
 
-// inputEdges has the transitions that become accepts, by the state before. An input that was
-// closed by a refusal closes once more with the session.
+// inputEdges: an input that was closed by a refusal closes once more with the session.
 var inputEdges = [...][4]bool{
 	inputHead:    {inputBody: true, inputHandoff: true, inputClosed: true},
 	inputBody:    {inputHead: true, inputHandoff: true, inputClosed: true},
@@ -45,7 +44,6 @@ const (
 	outputClosed
 )
 
-// outputEdges has the transitions that become accepts, by the state before.
 var outputEdges = [...][5]bool{
 	outputIdle:    {outputWaiting: true, outputBusy: true, outputClosed: true},
 	outputWaiting: {outputBusy: true, outputClosed: true},
@@ -54,7 +52,6 @@ var outputEdges = [...][5]bool{
 	outputClosed:  {},
 }
 
-// become is the only place that changes the state of the input.
 func (s *inputState) become(next inputState) {
 	if !inputEdges[*s][next] {
 		loop.IllegalState(*s, next)
@@ -62,7 +59,6 @@ func (s *inputState) become(next inputState) {
 	*s = next
 }
 
-// become is the only place that changes the state of the output.
 func (s *outputState) become(next outputState) {
 	if !outputEdges[*s][next] {
 		loop.IllegalState(*s, next)

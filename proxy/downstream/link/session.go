@@ -74,8 +74,7 @@ func (s *session) OnLost() {
 	s.Transport.Close()
 }
 
-// OnIdle sends a GOAWAY before the link closes, so that the peer knows that a request which
-// is on its way was not processed.
+// OnIdle sends a GOAWAY first: the peer then knows that a request on its way was not processed.
 func (s *session) OnIdle() {
 	if s.State() == linkconn.Open {
 		s.Drain()
@@ -111,7 +110,6 @@ func (s *session) OnClose(error) {
 	s.host.OnClosed(s)
 }
 
-// OnPreface responds to the dialler's preface.
 func (s *session) OnPreface(version uint8, peer link.Settings) {
 	s.Writer.Preface(link.Acceptor, linkconn.Settings(s.host.Process))
 	s.fetches = peer.Features&link.FeatureStreams != 0
@@ -162,13 +160,6 @@ func (s *session) refuse(id uint64, ex *exchange.Exchange, why link.Reason) {
 	s.Writer.Refused(id, why)
 }
 
-// NewResponse is for the dialling end.
-func (s *session) NewResponse(uint64) *protocol.Response { return nil }
-
-// OnResponse is for the dialling end.
-func (s *session) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
-}
-
 // OnReject refuses a request that the Reader could not take.
 func (s *session) OnReject(id uint64, why link.Reason) {
 	exchange.LogRefused(&s.host.AccessLog, s, nil, fault.OfReason(why))
@@ -177,8 +168,7 @@ func (s *session) OnReject(id uint64, why link.Reason) {
 	s.Writer.Refused(id, why)
 }
 
-// OnCancel cancels a request. While the application still works on it, it stays in the table
-// and is counted.
+// OnCancel cancels a request, which stays in the table while the application works on it.
 func (s *session) OnCancel(id uint64) {
 	ex := s.streams.Get(id)
 	switch {
@@ -202,8 +192,7 @@ func (s *session) OnCancel(id uint64) {
 	}
 }
 
-// countCancel counts a CANCEL of a request that has ended. It closes the link after too many, and
-// reports whether the link is still open.
+// countCancel counts a CANCEL of an ended request, and closes the link after too many.
 func (s *session) countCancel() (open bool) {
 	s.cancels--
 	if s.cancels >= 0 {
@@ -214,17 +203,16 @@ func (s *session) countCancel() (open bool) {
 	return false
 }
 
-// OnCancelAck is for the dialling end.
-func (s *session) OnCancelAck(uint64, link.Dropped) {}
-
-// OnRefused is for the dialling end.
-func (s *session) OnRefused(uint64, link.Reason) {}
-
 // OnGoAway does nothing: a dialler that sends no more requests closes the link itself.
 func (s *session) OnGoAway(uint64, link.Reason) {}
 
-// OnLoad is for the dialling end.
-func (s *session) OnLoad(link.Load) {}
+// These are for the dialling end.
+func (s *session) NewResponse(uint64) *protocol.Response { return nil }
+func (s *session) OnResponse(uint64, *protocol.Response, protocol.Codec, *bytebufferpool.ByteBuffer) {
+}
+func (s *session) OnCancelAck(uint64, link.Dropped) {}
+func (s *session) OnRefused(uint64, link.Reason)    {}
+func (s *session) OnLoad(link.Load)                 {}
 
 // Encode implements exchange.Caller. Frames carry any response, but only a peer with streams
 // can fetch a body that is one.
@@ -235,7 +223,6 @@ func (s *session) Encode(_ *exchange.Exchange, res *exchange.Response) *fault.Fa
 	return nil
 }
 
-// Respond implements exchange.Caller.
 func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	s.streams.Remove(ex.StreamID)
 	if res.Source != nil {
@@ -247,7 +234,6 @@ func (s *session) Respond(ex *exchange.Exchange, res *exchange.Response) {
 	s.Schedule(s.streams.Len() == 0)
 }
 
-// Fail implements exchange.Caller.
 func (s *session) Fail(ex *exchange.Exchange, f *fault.Failure) {
 	s.streams.Remove(ex.StreamID)
 	s.Writer.Refused(ex.StreamID, f.Refusal(ex.MaybeProcessed))
@@ -267,8 +253,7 @@ func (s *session) Finished(ex *exchange.Exchange) {
 	s.finishDrain()
 }
 
-// Drain tells the peer to send no more requests, and closes the link once all have their
-// response.
+// Drain tells the peer to send no more requests, and closes the link after the last response.
 func (s *session) Drain() {
 	if s.State() == linkconn.Open {
 		s.StartDraining()
@@ -310,7 +295,6 @@ func (s *session) close() {
 	s.streams.Clear()
 }
 
-// linkLoad returns l as a LOAD frame carries it.
 func linkLoad(l lb.Load) link.Load {
 	return link.Load{
 		Pending: uint32(l.Pending), Queued: uint32(l.Queued),

@@ -19,7 +19,6 @@ func (s *session) OverShare(ex *exchange.Exchange) bool {
 	return ex.Held > share/s.streams.Len() && s.Buffered() > share
 }
 
-// Buffered returns how many bytes are held for the peer.
 func (s *session) Buffered() int {
 	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted
 	for ex := range s.streams.Each {
@@ -28,7 +27,6 @@ func (s *session) Buffered() int {
 	return n
 }
 
-// CloseNow implements exchange.Holder.
 func (s *session) CloseNow() {
 	inFlight := s.streams.InOrder()
 	s.close()
