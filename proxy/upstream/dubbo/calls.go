@@ -43,8 +43,7 @@ func (t *table) add(a *exchange.Attempt) (id int64) {
 	return id
 }
 
-// find returns the call with this id, or nil if it is not in the table. The pointer is valid
-// until the next add.
+// find returns the call with this id, or nil. The pointer is valid until the next add.
 func (t *table) find(id int64) *call {
 	place := id & (idStep - 1)
 	if place >= int64(len(t.calls)) {
@@ -56,7 +55,6 @@ func (t *table) find(id int64) *call {
 	return nil
 }
 
-// remove frees the place of a call in the table.
 func (t *table) remove(id int64) {
 	place := int32(id & (idStep - 1))
 	call := &t.calls[place]

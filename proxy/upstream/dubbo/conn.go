@@ -43,14 +43,12 @@ type client struct {
 	pinged    bool // a heartbeat has no response yet
 }
 
-// localReply is a call to which the provider does not respond: a one-way call, or a request
-// that could not be converted.
+// localReply is a one-way call, or a request that could not be converted: it gets no response.
 type localReply struct {
 	a   *exchange.Attempt
 	why *fault.Failure // why it could not be converted; nil for a one-way call
 }
 
-// Service implements loop.Destined.
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialDubbo(u *upstream) *client {
@@ -155,8 +153,7 @@ func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements exchange.Carrier. The connection stays open for other calls; a late response
-// is dropped.
+// Abort implements exchange.Carrier. The connection stays open; a late response is dropped.
 func (c *client) Abort(a *exchange.Attempt) {
 	c.forget(a)
 	c.closeIfDone()
@@ -194,8 +191,7 @@ func (c *client) detach() {
 	}
 }
 
-// closeIfDone closes the connection if no call is in flight, and the provider or its endpoint is
-// leaving.
+// closeIfDone closes the connection if it has no call, and provider or endpoint is leaving.
 func (c *client) closeIfDone() {
 	if (c.state.ends() || c.up.gone) && c.state != dialing && c.calls.n == 0 {
 		c.close(nil)
@@ -256,7 +252,6 @@ func (c *client) OnHeader(f *dubbo.Frame, length int) (keep bool) {
 	return true
 }
 
-// OnFrame implements dubbo.FrameHandler.
 func (c *client) OnFrame(f *dubbo.Frame, body *bytebufferpool.ByteBuffer) {
 	switch call := c.calls.find(f.ID); {
 	case f.Event:

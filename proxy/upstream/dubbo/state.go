@@ -20,7 +20,6 @@ const (
 	closed
 )
 
-// clientEdges has the transitions that become accepts, by the state before.
 var clientEdges = [...][6]bool{
 	dialing:        {probing: true, open: true, closed: true},
 	probing:        {probingLeaving: true, open: true, closed: true},
@@ -30,7 +29,6 @@ var clientEdges = [...][6]bool{
 	closed:         {},
 }
 
-// become is the only place that changes a state.
 func (s *clientState) become(next clientState) {
 	if !clientEdges[*s][next] {
 		loop.IllegalState(*s, next)

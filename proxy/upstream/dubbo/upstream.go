@@ -6,8 +6,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/exchange"
 )
 
-// upstream reaches one endpoint from one loop, over one connection. It is dialled on first use,
-// and again after a loss.
+// upstream reaches one endpoint over one connection, dialled on first use and after a loss.
 type upstream struct {
 	service       *exchange.Service
 	endpoint      *exchange.Endpoint

@@ -55,7 +55,6 @@ func (c *conn) OnOpen(conn loop.Conn) {
 	c.pool.dialNext()
 }
 
-// begin sends a's request.
 func (c *conn) begin(a *exchange.Attempt) {
 	req := a.Request()
 	c.current = a
@@ -99,7 +98,6 @@ func (c *conn) OnData(b []byte) {
 	}
 }
 
-// receiveHead decodes the head of the response.
 func (c *conn) receiveHead(b []byte) {
 	b, more := http1.SplitHead(b)
 	if c.response == nil {
@@ -207,7 +205,6 @@ func (c *conn) onResponse(surplus int) {
 	a.Answered(res)
 }
 
-// fail ends the attempt and the connection.
 func (c *conn) fail(f *fault.Failure) {
 	c.close()
 	if a := c.release(); a != nil {
@@ -215,8 +212,8 @@ func (c *conn) fail(f *fault.Failure) {
 	}
 }
 
-// release parts the connection from its attempt, and returns the attempt, or nil if there is
-// none. The caller must end it or send it elsewhere.
+// release detaches and returns the attempt, or nil. The caller must end it or send it
+// elsewhere.
 func (c *conn) release() *exchange.Attempt {
 	a := c.current
 	if a != nil {
@@ -226,7 +223,6 @@ func (c *conn) release() *exchange.Attempt {
 	return a
 }
 
-// close drops an incomplete response and closes the connection.
 func (c *conn) close() {
 	if c.state == closed {
 		return
@@ -253,7 +249,6 @@ func (c *conn) OnClose(err error) {
 	c.pool.dialNext()
 }
 
-// onClosed is called when an open connection has closed.
 func (c *conn) onClosed(err error) {
 	switch c.state {
 	case closed:
@@ -273,8 +268,7 @@ func (c *conn) onClosed(err error) {
 }
 
 // onDialFailed ends the attempt with f. If the driver had no room for the dial, which says
-// nothing about the endpoint, the attempt is queued again for an open connection, if there is
-// one.
+// nothing about the endpoint, the attempt waits for an open connection, if there is one.
 func (c *conn) onDialFailed(f *fault.Failure) {
 	p := c.pool
 	p.dialing--
@@ -309,8 +303,7 @@ func (c *conn) onStale() {
 }
 
 // Cancel implements exchange.Carrier. The attempt lingers if the application may have the
-// request: its response is awaited and dropped. So the connection stays open, and the
-// application's work stays counted.
+// request: its response is awaited and dropped, so that the application's work stays counted.
 func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
 	if c.state != dialing {
 		return true
@@ -319,8 +312,7 @@ func (c *conn) Cancel(*exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements exchange.Carrier. It closes the connection, the only way to take a request
-// back.
+// Abort implements exchange.Carrier. Only closing the connection takes a request back.
 func (c *conn) Abort(*exchange.Attempt) {
 	c.release()
 	if c.state != dialing {
@@ -328,7 +320,6 @@ func (c *conn) Abort(*exchange.Attempt) {
 	}
 }
 
-// Buffered implements exchange.Carrier.
 func (c *conn) Buffered(*exchange.Attempt) int {
 	n := c.outbound.Counted
 	if c.response != nil {

@@ -80,7 +80,6 @@ func (p *pool) Send(a *exchange.Attempt) {
 	p.dial(a)
 }
 
-// dial dials a connection for a.
 func (p *pool) dial(a *exchange.Attempt) {
 	c := &conn{pool: p, shard: p.shard, current: a}
 	c.outbound.Init(c.shard)
@@ -120,8 +119,7 @@ func (p *pool) onDialRefused(a *exchange.Attempt) {
 	}
 }
 
-// dialAgain dials for the attempt that has waited longest, to test whether the driver has room
-// again.
+// dialAgain dials for the attempt that has waited longest, to test for room in the driver.
 func (p *pool) dialAgain() {
 	if p.waiting.Empty() {
 		p.backoff = 0
@@ -131,7 +129,6 @@ func (p *pool) dialAgain() {
 	}
 }
 
-// onOpened is called when a dial has become a connection.
 func (p *pool) onOpened() {
 	p.backoff = 0
 	p.dialing--
@@ -160,7 +157,6 @@ func (p *pool) Cancel(a *exchange.Attempt) (lingers bool) {
 	return false
 }
 
-// Abort implements exchange.Carrier.
 func (p *pool) Abort(a *exchange.Attempt) {
 	p.waiting.Remove(a)
 	a.Release()
@@ -208,8 +204,7 @@ func (p *pool) remove(c *conn) {
 }
 
 // After a burst many connections reach idle_timeout together. Closing hundreds in one turn
-// would delay the requests in flight, so sweep closes at most maxSweep of them, and the next
-// ones after sweepPause.
+// would delay requests in flight: sweep closes at most maxSweep, and the next after sweepPause.
 const (
 	maxSweep   = 8
 	sweepPause = 2 * time.Millisecond

@@ -18,7 +18,6 @@ const (
 	closed                 // also once the connection has left its loop
 )
 
-// connEdges has the transitions that become accepts, by the state before.
 var connEdges = [...][5]bool{
 	dialing:      {idle: true, closed: true},
 	idle:         {awaitingHead: true, closed: true},
@@ -27,7 +26,6 @@ var connEdges = [...][5]bool{
 	closed:       {},
 }
 
-// become is the only place that changes a state.
 func (s *connState) become(next connState) {
 	if !connEdges[*s][next] {
 		loop.IllegalState(*s, next)

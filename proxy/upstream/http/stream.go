@@ -21,15 +21,12 @@ const (
 	// can't leave before all of its request is sent.
 	streamRetry = 2 * time.Millisecond
 
-	// streamHeld is how many times limits.message a response may hold meanwhile.
-	streamHeld = 2
+	streamHeld = 2 // multiple of limits.message that a response may hold meanwhile
 )
 
-// streamTypes are media types whose bodies have parts that are useful at once, and often no
-// end.
+// streamTypes are media types of bodies whose parts are useful at once, often without an end.
 var streamTypes = []string{"text/event-stream", "multipart/x-mixed-replace", "application/x-ndjson"}
 
-// streamType reports whether the response is of one of these types.
 func streamType(hs []protocol.Header) bool {
 	value, _, _ := bytes.Cut(protocol.Find(hs, "content-type"), []byte(";"))
 	value = bytes.TrimSpace(value)

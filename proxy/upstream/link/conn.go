@@ -41,7 +41,6 @@ var (
 	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
 )
 
-// Service implements loop.Destined.
 func (c *client) Service() string { return c.up.service.Config.Name }
 
 func dialLink(u *upstream) *client {
@@ -117,13 +116,11 @@ func (c *client) Cancel(a *exchange.Attempt) (lingers bool) {
 	return lingers
 }
 
-// Abort implements exchange.Carrier.
 func (c *client) Abort(a *exchange.Attempt) {
 	c.abandon(a)
 	c.finishDrain()
 }
 
-// Buffered implements exchange.Carrier.
 func (c *client) Buffered(a *exchange.Attempt) int { return c.Reader.Assembled(a.ID()) }
 
 // sendCancel sends a CANCEL for a. It reports whether an outcome follows.
@@ -137,8 +134,7 @@ func (c *client) sendCancel(a *exchange.Attempt) (lingers bool) {
 	return true
 }
 
-// abandon cancels a without waiting for an outcome, and drops the part of its response that
-// has arrived.
+// abandon cancels a without waiting for an outcome, and drops what has arrived for it.
 func (c *client) abandon(a *exchange.Attempt) {
 	c.sendCancel(a)
 	c.forget(a)
@@ -152,8 +148,7 @@ func (c *client) forget(a *exchange.Attempt) {
 	a.Release()
 }
 
-// remove removes the attempt with this id, whose outcome has arrived. It returns nil if there
-// is none.
+// remove removes and returns the attempt with this id, whose outcome has arrived, or nil.
 func (c *client) remove(id uint64) *exchange.Attempt {
 	a := c.streams.Get(id)
 	if a != nil {
@@ -173,16 +168,6 @@ func (c *client) OnPreface(version uint8, peer link.Settings) {
 	}
 }
 
-// OnStream is for the accepting end.
-func (c *client) OnStream(link.Stream, []byte) {}
-
-// NewRequest is for the accepting end.
-func (c *client) NewRequest(uint64) *protocol.Request { return nil }
-
-// OnRequest is for the accepting end.
-func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {
-}
-
 // NewResponse returns the memory for a response, or nil for one that no attempt waits for.
 func (c *client) NewResponse(id uint64) *protocol.Response {
 	a := c.streams.Get(id)
@@ -200,7 +185,6 @@ func (c *client) NewResponse(id uint64) *protocol.Response {
 	return &c.response.Response
 }
 
-// OnResponse passes a complete response to its attempt.
 func (c *client) OnResponse(id uint64, _ *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer) {
 	res := c.response
 	c.response = nil
@@ -239,8 +223,11 @@ func (c *client) OnReject(id uint64, why link.Reason) {
 	}
 }
 
-// OnCancel is for the accepting end.
-func (c *client) OnCancel(uint64) {}
+// These are for the accepting end.
+func (c *client) OnStream(link.Stream, []byte)                                                   {}
+func (c *client) NewRequest(uint64) *protocol.Request                                            { return nil }
+func (c *client) OnRequest(uint64, *protocol.Request, time.Duration, *bytebufferpool.ByteBuffer) {}
+func (c *client) OnCancel(uint64)                                                                {}
 
 // OnCancelAck ends a cancelled attempt that was dropped, or with which the application is
 // done. One that is still at the application goes on lingering.
@@ -261,7 +248,6 @@ func (c *client) OnCancelAck(id uint64, d link.Dropped) {
 	}
 }
 
-// OnRefused fails an attempt with the peer's reason.
 func (c *client) OnRefused(id uint64, why link.Reason) {
 	if a := c.remove(id); a != nil {
 		a.Failed(fault.OfReason(why))

@@ -22,5 +22,4 @@ func (c *client) ShedLargest() bool {
 	return true
 }
 
-// CloseNow implements exchange.Holder.
 func (c *client) CloseNow() { c.OnLost() }

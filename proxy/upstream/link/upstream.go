@@ -2,8 +2,7 @@ package link
 
 import "github.com/remora-proxy/remora/proxy/exchange"
 
-// upstream reaches one endpoint from one loop, over one link. The link is dialled on first
-// use, and again after a loss.
+// upstream reaches one endpoint over one link, dialled on first use and again after a loss.
 type upstream struct {
 	service  *exchange.Service
 	endpoint *exchange.Endpoint
