@@ -33,7 +33,6 @@ func (s *Service) wakeQueued() {
 	}
 }
 
-// admitResult is the result of asking for a slot.
 type admitResult uint8
 
 const (
@@ -61,10 +60,9 @@ type admissionQueue struct {
 	post           func()       // passes a slot and dispatches; for other loops to Post
 }
 
-// admit asks for a slot for a. A hedge never queues: if there is no slot it is refused
-// at once, whether this sidecar or the caller's sent it. Without a limit of slots, a
-// hedge of the caller's is refused if every endpoint is stalled or busy; for a hedge
-// of this sidecar, PickHedge has checked that.
+// admit asks for a slot for a. A hedge, of this sidecar or the caller's, never queues: without
+// a free slot it is refused at once. Without a limit, a hedge of the caller's is refused if
+// every endpoint is stalled or busy; for this sidecar's hedges PickHedge has checked that.
 func (s *Service) admit(a *Attempt) admitResult {
 	sl := &s.shared.slots
 	if sl.Limit.Load() == 0 {
@@ -88,7 +86,6 @@ func (s *Service) admit(a *Attempt) admitResult {
 	return slotQueued
 }
 
-// wait puts a into this loop's queue.
 func (s *Service) wait(a *Attempt) {
 	a.state.become(attemptQueued)
 	list := &s.queue.primary
@@ -104,7 +101,6 @@ func (s *Service) wait(a *Attempt) {
 	}
 }
 
-// unqueue takes an attempt out of the queue, if it is there.
 func (s *Service) unqueue(a *Attempt) {
 	if a.queued.list == nil {
 		return
@@ -136,8 +132,7 @@ func (s *Service) release() {
 	}
 }
 
-// longestWaiting returns the service on the loop whose queue has the oldest head, or
-// nil if all queues are empty.
+// longestWaiting returns the service of the loop whose queue has the oldest head, or nil.
 func (s *Service) longestWaiting() (longest *Service) {
 	since := int64(neverQueued)
 	for i := range s.shared.loops {
@@ -233,8 +228,7 @@ func (l *Queue) insert(a, before *Attempt, since time.Duration) {
 	}
 }
 
-// InsertByID puts a in the order of the ids that its carrier gave, which rise from the
-// head to the tail.
+// InsertByID puts a in the order of its carrier's ids, which rise from head to tail.
 func (l *Queue) InsertByID(a *Attempt, since time.Duration) {
 	var next *Attempt
 	if l.tail != nil && l.tail.carrierID > a.carrierID {

@@ -19,9 +19,8 @@ const (
 	hedgeAttempt
 )
 
-// Attempt is one try of an exchange at one endpoint. It lives inside its exchange.
-// Until it is over, its endpoint counts it as pending, and it holds its slot of the
-// service.
+// Attempt is one try of an exchange at one endpoint, and part of the exchange. Until it is
+// over, its endpoint counts it as pending, and it holds its slot of the service.
 type Attempt struct {
 	ex    *Exchange
 	kind  attemptKind
@@ -64,8 +63,7 @@ func (a *Attempt) NewResponse() *Response { return a.ex.pool.response() }
 // Timeout is the route's timeout of a request.
 func (a *Attempt) Timeout() time.Duration { return a.ex.Route.Timeout }
 
-// MayReplay reports whether the attempt may be sent once more to the same endpoint
-// because its connection was stale.
+// MayReplay reports whether the attempt, whose connection was stale, may be sent once more.
 func (a *Attempt) MayReplay() bool {
 	return !a.replayed && a.state == attemptSent && a.ex.Request.Idempotent
 }
@@ -77,8 +75,7 @@ func (a *Attempt) Replay() {
 	a.ex.shard.Stats.Replays++
 }
 
-// send gives the attempt to the upstream of ep or, if ep is nil, of the endpoint that
-// the policy picks.
+// send gives the attempt to ep's upstream; if ep is nil, the policy picks the endpoint.
 func (a *Attempt) send(ep *lb.Endpoint) {
 	ex, now := a.ex, a.ex.shard.Loop.Now()
 	if ep == nil {
@@ -109,9 +106,8 @@ func (a *Attempt) watchShadow(now time.Duration) {
 	ex.Route.hedging.Sent(now, &ex.watch, a.ep.Ext.(*Endpoint).id, unavailable)
 }
 
-// wireAttempt is the attempt number for the next hop. It includes the attempts that
-// led to this exchange. It leaves room below 255, since older sidecars add theirs in
-// eight bits.
+// wireAttempt is the attempt number for the next hop, which includes the attempts that led to
+// this exchange. It leaves room below 255, since older sidecars add theirs in eight bits.
 func (a *Attempt) wireAttempt() uint8 {
 	return uint8(min(int(a.ex.attempt)+int(a.index), math.MaxUint8-maxAttempts))
 }
@@ -179,8 +175,7 @@ func isFree(f *fault.Failure) bool {
 	return f.Retry == fault.RetryFree || f.Retry == fault.RetryFreeElsewhere
 }
 
-// Ended ends a cancelled attempt. processed reports whether the application finished
-// it all the same.
+// Ended ends a cancelled attempt. processed reports whether the application finished it.
 func (a *Attempt) Ended(processed bool) {
 	outcome := stats.AttemptNone
 	if processed {
@@ -233,16 +228,14 @@ func (a *Attempt) abort() {
 	a.end(now, stats.AttemptNone)
 }
 
-// recordServiceTime gives the automatic limit the time that the application took, or
-// at least took.
+// recordServiceTime gives the automatic limit the time that the application took, at least.
 func (a *Attempt) recordServiceTime() {
 	if a.slot {
 		a.ex.service.recordServiceTime(a.sent)
 	}
 }
 
-// recordLate tells the latency estimate that a primary took longer than it was given.
-// Without it the estimate would sink.
+// recordLate tells the estimate that a primary took longer than it was given, lest it sink.
 func (a *Attempt) recordLate() {
 	if a.kind == primaryAttempt {
 		a.ex.Route.hedging.Late(a.ex.shard.Loop.Now(), &a.ex.watch)

@@ -14,17 +14,15 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// maxAttempts bounds the attempts of one exchange, free retries and hedges
-// included.
+// maxAttempts bounds the attempts of one exchange, with free retries and hedges.
 const maxAttempts = 6
 
-// maxFreeEndpoints bounds how many endpoints may fail for free (failed connects,
-// GOAWAY) before the exchange fails.
+// maxFreeEndpoints bounds how many endpoints may fail for free: failed connects and GOAWAY.
 const maxFreeEndpoints = 3
 
-// Exchange is the life of one request: its deadline, its attempts, and the one
-// response that it ends with. It owns the request's memory. It is recycled when the
-// caller has its response or has gone, and the last attempt is over.
+// Exchange is the life of one request: its deadline, its attempts and its one response. It owns
+// the request's memory. It is recycled when the caller has its response or has gone, and the
+// last attempt is over.
 type Exchange struct {
 	shard     *shard.Shard
 	pool      *Pool
@@ -143,14 +141,12 @@ func (ex *Exchange) admit(r *Route) (f *fault.Failure) {
 	return nil
 }
 
-// safeMethod reports whether the method alone says that a request may be sent twice:
-// GET and HEAD.
+// safeMethod reports whether the method alone allows sending a request twice: GET and HEAD.
 func safeMethod(req *protocol.Request) bool {
 	return req.Codec == protocol.CodecHTTP && (string(req.Method) == "GET" || string(req.Method) == "HEAD")
 }
 
-// setDeadline arms the deadline: the caller's own if that is sooner than the route's
-// timeout.
+// setDeadline arms the deadline: the caller's own or the route's timeout, the sooner of both.
 func (ex *Exchange) setDeadline() *fault.Failure {
 	left := ex.Route.Timeout
 	if ex.Request.Deadline != 0 {
@@ -196,8 +192,7 @@ func (ex *Exchange) launch(kind attemptKind, ep *lb.Endpoint) {
 	}
 }
 
-// answerWith gives the caller res, which belongs to the attempt by, and cancels the
-// other attempts.
+// answerWith gives the caller res, which belongs to the attempt by, and cancels the others.
 func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	if f := ex.caller.Encode(ex, res); f != nil {
 		res.Release()
@@ -216,7 +211,6 @@ func (ex *Exchange) answerWith(by *Attempt, res *Response) {
 	ex.recycleIfDone()
 }
 
-// answerBestOrFail gives the caller the best bad response, or f if there is none.
 func (ex *Exchange) answerBestOrFail(f *fault.Failure) {
 	if res := ex.takeBest(); res != nil {
 		ex.answerWith(ex.bestFrom, res)
@@ -263,9 +257,8 @@ func (ex *Exchange) judge(v fault.Verdict) {
 	}
 }
 
-// releasePending frees the exchange's place in max_pending once no attempt is in
-// flight. The response comes after it, since the caller's next request may begin in
-// the same callback.
+// releasePending frees the exchange's place in max_pending once no attempt is in flight. The
+// response comes after it: the caller's next request may begin in the same callback.
 func (ex *Exchange) releasePending() {
 	if ex.admitted && ex.inFlight == 0 {
 		ex.admitted = false

@@ -23,9 +23,8 @@ const (
 	hedgeWhenever = math.MaxInt64 - hedgeSlack
 )
 
-// onHedgeTimer asks for a hedge, since the response is late. If the loop itself is
-// late, it first handles the events that came meanwhile: they may contain the
-// response, and show that endpoints are not silent.
+// onHedgeTimer asks for a hedge. If the loop itself is late, it first handles the events that
+// came meanwhile: they may contain the response, and show that endpoints are not silent.
 func (ex *Exchange) onHedgeTimer() {
 	if ex.state != exchangeOpen || ex.launched == maxAttempts {
 		return
@@ -70,8 +69,7 @@ func (ex *Exchange) askHedge() {
 	}
 }
 
-// stalled reports whether the endpoints of all attempts in flight have been silent for
-// longer than silent.
+// stalled reports whether all endpoints with an attempt were silent for longer than silent.
 func (ex *Exchange) stalled(now, silent time.Duration) bool {
 	sent := 0
 	for i := range ex.attempts[:ex.launched] {
@@ -90,7 +88,6 @@ func (ex *Exchange) stalled(now, silent time.Duration) bool {
 // cascade reports whether the request is itself a hedge or retry of its caller.
 func (ex *Exchange) cascade() bool { return ex.attempt > 0 || ex.hedged }
 
-// armHedge arms the hedge timer.
 func (ex *Exchange) armHedge(now, delay time.Duration) {
 	ex.hedgeDue = now + delay
 	ex.shard.Loop.After(delay, &ex.hedge)

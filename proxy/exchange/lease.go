@@ -11,9 +11,8 @@ import (
 // breaker as a request does. Until Close it counts against max_pending, and as load of
 // the endpoint that was picked. Its outcome counts for outlier ejection.
 //
-// The stream itself is on goroutines. Any goroutine may call the methods: each posts
-// to the loop of the Lease. The next call may follow only after the callback of the
-// one before.
+// The stream runs on goroutines. Any of them may call the methods, which post to the loop of
+// the Lease. The next call must wait for the callback of the one before.
 type Lease struct {
 	shard   *shard.Shard
 	service *Service
@@ -29,8 +28,7 @@ type Lease struct {
 	picks  int            // endpoints picked
 }
 
-// outcome is what a stream says about its service, for the breaker, and about its
-// endpoint, for outlier ejection.
+// outcome is a stream's verdict on its service, for the breaker, and endpoint, for ejection.
 type outcome struct{ service, endpoint fault.Verdict }
 
 func outcomeOf(f *fault.Failure) outcome {
@@ -49,15 +47,13 @@ type Target struct {
 
 // Leaser gives streams their place at a service. proxy.Worker is one.
 type Leaser interface {
-	// Lease asks for a place at the service, and for an endpoint to connect to.
-	// picked is called on the loop, so it must not block. If it gets a Failure,
-	// there is no Lease to close. It is not called after the loop has stopped.
-	// Any goroutine may call Lease.
+	// Lease asks for a place at the service, and for an endpoint to connect to. picked is
+	// called on the loop, so it must not block, and not after the loop has stopped. If it gets
+	// a Failure, there is no Lease to close. Any goroutine may call Lease.
 	Lease(service string, picked func(l *Lease, at Target, f *fault.Failure))
 }
 
-// Lease asks for a place at the service. It runs on the loop; picked is called
-// before it returns.
+// Lease asks for a place at the service, on the loop. It calls picked before it returns.
 func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 	l := &Lease{shard: svc.Shard, service: svc, bounds: svc.bounds}
 	var f *fault.Failure
@@ -73,7 +69,6 @@ func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 	picked(l, at, f)
 }
 
-// fail counts a stream that failed.
 func (l *Lease) fail(f *fault.Failure) {
 	l.shard.Stats.Failed(f)
 	l.service.stats.StreamsFailed++
@@ -138,9 +133,8 @@ func (l *Lease) Retry(why *fault.Failure, err error, picked func(at Target, f *f
 	})
 }
 
-// Connected notes that the stream is open: the endpoint accepted it, or the head of its
-// response has arrived. The breaker and outlier ejection count the status; a stream
-// without a status has 0.
+// Connected notes that the stream is open: its endpoint accepted it, or the head of the
+// response has arrived. The breaker and outlier ejection count the status; 0 means none.
 func (l *Lease) Connected(status int) {
 	o := outcome{fault.VerdictOf(status), fault.VerdictOf(status)}
 	l.last = o

@@ -66,7 +66,6 @@ func hedgePolicy(h *config.Hedge) hedge.Policy {
 	return p
 }
 
-// retryStatus reports whether retry.on names the status.
 func (r *Route) retryStatus(status int) bool {
 	return r.retryOn.any5xx && status >= 500 || slices.Contains(r.retryOn.statuses, status)
 }

@@ -15,8 +15,7 @@ type Pool struct {
 	responses []*Response
 }
 
-// maxFree bounds each free list. What is freed beyond it is left to the garbage
-// collector.
+// maxFree bounds each free list; the garbage collector gets the rest.
 const maxFree = 4096
 
 // NewPool makes the pool of the loop of w.
@@ -71,7 +70,6 @@ func (p *Pool) reuse(ex *Exchange) {
 	}
 }
 
-// response takes an empty response from the free list.
 func (p *Pool) response() *Response {
 	n := len(p.responses)
 	if n == 0 {

@@ -2,9 +2,8 @@ package exchange
 
 import "github.com/remora-proxy/remora/proxy/fault"
 
-// Caller is the downstream end of an exchange: the session that its request came from.
-// Exactly one of Respond and Fail is called, once, unless the session called Cancel
-// before.
+// Caller is the downstream end of an exchange: the session that its request came from. Exactly
+// one of Respond and Fail is called, once, unless the session called Cancel before.
 type Caller interface {
 	// Encode prepares what Respond sends, or returns why the caller can't have res.
 	// Respond or Fail follows before anything else.
@@ -24,14 +23,12 @@ type Caller interface {
 	Finished(ex *Exchange)
 }
 
-// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of
-// Answered, AnsweredLocally, Failed and Ended, unless Cancel or Abort of its carrier
-// ended it.
+// Upstream reaches one endpoint from one loop. Each attempt ends with exactly one of Answered,
+// AnsweredLocally, Failed and Ended, unless its carrier's Cancel or Abort ended it.
 type Upstream interface {
 	// Send ends a, or gives it to a Carrier, before it returns.
 	Send(a *Attempt)
-	// Retire is called when the endpoint has left the service. Connections close once
-	// nothing is in flight on them.
+	// Retire is called when the endpoint has left the service: connections close once idle.
 	Retire()
 	// Connections counts open connections and dials in progress.
 	Connections() int
@@ -57,8 +54,7 @@ type Holder interface {
 	// ShedLargest abandons the request that holds the most, if that is LeastShed or
 	// more and the connection can go on without it. It reports whether it did.
 	ShedLargest() bool
-	// CloseNow closes the connection at once and abandons its requests, at the
-	// applications too.
+	// CloseNow closes the connection at once and abandons its requests, also at applications.
 	CloseNow()
 }
 
@@ -76,8 +72,7 @@ type Connection struct {
 	Opaque  bool // services of the protocol accept streams of bytes, and no requests
 }
 
-// Connectors are those of one loop, by the protocol's name. The entry of the empty name
-// is for endpoints of an unknown protocol.
+// Connectors are those of one loop, by protocol name; the empty name is for unknown protocols.
 type Connectors map[string]Connection
 
 // StreamAccess is how a stream reaches an endpoint.

@@ -17,7 +17,6 @@ type result struct {
 	failure *fault.Failure // set if the outcome is OutcomeFailed
 }
 
-// bytes is the size of the application's response.
 func (c *result) bytes() int {
 	if c.res == nil {
 		return 0
@@ -48,8 +47,7 @@ func (ex *Exchange) conclude(c *result) {
 	}
 }
 
-// log writes the access line of the exchange. The line of a response that is a stream
-// is written at the stream's end.
+// log writes the access line. The line of a response that is a stream is written at its end.
 func (ex *Exchange) log(c *result, now time.Duration) {
 	l := &ex.shard.AccessLog
 	id := ex.loggedID()
@@ -93,8 +91,7 @@ func (ex *Exchange) log(c *result, now time.Duration) {
 	l.Add(&r)
 }
 
-// LogRefused logs a request that ended with f and never began. ex is nil if no request
-// could be read.
+// LogRefused logs a request that failed with f and never began. ex is nil if none was read.
 func LogRefused(l *accesslog.Log, from Caller, ex *Exchange, f *fault.Failure) {
 	if !l.On() {
 		return
@@ -125,7 +122,6 @@ func describe(r *accesslog.Record, from Caller, ex *Exchange) {
 	}
 }
 
-// loggedID is the request's id, or nil.
 func (ex *Exchange) loggedID() []byte {
 	if ex.RequestID != nil {
 		return ex.RequestID

@@ -39,8 +39,7 @@ const (
 	maxTraceState = 512
 )
 
-// Hold charges the request's memory to the budget. It is called again when the request
-// has grown.
+// Hold charges the request's memory to the budget; it is called again when that has grown.
 func (ex *Exchange) Hold() {
 	ex.shard.Recount(&ex.Held, protocol.Held(ex.HeadBuffer)+protocol.Held(ex.BodyBuffer))
 }

@@ -25,8 +25,7 @@ type Response struct {
 	Token  link.Token    // memory of StreamToken
 }
 
-// Hold charges the response's memory to the budget. It is called again when the
-// response has grown.
+// Hold charges the response's memory to the budget; it is called again when that has grown.
 func (res *Response) Hold() {
 	n := protocol.Held(res.HeadBuffer) + protocol.Held(res.BodyBuffer)
 	if res.Source != nil {
@@ -74,8 +73,7 @@ func (res *Response) Release() {
 	}
 }
 
-// AddVia adds Via, and Date if there is none, to a response that came over
-// HTTP/1.minor.
+// AddVia adds Via, and Date if there is none, to a response that came over HTTP/1.minor.
 func (res *Response) AddVia(minor int) {
 	dated := protocol.Find(res.Headers, "date") != nil
 	res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})

@@ -29,9 +29,8 @@ func (ex *Exchange) retryBad() bool {
 	return true
 }
 
-// onFailure handles an attempt without a response. It waits if other attempts are in
-// flight; else it retries if that is safe and allowed; else it gives the caller the
-// best bad response, or the failure.
+// onFailure handles an attempt without a response: it waits for other attempts, or retries if
+// that is safe and allowed, or gives the caller the best bad response or the failure.
 func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	if a.kind == hedgeAttempt && ex.lastFail != nil {
 		f = ex.lastFail // a failed hedge says nothing about the other attempt
@@ -50,8 +49,7 @@ func (ex *Exchange) onFailure(a *Attempt, f *fault.Failure) {
 	}
 }
 
-// mayRetry reports whether the failure and retry.on allow a retry. It counts the retry
-// and takes its token.
+// mayRetry reports whether the failure and retry.on allow a retry, which it counts and pays.
 func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	r := ex.Route
 	switch f.Retry {
@@ -80,8 +78,7 @@ func (ex *Exchange) mayRetry(f *fault.Failure) bool {
 	return true
 }
 
-// mayPay reports whether a retry that costs a token is allowed. If so it takes the
-// token.
+// mayPay takes the token of a retry that costs one, and reports whether the retry is allowed.
 func (ex *Exchange) mayPay() bool {
 	if ex.retries >= ex.Route.retryAttempts || ex.launched == maxAttempts {
 		return false

@@ -18,8 +18,7 @@ type Router struct {
 	Rand   *rand.PCG
 }
 
-// Find returns the first route that matches, or nil. Of a split it draws one of the
-// shares.
+// Find returns the first route that matches, or nil. Of a split it draws one of the shares.
 func (r *Router) Find(req *protocol.Request) *Route {
 	plan, among := r.table.Find(req)
 	switch {
@@ -83,6 +82,5 @@ type Listener struct {
 	Closing bool        // the listener is closed, or closes soon
 }
 
-// Limited reports whether the listener's rate limit refuses a request or stream at
-// now. If not, it takes a token.
+// Limited takes a token of the listener's rate limit, and reports whether there was none.
 func (l *Listener) Limited(now time.Duration) bool { return l.Rate != nil && !l.Rate.Take(now) }

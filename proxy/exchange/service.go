@@ -16,9 +16,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// DialFailed logs that a dial of the endpoint at addr ended with err, and returns the
-// failure of the attempts that needed it. err is nil if the process ends: that is not
-// logged.
+// DialFailed logs that a dial to addr ended with err, and returns the failure of the attempts
+// that needed it. A nil err, when the process ends, is not logged.
 func (s *Service) DialFailed(addr string, err error) *fault.Failure {
 	if errors.Is(err, loop.ErrDialQueue) {
 		return fault.DialLimit
@@ -72,9 +71,8 @@ func newService(w *shard.Shard, zone string, speaks Connectors, m Member) *Servi
 }
 
 // apply switches to a snapshot unless a newer one was applied. Endpoints that stay keep
-// their connections and history. Removed endpoints finish what is in flight. targets
-// are the endpoints of the snapshot that this process uses, own the counters of its
-// attempts.
+// connections and history; removed ones finish what is in flight. targets are the endpoints of
+// the snapshot that this process uses, own the counters of its attempts.
 func (s *Service) apply(snap *registry.Snapshot, targets []lb.Target, own map[string]*atomic.Int32) {
 	if snap.Version <= s.Version {
 		return
@@ -153,15 +151,13 @@ func (s *Service) Configure(m Member) {
 	s.wakeQueued()
 }
 
-// Retire ends the service. What is in flight goes on; connections close once nothing
-// is in flight on them.
+// Retire ends the service: connections close once nothing is in flight on them.
 func (s *Service) Retire() {
 	for i := range s.set.Len() {
 		s.set.At(i).Ext.(*Endpoint).upstream.Retire()
 	}
 }
 
-// sent counts an attempt that is sent to the endpoint.
 func (e *Endpoint) sent(a *Attempt) {
 	s := &e.stats
 	s.BytesIn += uint64(a.ex.size())
@@ -173,7 +169,6 @@ func (e *Endpoint) sent(a *Attempt) {
 	}
 }
 
-// ended counts the end of an attempt.
 func (e *Endpoint) ended(how stats.AttemptOutcome, latency time.Duration) {
 	e.stats.Outcomes[how]++
 	if how >= stats.AttemptUnseen {

@@ -13,8 +13,7 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// judge gives the verdict on a request or stream to the breaker that gave the permit
-// *p, once. Without a breaker it does nothing.
+// judge gives a verdict, once, to the breaker that gave the permit *p, if there is one.
 func (b *Bounds) judge(now time.Duration, p *limit.Permit, v fault.Verdict) {
 	if *p != limit.NoPermit {
 		b.breaker.Record(now, *p, v)
@@ -29,16 +28,14 @@ type SharedService struct {
 	wire   []byte // the name, as it is sent
 	subset int    // lb.subset
 
-	loops    []atomic.Pointer[Service] // by shard.Index; each loop sets its own
-	snapshot atomic.Pointer[registry.Snapshot]
-	pending  atomic.Int32 // exchanges in flight
-	slots    limit.Slots
-	// lastAnswer is when an endpoint last responded, on the loops' clock.
-	lastAnswer atomic.Int64
+	loops      []atomic.Pointer[Service] // by shard.Index; each loop sets its own
+	snapshot   atomic.Pointer[registry.Snapshot]
+	pending    atomic.Int32 // exchanges in flight
+	slots      limit.Slots
+	lastAnswer atomic.Int64 // when an endpoint last responded, on the loops' clock
 
-	// own counts this process's attempts at each address, for the "reported by
-	// others" of least_pending. Update alone touches the map; loops get the
-	// counters with the snapshot.
+	// own counts this process's attempts at each address, for the "reported by others" of
+	// least_pending. Update alone touches the map; loops get the counters with the snapshot.
 	own map[string]*atomic.Int32
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// StreamSource is where the body of a response comes from. It has one owner, who
-// passes it on or closes it.
+// StreamSource is where a response's body comes from. Its owner passes it on or closes it.
 type StreamSource struct {
 	// Socket is the endpoint's connection. If it is nil, the body is fetched from
 	// Addr, the link port of an endpoint of Service, with Token and within Timeout.

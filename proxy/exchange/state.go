@@ -15,7 +15,6 @@ const (
 	exchangeCancelled                      // the caller has gone; attempts are still in flight
 )
 
-// exchangeEdges has the transitions that become accepts, by the state before.
 var exchangeEdges = [...][4]bool{
 	exchangeIdle:      {exchangeOpen: true},
 	exchangeOpen:      {exchangeAnswered: true, exchangeCancelled: true},
@@ -23,7 +22,6 @@ var exchangeEdges = [...][4]bool{
 	exchangeCancelled: {exchangeIdle: true},
 }
 
-// become is the only place that changes the state of an exchange.
 func (s *exchangeState) become(next exchangeState) {
 	if !exchangeEdges[*s][next] {
 		loop.IllegalState(*s, next)
@@ -51,7 +49,6 @@ const (
 	attemptLingering                     // cancelled, but its endpoint may still work on it
 )
 
-// attemptEdges has the transitions that become accepts, by the state before.
 var attemptEdges = [...][5]bool{
 	attemptIdle:      {attemptLaunched: true},
 	attemptLaunched:  {attemptQueued: true, attemptSent: true, attemptIdle: true},
@@ -60,7 +57,6 @@ var attemptEdges = [...][5]bool{
 	attemptLingering: {attemptIdle: true},
 }
 
-// become is the only place that changes the state of an attempt.
 func (s *attemptState) become(next attemptState) {
 	if !attemptEdges[*s][next] {
 		loop.IllegalState(*s, next)

@@ -16,9 +16,8 @@ type traced struct {
 	text [trace.TextLen]byte // memory of the request's traceparent
 }
 
-// sample begins a record of the exchange, if the caller records the trace. Of requests
-// without a trace it samples some at random. For a request over a link the first
-// sidecar has decided.
+// sample begins a record of the exchange if the caller records the trace, or at random without
+// one. For a request over a link the first sidecar has decided.
 func (ex *Exchange) sample(by *Listener) {
 	w, req := ex.shard, &ex.Request
 	if w.Process.Sink == nil {
@@ -100,7 +99,6 @@ func (a *Attempt) span() *trace.Attempt {
 	return nil
 }
 
-// beginSpan notes that the attempt is sent.
 func (a *Attempt) beginSpan() {
 	s := a.span()
 	if s == nil {
@@ -114,7 +112,6 @@ func (a *Attempt) beginSpan() {
 
 var spanKinds = [...]trace.Kind{primaryAttempt: trace.Primary, retryAttempt: trace.Retry, hedgeAttempt: trace.Hedge}
 
-// spanOutcome is the outcome of an attempt that ended with f.
 func spanOutcome(f *fault.Failure) trace.Outcome {
 	switch {
 	case f.Retry == fault.RetryPaid, f.Retry == fault.RetryPaidElsewhere, f.Retry == fault.RetryFreeElsewhere:
@@ -125,15 +122,13 @@ func spanOutcome(f *fault.Failure) trace.Outcome {
 	return trace.Failed
 }
 
-// endSpan notes the end of the attempt.
 func (a *Attempt) endSpan(now time.Duration) {
 	if s := a.span(); s != nil {
 		s.Ended = now
 	}
 }
 
-// Request is the exchange's request, with the fields of this attempt. It is valid until
-// the next attempt is encoded.
+// Request is the exchange's request with this attempt's fields, until the next is encoded.
 func (a *Attempt) Request() *protocol.Request {
 	ex := a.ex
 	req := &ex.Request
@@ -148,9 +143,8 @@ func (a *Attempt) Request() *protocol.Request {
 	return req
 }
 
-// markTrace puts trace.Member in front of the tracestate, since the request is sent
-// more than once. It stays there for the attempts that follow. Without a valid
-// traceparent, tracestate means nothing (section 3.3).
+// markTrace puts trace.Member before the tracestate of a request that is sent more than once,
+// to stay there. Without a valid traceparent, tracestate means nothing (section 3.3).
 func (ex *Exchange) markTrace() {
 	ex.marked = true
 	req := &ex.Request
