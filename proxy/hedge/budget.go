@@ -2,9 +2,8 @@ package hedge
 
 import "time"
 
-// lastSecond estimates the sum of the values added within the last second: all
-// of the current clock second, and of the previous one the fraction that is less
-// than a second ago.
+// lastSecond estimates the sum of the values added within the last second: the current clock
+// second, and the fraction of the previous one that is less than a second ago.
 type lastSecond struct {
 	second    int64
 	cur, prev float64
@@ -32,20 +31,18 @@ func (l *lastSecond) perSecond(now time.Duration) float64 {
 	return 0
 }
 
-// Tokens is the token bucket that bounds the extra load of one service on one
-// loop, shared by hedges and paid retries. Each primary adds its route's budget;
-// each hedge or paid retry takes 1. The bucket holds as much as the last second
-// earned: a stall can spend at once the savings of one second, and no more. It
-// starts full.
+// Tokens is the token bucket that bounds the extra load of one service on one loop, shared by
+// hedges and paid retries. Each primary adds its route's budget; each hedge or paid retry
+// takes 1. The bucket holds as much as the last second earned: a stall can spend at once the
+// savings of one second, and no more. It starts full.
 type Tokens struct {
 	tokens   float64
 	minBurst float64
 	earned   lastSecond
 }
 
-// NewTokens returns a bucket that holds minBurst tokens even at a low rate. The
-// documented 10 are over all loops, so one loop has 10 / loops. The burst is at
-// least 1: a bucket that can't hold a token never opens.
+// NewTokens returns a bucket that holds minBurst tokens even at a low rate: the loop's part of
+// the documented 10, and at least 1. A bucket that can't hold a token never opens.
 func NewTokens(minBurst float64) Tokens {
 	minBurst = max(1, minBurst)
 	return Tokens{tokens: minBurst, minBurst: minBurst}
@@ -61,8 +58,7 @@ func (b *Tokens) Primary(now time.Duration, budget float64) {
 // spend. A stuck request fails without its hedge; one that is merely late may wait.
 const stuckReserve = 0.25
 
-// allows reports whether there is a token for a hedge of a request, stuck or not.
-// A full bucket has one for any request.
+// allows reports whether there is a token for a hedge. A full bucket has one for any request.
 func (b *Tokens) allows(now time.Duration, stuck bool) bool {
 	need := 1.0
 	if !stuck {
@@ -81,14 +77,12 @@ func (b *Tokens) Take(now time.Duration) bool {
 	return true
 }
 
-// Refund gives one token back, for a hedge or retry that reached no application.
-// The bucket's bound still holds.
+// Refund gives back the token of a hedge or retry that reached no application, within bounds.
 func (b *Tokens) Refund(now time.Duration) {
 	b.tokens = min(b.tokens+1, b.burst(now))
 }
 
-// Have returns the number of tokens. The bound shrinks with the rate, so tokens
-// saved at a high rate are lost when it falls.
+// Have returns the number of tokens. The bound shrinks with the rate, and savings with it.
 func (b *Tokens) Have(now time.Duration) float64 {
 	return min(b.tokens, b.burst(now))
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Distribution is the latency of primaries during the last 30 to 60 s, as plain
-// data that can be added up over loops.
+// Distribution is the latency of primaries in the last 30 to 60 s, to be added up over loops.
 type Distribution struct {
 	counts   [nBuckets]int64
 	censored int64 // slower than every bucket
@@ -51,8 +50,7 @@ func (d *Distribution) Samples() int64 {
 	return n
 }
 
-// Quantile returns the q-quantile. ok is false if there is no sample, or if the
-// quantile falls among the censored samples.
+// Quantile returns the q-quantile. ok is false if there is none, or it is a censored sample.
 func (d *Distribution) Quantile(q float64) (latency time.Duration, ok bool) {
 	rank := max(1, int64(math.Ceil(q*float64(d.Samples()))))
 	var seen int64

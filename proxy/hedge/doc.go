@@ -3,11 +3,10 @@
 // Gate). When the hedge timer of an exchange fires, lb picks the endpoint of the
 // hedge, and Decide allows it or names the gate that stops it.
 //
-// The idea is the hedged request of Dean and Barroso, "The Tail at Scale"
-// (Communications of the ACM, 2013). Send the request to another replica once it
-// has been in flight for longer than nearly all requests take, use the first good
-// response and cancel the other attempt. Two replicas are seldom slow at the same
-// moment, so a few per cent more load cut the tail.
+// The idea is the hedged request of Dean and Barroso, "The Tail at Scale" (Communications of
+// the ACM, 2013). Send the request to another replica once it has been in flight for longer
+// than nearly all requests take, use the first good response and cancel the other attempt. Two
+// replicas are seldom slow at the same moment, so a few per cent more load cut the tail.
 //
 // Three rules keep hedging safe. The delay follows the measured latency: a fixed
 // delay that is a little too short doubles much of the load. The budget bounds

@@ -7,32 +7,24 @@ const (
 	longHalf   = 30 * time.Second
 	minSamples = 100
 
-	// The cached quantiles are recomputed once they are this old, or after this
-	// many samples. One scan of the histogram takes a microsecond, which the
-	// requests of 50 ms share, or a thousand of them.
+	// The cached quantiles are recomputed at this age, or after this many samples. A scan
+	// takes a microsecond, which the requests of 50 ms share, or a thousand of them.
 	cacheAge     = 50 * time.Millisecond
 	cacheSamples = 1024
 
-	// stallMedians is after how many medians of silence an endpoint counts as
-	// stalled.
-	stallMedians = 3
+	stallMedians = 3 // medians of silence after which an endpoint counts as stalled
 )
 
-// Estimator measures the latency of a route's primary attempts on one loop. Its
-// sliding window consists of two half-windows of 5 s each. While these hold fewer
-// than 100 samples it uses two half-windows of 30 s. It is fed in every mode,
-// because the detection of stalls needs it too. The zero value is ready to use;
-// its size is 11 KiB.
+// Estimator measures the latency of a route's primary attempts on one loop, in two half-windows
+// of 5 s, or of 30 s while those hold fewer than 100 samples. It is fed in every mode, because
+// the detection of stalls needs it too. The zero value is ready to use, in 11 KiB.
 //
-// A primary that was cancelled because its hedge won has no latency, but it was
-// certainly slow: it is right-censored. Were it left out, the slowest requests
-// would be missing from the distribution. The estimate would sink, more requests
-// would be hedged, more of the slow ones would be missing, and so on until the
-// budget stops it. Were it recorded with the time of its cancellation, a freeze
-// would look like a little more than the delay. So it counts as slower than every
-// bucket. If the quantile falls among the censored samples, it is known only to
-// lie above the delay: the Estimator keeps the last finite estimate, and the
-// budget bounds the rest.
+// A primary that was cancelled because its hedge won has no latency, but was certainly slow: it
+// is right-censored. Without it the estimate would sink, more requests would be hedged, and
+// more of the slow ones would be missing, until the budget stops it. With the time of its
+// cancellation, a freeze would look like a little more than the delay. So it counts as slower
+// than every bucket. If the quantile falls among the censored samples, it is only known to lie
+// above the delay: the Estimator keeps the last finite estimate; the budget bounds the rest.
 type Estimator struct {
 	short, long window
 	cache       estimate
@@ -50,9 +42,8 @@ type estimate struct {
 	tooFew     bool          // there were too few samples to measure
 }
 
-// Observe records the latency of a primary attempt that got a response, whether a
-// hedge was sent or not, and whether it won or lost. Hedges and retries are not
-// recorded: they start under different conditions.
+// Observe records the latency of a primary that got a response, whether or not a hedge was
+// sent or won. Hedges and retries are not recorded: they start under other conditions.
 func (e *Estimator) Observe(now, latency time.Duration) {
 	b := bucketOf(latency)
 	for _, h := range [...]*halfWindow{e.short.at(now, shortHalf), e.long.at(now, longHalf)} {
@@ -62,19 +53,17 @@ func (e *Estimator) Observe(now, latency time.Duration) {
 	e.cache.newSamples++
 }
 
-// Censor records a primary attempt that ended before its response: it was
-// cancelled because its hedge won, or its deadline passed. A primary that never
-// reached the endpoint, or whose caller disconnected, is not recorded.
+// Censor records a primary that ended before its response: its hedge won, or its deadline
+// passed. One that never reached the endpoint, or whose caller disconnected, is not recorded.
 func (e *Estimator) Censor(now time.Duration) {
 	e.short.at(now, shortHalf).censored++
 	e.long.at(now, longHalf).censored++
 	e.cache.newSamples++
 }
 
-// Delay returns how long to wait before the next hedge: p.Delay if it is set,
-// otherwise the p.Quantile of the latency of primaries, clamped. It is p.MaxDelay
-// while there are too few samples. The quantile is cached, so Delay is cheap
-// enough for each request.
+// Delay returns how long to wait before the next hedge: p.Delay if set, else p.Quantile of the
+// latency of primaries, clamped; p.MaxDelay while there are too few samples. The quantile is
+// cached, so that Delay is cheap enough for each request.
 func (e *Estimator) Delay(now time.Duration, p *Policy) time.Duration {
 	if p.Delay > 0 {
 		return p.Delay
@@ -86,10 +75,9 @@ func (e *Estimator) Delay(now time.Duration, p *Policy) time.Duration {
 	return min(max(tail, p.MinDelay), p.MaxDelay)
 }
 
-// StallAfter returns after how long without a response an endpoint with pending
-// requests counts as stalled: three medians, and at least the delay of a hedge.
-// While there are too few samples it is at least p.MaxDelay. It is cached like
-// Delay.
+// StallAfter returns after how long without a response an endpoint with pending requests
+// counts as stalled: three medians, and at least the delay of a hedge; with too few samples at
+// least p.MaxDelay. It is cached like Delay.
 func (e *Estimator) StallAfter(now time.Duration, p *Policy) time.Duration {
 	after := max(stallMedians*e.estimate(now, p.Quantile).median, e.Delay(now, p))
 	if e.cache.tooFew {
@@ -98,12 +86,11 @@ func (e *Estimator) StallAfter(now time.Duration, p *Policy) time.Duration {
 	return after
 }
 
-// SilentAfter returns after how long without a response an endpoint with pending
-// requests counts as silent. An endpoint that stopped while it had the request
-// that is late now has been silent for the delay, less the median that the request
-// may have taken before the stop. Less than two medians of silence are normal. It
-// is shorter than StallAfter, because the question is whether many endpoints are
-// silent at once. It is cached like Delay.
+// SilentAfter returns after how long without a response an endpoint with pending requests
+// counts as silent. One that stopped while it had the request that is late now has been silent
+// for the delay, less the median that the request may have taken before. Less than two medians
+// are normal. It is shorter than StallAfter, because the question is whether many endpoints
+// are silent at once. It is cached like Delay.
 func (e *Estimator) SilentAfter(now time.Duration, p *Policy) time.Duration {
 	delay, median := e.Delay(now, p), e.estimate(now, p.Quantile).median
 	return max(delay-median, 2*median)

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// The histogram is log-linear over microseconds: exact to 1 µs below 64 µs, then
-// 32 buckets per doubling. A bucket is at most 1/32 of its latency wide, so its
-// middle is within 1.6% (or half a microsecond) of each sample in it. The last
-// bucket ends at 2^26 µs, 67 s.
+// The histogram is log-linear over microseconds: exact to 1 µs below 64 µs, then 32 buckets per
+// doubling. A bucket is at most 1/32 of its latency wide, so its middle is within 1.6% (or half
+// a microsecond) of each sample in it. The last ends at 2^26 µs, 67 s.
 const (
 	subBits  = 5
 	linear   = 1 << (subBits + 1)
@@ -32,7 +31,6 @@ func bucketOf(d time.Duration) int {
 	return shift<<subBits + int(us>>shift)
 }
 
-// middleOf returns the latency in the middle of a bucket.
 func middleOf(bucket int) time.Duration {
 	if bucket < linear {
 		return time.Duration(bucket)*time.Microsecond + time.Microsecond/2
@@ -42,8 +40,7 @@ func middleOf(bucket int) time.Duration {
 	return time.Duration(low)*time.Microsecond + time.Microsecond<<shift/2
 }
 
-// halfWindow counts the samples of half a window. Censored samples are slower
-// than every bucket.
+// halfWindow counts the samples of half a window; censored ones are slower than every bucket.
 type halfWindow struct {
 	epoch    int64 // its number, counted from the start of the clock
 	finite   uint32
@@ -51,13 +48,11 @@ type halfWindow struct {
 	counts   [nBuckets]uint32
 }
 
-// window consists of the current half-window and the previous one. It covers
-// between one and two half-widths, and forgets in steps. A half-window's index is
-// the parity of its epoch. The zero value is an empty window.
+// window consists of the current half-window and the previous one: it covers one to two
+// half-widths. A half-window's index is the parity of its epoch. The zero value is empty.
 type window struct{ halves [2]halfWindow }
 
-// at returns the half-window of now, and clears it if it belonged to an earlier
-// epoch.
+// at returns the half-window of now, cleared if it belonged to an earlier epoch.
 func (w *window) at(now, width time.Duration) *halfWindow {
 	epoch := int64(now / width)
 	h := &w.halves[epoch&1]
@@ -67,8 +62,7 @@ func (w *window) at(now, width time.Duration) *halfWindow {
 	return h
 }
 
-// snapshot is a window at one moment. It leaves out half-windows that have
-// expired by then; it doesn't clear them, because reading must not mutate.
+// snapshot is a window at one moment. It skips expired half-windows: reading must not mutate.
 type snapshot struct {
 	halves           [2]*halfWindow // nil if empty or expired
 	finite, censored uint64
@@ -91,8 +85,7 @@ func (w *window) read(now, width time.Duration) snapshot {
 
 func (s *snapshot) samples() uint64 { return s.finite + s.censored }
 
-// quantile returns the q-quantile. ok is false if it falls among the censored
-// samples, or if there is no sample.
+// quantile returns the q-quantile. ok is false if there is none, or it is a censored sample.
 func (s *snapshot) quantile(q float64) (d time.Duration, ok bool) {
 	rank := max(1, uint64(math.Ceil(q*float64(s.samples()))))
 	if rank > s.finite {

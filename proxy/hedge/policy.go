@@ -5,7 +5,6 @@ import "time"
 // Mode says what hedging does for a route.
 type Mode uint8
 
-// The modes, as written in the configuration.
 const (
 	Off    Mode = iota // never hedge
 	Shadow             // send nothing, report what hedging would do
@@ -20,29 +19,21 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// Policy is a route's hedging as configured. It does not change while in use; a
-// new configuration brings a new Policy.
+// Policy is a route's hedging as configured. It does not change: a reload brings a new Policy.
 type Policy struct {
 	Mode Mode
 
-	// Delay is how long an attempt is in flight before the next hedge. 0 means
-	// "auto": the Quantile of the latency of primaries, within [MinDelay,
-	// MaxDelay].
+	// Delay is how long an attempt is in flight before the next hedge. 0 means "auto": the
+	// Quantile of the latency of primaries, within [MinDelay, MaxDelay].
 	Delay time.Duration
 
-	// Quantile is the quantile of the automatic delay, in (0, 1). 1-Quantile must
-	// be well under Budget.
-	Quantile float64
+	Quantile float64 // of the automatic delay, in (0, 1); 1-Quantile must be well under Budget
 
-	// MinDelay and MaxDelay bound the automatic delay. MaxDelay is also the delay
-	// while there are too few samples.
+	// MinDelay and MaxDelay bound the automatic delay. With too few samples it is MaxDelay.
 	MinDelay, MaxDelay time.Duration
 
-	// Budget is the number of hedges and paid retries per primary.
-	Budget float64
-
-	// Max is the number of hedges one request may have.
-	Max int
+	Budget float64 // hedges and paid retries per primary
+	Max    int     // hedges of one request
 }
 
 // Gate is the result of a decision to hedge: Open, or the gate that was closed.
@@ -65,12 +56,11 @@ const (
 	Gates = int(Concurrency) + 1
 )
 
-// Transient reports whether a closed gate may open for the same request one delay
-// later, so that the hedge timer must be armed again. By then another endpoint may
-// have recovered, a token may have been earned, or the request may be stuck. If
-// requests asked only once, one that found the other replicas busy for a moment
-// would wait for the end of a freeze: of the emulated replicas' requests the
-// slowest would take 42 ms instead of 8, at the same load.
+// Transient reports whether a closed gate may open for the same request one delay later, so
+// that the hedge timer must be armed again: another endpoint may have recovered, a token may
+// have been earned, or the request may be stuck by then. If requests asked only once, one that
+// found the other replicas busy for a moment would wait for the end of a freeze: of the
+// emulated replicas' requests the slowest would take 42 ms instead of 8, at the same load.
 func (g Gate) Transient() bool {
 	switch g {
 	case NoEndpoint, Budget, Concurrency, Correlated, Useless:

@@ -33,8 +33,7 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
-// NewRoute returns the state of a route with policy p on one loop, in a process
-// of the given number of loops.
+// NewRoute returns the state of a route with policy p on one of the given number of loops.
 func NewRoute(p Policy, loops int) *Route {
 	r := &Route{Policy: p}
 	if p.Mode == Shadow {
@@ -51,14 +50,12 @@ func (r *Route) Delay(now time.Duration) time.Duration { return r.Estimator.Dela
 // nothing but ask for each request in flight. Timers are no more exact than this.
 const minAskInterval = 500 * time.Microsecond
 
-// Again returns how long a request waits between two decisions: the delay, and at
-// least minAskInterval.
+// Again returns the time between two decisions for a request: Delay, at least minAskInterval.
 func (r *Route) Again(now time.Duration) time.Duration { return max(r.Delay(now), minAskInterval) }
 
-// Sent records that a primary is handed to the endpoint with the given number.
-// unavailable reports whether the endpoint was stalled or busy before. The caller
-// keeps w until it calls Answered or Late. It calls neither if nothing is learned
-// from the attempt.
+// Sent records that a primary is handed to the endpoint with the given number. unavailable
+// reports whether the endpoint was stalled or busy before. The caller keeps w until Answered
+// or Late; it calls neither if nothing is learned from the attempt.
 func (r *Route) Sent(now time.Duration, w *Watch, endpoint uint32, unavailable bool) {
 	if r.shadow != nil {
 		r.shadow.start(now, w, endpoint, unavailable)
@@ -76,8 +73,7 @@ func (r *Route) Answered(now, latency time.Duration, w *Watch) {
 	}
 }
 
-// Late records a primary that was given up before its response, as
-// Estimator.Censor does.
+// Late records a primary that was given up before its response, as Estimator.Censor does.
 func (r *Route) Late(now time.Duration, w *Watch) {
 	r.Estimator.Censor(now)
 	if r.shadow != nil {
@@ -100,8 +96,7 @@ func (r *Route) Won() {
 	r.winRate.countWin()
 }
 
-// Missed counts a hedge that reached no application. Whether it would have won is
-// unknown.
+// Missed counts a hedge that reached no application. Whether it would have won is unknown.
 func (r *Route) Missed() {
 	r.Counts.HedgesMissed++
 	r.winRate.discount()

@@ -9,16 +9,14 @@ import (
 // have over all loops however small its traffic.
 const minTotal = 10
 
-// Service is the hedging state that the routes of one service share on one loop:
-// the token bucket and the count of hedges in flight.
+// Service is the hedging state that the routes of one service share on one loop.
 type Service struct {
 	tokens   Tokens
 	inFlight int
 	minLimit float64 // the limit of inFlight is never below this, nor below 1
 }
 
-// NewService returns the state of a service on one loop, in a process of the
-// given number of loops.
+// NewService returns the state of a service on one of the given number of loops.
 func NewService(loops int) Service {
 	perLoop := minTotal / float64(max(1, loops))
 	return Service{tokens: NewTokens(perLoop), minLimit: max(1, perLoop)}
@@ -27,37 +25,32 @@ func NewService(loops int) Service {
 // Question describes one request to the gates when its hedge timer fires. The zero
 // value keeps as many gates closed as it can.
 type Question struct {
-	// Idempotent reports whether the request may reach two replicas.
-	Idempotent bool
+	Idempotent bool // may reach two replicas
 
 	// Cascade reports whether the request is itself a hedge or a retry of its
 	// sender. Hedging it again would multiply the load along a chain of services.
 	Cascade bool
 
-	// Endpoints is the number of endpoints of the service. Heard counts those
-	// that had a request of this loop in flight within the last SilentAfter.
-	// Silent counts those of Heard that still have one and have sent no response
-	// for that long.
+	// Endpoints is the number of endpoints of the service. Heard counts those that had a
+	// request of this loop in flight within the last SilentAfter. Silent counts those of Heard
+	// that still have one and have sent no response for that long.
 	Endpoints, Heard, Silent int
 
-	// Untried is the number of endpoints that may take the hedge: not tried by
-	// this request, not busy, not stalled. The caller may stop counting at one.
+	// Untried counts the endpoints that may take the hedge: not tried by this request, not
+	// busy, not stalled. The caller may stop counting at one.
 	Untried int
 
-	// Stuck reports whether each endpoint that has the request also has another
-	// request of this loop, and has sent no response for Estimator.SilentAfter.
-	// The gate useless lets the hedge of a stuck request pass, and it may take one
-	// of the tokens that other hedges must leave (stuckReserve).
+	// Stuck reports whether each endpoint that has the request also has another of this loop,
+	// and has sent no response for SilentAfter. The hedge of a stuck request passes the gate
+	// useless, and may take a token that other hedges must leave (stuckReserve).
 	Stuck bool
 
-	// Left is the time until the request's deadline.
-	Left time.Duration
+	Left time.Duration // until the request's deadline
 }
 
-// correlated reports whether so many endpoints are silent that a hedge would wait
-// like the primary: more than half of those heard of, and at least three, or both
-// of two. Fewer may have stopped at the same time by chance, and an idle endpoint
-// may well respond: hedging is made for these cases.
+// correlated reports whether so many endpoints are silent that a hedge would wait like the
+// primary: more than half of those heard of, and at least three, or both of two. Fewer may
+// have stopped together by chance, and idle endpoints may well respond: hedging is for these.
 func (q *Question) correlated() bool {
 	return q.Endpoints > 1 && q.Silent >= min(q.Endpoints, 3) && 2*q.Silent > q.Heard
 }
@@ -73,10 +66,9 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 	s.tokens.Primary(now, r.Policy.Budget)
 }
 
-// Decide asks the gates whether a hedge may be sent now, and counts the result.
-// If the result is Open, Decide has taken a token and a slot: the caller sends the
-// hedge, and calls Done once. Otherwise nothing was taken, and the result is the
-// first closed gate, in the order of the constants:
+// Decide asks the gates whether a hedge may be sent now, and counts the result. Open means
+// that it has taken a token and a slot: the caller sends the hedge, and calls Done once.
+// Otherwise nothing was taken, and the result is the first closed gate, in this order:
 //
 //	not_idempotent, cascade    facts of the request
 //	correlated, no_endpoint    no endpoint to send it to
@@ -84,11 +76,10 @@ func (s *Service) Primary(now time.Duration, r *Route) {
 //	useless                    hedges do not help, and this request is not stuck
 //	budget, concurrency        too expensive
 //
-// The gates of cost come last, so that their counters mean "would have been sent,
-// had there been more to spend". correlated comes before no_endpoint: when all
-// other endpoints are silent, it is the reason. The caller asks only with mode On
-// and fewer than Max hedges sent. While that holds it asks again after Route.Again
-// if the result was Open or Transient.
+// The gates of cost come last, so that their counters mean "would have been sent, had there
+// been more to spend". correlated comes before no_endpoint: when all other endpoints are
+// silent, it is the reason. The caller asks only with mode On and fewer than Max hedges sent,
+// and again after Route.Again if the result was Open or Transient.
 func (s *Service) Decide(now time.Duration, r *Route, q *Question) Gate {
 	gate := s.gate(now, r, q)
 	r.Counts.Gates[gate]++
@@ -132,9 +123,8 @@ func (s *Service) limit(latency time.Duration, perSecond float64) int {
 	return int(math.Ceil(max(s.minLimit, latency.Seconds()*perSecond)))
 }
 
-// Done gives back the slot of a hedge: once its endpoint has sent a response or
-// confirmed the cancel, or the deadline has passed. The caller doesn't call it at
-// the cancel: a hedge at a frozen endpoint is still in flight.
+// Done gives back the slot of a hedge once its endpoint has responded or confirmed the cancel,
+// or the deadline has passed. Until then a cancelled hedge at a frozen endpoint is in flight.
 func (s *Service) Done() {
 	if s.inFlight == 0 {
 		panic("hedge: Done without a hedge in flight")
@@ -142,9 +132,8 @@ func (s *Service) Done() {
 	s.inFlight--
 }
 
-// Refund gives back the token of a hedge or paid retry that reached no
-// application: there was no connection, or the other sidecar refused it first.
-// Done still gives back a hedge's slot.
+// Refund gives back the token of a hedge or paid retry that reached no application: without a
+// connection, or refused by the other sidecar. Done still gives back a hedge's slot.
 func (s *Service) Refund(now time.Duration) { s.tokens.Refund(now) }
 
 // Retry takes the token of a retry that is not free (after a reset, a refusal, a

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// shadowDelays are the delays that shadow mode forecasts in addition to the delay
-// in force, as far as they lie within [MinDelay, MaxDelay].
+// shadowDelays are forecast besides the delay in force, those within [MinDelay, MaxDelay].
 var shadowDelays = [...]time.Duration{
 	1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
@@ -27,8 +26,7 @@ type Watch struct {
 	// is no hedge or retry itself, and its caller did not opt out.
 	Hedgeable bool
 
-	// Left is the time from the start of the attempt to the request's deadline.
-	Left time.Duration
+	Left time.Duration // from the start of the attempt to the request's deadline
 
 	// Asked is when the request's hedge timer, armed with the delay in force,
 	// fired; 0 means that it has not. It is late if the loop was not scheduled,
@@ -41,10 +39,9 @@ type Watch struct {
 	recorded bool  // reports whether the timeline has a sample of the attempt
 }
 
-// shadow forecasts for several delays what hedging would do to a route. The
-// latency of a hedge is taken from a primary that was sent to another endpoint at
-// the time of the hedge. If that primary is late too, because all endpoints are
-// slow together, the hedge gains nothing. The size is about 150 KiB.
+// shadow forecasts for several delays what hedging would do to a route. The latency of a hedge
+// is that of a primary sent to another endpoint at the time. If that is late too, because all
+// endpoints are slow together, the hedge gains nothing. The size is about 150 KiB.
 type shadow struct {
 	timeline timeline
 	total    float64 // hedges that the budget has allowed since the start
@@ -63,9 +60,8 @@ type plan struct {
 	changes  [2]change
 }
 
-// change is the effect that hedging would have had in one half-window of the
-// estimator's long window: how the counts of its histogram would differ, and how
-// many hedges would have been sent.
+// change is the effect that hedging would have had in one half-window of the estimator's long
+// window: the differences of its histogram, and the hedges sent.
 type change struct {
 	epoch    int64
 	hedges   uint64
@@ -125,10 +121,9 @@ func (s *shadow) end(now time.Duration, r *Route, w *Watch, cutOff bool) {
 // askTimes says when the decision for a request is made, counted from its start.
 type askTimes struct{ first, interval time.Duration }
 
-// askTimes returns when the loop would have decided with the given delay, current
-// being the delay in force. If the loop reached the timer of the current delay
-// late, or after the response, it would have reached that of a longer delay no
-// sooner.
+// askTimes returns when the loop would have decided with the given delay, current being the
+// delay in force. If the loop reached the timer of the current delay late, or after the
+// response, it would have reached that of a longer delay no sooner.
 func (w *Watch) askTimes(delay, current time.Duration) askTimes {
 	interval := max(delay, minAskInterval)
 	switch {
@@ -140,8 +135,7 @@ func (w *Watch) askTimes(delay, current time.Duration) askTimes {
 	return askTimes{max(delay, w.Asked-w.sent), interval}
 }
 
-// hedgedLatency returns the latency that the caller would have seen with hedges,
-// and counts these in c.
+// hedgedLatency returns the latency that the caller would have seen with hedges, counted in c.
 func (s *shadow) hedgedLatency(p *plan, c *change, now time.Duration, r *Route, w *Watch, when askTimes) time.Duration {
 	s.refill(p, now)
 	median := r.Estimator.estimate(now, r.Policy.Quantile).median
@@ -174,7 +168,6 @@ func (s *shadow) refill(p *plan, now time.Duration) {
 	p.winRate.earn(gain)
 }
 
-// change returns the change of the current half-window.
 func (p *plan) change(now time.Duration) *change {
 	epoch := int64(now / longHalf)
 	c := &p.changes[epoch&1]
@@ -184,8 +177,7 @@ func (p *plan) change(now time.Duration) *change {
 	return c
 }
 
-// move counts a request that took the latency took, or was cut off, as one with
-// the latency to.
+// move counts a request with the latency took, or cut off, as one with the latency to.
 func (c *change) move(took, to time.Duration, cutOff bool) {
 	if cutOff {
 		c.censored--
@@ -195,8 +187,7 @@ func (c *change) move(took, to time.Duration, cutOff bool) {
 	c.counts[bucketOf(to)]++
 }
 
-// Forecast is the effect that hedging with one delay would have had during the last
-// 30 to 60 s.
+// Forecast is what hedging with one delay would have done during the last 30 to 60 s.
 type Forecast struct {
 	Delay   time.Duration
 	Current bool // reports whether Delay is the one in force now; it may have changed meanwhile

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// The timeline keeps the first samplesPerSlot primaries of each millisecond for
-// about two seconds. It looks for one near a given time in up to timelineReach
-// slots to either side.
+// The timeline keeps the first samplesPerSlot primaries of each millisecond for about two
+// seconds. It looks for one near a given time in up to timelineReach slots to either side.
 const (
 	slotWidth      = time.Millisecond
 	timelineSlots  = 2048
@@ -46,8 +45,7 @@ type timeline struct {
 
 func slotNumber(t time.Duration) int64 { return int64(t/slotWidth) + 1 }
 
-// add records a primary and returns its index in its slot. ok is false if the slot
-// is full.
+// add records a primary and returns its index in its slot; ok is false if the slot is full.
 func (t *timeline) add(now time.Duration, endpoint uint32, unavailable bool) (index uint8, ok bool) {
 	number := slotNumber(now)
 	s := &t.slots[number%timelineSlots]

@@ -10,12 +10,11 @@ const (
 	// even latency lose by a little, and the few that win avoid the freezes.
 	uselessFloor = 50
 
-	// uselessWindow is how many hedges must be sent before their win rate is
-	// judged, and half of how many are remembered. At the floor 5 of them win,
-	// so that a service well above the floor is not stopped by chance. An overload
-	// can't wait for that many: with no win at all the gate closes after
-	// uselessNone. For a service with a win rate of one in 16 this happens by
-	// chance at one start in 60.
+	// uselessWindow is how many hedges must be sent before their win rate is judged, and half
+	// of how many are remembered. At the floor 5 of them win, so that a service well above it
+	// is not stopped by chance. An overload can't wait so long: without a win the gate closes
+	// after uselessNone. With a win rate of one in 16 this happens by chance at one start in
+	// 60.
 	uselessWindow = 256
 	uselessNone   = 64
 
@@ -26,9 +25,8 @@ const (
 	probeWins  = 2
 )
 
-// winRate judges by the recent hedges of a route whether hedges help. A hedge
-// counts from the moment it is sent: in an overload it ends much later. The zero
-// value lets hedges pass.
+// winRate judges by the recent hedges of a route whether hedges help. A hedge counts from the
+// moment it is sent: in an overload it ends much later. The zero value lets hedges pass.
 type winRate struct {
 	sent, won uint32 // since the gate last closed, halved as they grow old
 	closed    bool
@@ -42,11 +40,9 @@ func (w *winRate) earn(budget float64) {
 	}
 }
 
-// allows reports whether the next hedge may be sent. While the gate is closed, it
-// must be an earned probe.
+// allows reports whether a hedge may be sent: only an earned probe while the gate is closed.
 func (w *winRate) allows() bool { return !w.closed || w.earned >= 1 }
 
-// countHedge counts a hedge that is sent.
 func (w *winRate) countHedge() {
 	w.earned = 0
 	w.sent++
