@@ -7,8 +7,7 @@ import (
 	"github.com/remora-proxy/remora/protocol/http1"
 )
 
-// OfRequest returns the failure for a client whose request the HTTP decoder refused
-// with err.
+// OfRequest returns the failure for a client whose request the HTTP decoder refused with err.
 func OfRequest(err error) *Failure {
 	var refused *http1.Error
 	if !errors.As(err, &refused) {

@@ -1,6 +1,5 @@
-// Package fault defines the failures of requests and attempts: the stable code and
-// status for the caller, the reason for another sidecar, and the retries that the
-// failure permits.
+// Package fault defines the failures of requests and attempts: the stable code and status for
+// the caller, the reason for another sidecar, and the retries that the failure permits.
 //
 //	codec.go    failures for the errors of codecs
 //	failure.go  Failure, its retry class, and the list of all failures

@@ -10,12 +10,10 @@ type Failure struct {
 	Status int    // HTTP status for the caller
 	Text   string // one line for people
 
-	// reason goes to the sidecar at the other end of a downstream link in place
-	// of a status, so that it can decide on a retry. 0 means that no link refuses
-	// a request with this failure.
+	// reason goes to the sidecar at the other end of a downstream link in place of a status,
+	// for its decision on a retry. 0 means that no link refuses a request with this failure.
 	reason link.Reason
-	// Retry says which retry the failure permits. The zero value is RetryNever.
-	Retry RetryClass
+	Retry  RetryClass // which retry it permits
 }
 
 // BlamesEndpoint reports whether the endpoint caused the failure, and not its load, the
@@ -24,8 +22,7 @@ func (f *Failure) BlamesEndpoint() bool {
 	return f == Connect || f == Reset || f == Malformed
 }
 
-// AsUnsent returns the failure of a request of which no byte was sent when its
-// connection ended with f.
+// AsUnsent returns the failure of an unsent request whose connection ended with f.
 func (f *Failure) AsUnsent() *Failure {
 	if f == DialLimit {
 		return f
@@ -37,7 +34,6 @@ func (f *Failure) AsUnsent() *Failure {
 // endpoint can't have processed the request; any other costs a token of the budget.
 type RetryClass uint8
 
-// The retry classes.
 const (
 	RetryNever         RetryClass = iota // no retry
 	RetryUnsendable                      // no retry: the request can't be sent to any endpoint

@@ -3,7 +3,6 @@ package fault
 // Verdict is what the end of a request says about its service.
 type Verdict uint8
 
-// The verdicts.
 const (
 	VerdictNone Verdict = iota // nothing: cancelled, or refused by this sidecar
 	VerdictGood                // the service works

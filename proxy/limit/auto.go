@@ -52,9 +52,8 @@ func (a *Auto) reach() {
 	}
 }
 
-// CloseWindow closes the window if it has ended at now, and sets the limit for the
-// next one. It reports whether it closed a window. queued says that requests wait for
-// a slot.
+// CloseWindow closes the window if it has ended at now, sets the limit for the next one, and
+// reports whether it did. queued says that requests wait for a slot.
 func (a *Auto) CloseWindow(now time.Duration, queued bool) bool {
 	end := a.ends.Load()
 	if int64(now) < end || !a.ends.CompareAndSwap(end, closing) {

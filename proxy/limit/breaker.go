@@ -37,7 +37,6 @@ func NewBreaker(c *config.Breaker) *Breaker {
 // Permit is a breaker's permission for one request.
 type Permit uint8
 
-// The permits.
 const (
 	NoPermit    Permit = iota // none: refused, or the service has no breaker
 	FreePermit                // the breaker is closed

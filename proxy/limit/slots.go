@@ -2,9 +2,8 @@ package limit
 
 import "sync/atomic"
 
-// Slots are the requests that a service's application may have at once
-// (max_concurrency), and the bound of the queue for them. They are limits of the
-// process, so they are atomics; the queues themselves belong to the loops.
+// Slots are the requests that a service's application may have at once (max_concurrency), and
+// the bound of the queue for them.
 type Slots struct {
 	Limit    atomic.Int32 // 0 means no limit: Take must not be called
 	Auto     *Auto        // adjusts Limit; nil means that Limit is fixed

@@ -20,7 +20,6 @@ type conditions struct {
 	split   *split // nil means that the route leads to one service
 }
 
-// headerMatch is a condition on a header.
 type headerMatch struct {
 	name  string // lower case
 	value []byte
@@ -51,7 +50,6 @@ func newConditions(index int, m *config.Match) *conditions {
 	return c
 }
 
-// match reports whether all conditions hold.
 func (c *conditions) match(req *protocol.Request) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
@@ -84,8 +82,7 @@ func (m *callMatch) match(req *protocol.Request) bool {
 	return !m.httpOnly && matches(m.service, req.Path) && matches(m.version, req.Version) && matches(m.group, req.Group)
 }
 
-// matches reports whether got has the value of a condition. An empty condition allows
-// any value.
+// matches reports whether got has the value of a condition; an empty one allows any.
 func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
 
 // match reports whether one of the header's lines has the value.

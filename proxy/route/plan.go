@@ -55,9 +55,8 @@ func Plans(cfg *config.Config) (plans []Plan) {
 	return plans
 }
 
-// Compare sets Before and Same of all plans. previous are the plans of the previous
-// generation. A plan continues one of them only if kept reports that its service is
-// still the same.
+// Compare sets Before and Same of all plans. A plan continues one of previous, those of the
+// generation before, only if kept reports that its service is still the same.
 func Compare(plans, previous []Plan, kept func(service string) bool) {
 	indexes := make(map[string]int, len(previous))
 	for i := range previous {

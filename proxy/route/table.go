@@ -63,8 +63,7 @@ func (t *Table) add(routes []*conditions) {
 	t.services, t.calls = groupRoutes(dubbo, func(r *conditions) []byte { return r.call.service })
 }
 
-// groupRoutes divides routes by the value of a condition. none are the routes without
-// the condition.
+// groupRoutes divides routes by the value of a condition; none are those without a value.
 func groupRoutes(routes []*conditions, by func(*conditions) []byte) (groups map[string][]*conditions, none []*conditions) {
 	groups = map[string][]*conditions{}
 	for _, r := range routes {
@@ -86,7 +85,6 @@ func (t *Table) Find(req *protocol.Request) (plan int, targets *split) {
 	return -1, nil
 }
 
-// first returns the first route that matches, or nil.
 func (t *Table) first(req *protocol.Request) *conditions {
 	if req.Codec != protocol.CodecHTTP {
 		return earlier(firstMatch(t.services[string(req.Path)], req), firstMatch(t.calls, req))
@@ -120,8 +118,7 @@ func earlier(a, b *conditions) *conditions {
 // maxHost is longer than any host name that can be resolved (RFC 1035 section 2.3.4).
 const maxHost = 256
 
-// lowerHost returns a host in lower case, as routes have it, and nil if it is longer
-// than maxHost.
+// lowerHost returns a host in lower case, as routes have it; nil if longer than maxHost.
 func lowerHost(to *[maxHost]byte, host []byte) []byte {
 	if len(host) > len(to) {
 		return nil
@@ -161,7 +158,6 @@ func newPathTable(routes []*conditions) pathTable {
 	return t
 }
 
-// first returns the first route of the table that matches, or nil.
 func (t pathTable) first(req *protocol.Request) (found *conditions) {
 	for i := t.longest(req.Path); i >= 0; i = t[i].parent {
 		found = earlier(found, firstMatch(t[i].routes, req))

@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	// Least and Most bound a Limit. With a limit of 1, a single request that hangs
-	// would stop the application.
+	// Least and Most bound a Limit. With 1, one request that hangs would stop the application.
 	Least = 2
 	Most  = 4096
 
@@ -28,9 +27,8 @@ const (
 	// the latency without a queue. Without it that would sink to the lowest window.
 	smoothing = 1. / 32
 
-	// probeEvery is the number of windows at the limit between two probes. It is
-	// probeSoon after a probe that found a queue, or a latency above
-	// slowerFactor times the estimate.
+	// probeEvery is the number of windows at the limit between two probes. It is probeSoon
+	// after a probe that found a queue, or a latency above slowerFactor times the estimate.
 	probeEvery, probeSoon = 100, 10
 	slowerFactor          = 1.25
 
@@ -70,10 +68,9 @@ const (
 	refilling              // the limit is whole again, but responses are to requests of the probe
 )
 
-// Limit follows the capacity of one application. It compares the mean latency of
-// each window with the latency without a queue, and moves by the ratio. Probes at
-// half the limit measure the latency without a queue, at least each probeEvery
-// windows at the limit.
+// Limit follows the capacity of one application: it compares the mean latency of each window
+// with that without a queue, and moves by the ratio. Probes at half the limit measure the
+// latter, at least each probeEvery windows at the limit.
 type Limit struct {
 	phase phase
 	limit float64
@@ -125,8 +122,7 @@ func (l *Limit) Update(w Window) bool {
 		l.phase = min(l.phase, steady) // hardly any traffic: give up a probe
 		return true
 	}
-	// At least a nanosecond: with 0, the ratio of two latencies could be 0/0, and the
-	// limit NaN for ever.
+	// Not 0: the ratio of two latencies could then be 0/0, and the limit NaN for ever.
 	l.previous, l.latency = l.latency, max(1, float64(w.Latency)/float64(w.Answers))
 	switch l.phase {
 	case starting:
@@ -171,8 +167,7 @@ func (l *Limit) adjust(reached bool) {
 	// distinguishes the two. If requests have become faster, the estimate without a
 	// queue is too high and the limit lets a queue grow, so a probe follows too.
 	//
-	// A single unusual window may be chance, so both conditions use the less unusual
-	// of two windows.
+	// One unusual window may be chance: both conditions use the less unusual of two.
 	l.probeIn--
 	fast := headroom*max(l.latency, l.previous) < l.base
 	if l.probeIn <= 0 || l.limit < l.afterProbe/2 || fast {
@@ -184,8 +179,7 @@ func (l *Limit) adjust(reached bool) {
 	l.set(min(max((l.limit+target)/2, minStep*l.limit), maxStep*l.limit))
 }
 
-// endProbe evaluates a probe: the latency was beforeProbe at the whole limit, and is
-// l.latency at half of it.
+// endProbe evaluates a probe: the latency was beforeProbe, and is l.latency at half the limit.
 func (l *Limit) endProbe() {
 	l.probeIn = probeEvery
 	switch {
