@@ -13,21 +13,19 @@ type Conn interface {
 	// fails closes the connection; OnClose reports it later.
 	Write(b []byte)
 
-	// Buffered returns the number of bytes that Write took and the kernel has
-	// not. A driver that encrypts includes its framing.
-	// The caller bounds it: there is no "writable" event.
+	// Buffered returns the number of bytes that Write took and the kernel has not. A driver
+	// that encrypts includes its framing. The caller bounds it: there is no "writable" event.
 	Buffered() int
 
 	// Close discards buffered output and closes at once. No OnData follows;
 	// OnClose follows after the current callback.
 	Close()
 
-	// Drain closes in order: no OnData follows, buffered output is sent, and the
-	// write side is shut. Input is then read and discarded until the peer's end
-	// of file, for one second at most, so that no reset destroys the last
-	// response. A driver that sees the peer still taking output goes on longer.
-	// Then the connection closes and OnClose follows. Close ends a drain at
-	// once.
+	// Drain closes in order: no OnData follows, buffered output is sent, and the write side is
+	// shut. Input is then read and discarded until the peer's end of file, for one second at
+	// most, so that no reset destroys the last response. A driver that sees the peer still
+	// taking output goes on longer. Then the connection closes and OnClose follows. Close ends
+	// a drain at once.
 	Drain()
 
 	// Detach takes the connection off the loop, for a stream that needs
@@ -38,8 +36,7 @@ type Conn interface {
 	//
 	// On an error nothing has changed: ErrDetachBuffered while Buffered is not
 	// 0, ErrDetachClosed after Close, Drain or the peer's close,
-	// errors.ErrUnsupported from a driver without sockets, else the system's
-	// error.
+	// errors.ErrUnsupported from a driver without sockets, else the system's error.
 	Detach() (Socket, error)
 
 	// RemoteAddr returns the peer's "ip:port".
@@ -75,8 +72,7 @@ type Destined interface {
 	Service() string
 }
 
-// ErrDialQueue ends a dial that was not tried because the driver's queue of dials is
-// full.
+// ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full.
 var ErrDialQueue = errors.New("proxy: too many dials are waiting")
 
 // The errors of Conn.Detach.

@@ -1,6 +1,5 @@
-// Package loop defines time and connections for the core. A driver (proxy/reactor on
-// real sockets, proxy/sim in tests) implements Loop; the packages above use only the
-// interfaces.
+// Package loop defines time and connections for the core. A driver (proxy/reactor on real
+// sockets, proxy/sim in tests) implements Loop; the packages above use only the interfaces.
 //
 //	loop.go     Loop
 //	conn.go     Conn, a connection, and Stream, which receives its events

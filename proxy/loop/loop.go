@@ -19,18 +19,16 @@ type Loop interface {
 	// same for all loops of a process. It does not change within one callback.
 	Now() time.Duration
 
-	// After arms t to fire once, d from now. With d <= 0 it fires as soon as
-	// possible, but after this call has returned. A timer that is armed is armed
-	// anew. After does not allocate in steady state, and its error is well under
-	// a millisecond.
+	// After arms t to fire once, d from now. With d <= 0 it fires as soon as possible, but
+	// after this call has returned. A timer that is armed is armed anew. After does not
+	// allocate in steady state, and its error is well under a millisecond.
 	After(d time.Duration, t *Timer)
 
 	// Stop disarms t. It does nothing to a timer that is not armed.
 	Stop(t *Timer)
 
-	// Defer runs f once, at the end of this turn. All output of the turn for
-	// one peer then leaves in one write. A Flush that is already queued is not
-	// queued again.
+	// Defer runs f once, at the end of this turn. All output of the turn for one peer then
+	// leaves in one write. A Flush that is already queued is not queued again.
 	Defer(f *Flush)
 
 	// Dial connects to addr ("host:port", the host an IP address) and never
@@ -38,9 +36,8 @@ type Loop interface {
 	// longer than timeout. The error is ErrDialQueue if the dial was not tried.
 	Dial(addr string, timeout time.Duration, s Stream)
 
-	// Post runs f on the loop, soon. It is the only method that other
-	// goroutines may call. Functions posted by one goroutine may run in any
-	// order, so a state that is posted needs a version. After the loop has
-	// stopped, f is dropped.
+	// Post runs f on the loop, soon. It is the only method that other goroutines may call.
+	// Functions posted by one goroutine may run in any order, so a state that is posted needs
+	// a version. After the loop has stopped, f is dropped.
 	Post(f func())
 }

@@ -9,13 +9,11 @@ import (
 // methods block, as those of a net.Conn do, and may be called from any
 // goroutine. The core only passes a Socket on, or resets it.
 //
-// A Socket of a driver with real sockets implements all of net.Conn. Its method
-// NetConn() net.Conn returns the *net.TCPConn below, for its options and counters.
-// If the Socket is not Secure, that connection carries the same bytes, and the
-// kernel can copy between two of them.
+// A Socket of a driver with real sockets implements all of net.Conn. Its method NetConn()
+// net.Conn returns the *net.TCPConn below, for its options and counters. If the Socket is not
+// Secure, that connection carries the same bytes, and the kernel can copy between two of them.
 //
-// An accepted connection counts against limits.connections until its Socket is
-// closed.
+// An accepted connection counts against limits.connections until its Socket is closed.
 type Socket interface {
 	io.ReadWriteCloser
 
@@ -32,8 +30,7 @@ type Socket interface {
 	// SetWriteDeadline bounds Write and CloseWrite.
 	SetWriteDeadline(t time.Time) error
 
-	// Reset closes without blocking, so that the peer sees an error and not the end
-	// of the data. A loop may call it.
+	// Reset closes without blocking: the peer sees an error, not the end. A loop may call it.
 	Reset()
 
 	// Secure reports whether the bytes are encrypted on the wire (TLS).

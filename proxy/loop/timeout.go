@@ -5,7 +5,6 @@ import "time"
 // TimeoutKind is what a session waits for.
 type TimeoutKind uint8
 
-// The kinds of timeouts.
 const (
 	TimeoutOff  TimeoutKind = iota // nothing
 	TimeoutIdle                    // the next message
@@ -25,8 +24,7 @@ type Timeout struct {
 	onExpiry func(TimeoutKind)
 }
 
-// Init prepares t for loop l. onExpiry is called on the loop when a timeout expires; t
-// is off then.
+// Init prepares t for loop l, which calls onExpiry when a timeout has expired and t is off.
 func (t *Timeout) Init(l Loop, onExpiry func(TimeoutKind)) {
 	t.loop, t.onExpiry = l, onExpiry
 	t.timer.Fire = t.fire

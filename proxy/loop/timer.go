@@ -23,8 +23,7 @@ func (t *Timer) Armed() bool { return t.armed }
 
 // Flush is deferred work, embedded in its owner and reused.
 type Flush struct {
-	// Do is called at the end of the turn; it may Defer the Flush again, for
-	// the end of the next turn.
+	// Do is called at the end of the turn. It may Defer the Flush again, for the next turn.
 	Do func()
 
 	queued bool

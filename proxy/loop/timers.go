@@ -2,9 +2,8 @@ package loop
 
 import "time"
 
-// Timers is the timer queue of a driver: a 4-ary heap of intrusive timers
-// ordered by due time, then by order of arming. The core does not use it: it
-// knows only Loop.
+// Timers is the timer queue of a driver: a 4-ary heap of intrusive timers ordered by due time,
+// then by order of arming. The core does not use it: it knows only Loop.
 //
 // Most timers are deadlines that do not expire. With every request such a timer is
 // disarmed and armed again for a later time. That does not touch the heap: the timer
@@ -49,7 +48,6 @@ func (q *Timers) Disarm(t *Timer) {
 	}
 }
 
-// sweep removes the disarmed timers from the heap.
 func (q *Timers) sweep() {
 	n := 0
 	for _, t := range q.heap {
@@ -82,7 +80,6 @@ func (q *Timers) settleTop() {
 	}
 }
 
-// removeTop removes the top from the heap.
 func (q *Timers) removeTop() {
 	last := len(q.heap) - 1
 	q.heap[0].pos = 0
@@ -95,8 +92,7 @@ func (q *Timers) removeTop() {
 	q.down(0)
 }
 
-// Next returns the time at which the earliest timer is due; ok is false if none is
-// armed.
+// Next returns the time at which the earliest timer is due; ok is false if none is armed.
 func (q *Timers) Next() (at time.Duration, ok bool) {
 	if q.settleTop(); len(q.heap) == 0 {
 		return 0, false

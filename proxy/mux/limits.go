@@ -12,9 +12,6 @@ const (
 	// more is put there. Outside of it short messages can still overtake long ones.
 	MaxOutbound = 256 << 10
 
-	// BatchSize is the number of bytes that are put together for one write.
-	BatchSize = 64 << 10
-
-	// RetryWrite is the pause before the next write to a peer that reads too slowly.
-	RetryWrite = time.Millisecond
+	BatchSize  = 64 << 10         // bytes that are put together for one write
+	RetryWrite = time.Millisecond // pause before the next write to a peer that reads too slowly
 )

@@ -105,8 +105,7 @@ func (t *Table[V]) Each(yield func(*V) bool) {
 	}
 }
 
-// InOrder returns all entries by rising id, so that the effects of a lost link don't depend
-// on their slots.
+// InOrder returns all entries by rising id: a lost link's effects must not depend on slots.
 func (t *Table[V]) InOrder() []Entry[V] {
 	list := make([]Entry[V], 0, t.n)
 	for _, s := range t.slots {

@@ -9,9 +9,8 @@ import (
 // budget counts the bytes of messages in memory (limits.buffered).
 type budget struct {
 	limit atomic.Int64 // at and above it, connections over their share get no new work
-	// hard is the hard mark: at and above it the loops close the connections that
-	// hold the most. Between limit and hard, requests in progress may still grow
-	// and responses arrive.
+	// hard is the hard mark: at and above it the loops close the connections that hold the
+	// most. Below it, requests in progress may still grow and responses arrive.
 	hard  atomic.Int64
 	bytes atomic.Int64
 }
@@ -22,12 +21,10 @@ func (b *budget) Configure(lim *config.Limits) {
 	b.hard.Store(lim.Buffered + max(lim.Buffered/4, hardMessages*lim.Message))
 }
 
-// room returns the number of bytes between the limit and the hard mark.
 func (b *budget) room() int64 { return max(0, b.hard.Load()-b.limit.Load()) }
 
-// hardMessages is the smallest distance between the limit and the hard mark, in
-// messages of the maximum length. A message is in memory up to three times while it
-// moves from one connection to another.
+// hardMessages is the least distance of limit and hard mark, in messages of the maximum
+// length: a message is in memory up to three times while it moves between connections.
 const hardMessages = 4
 
 // Full reports whether the limit is reached without the own bytes that the caller has
@@ -40,12 +37,10 @@ func (b *budget) Hold(n int64) { b.bytes.Add(n) }
 // Held returns the number of bytes counted.
 func (b *budget) Held() int64 { return b.bytes.Load() }
 
-// chargeStep is the number of bytes that a loop may hold or release before it updates
-// the budget of the process.
+// chargeStep is the number of bytes that a loop holds or releases before it updates the budget.
 const chargeStep = 64 << 10
 
-// Recount charges the change of the bytes that one holder has in memory: held, after
-// *counted before. It sets *counted to held.
+// Recount charges a holder's change of memory, from *counted to held bytes, and sets *counted.
 func (s *Shard) Recount(counted *int, held int) {
 	if held != *counted {
 		s.charge(held - *counted)
@@ -65,24 +60,21 @@ func (s *Shard) charge(n int) {
 	}
 }
 
-// overHardMark reports whether the hard mark is reached, including delta bytes that are
-// not counted yet.
+// overHardMark reports whether the hard mark is reached, with delta bytes not counted yet.
 func (b *budget) overHardMark(delta int64) bool { return b.bytes.Load()+delta >= b.hard.Load() }
 
 // OverBudget reports whether the process has reached the hard mark.
 func (s *Shard) OverBudget() bool { return s.Process.Budget.overHardMark(s.Uncounted) }
 
-// Share returns the bytes that an accepted connection may hold and still get new work
-// once limits.buffered is reached: an equal part of the room up to the hard mark. So a
-// peer that fills memory stops itself and not others, and connections within their
-// shares don't reach the hard mark together.
+// Share returns the bytes that an accepted connection may hold and still get new work once
+// limits.buffered is reached: an equal part of the room up to the hard mark. So a peer that
+// fills memory stops only itself, and connections within their shares stay below the mark.
 func (s *Shard) Share() int { return s.perConnection(s.Process.Budget.room()) }
 
 // ShareOfAll returns an equal part of all memory up to the hard mark, in bytes.
 func (s *Shard) ShareOfAll() int { return s.perConnection(s.Process.Budget.hard.Load()) }
 
-// perConnection divides bytes among the loops, and the part of this loop among its
-// connections.
+// perConnection divides bytes among the loops, then among the connections of this loop.
 func (s *Shard) perConnection(bytes int64) int {
 	return int(bytes) / s.Process.Loops / max(1, s.Sessions)
 }

@@ -9,8 +9,7 @@ const (
 	maxKept   = 16 << 20
 	keptShare = 8
 
-	// keptFor is how long a loop keeps an unused buffer: at least once this time, at
-	// most twice.
+	// keptFor is how long a loop keeps an unused buffer: at least once this, at most twice.
 	keptFor = time.Second
 )
 
@@ -24,7 +23,6 @@ func (s *Shard) initBuffers() {
 	}
 }
 
-// boundBuffers sets how many bytes of buffers are kept.
 func (s *Shard) boundBuffers() {
 	share := s.Config.Limits.Buffered / keptShare / int64(s.Process.Loops)
 	s.Buffers.Most = int(min(maxKept, share))

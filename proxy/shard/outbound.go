@@ -69,8 +69,7 @@ func (o *Outbound) check() {
 	o.shard.Loop.After(min(checkInterval, timeout-(now-o.since)), &o.timer)
 }
 
-// Stop ends the checks and releases the count. The owner calls it when the connection
-// is closed.
+// Stop ends the checks and releases the count, when the connection is closed.
 func (o *Outbound) Stop() {
 	o.shard.Loop.Stop(&o.timer)
 	o.shard.Recount(&o.Counted, 0)

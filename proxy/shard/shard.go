@@ -13,9 +13,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// Shard is the part of the process that belongs to one loop: the loop itself, its
-// counters, its scratch memory, and the limits in force. Only that loop uses it, so it
-// has no locks.
+// Shard is one loop's part of the process. Only that loop uses it, so it has no locks.
 type Shard struct {
 	Loop    loop.Loop
 	Stats   stats.WorkerStats
@@ -43,8 +41,7 @@ type Shard struct {
 	trimmer   loop.Timer // armed while Buffers keeps memory
 }
 
-// Process is what the shards of one process share. Its fields are set before the first
-// connection, or atomic.
+// Process is what all shards share. Its fields are atomic, or set before the first connection.
 type Process struct {
 	Budget    budget
 	Draining  atomic.Bool
@@ -63,8 +60,7 @@ func (s *Process) Now() (t time.Time) {
 	return t
 }
 
-// New returns the shard of a loop, with the given index in process. seed seeds its
-// random numbers.
+// New returns the shard of a loop, the index-th of process. seed seeds its random numbers.
 func New(process *Process, index int, loop loop.Loop, log Logger, seed uint64) *Shard {
 	s := &Shard{
 		Process: process, Index: index, Loop: loop, Log: newLimitedLogger(log, loop),

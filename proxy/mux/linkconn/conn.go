@@ -9,14 +9,12 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// The time constants of a link.
 const (
 	// keepaliveInterval is the time between two checks of the peer. After one interval
 	// of silence the link sends a PING, after two it closes.
 	keepaliveInterval = 10 * time.Second
 
-	// idleTimeout is how long a link may carry nothing before it closes.
-	idleTimeout = 60 * time.Second
+	idleTimeout = 60 * time.Second // a link that carries nothing for so long closes
 )
 
 // maxControl is the highest number of bytes of control frames that may wait to be sent. The
@@ -60,8 +58,7 @@ type Handler interface {
 	OnIdle()
 }
 
-// Init prepares either end. full reports whether no reassembly may begin; nil means that it
-// always may.
+// Init prepares either end. full, if not nil, reports whether no reassembly may begin.
 func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() bool) {
 	c.Shard, c.handler = w, end
 	limits := link.ReaderLimits{
@@ -96,8 +93,7 @@ func (c *Conn) Establish(version uint8, peer link.Settings) {
 // dialler needs the link no more.
 func (c *Conn) StartDraining() { c.state.become(Draining) }
 
-// Receive passes input to the codec, and grants credit for it. It reports whether the link
-// may stay open.
+// Receive feeds the codec and grants credit. It reports whether the link may stay open.
 func (c *Conn) Receive(b []byte) bool {
 	c.heard = true
 	c.Shard.Stats.LinkBytesIn += uint64(len(b))
@@ -126,8 +122,7 @@ func (c *Conn) Receive(b []byte) bool {
 	return true
 }
 
-// expire drops messages that take the peer longer than timeouts.body to send. It runs four
-// times in that time.
+// expire, run four times in timeouts.body, drops messages that take the peer longer to send.
 func (c *Conn) expire() {
 	timeout := c.Shard.Config.Timeouts.Body
 	if err := c.Reader.Expire(c.Shard.Loop.Now()+1, timeout, c.handler); err != nil {
@@ -153,9 +148,8 @@ func (c *Conn) Account() {
 	c.Shard.Recount(&c.Held, c.Reader.Buffered()+c.Writer.Encoded())
 }
 
-// Schedule sends a message that the Writer was given. With alone, when nothing else is in
-// flight on the link, it leaves at once; else with the other messages of the turn, at its
-// end.
+// Schedule sends a message that the Writer was given: at once if alone, with nothing else in
+// flight on the link; else with the other messages of the turn, at its end.
 func (c *Conn) Schedule(alone bool) {
 	c.batch++
 	if alone {

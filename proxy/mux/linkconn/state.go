@@ -15,7 +15,6 @@ const (
 	Closed
 )
 
-// stateEdges has the transitions that become accepts, by the state before.
 var stateEdges = [...][4]bool{
 	Opening:  {Open: true, Closed: true},
 	Open:     {Draining: true, Closed: true},
@@ -23,7 +22,6 @@ var stateEdges = [...][4]bool{
 	Closed:   {},
 }
 
-// become is the only place that changes a state.
 func (s *State) become(next State) {
 	if !stateEdges[*s][next] {
 		loop.IllegalState(*s, next)
