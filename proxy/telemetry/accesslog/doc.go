@@ -1,6 +1,5 @@
-// Package accesslog writes the access log: one JSON object per line for each request
-// and stream. At the end of each, the core fills a Record and adds it to its loop's
-// Feed.
+// Package accesslog writes the access log: one JSON object per line for each request and
+// stream. At the end of each, the core fills a Record and adds it to its loop's Feed.
 //
 //	log.go     one loop's part: which requests have a line
 //	stream.go  the line of a stream, written at its end

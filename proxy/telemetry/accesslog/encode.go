@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Longest strings of a line, in bytes. Longer ones are truncated, because clients
-// choose most of them.
+// Longest strings of a line, in bytes. Longer ones are truncated: clients choose most of them.
 const (
 	maxName = 256 // names of listeners and services, hosts and addresses
 	maxWord = 64  // methods, outcomes and codes
@@ -19,8 +18,7 @@ const (
 // maxLine bounds the length of a line: escaping makes at most six bytes of one.
 const maxLine = 6*(5*maxName+5*maxWord+2*maxID+maxPath) + 1024
 
-// encoder encodes lines. It caches the digits of the last second, which most lines
-// share. The zero value is ready to use.
+// encoder encodes lines, and caches the digits of the last second. Its zero value is ready.
 type encoder struct {
 	second int64
 	digits [len(toSecond)]byte

@@ -24,8 +24,7 @@ type Log struct {
 // flushAfter is how long a line may wait for others that are written with it.
 const flushAfter = 100 * time.Millisecond
 
-// Init prepares l for a loop. now returns the time of day; rnd samples requests without
-// an id.
+// Init prepares l for a loop. now returns the time of day; rnd samples requests without an id.
 func (l *Log) Init(loop loop.Loop, now func() time.Time, rnd *rand.PCG) {
 	l.loop, l.now, l.rnd = loop, now, rnd
 	l.flush.Fire = l.Flush
@@ -44,8 +43,7 @@ func (l *Log) Add(r *Record) {
 	}
 }
 
-// Wall returns the time of day so long ago, or the zero time if the process has no
-// clock.
+// Wall returns the time of day so long ago, or the zero time if the process has no clock.
 func (l *Log) Wall(ago time.Duration) (t time.Time) {
 	if t = l.now(); !t.IsZero() {
 		t = t.Add(-ago)
@@ -71,8 +69,7 @@ func (l *Log) Keeps(failed bool, took time.Duration, id []byte) bool {
 // fractionOf spreads random bits over [0, 1).
 func fractionOf(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// hash takes eight bytes at a time, because it runs for every request. Most ids have 32
-// bytes.
+// hash takes eight bytes at a time, because it runs for every request. Most ids have 32 bytes.
 func hash(b []byte) uint64 {
 	h := uint64(len(b))
 	for ; len(b) >= 8; b = b[8:] {

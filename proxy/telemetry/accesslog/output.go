@@ -20,8 +20,7 @@ func open(path string) (*os.File, error) {
 	case Stderr:
 		return duplicate(os.Stderr)
 	}
-	// O_NONBLOCK makes a named pipe without a reader an error. Otherwise the open
-	// would wait for one.
+	// O_NONBLOCK makes a named pipe without a reader an error; the open would wait for one.
 	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 }
 

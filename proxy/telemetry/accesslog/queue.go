@@ -13,8 +13,7 @@ type Counts struct {
 // batchSize is the size of a batch, in bytes.
 const batchSize = 64 << 10
 
-// perLoop is the lowest number of batches for each loop: it fills one while another
-// is written.
+// perLoop is the least number of batches for a loop: it fills one while another is written.
 const perLoop = 2
 
 // Queue passes lines from the loops to a Writer. Each batch is in one place: free,
@@ -25,8 +24,7 @@ type Queue struct {
 	counts *Counts
 }
 
-// batch is a batch of lines. Its first byte is a newline, which the Writer writes
-// only after an incomplete line.
+// batch is a batch of lines after a newline, which is written only after an incomplete line.
 type batch struct {
 	b     []byte
 	lines int
@@ -43,7 +41,6 @@ func NewQueue(bytes int64, loops int, counts *Counts) *Queue {
 	return q
 }
 
-// take returns an empty batch, or nil if all are in use.
 func (q *Queue) take() *batch {
 	select {
 	case b := <-q.free:

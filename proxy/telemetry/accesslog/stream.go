@@ -34,8 +34,7 @@ const (
 	outcomeCut    = "cut"
 )
 
-// OpaqueStream begins the record of a stream of an unknown protocol. Any goroutine may
-// call it.
+// OpaqueStream begins the record of a stream of an unknown protocol. Any goroutine may call it.
 func (l *Log) OpaqueStream(listener, client, service string) *StreamRecord {
 	s := l.Stream(&Record{
 		Time: l.Wall(0), Listener: listener, Client: client, Service: service,

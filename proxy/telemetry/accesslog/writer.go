@@ -19,8 +19,7 @@ type Logger interface {
 // output is the destination of lines, behind a pointer for atomic.Pointer.
 type output struct{ io.WriteCloser }
 
-// Writer writes the lines of a Queue, on a goroutine of its own. It counts the lines
-// that it can't write.
+// Writer writes the lines of a Queue on its own goroutine, and counts those that it can't.
 type Writer struct {
 	path     string
 	queue    *Queue
@@ -56,9 +55,8 @@ func start(path string, out *output, q *Queue, log Logger) *Writer {
 // Queue returns the queue that the Writer reads.
 func (w *Writer) Queue() *Queue { return w.queue }
 
-// Reopen opens the path again, for log rotation: the Writer changes from a renamed
-// file to a new one between two batches. After an error it keeps the old file.
-// Reopen doesn't wait for a write in progress.
+// Reopen opens the path again, for log rotation: the Writer changes files between two batches,
+// and keeps the old one after an error. Reopen doesn't wait for a write in progress.
 func (w *Writer) Reopen() error {
 	if w.path == Stdout || w.path == Stderr {
 		return nil
@@ -105,7 +103,6 @@ func (w *Writer) run() {
 	}
 }
 
-// finish writes the queued batches and closes the output.
 func (w *Writer) finish() {
 	for len(w.queue.full) > 0 {
 		w.write(<-w.queue.full) // only this goroutine receives

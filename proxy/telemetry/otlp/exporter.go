@@ -14,12 +14,8 @@ import (
 )
 
 const (
-	// batchRecords is the highest number of records in one export, which is then
-	// about 500 KiB long.
-	batchRecords = 256
-
-	// batchDelay is how long the first record of a batch waits for others.
-	batchDelay = time.Second
+	batchRecords = 256         // most records in one export, of about 500 KiB then
+	batchDelay   = time.Second // how long the first record of a batch waits for others
 )
 
 // Options are the settings of an Exporter that do not change.
@@ -95,8 +91,7 @@ func (e *Exporter) Put(r *trace.Record) {
 	}
 }
 
-// full reports whether the queue has a full batch, or no more room. The caller must
-// hold the lock.
+// full reports whether the queue has a full batch, or no more room. It needs the lock.
 func (e *Exporter) full() bool { return e.queued.n >= min(batchRecords, e.queued.room) }
 
 // Stats counts spans since the start.
@@ -126,7 +121,6 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run sends batches until Close.
 func (e *Exporter) run() {
 	defer close(e.done)
 	for open := true; open; {
@@ -145,8 +139,7 @@ func (e *Exporter) run() {
 	e.to.retire()
 }
 
-// awaitBatch waits until a batch is full or old enough. It reports false if the
-// Exporter is closing.
+// awaitBatch waits until a batch is full or old enough; false means that the Exporter closes.
 func (e *Exporter) awaitBatch() bool {
 	t := time.NewTimer(batchDelay)
 	defer t.Stop()
@@ -167,8 +160,6 @@ func (e *Exporter) awaitBatch() bool {
 	}
 }
 
-// take takes the oldest records from the queue, up to a batch, for the current
-// receiver.
 func (e *Exporter) take() ([]*trace.Record, *receiver) {
 	batch := make([]*trace.Record, batchRecords)
 	e.mu.Lock()
@@ -176,7 +167,6 @@ func (e *Exporter) take() ([]*trace.Record, *receiver) {
 	return batch[:e.queued.take(batch)], e.to
 }
 
-// export sends a batch and counts its spans as exported or lost.
 func (e *Exporter) export(batch []*trace.Record, to *receiver) {
 	spans := uint64(0)
 	for _, r := range batch {
@@ -196,8 +186,7 @@ func (e *Exporter) export(batch []*trace.Record, to *receiver) {
 	e.logResult(err)
 }
 
-// logResult logs the first failure after a success, and the first success after a
-// failure.
+// logResult logs the first failure after a success, and the first success after a failure.
 func (e *Exporter) logResult(err error) {
 	switch {
 	case err != nil && !e.failing:

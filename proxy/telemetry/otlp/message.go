@@ -37,9 +37,8 @@ func message(batch []*trace.Record, o *Options, service string) *tracepb.TracesD
 	}}}
 }
 
-// exchangeSpan returns the span of a request at this sidecar. Attribute names are
-// those of OpenTelemetry's semantic conventions for HTTP and RPC, and remora.* for
-// anything else.
+// exchangeSpan returns the span of a request at this sidecar. Attribute names are those of
+// OpenTelemetry's semantic conventions for HTTP and RPC, and remora.* for anything else.
 func exchangeSpan(r *trace.Record) *tracepb.Span {
 	s := &tracepb.Span{
 		TraceId: r.Trace[:], SpanId: r.Span[:], Kind: tracepb.Span_SPAN_KIND_SERVER, Name: operation(r),
@@ -108,11 +107,9 @@ func setResult(s *tracepb.Span, r *trace.Record, status int, code string) {
 	}
 }
 
-// methods are those that name a span. A client may send any number of others, and
-// the names of spans must be few.
+// methods name spans. Clients may send any number of others; the names of spans must be few.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 
-// operation returns the name of the spans of r.
 func operation(r *trace.Record) string {
 	switch {
 	case r.RPC:
@@ -123,7 +120,6 @@ func operation(r *trace.Record) string {
 	return "HTTP"
 }
 
-// methodAttributes returns the attributes of the method, which all spans of r have.
 func methodAttributes(r *trace.Record) []*common.KeyValue {
 	switch {
 	case r.RPC:
@@ -151,8 +147,7 @@ func serverAttributes(addr string) []*common.KeyValue {
 
 func unix(r *trace.Record, at time.Duration) uint64 { return uint64(r.Zero + int64(at)) }
 
-// valid returns s as valid UTF-8. One invalid string would make the whole protobuf
-// message invalid.
+// valid returns s as valid UTF-8: one invalid string would invalidate the protobuf message.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func text(key, value string) *common.KeyValue {

@@ -17,7 +17,6 @@ func (q *queue) resize(room int) {
 	q.ring, q.first, q.n, q.room = ring, 0, n, room
 }
 
-// put adds r, and reports whether there was room.
 func (q *queue) put(r *trace.Record) bool {
 	if q.n >= q.room {
 		return false
@@ -27,8 +26,7 @@ func (q *queue) put(r *trace.Record) bool {
 	return true
 }
 
-// take moves the oldest records into batch, up to its length, and returns their
-// number.
+// take moves the oldest records into batch, up to its length, and returns their number.
 func (q *queue) take(batch []*trace.Record) (n int) {
 	for ; n < len(batch) && q.n > 0; n++ {
 		batch[n], q.ring[q.first] = q.ring[q.first], nil

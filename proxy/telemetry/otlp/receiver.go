@@ -23,8 +23,7 @@ const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 5 * time.Second
 
-	// maxResponse bounds how much of a response is read, in bytes.
-	maxResponse = 64 << 10
+	maxResponse = 64 << 10 // bytes of a response that are read
 )
 
 // receiver sends exports to one configured endpoint.
@@ -69,9 +68,8 @@ type failure struct {
 	after     time.Duration // shortest pause before a retry; 0 if the receiver names none
 }
 
-// send sends an export. It retries where that may help, until the timeout has passed
-// or closing is closed. It returns how many spans of an accepted export the receiver
-// has rejected.
+// send sends an export, with retries where they may help, until the timeout has passed or
+// closing is closed. It returns how many spans of an accepted export the receiver has rejected.
 func (r *receiver) send(ctx context.Context, closing <-chan struct{}, body []byte) (rejected uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -121,17 +119,15 @@ func (r *receiver) try(ctx context.Context, body []byte) (rejected uint64, err e
 	return 0, f
 }
 
-// rejectedSpans reads ExportTraceServiceResponse.partial_success.rejected_spans by
-// field numbers. The package of the message would bring in gRPC, which is needed for
-// nothing else.
+// rejectedSpans reads ExportTraceServiceResponse.partial_success.rejected_spans by field
+// numbers. The package of the message would bring in gRPC, which is needed for nothing else.
 func rejectedSpans(response []byte) uint64 {
 	partialSuccess, _ := protowire.ConsumeBytes(field(response, 1, protowire.BytesType))
 	rejected, _ := protowire.ConsumeVarint(field(partialSuccess, 1, protowire.VarintType))
 	return rejected
 }
 
-// field returns the rest of a message from the first value of a field on. It returns
-// nil if the message does not have the field.
+// field returns the rest of a message from the first value of a field on, or nil.
 func field(b []byte, number protowire.Number, kind protowire.Type) []byte {
 	for len(b) > 0 {
 		n, k, size := protowire.ConsumeTag(b)

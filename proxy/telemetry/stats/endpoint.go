@@ -1,10 +1,8 @@
 package stats
 
-// AttemptOutcome is how an attempt ended for its endpoint. It is small and dense, so
-// that it can index an array of counters.
+// AttemptOutcome is how an attempt ended for its endpoint. It is dense, to index arrays.
 type AttemptOutcome uint8
 
-// The outcomes of attempts.
 const (
 	AttemptNone    AttemptOutcome = iota // no response, without a fault of the endpoint
 	AttemptBroken                        // no response: unreachable, or a violation of the protocol
@@ -21,8 +19,7 @@ var attemptOutcomeNames = [AttemptOutcomes]string{"none", "broken", "unseen", "s
 // String returns the outcome's stable name, as metrics have it.
 func (o AttemptOutcome) String() string { return attemptOutcomeNames[o] }
 
-// EndpointStats are the counts of one endpoint on one loop, since the loop got to know
-// the endpoint.
+// EndpointStats are the counts of one endpoint on one loop, since the loop got to know it.
 type EndpointStats struct {
 	Outcomes [AttemptOutcomes]uint64 // attempts that ended
 	Latency  Histogram               // of all responses, also 5xx and those that no caller waited for
@@ -52,8 +49,7 @@ func (s *EndpointStats) Ended() (n uint64) {
 	return n
 }
 
-// Failed returns the number of attempts that the endpoint failed: no response, or one
-// with status 5xx.
+// Failed counts the attempts that the endpoint failed: no response, or one with status 5xx.
 func (s *EndpointStats) Failed() uint64 {
 	return s.Outcomes[AttemptBroken] + s.Outcomes[AttemptFailure]
 }

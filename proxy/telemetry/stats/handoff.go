@@ -26,15 +26,9 @@ func (h Handoff) String() string { return handoffNames[h] }
 // StreamKind is the kind of stream that a client's connection becomes.
 type StreamKind uint8
 
-// The kinds of streams.
 const (
-	// StreamBody is a request with a body too long to be buffered, and its response.
-	StreamBody StreamKind = iota
-	// StreamWebSocket is a request to upgrade to WebSocket.
-	StreamWebSocket
-	// StreamConnect is a CONNECT: bytes to an endpoint of the service and back.
-	StreamConnect
-	// StreamPass is no request: bytes to the connection's original destination and
-	// back.
-	StreamPass
+	StreamBody      StreamKind = iota // a request with a body too long to buffer, and its response
+	StreamWebSocket                   // a request to upgrade to WebSocket
+	StreamConnect                     // a CONNECT: bytes to an endpoint of the service and back
+	StreamPass                        // no request: bytes to the original destination and back
 )

@@ -9,8 +9,7 @@ const (
 	histogramDecades = 7
 	histogramTop     = 60 * time.Second
 
-	// HistogramBuckets is the number of buckets of a Histogram. The last one has
-	// no upper bound.
+	// HistogramBuckets is the number of a Histogram's buckets. The last has no upper bound.
 	HistogramBuckets = 9*(histogramDecades-1) + 6 + 1
 )
 

@@ -1,7 +1,6 @@
 package stats
 
-// LoopStats are a driver's counts of one loop: plain integers that only the loop
-// writes.
+// LoopStats are a driver's counts of one loop: plain integers that only the loop writes.
 type LoopStats struct {
 	Connections int           // open or being dialled, accepted ones included
 	Events      uint64        // of connections and timers

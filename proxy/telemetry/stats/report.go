@@ -10,7 +10,6 @@ import (
 // BreakerState is the state of a service's circuit breaker.
 type BreakerState uint8
 
-// The states of a breaker.
 const (
 	BreakerNone     BreakerState = iota // the service has no breaker
 	BreakerClosed                       // requests pass
@@ -18,8 +17,7 @@ const (
 	BreakerHalfOpen                     // probes may pass, or are in flight
 )
 
-// WorkerReport is the state of one loop at one moment. It is plain data that shares no
-// memory with the loop.
+// WorkerReport is the state of one loop at one moment. It shares no memory with the loop.
 type WorkerReport struct {
 	Generation uint64 // of the configuration that the loop uses
 	Stats      WorkerStats
@@ -38,8 +36,7 @@ type ServiceReport struct {
 	HedgesInFlight int     // also those that have lost and not ended
 	Tokens         float64 // hedges and paid retries that could be sent at once
 
-	// Routes that lead to the service, in order of configuration. The route of
-	// listeners with a fixed service is last.
+	// Routes to the service, as configured; last the route of listeners with a fixed service.
 	Routes    []RouteReport
 	Endpoints []EndpointReport // by address
 }
@@ -48,8 +45,7 @@ type ServiceReport struct {
 type RouteReport struct {
 	Route int        // index in Config.Routes; -1 for listeners with a fixed service
 	Mode  hedge.Mode // as configured
-	// Delay is the time after which a request is hedged now. If hedging is off, it is
-	// the time after which it would be.
+	// Delay is the time after which a request is hedged now, or would be if hedging were on.
 	Delay time.Duration
 
 	Counts    hedge.Counts

@@ -5,11 +5,9 @@ import (
 	"github.com/remora-proxy/remora/proxy/hedge"
 )
 
-// Outcome is how a request ended for its caller. It is small and dense, so that it can
-// index an array of counters.
+// Outcome is how a request ended for its caller. It is dense, to index arrays of counters.
 type Outcome uint8
 
-// The outcomes.
 const (
 	Outcome2xx       Outcome = iota // a response of the application, by class
 	Outcome3xx                      //

@@ -2,8 +2,7 @@ package stats
 
 import "github.com/remora-proxy/remora/proxy/fault"
 
-// WorkerStats are the counts of one loop: plain integers that only the loop
-// writes. Worker.Report returns a copy.
+// WorkerStats are the counts of one loop, which alone writes them. Worker.Report copies them.
 type WorkerStats struct {
 	Connections   int    // downstream connections open now
 	Requests      uint64 // exchanges begun
@@ -13,12 +12,9 @@ type WorkerStats struct {
 	LinkFlushes   uint64 // writes to links
 	LinkBytesIn   uint64
 	LinkBytesOut  uint64
-	Cancels       uint64 // attempts cancelled over a link
-	CancelsSaved  uint64 // of these, attempts dropped before the application saw them
-
-	// LinkBatches has the number of messages (requests, responses, refusals and
-	// cancellations) in each write to a link.
-	LinkBatches SizeHistogram
+	Cancels       uint64        // attempts cancelled over a link
+	CancelsSaved  uint64        // of these, attempts dropped before the application saw them
+	LinkBatches   SizeHistogram // messages in each write to a link, with refusals and cancellations
 
 	Handoffs [Handoffs]uint64 // connections and bodies that left the loop as streams
 

@@ -8,14 +8,11 @@ type SpanID [8]byte
 
 // The flags of a Context. All others are reserved, and are not passed on.
 const (
-	// FlagSampled says that the sender of the request records the trace.
-	FlagSampled = 1 << 0
-	// FlagRandom says that the trace ID is random (Trace Context Level 2).
-	FlagRandom = 1 << 1
+	FlagSampled = 1 << 0 // the sender of the request records the trace
+	FlagRandom  = 1 << 1 // the trace ID is random (Trace Context Level 2)
 )
 
-// Context is the value of a traceparent header: the position of a request in a
-// trace.
+// Context is the value of a traceparent header: the position of a request in a trace.
 type Context struct {
 	Trace TraceID
 	Span  SpanID // the sender's span, which is the parent of the receiver's
@@ -69,8 +66,7 @@ func appendHex(dst, b []byte) []byte {
 	return dst
 }
 
-// unhex fills dst from twice as many digits, and reports whether all are valid. The
-// specification forbids upper case.
+// unhex fills dst from twice as many digits, in lower case, and reports whether all are valid.
 func unhex(dst, text []byte) bool {
 	for i := range dst {
 		hi, lo := digit(text[2*i]), digit(text[2*i+1])

@@ -17,8 +17,7 @@ func RequestIDOf(headers []protocol.Header) []byte {
 	return nil
 }
 
-// IDOf returns the id of a request's trace in hexadecimal, or nil. It aliases the
-// header.
+// IDOf returns a request's trace ID in hexadecimal, or nil. It aliases the header.
 func IDOf(hs []protocol.Header) []byte {
 	if _, at, ok := ContextOf(hs); ok {
 		return IDText(hs[at].Value)
@@ -57,6 +56,5 @@ func IsContext(h protocol.Header) bool {
 // IsState reports whether h is tracestate.
 func IsState(h protocol.Header) bool { return protocol.EqualFold(h.Name, "tracestate") }
 
-// Member is the member of tracestate that marks a request whose attempt is a hedge or
-// a retry.
+// Member is the member of tracestate that marks a request whose attempt is a hedge or retry.
 const Member = "remora=h"

@@ -61,7 +61,6 @@ func (a *Attempt) Withdraw(now time.Duration) {
 // Kind is the reason for an attempt.
 type Kind uint8
 
-// The kinds.
 const (
 	Primary Kind = iota
 	Retry
@@ -76,7 +75,6 @@ func (k Kind) String() string { return kindNames[k] }
 // Outcome is the result of an attempt.
 type Outcome uint8
 
-// The outcomes.
 const (
 	Unknown   Outcome = iota
 	Won               // the caller got its response

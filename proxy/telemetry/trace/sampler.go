@@ -8,8 +8,7 @@ import (
 
 // Sink takes the records of sampled requests. proxy/telemetry/otlp implements it.
 type Sink interface {
-	// Put takes ownership of r. Loops call it, so it must not block: it drops a
-	// record for which it has no room.
+	// Put owns r. Loops call it, so it must not block: it drops r if it has no room.
 	Put(r *Record)
 }
 

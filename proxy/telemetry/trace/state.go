@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// maxMembers is the highest number of members in a trace state (W3C Trace Context
-// section 3.3.1).
+// maxMembers is the most members that a tracestate may have (W3C Trace Context section 3.3.1).
 const maxMembers = 32
 
-// HasMember reports whether the value of a tracestate header contains the member
-// "key=value" (W3C Trace Context section 3.3.1).
+// HasMember reports whether a tracestate header's value contains the member "key=value".
 func HasMember(state []byte, member string) bool {
 	for len(state) > 0 {
 		var m []byte
@@ -21,8 +19,7 @@ func HasMember(state []byte, member string) bool {
 	return false
 }
 
-// State builds the value of a tracestate header. Begin starts a value, in a zero
-// State or in one that was used before.
+// State builds the value of a tracestate header. Begin starts it, in a zero or a used State.
 type State struct {
 	Text []byte // the value so far
 
@@ -49,8 +46,7 @@ func (s *State) Add(value []byte) {
 	}
 }
 
-// next splits off the first member of a tracestate header's value, without the white
-// space around it.
+// next splits off the first member of a tracestate header's value, without white space around.
 func next(state []byte) (member, rest []byte) {
 	member, rest, _ = bytes.Cut(state, comma)
 	return bytes.Trim(member, " \t"), rest
