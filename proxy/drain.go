@@ -14,10 +14,9 @@ func (w *Worker) drain() {
 	}
 }
 
-// Drain begins the end of the process: requests in flight are finished. New requests on
-// open connections are still served, the last one of each connection with "Connection:
-// close". The drain has ended when Pending is 0 and no accepted connection is open. Any
-// goroutine may call it.
+// Drain begins the end of the process: requests in flight are finished. New requests on open
+// connections are still served, the last one of each with "Connection: close". The drain has
+// ended when Pending is 0 and no accepted connection is open. Any goroutine may call it.
 func (p *Process) Drain() {
 	p.shared.Draining.Store(true)
 	for _, w := range p.workers {

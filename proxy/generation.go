@@ -39,7 +39,6 @@ type Generation struct {
 	removed  []*exchange.SharedService // removed services that may have requests in flight
 }
 
-// newGeneration returns the generation of a configuration, to follow previous.
 func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Generation {
 	g := &Generation{
 		cfg: cfg, number: previous.number + 1, previous: previous, accessLog: previous.accessLog,
@@ -71,8 +70,7 @@ func (g *Generation) Config() *config.Config { return g.cfg }
 // Number returns the number of the generation. The first one of a Process has number 1.
 func (g *Generation) Number() uint64 { return g.number }
 
-// Added returns the sorted names of the services that are new, and have no endpoints
-// before Update.
+// Added returns the sorted names of the new services, which have no endpoints before Update.
 func (g *Generation) Added() []string {
 	names := make([]string, len(g.added))
 	for i, m := range g.added {
@@ -82,8 +80,7 @@ func (g *Generation) Added() []string {
 	return names
 }
 
-// Known reports whether every loop has a snapshot of each service in Added. A snapshot
-// may be empty.
+// Known reports whether every loop has a snapshot, perhaps empty, of each service in Added.
 func (g *Generation) Known() bool {
 	for _, m := range g.added {
 		if !m.Known() {
@@ -93,11 +90,9 @@ func (g *Generation) Known() bool {
 	return true
 }
 
-// Drained reports whether no removed service, of this generation or an earlier one, has
-// requests in flight.
+// Drained reports whether no removed service, now or earlier, has requests in flight.
 func (g *Generation) Drained() bool { return g.removedInFlight() == 0 }
 
-// removedInFlight returns the number of requests in flight of removed services.
 func (g *Generation) removedInFlight() (n int) {
 	for _, s := range g.removed {
 		n += s.InFlight()
@@ -105,9 +100,8 @@ func (g *Generation) removedInFlight() (n int) {
 	return n
 }
 
-// Update gives every loop a new snapshot of a service's endpoints. Any goroutine may call
-// it, but only one at a time for each service. Snapshots may reach a loop in another
-// order, so a loop ignores one that is older than the one in use.
+// Update gives every loop a new snapshot of a service's endpoints. Any goroutine may call it,
+// one at a time for each service. A loop ignores one that is older than the one in use.
 func (g *Generation) Update(snap *registry.Snapshot) {
 	if s := g.services[snap.Service].SharedService; s != nil {
 		s.Update(snap, g.cfg.Node.ID)
@@ -143,8 +137,7 @@ func (p *Process) Switch(g *Generation, done func()) {
 	p.onLoops(func(w *Worker) { w.switchTo(g, previous) }, done)
 }
 
-// setCurrent makes g the current generation of the process, and sets the limits of the
-// process. Each loop switches to g on its own.
+// setCurrent makes g current, with its limits of the process. Each loop switches on its own.
 func (p *Process) setCurrent(g *Generation) {
 	p.shared.Budget.Configure(&g.cfg.Limits)
 	for _, m := range g.services {
@@ -171,8 +164,7 @@ func (p *Process) onLoops(do func(*Worker), done func()) {
 // before any loop uses g. Without it, g has the queue of the previous generation.
 func (g *Generation) LogTo(q *accesslog.Queue) { g.accessLog = q }
 
-// FlushAccessLog passes on the lines that the loops have not passed on yet. It must be
-// called after the loops have ended.
+// FlushAccessLog passes on the lines that the loops still have, after the loops have ended.
 func (p *Process) FlushAccessLog() {
 	for _, w := range p.workers {
 		w.shard.AccessLog.Flush()

@@ -13,7 +13,6 @@ func (w *Worker) prepare(g *Generation) {
 	}
 }
 
-// switchTo makes g the generation in use on this loop, after previous.
 func (w *Worker) switchTo(g, previous *Generation) {
 	w.generation = g.number
 	w.shard.Configure(g.cfg)
@@ -45,8 +44,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	}
 }
 
-// addListener adds a listener and its rate limit. It keeps those of the previous
-// generation that are the same.
+// addListener adds a listener and its rate limit, or keeps those that have not changed.
 func (g *Generation) addListener(c *config.Listener, loops int) {
 	l := g.previous.listeners[c.Name]
 	if l == nil || l.address != c.Address || l.protocol != c.Protocol {

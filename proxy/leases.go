@@ -7,8 +7,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// Lease implements the Leaser of package downstream: it picks an endpoint of a service
-// for a stream and calls picked on the loop. Any goroutine may call it.
+// Lease implements exchange.Leaser.
 func (w *Worker) Lease(service string, picked func(l *exchange.Lease, at exchange.Target, f *fault.Failure)) {
 	w.shard.Loop.Post(func() {
 		svc := w.services[service]

@@ -29,8 +29,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 	return l
 }
 
-// Accept returns the session for a connection that the listener has accepted. It is
-// called on w's loop.
+// Accept returns the session for a connection that the listener has accepted, on w's loop.
 func (l *Listener) Accept(w *Worker) loop.Stream {
 	return w.acceptors[l.protocol](&l.perLoop[w.shard.Index])
 }

@@ -36,9 +36,8 @@ func NewProcess(cfg *config.Config, loops int) *Process {
 // for each line of the access log. SetWall must be called before the first connection.
 func (p *Process) SetWall(now func() time.Time) { p.shared.WallClock = now }
 
-// SetStreams sets the implementation of streams. It must be called before any traffic.
-// Without it, requests to upgrade are ignored, as RFC 9110 section 7.8 allows, and
-// messages that are too long are refused.
+// SetStreams sets the implementation of streams, before any traffic. Without it, requests to
+// upgrade are ignored (RFC 9110 section 7.8), and messages that are too long are refused.
 func (p *Process) SetStreams(s downstream.Streams) {
 	p.streams, p.shared.Streams = s, s != nil
 	for _, w := range p.workers {
@@ -67,25 +66,21 @@ func (p *Process) Snapshot(service string) *registry.Snapshot {
 	return p.sharedOf(service).Newest()
 }
 
-// sharedOf returns what all loops share of a service. It is empty if the service is not in
-// use.
+// sharedOf returns what all loops share of a service, empty if it is not in use.
 func (p *Process) sharedOf(service string) *exchange.SharedService {
 	return cmp.Or(p.current.Load().services[service].SharedService, &exchange.SharedService{})
 }
 
-// Buffered returns the number of message bytes in memory, with an error of up to 64 KiB
-// per loop.
+// Buffered returns the message bytes in memory, with an error of up to 64 KiB per loop.
 func (p *Process) Buffered() int64 { return p.shared.Budget.Held() }
 
-// Hold counts n bytes of a stream's buffers against limits.buffered; a negative n
-// releases them.
+// Hold counts n bytes of streams' buffers against limits.buffered; a negative n releases them.
 func (p *Process) Hold(n int) { p.shared.Budget.Hold(int64(n)) }
 
 // Full reports whether limits.buffered is reached, so that no new stream may begin.
 func (p *Process) Full() bool { return p.shared.Budget.Full(0) }
 
-// Pending returns the number of requests in flight over all services, including attempts
-// that have lost and not ended.
+// Pending returns the requests in flight of all services, until their last attempt has ended.
 func (p *Process) Pending() (n int) {
 	g := p.current.Load()
 	for _, s := range g.services {
@@ -94,7 +89,6 @@ func (p *Process) Pending() (n int) {
 	return n + g.removedInFlight()
 }
 
-// Links returns the number of accepted links that may carry requests. A link that is
-// refused counts for a moment. Apart from that the number only falls after Drain or
-// Retire; once it is 0, no more responses are parked.
+// Links returns the number of accepted links, as Listener.Links does, for all listeners. It
+// only falls after Drain or Retire; once it is 0, no more responses are parked.
 func (p *Process) Links() int { return int(p.shared.Links.Load()) }

@@ -12,12 +12,9 @@ import (
 	uplink "github.com/remora-proxy/remora/proxy/upstream/link"
 )
 
-// protocolEntry is a line of the list of protocols: all that the process knows of a
-// wire protocol.
+// protocolEntry is a line of the list of protocols: all that the process knows of one.
 type protocolEntry struct {
-	// name is the value of protocol in the configuration. It is listed in
-	// config.Protocols.
-	name string
+	name string // value of protocol in the configuration; listed in config.Protocols
 
 	// newAcceptor returns the part of a loop that makes the sessions of listeners, from
 	// proxy/downstream. It is called once for each loop, before any traffic.
@@ -27,21 +24,16 @@ type protocolEntry struct {
 	// from proxy/upstream. It is called once for each loop, before any traffic.
 	newConnector func() exchange.Connector
 
-	// streams is how a stream reaches an endpoint. The zero value means by a plain
-	// connection of its own.
-	streams exchange.StreamAccess
-
-	// opaque reports whether its services take streams of bytes, and no requests.
-	opaque bool
+	streams exchange.StreamAccess // how a stream reaches an endpoint; 0 is a plain connection
+	opaque  bool                  // its services take streams of bytes, and no requests
 
 	// sidecars reports whether the peers of its listeners are sidecars. Such a listener
 	// closes last when the process drains. Its peers decide which requests are traced.
 	sidecars bool
 }
 
-// protocols is the list of all protocols. A new protocol is one folder in
-// proxy/downstream, one in proxy/upstream, and one line here. Errors name protocols in
-// this order.
+// protocols is the list of all protocols. A new protocol is one folder in proxy/downstream,
+// one in proxy/upstream, and one line here. Errors name protocols in this order.
 //
 // The acceptor of tcp makes no sessions: the command gives the connections of tcp
 // listeners to proxy/stream.
@@ -64,7 +56,6 @@ func Protocols() []string {
 	return names
 }
 
-// protocolOf returns the entry of a name, or the zero value.
 func protocolOf(name string) protocolEntry {
 	for _, p := range protocols {
 		if p.name == name {

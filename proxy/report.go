@@ -8,8 +8,7 @@ import (
 )
 
 // Milliseconds returns a copy of the loop's milliseconds from number from on, at most
-// MillisecondsKept-1. It is called on the loop. It takes about 30 µs there for all of
-// them, and 2 µs for a quarter of a second.
+// MillisecondsKept-1. It runs on the loop, for about 30 µs, or 2 µs for a quarter of a second.
 func (w *Worker) Milliseconds(from int64) stats.Milliseconds {
 	return w.shard.Milliseconds.Since(from, w.shard.Loop.Now())
 }
@@ -33,8 +32,7 @@ func (p *Process) Kept() (n int64) {
 	return n
 }
 
-// Slots returns the number of a service's slots that are in use, and of requests that
-// wait for one.
+// Slots returns how many of a service's slots are in use, and how many requests wait for one.
 func (p *Process) Slots(service string) (used, queued int) {
 	return p.sharedOf(service).SlotsInUse()
 }
@@ -56,23 +54,19 @@ func (w *Worker) Report() stats.WorkerReport {
 	return r
 }
 
-// Applied reports whether a snapshot of the service's endpoints has arrived at the loop;
-// it may be empty. It is called on the loop.
+// Applied reports, on the loop, whether it has a snapshot of the service, which may be empty.
 func (w *Worker) Applied(service string) bool {
 	s := w.services[service]
 	return s != nil && s.Version != 0
 }
 
-// Post runs f on the worker's loop, soon. If the loop has stopped, it drops f. Any
-// goroutine may call it.
+// Post runs f on the worker's loop soon, unless that has stopped. Any goroutine may call it.
 func (w *Worker) Post(f func()) { w.shard.Loop.Post(f) }
 
-// ServicePending returns the number of requests of the service in flight on all loops,
-// including attempts that have lost and not ended.
+// ServicePending is Pending for one service.
 func (p *Process) ServicePending(service string) int { return p.sharedOf(service).InFlight() }
 
-// ServiceStats returns a copy of the loop's counts for a service. It is called
-// on the loop.
+// ServiceStats returns a copy of the loop's counts for a service. It is called on the loop.
 func (w *Worker) ServiceStats(service string) *stats.ServiceStats {
 	s := w.services[service].Counts()
 	return &s

@@ -7,9 +7,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/shard"
 )
 
-// Worker is the part of the process on one loop: its services, its routes, and the
-// sessions accepted on it. One worker handles a request from its first byte to its
-// last.
+// Worker is the part of the process on one loop: its services, its routes, and the sessions
+// accepted on it. It handles a request from its first byte to its last.
 type Worker struct {
 	proc  *Process
 	shard *shard.Shard
