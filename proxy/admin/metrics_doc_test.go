@@ -71,7 +71,7 @@ func TestCardinality(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := regexp.MustCompile(`(\d+) series a service, (\d+) an endpoint and (\d+) a loop`).FindStringSubmatch(string(page))
+	said := regexp.MustCompile(`(\d+) series per service, (\d+) per endpoint and (\d+) per loop`).FindStringSubmatch(string(page))
 	if said == nil {
 		t.Fatal("docs/metrics.md has no number of series")
 	}
