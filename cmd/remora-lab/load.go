@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/remora-proxy/remora/lab/steal"
 )
 
-// loadFlags are the flags of load that are not in load.Options.
+// loadFlags are those that are not in load.Options.
 type loadFlags struct {
 	each, json bool
 	headers    []string
@@ -97,11 +96,13 @@ func runLoad(cmd *cobra.Command, o load.Options, flags loadFlags, urls []string)
 		}
 	}
 	if flags.log != "" {
-		var end func() error
-		if o.Log, end, err = createLog(flags.log); err != nil {
-			return err
+		f, failed := os.Create(flags.log)
+		if failed != nil {
+			return failed
 		}
-		defer func() { err = errors.Join(err, end()) }()
+		log := bufio.NewWriter(f)
+		o.Log = log
+		defer func() { err = errors.Join(err, log.Flush(), f.Close()) }()
 	}
 	o.Targets = urls
 	switch {
@@ -127,16 +128,6 @@ func runStages(cmd *cobra.Command, o load.Options, flags loadFlags) error {
 		return err
 	}
 	return flags.stages.Text(cmd.OutOrStdout(), stages)
-}
-
-// createLog opens a buffered file. end writes the rest of the buffer and closes the file.
-func createLog(path string) (w io.Writer, end func() error, err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	b := bufio.NewWriter(f)
-	return b, func() error { return errors.Join(b.Flush(), f.Close()) }, nil
 }
 
 func runEach(cmd *cobra.Command, o load.Options, asJSON bool) error {
@@ -172,7 +163,7 @@ func runOnce(cmd *cobra.Command, o load.Options, asJSON bool) (*load.Result, err
 }
 
 // measure runs the load. If samples are kept, it also watches the processors.
-func measure(ctx context.Context, o load.Options) (*load.Result, error) {
+func measure(ctx context.Context, o load.Options) (res *load.Result, err error) {
 	if !o.Samples {
 		return load.Run(ctx, o)
 	}
@@ -180,14 +171,12 @@ func measure(ctx context.Context, o load.Options) (*load.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	watcher, err := steal.Start(self, stealCommand().Name())
-	if err != nil {
-		return nil, err
-	}
-	res, err := load.Run(ctx, o)
-	stops, werr := watcher.Stop()
+	stops, err := steal.Watch(func() (err error) {
+		res, err = load.Run(ctx, o)
+		return err
+	}, self, stealCommand().Name())
 	if res != nil {
 		res.Stops = stops
 	}
-	return res, errors.Join(err, werr)
+	return res, err
 }

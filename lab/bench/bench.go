@@ -1,8 +1,6 @@
-// Package bench measures what the sidecar costs beside other proxies. All get the same
-// load, one after the other, round after round: figures of two runs can't be compared.
-//
-// A Row is started as a Stack of processes. A Load is run against it and makes a Sample.
-// A Report compares the samples of all rows, as text and JSON.
+// Package bench measures what the sidecar costs beside other proxies. All get the same load, one
+// after the other, round after round: figures of two runs can't be compared. A Row is started as
+// a Stack of processes. A Load is run against it and makes a Sample. A Report compares samples.
 package bench
 
 import (
@@ -18,22 +16,15 @@ import (
 
 // Options say what is compared.
 type Options struct {
-	Tools  Tools
-	Rows   []Row
-	Rounds int
-	Loads  []Load
-	Rest   Rest // of one proxy of each kind
-
-	// Watch is whether processors are watched for moments in which they stand still.
-	Watch bool
-
-	Kind Kind // of the rows: the report has other columns and promises for each kind
-
-	// Seed is that of the replicas, which also depend on the round.
-	Seed uint64
-
-	// Progress is called with a line of text before each row, and after a failure.
-	Progress func(string)
+	Tools    Tools
+	Rows     []Row
+	Rounds   int
+	Loads    []Load
+	Rest     Rest         // of one proxy of each kind
+	Watch    bool         // processors are watched for moments in which they stand still
+	Kind     Kind         // of the rows
+	Seed     uint64       // of the replicas, which also depend on the round
+	Progress func(string) // gets a line of text before each row, and after a failure
 }
 
 // Kind is what a comparison is about.
@@ -48,9 +39,8 @@ const (
 // warmUp comes before the loads of a row, and is not counted.
 var warmUp = Closed(64, time.Second)
 
-// Run measures all rows whose programs are there. A row that fails has no figures in that
-// round, and the report names it. Run returns an error without a replica, and at the end of
-// ctx. All processes have ended when it returns.
+// Run measures all rows whose programs are there. The report names a row that fails in a round.
+// Run returns an error without a replica, and at the end of ctx. It leaves no process.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -90,7 +80,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		slices.Reverse(rows)
 	}
 	r.Samples.addLatency()
-	r.Machine.after()
+	r.Machine.Load[1] = loadAverage()
+	r.Machine.Tracked = tracked("/proc/sys/net/netfilter/nf_conntrack_count")
 	return r, nil
 }
 
@@ -115,13 +106,7 @@ func (o *Options) watched(period time.Duration, do func() error) ([]steal.Stop, 
 		return nil, do()
 	}
 	// A watcher of its own for each load: it wakes often, and must not when nothing is measured.
-	w, err := steal.Start(o.Tools[Lab], "steal", "--period", period.String())
-	if err != nil {
-		return nil, err
-	}
-	err = do()
-	stops, stopErr := w.Stop()
-	return stops, errors.Join(err, stopErr)
+	return steal.Watch(do, o.Tools[Lab], "steal", "--period", period.String())
 }
 
 // present returns the rows whose programs were found, and notes the others.
@@ -175,8 +160,7 @@ func (o *Options) measure(ctx context.Context, row Row, round int) (samples Samp
 	return samples, err
 }
 
-// with starts a row for do. The end of a process comes first in the error, because it
-// explains the other errors.
+// with starts a row for do. The end of a process comes first in the error: it explains the rest.
 func (o *Options) with(ctx context.Context, row Row, round int, do func(*Stack) error) error {
 	s, err := Start(ctx, o.Tools, row, 100*(o.Seed+uint64(round)))
 	if err != nil {
@@ -184,5 +168,5 @@ func (o *Options) with(ctx context.Context, row Row, round int, do func(*Stack) 
 	}
 	defer s.Stop()
 	err = do(s)
-	return errors.Join(s.Check(), err)
+	return errors.Join(s.procs.Check(), err)
 }

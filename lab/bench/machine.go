@@ -46,12 +46,6 @@ func describeMachine(ctx context.Context, t Tools) Machine {
 	return m
 }
 
-// after adds what is known only at the end of the run.
-func (m *Machine) after() {
-	m.Load[1] = loadAverage()
-	m.Tracked = tracked("/proc/sys/net/netfilter/nf_conntrack_count")
-}
-
 // tracked reports whether the kernel counts connections in this file. It still counts those
 // of a load that has just ended.
 func tracked(file string) bool {

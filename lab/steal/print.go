@@ -18,11 +18,9 @@ import (
 // maxCPU bounds the numbers of processors; a unix.CPUSet holds as many.
 const maxCPU = 1024
 
-// Print is the child of a Watcher: once it watches all processors it writes a first line to
-// out, then each Stop as a line of JSON, until in ends. It probes each processor once a period.
-//
-// It takes real-time priority, which needs CAP_SYS_NICE. The process must do nothing else,
-// and must have a GOMAXPROCS above the number of processors.
+// Print is the child of Watch: once it watches all processors it writes a first line to out, then
+// each Stop as a line of JSON, until in ends. It takes real-time priority, which needs
+// CAP_SYS_NICE. The process must do nothing else, and GOMAXPROCS must exceed its processors.
 func Print(ctx context.Context, period time.Duration, in io.Reader, out io.Writer) error {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {

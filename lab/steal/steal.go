@@ -1,7 +1,6 @@
-// Package steal finds the moments in which a processor of this machine stood still.
-// Either the host of a virtual machine ran something else (top calls that steal), or
-// the kernel kept the processor to itself. A latency measured across such a moment
-// says little about the program that was measured.
+// Package steal finds the moments in which a processor of this machine stood still. Either the
+// host of a virtual machine ran something else (top calls that steal), or the kernel kept the
+// processor to itself. A latency across such a moment says little about the program measured.
 package steal
 
 import (
@@ -29,72 +28,56 @@ type Stop struct {
 // Least is the shortest Stop that is reported. A stop of Least and a period is never missed.
 const Least = time.Millisecond
 
-// Period is the default time between two probes of a processor. A probe costs a virtual
-// machine some 45 µs.
+// Period is the default between two probes of a processor. One costs a virtual machine 45 µs.
 const Period = 2 * time.Millisecond
-
-// Watcher is a child process that calls Print. Its threads have real-time priority and wake
-// often, which would disturb the goroutines of the process that measures.
-type Watcher struct {
-	cmd    *exec.Cmd
-	stdin  io.Closer // the child ends when this is closed
-	stderr bytes.Buffer
-	stops  []Stop
-	read   chan error // gets one error or nil once stdout has been read
-}
 
 type greeting struct {
 	Watching bool `json:"watching"`
 }
 
-// Start runs argv, a program that calls Print. It returns once all processors are watched.
-func Start(argv ...string) (*Watcher, error) {
-	w := &Watcher{cmd: exec.Command(argv[0], argv[1:]...), read: make(chan error, 1)}
+// Watch runs do while argv, a program that calls Print, watches the processors. It returns the
+// stops in the order of their ends, and the errors of both. Print has its own process: threads
+// with real-time priority that wake often would disturb the goroutines of this one.
+func Watch(do func() error, argv ...string) (stops []Stop, err error) {
+	watcher := exec.Command(argv[0], argv[1:]...)
 	// Each watching thread holds one of Go's processors.
-	w.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
-	w.cmd.Stderr = &w.stderr
-	stdin, inErr := w.cmd.StdinPipe()
-	stdout, outErr := w.cmd.StdoutPipe()
+	watcher.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", 2*runtime.NumCPU()))
+	var stderr bytes.Buffer
+	watcher.Stderr = &stderr
+	stdin, inErr := watcher.StdinPipe()
+	stdout, outErr := watcher.StdoutPipe()
 	if err := cmp.Or(inErr, outErr); err != nil {
 		return nil, err
 	}
-	w.stdin = stdin
-	if err := w.cmd.Start(); err != nil {
+	if err := watcher.Start(); err != nil {
 		return nil, err
 	}
 	lines := json.NewDecoder(stdout)
 	var first greeting
-	if err := lines.Decode(&first); err != nil || !first.Watching {
-		stdout.Close()
-		w.read <- fmt.Errorf("steal: %s does not watch the processors", argv[0])
-		_, err := w.Stop()
-		return nil, err
-	}
-	go func() {
-		defer stdout.Close() // a child that writes on must not block
-		for {
+	read := make(chan error, 1)
+	if lines.Decode(&first) == nil && first.Watching {
+		go func() {
 			var s Stop
-			if err := lines.Decode(&s); err == io.EOF {
-				w.read <- nil
-				return
-			} else if err != nil {
-				w.read <- fmt.Errorf("steal: output of the watcher: %w", err)
-				return
+			err := lines.Decode(&s)
+			for ; err == nil; err = lines.Decode(&s) {
+				stops = append(stops, s)
 			}
-			w.stops = append(w.stops, s)
-		}
-	}()
-	return w, nil
-}
-
-// Stop ends the child and returns what it found, in the order of ends.
-func (w *Watcher) Stop() ([]Stop, error) {
-	w.stdin.Close()
-	err := <-w.read
-	if ended := w.cmd.Wait(); ended != nil {
-		err = errors.Join(err, fmt.Errorf("steal: %w: %s", ended, bytes.TrimSpace(w.stderr.Bytes())))
+			stdout.Close() // a child that writes on must not block
+			read <- err
+		}()
+		err = do()
+	} else {
+		stdout.Close()
+		read <- fmt.Errorf("%s does not watch the processors", argv[0])
 	}
-	return w.stops, err
+	stdin.Close() // ends the child
+	if failed := <-read; failed != io.EOF {
+		err = errors.Join(err, fmt.Errorf("steal: output of the watcher: %w", failed))
+	}
+	if ended := watcher.Wait(); ended != nil {
+		err = errors.Join(err, fmt.Errorf("steal: %w: %s", ended, bytes.TrimSpace(stderr.Bytes())))
+	}
+	return stops, err
 }
 
 // merge returns the times in which any processor stood still, sorted and without overlap.
@@ -119,12 +102,11 @@ func Total(stops []Stop, from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// margin is the least distance from a stop at which a request counts as undisturbed.
 const margin = 5 * time.Millisecond
 
-// Disturbed returns a function that reports whether a request due at a time was disturbed:
-// due in a stop, up to 5 ms before it, or after it for 5 ms or the length of the stop. A
-// machine that is half busy needs that long to work off its queues.
+// Disturbed returns a function that reports whether a request was disturbed: due in a stop, up
+// to margin before it, or after it for margin or the length of the stop. A machine that is half
+// busy needs that long to work off its queues.
 func Disturbed(stops []Stop) func(due time.Time) bool {
 	wide := make([]Stop, 0, len(stops))
 	for _, s := range stops {

@@ -2,6 +2,7 @@ package steal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the tests start their own binary as the process of a Watcher.
+// TestMain lets the tests start their own binary as the process that watches.
 func TestMain(m *testing.M) {
 	switch os.Getenv("STEAL_TEST") {
 	case "":
@@ -26,15 +27,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// record starts a Watcher, stops it, and returns what it found.
+// record returns what is found while nothing is done.
 func record(t *testing.T, as string) ([]Stop, error) {
 	t.Helper()
 	t.Setenv("STEAL_TEST", as)
-	w, err := Start(os.Args[0])
-	if err != nil {
-		return nil, err
-	}
-	return w.Stop()
+	return Watch(func() error { return nil }, os.Args[0])
 }
 
 // allowed reports whether this process may take real-time priority.
@@ -87,15 +84,29 @@ func TestWatcherCollectsStops(t *testing.T) {
 
 // TestStartFails starts processes that end at once, or whose first line is wrong.
 func TestStartFails(t *testing.T) {
+	never := func() error {
+		t.Error("nothing watches, and the work was done")
+		return nil
+	}
 	for _, says := range []string{" ", "{}\n" + watching} {
 		t.Setenv("STEAL_TEST", says)
-		if w, err := Start(os.Args[0]); err == nil {
-			w.Stop()
+		if _, err := Watch(never, os.Args[0]); err == nil {
 			t.Errorf("%q: no error", says)
 		}
 	}
-	if w, err := Start("/bin/true"); err == nil || w != nil {
-		t.Error("a process without output: no error")
+	for _, program := range []string{"/bin/true", "/no/such"} {
+		if _, err := Watch(never, program); err == nil {
+			t.Errorf("%s: no error", program)
+		}
+	}
+}
+
+func TestWatchReturnsBothResults(t *testing.T) {
+	t.Setenv("STEAL_TEST", watching+"\n{}")
+	failure := errors.New("failed")
+	stops, err := Watch(func() error { return failure }, os.Args[0])
+	if !errors.Is(err, failure) || len(stops) != 1 {
+		t.Errorf("%+v, %v", stops, err)
 	}
 }
 
