@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"github.com/remora-proxy/remora/lab/replica"
 )
 
-// demoFlags are the flags of the demo that are not in demo.Options.
+// demoFlags are those that are not in demo.Options.
 type demoFlags struct{ json, html, keep string }
 
 func demoCommand() *cobra.Command {
@@ -53,11 +54,14 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	if o.Self, err = os.Executable(); err != nil {
 		return err
 	}
-	var cleanup func()
-	if o.Dir, cleanup, err = demo.WorkDir(flags.keep); err != nil {
+	if o.Dir = flags.keep; o.Dir != "" {
+		err = os.MkdirAll(o.Dir, 0o755)
+	} else if o.Dir, err = os.MkdirTemp("", "remora-demo-"); err == nil {
+		defer os.RemoveAll(o.Dir)
+	}
+	if err != nil {
 		return err
 	}
-	defer cleanup()
 	out := cmd.OutOrStdout()
 	o.Out = demo.NewScreen(out, isTerminal(out))
 	r, err := demo.Run(cmd.Context(), o)
@@ -69,10 +73,8 @@ func runDemo(cmd *cobra.Command, o demo.Options, flags demoFlags) (err error) {
 	if flags.keep != "" {
 		fmt.Fprintf(out, "\nconfiguration files and logs: %s\n", flags.keep)
 	}
-	if err := write(flags.json, func(w io.Writer) error { return writeJSON(w, r) }); err != nil {
-		return err
-	}
-	return write(flags.html, r.HTML)
+	writeReport := func(w io.Writer) error { return writeJSON(w, r) }
+	return errors.Join(write(flags.json, writeReport), write(flags.html, r.HTML))
 }
 
 // write writes a file with to. It does nothing if the name is "".
@@ -84,14 +86,9 @@ func write(file string, to func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err := to(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(to(f), f.Close())
 }
 
-// writeJSON writes v, indented.
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

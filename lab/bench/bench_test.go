@@ -198,7 +198,7 @@ func TestProcessEnds(t *testing.T) {
 			t.Fatalf("processes %v, %v", all, err)
 		}
 		syscall.Kill(all[2], syscall.SIGTERM)
-		eventually.True(t, "the replica ends", func() bool { return s.Check() != nil })
+		eventually.True(t, "the replica ends", func() bool { return s.procs.Check() != nil })
 		return errors.New("refused")
 	})
 	if err == nil || !strings.Contains(err.Error(), "and thanks") || !strings.Contains(err.Error(), "refused") {

@@ -19,8 +19,8 @@ import (
 // maxAliases is how many addresses of 127.0.1.0/24 there may be.
 const maxAliases = 250
 
-// Memory writes what count connections and requests, and a number of links, cost a sidecar in
-// memory. There may be at most 250 links for each loop.
+// Memory writes what count connections and requests, and up to maxAliases links for each loop,
+// cost a sidecar in memory.
 func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 	if count < 1 || links < 1 || links > maxAliases {
 		return fmt.Errorf("bench: want at least 1 connection, and 1 to %d links", maxAliases)
@@ -43,8 +43,7 @@ func Memory(ctx context.Context, t Tools, count, links int, w io.Writer) error {
 		o.with(ctx, two, 1, func(s *Stack) error { return s.linkMemory(ctx, links, w) }))
 }
 
-// resident is the resident memory of the i-th sidecar in KiB, after a collection. The
-// consumer's is the first.
+// resident is the resident memory of the i-th sidecar in KiB, after a collection.
 func (s *Stack) resident(ctx context.Context, i int) (float64, error) {
 	collect := "http://" + s.sidecars[i].addr + "/debug/pprof/heap?gc=1&debug=1"
 	if _, err := child.Call(ctx, http.MethodGet, collect); err != nil {
@@ -75,10 +74,9 @@ func (s *Stack) metric(ctx context.Context, name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return metric(text, name)
+	return child.Metric(text, name)
 }
 
-// await waits until a metric of the first sidecar has reached a value.
 func (s *Stack) await(ctx context.Context, name string, want int) error {
 	return child.Await(ctx, s.sidecars[0].Process, name, func(ctx context.Context) error {
 		v, err := s.metric(ctx, name)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -43,8 +42,7 @@ type process struct {
 // errReplica says that a replica does not start: then no row can be measured.
 var errReplica = errors.New("no replica")
 
-// Start starts a row, and returns once a request through it got a response. The caller
-// stops it. The seed is that of the replicas.
+// Start starts a row and makes a request through it. The caller stops it.
 func Start(ctx context.Context, t Tools, row Row, seed uint64) (*Stack, error) {
 	dir, err := os.MkdirTemp("", "remora-bench-")
 	if err != nil {
@@ -115,8 +113,7 @@ func (s *Stack) start(ctx context.Context) error {
 	return errors.Join(err, s.procs.Check())
 }
 
-// replica starts what serves the requests. A fast replica may be the program backend,
-// which takes less of the machine than the lab's.
+// replica starts a replica. A fast one may be Backend, which takes less of the machine than Lab.
 func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process, error) {
 	name := fmt.Sprintf("replica-%d", i+1)
 	path, args := s.Tools[Backend], []string(nil)
@@ -125,10 +122,10 @@ func (s *Stack) replica(ctx context.Context, i int, addr string) (*child.Process
 		args = append([]string{"replica", "--mode", "fast", "--name", name,
 			"--seed", strconv.FormatUint(s.seed+uint64(i)+1, 10), "--listen", addr}, s.row.replicas.args...)
 	}
-	return s.spawn(ctx, name, addr, []string{"GOMAXPROCS=1", "ADDR=" + addr}, path, args)
+	env := []string{"GOMAXPROCS=1", "ADDR=" + addr}
+	return s.procs.StartServer(ctx, child.Listens(addr), env, name, path, args...)
 }
 
-// proxy starts a proxy of the chain.
 func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Process, err error) {
 	p.Dir = filepath.Join(s.dir, name)
 	if err := os.Mkdir(p.Dir, 0o755); err != nil {
@@ -147,7 +144,8 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 	if err != nil {
 		return nil, err
 	}
-	started, err := s.spawn(ctx, name, p.Listen, s.row.env, s.Tools[p.program], args)
+	started, err := s.procs.StartServer(ctx, child.Listens(p.Listen), s.row.env,
+		name, s.Tools[p.program], args...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,18 +155,6 @@ func (s *Stack) proxy(ctx context.Context, name string, p place) (_ *child.Proce
 	}
 	return started, nil
 }
-
-// spawn starts a process, and waits until it listens.
-func (s *Stack) spawn(ctx context.Context, name, addr string, env []string, path string, args []string) (*child.Process, error) {
-	p, err := s.procs.StartWith(env, name, path, args...)
-	if err != nil {
-		return nil, err
-	}
-	return p, child.Await(ctx, p, name, child.Listens(addr))
-}
-
-// Check returns an error if a process has ended.
-func (s *Stack) Check() error { return s.procs.Check() }
 
 // Stop ends all processes, and removes their files.
 func (s *Stack) Stop() {
@@ -194,7 +180,7 @@ func (s *Stack) counts(ctx context.Context) (Figures, error) {
 			return nil, err
 		}
 		for figure, name := range counters {
-			n, err := metric(text, name)
+			n, err := child.Metric(text, name)
 			if err != nil {
 				return nil, err
 			}
@@ -204,24 +190,6 @@ func (s *Stack) counts(ctx context.Context) (Figures, error) {
 	return sums, nil
 }
 
-// metrics returns the text of all metrics of a sidecar.
 func (p process) metrics(ctx context.Context) ([]byte, error) {
 	return child.Call(ctx, http.MethodGet, "http://"+p.addr+"/metrics")
-}
-
-// metric returns one series of a text of metrics, or the sum of all series of a name.
-func metric(text []byte, name string) (sum float64, err error) {
-	series := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\{.*\})? (\S+)$`)
-	lines := series.FindAllSubmatch(text, -1)
-	if lines == nil {
-		return 0, fmt.Errorf("GET /metrics: no %s", name)
-	}
-	for _, line := range lines {
-		v, err := strconv.ParseFloat(string(line[1]), 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += v
-	}
-	return sum, nil
 }

@@ -37,10 +37,8 @@ func attr() *syscall.SysProcAttr {
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// stop ends p and returns once it has ended.
 func (p *Process) stop() {
-	// The handle does not signal a process that has ended: its pid may belong to another
-	// process by now.
+	// The handle signals no process that has ended: its pid may be that of another one by now.
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -75,13 +73,9 @@ type Group struct {
 	procs []*Process
 }
 
-// Start runs path. The name must be unique in Dir.
-func (g *Group) Start(name, path string, args ...string) (*Process, error) {
-	return g.StartWith(nil, name, path, args...)
-}
-
-// StartWith is Start with additions to the environment, as "NAME=value".
-func (g *Group) StartWith(env []string, name, path string, args ...string) (*Process, error) {
+// Start runs path, with additions to the environment as "NAME=value". The name must be unique
+// among the processes that run in Dir.
+func (g *Group) Start(env []string, name, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, log: filepath.Join(g.Dir, name+".log"), done: make(chan struct{})}
 	// Append: a process of the same name may have been there before.
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -102,6 +96,16 @@ func (g *Group) StartWith(env []string, name, path string, args ...string) (*Pro
 	}()
 	g.procs = append(g.procs, p)
 	return p, nil
+}
+
+// StartServer is Start, and returns once ready succeeds, see Await.
+func (g *Group) StartServer(ctx context.Context, ready func(context.Context) error, env []string,
+	name, path string, args ...string) (*Process, error) {
+	p, err := g.Start(env, name, path, args...)
+	if err == nil {
+		err = Await(ctx, p, name, ready)
+	}
+	return p, err
 }
 
 // Stop stops all processes, and returns once they have ended. It may be called again.
@@ -125,8 +129,7 @@ func (g *Group) Check() error {
 // readyTimeout bounds the wait for a process to serve. etcd takes longest.
 const readyTimeout = 30 * time.Second
 
-// Await polls until try succeeds, p ends or 30 s have passed. The error says what was
-// awaited.
+// Await polls until try succeeds, p ends or 30 s have passed. The error says what was awaited.
 func Await(ctx context.Context, p *Process, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -33,7 +33,7 @@ func TestOutput(t *testing.T) {
 func TestProcessEnds(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
 	defer g.Stop()
-	p, err := g.StartWith([]string{"REASON=no reason"}, "fish", "/bin/sh", "-c", "echo $REASON; exit 3")
+	p, err := g.Start([]string{"REASON=no reason"}, "fish", "/bin/sh", "-c", "echo $REASON; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestProcessEnds(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	g := &Group{Dir: t.TempDir()}
-	p, err := g.Start("fish", "/bin/sleep", "600")
+	p, err := g.Start(nil, "fish", "/bin/sleep", "600")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestStopKills(t *testing.T) {
 	defer ln.Close()
 	ln.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second))
 	// The worker holds the connection of its standard input until it ends.
-	p, err := g.Start("fish", "/bin/bash", "-c", "trap '' TERM; sleep 600 <>/dev/tcp/${0/:/\\/} & wait; sleep 600", ln.Addr().String())
+	p, err := g.Start(nil, "fish", "/bin/bash", "-c", "trap '' TERM; sleep 600 <>/dev/tcp/${0/:/\\/} & wait; sleep 600", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"time"
 )
 
 // client makes the few control requests, never the load.
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Call makes a request without a body to a child, and returns the body of a 2xx response, up
-// to 1 MiB.
+// Call makes a request without a body, and returns the body of a 2xx response, up to 1 MiB.
 func Call(ctx context.Context, method, url string) ([]byte, error) {
 	return CallAs(ctx, "", method, url)
 }
@@ -39,6 +40,23 @@ func CallAs(ctx context.Context, token, method, url string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %s: status %d", method, url, resp.StatusCode)
 	}
 	return body, nil
+}
+
+// Metric returns one series of a text of metrics, or the sum of all series of a name.
+func Metric(text []byte, name string) (sum float64, err error) {
+	series := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\{.*\})? (\S+)$`)
+	lines := series.FindAllSubmatch(text, -1)
+	if lines == nil {
+		return 0, fmt.Errorf("GET /metrics: no %s", name)
+	}
+	for _, line := range lines {
+		v, err := strconv.ParseFloat(string(line[1]), 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += v
+	}
+	return sum, nil
 }
 
 // Gets returns a try for Await that succeeds if url responds with 2xx.

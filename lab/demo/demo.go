@@ -1,7 +1,6 @@
 // Package demo shows what Remora does, on one machine with nothing installed. Three replicas
-// that freeze now and then get the same load three times: directly, through sidecars, and
-// through sidecars that hedge. Replicas, etcd and sidecars are real processes. Their
-// configuration files can be kept, and show how to deploy.
+// that freeze now and then get the same load directly, through sidecars, and through sidecars
+// that hedge. All are real processes, whose configuration files show how to deploy.
 package demo
 
 import (
@@ -9,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -58,8 +56,7 @@ func (o *Options) steps(r *report.Report) [][]phaseKind {
 	}
 }
 
-// Run runs the phases. All processes have ended when it returns, also after a failure or the
-// end of ctx.
+// Run runs the phases. It leaves no process, also after a failure or the end of ctx.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	o.Warmup = cmp.Or(o.Warmup, 2500*time.Millisecond)
 	r := &report.Report{Mode: string(o.Mode), Rate: o.Rate, Seconds: o.Seconds, Seed: o.Seed}
@@ -86,11 +83,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	etcd := &child.Group{Dir: o.Dir}
 	defer etcd.Stop()
-	p, err := etcd.Start("etcd", o.Self, "etcd", "--listen", l.etcd)
+	health := child.Gets("http://" + l.etcd + "/health")
+	_, err = etcd.StartServer(ctx, health, nil, "etcd", o.Self, "etcd", "--listen", l.etcd)
 	if err != nil {
-		return nil, err
-	}
-	if err := child.Await(ctx, p, "etcd", child.Gets("http://"+l.etcd+"/health")); err != nil {
 		return nil, err
 	}
 	for _, kinds := range steps {
@@ -99,14 +94,4 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		}
 	}
 	return r, nil
-}
-
-// WorkDir makes the directory for files and logs: keep, or if that is "" a new one that cleanup
-// removes.
-func WorkDir(keep string) (dir string, cleanup func(), err error) {
-	if keep != "" {
-		return keep, func() {}, os.MkdirAll(keep, 0o755)
-	}
-	dir, err = os.MkdirTemp("", "remora-demo-")
-	return dir, func() { os.RemoveAll(dir) }, err
 }

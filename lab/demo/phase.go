@@ -36,8 +36,7 @@ type phase struct {
 // sliceLength is roughly the length of a turn of phases that share a mesh.
 const sliceLength = 2500 * time.Millisecond
 
-// runPhases measures the kinds on one mesh. Several kinds take turns, so that all meet the
-// same state of the machine, and the same freezes.
+// runPhases measures the kinds on one mesh, in turns: all meet the same freezes and machine state.
 func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) error {
 	m := &mesh{opts: o, layout: l, procs: &child.Group{Dir: o.Dir}}
 	defer m.procs.Stop()
@@ -80,8 +79,7 @@ func runPhases(ctx context.Context, o Options, l *layout, kinds ...phaseKind) er
 	return m.procs.Check()
 }
 
-// warmUp is a separate load. Nothing is in flight between it and the measurement, so that the
-// counts of requests and hedges all start at 0.
+// warmUp is a separate load. It leaves nothing in flight, so that all counts start at 0.
 func (p *phase) warmUp(ctx context.Context) error {
 	_, stats, err := p.load(ctx, "warm-up", 0, p.opts.Warmup, p.opts.Warmup)
 	if err != nil {
@@ -111,8 +109,7 @@ func (p *phase) measure(ctx context.Context, from, d time.Duration) error {
 	return nil
 }
 
-// start starts the replicas and the sidecars that the kinds need, and returns once all are
-// ready.
+// start starts the replicas and the sidecars that the kinds need.
 func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 	l, o := m.layout, m.opts
 	for i, addr := range l.replicas {
@@ -120,16 +117,14 @@ func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 		if o.Mode == replica.Correlated {
 			seed = o.Seed // shared, so that the freezes are shared
 		}
-		proc, err := m.procs.Start(fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
+		proc, err := m.procs.StartServer(ctx, child.Gets("http://"+addr+"/healthz"), nil,
+			fmt.Sprintf("replica-%d", i+1), o.Self, "replica",
 			"--listen", addr, "--name", fmt.Sprintf("compute-%d", i+1),
 			"--mode", string(o.Mode), "--seed", strconv.FormatUint(seed, 10))
 		if err != nil {
 			return err
 		}
 		m.replicas = append(m.replicas, proc)
-		if err := child.Await(ctx, proc, proc.Name, child.Gets("http://"+addr+"/healthz")); err != nil {
-			return err
-		}
 	}
 	if kinds[0].hedge == "" {
 		return nil
@@ -150,14 +145,11 @@ func (m *mesh) start(ctx context.Context, kinds []phaseKind) error {
 }
 
 func (m *mesh) sidecar(ctx context.Context, name, file, admin string) error {
-	proc, err := m.procs.Start(name, m.opts.Remora, "run", "-c", file)
-	if err != nil {
-		return err
-	}
-	return child.Await(ctx, proc, name, child.Gets("http://"+admin+"/readyz"))
+	ready := child.Gets("http://" + admin + "/readyz")
+	_, err := m.procs.StartServer(ctx, ready, nil, name, m.opts.Remora, "run", "-c", file)
+	return err
 }
 
-// targets returns the URLs of the load.
 func (p *phase) targets() []string {
 	if p.kind.hedge != "" {
 		return []string{"http://" + p.layout.consumers[p.kind.hedge].listen + "/compute"}
@@ -201,8 +193,7 @@ func (m *mesh) idle(ctx context.Context) (all []replica.Stats, err error) {
 	return all, nil
 }
 
-// reset sets the replicas' counts to 0, and puts all of them at the offset from of their
-// schedules of freezes.
+// reset sets the replicas' counts to 0, and puts them at the offset from of their schedules.
 func (m *mesh) reset(ctx context.Context, from time.Duration) error {
 	epoch := time.Now().Add(-from)
 	for _, addr := range m.layout.replicas {
@@ -250,7 +241,6 @@ type hedgingState struct {
 	} `json:"routes"`
 }
 
-// parseHedging reads the response to GET /hedging.
 func parseHedging(b []byte, mode string) (hedgingState, error) {
 	var all struct {
 		Services map[string]hedgingState `json:"services"`
@@ -265,7 +255,6 @@ func parseHedging(b []byte, mode string) (hedgingState, error) {
 	return s, nil
 }
 
-// summarize combines the counts of the load, the replicas and the consumer.
 func (p *phase) summarize(end state) *report.Phase {
 	res, before, after := &p.result, p.before.hedging, end.hedging
 	out := &report.Phase{
@@ -273,6 +262,7 @@ func (p *phase) summarize(end state) *report.Phase {
 		P50: ms(res.Quantile(.5)), P90: ms(res.Quantile(.9)), P99: ms(res.Quantile(.99)),
 		P999: ms(res.Quantile(.999)), Max: ms(res.Max()),
 		Hedges: after.Hedges - before.Hedges, HedgesWon: after.Won - before.Won,
+		Gates:      map[string]int64{},
 		Stalls:     p.stalls,
 		Seen:       end.durations.since(p.before.durations).seen(),
 		MaxSendLag: ms(time.Duration(res.Lag.Max())),
@@ -283,9 +273,6 @@ func (p *phase) summarize(end state) *report.Phase {
 	}
 	for gate, n := range after.Gates {
 		if n -= before.Gates[gate]; n > 0 {
-			if out.Gates == nil {
-				out.Gates = map[string]int64{}
-			}
 			out.Gates[gate] = n
 		}
 	}

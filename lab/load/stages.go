@@ -1,7 +1,6 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +91,6 @@ func (s *Stages) stage(ctx context.Context, o Options, connections int) (Stage, 
 	return stage, nil
 }
 
-// awaitReady returns once the URL responds with 2xx.
 func (s *Stages) awaitReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Ready)
 	defer cancel()
@@ -113,13 +111,11 @@ func (s *Stages) awaitReady(ctx context.Context, url string) error {
 func (s *Stages) cpu(ctx context.Context) (all []time.Duration, err error) {
 	for _, sidecar := range s.Sidecars {
 		metrics, err := child.CallAs(ctx, s.Token, http.MethodGet, "http://"+sidecar.Admin+"/metrics")
-		_, line, found := strings.Cut(string(metrics), "\nprocess_cpu_seconds_total ")
-		if err == nil && !found {
-			err = errors.New("no process_cpu_seconds_total")
+		seconds := 0.0
+		if err == nil {
+			seconds, err = child.Metric(metrics, "process_cpu_seconds_total")
 		}
-		text, _, _ := strings.Cut(line, "\n")
-		seconds, none := strconv.ParseFloat(text, 64)
-		if err := cmp.Or(err, none); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("load: CPU time of %s: %w", sidecar.Name, err)
 		}
 		all = append(all, time.Duration(seconds*float64(time.Second)))
