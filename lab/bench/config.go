@@ -21,7 +21,6 @@ var configFiles embed.FS
 
 var configs = template.Must(template.New("").Funcs(template.FuncMap{"port": port}).ParseFS(configFiles, "conf/*"))
 
-// port returns the port of an address of the lab.
 func port(addr string) string {
 	_, p, _ := net.SplitHostPort(addr)
 	return p
@@ -54,8 +53,7 @@ func (p place) arguments() ([]string, error) {
 	return append(slices.Clip(p.args), path), nil
 }
 
-// writeCertificate writes cert.pem and key.pem into dir: a self-signed certificate that all
-// sidecars of a row trust.
+// writeCertificate writes cert.pem, self-signed and trusted by all sidecars of a row, and key.pem.
 func writeCertificate(dir string) error {
 	const name = "bench" // as in remora.yaml
 	now := time.Now()

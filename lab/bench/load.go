@@ -21,24 +21,20 @@ import (
 
 // Load is what a row is measured under.
 type Load struct {
-	Name   string
-	period time.Duration // of the probes of processors
-	send   func(context.Context, *Stack) (*Result, error)
-
-	// prepare comes before the load and is not measured; nil means a warm-up of the row.
-	prepare func(context.Context, *Stack) error
+	Name    string
+	period  time.Duration                       // of the probes of processors
+	prepare func(context.Context, *Stack) error // not measured; nil means a warm-up of the row
+	send    func(context.Context, *Stack) (*Result, error)
 }
 
-// Result is what a load measured. Its figures are latencies, and those that only this load
-// has. They count from the sending of a request in a closed loop, and from the intended send
-// time in an open one.
+// Result is what a load measured. Its figures are those that only this load has, and latencies:
+// from the sending of a request in a closed loop, from the intended send time in an open one.
 type Result struct {
-	Requests int64   `json:"requests"` // with a response or failed
-	Errors   int64   `json:"errors"`
-	Seconds  float64 `json:"seconds"`
-	Figures  Figures `json:"figures"`
-
-	open *load.Result // of an open loop: it has each request
+	Requests int64        `json:"requests"` // with a response or failed
+	Errors   int64        `json:"errors"`
+	Seconds  float64      `json:"seconds"`
+	Figures  Figures      `json:"figures"`
+	open     *load.Result // of an open loop: it has each request
 }
 
 // requestTimeout is long: a load that a machine can't carry is slow, but must not fail.
@@ -99,8 +95,7 @@ var wrkScripts embed.FS
 
 var wrkResult = regexp.MustCompile(`(?m)^RESULT (.*)$`)
 
-// runWrk makes a closed loop with wrk, which costs the machine less than a load in Go. wrk
-// takes whole seconds.
+// runWrk makes a closed loop with wrk, which costs the machine less than a load in Go.
 func runWrk(ctx context.Context, s *Stack, connections int, d time.Duration) (*Result, error) {
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.0fs", math.Ceil(d.Seconds())) }
 	ctx, cancel := context.WithTimeout(ctx, d+requestTimeout)
@@ -127,8 +122,7 @@ func parseWrk(out []byte) (*Result, error) {
 	return r, nil
 }
 
-// run puts the row under load, and returns what it measured and what its proxies used. The
-// sample has no figures if no request got a response.
+// run returns what the load measured and what the proxies used; no figures if no request ended.
 func (l Load) run(ctx context.Context, s *Stack, o *Options) (Sample, error) {
 	sample := Sample{Row: s.row.Name, Load: l.Name}
 	if l.prepare != nil {

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Meter measures processes, given by their ids, and all their descendants: nginx's
-// worker is a child. It reads /proc of Linux.
+// Meter measures processes, given by their ids, and all their descendants: nginx's worker is one.
 type Meter []int
 
 // Usage is what processes have used since their start.
@@ -30,8 +29,7 @@ type Usage struct {
 	// only give the share of each over some seconds.
 	User, System int64
 
-	// RSS is the resident memory in bytes, at the moment. Shared pages count for each process.
-	RSS int64
+	RSS int64 // resident memory in bytes, at the moment; shared pages count for each process
 }
 
 // Since returns the usage after before, with the memory of now.
@@ -41,7 +39,6 @@ func (u Usage) Since(before Usage) Usage {
 	return u
 }
 
-// figures are what so many processes have used for so many requests.
 func (u Usage) figures(requests int64, processes int) Figures {
 	cpu := microseconds(u.CPU) / float64(requests)
 	f := Figures{CPU: cpu, RSS: mebibytes(u.RSS)}
@@ -73,7 +70,6 @@ func (m Meter) Usage() (Usage, error) {
 	return u, nil
 }
 
-// after waits for d, and then reads the counts.
 func (m Meter) after(ctx context.Context, d time.Duration) (u Usage, err error) {
 	if err = sleep(ctx, d); err == nil {
 		u, err = m.Usage()

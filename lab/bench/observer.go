@@ -14,8 +14,7 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-// observer scrapes the metrics of sidecars each second and receives their spans. A nil one
-// has nothing to do.
+// observer scrapes sidecars' metrics each second and receives their spans. A nil one does nothing.
 type observer struct {
 	ctx              context.Context
 	stop             context.CancelFunc
@@ -41,7 +40,6 @@ func newObserver() (*observer, error) {
 	return o, nil
 }
 
-// scrape starts to read the metrics of a sidecar.
 func (o *observer) scrape(admin string) {
 	o.work.Go(func() {
 		for sleep(o.ctx, time.Second) == nil {
@@ -53,7 +51,6 @@ func (o *observer) scrape(admin string) {
 	})
 }
 
-// check returns an error if no metrics or no spans came.
 func (o *observer) check() error {
 	if o != nil && (o.scrapes.Load() == 0 || o.exports.Load() == 0) {
 		return errors.New("nothing was observed")

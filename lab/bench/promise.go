@@ -29,7 +29,6 @@ func (v Verdict) Holds() bool {
 	return v.Measured <= v.Limit // not if one is NaN
 }
 
-// The loads and peers of the promises.
 var (
 	at64    = Closed(64, 0).Name
 	at512   = Closed(512, 0).Name
@@ -88,8 +87,7 @@ func (s Samples) better(what, row, base, load, than string, f Figure) Verdict {
 	return v
 }
 
-// best wants a figure to be as good as that of the best peer, within noise: the limit is how
-// far the peer's worst round is above its median.
+// best wants a figure as good as the best peer's, up to that one's worst round over its median.
 func (s Samples) best(what, row string, peers []string, load string, f Figure) Verdict {
 	against := peers[0]
 	if len(peers) > 1 {

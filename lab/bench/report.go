@@ -36,7 +36,6 @@ type Failure struct {
 	Why   string `json:"why"` // with the end of a log
 }
 
-// column is a figure in a table.
 type column struct {
 	title  string
 	figure Figure
@@ -103,8 +102,7 @@ func (r *Report) Text(w io.Writer) error {
 	return err
 }
 
-// table has a line for each row, and one for each comparison. It leaves out rows and
-// columns without a value.
+// table has a line for each row and each comparison, but no rows and columns without a value.
 func (r *Report) table(load string, columns []column) [][]string {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		return !slices.ContainsFunc(r.Rows, func(row string) bool { return len(r.Samples.Values(row, load, c.figure)) > 0 })
@@ -137,8 +135,7 @@ func (r *Report) table(load string, columns []column) [][]string {
 	return table
 }
 
-// cell is the median of the values; if ranged, with [min..max] of more than one value. It is
-// "" without values.
+// cell is the median of the values, or "" without one; if ranged, with [min..max] of several.
 func (c column) cell(values []float64) string {
 	if len(values) == 0 {
 		return ""
@@ -162,7 +159,6 @@ func writeTable(w io.Writer, title string, table [][]string) {
 	aligned.Flush()
 }
 
-// verdicts returns one verdict for each promise.
 func (r *Report) verdicts() (all []Verdict) {
 	switch r.Kind {
 	case Costs:
@@ -210,7 +206,6 @@ var prefaceText string
 
 var prefaceTemplate = template.Must(template.New("").Funcs(map[string]any{"brief": brief}).Parse(prefaceText))
 
-// preface says in sentences how it was measured, and what is missing.
 func (r *Report) preface() (string, error) {
 	var b strings.Builder
 	err := prefaceTemplate.Execute(&b, struct {
@@ -249,9 +244,8 @@ func (r *Report) refused(row string) string {
 	return fmt.Sprintf("%d requests failed, %d loads got no response", requests, loads)
 }
 
-// Check returns an error if a sidecar or the direct way failed, or a request through one of
-// them, if nothing was measured, or if the tail bench finds that a promise does not hold. A
-// failure of another proxy is only reported.
+// Check returns an error if nothing was measured, if a sidecar or the direct way failed or a
+// request through one of them, or if a promise of the tail bench does not hold.
 func (r *Report) Check() error {
 	if len(r.Samples) == 0 {
 		preface, err := r.preface()

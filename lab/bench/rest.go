@@ -25,8 +25,7 @@ type Rest struct {
 // settle is how long a process that was just busy needs to come to rest.
 const settle = 2 * time.Second
 
-// run measures a row that was just started: what its proxies use while nothing happens, and
-// the memory of idle connections.
+// run measures a row that was just started.
 func (r Rest) run(ctx context.Context, s *Stack) (Sample, error) {
 	sample := Sample{Row: s.row.Name, Load: AtRest, Requests: int64(r.Connections)}
 	before, err := s.Meter.after(ctx, settle)
@@ -149,18 +148,14 @@ func raiseDescriptors(n int) (int, error) {
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	if err == nil {
 		limit.Cur = limit.Max
-		// Go has raised the limit of this process already, but its children would get the old
-		// one: only a limit set here is theirs too.
+		// Go has raised the limit already, but children get that only if it is set here.
 		err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bench: limit of descriptors: %w", err)
 	}
-	if limit.Max < uint64(n+otherDescriptors) {
-		n = int(limit.Max) - otherDescriptors
-	}
-	if n < 0 {
+	if limit.Max < otherDescriptors {
 		return 0, errors.New("bench: too few descriptors")
 	}
-	return n, nil
+	return int(min(uint64(n), limit.Max-otherDescriptors)), nil
 }

@@ -86,8 +86,7 @@ func Rows() []Row {
 }
 
 // DubboRows are HTTP in and Dubbo out, through four sidecars to three providers. Requests take
-// no time at dubbo, and 50 ms at dubbo-50ms: there n connections can't get more than n / 50 ms
-// responses a second.
+// no time, or 50 ms: n connections then can't get more than n / 50 ms responses a second.
 func DubboRows() []Row {
 	chain := mesh(func(_, provider *sidecar) {
 		provider.Out, provider.Service = "dubbo", []string{"serialization: fastjson", "max_concurrency: 200"}

@@ -90,9 +90,8 @@ func (s Samples) Values(row, load string, f Figure) (values []float64) {
 	return values
 }
 
-// Ratios are a figure of one row over that of another, round by round: the state of the
-// machine is then about the same for both. A base of 0 or less gives no ratio. Noise can
-// make such a base of an added latency.
+// Ratios are a figure of one row over that of another, round by round, so that the machine's
+// state is about the same for both. A base of 0 or less, an added latency in noise, gives none.
 func (s Samples) Ratios(row, base, load string, f Figure) (ratios []float64) {
 	for _, sample := range s {
 		v, ok := sample.Figures[f]
@@ -106,7 +105,6 @@ func (s Samples) Ratios(row, base, load string, f Figure) (ratios []float64) {
 	return ratios
 }
 
-// at are the figures of one round.
 func (s Samples) at(round int, row, load string) Figures {
 	for _, sample := range s {
 		if sample.Round == round && sample.Row == row && sample.Load == load {

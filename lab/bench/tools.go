@@ -23,12 +23,10 @@ const (
 	Wrk     Program = "wrk"
 )
 
-// programs say where each program may be, how to ask it for its version, and how to install it
-// if it was not found.
 var programs = map[Program]struct {
 	places  []string // paths, or names to look up in PATH; see Places for variables
-	version string   // an argument; "" means that it has no version
-	hint    string
+	version string   // the argument to ask for it; "" means that it has none
+	hint    string   // how to install it
 }{
 	Remora:  {[]string{"$SELF/remora", "remora"}, "version", ""},
 	Backend: {[]string{"$PEERS/bin/backend"}, "", ""},
