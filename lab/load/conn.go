@@ -19,8 +19,7 @@ type conn struct {
 	pool *pool
 	nc   net.Conn
 
-	// A response may come, and start the next request, before the Write of the request has
-	// returned.
+	// A response may come, and start the next request, before the Write of its request returns.
 	writing sync.Mutex
 	out     []byte // the request with its nonce
 
@@ -74,7 +73,6 @@ func (c *conn) send(r request) bool {
 	return true
 }
 
-// read runs until the connection ends.
 func (c *conn) read() {
 	var msg wire.Message
 	msg.Reset()
@@ -134,8 +132,7 @@ func (c *conn) onResponse(now time.Time, msg *wire.Message) bool {
 	return !msg.Close
 }
 
-// judge returns the error of a response, or "". A wrong nonce counts first: the response belongs
-// to another request, whatever its status.
+// judge returns the error of a response, or "". A wrong nonce counts first, whatever the status.
 func (c *conn) judge(r request, msg *wire.Message) ErrorKind {
 	good := msg.Status/100 == 2
 	if !c.pool.gen.opts.NoNonce && (good || len(msg.Nonce) > 0) {
@@ -161,7 +158,6 @@ func (c *conn) die(now time.Time, kind ErrorKind) {
 	}
 }
 
-// putNonce writes n's sixteen hexadecimal digits to dst.
 func putNonce(dst []byte, n uint64) {
 	var b [nonceDigits / 2]byte
 	binary.BigEndian.PutUint64(b[:], n)

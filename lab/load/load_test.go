@@ -325,7 +325,7 @@ func TestServerIsDown(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	rec := newRecorder(&Options{})
+	rec := recorder{sum: newResult()}
 	start := time.Now()
 	rec.begin(start)
 	for i := range 1000 {
@@ -369,7 +369,7 @@ func TestJSON(t *testing.T) {
 
 func TestResultAdd(t *testing.T) {
 	part := func(took time.Duration, kind ErrorKind) *Result {
-		rec := newRecorder(&Options{})
+		rec := recorder{sum: newResult()}
 		rec.begin(time.Unix(0, 0))
 		rec.sent(took / 2)
 		rec.end(time.Unix(1, 0), took, outcome{status: 200, kind: kind})

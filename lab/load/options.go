@@ -2,9 +2,8 @@
 // do not depend on the responses, and latency counts from those. So a frozen server can't hide
 // its freeze by slowing its callers down (coordinated omission).
 //
-// It uses one goroutine per connection on the standard library: a reader blocked in the
-// runtime's poller wakes without a switch between threads, and the pacer sleeps on a timerfd in
-// the same poller (lab/precise).
+// It uses one goroutine per connection: a reader blocked in the runtime's poller wakes without a
+// switch between threads, and the pacer sleeps on a timerfd in that poller (lab/precise).
 package load
 
 import (
@@ -12,32 +11,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"strings"
 	"time"
 )
 
 // Options says what load to make. The zero value of a field means its default.
 type Options struct {
-	// Targets are URLs ("http://127.0.0.1:15001/compute"), called in turn.
-	Targets []string
+	Targets []string // URLs ("http://127.0.0.1:15001/compute"), called in turn
+	Method  string   // default POST
+	Body    []byte   // default: 300 bytes of JSON; none for GET and HEAD
+	Header  []Header
 
-	Method string // default POST
-	Body   []byte // default: 300 bytes of JSON; none for GET
-	Header []Header
-
-	// Rate is that of the open loop, in requests per second over all targets.
-	Rate    float64
-	Poisson bool   // exponential gaps instead of equal ones
-	Seed    uint64 // of the gaps and nonces
+	Rate    float64 // of an open loop, in requests per second over all targets
+	Poisson bool    // exponential gaps instead of equal ones
+	Seed    uint64  // of the gaps and nonces
 
 	// Closed makes a closed loop: each connection sends its next request as soon as it has
-	// its response. Rate and Poisson are then unused.
-	Closed bool
-
-	// Requests is the minimum that a closed loop sends: it goes on after Duration until then.
-	// 0 means no minimum.
+	// its response. Rate and Poisson are then unused. It sends at least Requests, also after
+	// Duration.
+	Closed   bool
 	Requests int64
 
 	Duration time.Duration // of what is counted; default 10 s
@@ -49,16 +41,13 @@ type Options struct {
 	Connections    int
 	MaxConnections int
 
-	// NoNonce is for servers that do not send x-nonce back.
-	NoNonce bool
+	NoNonce bool // the servers do not send x-nonce back
+	Samples bool // keep the latency of each of the first maxSamples requests
 
-	// Samples keeps the latency of each of the first 8 million requests.
-	Samples bool
-
-	// Log, if set, gets a line for each counted request when it ends, with these fields: the
-	// intended send time in microseconds of Unix time, the latency in microseconds, the
-	// status (0 means no response), the ErrorKind and the value of x-remora-error (- means
-	// none). Write is not called concurrently; its errors are ignored.
+	// Log, if set, gets a line for each counted request when it ends: the intended send time in
+	// microseconds of Unix time, the latency in microseconds, the status (0 means no response),
+	// the ErrorKind and the value of x-remora-error (- means none). Write is not called
+	// concurrently; its errors are ignored.
 	Log io.Writer
 
 	// Progress, if set, is called about five times a second by one goroutine.
@@ -71,7 +60,6 @@ type Sample struct {
 	Latency time.Duration
 }
 
-// maxSamples bounds what Options.Samples keeps; later requests are not in Result.Samples.
 const maxSamples = 1 << 23
 
 // Header is a field line of each request.
@@ -94,8 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Duration = cmp.Or(o.Duration, 10*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
 	o.Connections = cmp.Or(o.Connections, 64)
-	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
-	o.MaxConnections = max(o.MaxConnections, o.Connections)
+	o.MaxConnections = max(cmp.Or(o.MaxConnections, 1024), o.Connections)
 	switch {
 	case len(o.Targets) == 0:
 		return o, errors.New("load: no target")
@@ -109,24 +96,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("load: %d connections can't reach %d targets", o.Connections, len(o.Targets))
 	}
 	return o, nil
-}
-
-// target is a parsed URL.
-type target struct{ addr, host, path string }
-
-func parseTarget(s string) (target, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		return target{}, fmt.Errorf("load: target: %w", err)
-	}
-	if u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return target{}, fmt.Errorf("load: target %q: want http://host[:port]/path", s)
-	}
-	addr := u.Host
-	if u.Port() == "" {
-		addr = net.JoinHostPort(u.Hostname(), "80")
-	}
-	return target{addr: addr, host: u.Host, path: u.RequestURI()}, nil
 }
 
 // defaultBody is a JSON object of 300 bytes.

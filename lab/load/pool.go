@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -26,9 +27,16 @@ type pool struct {
 	closed  bool
 }
 
-func newPool(g *generator, t target, limit int) *pool {
-	p := &pool{gen: g, addr: t.addr, limit: limit, open: map[*conn]struct{}{}}
-	p.head = fmt.Appendf(nil, "%s %s HTTP/1.1\r\nhost: %s\r\nx-nonce: ", g.opts.Method, t.path, t.host)
+func newPool(g *generator, target string, limit int) (*pool, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil {
+		return nil, fmt.Errorf("load: target %q: want http://host[:port]/path", target)
+	}
+	p := &pool{gen: g, addr: u.Host, limit: limit, open: map[*conn]struct{}{}}
+	if u.Port() == "" {
+		p.addr = net.JoinHostPort(u.Hostname(), "80")
+	}
+	p.head = fmt.Appendf(nil, "%s %s HTTP/1.1\r\nhost: %s\r\nx-nonce: ", g.opts.Method, u.RequestURI(), u.Host)
 	p.tail = append(p.tail, "\r\n"...)
 	for _, h := range g.opts.Header {
 		p.tail = fmt.Appendf(p.tail, "%s: %s\r\n", h.Name, h.Value)
@@ -38,7 +46,7 @@ func newPool(g *generator, t target, limit int) *pool {
 	}
 	p.tail = append(p.tail, "\r\n"...)
 	p.tail = append(p.tail, g.opts.Body...)
-	return p
+	return p, nil
 }
 
 // dispatch sends r on an idle connection, or on a new one, or queues it.
@@ -70,12 +78,10 @@ func (p *pool) dispatch(r request) {
 	}
 }
 
-// fail ends r, which was not sent.
 func (p *pool) fail(r request, kind ErrorKind) {
 	p.gen.done(p, r, time.Now(), outcome{kind: kind})
 }
 
-// dialFor opens a connection and sends r on it.
 func (p *pool) dialFor(r request) {
 	c, err := p.dial()
 	p.mu.Lock()
@@ -124,7 +130,6 @@ func (p *pool) remove(c *conn) {
 	p.unqueue()
 }
 
-// unqueue dispatches the next queued request.
 func (p *pool) unqueue() {
 	if r, ok := p.next(nil); ok {
 		p.dispatch(r)

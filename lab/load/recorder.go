@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// recorder collects what is counted. One lock is enough: it is held for tens of
-// nanoseconds per request.
+// recorder collects what is counted. Its lock is held for tens of nanoseconds per request.
 type recorder struct {
 	log  io.Writer // or nil
 	keep bool      // samples
@@ -25,10 +24,6 @@ type outcome struct {
 	status int       // 0 means no response
 	kind   ErrorKind // "" means success
 	code   string    // of ErrStatus: x-remora-error
-}
-
-func newRecorder(o *Options) recorder {
-	return recorder{log: o.Log, keep: o.Samples, sum: newResult()}
 }
 
 func (r *recorder) begin(at time.Time) {

@@ -31,8 +31,7 @@ type Result struct {
 	Sent   int64 // with the warm-up
 	Counts Counts
 	// Latency has the nanoseconds from the intended send time to each good response, and to
-	// each timeout: without timeouts, the slowest requests would be missing in the tail. It
-	// has no other failures.
+	// each timeout, without which the tail would lack the slowest requests.
 	Latency *hdrhistogram.Histogram
 	// Lag has the nanoseconds from a request's intended send time to the moment before it was
 	// written, with any wait for a connection: the generator's own part of the latencies.
@@ -50,8 +49,7 @@ func newResult() Result {
 	}
 }
 
-// Add adds o to r. The zero value of a Result is empty. A connection that both used counts
-// twice.
+// Add adds o to r, which may be the zero value. A connection that both used counts twice.
 func (r *Result) Add(o *Result) {
 	if r.Latency == nil {
 		*r = newResult()
@@ -98,15 +96,12 @@ func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(q * 100))
 }
 
-// newHistogram returns a histogram of 1 µs to 1 min in nanoseconds, with three digits. A longer
-// time counts as 1 min.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1000, int64(time.Minute), 3)
-}
+// newHistogram returns a histogram of 1 µs to 1 min in nanoseconds, with three digits.
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1000, int64(time.Minute), 3) }
 
+// record counts a time beyond 1 min as 1 min.
 func record(h *hdrhistogram.Histogram, d time.Duration) {
-	// The value is in range, so this can't fail.
-	_ = h.RecordValue(int64(min(max(d, 0), time.Minute)))
+	_ = h.RecordValue(int64(min(max(d, 0), time.Minute))) // in range: it can't fail
 }
 
 // Point is a point of a latency curve.
@@ -115,7 +110,7 @@ type Point struct {
 	MS       float64 `json:"ms"`
 }
 
-// Curve returns the latency at quantiles that get denser towards 1: ten for each nine, up to
+// Curve returns the latency at quantiles that get denser towards 1: nine for each decade up to
 // the fifth nine, as far as the number of requests allows.
 func Curve(h *hdrhistogram.Histogram) []Point {
 	total := float64(h.TotalCount())
@@ -182,9 +177,8 @@ type Undisturbed struct {
 	Latencies
 }
 
-// Undisturbed returns the latencies, in nanoseconds, of the samples that r.Stops did not
-// disturb. Only the time at which a request was due decides, never its latency: slow
-// requests are as likely to stay as fast ones.
+// Undisturbed returns the latencies, in nanoseconds, of the samples that r.Stops did not disturb.
+// Only the due time decides: slow requests are as likely to stay as fast ones.
 func (r *Result) Undisturbed() *hdrhistogram.Histogram {
 	h := newHistogram()
 	disturbed := steal.Disturbed(r.Stops)

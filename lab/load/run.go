@@ -12,7 +12,6 @@ import (
 	"github.com/remora-proxy/remora/lab/precise"
 )
 
-// request is a request of the load.
 type request struct {
 	due     time.Time // intended send time
 	nonce   uint64
@@ -45,15 +44,16 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := &generator{opts: opts, ctx: ctx, rec: newRecorder(&opts)}
-	for i, s := range opts.Targets {
-		t, err := parseTarget(s)
+	g := &generator{opts: opts, ctx: ctx}
+	g.rec = recorder{log: opts.Log, keep: opts.Samples, sum: newResult()}
+	for i, target := range opts.Targets {
+		// Nearly equal shares of all connections, the larger ones first.
+		share := (opts.MaxConnections + len(opts.Targets) - 1 - i) / len(opts.Targets)
+		p, err := newPool(g, target, share)
 		if err != nil {
 			return nil, err
 		}
-		// Nearly equal shares of all connections, the larger ones first.
-		share := (opts.MaxConnections + len(opts.Targets) - 1 - i) / len(opts.Targets)
-		g.pools = append(g.pools, newPool(g, t, share))
+		g.pools = append(g.pools, p)
 	}
 	defer g.close()
 	// Closing ends reads and writes in progress, whose requests then fail.
@@ -80,7 +80,6 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	return r, err
 }
 
-// connect opens the initial connections.
 func (g *generator) connect() error {
 	errs := make(chan error, g.opts.Connections)
 	for i := range g.opts.Connections {
@@ -150,7 +149,6 @@ func (g *generator) closedLoop() {
 	}
 }
 
-// next starts the next request of a closed loop.
 func (g *generator) next(p *pool) {
 	now := time.Now()
 	counted := !now.Before(g.from)
