@@ -35,8 +35,12 @@ types don't matter; hash(String) returns the string's hashCode, every other meth
 argument. It does not freeze unless --stall-mean is given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Protocol == replica.Dubbo {
-				steady(cmd, &o)
+			dubbo, given := o.Protocol == replica.Dubbo, cmd.Flags().Changed
+			if dubbo && !given("sigma") {
+				o.Sigma = 0
+			}
+			if dubbo && !given("stall-mean") {
+				o.StallMean = 0
 			}
 			return runReplica(cmd, o)
 		},
@@ -55,16 +59,6 @@ argument. It does not freeze unless --stall-mean is given.`,
 	f.DurationVar(&o.StallLen, "stall-len", 50*time.Millisecond, "length of a freeze")
 	f.IntVar(&o.CacheEntries, "cache-entries", 150_000, "mode gc: size of the cache, in entries of 13 objects")
 	return cmd
-}
-
-// steady makes the service time constant, unless flags say otherwise.
-func steady(cmd *cobra.Command, o *replica.Options) {
-	if !cmd.Flags().Changed("sigma") {
-		o.Sigma = 0
-	}
-	if !cmd.Flags().Changed("stall-mean") {
-		o.StallMean = 0
-	}
 }
 
 func runReplica(cmd *cobra.Command, o replica.Options) error {

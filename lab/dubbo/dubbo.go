@@ -7,6 +7,7 @@ package dubbo
 import (
 	"encoding/binary"
 	"errors"
+	"unicode/utf16"
 )
 
 // Serialization ids.
@@ -31,8 +32,7 @@ var (
 	ErrSerialization = errors.New("dubbo: unknown serialization")
 )
 
-// MaxBody is the longest body, in bytes.
-const MaxBody = 16 << 20
+const MaxBody = 16 << 20 // bytes
 
 const (
 	headerSize = 16
@@ -71,14 +71,13 @@ type Call struct {
 type format interface {
 	split(dst [][]byte, body []byte) (values [][]byte, ok bool)
 	text(value []byte) (s string, ok bool)
-	isNull(value []byte) bool
-
-	// The append functions append null, a string, an integer, or a value of split.
-	appendNull(dst []byte) []byte
+	null() string
 	appendText(dst []byte, s string) []byte
 	appendInt(dst []byte, n int32) []byte
-	appendRaw(dst, value []byte) []byte
+	appendRaw(dst, value []byte) []byte // a value of split, or null
 }
+
+var formats = map[byte]format{Hessian2: hessian{}, Fastjson: fastjson{}}
 
 // The first value of a result says what the second one is.
 const (
@@ -108,7 +107,9 @@ func (c *Call) Parse(b []byte) (n int, err error) {
 		values:        c.values[:0],
 	}
 	var known bool
-	c.format, known = formatOf(c.Serialization)
+	if c.format, known = formats[c.Serialization]; !known {
+		c.format = hessian{} // the error response needs one
+	}
 	switch {
 	case c.Event:
 		return n, nil
@@ -116,17 +117,6 @@ func (c *Call) Parse(b []byte) (n int, err error) {
 		return n, ErrSerialization
 	}
 	return n, c.parseBody(b[headerSize:n])
-}
-
-// formatOf returns hessian for an unknown serialization: the error response needs a format.
-func formatOf(serialization byte) (f format, known bool) {
-	switch serialization {
-	case Fastjson:
-		return fastjson{}, true
-	case Hessian2:
-		return hessian{}, true
-	}
-	return hessian{}, false
 }
 
 func (c *Call) parseBody(body []byte) error {
@@ -159,7 +149,7 @@ func (c *Call) AppendInt(dst []byte, n int32) []byte {
 // AppendEcho appends a response whose result is the first argument, or null without one.
 func (c *Call) AppendEcho(dst []byte) []byte {
 	return c.appendResponse(dst, StatusOK, func(dst []byte) []byte {
-		if len(c.Args) == 0 || c.format.isNull(c.Args[0]) {
+		if len(c.Args) == 0 || string(c.Args[0]) == c.format.null() {
 			return c.format.appendInt(dst, resultNull)
 		}
 		// References in the argument stay valid: the values before it, and the integer before
@@ -175,10 +165,16 @@ func (c *Call) AppendError(dst []byte, status byte, message string) []byte {
 
 // AppendHeartbeat appends the response to an event.
 func (c *Call) AppendHeartbeat(dst []byte) []byte {
-	return c.appendResponse(dst, StatusOK, c.format.appendNull)
+	return c.appendResponse(dst, StatusOK, func(dst []byte) []byte {
+		return c.format.appendRaw(dst, []byte(c.format.null()))
+	})
 }
 
+// appendResponse appends nothing for a call that wants no response.
 func (c *Call) appendResponse(dst []byte, status byte, appendBody func([]byte) []byte) []byte {
+	if !c.TwoWay {
+		return dst
+	}
 	flags := c.Serialization
 	if c.Event {
 		flags |= flagEvent
@@ -194,14 +190,12 @@ func (c *Call) appendResponse(dst []byte, status byte, appendBody func([]byte) [
 }
 
 // HashCode returns Java's String.hashCode of s, which is valid UTF-8.
-func HashCode(s string) int32 {
-	var h int32
+func HashCode(s string) (h int32) {
+	var units [2]uint16
 	for _, r := range s {
-		if r >= 0x10000 { // two UTF-16 units
-			h = 31*h + 0xd800 + (r-0x10000)>>10
-			r = 0xdc00 + (r-0x10000)&0x3ff
+		for _, unit := range utf16.AppendRune(units[:0], r) {
+			h = 31*h + int32(unit)
 		}
-		h = 31*h + r
 	}
 	return h
 }

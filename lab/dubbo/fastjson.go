@@ -24,9 +24,7 @@ func (fastjson) text(value []byte) (string, bool) {
 	return s, json.Unmarshal(value, &s) == nil
 }
 
-func (fastjson) isNull(value []byte) bool { return string(value) == "null" }
-
-func (fastjson) appendNull(dst []byte) []byte { return append(dst, "null\n"...) }
+func (fastjson) null() string { return "null" }
 
 func (fastjson) appendText(dst []byte, s string) []byte {
 	b, _ := json.Marshal(s) // a string can't fail

@@ -29,9 +29,7 @@ func (hessian) text(value []byte) (string, bool) {
 	return string(utf16.Decode(units)), !s.bad
 }
 
-func (hessian) isNull(value []byte) bool { return string(value) == "N" }
-
-func (hessian) appendNull(dst []byte) []byte { return append(dst, 'N') }
+func (hessian) null() string { return "N" }
 
 // appendText takes ASCII of less than 1,024 characters, which is enough for the replica.
 func (hessian) appendText(dst []byte, s string) []byte {

@@ -10,8 +10,7 @@ import (
 
 // cache has many small objects that point at each other, like the local cache of the feature
 // service that this lab imitates. It is dropped and filled again at intervals. The garbage
-// collector, and the allocations that must assist it, slow the requests down: nothing is
-// simulated.
+// collector, and allocations that must assist it, then slow requests down: nothing is simulated.
 type cache struct {
 	entries int
 	every   time.Duration
@@ -37,7 +36,6 @@ const (
 	keysPerCall      = 32
 )
 
-// run fills the cache again and again until stop is closed.
 func (c *cache) run(stop <-chan struct{}) {
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
@@ -81,8 +79,7 @@ func newEntry(i int, next *entry) *entry {
 
 func cacheKey(i int) string { return "feature:geo:" + strconv.Itoa(i) }
 
-// lookUp is the work of a request: it reads keys and makes missing entries. So it allocates,
-// and must assist the collector.
+// lookUp is the work of a request: it reads keys, and allocates missing entries.
 func (c *cache) lookUp() {
 	for range keysPerCall {
 		i := rand.IntN(c.entries)

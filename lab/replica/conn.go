@@ -13,8 +13,7 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is the state of one HTTP connection. It needs no lock: netpoll runs one onHTTPRequest of a
-// connection at a time.
+// conn is an HTTP connection. It has no lock: netpoll runs one onHTTPRequest of it at a time.
 type conn struct {
 	service   *service
 	in        []byte // input that is not parsed yet
@@ -50,8 +49,7 @@ func appendInput(dst []byte, nc netpoll.Connection) ([]byte, error) {
 	return dst, err
 }
 
-// serve responds to the whole requests in c.in, one after another. It reports whether the
-// connection stays open.
+// serve responds to the whole requests in c.in. It reports whether the connection stays open.
 func (c *conn) serve(nc netpoll.Connection) bool {
 	used := 0
 	defer func() { c.in = append(c.in[:0], c.in[used:]...) }()
@@ -133,7 +131,6 @@ func (c *conn) write(nc netpoll.Connection, status int, contentType string, body
 	return write(nc, c.out)
 }
 
-// write sends b. It reports whether the connection is still open.
 func write(nc netpoll.Connection, b []byte) bool {
 	if _, err := nc.Writer().WriteBinary(b); err != nil {
 		return false

@@ -13,8 +13,8 @@ import (
 // maxUnsent bounds the responses, in bytes, to a client that does not read them.
 const maxUnsent = 64 << 20
 
-// dubboConn is the state of one Dubbo connection. netpoll runs one onDubboRequest of a connection at
-// a time. Workers write concurrently.
+// dubboConn is a Dubbo connection. netpoll runs one onDubboRequest of it at a time, but workers
+// write concurrently.
 type dubboConn struct {
 	service *service
 	nc      netpoll.Connection
@@ -31,7 +31,6 @@ func (r *Replica) onDubboConnect(ctx context.Context, nc netpoll.Connection) con
 	return context.WithValue(ctx, connKey{}, &dubboConn{service: r.service, nc: nc})
 }
 
-// onDubboRequest runs on its own goroutine whenever there is input.
 func onDubboRequest(ctx context.Context, nc netpoll.Connection) (err error) {
 	c := ctx.Value(connKey{}).(*dubboConn)
 	if c.in, err = appendInput(c.in, nc); err != nil {
@@ -59,7 +58,7 @@ func (c *dubboConn) serve() (responses []byte, ok bool) {
 		case nil:
 			responses = c.take(responses)
 		default:
-			responses = c.refuse(responses, dubbo.StatusBadRequest, err.Error())
+			responses = c.call.AppendError(responses, dubbo.StatusBadRequest, err.Error())
 		}
 		used += n
 	}
@@ -69,14 +68,12 @@ func (c *dubboConn) serve() (responses []byte, ok bool) {
 func (c *dubboConn) take(responses []byte) []byte {
 	s := c.service
 	switch {
-	case c.call.Event && c.call.TwoWay:
-		return c.call.AppendHeartbeat(responses)
 	case c.call.Event:
-		return responses
+		return c.call.AppendHeartbeat(responses)
 	case s.inFlight.Add(1) > int64(s.opts.Workers):
 		s.inFlight.Add(-1)
 		s.refused.Add(1)
-		return c.refuse(responses, dubbo.StatusPoolExhausted,
+		return c.call.AppendError(responses, dubbo.StatusPoolExhausted,
 			fmt.Sprintf("Thread pool is EXHAUSTED! %s has %d workers and no queue", s.opts.Name, s.opts.Workers))
 	case s.opts.Mode == Fast:
 		s.inFlight.Add(-1)
@@ -104,21 +101,10 @@ func (c *dubboConn) work(response []byte) {
 
 // result appends the response to c.call, unless it is one-way.
 func (c *dubboConn) result(dst []byte) []byte {
-	if !c.call.TwoWay {
-		return dst
-	}
 	if text, ok := c.call.Text(); ok && c.call.Method == "hash" {
 		return c.call.AppendInt(dst, dubbo.HashCode(text))
 	}
 	return c.call.AppendEcho(dst)
-}
-
-// refuse appends an error response to c.call, unless it is one-way.
-func (c *dubboConn) refuse(dst []byte, status byte, message string) []byte {
-	if !c.call.TwoWay {
-		return dst
-	}
-	return c.call.AppendError(dst, status, message)
 }
 
 // write sends responses, or leaves them to the goroutine that writes already. It reports

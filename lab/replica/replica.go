@@ -1,6 +1,5 @@
-// Package replica emulates one replica of a feature service: a small server whose requests
-// nearly always take about a millisecond. Now and then it freezes, in one of the ways that
-// Mode lists. Remora hides these freezes. The replica speaks HTTP/1.1:
+// Package replica emulates one replica of a feature service: requests nearly always take about a
+// millisecond. Now and then it freezes, in one of the ways of Mode. It speaks HTTP/1.1:
 //
 //	POST /compute   200 bytes of JSON, after the service time
 //	     /echo      the request's body back, at once
@@ -8,8 +7,7 @@
 //	GET  /stats     Stats as JSON, at once
 //	POST /reset     restarts schedule and counts; ?epoch=UNIXNANO, default now
 //
-// The response has the request's x-nonce header, so that a client can check that it got its own
-// response.
+// The response has the request's x-nonce header, by which a client knows its own response.
 //
 // Or it speaks Dubbo 2, with any interface, in hessian2 and in fastjson. The method hash returns
 // the hashCode of a string, every other method its first argument. Like a Dubbo provider with a
@@ -33,8 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options says how a replica behaves. The zero value of a field means its default. Sigma,
-// StallMean and StallLen have no default.
+// Options says how a replica behaves. The zero value of a field means its default, if any.
 type Options struct {
 	Listen   string   // host:port; default "127.0.0.1:0"
 	Device   string   // network interface to listen on; "" means all
@@ -42,8 +39,7 @@ type Options struct {
 	Name     string   // in responses and Stats; default "replica"
 	Mode     Mode     // default Stall
 	Seed     uint64   // of freezes and service times
-
-	Workers int // Dubbo: calls in flight; default 200
+	Workers  int      // Dubbo: calls in flight; default 200
 
 	// The service time is lognormal.
 	Median time.Duration // default 1 ms; Dubbo: 50 ms
@@ -153,8 +149,7 @@ func (r *Replica) Addr() string { return r.listener.Addr().String() }
 // Stats returns the counts.
 func (r *Replica) Stats() Stats { return r.service.stats() }
 
-// Close stops listening and closes the connections. Requests in flight may end until ctx is
-// done.
+// Close stops listening and closes the connections. Requests in flight may end until ctx is done.
 func (r *Replica) Close(ctx context.Context) error {
 	close(r.stop)
 	// Shutdown does not wait for the workers of Dubbo. It polls too.

@@ -6,16 +6,13 @@ import (
 	"time"
 )
 
-// Freeze is a time in which no work of the replica advances, as offsets from the schedule's
-// epoch.
+// Freeze is a time in which no work advances, as offsets from the schedule's epoch.
 type Freeze struct{ Start, End time.Duration }
 
-// Schedule is an endless random sequence of freezes, fixed by its seed. Gaps between the end
-// of one freeze and the start of the next are exponential; all freezes have the same length.
-// Each window of the sequence is made from the seed and the window's number. So processes that
-// share a seed and an epoch agree about each moment, however late they start.
-//
-// A Schedule is not safe for concurrent use.
+// Schedule is an endless random sequence of freezes of one length, with exponential gaps between
+// them. Each window of it is made from the seed and the window's number, so that processes with
+// one seed and epoch agree about each moment, however late they start. It is not safe for
+// concurrent use.
 type Schedule struct {
 	seed         uint64
 	mean, length time.Duration
@@ -25,12 +22,10 @@ type Schedule struct {
 // windowMeans is the length of a window in mean gaps.
 const windowMeans = 64
 
-// maxWindows bounds the windows that are kept. Work needs that of its start, and the ones
-// around it.
+// maxWindows bounds the windows that are kept. Work needs that of its start, and those around it.
 const maxWindows = 4
 
-// NewSchedule makes a schedule of freezes of the given length with gaps of the given mean. A
-// mean or length of 0 means no freezes.
+// NewSchedule makes a schedule of the given mean gap and length. 0 for either means no freezes.
 func NewSchedule(seed uint64, mean, length time.Duration) *Schedule {
 	return &Schedule{seed: seed, mean: mean, length: length, windows: map[time.Duration][]Freeze{}}
 }

@@ -1,11 +1,11 @@
 package replica
 
 import (
-	"bytes"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +18,7 @@ type Stats struct {
 	Name   string `json:"name"`
 	Mode   Mode   `json:"mode"`
 	Served int64  `json:"served"` // completed requests (HTTP: of /compute), also Aborted ones
-	// Aborted counts the requests whose client had left before the response: cancelled, or
-	// timed out. Their work was done all the same.
+	// Aborted counts requests whose client had left before the response. Their work was done.
 	Aborted  int64 `json:"aborted"`
 	InFlight int64 `json:"in_flight"`         // requests in flight
 	Refused  int64 `json:"refused,omitempty"` // Dubbo: calls without a free worker
@@ -55,17 +54,15 @@ func newService(opts Options) *service {
 	if opts.Mode == GC {
 		s.cache = &cache{entries: opts.CacheEntries, every: opts.StallMean}
 	}
-	const end = `"}`
 	// Options allow no name that JSON must escape.
-	s.body = fmt.Appendf(nil, `{"replica":"%s","result":"`, opts.Name)
-	s.body = append(s.body, bytes.Repeat([]byte("x"), bodySize-len(end)-len(s.body))...)
-	s.body = append(s.body, end...)
+	const format = `{"replica":"%s","result":"%s"}`
+	filler := bodySize + len("%s%s") - len(format) - len(opts.Name)
+	s.body = fmt.Appendf(nil, format, opts.Name, strings.Repeat("x", filler))
 	s.reset(opts.Epoch)
 	return s
 }
 
-// reset restarts the schedule and the service times, and sets the counts to 0. It does not
-// change requests in flight.
+// reset restarts the schedule, the service times and the counts, but not requests in flight.
 func (s *service) reset(epoch time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +72,7 @@ func (s *service) reset(epoch time.Time) {
 	}
 	s.epoch, s.stalls, s.counted = epoch, 0, s.now().Sub(epoch)
 	s.schedule = NewSchedule(s.opts.Seed, mean, s.opts.StallLen)
-	// The name is part of the seed: replicas of mode Correlated share their seed, but must
-	// not share their service times.
+	// Replicas of mode Correlated share their seed, but must not share their service times.
 	name := fnv.New64a()
 	name.Write([]byte(s.opts.Name))
 	s.rng = rand.New(rand.NewPCG(s.opts.Seed, name.Sum64()))
