@@ -16,10 +16,8 @@ var templateFiles embed.FS
 
 var templates = template.Must(template.ParseFS(templateFiles, "templates/*.yaml"))
 
-// replicaCount is the number of replicas.
 const replicaCount = 3
 
-// consumerModes are the hedging modes of the consumer sidecars.
 var consumerModes = []string{"off", "shadow", "on"}
 
 // layout has all addresses, on 127.0.0.1, and all files, in dir.
@@ -29,13 +27,12 @@ type layout struct {
 	replicas      [replicaCount]string
 	links         [replicaCount]string // of the provider sidecars
 	providerAdmin [replicaCount]string
-	consumers     map[string]*consumer // by hedging mode
+	consumers     map[string]*consumer // by hedging mode of the sidecar
 }
 
 // consumer has a consumer sidecar's addresses. The load goes to listen.
 type consumer struct{ listen, admin string }
 
-// newLayout finds free ports.
 func newLayout(dir string) (*layout, error) {
 	l := &layout{dir: dir, consumers: map[string]*consumer{}}
 	want := []*string{&l.etcd}
@@ -65,7 +62,6 @@ func (l *layout) consumerFile(hedge string) string {
 	return filepath.Join(l.dir, "consumer-hedging-"+hedge+".yaml")
 }
 
-// writeConfigs writes the configuration files of all sidecars.
 func (l *layout) writeConfigs() error {
 	for i := range replicaCount {
 		err := render("provider.yaml", l.providerFile(i), fields{

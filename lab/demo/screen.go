@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Screen shows the progress of the demo: lines that stay, and on a terminal one live line
-// below them that is overwritten.
+// Screen shows lines that stay, and on a terminal one live line below them.
 type Screen struct {
 	mu       sync.Mutex
 	w        io.Writer

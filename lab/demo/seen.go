@@ -5,32 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/remora-proxy/remora/lab/report"
 )
 
-// durations are the sidecar's cumulative counts of requests by latency, in order of the
-// bounds.
+// durations are the sidecar's cumulative counts of requests by latency, in order of the bounds.
 type durations []struct {
 	most  float64 // seconds; +Inf in the last
 	count float64
 }
 
+var bucket = regexp.MustCompile(
+	`(?m)^remora_request_duration_seconds_bucket\{service="compute",le="(.*)"\} (.*)$`)
+
 // parseDurations reads the response to GET /metrics.
 func parseDurations(metrics []byte) (durations, error) {
-	const before, after = `remora_request_duration_seconds_bucket{service="compute",le="`, `"} `
 	var out durations
-	for line := range strings.Lines(string(metrics)) {
-		line, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), before)
-		bound, value, found := strings.Cut(line, after)
-		if !ok || !found {
-			continue
-		}
-		most, badBound := strconv.ParseFloat(bound, 64)
-		count, badCount := strconv.ParseFloat(value, 64)
+	for _, line := range bucket.FindAllSubmatch(metrics, -1) {
+		most, badBound := strconv.ParseFloat(string(line[1]), 64)
+		count, badCount := strconv.ParseFloat(string(line[2]), 64)
 		if err := cmp.Or(badBound, badCount); err != nil {
 			return nil, fmt.Errorf("demo: GET /metrics: %w", err)
 		}

@@ -38,9 +38,6 @@ type Line struct {
 // XY is a point of a line.
 type XY struct{ X, Y float64 }
 
-// quantileTicks are the labelled quantiles.
-var quantileTicks = []Tick{{0, "0"}, {0.9, "90%"}, {0.99, "99%"}, {0.999, "99.9%"}, {0.9999, "99.99%"}}
-
 func nines(q float64) float64 { return -math.Log10(1 - q) }
 
 // quantileAxis maps quantiles by their nines, up to most: the slowest requests matter.
@@ -49,7 +46,8 @@ func quantileAxis(most float64) Axis {
 		Title: "share of requests that took no longer",
 		scale: func(q float64) float64 { return min(1, nines(q)/most) },
 	}
-	for _, t := range quantileTicks {
+	labelled := []Tick{{0, "0"}, {0.9, "90%"}, {0.99, "99%"}, {0.999, "99.9%"}, {0.9999, "99.99%"}}
+	for _, t := range labelled {
 		if nines(t.Value) <= most+1e-9 {
 			a.Ticks = append(a.Ticks, t)
 		}
@@ -86,8 +84,7 @@ func logAxis(title, unit string, ticks []float64) Axis {
 	return a
 }
 
-// latencyChart draws lines of milliseconds over quantiles. It is nil if there is nothing to
-// draw.
+// latencyChart draws lines of milliseconds over quantiles. It is nil without a latency.
 func latencyChart(lines []Line) *Chart {
 	most, low, high := 1.0, math.Inf(1), 0.0
 	for _, l := range lines {

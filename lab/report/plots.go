@@ -66,8 +66,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// tailCurves joins the curves of each row. A point is the median of the rounds, up to the
-// quantile 99.99%.
+// tailCurves joins the curves of each row: medians of the rounds, up to the quantile 99.99%.
 func tailCurves(samples []tailSample) (lines []Line) {
 	for _, l := range tailLines {
 		rounds := map[float64][]float64{}

@@ -1,6 +1,5 @@
-// Package report shows what a run of the demo measured: as a table, as a chart in the
-// terminal, as JSON, and as one self-contained HTML page. It also draws the charts of the
-// documentation.
+// Package report shows what a run of the demo measured: as a table, a chart in the terminal, JSON,
+// and a self-contained HTML page. It also draws the charts of the documentation.
 package report
 
 import (
@@ -20,22 +19,15 @@ type Phase struct {
 	P999     float64 `json:"p999_ms"`
 	Max      float64 `json:"max_ms"`
 
-	Hedges    int64 `json:"hedges"`
-	HedgesWon int64 `json:"hedges_won"`
-	// ExtraLoad is (requests that the replicas served - Requests) / Requests.
-	ExtraLoad float64 `json:"extra_load"`
-
-	// Gates counts the hedges that were not sent, by the gate that was closed.
-	Gates  map[string]int64 `json:"gates,omitempty"`
-	Stalls int64            `json:"stalls"` // freezes of all replicas in the phase
-	// MaxSendLag is the longest time by which the load generator itself was late.
-	MaxSendLag float64      `json:"max_send_lag_ms"`
-	Curve      []load.Point `json:"curve,omitempty"`
-
-	// Seen is nil without sidecars.
-	Seen *Seen `json:"seen,omitempty"`
-	// Forecasts are those of shadow mode during the phase.
-	Forecasts []Forecast `json:"forecasts,omitempty"`
+	Hedges     int64            `json:"hedges"`
+	HedgesWon  int64            `json:"hedges_won"`
+	ExtraLoad  float64          `json:"extra_load"`      // (served - Requests) / Requests
+	Gates      map[string]int64 `json:"gates,omitempty"` // hedges not sent, by the closed gate
+	Stalls     int64            `json:"stalls"`          // freezes of all replicas in the phase
+	MaxSendLag float64          `json:"max_send_lag_ms"` // by which the load generator was late
+	Curve      []load.Point     `json:"curve,omitempty"`
+	Seen       *Seen            `json:"seen,omitempty"`      // nil without sidecars
+	Forecasts  []Forecast       `json:"forecasts,omitempty"` // of shadow mode
 }
 
 // Seen is the latency that the consumer's sidecar measured, from the complete request to the
@@ -45,8 +37,7 @@ type Seen struct {
 	P999 *float64 `json:"p999_ms"`
 }
 
-// Forecast is what shadow mode expects of hedging with one delay. Nil means that a quantile
-// is unknown.
+// Forecast is what shadow mode expects of hedging with one delay. Nil quantiles are unknown.
 type Forecast struct {
 	DelayMS   float64  `json:"delay_ms"`
 	Current   bool     `json:"current"` // the delay that is in force
@@ -67,7 +58,6 @@ type Report struct {
 	On     *Phase `json:"on"`
 }
 
-// column is a phase with its title.
 type column struct {
 	title  string
 	mark   rune   // in the terminal

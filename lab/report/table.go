@@ -72,8 +72,7 @@ func milliseconds(ms *float64) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
 
-// ForecastTable shows the forecast of shadow mode beside what hedging then did. It is ""
-// without shadow mode.
+// ForecastTable shows the forecast of shadow mode, if any, beside what hedging then did.
 func (r *Report) ForecastTable() string {
 	if r.Off == nil || len(r.Off.Forecasts) == 0 {
 		return ""
