@@ -1,10 +1,8 @@
 // Package lab has the parts of the lab binary (cmd/remora-lab): all that is needed to see
 // Remora work on one machine with nothing installed.
 //
-//   - lab/replica: an emulated replica of a feature service, fast nearly always
-//     and frozen now and then, or a Dubbo provider with a fixed pool;
-//   - lab/consumer: a service that calls a Dubbo provider through its sidecar and
-//     checks the results;
+//   - lab/replica: an emulated replica that freezes now and then, or a Dubbo provider;
+//   - lab/consumer: a service that calls a Dubbo provider through its sidecar;
 //   - lab/load: a load generator that measures from the intended send time;
 //   - lab/report: tables, charts, JSON and HTML of measurements;
 //   - lab/child: the processes of demo and bench;

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -14,19 +15,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// EtcdOptions configures an embedded etcd server. The zero value is a server on a free port
-// whose data is removed with it.
+// EtcdOptions configures an embedded etcd server.
 type EtcdOptions struct {
-	// Dir holds the data. Close keeps it, so that another server can go on with it. ""
-	// means a new directory that Close removes.
-	Dir string
+	Dir        string // of the data, which Close keeps; "" means a new one that Close removes
+	ClientAddr string // "ip:port" for clients, default "127.0.0.1:0"; 0 means a free port, see Addr
 
-	// ClientAddr is the "ip:port" to serve clients on. "" or port 0 means a free port of
-	// 127.0.0.1, which Addr returns.
-	ClientAddr string
-
-	// CertFile, KeyFile and ClientCA are PEM files for TLS towards clients, who
-	// must then show a certificate signed by ClientCA. "" means plain text.
+	// PEM files for TLS with clients, whose certificate ClientCA must have signed. "" means
+	// plain text.
 	CertFile, KeyFile, ClientCA string
 }
 
@@ -39,7 +34,6 @@ type Etcd struct {
 	server  *embed.Etcd
 	grpc    *grpc.Server
 	tempDir string // Close removes it; "" means none
-	scheme  string // of its client URL
 }
 
 // StartEtcd starts an etcd server, and returns once it serves.
@@ -60,9 +54,6 @@ func StartEtcd(opt EtcdOptions) (*Etcd, error) {
 }
 
 func (e *Etcd) start(opt EtcdOptions) error {
-	if opt.ClientAddr == "" {
-		opt.ClientAddr = "127.0.0.1:0"
-	}
 	serving := make(chan *grpc.Server, 1)
 	cfg := etcdConfig(opt)
 	cfg.ServiceRegister = func(s *grpc.Server) {
@@ -71,7 +62,6 @@ func (e *Etcd) start(opt EtcdOptions) error {
 		default:
 		}
 	}
-	e.scheme = cfg.ListenClientUrls[0].Scheme
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return err
@@ -94,7 +84,7 @@ func etcdConfig(opt EtcdOptions) *embed.Config {
 	cfg.Dir = opt.Dir
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 
-	clients := []url.URL{{Scheme: "http", Host: opt.ClientAddr}}
+	clients := []url.URL{{Scheme: "http", Host: cmp.Or(opt.ClientAddr, "127.0.0.1:0")}}
 	if opt.CertFile != "" {
 		clients[0].Scheme = "https"
 		cfg.ClientTLSInfo = transport.TLSInfo{
@@ -107,8 +97,7 @@ func etcdConfig(opt EtcdOptions) *embed.Config {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peers, peers
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 
-	// There is no other server to elect: short ticks make it ready sooner, and allow leases
-	// of one second.
+	// Short ticks make it ready sooner, and allow leases of one second.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	cfg.UnsafeNoFsync = true
 	cfg.BcryptCost = 4 // the minimum: passwords in the lab protect nothing
@@ -120,7 +109,9 @@ func etcdConfig(opt EtcdOptions) *embed.Config {
 func (e *Etcd) Addr() string { return e.server.Clients[0].Addr().String() }
 
 // Endpoint returns the URL for clients.
-func (e *Etcd) Endpoint() string { return e.scheme + "://" + e.Addr() }
+func (e *Etcd) Endpoint() string {
+	return e.server.Config().ListenClientUrls[0].Scheme + "://" + e.Addr()
+}
 
 // Close stops the server as a crash would: it cuts all connections. It returns once the port
 // and the directory are free. A second Close does nothing.
@@ -138,10 +129,7 @@ func (e *Etcd) Close() error {
 		}
 		e.server = nil
 	}
-	if e.tempDir == "" {
-		return nil
-	}
 	dir := e.tempDir
 	e.tempDir = ""
-	return os.RemoveAll(dir)
+	return os.RemoveAll(dir) // nothing if it is ""
 }

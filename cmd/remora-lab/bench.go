@@ -132,7 +132,6 @@ func peers() string {
 	return filepath.Join(cache, "remora-bench")
 }
 
-// run finds the programs, measures, and writes the report.
 func (c *comparison) run(cmd *cobra.Command) (err error) {
 	if c.seconds <= 0 || c.Kind == bench.Tail && c.freezing <= 0 {
 		return errors.New("want loads with a length and a rate above 0")

@@ -1,6 +1,5 @@
-// Command remora-lab holds what is needed to see Remora work on one machine with
-// nothing else installed: an embedded etcd, replicas that freeze, load, and a
-// demo that puts them together.
+// Command remora-lab has what is needed to see Remora work on one machine with nothing installed:
+// an embedded etcd, replicas that freeze, load, and a demo that puts them together.
 package main
 
 import (

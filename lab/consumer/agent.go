@@ -36,8 +36,7 @@ func newAgent(ctx context.Context, o Options) agent {
 		url.QueryEscape("Ljava/lang/String;") + "&parameter="}
 }
 
-// call asks for the hash of a random string. It returns what is wrong with the result, or why
-// there is no result.
+// call asks for a hash. It returns what is wrong with the result, or why there is none.
 func (a *agent) call() (wrong string, err error) {
 	a.text = a.text[:0]
 	for range rand.IntN(maxText + 1) {
@@ -102,7 +101,6 @@ func (a *agent) request() []byte {
 	return b
 }
 
-// connect opens the connection if there is none.
 func (a *agent) connect(deadline time.Time) (err error) {
 	if a.nc != nil {
 		return nil
@@ -111,11 +109,11 @@ func (a *agent) connect(deadline time.Time) (err error) {
 	if a.nc, err = d.DialContext(a.ctx, "tcp", a.opts.Agent); err != nil {
 		return err
 	}
-	a.unwatch = closeAfter(a.ctx, a.nc)
+	nc := a.nc
+	a.unwatch = context.AfterFunc(a.ctx, func() { nc.Close() })
 	return nil
 }
 
-// hangUp closes the connection. The next call opens a new one.
 func (a *agent) hangUp() {
 	if a.nc != nil {
 		a.unwatch()

@@ -7,8 +7,7 @@ import (
 	"github.com/remora-proxy/remora/lab/wire"
 )
 
-// conn is a connection from a caller, and its connection to the sidecar. One goroutine serves
-// both.
+// conn is a connection from a caller, and the one to the sidecar. One goroutine serves both.
 type conn struct {
 	consumer *Consumer
 	nc       net.Conn
@@ -17,7 +16,6 @@ type conn struct {
 	agent    agent
 }
 
-// serve responds to requests until the connection ends.
 func (c *conn) serve() {
 	c.msg.Reset()
 	for {
@@ -54,7 +52,6 @@ func (c *conn) respond() bool {
 	return c.write(404, "no such path")
 }
 
-// invoke makes a call, counts its result and responds with it.
 func (c *conn) invoke() bool {
 	wrong, err := c.agent.call()
 	switch {

@@ -1,16 +1,13 @@
-// Package consumer is a service of the lab that calls another one. For each HTTP request it
-// asks a Dubbo provider, through the sidecar beside it, for the hash of a random string, and
-// checks the result.
+// Package consumer is a service that asks a Dubbo provider, through the sidecar beside it, for
+// the hash of a random string, and checks the result.
 //
 //	     /invoke    200 "OK", or 500 and the error
 //	GET  /healthz   200
 //	GET  /stats     Stats as JSON
 //
-// The response has the request's x-nonce header, like a replica's.
-//
-// The call to the sidecar is that of a public contest of Dubbo meshes (2018): a form over
-// HTTP/1.1 that names interface, method, parameter types and the argument. The response is
-// the plain result.
+// The response has the request's x-nonce header, like a replica's. The call to the sidecar is
+// that of a public contest of Dubbo meshes (2018): a form over HTTP/1.1 that names interface,
+// method, parameter types and the argument. Its response is the plain result.
 package consumer
 
 import (
@@ -25,12 +22,11 @@ import (
 	"time"
 )
 
-// Options configures a consumer. The zero value of a field means its default. Agent has no
-// default.
+// Options configures a consumer. The zero value of a field means its default.
 type Options struct {
 	Listen    string        // host:port; default "127.0.0.1:0"
-	Agent     string        // host:port of the sidecar
-	Interface string        // default: the contest's
+	Agent     string        // host:port of the sidecar; it has no default
+	Interface string        // default DefaultInterface
 	Timeout   time.Duration // of one call, with a new connection if it needs one; default 5 s
 }
 
@@ -61,11 +57,9 @@ func Start(opts Options) (*Consumer, error) {
 	opts.Listen = cmp.Or(opts.Listen, "127.0.0.1:0")
 	opts.Interface = cmp.Or(opts.Interface, DefaultInterface)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
-	if _, _, err := net.SplitHostPort(opts.Agent); err != nil || opts.Timeout < 0 {
+	_, _, err := net.SplitHostPort(opts.Agent)
+	if err != nil || strings.ContainsAny(opts.Agent, " \r\n") || opts.Timeout < 0 {
 		return nil, fmt.Errorf("consumer: agent %q, timeout %v: want a host:port and a positive time", opts.Agent, opts.Timeout)
-	}
-	if strings.ContainsAny(opts.Agent, " \r\n") {
-		return nil, errors.New("consumer: an agent's address has no spaces")
 	}
 	ln, err := net.Listen("tcp", opts.Listen)
 	if err != nil {
@@ -105,15 +99,10 @@ func (c *Consumer) accept() {
 		}
 		c.wg.Go(func() {
 			defer nc.Close()
-			defer closeAfter(c.ctx, nc)()
+			defer context.AfterFunc(c.ctx, func() { nc.Close() })()
 			each := &conn{consumer: c, nc: nc, agent: newAgent(c.ctx, c.opts)}
 			defer each.agent.hangUp()
 			each.serve()
 		})
 	}
-}
-
-// closeAfter closes nc at the end of ctx, unless stop is called before it.
-func closeAfter(ctx context.Context, nc net.Conn) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { nc.Close() })
 }

@@ -1,9 +1,6 @@
-// Package precise sleeps to within some tens of microseconds.
-//
-// Go's own timers wait whole milliseconds in an idle process, because the runtime's poller
-// rounds its timeout up. A service time of 1.2 ms would take 2 ms, and a load generator that
-// must send every 200 µs would send bursts. A sleep here is a timerfd that the runtime's poller
-// watches like a socket: it needs no thread and no spinning.
+// Package precise sleeps to within some tens of microseconds. Go's own timers wait whole
+// milliseconds in an idle process, because the runtime's poller rounds its timeout up. A sleep
+// here is a timerfd that the poller watches like a socket: it needs no thread and no spinning.
 package precise
 
 import (
@@ -14,16 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timer is a timerfd that the runtime's poller watches: a goroutine in Read wakes when it
-// expires. The finalizer of os.File closes it once the pool, or sleep, has dropped it.
+// timer is a timerfd. The finalizer of os.File closes it once the pool, or sleep, has dropped it.
 type timer struct {
 	file *os.File
 	fd   int // of file, kept because File.Fd would make it blocking
 	buf  [8]byte
 }
 
-// The pool has no limit: there are as many timers as goroutines asleep at a time, which the
-// callers limit.
+// There are as many timers as goroutines asleep at a time, which the callers limit.
 var timers sync.Pool
 
 // Sleep pauses the calling goroutine for at least d. It returns at once if d <= 0.

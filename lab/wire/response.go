@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// AppendResponse appends a response to the request m. It has the request's nonce. fields are
-// further field lines, each with its end.
+// AppendResponse appends a response to m, with its nonce. fields are field lines with their ends.
 func (m *Message) AppendResponse(dst []byte, status int, fields, contentType string, body []byte) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(status), 10)

@@ -1,6 +1,5 @@
-// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab's replica, consumer and load
-// generator need. It shares no code with protocol/http1: they are the sidecar's peers in tests,
-// and a peer with the same parser would have the same mistakes.
+// Package wire is the part of HTTP/1.1 (RFC 9112) that the lab needs. It shares no code with
+// protocol/http1: a peer with the sidecar's parser would have the same mistakes.
 package wire
 
 import (
@@ -67,8 +66,7 @@ func (m *Message) ParseRequest(b []byte) (n int, err error) {
 	return m.body(b)
 }
 
-// ParseResponse is ParseRequest for a response. toHead is whether the request's method was
-// HEAD. It skips interim responses (1xx).
+// ParseResponse is ParseRequest for a response, to HEAD if toHead is set. It skips 1xx responses.
 func (m *Message) ParseResponse(b []byte, toHead bool) (n int, err error) {
 	for m.head == 0 {
 		skipped := m.skipped
@@ -235,7 +233,6 @@ func (m *Message) chunks(b []byte) (n int, err error) {
 	}
 }
 
-// trailers skips the trailer section at pos.
 func (m *Message) trailers(b []byte, pos int) (n int, err error) {
 	for start := pos; ; {
 		eol := bytes.Index(b[pos:], []byte("\r\n"))
