@@ -22,30 +22,28 @@ const (
 
 // Load is the load of a service as reported by its sidecar.
 type Load struct {
-	// Pending is the number of requests of all consumers at the application or
-	// queued for it. Queued is the number of those in the queue.
+	// Pending is the number of requests of all consumers at the application or queued for it.
+	// Queued is the number of those in the queue.
 	Pending, Queued int
 
 	// Latency is the application's recent latency; 0 means unknown.
 	Latency time.Duration
 
-	// SinceAnswer is the time since the application's last response to any
-	// consumer; negative means that it has not responded yet.
+	// SinceAnswer is the time since the application's last response to any consumer; negative
+	// means none yet.
 	SinceAnswer time.Duration
 }
 
-// Endpoint is one replica as one loop sees it. It lives from the Update that adds its
-// address to the Update that removes it. Attempts that are pending then must still be
-// counted down.
+// Endpoint is one replica as one loop sees it, from the Update that adds its address to the
+// one that removes it. Attempts that are pending then must still be counted down.
 type Endpoint struct {
-	// Addr, Zone, Weight and Unhealthy are those of the last Update. Weight is
-	// always > 0.
+	// These are those of the last Update. Weight is always > 0.
 	Addr      string
 	Zone      string
 	Weight    float64
 	Unhealthy bool
 
-	// Ext belongs to the caller: the upstream of this address. lb never uses it.
+	// Ext belongs to the caller: the upstream of this address.
 	Ext any
 
 	weight  float64       // effective weight of picks: Weight times ramp
@@ -56,8 +54,8 @@ type Endpoint struct {
 	pending int
 	streams int           // open streams: load without a pending response
 	started time.Duration // when the last attempt was handed to it
-	// quietSince is the start of the current silence: the last response, or the
-	// start of the oldest pending attempt if the endpoint was idle before.
+	// quietSince is the last response, or the start of the oldest pending attempt if the
+	// endpoint was idle before.
 	quietSince time.Duration
 	latency    Recent
 	usualLoad  float64 // moving average of the load that attempts found
@@ -75,20 +73,17 @@ type Endpoint struct {
 	health
 }
 
-// reportState is the last report of an endpoint.
 type reportState struct {
 	reported   bool
 	reportedAt time.Duration
 	others     float64 // load of others, per Weight
 }
 
-// peakState is the peak-sensitive latency of an endpoint.
 type peakState struct {
 	peak   float64 // nanoseconds; see observePeak
 	peakAt time.Duration
 }
 
-// rampState is the slow start of an endpoint.
 type rampState struct {
 	ramp      float64 // the share of the weight that has been reached
 	rampSince time.Duration
@@ -98,11 +93,10 @@ func newEndpoint(addr string, s *Set) *Endpoint {
 	return &Endpoint{Addr: addr, set: s, rampState: rampState{ramp: 1}, success: 1}
 }
 
-// Started counts an attempt that was handed to the endpoint, including hedges. Exactly
-// one Answered or Dropped must follow, at the latest when the attempt's deadline passes.
-// A cancelled attempt stays counted until the endpoint has responded to it or reported
-// that it dropped it. Otherwise a frozen replica would look idle once its requests
-// are hedged elsewhere.
+// Started counts an attempt handed to the endpoint, including hedges. Exactly one Answered or
+// Dropped must follow, at the latest when the attempt's deadline passes. A cancelled attempt
+// stays counted until the endpoint has responded to it or reported that it dropped it.
+// Otherwise a frozen replica would look idle once its requests are hedged elsewhere.
 func (e *Endpoint) Started(now time.Duration) {
 	if e.pending == 0 {
 		e.quietSince = now
@@ -118,9 +112,8 @@ func (e *Endpoint) Started(now time.Duration) {
 	e.started = now
 }
 
-// Answered counts the response to an attempt, even if it is no longer awaited. latency
-// is the time since Started. It is 0 for a failure, which may be quick because no work
-// was done.
+// Answered counts the response to an attempt, even if it is no longer awaited. latency is the
+// time since Started, or 0 for a failure, which may be quick because no work was done.
 func (e *Endpoint) Answered(now, latency time.Duration) {
 	e.end()
 	e.quietSince = now
@@ -149,8 +142,7 @@ func (e *Endpoint) rank(now time.Duration) float64 {
 }
 
 // Dropped counts an attempt that ended without a response of the application: cancelled,
-// refused, reset, or past its deadline. It says nothing about the application, so the
-// silence of the endpoint continues while anything is pending.
+// refused, reset, or past its deadline. So a silence continues while anything is pending.
 func (e *Endpoint) Dropped(now time.Duration) { e.end() }
 
 func (e *Endpoint) end() {
@@ -163,9 +155,9 @@ func (e *Endpoint) end() {
 	}
 }
 
-// Opened counts a stream, such as an opaque TCP connection, in the load of the endpoint
-// until its Closed. A stream has no time by which it should respond, so it does not
-// affect stalls, latency and the usual load. It may be a probe.
+// Opened counts a stream, such as an opaque TCP connection, in the load until its Closed. A
+// stream has no time by which it should respond, so it does not affect stalls, latency and the
+// usual load. It may be a probe.
 func (e *Endpoint) Opened(now time.Duration) {
 	e.stream(1)
 	e.started = now
@@ -189,9 +181,8 @@ func (e *Endpoint) stream(n int) {
 // Streams returns the number of this loop's streams at the endpoint.
 func (e *Endpoint) Streams() int { return e.streams }
 
-// CountIn makes n, which all loops of the process share, count their attempts at the
-// address. The attempts of this loop are added to it. Without such a count, this loop
-// assumes that it is the only one.
+// CountIn makes n, which all loops of the process share, count their attempts at the address.
+// Without such a count, this loop assumes that it is the only one.
 func (e *Endpoint) CountIn(n *atomic.Int32) {
 	if n == e.process {
 		return
@@ -214,12 +205,12 @@ func (e *Endpoint) Own() int {
 	return int(e.process.Load())
 }
 
-// Latency returns the moving average of the latency of responses to this loop. If there
-// was none for a second, it is the reported latency; 0 means unknown.
+// Latency returns the moving average of the latency of responses to this loop. If there was
+// none for a second, it is the reported latency; 0 means unknown.
 func (e *Endpoint) Latency() time.Duration { return e.latency.Mean() }
 
-// Silent returns how long attempts of this loop have been pending without any response
-// of the endpoint. It is 0 if nothing is pending.
+// Silent returns how long attempts of this loop have been pending without any response of the
+// endpoint. It is 0 if nothing is pending.
 func (e *Endpoint) Silent(now time.Duration) time.Duration {
 	if e.pending == 0 {
 		return 0
@@ -228,13 +219,13 @@ func (e *Endpoint) Silent(now time.Duration) time.Duration {
 }
 
 // Stalled reports whether two or more attempts are pending and the endpoint has sent no
-// response for the time after. If after is 0, no endpoint is stalled.
+// response for the time after. 0 disables stalls.
 func (e *Endpoint) Stalled(now, after time.Duration) bool {
 	return after > 0 && e.pending >= stallPending && now-e.quietSince >= after
 }
 
-// Busy reports whether the endpoint has more than twice its usual load, so that a hedge
-// would queue.
+// Busy reports whether the endpoint has so much more than its usual load that a hedge would
+// queue.
 func (e *Endpoint) Busy(now time.Duration) bool {
 	load := e.load(now)
 	return load >= busyFloor && load > busyFactor*e.usualLoad
@@ -245,20 +236,18 @@ func (e *Endpoint) load(now time.Duration) float64 {
 	return float64(e.Own()) + e.othersLoad(now)*e.Weight
 }
 
-// score is the value that LeastPending compares: the load per weight, scaled by the
-// endpoint's capacity. It is 0 without load, so that every endpoint is tried.
+// score is what LeastPending compares: the load per weight, scaled by the endpoint's capacity.
+// It is 0 without load, so that every endpoint is tried.
 func (e *Endpoint) score(now time.Duration) float64 { return e.scoreOf(e.load(now)) }
 
-// scoreWithOne returns the score with one request more.
 func (e *Endpoint) scoreWithOne(now time.Duration) float64 { return e.scoreOf(e.load(now) + 1) }
 
 func (e *Endpoint) scoreOf(load float64) float64 {
 	return e.perWeight(load+queueCost*e.queueing(load)) * e.loadFactor()
 }
 
-// perWeight divides a load by the weight. An endpoint that fails every second attempt
-// immediately would seem twice as fast, so the weight is scaled by the share of good
-// attempts.
+// perWeight divides a load by the weight, scaled by the share of good attempts: an endpoint
+// that fails every second attempt immediately would seem twice as fast.
 func (e *Endpoint) perWeight(load float64) float64 {
 	return load / (e.weight * e.success)
 }

@@ -2,8 +2,7 @@ package lb
 
 import "slices"
 
-// group is the endpoints among which a pick chooses: all of a set, those in its
-// zone, or those in other zones.
+// group is the endpoints that a pick chooses from: all of a set, its zone, or other zones.
 type group struct {
 	endpoints []*Endpoint
 	sums      []float64 // running sums of their weights
@@ -19,7 +18,6 @@ func newGroup(endpoints []*Endpoint) group {
 	}
 }
 
-// weigh applies the current weights.
 func (g *group) weigh() {
 	sum := 0.0
 	g.even = true
@@ -30,8 +28,7 @@ func (g *group) weigh() {
 	}
 }
 
-// locate returns the endpoint whose interval of the sum of weights contains x, which must
-// be in [0, 1).
+// locate returns the endpoint whose interval of the sum of weights contains x, in [0, 1).
 func (g *group) locate(x float64) *Endpoint {
 	last := len(g.sums) - 1
 	i, exact := slices.BinarySearch(g.sums, x*g.sums[last])

@@ -8,30 +8,28 @@ import (
 // scanUpTo is the largest number of endpoints of which a policy compares all.
 const scanUpTo = 8
 
-// latencyTie is how much slower an endpoint may be and still count as equal to the
-// fastest. Smaller differences of the averages are random.
+// latencyTie is how much slower an endpoint may be and still count as equal to the fastest.
+// Smaller differences are random.
 const latencyTie = 1.25
 
-// LeastPending picks the endpoint with the least load per weight. The load is the own
-// and the reported load, scaled by the endpoint's capacity: a reported queue, and
-// responses that are slow for long, increase it. Among equals, such as idle endpoints,
-// it picks one with low recent latency, and among those a random one in proportion to
-// weight.
+// LeastPending picks the endpoint with the least load per weight. The load is the own and the
+// reported load, scaled by the endpoint's capacity: a reported queue, and responses that are
+// slow for long, increase it. Among equals, such as idle endpoints, it picks one with low
+// recent latency, and among those a random one in proportion to weight.
 //
-// Of more than 8 endpoints it compares two, drawn in proportion to weight. That suffices
-// to avoid loaded ones (Mitzenmacher, "The Power of Two Choices in Randomized Load
-// Balancing", 2001), at a cost that does not grow with the set. Of up to 8 it compares
-// all. With three replicas that sometimes freeze, two drawn ones miss the idle one a
-// third of the time: without hedging P99 is 3.55 ms against 3.43, and with hedging 3.32
-// against 3.28 (TestScanBeatsTwoDrawn; medians of 1 ms). Small sets do not herd either:
-// with 64 loops on 8 replicas that are 90% busy and report late, P99 is 7.7 ms. It is
-// 8.5 for two drawn ones and 11.2 at random.
+// Of more than 8 endpoints it compares two, drawn in proportion to weight. That suffices to
+// avoid loaded ones (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing",
+// 2001), at a cost that does not grow with the set. Of up to 8 it compares all. With three
+// replicas that sometimes freeze, two drawn ones miss the idle one a third of the time:
+// without hedging P99 is 3.55 ms against 3.43, and with hedging 3.32 against 3.28
+// (TestScanBeatsTwoDrawn; medians of 1 ms). Small sets do not herd either: with 64 loops on 8
+// replicas that are 90% busy and report late, P99 is 7.7 ms, 8.5 for two drawn ones and 11.2
+// at random.
 //
-// An endpoint of little weight is nearly always idle. If all are compared, idleness alone
-// does not decide: if another endpoint would have less load per weight with the request,
-// weight decides between the two. Otherwise an endpoint of weight 1 beside one of 1000
-// would get half of the requests while two are always in flight
-// (TestLeastPendingLightEndpoint).
+// An endpoint of little weight is nearly always idle. So idleness alone does not decide if all
+// are compared: if another endpoint would have less load per weight with the request, weight
+// decides between the two. Otherwise an endpoint of weight 1 beside one of 1000 would get half
+// of the requests while two are always in flight (TestLeastPendingLightEndpoint).
 type LeastPending struct{}
 
 // Choose implements Policy.
@@ -50,12 +48,11 @@ func (LeastPending) Choose(v *View) *Endpoint {
 	return l.drawn
 }
 
-// cost is the value by which an endpoint is picked: the least wins.
+// cost is the value that picks minimize.
 type cost func(e *Endpoint, now time.Duration) float64
 
-// cost returns the cost of e. A due probe comes first: an endpoint whose attempts have
-// all failed would otherwise lose to idle and fast ones as long as its failures are
-// remembered.
+// cost returns the cost of e. A due probe comes first: an endpoint whose attempts have all
+// failed would lose to idle and fast ones as long as its failures are remembered.
 func (v *View) cost(of cost, e *Endpoint) float64 {
 	if v.mayProbe(e) {
 		return -1
@@ -63,7 +60,6 @@ func (v *View) cost(of cost, e *Endpoint) float64 {
 	return of(e, v.Now)
 }
 
-// cheapest compares all eligible endpoints of a small set, and two drawn ones of others.
 func (v *View) cheapest(of cost) *Endpoint {
 	if v.Len() > scanUpTo {
 		if first := v.drawEligible(nil); first != nil {
@@ -75,8 +71,8 @@ func (v *View) cheapest(of cost) *Endpoint {
 	return v.cheapestOfAll(of)
 }
 
-// cheapestOfAll visits every endpoint twice: once for the least cost, and the least
-// latency at that cost, and once to choose among equals.
+// cheapestOfAll visits every endpoint twice: for the least cost, and the least latency at that
+// cost, and then to choose among equals.
 func (v *View) cheapestOfAll(of cost) *Endpoint {
 	var best *Endpoint
 	var least float64
@@ -114,8 +110,7 @@ func (v *View) cheapestOfAll(of cost) *Endpoint {
 	return equals.drawn
 }
 
-// better returns first unless second is better. Among equals, only the first one was
-// drawn exactly in proportion to weight.
+// better prefers first among equals: only it was drawn exactly in proportion to weight.
 func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
 	x, y := v.cost(of, first), v.cost(of, second)
 	if y < x || y == x && v.slower(first, second) {
@@ -124,7 +119,6 @@ func (v *View) better(of cost, first, second *Endpoint) *Endpoint {
 	return first
 }
 
-// slower reports whether a is slower than b by more than random differences.
 func (v *View) slower(a, b *Endpoint) bool {
 	return a.rank(v.Now) > latencyTie*b.rank(v.Now)
 }

@@ -6,24 +6,22 @@ import (
 	"time"
 )
 
-// Outlier says when an endpoint is ejected: excluded from picks for a time because it
-// performs badly. The zero value ejects none.
+// Outlier says when an endpoint is ejected: excluded from picks for a time. The zero value
+// ejects none.
 type Outlier struct {
 	Consecutive int     // failures in a row; 0 means not used
 	SuccessRate float64 // lowest allowed success rate; 0 means not used
 	Latency     float64 // highest allowed mean latency, as a multiple of the others' median; 0 means not used
 
-	// Base is the duration of the first ejection. Each further ejection lasts twice as
-	// long, up to 64 times Base, unless the endpoint has served in between for as long
-	// as it was ejected.
+	// Base is the duration of the first ejection. Each further one lasts twice as long, up to
+	// 64 times Base, unless the endpoint has served in between for as long as it was ejected.
 	Base time.Duration
 
 	// MaxEjected is the share of the set that may be ejected at once.
 	MaxEjected float64
 }
 
-// Reason is why an endpoint was ejected. It is a small number, fit to index an array of
-// counters.
+// Reason is why an endpoint was ejected: a small number, fit to index an array of counters.
 type Reason uint8
 
 // The reasons.
@@ -36,20 +34,19 @@ const (
 	Reasons = int(ByLatency) + 1
 )
 
-// String returns the stable name of the reason: the key of its setting.
+// String returns the key of the reason's setting.
 func (r Reason) String() string {
 	return [Reasons]string{"consecutive", "success_rate", "latency"}[r]
 }
 
 const (
-	// A record covers the last 5 to 10 s, and needs recordEnough attempts: of 20,
-	// an endpoint that fails every tenth fails more than half less than once in
-	// 100,000 times.
+	// A record covers the last 5 to 10 s, and needs recordEnough attempts: of 20, an endpoint
+	// that fails every tenth fails more than half less than once in 100,000 times.
 	recordHalf   = 5 * time.Second
 	recordEnough = 20
 
-	// prior is the number of good attempts added to each endpoint's record in the
-	// success that scores are divided by: a single failure says little.
+	// prior is the number of good attempts added to each endpoint's record in the success that
+	// scores are divided by: a single failure says little.
 	prior = 4
 
 	maxDoublings = 6
@@ -73,7 +70,6 @@ type health struct {
 	ejections uint64
 }
 
-// counts counts outcomes of attempts.
 type counts struct {
 	good, bad uint32
 	answers   uint32        // responses with a latency
@@ -116,7 +112,7 @@ func (h *health) totals() (good, bad float64) {
 	return float64(h.record[0].good + h.record[1].good), float64(h.record[0].bad + h.record[1].bad)
 }
 
-// meanLatency returns the mean of the record. ok is false if it has too few responses.
+// meanLatency returns the mean of the record; false if it has too few responses.
 func (h *health) meanLatency() (mean time.Duration, ok bool) {
 	n := h.record[0].answers + h.record[1].answers
 	if n < recordEnough {
@@ -125,9 +121,9 @@ func (h *health) meanLatency() (mean time.Duration, ok bool) {
 	return (h.record[0].latency + h.record[1].latency) / time.Duration(n), true
 }
 
-// Judge counts the outcome of an attempt. It is good if the application responded without
-// a failure of its own, and bad if it failed or the connection did. Attempts that were
-// cancelled or refused for load are not judged.
+// Judge counts the outcome of an attempt: good if the application responded without a failure
+// of its own, bad if it or the connection failed. Attempts that were cancelled or refused for
+// load are not judged.
 func (e *Endpoint) Judge(now time.Duration, good bool) {
 	e.count(now, good)
 	e.success = e.rate()
@@ -146,17 +142,16 @@ func (e *Endpoint) Judge(now time.Duration, good bool) {
 	}
 }
 
-// TimedOut judges an attempt whose deadline has passed, before its Dropped. It is bad if
-// the endpoint has been silent for the duration of an ejection. A shorter silence is
-// a stall, and any response means that the endpoint is only slow.
+// TimedOut judges an attempt whose deadline has passed, before its Dropped. It is bad if the
+// endpoint has been silent for the duration of an ejection. A shorter silence is a stall, and
+// any response means that the endpoint is only slow.
 func (e *Endpoint) TimedOut(now time.Duration) {
 	if e.set != nil && e.Silent(now) >= max(e.set.Outlier.Base, 1) {
 		e.Judge(now, false)
 	}
 }
 
-// violates returns the criterion that the endpoint does not meet. ok is false if it meets
-// all.
+// violates returns the criterion that the endpoint does not meet; false if it meets all.
 func (e *Endpoint) violates(o *Outlier) (why Reason, ok bool) {
 	if o.Consecutive > 0 && e.failures >= o.Consecutive {
 		return ByConsecutive, true
@@ -165,20 +160,18 @@ func (e *Endpoint) violates(o *Outlier) (why Reason, ok bool) {
 	return BySuccessRate, good+bad >= recordEnough && good < o.SuccessRate*(good+bad)
 }
 
-// Ejected reports whether the endpoint is ejected, and why. The ejection ends when the
-// endpoint has served a probe.
+// Ejected reports whether the endpoint is ejected, until it has served a probe, and why.
 func (e *Endpoint) Ejected() (why Reason, ok bool) { return e.reason, e.ejected }
 
 // Ejections returns how often the endpoint was ejected.
 func (e *Endpoint) Ejections() uint64 { return e.ejections }
 
-// probeDue reports whether an ejected endpoint may get a request: one after the ejection
-// time, and one more after each further ejection time without an outcome.
+// probeDue reports whether an ejected endpoint may get a request: one after the ejection time,
+// and one more after each further ejection time without an outcome.
 func (e *Endpoint) probeDue(now time.Duration) bool {
 	return e.ejected && !e.Unhealthy && now >= e.until && (e.started < e.until || now-e.started >= e.term)
 }
 
-// maxEjected returns how many endpoints may be ejected at once.
 func (s *Set) maxEjected() int {
 	const slack = 1e-9 // for shares that are not exact binary fractions
 	return int(s.Outlier.MaxEjected*float64(len(s.all.endpoints)) + slack)
@@ -198,7 +191,7 @@ func (s *Set) eject(now time.Duration, e *Endpoint, why Reason) {
 	s.updateAvoided()
 }
 
-// startEjection begins an ejection that lasts twice as long as the previous one.
+// startEjection doubles the duration each time.
 func (e *Endpoint) startEjection(now, base time.Duration) {
 	e.ejections++
 	e.term = base << e.doublings
@@ -206,8 +199,7 @@ func (e *Endpoint) startEjection(now, base time.Duration) {
 	e.until = now + e.term
 }
 
-// restore ends the ejection of e and clears its record. e may have been restarted, so its
-// slow start begins again.
+// restore ends the ejection of e. e may have been restarted, so its slow start begins again.
 func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.ejected--
 	e.ejected, e.returned = false, now
@@ -217,8 +209,8 @@ func (s *Set) restore(now time.Duration, e *Endpoint) {
 	s.weigh()
 }
 
-// keepEjected counts the ejected endpoints after a change of targets or limit, and
-// restores those beyond the limit.
+// keepEjected counts the ejected endpoints after a change of targets or limit, and restores
+// those beyond the limit.
 func (s *Set) keepEjected() {
 	s.ejected = 0
 	for _, e := range s.all.endpoints {
@@ -232,8 +224,7 @@ func (s *Set) keepEjected() {
 	}
 }
 
-// updateAvoided decides which endpoints picks avoid: the unhealthy and the ejected ones,
-// or none if there are too many of them.
+// updateAvoided makes picks avoid unhealthy and ejected endpoints, unless these are too many.
 func (s *Set) updateAvoided() {
 	bad := 0
 	for _, e := range s.all.endpoints {
@@ -248,8 +239,8 @@ func (s *Set) updateAvoided() {
 	}
 }
 
-// review expires old records and compares latencies. An endpoint that was avoided for its
-// failures is picked again once they are old.
+// review expires old records, so that an endpoint avoided for its failures is picked again
+// once they are old, and compares latencies.
 func (s *Set) review(now time.Duration) {
 	if now < s.reviewAt {
 		return
@@ -284,7 +275,6 @@ func (s *Set) compareLatencies(now time.Duration) {
 	}
 }
 
-// measured is an endpoint with a mean latency.
 type measured struct {
 	e    *Endpoint
 	mean time.Duration

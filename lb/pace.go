@@ -2,44 +2,42 @@ package lb
 
 import "time"
 
-// The capacity of a replica shows when requests wait. A sidecar that limits its
-// application reports its queue. Others show it by their latency, which grows with a
-// queue and on a slow machine. Both scale the load that LeastPending compares, so that
-// unequal replicas are used by their capacity, without configured weights
-// (TestUnequalReplicas).
+// The capacity of a replica shows when requests wait. A sidecar that limits its application
+// reports its queue. Others show it by their latency, which grows with a queue and on a slow
+// machine. Both scale the load that LeastPending compares, so that unequal replicas are used
+// by their capacity, without configured weights (TestUnequalReplicas).
 
 const (
-	// paceShare is the weight of a new sample in a pace. It is low, because requests
-	// differ more than replicas, and the pace counts to the fifth power.
+	// paceShare is the weight of a new sample in a pace. It is low, because requests differ
+	// more than replicas, and the pace counts to the fifth power.
 	paceShare = 1.0 / 512
 
 	// paceLife is how long a pace is remembered if samples are rare.
 	paceLife = 20 * time.Second
 
-	// pacePrior is the number of samples for which the mean of all endpoints counts
-	// in each endpoint's pace: a few latencies say little.
+	// pacePrior is the number of samples for which the mean of all endpoints counts in each
+	// endpoint's pace: a few latencies say little.
 	pacePrior = 64
 
-	// paceMost limits a sample to this multiple of the pace, because a freeze is no
-	// property of the endpoint.
+	// paceMost limits a sample to this multiple of the pace: a freeze is no property of the
+	// endpoint.
 	paceMost = 4
 
 	// queueCost is the additional load of a request that has to queue.
 	queueCost = 2
 
-	// capacityShare is the weight of a new report in the capacity: a single report may
-	// catch the moment between two requests.
+	// capacityShare is the weight of a new report in the capacity: one report may catch the
+	// moment between two requests.
 	capacityShare = 1.0 / 4
 )
 
-// pace is the long-term mean latency: it changes slowly.
+// pace is the long-term mean latency.
 type pace struct {
 	mean    float64 // nanoseconds
 	samples float64 // samples in mean, up to 1/paceShare
 	at      time.Duration
 }
 
-// observePace adds a latency to the endpoint's pace, and to that of the set.
 func (e *Endpoint) observePace(now, latency time.Duration) {
 	if e.set == nil {
 		return
@@ -61,10 +59,9 @@ func (p *pace) add(now time.Duration, x float64) {
 	p.at = now
 }
 
-// loadFactor returns how much more the endpoint's load counts than that of an average
-// endpoint: the fifth power of its relative slowness. A higher power brings the load of
-// replicas with queues closer to that of others, but underuses replicas that are only
-// slow. This power serves both (TestUnequalReplicas).
+// loadFactor returns how much more the endpoint's load counts than that of an average one: the
+// fifth power of its relative slowness. A higher power brings the load of replicas with queues
+// closer to that of others, but underuses replicas that are only slow (TestUnequalReplicas).
 func (e *Endpoint) loadFactor() float64 {
 	n := e.pace.samples
 	if n == 0 || e.set == nil {
@@ -89,7 +86,6 @@ func (e *Endpoint) observeQueue(l *Load) {
 	}
 }
 
-// queueing returns how many of load requests plus one would have to queue.
 func (e *Endpoint) queueing(load float64) float64 {
 	if e.capacity == 0 {
 		return 0

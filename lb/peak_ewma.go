@@ -2,16 +2,15 @@ package lb
 
 import "time"
 
-// peakLife is the time after which half of a peak is forgotten. Finagle's default is
-// 10 s, with which replicas that freeze for tens of milliseconds would be avoided far
-// longer than they were slow.
+// peakLife is the time after which half of a peak is forgotten. With Finagle's 10 s, replicas
+// that freeze for tens of milliseconds would be avoided far longer than they were slow.
 const peakLife = time.Second
 
-// PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The latency
-// is a moving average that adopts a slower response at once and forgets it slowly. So an
-// endpoint is avoided from its first slow response on, as with Finagle's Peak EWMA
-// (twitter/finagle, PeakEwma.scala). An endpoint of unknown latency gets one request,
-// and the next after a good response to the first.
+// PeakEWMA picks the endpoint with the least latency × (load + 1) / weight. The latency is a
+// moving average that adopts a slower response at once and forgets it slowly. So an endpoint
+// is avoided from its first slow response on, as with Finagle's Peak EWMA (twitter/finagle,
+// PeakEwma.scala). An endpoint of unknown latency gets one request, and the next after a good
+// response to the first.
 //
 // Like LeastPending, it compares two drawn endpoints if there are more than 8.
 type PeakEWMA struct{}
@@ -19,7 +18,7 @@ type PeakEWMA struct{}
 // Choose implements Policy.
 func (PeakEWMA) Choose(v *View) *Endpoint { return v.cheapest((*Endpoint).peakCost) }
 
-// unknownLatency is the assumed latency until the first response of an endpoint.
+// unknownLatency is assumed until the first response of an endpoint.
 const unknownLatency = float64(time.Hour)
 
 func (e *Endpoint) peakCost(now time.Duration) float64 {
@@ -30,13 +29,12 @@ func (e *Endpoint) peakCost(now time.Duration) float64 {
 	return latency * (load + 1) / (e.weight * e.success)
 }
 
-// peakNow returns the peak-sensitive average in nanoseconds, reduced by the time since
-// the peak.
+// peakNow returns the peak-sensitive average in nanoseconds, reduced by the time since the
+// peak.
 func (e *Endpoint) peakNow(now time.Duration) float64 {
 	return e.peak * float64(peakLife) / float64(peakLife+now-e.peakAt)
 }
 
-// observePeak adds a latency to the peak-sensitive average.
 func (e *Endpoint) observePeak(now, latency time.Duration) {
 	x := float64(latency)
 	if x < e.peak {

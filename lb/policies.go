@@ -1,7 +1,6 @@
 package lb
 
-// Policies is the list of all policies, by the name that lb.policy has in the
-// configuration.
+// Policies is the list of all policies, by their name in the setting lb.policy.
 var Policies = map[string]Policy{
 	"least_pending":        LeastPending{},
 	"weighted_round_robin": WeightedRoundRobin{},

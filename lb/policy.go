@@ -2,18 +2,17 @@ package lb
 
 import "time"
 
-// Policy chooses one of the eligible endpoints. One value may serve many sets, because
-// the endpoints hold the state of the policy.
+// Policy chooses one of the eligible endpoints, which hold its state: one value may serve many
+// sets.
 type Policy interface {
-	// Choose returns an eligible endpoint of v, or nil if there is none. v is valid
-	// only during the call.
+	// Choose returns an eligible endpoint of v, or nil if there is none. v is valid only
+	// during the call.
 	Choose(v *View) *Endpoint
 }
 
 // drawTries is the number of failed draws after which a policy visits all endpoints.
 const drawTries = 8
 
-// purpose is what an endpoint is picked for.
 type purpose uint8
 
 const (
@@ -63,24 +62,22 @@ func (v *View) Eligible(e *Endpoint) bool {
 	return true
 }
 
-// despiteAvoided reports whether e may be picked although it is unhealthy or ejected.
 func (v *View) despiteAvoided(e *Endpoint) bool {
 	return v.purpose == lastResort || v.mayProbe(e)
 }
 
-// mayProbe reports whether e is ejected and due for a probe now. A retry is never a
-// probe: if many endpoints are ejected at once, a request could spend all its attempts
-// on them.
+// mayProbe reports whether e is ejected and due for a probe. A retry is never a probe: if many
+// endpoints are ejected at once, a request could spend all its attempts on them.
 func (v *View) mayProbe(e *Endpoint) bool {
 	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
 }
 
-// Draw returns a random endpoint, eligible or not, in proportion to weight. The view must
-// not be empty.
+// Draw returns a random endpoint, eligible or not, in proportion to weight. The view must not
+// be empty.
 func (v *View) Draw() *Endpoint { return v.group.locate(v.float()) }
 
-// drawEligible draws until it finds an eligible endpoint other than not. It returns nil
-// after drawTries draws.
+// drawEligible draws an eligible endpoint other than not. It returns nil after drawTries
+// draws.
 func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	for range drawTries {
 		if e := v.Draw(); e != not && v.Eligible(e) {
@@ -90,8 +87,8 @@ func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	return nil
 }
 
-// drawOfEligible visits all endpoints and returns a random eligible one in proportion to
-// weight, or nil.
+// drawOfEligible visits all endpoints. It returns an eligible one in proportion to weight, or
+// nil.
 func (v *View) drawOfEligible() *Endpoint {
 	var l weightedDraw
 	for _, e := range v.group.endpoints {
@@ -102,9 +99,8 @@ func (v *View) drawOfEligible() *Endpoint {
 	return l.drawn
 }
 
-// weightedDraw draws one of the added endpoints in proportion to weight. Each added
-// endpoint replaces the drawn one with its share of the weight so far as probability. In
-// the end each is drawn with its share of the total weight.
+// weightedDraw draws one of the added endpoints in proportion to weight: each added endpoint
+// replaces the drawn one with its share of the weight so far as probability.
 type weightedDraw struct {
 	drawn *Endpoint
 	sum   float64

@@ -1,7 +1,6 @@
 package lb
 
-// Random picks at random, in proportion to weight, and ignores load. It is the baseline
-// for the other policies.
+// Random picks at random, in proportion to weight: the baseline for the other policies.
 type Random struct{}
 
 // Choose implements Policy.

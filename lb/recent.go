@@ -3,12 +3,12 @@ package lb
 import "time"
 
 const (
-	// latencyShare is the weight of a new sample in a recent latency. It is high,
-	// because only recent latency distinguishes two idle endpoints.
+	// latencyShare is the weight of a new sample in a recent latency. It is high, because only
+	// recent latency distinguishes two idle endpoints.
 	latencyShare = 1.0 / 8
 
-	// latencyLife is how long a latency is recent. A slow endpoint loses all ties and
-	// so gets no new samples: its latency must be forgotten.
+	// latencyLife is how long a latency is recent. A slow endpoint loses all ties and so gets
+	// no new samples: its latency must be forgotten.
 	latencyLife = time.Second
 )
 

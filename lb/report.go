@@ -3,20 +3,20 @@ package lb
 import "time"
 
 const (
-	// reportFade is how long a report distinguishes endpoints. Other consumers act
-	// on the same report: if it counted longer, all would move to the endpoint that
-	// was idle when it reported.
+	// reportFade is how long a report distinguishes endpoints. Other consumers act on the same
+	// report: if it counted longer, all would move to the endpoint that was idle when it
+	// reported.
 	reportFade = 100 * time.Millisecond
 
 	// reportLife is how long a report counts in the mean.
 	reportLife = time.Second
 )
 
-// Report processes the load that the endpoint's sidecar reports for all consumers. own
-// is this process's part of it, over all its loops. The rest is the load of others. It
-// fades to the mean of all endpoints within 100 ms. After 1 s, or up to 100 ms later,
-// the report is dropped from the mean, too. An endpoint without a report counts as
-// average. A response of the application to any consumer ends a stall.
+// Report processes the load that the endpoint's sidecar reports for all consumers. own is this
+// process's part of it, over all its loops. The rest is the load of others. It fades to the
+// mean of all endpoints within 100 ms. After 1 s, or up to 100 ms later, the report is dropped
+// from the mean, too. An endpoint without a report counts as average. A response of the
+// application to any consumer ends a stall.
 func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	if l.SinceAnswer >= 0 {
 		e.quietSince = max(e.quietSince, now-l.SinceAnswer)
@@ -35,7 +35,6 @@ func (e *Endpoint) Report(now time.Duration, l Load, own int) {
 	e.set.othersSum += e.others
 }
 
-// forget removes the endpoint's report from the set's mean.
 func (e *Endpoint) forget() {
 	if !e.reported {
 		return
@@ -61,7 +60,7 @@ func (e *Endpoint) othersLoad(now time.Duration) float64 {
 	return mean + (e.others-mean)*(1-float64(age)/float64(reportFade))
 }
 
-// expire drops the reports that are too old. It visits them at most every reportFade.
+// expire drops the reports that are too old, at most every reportFade.
 func (s *Set) expire(now time.Duration) {
 	if s.reports == 0 || now < s.expireAt {
 		return
@@ -74,8 +73,8 @@ func (s *Set) expire(now time.Duration) {
 	}
 }
 
-// Reported returns the load that the endpoint's sidecar last reported, without this
-// process's part. ok is false if there was no report within the last second.
+// Reported returns the load that the endpoint's sidecar last reported, without this process's
+// part; false if there was no report within the last second.
 func (e *Endpoint) Reported(now time.Duration) (others float64, ok bool) {
 	if !e.reported || now-e.reportedAt >= reportLife {
 		return 0, false

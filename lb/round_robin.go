@@ -1,13 +1,12 @@
 package lb
 
 // WeightedRoundRobin gives each endpoint turns in proportion to weight, spread in time as
-// evenly as possible: weights 5, 1, 1 give a a b a c a a and not a a a a a b c. An
-// endpoint that is not eligible in its turn misses it.
+// evenly as possible: weights 5, 1, 1 give a a b a c a a and not a a a a a b c. An endpoint
+// that is not eligible in its turn misses it.
 //
-// It is earliest-deadline-first scheduling on virtual time, as in Envoy: an endpoint of
-// weight w has a turn every 1/w. The first turn is at a random time before that, so that
-// loops with the same snapshot do not pick in step. A pick costs O(log n); the classic
-// algorithm of nginx visits all endpoints.
+// It is earliest-deadline-first scheduling on virtual time, as in Envoy: an endpoint of weight
+// w has a turn every 1/w. The first turn is at a random time before that, so that loops with
+// the same snapshot do not pick in step. A pick costs O(log n); nginx visits all endpoints.
 type WeightedRoundRobin struct{}
 
 // Choose implements Policy.
@@ -24,18 +23,17 @@ func (WeightedRoundRobin) Choose(v *View) *Endpoint {
 	return v.drawOfEligible()
 }
 
-// turns is a heap of endpoints by the time of their next turn. It is empty until the
-// first turn.
+// turns is a heap of endpoints by the time of their next turn, empty until the first turn.
 type turns struct {
 	order []*Endpoint
 }
 
-// begin orders the endpoints of the view. Endpoints that had turns in an earlier snapshot
-// keep their place. The exception is an endpoint whose weight has grown so much that
-// others would have thousands of turns first.
+// begin orders the endpoints of the view. Endpoints that had turns in an earlier snapshot keep
+// their place, unless their weight has grown so much that others would have thousands of turns
+// first.
 //
-// The virtual time restarts at 0. After years of turns of endpoints with little weight,
-// the period of a heavy endpoint would be lost in rounding, and it would get all turns.
+// The virtual time restarts at 0. After years of turns of endpoints with little weight, the
+// period of a heavy endpoint would be lost in rounding, and it would get all turns.
 func (t *turns) begin(v *View) {
 	for _, e := range v.set.all.endpoints {
 		e.turn -= v.set.virtual
@@ -61,7 +59,6 @@ func (t *turns) next() *Endpoint {
 	return e
 }
 
-// sink moves the i-th endpoint down until none below has an earlier turn.
 func (t *turns) sink(i int) {
 	o := t.order
 	for {

@@ -8,8 +8,7 @@ type Target struct {
 	Zone   string
 	Weight float64 // relative share of load; 0 or less means 1
 
-	// Unhealthy endpoints are picked only when all others have been tried. If too
-	// many are unhealthy, none counts as such; see Set.Panic.
+	// Unhealthy endpoints are picked only when all others have been tried; see Set.Panic.
 	Unhealthy bool
 }
 
@@ -18,41 +17,40 @@ type Rand interface{ Uint64() uint64 }
 
 // Stall says when a silent endpoint counts as stalled.
 type Stall struct {
-	// After is how long an endpoint with two or more pending attempts may be silent:
-	// the larger of 3 medians and the hedge delay. 0 means that none is ever stalled.
+	// After is how long an endpoint with two or more pending attempts may be silent: the
+	// larger of 3 medians and the hedge delay. 0 means that none is ever stalled.
 	After time.Duration
 
 	// Probe is how often a stalled endpoint may still be picked: once per hedge delay.
 	Probe time.Duration
 }
 
-// Set is the endpoints of one service on one loop. The zero value is an empty set that
-// picks by least_pending, ejects no endpoint and knows no zones. After a change of any
-// setting but Stall, the owner must call Retune. Zone may not change once the set has
-// endpoints. A Set must not be copied.
+// Set is the endpoints of one service on one loop. The zero value is an empty set that picks
+// by least_pending, ejects no endpoint and knows no zones. After a change of any setting but
+// Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
+// must not be copied.
 type Set struct {
-	// Policy chooses among the endpoints; nil means LeastPending.
+	// Policy is the policy of picks; nil means LeastPending.
 	Policy Policy
 
-	// Zone is the zone of this process: picks stay there as long as the load allows.
-	// "" means that zones are ignored.
+	// Zone is the zone of this process: picks stay there as long as the load allows. "" means
+	// that zones are ignored.
 	Zone string
 
-	// SlowStart is how long the weight of an endpoint grows from a tenth to its full
-	// value, after an ejection or if a later snapshot adds the endpoint. 0 means that
-	// it starts with its full weight.
+	// SlowStart is how long the weight of an endpoint grows from a tenth to its full value,
+	// after an ejection or if a later snapshot adds the endpoint. 0 means no slow start.
 	SlowStart time.Duration
 
 	// Outlier says which endpoints are ejected.
 	Outlier Outlier
 
-	// Panic is a share of the endpoints. If more than this share is unhealthy or
-	// ejected, none counts as such: a check that fails for so many is more likely
-	// wrong itself. 0 means only if all are.
+	// Panic is a share of the endpoints. If more are unhealthy or ejected, none counts as
+	// such: a check that fails for so many is more likely wrong itself. 0 means only if all
+	// are.
 	Panic float64
 
-	// Stall is set by the owner, from the service's slowest route: a silence that is
-	// unusual for a fast route may be normal work for a slow one.
+	// Stall is set by the owner, from the service's slowest route: a silence that is unusual
+	// for a fast route may be normal work for a slow one.
 	Stall Stall
 
 	// Ejections counts ejections by reason; the owner reads it.
@@ -81,9 +79,9 @@ type Set struct {
 	view View // reused by every pick
 }
 
-// Update makes the set hold exactly these targets; of targets with the same address,
-// the first. An endpoint whose address stays keeps its history and its Ext, and adopts
-// the new zone, weight and health. The caller owns added and removed.
+// Update makes the set hold exactly these targets; of targets with the same address, the
+// first. An endpoint whose address stays keeps its history and its Ext, and adopts the new
+// zone, weight and health. The caller owns added and removed.
 func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	next := make(map[string]*Endpoint, len(targets))
 	list := make([]*Endpoint, 0, len(targets))
@@ -121,15 +119,13 @@ func (s *Set) Update(targets []Target) (added, removed []*Endpoint) {
 	return added, removed
 }
 
-// Retune applies changed settings to earlier decisions: which endpoints are ejected, and
-// whether the set panics.
+// Retune applies changed settings: which endpoints are ejected, and whether the set panics.
 func (s *Set) Retune() {
 	s.keepEjected()
 	s.updateAvoided()
 }
 
-// usableWeight returns a positive, finite weight. The weight of a target may be anything,
-// including NaN.
+// usableWeight returns a positive, finite weight for that of a target, which may even be NaN.
 func usableWeight(w float64) float64 {
 	if w > 0 {
 		return min(w, maxWeight)
@@ -153,15 +149,13 @@ func (s *Set) Stalled(now time.Duration, e *Endpoint) bool {
 	return e.Stalled(now, s.Stall.After)
 }
 
-// Panics reports whether so many endpoints are unhealthy or ejected that none counts as
-// such.
+// Panics reports whether so many endpoints are unhealthy or ejected that none counts as such.
 func (s *Set) Panics() bool { return s.panics }
 
-// Pick returns the endpoint for a primary attempt or a retry, or nil if all are in tried.
-// It never returns one in tried; to try an endpoint again, leave it out of tried. A
-// stalled endpoint is returned only as a probe, or if all others are unhealthy or
-// ejected; those come last. Pick counts nothing: the caller must call Started when it
-// hands the attempt over.
+// Pick returns the endpoint for a primary attempt or a retry, or nil if all are in tried. It
+// never returns one in tried; to try an endpoint again, leave it out of tried. A stalled
+// endpoint is returned only as a probe, or if all others are unhealthy or ejected; those come
+// last. Pick counts nothing: the caller must call Started when it hands the attempt over.
 func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	s.refresh(now)
 	for _, p := range [...]purpose{forPrimary, despiteStall, lastResort} {
@@ -172,15 +166,14 @@ func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	return nil
 }
 
-// PickHedge returns the endpoint for a hedge, or nil if there is none: the one with the
-// least pending, whatever the policy and the zone. It never returns an endpoint that is
-// in tried, stalled, busy, unhealthy or ejected.
+// PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever
+// the policy and the zone. It never returns one that is in tried, stalled, busy, unhealthy or
+// ejected.
 func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	s.refresh(now)
 	return s.choose(LeastPending{}, &s.all, now, rnd, tried, forHedge)
 }
 
-// refresh does the periodic work.
 func (s *Set) refresh(now time.Duration) {
 	s.expire(now)
 	s.rampUp(now)

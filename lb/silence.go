@@ -6,18 +6,18 @@ import "time"
 // thousand take 8 µs, and in a freeze every pending request asks again each hedge delay.
 const fewSilent = 64
 
-// Census is the last result of Silence for many endpoints, for one caller that always
-// passes a similar after. The zero value has no result.
+// Census is the last result of Silence for many endpoints, for one caller that always passes a
+// similar after.
 type Census struct {
 	until         time.Duration // how long the result is valid
 	heard, silent int
 }
 
-// Silence counts the endpoints with attempts of this loop. heard is the number of those
-// with a pending attempt, or with a response within the last after. silent is the number
-// of those with a pending attempt and no response within that time. An idle endpoint says
-// nothing about the present, but a recent response does. For many endpoints, Silence
-// returns the result in last if it is younger than an eighth of after.
+// Silence counts the endpoints with attempts of this loop. heard is the number of those with a
+// pending attempt, or with a response within the last after: an idle endpoint says nothing
+// about the present, but a recent response does. silent is the number of those with a pending
+// attempt and no such response. For many endpoints, Silence returns the result in last if it
+// is younger than an eighth of after.
 func (s *Set) Silence(now, after time.Duration, last *Census) (heard, silent int) {
 	if now < last.until && len(s.all.endpoints) > fewSilent {
 		return last.heard, last.silent

@@ -6,21 +6,20 @@ import (
 )
 
 const (
-	// rampFrom is the share of its weight with which a new endpoint starts: enough to
-	// warm up, and to notice failures.
+	// rampFrom is the share of its weight with which an endpoint starts: enough to warm up,
+	// and to notice failures.
 	rampFrom = 0.1
 
 	// rampStep is how often growing weights are recomputed.
 	rampStep = 100 * time.Millisecond
 
-	// rampPending marks a ramp that starts with the next pick, because Update does not
-	// know the time.
+	// rampPending marks a ramp that starts with the next pick: Update does not know the time.
 	rampPending = time.Duration(-1)
 )
 
-// startSlowly lets endpoints start with a part of their weight, unless more than half of
-// the set would then be starting: the others could not carry the load. In the first
-// snapshot all endpoints are new, so none starts slowly.
+// startSlowly lets endpoints start with a part of their weight, unless more than half of the
+// set would then be starting: the others could not carry the load. In the first snapshot all
+// endpoints are new, so none starts slowly.
 func (s *Set) startSlowly(starting ...*Endpoint) {
 	growing := len(starting)
 	for _, e := range s.all.endpoints {
@@ -36,7 +35,6 @@ func (s *Set) startSlowly(starting ...*Endpoint) {
 	}
 }
 
-// rampUp increases the weights of starting endpoints.
 func (s *Set) rampUp(now time.Duration) {
 	if s.ramping == 0 || now < s.rampAt {
 		return

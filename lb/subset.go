@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// Subset returns the n targets that the sidecar node uses, healthy ones first. It returns
-// all targets if there are no more than n, or if n is 0. The result depends only on the
-// arguments and not on the order of targets.
+// Subset returns the n targets that the sidecar node uses, healthy ones first, or all if there
+// are no more than n, or if n is 0. The result does not depend on the order of targets.
 //
 // It is weighted rendezvous hashing (Thaler and Ravishankar, 1996): each node ranks the
-// targets by a hash of both names and takes the first n. Adding or removing one target
-// changes one place in the subsets that contain it, and no other subset. No node needs to
-// know its number among the others, as in Google's deterministic subsetting ("Site
-// Reliability Engineering", chapter 20). Those subsets are more even, but all change with
-// the size of the set. With many nodes, a target is in a share n/len of the subsets, give
-// or take the square root of that number. Reported load evens out the rest.
+// targets by a hash of both names and takes the first n. Adding or removing one target changes
+// one place in the subsets that contain it, and no other subset. In Google's deterministic
+// subsetting ("Site Reliability Engineering", chapter 20), each node must know its number
+// among the others. Its subsets are more even, but all change with the size of the set. With
+// many nodes, a target is in a share n/len of the subsets, give or take the square root of
+// that number. Reported load evens out the rest.
 func Subset(targets []Target, n int, node string) []Target {
 	if n <= 0 || len(targets) <= n {
 		return targets
@@ -43,21 +42,20 @@ func Subset(targets []Target, n int, node string) []Target {
 	return subset
 }
 
-// ranked is a target with its rank for a node.
 type ranked struct {
 	Target
 	rank float64
 }
 
-// rank returns an exponential variable of the target's weight. So the probability of the
+// rank returns an exponential variable of the target's weight, so that the probability of the
 // smallest rank is in proportion to weight.
 func rank(node string, t *Target) float64 {
 	uniform := (float64(hash(node, t.Addr)>>11) + 0.5) / (1 << 53)
 	return -math.Log(uniform) / usableWeight(t.Weight)
 }
 
-// hash is FNV-1a over both names, with the finalizer of SplitMix64: FNV alone leaves the
-// upper bits equal if names differ only at the end.
+// hash is FNV-1a over both names, with the finalizer of SplitMix64: FNV alone leaves the upper
+// bits equal if names differ only at the end.
 func hash(node, addr string) uint64 {
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(node + "\x00" + addr))

@@ -3,20 +3,19 @@ package lb
 import "time"
 
 const (
-	// A request leaves the zone if the best endpoint there has spillFactor times the
-	// load per weight of the best one elsewhere. A call across zones costs money and
-	// about half a millisecond: a queue of twice the length justifies that, a slightly
-	// longer one does not. In a zone with too few replicas these carry at most twice
-	// the load of others.
+	// A request leaves the zone if the best endpoint there has spillFactor times the load per
+	// weight of the best one elsewhere. A call across zones costs money and about half a
+	// millisecond: a queue of twice the length justifies that, a slightly longer one does not.
+	// In a zone with too few replicas these carry at most twice the load of others.
 	spillFactor = 2
 
-	// spillFloor is the load below which no request leaves the zone: twice a very
-	// small load is still small.
+	// spillFloor is the load below which no request leaves the zone: twice a very small load
+	// is still small.
 	spillFloor = busyFloor
 )
 
-// splitZones forms the groups by zone. There are none if the own zone is unknown, or if
-// it has none or all of the endpoints.
+// splitZones forms the groups by zone. There are none if the own zone is unknown, or if it has
+// none or all of the endpoints.
 func (s *Set) splitZones() {
 	s.near, s.far = group{}, group{}
 	if s.Zone == "" {
@@ -35,8 +34,8 @@ func (s *Set) splitZones() {
 	}
 }
 
-// pickNear picks in the own zone, unless its best endpoint is much more loaded than the
-// best one elsewhere.
+// pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
+// one elsewhere.
 
 func (s *Set) pickNear(now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
 	if len(s.near.endpoints) == 0 {
