@@ -7,9 +7,9 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Call is an HTTP request that is converted into a Dubbo call. It is reusable, and
-// keeps the memory that it needed, up to maxScratch. Its slices alias the request or
-// its own memory, and are valid until the next Parse.
+// Call is an HTTP request that is converted into a Dubbo call. It is reusable, and keeps the
+// memory that it needed, up to maxScratch. Its slices alias the request or its own memory, and
+// are valid until the next Parse.
 type Call struct {
 	Interface []byte
 	Version   []byte // of the service; empty means none
@@ -17,16 +17,13 @@ type Call struct {
 	Method    []byte
 	Types     []byte // JVM descriptors of the parameters, concatenated
 
-	// Bare reports whether the call came as a form, so that the response is only
-	// the value.
-	Bare bool
+	Bare bool // the call came as a form, so that the response is only the value
 
 	args        []argument
 	attachments []attachment
 	scratch     []byte
 }
 
-// argument is the value of one parameter.
 type argument struct {
 	text []byte // UTF-8, or checked JSON
 	json bool
@@ -39,8 +36,8 @@ const (
 	maxAttachments = 64
 )
 
-// Parse reads an HTTP request: the form of a call to any path, or JSON to
-// /interface/method. In both cases it reads the attachments from the headers.
+// Parse reads an HTTP request: the form of a call to any path, or JSON to /interface/method.
+// In both cases it reads the attachments from the headers.
 func (c *Call) Parse(req *protocol.Request) error {
 	c.reset()
 	if string(req.Method) != "POST" {
@@ -89,7 +86,6 @@ func (c *Call) checkNames() error {
 	return nil
 }
 
-// checkArguments checks the arguments against the types.
 func (c *Call) checkArguments() error {
 	if n, ok := countTypes(c.Types); !ok {
 		return ErrBadTypes
@@ -107,9 +103,9 @@ func (c *Call) checkArguments() error {
 	return nil
 }
 
-// readAttachments reads the headers that become attachments: dubbo-attachments, which
-// is a list of name=value, percent-encoded and separated by commas, and trace context,
-// which keeps its header names.
+// readAttachments reads the headers that become attachments: dubbo-attachments, which is a
+// list of name=value, percent-encoded and separated by commas, and trace context, which keeps
+// its header names.
 func (c *Call) readAttachments(headers []protocol.Header) error {
 	for i := range headers {
 		h, err := &headers[i], error(nil)
@@ -159,8 +155,8 @@ func (c *Call) pair(b []byte) (name, value []byte, ok bool) {
 	return name, value, found && okName && okValue
 }
 
-// percentDecode decodes text of a form, where a plus is a space. Text without
-// escapes is returned unchanged.
+// percentDecode decodes text of a form, where a plus is a space. Text without escapes is
+// returned unchanged.
 func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 	if bytes.IndexByte(b, '%') < 0 && bytes.IndexByte(b, '+') < 0 {
 		return b, true
@@ -183,9 +179,9 @@ func (c *Call) percentDecode(b []byte) ([]byte, bool) {
 	return c.scratch[start:len(c.scratch):len(c.scratch)], true
 }
 
-// parseForm reads the form of a call: interface, method, parameterTypesString
-// (descriptors), a parameter for each argument, and version and group if the service
-// has them. They may come in any order; other fields are ignored.
+// parseForm reads the form of a call: interface, method, parameterTypesString (descriptors), a
+// parameter for each argument, and version and group if the service has them. They may come in
+// any order; other fields are ignored.
 func (c *Call) parseForm(body []byte) error {
 	for len(body) > 0 {
 		var field []byte
@@ -198,8 +194,8 @@ func (c *Call) parseForm(body []byte) error {
 	return nil
 }
 
-// field reads one field of a form. It refuses a repeated field and an argument beyond
-// the limit.
+// field reads one field of a form. It refuses a repeated field and an argument beyond the
+// limit.
 func (c *Call) field(name, value []byte) bool {
 	switch string(name) {
 	case "interface":
@@ -221,8 +217,7 @@ func (c *Call) field(name, value []byte) bool {
 	return true
 }
 
-// setOnce sets field and reports whether it was unset, which means nil. value must not
-// be nil.
+// setOnce sets field and reports whether it was unset, which means nil. value must not be nil.
 func setOnce(field *[]byte, value []byte) bool {
 	if *field != nil {
 		return false

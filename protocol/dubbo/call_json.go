@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// parseJSON reads a call from its path and its body. The path is /interface/method,
-// with version and group in the query if the service has them. The body is an object
-// with the arguments as "args". Unless the types can be inferred from these, "types"
-// has their Java names (int, java.lang.String, long[]) or descriptors.
+// parseJSON reads a call from its path and its body. The path is /interface/method, with
+// version and group in the query if the service has them. The body is an object with the
+// arguments as "args". Unless the types can be inferred from these, "types" has their Java
+// names (int, java.lang.String, long[]) or descriptors.
 func (c *Call) parseJSON(path, body []byte) error {
 	path, query, _ := bytes.Cut(path, []byte("?"))
 	if !c.parsePath(path) {
@@ -90,7 +90,6 @@ func (c *Call) parseObject(body []byte) (types []byte, err error) {
 	return types, nil
 }
 
-// parseTypes reads an array of type names.
 func (c *Call) parseTypes(array []byte) error {
 	r := jsonReader{b: array}
 	descriptors := make([]byte, 0, 64)
@@ -116,10 +115,10 @@ func (c *Call) parseTypes(array []byte) error {
 	return nil
 }
 
-// inferTypes derives the types from the arguments. A string or null is a
-// java.lang.String; true and false are boolean. A number without fraction and exponent
-// is an int or, if it does not fit, a long; other numbers are double. An array is a
-// java.util.List and an object a java.util.Map.
+// inferTypes derives the types from the arguments. A string or null is a java.lang.String;
+// true and false are boolean. A number without fraction and exponent is an int or, if it does
+// not fit, a long; other numbers are double. An array is a java.util.List and an object a
+// java.util.Map.
 func (c *Call) inferTypes() {
 	types := make([]byte, 0, 64)
 	for i := range c.args {

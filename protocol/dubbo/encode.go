@@ -1,15 +1,14 @@
 package dubbo
 
-// The protocol versions that calls announce. From 2.0.2 on a provider adds attachments
-// to its responses, which an HTTP client can't use. Providers that use fastjson know
-// the version before.
+// The protocol versions that calls announce. From 2.0.2 on a provider adds attachments to its
+// responses, which an HTTP client can't use. Providers that use fastjson know the version
+// before.
 const (
 	versionFastjson = "2.0.1"
 	versionHessian2 = "2.0.2"
 )
 
-// AppendFrame appends the call as a request with the given id and serialization. After
-// an error dst is returned unchanged.
+// AppendFrame appends the call as a request. After an error dst is returned unchanged.
 func (c *Call) AppendFrame(dst []byte, serialization byte, id int64) ([]byte, error) {
 	start := len(dst)
 	out := appendHeader(dst, &Frame{Request: true, TwoWay: true, Serialization: serialization, ID: id})
@@ -59,7 +58,6 @@ func (c *Call) appendFastjson(dst []byte) []byte {
 	return append(dst, "}\n"...)
 }
 
-// appendLine appends text as a JSON string on a line of its own.
 func appendLine(dst, text []byte) []byte {
 	return append(appendJSONString(dst, text), '\n')
 }

@@ -1,7 +1,7 @@
 package dubbo
 
-// Error says why a message is refused. All instances are variables of this package,
-// so they can be compared and cost nothing to return.
+// Error says why a message is refused. All instances are variables of this package, so they
+// can be compared and cost nothing to return.
 type Error struct {
 	Code   string // stable, in kebab-case: for x-remora-error, logs and metrics
 	Status int    // HTTP status of the response to a request that is refused with this error

@@ -9,8 +9,8 @@ func AppendHeartbeat(dst []byte, serialization byte, id int64) []byte {
 	})
 }
 
-// AppendHeartbeatAnswer appends the response to the event f, in the peer's
-// serialization. If that is unknown, the response repeats the peer's own null.
+// AppendHeartbeatAnswer appends the response to the event f, in the peer's serialization. If
+// that is unknown, the response repeats the peer's own null.
 func AppendHeartbeatAnswer(dst []byte, f *Frame) []byte {
 	return AppendFrame(dst, &Frame{
 		Event: true, Serialization: f.Serialization, Status: StatusOK, ID: f.ID, Body: nullBody(f.Serialization, f.Body),
@@ -36,8 +36,8 @@ func nullBody(serialization byte, other []byte) []byte {
 	return other
 }
 
-// ReadOnly reports whether f is the event of a provider that shuts down. The provider
-// accepts no more calls on the connection, but still responds to earlier ones.
+// ReadOnly reports whether f is the event of a provider that shuts down: it accepts no more
+// calls on the connection, but still responds to earlier ones.
 func ReadOnly(f *Frame) bool {
 	return f.Event && (f.Serialization == Hessian2 && bytes.Equal(f.Body, readOnlyHessian2) ||
 		f.Serialization == Fastjson && bytes.Equal(f.Body, readOnlyFastjson))

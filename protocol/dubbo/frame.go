@@ -6,7 +6,7 @@ import "encoding/binary"
 //
 //	magic (2) | flags and serialization id (1) | status (1) | id (8) | length of the body (4)
 const (
-	// HeaderSize is the length of a frame's header in bytes.
+	//  HeaderSize is the length of a frame's header in bytes.
 	HeaderSize = 16
 
 	magic = 0xdabb
@@ -34,9 +34,9 @@ type Frame struct {
 	Body          []byte // aliases the decoded bytes
 }
 
-// Decode reads the frame at the start of b and returns its length n, which is 0 if b
-// does not hold the whole frame. A body of more than maxBody bytes is refused as soon
-// as its header is complete.
+// Decode reads the frame at the start of b and returns its length n, which is 0 if b does not
+// hold the whole frame. A body of more than maxBody bytes is refused as soon as its header is
+// complete.
 func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
 	f, length, err := DecodeHeader(b, maxBody)
 	if err != nil || length < 0 || len(b) < HeaderSize+length {
@@ -47,8 +47,8 @@ func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// DecodeHeader reads the header at the start of b: the frame without its body, and
-// the length of the body, which is -1 if b does not hold the whole header.
+// DecodeHeader reads the header at the start of b: the frame without its body, and the length
+// of the body, which is -1 if b does not hold the whole header.
 func DecodeHeader(b []byte, maxBody int) (f Frame, length int, err error) {
 	if len(b) < HeaderSize {
 		if len(b) > 0 && b[0] != magic>>8 || len(b) > 1 && b[1] != magic&0xff {
@@ -97,8 +97,7 @@ func appendHeader(dst []byte, f *Frame) []byte {
 	return append(dst, 0, 0, 0, 0)
 }
 
-// endFrame writes the length of the body into the header at start. The frame must
-// reach to the end of dst.
+// endFrame writes the length of the body, which ends dst, into the header at start.
 func endFrame(dst []byte, start int) []byte {
 	binary.BigEndian.PutUint32(dst[start+HeaderSize-4:], uint32(len(dst)-start-HeaderSize))
 	return dst

@@ -5,7 +5,6 @@ import (
 	"math"
 )
 
-// tokenKind is the kind of a hessian2 value.
 type tokenKind uint8
 
 const (
@@ -34,20 +33,20 @@ type token struct {
 	more bool   // more chunks follow, see hessianReader.chunk
 }
 
-// class is a class definition. It holds no slices, so that a reused reader keeps no
-// body alive.
+// class is a class definition. It holds no slices, so that a reused reader keeps no body
+// alive.
 type class struct {
 	name   int // offset of the name
 	fields int // number of fields
 	first  int // offset of the name of the first field
 }
 
-// hessianReader reads hessian2 in place and checks all that it reads. It follows
-// Hessian2Input of Caucho and of Dubbo's hessian-lite. It allocates only for class
-// definitions. Malformed input sets bad; next then returns only tokenBad.
+// hessianReader reads hessian2 in place and checks all that it reads. It follows Hessian2Input
+// of Caucho and of Dubbo's hessian-lite. It allocates only for class definitions. Malformed
+// input sets bad; next then returns only tokenBad.
 //
-// Java writes a whole body with one stream. So classes, types and references count
-// from the start of the body, even if only a part of it is of interest.
+// Java writes a whole body with one stream. So classes, types and references count from the
+// start of the body, even if only a part of it is of interest.
 type hessianReader struct {
 	b       []byte
 	i       int
@@ -90,7 +89,6 @@ func (r *hessianReader) next() token {
 	return t
 }
 
-// head reads the rest of the head with this tag.
 func (r *hessianReader) head(tag byte) token {
 	switch {
 	case tag >= 0x80:
@@ -196,7 +194,6 @@ func (r *hessianReader) tagged(tag byte) token {
 	return r.fail()
 }
 
-// list returns the head of a list of n values.
 func (r *hessianReader) list(n int64) token {
 	if n < 0 {
 		return r.fail()
@@ -256,7 +253,6 @@ func (r *hessianReader) nullableName() []byte {
 	return t.text
 }
 
-// int reads an int.
 func (r *hessianReader) int() int64 {
 	t := r.plain()
 	if t.kind != tokenInt {
@@ -265,8 +261,8 @@ func (r *hessianReader) int() int64 {
 	return t.num
 }
 
-// plain reads a string of one chunk, an int or null. Only these occur in the heads of
-// other values, so heads can't nest.
+// plain reads a string of one chunk, an int or null: only these occur in the heads of other
+// values, so heads can't nest.
 func (r *hessianReader) plain() token {
 	if r.i >= len(r.b) || !isPlain(r.b[r.i]) {
 		return r.fail()
@@ -278,7 +274,6 @@ func isPlain(tag byte) bool {
 	return tag < 0x20 || tag >= 0x30 && tag < 0x34 || tag >= 0x80 && tag < 0xd8 || tag == 'S' || tag == 'I' || tag == 'N'
 }
 
-// uint reads n bytes, big-endian.
 func (r *hessianReader) uint(n int) uint64 {
 	if len(r.b)-r.i < n {
 		r.fail()

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxChunk limits the UTF-16 code units in a chunk of a string, and the bytes in a chunk
-// of binary. Java writes strings in chunks of this size.
+// maxChunk limits the UTF-16 code units in a chunk of a string, and the bytes in a chunk of
+// binary. Java writes strings in chunks of this size.
 const maxChunk = 0x8000
 
 // appendHessianString appends text, which must be UTF-8.
@@ -34,8 +34,8 @@ func appendHessianString(dst, text []byte) []byte {
 	}
 }
 
-// measure returns the number of bytes of text in the next chunk, and the number of their
-// UTF-16 code units.
+// measure returns the number of bytes of text in the next chunk, and of their UTF-16 code
+// units.
 func measure(text []byte) (units, size int) {
 	for size < len(text) {
 		if n := asciiLen(text[size:min(len(text), size+maxChunk-units)]); n > 0 {
@@ -54,7 +54,6 @@ func measure(text []byte) (units, size int) {
 	return units, size
 }
 
-// asciiLen returns the length of the ASCII prefix of text.
 func asciiLen(text []byte) int {
 	i := 0
 	for i+8 <= len(text) && binary.LittleEndian.Uint64(text[i:])&highBits == 0 {
@@ -117,7 +116,6 @@ func appendHessianLong(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 'L'), uint64(v))
 }
 
-// appendHessianBinary appends b in chunks.
 func appendHessianBinary(dst, b []byte) []byte {
 	for len(b) > maxChunk {
 		dst = append(dst, 'A', maxChunk>>8, maxChunk&0xff)

@@ -6,11 +6,9 @@ import (
 	"strconv"
 )
 
-// hessianEncoder writes JSON values as hessian2. The values must have been checked
-// against their types. A value that hessian2 can't express sets bad.
-//
-// Without a type an object becomes a map, and an array a list, which Java converts into
-// the types that the method declares.
+// hessianEncoder writes JSON values, checked against their types, as hessian2. A value that
+// hessian2 can't express sets bad. Without a type an object becomes a map, and an array a
+// list, which Java converts into the types that the method declares.
 type hessianEncoder struct {
 	dst     []byte
 	text    []byte // room for unescaped text; the encoder keeps its content
@@ -18,7 +16,6 @@ type hessianEncoder struct {
 	bad     bool
 }
 
-// argument writes an argument of the given type.
 func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
 	switch s := shapeOf(descriptor); {
 	case !a.json:
@@ -44,7 +41,6 @@ func (e *hessianEncoder) argument(a *argument, descriptor []byte) {
 	}
 }
 
-// value writes the next value of r.
 func (e *hessianEncoder) value(r *jsonReader) {
 	switch r.peek() {
 	case '{':
@@ -111,8 +107,8 @@ func (e *hessianEncoder) double(json []byte) {
 	e.dst = binary.BigEndian.AppendUint64(append(e.dst, 'D'), math.Float64bits(v))
 }
 
-// decimal writes a java.math.BigDecimal: an object with the text of the number as
-// its only field.
+// decimal writes a java.math.BigDecimal: an object with the text of the number as its only
+// field.
 func (e *hessianEncoder) decimal(number []byte) {
 	e.dst = append(e.dst, 'C', byte(len(bigDecimal)))
 	e.dst = append(e.dst, bigDecimal+"\x91\x05valueO"...)

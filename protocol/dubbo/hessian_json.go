@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// transcoder writes hessian2 values as JSON: lists as arrays, maps and objects as
-// objects, dates as milliseconds since 1970, binary as base64, and NaN and the
-// infinities as null, as fastjson does.
+// transcoder writes hessian2 values as JSON: lists as arrays, maps and objects as objects,
+// dates as milliseconds since 1970, binary as base64, and NaN and the infinities as null, as
+// fastjson does.
 //
-// A reference is replaced by a copy of its value. Two limits end the copying of a value
-// that contains itself: maxDepth and max.
+// A reference is replaced by a copy of its value. Two limits end the copying of a value that
+// contains itself: maxDepth and max.
 type transcoder struct {
 	r        hessianReader
 	dst      []byte
@@ -22,11 +22,9 @@ type transcoder struct {
 	tooLarge bool
 }
 
-// value writes one value.
 func (t *transcoder) value() { t.rest(t.next()) }
 
-// next reads the head of a value, and records the offset of a value with a reference
-// number.
+// next reads the head of a value, and records the offset of a value with a reference number.
 func (t *transcoder) next() token {
 	tok := t.r.next()
 	switch tok.kind {
@@ -83,8 +81,7 @@ func (t *transcoder) scalar(tok token) {
 	}
 }
 
-// appendDouble always writes a double with a fraction or an exponent, which
-// distinguishes it from an integer.
+// appendDouble always writes a double with a fraction or an exponent, unlike an integer.
 func appendDouble(dst []byte, v float64) []byte {
 	const noExponent, exponent = 1e-3, 1e7
 	size := math.Abs(v)

@@ -2,7 +2,6 @@ package dubbo
 
 import "encoding/binary"
 
-// skip skips one value with all values in it.
 func (r *hessianReader) skip() { r.skipRest(r.next()) }
 
 // skipRest skips the rest of the value whose head is t.
@@ -26,8 +25,8 @@ func (r *hessianReader) skipRest(t token) {
 	}
 }
 
-// enter begins the values in the list, map or object t. It returns their number, or -1
-// if that is unknown. element counts them down.
+// enter begins the values in the list, map or object t. It returns their number, which element
+// counts down, or -1 if that is unknown.
 func (r *hessianReader) enter(t token) int {
 	if r.depth++; r.depth > maxDepth {
 		r.fail()
@@ -41,8 +40,8 @@ func (r *hessianReader) enter(t token) int {
 	return -1
 }
 
-// element reports whether another value follows, or another entry of a map. If none
-// does, it leaves the list, map or object.
+// element reports whether another value follows, or another entry of a map. If none does, it
+// leaves the list, map or object.
 func (r *hessianReader) element(left *int) bool {
 	switch {
 	case r.bad:
@@ -59,7 +58,6 @@ func (r *hessianReader) element(left *int) bool {
 	return false
 }
 
-// chunk reads the next chunk of a string or binary.
 func (r *hessianReader) chunk(kind tokenKind) token {
 	t := r.next()
 	if t.kind != kind {
@@ -93,8 +91,8 @@ func (r *hessianReader) bytes(kind tokenKind, size int, more bool) token {
 	return token{kind: kind, text: text, more: more}
 }
 
-// charsLen returns the length in bytes of the first n characters of b, or -1 if b is
-// shorter or malformed.
+// charsLen returns the length in bytes of the first n characters of b, or -1 if b is shorter
+// or malformed.
 func charsLen(b []byte, n int) int {
 	i := 0
 	for n > 0 {

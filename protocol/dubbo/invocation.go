@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Invocation holds the parts of a call that routing needs. Its slices alias the parsed
-// body, and are empty if the caller sent null or nothing. It is reusable, and keeps the
-// memory that it needed.
+// Invocation holds the parts of a call that routing needs. Its slices alias the parsed body,
+// and are empty if the caller sent null or nothing. It is reusable, and keeps the memory that
+// it needed.
 type Invocation struct {
 	DubboVersion []byte        // version of the caller's protocol, such as 2.0.2
 	Path         []byte        // service as the provider exports it, nearly always the interface
@@ -21,9 +21,9 @@ type Invocation struct {
 	reader hessianReader
 }
 
-// Parse reads the body of a request. It skips the arguments, and checks them only as far
-// as it must to find what follows them. As in the provider, an attachment overrides an
-// earlier value. Input that could be understood differently by the provider is refused.
+// Parse reads the body of a request. It skips the arguments, and checks them only as far as it
+// must to find what follows them. As in the provider, an attachment overrides an earlier
+// value. Input that could be understood differently by the provider is refused.
 func (inv *Invocation) Parse(serialization byte, body []byte) error {
 	*inv = Invocation{reader: inv.reader}
 	var ok bool
@@ -48,8 +48,8 @@ func (inv *Invocation) Parse(serialization byte, body []byte) error {
 // noVersion is the version that hessian2 callers send for a service without a version.
 const noVersion = "0.0.0"
 
-// parseHead reads the fields before the attachments in both serializations: five names,
-// and an argument for each type.
+// parseHead reads the fields before the attachments in both serializations: five names, and an
+// argument for each type.
 func (inv *Invocation) parseHead(name func() []byte, skip func()) bool {
 	for _, field := range [...]*[]byte{&inv.DubboVersion, &inv.Path, &inv.Version, &inv.Method, &inv.Types} {
 		*field = name()
@@ -159,7 +159,6 @@ func (inv *Invocation) parseFastjson(body []byte) bool {
 	return string(attachments) == "null" || inv.readAttachments(attachments)
 }
 
-// readAttachments reads the attachments from a JSON object.
 func (inv *Invocation) readAttachments(object []byte) bool {
 	r := jsonReader{b: object}
 	for r.begin('{'); r.more('}'); {

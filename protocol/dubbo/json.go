@@ -1,14 +1,13 @@
 package dubbo
 
-// maxDepth limits the nesting of the values of a call or a response, in JSON and in
-// hessian2.
+// maxDepth limits the nesting of the values of a call or a response, in JSON and in hessian2.
 const maxDepth = 128
 
-// jsonReader reads JSON text (RFC 8259) in place and checks all that it reads. Malformed
-// or too deeply nested text sets bad, and ends the input.
+// jsonReader reads JSON text (RFC 8259) in place and checks all that it reads. Malformed or
+// too deeply nested text sets bad, and ends the input.
 //
-// To read an object, call begin('{'), then key and a value while more('}') returns true.
-// An array is read in the same way.
+// To read an object, call begin('{'), then key and a value while more('}') returns true. An
+// array is read in the same way.
 type jsonReader struct {
 	b     []byte
 	i     int // offset of the next byte
@@ -48,8 +47,8 @@ func (r *jsonReader) begin(open byte) {
 	r.first = true
 }
 
-// more reports whether another member or element follows. If none does, it leaves the
-// object or array.
+// more reports whether another member or element follows. If none does, it leaves the object
+// or array.
 func (r *jsonReader) more(end byte) bool {
 	if r.bad {
 		return false
@@ -71,8 +70,7 @@ func (r *jsonReader) more(end byte) bool {
 	return false
 }
 
-// key reads a member's name and the colon after it. It returns the text between the
-// quotes, including escapes.
+// key reads a member's name, returned with its escapes, and the colon after it.
 func (r *jsonReader) key() []byte {
 	name := r.stringToken()
 	if r.peek() != ':' {
@@ -177,7 +175,6 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// number reads a number.
 func (r *jsonReader) number() {
 	r.accept('-')
 	if !r.accept('0') {
@@ -194,7 +191,6 @@ func (r *jsonReader) number() {
 	}
 }
 
-// accept reads c if it is the next byte.
 func (r *jsonReader) accept(c byte) bool {
 	if r.i >= len(r.b) || r.b[r.i] != c {
 		return false
@@ -214,8 +210,7 @@ func (r *jsonReader) digits() {
 	}
 }
 
-// oneJSON checks that b is one JSON value, and returns it without the white space around
-// it.
+// oneJSON checks that b is one JSON value, and returns it without the white space around it.
 func oneJSON(b []byte) (value []byte, ok bool) {
 	r := jsonReader{b: b}
 	value = r.value()

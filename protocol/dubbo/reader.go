@@ -11,13 +11,11 @@ import (
 // MaxEvent is the longest body of an event that a connection reads, in bytes.
 const MaxEvent = 1 << 10
 
-// FrameReader divides the input of a Dubbo connection into frames. It copies a body
-// once, into the buffer where it stays.
+// FrameReader divides the input of a Dubbo connection into frames. It copies a body once, into
+// the buffer where it stays.
 type FrameReader struct {
-	// Frame is the frame that is being read. Its header is valid from OnHeader on.
-	Frame Frame
-	// Buffers is where the buffers of bodies come from. It is set before Feed.
-	Buffers *protocol.Buffers
+	Frame   Frame             // being read; its header is valid from OnHeader on
+	Buffers *protocol.Buffers // of bodies; set before Feed
 
 	head   [HeaderSize]byte
 	have   int                        // bytes in head
@@ -28,8 +26,8 @@ type FrameReader struct {
 
 // FrameHandler receives the frames of a FrameReader.
 type FrameHandler interface {
-	// OnHeader is called after a header. It reports whether the body, of length bytes,
-	// must be kept.
+	// OnHeader is called after a header. It reports whether the body, of length bytes, must be
+	// kept.
 	OnHeader(f *Frame, length int) (keep bool)
 	// OnFrame is called after the body. It owns the buffer, which is nil if the body was
 	// skipped.
@@ -45,8 +43,8 @@ func (r *FrameReader) InHead() bool { return r.have > 0 && r.have < len(r.head) 
 // Held is the number of bytes held for an incomplete frame.
 func (r *FrameReader) Held() int { return r.have + protocol.Held(r.body) }
 
-// Feed reads b and calls end for each header and frame. After an error the input can't
-// be read on.
+// Feed reads b and calls end for each header and frame. After an error the input can't be read
+// on.
 func (r *FrameReader) Feed(b []byte, end FrameHandler) error {
 	for len(b) > 0 && !r.closed {
 		if r.have < len(r.head) {

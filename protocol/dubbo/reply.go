@@ -28,16 +28,16 @@ type problem struct {
 	message []byte // UTF-8
 }
 
-// AppendReply appends the body of the HTTP response for the Dubbo response f. A result
-// has at most max bytes.
+// AppendReply appends the body of the HTTP response for the Dubbo response f. A result has at
+// most max bytes.
 //
 // For a call that came as JSON the result is JSON, and a problem is an object with error,
-// message and, for an exception, class. For a call that came as a form (bare) a string
-// is text and any other result is JSON: null, numbers and booleans look as in Java. A
-// problem is a line of text.
+// message and, for an exception, class. For a call that came as a form (bare) a string is text
+// and any other result is JSON: null, numbers and booleans look as in Java. A problem is a
+// line of text.
 //
-// f is decoded with its own serialization, because providers may respond in another one
-// than that of the call.
+// f is decoded with its own serialization: providers may respond in another one than the
+// call's.
 func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error) {
 	reply := Reply{Status: f.Status.HTTP(), Code: f.Status.Code(), ContentType: "application/json"}
 	if bare {
@@ -94,8 +94,8 @@ func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
 	return append(dst, '}')
 }
 
-// readMessage returns the message of a response with a status other than OK, or nil if
-// it can't be read.
+// readMessage returns the message of a response with a status other than OK, or nil if it
+// can't be read.
 func readMessage(f *Frame) []byte {
 	switch f.Serialization {
 	case Fastjson:
@@ -112,9 +112,8 @@ func readMessage(f *Frame) []byte {
 	return nil
 }
 
-// AppendFailure appends a response with a status other than OK and a message made of code
-// and text. If the serialization is unknown, the message is in hessian2, which every peer
-// knows.
+// AppendFailure appends a response with a status other than OK and a message made of code and
+// text. If the serialization is unknown, the message is in hessian2, which every peer knows.
 func AppendFailure(dst []byte, serialization byte, id int64, s Status, code, text string) []byte {
 	if serialization != Fastjson {
 		serialization = Hessian2

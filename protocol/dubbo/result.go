@@ -1,7 +1,7 @@
 package dubbo
 
-// appendHessianResult appends the result in the body of a hessian2 response, or
-// returns the exception in it.
+// appendHessianResult appends the result in the body of a hessian2 response, or returns its
+// exception.
 func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
 	t := transcoder{r: hessianReader{b: body}, dst: dst, max: len(dst) + max}
 	switch t.r.int() {
@@ -30,8 +30,8 @@ func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem
 	return t.dst, nil, nil
 }
 
-// exception reads an exception: the class and the detailMessage of an object. A string
-// is the message.
+// exception reads an exception: the class and the detailMessage of an object. A string is the
+// message.
 func (r *hessianReader) exception() *problem {
 	p := new(problem)
 	head := r.next()
@@ -53,8 +53,7 @@ func (r *hessianReader) exception() *problem {
 	return p
 }
 
-// text reads the rest of the value whose head is t, and returns the value if it is a
-// string.
+// text reads the rest of the value whose head is t, and returns the value if it is a string.
 func (r *hessianReader) text(t token) ([]byte, bool) {
 	if t.kind != tokenString {
 		r.skipRest(t)
@@ -74,8 +73,8 @@ func (r *hessianReader) appendText(dst []byte, t token) []byte {
 	return dst
 }
 
-// appendFastjsonResult appends the result in the body of a fastjson response, or
-// returns the exception in it.
+// appendFastjsonResult appends the result in the body of a fastjson response, or returns its
+// exception.
 func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error) {
 	lines := lineReader{b: body}
 	kind := lines.next()
@@ -104,8 +103,8 @@ func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error)
 	return dst, nil, ErrBadAnswer
 }
 
-// fastjsonException reads an exception: an object with its class as @type, and its
-// message. Any other value is the message.
+// fastjsonException reads an exception: an object with its class as @type, and its message.
+// Any other value is the message.
 func fastjsonException(value []byte) *problem {
 	if value[0] != '{' {
 		return &problem{message: jsonText(value)}

@@ -49,8 +49,8 @@ func (s Status) HTTP() int { return s.outcome().http }
 // Code returns the stable code of a status for x-remora-error, or "" for StatusOK.
 func (s Status) Code() string { return s.outcome().code }
 
-// StatusOf returns the Dubbo status that matches an HTTP status. An overloaded provider
-// (429, 503) becomes an exhausted pool, so that callers try another.
+// StatusOf returns the Dubbo status that matches an HTTP status. An overloaded provider (429,
+// 503) becomes an exhausted pool, so that callers try another.
 func StatusOf(http int) Status {
 	switch {
 	case http >= 200 && http < 300:

@@ -6,13 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Text is UTF-8, except in hessian2, where a character outside the BMP is a pair of
-// surrogates with three bytes each (CESU-8). The append functions accept both and append
-// UTF-8.
+// Text is UTF-8, except in hessian2, where a character outside the BMP is a pair of surrogates
+// with three bytes each (CESU-8). The append functions accept both and append UTF-8.
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONString appends text as a JSON string.
 func appendJSONString(dst, text []byte) []byte {
 	dst = append(dst, '"')
 	dst = appendEscaped(dst, text)
@@ -48,7 +46,6 @@ func appendEscaped(dst, text []byte) []byte {
 	}
 }
 
-// appendText appends text as UTF-8.
 func appendText(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if text[i] != surrogateLead {
@@ -69,8 +66,8 @@ const (
 	highBits      = 0x8080808080808080
 )
 
-// plainLen returns the length of the prefix of text that needs no escape in a JSON
-// string. It tests eight bytes at a time while they are ASCII.
+// plainLen returns the length of the prefix of text that needs no escape in a JSON string. It
+// tests eight bytes at a time while they are ASCII.
 func plainLen(text []byte) int {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
@@ -162,8 +159,7 @@ func lowSurrogate(high rune, b []byte) (rune, []byte) {
 	return utf8.RuneError, b
 }
 
-// appendCompact appends valid JSON without the white space between its tokens, as one
-// line.
+// appendCompact appends valid JSON without the white space between its tokens, as one line.
 func appendCompact(dst, json []byte) []byte {
 	inString := false
 	for i := 0; i < len(json); i++ {

@@ -23,8 +23,8 @@ func countTypes(descriptors []byte) (n int, ok bool) {
 	return n, true
 }
 
-// descriptorLen returns the length of the field descriptor (JVMS section 4.3.2) at the
-// start of b, or 0. It accepts V, which dubbo-go sends as the type of null.
+// descriptorLen returns the length of the field descriptor (JVMS section 4.3.2) at the start
+// of b, or 0. It accepts V, which dubbo-go sends as the type of null.
 func descriptorLen(b []byte) int {
 	i := 0
 	for i < len(b) && b[i] == '[' {
@@ -45,8 +45,8 @@ func descriptorLen(b []byte) int {
 	return 0
 }
 
-// isClassName reports whether name is valid as the internal form of a class name (JVMS
-// section 4.2.1), which allows nearly anything.
+// isClassName reports whether name is valid as the internal form of a class name (JVMS section
+// 4.2.1), which allows nearly anything.
 func isClassName(name []byte) bool {
 	for _, c := range name {
 		if c <= ' ' || c == '.' || c == '[' || c == '"' || c == '\\' || c == 0x7f {
@@ -56,8 +56,8 @@ func isClassName(name []byte) bool {
 	return utf8.Valid(name)
 }
 
-// appendDescriptor appends the descriptor of the Java type called name. If name is not a
-// type, the result is not a valid descriptor.
+// appendDescriptor appends the descriptor of the Java type called name. If name is not a type,
+// the result is not a valid descriptor.
 func appendDescriptor(dst, name []byte) []byte {
 	for {
 		element, isArray := bytes.CutSuffix(name, []byte("[]"))
@@ -137,8 +137,8 @@ func shapeOf(descriptor []byte) shape {
 	return shape{formAny, 0, true}
 }
 
-// fits reports whether the argument is a value of the type. An argument of a form must
-// be JSON, unless the type is textual.
+// fits reports whether the argument is a value of the type. An argument of a form must be
+// JSON, unless the type is textual.
 func (a *argument) fits(descriptor []byte) bool {
 	s := shapeOf(descriptor)
 	textual := s.form == formText || s.form == formChar
