@@ -8,13 +8,13 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Body turns the framed bytes of one message into the bytes of its body. The
-// caller owns the buffer, passes the same one to every call and lets nobody
-// else write to it. The buffer must be empty at the first Decode. When Decode is
-// done, it holds the body, followed by the trailer section if there is one.
+// Body turns the framed bytes of one message into the bytes of its body. The caller owns the
+// buffer, passes the same one to every call and lets nobody else write to it. It must be empty
+// at the first Decode. Afterwards it holds the body, followed by the trailer section if there
+// is one.
 //
-// A caller that holds all of a FixedLength body needs no Body: it is the
-// Head.Length bytes behind the head.
+// A caller that holds all of a FixedLength body needs no Body: it is the Head.Length bytes
+// behind the head.
 type Body struct {
 	framing Framing
 	part    bodyPart
@@ -31,8 +31,8 @@ type Body struct {
 	lim      protocol.Limits
 }
 
-// bodyPart is the part of the framing that the next byte belongs to, a position in the
-// grammar of RFC 9112 sections 6 and 7.1.
+// bodyPart is the part of the framing that the next byte belongs to, a position in the grammar
+// of RFC 9112 sections 6 and 7.1.
 type bodyPart uint8
 
 const (
@@ -72,13 +72,13 @@ func (d *Body) Length() int { return d.length }
 // room returns the number of bytes by which the body may still grow.
 func (d *Body) room() int64 { return d.limit - d.passed - int64(d.length) }
 
-// Decode appends the body bytes of src to dst and returns the number of bytes of
-// src that it consumed: all of them, unless the body ends earlier. Call it again
-// with the next input until it is done; src[n:] then belongs to the next message.
-// After an error, an *Error, the connection can't be used any more.
+// Decode appends the body bytes of src to dst and returns the number of bytes of src that it
+// consumed: all of them, unless the body ends earlier. Call it again with the next input until
+// it is done; src[n:] then belongs to the next message. After an error, an *Error, the
+// connection can't be used any more.
 //
-// At most Limits.Message bytes are buffered, whatever sizes are announced. No
-// memory is allocated before the bytes arrive.
+// At most Limits.Message bytes are buffered, whatever sizes are announced, and no memory is
+// allocated before the bytes arrive.
 func (d *Body) Decode(src []byte, dst *bytebufferpool.ByteBuffer) (n int, done bool, err error) {
 	switch {
 	case d.part == bodyDone:
@@ -107,7 +107,6 @@ func (d *Body) fixed(src []byte, dst *bytebufferpool.ByteBuffer) (int, error) {
 	return n, nil
 }
 
-// take moves up to d.left bytes.
 func (d *Body) take(src []byte, dst *bytebufferpool.ByteBuffer) int {
 	if int64(len(src)) > d.left {
 		src = src[:d.left]
@@ -127,8 +126,8 @@ func (d *Body) untilClose(src []byte, dst *bytebufferpool.ByteBuffer) (int, erro
 	return len(src), nil
 }
 
-// Close handles the end of the connection. It returns nil if the body is complete,
-// which the end itself may cause, and ErrTruncated otherwise.
+// Close handles the end of the connection. It returns nil if the body is complete, which the
+// end itself may cause, and ErrTruncated otherwise.
 func (d *Body) Close() error {
 	if d.framing == UntilClose {
 		d.part = bodyDone
@@ -139,9 +138,9 @@ func (d *Body) Close() error {
 	return nil
 }
 
-// Trailers appends the trailer fields to into, except those that may not be in a
-// trailer section. The fields alias dst.B and are valid until dst changes. They
-// are complete once Decode is done.
+// Trailers appends the trailer fields to into, except those that may not be in a trailer
+// section. The fields alias dst.B and are valid until dst changes. They are complete once
+// Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
 	if d.part != bodyDone || d.trailers == 0 {
 		return into
@@ -159,8 +158,8 @@ func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) 
 	return into
 }
 
-// trailer moves lines of the trailer section to dst and checks each, up to the
-// empty line that ends the message. A section without fields leaves dst unchanged.
+// trailer moves lines of the trailer section to dst and checks each, up to the empty line that
+// ends the message. A section without fields leaves dst unchanged.
 func (d *Body) trailer(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err error) {
 	for n < len(src) {
 		room := d.lim.Header - (len(dst.B) - d.length)

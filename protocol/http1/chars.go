@@ -5,21 +5,20 @@ import (
 	"math/bits"
 )
 
-// table is a set of bytes.
 type table [256]bool
 
 // tokenChar is tchar of RFC 9110 section 5.6.2.
 var tokenChar = newTable("!#$%&'*+-.^_`|~", alphanumeric)
 
-// targetChar is the set of bytes allowed in a request target: visible ASCII without
-// '#', which would begin a fragment. RFC 3986 allows fewer; see the package comment.
+// targetChar is the set of bytes allowed in a request target: visible ASCII without '#', which
+// would begin a fragment. RFC 3986 allows fewer; see the package comment.
 var targetChar = newTable("!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~", alphanumeric)
 
 // hostChar is the set of bytes allowed in a registered name (RFC 3986 section 3.2.2).
 var hostChar = newTable("-._~!$&'()*+,;=%", alphanumeric)
 
-// ipv6Char is the set of bytes allowed between the brackets of an IP literal. RFC
-// 9110 has neither zones nor future versions of addresses in Host.
+// ipv6Char is the set of bytes allowed between the brackets of an IP literal. RFC 9110 has
+// neither zones nor future versions of addresses in Host.
 var ipv6Char = newTable("0123456789ABCDEFabcdef:.")
 
 const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -33,7 +32,6 @@ func newTable(sets ...string) (t table) {
 	return t
 }
 
-// all reports whether every byte of b is in the set.
 func (t *table) all(b []byte) bool {
 	for _, c := range b {
 		if !t[c] {
@@ -52,9 +50,8 @@ const (
 	eachHigh = 0x8080808080808080
 )
 
-// textEnd returns the index of the first byte in b[i:] that a field value may not
-// contain (RFC 9110 section 5.5): a control character other than HTAB. It returns
-// len(b) if there is none.
+// textEnd returns the index of the first byte in b[i:] that a field value may not contain (RFC
+// 9110 section 5.5), a control character other than HTAB, or len(b).
 func textEnd(b []byte, i int) int {
 	for i+8 <= len(b) {
 		// The lowest set bit marks the first byte below 0x20 or equal to 0x7f;

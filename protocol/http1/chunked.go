@@ -5,10 +5,10 @@ import "github.com/valyala/bytebufferpool"
 // maxSizeDigits limits the digits of a chunk size, including leading zeros.
 const maxSizeDigits = 16
 
-// chunkAllowance is the number of framing bytes allowed per byte of content, beyond
-// a fixed allowance of Limits.Header bytes. Chunks of one byte need five. Sizes
-// padded with zeros and long extensions cost a peer little and the decoder much (RFC
-// 9112 section 7.1.1 asks for a limit on extensions).
+// chunkAllowance is the number of framing bytes allowed per byte of content, beyond a fixed
+// allowance of Limits.Header bytes. Chunks of one byte need five. Sizes padded with zeros and
+// long extensions cost a peer little and the decoder much (RFC 9112 section 7.1.1 asks for a
+// limit on extensions).
 const chunkAllowance = 8
 
 // chunked decodes the chunked transfer coding (RFC 9112 section 7.1).
@@ -54,7 +54,6 @@ func (d *Body) tooMuchFraming() bool {
 	return d.overhead-int64(d.lim.Header) > chunkAllowance*(d.passed+int64(d.length))
 }
 
-// chunkByte consumes one byte of a chunk's framing.
 func (d *Body) chunkByte(c byte) error {
 	if d.overhead++; d.tooMuchFraming() {
 		return ErrChunkOverhead
@@ -97,8 +96,8 @@ func (d *Body) chunkByte(c byte) error {
 	return nil
 }
 
-// sizeDigit adds a digit to the chunk size. The size is checked before any byte of
-// the chunk is buffered.
+// sizeDigit adds a digit to the chunk size, which is checked before any byte of the chunk is
+// buffered.
 func (d *Body) sizeDigit(v int64) error {
 	if d.digits++; d.digits > maxSizeDigits {
 		return ErrBadChunkSize
@@ -113,9 +112,9 @@ func (d *Body) sizeDigit(v int64) error {
 	return nil
 }
 
-// sizeEnd consumes the byte behind the size. Only the bytes of extensions are
-// checked, not their grammar (RFC 9112 section 7.1.1): extensions are neither used
-// nor forwarded, and the end of the line does not depend on them.
+// sizeEnd consumes the byte behind the size. Only the bytes of extensions are checked, not
+// their grammar (RFC 9112 section 7.1.1): extensions are neither used nor forwarded, and the
+// end of the line does not depend on them.
 func (d *Body) sizeEnd(c byte) error {
 	switch {
 	case c == '\r':
@@ -143,11 +142,10 @@ var hexValue = func() (t [256]int8) {
 	return t
 }()
 
-// allowedTrailer reports whether a field may follow the body. RFC 9110 section 6.5.1
-// forbids fields that frame, route, authenticate, modify the request, control the
-// response or describe the content. Fields of the connection, and fields that proxies
-// set and trust, are forbidden, too. Recipients that merge trailers into the headers
-// would mistake such a trailer for the header.
+// allowedTrailer reports whether a field may follow the body. RFC 9110 section 6.5.1 forbids
+// fields that frame, route, authenticate, modify the request, control the response or describe
+// the content. Fields of the connection, and fields that proxies set and trust, are forbidden,
+// too: recipients that merge trailers into the headers would mistake them for headers.
 func allowedTrailer(name []byte) bool {
 	if kindOf(name) != endToEnd || isOneOf(name, trailerForbidden) {
 		return false
@@ -161,6 +159,6 @@ var trailerForbidden = []string{
 	"proxy-authentication-info", "retry-after", "trailer", "user-agent", "warning",
 }
 
-// trailerComputed lists fields that protected covers, but that are allowed as
-// trailers because their values depend on the body (RFC 9110 section 8.8.3, RFC 9530).
+// trailerComputed lists fields that protected covers, but that are allowed as trailers because
+// their values depend on the body (RFC 9110 section 8.8.3, RFC 9530).
 var trailerComputed = []string{"etag", "content-digest"}

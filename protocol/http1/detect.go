@@ -3,25 +3,23 @@ package http1
 // Verdict says what protocol the first bytes of a connection belong to.
 type Verdict uint8
 
-// The verdicts.
 const (
 	Undecided Verdict = iota // the bytes may become a request line
 	IsHTTP                   // the bytes begin with a request line of HTTP/1
 	NotHTTP                  // the bytes belong to another protocol
 )
 
-// Longer request lines are not HTTP. RFC 9112 section 3 recommends a limit of 8000
-// octets; no registered method is longer than 17.
+// Longer request lines are not HTTP. RFC 9112 section 3 recommends a limit of 8000 octets; no
+// registered method is longer than 17.
 const (
 	maxDetectMethod = 32
 	maxDetectTarget = 8000
 )
 
-// detectVersion follows the target of an HTTP/1 request. In the preface of HTTP/2
-// another version does (RFC 9113 section 3.4).
+// detectVersion follows the target of an HTTP/1 request. In the preface of HTTP/2 another
+// version does (RFC 9113 section 3.4).
 const detectVersion = "HTTP/1."
 
-// detectPart is a part of the request line.
 type detectPart uint8
 
 const (
@@ -30,16 +28,16 @@ const (
 	detectMinor
 )
 
-// Detector finds out from a client's first bytes whether it speaks HTTP/1: whether
-// they are a request line up to the version (RFC 9112 section 3). It does not skip
-// an empty line before the request line. The zero value expects the first byte.
+// Detector finds out from a client's first bytes whether they are a request line of HTTP/1 up
+// to the version (RFC 9112 section 3). It does not skip an empty line before the request line.
+// The zero value expects the first byte.
 type Detector struct {
 	part detectPart
 	n    int // bytes of the part so far
 }
 
-// Feed takes the next bytes. The result does not depend on how the input is split.
-// After a verdict the Detector must not be used any more.
+// Feed takes the next bytes. The result does not depend on how the input is split. After a
+// verdict the Detector must not be used any more.
 func (d *Detector) Feed(b []byte) Verdict {
 	for _, c := range b {
 		if v := d.next(c); v != Undecided {

@@ -1,36 +1,32 @@
-// Package http1 decodes and encodes HTTP/1.1 messages, with the framing of RFC 9112
-// and the semantics of RFC 9110, and HTTP/1.0 for peers that use it. The HTTP
-// sessions on both sides of the proxy feed it the received bytes, and write what it
-// appends. It does no I/O, keeps no connection and allocates nothing per message.
+// Package http1 decodes and encodes HTTP/1.1 messages, with the framing of RFC 9112 and the
+// semantics of RFC 9110, and HTTP/1.0 for peers that use it. It does no I/O, keeps no
+// connection and allocates nothing per message.
 //
-// Decoding is strict: a proxy that guesses can be made to guess differently from
-// its neighbour. These inputs are refused although some servers accept them:
+// Decoding is strict: a proxy that guesses can be made to guess differently from its
+// neighbour. These inputs are refused although some servers accept them:
 //
-//   - lines that end in a bare LF, a bare CR anywhere, folded lines (RFC 9112
-//     sections 2.2, 5.2), white space before the colon (5.1)
-//   - more than one empty line before a request, more than one space between
-//     the parts of a request line, versions other than HTTP/1.0 and HTTP/1.1
-//   - Content-Length beside Transfer-Encoding, a second Content-Length or a
-//     list in one, even of equal values (6.3 allows refusing both),
-//     Transfer-Encoding other than exactly "chunked", and any in HTTP/1.0
+//   - lines that end in a bare LF, a bare CR anywhere, folded lines (RFC 9112 sections 2.2,
+//     5.2), white space before the colon (5.1)
+//   - more than one empty line before a request, more than one space between the parts of a
+//     request line, versions other than HTTP/1.0 and HTTP/1.1
+//   - Content-Length beside Transfer-Encoding, a second Content-Length or a list in one, even
+//     of equal values (6.3 allows refusing both), Transfer-Encoding other than exactly
+//     "chunked", and any in HTTP/1.0
 //   - a missing (1.1), second or malformed Host; user information in it
 //
-// These inputs are accepted although the grammar forbids them, because they delimit
-// nothing and existing applications send them: printable ASCII in a target
-// that RFC 3986 wants escaped, a percent sign that starts no escape, and a
-// status line that ends after the status code.
+// These inputs are accepted although the grammar forbids them, because they delimit nothing
+// and existing applications send them: printable ASCII in a target that RFC 3986 wants
+// escaped, a percent sign that starts no escape, and a status line that ends after the status
+// code.
 //
-// Headers of a decoded message are the end-to-end headers, in order of arrival and
-// never merged. The decoder consumes Host (now Request.Authority), Content-Length,
-// Transfer-Encoding, Expect, Connection and the fields that it nominates,
-// Keep-Alive, Proxy-Connection, TE and Upgrade (RFC 9110 section 7.6.1). It keeps
-// Trailer, which section 6.6.2 defines as a hint to any recipient. It also keeps
-// Proxy-Authenticate and Proxy-Authorization (11.7): they concern a proxy that asks
-// for credentials, which this one never does.
+// Headers of a decoded message are the end-to-end headers, in order of arrival and never
+// merged. The decoder consumes Host (now Request.Authority), Content-Length,
+// Transfer-Encoding, Expect, Connection and the fields that it nominates (but see protected),
+// Keep-Alive, Proxy-Connection, TE and Upgrade (RFC 9110 section 7.6.1). It keeps Trailer,
+// which section 6.6.2 defines as a hint to any recipient. It also keeps Proxy-Authenticate and
+// Proxy-Authorization (11.7): they concern a proxy that asks for credentials, which this one
+// never does.
 //
-// A field that Connection nominates is removed, unless its removal would let a
-// peer strip a field that others rely on: see protected.
-//
-// Encoding refuses a message that the next hop could read differently: see
-// requestSize and responseSize.
+// Encoding refuses a message that the next hop could read differently: see requestSize and
+// responseSize.
 package http1

@@ -17,13 +17,13 @@ type ResponseFlags struct {
 // maxFraming is an upper limit for the bytes of the lines that the encoder adds.
 const maxFraming = 128
 
-// requestSize returns an upper limit for the size of the head of req. It refuses req if
-// the next hop could read it differently. The method must be a token other than CONNECT,
-// which is no message to forward. The target must be in origin-form, or "*" for OPTIONS,
-// and the authority a host. Header names must be tokens; their values, like those of
-// trailers, must be free of control characters. Messages from this package's decoders are
-// always valid. Messages from a link, from a converter or after rewriting may not be; they
-// are refused, because a repair could change their meaning. The error is an *Error.
+// requestSize returns an upper limit for the size of the head of req. It refuses req if the
+// next hop could read it differently. The method must be a token other than CONNECT, which is
+// no message to forward. The target must be in origin-form, or "*" for OPTIONS, and the
+// authority a host. Header names must be tokens; their values, like those of trailers, must be
+// free of control characters. Messages from this package's decoders are always valid. Messages
+// from a link, from a converter or after rewriting may not be; they are refused, because a
+// repair could change their meaning. The error is an *Error.
 func requestSize(req *protocol.Request) (size int, err error) {
 	if len(req.Method) == 0 || !tokenChar.all(req.Method) || string(req.Method) == "CONNECT" {
 		return 0, ErrUnsafeMethod
@@ -41,8 +41,7 @@ func requestSize(req *protocol.Request) (size int, err error) {
 }
 
 // responseSize is requestSize for a response. The status must be 200 to 599 (callers write
-// interim responses themselves). The reason phrase, headers and trailers must be free of
-// control characters.
+// interim responses themselves). The reason phrase must be free of control characters, too.
 func responseSize(resp *protocol.Response) (size int, err error) {
 	if resp.Status < 200 || resp.Status > 599 {
 		return 0, ErrUnsafeStatus
@@ -57,8 +56,7 @@ func responseSize(resp *protocol.Response) (size int, err error) {
 	return size + len(resp.Reason) + maxFraming, nil
 }
 
-// headersSize returns the size of hs on the wire. ok is false if a header can't be
-// sent.
+// headersSize returns the size of hs on the wire; false if a header can't be sent.
 func headersSize(hs []protocol.Header) (size int, ok bool) {
 	for i := range hs {
 		h := &hs[i]
@@ -75,13 +73,10 @@ func headersValid(hs []protocol.Header) bool {
 	return ok
 }
 
-// AppendRequestHead appends the head of req for a persistent HTTP/1.1 connection:
-// the request line, Host, the headers and the framing. The framing is chunked if
-// there are Trailers, and Content-Length otherwise. AppendBody writes the body that
-// must follow. Headers of the connection and of its framing are left out, because
-// the encoder writes its own.
-//
-// It appends nothing if requestSize refuses req.
+// AppendRequestHead appends the head of req for a persistent HTTP/1.1 connection: the request
+// line, Host, the end-to-end headers and the framing, which is chunked if there are Trailers,
+// and Content-Length otherwise. AppendBody writes the body that must follow. It appends
+// nothing if requestSize refuses req.
 func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -96,11 +91,10 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// chunkedField announces the chunked transfer coding.
 const chunkedField = "Transfer-Encoding: chunked\r\n"
 
-// appendRequestFields appends the head of req without its framing, or nothing if
-// requestSize refuses it.
+// appendRequestFields appends the head of req without its framing, or nothing if requestSize
+// refuses it.
 func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	size, err := requestSize(req)
 	if err != nil {
@@ -126,8 +120,8 @@ func appendEndToEnd(dst []byte, hs []protocol.Header) []byte {
 	return dst
 }
 
-// definesContent reports whether a request with this method has Content-Length: 0
-// when it has no content (RFC 9110 section 8.6).
+// definesContent reports whether a request with this method has Content-Length: 0 when it has
+// no content (RFC 9110 section 8.6).
 func definesContent(method []byte) bool {
 	switch string(method) {
 	case "GET", "HEAD", "DELETE", "OPTIONS", "TRACE":
@@ -136,12 +130,10 @@ func definesContent(method []byte) bool {
 	return true
 }
 
-// AppendResponseHead appends the head of resp as f demands: the status line, the
-// headers, and the fields of framing and connection. The framing is chunked if
-// chunkedResponse returns true, and Content-Length otherwise. AppendResponseBody
-// writes the body that must follow.
-//
-// It appends nothing if responseSize refuses resp.
+// AppendResponseHead appends the head of resp as f demands: the status line, the headers, and
+// the fields of framing and connection. The framing is chunked if chunkedResponse returns
+// true, and Content-Length otherwise. AppendResponseBody writes the body that must follow. It
+// appends nothing if responseSize refuses resp.
 func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	n := len(dst)
 	if dst = appendResponseFields(dst, resp); len(dst) == n {
@@ -167,7 +159,6 @@ func AppendResponseHead(dst []byte, resp *protocol.Response, f ResponseFlags) []
 	return append(dst, '\r', '\n')
 }
 
-// closeField announces that the connection closes after the message.
 const closeField = "Connection: close\r\n"
 
 // appendResponseFields appends the head of resp without its framing, or nothing if
@@ -201,8 +192,8 @@ func HasBody(resp *protocol.Response, f ResponseFlags) bool {
 	return !f.ToHead && resp.Status != 204 && resp.Status != 304
 }
 
-// chunkedResponse reports whether the body of resp is chunked. HTTP/1.0 clients do
-// not know that coding; they get the body without the trailers.
+// chunkedResponse reports whether the body of resp is chunked. HTTP/1.0 clients do not know
+// that coding; they get the body without the trailers.
 func chunkedResponse(resp *protocol.Response, f ResponseFlags) bool {
 	return len(resp.Trailers) > 0 && f.Minor >= 1
 }
@@ -217,9 +208,9 @@ func AppendResponse(dst []byte, resp *protocol.Response, f ResponseFlags) []byte
 	return AppendResponseBody(dst, resp, f)
 }
 
-// AppendResponseBody appends the body for the head that AppendResponseHead wrote
-// with the same arguments. To avoid copying a large body, a caller may send
-// resp.Body itself if HasBody returns true and there are no Trailers.
+// AppendResponseBody appends the body for the head that AppendResponseHead wrote with the same
+// arguments. To avoid copying a large body, a caller may send resp.Body itself if HasBody
+// returns true and there are no Trailers.
 func AppendResponseBody(dst []byte, resp *protocol.Response, f ResponseFlags) []byte {
 	switch {
 	case !HasBody(resp, f):
@@ -230,8 +221,8 @@ func AppendResponseBody(dst []byte, resp *protocol.Response, f ResponseFlags) []
 	return AppendBody(dst, resp.Body, resp.Trailers)
 }
 
-// AppendBody appends a body unchanged if there are no trailers, and as one chunk
-// with a trailer section otherwise. Trailers that are not allowed are left out.
+// AppendBody appends a body unchanged if there are no trailers, and as one chunk with a
+// trailer section otherwise. Trailers that are not allowed are left out.
 func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	if len(trailers) == 0 {
 		return append(dst, body...)
@@ -239,8 +230,8 @@ func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	return AppendLastChunk(AppendChunk(dst, body), trailers)
 }
 
-// AppendChunk appends b as one chunk. An empty b appends nothing, because an empty
-// chunk would end the body.
+// AppendChunk appends b as one chunk, or nothing if b is empty: an empty chunk would end the
+// body.
 func AppendChunk(dst, b []byte) []byte {
 	if len(b) == 0 {
 		return dst

@@ -2,12 +2,12 @@ package http1
 
 import "errors"
 
-// ErrIncomplete means that more input is needed. Call the decoder again with the
-// same Head and the same bytes, extended; the slice may have moved.
+// ErrIncomplete means that more input is needed. Call the decoder again with the same Head and
+// the same bytes, extended; the slice may have moved.
 var ErrIncomplete = errors.New("http1: incomplete message")
 
-// Error says why a message is refused. All instances are variables of this package,
-// so they can be compared and cost nothing to return.
+// Error says why a message is refused. All instances are variables of this package, so they
+// can be compared and cost nothing to return.
 type Error struct {
 	Code   string // stable, in kebab-case: for x-remora-error, logs and metrics
 	Status int    // of the response to a request that is refused with this error

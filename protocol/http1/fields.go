@@ -7,7 +7,6 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// fieldKind is the meaning of a field for the codec.
 type fieldKind uint8
 
 const (
@@ -21,7 +20,6 @@ const (
 	fieldHop                  // other fields of one connection
 )
 
-// kindOf returns the kind of the field with this name.
 func kindOf(name []byte) fieldKind {
 	switch len(name) {
 	case 2:
@@ -64,12 +62,11 @@ const (
 	optNominated // names of fields to remove
 )
 
-// maxOptions limits the options in Connection, and with it the cost of removing
-// the fields that they nominate. Browsers and proxies send one to three.
+// maxOptions limits the options in Connection, and with it the cost of removing the fields
+// that they nominate. Browsers and proxies send one to three.
 const maxOptions = 32
 
-// fields collects what the field lines of one head say about framing and
-// connection.
+// fields collects what the field lines of one head say about framing and connection.
 type fields struct {
 	minor   int
 	request bool
@@ -85,8 +82,8 @@ type fields struct {
 	optionCount int
 }
 
-// field reads the field line at b[i:] and returns the index behind it. The error
-// is ErrIncomplete if b ends before the line.
+// field reads the field line at b[i:] and returns the index behind it, or ErrIncomplete if b
+// ends before the line.
 func field(b []byte, i int) (name, value []byte, next int, err error) {
 	colon := i
 	for colon < len(b) && tokenChar[b[colon]] {
@@ -115,8 +112,7 @@ func field(b []byte, i int) (name, value []byte, next int, err error) {
 	return b[i:colon], b[from:end], next, nil
 }
 
-// badName returns the error for a line whose name is empty, or ends at i without a
-// colon.
+// badName returns the error for a line whose name is empty, or ends at i without a colon.
 func badName(line []byte, i int) error {
 	switch {
 	case i+1 >= len(line):
@@ -131,9 +127,9 @@ func badName(line []byte, i int) error {
 	return ErrBadFieldName
 }
 
-// parse reads the field lines from b[i] on and appends the end-to-end fields to
-// hs. n is the index behind the empty line that ends them. The error is
-// ErrIncomplete if b has no such line.
+// parse reads the field lines from b[i] on and appends the end-to-end fields to hs. n is the
+// index behind the empty line that ends them. The error is ErrIncomplete if b has no such
+// line.
 func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []protocol.Header, n int, err error) {
 	for count := 0; i+1 >= len(b) || b[i] != '\r' || b[i+1] != '\n'; {
 		if count++; count > limit {
@@ -161,8 +157,8 @@ func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []pr
 	return hs, i + 2, nil
 }
 
-// consume records a field that is not end-to-end. keep means that it stays among
-// the headers until the nominated fields are removed.
+// consume records a field that is not end-to-end. keep means that it stays among the headers
+// until the nominated fields are removed.
 func (f *fields) consume(k fieldKind, value []byte) (keep bool, err error) {
 	switch k {
 	case fieldHost:
@@ -240,7 +236,6 @@ func (f *fields) connection(list []byte) error {
 	return nil
 }
 
-// nextElement cuts the first element from a comma-separated list.
 func nextElement(list []byte) (element, rest []byte, more bool) {
 	element = list
 	if i := bytes.IndexByte(list, ','); i >= 0 {
@@ -255,14 +250,14 @@ func nextElement(list []byte) (element, rest []byte, more bool) {
 	return element, rest, more
 }
 
-// keepAlive applies RFC 9112 section 9.3. A sidecar is a gateway and acts as the
-// origin server, so HTTP/1.0 clients may also ask for persistence.
+// keepAlive applies RFC 9112 section 9.3. A sidecar is a gateway and acts as the origin
+// server, so HTTP/1.0 clients may also ask for persistence.
 func (f *fields) keepAlive() bool {
 	return f.options&optClose == 0 && (f.minor == 1 || f.options&optKeepAlive != 0)
 }
 
-// checkFraming refuses framing that two recipients could read differently (RFC
-// 9112 sections 6.1, 6.3).
+// checkFraming refuses framing that two recipients could read differently (RFC 9112 sections
+// 6.1, 6.3).
 func (f *fields) checkFraming() error {
 	switch {
 	case f.coding && f.minor == 0:

@@ -2,8 +2,8 @@ package http1
 
 import "bytes"
 
-// Continue is the interim response that lets a client waiting with "Expect:
-// 100-continue" send its body (RFC 9110 section 10.1.1).
+// Continue is the interim response that lets a client waiting with "Expect: 100-continue" send
+// its body (RFC 9110 section 10.1.1).
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
 // Framing says how the end of a body is found (RFC 9112 section 6.3).
@@ -16,10 +16,9 @@ const (
 	UntilClose                 // all bytes until the peer closes; responses only
 )
 
-// Head is what a decoded head says about the connection and about the framing of
-// its body. The zero Head is ready for use; Reset it between messages. While the
-// decoder returns ErrIncomplete, Head holds the position of the scan, and the
-// exported fields are undefined.
+// Head is what a decoded head says about the connection and about the framing of its body. The
+// zero Head is ready for use; Reset it between messages. While the decoder returns
+// ErrIncomplete, Head holds the position of the scan, and the exported fields are undefined.
 type Head struct {
 	Minor          int  // 0 or 1, of HTTP/1.x
 	KeepAlive      bool // the peer lets the connection persist after this message
@@ -40,10 +39,9 @@ type Head struct {
 // Reset prepares h for the next message.
 func (h *Head) Reset() { *h = Head{} }
 
-// end returns the length of the head at the start of b, including the empty line
-// that ends it. It scans each byte once, however often it is called. Limits are
-// checked as if the input arrived byte by byte, so that the result does not depend
-// on how the input is split.
+// end returns the length of the head at the start of b, including the empty line that ends it.
+// It scans each byte once, however often it is called. Limits are checked as if the input
+// arrived byte by byte, so that the result does not depend on how the input is split.
 func (h *Head) end(b []byte, limit int, lineTooLong *Error) (int, error) {
 	limit += h.start
 	w := b

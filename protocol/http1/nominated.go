@@ -6,10 +6,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// removeNominated removes Connection fields from hs, and the fields that they
-// nominate unless protected. It runs after all fields are read, since a field may
-// precede its nomination. It marks all fields before it compacts hs, because
-// compacting overwrites Connection fields that are still needed.
+// removeNominated removes Connection fields from hs, and the fields that they nominate unless
+// protected. It runs after all fields are read, since a field may precede its nomination. It
+// marks all fields before it compacts hs, because compacting overwrites Connection fields that
+// are still needed.
 func removeNominated(hs []protocol.Header) []protocol.Header {
 	for i := range hs {
 		if name := hs[i].Name; nominated(hs, name) && !protected(name) {
@@ -46,13 +46,13 @@ func nominated(hs []protocol.Header, name []byte) bool {
 
 // protected reports whether a field stays although Connection nominates it.
 //
-// Removing fields at a peer's request has been used to bypass access control that
-// relies on fields set by proxies (X-Forwarded-For stripped between two proxies). A
-// response could lose its Set-Cookie or Cache-Control. RFC 9110 section 7.6.1
-// forbids senders to nominate fields that are meant for all recipients, so nobody
-// may rely on their removal, and such a nomination is ignored. So is a nomination of
-// Host or of framing fields, which have been consumed before. The Connection field
-// itself is not forwarded, so no later hop obeys it either.
+// Removing fields at a peer's request has been used to bypass access control that relies on
+// fields set by proxies (X-Forwarded-For stripped between two proxies). A response could lose
+// its Set-Cookie or Cache-Control. RFC 9110 section 7.6.1 forbids senders to nominate fields
+// that are meant for all recipients, so nobody may rely on their removal, and such a
+// nomination is ignored. So is a nomination of Host or of framing fields, which have been
+// consumed before. The Connection field itself is not forwarded, so no later hop obeys it
+// either.
 func protected(name []byte) bool {
 	for _, p := range protectedPrefixes {
 		if len(name) >= len(p) && protocol.EqualFold(name[:len(p)], p) {

@@ -6,18 +6,17 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// DecodeRequest decodes the head of a request from the start of b and returns its
-// length n; the body begins at b[n]. The slices of req alias b[:n] and are valid
-// while those bytes stay where they are. The only exception is a Path that an
-// absolute-form target leaves out: it is a constant.
+// DecodeRequest decodes the head of a request from the start of b and returns its length n;
+// the body begins at b[n]. The slices of req alias b[:n] and are valid while those bytes stay
+// where they are. Only a Path that an absolute-form target leaves out is a constant.
 //
-// It returns ErrIncomplete until b holds the whole head. It returns an *Error if the
-// head is refused; the connection can't be used any more then. Only
-// ErrMessageTooLarge comes with n > 0: the head is decoded and valid, but announces
-// a body larger than lim.Message, which the caller may stream.
+// It returns ErrIncomplete until b holds the whole head. It returns an *Error if the head is
+// refused; the connection can't be used any more then. Only ErrMessageTooLarge comes with n >
+// 0: the head is decoded and valid, but announces a body larger than lim.Message, which the
+// caller may stream.
 //
-// req is reset first. Its Headers keep their capacity, and growing them is the
-// only allocation.
+// req is reset first. Its Headers keep their capacity, and growing them is the only
+// allocation.
 func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *protocol.Limits) (n int, err error) {
 	if h.start == 0 && len(b) > 0 && b[0] == '\r' {
 		// One empty line before a request is ignored (RFC 9112 section 2.2).
@@ -48,10 +47,10 @@ func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *protocol.Limit
 	return n, nil
 }
 
-// request decodes the start line and the fields. On the first call it decodes
-// without looking for the end of the head, since most heads arrive whole: that saves
-// a quarter of the time. If this fails for any reason, request finds the end first
-// and then decodes: that result does not depend on how the input is split.
+// request decodes the start line and the fields. On the first call it decodes without looking
+// for the end of the head, since most heads arrive whole: that saves a quarter of the time. If
+// this fails for any reason, request finds the end first and then decodes: that result does
+// not depend on how the input is split.
 func (h *Head) request(b []byte, req *protocol.Request, f *fields, lim *protocol.Limits) (n int, err error) {
 	if h.scanned == h.start {
 		w := b[:min(len(b), h.start+lim.Header)]
@@ -82,7 +81,6 @@ func (h *Head) requestFrom(b []byte, i int, req *protocol.Request, f *fields, li
 	return n, err
 }
 
-// finishRequest checks and evaluates the collected fields of a request.
 func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	if err := f.checkFraming(); err != nil {
 		return err
@@ -107,8 +105,8 @@ func (h *Head) finishRequest(req *protocol.Request, f *fields) error {
 	h.KeepAlive = f.keepAlive()
 	h.Upgrade = f.upgrades > 0 && f.options&optUpgrade != 0 && h.Minor == 1
 	h.WebSocket = h.Upgrade && f.upgrades == 1 && f.webSocket
-	// HTTP/1.0 clients don't know interim responses, and a client without a body
-	// does not wait for one (RFC 9110 section 10.1.1).
+	// HTTP/1.0 clients don't know interim responses, and a client without a body does not wait
+	// for one (RFC 9110 section 10.1.1).
 	h.ExpectContinue = f.expect && h.Minor == 1 && (h.Framing == Chunked || h.Length > 0)
 	return nil
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// DecodeResponse decodes the head of a response as DecodeRequest decodes that of a
-// request. toHead means that the request was a HEAD. Interim responses (1xx) are
-// returned like others, with NoBody. The caller must skip them and decode again
-// behind n with a reset Head, except for a 101, which sets h.Upgrade.
+// DecodeResponse decodes the head of a response as DecodeRequest decodes that of a request.
+// toHead means that the request was a HEAD. Interim responses (1xx) are returned like others,
+// with NoBody. The caller must skip them and decode again behind n with a reset Head, except
+// for a 101, which sets h.Upgrade.
 //
-// The errors are the same. Their Status does not apply: a refused response is a
-// 502 for the client.
+// The errors are the same. Their Status does not apply: a refused response is a 502 for the
+// client.
 func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *protocol.Limits) (n int, err error) {
 	if len(b) > 0 && b[0] != 'H' {
 		return 0, ErrBadStatusLine
@@ -31,7 +31,6 @@ func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim
 	return n, nil
 }
 
-// response decodes the start line and the fields, as request does for a request.
 func (h *Head) response(b []byte, resp *protocol.Response, f *fields, lim *protocol.Limits) (n int, err error) {
 	if h.scanned == 0 {
 		w := b[:min(len(b), lim.Header)]
@@ -85,8 +84,7 @@ func (h *Head) statusLine(line []byte, resp *protocol.Response) (err error) {
 	return nil
 }
 
-// finishResponse checks and evaluates the collected fields of a response (RFC 9112
-// section 6.3).
+// finishResponse evaluates the collected fields of a response (RFC 9112 section 6.3).
 func (h *Head) finishResponse(resp *protocol.Response, f *fields) error {
 	if err := f.checkFraming(); err != nil {
 		return err

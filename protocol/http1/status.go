@@ -6,9 +6,9 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// statusLines holds the status lines with the registered reason phrases, indexed by
-// status code minus 100. It is empty for interim responses, whose reason is passed on as
-// it is, and for codes that are not registered.
+// statusLines holds the status lines with the registered reason phrases, indexed by status
+// code minus 100. It is empty for interim responses, whose reason is passed on as it is, and
+// for codes that are not registered.
 var statusLines = func() (t [500]string) {
 	for code, reason := range protocol.Reasons {
 		if code >= 200 {
@@ -18,11 +18,10 @@ var statusLines = func() (t [500]string) {
 	return t
 }()
 
-// reasonOffset is the offset of the reason phrase in a status line.
 const reasonOffset = len("HTTP/1.1 200 ")
 
-// appendStatusLine appends a status line. An empty reason becomes the registered
-// one; the version is always HTTP/1.1 (RFC 9110 section 2.5).
+// appendStatusLine appends a status line. An empty reason becomes the registered one; the
+// version is always HTTP/1.1 (RFC 9110 section 2.5).
 func appendStatusLine(dst []byte, status int, reason []byte) []byte {
 	line := statusLines[status-100]
 	if line != "" && (len(reason) == 0 || line[reasonOffset:len(line)-2] == string(reason)) {

@@ -6,10 +6,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// AppendStreamRequest appends the head of req, decoded as h, for a body that is
-// streamed: with its Content-Length if h has one, and chunked otherwise. An Expect:
-// 100-continue is forwarded, and the connection must close after the response. It
-// appends nothing if requestSize refuses req.
+// AppendStreamRequest appends the head of req, decoded as h, for a body that is streamed: with
+// its Content-Length if h has one, and chunked otherwise. An Expect: 100-continue is
+// forwarded, and the connection must close after the response. It appends nothing if
+// requestSize refuses req.
 func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	n := len(dst)
 	if dst = appendRequestFields(dst, req); len(dst) == n {
@@ -27,11 +27,11 @@ func AppendStreamRequest(dst []byte, req *protocol.Request, h *Head) []byte {
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
-// AppendStreamResponse appends the head of resp for a streamed body with the framing
-// of h. A FixedLength body gets its Content-Length. Other bodies are chunked, or end
-// with the connection for an HTTP/1.0 client (minor 0). With NoBody the head has the
-// declared length of a 304, or of a response to a HEAD. It appends nothing if
-// responseSize refuses resp, or if h announces a body that this status can't have.
+// AppendStreamResponse appends the head of resp for a streamed body with the framing of h. A
+// FixedLength body gets its Content-Length. Other bodies are chunked, or end with the
+// connection for an HTTP/1.0 client (minor 0). With NoBody the head has the declared length of
+// a 304, or of a response to a HEAD. It appends nothing if responseSize refuses resp, or if h
+// announces a body that this status can't have.
 func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor int) []byte {
 	if h.Framing != NoBody && !HasBody(resp, ResponseFlags{}) {
 		return dst
@@ -51,13 +51,12 @@ func AppendStreamResponse(dst []byte, resp *protocol.Response, h *Head, minor in
 	return append(append(dst, closeField...), '\r', '\n')
 }
 
-// MaxInterim limits the interim responses to one request. No application sends
-// more, and no other limit ends them.
+// MaxInterim limits the interim responses to one request. No application sends more, and no
+// other limit ends them.
 const MaxInterim = 32
 
-// AppendInterim appends an interim response (1xx except 101) for an HTTP/1.1
-// client, ahead of the final response. It appends nothing if the response is not
-// safe to send.
+// AppendInterim appends an interim response (1xx except 101) for an HTTP/1.1 client, ahead of
+// the final response, or nothing if the response is not safe to send.
 func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 	if resp.Status < 100 || resp.Status > 199 || resp.Status == 101 ||
 		textEnd(resp.Reason, 0) != len(resp.Reason) || !headersValid(resp.Headers) {
@@ -67,7 +66,6 @@ func AppendInterim(dst []byte, resp *protocol.Response) []byte {
 	return append(appendEndToEnd(dst, resp.Headers), '\r', '\n')
 }
 
-// appendFraming appends the field that announces the body of h.
 func appendFraming(dst []byte, h *Head) []byte {
 	if h.Framing == FixedLength {
 		return appendLength(dst, h.Length)
@@ -75,10 +73,10 @@ func appendFraming(dst []byte, h *Head) []byte {
 	return append(dst, chunkedField...)
 }
 
-// Discard removes the body bytes from dst after they were forwarded, so that a body
-// of any length passes through a small buffer. The part of a trailer section in dst
-// stays but moves: call Trailers afterwards. The removed bytes still count against
-// Limits.Message. dst may be nil if nothing was decoded into it.
+// Discard removes the body bytes from dst after they were forwarded, so that a body of any
+// length passes through a small buffer. The part of a trailer section in dst stays but moves:
+// call Trailers afterwards. The removed bytes still count against Limits.Message. dst may be
+// nil if nothing was decoded into it.
 func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 	if d.length == 0 {
 		return
@@ -92,9 +90,9 @@ func (d *Body) Discard(dst *bytebufferpool.ByteBuffer) {
 // HasLength reports whether the length of the body was announced, or there is no body.
 func (d *Body) HasLength() bool { return d.framing == FixedLength || d.framing == NoBody }
 
-// Verbatim returns how many of the next bytes are body bytes without framing, which
-// can be copied without Decode: the rest of a FixedLength body, or what
-// Limits.Message allows of an UntilClose body. It returns 0 for other bodies.
+// Verbatim returns how many of the next bytes are body bytes without framing, which can be
+// copied without Decode: the rest of a FixedLength body, or what Limits.Message allows of an
+// UntilClose body. It returns 0 for other bodies.
 func (d *Body) Verbatim() int64 {
 	switch {
 	case d.part != bodyBytes:

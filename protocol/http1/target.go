@@ -27,8 +27,8 @@ func absoluteForm(target []byte, req *protocol.Request) error {
 			req.Path = asterisk // RFC 9112 section 3.2.4
 		}
 	case rest[end] == '?':
-		// Valid, but the path "/" would have to be inserted before the query, and
-		// no client is known to send this.
+		// Valid, but the path "/" would have to be inserted before the query, and no client is
+		// known to send this.
 		return ErrBadTarget
 	default:
 		req.Path = rest[end:]
@@ -40,9 +40,9 @@ func absoluteForm(target []byte, req *protocol.Request) error {
 	return nil
 }
 
-// validAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section
-// 7.2, without user information. needPort demands a port, as for CONNECT. An empty
-// host is valid: targets without an authority have one.
+// validAuthority reports whether a is uri-host [ ":" port ] of RFC 9110 section 7.2, without
+// user information. needPort demands a port, as for CONNECT. An empty host is valid: targets
+// without an authority have one.
 func validAuthority(a []byte, needPort bool) bool {
 	i := 0
 	if len(a) > 0 && a[0] == '[' {
