@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Load is the state of a service at its provider, for all loops and all consumers
-// together. Durations travel in microseconds, rounded up.
+// Load is the state of a service at its provider, for all loops and all consumers together.
+// Durations travel in microseconds, rounded up.
 type Load struct {
 	Pending     uint32        // requests at the application
 	Queued      uint32        // requests that wait for the application
@@ -14,8 +14,8 @@ type Load struct {
 	SinceAnswer time.Duration // since its last response; negative means none yet
 }
 
-// Control frames. A payload may have bytes after the known ones, which are ignored,
-// so that a later version can add fields.
+// Control frames. A payload may have bytes after the known ones, which are ignored, so that a
+// later version can add fields.
 
 func appendLoad(dst []byte, l Load) []byte {
 	since := uint64(0) // 0 means no response yet

@@ -1,7 +1,7 @@
 package link
 
-// cursor reads the head of a message. It can fail in two ways, and yields zero values
-// after either, so that callers check only once at the end.
+// cursor reads the head of a message. It can fail in two ways, and yields zero values after
+// either, so that callers check only once at the end.
 type cursor struct {
 	b     []byte // the rest of the head
 	names *table
@@ -34,8 +34,7 @@ func (c *cursor) byte() byte {
 	return v
 }
 
-// varint reads a number. Nearly all numbers are below 128, so the one-byte form is
-// inlined into the callers.
+// varint reads a number. Nearly all are below 128, so that form is inlined into the callers.
 func (c *cursor) varint() uint64 {
 	if len(c.b) > 0 && c.b[0] < 0x80 {
 		v := uint64(c.b[0])
@@ -55,7 +54,6 @@ func (c *cursor) longVarint() uint64 {
 	return v
 }
 
-// take returns the next n bytes.
 func (c *cursor) take(n uint64) []byte {
 	if n > uint64(len(c.b)) {
 		c.fail(ErrHead)
@@ -66,8 +64,8 @@ func (c *cursor) take(n uint64) []byte {
 	return v
 }
 
-// text reads a text: twice its length and its bytes, or twice an index plus one. A
-// text that is not of class rejects the message.
+// text reads a text: twice its length and its bytes, or twice an index plus one. A text that
+// is not of class rejects the message.
 func (c *cursor) text(class textClass) []byte {
 	return c.resolve(c.varint(), class)
 }

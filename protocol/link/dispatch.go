@@ -40,7 +40,6 @@ func (r *Reader) dispatch(f header, payload []byte, h Handler) error {
 	return nil
 }
 
-// end handles the frames that end a stream.
 func (r *Reader) end(f header, payload []byte, h Handler) error {
 	if f.id == 0 {
 		return ErrStreamID
@@ -108,8 +107,8 @@ func (r *Reader) message(f header, payload []byte, h Handler) error {
 	return nil
 }
 
-// headLimit limits both the encoded head and its decoded text: the header limit, and
-// room for lengths and for text outside headers.
+// headLimit limits both the encoded head and its decoded text: the header limit, and room for
+// lengths and for text outside headers.
 func (r *Reader) headLimit() int { return r.limits.Header + 4<<10 }
 
 // deliver decodes the complete message in buf and passes it to the handler.
@@ -131,8 +130,8 @@ func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer,
 
 var traceRoom [traceText]byte
 
-// request decodes into a structure of the Reader, and swaps it with the handler's
-// once the message is known to be valid.
+// request decodes into a structure of the Reader, and swaps it with the handler's once the
+// message is known to be valid.
 func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
 	req := &r.req
 	req.Reset()
@@ -172,8 +171,8 @@ func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer
 	return nil
 }
 
-// readable reports whether the head was read to its end. If it was not, readable
-// gives buf back and rejects the message, unless the link must be closed.
+// readable reports whether the head was read to its end. If not, it gives buf back and rejects
+// the message, unless the link must be closed.
 func (r *Reader) readable(id uint64, buf *bytebufferpool.ByteBuffer, h Handler) bool {
 	if r.cursor.err == nil && r.cursor.why == 0 {
 		return true

@@ -1,12 +1,11 @@
-// Package link implements version 1 of the link protocol, which two sidecars
-// speak over one TCP connection. It encodes, decodes and schedules frames without a
-// socket, a clock or a goroutine: Writer turns messages into bytes, and Reader turns
-// bytes into messages. docs/link-protocol.md is the specification. The vectors in
-// testdata are part of it and run as tests.
+// Package link implements version 1 of the link protocol, which two sidecars speak over one
+// TCP connection. It encodes, decodes and schedules frames without a socket, a clock or a
+// goroutine. docs/link-protocol.md is the specification. The vectors in testdata are part of
+// it and run as tests.
 //
-// On the consumer's side a link is the upstream, and on the provider's side the
-// downstream. The side that dialled sends requests; the side that accepted sends
-// responses. This package knows neither endpoints nor routes.
+// On the consumer's side a link is the upstream, and on the provider's side the downstream.
+// The side that dialled sends requests; the side that accepted sends responses. This package
+// knows neither endpoints nor routes.
 //
 // The life of a connection:
 //

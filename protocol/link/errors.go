@@ -1,7 +1,7 @@
 package link
 
-// Error says why a link must be closed. All instances are package variables, so
-// returning one allocates nothing, and they can be compared with ==.
+// Error says why a link must be closed. All instances are package variables, so returning one
+// allocates nothing, and they can be compared with ==.
 type Error struct {
 	Code string // stable, for logs and metrics
 	Text string // one line for people

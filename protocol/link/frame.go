@@ -6,8 +6,8 @@ import "encoding/binary"
 //
 //	type and flags (1 byte) | stream id (varint) | length (varint) | payload
 //
-// with the type in the low five bits and three flags above it. Frames without a
-// stream use the stream id for a number of their own, or 0.
+// with the type in the low five bits and three flags above it. Frames without a stream use the
+// stream id for a number of their own, or 0.
 type frameType uint8
 
 const (
@@ -24,28 +24,27 @@ const (
 	frameDefine    frameType = 11
 	frameLoad      frameType = 12
 
-	// Unknown types from here to 31 are skipped. Lower unknown types end the link.
-	// So a later version can add frames that an older one ignores.
+	// Unknown types from here to 31 are skipped, so that a later version can add frames. Lower
+	// unknown types end the link.
 	frameSkippable frameType = 16
 )
 
 const (
 	typeMask = 0x1f
 
-	// flagMore, on REQUEST and RESPONSE: the payload starts with the length of
-	// the whole message, and DATA frames carry the rest.
+	// flagMore, on REQUEST and RESPONSE: the payload starts with the length of the whole
+	// message, and DATA frames carry the rest.
 	flagMore = 0x20
 
-	// flagAbort, on DATA: the frame has no payload, and the sender sends no more
-	// of the message.
+	// flagAbort, on DATA: the frame has no payload, and the sender sends no more of the
+	// message.
 	flagAbort = 0x20
 )
 
-// headerRoom is reserved in MaxFrame for the frame header, which has at most 14
-// bytes. A frame's payload has at most MaxFrame - headerRoom bytes.
+// headerRoom is reserved in MaxFrame for the frame header, which has at most 14 bytes. A
+// frame's payload has at most MaxFrame - headerRoom bytes.
 const headerRoom = 16
 
-// header is a decoded frame header.
 type header struct {
 	typ    frameType
 	flags  uint8
@@ -63,8 +62,8 @@ func appendHeader(dst []byte, typeAndFlags uint8, id uint64, length int) []byte 
 	return binary.AppendUvarint(dst, uint64(length))
 }
 
-// parseHeader reads a frame header at the start of b and returns its length n, which
-// is 0 if b does not hold the whole header.
+// parseHeader reads a frame header at the start of b and returns its length n, which is 0 if b
+// does not hold the whole header.
 func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	if len(b) < 3 {
 		return f, 0, nil // no header is shorter
@@ -85,7 +84,6 @@ func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	return f, 1 + k + m, nil
 }
 
-// varintError returns nil for a varint that is only incomplete.
 func varintError(n int) error {
 	if n < 0 {
 		return ErrVarint
@@ -93,11 +91,11 @@ func varintError(n int) error {
 	return nil
 }
 
-// Integers travel as unsigned LEB128 in the shortest form: seven bits per byte, the
-// lowest first, with the top bit set on all bytes but the last.
+// Integers travel as unsigned LEB128 in the shortest form: seven bits per byte, the lowest
+// first, with the top bit set on all bytes but the last.
 
-// parseVarint reads a varint at the start of b and returns its value and length. n is
-// 0 if b ends before the varint, and negative if the varint is malformed.
+// parseVarint reads a varint at the start of b and returns its value and length: 0 if b ends
+// before the varint, and negative if the varint is malformed.
 func parseVarint(b []byte) (v uint64, n int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1
@@ -109,8 +107,8 @@ func parseVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parseVarints reads the four varints at the start of b. ok is false if b has fewer, or a
-// malformed one.
+// parseVarints reads the four varints at the start of b; false if b has fewer, or a malformed
+// one.
 func parseVarints(b []byte) (fields [4]uint64, ok bool) {
 	for i := range fields {
 		v, n := parseVarint(b)
@@ -122,7 +120,6 @@ func parseVarints(b []byte) (fields [4]uint64, ok bool) {
 	return fields, true
 }
 
-// varintLen returns the length of v as a varint.
 func varintLen(v uint64) int {
 	n := 1
 	for ; v >= 0x80; v >>= 7 {

@@ -9,64 +9,60 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Handler receives the frames and messages that a Reader decodes, in the order of
-// arrival and during Feed. It may call Forget and Close of that Reader, and any
-// method of the Writer, but not Feed.
+// Handler receives the frames and messages that a Reader decodes, in the order of arrival and
+// during Feed. It may call Forget and Close of that Reader, and any method of the Writer, but
+// not Feed.
 type Handler interface {
-	// OnPreface comes first, once. Both sides then call Writer.Open with its
-	// arguments. version is the version that both sides speak.
+	// OnPreface comes first, once. Both sides then call Writer.Open with its arguments.
+	// version is the version that both sides speak.
 	OnPreface(version uint8, peer Settings)
 
-	// OnStream comes instead of OnPreface, to acceptors only, and is the last
-	// call: the connection carries a stream. rest is the part of Feed's input
-	// after the preface, and is valid until OnStream returns.
+	// OnStream comes instead of OnPreface, to acceptors only, and is the last call: the
+	// connection carries a stream. rest is the part of Feed's input after the preface, and is
+	// valid until OnStream returns.
 	OnStream(s Stream, rest []byte)
 
-	// NewRequest returns the structure for the OnRequest of id, which follows at
-	// once. The Reader swaps it with its own, including the header slices and
-	// their capacity: nothing is copied, and nothing is allocated if the handler
-	// reuses its structures. nil drops the message.
+	// NewRequest returns the structure for the OnRequest of id, which follows at once. The
+	// Reader swaps it with its own, header slices included: nothing is copied, and nothing is
+	// allocated if the handler reuses its structures. nil drops the message.
 	NewRequest(id uint64) *protocol.Request
 
-	// OnRequest passes a complete request; req is what NewRequest returned. ttl is the
-	// time left, and 0 means no deadline; req.Deadline is not set. The slices of req
-	// alias buf or the interning table. The handler owns buf: it must give it back with
-	// Buffers.Put and must not append to it. The memory of the table never changes, and
-	// the garbage collector keeps it as long as needed.
+	// OnRequest passes a complete request; req is what NewRequest returned. ttl is the time
+	// left, and 0 means no deadline; req.Deadline is not set. The slices of req alias buf or
+	// the interning table, whose memory never changes. The handler owns buf: it must give it
+	// back with Buffers.Put and must not append to it.
 	OnRequest(id uint64, req *protocol.Request, ttl time.Duration, buf *bytebufferpool.ByteBuffer)
 
-	// NewResponse is for OnResponse what NewRequest is for OnRequest. It returns
-	// nil to drop a response that is no longer awaited.
+	// NewResponse is for OnResponse what NewRequest is for OnRequest. It returns nil to drop a
+	// response that is no longer awaited.
 	NewResponse(id uint64) *protocol.Response
 
-	// OnResponse passes a complete response, with the same rule of ownership. Its
-	// StreamToken aliases buf, never the table. It has none if the Reader's own
-	// settings lack FeatureStreams.
+	// OnResponse passes a complete response, with the same rule of ownership. Its StreamToken
+	// aliases buf, never the table. It has none if the Reader's own settings lack
+	// FeatureStreams.
 	OnResponse(id uint64, resp *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer)
 
-	// OnReject says that message id was not accepted; the rest of it is skipped.
-	// why is TooLarge (over the limits), Overload (too many messages in
-	// reassembly, or no memory for more), DeadlinePassed (it took too long to
-	// arrive, see Expire) or Malformed (text that must not be forwarded, such as
-	// a line break in a header). An acceptor must call Writer.Refused(id, why). A
-	// dialer must fail the attempt and call Writer.Cancel.
+	// OnReject says that message id was not accepted; the rest of it is skipped. why is
+	// TooLarge (over the limits), Overload (too many messages in reassembly, or no memory for
+	// more), DeadlinePassed (it took too long to arrive, see Expire) or Malformed (text that
+	// must not be forwarded, such as a line break in a header). An acceptor must call
+	// Writer.Refused(id, why). A dialer must fail the attempt and call Writer.Cancel.
 	OnReject(id uint64, why Reason)
 
-	// OnCancel says that the peer cancels request id. The handler must respond
-	// with CancelAck even if it never saw the request, because it was in
-	// reassembly or rejected.
+	// OnCancel says that the peer cancels request id. The handler must respond with CancelAck
+	// even if it never saw the request, because it was in reassembly or rejected.
 	OnCancel(id uint64)
 	OnCancelAck(id uint64, d Dropped)
 
-	// OnRefused says that request id ends without a response. If the request is
-	// still being sent, the handler must call Writer.Drop.
+	// OnRefused says that request id ends without a response. If the request is still being
+	// sent, the handler must call Writer.Drop.
 	OnRefused(id uint64, why Reason)
 
 	OnPing(n uint64) // the handler calls Writer.Pong(n)
 	OnPong(n uint64)
 
-	// OnGoAway says that the peer has not processed and will not process requests
-	// above last, and that it accepts no new ones.
+	// OnGoAway says that the peer has not processed and will not process requests above last,
+	// and that it accepts no new ones.
 	OnGoAway(last uint64, why Reason)
 
 	// OnCredit grants DATA: pass n to Writer.Granted, and flush if Writer.Ready.
@@ -74,16 +70,16 @@ type Handler interface {
 	OnLoad(l Load)
 }
 
-// ReaderLimits limits the memory that a peer can occupy. The zero value of a field means
-// the default.
+// ReaderLimits limits the memory that a peer can occupy. The zero value of a field means the
+// default.
 type ReaderLimits struct {
 	Message int64 // bytes of a body; default 4 MiB
 	Header  int   // bytes of a head: target, header lines, trailers; default 64 KiB
 	Headers int   // header lines, and trailers; default 128
 	Streams int   // messages in reassembly at a time; default 4096
 
-	// Full, if not nil, is called before the reassembly of a message begins. true
-	// rejects the message (Overload).
+	// Full, if not nil, is called before the reassembly of a message begins. true rejects the
+	// message (Overload).
 	Full func() bool
 
 	// Buffers provides the memory of messages and takes it back.

@@ -7,11 +7,10 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// A list of headers is its length, followed by name and value of each header as
-// text. The name traceIndex is followed by 25 bytes instead of a value.
+// A list of headers is its length, followed by name and value of each header as text. The name
+// traceIndex is followed by 25 bytes instead of a value.
 
-// appendText appends text as a reference to entry index-1, or as a literal if index
-// is 0.
+// appendText appends text as a reference to entry index-1, or as a literal if index is 0.
 func appendText(dst, text []byte, index uint8) []byte {
 	if index != 0 {
 		return binary.AppendUvarint(dst, uint64(index-1)<<1|1)
@@ -28,8 +27,8 @@ func appendLiteral(dst, text []byte) []byte {
 	return append(dst, text...)
 }
 
-// appendHeaders appends the headers of a message. The first traceparent is encoded
-// in binary; traced reports whether there is one.
+// appendHeaders appends the headers of a message. The first traceparent is encoded in binary;
+// traced reports whether there is one.
 func (t *interner) appendHeaders(dst []byte, hs []protocol.Header) (_ []byte, traced bool) {
 	dst = binary.AppendUvarint(dst, uint64(len(hs)))
 	for i := range hs {
@@ -47,7 +46,6 @@ func (t *interner) appendHeaders(dst []byte, hs []protocol.Header) (_ []byte, tr
 	return dst, traced
 }
 
-// appendTrailers appends the trailers of a message.
 func (t *interner) appendTrailers(dst []byte, hs []protocol.Header) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(hs)))
 	for i := range hs {
@@ -106,17 +104,16 @@ func (c *cursor) traceparent() protocol.Header {
 	return protocol.Header{Name: traceNameBytes, Value: value}
 }
 
-// A traceparent header (W3C Trace Context, version 00) is 55 characters of text that
-// differ in every request, so interning does not help. It travels as the 25 bytes that
-// it encodes.
+// A traceparent header (W3C Trace Context, version 00) is 55 characters of text that differ in
+// every request, so interning does not help. It travels as the 25 bytes that it encodes.
 const (
 	traceBinary = 16 + 8 + 1
 	traceText   = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	traceName   = "traceparent"
 )
 
-// appendTrace appends the binary form of value if formatTrace can restore value
-// exactly: version 00, lower-case digits.
+// appendTrace appends the binary form of value if formatTrace can restore value exactly:
+// version 00, lower-case digits.
 func appendTrace(dst, value []byte) ([]byte, bool) {
 	if len(value) != traceText || value[0] != '0' || value[1] != '0' ||
 		value[2] != '-' || value[35] != '-' || value[52] != '-' {

@@ -17,7 +17,6 @@ type incoming struct {
 	seen  time.Duration              // when Expire first saw it; 0 means not yet
 }
 
-// add appends b to message s.
 func (r *Reader) add(s *incoming, b []byte) {
 	before := protocol.Held(s.buf)
 	r.limits.Buffers.Append(s.buf, b, s.total+traceText)
@@ -38,7 +37,6 @@ func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	r.streams[id] = s
 }
 
-// discard ends the reassembly of s and gives back its buffer.
 func (r *Reader) discard(s *incoming) {
 	r.limits.Buffers.Put(r.detach(s))
 }
@@ -58,8 +56,8 @@ func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
 	return buf
 }
 
-// beginData handles the header of a DATA frame. DATA for a message that is not in
-// reassembly was in flight when that message ended, and is skipped.
+// beginData handles the header of a DATA frame. DATA for a message that is not in reassembly
+// was in flight when that message ended, and is skipped.
 func (r *Reader) beginData(f header) error {
 	if f.id == 0 {
 		return ErrStreamID
@@ -103,14 +101,14 @@ func (r *Reader) payload(b []byte, h Handler) []byte {
 	return b[n:]
 }
 
-// Midway reports whether a frame or a message has arrived in part. If so, Expire must
-// be called from time to time.
+// Midway reports whether a frame or a message has arrived in part. If so, Expire must be
+// called from time to time.
 func (r *Reader) Midway() bool { return r.held > 0 || r.partial != nil || r.left > 0 }
 
-// Expire ends what is incomplete for longer than age, measured from the first call of
-// Expire that saw it. A message is rejected (Handler.OnReject with DeadlinePassed),
-// and the rest of it is skipped. An incomplete frame or preface is an error: close
-// the link. now may be any monotonic clock, and must not be 0.
+// Expire ends what is incomplete for longer than age, measured from the first call of Expire
+// that saw it. A message is rejected (Handler.OnReject with DeadlinePassed), and the rest of
+// it is skipped. An incomplete frame or preface is an error: close the link. now may be any
+// monotonic clock, and must not be 0.
 func (r *Reader) Expire(now, age time.Duration, h Handler) error {
 	if r.err != nil || r.state == readClosed {
 		return r.err

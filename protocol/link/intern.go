@@ -19,30 +19,29 @@ const (
 	minEntry = 3   // shorter text gains nothing
 	maxEntry = 256 // longer text seldom repeats, and would fill the table
 
-	// traceIndex is an index that no entry can have. As the name of a header
-	// it means traceName with a value in binary.
+	// traceIndex is an index that no entry can have. As the name of a header it means
+	// traceName with a value in binary.
 	traceIndex = tableEntries
 
 	// positions is the number of header lines with a position cache.
 	positions = 48
 )
 
-// internedValues are the headers whose values are interned: they repeat between
-// requests and hold no secret. All other values, such as those of authorization,
-// cookie and set-cookie, are always sent as literal text.
+// internedValues are the headers whose values are interned: they repeat between requests and
+// hold no secret. All other values, such as those of authorization, cookie and set-cookie, are
+// always sent as literal text.
 var internedValues = []string{
 	"accept", "accept-encoding", "accept-language", "accept-ranges", "cache-control", "connection",
 	"content-encoding", "content-language", "content-type", "server", "te", "user-agent", "vary", "via",
 	"x-forwarded-proto", "x-powered-by",
 }
 
-// interner is the table of the sending side: it turns texts into numbers. Entries
-// are never removed or changed.
+// interner is the table of the sending side: it turns texts into numbers. Entries are never
+// removed or changed.
 //
-// When a text comes first, it is unknown whether it repeats. A client that sends a
-// new header name in each request would fill the table. So a text is defined only
-// when it comes again while its fingerprint is in a small sketch. Service names are
-// the exception: they come from the configuration.
+// A client that sends a new header name in each request would fill the table. So a text is
+// defined only when it comes again while its fingerprint is in a small sketch. Service names
+// are the exception: they come from the configuration.
 type interner struct {
 	entries [tableEntries]entry
 	n       int // entries in use
@@ -54,14 +53,14 @@ type interner struct {
 	slots [2 * tableEntries]uint8 // open addressing by hash: 1 + index
 	seed  maphash.Seed
 
-	// seen has fingerprints of texts that are not defined, the newest first in
-	// each set. Sets have four ways, so that a few texts of one message in the
-	// same set don't always evict each other.
+	// seen has fingerprints of texts that are not defined, the newest first in each set. Sets
+	// have four ways, so that a few texts of one message in the same set don't always evict
+	// each other.
 	seen [64][4]uint32
 
-	// last has, for each position in the list of headers, the entries of the
-	// previous message. Messages of one client are similar, so one comparison
-	// finds most names and values without hashing.
+	// last has, for each position in the list of headers, the entries of the previous message.
+	// Messages of one client are similar, so one comparison finds most names and values
+	// without hashing.
 	last    [positions]hint
 	trailer hint
 
@@ -82,7 +81,6 @@ func (t *interner) reset() {
 // hint is the result of the last lookup of a header line: 1 + index.
 type hint struct{ name, value uint8 }
 
-// kind is the kind of a text, which decides its limits in the table.
 type kind uint8
 
 const (
@@ -91,8 +89,8 @@ const (
 	kindService      // defined on its first use
 )
 
-// lookup returns 1 + the index of text, or 0 if it has no entry. It defines text if
-// that is due. hint is the entry to try first.
+// lookup returns 1 + the index of text, or 0 if it has no entry. It defines text if that is
+// due. hint is the entry to try first.
 func (t *interner) lookup(text []byte, hint uint8, k kind) uint8 {
 	if hint != 0 && bytes.Equal(t.entries[hint-1].text, text) {
 		return hint
@@ -154,7 +152,6 @@ func (t *interner) define(text []byte, k kind) {
 	t.bytes += len(text)
 }
 
-// table is the table of the receiving side.
 type table struct {
 	entries []defined
 	bytes   int
@@ -165,7 +162,6 @@ type defined struct {
 	class textClass
 }
 
-// define adds the entry with this index, which must be the next one.
 func (t *table) define(index uint64, text []byte) error {
 	if index != uint64(len(t.entries)) || index >= tableEntries || len(text) == 0 || t.bytes+len(text) > tableBytes {
 		return ErrDefine

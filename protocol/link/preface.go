@@ -14,7 +14,6 @@ const (
 // Role is the side of a link. The dialer sends requests, the acceptor responses.
 type Role uint8
 
-// The two sides of a link.
 const (
 	Dialer   Role = 1
 	Acceptor Role = 2
@@ -29,15 +28,14 @@ const (
 //	magic (4) | role (1) | lowest version (1) | highest version (1) |
 //	length of the settings (1, below 128) | settings
 //
-// The dialer offers the range of versions that it speaks. The acceptor names the
-// version that it chose as both ends of its range. A refusal names the range of the
-// acceptor, for logs. Bytes of the settings after the known ones are ignored.
+// The dialer offers the range of versions that it speaks. The acceptor names the version that
+// it chose as both ends of its range. A refusal names the range of the acceptor, for logs.
+// Bytes of the settings after the known ones are ignored.
 const (
 	magic         = "\x8dRML" // no text protocol starts with a byte above 0x7f
 	prefaceHeader = len(magic) + 4
 )
 
-// versions is an inclusive range of protocol versions.
 type versions struct{ min, max uint8 }
 
 func appendPreface(dst []byte, role Role, v versions, s Settings) []byte {
@@ -54,14 +52,14 @@ func appendPreface(dst []byte, role Role, v versions, s Settings) []byte {
 	return dst
 }
 
-// AppendRefusal appends what an acceptor sends instead of its preface if Feed
-// returned ErrVersion. The acceptor then closes the connection.
+// AppendRefusal appends what an acceptor sends instead of its preface if Feed returned
+// ErrVersion. The acceptor then closes the connection.
 func AppendRefusal(dst []byte) []byte {
 	return appendPreface(dst, refusal, versions{MinVersion, MaxVersion}, Settings{})
 }
 
-// prefaceLen returns the length of the preface at the start of b, or its minimum
-// length while b is shorter. Bytes that can't become a preface are an error at once.
+// prefaceLen returns the length of the preface at the start of b, or its minimum length while
+// b is shorter. Bytes that can't become a preface are an error at once.
 func prefaceLen(b []byte) (int, error) {
 	for i := 0; i < len(b) && i < len(magic); i++ {
 		if b[i] != magic[i] {
@@ -77,8 +75,7 @@ func prefaceLen(b []byte) (int, error) {
 	return prefaceHeader + int(b[prefaceHeader-1]), nil
 }
 
-// parsePreface reads the peer's complete preface b for a side with this role that
-// speaks own.
+// parsePreface reads the peer's complete preface b for a side with this role that speaks own.
 func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settings, err error) {
 	from, theirs := Role(b[len(magic)]), versions{b[len(magic)+1], b[len(magic)+2]}
 	if from == refusal && role == Dialer {
@@ -130,23 +127,22 @@ const (
 	MaxWindow = 256 << 10
 )
 
-// Settings is what one side can receive, as announced in its preface. The zero value
-// of a field means the default.
+// Settings is what one side can receive, as announced in its preface. The zero value of a
+// field means the default.
 type Settings struct {
-	// MaxFrame is the longest frame in bytes, header included, that this side
-	// accepts: MinFrame to MaxFrame. Default: MaxFrame.
+	// MaxFrame is the longest frame in bytes, header included, that this side accepts:
+	// MinFrame to MaxFrame. Default: MaxFrame.
 	MaxFrame uint32
-	// Window is the number of DATA bytes that the other side may send without
-	// CREDIT: at least MaxFrame, at most MaxWindow. Default: 128 KiB.
+	// Window is the number of DATA bytes that the other side may send without CREDIT: at least
+	// MaxFrame, at most MaxWindow. Default: 128 KiB.
 	Window uint32
-	// MaxStreams is the number of requests that the other side may have open. The
-	// caller counts them, not the Writer. Default: 4096.
+	// MaxStreams is the number of requests that the other side may have open. The caller
+	// counts them, not the Writer. Default: 4096.
 	MaxStreams uint32
 	// Features is a set of bits: see FeatureStreams. Unknown bits are ignored.
 	Features uint64
 }
 
-// withDefaults fills in zero fields and forces the others into their range.
 func (s Settings) withDefaults() Settings {
 	s.MaxFrame = min(max(cmp.Or(s.MaxFrame, MaxFrame), MinFrame), MaxFrame)
 	s.Window = min(max(cmp.Or(s.Window, 128<<10), s.MaxFrame), MaxWindow)

@@ -6,9 +6,9 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// queue holds the encoded messages that have not left, in order. A dropped message
-// stays as dead bytes until its turn, or until there are too many dead bytes. So a
-// drop does not move memory each time.
+// queue holds the encoded messages that have not left, in order. A dropped message stays as
+// dead bytes until its turn, or until there are too many dead bytes, so that a drop does not
+// move memory each time.
 type queue struct {
 	buf  []byte
 	off  int       // start of segs[head] in buf
@@ -29,8 +29,8 @@ type segment struct {
 	dead bool
 }
 
-// findNearby is the number of segments that find searches in an unsorted queue. The
-// peer of an acceptor decides how long that queue is, and how often find is called.
+// findNearby is the number of segments that find searches in an unsorted queue. The peer of an
+// acceptor decides how long that queue is, and how often find is called.
 const findNearby = 64
 
 const (
@@ -51,7 +51,6 @@ func (q *queue) push(id uint64, long *outgoing) {
 	q.live++
 }
 
-// pending returns the number of unsent bytes.
 func (q *queue) pending() int { return len(q.buf) - q.off - q.dead }
 
 func (q *queue) start(i int) int {
@@ -61,9 +60,9 @@ func (q *queue) start(i int) int {
 	return q.segs[i-1].end
 }
 
-// find returns the index of the live segment of id, or -1. A dialer queues requests in
-// the order of their ids, so the search is binary. An acceptor queues responses in any
-// order; then find searches only the newest segments.
+// find returns the index of the live segment of id, or -1. A dialer queues requests in the
+// order of their ids, so the search is binary. An acceptor queues responses in any order; then
+// find searches only the newest segments.
 func (q *queue) find(id uint64) int {
 	if q.unsorted {
 		for i := len(q.segs) - 1; i >= max(q.head, len(q.segs)-findNearby); i-- {
@@ -81,7 +80,6 @@ func (q *queue) find(id uint64) int {
 	return -1
 }
 
-// kill marks segment i as dead.
 func (q *queue) kill(i int) {
 	s := &q.segs[i]
 	s.dead, s.long = true, nil
@@ -94,8 +92,8 @@ func (q *queue) kill(i int) {
 	}
 }
 
-// take appends live segments to dst until it reaches limit, but at least one. It
-// calls begun for the segments of long messages.
+// take appends live segments to dst until it reaches limit, but at least one. It calls begun
+// for the segments of long messages.
 func (q *queue) take(dst []byte, limit int, begun func(*outgoing)) []byte {
 	for first := true; q.live > 0 && (first || len(dst) < limit); {
 		s := &q.segs[q.head]
@@ -139,7 +137,6 @@ func (q *queue) trim() {
 	}
 }
 
-// compact moves the live segments to the front.
 func (q *queue) compact() {
 	q.most = max(q.most, len(q.buf))
 	buf, segs, start := q.buf[:0], q.segs[:0], q.off
@@ -159,8 +156,8 @@ func (q *queue) compact() {
 	q.buf, q.segs, q.off, q.head, q.dead = buf, segs, 0, 0, 0
 }
 
-// outgoing is a message longer than one frame. Its first frame waits in the queue.
-// The rest goes in DATA frames, in turn with other long messages.
+// outgoing is a message longer than one frame. Its first frame waits in the queue. The rest
+// goes in DATA frames, in turn with other long messages.
 type outgoing struct {
 	id    uint64
 	head  *bytebufferpool.ByteBuffer // the part of the head that did not fit the first frame, or nil
@@ -181,7 +178,6 @@ func (s *outgoing) left() int {
 	return len(s.body)
 }
 
-// appendChunk appends the next n bytes of the message.
 func (s *outgoing) appendChunk(dst []byte, n int) []byte {
 	if s.head != nil {
 		k := min(n, len(s.head.B))
@@ -198,7 +194,7 @@ func (s *outgoing) appendChunk(dst []byte, n int) []byte {
 	return dst
 }
 
-// release gives back the memory of the message. It may be called only once.
+// release may be called only once.
 func (s *outgoing) release() {
 	if s.head != nil {
 		bytebufferpool.Put(s.head)
@@ -215,7 +211,6 @@ type ring struct {
 	n    int
 }
 
-// add inserts s as the last one in turn.
 func (r *ring) add(s *outgoing) {
 	r.n++
 	if r.next == nil {
@@ -227,7 +222,6 @@ func (r *ring) add(s *outgoing) {
 	s.prev.next, s.next.prev = s, s
 }
 
-// remove removes s from the ring.
 func (r *ring) remove(s *outgoing) {
 	r.n--
 	if s.next == s {

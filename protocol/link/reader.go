@@ -8,8 +8,8 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 )
 
-// Reader is the receiving half of a link. It keeps partial frames and messages in
-// pooled memory. One loop owns it. NewReader returns one.
+// Reader is the receiving half of a link. It keeps partial frames and messages in pooled
+// memory. One loop owns it.
 type Reader struct {
 	state  readerState
 	role   Role
@@ -19,13 +19,12 @@ type Reader struct {
 	frame  int   // the longest payload
 	tokens bool  // responses may have a StreamToken
 
-	// partial holds the start of the preface or of a frame other than DATA. need
-	// is its whole length, or 0 while its header is incomplete.
+	// partial holds the start of the preface or of a frame other than DATA. need is its whole
+	// length, or 0 while its header is incomplete.
 	partial *bytebufferpool.ByteBuffer
 	need    int
 
-	// The next left bytes of the current frame's payload go to sink, or are
-	// skipped if sink is nil.
+	// The next left bytes of the current frame's payload go to sink; nil skips them.
 	left int
 	sink *incoming
 
@@ -34,8 +33,8 @@ type Reader struct {
 	held    int                  // bytes of memory that they occupy
 	lastID  uint64               // id of the last request
 
-	// moved counts completed frames. stalled is its value, and since the time, when
-	// Expire first saw the current partial frame; since is 0 if there was none.
+	// moved counts completed frames. stalled is its value, and since the time, when Expire
+	// first saw the current partial frame; since is 0 if there was none.
 	moved, stalled uint64
 	since          time.Duration
 
@@ -56,8 +55,7 @@ const (
 	readClosed
 )
 
-// become is the only place that changes the state, which only moves down the list. Reset
-// begins anew.
+// become changes the state, which only moves down the list. Reset begins anew.
 func (r *Reader) become(next readerState) {
 	if next < r.state {
 		panic("link: illegal change of a Reader's state")
@@ -65,8 +63,8 @@ func (r *Reader) become(next readerState) {
 	r.state = next
 }
 
-// NewReader returns a Reader for the side role of a link. own must be the settings
-// that its Writer.Preface announces.
+// NewReader returns a Reader for the side role of a link. own must be the settings that its
+// Writer.Preface announces.
 func NewReader(role Role, own Settings, l ReaderLimits) *Reader {
 	r := &Reader{streams: make(map[uint64]*incoming)}
 	r.Reset(role, own, l)
@@ -91,8 +89,8 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 	}
 }
 
-// Close gives back all memory. A handler may call it during Feed. Feed then does
-// nothing any more, not even with the rest of its input.
+// Close gives back all memory. A handler may call it during Feed. Feed then does nothing any
+// more, not even with the rest of its input.
 func (r *Reader) Close() {
 	r.become(readClosed)
 	r.dropPartial()
@@ -102,10 +100,10 @@ func (r *Reader) Close() {
 	r.names = table{} // not reused: messages may refer to its texts
 }
 
-// Feed consumes all of b, which belongs to the caller again afterwards. It calls h for
-// every frame and message that b completes. An error, always an *Error, means that
-// the link must be closed; all later calls return it again. Of a partial frame, only
-// its header (at most 14 bytes) is read twice.
+// Feed consumes all of b, which belongs to the caller again afterwards. It calls h for every
+// frame and message that b completes. An error, always an *Error, means that the link must be
+// closed; all later calls return it again. Of a partial frame, only its header (at most 14
+// bytes) is read twice.
 func (r *Reader) Feed(b []byte, h Handler) error {
 	for len(b) > 0 && r.err == nil && r.state != readClosed {
 		switch {
@@ -122,7 +120,6 @@ func (r *Reader) Feed(b []byte, h Handler) error {
 	return r.err
 }
 
-// preface reads the peer's preface.
 func (r *Reader) preface(b []byte, h Handler) []byte {
 	for len(b) > 0 {
 		r.save(b[:1])
@@ -152,8 +149,8 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 	return nil
 }
 
-// stream ends the link because the peer's preface begins a stream. rest is the input
-// after the preface.
+// stream ends the link because the peer's preface begins a stream. rest is the input after the
+// preface.
 func (r *Reader) stream(rest []byte, h Handler) {
 	s, err := parseStreamPreface(r.partial.B, r.own)
 	r.dropPartial()
@@ -163,7 +160,6 @@ func (r *Reader) stream(rest []byte, h Handler) {
 	}
 }
 
-// next consumes the frame at the start of b.
 func (r *Reader) next(b []byte, h Handler) []byte {
 	f, n, err := parseHeader(b, r.frame)
 	if err != nil {
@@ -188,8 +184,8 @@ func (r *Reader) next(b []byte, h Handler) []byte {
 	return b[n+f.length:]
 }
 
-// resume extends a partial frame: byte by byte until the header is complete, then with
-// all missing bytes at once.
+// resume extends a partial frame: byte by byte until the header is complete, then with all
+// missing bytes at once.
 func (r *Reader) resume(b []byte, h Handler) []byte {
 	if r.need == 0 {
 		r.save(b[:1])
@@ -237,8 +233,8 @@ func (r *Reader) dropPartial() {
 	r.partial, r.need = nil, 0
 }
 
-// streamed begins a frame whose payload is consumed as it arrives: DATA and frames
-// that are skipped. It reports whether f is such a frame, even if f is invalid.
+// streamed begins a frame whose payload is consumed as it arrives: DATA and frames that are
+// skipped. It reports whether f is such a frame, even if f is invalid.
 func (r *Reader) streamed(f header) bool {
 	switch {
 	case f.typ == frameData:
@@ -262,8 +258,8 @@ func (r *Reader) Assembled(id uint64) int {
 	return 0
 }
 
-// Largest returns the message in reassembly with the most memory, and its bytes, or 0
-// and 0 if there is none. It visits all of them.
+// Largest returns the message in reassembly with the most memory, and its bytes, or 0 and 0 if
+// there is none. It visits all of them.
 func (r *Reader) Largest() (id uint64, n int) {
 	for at, s := range r.streams {
 		if held := protocol.Held(s.buf); held > n || held == n && at < id {
@@ -273,8 +269,8 @@ func (r *Reader) Largest() (id uint64, n int) {
 	return id, n
 }
 
-// Consumed returns the number of DATA bytes received since the last call: the amount
-// to grant with Writer.Credit.
+// Consumed returns the number of DATA bytes received since the last call: the amount to grant
+// with Writer.Credit.
 func (r *Reader) Consumed() uint32 {
 	n := r.consumed
 	r.consumed = 0
@@ -282,8 +278,8 @@ func (r *Reader) Consumed() uint32 {
 	return n
 }
 
-// Forget drops message id if it is in reassembly. The rest of it is skipped, and
-// still counts as consumed.
+// Forget drops message id if it is in reassembly. The rest of it is skipped, and still counts
+// as consumed.
 func (r *Reader) Forget(id uint64) {
 	if s := r.streams[id]; s != nil {
 		r.discard(s)

@@ -2,10 +2,10 @@ package link
 
 import "cmp"
 
-// Reason says why a request ends without a response. With a reason below 128 the
-// application has not seen the request, and below 64 another endpoint may accept it.
-// From 128 on the application may have seen it. So an older peer handles a reason of
-// a later version correctly.
+// Reason says why a request ends without a response. With a reason below 128 the application
+// has not seen the request, and below 64 another endpoint may accept it. From 128 on the
+// application may have seen it. So an older peer handles a reason of a later version
+// correctly.
 type Reason uint8
 
 // Reasons of REFUSED and GOAWAY.
@@ -27,11 +27,11 @@ const (
 	UpstreamTimeout   Reason = 131 // the application has the request and does not respond in time
 )
 
-// Retryable reports whether another endpoint may accept the request. The retry is
-// safe: the application has seen nothing of it.
+// Retryable reports whether another endpoint may accept the request, of which the application
+// has seen nothing.
 func (r Reason) Retryable() bool { return r < 64 }
 
-// reasonNames are the stable names, as in docs/errors.md.
+// reasonNames are the names in docs/errors.md.
 var reasonNames = [256]string{
 	Overload:          "overload",
 	NoSlot:            "no_slot",
@@ -49,11 +49,11 @@ var reasonNames = [256]string{
 	UpstreamTimeout:   "upstream_timeout",
 }
 
-// String returns the name of a reason, and "unknown" for one of a later version.
+// String returns the stable name of a reason, and "unknown" for one of a later version.
 func (r Reason) String() string { return cmp.Or(reasonNames[r], "unknown") }
 
-// Dropped is the state of a cancelled request. Unknown values must be treated as
-// CancelAtApp, the safe assumption.
+// Dropped is the state of a cancelled request. Unknown values must be treated as CancelAtApp,
+// the safe assumption.
 type Dropped uint8
 
 // Values of a CANCEL_ACK.
@@ -61,7 +61,7 @@ const (
 	CancelDropped Dropped = 1 // the application never saw it, or its response was ready and is dropped
 	CancelAtApp   Dropped = 2 // the application still works on it; its response will be discarded
 
-	// CancelFinished follows CancelAtApp once the application has finished the
-	// request: the endpoint has one pending request less.
+	// CancelFinished follows CancelAtApp once the application has finished the request: the
+	// endpoint has one pending request less.
 	CancelFinished Dropped = 3
 )

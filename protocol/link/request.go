@@ -23,15 +23,14 @@ const (
 	requestOneWay   = 1 << 6
 )
 
-// Priorities of requests in a provider's queue. In version 1 they follow from attempt
-// and hedge. They are sent so that a later version can distinguish more.
+// Priorities of requests in a provider's queue. In version 1 they follow from attempt and
+// hedge. They are sent so that a later version can distinguish more.
 const (
 	priorityPrimary = 0
 	priorityRetry   = 1
 	priorityHedge   = 2
 )
 
-// appendRequest appends the head of req.
 func (t *interner) appendRequest(dst []byte, req *protocol.Request, ttl time.Duration) []byte {
 	at := len(dst) + 1
 	dst = append(dst, byte(req.Codec), requestFlags(req), req.Attempt)
@@ -102,8 +101,8 @@ func (c *cursor) codec(codec protocol.Codec) {
 	}
 }
 
-// nameClasses returns the classes of names and targets. Dubbo's attachments need not
-// be tokens, but must not become two header lines when they are converted to HTTP.
+// nameClasses returns the classes of names and targets. Dubbo's attachments need not be
+// tokens, but must not become two header lines when they are converted to HTTP.
 func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
 	if codec == protocol.CodecHTTP {
 		return classToken, classTarget, classAuthority
@@ -111,8 +110,8 @@ func nameClasses(codec protocol.Codec) (token, target, authority textClass) {
 	return classText, classText, classText
 }
 
-// timeLeft returns d in microseconds, rounded up. 0 means no deadline. A deadline that
-// has passed becomes 1, so that the peer sees it.
+// timeLeft returns d in microseconds, rounded up. 0 means no deadline. A deadline that has
+// passed becomes 1, so that the peer sees it.
 func timeLeft(d time.Duration) uint64 {
 	if d < 0 {
 		return 1
@@ -128,7 +127,7 @@ func micros(d time.Duration) uint64 {
 	return uint64(d-1)/uint64(time.Microsecond) + 1
 }
 
-// maxMicros is the longest accepted duration: it fits into a Duration.
+// maxMicros is the longest accepted duration.
 const maxMicros = uint64(1<<63-1) / uint64(time.Microsecond)
 
 func (c *cursor) duration() time.Duration {

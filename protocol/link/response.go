@@ -21,7 +21,6 @@ const (
 	responseRPC      = 1 << 5 // a Dubbo response; its own status follows
 )
 
-// appendResponse appends the head of resp.
 func (t *interner) appendResponse(dst []byte, resp *protocol.Response, codec protocol.Codec) []byte {
 	at := len(dst) + 1
 	dst = append(dst, byte(codec), 0)
@@ -91,8 +90,8 @@ func (c *cursor) readResponse(resp *protocol.Response, maxHeaders int) protocol.
 	return codec
 }
 
-// mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After
-// any other status, a body would be read as the next response.
+// mayStream reports whether a body may follow this status (RFC 9112 section 6.3). After any
+// other status, a body would be read as the next response.
 func mayStream(status uint64) bool {
 	return status >= 200 && status != 204 && status != 304
 }

@@ -2,11 +2,11 @@ package link
 
 import "encoding/binary"
 
-// Append appends the next frames to dst: control, then whole short messages in
-// order, then DATA, one frame per message and round, while credit and budget last.
-// budget, in bytes, is soft. All control frames are appended, and at least one message
-// and one DATA frame if there are any, so that neither waits forever. Apart from
-// control, dst grows by less than budget plus two frames.
+// Append appends the next frames to dst: control, then whole short messages in order, then
+// DATA, one frame per message and round, while credit and budget last. budget, in bytes, is
+// soft. All control frames are appended, and at least one message and one DATA frame if there
+// are any, so that neither waits forever. Apart from control, dst grows by less than budget
+// plus two frames.
 func (w *Writer) Append(dst []byte, budget int) []byte {
 	limit := len(dst) + budget
 	if w.greets() {
@@ -37,7 +37,6 @@ func (w *Writer) appendPreface(dst []byte) []byte {
 	return appendPreface(dst, w.role, v, w.own)
 }
 
-// emptied returns b without content, and without its memory if that is large.
 func emptied(b []byte) []byte {
 	if cap(b) > keepBuffer {
 		return nil
@@ -88,9 +87,9 @@ func (s *slots) append(dst []byte) []byte {
 	return dst
 }
 
-// Ready reports whether Append has frames that are worth a write. Credit alone is not,
-// if it is less than a quarter of the window: it leaves with the next frames, and the
-// peer still has three quarters.
+// Ready reports whether Append has frames that are worth a write. Credit alone is not, if it
+// is less than a quarter of the window: it leaves with the next frames, and the peer still has
+// three quarters.
 func (w *Writer) Ready() bool {
 	if w.greets() {
 		return true
@@ -109,8 +108,8 @@ func (w *Writer) Granted(n uint32) {
 	w.credit = min(w.credit+int(n), w.window)
 }
 
-// Cancel cancels request id and reports whether any of it was sent. If none was, the
-// request is dropped here, and no CANCEL_ACK will come.
+// Cancel cancels request id and reports whether any of it was sent. If none was, the request
+// is dropped here, and no CANCEL_ACK will come.
 func (w *Writer) Cancel(id uint64) (sent bool) {
 	if !w.Drop(id) {
 		return false
@@ -119,14 +118,13 @@ func (w *Writer) Cancel(id uint64) (sent bool) {
 	return true
 }
 
-// CancelAck responds to a CANCEL. To keep a queued response from leaving, call Drop
-// before.
+// CancelAck responds to a CANCEL. To keep a queued response from leaving, call Drop before.
 func (w *Writer) CancelAck(id uint64, d Dropped) {
 	w.append(append(appendHeader(w.control, uint8(frameCancelAck), id, 1), byte(d)))
 }
 
-// Refused ends request id without a response; why says whether the application
-// may have seen it.
+// Refused ends request id without a response; why says whether the application may have seen
+// it.
 func (w *Writer) Refused(id uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameRefused), id, 1), byte(why)))
 }
@@ -136,7 +134,6 @@ func (w *Writer) GoAway(last uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameGoAway), last, 1), byte(why)))
 }
 
-// append replaces the control frames, unless w is closed.
 func (w *Writer) append(control []byte) {
 	if w.state != writerClosed {
 		w.control = control
@@ -149,8 +146,8 @@ func (w *Writer) Ping(n uint64) { w.slots.ping, w.slots.hasPing = n, true }
 // Pong responds to a Ping. Only the last unsent one is kept.
 func (w *Writer) Pong(n uint64) { w.slots.pong, w.slots.hasPong = n, true }
 
-// Credit grants n more bytes of DATA to the peer. Small grants leave with other
-// frames: see Ready.
+// Credit grants n more bytes of DATA to the peer. Small grants leave with other frames: see
+// Ready.
 func (w *Writer) Credit(n uint32) { w.slots.credit += n }
 
 // Load reports the state of the service. Only the last unsent one is kept.

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// FeatureStreams in Settings.Features means that this side supports streams on
-// connections of their own. An acceptor with it accepts streams. A dialer with it
-// accepts responses with a StreamToken; other dialers get none.
+// FeatureStreams in Settings.Features means that this side supports streams on connections of
+// their own. An acceptor with it accepts streams. A dialer with it accepts responses with a
+// StreamToken; other dialers get none.
 const FeatureStreams = 1 << 0
 
-// Stream is the preface of a connection to a link port that carries one stream instead
-// of frames. It has role 4 and, in place of the settings,
+// Stream is the preface of a connection to a link port that carries one stream instead of
+// frames. It has role 4 and, in place of the settings,
 //
 //	kind (1 byte) | time left (varint, microseconds; 0: no deadline) | token (16 bytes, StreamAnswer only)
 //
 // Further bytes are ignored. The stream follows the preface. For a StreamOpaque or
-// StreamAnswer the accepting side first sends one byte: StreamTaken, or the Reason of
-// its refusal, after which it closes.
+// StreamAnswer the accepting side first sends one byte: StreamTaken, or the Reason of its
+// refusal, after which it closes.
 type Stream struct {
 	Kind StreamKind
-	// TimeLeft is how long the dialer waits for that byte, or for the head of the
-	// response after the request's last byte. 0 means no deadline. Negative means
-	// that it has passed; the peer sees 1 µs.
+	// TimeLeft is how long the dialer waits for that byte, or for the head of the response
+	// after the request's last byte. 0 means no deadline. Negative means that it has passed;
+	// the peer sees 1 µs.
 	TimeLeft time.Duration
 	Token    Token // of a StreamAnswer
 }
@@ -35,18 +35,18 @@ const (
 	StreamHTTP StreamKind = 1
 	// StreamOpaque carries bytes to and from an endpoint of the listener's service.
 	StreamOpaque StreamKind = 2
-	// StreamAnswer fetches the body of a response that came with the Token over a
-	// link: Content-Length bytes if the response declared a length, and chunked
-	// otherwise. The dialer sends nothing more.
+	// StreamAnswer fetches the body of a response that came with the Token over a link:
+	// Content-Length bytes if the response declared a length, and chunked otherwise. The
+	// dialer sends nothing more.
 	StreamAnswer StreamKind = 3
 )
 
 // StreamTaken is the first byte of a stream that the accepting side carries.
 const StreamTaken = 0
 
-// Token identifies the body of a response that a connection of its own will fetch. It
-// is valid once, and anyone who has it gets the body: make it with crypto/rand, and
-// keep it out of logs.
+// Token identifies the body of a response that a connection of its own will fetch. It is valid
+// once, and anyone who has it gets the body: make it with crypto/rand, and keep it out of
+// logs.
 type Token [16]byte
 
 // AppendStream appends the preface of a stream.
@@ -71,7 +71,6 @@ func parseStreamPreface(b []byte, own versions) (s Stream, err error) {
 	return parseStream(b[prefaceHeader:])
 }
 
-// parseStream reads the part of a stream's preface that replaces the settings.
 func parseStream(b []byte) (s Stream, err error) {
 	if len(b) == 0 {
 		return s, ErrSettings

@@ -2,10 +2,10 @@ package link
 
 import "encoding/binary"
 
-// textClass says what a text may be used for. Messages leave a sidecar as HTTP/1.1,
-// where a line break or a blank in the wrong place turns one request into two (request
-// smuggling). So the receiver of a link checks texts again: the peer may have received
-// them over a protocol that allows such bytes.
+// textClass says what a text may be used for. Messages leave a sidecar as HTTP/1.1, where a
+// line break or a blank in the wrong place turns one request into two (request smuggling). So
+// the receiver of a link checks texts again: the peer may have received them over a protocol
+// that allows such bytes.
 type textClass uint8
 
 const (
@@ -59,8 +59,8 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// isText reports whether b has no NUL, CR or LF. It tests eight bytes at a time; most
-// blocks have no byte below 0x20 and need no second test.
+// isText reports whether b has no NUL, CR or LF. It tests eight bytes at a time; most blocks
+// have no byte below 0x20 and need no second test.
 func isText(b []byte) bool {
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)

@@ -8,18 +8,18 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Owner owns the memory of a message. Writer calls Release exactly once, when it no
-// longer needs the message: often before the call that took it returns.
+// Owner owns the memory of a message. Writer calls Release exactly once, when it no longer
+// needs the message: often before the call that took it returns.
 type Owner interface{ Release() }
 
-// Writer is the sending half of a link: it encodes and interns messages, cuts them into
-// frames and schedules these. One loop owns it. NewWriter returns one.
+// Writer is the sending half of a link: it encodes and interns messages, cuts them into frames
+// and schedules these. One loop owns it. NewWriter returns one.
 //
-// Three queues are emptied in this order: control frames; whole messages and the first
-// frames of long ones; DATA. A message that fits one frame is encoded at once and its
-// owner released. Of a longer message only the head is encoded: its body stays with
-// the owner until the last byte has left. The caller must limit what accumulates when
-// the peer does not read: see Queued.
+// Three queues are emptied in this order: control frames; whole messages and the first frames
+// of long ones; DATA. A message that fits one frame is encoded at once and its owner released.
+// Of a longer message only the head is encoded: its body stays with the owner until the last
+// byte has left. The caller must limit what accumulates when the peer does not read: see
+// Queued.
 type Writer struct {
 	state   writerState
 	role    Role
@@ -53,8 +53,7 @@ const (
 	writerClosed
 )
 
-// become is the only place that changes the state, which moves down the list, and by Reset
-// from closed to waiting.
+// become changes the state, which moves down the list, and by Reset from closed to waiting.
 func (w *Writer) become(next writerState) {
 	if next < w.state && (w.state != writerClosed || next != writerWaiting) {
 		panic("link: illegal change of a Writer's state")
@@ -62,8 +61,8 @@ func (w *Writer) become(next writerState) {
 	w.state = next
 }
 
-// slots are control frames of which only the latest counts, so that a peer can't make
-// them accumulate.
+// slots are control frames of which only the latest counts, so that a peer can't make them
+// accumulate.
 type slots struct {
 	credit           uint32
 	ping, pong       uint64
@@ -93,12 +92,11 @@ func (w *Writer) Reset() {
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
-// Trim drops memory that is kept for future messages. Call it from time to time while
-// nothing is sent.
+// Trim drops memory that is kept for future messages. Call it from time to time while nothing
+// is sent.
 func (w *Writer) Trim() { w.ready.trim() }
 
-// Close releases all owners and memory. Nothing is sent afterwards. Another call does
-// nothing.
+// Close releases all owners and memory. Nothing is sent afterwards. Another call does nothing.
 func (w *Writer) Close() {
 	w.become(writerClosed)
 	for id, s := range w.longs {
@@ -110,17 +108,17 @@ func (w *Writer) Close() {
 	w.control, w.names.defs = w.control[:0], w.names.defs[:0]
 }
 
-// Preface queues the preface, the first bytes on the wire. A dialer's preface offers
-// all versions and leaves at once. An acceptor's names the version given to Open, and
-// so waits for Open.
+// Preface queues the preface, the first bytes on the wire. A dialer's preface offers all
+// versions and leaves at once. An acceptor's names the version given to Open, and so waits for
+// it.
 func (w *Writer) Preface(role Role, own Settings) {
 	w.own = own.withDefaults()
 	w.role = role
 	w.greet = true
 }
 
-// Open sets the version and the peer's settings from its preface (Handler.OnPreface).
-// No frame leaves before.
+// Open sets the version and the peer's settings from its preface (Handler.OnPreface). No frame
+// leaves before.
 func (w *Writer) Open(version uint8, peer Settings) {
 	if w.state != writerWaiting {
 		return
@@ -134,9 +132,8 @@ func (w *Writer) Open(version uint8, peer Settings) {
 	w.credit = w.window
 }
 
-// Request queues a request. ids start at 1 and increase with each call. ttl is the
-// time left: 0 means no deadline, and negative one that has passed (the peer sees
-// 1 µs). o may be nil.
+// Request queues a request. ids start at 1 and increase with each call. ttl is the time left:
+// 0 means no deadline, and negative one that has passed (the peer sees 1 µs). o may be nil.
 func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o Owner) {
 	if w.state != writerClosed {
 		w.scratch = w.names.appendRequest(w.scratch[:0], req, ttl)
@@ -144,9 +141,9 @@ func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o 
 	w.message(frameRequest, id, req.Body, o)
 }
 
-// Response queues the response to request id. o may be nil. A response with a
-// StreamToken has no Body. If the peer lacks FeatureStreams, it can't get the token:
-// the request is Refused (ResponseTooLarge) instead.
+// Response queues the response to request id. o may be nil. A response with a StreamToken has
+// no Body. If the peer lacks FeatureStreams, it can't get the token: the request is Refused
+// (ResponseTooLarge) instead.
 func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Codec, o Owner) {
 	if !w.sendable(resp) {
 		w.Refused(id, ResponseTooLarge)
@@ -161,8 +158,8 @@ func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Cod
 	w.message(frameResponse, id, resp.Body, o)
 }
 
-// sendable reports whether the peer would get all of resp. A peer that does not know
-// tokens would take the empty body for the whole one.
+// sendable reports whether the peer would get all of resp. A peer that does not know tokens
+// would take the empty body for the whole one.
 func (w *Writer) sendable(resp *protocol.Response) bool {
 	return len(resp.StreamToken) == 0 ||
 		w.tokens && len(resp.StreamToken) == len(Token{}) && len(resp.Body) == 0 && len(resp.Trailers) == 0
@@ -192,9 +189,8 @@ func (w *Writer) message(t frameType, id uint64, body []byte, o Owner) {
 	}
 }
 
-// long queues a message that needs DATA frames. Its first frame has no part of the
-// body: first frames need no credit, and many bodies that begin at once would exceed
-// the window.
+// long queues a message that needs DATA frames. Its first frame has no part of the body: first
+// frames need no credit, and many bodies that begin at once would exceed the window.
 func (w *Writer) long(t frameType, id uint64, total int, body []byte, o Owner) {
 	s := w.newOutgoing()
 	s.id, s.body, s.owner = id, body, o
@@ -232,11 +228,11 @@ func (w *Writer) recycle(s *outgoing) {
 	}
 }
 
-// Drop removes the unsent part of message id and releases its owner. started reports
-// whether any part of it was sent; it is true if id is unknown, because all of it was
-// sent then. The peer's Reader drops its part, but its handler learns nothing: that
-// takes a Cancel or Refused. A short response with many others queued behind it can't
-// be removed: it is sent in its turn, and started is true.
+// Drop removes the unsent part of message id and releases its owner. started reports whether
+// any part of it was sent; it is true if id is unknown, because all of it was sent then. The
+// peer's Reader drops its part, but its handler learns nothing: that takes a Cancel or
+// Refused. A short response with many others queued behind it can't be removed: it is sent in
+// its turn, and started is true.
 func (w *Writer) Drop(id uint64) (started bool) {
 	if s := w.longs[id]; s != nil {
 		delete(w.longs, id)
@@ -257,12 +253,12 @@ func (w *Writer) Drop(id uint64) (started bool) {
 	return true
 }
 
-// Queued returns the bytes held for sending: encoded bytes and the memory of messages
-// that are not released.
+// Queued returns the bytes held for sending: encoded bytes and the memory of unreleased
+// messages.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
-// Largest returns the queued long message with the most unreleased memory, and its
-// bytes, or 0 and 0 if there is none. It visits all long messages.
+// Largest returns the queued long message with the most unreleased memory, and its bytes, or 0
+// and 0 if there is none. It visits all long messages.
 func (w *Writer) Largest() (id uint64, n int) {
 	for at, s := range w.longs {
 		if s.held > n || s.held == n && at < id {
@@ -275,12 +271,12 @@ func (w *Writer) Largest() (id uint64, n int) {
 // Starved reports whether DATA waits for the peer's CREDIT.
 func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 && w.sending.n > 0 }
 
-// Control returns the bytes of control frames held for sending. It is large only if a
-// peer sends CANCEL and PING and does not read the responses.
+// Control returns the bytes of control frames held for sending. It is large only if a peer
+// sends CANCEL and PING and does not read the responses.
 func (w *Writer) Control() int { return len(w.control) }
 
-// Encoded returns the bytes held for sending in the Writer's own memory, without the
-// memory of Owners.
+// Encoded returns the bytes held for sending in the Writer's own memory, without that of
+// Owners.
 func (w *Writer) Encoded() int {
 	return len(w.control) + len(w.names.defs) + w.ready.pending()
 }
