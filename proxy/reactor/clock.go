@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is a loop's time: the monotonic clock, and a timerfd in the loop's own epoll
-// set. So a timer is an event like any other, and needs no other goroutine or thread.
+// clock is a loop's time: the monotonic clock, and a timerfd in the loop's own epoll set. So a
+// timer is an event like any other, and needs no other goroutine or thread.
 type clock struct {
 	epoch
 	fd    int
@@ -27,12 +27,11 @@ type epoch struct {
 // now returns the time since the start. It is never 0.
 func (e *epoch) now() time.Duration { return time.Since(e.start) + 1 }
 
-// enroll creates the timerfd and enrolls it on one of client's loops, with l as its
-// context.
+// enroll creates the timerfd and enrolls it on one of client's loops, with l as its context.
 //
-// gnet accepts stream sockets only. But it only duplicates the descriptor of a net.Conn
-// and then calls epoll_ctl, read and close on it, and a timerfd supports all three. So
-// enroll replaces the descriptor of a socket by the timerfd before gnet sees it.
+// gnet accepts stream sockets only. But it only duplicates the descriptor of a net.Conn and
+// then calls epoll_ctl, read and close on it, and a timerfd supports all three. So enroll
+// replaces the descriptor of a socket by the timerfd before gnet sees it.
 func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	c.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -55,9 +54,9 @@ func (c *clock) enroll(client *gnet.Client, l *eventLoop) (err error) {
 	return err
 }
 
-// calibrate relates two ways to read the monotonic clock: time.Time, which needs no
-// system call, and CLOCK_MONOTONIC, which the timerfd uses. base is read second, so a
-// timer may be late by the time between the two, but never early.
+// calibrate relates two ways to read the monotonic clock: time.Time, which needs no system
+// call, and CLOCK_MONOTONIC, which the timerfd uses. base is read second, so a timer may be
+// late by the time between the two, but never early.
 func (e *epoch) calibrate() error {
 	var ts unix.Timespec
 	for best, try := time.Hour, 0; try < 5; try++ {
@@ -104,9 +103,9 @@ func socket() (net.Conn, error) {
 	return net.FileConn(file)
 }
 
-// rearm sets the timerfd if the nearest timer is due earlier than it fires. The timerfd
-// is never set to a later time or stopped: an early event finds no timer due and sets it
-// again. So timeouts of requests, most of which are stopped, cost no system call.
+// rearm sets the timerfd if the nearest timer is due earlier than it fires. The timerfd is
+// never set to a later time or stopped: an early event finds no timer due and sets it again.
+// So timeouts of requests, most of which are stopped, cost no system call.
 func (l *eventLoop) rearm() {
 	at, ok := l.timers.Next()
 	if l.turns.byTimer {
@@ -120,8 +119,8 @@ func (l *eventLoop) rearm() {
 	}
 }
 
-// timerFired runs the timers that are due and ends the turn. A timer that they arm, even
-// with delay 0, waits for the next event.
+// timerFired runs the timers that are due and ends the turn. A timer that they arm, even with
+// delay 0, waits for the next event.
 func (l *eventLoop) timerFired() {
 	l.beginEvent()
 	l.clock.armed = 0

@@ -13,7 +13,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// connState is the state of a connection.
 type connState uint8
 
 const (
@@ -25,7 +24,6 @@ const (
 	connClosed                    // no socket; OnClose was called, or will be at the end of the turn
 )
 
-// conn is one connection.
 type conn struct {
 	loop        *eventLoop
 	stream      loop.Stream // set by accept on arrival, for an inbound one
@@ -35,8 +33,8 @@ type conn struct {
 	state       connState
 	reservation reservation // of an accepted connection, until it is closed or detached
 
-	// gc is gnet's connection while it is open, and nil from gnet's OnClose on. Its
-	// descriptor may then be reused at any time, and gnet would still write to it.
+	// gc is nil from gnet's OnClose on. Its descriptor may then be reused at any time, and
+	// gnet would still write to it.
 	gc gnet.Conn
 
 	arrived bool  // gnet has called OnOpen
@@ -54,8 +52,8 @@ type conn struct {
 
 var _ loop.Conn = (*conn)(nil)
 
-// become changes the state, which only moves down the list. Anything else is a bug of
-// this package: the panic closes the connection.
+// become changes the state, which only moves down the list. Anything else is a bug of this
+// package: the panic closes the connection.
 func (c *conn) become(next connState) {
 	if next <= c.state {
 		panic("reactor: illegal change of a connection's state")
@@ -99,7 +97,6 @@ func (c *conn) RemoteAddr() string { return c.remote }
 // OriginalDst implements loop.Conn.
 func (c *conn) OriginalDst() netip.AddrPort { return c.original }
 
-// onGnetOpen is called when the socket has arrived on the loop.
 func (c *conn) onGnetOpen(gc gnet.Conn) {
 	c.arrived = true
 	c.gc = gc
@@ -118,7 +115,6 @@ func (c *conn) onGnetOpen(gc gnet.Conn) {
 	c.callOnOpen()
 }
 
-// callOnOpen calls the stream for the first time.
 func (c *conn) callOnOpen() {
 	defer c.loop.recovered(c)
 	if c.accept != nil {
@@ -137,8 +133,8 @@ func (c *conn) callOnOpen() {
 	c.onInput(early)
 }
 
-// sendCloseNotify sends the close_notify of TLS before this side closes, so that the peer
-// can tell an orderly end from a truncated one.
+// sendCloseNotify sends the close_notify of TLS before this side closes, so that the peer can
+// tell an orderly end from a truncated one.
 func (c *conn) sendCloseNotify() {
 	_ = c.secure.tls.CloseWrite() // an error has called onGnetClose
 	if c.state == connClosed {
@@ -146,7 +142,7 @@ func (c *conn) sendCloseNotify() {
 	}
 }
 
-// onInput passes b to the stream. After Drain it drops b.
+// onInput passes b to the stream, or drops it after Drain.
 func (c *conn) onInput(b []byte) {
 	if c.state != connOpen || len(b) == 0 {
 		return
@@ -160,9 +156,9 @@ func (c *conn) onInput(b []byte) {
 	c.stream.OnData(b)
 }
 
-// readUnread passes to the stream the bytes that the peer of a dialled connection sent
-// before it reset the connection. gnet writes its output first, and closes without a read
-// if that fails. But a server that refuses the rest of a request has often responded.
+// readUnread passes to the stream the bytes that the peer of a dialled connection sent before
+// it reset the connection. gnet writes its output first, and closes without a read if that
+// fails. But a server that refuses the rest of a request has often responded.
 func (c *conn) readUnread() {
 	if c.state != connOpen || c.Buffered() == 0 {
 		return
@@ -177,11 +173,10 @@ func (c *conn) readUnread() {
 	}
 }
 
-// unreadSize is the size of one read of readUnread.
 const unreadSize = 64 << 10
 
-// end closes the connection in any state but connClosed. OnClose is called with err at
-// the end of the turn.
+// end closes the connection in any state but connClosed. OnClose follows at the end of the
+// turn.
 func (c *conn) end(err error) {
 	c.setClosed(err)
 	gc := c.gc
@@ -195,7 +190,6 @@ func (c *conn) end(err error) {
 	_ = c.loop.el.Close(gc) // calls onGnetClose, which clears c.gc
 }
 
-// onGnetClose is called when gnet closes the socket.
 func (c *conn) onGnetClose(err error) {
 	if c.gc != nil {
 		c.gc = nil
@@ -225,7 +219,6 @@ func (c *conn) setClosed(err error) {
 	c.loop.turns.workLeft = true
 }
 
-// callOnClose calls OnClose of the stream.
 func (c *conn) callOnClose() {
 	if c.stream == nil { // accept returned nil or panicked
 		return
@@ -246,7 +239,7 @@ func (c *conn) timerFired() {
 	}
 }
 
-// cause reduces err to io.EOF or to the error number of the system, if it wraps one.
+// cause reduces err to io.EOF or to the error number of the system that it wraps.
 func cause(err error) error {
 	var errno syscall.Errno
 	var timeout interface{ Timeout() bool }

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// Loops returns the number of event loops for a quota of CPUs: its integer part, at
-// least 1 and at most MaxLoops. One loop can use a whole CPU. With more loops than the
-// quota allows, the kernel throttles them all.
+// Loops returns the number of event loops for a quota of CPUs: its integer part, at least 1
+// and at most MaxLoops. One loop can use a whole CPU. With more loops than the quota allows,
+// the kernel throttles them all.
 //
 // GOMAXPROCS should be one more than the loops. With as many Ps as loops, the runtime's
-// monitor takes the P of each epoll_wait that blocks, and never sleeps. At 2,000
-// requests per second that cost 4.6 context switches per request and more than half of
-// the CPU time. With a spare P the monitor sleeps.
+// monitor takes the P of each epoll_wait that blocks, and never sleeps. At 2,000 requests per
+// second that cost 4.6 context switches per request and more than half of the CPU time.
 func Loops(quota float64) int {
 	if math.IsNaN(quota) || quota < 1 {
 		return 1
@@ -28,7 +27,6 @@ func Loops(quota float64) int {
 // affinity and the limits of its control groups, version 2 and 1.
 func CPUQuota() float64 { return quota("/", float64(runtime.NumCPU())) }
 
-// quota returns the least of cpus and the limits of the control groups below root.
 func quota(root string, cpus float64) float64 {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -56,9 +54,9 @@ func quota(root string, cpus float64) float64 {
 	return cpus
 }
 
-// walk returns the least of cpus and the limits from group up to the mount point, since
-// the limits of its parents bind a group too. Inside a container the path may be the
-// host's, and only the mount point may exist.
+// walk returns the least of cpus and the limits from group up to the mount point: the limits
+// of its parents bind a group too. Inside a container the path may be the host's, and only the
+// mount point may exist.
 func walk(base, group string, cpus float64, limit func(dir string) float64) float64 {
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
 		if n := limit(path.Join(base, dir)); n > 0 {
@@ -76,13 +74,12 @@ func limitV2(dir string) float64 {
 	return ratio(quota, period)
 }
 
-// limitV1 reads cpu.cfs_quota_us, which is -1 without a limit, and cpu.cfs_period_us.
-// 0 means no limit.
+// limitV1 reads cpu.cfs_quota_us, which is -1 without a limit, and cpu.cfs_period_us. 0 means
+// no limit.
 func limitV1(dir string) float64 {
 	return ratio(textOf(dir, "cpu.cfs_quota_us"), textOf(dir, "cpu.cfs_period_us"))
 }
 
-// textOf returns the text of a file, or "" if it can't be read.
 func textOf(dir, file string) string {
 	b, _ := os.ReadFile(path.Join(dir, file))
 	return strings.TrimSpace(string(b))

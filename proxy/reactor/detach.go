@@ -9,10 +9,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// Detach implements loop.Conn. gnet can't release a descriptor, so the Socket gets a
-// duplicate and gnet closes its own. The connection stays open as long as one descriptor
-// does. Every event consumes all input (see handler.OnTraffic), so gnet has none left;
-// input that TLS holds goes with the Socket.
+// Detach implements loop.Conn. gnet can't release a descriptor, so the Socket gets a duplicate
+// and gnet closes its own. The connection stays open as long as one descriptor does. Every
+// event consumes all input (see handler.OnTraffic), so gnet has none left; input that TLS
+// holds goes with the Socket.
 func (c *conn) Detach() (loop.Socket, error) {
 	if c.state != connOpen {
 		return nil, loop.ErrDetachClosed
@@ -61,10 +61,10 @@ func (c *conn) duplicate() (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// Reserver returns the function with which a listener whose connections never reach a
-// loop reserves each of them, under MaxConnections, MaxPerSource and its own max (0
-// means no limit). That function returns nil if a limit is reached, otherwise a release
-// function, which may be called again. All may be called from any goroutine.
+// Reserver returns the function with which a listener whose connections never reach a loop
+// reserves each of them, under MaxConnections, MaxPerSource and its own max (0 means no
+// limit). That function returns nil if a limit is reached, otherwise a release function, which
+// may be called again. All may be called from any goroutine.
 func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
 	return func(remote net.Addr) (release func()) {

@@ -16,8 +16,8 @@ import (
 // maxWaitingDials limits the dials that wait for a goroutine.
 const maxWaitingDials = 4096
 
-// dialer dials on up to max goroutines, each of which dials one connection after another
-// while any waits. gnet's own dial would ignore the timeout.
+// dialer dials on up to max goroutines, each of which dials one connection after another while
+// any waits. gnet's own dial would ignore the timeout.
 type dialer struct {
 	eng *Engine
 	max int
@@ -27,14 +27,13 @@ type dialer struct {
 	waiting []dialing
 }
 
-// dialing is a dial with its deadline. The loop has a timer for it too and closes c then,
-// so here the deadline only frees the goroutine.
+// dialing is a dial. The loop has a timer for it and closes c then, so the deadline here only
+// frees the goroutine.
 type dialing struct {
 	c     *conn
 	until time.Time
 }
 
-// add dials c as soon as a goroutine is free.
 func (d *dialer) add(c *conn, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +50,6 @@ func (d *dialer) add(c *conn, until time.Time) error {
 	return nil
 }
 
-// work dials until no dial waits.
 func (d *dialer) work() {
 	for {
 		d.mu.Lock()
@@ -116,8 +114,8 @@ func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 	return err
 }
 
-// enroll gives nc to the loop of c and returns when it has arrived there, or an error.
-// It blocks, so it must not be called on a loop.
+// enroll gives nc to the loop of c and returns when it has arrived there, or an error. It
+// blocks, so it must not be called on a loop.
 func (c *conn) enroll(nc net.Conn) error {
 	dropZone(nc.LocalAddr())
 	dropZone(nc.RemoteAddr())
@@ -137,9 +135,9 @@ func (c *conn) enroll(nc net.Conn) error {
 	return nil
 }
 
-// dropZone clears the zone of an IPv6 address. When gnet closes a connection, it puts the
-// memory of that string into a pool of byte slices that are written to, but package net
-// shares these strings. The address belongs to this socket, and its zone is not used.
+// dropZone clears the zone of an IPv6 address, which is not used. When gnet closes a
+// connection, it puts the memory of that string into a pool of byte slices that are written
+// to, but package net shares these strings.
 func dropZone(a net.Addr) {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		tcp.Zone = ""

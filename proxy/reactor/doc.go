@@ -1,7 +1,6 @@
-// Package reactor runs the proxy core on real sockets. It implements loop.Loop and
-// loop.Conn on gnet's epoll loops, and works around gnet's defects. It is the only
-// package that imports gnet; docs/decisions/0001-engine.md says why gnet, and how it is
-// used.
+// Package reactor runs the proxy core on real sockets. It implements loop.Loop and loop.Conn
+// on gnet's epoll loops, and works around gnet's defects. It is the only package that imports
+// gnet; docs/decisions/0001-engine.md says why gnet, and how it is used.
 //
 // The files:
 //

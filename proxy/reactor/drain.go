@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drain is the state of a connection between Drain and its end. gnet's own close sends
-// what the kernel takes at that moment and loses the rest. And a close with unread input
-// makes the kernel send a reset, which can destroy the last response.
+// drain is the state of a connection between Drain and its end. gnet's own close sends what
+// the kernel takes at that moment and loses the rest. And a close with unread input makes the
+// kernel send a reset, which can destroy the last response.
 type drain struct {
 	left     int           // bytes not sent at the last check: of gnet, and in connLinger of the kernel
 	progress time.Duration // time of the check at which left last decreased
 	wait     time.Duration // until the next check
 }
 
-// lingerTime is how long a drained connection waits for its peer's end, and the interval
-// of the checks after that, while the kernel still has output.
+// lingerTime is how long a drained connection waits for its peer's end, and the interval of
+// the checks after that, while the kernel still has output.
 const lingerTime = time.Second
 
-// Drain polls, because gnet has no "writable" event: first after minDrainPoll, then
-// after twice the time, up to maxDrainPoll.
+// Drain polls, because gnet has no "writable" event: first after minDrainPoll, then after
+// twice the time, up to maxDrainPoll.
 const (
 	minDrainPoll = 500 * time.Microsecond
 	maxDrainPoll = 16 * time.Millisecond
@@ -43,8 +43,8 @@ func (c *conn) Drain() {
 	c.checkDrained()
 }
 
-// checkDrained shuts the write side if all output was sent. Otherwise it checks again
-// later, or closes a stalled connection.
+// checkDrained shuts the write side if all output was sent. Otherwise it checks again later,
+// or closes a stalled connection.
 func (c *conn) checkDrained() {
 	d := &c.drain
 	n := c.Buffered()
@@ -66,9 +66,8 @@ func (c *conn) checkDrained() {
 	d.wait = min(2*d.wait, maxDrainPoll)
 }
 
-// checkLinger closes the connection when it has waited for the peer's end. While the
-// kernel still delivers output to a slow peer it waits on, since a reset would destroy
-// that output.
+// checkLinger closes the connection when it has waited for the peer's end. While the kernel
+// still delivers output to a slow peer it waits on: a reset would destroy that output.
 func (c *conn) checkLinger() {
 	n, err := unix.IoctlGetInt(c.gc.Fd(), unix.SIOCOUTQ)
 	if err != nil || n == 0 || c.stalled(n) {
@@ -78,8 +77,7 @@ func (c *conn) checkLinger() {
 	c.loop.After(c.loop.eng.linger, &c.timer)
 }
 
-// stalled reports whether the output, of which n bytes are left, made no progress for
-// WriteStall.
+// stalled reports whether the output, with n bytes left, made no progress for WriteStall.
 func (c *conn) stalled(n int) bool {
 	d := &c.drain
 	if n < d.left {

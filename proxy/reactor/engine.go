@@ -22,29 +22,26 @@ import (
 
 // Options configure an Engine. The zero value is ready for use.
 type Options struct {
-	// Loops is the number of event loops, at most MaxLoops. 0 means
-	// Loops(CPUQuota()). The caller should set GOMAXPROCS to one more (see Loops).
+	// Loops is the number of event loops, at most MaxLoops. 0 means Loops(CPUQuota()). The
+	// caller should set GOMAXPROCS to one more (see Loops).
 	Loops int
 
-	// MaxConnections limits the accepted connections that are open, over all
-	// listeners. 0 means half the limit of file descriptors, because an accepted
-	// connection may need one to an endpoint. Start lowers it to what that limit
-	// allows.
+	// MaxConnections limits the accepted connections that are open, over all listeners. 0
+	// means half the limit of file descriptors, because an accepted connection may need one to
+	// an endpoint. Start lowers it to what that limit allows.
 	MaxConnections int
 
-	// MaxPerSource limits the accepted connections of one source, over all listeners.
-	// A source is an IPv4 address or an IPv6 /64 network. 0 means no limit but
-	// MaxConnections.
+	// MaxPerSource limits the accepted connections of one source, over all listeners: an IPv4
+	// address or an IPv6 /64 network. 0 means no limit but MaxConnections.
 	MaxPerSource int
 
-	// WriteStall is how long a draining connection may make no progress before it is
-	// closed and its remaining output is lost. 0 means 30 s.
+	// WriteStall is how long a draining connection may make no progress before it is closed
+	// and its remaining output is lost. 0 means 30 s.
 	WriteStall time.Duration
 
-	// DialTLS returns the function that provides the TLS configuration for a handshake
-	// with a service, or nil for plain text. The service of a stream that is no
-	// loop.Destined is "". DialTLS is called on the loops and by DialSocket. A nil
-	// DialTLS means plain text for all services.
+	// DialTLS returns the function that provides the TLS configuration for a handshake with a
+	// service, or nil for plain text. The service of a stream that is no loop.Destined is "".
+	// DialTLS is called on the loops and by DialSocket. nil means plain text for all services.
 	DialTLS func(service string) func() *tls.Config
 
 	// Logger receives panics and errors of sockets. nil means slog.Default().
@@ -99,9 +96,9 @@ type Engine struct {
 	mu        sync.Mutex
 	stopping  bool
 	listeners map[*Listener]struct{}
-	// helpers counts the goroutines that accept, refuse, dial and enroll. The loops
-	// must outlive them: a socket that is enrolled in a loop that has ended would be
-	// lost, and with it the goroutine of gnet that waits for its arrival.
+	// helpers counts the goroutines that accept, refuse, dial and enroll. The loops must
+	// outlive them: a socket that is enrolled in a loop that has ended would be lost, and with
+	// it the goroutine of gnet that waits for its arrival.
 	helpers sync.WaitGroup
 }
 
@@ -143,9 +140,9 @@ func Start(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// boot starts gnet without a listener of its own, and puts a timerfd on every loop. gnet
-// can't list its loops, but places each timerfd on the emptiest one. So the timerfds
-// reach all loops, and each arrival makes one known.
+// boot starts gnet without a listener of its own, and puts a timerfd on every loop. gnet can't
+// list its loops, but places each timerfd on the emptiest one. So the timerfds reach all
+// loops, and each arrival makes one known.
 func (e *Engine) boot(n int) error {
 	client, err := gnet.NewClient(&handler{eng: e},
 		gnet.WithNumEventLoop(n), gnet.WithLogger(engineLog{e.log}))
@@ -175,7 +172,6 @@ func (e *Engine) boot(n int) error {
 	return nil
 }
 
-// halt ends gnet's loops and closes the timerfds.
 func (e *Engine) halt() error {
 	for _, l := range e.loops {
 		l.retire()
@@ -212,10 +208,9 @@ func (e *Engine) Stats() stats.DriverStats {
 	}
 }
 
-// Stop closes all listeners and connections at once and calls OnClose of their streams.
-// It returns when every goroutine of the engine has ended, or with the error of ctx if a
-// callback blocks a loop. A second call returns ErrStopped. Stop waits for the loops, so
-// it must not be called on one.
+// Stop closes all listeners and connections at once and calls OnClose of their streams. It
+// returns when every goroutine of the engine has ended, or with the error of ctx if a callback
+// blocks a loop. A second call returns ErrStopped. It must not be called on a loop.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	if e.stopping {
@@ -262,12 +257,12 @@ func (e *Engine) spawn(f func()) bool {
 	return true
 }
 
-// reservedFiles is the number of descriptors kept for other uses than accepted
-// connections: listeners, epoll, the log, and a few endpoints.
+// reservedFiles is the number of descriptors kept for other uses than accepted connections:
+// listeners, epoll, the log, and a few endpoints.
 const reservedFiles = 64
 
-// capConnections returns the limit of accepted connections: wanted, or half of files if
-// that is 0, lowered to what files allows.
+// capConnections returns the limit of accepted connections: wanted, or half of files if that
+// is 0, lowered to what files allows.
 func capConnections(wanted, files int) int {
 	if wanted <= 0 {
 		wanted = files / 2
@@ -275,7 +270,6 @@ func capConnections(wanted, files int) int {
 	return max(1, min(wanted, files-reservedFiles))
 }
 
-// fileLimit returns the soft limit of open files.
 func fileLimit() int {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {

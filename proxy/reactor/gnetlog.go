@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// engineLog passes gnet's log on. Information of gnet (it starts) and warnings (an event
-// for a socket that was closed in the same round) become debug lines.
+// engineLog passes gnet's log on. Information of gnet (it starts) and warnings (an event for a
+// socket that was closed in the same round) become debug lines.
 type engineLog struct{ log *slog.Logger }
 
 func (l engineLog) Debugf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }

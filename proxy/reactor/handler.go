@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handler receives gnet's events. The gnet context of a socket is its *conn, and that of
-// a timerfd its *eventLoop, so that an event needs no lookup.
+// handler receives gnet's events. The gnet context of a socket is its *conn, and that of a
+// timerfd its *eventLoop, so that an event needs no lookup.
 type handler struct {
 	gnet.BuiltinEventEngine // the other events are ignored
 	eng                     *Engine
@@ -33,8 +33,8 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 
 // OnTraffic implements gnet.EventHandler.
 func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
-	// Each event must consume all input: gnet copies the rest into a ring without a
-	// limit, and a read can't be paused.
+	// Each event must consume all input: gnet copies the rest into a ring without a limit,
+	// and a read can't be paused.
 	b, _ := gc.Next(-1)
 	switch x := gc.Context().(type) {
 	case *conn:
@@ -49,8 +49,8 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	return gnet.None
 }
 
-// OnClose implements gnet.EventHandler. A failed Write in a callback calls it within
-// that callback.
+// OnClose implements gnet.EventHandler. A failed Write in a callback calls it within that
+// callback.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	c, ok := gc.Context().(*conn)
 	if !ok {
@@ -75,10 +75,9 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	return gnet.None
 }
 
-// endOfFileError returns the error behind gnet's end of file, or io.EOF. The kernel sets
-// the error of a reset a moment before it shuts the socket. gnet takes an event of that
-// moment for an end of file, and a response that ends with its connection would look
-// complete.
+// endOfFileError returns the error behind gnet's end of file, or io.EOF. The kernel sets the
+// error of a reset a moment before it shuts the socket. gnet takes an event of that moment for
+// an end of file, and a response that ends with its connection would look complete.
 func endOfFileError(gc gnet.Conn) error {
 	if errno, err := unix.GetsockoptInt(gc.Fd(), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
 		return syscall.Errno(errno)

@@ -13,18 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idleWait makes a loop with little to do wait for its next event within the callback of
-// the last one, on gnet's epoll descriptor. gnet by itself would poll once more, yield,
-// so that the runtime wakes another thread in vain, and only then wait. With one request
-// at a time that happens several times per request.
+// idleWait makes a loop with little to do wait for its next event within the callback of the
+// last one, on gnet's epoll descriptor. gnet by itself would poll once more, yield, so that
+// the runtime wakes another thread in vain, and only then wait: several times per request, if
+// there is one request at a time.
 //
-// A loop must not wait while a function given to gnet has not run. gnet is told of it by
-// an edge of its eventfd. That edge may be in the same batch of events as the event whose
-// callback waits, and is not repeated. So each function counts as a task, from before
-// Execute until it has run, and a loop with tasks does not wait. The edge in the batch
-// may also belong to a function that has run, and gnet writes no new edge until the batch
-// is done. So the timerfd ends the wait of a loop for a new task. That event is early,
-// which rearm allows.
+// A loop must not wait while a function given to gnet has not run. gnet is told of it by an
+// edge of its eventfd. That edge may be in the same batch of events as the event whose
+// callback waits, and is not repeated. So each function counts as a task, from before Execute
+// until it has run, and a loop with tasks does not wait. The edge in the batch may also belong
+// to a function that has run, and gnet writes no new edge until the batch is done. So the
+// timerfd ends the wait of a loop for a new task. That event is early, which rearm allows.
 type idleWait struct {
 	epoll   int    // gnet's epoll descriptor; 0 means that it was not found
 	eventfd int    // gnet's eventfd, which announces functions
@@ -39,21 +38,20 @@ type idleWait struct {
 	lastSkip  int // the value that skip was last set to; 0 if the last check found no event
 }
 
-// If the next event is ready already, waiting is a useless system call. So the loop
-// checks first. If there is no event, this event and the next uncheckedWaits events wait.
-// If there is one, the next two events do not wait, and each such check in a row more
-// than doubles that number, up to maxSkip. Together with the check the number is odd:
-// otherwise, with events in pairs, all checks could fall on the first of a pair. A clock
-// can't replace the check: under strace, or with slow system calls, each event would seem
-// to have waited.
+// If the next event is ready already, waiting is a useless system call. So the loop checks
+// first. If there is no event, this event and the next uncheckedWaits events wait. If there is
+// one, the next two events do not wait, and each such check in a row more than doubles that
+// number, up to maxSkip. Together with the check the number is odd: otherwise, with events in
+// pairs, all checks could fall on the first of a pair. A clock can't replace the check: under
+// strace, or with slow system calls, each event would seem to have waited.
 const (
 	uncheckedWaits = 8
 	maxSkip        = 30
 )
 
-// timeSlice is how long a loop keeps its goroutine running, busy or not, before it
-// yields. After 10 ms the runtime's monitor takes the P away at each system call that it
-// sees, and then checks every 20 µs.
+// timeSlice is how long a loop keeps its goroutine running, busy or not, before it yields.
+// After 10 ms the runtime's monitor takes the P away at each system call that it sees, and
+// then checks every 20 µs.
 const timeSlice = 5 * time.Millisecond
 
 // waitIdle is called at the end of an event of a socket or a timer, never within a task.
@@ -73,7 +71,6 @@ func (l *eventLoop) waitIdle() {
 	r.waiting.Store(false)
 }
 
-// worthwhile reports whether this event must wait.
 func (r *idleWait) worthwhile() bool {
 	switch {
 	case r.unchecked > 0:
@@ -92,9 +89,9 @@ func (r *idleWait) worthwhile() bool {
 }
 
 // wait waits until gnet's epoll has an event, at most for milliseconds; -1 means no limit.
-// gnet still receives the event: epoll reports all descriptors by level, and only the
-// edge of the eventfd, which wait makes epoll report again. poll(2) on the epoll
-// descriptor would not consume the edge, but costs more to wake.
+// gnet still receives the event: epoll reports all descriptors by level, and only the eventfd
+// by edge, which wait makes epoll report again. poll(2) on the epoll descriptor would not
+// consume the edge, but costs more to wake.
 func (r *idleWait) wait(milliseconds int) (event bool) {
 	n, err := unix.EpollWait(r.epoll, r.ready[:], milliseconds)
 	if err != nil || n == 0 {
@@ -106,8 +103,8 @@ func (r *idleWait) wait(milliseconds int) (event bool) {
 	return true
 }
 
-// taskBegins must be called before a function is given to gnet, and taskEnds after it
-// has run. Both may be called from any goroutine.
+// taskBegins must be called before a function is given to gnet, and taskEnds after it has run.
+// Both may be called from any goroutine.
 func (l *eventLoop) taskBegins() {
 	l.idle.tasks.Add(1)
 	if l.idle.waiting.Load() {
@@ -117,10 +114,10 @@ func (l *eventLoop) taskBegins() {
 
 func (l *eventLoop) taskEnds() { l.idle.tasks.Add(-1) }
 
-// findDescriptors sets epoll and eventfd, which gnet does not expose. gnet's epoll is the
-// one that watches fd, and its eventfd is the descriptor that this epoll watches for
-// edges (proc(5), /proc/pid/fdinfo). If two qualify, neither is used: a loop that waits
-// on the wrong one would not wake.
+// findDescriptors sets epoll and eventfd, which gnet does not expose. gnet's epoll is the one
+// that watches fd, and its eventfd is the descriptor that this epoll watches for edges
+// (proc(5), /proc/pid/fdinfo). If two qualify, neither is used: a loop that waits on the wrong
+// one would not wake.
 func (r *idleWait) findDescriptors(fd int) error {
 	infos, err := filepath.Glob("/proc/self/fdinfo/*")
 	if err != nil {

@@ -22,21 +22,20 @@ var errNotEnrolled = errors.New("reactor: the event loop could not watch the soc
 
 // ListenOptions configure a Listener. The zero value is ready for use.
 type ListenOptions struct {
-	// Overload is sent to a connection above a limit before it is closed: a response of
-	// the protocol. Nobody may change it after Listen. Empty means that nothing is sent.
+	// Overload is sent to a connection above a limit before it is closed: a response of the
+	// protocol. Nobody may change it after Listen. Empty means that nothing is sent.
 	Overload []byte
 
-	// TLS returns the configuration for each connection. The configuration must verify
-	// the peer: every connection whose handshake succeeds reaches accept. nil means plain
-	// text.
+	// TLS returns the configuration for each connection, which must verify the peer: every
+	// connection whose handshake succeeds reaches accept. nil means plain text.
 	TLS func() *tls.Config
 
-	// Transparent makes the listener recognize redirected connections, which must be in
-	// plain text. nil means that they are handled like any other.
+	// Transparent makes the listener recognize redirected connections, which must be in plain
+	// text. nil means that they are handled like any other.
 	Transparent *Transparent
 
-	// MaxConnections limits the listener's open connections, besides the limits of the
-	// Engine. 0 means no limit of its own.
+	// MaxConnections limits the listener's open connections, besides the limits of the Engine.
+	// 0 means no limit of its own.
 	MaxConnections int
 }
 
@@ -54,9 +53,9 @@ type Listener struct {
 	cancel         context.CancelFunc
 }
 
-// Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles
-// from minBackoff to maxBackoff. overloadTime limits sending Overload to a refused
-// connection, and maxOverloaded the number of connections that are sent it at a time.
+// Back-off after a failed accept, whose usual cause is a lack of descriptors: it doubles from
+// minBackoff to maxBackoff. overloadTime limits sending Overload to a refused connection, and
+// maxOverloaded the number of connections that are sent it at a time.
 const (
 	minBackoff    = 5 * time.Millisecond
 	maxBackoff    = time.Second
@@ -64,10 +63,9 @@ const (
 	maxOverloaded = 64
 )
 
-// Listen accepts TCP connections at addr ("host:port") and spreads them over the loops.
-// For each, it calls accept on the connection's loop with the peer's "ip:port". accept
-// returns the stream, or nil to close the connection. After Stop the error is
-// ErrStopped.
+// Listen accepts TCP connections at addr ("host:port") and spreads them over the loops. For
+// each, it calls accept on the connection's loop with the peer's "ip:port". accept returns the
+// stream, or nil to close the connection. After Stop the error is ErrStopped.
 func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	ln, err := Bind(addr)
 	if err != nil {
@@ -92,8 +90,7 @@ func Bind(addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Serve is Listen on a socket from Bind. Serve owns ln: it closes ln when it returns an
-// error.
+// Serve is Listen on a socket from Bind, which it owns, and closes when it returns an error.
 func (e *Engine) Serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop, remote string) loop.Stream) (*Listener, error) {
 	return e.serve(ln, o, accept, e.loops)
 }
@@ -122,15 +119,15 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 	return l, nil
 }
 
-// Keep-alive probes of accepted connections, with the values of package net: the first
-// after keepAliveTime of silence, further ones at the same interval. After keepAliveCount
-// probes without an acknowledgement the kernel closes the connection.
+// Keep-alive probes of accepted connections, with the values of package net: the first after
+// keepAliveTime of silence, further ones at the same interval. After keepAliveCount probes
+// without an acknowledgement the kernel closes the connection.
 const (
 	keepAliveTime  = 15 * time.Second
 	keepAliveCount = 9
 )
 
-// ensureKeepAlive sets the options on a listening socket that Bind has not opened.
+// ensureKeepAlive is for a listening socket that Bind has not opened.
 func ensureKeepAlive(ln net.Listener) error {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -163,8 +160,8 @@ func setKeepAlive(raw syscall.RawConn) error {
 // Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Close stops accepting. Connections that were accepted stay open, and may reach their
-// loop after Close has returned.
+// Close stops accepting. Accepted connections stay open, and may reach their loop after Close
+// has returned.
 func (l *Listener) Close() error {
 	l.eng.mu.Lock()
 	delete(l.eng.listeners, l)
@@ -175,8 +172,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// run accepts until the listener is closed. After any other error it tries again, while
-// gnet's own listener would stop the engine when descriptors run out.
+// run accepts until the listener is closed. After any other error it tries again, while gnet's
+// own listener would stop the engine when descriptors run out.
 func (l *Listener) run() {
 	defer close(l.done)
 	defer l.cancel()
@@ -233,15 +230,15 @@ func (l *Listener) onAccept(nc net.Conn) {
 	e.count.accepted.Add(1)
 }
 
-// lost uncounts an accepted connection that does not reach its loop. If it was passed on,
-// its Socket keeps the reservation.
+// lost uncounts an accepted connection that does not reach its loop. If it was passed on, its
+// Socket keeps the reservation.
 func (c *conn) lost() {
 	c.loop.load.Add(-1)
 	c.reservation.release()
 }
 
-// enroll gives nc to the loop of c, after the TLS handshake. It returns false if nc was
-// closed or passed on.
+// enroll gives nc to the loop of c, after the TLS handshake. It returns false if nc was closed
+// or passed on.
 func (l *Listener) enroll(c *conn, nc net.Conn) bool {
 	if l.opts.TLS != nil && !l.acceptTLS(c, nc) ||
 		l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
@@ -255,9 +252,8 @@ func (l *Listener) enroll(c *conn, nc net.Conn) bool {
 	return true
 }
 
-// acceptTLS does the TLS handshake of an accepted connection, and closes the connection
-// if it fails. Each handshake holds a goroutine, so their number and time are limited.
-// Connections above the number are closed at once.
+// acceptTLS does the TLS handshake of an accepted connection, and closes the connection if it
+// fails. Each handshake holds a goroutine, so their number and time are limited.
 func (l *Listener) acceptTLS(c *conn, nc net.Conn) bool {
 	e := l.eng
 	err := errBusy
@@ -281,8 +277,8 @@ func (l *Listener) acceptTLS(c *conn, nc net.Conn) bool {
 	return false
 }
 
-// refuse closes nc. It sends Overload first, unless too many connections are sent it at
-// the moment.
+// refuse closes nc. It sends Overload first, unless too many connections are sent it right
+// now.
 func (l *Listener) refuse(nc net.Conn) {
 	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
 		select {
@@ -297,8 +293,8 @@ func (l *Listener) refuse(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// sendOverload sends Overload and waits a moment for the peer's end: a close with unread
-// input would send a reset, which can destroy the response.
+// sendOverload sends Overload and waits a moment for the peer's end: a close with unread input
+// would send a reset, which can destroy the response.
 func (l *Listener) sendOverload(nc net.Conn) {
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(overloadTime))

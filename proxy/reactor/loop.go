@@ -12,9 +12,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
 
-// eventLoop is one event loop with its connections, timers and deferred work. Only
-// gnet's goroutine of that loop may access it, except the atomics and the fields that mu
-// guards.
+// eventLoop is one event loop with its connections, timers and deferred work. Only gnet's
+// goroutine of that loop may access it, except the atomics and the fields that mu guards.
 type eventLoop struct {
 	eng   *Engine
 	el    gnet.EventLoop // set at boot, when the loop's timerfd arrives
@@ -34,8 +33,7 @@ type eventLoop struct {
 	idle  idleWait // idlewait.go
 	stats stats.LoopStats
 
-	// decrypted and encrypted are the output of TLS within an event. They are nil until a
-	// connection uses TLS.
+	// decrypted and encrypted are the output of TLS within an event, nil before its first use.
 	decrypted, encrypted []byte
 
 	// load is the number of connections on this loop or on their way to it. Accepted
@@ -60,13 +58,13 @@ func (l *eventLoop) Stats() stats.LoopStats {
 // Now implements loop.Loop.
 func (l *eventLoop) Now() time.Duration { return l.now }
 
-// After implements loop.Loop. The timerfd is set at the end of the event, so a timer
-// that is stopped before then costs no system call.
+// After implements loop.Loop. The timerfd is set at the end of the event, so a timer that is
+// stopped before then costs no system call.
 func (l *eventLoop) After(d time.Duration, t *loop.Timer) {
 	l.timers.Arm(t, l.now+min(max(d, 0), maxDelay))
 }
 
-// maxDelay does not overflow when the clock's time is added. It is 73 years.
+// maxDelay, 73 years, does not overflow when the clock's time is added.
 const maxDelay = time.Duration(1 << 61)
 
 // Stop implements loop.Loop.
@@ -93,7 +91,6 @@ func (l *eventLoop) Dial(addr string, timeout time.Duration, s loop.Stream) {
 	}
 }
 
-// adopt adds c to the loop's connections, until forget.
 func (l *eventLoop) adopt(c *conn) {
 	c.slot = len(l.conns)
 	l.conns = append(l.conns, c)
@@ -107,21 +104,20 @@ func (l *eventLoop) forget(c *conn) {
 	l.conns = l.conns[:last]
 }
 
-// closeAll closes every connection, for Engine.Stop.
 func (l *eventLoop) closeAll() {
 	for len(l.conns) > 0 {
 		l.conns[len(l.conns)-1].end(nil)
 	}
 }
 
-// run calls f. A panic in f is recovered and counted.
+// run calls f, and recovers from its panic.
 func (l *eventLoop) run(f func()) {
 	defer l.recovered(nil)
 	f()
 }
 
-// recovered is deferred around every callback, and recovers from its panic. It closes c,
-// the connection of the callback, unless c is nil.
+// recovered is deferred around every callback, and recovers from its panic. It closes c, the
+// connection of the callback, unless c is nil.
 func (l *eventLoop) recovered(c *conn) {
 	r := recover()
 	if r == nil {

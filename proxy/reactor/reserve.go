@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 )
 
-// connLimits limits the accepted connections, in all and for each source.
 type connLimits struct {
 	max       int64
 	maxSource int // 0 means no limit, and bySource stays empty
@@ -21,21 +20,20 @@ type connLimits struct {
 	bySource map[netip.Addr]int
 }
 
-// listenerLimit limits the accepted connections of a listener.
 type listenerLimit struct {
 	max   int64 // 0 means no limit
 	taken atomic.Int64
 }
 
-// reservation counts one accepted connection. The zero value, of a dialled connection,
-// counts nothing.
+// reservation counts one accepted connection. The zero value, of a dialled one, counts
+// nothing.
 type reservation struct {
 	of     *connLimits
 	room   *listenerLimit
 	source netip.Addr
 }
 
-// reserve counts a connection from remote; ok is false if a limit is reached.
+// reserve counts a connection from remote; false means that a limit is reached.
 func (p *connLimits) reserve(remote net.Addr, in *listenerLimit) (_ reservation, ok bool) {
 	taken, here := p.taken.Add(1), in.taken.Add(1)
 	got := reservation{of: p, room: in, source: sourceOf(remote)}
@@ -89,8 +87,8 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 	}
 }
 
-// sourceBits is the length of the IPv6 prefix that makes a source. A host may choose the
-// other bits freely (RFC 4291 section 2.5.4).
+// sourceBits is the length of the IPv6 prefix that makes a source. A host may choose the other
+// bits freely (RFC 4291 section 2.5.4).
 const sourceBits = 64
 
 // sourceOf returns the source of a connection: an IPv4 address, also if an IPv6 socket

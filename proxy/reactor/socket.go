@@ -12,8 +12,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// notifyTime limits how long Close waits to send close_notify to a peer that does not
-// read.
+// notifyTime limits how long Close waits to send close_notify to a peer that does not read.
 const notifyTime = time.Second
 
 // offLoop counts a connection that is on no loop, and holds its reservation.
@@ -23,14 +22,12 @@ type offLoop struct {
 	closed      atomic.Bool
 }
 
-// begin counts a connection with the reservation at, until end.
 func (o *offLoop) begin(e *Engine, at reservation) {
 	o.eng, o.reservation = e, at
 	e.count.outside.Add(1)
 }
 
-// end uncounts the connection and releases its reservation. A second call does nothing
-// and returns false.
+// end uncounts the connection and releases its reservation. A second call returns false.
 func (o *offLoop) end() bool {
 	if o.closed.Swap(true) {
 		return false
@@ -40,8 +37,8 @@ func (o *offLoop) end() bool {
 	return true
 }
 
-// plainSocket is a loop.Socket in plain text. io.Copy between two of them stays within
-// the kernel.
+// plainSocket is a loop.Socket in plain text. io.Copy between two of them stays within the
+// kernel.
 type plainSocket struct {
 	*net.TCPConn
 	offLoop offLoop
@@ -68,8 +65,8 @@ func (s *plainSocket) Reset() {
 	_ = s.Close()
 }
 
-// secureSocket is a loop.Socket over TLS. Deadlines are set on the TCP connection below,
-// out of reach of package tls: see wire.
+// secureSocket is a loop.Socket over TLS. Deadlines are set on the TCP connection below, out
+// of reach of package tls: see wire.
 type secureSocket struct {
 	*tls.Conn
 	raw     *net.TCPConn
@@ -97,14 +94,14 @@ func (s *secureSocket) SetReadDeadline(t time.Time) error { return s.raw.SetRead
 // SetWriteDeadline implements loop.Socket.
 func (s *secureSocket) SetWriteDeadline(t time.Time) error { return s.raw.SetWriteDeadline(t) }
 
-// CloseWrite implements loop.Socket. It sends close_notify (RFC 8446, section 6.1) and
-// then the end of the TCP stream.
+// CloseWrite implements loop.Socket. It sends close_notify (RFC 8446, section 6.1) and then
+// the end of the TCP stream.
 func (s *secureSocket) CloseWrite() error {
 	return errors.Join(s.Conn.CloseWrite(), s.raw.CloseWrite())
 }
 
-// Close sends close_notify, waiting at most notifyTime, closes the connection and
-// releases its reservation. A second call returns net.ErrClosed.
+// Close sends close_notify, waiting at most notifyTime, closes the connection and releases its
+// reservation. A second call returns net.ErrClosed.
 func (s *secureSocket) Close() error {
 	if !s.offLoop.end() {
 		return net.ErrClosed
@@ -113,19 +110,18 @@ func (s *secureSocket) Close() error {
 	return s.Conn.Close()
 }
 
-// Reset implements loop.Socket. It closes the TCP connection first, since a close_notify
-// would look complete to the peer.
+// Reset implements loop.Socket. It closes the TCP connection first, since a close_notify would
+// look complete to the peer.
 func (s *secureSocket) Reset() {
 	_ = s.raw.SetLinger(0)
 	_ = s.raw.Close()
 	_ = s.Close()
 }
 
-// DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has
-// a configuration for the service. It blocks until the connection is ready for use, ctx
-// ends, or the engine is stopped (ErrStopped). The caller owns the Socket, which may
-// outlive the engine. DialSocket may be called from any goroutine; maxDials does not
-// limit it.
+// DialSocket connects to addr ("ip:port") of a service, with TLS if Options.DialTLS has a
+// configuration for the service. It blocks until the connection is ready for use, ctx ends, or
+// the engine is stopped (ErrStopped). The caller owns the Socket, which may outlive the
+// engine. DialSocket may be called from any goroutine; maxDials does not limit it.
 func (e *Engine) DialSocket(ctx context.Context, addr, service string) (loop.Socket, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,8 +159,8 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 	return e.newSocket(raw, over, reservation{}), nil
 }
 
-// newSocket returns a Socket on raw that counts with the reservation at. It is in plain
-// text if over is nil.
+// newSocket returns a Socket on raw that counts with the reservation at, in plain text if over
+// is nil.
 func (e *Engine) newSocket(raw *net.TCPConn, over *tls.Conn, at reservation) loop.Socket {
 	if over == nil {
 		s := &plainSocket{TCPConn: raw}

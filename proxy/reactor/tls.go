@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the
-// most that one Read of a tls.Conn returns.
+// maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the most
+// that one Read of a tls.Conn returns.
 const maxRecord = 16 << 10
 
 // maxGather limits the plain text whose records are gathered for one write to the socket.
 const maxGather = 256 << 10
 
-// secure is the TLS of one connection. The handshake blocks on a goroutine. Then the
-// socket moves to its loop, where the same tls.Conn is a codec: it reads the input of an
-// event, and errNoMore at its end. When the connection is detached, the tls.Conn goes
-// with it and blocks again. docs/decisions/0005-tls.md has the reasons.
+// secure is the TLS of one connection. The handshake blocks on a goroutine. Then the socket
+// moves to its loop, where the same tls.Conn is a codec: it reads the input of an event, and
+// errNoMore at its end. When the connection is detached, the tls.Conn goes with it and blocks
+// again. docs/decisions/0005-tls.md has the reasons.
 type secure struct {
 	c    *conn
 	tls  *tls.Conn
@@ -38,8 +38,8 @@ type wire struct {
 	gather        bool     // writes go to eventLoop.encrypted
 }
 
-// handshake makes c a TLS connection over nc. It blocks until ctx ends or the time until.
-// The caller still owns nc, and must close it after an error.
+// handshake makes c a TLS connection over nc. It blocks until ctx ends or the time until. The
+// caller still owns nc, and must close it after an error.
 func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
 	s := &secure{c: c, wire: &wire{c: c, nc: nc}}
 	s.tls = side(s.wire, config)
@@ -57,16 +57,16 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side
 	return nil
 }
 
-// detach returns the tls.Conn, which continues over nc with the input that it holds and
-// the rest of the current event. The loop must not use it afterwards.
+// detach returns the tls.Conn, which continues over nc with the input that it holds and the
+// rest of the current event. The loop must not use it afterwards.
 func (s *secure) detach(nc net.Conn) *tls.Conn {
 	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), handshakeDone: true}
 	s.c.secure = nil
 	return s.tls
 }
 
-// decryptInput passes all available plain text to the stream. It is also called without
-// an event, for input that arrived with the end of the handshake.
+// decryptInput passes all available plain text to the stream. It is also called without an
+// event, for input that arrived with the end of the handshake.
 func (s *secure) decryptInput() {
 	c := s.c
 	for c.state == connOpen {
@@ -89,8 +89,8 @@ func (s *secure) decryptInput() {
 	}
 }
 
-// write encrypts and sends b. A tls.Conn writes record by record, so write gathers the
-// records of up to maxGather bytes for one write to the socket.
+// write encrypts and sends b. A tls.Conn writes record by record, so write gathers the records
+// of up to maxGather bytes for one write to the socket.
 func (s *secure) write(b []byte) {
 	l := s.c.loop
 	for len(b) > 0 && s.c.state == connOpen {
@@ -111,8 +111,7 @@ func (s *secure) write(b []byte) {
 	}
 }
 
-// plainBuffer returns the buffer into which the loop's connections decrypt, one at a
-// time.
+// plainBuffer returns the buffer into which the loop's connections decrypt, one at a time.
 func (l *eventLoop) plainBuffer() []byte {
 	if l.decrypted == nil {
 		l.decrypted = make([]byte, maxRecord)
@@ -170,9 +169,9 @@ func (w *wire) LocalAddr() net.Addr { return nil }
 func (w *wire) RemoteAddr() net.Addr { return nil }
 
 // SetDeadline implements net.Conn and does nothing, as the next two. A loop has timers
-// instead, and a Socket sets the deadlines of its TCP connection itself. Package tls must
-// not change those: around close_notify it sets five seconds, and then now. A peer that
-// reads slower would lose the end of its stream.
+// instead, and a Socket sets the deadlines of its TCP connection itself. Package tls must not
+// change those: around close_notify it sets five seconds, and then now. A peer that reads
+// slower would lose the end of its stream.
 func (w *wire) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

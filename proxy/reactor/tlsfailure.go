@@ -23,18 +23,16 @@ const (
 	CodeFailed    = "tls_failed"    // any other failure, such as a broken connection
 )
 
-// errClosedSilently reports that the peer closed without sending a byte. On a listener
-// health checks do so, and it is no failure there.
+// errClosedSilently reports that the peer closed without sending a byte. On a listener health
+// checks do so, and it is no failure there.
 var errClosedSilently = errors.New("reactor: the peer closed before the handshake")
 
 // errTruncated reports the end of a connection without close_notify: the input may be
 // truncated (RFC 8446, section 6.1).
 var errTruncated = errors.New("reactor: the peer broke off without a close_notify")
 
-// errBusy reports that a handshake was refused because of maxHandshakes.
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 
-// tlsCode returns the code of a failure.
 func tlsCode(err error) string {
 	var refused *certs.VerifyError
 	var header tls.RecordHeaderError
@@ -67,8 +65,8 @@ type tlsFailures struct {
 // logPause is how long no other line is logged for a code.
 const logPause = time.Second
 
-// tlsFailed counts a TLS failure with a peer, and logs it unless the same code was
-// logged within logPause.
+// tlsFailed counts a TLS failure with a peer, and logs it unless the same code was logged
+// within logPause.
 func (e *Engine) tlsFailed(remote string, err error) {
 	code, now := tlsCode(err), time.Now()
 	f := &e.tlsFailures
@@ -90,7 +88,6 @@ func (e *Engine) tlsFailed(remote string, err error) {
 	}
 }
 
-// snapshot returns the counts.
 func (f *tlsFailures) snapshot() map[string]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

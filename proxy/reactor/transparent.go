@@ -17,28 +17,27 @@ import (
 
 // Transparent configures a Listener to which the kernel redirects connections to other
 // addresses (iptables REDIRECT). Redirected connections in HTTP/1 go to the loops, where
-// loop.Conn.OriginalDst returns their destination. All others are given to Pass. A
-// connection to the listener's own address always goes to a loop and has no original
-// destination, since passing it on would make a loop.
+// loop.Conn.OriginalDst returns their destination. All others are given to Pass. A connection
+// to the listener's own address always goes to a loop and has no original destination, since
+// passing it on would make a loop.
 //
-// The first bytes are read before the connection reaches a loop, because there a
-// half-close behind them would close it.
+// The first bytes are read before the connection reaches a loop, because there a half-close
+// behind them would close it.
 type Transparent struct {
-	// Wait limits the time until a client has shown that it speaks HTTP/1. A client that
-	// sends nothing may be waiting for its server to send first. Wait must be more than 0.
+	// Wait limits the time until a client has shown that it speaks HTTP/1. A client that sends
+	// nothing may be waiting for its server to send first. Wait must be more than 0.
 	Wait time.Duration
 
-	// Pass takes over any other connection, like Pass of downstream.Streams. It is called
-	// on any goroutine.
+	// Pass takes over any other connection, like Pass of downstream.Streams. It is called on
+	// any goroutine.
 	Pass func(s loop.Socket, to netip.AddrPort, first []byte)
 }
 
-// firstRead is the size of one read of a connection's first bytes. It is small because
-// each connection may hold one.
+// firstRead is the size of one read of a connection's first bytes: small, because each
+// connection may hold one.
 const firstRead = 1 << 10
 
-// passOn reports whether nc, accepted for c, was given to Pass. If not, c has the bytes
-// that were read.
+// passOn reports whether nc, accepted for c, was given to Pass. If not, c has the bytes read.
 func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 	to := l.eng.originalDst(nc)
 	if !to.IsValid() {
@@ -53,8 +52,8 @@ func (l *Listener) passOn(c *conn, nc *net.TCPConn) bool {
 	return true
 }
 
-// readFirst reads until it is known whether nc speaks HTTP/1. A connection that ends or
-// fails before that does not.
+// readFirst reads until it is known whether nc speaks HTTP/1. A connection that ends or fails
+// before that does not.
 func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	_ = nc.SetReadDeadline(time.Now().Add(l.opts.Transparent.Wait))
 	awake := context.AfterFunc(l.eng.ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
@@ -74,8 +73,8 @@ func (l *Listener) readFirst(nc *net.TCPConn) (b []byte, isHTTP bool) {
 	}
 }
 
-// originalDst returns the original destination of nc from the kernel's connection
-// tracking. The zero value means that nc was not redirected, or was made to this listener.
+// originalDst returns the original destination of nc from the kernel's connection tracking.
+// The zero value means that nc was not redirected, or was made to this listener.
 func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	local, ok := nc.LocalAddr().(*net.TCPAddr)
 	sc, err := nc.SyscallConn()
@@ -96,8 +95,8 @@ func originalDst(nc *net.TCPConn) (to netip.AddrPort) {
 	return to
 }
 
-// originalDst4 reads a sockaddr_in as the 20 bytes of an ipv6_mreq: package unix has no
-// call for this option (linux/netfilter_ipv4.h), and an ipv6_mreq is long enough.
+// originalDst4 reads a sockaddr_in as the 20 bytes of an ipv6_mreq: package unix has no call
+// for this option (linux/netfilter_ipv4.h), and an ipv6_mreq is long enough.
 func originalDst4(fd int) (netip.AddrPort, error) {
 	r, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	if err != nil {

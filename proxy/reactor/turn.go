@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// A turn is one or more events. At its end the flushes run, and then OnClose is called
-// for closed connections. gnet has no hook after the last ready event, but a function
-// given to Execute during an event runs after the events of the next poll. That costs a
-// write to gnet's eventfd, a poll and two small allocations. It pays if several events
-// share the turn, since it saves writes, but not if each turn has a single event. So the
-// loop learns: each turn with a single event doubles the number of following events that
-// end their turn at once, up to maxSolo. A shared turn resets that number to 0.
+// A turn is one or more events. At its end the flushes run, and then OnClose is called for
+// closed connections. gnet has no hook after the last ready event, but a function given to
+// Execute during an event runs after the events of the next poll. That costs a write to gnet's
+// eventfd, a poll and two small allocations. It pays if several events share the turn, since
+// it saves writes, but not if each turn has a single event. So the loop learns: each turn with
+// a single event doubles the number of following events that end their turn at once, up to
+// maxSolo. A shared turn resets that number to 0.
 const maxSolo = 31
 
-// maxSharers limits the events that share a turn. gnet delivers up to 1,024 events in a
-// row, and the output of the first would wait for the last. A flush for each 64 events
-// costs next to nothing, lets the peers start sooner, and keeps the output in the
-// processor's cache.
+// maxSharers limits the events that share a turn. gnet delivers up to 1,024 events in a row,
+// and the output of the first would wait for the last. A flush for each 64 events costs next
+// to nothing, lets the peers start sooner, and keeps the output in the processor's cache.
 const maxSharers = 64
 
-// turns is the state of a loop's turn. Two sources can bring a later end of a turn: a
-// function given to Execute, and the timerfd. Both may be pending at a time: events that
-// share a turn may leave work behind when maxSharers ends it early.
+// turns is the state of a loop's turn. A function given to Execute and the timerfd may both be
+// about to end a turn: events that share a turn may leave work behind when maxSharers ends it
+// early.
 type turns struct {
 	workLeft  bool // this event has left work for the end of the turn
 	byExecute bool // Execute was called, and will end this turn
@@ -36,14 +35,12 @@ type turns struct {
 	began  time.Duration // time of the first of them; 0 means that there is none
 }
 
-// beginEvent starts the callbacks for one event of gnet.
 func (l *eventLoop) beginEvent() {
 	l.beginCallbacks()
 	l.stats.Events++
 	l.turns.events++
 }
 
-// beginCallbacks starts a round of callbacks, which endEvent ends.
 func (l *eventLoop) beginCallbacks() {
 	l.busy = true
 	l.now = l.clock.now()
@@ -52,8 +49,8 @@ func (l *eventLoop) beginCallbacks() {
 	}
 }
 
-// endEvent ends a round of callbacks. If they left work, it ends the turn or schedules
-// its end. An event that left no work is a turn of its own.
+// endEvent ends a round of callbacks. If they left work, it ends the turn or schedules its
+// end. An event that left no work is a turn of its own.
 func (l *eventLoop) endEvent() {
 	if l.turns.workLeft {
 		l.turns.workLeft = false
@@ -66,7 +63,6 @@ func (l *eventLoop) endEvent() {
 	l.busy = false
 }
 
-// scheduleTurn ends the turn, or schedules its end, for an event that left work.
 func (l *eventLoop) scheduleTurn() {
 	t := &l.turns
 	switch {
@@ -113,7 +109,6 @@ func (l *eventLoop) endTurn() {
 	l.measure()
 }
 
-// measure counts the turn that has ended.
 func (l *eventLoop) measure() {
 	t := &l.turns
 	l.stats.Turns.Observe(l.clock.now() - t.began)
@@ -133,10 +128,9 @@ func (l *eventLoop) Run(context.Context) error {
 	return nil
 }
 
-// endTurnWithPosts runs the posted functions and ends the turn. gnet runs the functions
-// given to Execute until none is left, so a function that calls Execute again would
-// starve the sockets. So remaining work waits for the timerfd, which is an event among
-// the others.
+// endTurnWithPosts runs the posted functions and ends the turn. gnet runs the functions given
+// to Execute until none is left, so a function that calls Execute again would starve the
+// sockets. So remaining work waits for the timerfd, which is an event among the others.
 func (l *eventLoop) endTurnWithPosts() {
 	for _, f := range l.takePosts() {
 		l.run(f)
@@ -147,8 +141,8 @@ func (l *eventLoop) endTurnWithPosts() {
 	}
 }
 
-// Post implements loop.Loop. gnet's own queue has one entry for all posted functions,
-// because it loses the order beyond 1,024 entries.
+// Post implements loop.Loop. gnet's own queue has one entry for all posted functions, because
+// it loses the order beyond 1,024 entries.
 func (l *eventLoop) Post(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,9 +153,9 @@ func (l *eventLoop) Post(f func()) {
 	l.askTurn()
 }
 
-// askTurn calls Execute unless a turn is pending or running. The caller holds mu,
-// so that no call is in progress once the loop is retired: gnet would write to an
-// eventfd that is closed or reused.
+// askTurn calls Execute unless a turn is pending or running. The caller holds mu, so that no
+// call is in progress once the loop is retired: gnet would write to an eventfd that is closed
+// or reused.
 func (l *eventLoop) askTurn() {
 	if l.turnPending || l.retired {
 		return
@@ -190,8 +184,8 @@ func (l *eventLoop) takePosts() []func() {
 	return taken
 }
 
-// postsDone reports whether further functions were posted since takePosts. If so, the
-// caller must start the next turn.
+// postsDone reports whether functions were posted since takePosts, so that the caller must
+// start the next turn.
 func (l *eventLoop) postsDone() (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

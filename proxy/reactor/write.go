@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeSocket writes b to the socket. Bytes that the kernel does not take are given to
-// gnet, which buffers them and writes them later. An error closes the connection.
+// writeSocket writes b to the socket. Bytes that the kernel does not take are given to gnet,
+// which buffers them and writes them later. An error closes the connection.
 //
-// gnet's own write costs 0.5 of 8 µs more: write(2) does checks for files, and the Go
-// runtime is told of a system call that may block. rawSend is not announced to the
-// runtime. The garbage collector can't stop this thread before rawSend returns, and all
-// loops wait for that. Copying 4 MiB takes 2 ms, so gnet writes long input.
+// gnet's own write costs 0.5 of 8 µs more: write(2) does checks for files, and the Go runtime
+// is told of a system call that may block. It is not told of rawSend. The garbage collector
+// can't stop this thread before rawSend returns, and all loops wait for that. Copying 4 MiB
+// takes 2 ms, so gnet writes long input.
 func (c *conn) writeSocket(b []byte) error {
 	if c.gc == nil {
 		return net.ErrClosed
@@ -40,8 +40,7 @@ func (c *conn) writeSocket(b []byte) error {
 // maxRawSend is the largest input for rawSend, which takes about 50 µs for it.
 const maxRawSend = 64 << 10
 
-// rawSend calls send(2) without waiting, and without raising a signal. b must not be
-// empty.
+// rawSend calls send(2) without waiting, and without raising a signal. b must not be empty.
 func rawSend(fd int, b []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
