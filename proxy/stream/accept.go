@@ -35,9 +35,9 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	}
 }
 
-// serveParked sends the parked body of the token, as link.StreamAnswer says. The body
-// may also be parked in the previous process. A token that is unknown or has expired is
-// refused with a reason.
+// serveParked sends the parked body of the token, as link.StreamAnswer says. The body may also
+// be parked in the previous process. A token that is unknown or has expired is refused with a
+// reason.
 func (s *Server) serveParked(p *pair, token link.Token) {
 	parked := s.unpark(token)
 	if parked == nil {
@@ -48,8 +48,7 @@ func (s *Server) serveParked(p *pair, token link.Token) {
 	s.startResponse(&responseStream{pair: p, head: []byte{link.StreamTaken}, chunks: !src.Body.HasLength(), src: src})
 }
 
-// serve carries a request that another sidecar sends. That sidecar has added the
-// headers of a proxy already.
+// serve carries a request of another sidecar, which has added the headers of a proxy already.
 func (p *pair) serve(a *downstream.StreamAccept) {
 	r := &downstream.StreamRequest{Leaser: a.Leaser, Service: a.Service, Timeout: a.Timeout, Minor: 1, Record: a.Record}
 	if f := p.receive(r, a.Rest); f != nil {

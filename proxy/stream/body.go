@@ -11,8 +11,8 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// A body is read and passed on in pieces. A direction that is not spliced holds little
-// more than 64 KiB.
+// A body is read and passed on in pieces. A direction that is not spliced holds little more
+// than 64 KiB.
 const (
 	pieceSize    = 32 << 10
 	blockSize    = pieceSize + 16        // room for a piece as a chunk
@@ -21,12 +21,10 @@ const (
 
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// buffers is nil, since the streams belong to no loop: a nil Buffers keeps no large
-// buffers.
+// buffers is nil, since the streams belong to no loop: a nil Buffers keeps no large buffers.
 var buffers *protocol.Buffers
 
-// transfer passes a body from one end to another while it arrives. It owns decoded and
-// rest.
+// transfer passes a body from one end to another while it arrives. It owns decoded and rest.
 type transfer struct {
 	proc     *proxy.Process // counts the memory held
 	from, to *end
@@ -47,8 +45,8 @@ const (
 	toFault             // the destination failed
 )
 
-// run returns when the whole body and its end have been passed on, or at the first
-// fault. It releases the transfer's buffers.
+// run returns when the whole body and its end have been passed on, or at the first fault. It
+// releases the transfer's buffers.
 func (t *transfer) run() bodyFault {
 	early := protocol.Held(t.decoded) + cap(t.rest)
 	t.proc.Hold(early + transferSize)
@@ -72,7 +70,6 @@ func (t *transfer) run() bodyFault {
 	return f
 }
 
-// passEarly passes on the bytes that were read before the transfer began.
 func (t *transfer) passEarly(block []byte) bodyFault {
 	if f := t.writeDecoded(block); f != noFault {
 		return f
@@ -91,7 +88,6 @@ func (t *transfer) passEarly(block []byte) bodyFault {
 	return noFault
 }
 
-// passNext reads and passes on a piece.
 func (t *transfer) passNext(block []byte) bodyFault {
 	n, err := t.from.Read(block[:pieceSize])
 	switch {
@@ -104,8 +100,8 @@ func (t *transfer) passNext(block []byte) bodyFault {
 	return noFault
 }
 
-// decode passes on the part of the body that is in in, and returns how many bytes of in
-// it used. in may be a part of block: it is read before block is written.
+// decode passes on the part of the body that is in in, and returns how many bytes of in it
+// used. in may be a part of block: it is read before block is written.
 func (t *transfer) decode(in, block []byte) (int, bodyFault) {
 	n, _, err := t.body.Decode(in, t.decoded)
 	if err != nil {
@@ -114,7 +110,6 @@ func (t *transfer) decode(in, block []byte) (int, bodyFault) {
 	return n, t.writeDecoded(block)
 }
 
-// writeDecoded writes the decoded bytes.
 func (t *transfer) writeDecoded(block []byte) bodyFault {
 	for b := t.decoded.B[:t.body.Length()]; len(b) > 0; {
 		part, out := b, b
@@ -139,8 +134,8 @@ func (t *transfer) write(b []byte) bodyFault {
 	return noFault
 }
 
-// passVerbatim passes on n bytes that need no decoding. They stay within the kernel if
-// neither end is encrypted.
+// passVerbatim passes on n bytes that need no decoding. They stay within the kernel if neither
+// end is encrypted.
 func (t *transfer) passVerbatim(n int64, block []byte) bodyFault {
 	moved, err := copyN(t.to, t.from, n, block)
 	t.body.Skip(moved)

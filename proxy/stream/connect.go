@@ -12,7 +12,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/fault"
 )
 
-// endpointQuery says which endpoint a stream needs.
 type endpointQuery struct {
 	leaser  exchange.Leaser // picks the endpoint and counts the stream
 	service string
@@ -32,8 +31,8 @@ type refusal struct{ fail *fault.Failure }
 
 func (r refusal) Error() string { return "refused: " + r.fail.Code }
 
-// connect connects p to an endpoint that takes the stream. Unless it fails, the caller
-// must close lease. linked reports whether the endpoint is another sidecar.
+// connect connects p to an endpoint that takes the stream. Unless it fails, the caller must
+// close lease. linked reports whether the endpoint is another sidecar.
 func (p *pair) connect(w *endpointQuery) (lease *exchange.Lease, linked bool, fail *fault.Failure) {
 	picks := make(chan pick, 1)
 	w.leaser.Lease(w.service, func(l *exchange.Lease, at exchange.Target, f *fault.Failure) {
@@ -78,8 +77,8 @@ func (p *pair) await(picks <-chan pick) (a pick) {
 	}
 }
 
-// open connects to an endpoint. To another sidecar it also sends the preface, and waits
-// until that sidecar accepts a stream that can't be refused by an HTTP response.
+// open connects to an endpoint. To another sidecar it also sends the preface, and waits until
+// that sidecar accepts a stream that can't be refused by an HTTP response.
 func (p *pair) open(w *endpointQuery, at exchange.Target) error {
 	if err := p.dial(at.Addr, w.service); err != nil || !at.Link {
 		return err
@@ -102,8 +101,8 @@ func (p *pair) dial(addr, service string) error {
 	return p.attachUp(endOf(sock))
 }
 
-// sendPreface sends the preface of a stream, and waits for the status byte if its kind
-// has one.
+// sendPreface sends the preface of a stream, and waits for the status byte if its kind has
+// one.
 func (p *pair) sendPreface(st *link.Stream) error {
 	_ = p.up.SetDeadline(time.Now().Add(st.TimeLeft))
 	if _, err := p.up.Write(link.AppendStream(nil, st)); err != nil {
@@ -121,7 +120,6 @@ func (p *pair) sendPreface(st *link.Stream) error {
 	return p.up.SetDeadline(time.Time{})
 }
 
-// failure returns the Failure for an error of the connection to the endpoint.
 func failure(err error) *fault.Failure {
 	var r refusal
 	switch {

@@ -16,7 +16,6 @@ type conn interface {
 	CloseWrite() error
 }
 
-// end is one connection of a stream.
 type end struct {
 	conn
 	tcp     *net.TCPConn // below conn: has the counters, and is reset
@@ -24,8 +23,8 @@ type end struct {
 	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }
 
-// endOf returns the end for the Socket of a driver with TCP connections, and nil for any
-// other Socket.
+// endOf returns the end for the Socket of a driver with TCP connections, and nil for any other
+// Socket.
 func endOf(s loop.Socket) *end {
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })
@@ -35,16 +34,16 @@ func endOf(s loop.Socket) *end {
 	return &end{conn: c, tcp: over.NetConn().(*net.TCPConn), secure: s.Secure()}
 }
 
-// reset closes e so that its peer can't mistake what it received for everything. It
-// closes tcp first, since a close_notify of TLS would look complete. It does not block.
+// reset closes e so that its peer can't mistake what it received for everything. It closes tcp
+// first, since a close_notify of TLS would look complete. It does not block.
 func (e *end) reset() {
 	_ = e.tcp.SetLinger(0)
 	_ = e.tcp.Close()
 	_ = e.Close()
 }
 
-// isReset reports whether the connection was reset: the kernel has closed it, and only
-// the descriptor is left.
+// isReset reports whether the connection was reset: the kernel has closed it, and only the
+// descriptor is left.
 func (e *end) isReset() bool {
 	info, err := e.info()
 	return err != nil || info.State == tcpClose
@@ -62,7 +61,6 @@ func (e *end) moved() uint64 {
 	return info.Bytes_received + info.Bytes_acked
 }
 
-// info returns the kernel's state of the connection.
 func (e *end) info() (info *unix.TCPInfo, err error) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
@@ -75,7 +73,6 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 	return info, cmp.Or(err, failed)
 }
 
-// unacknowledged returns how many bytes the peer has not acknowledged yet.
 func (e *end) unacknowledged() (n int) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {

@@ -5,8 +5,8 @@ import "github.com/remora-proxy/remora/proxy"
 // readSize is the size of one read of a head.
 const readSize = 4 << 10
 
-// intake holds the bytes read of a head, and maybe bytes that follow it. They count
-// against limits.buffered until free or rest.
+// intake holds the bytes read of a head, and maybe bytes that follow it. They count against
+// limits.buffered until free or rest.
 type intake struct {
 	proc *proxy.Process
 	b    []byte
@@ -20,7 +20,6 @@ func newInput(proc *proxy.Process, b []byte) *intake {
 	return in
 }
 
-// hold counts the growth of b.
 func (in *intake) hold() {
 	in.proc.Hold(cap(in.b) - in.held)
 	in.held = cap(in.b)
@@ -52,7 +51,7 @@ func (in *intake) free() {
 	in.hold()
 }
 
-// writeHead writes a head to down. It counts against limits.buffered meanwhile.
+// writeHead writes a head to down, counted against limits.buffered meanwhile.
 func (p *pair) writeHead(head []byte) error {
 	proc := p.srv.opt.Process
 	proc.Hold(len(head))

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// watch aborts a stream after timeouts.idle without progress: no byte was received from
-// either side, and neither side acknowledged one. The kernel counts both, so the copies
-// need neither deadlines nor buffers here. A slow reader keeps its stream as long as it
-// reads anything.
+// watch aborts a stream after timeouts.idle without progress: no byte was received from either
+// side, and neither side acknowledged one. The kernel counts both, so the copies need neither
+// deadlines nor buffers here. A slow reader keeps its stream as long as it reads anything.
 type watch struct {
 	p      *pair
 	idle   time.Duration

@@ -29,12 +29,10 @@ type Listener struct {
 // Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Configure applies c to the connections that are accepted from now on. The address does
-// not change.
+// Configure applies c to the connections accepted from now on. The address does not change.
 func (l *Listener) Configure(c *config.Listener) { l.cfg.Store(c) }
 
-// Close stops accepting. Streams that were accepted before continue. A second Close
-// returns nil.
+// Close stops accepting. Accepted streams continue. A second Close returns nil.
 func (l *Listener) Close() error {
 	l.srv.mu.Lock()
 	delete(l.srv.listeners, l)

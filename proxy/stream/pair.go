@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// pair is the two ends of a stream, which it owns: down to the client, and up to the
-// endpoint, which is nil until it is connected.
+// pair is the two ends of a stream, which it owns: down to the client, and up to the endpoint,
+// which is nil until it is connected.
 type pair struct {
 	srv  *Server
 	down *end
@@ -52,7 +52,7 @@ func (p *pair) abort() {
 }
 
 // isAborted reports whether the stream was aborted. A failure after that is not the
-// endpoint's fault.
+// endpoint's.
 func (p *pair) isAborted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,9 +73,8 @@ func (p *pair) closeUp(complete bool) {
 	}
 }
 
-// readDown starts a goroutine that reads down: first upload does, then the input is
-// discarded until its end. A client that closes does not want the response, so the
-// stream is aborted.
+// readDown starts a goroutine that reads down: first upload does, then the input is discarded
+// until its end. A client that closes does not want the response, so the stream is aborted.
 func (p *pair) readDown(upload func()) {
 	p.readerDone = make(chan struct{})
 	p.srv.all.Go(func() {
@@ -88,8 +87,8 @@ func (p *pair) readDown(upload func()) {
 	})
 }
 
-// finish writes the last bytes of a response and closes down in a way that lets them
-// arrive: a close with unread input would send a reset, which can destroy them.
+// finish writes the last bytes of a response and closes down in a way that lets them arrive: a
+// close with unread input would send a reset, which can destroy them.
 func (p *pair) finish(out []byte) {
 	p.downDone.Store(true)
 	defer p.down.Close()
@@ -104,8 +103,8 @@ func (p *pair) finish(out []byte) {
 	p.linger()
 }
 
-// linger waits for the end of file of down. It gives up when the kernel has no more
-// output, or when the peer has acknowledged none for timeouts.write.
+// linger waits for the end of file of down. It gives up when the kernel has no more output, or
+// when the peer has acknowledged none for timeouts.write.
 func (p *pair) linger() {
 	left, progress := math.MaxInt, time.Now()
 	for {
@@ -125,8 +124,8 @@ func (p *pair) linger() {
 	}
 }
 
-// refuse sends out, a response with the failure, and closes down. It aborts the stream
-// if out is empty.
+// refuse sends out, a response with the failure, and closes down. It aborts the stream if out
+// is empty.
 func (p *pair) refuse(out []byte) {
 	if len(out) == 0 || p.srv.ctx.Err() != nil || p.isAborted() {
 		p.abort()
@@ -135,7 +134,7 @@ func (p *pair) refuse(out []byte) {
 	p.finish(out)
 }
 
-// moved returns the bytes that both ends have sent or acknowledged.
+// moved returns the bytes that both ends have received or acknowledged.
 func (p *pair) moved() uint64 {
 	p.mu.Lock()
 	up := p.up

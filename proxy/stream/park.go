@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxParked limits the parked responses. Above it Park refuses, and the other
-	// sidecar receives the error response-too-large.
+	// maxParked limits the parked responses. Above it Park refuses, and the other sidecar
+	// receives the error response-too-large.
 	maxParked = 1024
 
-	// parkTime is how long a response stays parked. The other sidecar fetches it as
-	// soon as it has the head.
+	// parkTime is how long a response stays parked. The other sidecar fetches it as soon as it
+	// has the head.
 	parkTime = 5 * time.Second
 )
 
-// parked is the body of a response that waits to be fetched. It is not read meanwhile,
-// so backpressure stops its sender.
+// parked is the body of a response that waits to be fetched. It is not read meanwhile, so
+// backpressure stops its sender.
 type parked struct {
 	srv   *Server
 	src   *exchange.StreamSource

@@ -11,13 +11,13 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// passTimeout limits connecting to the original destination of a client. For the client
-// the connection is open already.
+// passTimeout limits connecting to the original destination of a client, for which the
+// connection is open already.
 const passTimeout = 10 * time.Second
 
 // passThrough is a connection that was redirected here and is passed on to its original
-// destination. Its protocol is unknown, so it may be idle for any time; the kernel's
-// keepalive detects a peer that is gone.
+// destination. Its protocol is unknown, so it may be idle for any time; the kernel's keepalive
+// detects a peer that is gone.
 type passThrough struct {
 	*pair
 	listener string // name of the listener that accepted it
@@ -25,8 +25,8 @@ type passThrough struct {
 	first    []byte // bytes that were read already
 }
 
-// hop is the addresses of a connection. Connection tracking in the kernel keeps them
-// when it redirects the connection.
+// hop is the addresses of a connection. Connection tracking in the kernel keeps them when it
+// redirects the connection.
 type hop struct{ from, to netip.AddrPort }
 
 // Pass implements downstream.Streams.
@@ -55,8 +55,8 @@ func (p *passThrough) run() {
 	record.End(accesslog.StreamEnd{Cut: p.isAborted(), Endpoint: p.to.String(), In: in, Out: out})
 }
 
-// dialDestination connects to the original destination. It returns the connection for
-// removal from Server.hops.
+// dialDestination connects to the original destination, and returns the connection for removal
+// from Server.hops.
 func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 	if _, ours := p.srv.hops.Load(hop{addrPort(p.down.RemoteAddr()), p.to}); ours {
 		p.srv.opt.Logger.Warn("connection refused: it was made by this sidecar and redirected to it; exclude the sidecar's user id from redirection",
@@ -73,8 +73,8 @@ func (p *passThrough) dialDestination() (onward hop, fail *fault.Failure) {
 		p.srv.opt.Logger.Debug("original destination not connected", "destination", p.to.String(), "error", err)
 		return hop{}, fault.Connect
 	}
-	// The hop is added before a byte is sent: if the kernel redirects this connection to
-	// the sidecar too, Pass must find it.
+	// The hop is added before a byte is sent: if the kernel redirects this connection to the
+	// sidecar too, Pass must find it.
 	onward = hop{addrPort(p.up.LocalAddr()), p.to}
 	p.srv.hops.Store(onward, nil)
 	return onward, nil

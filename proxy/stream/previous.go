@@ -21,9 +21,9 @@ const (
 
 var errNoPrevious = errors.New("stream: no previous process")
 
-// Parking returns a loopback address, open until Close. There the process that replaces
-// this one fetches responses that are parked here, if it has their token. The error is
-// ErrClosed after Close.
+// Parking returns a loopback address, open until Close. There the process that replaces this
+// one fetches responses that are parked here, if it has their token. The error is ErrClosed
+// after Close.
 func (s *Server) Parking() (addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,6 @@ func (s *Server) Parking() (addr string, err error) {
 	return s.parking.Addr().String(), nil
 }
 
-// acceptFetches accepts connections at the Parking address until Close.
 func (s *Server) acceptFetches() {
 	waiting := make(chan struct{}, maxFetches)
 	for {
@@ -74,16 +73,16 @@ func (s *Server) serveFetch(down *end) {
 	s.serveParked(&pair{srv: s, down: down}, token)
 }
 
-// ForgetPrevious forgets the address of the previous process, which has ended. Another
-// process may listen there later, and must not be sent tokens.
+// ForgetPrevious forgets the address of the previous process, which has ended. Another process
+// may listen there later, and must not be sent tokens.
 func (s *Server) ForgetPrevious() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.previous = ""
 }
 
-// fetchFromPrevious passes to down the response that the previous process may have
-// parked under the token.
+// fetchFromPrevious passes to down the response that the previous process may have parked
+// under the token.
 func (p *pair) fetchFromPrevious(token link.Token) {
 	if err := p.dialPrevious(); err != nil {
 		p.refuse([]byte{byte(link.DeadlinePassed)})

@@ -8,18 +8,17 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// flushTime is how long the other direction of a broken stream may continue with the
-// bytes that the kernel still holds.
+// flushTime is how long the other direction of a broken stream may continue with the bytes
+// that the kernel still holds.
 const flushTime = time.Second
 
-// relay sends early to up and releases it, copies both ways until both have ended, and
-// closes both connections. It returns the bytes that went up (in) and down (out).
-// Between two TCP connections the copy is splice, within the kernel: relay holds no
-// bytes, and a reader that stops stalls its sender. With TLS on one of them it holds a
-// buffer for each direction.
+// relay sends early to up and releases it, copies both ways until both have ended, and closes
+// both connections. It returns the bytes that went up (in) and down (out). Between two TCP
+// connections the copy is splice, within the kernel: relay holds no bytes, and a reader that
+// stops stalls its sender. With TLS on one of them it holds a buffer for each direction.
 //
-// An end of file is passed on as one, and the other direction continues. An error ends
-// both directions with a reset.
+// An end of file is passed on as one, and the other direction continues. An error ends both
+// directions with a reset.
 func (p *pair) relay(early *intake) (in, out int64) {
 	back := make(chan int64, 1)
 	go func() { back <- p.copy(p.down, p.up) }()
@@ -56,8 +55,8 @@ func (p *pair) copy(dst, src *end) (n int64) {
 }
 
 // onBroken ends the stream with a reset, at once if e was reset. Otherwise the other end
-// failed: what that end sent before is still passed on, for flushTime, and the other
-// direction meets its end.
+// failed: what that end sent before is still passed on, for flushTime, and the other direction
+// meets its end.
 func (p *pair) onBroken(e *end) {
 	if e.isReset() {
 		p.abort()
@@ -69,7 +68,6 @@ func (p *pair) onBroken(e *end) {
 	_ = p.up.SetDeadline(until)
 }
 
-// copyAll copies until the end of file.
 func copyAll(proc *proxy.Process, to, from *end) (int64, error) {
 	if !to.secure && !from.secure {
 		return io.Copy(to.tcp, from.tcp)

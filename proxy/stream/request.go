@@ -36,9 +36,8 @@ func (s *Server) Request(client loop.Socket, r *downstream.StreamRequest) {
 	s.start(p, t.run)
 }
 
-// requestStream is a request, whose body may still be arriving, and its response. After
-// status 101 it is a tunnel. The goroutine of readDown passes the request on, and run
-// passes the response on.
+// requestStream is a request, whose body may still be arriving, and its response. After status
+// 101 it is a tunnel. The goroutine of readDown passes the request on, and run the response.
 type requestStream struct {
 	*pair
 	r       *downstream.StreamRequest
@@ -84,8 +83,8 @@ func (x *requestStream) run() {
 	})
 }
 
-// carry finds an endpoint and passes the request and the response on. If it returns a
-// Failure, the client has received no final response yet.
+// carry finds an endpoint and passes the request and the response on. If it returns a Failure,
+// the client has received no final response yet.
 func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	switch {
 	case len(x.r.Head) == 0:
@@ -113,7 +112,6 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	return x.passResponse()
 }
 
-// upload passes on the rest of the request.
 func (x *requestStream) upload() {
 	x.release()
 	t := transfer{
@@ -139,7 +137,6 @@ func (x *requestStream) upload() {
 	}
 }
 
-// startTimeout sets the deadline for the head of the response.
 func (x *requestStream) startTimeout() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +146,7 @@ func (x *requestStream) startTimeout() {
 	}
 }
 
-// onHead removes the deadline: the head of the response has arrived.
+// onHead removes the deadline for the head of the response.
 func (x *requestStream) onHead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,8 +206,8 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	return nil
 }
 
-// addHeaders adds the headers of a proxy to the response. Another sidecar has added Via
-// and Date already.
+// addHeaders adds the headers of a proxy to the response. Another sidecar has added Via and
+// Date already.
 func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	x.onHead()
 	if !x.linked {
@@ -219,8 +216,7 @@ func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	downstream.AddRequestID(resp, x.r.RequestID)
 }
 
-// sendHead sends the head of the response. After it a failure can only be shown by a
-// reset.
+// sendHead sends the head of the response. After it only a reset can show a failure.
 func (x *requestStream) sendHead(status int, head []byte) bool {
 	x.lease.Connected(status)
 	x.connected, x.status = true, status
@@ -231,8 +227,8 @@ func (x *requestStream) sendHead(status int, head []byte) bool {
 	return true
 }
 
-// finalResponse passes the final response on and closes both ends. The first n bytes of
-// in are its head.
+// finalResponse passes the final response on and closes both ends. The first n bytes of in are
+// its head.
 func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
 	x.addHeaders(resp, head)
 	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)
@@ -279,5 +275,4 @@ func (x *requestStream) upgrade(resp *protocol.Response, head *http1.Head, in *i
 	return nil
 }
 
-// date returns the value of the Date header for the current time.
 func date() []byte { return []byte(time.Now().UTC().Format(http.TimeFormat)) }

@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// responseStream is a response to a request that was a message. Its body is passed to
-// down while it arrives.
+// responseStream is a response to a request that was a message. Its body is passed to down
+// while it arrives.
 type responseStream struct {
 	*pair
 	head   []byte // sent before the body
@@ -61,8 +61,8 @@ func (d *responseStream) run() {
 	d.src.Record.End(accesslog.StreamEnd{Failure: fail, Cut: cut, Out: sent})
 }
 
-// joinSource connects the end that the body comes from. A body that was handed off with
-// its connection has it already; any other is fetched from another sidecar.
+// joinSource connects the end that the body comes from. A body that was handed off with its
+// connection has it already; any other is fetched from another sidecar.
 func (d *responseStream) joinSource() *fault.Failure {
 	if d.src.Socket != nil {
 		return nil
@@ -77,7 +77,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 	return nil
 }
 
-// send passes the response on. A response that ends early is aborted with a reset.
+// send passes the response on. One that ends early is aborted with a reset.
 func (d *responseStream) send() (sent int64, whole bool) {
 	watch := d.watch()
 	defer watch.stop()

@@ -21,20 +21,20 @@ import (
 type Options struct {
 	Process *proxy.Process
 
-	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service
-	// has it. The Socket must be a TCP connection or TLS on one, see loop.Socket.
+	// Dial connects to an endpoint ("ip:port") of a service, with TLS if the service has it.
+	// The Socket must be a TCP connection or TLS on one, see loop.Socket.
 	Dial func(ctx context.Context, addr, service string) (loop.Socket, error)
 
 	// Reserver returns the function with which a listener reserves a connection that it
-	// accepted from remote, under limits.connections, limits.per_source and its own max
-	// (0 means no limit). That function returns nil if a limit is reached, otherwise a
-	// release function. All three may be called from any goroutine.
+	// accepted from remote, under limits.connections, limits.per_source and its own max (0
+	// means no limit). That function returns nil if a limit is reached, otherwise a release
+	// function. All three may be called from any goroutine.
 	Reserver func(max int) (reserve func(remote net.Addr) (release func()))
 
 	Logger *slog.Logger
 
-	// Previous is the Parking address of the process that this one has replaced. It is
-	// used until ForgetPrevious. Empty means that there is no such process.
+	// Previous is the Parking address of the process that this one has replaced, used until
+	// ForgetPrevious. Empty means that there is no such process.
 	Previous string
 }
 
@@ -50,8 +50,7 @@ type Server struct {
 	flush  time.Duration // flushTime, except in tests
 	park   time.Duration // parkTime, except in tests
 
-	// hops has the open connections to original destinations, as keys of type hop.
-	hops sync.Map
+	hops sync.Map // open connections to original destinations, as keys of type hop
 
 	mu        sync.Mutex
 	closed    bool
@@ -73,9 +72,9 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve accepts connections of a tcp listener on ln. The socket must not use multipath
-// TCP, since splice needs plain TCP. Serve owns ln: it closes ln when it returns an
-// error, which is ErrClosed after Close.
+// Serve accepts connections of a tcp listener on ln. The socket must not use multipath TCP,
+// since splice needs plain TCP. Serve owns ln: it closes ln when it returns an error, which is
+// ErrClosed after Close.
 func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
 	l := &Listener{srv: s, ln: ln, reserve: s.opt.Reserver(c.Connections), done: make(chan struct{})}
 	l.Configure(c)
@@ -89,8 +88,8 @@ func (s *Server) Serve(ln net.Listener, c *config.Listener) (*Listener, error) {
 	return l, nil
 }
 
-// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no
-// TCP connection, it closes it and returns nil.
+// newPair returns the pair of a stream whose client is at the Socket. If the Socket has no TCP
+// connection, it closes it and returns nil.
 func (s *Server) newPair(client loop.Socket) *pair {
 	down := endOf(client)
 	if down == nil {
@@ -100,8 +99,8 @@ func (s *Server) newPair(client loop.Socket) *pair {
 	return &pair{srv: s, down: down}
 }
 
-// start calls run, which carries the stream of p, on a new goroutine. After Close it
-// aborts the stream and returns false.
+// start calls run, which carries the stream of p, on a new goroutine. After Close it aborts
+// the stream and returns false.
 func (s *Server) start(p *pair, run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,16 +136,15 @@ func (s *Server) Parked() int {
 	return len(s.parked)
 }
 
-// worker returns the workers in turn. Streams are few and long, and a pick is short, so
-// the load of the loops does not matter.
+// worker returns the workers in turn. Streams are few and long, and a pick is short, so the
+// load of the loops does not matter.
 func (s *Server) worker() *proxy.Worker {
 	all := s.opt.Process.Workers()
 	return all[int(s.next.Add(1))%len(all)]
 }
 
-// Close closes the listeners and aborts the streams. Both ends of a stream are reset, so
-// that none looks complete. Close returns when all goroutines have ended, or with the
-// error of ctx.
+// Close closes the listeners and aborts the streams. Both ends of a stream are reset, so that
+// none looks complete. Close returns when all goroutines have ended, or with the error of ctx.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -175,16 +173,14 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// opaque returns the query for an endpoint that takes a stream of opaque bytes.
 func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration) endpointQuery {
 	return endpointQuery{leaser: l, service: service, kind: link.StreamOpaque, timeout: timeout}
 }
 
-// config returns the configuration in use.
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }
 
-// service returns the configuration of a service. A stream may outlive its service:
-// then the defaults apply.
+// service returns the configuration of a service. A stream may outlive its service: then the
+// defaults apply.
 func (s *Server) service(name string) *config.Service {
 	if c := s.config().Services[name]; c != nil {
 		return c
@@ -192,8 +188,7 @@ func (s *Server) service(name string) *config.Service {
 	return config.DefaultService(name)
 }
 
-// limits returns the limits of messages whose bodies are passed on: a body may have any
-// length.
+// limits returns the limits of messages whose bodies, of any length, are passed on.
 func (s *Server) limits() *protocol.Limits {
 	lim := &s.config().Limits
 	return &protocol.Limits{Header: int(lim.Header), Headers: lim.Headers, Message: protocol.NoLimit}

@@ -12,9 +12,9 @@ type tunnel struct {
 	*pair
 	endpointQuery
 	rest []byte // bytes of down that were read already
-	// accepted is sent to down when the stream is open, and failureResponse when it can't
-	// be opened. If failureResponse returns nothing, down is reset, and only errors_total
-	// counts the failure.
+	// accepted is sent to down when the stream is open, and failureResponse when it can't be
+	// opened. If failureResponse returns nothing, down is reset, and only errors_total counts
+	// the failure.
 	accepted        []byte
 	failureResponse func(*fault.Failure) []byte
 
