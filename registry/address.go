@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// ErrAddress means that an address is not "host:port" with an IP address or a host
-// name, and a port from 1 to 65535.
+// ErrAddress means that an address is not "host:port" with an IP address or a host name, and a
+// port from 1 to 65535.
 var ErrAddress = errors.New("registry: address is not host:port")
 
-// ParseAddr splits addr into host and port, and reports whether the host is an IP
-// address. It returns the canonical form of the address: no leading zeros, IPv6 in
-// lower case and compressed, IPv4 not mapped into IPv6. So an endpoint has only one
-// spelling.
+// ParseAddr splits addr into host and port, and reports whether the host is an IP address. An
+// endpoint has only one canonical spelling: no leading zeros, IPv6 in lower case and
+// compressed, IPv4 not mapped into IPv6.
 func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -41,8 +40,8 @@ func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 }
 
 // validHost reports whether host is valid by RFC 1123 section 2.1, which it extends by
-// underscores, as in the names of container networks. A last label of only digits is
-// refused as a mistyped IPv4 address.
+// underscores, as in the names of container networks. A last label of only digits is refused
+// as a mistyped IPv4 address.
 func validHost(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 253 {

@@ -17,15 +17,10 @@ import (
 
 // Record is what a Cache stores of one service.
 type Record struct {
-	// Service is the name the record was stored under.
 	Service string `json:"service"`
+	Origin  string `json:"origin"` // names the registry; a record of another origin must not be used
 
-	// Origin names the registry of the endpoints. A process must not use a record
-	// of another origin.
-	Origin string `json:"origin"`
-
-	// Cluster, Term and Revision are the registry's own version of its data. Only
-	// the registry knows their meaning.
+	// Cluster, Term and Revision are the registry's own version of its data.
 	Cluster  uint64 `json:"cluster"`
 	Term     uint64 `json:"term"`
 	Revision int64  `json:"revision"`
@@ -39,10 +34,10 @@ const maxRecord = 8 << 20
 
 const rewriteAfter = 5 * time.Second
 
-// Cache stores the last known endpoints of services on disk, one file each, for a start
-// while the registry is unavailable. Writes happen in the background. Only the newest
-// record of a service is written, and a file is replaced atomically. A failed write, as
-// with a full disk, is repeated every rewriteAfter. A nil *Cache stores nothing.
+// Cache stores the last known endpoints of services on disk, one file each, for a start while
+// the registry is unavailable. Writes happen in the background. Only the newest record of a
+// service is written, and a file is replaced atomically. A failed write, as with a full disk,
+// is repeated every rewriteAfter. A nil *Cache stores nothing.
 type Cache struct {
 	dir       string
 	protocols Protocols
@@ -55,8 +50,8 @@ type Cache struct {
 	done    chan struct{}
 }
 
-// OpenCache makes dir if it is missing, and checks that it is writable. The caller must
-// call Close. A record with a protocol that is not one of protocols is damaged.
+// OpenCache makes dir if it is missing, and checks that it is writable. The caller must call
+// Close. A record with a protocol that is not one of protocols is damaged.
 func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("registry: cache: %w", err)
@@ -80,8 +75,7 @@ func OpenCache(dir string, protocols Protocols, log *slog.Logger) (*Cache, error
 	return c, nil
 }
 
-// Load returns the record of service. ok is false if there is no usable record. A damaged
-// record is logged.
+// Load returns the record of service, or false without a usable one. A damaged one is logged.
 func (c *Cache) Load(service string) (rec Record, ok bool) {
 	if c == nil {
 		return Record{}, false
@@ -109,7 +103,6 @@ func (c *Cache) read(service string) (Record, error) {
 	return decodeRecord(service, data, c.protocols)
 }
 
-// decodeRecord decodes the content of the file of service.
 func decodeRecord(service string, data []byte, protocols Protocols) (Record, error) {
 	if len(data) > maxRecord {
 		return Record{}, errors.New("too large")
@@ -151,8 +144,8 @@ func (c *Cache) Store(rec Record) {
 	}
 }
 
-// Close writes the pending records and ends the cache. It must be called once, after the
-// last Store.
+// Close writes the pending records and ends the cache. It must be called once, after the last
+// Store.
 func (c *Cache) Close() {
 	if c == nil {
 		return
@@ -179,8 +172,7 @@ func (c *Cache) run() {
 	}
 }
 
-// flush writes the pending records and reports whether all were written. It keeps the
-// others for the next time.
+// flush writes the pending records and reports whether all were written. It keeps the others.
 func (c *Cache) flush() (all bool) {
 	c.mu.Lock()
 	batch := c.pending
@@ -208,7 +200,6 @@ func (c *Cache) keep(rec Record) {
 
 const tempPattern = ".tmp-*"
 
-// write replaces the file of rec atomically and syncs it to disk.
 func (c *Cache) write(rec Record) (err error) {
 	data, err := json.MarshalIndent(rec, "", " ")
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package registry describes which endpoints a service has now, as an immutable
-// snapshot, and notifies of changes. Its subpackages provide the endpoints: etcd
-// (discovery and registration) and static (a list in the configuration). Two more stand
-// between these and the users of snapshots: dns replaces host names by addresses, and
-// health adds the verdicts of active checks.
+// Package registry describes which endpoints a service has now, as an immutable snapshot, and
+// notifies of changes. Its subpackages provide the endpoints: etcd (discovery and
+// registration) and static (a list in the configuration). Two more stand between these and the
+// users of snapshots: dns replaces host names by addresses, and health adds the verdicts of
+// active checks.
 //
-// The rest of the sidecar sees only the snapshots of a registry. Picking endpoints
-// works on a snapshot without a lock, and continues with the last one when the registry
-// is unavailable. This package knows neither connections nor how an endpoint is picked.
+// The rest of the sidecar sees only the snapshots of a registry. Picking endpoints works on a
+// snapshot without a lock, and continues with the last one when the registry is unavailable.
+// This package knows neither connections nor how an endpoint is picked.
 package registry
 
 import (
@@ -20,34 +20,24 @@ import (
 
 // Endpoint is one address of a service. Endpoints are compared with ==.
 type Endpoint struct {
-	// Addr is the address to dial: "ip:port". Watchers that the sidecar uses deliver
-	// nothing else. Before package dns has resolved it, the host may be a name.
-	Addr string
-
-	// Weight is the endpoint's share of the load relative to the others,
-	// 1 to MaxWeight.
-	Weight int
-
-	// Zone is the zone of the endpoint, or "" if it is unknown.
-	Zone string
-
+	// Addr is the address to dial: "ip:port". Watchers that the sidecar uses deliver nothing
+	// else. Before package dns has resolved it, the host may be a name.
+	Addr   string
+	Weight int    // share of the load relative to the others, 1 to MaxWeight
+	Zone   string // "" means unknown
 	// Protocol is what the endpoint speaks, as in the configuration. "" means that the
 	// registry has none, and the service's configuration decides.
 	Protocol string
+	Node     string // id of the node that registered the endpoint, or ""
+	Host     string // name that Addr was resolved from, or ""
 
-	// Node is the id of the node that registered the endpoint, or "".
-	Node string
-
-	// Host is the host name that Addr was resolved from, or "".
-	Host string
-
-	// Unhealthy is the verdict of an active health check (package health). Such an
-	// endpoint is used only if no other is left. Registries do not set it.
+	// Unhealthy is the verdict of an active health check (package health). Such an endpoint is
+	// used only if no other is left. Registries do not set it.
 	Unhealthy bool `json:"-"`
 }
 
-// Protocols are the names that an Endpoint's Protocol may have, besides "". Without a
-// name, it may have any.
+// Protocols are the names that an Endpoint's Protocol may have, besides "". Without a name, it
+// may have any.
 type Protocols []string
 
 // Check returns an error if protocol can't be an Endpoint's Protocol.
@@ -74,29 +64,22 @@ const (
 	SourceCache Source = "cache" // from disk: the registry has not responded since the start
 )
 
-// Snapshot is the known endpoints of one service at one moment. It is immutable: it may
-// be kept and shared without a copy, and must not be changed.
+// Snapshot is the known endpoints of one service at one moment. It is immutable: it may be
+// kept and shared without a copy.
 type Snapshot struct {
 	Service string
-
-	// Version grows with each snapshot of a service within a process, whatever the
-	// watcher. It need not be contiguous.
-	Version uint64
-
-	// Changed is when the endpoints last changed.
-	Changed time.Time
-
-	// Endpoints are sorted by Addr, and their Addrs are unique.
-	Endpoints []Endpoint
-
-	Source Source
+	// Version grows with each snapshot of a service within a process, whatever the watcher.
+	// It need not be contiguous.
+	Version   uint64
+	Changed   time.Time  // when the endpoints last changed
+	Endpoints []Endpoint // sorted by Addr, which is unique
+	Source    Source
 }
 
 var versions atomic.Uint64
 
-// NewSnapshot returns a snapshot of endpoints, which it sorts in place and keeps. Of
-// several endpoints with the same Addr, the first stays. Weights outside 1 to MaxWeight
-// become the nearer limit; 0 becomes 1.
+// NewSnapshot returns a snapshot of endpoints, which it sorts in place and keeps: see
+// Normalize.
 func NewSnapshot(service string, source Source, changed time.Time, endpoints []Endpoint) *Snapshot {
 	return &Snapshot{
 		Service:   service,
@@ -107,8 +90,8 @@ func NewSnapshot(service string, source Source, changed time.Time, endpoints []E
 	}
 }
 
-// Normalize sorts endpoints by Addr in place, keeps the first of those with the same
-// Addr, limits their weights, and returns the rest.
+// Normalize sorts endpoints by Addr in place, keeps the first of those with the same Addr,
+// limits their weights to 1 to MaxWeight, and returns the rest.
 func Normalize(endpoints []Endpoint) []Endpoint {
 	for i := range endpoints {
 		endpoints[i].Weight = min(max(endpoints[i].Weight, 1), MaxWeight)
@@ -120,13 +103,12 @@ func Normalize(endpoints []Endpoint) []Endpoint {
 
 // Watcher follows services.
 type Watcher interface {
-	// Watch delivers the current snapshot of service as soon as it is known, and a
-	// new one after each change. notify is called from one goroutine at a time and
-	// must not block. It must not call the Close method of the Watcher.
+	// Watch delivers the current snapshot of service as soon as it is known, and a new one
+	// after each change. notify is called from one goroutine at a time and must not block. It
+	// must not call the Close method of the Watcher.
 	//
-	// stop ends the watch and does not wait: a running notify may continue after stop
-	// returns, but no other begins. Calling stop again does nothing. notify may call
-	// stop.
+	// stop ends the watch and does not wait: a running notify may continue after stop returns,
+	// but no other begins. Calling stop again does nothing. notify may call stop.
 	Watch(service string, notify func(*Snapshot)) (stop func())
 }
 
@@ -152,49 +134,44 @@ type Registration struct {
 	Zone     string // "" means unknown
 	Protocol string // of the listener
 
-	// Metadata is stored beside the fields above for other readers of the registry.
-	// The keys of these fields ("weight", "zone", "protocol", "node") are ignored.
-	// It must not change after Register.
+	// Metadata is stored beside the fields above for other readers of the registry. The keys
+	// of these fields ("weight", "zone", "protocol", "node") are ignored. It must not change
+	// after Register.
 	Metadata map[string]string
 }
 
 // Registrar announces this process's own endpoints.
 type Registrar interface {
-	// Register returns at once, and retries in the background until the handle is
-	// withdrawn or closed. A registration that can never succeed (a bad address) has
-	// the state Failed from the start.
+	// Register returns at once, and retries in the background until the handle is withdrawn or
+	// closed. A registration that can never succeed (a bad address) is Failed from the start.
 	Register(Registration) Handle
 }
 
 // Handle is one registration. Its methods may be called from any goroutine.
 type Handle interface {
-	// Withdraw removes the endpoint from the registry until Restore, because the
-	// application's health check failed. It returns at once. Calling it again does
-	// nothing.
+	// Withdraw removes the endpoint from the registry until Restore, because the application's
+	// health check failed. It returns at once. Calling it again does nothing.
 	Withdraw()
 
-	// Yield leaves the endpoint to another process that will announce it. After it
-	// returns, this registration puts nothing more. The registry keeps the endpoint
-	// until Close, which removes only what the other process has not put.
+	// Yield leaves the endpoint to another process that will announce it. After it returns,
+	// this registration puts nothing more. The registry keeps the endpoint until Close, which
+	// removes only what the other process has not put.
 	Yield()
 
 	// Restore undoes Withdraw and Yield. It returns at once.
 	Restore()
 
-	// Change announces another value for the same service, node and address. It returns
-	// at once; the registry keeps the old value until the new one is put.
+	// Change announces another value for the same service, node and address. It returns at
+	// once; the registry keeps the old value until the new one is put.
 	Change(Registration)
 
-	// Close removes the endpoint for good, and waits until the registry has confirmed
-	// that or ctx is done. In the latter case it returns ctx's error, and the endpoint
-	// goes when its lease ends. Calling it again returns the same result.
+	// Close removes the endpoint for good, and waits until the registry has confirmed that or
+	// ctx is done. In the latter case it returns ctx's error, and the endpoint goes when its
+	// lease ends. Calling it again returns the same result.
 	Close(ctx context.Context) error
 
-	// State returns the current state.
 	State() State
-
-	// Err returns why the last attempt failed, or nil if it succeeded.
-	Err() error
+	Err() error // why the last attempt failed, or nil if it succeeded
 }
 
 // State is the state of a registration.

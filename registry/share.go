@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Shared lets all watches of a service share one watch of another watcher, which ends
-// with the last of them. A later watch gets the last snapshot at once, and nothing is
-// lost when one watch replaces another.
+// Shared lets all watches of a service share one watch of another watcher, which ends with the
+// last of them. A later watch gets the last snapshot at once, and nothing is lost when one
+// watch replaces another.
 type Shared struct {
 	inner Watcher
 
@@ -57,7 +57,6 @@ func (s *Shared) leave(service string, at *sharing) {
 	}
 }
 
-// sharing is the shared watch of one service.
 type sharing struct {
 	stop  func()
 	users int
@@ -67,7 +66,6 @@ type sharing struct {
 	all  []*user
 }
 
-// user is one of the watches that share.
 type user struct {
 	notify  func(*Snapshot)
 	stopped atomic.Bool
@@ -83,7 +81,7 @@ func (at *sharing) add(u *user) {
 	}
 }
 
-// deliver passes s to all users. It is called from one goroutine at a time.
+// deliver is called from one goroutine at a time.
 func (at *sharing) deliver(s *Snapshot) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -96,13 +94,12 @@ func (at *sharing) deliver(s *Snapshot) {
 	}
 }
 
-// sweep drops stopped users.
 func (at *sharing) sweep() {
 	at.all = slices.DeleteFunc(at.all, func(u *user) bool { return u.stopped.Load() })
 }
 
-// withNewVersion returns s with a version above all others: a user that got other
-// snapshots meanwhile would take s for an old one.
+// withNewVersion returns s with a version above all others: a user that got other snapshots
+// meanwhile would take s for an old one.
 func (s *Snapshot) withNewVersion() *Snapshot {
 	again := *s
 	again.Version = versions.Add(1)

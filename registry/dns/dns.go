@@ -1,12 +1,12 @@
-// Package dns replaces host names in snapshots by addresses. It stands between a registry
-// and the users of its snapshots, so that these never wait for a resolver. It knows neither
-// what endpoints are used for nor whether they are healthy.
+// Package dns replaces host names in snapshots by addresses. It stands between a registry and
+// the users of its snapshots, so that these never wait for a resolver. It knows neither what
+// endpoints are used for nor whether they are healthy.
 //
-// A name is resolved again when the TTL of its records ends, or at a fixed interval if
-// there is none. A name that can't be resolved keeps its addresses. If a name has IPv4
-// and IPv6 addresses, only the IPv4 ones are used: both usually lead to the same process,
-// which would count as two endpoints. For the same reason IPv6 addresses don't replace
-// IPv4 ones while it is unknown whether those still exist.
+// A name is resolved again when the TTL of its records ends, or at a fixed interval if there
+// is none. A name that can't be resolved keeps its addresses. If a name has IPv4 and IPv6
+// addresses, only the IPv4 ones are used: both usually lead to the same process, which would
+// count as two endpoints. For the same reason IPv6 addresses don't replace IPv4 ones while it
+// is unknown whether those still exist.
 package dns
 
 import (
@@ -25,18 +25,18 @@ import (
 
 // Options configures a Watcher. The zero value is usable.
 type Options struct {
-	// Interval is the time between two resolutions of a name if the last one failed or
-	// its TTL is unknown. For a name without addresses it is the maximum. Default: 30 s
+	// Interval is the time between two resolutions of a name if the last one failed or its TTL
+	// is unknown. For a name without addresses it is the maximum. Default: 30 s
 	Interval time.Duration
 
 	Timeout time.Duration // of one resolution. Default: 5 s
 
-	// Lookup returns the addresses of a host name. It is called from several
-	// goroutines. Default: Go's own resolver.
+	// Lookup returns the addresses of a host name. It is called from several goroutines.
+	// Default: Go's own resolver.
 	Lookup func(ctx context.Context, host string) (Answer, error)
 
-	// Known is the initial knowledge, from the Watcher that this one replaces. Names
-	// that are new more than 5 min later don't use it. The Watcher does not change it.
+	// Known is the initial knowledge, from the Watcher that this one replaces. Names that are
+	// new more than 5 min later don't use it. The Watcher does not change it.
 	Known Known
 
 	Logger *slog.Logger // nil means no logs
@@ -50,20 +50,17 @@ const (
 	defaultTimeout  = 5 * time.Second
 	defaultGather   = 100 * time.Millisecond
 
-	// minTTL and maxTTL limit the effect of a name server: no storm of queries, and
-	// no addresses that are used forever after they are gone.
+	// minTTL and maxTTL limit the effect of a name server: no storm of queries, and no
+	// addresses that are used forever after they are gone.
 	minTTL = time.Second
 	maxTTL = 5 * time.Minute
 
-	// parallel limits the concurrent lookups of one watch.
-	parallel = 8
-
-	// maxAddrs limits the endpoints of one name.
-	maxAddrs = 256
+	parallel = 8   // concurrent lookups of one watch
+	maxAddrs = 256 // endpoints of one name
 )
 
-// Watcher delivers another watcher's snapshots with each host name replaced by its
-// addresses, one endpoint each.
+// Watcher delivers another watcher's snapshots with an endpoint for each address of a host
+// name.
 type Watcher struct {
 	inner  registry.Watcher
 	opt    Options
@@ -92,8 +89,8 @@ func New(inner registry.Watcher, opt Options) *Watcher {
 	return w
 }
 
-// Watch implements registry.Watcher. The first snapshot is delivered when one endpoint
-// has an address, or all names have been looked up once.
+// Watch implements registry.Watcher. The first snapshot is delivered when one endpoint has an
+// address, or all names have been looked up once.
 func (w *Watcher) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,8 +122,8 @@ func (w *Watcher) end(t *watch) {
 	delete(w.watches, t)
 }
 
-// Close ends all watches and waits for their end. It does not close the inner watcher,
-// and must not be called from a notify function.
+// Close ends all watches and waits for their end. It does not close the inner watcher, and
+// must not be called from a notify function.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	w.cancel()
@@ -135,7 +132,6 @@ func (w *Watcher) Close() error {
 	return nil
 }
 
-// outcome is the outcome of one lookup.
 type outcome struct {
 	host string
 	name name
@@ -163,8 +159,8 @@ func (t *watch) run() {
 	for {
 		select {
 		case <-t.ctx.Done():
-			// Lookups in flight end with ctx and send their answers. Waiting for
-			// them makes Close leave no goroutine behind.
+			// Lookups in flight end with ctx and send their answers. Waiting for them makes
+			// Close leave no goroutine behind.
 			for range t.asking {
 				<-t.outcomes
 			}
@@ -189,12 +185,10 @@ func (t *watch) run() {
 	}
 }
 
-// gathering reports whether an answer waits for others that may arrive soon.
 func (t *watch) gathering() bool {
 	return len(t.asking) > 0 && !t.news.IsZero() && time.Since(t.news) < t.opt.gather
 }
 
-// sleep returns the time until run must act without another event.
 func (t *watch) sleep() time.Duration {
 	d := time.Hour
 	if !t.news.IsZero() {
@@ -211,7 +205,6 @@ func (t *watch) sleep() time.Duration {
 	return d
 }
 
-// forget drops names that are no longer in use, and adds new ones.
 func (t *watch) forget() {
 	names := make(map[string]name)
 	for _, e := range t.in.Endpoints {
@@ -228,7 +221,6 @@ func (t *watch) forget() {
 	t.names = names
 }
 
-// ask starts the lookups that are due.
 func (t *watch) ask() {
 	now := time.Now()
 	for host, n := range t.names {
@@ -249,8 +241,8 @@ func (t *watch) lookup(host string) name {
 	return name{addrs: usable(a.Addrs), lacks: a.Lacks, err: err, due: time.Now().Add(t.opt.pause(a.TTL, err))}
 }
 
-// pause returns the time from an answer to the next lookup: its TTL, if it is known, plus
-// up to a tenth, so that many sidecars do not ask at once.
+// pause returns the time from an answer to the next lookup: its TTL, if it is known, plus up
+// to a tenth, so that many sidecars do not ask at once.
 func (o *Options) pause(ttl time.Duration, err error) time.Duration {
 	d := o.Interval
 	if err == nil && ttl >= 0 {
@@ -259,15 +251,14 @@ func (o *Options) pause(ttl time.Duration, err error) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
-// firstPause returns the time to the next lookup of a name without addresses: longer
-// after each try.
+// firstPause is pause for a name without addresses: longer after each try.
 func (o *Options) firstPause(tries int) time.Duration {
 	d := min(minTTL<<min(tries-1, 10), o.Interval)
 	return d + rand.N(d/10+1)
 }
 
-// usable returns the addresses to use, sorted, so that the rotated answer of a resolver
-// is no change.
+// usable returns the addresses to use, sorted, so that the rotated answer of a resolver is no
+// change.
 func usable(addrs []netip.Addr) []netip.Addr {
 	var v4, v6 []netip.Addr
 	for _, a := range addrs {
@@ -286,9 +277,8 @@ func usable(addrs []netip.Addr) []netip.Addr {
 	return use[:min(len(use), maxAddrs)]
 }
 
-// learn processes the outcome of a lookup. The old addresses stay after a failure,
-// after an answer without addresses, and after one with only IPv6 if there may be IPv4
-// addresses.
+// learn processes the outcome of a lookup. The old addresses stay after a failure, after an
+// answer without addresses, and after one with only IPv6 if there may be IPv4 addresses.
 func (t *watch) learn(host string, n name) {
 	old, used := t.names[host]
 	if !used {

@@ -28,8 +28,8 @@ func (k Known) Addrs() map[string][]netip.Addr {
 	return all
 }
 
-// KnownAs returns the knowledge of another process, as returned by Addrs. Its names are
-// looked up again at once.
+// KnownAs returns the knowledge of another process, as returned by Addrs. Its names are looked
+// up again at once.
 func KnownAs(addrs map[string][]netip.Addr) Known {
 	k := make(Known, len(addrs))
 	for host, a := range addrs {
@@ -38,8 +38,8 @@ func KnownAs(addrs map[string][]netip.Addr) Known {
 	return k
 }
 
-// known returns what o.Known has for host, unless that is too old: the addresses may
-// belong to another host by now.
+// known returns what o.Known has for host, unless that is too old: the addresses may belong to
+// another host by now.
 func (o *Options) known(host string) name {
 	if !time.Now().Before(o.until) {
 		return name{}

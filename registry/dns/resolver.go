@@ -18,15 +18,15 @@ type Answer struct {
 	Addrs []netip.Addr
 	TTL   time.Duration // negative means unknown, as for a name from /etc/hosts
 
-	// Lacks is the error of the lookup of IPv4 addresses, if Addrs has only IPv6
-	// ones. nil means that there are no IPv4 addresses.
+	// Lacks is the error of the lookup of IPv4 addresses, if Addrs has only IPv6 ones. nil
+	// means that there are no IPv4 addresses.
 	Lacks error
 }
 
-// resolver is Go's own resolver. It obeys /etc/hosts, /etc/nsswitch.conf and
-// /etc/resolv.conf with its search list, but does not return how long an answer is valid.
-// That is read from the messages on its connections; a client of our own would have to
-// implement all the rest. Release builds are without cgo and have no other resolver.
+// resolver is Go's own resolver. It obeys /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf
+// with its search list, but does not return how long an answer is valid. That is read from the
+// messages on its connections; a client of our own would have to implement all the rest.
+// Release builds are without cgo and have no other resolver.
 type resolver struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -54,11 +54,11 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 	return a, err
 }
 
-// complete looks up the IPv4 addresses separately. The resolver sends both queries at
-// once, and does not distinguish a failed query from an empty answer. Failing the
-// lookup instead (StrictErrors) would be no better: some name servers always fail on
-// IPv6, and some names have nothing else. name is rooted, because the search list could
-// lead to another host with IPv4 addresses.
+// complete looks up the IPv4 addresses separately. The resolver sends both queries at once,
+// and does not distinguish a failed query from an empty answer. Failing the lookup instead
+// (StrictErrors) would be no better: some name servers always fail on IPv6, and some names
+// have nothing else. name is rooted, because the search list could lead to another host with
+// IPv4 addresses.
 func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 	res.StrictErrors = true
 	addrs, err := res.LookupNetIP(ctx, "ip4", name)
@@ -84,8 +84,8 @@ func (p packets) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// segments is a connection with a length before each message (RFC 1035, section 4.2.2).
-// The resolver reads one message from it.
+// segments is a connection with a length before each message (RFC 1035, section 4.2.2). The
+// resolver reads one message from it.
 type segments struct {
 	net.Conn
 	seen *messageRecord
@@ -102,8 +102,8 @@ func (s *segments) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// messageRecord records the messages that led to the addresses of host. The queries for
-// IPv4 and IPv6 are concurrent.
+// messageRecord records the messages that led to the addresses of host. The queries for IPv4
+// and IPv6 are concurrent.
 type messageRecord struct {
 	host string // as requested
 
@@ -112,16 +112,15 @@ type messageRecord struct {
 	six    string        // the rooted name with IPv6 addresses; "" means none yet
 }
 
-// found returns the recorded name, or "", and the TTL.
 func (t *messageRecord) found() (six string, lowest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.six, t.lowest
 }
 
-// note records a message from a server. A message that the resolver refuses, such as a
-// forged one, may still change the TTL and the name. So the TTL is limited, and the
-// name must be host or host with a domain appended.
+// note records a message from a server. A message that the resolver refuses, such as a forged
+// one, may still change the TTL and the name. So the TTL is limited, and the name must be host
+// or host with a domain appended.
 func (t *messageRecord) note(msg []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(msg); err != nil || h.RCode != dnsmessage.RCodeSuccess || h.Truncated {

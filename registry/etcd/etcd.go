@@ -1,9 +1,9 @@
 // Package etcd discovers and registers endpoints in etcd. It is one of the registries: it
 // delivers snapshots to the rest of the sidecar, and knows nothing of their use.
 //
-// A registration is the key <prefix>/<service>/<node>@<address> with a value in the
-// JSON of etcd's own naming/endpoints, under a lease that its process keeps alive. A
-// watch lists a service's keys and follows their changes.
+// A registration is the key <prefix>/<service>/<node>@<address> with a value in the JSON of
+// etcd's own naming/endpoints, under a lease that its process keeps alive. A watch lists a
+// service's keys and follows their changes.
 //
 // An outage of etcd never stops traffic. The rules:
 //
@@ -43,40 +43,31 @@ import (
 
 // Options configures a Registry.
 type Options struct {
-	// Endpoints are the etcd servers, "host:port" or URLs; at least one.
-	Endpoints []string
+	Endpoints []string // etcd servers, "host:port" or URLs; at least one
+	Prefix    string   // of all keys, without a "/" at its end; default: /remora/services
 
-	// Prefix begins all keys, without a "/" at its end. Default: /remora/services.
-	Prefix string
-
-	// LeaseTTL is how long a registration outlives its process, at least one
-	// second, rounded up to whole seconds. Default: 10 s.
+	// LeaseTTL is how long a registration outlives its process, at least one second, rounded
+	// up to whole seconds. Default: 10 s.
 	LeaseTTL time.Duration
 
-	// Grace is how long a service keeps its last endpoint, and the time beyond LeaseTTL
-	// for which endpoints are kept after etcd lost its data. It should exceed three
-	// seconds, the time in which a provider notices that etcd is back. Default: 5 s.
+	// Grace is how long a service keeps its last endpoint, and the time beyond LeaseTTL for
+	// which endpoints are kept after etcd lost its data. It should exceed three seconds, the
+	// time in which a provider notices that etcd is back. Default: 5 s.
 	Grace time.Duration
 
 	Username, Password string
 
-	// TLS returns the configuration of the next connection to etcd, so that it uses
-	// rotated certificates. The name that an endpoint must prove is filled in. nil
-	// means plain text.
+	// TLS returns the configuration of the next connection to etcd, so that it uses rotated
+	// certificates. The name that an endpoint must prove is filled in. nil means plain text.
 	TLS func() *tls.Config
 
-	// CacheDir stores the last known endpoints for a start without etcd; it is made
-	// if missing. "" means no cache.
+	// CacheDir stores the last known endpoints for a start without etcd; it is made if
+	// missing. "" means no cache.
 	CacheDir string
 
-	// Protocols are what an endpoint may speak. A value with another protocol is
-	// invalid.
-	Protocols registry.Protocols
-
-	// DNS says how addresses that are host names are resolved.
-	DNS dns.Options
-
-	Logger *slog.Logger // nil means no logs
+	Protocols registry.Protocols // a value with another protocol is invalid
+	DNS       dns.Options        // how addresses that are host names are resolved
+	Logger    *slog.Logger       // nil means no logs
 }
 
 const (
@@ -90,14 +81,13 @@ const (
 	// coldWait is how long a start waits for etcd before it uses the cache.
 	coldWait = time.Second
 
-	// maxLists limits the concurrent lists: while etcd does not respond, the client
-	// retries each of them many times a second.
+	// maxLists limits the concurrent lists: while etcd does not respond, the client retries
+	// each of them many times a second.
 	maxLists = 32
 
-	// keepAliveTime is the shortest that gRPC allows. The probe (position.go) sends
-	// more often, and its packets must be acknowledged within keepAliveTimeout,
-	// which gRPC also uses as the TCP user timeout. So a dead connection is noticed
-	// within seconds.
+	// keepAliveTime is the shortest that gRPC allows. The probe (position.go) sends more
+	// often, and its packets must be acknowledged within keepAliveTimeout, which gRPC also
+	// uses as the TCP user timeout. So a dead connection is noticed within seconds.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
 )
@@ -105,8 +95,7 @@ const (
 // ErrClosed is the error of registrations that ended because their Registry was closed.
 var ErrClosed = errors.New("registry/etcd: closed")
 
-// Registry is one process's connection to etcd. It is a registry.Watcher and a
-// registry.Registrar.
+// Registry is one process's connection to etcd, a registry.Watcher and a registry.Registrar.
 type Registry struct {
 	opt    Options
 	ttl    int64 // LeaseTTL in seconds
@@ -185,8 +174,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// origin distinguishes the caches of different registries, so that a sidecar that is
-// moved to another etcd does not send traffic to endpoints of the former one.
+// origin distinguishes the caches of different registries, so that a sidecar that is moved to
+// another etcd does not send traffic to endpoints of the former one.
 func (o *Options) origin() string {
 	sorted := slices.Sorted(slices.Values(o.Endpoints))
 	return strings.Join(sorted, ",") + " " + o.Prefix
@@ -246,7 +235,6 @@ func (r *Registry) clientConfig() clientv3.Config {
 	return c
 }
 
-// await waits for the client and returns it.
 func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 	select {
 	case <-r.ready:
@@ -261,16 +249,16 @@ func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOption) <-chan clientv3.WatchChan {
 	opened := make(chan clientv3.WatchChan, 1)
 	r.tasks.Go(func() {
-		// A member of etcd that lost the others ends the watch, instead of leaving
-		// it without events.
+		// A member of etcd that lost the others ends the watch, instead of leaving it without
+		// events.
 		opened <- r.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
 	})
 	return opened
 }
 
-// Close ends all watches and abandons the registrations that were not closed, which end
-// with their leases. It closes the connection and waits for the end of all that. It
-// must not be called from a notify function.
+// Close ends all watches and abandons the registrations that were not closed, which end with
+// their leases. It closes the connection and waits for the end of all that. It must not be
+// called from a notify function.
 func (r *Registry) Close() error {
 	r.once.Do(func() {
 		r.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// position is the progress of etcd: within one cluster, the revision and the raft term
-// never decrease. The zero value means unknown.
+// position is the progress of etcd: within one cluster, the revision and the raft term never
+// decrease. The zero value means unknown.
 type position struct {
 	cluster, term uint64
 	revision      int64
@@ -21,16 +21,15 @@ func positionOf(h *pb.ResponseHeader) position {
 }
 
 // lostSince reports whether an etcd that was at floor and is at p now has lost data in
-// between. The cluster id alone is not enough: a server that starts without data but with
-// the same flags has the same id.
+// between. The cluster id alone is not enough: a server that starts without data but with the
+// same flags has the same id.
 func (p position) lostSince(floor position) bool {
 	return floor != position{} && (p.cluster != floor.cluster || p.revision < floor.revision || p.term < floor.term)
 }
 
-// tracker follows etcd's position over all responses to a process, and informs all
-// watches and registrations when etcd has lost its data. etcd itself does not: a watch
-// that resumes on an empty server at a later revision gets no events until the server
-// reaches that revision.
+// tracker follows etcd's position over all responses to a process, and informs all watches and
+// registrations when etcd has lost its data. etcd itself does not: a watch that resumes on an
+// empty server at a later revision gets no events until the server reaches that revision.
 type tracker struct {
 	mu  sync.Mutex
 	now mark
@@ -51,10 +50,10 @@ func (t *tracker) mark() mark {
 	return t.now
 }
 
-// answered processes the header of a linearizable response to a request sent at m, and
-// returns the mark after it. Only such responses can be compared, because an earlier
-// request may get a response from an earlier revision. rewritten means that the
-// response shows a loss of data, whatever the header says.
+// answered processes the header of a linearizable response to a request sent at m, and returns
+// the mark after it. Only such responses can be compared, because an earlier request may get a
+// response from an earlier revision. rewritten means that the response shows a loss of data,
+// whatever the header says.
 func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after mark, lostNow bool) {
 	p := positionOf(h)
 	t.mu.Lock()
@@ -71,8 +70,8 @@ func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after 
 	return t.now, lostNow
 }
 
-// saw processes the position in an event of a watch, which is only a lower limit for the
-// position of etcd.
+// saw processes the position in an event of a watch, which is only a lower limit for that of
+// etcd.
 func (t *tracker) saw(epoch uint64, p position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,8 +88,8 @@ func (p *position) advance(q position) {
 	p.term, p.revision = max(p.term, q.term), max(p.revision, q.revision)
 }
 
-// probe requests etcd's position until the Registry closes: every third of a lease, and
-// at least every three seconds. It is one small read per process.
+// probe requests etcd's position until the Registry closes: every third of a lease, and at
+// least every three seconds. It is one small read per process.
 func (r *Registry) probe() {
 	every := min(r.opt.LeaseTTL/3, requestTimeout)
 	for {
@@ -116,7 +115,6 @@ func (r *Registry) probeOnce() error {
 	return nil
 }
 
-// answered updates the tracker, the log and the counters after a response.
 func (r *Registry) answered(m mark, h *pb.ResponseHeader, rewritten bool) mark {
 	after, lost := r.position.answered(m, h, rewritten)
 	r.stats.succeed(r.log)

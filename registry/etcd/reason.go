@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxReason limits a reason, in bytes: errors of package x509 list all names of a
-// certificate, which the other side controls.
+// maxReason limits a reason, in bytes: errors of package x509 list all names of a certificate,
+// which the other side controls.
 const maxReason = 512
 
-// reason is why requests to etcd waited in vain for a connection: no listener, or one
-// side refused the other's certificate. gRPC returns it with a failed request. The etcd
-// client only reports that the deadline was exceeded.
+// reason is why requests to etcd waited in vain for a connection: no listener, or one side
+// refused the other's certificate. gRPC returns it with a failed request. The etcd client only
+// reports that the deadline was exceeded.
 type reason struct{ last atomic.Pointer[string] }
 
 // observe is a grpc.UnaryClientInterceptor.

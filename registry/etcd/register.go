@@ -15,10 +15,10 @@ import (
 
 // Register implements registry.Registrar.
 //
-// The key is put under a lease of its own. A put on an existing key moves it from its
-// lease to the new one. So a node that restarts takes over the key of its predecessor:
-// neither the end of the predecessor's lease nor its drain removes the key. For the
-// same reason, this package never deletes a key.
+// The key is put under a lease of its own. A put on an existing key moves it from its lease to
+// the new one. So a node that restarts takes over the key of its predecessor: neither the end
+// of the predecessor's lease nor its drain removes the key. For the same reason, this package
+// never deletes a key.
 func (r *Registry) Register(reg registry.Registration) registry.Handle {
 	h := &handle{r: r, service: reg.Service, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	h.ctx, h.kill = context.WithCancel(r.ctx)
@@ -52,9 +52,9 @@ type handle struct {
 	kill context.CancelFunc
 	done chan struct{} // closed when the goroutine has ended
 
-	// lease may hold the key; 0 means that no lease does. It is dropped only when
-	// etcd reports that it is gone: whatever the outcome of a request that timed
-	// out, revoking the lease removes the key. The goroutine owns it.
+	// lease may hold the key; 0 means that no lease does. It is dropped only when etcd reports
+	// that it is gone: whatever the outcome of a request that timed out, revoking the lease
+	// removes the key. The goroutine owns it.
 	lease clientv3.LeaseID
 
 	putting sync.Mutex // held while the key is put
@@ -201,7 +201,6 @@ func (h *handle) run() {
 	}
 }
 
-// failed records why a registration could not be made or kept, and logs a change.
 func (h *handle) failed(op context.Context, err error) {
 	if op.Err() != nil {
 		return // interrupted
@@ -212,7 +211,6 @@ func (h *handle) failed(op context.Context, err error) {
 	h.settle(op, registry.Pending, err)
 }
 
-// register registers, and repeats that as often as needed until op ends.
 func (h *handle) register(op context.Context, pause *retry) {
 	var lease kept
 	for op.Err() == nil {
@@ -223,8 +221,8 @@ func (h *handle) register(op context.Context, pause *retry) {
 	}
 }
 
-// kept is a lease that is kept alive, whatever is put under it: an etcd without space
-// refuses puts, but renews leases.
+// kept is a lease that is kept alive, whatever is put under it: an etcd without space refuses
+// puts, but renews leases.
 type kept struct {
 	id    clientv3.LeaseID
 	alive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is no longer kept alive
@@ -251,8 +249,8 @@ func (k *kept) keep(op context.Context, client *clientv3.Client, id clientv3.Lea
 	return err
 }
 
-// hold registers, and keeps the registration until it breaks or op ends. It returns nil
-// if another value must be put under the same lease.
+// hold registers, and keeps the registration until it breaks or op ends. It returns nil if
+// another value must be put under the same lease.
 func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	ctx, cancel := context.WithCancel(op)
 	defer cancel()
@@ -282,8 +280,8 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	h.settle(op, registry.Registered, nil)
 	h.r.log.Info("registered", "service", h.service, "key", h.key)
 
-	// A key that is removed while its owner lives is put again at once. An operator
-	// may remove it, the drain of a twin, or an etcd that ended all leases at once.
+	// A key that is removed while its owner lives is put again at once. An operator may remove
+	// it, the drain of a twin, or an etcd that ended all leases at once.
 
 	on, leave := h.r.own.join(ctx)
 	opened := h.r.open(on, h.key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
@@ -316,7 +314,6 @@ func (h *handle) hold(op context.Context, lease *kept, pause *retry) error {
 	}
 }
 
-// keep keeps the lease alive until op ends.
 func (h *handle) keep(op context.Context) {
 	if h.lease != 0 {
 		if alive, err := h.r.client.KeepAlive(op, h.lease); err == nil {

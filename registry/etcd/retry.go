@@ -20,11 +20,10 @@ func (b *retry) wait(ctx context.Context) bool {
 	return sleep(ctx, jitter(b.next))
 }
 
-// reset makes the next pause short.
 func (b *retry) reset() { b.next = 0 }
 
-// jitter returns a time between half of d and d, so that many sidecars that lost the same
-// etcd do not come back at the same moment.
+// jitter returns a time between half of d and d, so that many sidecars that lost the same etcd
+// do not come back at the same moment.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 func sleep(ctx context.Context, d time.Duration) bool {

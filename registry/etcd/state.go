@@ -30,7 +30,7 @@ var stateEdges = [registry.Failed + 1][registry.Failed + 1]bool{
 	registry.Withdrawn:  {registry.Pending: true},
 }
 
-// become changes the state. To stay in it is no change. An illegal change panics.
+// become changes the state. To stay in it is no change.
 func (h *handle) become(next registry.State) {
 	if next != h.state && !stateEdges[h.state][next] {
 		panic("registry/etcd: a registration can't go from " + h.state.String() + " to " + next.String())

@@ -24,9 +24,9 @@ type streams struct {
 // streamKey is the metadata key that separates streams. etcd ignores it.
 const streamKey = "remora-stream"
 
-// join returns the context for a watch on the current stream. leave makes later watches
-// use another stream: a stream keeps the token with which it began, and etcd refuses
-// new watches on it once that token is invalid.
+// join returns the context for a watch on the current stream. leave makes later watches use
+// another stream: a stream keeps the token with which it began, and etcd refuses new watches
+// on it once that token is invalid.
 func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
 	n := s.current.Load()
 	ctx = md.AppendToOutgoingContext(ctx, streamKey, s.kind+strconv.FormatUint(n, 10))
@@ -36,12 +36,11 @@ func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
 	return ctx, func() { s.current.CompareAndSwap(n, n+1) }
 }
 
-// begun is the context key of a stream's *atomic.Bool. The context is that of the first
-// watch on the stream.
+// begun is the context key of a stream's *atomic.Bool, in the context of its first watch.
 type begun struct{}
 
-// errResumed ends the watches on a stream that must not resume. The etcd client does
-// not retry after its code.
+// errResumed ends the watches on a stream that must not resume. The etcd client does not retry
+// after its code.
 var errResumed = status.Error(codes.Aborted, "the connection broke")
 
 // once is a grpc.StreamClientInterceptor that refuses to resume such a stream.

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// rotating are gRPC credentials that get a new TLS configuration for each handshake.
-// gRPC's own credentials keep the first configuration with its authorities. Callbacks
-// of package tls could get newer ones, but do not know the dialled address, which an
-// etcd certificate often names. All but the handshake is that of gRPC's credentials.
+// rotating are gRPC credentials that get a new TLS configuration for each handshake. gRPC's
+// own credentials keep the first configuration with its authorities. Callbacks of package tls
+// could get newer ones, but do not know the dialled address, which an etcd certificate often
+// names.
 type rotating struct {
 	credentials.TransportCredentials
 	current func() *tls.Config

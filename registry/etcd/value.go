@@ -9,8 +9,8 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// update is the value of a key, in the JSON of etcd's naming/endpoints, so that
-// gRPC clients with etcd's resolver can read it.
+// update is the value of a key, in the JSON of etcd's naming/endpoints, so that gRPC clients
+// with etcd's resolver can read it.
 type update struct {
 	Op       uint8 // 0 means add; naming/endpoints never stores another value
 	Addr     string
@@ -39,8 +39,8 @@ var (
 )
 
 // decode decodes a value. Metadata that is not an object belongs to another system and is
-// ignored; an object must be valid. A weight above MaxWeight, which only other systems
-// write, counts as MaxWeight.
+// ignored; an object must be valid. A weight above MaxWeight, which only other systems write,
+// counts as MaxWeight.
 func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, error) {
 	if len(value) > maxValue {
 		return registry.Endpoint{}, errLarge
@@ -77,7 +77,6 @@ func decode(value []byte, protocols registry.Protocols) (registry.Endpoint, erro
 	}, nil
 }
 
-// encode returns the value of a registration. It fails if the registration is invalid.
 func encode(reg registry.Registration, protocols registry.Protocols) (string, error) {
 	if reg.Weight < 0 {
 		return "", errWeight
@@ -116,16 +115,14 @@ func checkService(name string) error {
 	return nil
 }
 
-// servicePrefix returns the prefix of the keys of a service.
 func (r *Registry) servicePrefix(service string) string {
 	return r.opt.Prefix + "/" + service + "/"
 }
 
-// nested reports whether a key with a service's prefix belongs to another service,
-// whose name begins with this service's name and a "/".
+// nested reports whether a key with a service's prefix belongs to another service, whose name
+// begins with this service's name and a "/".
 func nested(prefix, key string) bool { return strings.Contains(key[len(prefix):], "/") }
 
-// entry returns the key and the value of a registration.
 func (r *Registry) entry(reg *registry.Registration) (key, value string, err error) {
 	if err := checkService(reg.Service); err != nil {
 		return "", "", err

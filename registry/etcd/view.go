@@ -7,15 +7,14 @@ import (
 	"github.com/remora-proxy/remora/registry"
 )
 
-// entry is the endpoint of one key.
 type entry struct {
 	endpoint registry.Endpoint
 	revision int64 // of the key's last change; of two with one address, the later wins
 }
 
-// view decides which endpoints of one service to use: those in etcd, and those that are
-// kept although etcd no longer has them. The rules are in the package comment. It is
-// pure: the time is an argument.
+// view decides which endpoints of one service to use: those in etcd, and those that are kept
+// although etcd no longer has them, by the rules in the package comment. It is pure: the time
+// is an argument.
 type view struct {
 	ttl, grace time.Duration
 
@@ -36,8 +35,8 @@ func newView(ttl, grace time.Duration) *view {
 	}
 }
 
-// replace sets the full list. lost means that etcd lost its data since the previous
-// list, so that endpoints which are missing now may still be alive.
+// replace sets the full list. lost means that etcd lost its data since the previous list, so
+// that endpoints which are missing now may still be alive.
 func (v *view) replace(live map[string]entry, lost bool, now time.Time) {
 	v.live = live
 	if lost {
@@ -51,17 +50,15 @@ func (v *view) replace(live map[string]entry, lost bool, now time.Time) {
 	}
 }
 
-// put sets the value of a key.
 func (v *view) put(key string, e entry) {
 	v.live[key] = e
 	delete(v.held, e.endpoint.Addr)
 }
 
-// remove removes a key.
 func (v *view) remove(key string) { delete(v.live, key) }
 
-// settle decides which endpoints to use now. changed reports whether they differ from the
-// last result. wake is the time when they may change without an event, or zero.
+// settle decides which endpoints to use now. changed reports whether they differ from the last
+// result. wake is the time when they may change without an event, or zero.
 func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	if len(v.held) > 0 {
 		if now.Before(v.heldUntil) {

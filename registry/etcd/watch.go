@@ -13,10 +13,9 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// Watch implements registry.Watcher. The first snapshot comes with the first response
-// of etcd, or from the cache if etcd does not respond within a second and the cache has
-// the service. A service without endpoints has an empty snapshot. notify is not called
-// after Close.
+// Watch implements registry.Watcher. The first snapshot comes with the first response of etcd,
+// or from the cache if etcd does not respond within a second and the cache has the service. A
+// service without endpoints has an empty snapshot. notify is not called after Close.
 func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
 	return r.resolved.Watch(service, notify)
 }
@@ -24,8 +23,7 @@ func (r *Registry) Watch(service string, notify func(*registry.Snapshot)) (stop 
 // Known returns what the running watches know of host names.
 func (r *Registry) Known() dns.Known { return r.resolved.Known() }
 
-// keys is the Registry as a watcher of the registered addresses, which may have host
-// names.
+// keys is the Registry as a watcher of the registered addresses, which may have host names.
 type keys struct{ r *Registry }
 
 func (k keys) Watch(service string, notify func(*registry.Snapshot)) (stop func()) {
@@ -65,7 +63,6 @@ type watch struct {
 	breaks uint64 // connections to etcd that had ended before the last list
 }
 
-// errLost ends follow: etcd has lost its data.
 var errLost = errors.New("etcd has lost its data")
 
 // maxBad limits the keys that watch remembers as logged.
@@ -100,7 +97,6 @@ func (w *watch) run() {
 	}
 }
 
-// loadCache initializes the view with the cached record of the service.
 func (w *watch) loadCache() (*registry.Snapshot, bool) {
 	rec, ok := w.r.cache.Load(w.service)
 	if !ok || rec.Origin != w.r.origin {
@@ -111,7 +107,6 @@ func (w *watch) loadCache() (*registry.Snapshot, bool) {
 	return registry.NewSnapshot(w.service, registry.SourceCache, rec.Changed, slices.Clone(rec.Endpoints)), true
 }
 
-// list reads the whole state of the service.
 func (w *watch) list(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(w.ctx, timeout)
 	defer cancel()
@@ -163,9 +158,9 @@ func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
 	w.view.replace(live, lost, time.Now())
 }
 
-// rewritten reports whether live can't follow from the previous state: a key has a
-// revision that was seen before, but the key did not have it then. An etcd that lost
-// its data may already be past its former revision.
+// rewritten reports whether live can't follow from the previous state: a key has a revision
+// that was seen before, but the key did not have it then. An etcd that lost its data may
+// already be past its former revision.
 func (w *watch) rewritten(live map[string]entry) bool {
 	for key, e := range live {
 		if e.revision > w.seen {
@@ -196,8 +191,8 @@ func (w *watch) follow() error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case events = <-opened:
-			// The server behind a new connection may have lost what list read, and
-			// be past that revision.
+			// The server behind a new connection may have lost what list read, and be past
+			// that revision.
 			if w.r.breaks.Load() != w.breaks {
 				return errResumed
 			}
@@ -249,8 +244,7 @@ func (w *watch) apply(resp *clientv3.WatchResponse) {
 	}
 }
 
-// decode decodes one key. An invalid value is ignored, counted, and logged the first
-// time.
+// decode decodes one key. An invalid value is ignored, counted, and logged the first time.
 func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 	key := string(kv.Key)
 	if nested(w.prefix, key) {
@@ -269,8 +263,8 @@ func (w *watch) decode(kv *mvccpb.KeyValue) (entry, bool) {
 	return entry{}, false
 }
 
-// settle delivers a snapshot if the endpoints have changed, and sets timer to the time
-// when they may change without an event.
+// settle delivers a snapshot if the endpoints have changed, and sets timer to the time when
+// they may change without an event.
 func (w *watch) settle(timer *time.Timer) {
 	now := time.Now()
 	changed, wake := w.view.settle(now)

@@ -1,7 +1,7 @@
-// Package health checks endpoints and applications actively. Follow stands between a
-// registry and the users of its snapshots, and adds the verdict of the checks to each
-// endpoint. The package knows nothing of how endpoints are picked. A single slow or bad
-// response changes nothing: a verdict changes after enough contrary outcomes in a row.
+// Package health checks endpoints and applications actively. Follow stands between a registry
+// and the users of its snapshots, and adds the verdict of the checks to each endpoint. The
+// package knows nothing of how endpoints are picked. A single slow or bad response changes
+// nothing: a verdict changes after enough contrary outcomes in a row.
 package health
 
 import (
@@ -14,17 +14,14 @@ import (
 	"time"
 )
 
+// What is read of a response, in bytes. A body that is read spares the application a reset.
 const (
-	// maxBody limits how much of a response is read. Reading lets the application send
-	// the response without a reset.
-	maxBody = 64 << 10
-
-	// maxHeader limits the header section of a response.
+	maxBody   = 64 << 10
 	maxHeader = 64 << 10
 )
 
-// Check says what is requested, and which outcomes change a verdict. All fields but
-// Path must be above 0.
+// Check says what is requested, and which outcomes change a verdict. All fields but Path must
+// be above 0.
 type Check struct {
 	Path     string        // of a GET; "" means a TCP connect
 	Interval time.Duration // from one check to the next, up to a tenth more or less
@@ -34,14 +31,14 @@ type Check struct {
 	Unhealthy int // failures in a row that make the healthy unhealthy
 }
 
-// pause returns the time from one check to the next. It varies, so that the checks of
-// many sidecars do not coincide.
+// pause returns the time to the next check. It varies, so that those of many sidecars do not
+// coincide.
 func (c *Check) pause() time.Duration {
 	return c.Interval*9/10 + rand.N(c.Interval/5+1)
 }
 
-// asker makes the checks, each on a new connection: an application that accepts no
-// connection is down, even if its old connections work.
+// asker makes the checks, each on a new connection: an application that accepts no connection
+// is down, even if its old connections work.
 type asker struct {
 	path   string
 	client http.Client
@@ -56,8 +53,8 @@ func newAsker(c *Check) *asker {
 	}}
 }
 
-// ask returns nil if addr passes: it accepts a connection, or responds to the GET with
-// a status from 200 to 399.
+// ask returns nil if addr passes: it accepts a connection, or responds to the GET with a
+// status from 200 to 399.
 func (a *asker) ask(ctx context.Context, addr string) error {
 	if a.path == "" {
 		d := net.Dialer{Timeout: a.client.Timeout}

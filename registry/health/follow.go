@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// parallel limits the concurrent checks of one service. If more are due, checks
-	// come later than their interval.
+	// parallel limits the concurrent checks of one service. If more are due, checks come later
+	// than their interval.
 	parallel = 32
 
-	// settle is the minimum time between two snapshots that differ only in verdicts, so
-	// that many changes at once do not cost a snapshot each.
+	// settle is the minimum time between two snapshots that differ only in verdicts, so that
+	// many changes at once do not cost a snapshot each.
 	settle = 100 * time.Millisecond
 
-	// spread is the maximum time over which the first checks of new endpoints are
-	// distributed.
+	// spread is the maximum time over which the first checks of new endpoints are distributed.
 	spread = time.Second
 
 	// protocolHTTP is the protocol of endpoints that can be checked by a path.
@@ -33,8 +32,8 @@ const (
 type Options struct {
 	Check Check
 
-	// Protocol is the protocol of endpoints for which the registry has none. A Check
-	// with a Path leaves out endpoints that do not speak http.
+	// Protocol is the protocol of endpoints for which the registry has none. A Check with a
+	// Path leaves out endpoints that do not speak http.
 	Protocol string
 
 	// Verdicts are the initial verdicts, from a Follower that this one replaces.
@@ -43,15 +42,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Verdicts are the verdicts of checks by address. An address without a verdict is
-// healthy.
+// Verdicts are the verdicts of checks by address. An address without a verdict is healthy.
 type Verdicts map[string]judge
 
-// Follow delivers the snapshots of w for a service with the verdict of the checks in
-// each endpoint, and another one when a verdict changes. An endpoint is healthy until
-// checks fail. Its verdict is kept while its address is in the snapshots.
-//
-// notify is called as registry.Watcher documents.
+// Follow delivers the snapshots of w for a service with the verdict of the checks in each
+// endpoint, and another one when a verdict changes. An endpoint is healthy until checks fail.
+// Its verdict is kept while its address is in the snapshots. notify is called as
+// registry.Watcher documents.
 func Follow(w registry.Watcher, service string, o Options, notify func(*registry.Snapshot)) *Follower {
 	f := &Follower{
 		opt:      o,
@@ -72,8 +69,7 @@ func Follow(w registry.Watcher, service string, o Options, notify func(*registry
 	return f
 }
 
-// Stop ends the checks and returns when none is in flight. It must not be called from
-// notify.
+// Stop ends the checks and returns when none is in flight. It must not be called from notify.
 func (f *Follower) Stop() {
 	f.cancel()
 	<-f.ended
@@ -95,7 +91,6 @@ func (f *Follower) Verdicts() Verdicts {
 // fresh is the judge of an unknown endpoint.
 var fresh = judge{healthy: true}
 
-// target is an endpoint to check.
 type target struct {
 	addr  string
 	judge judge
@@ -105,7 +100,6 @@ type target struct {
 
 func byDue(a, b *target) int { return a.due.Compare(b.due) }
 
-// outcome is the outcome of one check; err is nil for a pass.
 type outcome struct {
 	target *target
 	began  time.Time
@@ -188,7 +182,6 @@ func (f *Follower) reconcile(now time.Time) {
 	f.targets = next
 }
 
-// ask starts the checks that are due.
 func (f *Follower) ask(ctx context.Context, now time.Time) {
 	for f.asking < parallel && len(f.waiting) > 0 && !f.waiting[0].due.After(now) {
 		t := f.waiting[0]
@@ -221,8 +214,8 @@ func (f *Follower) learn(o outcome) {
 	}
 }
 
-// deliver notifies of the endpoints with their verdicts. The snapshot is always a new
-// one: the version of in is older than that of the snapshot delivered before.
+// deliver notifies of the endpoints with their verdicts. The snapshot is always a new one: the
+// version of in is older than that of the snapshot delivered before.
 func (f *Follower) deliver(now time.Time) {
 	endpoints := slices.Clone(f.in.Endpoints)
 	for i := range endpoints {
@@ -233,7 +226,6 @@ func (f *Follower) deliver(now time.Time) {
 	f.notify(registry.NewSnapshot(f.in.Service, f.in.Source, f.in.Changed, endpoints))
 }
 
-// sleep returns the time until run must act without another event.
 func (f *Follower) sleep(now time.Time) time.Duration {
 	d := time.Hour
 	if f.asking < parallel && len(f.waiting) > 0 {

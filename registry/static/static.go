@@ -1,6 +1,5 @@
-// Package static delivers the endpoints that the configuration lists. It is the
-// registry of services without a discovery service, and resolves host names with
-// package dns.
+// Package static delivers the endpoints that the configuration lists. It is the registry of
+// services without a discovery service, and resolves host names with package dns.
 package static
 
 import (
@@ -12,9 +11,9 @@ import (
 )
 
 // New returns a watcher for the endpoints of each service, by name. Host names in them are
-// resolved, and resolved again from time to time. An unlisted service has an empty
-// snapshot. The error names the first address that is not "host:port". The caller must
-// close the watcher.
+// resolved, and resolved again from time to time. An unlisted service has an empty snapshot.
+// The error names the first address that is not "host:port". The caller must close the
+// watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
