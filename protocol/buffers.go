@@ -6,21 +6,20 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Buffers is the memory for the messages of one loop. Short messages live in the
-// buffers of bytebufferpool, which all loops share. That pool learns one size and
-// drops larger buffers, so long messages live in buffers of fixed size classes,
-// which Buffers keeps for reuse. The zero value keeps nothing. A nil Buffers keeps
-// nothing either, and any goroutine may use it; any other has one loop as its owner.
+// Buffers is the memory for the messages of one loop. Short messages live in the buffers of
+// bytebufferpool, which all loops share. That pool learns one size and drops larger buffers,
+// so long messages live in buffers of fixed size classes, which Buffers keeps for reuse. The
+// zero value keeps nothing. A nil Buffers keeps nothing either, and any goroutine may use it;
+// any other has one loop as its owner.
 //
-// A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put
-// elsewhere, or never.
+// A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put elsewhere,
+// or never.
 type Buffers struct {
-	// Most limits the bytes that are kept. Buffers beyond it are left to the
-	// garbage collector.
+	// Most limits the bytes that are kept.
 	Most int
 
-	// OnKept, if set, is called when a buffer is kept while no other is. The owner must
-	// then call Trim from time to time, until Trim returns false.
+	// OnKept, if set, is called when a buffer is kept while no other is. The owner must then
+	// call Trim from time to time, until Trim returns false.
 	OnKept func()
 
 	free [bufferClasses][]*bytebufferpool.ByteBuffer // by class; the latest Put is last
@@ -32,29 +31,28 @@ const (
 	// smallBuffer is the size up to which append decides how a buffer grows.
 	smallBuffer = 8 << 10
 
-	// The sizes of the classes double, from leastBuffer on. Each class is an eighth
-	// larger than 2^n bytes: room for a head beside a body of that size. The last
-	// class holds a message of the default limit, 4 MiB.
+	// The sizes of the classes double, from leastBuffer on. Each class is an eighth larger
+	// than 2^n bytes: room for a head beside a body of that size. The last class holds a
+	// message of the default limit, 4 MiB.
 	leastBuffer   = 18 << 10
 	bufferClasses = 9
 	mostBuffer    = leastBuffer << (bufferClasses - 1)
 
-	// eagerBuffer is the size up to which Reserve allocates four times the bytes
-	// received. Beyond it, Reserve allocates twice as many.
+	// eagerBuffer is the size up to which Reserve allocates four times the bytes received.
+	// Beyond it, Reserve allocates twice as many.
 	eagerBuffer = leastBuffer << 2
 )
 
-// PoisonBuffers is for tests: Put fills the buffer with Poison, so that a read after
-// Put shows.
+// PoisonBuffers is for tests: Put fills the buffer with Poison, so that a read after Put
+// shows.
 var PoisonBuffers bool
 
 // Poison is the byte that fills a buffer after Put.
 const Poison = 0xDB
 
-// Held returns the bytes of memory that b counts as; b may be nil. A buffer counts
-// with its capacity, even if the peer uses little of it. A buffer smaller than
-// leastBuffer counts with its length, because its capacity depends on what
-// bytebufferpool has learned.
+// Held returns the bytes of memory that b counts as; b may be nil. A buffer counts with its
+// capacity, even if the peer uses little of it. A buffer smaller than leastBuffer counts with
+// its length, because its capacity depends on what bytebufferpool has learned.
 func Held(b *bytebufferpool.ByteBuffer) int {
 	if b == nil {
 		return 0
@@ -116,10 +114,10 @@ func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 	b.B = append(b.B, data...)
 }
 
-// Reserve makes room in b for n more bytes, unless b stays small. It may replace the
-// memory of b, so slices of it are invalid afterwards. total is the final length as
-// in Append. A peer can announce any length for free, so Reserve allocates at most
-// twice the bytes received, or four times up to eagerBuffer.
+// Reserve makes room in b for n more bytes, unless b stays small. It may replace the memory of
+// b, so slices of it are invalid afterwards. total is the final length as in Append. A peer
+// can announce any length for free, so the memory depends on the bytes received: see
+// eagerBuffer.
 func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	need := len(b.B) + n
 	if need <= cap(b.B) || need <= smallBuffer {
@@ -138,8 +136,8 @@ func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 // Kept returns the number of bytes that are kept.
 func (p *Buffers) Kept() int { return p.kept }
 
-// Trim drops the buffers that were not used since the last Trim. It reports whether
-// any buffer is still kept.
+// Trim drops the buffers that were not used since the last Trim, and reports whether any is
+// left.
 func (p *Buffers) Trim() (more bool) {
 	for c, idle := range p.idle {
 		free := p.free[c]
@@ -156,8 +154,7 @@ func (p *Buffers) Trim() (more bool) {
 	return p.kept > 0
 }
 
-// take returns an empty buffer of class c, or one of n bytes if no class is large
-// enough.
+// take returns an empty buffer of class c, or one of n bytes if no class is large enough.
 func (p *Buffers) take(n, c int) *bytebufferpool.ByteBuffer {
 	if c >= bufferClasses {
 		// A quarter more, as append would add: much more is unlikely.
@@ -176,8 +173,8 @@ func (p *Buffers) take(n, c int) *bytebufferpool.ByteBuffer {
 	return &bytebufferpool.ByteBuffer{B: make([]byte, 0, sizeOf(c))}
 }
 
-// classOf returns the first class with room for n bytes, or bufferClasses or more if
-// n exceeds mostBuffer.
+// classOf returns the first class with room for n bytes, or bufferClasses or more if n exceeds
+// mostBuffer.
 func classOf(n int) int { return bits.Len(uint(n-1) / leastBuffer) }
 
 func sizeOf(c int) int { return leastBuffer << c }

@@ -1,12 +1,11 @@
 package protocol
 
-// What is added to messages and taken from them on the way. Two sidecars and the
-// link between them are one intermediary to the applications beside them: what a
-// request is given, it is given where it enters over HTTP, and an answer where it
-// comes from its application. Links carry both as they are.
+// What is added to messages and taken from them on the way. Two sidecars and the link between
+// them are one intermediary to the applications beside them: a request gets it where it enters
+// over HTTP, and a response where it leaves its application. Links carry both as they are.
 
-// Headers between the sidecar and what is beside it. From outside they are
-// honoured on loopback listeners only; none is sent on.
+// Headers between the sidecar and the applications beside it. From outside they are honoured
+// on loopback listeners only; none is sent on.
 const (
 	HeaderPrefix     = "x-remora-"
 	HeaderIdempotent = "x-remora-idempotent" // "1": may be sent more than once
@@ -26,9 +25,8 @@ var (
 
 	SchemeHTTP = []byte("http")
 
-	// ViaValues is by the minor version of the message received (RFC 9110
-	// section 7.6.3). The pseudonym stands for all sidecars, so that none tells
-	// where it runs.
+	// ViaValues is by the minor version of the message received (RFC 9110 section 7.6.3). The
+	// pseudonym stands for all sidecars, so that none tells where it runs.
 	ViaValues = [2][]byte{[]byte("1.0 remora"), []byte("1.1 remora")}
 
 	// ViaPseudonym is the part of them that names us.

@@ -1,15 +1,13 @@
-// Package protocol holds the neutral request and response that travel through
-// the sidecar, and the buffers that hold their bytes. A downstream session decodes
-// its wire format into a Request; an upstream encodes it again. Each wire format
-// has a folder of its own: http1, link, dubbo. This package knows none of them,
-// and neither routes, endpoints nor connections.
+// Package protocol holds the neutral request and response that travel through the sidecar, and
+// the buffers that hold their bytes. A downstream session decodes its wire format into a
+// Request; an upstream encodes it again. Each wire format has a folder of its own: http1,
+// link, dubbo. This package knows none of them, and neither routes, endpoints nor connections.
 package protocol
 
 import "time"
 
-// Codec is the form of a message's headers and body. It travels with the request
-// over the link, so that a message is converted only once, in the upstream of the
-// application.
+// Codec is the form of a message's headers and body. It travels with the request over the
+// link, so that a message is converted only once, in the upstream of the application.
 type Codec uint8
 
 const (
@@ -18,12 +16,12 @@ const (
 	CodecDubboHessian2              // Dubbo body, serialization id 2
 )
 
-// Header is one field line. A name keeps the case in which it was received, and is
-// compared without regard to case.
+// Header is one field line. A name keeps the case in which it was received, and is compared
+// without regard to case.
 type Header struct{ Name, Value []byte }
 
-// Request is one request. All its slices alias memory of a single owner, which
-// says how long they are valid. The function that fills a Request names the owner.
+// Request is one request. All its slices alias memory of a single owner, which says how long
+// they are valid. The function that fills a Request names the owner.
 type Request struct {
 	Codec     Codec
 	Service   []byte // the service that routing chose; empty before
@@ -34,8 +32,8 @@ type Request struct {
 	Trailers  []Header
 	Body      []byte
 
-	// Version and Group of the called Dubbo interface. Routes match them. A link
-	// does not carry them, because Body contains them.
+	// Version and Group of the called Dubbo interface. Routes match them. A link does not
+	// carry them, because Body contains them.
 	Version []byte
 	Group   []byte
 
@@ -55,13 +53,12 @@ type Response struct {
 	Trailers []Header
 	Body     []byte
 
-	// DeclaredLength is the Content-Length of a response without a body (to HEAD,
-	// or 304) or with a streamed body; -1 means that none was declared. It is
-	// ignored otherwise.
+	// DeclaredLength is the Content-Length of a response without a body (to HEAD, or 304) or
+	// with a streamed body; -1 means that none was declared. It is ignored otherwise.
 	DeclaredLength int64
 
-	// StreamToken stands for the body of a response from a link, if a connection of its
-	// own carries that body (link.StreamAnswer). nil means that Body is the whole body.
+	// StreamToken stands for the body of a response from a link, if a connection of its own
+	// carries that body (link.StreamAnswer). nil means that Body is the whole body.
 	StreamToken []byte
 }
 
@@ -79,8 +76,8 @@ func (r *Response) Reset() {
 	*r = Response{Headers: r.Headers[:0], Trailers: r.Trailers[:0], DeclaredLength: -1}
 }
 
-// Find returns the value of the first header with the given name, or nil. The name
-// must be in lower case.
+// Find returns the value of the first header with the given name, which must be in lower case,
+// or nil.
 func Find(hs []Header, name string) []byte {
 	for i := range hs {
 		if EqualFold(hs[i].Name, name) {
@@ -90,8 +87,8 @@ func Find(hs []Header, name string) []byte {
 	return nil
 }
 
-// EqualFold reports whether b equals lower without regard to ASCII case; lower must
-// be in lower case. Field names are ASCII (RFC 9110 section 5.1).
+// EqualFold reports whether b equals lower, which must be in lower case, without regard to
+// ASCII case. Field names are ASCII (RFC 9110 section 5.1).
 func EqualFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
