@@ -26,8 +26,7 @@ type Load struct {
 	// Queued is the number of those in the queue.
 	Pending, Queued int
 
-	// Latency is the application's recent latency; 0 means unknown.
-	Latency time.Duration
+	Latency time.Duration // recent, of the application; 0 means unknown
 
 	// SinceAnswer is the time since the application's last response to any consumer; negative
 	// means none yet.
@@ -37,14 +36,13 @@ type Load struct {
 // Endpoint is one replica as one loop sees it, from the Update that adds its address to the
 // one that removes it. Attempts that are pending then must still be counted down.
 type Endpoint struct {
-	// These are those of the last Update. Weight is always > 0.
+	// As of the last Update. Weight is always > 0.
 	Addr      string
 	Zone      string
 	Weight    float64
 	Unhealthy bool
 
-	// Ext belongs to the caller: the upstream of this address.
-	Ext any
+	Ext any // the caller's: the upstream of this address
 
 	weight  float64       // effective weight of picks: Weight times ramp
 	success float64       // share of good attempts; 1 if the record has no bad one
@@ -224,14 +222,12 @@ func (e *Endpoint) Stalled(now, after time.Duration) bool {
 	return after > 0 && e.pending >= stallPending && now-e.quietSince >= after
 }
 
-// Busy reports whether the endpoint has so much more than its usual load that a hedge would
-// queue.
+// Busy reports whether the load is so much more than usual that a hedge would queue.
 func (e *Endpoint) Busy(now time.Duration) bool {
 	load := e.load(now)
 	return load >= busyFloor && load > busyFactor*e.usualLoad
 }
 
-// load returns the number of requests at the endpoint, own and reported ones.
 func (e *Endpoint) load(now time.Duration) float64 {
 	return float64(e.Own()) + e.othersLoad(now)*e.Weight
 }

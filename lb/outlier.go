@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Outlier says when an endpoint is ejected: excluded from picks for a time. The zero value
-// ejects none.
+// Outlier says when endpoints are ejected: not picked for a time. The zero value ejects none.
 type Outlier struct {
 	Consecutive int     // failures in a row; 0 means not used
 	SuccessRate float64 // lowest allowed success rate; 0 means not used
@@ -17,8 +16,7 @@ type Outlier struct {
 	// 64 times Base, unless the endpoint has served in between for as long as it was ejected.
 	Base time.Duration
 
-	// MaxEjected is the share of the set that may be ejected at once.
-	MaxEjected float64
+	MaxEjected float64 // share of the set that may be ejected at once
 }
 
 // Reason is why an endpoint was ejected: a small number, fit to index an array of counters.
@@ -30,8 +28,7 @@ const (
 	BySuccessRate
 	ByLatency
 
-	// Reasons is the number of reasons.
-	Reasons = int(ByLatency) + 1
+	Reasons = int(ByLatency) + 1 // number of reasons
 )
 
 // String returns the key of the reason's setting.
@@ -50,9 +47,7 @@ const (
 	prior = 4
 
 	maxDoublings = 6
-
-	// reviewEvery is how often old records expire and latencies are compared.
-	reviewEvery = time.Second
+	reviewEvery  = time.Second // how often old records expire and latencies are compared
 )
 
 // health is the outcome of an endpoint's attempts.
@@ -151,7 +146,6 @@ func (e *Endpoint) TimedOut(now time.Duration) {
 	}
 }
 
-// violates returns the criterion that the endpoint does not meet; false if it meets all.
 func (e *Endpoint) violates(o *Outlier) (why Reason, ok bool) {
 	if o.Consecutive > 0 && e.failures >= o.Consecutive {
 		return ByConsecutive, true
@@ -255,8 +249,7 @@ func (s *Set) review(now time.Duration) {
 	}
 }
 
-// compareLatencies ejects the endpoints that have been slow for their whole record, the
-// slowest first.
+// compareLatencies ejects the endpoints that were slow for their whole record, slowest first.
 func (s *Set) compareLatencies(now time.Duration) {
 	list := s.measured[:0]
 	for _, e := range s.all.endpoints {

@@ -12,19 +12,16 @@ const (
 	// more than replicas, and the pace counts to the fifth power.
 	paceShare = 1.0 / 512
 
-	// paceLife is how long a pace is remembered if samples are rare.
-	paceLife = 20 * time.Second
+	paceLife = 20 * time.Second // how long a pace is remembered if samples are rare
 
 	// pacePrior is the number of samples for which the mean of all endpoints counts in each
 	// endpoint's pace: a few latencies say little.
 	pacePrior = 64
 
-	// paceMost limits a sample to this multiple of the pace: a freeze is no property of the
-	// endpoint.
+	// paceMost limits a sample to this multiple of the pace: a freeze is no lasting slowness.
 	paceMost = 4
 
-	// queueCost is the additional load of a request that has to queue.
-	queueCost = 2
+	queueCost = 2 // additional load of a request that has to queue
 
 	// capacityShare is the weight of a new report in the capacity: one report may catch the
 	// moment between two requests.

@@ -29,8 +29,7 @@ func (e *Endpoint) peakCost(now time.Duration) float64 {
 	return latency * (load + 1) / (e.weight * e.success)
 }
 
-// peakNow returns the peak-sensitive average in nanoseconds, reduced by the time since the
-// peak.
+// peakNow returns the peak-sensitive average in nanoseconds, reduced by the peak's age.
 func (e *Endpoint) peakNow(now time.Duration) float64 {
 	return e.peak * float64(peakLife) / float64(peakLife+now-e.peakAt)
 }

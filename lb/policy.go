@@ -2,8 +2,7 @@ package lb
 
 import "time"
 
-// Policy chooses one of the eligible endpoints, which hold its state: one value may serve many
-// sets.
+// Policy chooses an eligible endpoint. Endpoints hold its state, so one may serve many sets.
 type Policy interface {
 	// Choose returns an eligible endpoint of v, or nil if there is none. v is valid only
 	// during the call.
@@ -72,12 +71,10 @@ func (v *View) mayProbe(e *Endpoint) bool {
 	return v.purpose == forPrimary && len(v.tried) == 0 && e.probeDue(v.Now)
 }
 
-// Draw returns a random endpoint, eligible or not, in proportion to weight. The view must not
-// be empty.
+// Draw returns a random endpoint, eligible or not, by weight. The view must not be empty.
 func (v *View) Draw() *Endpoint { return v.group.locate(v.float()) }
 
-// drawEligible draws an eligible endpoint other than not. It returns nil after drawTries
-// draws.
+// drawEligible draws an eligible endpoint other than not; nil after drawTries draws.
 func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	for range drawTries {
 		if e := v.Draw(); e != not && v.Eligible(e) {
@@ -87,8 +84,7 @@ func (v *View) drawEligible(not *Endpoint) *Endpoint {
 	return nil
 }
 
-// drawOfEligible visits all endpoints. It returns an eligible one in proportion to weight, or
-// nil.
+// drawOfEligible visits all endpoints and returns a random eligible one by weight, or nil.
 func (v *View) drawOfEligible() *Endpoint {
 	var l weightedDraw
 	for _, e := range v.group.endpoints {

@@ -3,13 +3,11 @@ package lb
 import "time"
 
 const (
-	// reportFade is how long a report distinguishes endpoints. Other consumers act on the same
-	// report: if it counted longer, all would move to the endpoint that was idle when it
-	// reported.
+	// reportFade is how long a report distinguishes endpoints. Other consumers act on it, too:
+	// if it counted longer, all would move to the endpoint that was idle when it reported.
 	reportFade = 100 * time.Millisecond
 
-	// reportLife is how long a report counts in the mean.
-	reportLife = time.Second
+	reportLife = time.Second // how long a report counts in the mean
 )
 
 // Report processes the load that the endpoint's sidecar reports for all consumers. own is this

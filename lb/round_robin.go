@@ -28,9 +28,9 @@ type turns struct {
 	order []*Endpoint
 }
 
-// begin orders the endpoints of the view. Endpoints that had turns in an earlier snapshot keep
-// their place, unless their weight has grown so much that others would have thousands of turns
-// first.
+// begin orders the endpoints of the view. Those that had turns in an earlier snapshot keep
+// their place, unless their weight has grown so much that others would get thousands of turns
+// before.
 //
 // The virtual time restarts at 0. After years of turns of endpoints with little weight, the
 // period of a heavy endpoint would be lost in rounding, and it would get all turns.

@@ -4,12 +4,10 @@ import "time"
 
 // Target is an endpoint as the registry describes it.
 type Target struct {
-	Addr   string // host:port; its identity
-	Zone   string
-	Weight float64 // relative share of load; 0 or less means 1
-
-	// Unhealthy endpoints are picked only when all others have been tried; see Set.Panic.
-	Unhealthy bool
+	Addr      string // host:port; its identity
+	Zone      string
+	Weight    float64 // relative share of load; 0 or less means 1
+	Unhealthy bool    // picked only when all others have been tried; see Set.Panic
 }
 
 // Rand is a source of uniform 64-bit numbers; *rand.PCG of math/rand/v2 is one.
@@ -21,8 +19,7 @@ type Stall struct {
 	// larger of 3 medians and the hedge delay. 0 means that none is ever stalled.
 	After time.Duration
 
-	// Probe is how often a stalled endpoint may still be picked: once per hedge delay.
-	Probe time.Duration
+	Probe time.Duration // how often a stalled endpoint may still be picked: once per hedge delay
 }
 
 // Set is the endpoints of one service on one loop. The zero value is an empty set that picks
@@ -30,8 +27,7 @@ type Stall struct {
 // Stall, the owner must call Retune. Zone may not change once the set has endpoints. A Set
 // must not be copied.
 type Set struct {
-	// Policy is the policy of picks; nil means LeastPending.
-	Policy Policy
+	Policy Policy // nil means LeastPending
 
 	// Zone is the zone of this process: picks stay there as long as the load allows. "" means
 	// that zones are ignored.
@@ -41,20 +37,17 @@ type Set struct {
 	// after an ejection or if a later snapshot adds the endpoint. 0 means no slow start.
 	SlowStart time.Duration
 
-	// Outlier says which endpoints are ejected.
-	Outlier Outlier
+	Outlier Outlier // which endpoints are ejected
 
 	// Panic is a share of the endpoints. If more are unhealthy or ejected, none counts as
-	// such: a check that fails for so many is more likely wrong itself. 0 means only if all
-	// are.
+	// such: a check that fails for so many is more likely wrong itself. 0 means that all must be.
 	Panic float64
 
 	// Stall is set by the owner, from the service's slowest route: a silence that is unusual
 	// for a fast route may be normal work for a slow one.
 	Stall Stall
 
-	// Ejections counts ejections by reason; the owner reads it.
-	Ejections [Reasons]uint64
+	Ejections [Reasons]uint64 // by reason; the owner reads it
 
 	all       group
 	near, far group // by zone; empty if zones make no difference
@@ -167,8 +160,7 @@ func (s *Set) Pick(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 }
 
 // PickHedge returns the endpoint for a hedge, or nil: the one with the least pending, whatever
-// the policy and the zone. It never returns one that is in tried, stalled, busy, unhealthy or
-// ejected.
+// the policy and the zone, but none in tried, stalled, busy, unhealthy or ejected.
 func (s *Set) PickHedge(now time.Duration, rnd Rand, tried []*Endpoint) *Endpoint {
 	s.refresh(now)
 	return s.choose(LeastPending{}, &s.all, now, rnd, tried, forHedge)

@@ -6,8 +6,7 @@ import "time"
 // thousand take 8 µs, and in a freeze every pending request asks again each hedge delay.
 const fewSilent = 64
 
-// Census is the last result of Silence for many endpoints, for one caller that always passes a
-// similar after.
+// Census is the last result of Silence, for one caller that always passes a similar after.
 type Census struct {
 	until         time.Duration // how long the result is valid
 	heard, silent int

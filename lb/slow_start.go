@@ -10,8 +10,7 @@ const (
 	// and to notice failures.
 	rampFrom = 0.1
 
-	// rampStep is how often growing weights are recomputed.
-	rampStep = 100 * time.Millisecond
+	rampStep = 100 * time.Millisecond // how often growing weights are recomputed
 
 	// rampPending marks a ramp that starts with the next pick: Update does not know the time.
 	rampPending = time.Duration(-1)

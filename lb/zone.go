@@ -36,7 +36,6 @@ func (s *Set) splitZones() {
 
 // pickNear picks in the own zone, unless its best endpoint is much more loaded than the best
 // one elsewhere.
-
 func (s *Set) pickNear(now time.Duration, rnd Rand, tried []*Endpoint, p purpose) *Endpoint {
 	if len(s.near.endpoints) == 0 {
 		return s.choose(s.policy(), &s.all, now, rnd, tried, p)

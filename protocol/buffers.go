@@ -15,8 +15,7 @@ import (
 // A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put elsewhere,
 // or never.
 type Buffers struct {
-	// Most limits the bytes that are kept.
-	Most int
+	Most int // limit of the bytes that are kept
 
 	// OnKept, if set, is called when a buffer is kept while no other is. The owner must then
 	// call Trim from time to time, until Trim returns false.
@@ -28,8 +27,7 @@ type Buffers struct {
 }
 
 const (
-	// smallBuffer is the size up to which append decides how a buffer grows.
-	smallBuffer = 8 << 10
+	smallBuffer = 8 << 10 // up to this size append decides how a buffer grows
 
 	// The sizes of the classes double, from leastBuffer on. Each class is an eighth larger
 	// than 2^n bytes: room for a head beside a body of that size. The last class holds a

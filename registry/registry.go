@@ -49,11 +49,8 @@ func (p Protocols) Check(protocol string) error {
 }
 
 const (
-	// MaxWeight is the maximum weight of an endpoint, as in package config.
-	MaxWeight = 65535
-
-	// MaxEndpoints limits the endpoints of one service; more are ignored and logged.
-	MaxEndpoints = 10_000
+	MaxWeight    = 65535  // of an endpoint, as in package config
+	MaxEndpoints = 10_000 // of one service; more are ignored and logged
 )
 
 // Source is where a snapshot comes from.
@@ -158,8 +155,7 @@ type Handle interface {
 	// removes only what the other process has not put.
 	Yield()
 
-	// Restore undoes Withdraw and Yield. It returns at once.
-	Restore()
+	Restore() // undoes Withdraw and Yield; returns at once
 
 	// Change announces another value for the same service, node and address. It returns at
 	// once; the registry keeps the old value until the new one is put.

@@ -147,7 +147,6 @@ func (c *Call) attach(name, value []byte) error {
 	return nil
 }
 
-// pair splits name=value and decodes both.
 func (c *Call) pair(b []byte) (name, value []byte, ok bool) {
 	name, value, found := bytes.Cut(b, []byte("="))
 	name, okName := c.percentDecode(name)

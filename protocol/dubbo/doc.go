@@ -1,7 +1,8 @@
 // Package dubbo decodes and encodes Dubbo 2 frames, reads the parts of a call that routing
 // needs, and converts between HTTP and Dubbo: a form or JSON into a call, and a response into
-// text or JSON. It does no I/O, keeps no connection, and allocates nothing for forwarded
-// messages and for calls from a form.
+// text or JSON. The Dubbo session and upstream feed it the received bytes and write what it
+// appends. It does no I/O, keeps no connection, and allocates nothing for forwarded messages
+// and for calls from a form.
 //
 // It supports two serializations, fastjson (id 6) and hessian2 (id 2). A forwarded body is
 // decoded only as far as Invocation needs it. A body in another serialization can't be routed

@@ -6,10 +6,8 @@ import "encoding/binary"
 //
 //	magic (2) | flags and serialization id (1) | status (1) | id (8) | length of the body (4)
 const (
-	//  HeaderSize is the length of a frame's header in bytes.
-	HeaderSize = 16
-
-	magic = 0xdabb
+	HeaderSize = 16 // length of a frame's header in bytes
+	magic      = 0xdabb
 
 	flagRequest       = 0x80
 	flagTwoWay        = 0x40

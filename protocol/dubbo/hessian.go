@@ -235,7 +235,6 @@ func (r *hessianReader) typeName() {
 	}
 }
 
-// name reads a string of one chunk.
 func (r *hessianReader) name() []byte {
 	t := r.plain()
 	if t.kind != tokenString {

@@ -167,7 +167,6 @@ func (t *transcoder) object(tok token) {
 	t.end('{', '}', open)
 }
 
-// decimal writes the number in a java.math.BigDecimal.
 func (t *transcoder) decimal(tok token) {
 	for n := t.r.enter(tok); t.r.element(&n); {
 		number := jsonReader{b: t.r.name()}

@@ -79,7 +79,6 @@ func (inv *Invocation) parseHessian2(body []byte) bool {
 	return !r.bad && r.i == len(r.b)
 }
 
-// readAttachment reads a name and a value of any type.
 func (inv *Invocation) readAttachment(r *hessianReader) {
 	name := r.next()
 	r.skipRest(name)
@@ -107,7 +106,6 @@ func selectsService(name []byte) bool {
 	return false
 }
 
-// attach stores an attachment that routing needs.
 func (inv *Invocation) attach(name, value []byte) {
 	switch string(name) {
 	case "path":

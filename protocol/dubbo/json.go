@@ -112,7 +112,6 @@ func (r *jsonReader) value() []byte {
 	return r.b[start:r.i]
 }
 
-// end checks that nothing follows.
 func (r *jsonReader) end() {
 	if r.peek() != 0 || r.i < len(r.b) {
 		r.fail()

@@ -63,7 +63,6 @@ func (r *hessianReader) text(t token) ([]byte, bool) {
 	return text, !r.bad
 }
 
-// appendText appends the string whose first chunk is t.
 func (r *hessianReader) appendText(dst []byte, t token) []byte {
 	dst = appendText(dst, t.text)
 	for t.more {

@@ -17,7 +17,6 @@ const (
 	StatusPoolExhausted   Status = 100
 )
 
-// outcome is what a status means to an HTTP client.
 type outcome struct {
 	http int    // the matching HTTP status
 	code string // stable, for x-remora-error; "" for StatusOK

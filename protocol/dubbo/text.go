@@ -111,7 +111,6 @@ func threeBytes(b []byte) (rune, bool) {
 	return rune(b[0]&0xf)<<12 | rune(b[1]&0x3f)<<6 | rune(b[2]&0x3f), true
 }
 
-// inner returns the text between the quotes of a JSON string.
 func inner(quoted []byte) []byte { return quoted[1 : len(quoted)-1] }
 
 // appendUnescaped appends the text between the quotes of a valid JSON string, without its

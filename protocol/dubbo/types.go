@@ -10,7 +10,6 @@ import (
 // maxArguments is the maximum for a Java method (JVMS section 4.3.3).
 const maxArguments = 255
 
-// countTypes returns the number of concatenated descriptors.
 func countTypes(descriptors []byte) (n int, ok bool) {
 	for len(descriptors) > 0 {
 		size := descriptorLen(descriptors)
@@ -80,7 +79,6 @@ func appendDescriptor(dst, name []byte) []byte {
 	return append(dst, ';')
 }
 
-// primitives has the descriptors of the primitive types.
 var primitives = map[string]byte{
 	"boolean": 'Z', "byte": 'B', "char": 'C', "double": 'D', "float": 'F', "int": 'I', "long": 'J', "short": 'S',
 }
@@ -174,7 +172,6 @@ func (a *argument) fits(descriptor []byte) bool {
 	return true
 }
 
-// decodeBase64 decodes a JSON string.
 func decodeBase64(json []byte) ([]byte, bool) {
 	if json[0] != '"' {
 		return nil, false

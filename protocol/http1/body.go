@@ -69,7 +69,6 @@ func (d *Body) Done() bool { return d.part == bodyDone }
 // Length returns the number of body bytes in the buffer.
 func (d *Body) Length() int { return d.length }
 
-// room returns the number of bytes by which the body may still grow.
 func (d *Body) room() int64 { return d.limit - d.passed - int64(d.length) }
 
 // Decode appends the body bytes of src to dst and returns the number of bytes of src that it

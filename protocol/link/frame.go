@@ -52,7 +52,6 @@ type header struct {
 	length int
 }
 
-// appendHeader appends the header of a frame with length bytes of payload.
 func appendHeader(dst []byte, typeAndFlags uint8, id uint64, length int) []byte {
 	if id < 0x80 && length < 0x80 {
 		return append(dst, typeAndFlags, byte(id), byte(length))

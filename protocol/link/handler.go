@@ -65,8 +65,7 @@ type Handler interface {
 	// and that it accepts no new ones.
 	OnGoAway(last uint64, why Reason)
 
-	// OnCredit grants DATA: pass n to Writer.Granted, and flush if Writer.Ready.
-	OnCredit(n uint32)
+	OnCredit(n uint32) // grants DATA: pass n to Writer.Granted, and flush if Writer.Ready
 	OnLoad(l Load)
 }
 
@@ -82,8 +81,7 @@ type ReaderLimits struct {
 	// message (Overload).
 	Full func() bool
 
-	// Buffers provides the memory of messages and takes it back.
-	Buffers *protocol.Buffers
+	Buffers *protocol.Buffers // provides the memory of messages and takes it back
 }
 
 func (l ReaderLimits) withDefaults() ReaderLimits {

@@ -65,7 +65,6 @@ func (t *interner) appendField(dst []byte, h *protocol.Header, last *hint) []byt
 	return appendText(dst, h.Value, last.value)
 }
 
-// headers reads a list of at most limit headers and appends it to hs.
 func (c *cursor) headers(hs []protocol.Header, limit int, name textClass) []protocol.Header {
 	n := c.varint()
 	if n > uint64(limit) {

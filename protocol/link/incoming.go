@@ -23,7 +23,6 @@ func (r *Reader) add(s *incoming, b []byte) {
 	r.held += protocol.Held(s.buf) - before
 }
 
-// admit begins the reassembly of message id, whose whole length is total.
 func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	var s *incoming
 	if n := len(r.free); n > 0 {
@@ -41,7 +40,6 @@ func (r *Reader) discard(s *incoming) {
 	r.limits.Buffers.Put(r.detach(s))
 }
 
-// detach ends the reassembly of s and returns its buffer.
 func (r *Reader) detach(s *incoming) *bytebufferpool.ByteBuffer {
 	buf := s.buf
 	delete(r.streams, s.id)

@@ -23,8 +23,7 @@ const (
 	// traceName with a value in binary.
 	traceIndex = tableEntries
 
-	// positions is the number of header lines with a position cache.
-	positions = 48
+	positions = 48 // number of header lines with a position cache
 )
 
 // internedValues are the headers whose values are interned: they repeat between requests and

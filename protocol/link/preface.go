@@ -94,7 +94,6 @@ func parsePreface(b []byte, role Role, own versions) (version uint8, peer Settin
 	return version, peer, err
 }
 
-// common returns the highest version in both ranges, or 0 if there is none.
 func common(own, theirs versions) uint8 {
 	v := min(own.max, theirs.max)
 	if v < own.min || v < theirs.min || theirs.min > theirs.max {
@@ -119,12 +118,9 @@ func parseSettings(b []byte) (s Settings, err error) {
 
 // Limits of version 1; settings can't exceed them.
 const (
-	// MaxFrame is the longest frame, header included, in bytes.
-	MaxFrame = 16 << 10
-	// MinFrame is the smallest MaxFrame setting that a peer may announce.
-	MinFrame = 4 << 10
-	// MaxWindow is the most DATA that is ever unacknowledged in one direction.
-	MaxWindow = 256 << 10
+	MaxFrame  = 16 << 10  // longest frame, header included, in bytes
+	MinFrame  = 4 << 10   // smallest MaxFrame setting that a peer may announce
+	MaxWindow = 256 << 10 // most DATA that is ever unacknowledged in one direction
 )
 
 // Settings is what one side can receive, as announced in its preface. The zero value of a
@@ -139,8 +135,7 @@ type Settings struct {
 	// MaxStreams is the number of requests that the other side may have open. The caller
 	// counts them, not the Writer. Default: 4096.
 	MaxStreams uint32
-	// Features is a set of bits: see FeatureStreams. Unknown bits are ignored.
-	Features uint64
+	Features   uint64 // bits such as FeatureStreams; unknown ones are ignored
 }
 
 func (s Settings) withDefaults() Settings {

@@ -130,7 +130,6 @@ func (q *queue) clear() {
 	*q = queue{buf: q.buf[:0], segs: q.segs[:0]}
 }
 
-// trim drops the memory that an empty queue keeps beyond keepBuffer.
 func (q *queue) trim() {
 	if q.live == 0 && cap(q.buf) > keepBuffer {
 		q.buf = nil

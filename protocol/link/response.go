@@ -96,7 +96,6 @@ func mayStream(status uint64) bool {
 	return status >= 200 && status != 204 && status != 304
 }
 
-// standardReason returns the reason phrase that is omitted for status.
 func standardReason(status uint64) string {
 	if status-100 < uint64(len(reasons)) {
 		return string(reasons[status-100])
@@ -104,7 +103,6 @@ func standardReason(status uint64) string {
 	return ""
 }
 
-// reasons holds protocol.Reasons by status - 100.
 var reasons = func() (t [900][]byte) {
 	for status, phrase := range protocol.Reasons {
 		t[status-100] = []byte(phrase)

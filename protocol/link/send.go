@@ -23,7 +23,6 @@ func (w *Writer) Append(dst []byte, budget int) []byte {
 	return w.appendData(dst, limit)
 }
 
-// greets reports whether the preface can leave.
 func (w *Writer) greets() bool {
 	return w.greet && (w.state == writerOpen || w.state == writerWaiting && w.role == Dialer)
 }

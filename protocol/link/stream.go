@@ -31,10 +31,8 @@ type Stream struct {
 type StreamKind uint8
 
 const (
-	// StreamHTTP carries one HTTP/1.1 request and its response.
-	StreamHTTP StreamKind = 1
-	// StreamOpaque carries bytes to and from an endpoint of the listener's service.
-	StreamOpaque StreamKind = 2
+	StreamHTTP   StreamKind = 1 // one HTTP/1.1 request and its response
+	StreamOpaque StreamKind = 2 // bytes to and from an endpoint of the listener's service
 	// StreamAnswer fetches the body of a response that came with the Token over a link:
 	// Content-Length bytes if the response declared a length, and chunked otherwise. The
 	// dialer sends nothing more.
@@ -63,7 +61,6 @@ func AppendStream(dst []byte, s *Stream) []byte {
 	return dst
 }
 
-// parseStreamPreface reads the complete preface b of a stream.
 func parseStreamPreface(b []byte, own versions) (s Stream, err error) {
 	if common(own, versions{b[len(magic)+1], b[len(magic)+2]}) == 0 {
 		return s, ErrVersion

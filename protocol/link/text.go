@@ -34,7 +34,6 @@ var classes = func() (t [256]textClass) {
 	return t
 }()
 
-// classify returns all classes of b.
 func classify(b []byte) textClass {
 	if len(b) == 0 {
 		return classText | classAuthority

@@ -71,7 +71,6 @@ type slots struct {
 	hasLoad          bool
 }
 
-// maxFree limits the free lists of per-message structures.
 const maxFree = 64
 
 // NewWriter returns a Writer; the caller must call Preface next.

@@ -206,7 +206,6 @@ func (c *conn) onGnetClose(err error) {
 	}
 }
 
-// setClosed makes the transition into connClosed, and queues the call of OnClose.
 func (c *conn) setClosed(err error) {
 	if c.state == connDialing {
 		c.loop.eng.count.dialErrors.Add(1)
@@ -227,7 +226,6 @@ func (c *conn) callOnClose() {
 	c.stream.OnClose(c.err)
 }
 
-// timerFired is the timeout of a dial, or a step of a drain.
 func (c *conn) timerFired() {
 	switch c.state {
 	case connDialing:

@@ -41,7 +41,6 @@ func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
 	return c.loop.eng.newSocket(nc, over, at)
 }
 
-// duplicate returns a connection of package net on the same socket.
 func (c *conn) duplicate() (*net.TCPConn, error) {
 	fd, err := c.gc.Dup()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// maxWaitingDials limits the dials that wait for a goroutine.
 const maxWaitingDials = 4096
 
 // dialer dials on up to max goroutines, each of which dials one connection after another while

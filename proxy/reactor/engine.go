@@ -44,8 +44,7 @@ type Options struct {
 	// DialTLS is called on the loops and by DialSocket. nil means plain text for all services.
 	DialTLS func(service string) func() *tls.Config
 
-	// Logger receives panics and errors of sockets. nil means slog.Default().
-	Logger *slog.Logger
+	Logger *slog.Logger // gets panics and errors of sockets; nil means slog.Default()
 }
 
 const (
@@ -102,7 +101,6 @@ type Engine struct {
 	helpers sync.WaitGroup
 }
 
-// counters are the running totals behind Stats.
 type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialed, dialErrors     atomic.Int64

@@ -54,7 +54,6 @@ func tlsCode(err error) string {
 	return CodeFailed
 }
 
-// tlsFailures counts failures by code, and limits their lines in the log.
 type tlsFailures struct {
 	mu     sync.Mutex
 	counts map[string]int64

@@ -82,7 +82,6 @@ func (l *eventLoop) scheduleTurn() {
 	}
 }
 
-// learn sets solo from the number of events that shared the last turn.
 func (t *turns) learn() {
 	if t.sharers > 1 {
 		t.lastSolo = 0

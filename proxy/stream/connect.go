@@ -26,7 +26,6 @@ type pick struct {
 	fail  *fault.Failure
 }
 
-// refusal is another sidecar's reason not to take a stream.
 type refusal struct{ fail *fault.Failure }
 
 func (r refusal) Error() string { return "refused: " + r.fail.Code }

@@ -10,7 +10,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
-// conn is a TCP connection, or TLS on one.
 type conn interface {
 	net.Conn
 	CloseWrite() error
@@ -52,7 +51,6 @@ func (e *end) isReset() bool {
 // tcpClose is TCP_CLOSE of linux/tcp_states.h.
 const tcpClose = 7
 
-// moved returns the number of bytes that were received or acknowledged.
 func (e *end) moved() uint64 {
 	info, err := e.info()
 	if err != nil {

@@ -67,7 +67,6 @@ func (l *Listener) run() {
 	}
 }
 
-// serve starts a stream, or resets a connection above a limit of connections.
 func (l *Listener) serve(nc *net.TCPConn) {
 	down := &end{conn: nc, tcp: nc}
 	release := l.reserve(nc.RemoteAddr())

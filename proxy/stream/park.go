@@ -63,5 +63,4 @@ func (p *parked) take() *exchange.StreamSource {
 	return p.src
 }
 
-// discard closes the source of a body that was not fetched.
 func (p *parked) discard() { p.take().Close() }

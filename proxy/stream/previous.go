@@ -15,8 +15,7 @@ const (
 	// token.
 	fetchTimeout = 5 * time.Second
 
-	// maxFetches limits the connections that have not sent their token yet.
-	maxFetches = 64
+	maxFetches = 64 // connections that have not sent their token yet
 )
 
 var errNoPrevious = errors.New("stream: no previous process")

@@ -38,7 +38,6 @@ func (p *pair) relay(early *intake) (in, out int64) {
 	return in, out
 }
 
-// copy passes on the bytes that src sends, and its end.
 func (p *pair) copy(dst, src *end) (n int64) {
 	n, err := copyAll(p.srv.opt.Process, dst, src)
 	if err == nil && src.isReset() && !src.finSent.Load() {

@@ -7,7 +7,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 )
 
-// tunnel is a stream of opaque bytes.
 type tunnel struct {
 	*pair
 	endpointQuery

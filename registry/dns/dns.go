@@ -303,7 +303,6 @@ func (t *watch) learn(host string, n name) {
 	t.names[host] = n
 }
 
-// deliver notifies of the current endpoints, if they have changed.
 func (t *watch) deliver() {
 	if t.in == nil || t.ctx.Err() != nil {
 		return

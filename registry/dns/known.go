@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// name is the knowledge of one host name.
 type name struct {
 	addrs []netip.Addr // sorted; kept while lookups fail
 	lacks error        // of the last lookup: why addrs may lack IPv4 addresses

@@ -71,15 +71,11 @@ type Options struct {
 }
 
 const (
-	defaultPrefix = "/remora/services"
-	defaultTTL    = 10 * time.Second
-	defaultGrace  = 5 * time.Second
-
-	// requestTimeout limits each request to etcd; failed requests are retried.
-	requestTimeout = 3 * time.Second
-
-	// coldWait is how long a start waits for etcd before it uses the cache.
-	coldWait = time.Second
+	defaultPrefix  = "/remora/services"
+	defaultTTL     = 10 * time.Second
+	defaultGrace   = 5 * time.Second
+	requestTimeout = 3 * time.Second // of each request to etcd; failed requests are retried
+	coldWait       = time.Second     // how long a start waits for etcd before it uses the cache
 
 	// maxLists limits the concurrent lists: while etcd does not respond, the client retries
 	// each of them many times a second.

@@ -36,7 +36,6 @@ func (r *reason) observe(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// explain adds the reason to err if err is an exceeded deadline.
 func (r *reason) explain(err error) error {
 	last := r.last.Load()
 	if last == nil || !errors.Is(err, context.DeadlineExceeded) || *last == err.Error() {

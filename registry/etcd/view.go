@@ -82,7 +82,6 @@ func (v *view) settle(now time.Time) (changed bool, wake time.Time) {
 	return changed, wake
 }
 
-// holding reports whether current has endpoints that etcd no longer has.
 func (v *view) holding() bool { return len(v.held) > 0 || !v.emptyUntil.IsZero() }
 
 func (v *view) believed() []registry.Endpoint {

@@ -131,7 +131,6 @@ func (w *watch) list(timeout time.Duration) error {
 	return nil
 }
 
-// listed processes the response to a list that was requested at m.
 func (w *watch) listed(m mark, resp *clientv3.GetResponse) {
 	live, full := make(map[string]entry, len(resp.Kvs)), resp.More
 	for _, kv := range resp.Kvs {
@@ -211,7 +210,6 @@ func (w *watch) follow() error {
 	}
 }
 
-// ended returns why a watch in etcd has ended, or nil if resp is not its end.
 func ended(resp *clientv3.WatchResponse, ok bool) error {
 	if err := resp.Err(); err != nil || ok {
 		return err

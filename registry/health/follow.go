@@ -24,8 +24,7 @@ const (
 	// spread is the maximum time over which the first checks of new endpoints are distributed.
 	spread = time.Second
 
-	// protocolHTTP is the protocol of endpoints that can be checked by a path.
-	protocolHTTP = "http"
+	protocolHTTP = "http" // of endpoints that can be checked by a path
 )
 
 // Options says how the endpoints of a service are checked.
@@ -36,10 +35,8 @@ type Options struct {
 	// Path leaves out endpoints that do not speak http.
 	Protocol string
 
-	// Verdicts are the initial verdicts, from a Follower that this one replaces.
-	Verdicts Verdicts
-
-	Logger *slog.Logger
+	Verdicts Verdicts // the initial ones, from a Follower that this one replaces
+	Logger   *slog.Logger
 }
 
 // Verdicts are the verdicts of checks by address. An address without a verdict is healthy.
@@ -88,7 +85,6 @@ func (f *Follower) Verdicts() Verdicts {
 	return all
 }
 
-// fresh is the judge of an unknown endpoint.
 var fresh = judge{healthy: true}
 
 type target struct {

@@ -1,6 +1,5 @@
 package health
 
-// judge compares the outcomes of checks with the thresholds.
 type judge struct {
 	healthy  bool
 	unproven bool // has never passed: one pass makes it healthy
