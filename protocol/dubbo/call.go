@@ -193,8 +193,7 @@ func (c *Call) parseForm(body []byte) error {
 	return nil
 }
 
-// field reads one field of a form. It refuses a repeated field and an argument beyond the
-// limit.
+// field reads one field of a form. It refuses a repeated one, and an argument too many.
 func (c *Call) field(name, value []byte) bool {
 	switch string(name) {
 	case "interface":

@@ -1,8 +1,7 @@
 package dubbo
 
 // The protocol versions that calls announce. From 2.0.2 on a provider adds attachments to its
-// responses, which an HTTP client can't use. Providers that use fastjson know the version
-// before.
+// responses, which an HTTP client can't use. Providers with fastjson know the version before.
 const (
 	versionFastjson = "2.0.1"
 	versionHessian2 = "2.0.2"

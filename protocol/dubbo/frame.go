@@ -32,9 +32,8 @@ type Frame struct {
 	Body          []byte // aliases the decoded bytes
 }
 
-// Decode reads the frame at the start of b and returns its length n, which is 0 if b does not
-// hold the whole frame. A body of more than maxBody bytes is refused as soon as its header is
-// complete.
+// Decode reads the frame at the start of b and returns its length n, or 0 if b does not hold
+// all of it. A body of more than maxBody bytes is refused as soon as its header is complete.
 func Decode(b []byte, maxBody int) (f Frame, n int, err error) {
 	f, length, err := DecodeHeader(b, maxBody)
 	if err != nil || length < 0 || len(b) < HeaderSize+length {

@@ -33,8 +33,7 @@ type token struct {
 	more bool   // more chunks follow, see hessianReader.chunk
 }
 
-// class is a class definition. It holds no slices, so that a reused reader keeps no body
-// alive.
+// class is a class definition. It holds no slices: a reused reader keeps no body alive.
 type class struct {
 	name   int // offset of the name
 	fields int // number of fields

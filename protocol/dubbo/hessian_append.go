@@ -34,8 +34,7 @@ func appendHessianString(dst, text []byte) []byte {
 	}
 }
 
-// measure returns the number of bytes of text in the next chunk, and of their UTF-16 code
-// units.
+// measure returns the UTF-16 code units and the bytes of the part of text in the next chunk.
 func measure(text []byte) (units, size int) {
 	for size < len(text) {
 		if n := asciiLen(text[size:min(len(text), size+maxChunk-units)]); n > 0 {

@@ -107,8 +107,7 @@ func (e *hessianEncoder) double(json []byte) {
 	e.dst = binary.BigEndian.AppendUint64(append(e.dst, 'D'), math.Float64bits(v))
 }
 
-// decimal writes a java.math.BigDecimal: an object with the text of the number as its only
-// field.
+// decimal writes a java.math.BigDecimal: an object whose only field is the text of the number.
 func (e *hessianEncoder) decimal(number []byte) {
 	e.dst = append(e.dst, 'C', byte(len(bigDecimal)))
 	e.dst = append(e.dst, bigDecimal+"\x91\x05valueO"...)

@@ -7,8 +7,8 @@ import (
 )
 
 // transcoder writes hessian2 values as JSON: lists as arrays, maps and objects as objects,
-// dates as milliseconds since 1970, binary as base64, and NaN and the infinities as null, as
-// fastjson does.
+// dates as milliseconds since 1970, binary as base64, and like fastjson NaN and infinities as
+// null.
 //
 // A reference is replaced by a copy of its value. Two limits end the copying of a value that
 // contains itself: maxDepth and max.

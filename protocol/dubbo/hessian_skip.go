@@ -91,8 +91,7 @@ func (r *hessianReader) bytes(kind tokenKind, size int, more bool) token {
 	return token{kind: kind, text: text, more: more}
 }
 
-// charsLen returns the length in bytes of the first n characters of b, or -1 if b is shorter
-// or malformed.
+// charsLen returns the bytes of the first n characters of b; -1 if b is shorter or malformed.
 func charsLen(b []byte, n int) int {
 	i := 0
 	for n > 0 {

@@ -6,8 +6,7 @@ import (
 )
 
 // Invocation holds the parts of a call that routing needs. Its slices alias the parsed body,
-// and are empty if the caller sent null or nothing. It is reusable, and keeps the memory that
-// it needed.
+// and are empty if the caller sent null or nothing. It is reusable, and keeps its memory.
 type Invocation struct {
 	DubboVersion []byte        // version of the caller's protocol, such as 2.0.2
 	Path         []byte        // service as the provider exports it, nearly always the interface

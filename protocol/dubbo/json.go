@@ -47,8 +47,7 @@ func (r *jsonReader) begin(open byte) {
 	r.first = true
 }
 
-// more reports whether another member or element follows. If none does, it leaves the object
-// or array.
+// more reports whether a member or element follows. If not, it leaves the object or array.
 func (r *jsonReader) more(end byte) bool {
 	if r.bad {
 		return false

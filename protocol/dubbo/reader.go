@@ -26,11 +26,9 @@ type FrameReader struct {
 
 // FrameHandler receives the frames of a FrameReader.
 type FrameHandler interface {
-	// OnHeader is called after a header. It reports whether the body, of length bytes, must be
-	// kept.
+	// OnHeader is called after a header; true keeps the body, which has length bytes.
 	OnHeader(f *Frame, length int) (keep bool)
-	// OnFrame is called after the body. It owns the buffer, which is nil if the body was
-	// skipped.
+	// OnFrame is called after the body. It owns the buffer; nil means that it was skipped.
 	OnFrame(f *Frame, body *bytebufferpool.ByteBuffer)
 }
 
@@ -43,8 +41,7 @@ func (r *FrameReader) InHead() bool { return r.have > 0 && r.have < len(r.head) 
 // Held is the number of bytes held for an incomplete frame.
 func (r *FrameReader) Held() int { return r.have + protocol.Held(r.body) }
 
-// Feed reads b and calls end for each header and frame. After an error the input can't be read
-// on.
+// Feed reads b and calls end for each header and frame. After an error the input is unusable.
 func (r *FrameReader) Feed(b []byte, end FrameHandler) error {
 	for len(b) > 0 && !r.closed {
 		if r.have < len(r.head) {

@@ -7,8 +7,7 @@ type Reply struct {
 	ContentType string
 }
 
-// CodeException is the code of a reply to a call that ended with an exception of the
-// application.
+// CodeException is the code of a reply to a call that ended with an application's exception.
 const CodeException = "dubbo-exception"
 
 // The kinds of bodies with StatusOK; the first value of the body
@@ -28,16 +27,15 @@ type problem struct {
 	message []byte // UTF-8
 }
 
-// AppendReply appends the body of the HTTP response for the Dubbo response f. A result has at
-// most max bytes.
+// AppendReply appends the body of the HTTP response for the Dubbo response f, at most max
+// bytes.
 //
 // For a call that came as JSON the result is JSON, and a problem is an object with error,
 // message and, for an exception, class. For a call that came as a form (bare) a string is text
 // and any other result is JSON: null, numbers and booleans look as in Java. A problem is a
 // line of text.
 //
-// f is decoded with its own serialization: providers may respond in another one than the
-// call's.
+// f is decoded with its own serialization: that of the response may differ from the call's.
 func AppendReply(dst []byte, f *Frame, bare bool, max int) ([]byte, Reply, error) {
 	reply := Reply{Status: f.Status.HTTP(), Code: f.Status.Code(), ContentType: "application/json"}
 	if bare {
@@ -94,8 +92,7 @@ func appendProblem(dst []byte, code string, p problem, bare bool) []byte {
 	return append(dst, '}')
 }
 
-// readMessage returns the message of a response with a status other than OK, or nil if it
-// can't be read.
+// readMessage returns the message of a response that is not OK, or nil if it can't be read.
 func readMessage(f *Frame) []byte {
 	switch f.Serialization {
 	case Fastjson:

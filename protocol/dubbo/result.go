@@ -1,7 +1,6 @@
 package dubbo
 
-// appendHessianResult appends the result in the body of a hessian2 response, or returns its
-// exception.
+// appendHessianResult appends the result in a hessian2 response, or returns its exception.
 func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem, error) {
 	t := transcoder{r: hessianReader{b: body}, dst: dst, max: len(dst) + max}
 	switch t.r.int() {
@@ -30,8 +29,7 @@ func appendHessianResult(dst, body []byte, bare bool, max int) ([]byte, *problem
 	return t.dst, nil, nil
 }
 
-// exception reads an exception: the class and the detailMessage of an object. A string is the
-// message.
+// exception reads an exception: class and detailMessage of an object. A string is the message.
 func (r *hessianReader) exception() *problem {
 	p := new(problem)
 	head := r.next()
@@ -72,8 +70,7 @@ func (r *hessianReader) appendText(dst []byte, t token) []byte {
 	return dst
 }
 
-// appendFastjsonResult appends the result in the body of a fastjson response, or returns its
-// exception.
+// appendFastjsonResult appends the result in a fastjson response, or returns its exception.
 func appendFastjsonResult(dst, body []byte, bare bool) ([]byte, *problem, error) {
 	lines := lineReader{b: body}
 	kind := lines.next()

@@ -113,8 +113,7 @@ func threeBytes(b []byte) (rune, bool) {
 
 func inner(quoted []byte) []byte { return quoted[1 : len(quoted)-1] }
 
-// appendUnescaped appends the text between the quotes of a valid JSON string, without its
-// escapes.
+// appendUnescaped appends the text in the quotes of a valid JSON string, without its escapes.
 func appendUnescaped(dst, b []byte) []byte {
 	for len(b) > 0 {
 		if b[0] != '\\' {
