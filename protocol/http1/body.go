@@ -10,11 +10,9 @@ import (
 
 // Body turns the framed bytes of one message into the bytes of its body. The caller owns the
 // buffer, passes the same one to every call and lets nobody else write to it. It must be empty
-// at the first Decode. Afterwards it holds the body, followed by the trailer section if there
-// is one.
+// at the first Decode. In the end it holds the body, followed by the trailer section, if any.
 //
-// A caller that holds all of a FixedLength body needs no Body: it is the Head.Length bytes
-// behind the head.
+// A caller that has a FixedLength body needs no Body: it is Head.Length bytes after the head.
 type Body struct {
 	framing Framing
 	part    bodyPart
@@ -138,8 +136,7 @@ func (d *Body) Close() error {
 }
 
 // Trailers appends the trailer fields to into, except those that may not be in a trailer
-// section. The fields alias dst.B and are valid until dst changes. They are complete once
-// Decode is done.
+// section. They alias dst.B, are valid until dst changes, and complete once Decode is done.
 func (d *Body) Trailers(dst *bytebufferpool.ByteBuffer, into []protocol.Header) []protocol.Header {
 	if d.part != bodyDone || d.trailers == 0 {
 		return into

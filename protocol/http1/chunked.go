@@ -96,8 +96,7 @@ func (d *Body) chunkByte(c byte) error {
 	return nil
 }
 
-// sizeDigit adds a digit to the chunk size, which is checked before any byte of the chunk is
-// buffered.
+// sizeDigit adds a digit to the chunk size, which is checked before the chunk is buffered.
 func (d *Body) sizeDigit(v int64) error {
 	if d.digits++; d.digits > maxSizeDigits {
 		return ErrBadChunkSize

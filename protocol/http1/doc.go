@@ -16,9 +16,8 @@
 //   - a missing (1.1), second or malformed Host; user information in it
 //
 // These inputs are accepted although the grammar forbids them, because they delimit nothing
-// and existing applications send them: printable ASCII in a target that RFC 3986 wants
-// escaped, a percent sign that starts no escape, and a status line that ends after the status
-// code.
+// and applications send them: printable ASCII in a target that RFC 3986 wants escaped, a
+// percent sign that starts no escape, and a status line that ends after the status code.
 //
 // Headers of a decoded message are the end-to-end headers, in order of arrival and never
 // merged. The decoder consumes Host (now Request.Authority), Content-Length,
@@ -28,6 +27,5 @@
 // Proxy-Authorization (11.7): they concern a proxy that asks for credentials, which this one
 // never does.
 //
-// Encoding refuses a message that the next hop could read differently: see requestSize and
-// responseSize.
+// The encoder refuses what the next hop could read differently: see requestSize, responseSize.
 package http1

@@ -93,8 +93,7 @@ func AppendRequestHead(dst []byte, req *protocol.Request) []byte {
 
 const chunkedField = "Transfer-Encoding: chunked\r\n"
 
-// appendRequestFields appends the head of req without its framing, or nothing if requestSize
-// refuses it.
+// appendRequestFields appends the head of req without framing, if requestSize permits.
 func appendRequestFields(dst []byte, req *protocol.Request) []byte {
 	size, err := requestSize(req)
 	if err != nil {
@@ -230,8 +229,7 @@ func AppendBody(dst, body []byte, trailers []protocol.Header) []byte {
 	return AppendLastChunk(AppendChunk(dst, body), trailers)
 }
 
-// AppendChunk appends b as one chunk, or nothing if b is empty: an empty chunk would end the
-// body.
+// AppendChunk appends b as one chunk, or nothing if b is empty: that would end the body.
 func AppendChunk(dst, b []byte) []byte {
 	if len(b) == 0 {
 		return dst

@@ -128,8 +128,7 @@ func badName(line []byte, i int) error {
 }
 
 // parse reads the field lines from b[i] on and appends the end-to-end fields to hs. n is the
-// index behind the empty line that ends them. The error is ErrIncomplete if b has no such
-// line.
+// index behind the empty line that ends them. Without that the error is ErrIncomplete.
 func (f *fields) parse(b []byte, i int, hs []protocol.Header, limit int) (_ []protocol.Header, n int, err error) {
 	for count := 0; i+1 >= len(b) || b[i] != '\r' || b[i+1] != '\n'; {
 		if count++; count > limit {
@@ -256,8 +255,8 @@ func (f *fields) keepAlive() bool {
 	return f.options&optClose == 0 && (f.minor == 1 || f.options&optKeepAlive != 0)
 }
 
-// checkFraming refuses framing that two recipients could read differently (RFC 9112 sections
-// 6.1, 6.3).
+// checkFraming refuses what two recipients could read differently (RFC 9112 sections 6.1,
+// 6.3).
 func (f *fields) checkFraming() error {
 	switch {
 	case f.coding && f.minor == 0:

@@ -26,8 +26,7 @@ func removeNominated(hs []protocol.Header) []protocol.Header {
 	return kept
 }
 
-// nominated reports whether a Connection field in hs lists name. Both are tokens, and so
-// ASCII.
+// nominated reports whether a Connection field in hs lists name. Both are ASCII tokens.
 func nominated(hs []protocol.Header, name []byte) bool {
 	for i := range hs {
 		if kindOf(hs[i].Name) != fieldConnection {
@@ -50,9 +49,8 @@ func nominated(hs []protocol.Header, name []byte) bool {
 // fields set by proxies (X-Forwarded-For stripped between two proxies). A response could lose
 // its Set-Cookie or Cache-Control. RFC 9110 section 7.6.1 forbids senders to nominate fields
 // that are meant for all recipients, so nobody may rely on their removal, and such a
-// nomination is ignored. So is a nomination of Host or of framing fields, which have been
-// consumed before. The Connection field itself is not forwarded, so no later hop obeys it
-// either.
+// nomination is ignored. So is one of Host or of framing fields, which have been consumed
+// before. The Connection field itself is not forwarded, so no later hop obeys it either.
 func protected(name []byte) bool {
 	for _, p := range protectedPrefixes {
 		if len(name) >= len(p) && protocol.EqualFold(name[:len(p)], p) {

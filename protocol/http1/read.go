@@ -12,8 +12,7 @@ import (
 // one, what follows the head is decoded where it was read to.
 const longRead = 16<<10 + 1<<10
 
-// WriteTogether is the size up to which a body is copied behind its head so that both leave in
-// one write.
+// WriteTogether is the size up to which a body is copied behind its head, for a single write.
 const WriteTogether = 16 << 10
 
 // SplitHead splits what a connection has read where a head may begin: a long read is cut

@@ -15,8 +15,7 @@ import (
 // 0: the head is decoded and valid, but announces a body larger than lim.Message, which the
 // caller may stream.
 //
-// req is reset first. Its Headers keep their capacity, and growing them is the only
-// allocation.
+// req is reset first. Its Headers keep their capacity; only their growth allocates.
 func DecodeRequest(b []byte, req *protocol.Request, h *Head, lim *protocol.Limits) (n int, err error) {
 	if h.start == 0 && len(b) > 0 && b[0] == '\r' {
 		// One empty line before a request is ignored (RFC 9112 section 2.2).

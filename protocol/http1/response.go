@@ -11,8 +11,7 @@ import (
 // with NoBody. The caller must skip them and decode again behind n with a reset Head, except
 // for a 101, which sets h.Upgrade.
 //
-// The errors are the same. Their Status does not apply: a refused response is a 502 for the
-// client.
+// The errors are the same, but not their Status: the client gets a 502 for a refused response.
 func DecodeResponse(b []byte, toHead bool, resp *protocol.Response, h *Head, lim *protocol.Limits) (n int, err error) {
 	if len(b) > 0 && b[0] != 'H' {
 		return 0, ErrBadStatusLine
