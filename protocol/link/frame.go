@@ -36,8 +36,7 @@ const (
 	// message, and DATA frames carry the rest.
 	flagMore = 0x20
 
-	// flagAbort, on DATA: the frame has no payload, and the sender sends no more of the
-	// message.
+	// flagAbort, on DATA: there is no payload, and the sender sends no more of the message.
 	flagAbort = 0x20
 )
 
@@ -106,8 +105,7 @@ func parseVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parseVarints reads the four varints at the start of b; false if b has fewer, or a malformed
-// one.
+// parseVarints reads the four varints at the start of b; false if they are not there.
 func parseVarints(b []byte) (fields [4]uint64, ok bool) {
 	for i := range fields {
 		v, n := parseVarint(b)

@@ -10,8 +10,7 @@ import (
 )
 
 // Handler receives the frames and messages that a Reader decodes, in the order of arrival and
-// during Feed. It may call Forget and Close of that Reader, and any method of the Writer, but
-// not Feed.
+// during Feed. It may call Forget and Close of the Reader, not Feed, and all of the Writer.
 type Handler interface {
 	// OnPreface comes first, once. Both sides then call Writer.Open with its arguments.
 	// version is the version that both sides speak.
@@ -37,9 +36,8 @@ type Handler interface {
 	// response that is no longer awaited.
 	NewResponse(id uint64) *protocol.Response
 
-	// OnResponse passes a complete response, with the same rule of ownership. Its StreamToken
-	// aliases buf, never the table. It has none if the Reader's own settings lack
-	// FeatureStreams.
+	// OnResponse passes a complete response, owned like a request. Its StreamToken aliases
+	// buf, never the table, and needs FeatureStreams in the Reader's own settings.
 	OnResponse(id uint64, resp *protocol.Response, codec protocol.Codec, buf *bytebufferpool.ByteBuffer)
 
 	// OnReject says that message id was not accepted; the rest of it is skipped. why is
@@ -69,8 +67,7 @@ type Handler interface {
 	OnLoad(l Load)
 }
 
-// ReaderLimits limits the memory that a peer can occupy. The zero value of a field means the
-// default.
+// ReaderLimits limits the memory that a peer can occupy. In each field zero means the default.
 type ReaderLimits struct {
 	Message int64 // bytes of a body; default 4 MiB
 	Header  int   // bytes of a head: target, header lines, trailers; default 64 KiB

@@ -52,14 +52,12 @@ type interner struct {
 	slots [2 * tableEntries]uint8 // open addressing by hash: 1 + index
 	seed  maphash.Seed
 
-	// seen has fingerprints of texts that are not defined, the newest first in each set. Sets
-	// have four ways, so that a few texts of one message in the same set don't always evict
-	// each other.
+	// seen has fingerprints of texts that are not defined, the newest first in each set. A set
+	// has four ways, so that texts of one message don't always evict each other from it.
 	seen [64][4]uint32
 
 	// last has, for each position in the list of headers, the entries of the previous message.
-	// Messages of one client are similar, so one comparison finds most names and values
-	// without hashing.
+	// A client's messages are similar: one comparison finds most texts without hashing.
 	last    [positions]hint
 	trailer hint
 

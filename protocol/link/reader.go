@@ -149,8 +149,7 @@ func (r *Reader) preface(b []byte, h Handler) []byte {
 	return nil
 }
 
-// stream ends the link because the peer's preface begins a stream. rest is the input after the
-// preface.
+// stream ends the link: the peer's preface begins a stream. rest is the input after that.
 func (r *Reader) stream(rest []byte, h Handler) {
 	s, err := parseStreamPreface(r.partial.B, r.own)
 	r.dropPartial()
@@ -278,8 +277,7 @@ func (r *Reader) Consumed() uint32 {
 	return n
 }
 
-// Forget drops message id if it is in reassembly. The rest of it is skipped, and still counts
-// as consumed.
+// Forget drops message id if it is in reassembly. The rest is skipped, but counts as consumed.
 func (r *Reader) Forget(id uint64) {
 	if s := r.streams[id]; s != nil {
 		r.discard(s)

@@ -2,10 +2,9 @@ package link
 
 import "cmp"
 
-// Reason says why a request ends without a response. With a reason below 128 the application
-// has not seen the request, and below 64 another endpoint may accept it. From 128 on the
-// application may have seen it. So an older peer handles a reason of a later version
-// correctly.
+// Reason says why a request ends without a response. Below 128 the application has not seen
+// the request, and below 64 another endpoint may accept it. From 128 on the application may
+// have seen it. So an older peer handles a reason of a later version correctly.
 type Reason uint8
 
 // Reasons of REFUSED and GOAWAY.

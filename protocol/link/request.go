@@ -127,7 +127,7 @@ func micros(d time.Duration) uint64 {
 	return uint64(d-1)/uint64(time.Microsecond) + 1
 }
 
-// maxMicros is the longest accepted duration.
+// maxMicros is the longest accepted duration: it fits into a Duration.
 const maxMicros = uint64(1<<63-1) / uint64(time.Microsecond)
 
 func (c *cursor) duration() time.Duration {

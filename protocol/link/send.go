@@ -122,8 +122,7 @@ func (w *Writer) CancelAck(id uint64, d Dropped) {
 	w.append(append(appendHeader(w.control, uint8(frameCancelAck), id, 1), byte(d)))
 }
 
-// Refused ends request id without a response; why says whether the application may have seen
-// it.
+// Refused ends request id without a response; why tells if the application may have seen it.
 func (w *Writer) Refused(id uint64, why Reason) {
 	w.append(append(appendHeader(w.control, uint8(frameRefused), id, 1), byte(why)))
 }
@@ -145,8 +144,7 @@ func (w *Writer) Ping(n uint64) { w.slots.ping, w.slots.hasPing = n, true }
 // Pong responds to a Ping. Only the last unsent one is kept.
 func (w *Writer) Pong(n uint64) { w.slots.pong, w.slots.hasPong = n, true }
 
-// Credit grants n more bytes of DATA to the peer. Small grants leave with other frames: see
-// Ready.
+// Credit grants n more bytes of DATA. Small grants leave with other frames: see Ready.
 func (w *Writer) Credit(n uint32) { w.slots.credit += n }
 
 // Load reports the state of the service. Only the last unsent one is kept.

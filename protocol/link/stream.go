@@ -43,8 +43,7 @@ const (
 const StreamTaken = 0
 
 // Token identifies the body of a response that a connection of its own will fetch. It is valid
-// once, and anyone who has it gets the body: make it with crypto/rand, and keep it out of
-// logs.
+// once. Who has it gets the body: make it with crypto/rand, and keep it out of logs.
 type Token [16]byte
 
 // AppendStream appends the preface of a stream.

@@ -17,9 +17,8 @@ type Owner interface{ Release() }
 //
 // Three queues are emptied in this order: control frames; whole messages and the first frames
 // of long ones; DATA. A message that fits one frame is encoded at once and its owner released.
-// Of a longer message only the head is encoded: its body stays with the owner until the last
-// byte has left. The caller must limit what accumulates when the peer does not read: see
-// Queued.
+// Of a longer one only the head is encoded: its body stays with the owner until the last byte
+// has left. The caller must limit what accumulates when the peer does not read: see Queued.
 type Writer struct {
 	state   writerState
 	role    Role
@@ -61,8 +60,7 @@ func (w *Writer) become(next writerState) {
 	w.state = next
 }
 
-// slots are control frames of which only the latest counts, so that a peer can't make them
-// accumulate.
+// slots are control frames of which only the latest counts: a peer can't make them accumulate.
 type slots struct {
 	credit           uint32
 	ping, pong       uint64
@@ -91,8 +89,7 @@ func (w *Writer) Reset() {
 	w.frame, w.credit, w.window = MinFrame-headerRoom, 0, 0
 }
 
-// Trim drops memory that is kept for future messages. Call it from time to time while nothing
-// is sent.
+// Trim drops memory kept for future messages. Call it from time to time while nothing is sent.
 func (w *Writer) Trim() { w.ready.trim() }
 
 // Close releases all owners and memory. Nothing is sent afterwards. Another call does nothing.
@@ -107,9 +104,8 @@ func (w *Writer) Close() {
 	w.control, w.names.defs = w.control[:0], w.names.defs[:0]
 }
 
-// Preface queues the preface, the first bytes on the wire. A dialer's preface offers all
-// versions and leaves at once. An acceptor's names the version given to Open, and so waits for
-// it.
+// Preface queues the preface, the first bytes on the wire. A dialer's offers all versions and
+// leaves at once. An acceptor's names the version given to Open, and so waits for it.
 func (w *Writer) Preface(role Role, own Settings) {
 	w.own = own.withDefaults()
 	w.role = role
@@ -252,8 +248,7 @@ func (w *Writer) Drop(id uint64) (started bool) {
 	return true
 }
 
-// Queued returns the bytes held for sending: encoded bytes and the memory of unreleased
-// messages.
+// Queued returns the bytes held for sending: encoded, and in messages that are not released.
 func (w *Writer) Queued() int { return w.Encoded() + w.held }
 
 // Largest returns the queued long message with the most unreleased memory, and its bytes, or 0
@@ -274,8 +269,7 @@ func (w *Writer) Starved() bool { return w.state == writerOpen && w.credit == 0 
 // sends CANCEL and PING and does not read the responses.
 func (w *Writer) Control() int { return len(w.control) }
 
-// Encoded returns the bytes held for sending in the Writer's own memory, without that of
-// Owners.
+// Encoded returns the bytes held for sending in the Writer's own memory, without Owners.
 func (w *Writer) Encoded() int {
 	return len(w.control) + len(w.names.defs) + w.ready.pending()
 }
