@@ -33,8 +33,8 @@ type conn struct {
 	state       connState
 	reservation reservation // of an accepted connection, until it is closed or detached
 
-	// gc is nil from gnet's OnClose on. Its descriptor may then be reused at any time, and
-	// gnet would still write to it.
+	// gc is gnet's connection, nil from gnet's OnClose on: the descriptor may then be reused
+	// at any time, and gnet would still write to it.
 	gc gnet.Conn
 
 	arrived bool  // gnet has called OnOpen
@@ -175,8 +175,7 @@ func (c *conn) readUnread() {
 
 const unreadSize = 64 << 10
 
-// end closes the connection in any state but connClosed. OnClose follows at the end of the
-// turn.
+// end closes the connection in any state but connClosed. OnClose follows at the turn's end.
 func (c *conn) end(err error) {
 	c.setClosed(err)
 	gc := c.gc

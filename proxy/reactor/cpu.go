@@ -74,8 +74,7 @@ func limitV2(dir string) float64 {
 	return ratio(quota, period)
 }
 
-// limitV1 reads cpu.cfs_quota_us, which is -1 without a limit, and cpu.cfs_period_us. 0 means
-// no limit.
+// limitV1 reads cpu.cfs_quota_us, -1 without a limit, and cpu.cfs_period_us. 0 means no limit.
 func limitV1(dir string) float64 {
 	return ratio(textOf(dir, "cpu.cfs_quota_us"), textOf(dir, "cpu.cfs_period_us"))
 }

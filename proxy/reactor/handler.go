@@ -49,8 +49,7 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	return gnet.None
 }
 
-// OnClose implements gnet.EventHandler. A failed Write in a callback calls it within that
-// callback.
+// OnClose implements gnet.EventHandler. A failed Write calls it, within its callback.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	c, ok := gc.Context().(*conn)
 	if !ok {

@@ -160,8 +160,7 @@ func setKeepAlive(raw syscall.RawConn) error {
 // Addr returns the address that l listens on.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Close stops accepting. Accepted connections stay open, and may reach their loop after Close
-// has returned.
+// Close stops accepting. Accepted connections stay open, and may reach their loop later.
 func (l *Listener) Close() error {
 	l.eng.mu.Lock()
 	delete(l.eng.listeners, l)
@@ -237,8 +236,7 @@ func (c *conn) lost() {
 	c.reservation.release()
 }
 
-// enroll gives nc to the loop of c, after the TLS handshake. It returns false if nc was closed
-// or passed on.
+// enroll gives nc to c's loop, after the TLS handshake; false if nc was closed or passed on.
 func (l *Listener) enroll(c *conn, nc net.Conn) bool {
 	if l.opts.TLS != nil && !l.acceptTLS(c, nc) ||
 		l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
@@ -277,8 +275,7 @@ func (l *Listener) acceptTLS(c *conn, nc net.Conn) bool {
 	return false
 }
 
-// refuse closes nc. It sends Overload first, unless too many connections are sent it right
-// now.
+// refuse closes nc. It sends Overload first, unless maxOverloaded connections are sent it now.
 func (l *Listener) refuse(nc net.Conn) {
 	if len(l.opts.Overload) > 0 && l.opts.TLS == nil {
 		select {

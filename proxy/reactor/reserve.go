@@ -25,8 +25,7 @@ type listenerLimit struct {
 	taken atomic.Int64
 }
 
-// reservation counts one accepted connection. The zero value, of a dialled one, counts
-// nothing.
+// reservation counts an accepted connection. The zero value, of a dialled one, does not.
 type reservation struct {
 	of     *connLimits
 	room   *listenerLimit

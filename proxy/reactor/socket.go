@@ -37,8 +37,7 @@ func (o *offLoop) end() bool {
 	return true
 }
 
-// plainSocket is a loop.Socket in plain text. io.Copy between two of them stays within the
-// kernel.
+// plainSocket is a loop.Socket in plain text. io.Copy between two stays within the kernel.
 type plainSocket struct {
 	*net.TCPConn
 	offLoop offLoop
@@ -50,8 +49,7 @@ func (s *plainSocket) NetConn() net.Conn { return s.TCPConn }
 // Secure implements loop.Socket.
 func (s *plainSocket) Secure() bool { return false }
 
-// Close closes the connection and releases its reservation. A second call returns
-// net.ErrClosed.
+// Close closes the connection and releases its reservation. Later calls return net.ErrClosed.
 func (s *plainSocket) Close() error {
 	if !s.offLoop.end() {
 		return net.ErrClosed
@@ -159,8 +157,7 @@ func (e *Engine) dialSocket(ctx context.Context, addr, service string) (loop.Soc
 	return e.newSocket(raw, over, reservation{}), nil
 }
 
-// newSocket returns a Socket on raw that counts with the reservation at, in plain text if over
-// is nil.
+// newSocket returns a Socket on raw, in plain text if over is nil, with the reservation at.
 func (e *Engine) newSocket(raw *net.TCPConn, over *tls.Conn, at reservation) loop.Socket {
 	if over == nil {
 		s := &plainSocket{TCPConn: raw}

@@ -64,8 +64,7 @@ type tlsFailures struct {
 // logPause is how long no other line is logged for a code.
 const logPause = time.Second
 
-// tlsFailed counts a TLS failure with a peer, and logs it unless the same code was logged
-// within logPause.
+// tlsFailed counts a TLS failure with a peer, and logs it at most once per code and logPause.
 func (e *Engine) tlsFailed(remote string, err error) {
 	code, now := tlsCode(err), time.Now()
 	f := &e.tlsFailures

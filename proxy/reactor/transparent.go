@@ -28,8 +28,7 @@ type Transparent struct {
 	// nothing may be waiting for its server to send first. Wait must be more than 0.
 	Wait time.Duration
 
-	// Pass takes over any other connection, like Pass of downstream.Streams. It is called on
-	// any goroutine.
+	// Pass takes over any other connection, like downstream.Streams.Pass, on any goroutine.
 	Pass func(s loop.Socket, to netip.AddrPort, first []byte)
 }
 

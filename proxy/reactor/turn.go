@@ -21,8 +21,7 @@ const maxSolo = 31
 const maxSharers = 64
 
 // turns is the state of a loop's turn. A function given to Execute and the timerfd may both be
-// about to end a turn: events that share a turn may leave work behind when maxSharers ends it
-// early.
+// pending to end it: when maxSharers ends a turn early, it may leave work behind.
 type turns struct {
 	workLeft  bool // this event has left work for the end of the turn
 	byExecute bool // Execute was called, and will end this turn
