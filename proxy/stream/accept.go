@@ -35,9 +35,8 @@ func (s *Server) Accept(peer loop.Socket, a *downstream.StreamAccept) {
 	}
 }
 
-// serveParked sends the parked body of the token, as link.StreamAnswer says. The body may also
-// be parked in the previous process. A token that is unknown or has expired is refused with a
-// reason.
+// serveParked sends the parked body of the token, as link.StreamAnswer says. The previous
+// process may have parked it. A token that is unknown or has expired is refused with a reason.
 func (s *Server) serveParked(p *pair, token link.Token) {
 	parked := s.unpark(token)
 	if parked == nil {

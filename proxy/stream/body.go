@@ -11,8 +11,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 )
 
-// A body is read and passed on in pieces. A direction that is not spliced holds little more
-// than 64 KiB.
+// A body is passed on in pieces. A direction that is not spliced holds little over 64 KiB.
 const (
 	pieceSize    = 32 << 10
 	blockSize    = pieceSize + 16        // room for a piece as a chunk

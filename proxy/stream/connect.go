@@ -100,8 +100,7 @@ func (p *pair) dial(addr, service string) error {
 	return p.attachUp(endOf(sock))
 }
 
-// sendPreface sends the preface of a stream, and waits for the status byte if its kind has
-// one.
+// sendPreface sends the preface of a stream, and waits for the status byte, if there is one.
 func (p *pair) sendPreface(st *link.Stream) error {
 	_ = p.up.SetDeadline(time.Now().Add(st.TimeLeft))
 	if _, err := p.up.Write(link.AppendStream(nil, st)); err != nil {

@@ -22,8 +22,7 @@ type end struct {
 	finSent atomic.Bool  // the end of file was sent; a close after that is no reset
 }
 
-// endOf returns the end for the Socket of a driver with TCP connections, and nil for any other
-// Socket.
+// endOf returns the end for a Socket with a TCP connection, and nil for any other Socket.
 func endOf(s loop.Socket) *end {
 	c, ok := s.(conn)
 	over, below := s.(interface{ NetConn() net.Conn })

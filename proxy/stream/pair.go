@@ -51,8 +51,7 @@ func (p *pair) abort() {
 	}
 }
 
-// isAborted reports whether the stream was aborted. A failure after that is not the
-// endpoint's.
+// isAborted reports whether the stream was aborted. Later failures are not the endpoint's.
 func (p *pair) isAborted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,8 +123,7 @@ func (p *pair) linger() {
 	}
 }
 
-// refuse sends out, a response with the failure, and closes down. It aborts the stream if out
-// is empty.
+// refuse sends out, a response with the failure, and closes down; it aborts if out is empty.
 func (p *pair) refuse(out []byte) {
 	if len(out) == 0 || p.srv.ctx.Err() != nil || p.isAborted() {
 		p.abort()

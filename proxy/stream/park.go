@@ -14,8 +14,7 @@ const (
 	// receives the error response-too-large.
 	maxParked = 1024
 
-	// parkTime is how long a response stays parked. The other sidecar fetches it as soon as it
-	// has the head.
+	// parkTime is how long a response stays parked. Once its head has arrived, it is fetched.
 	parkTime = 5 * time.Second
 )
 

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// fetchTimeout limits connecting to the previous process, and there the wait for the
-	// token.
+	// fetchTimeout limits connecting to the previous process, and its wait for the token.
 	fetchTimeout = 5 * time.Second
 
 	maxFetches = 64 // connections that have not sent their token yet
@@ -20,9 +19,8 @@ const (
 
 var errNoPrevious = errors.New("stream: no previous process")
 
-// Parking returns a loopback address, open until Close. There the process that replaces this
-// one fetches responses that are parked here, if it has their token. The error is ErrClosed
-// after Close.
+// Parking returns a loopback address, or ErrClosed. The process that replaces this one fetches
+// responses that are parked here, by their token, from that address until Close.
 func (s *Server) Parking() (addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +78,7 @@ func (s *Server) ForgetPrevious() {
 	s.previous = ""
 }
 
-// fetchFromPrevious passes to down the response that the previous process may have parked
-// under the token.
+// fetchFromPrevious passes to down what the previous process may have parked under the token.
 func (p *pair) fetchFromPrevious(token link.Token) {
 	if err := p.dialPrevious(); err != nil {
 		p.refuse([]byte{byte(link.DeadlinePassed)})

@@ -54,8 +54,8 @@ func (p *pair) copy(dst, src *end) (n int64) {
 }
 
 // onBroken ends the stream with a reset, at once if e was reset. Otherwise the other end
-// failed: what that end sent before is still passed on, for flushTime, and the other direction
-// meets its end.
+// failed: what that had sent is still passed on, for flushTime, and the other direction meets
+// its end.
 func (p *pair) onBroken(e *end) {
 	if e.isReset() {
 		p.abort()

@@ -155,8 +155,8 @@ func (x *requestStream) onHead() {
 	_ = x.up.SetReadDeadline(time.Time{})
 }
 
-// passResponse reads the head of the response, passes interim responses on, and then the
-// response.
+// passResponse reads heads of responses. It passes on the interim ones, and then the final
+// one.
 func (x *requestStream) passResponse() *fault.Failure {
 	in := intake{proc: x.srv.opt.Process}
 	defer in.free()
@@ -206,8 +206,7 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	return nil
 }
 
-// addHeaders adds the headers of a proxy to the response. Another sidecar has added Via and
-// Date already.
+// addHeaders adds a proxy's headers to the response. Another sidecar has added Via and Date.
 func (x *requestStream) addHeaders(resp *protocol.Response, head *http1.Head) {
 	x.onHead()
 	if !x.linked {
@@ -227,8 +226,7 @@ func (x *requestStream) sendHead(status int, head []byte) bool {
 	return true
 }
 
-// finalResponse passes the final response on and closes both ends. The first n bytes of in are
-// its head.
+// finalResponse passes on the final response, whose head is in[:n], and closes both ends.
 func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head, in *intake, n int) *fault.Failure {
 	x.addHeaders(resp, head)
 	out := http1.AppendStreamResponse(nil, resp, head, x.r.Minor)

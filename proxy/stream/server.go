@@ -179,8 +179,7 @@ func (s *Server) opaque(l exchange.Leaser, service string, timeout time.Duration
 
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }
 
-// service returns the configuration of a service. A stream may outlive its service: then the
-// defaults apply.
+// service returns a service's configuration, or the defaults if the stream has outlived it.
 func (s *Server) service(name string) *config.Service {
 	if c := s.config().Services[name]; c != nil {
 		return c
