@@ -144,8 +144,7 @@ func (c *Cache) Store(rec Record) {
 	}
 }
 
-// Close writes the pending records and ends the cache. It must be called once, after the last
-// Store.
+// Close writes the pending records and ends the cache. Call it once, after the last Store.
 func (c *Cache) Close() {
 	if c == nil {
 		return

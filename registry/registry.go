@@ -22,22 +22,24 @@ import (
 type Endpoint struct {
 	// Addr is the address to dial: "ip:port". Watchers that the sidecar uses deliver nothing
 	// else. Before package dns has resolved it, the host may be a name.
-	Addr   string
+	Addr string
+
 	Weight int    // share of the load relative to the others, 1 to MaxWeight
 	Zone   string // "" means unknown
+
 	// Protocol is what the endpoint speaks, as in the configuration. "" means that the
 	// registry has none, and the service's configuration decides.
 	Protocol string
-	Node     string // id of the node that registered the endpoint, or ""
-	Host     string // name that Addr was resolved from, or ""
+
+	Node string // id of the node that registered the endpoint, or ""
+	Host string // name that Addr was resolved from, or ""
 
 	// Unhealthy is the verdict of an active health check (package health). Such an endpoint is
 	// used only if no other is left. Registries do not set it.
 	Unhealthy bool `json:"-"`
 }
 
-// Protocols are the names that an Endpoint's Protocol may have, besides "". Without a name, it
-// may have any.
+// Protocols are the names that Endpoint.Protocol may have, besides ""; none means any.
 type Protocols []string
 
 // Check returns an error if protocol can't be an Endpoint's Protocol.
@@ -65,9 +67,11 @@ const (
 // kept and shared without a copy.
 type Snapshot struct {
 	Service string
+
 	// Version grows with each snapshot of a service within a process, whatever the watcher.
 	// It need not be contiguous.
-	Version   uint64
+	Version uint64
+
 	Changed   time.Time  // when the endpoints last changed
 	Endpoints []Endpoint // sorted by Addr, which is unique
 	Source    Source
@@ -75,8 +79,7 @@ type Snapshot struct {
 
 var versions atomic.Uint64
 
-// NewSnapshot returns a snapshot of endpoints, which it sorts in place and keeps: see
-// Normalize.
+// NewSnapshot returns a snapshot of endpoints, which it normalizes in place and keeps.
 func NewSnapshot(service string, source Source, changed time.Time, endpoints []Endpoint) *Snapshot {
 	return &Snapshot{
 		Service:   service,

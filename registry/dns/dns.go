@@ -59,8 +59,7 @@ const (
 	maxAddrs = 256 // endpoints of one name
 )
 
-// Watcher delivers another watcher's snapshots with an endpoint for each address of a host
-// name.
+// Watcher delivers another watcher's snapshots with an endpoint for each address of a name.
 type Watcher struct {
 	inner  registry.Watcher
 	opt    Options
@@ -257,8 +256,7 @@ func (o *Options) firstPause(tries int) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
-// usable returns the addresses to use, sorted, so that the rotated answer of a resolver is no
-// change.
+// usable returns the addresses to use, sorted: a resolver's rotated answer is no change.
 func usable(addrs []netip.Addr) []netip.Addr {
 	var v4, v6 []netip.Addr
 	for _, a := range addrs {

@@ -57,8 +57,8 @@ func (r resolver) lookup(ctx context.Context, host string) (Answer, error) {
 // complete looks up the IPv4 addresses separately. The resolver sends both queries at once,
 // and does not distinguish a failed query from an empty answer. Failing the lookup instead
 // (StrictErrors) would be no better: some name servers always fail on IPv6, and some names
-// have nothing else. name is rooted, because the search list could lead to another host with
-// IPv4 addresses.
+// have nothing else. name is rooted: the search list could lead to another host with IPv4
+// addresses.
 func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 	res.StrictErrors = true
 	addrs, err := res.LookupNetIP(ctx, "ip4", name)
@@ -70,8 +70,7 @@ func (a *Answer) complete(ctx context.Context, res *net.Resolver, name string) {
 
 func isIPv4(a netip.Addr) bool { return a.Unmap().Is4() }
 
-// packets is a connection with one message per packet. The resolver recognizes it as a
-// net.PacketConn.
+// packets is a connection with one message per packet: to the resolver a net.PacketConn.
 type packets struct {
 	*net.UDPConn
 	seen *messageRecord

@@ -245,8 +245,7 @@ func (r *Registry) await(ctx context.Context) (*clientv3.Client, error) {
 func (r *Registry) open(ctx context.Context, key string, opts ...clientv3.OpOption) <-chan clientv3.WatchChan {
 	opened := make(chan clientv3.WatchChan, 1)
 	r.tasks.Go(func() {
-		// A member of etcd that lost the others ends the watch, instead of leaving it without
-		// events.
+		// A member of etcd that lost the others ends the watch, which would get no events.
 		opened <- r.client.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
 	})
 	return opened

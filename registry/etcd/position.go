@@ -70,8 +70,7 @@ func (t *tracker) answered(m mark, h *pb.ResponseHeader, rewritten bool) (after 
 	return t.now, lostNow
 }
 
-// saw processes the position in an event of a watch, which is only a lower limit for that of
-// etcd.
+// saw processes the position in an event of a watch, a lower limit for that of etcd.
 func (t *tracker) saw(epoch uint64, p position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

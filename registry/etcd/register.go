@@ -40,8 +40,7 @@ func (r *Registry) Register(reg registry.Registration) registry.Handle {
 // errKey means that a changed registration would have another key.
 var errKey = errors.New("registry/etcd: the change is for another service, node or address")
 
-// handle is one registration. Its goroutine pursues the goal. A new goal interrupts its
-// current work.
+// handle is one registration. Its goroutine pursues the goal; a new one interrupts its work.
 type handle struct {
 	r       *Registry
 	service string

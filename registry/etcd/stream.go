@@ -39,8 +39,7 @@ func (s *streams) join(ctx context.Context) (on context.Context, leave func()) {
 // begun is the context key of a stream's *atomic.Bool, in the context of its first watch.
 type begun struct{}
 
-// errResumed ends the watches on a stream that must not resume. The etcd client does not retry
-// after its code.
+// errResumed ends watches on a stream that must not resume: etcd's client does not retry it.
 var errResumed = status.Error(codes.Aborted, "the connection broke")
 
 // once is a grpc.StreamClientInterceptor that refuses to resume such a stream.

@@ -10,8 +10,7 @@ import (
 
 // rotating are gRPC credentials that get a new TLS configuration for each handshake. gRPC's
 // own credentials keep the first configuration with its authorities. Callbacks of package tls
-// could get newer ones, but do not know the dialled address, which an etcd certificate often
-// names.
+// could get newer ones, but do not know the dialled address, which a certificate often names.
 type rotating struct {
 	credentials.TransportCredentials
 	current func() *tls.Config

@@ -13,8 +13,7 @@ type entry struct {
 }
 
 // view decides which endpoints of one service to use: those in etcd, and those that are kept
-// although etcd no longer has them, by the rules in the package comment. It is pure: the time
-// is an argument.
+// although etcd no longer has them (see the package comment). It is pure: time is an argument.
 type view struct {
 	ttl, grace time.Duration
 

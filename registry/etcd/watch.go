@@ -190,8 +190,8 @@ func (w *watch) follow() error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case events = <-opened:
-			// The server behind a new connection may have lost what list read, and be past
-			// that revision.
+			// The server behind a new connection may be past that revision, but without its
+			// data.
 			if w.r.breaks.Load() != w.breaks {
 				return errResumed
 			}

@@ -17,9 +17,8 @@ const (
 
 // Application checks the health of an application with some addresses every c.Interval, until
 // ctx is done. A check passes if one of the addresses passes. before is the verdict of earlier
-// checks; Unchanged means that there were none, and the application counts as unhealthy until
-// its first pass. on gets the outcome of each check, nil for a pass, and the verdict if it has
-// changed.
+// checks; Unchanged means none: the application counts as unhealthy until its first pass. on
+// gets the outcome of each check, nil for a pass, and the verdict if it has changed.
 func Application(ctx context.Context, c Check, addrs []string, before Verdict, on func(error, Verdict)) {
 	a, j := newAsker(&c), judge{healthy: before == Healthy, unproven: before == Unchanged}
 	pause := time.NewTimer(0)

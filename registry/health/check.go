@@ -20,8 +20,7 @@ const (
 	maxHeader = 64 << 10
 )
 
-// Check says what is requested, and which outcomes change a verdict. All fields but Path must
-// be above 0.
+// Check says what is requested, and which outcomes change a verdict. All but Path must be > 0.
 type Check struct {
 	Path     string        // of a GET; "" means a TCP connect
 	Interval time.Duration // from one check to the next, up to a tenth more or less
@@ -31,8 +30,7 @@ type Check struct {
 	Unhealthy int // failures in a row that make the healthy unhealthy
 }
 
-// pause returns the time to the next check. It varies, so that those of many sidecars do not
-// coincide.
+// pause returns the time to the next check. It varies, so that sidecars do not check in step.
 func (c *Check) pause() time.Duration {
 	return c.Interval*9/10 + rand.N(c.Interval/5+1)
 }

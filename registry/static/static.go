@@ -10,10 +10,9 @@ import (
 	"github.com/remora-proxy/remora/registry/dns"
 )
 
-// New returns a watcher for the endpoints of each service, by name. Host names in them are
-// resolved, and resolved again from time to time. An unlisted service has an empty snapshot.
-// The error names the first address that is not "host:port". The caller must close the
-// watcher.
+// New returns a watcher for the endpoints of each service, by name. Host names are resolved,
+// and again from time to time. An unlisted service has an empty snapshot. The error names the
+// first address that is not "host:port". The caller must close the watcher.
 func New(services map[string][]registry.Endpoint, opt dns.Options) (*dns.Watcher, error) {
 	l := make(list, len(services))
 	for service, endpoints := range services {
