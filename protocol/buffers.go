@@ -12,8 +12,8 @@ import (
 // zero value keeps nothing. A nil Buffers keeps nothing either, and any goroutine may use it;
 // any other has one loop as its owner.
 //
-// A buffer has one owner, from Get until Put. A buffer that leaves the loop is Put elsewhere,
-// or never.
+// A buffer has one owner, from Get until Put. One that leaves the loop is Put elsewhere or
+// never.
 type Buffers struct {
 	Most int // limit of the bytes that are kept
 
@@ -41,8 +41,7 @@ const (
 	eagerBuffer = leastBuffer << 2
 )
 
-// PoisonBuffers is for tests: Put fills the buffer with Poison, so that a read after Put
-// shows.
+// PoisonBuffers is for tests: Put fills the buffer with Poison, which shows a read after Put.
 var PoisonBuffers bool
 
 // Poison is the byte that fills a buffer after Put.
@@ -114,8 +113,7 @@ func (p *Buffers) Append(b *bytebufferpool.ByteBuffer, data []byte, total int) {
 
 // Reserve makes room in b for n more bytes, unless b stays small. It may replace the memory of
 // b, so slices of it are invalid afterwards. total is the final length as in Append. A peer
-// can announce any length for free, so the memory depends on the bytes received: see
-// eagerBuffer.
+// can announce any length for free, so what was received limits the memory: see eagerBuffer.
 func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 	need := len(b.B) + n
 	if need <= cap(b.B) || need <= smallBuffer {
@@ -134,8 +132,7 @@ func (p *Buffers) Reserve(b *bytebufferpool.ByteBuffer, n, total int) {
 // Kept returns the number of bytes that are kept.
 func (p *Buffers) Kept() int { return p.kept }
 
-// Trim drops the buffers that were not used since the last Trim, and reports whether any is
-// left.
+// Trim drops the buffers not used since the last Trim. It reports whether any is left.
 func (p *Buffers) Trim() (more bool) {
 	for c, idle := range p.idle {
 		free := p.free[c]

@@ -1,7 +1,6 @@
 package protocol
 
-// Limits bound the memory that a peer can occupy with one message. They are literal: 0 allows
-// nothing.
+// Limits bound the memory of one message of a peer. They are literal: 0 allows nothing.
 type Limits struct {
 	Header  int   // bytes of a head with its first and its empty line, or of a trailer section
 	Headers int   // field lines of a head, or of a trailer section

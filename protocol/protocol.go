@@ -76,8 +76,7 @@ func (r *Response) Reset() {
 	*r = Response{Headers: r.Headers[:0], Trailers: r.Trailers[:0], DeclaredLength: -1}
 }
 
-// Find returns the value of the first header with the given name, which must be in lower case,
-// or nil.
+// Find returns the value of the first header with this name, given in lower case, or nil.
 func Find(hs []Header, name string) []byte {
 	for i := range hs {
 		if EqualFold(hs[i].Name, name) {
