@@ -83,6 +83,7 @@ func (e *Endpoint) observeQueue(l *Load) {
 	}
 }
 
+// queueing returns how many of load requests plus one would have to queue.
 func (e *Endpoint) queueing(load float64) float64 {
 	if e.capacity == 0 {
 		return 0

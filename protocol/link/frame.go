@@ -82,6 +82,7 @@ func parseHeader(b []byte, maxPayload int) (f header, n int, err error) {
 	return f, 1 + k + m, nil
 }
 
+// varintError returns nil for a varint that is only incomplete.
 func varintError(n int) error {
 	if n < 0 {
 		return ErrVarint

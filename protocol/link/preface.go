@@ -36,7 +36,7 @@ const (
 	prefaceHeader = len(magic) + 4
 )
 
-type versions struct{ min, max uint8 }
+type versions struct{ min, max uint8 } // inclusive
 
 func appendPreface(dst []byte, role Role, v versions, s Settings) []byte {
 	dst = append(dst, magic...)

@@ -40,6 +40,7 @@ func (l *eventLoop) beginEvent() {
 	l.turns.events++
 }
 
+// beginCallbacks starts a round of callbacks, which endEvent ends.
 func (l *eventLoop) beginCallbacks() {
 	l.busy = true
 	l.now = l.clock.now()

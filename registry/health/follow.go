@@ -99,7 +99,7 @@ func byDue(a, b *target) int { return a.due.Compare(b.due) }
 type outcome struct {
 	target *target
 	began  time.Time
-	err    error
+	err    error // nil for a pass
 }
 
 // Follower follows one service. The goroutine of run owns all fields except newest.
