@@ -109,8 +109,7 @@ type counters struct {
 	handshakes             atomic.Int64
 }
 
-// Start starts an Engine with its loops. The caller must Stop it. A number of loops out
-// of range returns ErrLoops.
+// Start starts an Engine with its loops. The caller must Stop it.
 func Start(o Options) (*Engine, error) {
 	if o.Loops == 0 {
 		o.Loops = Loops(CPUQuota())
