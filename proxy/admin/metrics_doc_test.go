@@ -96,7 +96,7 @@ func TestCardinality(t *testing.T) {
 	}
 	endpoint++ // endpoint_reported has no series here
 	if got := []string{fmt.Sprint(service), fmt.Sprint(endpoint), fmt.Sprint(loop)}; strings.Join(got, " ") != strings.Join(said[1:], " ") {
-		t.Errorf("there are %v series a service, an endpoint and a loop; docs/metrics.md says %v", got, said[1:])
+		t.Errorf("there are %v series per service, endpoint and loop; docs/metrics.md says %v", got, said[1:])
 	}
 }
 
