@@ -112,10 +112,11 @@ type Watcher interface {
 	Watch(service string, notify func(*Snapshot)) (stop func())
 }
 
-// Newest passes a watch's newest snapshot to another goroutine. Its capacity is 1.
+// Newest passes a watch's newest snapshot to another goroutine. Its capacity must be 1.
 type Newest chan *Snapshot
 
-// Put is a notify function. It replaces a snapshot that was not received.
+// Put is a notify function. It replaces a snapshot that was not received. One goroutine at
+// a time may call it: with two, one could block.
 func (n Newest) Put(s *Snapshot) {
 	select {
 	case <-n:

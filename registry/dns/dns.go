@@ -66,7 +66,7 @@ type Watcher struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // guards the end of ctx against tasks.Add, and watches
+	mu      sync.Mutex // held to end ctx, and to add a task unless ctx has ended; guards watches
 	tasks   sync.WaitGroup
 	watches map[*watch]struct{} // running watches
 }

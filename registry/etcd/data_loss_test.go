@@ -73,6 +73,9 @@ func TestDataLossLaterRevision(t *testing.T) {
 				t.Errorf("%d losses of data", n)
 			}
 			got.Always("10.0.0.1:80")
+			if name == "listed" {
+				got.Always("10.0.0.2:80")
+			}
 		})
 	}
 }

@@ -117,7 +117,7 @@ type Registry struct {
 	own      streams       // streams for the watches of this process's own keys
 	lists    chan struct{} // limits the requests that list a service
 
-	mu sync.Mutex // guards the end of ctx against tasks.Add
+	mu sync.Mutex // held to end ctx, and to add a task unless ctx has ended
 }
 
 var (
