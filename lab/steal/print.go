@@ -89,7 +89,10 @@ func watch(ctx context.Context, cpu int, period time.Duration, stops chan<- Stop
 // work elsewhere and back, a thousand times a second, would disturb the measurement.
 func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	_, _, e := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	if e != 0 && e != unix.EINTR { // watch would spin, with priority over all other threads
+		panic(os.NewSyscallError("clock_nanosleep", e))
+	}
 }
 
 // seize binds the thread to a processor and gives it priority over all others there.
