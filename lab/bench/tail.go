@@ -73,7 +73,7 @@ func Freezes(rate float64, d time.Duration) Load {
 // served returns how many requests the replicas have served. It waits for those in flight.
 func (s *Stack) served(ctx context.Context) (sum int64, err error) {
 	for _, r := range s.replicas {
-		stats, err := replica.Idle(ctx, r.Process, r.addr)
+		stats, err := replica.AwaitIdle(ctx, r.Process, r.addr)
 		if err != nil {
 			return 0, err
 		}

@@ -184,7 +184,7 @@ func (p *phase) load(ctx context.Context, what string, from, d, total time.Durat
 // idle waits until no replica has a request in flight, and returns the counts of each.
 func (m *mesh) idle(ctx context.Context) (all []replica.Stats, err error) {
 	for i, addr := range m.layout.replicas {
-		stats, err := replica.Idle(ctx, m.replicas[i], addr)
+		stats, err := replica.AwaitIdle(ctx, m.replicas[i], addr)
 		if err != nil {
 			return nil, err
 		}

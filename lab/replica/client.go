@@ -10,9 +10,9 @@ import (
 	"github.com/remora-proxy/remora/lab/child"
 )
 
-// Idle waits until a replica that runs as p has no request in flight, and returns its counts.
-// The loser of a hedge outlives its request.
-func Idle(ctx context.Context, p *child.Process, addr string) (s Stats, err error) {
+// AwaitIdle waits until a replica that runs as p has no request in flight, and returns its
+// counts. The loser of a hedge outlives its request.
+func AwaitIdle(ctx context.Context, p *child.Process, addr string) (s Stats, err error) {
 	err = child.Await(ctx, p, p.Name+" to be idle", func(ctx context.Context) error {
 		b, err := child.Call(ctx, http.MethodGet, "http://"+addr+"/stats")
 		if err == nil {
