@@ -31,6 +31,36 @@ func TestPageBudgets(t *testing.T) {
 	}
 }
 
+// maxGo and maxPython bound the lines of programs. Go is counted without tests and what only
+// tests need.
+const (
+	maxGo     = 47_000
+	maxPython = 4_000
+)
+
+func TestCodeBudgets(t *testing.T) {
+	count := func(ext string, counts func(file string) bool) (lines int) {
+		files, err := textFiles("../..", ext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range files {
+			if counts(file) {
+				lines += strings.Count(text, "\n")
+			}
+		}
+		return lines
+	}
+	product := count(".go", func(file string) bool { return !strings.HasSuffix(file, "_test.go") && !isTestSupport(path.Dir(file)) })
+	if product == 0 || product > maxGo {
+		t.Errorf("%d lines of Go, at most %d", product, maxGo)
+	}
+	python := count(".py", func(string) bool { return true })
+	if python == 0 || python > maxPython {
+		t.Errorf("%d lines of Python, at most %d", python, maxPython)
+	}
+}
+
 func overBudget(pages map[string]string, budgets []budget) (over []string) {
 	for _, b := range budgets {
 		sum, found := 0, 0

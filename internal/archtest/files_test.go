@@ -50,7 +50,7 @@ func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
 // Read parses the Go files under root, the root of a module.
 func Read(root, module string) ([]File, error) {
-	texts, err := goFiles(root)
+	texts, err := textFiles(root, ".go")
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +65,9 @@ func Read(root, module string) ([]File, error) {
 	return files, nil
 }
 
-// goFiles returns the texts of the Go files under root, the root of a module, by their
-// paths from it. It leaves out testdata, hidden folders and nested modules.
-func goFiles(root string) (map[string]string, error) {
+// textFiles returns the texts of the files with this extension under root, the root of a
+// module, by their paths from it. It leaves out testdata, hidden folders and nested modules.
+func textFiles(root, ext string) (map[string]string, error) {
 	texts := map[string]string{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -79,7 +79,7 @@ func goFiles(root string) (map[string]string, error) {
 			}
 			return nil
 		}
-		if filepath.Ext(name) != ".go" {
+		if filepath.Ext(name) != ext {
 			return nil
 		}
 		rel, err := filepath.Rel(root, name)

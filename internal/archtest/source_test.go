@@ -36,7 +36,7 @@ func (s *source) at(n ast.Node) string {
 // moduleSources parses the module once for all rules.
 var moduleSources = sync.OnceValues(func() ([]*source, error) {
 	const root = "../.."
-	texts, err := goFiles(root)
+	texts, err := textFiles(root, ".go")
 	if err != nil {
 		return nil, err
 	}

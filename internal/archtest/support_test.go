@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// testSupport lists the packages that only tests need. No command may carry them.
+// testSupport lists the packages that only tests and suites need. No command may carry them.
 var testSupport = []string{
 	"proxy/sim/...", "proxy/conformance/...", "proxy/proxytest/...", "registry/registrytest", "internal/corpus", "internal/eventually",
-	"internal/testcerts", "internal/*test",
+	"internal/testcerts", "internal/docgen", "internal/*test", "scripts/...",
 }
 
 // TestNoTestSupportInCommands follows all imports of the commands.
