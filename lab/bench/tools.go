@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -62,7 +63,7 @@ func Find(p Places) (_ Tools, err error) {
 		}
 	}
 	t := Tools{Lab: p.Self}
-	folders := map[string]string{"SELF": filepath.Dir(p.Self), "PEERS": p.Peers}
+	folders := map[string]string{"SELF": filepath.Dir(p.Self), "PEERS": cmp.Or(p.Peers, ".")}
 	given := map[Program]string{Remora: p.Remora, Relay: p.Relay, Envoy: p.Envoy}
 	for name, program := range programs {
 		var places []string
