@@ -27,7 +27,7 @@ func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 	port = strconv.FormatUint(n, 10)
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ip = ip.Unmap()
-		if ip.IsUnspecified() || ip.IsMulticast() {
+		if ip.IsUnspecified() || ip.IsMulticast() || !validZone(ip.Zone()) {
 			return "", "", false, ErrAddress
 		}
 		return net.JoinHostPort(ip.String(), port), ip.String(), true, nil
@@ -37,6 +37,14 @@ func ParseAddr(addr string) (canonical, host string, isIP bool, err error) {
 	}
 	host = strings.ToLower(host)
 	return net.JoinHostPort(host, port), host, false, nil
+}
+
+// validZone reports whether a zone of an IPv6 address may be the name or number of a network
+// interface. netip accepts any text, with control sequences of terminals too.
+func validZone(zone string) bool {
+	return !strings.ContainsFunc(zone, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
 }
 
 // validHost reports whether host is valid by RFC 1123 section 2.1, which it extends by

@@ -62,6 +62,7 @@ func TestParseAddr(t *testing.T) {
 		{"10.0.0.1:80", "10.0.0.1:80", "10.0.0.1", true},
 		{"10.0.0.1:0080", "10.0.0.1:80", "10.0.0.1", true},
 		{"[FE80::0:1]:80", "[fe80::1]:80", "fe80::1", true},
+		{"[fe80::1%Eth0.1-2_3]:80", "[fe80::1%Eth0.1-2_3]:80", "fe80::1%Eth0.1-2_3", true},
 		{"[::ffff:10.0.0.1]:80", "10.0.0.1:80", "10.0.0.1", true},
 		{"Replica-1.example.com:443", "replica-1.example.com:443", "replica-1.example.com", false},
 		{"compose_name:1", "compose_name:1", "compose_name", false},
@@ -75,7 +76,7 @@ func TestParseAddr(t *testing.T) {
 	for _, addr := range []string{
 		"", ":", ":80", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:http",
 		"0.0.0.0:80", "[::]:80", "224.0.0.1:80", "10.0.0.256:80", "10.1:80", "::1:80", "a b:80", "a..b:80", "-a:80", "a-:80",
-		"http://a:80", "${POD_IP}:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 130) + "a:80",
+		"[fe80::9%\x1bc]:80", "[fe80::9%a b]:80", "[fe80::9%\u009b]:80", "http://a:80", "${POD_IP}:80", strings.Repeat("a", 64) + ":80", strings.Repeat("a.", 130) + "a:80",
 	} {
 		if canonical, _, _, err := ParseAddr(addr); err == nil {
 			t.Errorf("%q accepted as %q", addr, canonical)

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -71,6 +73,7 @@ func failing(cmd *cobra.Command) *cobra.Command {
 
 // execute runs one command line and returns its exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = printable{stdout}, printable{stderr}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -86,4 +89,27 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitUsage
+}
+
+// printable is a writer to a terminal. Names and addresses come from files, from etcd and from
+// other sidecars, and may hold control sequences, such as one that sets the clipboard. Each
+// character that is neither printable nor a line feed or tab becomes U+FFFD.
+type printable struct{ io.Writer }
+
+// Write implements io.Writer. A character must not be split over two calls.
+func (p printable) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, printableText(string(b), "\n\t")); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// printableText replaces the characters of text that are neither printable nor in keep.
+func printableText(text, keep string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || strings.ContainsRune(keep, r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }

@@ -124,7 +124,7 @@ func top(ctx context.Context, o *observer) error {
 	for {
 		switch f, err := o.next(ctx); {
 		case err != nil && ctx.Err() == nil:
-			screen.draw([]string{"remora top: no response", "", err.Error()})
+			screen.draw([]string{"remora top: no response", "", printableText(err.Error(), "")})
 		case f != nil:
 			screen.draw(f.lines(screen.size()))
 		}

@@ -35,9 +35,8 @@ func (f *frame) lines(room size) []string {
 	out = append(out, "")
 	out = append(out, f.endpoints(room.rows-len(out))...)
 	for i, line := range out {
-		if runes := []rune(line); len(runes) > room.columns {
-			out[i] = string(runes[:room.columns])
-		}
+		runes := []rune(printableText(line, ""))
+		out[i] = string(runes[:min(len(runes), room.columns)])
 	}
 	return out[:min(len(out), room.rows)]
 }
