@@ -100,6 +100,22 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s matches: %t, want %t", c.pattern, got, c.want)
 		}
 	}
+	prefix, err := ParsePeers([]string{"spiffe://d/ns/*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for below, want := range map[string]bool{
+		"a": true, "a/b-1_2.C": true, "..a": true, "": false, "a/": false, "/a": false, "a//b": false, "../prov": false, "a/../../prov": false,
+		"./a": false, "a/..": false, "%2e%2e/prov": false, "..%2fprov": false, "a?b": false, "a#b": false, "a;b": false, "a b": false, "é": false,
+	} {
+		uri, err := url.Parse("spiffe://d/ns/" + below)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := prefix[0].match(&x509.Certificate{URIs: []*url.URL{uri}}); got != want {
+			t.Errorf("%s below the prefix: %t, want %t", below, got, want)
+		}
+	}
 	for _, bad := range []string{"", "*", "dns:", "*.", ".svc", "a.*", "*a.svc", "a b", "127.0.0.1:80", "spiffe://", "spiffe:///x", "spiffe://d/*/x", "spiffe://*/x"} {
 		if _, err := ParsePeers([]string{bad}); err == nil {
 			t.Errorf("%q was accepted", bad)

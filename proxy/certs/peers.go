@@ -20,7 +20,7 @@ type peer struct {
 
 // ParsePeers reads a list of
 //
-//	spiffe://domain/path    that URI; with /* at its end, each URI below it
+//	spiffe://domain/path    that URI; with /* at its end, each URI below it, if its path is valid in SPIFFE
 //	dns:name or name        that DNS name; case is ignored
 //	dns:*.suffix, *.suffix  each name with one more label
 func ParsePeers(list []string) (Peers, error) {
@@ -63,8 +63,8 @@ func parsePeer(text string) (peer, error) {
 func (p peer) match(cert *x509.Certificate) bool {
 	if p.uri != "" {
 		for _, u := range cert.URIs {
-			s := u.String()
-			if s == p.uri && !p.prefix || p.prefix && strings.HasPrefix(s, p.uri) && len(s) > len(p.uri) {
+			below, starts := strings.CutPrefix(u.String(), p.uri)
+			if starts && (below == "" && !p.prefix || p.prefix && validPath(below)) {
 				return true
 			}
 		}
@@ -81,6 +81,19 @@ func (p peer) match(cert *x509.Certificate) bool {
 		}
 	}
 	return false
+}
+
+// validPath reports whether path is valid in a SPIFFE ID (SPIFFE-ID, section 2.2). Others might
+// name something that is not below the prefix: "../x", "%2e%2e/x", "?x".
+func validPath(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // Codes of refused peers. They are stable, for logs and metrics.
