@@ -91,6 +91,7 @@ type Server struct {
 	opt     Options
 	phase   atomic.Uint32
 	http    http.Server
+	conns   connLimit
 	ln      net.Listener
 	served  chan struct{}
 	reports chan struct{} // has a token while the loops are queried
@@ -123,6 +124,7 @@ func New(o Options) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
+	s.conns.bound(&s.http)
 	return s
 }
 
@@ -166,12 +168,12 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /drain", s.drain)
 	mux.HandleFunc("GET /log/level", s.logLevel)
 	mux.HandleFunc("PUT /log/level", s.setLogLevel)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/", profiling(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/profile", profiling(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/trace", profiling(pprof.Trace))
 	return mux
 }
 

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// TestConnectionLimit: callers that keep connections open, or open them and say nothing, take
+// neither the descriptors of the process nor the turn of a probe.
+func TestConnectionLimit(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.api.Start(ln)
+	defer s.api.Close(context.Background())
+	ask := func(nc net.Conn, path string) error {
+		_ = nc.SetDeadline(time.Now().Add(waitLimit))
+		if _, err := fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return err
+	}
+	dial := func() net.Conn {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+
+	inProgress, done := dial(), make(chan error, 1)
+	go func() { done <- ask(inProgress, "/debug/pprof/trace?seconds=2") }()
+	eventually.True(t, "the first request to be in progress", func() bool {
+		s.api.conns.mu.Lock()
+		defer s.api.conns.mu.Unlock()
+		return len(s.api.conns.place) == 1 && s.api.conns.waiting.Len() == 0
+	})
+	for i := range 8 * maxConnections {
+		if nc := dial(); i%2 == 0 {
+			if err := ask(nc, "/healthz"); err != nil {
+				t.Fatalf("probe %d: %v", i, err)
+			}
+		}
+	}
+	if err := ask(dial(), "/healthz"); err != nil {
+		t.Errorf("a probe after the flood: %v", err)
+	}
+	s.api.conns.mu.Lock()
+	if open := len(s.api.conns.place); open > maxConnections {
+		t.Errorf("%d connections, at most %d", open, maxConnections)
+	}
+	s.api.conns.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Errorf("a request in progress: %v", err)
+	}
+}
