@@ -102,8 +102,7 @@ type Server struct {
 }
 
 const (
-	// defaultLoopTimeout is how long a loop may take to respond before it counts as
-	// stuck.
+	// defaultLoopTimeout is how long a loop may take to respond before it counts as stuck.
 	defaultLoopTimeout = time.Second
 
 	// writeTimeout limits a response. Profiles add their own duration to it.
@@ -189,8 +188,7 @@ func routeName(i int) string {
 // config returns the configuration in use.
 func (s *Server) config() *config.Config { return s.opt.Process.Config() }
 
-// service returns the configuration of a service. For one that a reload has just removed
-// it returns the defaults.
+// service returns the configuration of a service, or the defaults if a reload has removed it.
 func (s *Server) service(name string) *config.Service {
 	if c := s.config().Services[name]; c != nil {
 		return c

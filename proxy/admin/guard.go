@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -22,11 +23,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		return s.authenticated(token, next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
+		host := (&url.URL{Host: r.Host}).Hostname()
+		if host != "localhost" && net.ParseIP(host) == nil {
 			http.Error(w, "use an IP address or localhost as the host of the admin API", http.StatusForbidden)
 			return
 		}

@@ -1,9 +1,8 @@
 package admin
 
 import (
+	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,8 +28,7 @@ func (c processCollector) Collect(ch chan<- prometheus.Metric) {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
 		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-		put("cpu_seconds_total", "CPU time used, by user and system.",
-			prometheus.CounterValue, cpu.Seconds())
+		put("cpu_seconds_total", "CPU time used, by user and system.", prometheus.CounterValue, cpu.Seconds())
 	}
 	if n, ok := residentMemory(); ok {
 		put("resident_memory_bytes", "Memory in use.", prometheus.GaugeValue, n)
@@ -40,8 +38,7 @@ func (c processCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		put("max_fds", "How many file descriptors may be open.",
-			prometheus.GaugeValue, float64(limit.Cur))
+		put("max_fds", "How many file descriptors may be open.", prometheus.GaugeValue, float64(limit.Cur))
 	}
 	put("start_time_seconds", "When the process started, since the epoch.",
 		prometheus.GaugeValue, float64(c.began.UnixMilli())/1e3)
@@ -49,20 +46,13 @@ func (c processCollector) Collect(ch chan<- prometheus.Metric) {
 
 // residentMemory returns the resident memory (proc(5), /proc/pid/statm).
 func residentMemory() (bytes float64, ok bool) {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, false
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, false
-	}
-	pages, err := strconv.Atoi(fields[1])
-	return float64(pages) * float64(os.Getpagesize()), err == nil
+	text, _ := os.ReadFile("/proc/self/statm")
+	var total, resident int64
+	n, _ := fmt.Sscan(string(text), &total, &resident)
+	return float64(resident) * float64(os.Getpagesize()), n == 2
 }
 
-// openFDs returns the number of open descriptors. From Linux 6.2 on it is the size of
-// their directory.
+// openFDs returns the number of open descriptors, from Linux 6.2 on the size of their directory.
 func openFDs() (n float64, ok bool) {
 	const dir = "/proc/self/fd"
 	if info, err := os.Stat(dir); err == nil && info.Size() > 0 {

@@ -32,8 +32,7 @@ func expand(text string, env func(string) (string, bool)) (expanded string, err 
 	return expanded, err
 }
 
-// variable returns the value of ${inner}. Its errors do not show a default, which may
-// be a secret.
+// variable returns the value of ${inner}. Its errors show no default, which may be a secret.
 func variable(inner string, env func(string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if valid := variableName.FindString(name); valid == "" || valid != name {
