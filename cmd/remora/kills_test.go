@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -168,15 +169,19 @@ func (m *killMesh) kills(t *testing.T) {
 	replica(2, 0)
 }
 
-// usage is a level with the memory, of which 256 connections leave some.
+// usage is a level with the memory, of which 256 connections leave some, and with the
+// descriptors that are no connections, which hardly ever change.
 type usage struct {
 	level
-	rss int // bytes
+	rss    int // bytes
+	others int // descriptors
 }
 
 func (m *killMesh) usage(t *testing.T) (all []usage) {
 	for _, p := range append(m.providers[:], m.consumer) {
-		all = append(all, usage{p.level(), p.memory(t, "VmRSS")})
+		connections := p.metric(`remora_reactor_connections{direction="in"}`) + p.metric(`remora_reactor_connections{direction="out"}`)
+		l := p.level()
+		all = append(all, usage{l, p.memory(t, "VmRSS"), l.descriptors - connections})
 	}
 	return all
 }
@@ -184,6 +189,9 @@ func (m *killMesh) usage(t *testing.T) (all []usage) {
 func (u usage) above(before usage) error {
 	if u.rss > before.rss*13/10+8<<20 {
 		return fmt.Errorf("%d MiB resident, before %d", u.rss>>20, before.rss>>20)
+	}
+	if u.others > before.others+3 {
+		return fmt.Errorf("%d descriptors beside connections, before %d", u.others, before.others)
 	}
 	return u.level.above(before.level)
 }
@@ -253,10 +261,14 @@ func TestKillsUnderLoad(t *testing.T) {
 	t.Logf("%d requests, P50 %v, P99 %v, max %v", r.Counts.Requests, r.Quantile(0.5), r.Quantile(0.99), r.Max())
 	if c := r.Counts; c.Requests < *killRequests || c.Failed() > 0 || c.Statuses[200] != c.Requests {
 		t.Errorf("%d requests, want at least %d, each with a response of 200: %+v", c.Requests, *killRequests, c)
+		for _, p := range append(m.providers[:], m.consumer) {
+			_, metrics := p.get("/metrics")
+			t.Logf("%s: %q", p.file, regexp.MustCompile(`(?m)^remora_errors_total\{.*`).FindAllString(metrics, -1))
+		}
 	}
 	m.awaitRest(t, before)
-	was := m.served(t)
-	eventually.Nil(t, "requests to all replicas", func() error {
+	eventually.Nil(t, "a short load to reach all replicas", func() error {
+		was := m.served(t)
 		if _, err := m.load(t.Context(), 500*time.Millisecond, 0); err != nil {
 			return err
 		}

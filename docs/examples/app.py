@@ -7,7 +7,7 @@
                      them), ?close (ended by the end of the connection)
     /request         what the service saw of the request, as JSON
     /size/N          N bytes
-    /status/N        an answer with that status
+    /status/N        a response with that status
     /healthz         200
 """
 
@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # an answer leaves in one write, if it fits
+    wbufsize = 1 << 16  # a response leaves in one write, if it fits
     disable_nagle_algorithm = True
 
     def handle_expect_100(self):

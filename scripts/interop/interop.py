@@ -107,7 +107,7 @@ def wrk(suite, port, connections, connection):
     ran = call(["wrk", "-t", "2", "-c", str(connections), "-d", "4s", "--timeout", f"{PATIENCE}s",
                 "-s", os.path.join(HERE, "nonce.lua"), f"http://127.0.0.1:{port}/echo", "--", connection])
     counts = dict(re.findall(r"(\w+)=(\d+)", ran.stdout))
-    responses = int(counts.pop("answers", 0))
+    responses = int(counts.pop("responses", 0))
     name = f"wrk: {connections} connections, {connection}, {responses} responses, all right"
     suite.check(name, responses > 50 and set(counts.values()) == {"0"}, f"{counts} {ran.stderr}")
 

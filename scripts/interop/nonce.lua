@@ -1,5 +1,5 @@
 -- For wrk: each request's body and x-nonce are the same, so each answer must
--- hold the same bytes in both places. Counts the answers that do not. With the
+-- hold the same bytes in both places. Counts the responses that do not. With the
 -- argument "close" each request has a connection of its own.
 
 local threads = {}
@@ -11,7 +11,7 @@ function setup(thread)
 end
 
 function init(args)
-  bad, answers = 0, 0
+  bad, responses = 0, 0
   connection = args[1] or "keep-alive"
 end
 
@@ -22,7 +22,7 @@ function request()
 end
 
 function response(status, headers, body)
-  answers = answers + 1
+  responses = responses + 1
   local nonce = headers["x-nonce"] or headers["X-Nonce"]
   if status ~= 200 or nonce == nil or body ~= nonce then
     bad = bad + 1
@@ -32,9 +32,9 @@ end
 function done(summary, _, _)
   local b, a = 0, 0
   for _, thread in ipairs(threads) do
-    b, a = b + thread:get("bad"), a + thread:get("answers")
+    b, a = b + thread:get("bad"), a + thread:get("responses")
   end
   local e = summary.errors
-  print(string.format("answers=%d bad=%d connect=%d read=%d write=%d timeout=%d status=%d",
+  print(string.format("responses=%d bad=%d connect=%d read=%d write=%d timeout=%d status=%d",
     a, b, e.connect, e.read, e.write, e.timeout, e.status))
 end

@@ -65,8 +65,7 @@ def loads(suite):
         ("low-rate", chain(suite, two), lambda url, seconds: open_loop(url, seconds, 2000)),
         ("hedged", mesh(suite, FREEZES, "http", {"max_concurrency": 64}, timeout="2s", idempotent=True,
                         hedge={"mode": "on"}), lambda url, seconds: open_loop(url, seconds, 1000, "--connections", "128")),
-        ("dubbo", mesh(suite, ["--protocol", "dubbo", "--mode", "fast"],
-"dubbo",
+        ("dubbo", mesh(suite, ["--protocol", "dubbo", "--mode", "fast"], "dubbo",
                        {"serialization": "fastjson", "max_concurrency": 200}, max_pending=4096),
          lambda url, seconds: closed(url, seconds, "form.lua")),
     ]

@@ -9,10 +9,8 @@ REST = 60
 
 
 class Level:
-    """What a sidecar uses, and how much more it may use at rest. Descriptors beside
-    connections and goroutines hardly ever change."""
+    """What a sidecar uses."""
 
-    DESCRIPTORS, OTHERS, GOROUTINES, BUFFERED = 4, 2, 1, 2 << 16
     COLUMNS = ("RSS MiB", "descriptors", "goroutines", "pending", "buffered")
 
     def __init__(self, p):
@@ -26,13 +24,14 @@ class Level:
                 change(before.goroutines, self.goroutines), self.pending, self.buffered)
 
     def above(self, before):
-        """What is higher than before by more than normal variation."""
+        """What is higher than before by more than normal variation. Descriptors beside
+        connections and goroutines hardly ever change."""
         return [f"{what} ({was:.0f} -> {now:.0f})" for what, was, now, slack in (
-            ("descriptors", before.fds, self.fds, self.DESCRIPTORS),
-            ("descriptors beside connections", before.others, self.others, self.OTHERS),
-            ("goroutines", before.goroutines, self.goroutines, self.GOROUTINES),
+            ("descriptors", before.fds, self.fds, 4),
+            ("descriptors beside connections", before.others, self.others, 2),
+            ("goroutines", before.goroutines, self.goroutines, 1),
             ("pending", 0, self.pending, 0),
-            ("buffered", 0, self.buffered, self.BUFFERED)) if now > was + slack]
+            ("buffered", 0, self.buffered, 2 << 16)) if now > was + slack]
 
 
 def level_at_rest(p, before, seconds):
