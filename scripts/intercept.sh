@@ -18,7 +18,8 @@
 #   --no-ipv6              leave IPv6 alone, where the kernel has none
 #
 # What stays on this host is never redirected. Both commands may be repeated: an
-# install takes the place of the one before. Open connections stay as they are.
+# install takes the place of the one before, or fails and leaves that as it was. Open
+# connections stay as they are.
 set -euo pipefail
 
 readonly chain=REMORA_OUTPUT
@@ -36,8 +37,8 @@ usage() {
 
 # uid_of USER prints the number of a user.
 uid_of() {
-	if [[ $1 =~ ^[0-9]+$ ]]; then
-		echo "$1"
+	if [[ $1 =~ ^[0-9]{1,10}$ ]]; then
+		echo $((10#$1)) # without zeros before it, which iptables would read as octal
 	else
 		id -u -- "$1" 2>/dev/null || die "there is no user $1"
 	fi
@@ -51,6 +52,7 @@ check_port() {
 # ports_of LIST prints each item of a list of ports as iptables has it.
 ports_of() {
 	local item
+	[[ $1 =~ ^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$ ]] || die "not a list of ports: $1"
 	for item in ${1//,/ }; do
 		check_port "${item%%-*}"
 		check_port "${item##*-}"
@@ -65,6 +67,11 @@ usable() {
 	command -v "$1-restore" >/dev/null || die "$1-restore is not installed (Debian: apt-get install iptables)"
 	said=$("$1" -w -t nat -S OUTPUT 2>&1 >/dev/null) ||
 		die "$1 can't use the nat table; root or CAP_NET_ADMIN in this network namespace is needed: $said"
+}
+
+# check_address CIDR
+check_address() {
+	[[ $1 =~ ^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$ ]] || die "not an address or CIDR: $1"
 }
 
 # tool_of CIDR names the tool for the kind of an address.
@@ -120,8 +127,29 @@ drop() {
 	fi
 }
 
+# has_ipv6 tells whether there may be rules for IPv6.
+has_ipv6() { command -v ip6tables >/dev/null && ip6tables -w -t nat -S OUTPUT >/dev/null 2>&1; }
+
+# saved TOOL prints the present chain as iptables-restore reads it, or nothing if there is none.
+saved() {
+	local present
+	if present=$("$1" -w -t nat -S "$chain" 2>/dev/null); then
+		printf '*nat\n:%s - [0:0]\n%s\nCOMMIT\n' "$chain" "$(sed '/^-N/d' <<<"$present")"
+	fi
+}
+
+# put_back TOOL restores the chain of before, or drops the new one if there was none.
+put_back() {
+	if [[ -n ${before[$1]} ]]; then
+		"$1-restore" -w --noflush <<<"${before[$1]}"
+	else
+		drop "$1"
+	fi
+}
+
 install() {
 	local value
+	declare -gA before
 	tools=(iptables ip6tables)
 	proxy_uid= to=15001 ports=1:65535 exclude_ports= uids=() exclude=()
 	while (($# > 0)); do
@@ -146,7 +174,10 @@ install() {
 			;;
 		--ports) ports=$(ports_of "$2") ;;
 		--exclude-ports) exclude_ports=$(ports_of "$2") ;;
-		--exclude) exclude+=("$2") ;;
+		--exclude)
+			check_address "$2"
+			exclude+=("$2")
+			;;
 		esac
 		shift 2
 	done
@@ -157,9 +188,11 @@ install() {
 		usable "$tool"
 		restore "$tool" --test
 	done
-	trap 'for tool in "${tools[@]}"; do drop "$tool"; done' EXIT # half of it is worse than nothing
+	for tool in "${tools[@]}"; do before[$tool]=$(saved "$tool"); done
+	trap 'for tool in "${tools[@]}"; do put_back "$tool" || true; done' EXIT # half of it is worse than what was
 	for tool in "${tools[@]}"; do put "$tool"; done
 	trap - EXIT
+	if [[ " ${tools[*]} " != *" ip6tables "* ]] && has_ipv6; then drop ip6tables; fi # of an earlier install
 }
 
 remove() {
@@ -167,7 +200,7 @@ remove() {
 	local tool
 	usable iptables
 	drop iptables
-	if command -v ip6tables >/dev/null && ip6tables -w -t nat -S OUTPUT >/dev/null 2>&1; then drop ip6tables; fi
+	if has_ipv6; then drop ip6tables; fi
 }
 
 case ${1:-} in

@@ -70,6 +70,7 @@ func TestIntercept(t *testing.T) {
 		{"by ports", byPorts},
 		{"by uid", byUID},
 		{"a wrong --proxy-uid", circle},
+		{"another install", replacement},
 		{"remove", removal},
 		{"refusals", refusals},
 	} {
@@ -196,6 +197,31 @@ func circle(l lab) {
 	l.checkBody("a caller of the listener itself gets a response", "no route", "http://127.0.0.1:15001/")
 }
 
+// replacement installs other rules where some are in place.
+func replacement(l lab) {
+	l.intercept("install", "--proxy-uid", proxyUID, "--exclude-ports", "7")
+	before := l.rules()
+	broken := filepath.Join(*dir, "broken")
+	if err := os.MkdirAll(broken, 0o755); err != nil {
+		l.Fatal(err)
+	}
+	restore := filepath.Join(broken, "ip6tables-restore") // it tests rules, and fails to set them
+	l.write(restore, "#!/bin/sh\ncase \"$*\" in *--test*) exit 0;; esac\necho broken >&2\nexit 1\n")
+	if err := os.Chmod(restore, 0o755); err != nil {
+		l.Fatal(err)
+	}
+	ran := l.try(l.near, "env", "PATH="+broken+":"+os.Getenv("PATH"), script, "install", "--proxy-uid", proxyUID)
+	after := l.rules()
+	l.check("an install that fails half-way leaves the rules of before", ran.code == 1 && after == before,
+		"exit ", ran.code, ": ", ran.stderr, after)
+	l.intercept("install", "--proxy-uid", proxyUID, "--no-ipv6")
+	once := l.rules()
+	l.check("--no-ipv6 takes the rules for IPv6 away", strings.Count(once, "-j REDIRECT") == 1, once)
+	l.intercept("install", "--proxy-uid", "0"+proxyUID, "--no-ipv6")
+	again := l.rules()
+	l.check("a zero before a number makes it no octal one", again == once, again)
+}
+
 func removal(l lab) {
 	for _, what := range []string{"remove", "a second remove"} {
 		l.intercept("remove")
@@ -236,6 +262,8 @@ func refusals(l lab) {
 	refused("Remora's own user is not redirected", "need another user", install("--uid", proxyUID)...)
 	refused("an unknown user", "there is no user", script, "install", "--proxy-uid", "no-such-user")
 	refused("a port that is none", "not a port", install("--ports", "80,66000")...)
+	refused("ports that are no list", "not a list of ports", install("--ports", "80-90-100")...)
+	refused("a rule in an address", "not an address", install("--exclude", "10.0.0.0/8 -j RETURN\n-A OUTPUT -d 10.0.0.1")...)
 	refused("an address that is none", "invalid mask", install("--exclude", "10.0.0.0/99")...)
 	l.checkNoRules("nothing of that leaves a trace")
 }
