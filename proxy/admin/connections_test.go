@@ -6,11 +6,65 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/remora-proxy/remora/internal/eventually"
 )
+
+// recorded is a connection that records its end.
+type recorded struct {
+	net.Conn
+	closed bool
+}
+
+func (c *recorded) Close() error { c.closed = true; return nil }
+
+// TestConnectionLimitClosesTheLongestWaiting: none is closed at the limit. One more closes the
+// one that has waited longest for a request, or itself if all have one.
+func TestConnectionLimitClosesTheLongestWaiting(t *testing.T) {
+	var c connLimit
+	c.bound(&http.Server{Handler: http.NotFoundHandler()})
+	var all []*recorded
+	open := func() *recorded {
+		nc := &recorded{}
+		all = append(all, nc)
+		c.changed(nc, http.StateNew)
+		return nc
+	}
+	want := func(what string, closed ...int) {
+		t.Helper()
+		for i, nc := range all {
+			if nc.closed != slices.Contains(closed, i) {
+				t.Errorf("%s: connection %d is closed: %t", what, i, nc.closed)
+			}
+		}
+	}
+	for range maxConnections {
+		open()
+	}
+	want("at the limit")
+	c.busy(all[0], true)
+	open()
+	want("one past it, the first has a request", 1)
+	c.busy(all[2], true)
+	c.busy(all[2], false) // it waits anew
+	open()
+	want("two past it", 1, 3)
+	c.changed(all[4], http.StateClosed)
+	open()
+	want("after one has left", 1, 3)
+	for _, nc := range all {
+		c.busy(nc, true) // no event of a closed connection counts
+	}
+	last := len(all)
+	open()
+	want("all have a request", 1, 3, last)
+	if len(c.place) != maxConnections || c.waiting.Len() != 0 {
+		t.Errorf("%d connections, %d waiting", len(c.place), c.waiting.Len())
+	}
+}
 
 // TestConnectionLimit: callers that keep connections open, or open them and say nothing, take
 // neither the descriptors of the process nor the turn of a probe.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
@@ -69,6 +70,8 @@ func basic(name, password string) string {
 // TestProfilesAreGuarded: pages of other sites take no profiles, and none is endless.
 func TestProfilesAreGuarded(t *testing.T) {
 	s := newSidecar(t, twoServices)
+	gone, leave := context.WithCancel(t.Context()) // of a caller who does not wait for the profile
+	leave()
 	for _, c := range []struct {
 		path, site string
 		want       int
@@ -79,11 +82,13 @@ func TestProfilesAreGuarded(t *testing.T) {
 		{"/debug/pprof/trace?seconds=0.01", "same-origin", http.StatusOK},
 		{"/debug/pprof/trace?seconds=0.01", "none", http.StatusOK},
 		{"/debug/pprof/trace?seconds=0.01", "", http.StatusOK},
+		{"/debug/pprof/trace?seconds=300", "", http.StatusOK},
+		{"/debug/pprof/trace?seconds=300.1", "", http.StatusBadRequest},
 		{"/debug/pprof/profile?seconds=301", "", http.StatusBadRequest},
 		{"/debug/pprof/trace?seconds=1e9", "", http.StatusBadRequest},
 		{"/debug/pprof/heap?seconds=NaN", "", http.StatusBadRequest},
 	} {
-		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9901"+c.path, nil)
+		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9901"+c.path, nil).WithContext(gone)
 		if c.site != "" {
 			req.Header.Set("Sec-Fetch-Site", c.site)
 		}
