@@ -60,7 +60,7 @@ ports_of() {
 	done
 }
 
-# usable TOOL tells whether TOOL can work on the nat table, or dies.
+# usable TOOL dies if TOOL can not work on the nat table.
 usable() {
 	local said
 	command -v "$1" >/dev/null || die "$1 is not installed (Debian: apt-get install iptables)"
@@ -127,7 +127,7 @@ drop() {
 	fi
 }
 
-# has_ipv6 tells whether there may be rules for IPv6.
+# has_ipv6 reports whether there may be rules for IPv6.
 has_ipv6() { command -v ip6tables >/dev/null && ip6tables -w -t nat -S OUTPUT >/dev/null 2>&1; }
 
 # saved TOOL prints the present chain as iptables-restore reads it, or nothing if there is none.

@@ -133,38 +133,38 @@ func (m *killMesh) load(ctx context.Context, d time.Duration, requests int64) (*
 	})
 }
 
-// kills kills one process after another. Each is back before the next one dies.
+// kills kills one process after another. Each is back before the next one dies. The times are
+// how long it is away, and how long traffic flows before the next kill.
 func (m *killMesh) kills(t *testing.T) {
 	t.Helper()
-	pause := func(d time.Duration) { time.Sleep(d) } // of the fault, or of traffic after it
 	replica := func(i int, away time.Duration) {
 		m.replicas[i].kill()
-		pause(away)
+		time.Sleep(away)
 		m.replicas[i].start()
-		pause(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 	provider := func(i int, away time.Duration) {
 		m.providers[i].signal(syscall.SIGKILL)
 		<-m.providers[i].exited
-		pause(away)
+		time.Sleep(away)
 		m.providers[i] = m.providers[i].again()
 		m.providers[i].ready()
-		pause(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
-	pause(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	provider(0, 2*time.Second) // back before its lease has ended
 	replica(1, 2*time.Second)
 	m.etcd.kill() // with its data
-	pause(3 * time.Second)
+	time.Sleep(3 * time.Second)
 	m.etcd.start()
-	pause(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	m.etcd.kill() // and without
 	if err := os.RemoveAll(m.etcdDir); err != nil {
 		t.Error(err)
 	}
-	pause(lease + 2*time.Second)
+	time.Sleep(lease + 2*time.Second)
 	m.etcd.start()
-	pause(4 * time.Second)
+	time.Sleep(4 * time.Second)
 	provider(1, lease+3*time.Second) // away for longer than its lease
 	replica(2, 0)
 }
@@ -200,19 +200,14 @@ func (u usage) above(before usage) error {
 // the one before it.
 func (m *killMesh) awaitRest(t *testing.T, before []usage) {
 	t.Helper()
-	err := error(nil)
-	for end := time.Now().Add(rest); time.Now().Before(end); time.Sleep(time.Second) {
-		err = nil
+	eventually.Within(t, rest, "each sidecar to use what it used before", func() error {
 		for i, now := range m.usage(t) {
-			if err = now.above(before[i]); err != nil {
-				break
+			if err := now.above(before[i]); err != nil {
+				return fmt.Errorf("sidecar %d: %w", i, err)
 			}
 		}
-		if err == nil {
-			return
-		}
-	}
-	t.Errorf("%v later a sidecar uses more than before: %v", rest, err)
+		return nil
+	})
 }
 
 // served returns the number of requests of each replica.

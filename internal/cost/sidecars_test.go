@@ -241,7 +241,10 @@ func countAllocations(t *testing.T, sidecars []*sidecar, url string, connections
 		defer close(done)
 		load(t, url, connections, d+2*time.Second)
 	}()
-	time.Sleep(time.Second) // until all connections are open
+	idle := sidecars[0].metrics(t)[served]
+	eventually.True(t, "some requests on each connection", func() bool {
+		return sidecars[0].metrics(t)[served] >= idle+float64(20*connections)
+	})
 	before := map[string]counts{}
 	for _, s := range sidecars {
 		before[s.name] = s.metrics(t)

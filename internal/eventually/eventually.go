@@ -20,13 +20,13 @@ var errFalse = errors.New("the condition is false")
 // last error; what names the awaited event in the message.
 func Nil(t testing.TB, what string, try func() error) {
 	t.Helper()
-	within(t, timeout, what, try)
+	Within(t, timeout, what, try)
 }
 
 // True calls ok until it returns true. After a minute it fails the test.
 func True(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, timeout, what, func() error {
+	Within(t, timeout, what, func() error {
 		if ok() {
 			return nil
 		}
@@ -34,7 +34,8 @@ func True(t testing.TB, what string, ok func() bool) {
 	})
 }
 
-func within(t testing.TB, timeout time.Duration, what string, try func() error) {
+// Within is Nil with another timeout, for what takes longer than a minute.
+func Within(t testing.TB, timeout time.Duration, what string, try func() error) {
 	t.Helper()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

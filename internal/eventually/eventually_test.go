@@ -43,7 +43,7 @@ func TestTimeout(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		within(f, 0, "the event", func() error { return errors.New("last error") })
+		Within(f, 0, "the event", func() error { return errors.New("last error") })
 	}()
 	<-done
 	if !strings.Contains(f.message, "the event") || !strings.Contains(f.message, "last error") {
