@@ -5,7 +5,7 @@
 //
 // A Spec describes the mesh, its load and its faults. A Scenario is a Spec with
 // expectations, read from a script. The scripts of this repository are in
-// proxy/sim/testdata; docs/simulation.md says how to write one. Random makes a Spec of a
+// proxy/sim/testdata, whose README says how to write one. Random makes a Spec of a
 // seed.
 //
 //	scenario, err := mesh.Load("one-slow-replica.scenario")

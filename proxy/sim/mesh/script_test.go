@@ -128,15 +128,15 @@ func TestScriptErrors(t *testing.T) {
 	}
 }
 
-// TestDocumentedScript checks that the script in docs/simulation.md is valid.
+// TestDocumentedScript checks that the script in the README of testdata is valid.
 func TestDocumentedScript(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/simulation.md")
+	page, err := os.ReadFile("../testdata/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, script, _ := strings.Cut(string(page), "```\n# Comments")
 	script, _, _ = strings.Cut(script, "```")
-	sc, err := Parse("simulation.md", "#"+script)
+	sc, err := Parse("README.md", "#"+script)
 	if err != nil {
 		t.Fatal(err)
 	}
