@@ -62,7 +62,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/stream"},
 		[]string{
-			"proxy", "proxy/downstream", "proxy/exchange", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
+			"proxy", "proxy/downstream", "proxy/exchange", "proxy/fair", "proxy/fault", "proxy/loop", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/config", "protocol/...",
 		},
 		"streams run on goroutines beside the core: of a loop they see who gives leases",
@@ -82,8 +82,13 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
-		[]string{"proxy/loop", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1", "internal/..."},
+		[]string{"proxy/loop", "proxy/fair", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1", "internal/..."},
 		"a driver implements the loop, and knows nothing of requests",
+	},
+	{
+		[]string{"proxy/fair"},
+		nil,
+		"bounds and shares of any kind of holder",
 	},
 	{
 		[]string{"proxy/telemetry/otlp"},

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/remora-proxy/remora/proxy/fair"
 )
 
 type connLimits struct {
@@ -35,7 +37,7 @@ type reservation struct {
 // reserve counts a connection from remote; false means that a limit is reached.
 func (p *connLimits) reserve(remote net.Addr, in *listenerLimit) (_ reservation, ok bool) {
 	taken, here := p.taken.Add(1), in.taken.Add(1)
-	got := reservation{of: p, room: in, source: sourceOf(remote)}
+	got := reservation{of: p, room: in, source: fair.SourceOf(remote)}
 	switch {
 	case taken > p.max || in.max > 0 && here > in.max:
 		p.refused.Add(1)
@@ -84,26 +86,4 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 	if p.bySource[source]--; p.bySource[source] == 0 {
 		delete(p.bySource, source)
 	}
-}
-
-// sourceBits is the length of the IPv6 prefix that makes a source. A host may choose the other
-// bits freely (RFC 4291 section 2.5.4).
-const sourceBits = 64
-
-// sourceOf returns the source of a connection: an IPv4 address, also if an IPv6 socket
-// accepted it, or an IPv6 network.
-func sourceOf(remote net.Addr) netip.Addr {
-	tcp, ok := remote.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	addr := tcp.AddrPort().Addr().Unmap()
-	if addr.Is4() {
-		return addr
-	}
-	network, err := addr.WithZone("").Prefix(sourceBits)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return network.Addr()
 }

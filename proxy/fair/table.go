@@ -1,0 +1,142 @@
+package fair
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// Table is a bounded number of places. When all are taken, a newcomer takes the oldest place
+// of the source that has the most, if its own source has fewer by two or more: else the two
+// would only change roles. Any goroutine may call its methods.
+type Table struct {
+	// Turnover gives a place to every newcomer: one that would be refused takes the oldest
+	// place of its own source, or of the largest if its own has none. It is for places that a
+	// peer who means well leaves at once.
+	Turnover bool
+
+	mu      sync.Mutex
+	max     int
+	taken   int
+	sources map[netip.Addr]*holder
+}
+
+// NewTable returns a Table of max places.
+func NewTable(max int) *Table {
+	return &Table{max: max, sources: make(map[netip.Addr]*holder)}
+}
+
+// Resize sets the number of places. Those above it stay taken until their holders leave.
+func (t *Table) Resize(max int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.max = max
+}
+
+// holder is a source with places. Its places are a ring around root, the oldest first.
+type holder struct {
+	n    int
+	root Place
+}
+
+// Place is one place in a Table. Its holder must Release it.
+type Place struct {
+	table      *Table
+	source     netip.Addr
+	evict      func()
+	prev, next *Place // guarded by Table.mu; nil when the place is free again
+}
+
+// Take gives a place to a newcomer from the source, or returns nil if none is left for it.
+// evict is called at most once, when another takes the place. It must not block, and its
+// goroutine is that of the other's Take.
+func (t *Table) Take(source netip.Addr, evict func()) *Place {
+	p, victim := t.take(source, evict)
+	if victim != nil {
+		victim.evict()
+	}
+	return p
+}
+
+func (t *Table) take(source netip.Addr, evict func()) (p, victim *Place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken >= t.max {
+		if victim = t.oldestFor(source); victim == nil {
+			return nil, nil
+		}
+		victim.leave()
+	}
+	h := t.sources[source]
+	if h == nil {
+		h = new(holder)
+		h.root.prev, h.root.next = &h.root, &h.root
+		t.sources[source] = h
+	}
+	h.n++
+	t.taken++
+	p = &Place{table: t, source: source, evict: evict, prev: h.root.prev, next: &h.root}
+	p.prev.next, p.next.prev = p, p
+	return p, victim
+}
+
+// oldestFor returns the place that a newcomer from the source may take, or nil.
+func (t *Table) oldestFor(source netip.Addr) *Place {
+	var largest *holder
+	for _, h := range t.sources {
+		if largest == nil || h.n > largest.n {
+			largest = h
+		}
+	}
+	own := t.sources[source]
+	switch {
+	case largest == nil:
+		return nil
+	case own == nil && largest.n > 1, own != nil && largest.n > own.n+1:
+		return largest.root.next
+	case !t.Turnover:
+		return nil
+	case own == nil:
+		return largest.root.next
+	}
+	return own.root.next
+}
+
+// Release gives the place back. It may be called again, and on a nil Place.
+func (p *Place) Release() {
+	if p == nil {
+		return
+	}
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	p.leave()
+}
+
+// leave frees the place. The caller has locked the table.
+func (p *Place) leave() {
+	if p.next == nil {
+		return
+	}
+	p.prev.next, p.next.prev = p.next, p.prev
+	p.prev, p.next = nil, nil
+	t := p.table
+	t.taken--
+	if h := t.sources[p.source]; h.n > 1 {
+		h.n--
+	} else {
+		delete(t.sources, p.source)
+	}
+}
+
+// Taken returns the number of places that are taken.
+func (t *Table) Taken() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.taken
+}
+
+// Max returns the number of places.
+func (t *Table) Max() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.max
+}

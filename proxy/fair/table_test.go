@@ -1,0 +1,133 @@
+package fair
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+)
+
+func source(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+
+// filled returns a Table that holds the places, named by source and the order within it, and
+// the names of those that were evicted.
+func filled(max int, sources ...int) (t *Table, evicted *[]string, places []*Place) {
+	t, evicted = NewTable(max), new([]string)
+	nth := map[int]int{}
+	for _, s := range sources {
+		nth[s]++
+		name := fmt.Sprintf("%d.%d", s, nth[s])
+		places = append(places, t.Take(source(s), func() { *evicted = append(*evicted, name) }))
+	}
+	return t, evicted, places
+}
+
+func TestTableFull(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		held     []int
+		newcomer int
+		turnover bool
+		evicted  string // "" means that the newcomer is refused
+	}{
+		{"a new source", []int{1, 2, 1, 1}, 3, false, "1.1"},
+		{"the largest source", []int{1, 2, 1, 1}, 1, false, ""},
+		{"a smaller one", []int{1, 2, 1, 1}, 2, false, "1.1"},
+		{"one fewer", []int{1, 2, 1}, 2, false, ""},
+		{"one each", []int{1, 2, 3}, 4, false, ""},
+		{"the largest source, turnover", []int{2, 1, 1, 1}, 1, true, "1.1"},
+		{"one fewer, turnover", []int{1, 2, 1}, 2, true, "2.1"},
+		{"one source, turnover", []int{1}, 4, true, "1.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, evicted, _ := filled(len(c.held), c.held...)
+			table.Turnover = c.turnover
+			p := table.Take(source(c.newcomer), func() {})
+			got := ""
+			for _, name := range *evicted {
+				got += name
+			}
+			if got != c.evicted || (p == nil) != (c.evicted == "") {
+				t.Errorf("evicted %q, want %q; a place: %t", got, c.evicted, p != nil)
+			}
+			if n := table.Taken(); n != len(c.held) {
+				t.Errorf("%d places taken, want %d", n, len(c.held))
+			}
+		})
+	}
+}
+
+// TestTableRelease: a place that is given back is free, once, and nothing is left of a source
+// without places.
+func TestTableRelease(t *testing.T) {
+	table, evicted, places := filled(3, 1, 1, 1)
+	places[1].Release()
+	places[1].Release()
+	if n := table.Taken(); n != 2 {
+		t.Fatalf("%d places taken, want 2", n)
+	}
+	if table.Take(source(2), func() {}) == nil || len(*evicted) != 0 {
+		t.Fatalf("refused, or evicted %v, with a free place", *evicted)
+	}
+	p := table.Take(source(3), func() {}) // takes 1.1
+	places[0].Release()
+	places[2].Release()
+	p.Release()
+	var none *Place
+	none.Release()
+	if len(table.sources) != 1 || table.Taken() != 1 {
+		t.Errorf("%d sources and %d places are left, want one", len(table.sources), table.Taken())
+	}
+}
+
+func TestTableResize(t *testing.T) {
+	table, evicted, places := filled(4, 1, 1, 1, 1)
+	table.Resize(2)
+	if table.Take(source(1), func() {}) != nil || len(*evicted) != 0 {
+		t.Error("a newcomer came in above the bound, or a holder had to leave")
+	}
+	for _, p := range places[1:] {
+		p.Release()
+	}
+	if table.Take(source(1), func() {}) == nil {
+		t.Error("refused below the bound")
+	}
+}
+
+// TestTableShares: whatever one source does, another keeps what it takes up to its share.
+func TestTableShares(t *testing.T) {
+	const max, others = 64, 7
+	table := NewTable(max)
+	for range 10_000 {
+		table.Take(source(0), func() {})
+		for i := 1; i <= others; i++ {
+			table.Take(source(i), func() {})
+		}
+	}
+	for i := range others + 1 {
+		if n := table.sources[source(i)].n; n != max/(others+1) {
+			t.Errorf("source %d has %d places, want %d", i, n, max/(others+1))
+		}
+	}
+}
+
+func TestTableRace(t *testing.T) {
+	table := NewTable(16)
+	table.Turnover = true
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for range 5_000 {
+				p := table.Take(source(rand.IntN(3)), func() {})
+				if i%2 == 0 || rand.IntN(2) == 0 {
+					p.Release()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := table.Taken(); n > 16 {
+		t.Errorf("%d places taken of 16", n)
+	}
+}
