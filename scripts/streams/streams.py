@@ -235,19 +235,19 @@ def median(runs, key):
 
 def left(suite, bench, before):
     """Nothing is left of any stream."""
-    for p, fds in zip(bench.sidecars, before):
+    for p, sockets in zip(bench.sidecars, before):
         try:
-            wait_for("descriptors", lambda: p.fds() <= fds, PATIENCE)
+            wait_for("sockets", lambda: p.sockets() <= sockets, PATIENCE)
         except Timeout:
             pass
-        suite.check(f"{p.name}: descriptors are back", p.fds() <= fds, f"{fds} before, {p.fds()} after")
+        suite.check(f"{p.name}: sockets are back", p.sockets() <= sockets, f"{sockets} before, {p.sockets()} after")
 
 
 def main():
     suite = Suite()
     bench = Bench(suite)
     requests.get(f"{bench.egress}/small", timeout=PATIENCE)
-    fds = [p.fds() + 8 for p in bench.sidecars]  # links and pooled connections that stay
+    before = [p.sockets() + 8 for p in bench.sidecars]  # links and pooled connections that stay
     for name, part in (("Server-Sent Events", paced), ("WebSocket", sockets), ("CONNECT", connect),
                        ("small requests beside streams", beside)):
         title(name)
@@ -255,7 +255,7 @@ def main():
     title("bulk")
     bulk(suite, bench, int(sys.argv[1]))
     title("afterwards")
-    left(suite, bench, fds)
+    left(suite, bench, before)
     return suite.finish()
 
 
