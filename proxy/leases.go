@@ -35,6 +35,12 @@ func (w *Worker) Passed(f *fault.Failure) {
 	})
 }
 
+// StreamLimited counts a stream that a limit of streams refused or ended. Any goroutine may
+// call it.
+func (w *Worker) StreamLimited(f *fault.Failure) {
+	w.shard.Loop.Post(func() { w.shard.Stats.Failed(f) })
+}
+
 // StreamRecord begins the access log record of a stream of an unknown protocol. It
 // returns nil if there is no access log. Any goroutine may call it.
 func (w *Worker) StreamRecord(listener, client, service string) *accesslog.StreamRecord {

@@ -40,15 +40,18 @@ func (c *crowd) run(ctx context.Context, addr string) {
 func (c *crowd) connection(ctx context.Context, addr string) {
 	var d net.Dialer
 	if c.deaf {
-		d.Control = func(_, _ string, raw syscall.RawConn) error {
-			return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
-		}
+		d.Control = smallBuffer
 	}
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return
 	}
 	misuse(ctx, nc.(*net.TCPConn), c.first, c.then, c.pause, c.deaf)
+}
+
+// smallBuffer makes a connection whose kernel takes little that is not read.
+func smallBuffer(_, _ string, raw syscall.RawConn) error {
+	return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 }
 
 // misuse sends first, then repeats then, until the connection or ctx ends.

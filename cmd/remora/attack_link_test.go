@@ -70,7 +70,7 @@ func noise() []byte {
 
 // onLink is an attack of a crowd of links. No series counts what stops it.
 func onLink(name string, c crowd) attack {
-	return attack{"link " + name, func(ctx context.Context, m *attackMesh) { c.run(ctx, m.link) }, ""}
+	return onLinkMeeting(name, "", c)
 }
 
 var hello = linkPreface(roleDialer, linkWindow)

@@ -61,7 +61,8 @@ func TestAttacks(t *testing.T) {
 		attacks []attack
 	}{
 		{m.consumer, []attack{{name: "none", run: func(ctx context.Context, _ *attackMesh) { <-ctx.Done() }}}},
-		{m.consumer, httpAttacks}, {m.provider, linkAttacks}, {m.consumer, endpointAttacks},
+		{m.consumer, httpAttacks}, {m.consumer, streamAttacks}, {m.provider, linkAttacks},
+		{m.provider, linkStreamAttacks}, {m.consumer, endpointAttacks},
 	} {
 		for _, a := range group.attacks {
 			t.Run(a.name, func(t *testing.T) { m.attack(t, &a, group.target, before) })
@@ -103,9 +104,9 @@ func newAttackMesh(t *testing.T) *attackMesh {
 	m := &attackMesh{link: freeAddrs(t, 1)[0], endpoint: endpoint}
 	common := fmt.Sprintf(`
 loops: 2
-limits: {message: %d, header: %d, buffered: %d, connections: %d}
+limits: {message: %d, header: %d, buffered: %d, connections: %d, streams: %d}
 timeouts: {header: 1s, body: 2s, idle: 10s, write: 3s}
-`, attackMessage, attackHeader, attackBuffered, attackConnections)
+`, attackMessage, attackHeader, attackBuffered, attackConnections, attackStreams)
 	m.provider = startRemora(t, common+fmt.Sprintf(`
 listeners: [{name: ingress, address: %q, protocol: link, service: local}]
 services:

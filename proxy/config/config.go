@@ -191,6 +191,8 @@ type Limits struct {
 	Connections int `yaml:"connections" min:"1" max:"1000000000" reload:"restart"`
 	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means no limit.
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
+	// Streams. One more takes the place of the oldest one from the address that has the most; without such a one it gets 503 `too-many-streams`.
+	Streams int `yaml:"streams" min:"1" max:"1000000000"`
 	// Messages in memory. Above it, large holders get 503 `overloaded`; a quarter above it, 503 `shed`.
 	Buffered int64 `yaml:"buffered" unit:"size" min:"1MiB" max:"1024GiB"`
 }
@@ -205,6 +207,10 @@ type Timeouts struct {
 	Body time.Duration `yaml:"body" min:"1ms"`
 	// From a response to the next request. Then the connection closes.
 	Idle time.Duration `yaml:"idle" min:"1ms"`
+	// Bytes a second, over 10 s, that a client must send of the body of a stream, or read of it. Less gets 408 `body-too-slow`. 0 means any.
+	MinRate int64 `yaml:"min_rate" unit:"size" max:"1GiB"`
+	// Length of a stream. Then it is reset. 0 means any.
+	Stream time.Duration `yaml:"stream"`
 	// While the peer reads none of what was written. Then the connection is reset.
 	Write time.Duration `yaml:"write" min:"1ms"`
 	// For work in flight when the process or a listener ends. Then it is cut off. 0 means at once.

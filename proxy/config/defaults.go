@@ -17,11 +17,11 @@ func Default() *Config {
 		Services: map[string]*Service{},
 		Limits: Limits{
 			Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
-			Connections: 16384, Buffered: 256 << 20,
+			Connections: 16384, Streams: 1024, Buffered: 256 << 20,
 		},
 		Timeouts: Timeouts{
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
-			Idle: 5 * time.Minute, Write: 30 * time.Second, Drain: 30 * time.Second,
+			Idle: 5 * time.Minute, MinRate: 1 << 10, Stream: 24 * time.Hour, Write: 30 * time.Second, Drain: 30 * time.Second,
 		},
 		Tracing:   Tracing{Sample: 0.001, ServiceName: "remora", Queue: 2048, Timeout: 10 * time.Second},
 		AccessLog: AccessLog{Sample: 1, Buffer: 4 << 20},

@@ -9,6 +9,8 @@ type Service struct {
 	// Source of the endpoints.
 	Discover  string     `yaml:"discover" list:"registries"`
 	Endpoints []Endpoint `yaml:"endpoints"` // static ones
+	// Links may open streams of any bytes to it, past limits and rules of requests. `tcp` services take them anyway.
+	Opaque bool `yaml:"opaque"`
 	// What the endpoints speak, unless the registry says otherwise.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"new service"`
 	// For HTTP requests converted to Dubbo.
@@ -21,7 +23,7 @@ type Service struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"1ms"`
 	// A pooled HTTP connection that is idle this long closes. Keep it below the server's idle timeout.
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1ms"`
-	// Requests in flight to all endpoints, streams included. One more gets 503 `overloaded`.
+	// Requests in flight to all endpoints. One more gets 503 `overloaded`.
 	MaxPending int `yaml:"max_pending" min:"1" max:"1000000000"`
 	// Requests at the application at once. More wait in `max_queue`. 0 means no limit; `auto` finds it.
 	MaxConcurrency int `yaml:"max_concurrency" auto:"-1" max:"1000000000" reload:"next; to or from 0 or auto: new service"`

@@ -49,10 +49,11 @@ type StreamRequest struct {
 
 	// Body decodes the rest of the body of a StreamBody; it may be done. Buffer has the
 	// part that was decoded, and takes the rest. It is nil for other kinds.
-	Body   http1.Body
-	Chunks bool // Head announces chunks, not a Content-Length
-	Buffer *bytebufferpool.ByteBuffer
-	Rest   []byte // undecoded bytes that followed
+	Body     http1.Body
+	Continue bool // the client waits for a 100 Continue before it sends the body
+	Chunks   bool // Head announces chunks, not a Content-Length
+	Buffer   *bytebufferpool.ByteBuffer
+	Rest     []byte // undecoded bytes that followed
 
 	Record *accesslog.StreamRecord // ends with the request
 

@@ -8,8 +8,8 @@ import (
 )
 
 // Lease is a stream's place at a service. It passes the service's rate limit and
-// breaker as a request does. Until Close it counts against max_pending, and as load of
-// the endpoint that was picked. Its outcome counts for outlier ejection.
+// breaker as a request does. Until Close it counts as load of the endpoint that was picked.
+// Its outcome counts for outlier ejection.
 //
 // The stream runs on goroutines. Any of them may call the methods, which post to the loop of
 // the Lease. The next call must wait for the callback of the one before.
@@ -57,7 +57,7 @@ type Leaser interface {
 func (svc *Service) Lease(picked func(l *Lease, at Target, f *fault.Failure)) {
 	l := &Lease{shard: svc.Shard, service: svc, bounds: svc.bounds}
 	var f *fault.Failure
-	if l.permit, f = svc.shared.admit(svc.Shard.Loop.Now(), l.bounds); f != nil {
+	if l.permit, f = svc.shared.admitStream(svc.Shard.Loop.Now(), l.bounds); f != nil {
 		l.fail(f)
 		picked(nil, Target{}, f)
 		return
@@ -92,7 +92,7 @@ func (l *Lease) judgeEndpoint(v fault.Verdict) {
 func (l *Lease) next() (Target, *fault.Failure) {
 	if f := l.pick(); f != nil {
 		l.fail(f)
-		l.service.shared.pending.Add(-1)
+		l.service.shared.streams.Add(-1)
 		return Target{}, f
 	}
 	return Target{Addr: l.ep.Addr, Link: l.ep.Ext.(*Endpoint).streams == StreamLink}, nil
@@ -162,15 +162,15 @@ func (l *Lease) Close(connected bool, in, out int64) {
 		l.service.stats.StreamBytesIn += uint64(in)
 		l.service.stats.StreamBytesOut += uint64(out)
 		l.releaseEndpoint()
-		l.service.shared.pending.Add(-1)
+		l.service.shared.streams.Add(-1)
 	})
 }
 
 // AdoptStream makes the Lease of a stream that ep already carries: a response that
-// became a stream. max_pending does not limit it, since its exchange was admitted.
+// became a stream. Its exchange was admitted.
 func (svc *Service) AdoptStream(ep *lb.Endpoint) *Lease {
 	l := &Lease{shard: svc.Shard, service: svc, ep: ep, judged: true}
-	svc.shared.pending.Add(1)
+	svc.shared.streams.Add(1)
 	ep.Opened(svc.Shard.Loop.Now())
 	svc.stats.Streams++
 	svc.stats.StreamsOpen++

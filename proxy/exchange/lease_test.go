@@ -9,22 +9,27 @@ import (
 	"github.com/remora-proxy/remora/proxy/proxytest"
 )
 
-// TestLeaseLimits: the limits of the service hold for streams as for requests.
+// TestLeaseLimits: a service's rate limit holds for streams as for requests, and max_pending
+// does not count them.
 func TestLeaseLimits(t *testing.T) {
 	for _, c := range []struct {
 		service string
 		want    *fault.Failure
 	}{
 		{"rate_limit: {rate: 1, burst: 1}", fault.RateLimited},
-		{"max_pending: 1", fault.Overloaded},
+		{"max_pending: 1", nil},
 	} {
 		m := proxytest.NewMesh(t, proxytest.MeshOptions{Apps: 1, Service: c.service})
 		first := m.Lease()
 		if first.Failure != nil || !first.Target.Link || first.Target.Addr != proxytest.Ingress {
 			t.Fatalf("%s: got %+v", c.service, first)
 		}
-		if second := m.Lease(); second.Failure != c.want {
+		second := m.Lease()
+		if second.Failure != c.want {
 			t.Errorf("%s: the second one got %v", c.service, second.Failure)
+		}
+		if second.Lease != nil {
+			second.Lease.Close(false, 0, 0)
 		}
 		first.Lease.Close(false, 0, 0)
 		m.Settled()

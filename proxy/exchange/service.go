@@ -121,7 +121,7 @@ func (s *Service) refreshStall(now time.Duration) {
 // Load is the load that this sidecar reports to the sidecars of its consumers.
 func (s *Service) Load() lb.Load {
 	l := lb.Load{
-		Pending:     int(s.shared.pending.Load()),
+		Pending:     s.shared.InFlight(),
 		Queued:      int(s.shared.slots.Queued.Load()),
 		Latency:     s.latency.Mean(),
 		SinceAnswer: -1,

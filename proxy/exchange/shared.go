@@ -31,6 +31,7 @@ type SharedService struct {
 	loops      []atomic.Pointer[Service] // by shard.Index; each loop sets its own
 	snapshot   atomic.Pointer[registry.Snapshot]
 	pending    atomic.Int32 // exchanges in flight
+	streams    atomic.Int32 // their Leases are open
 	slots      limit.Slots
 	lastAnswer atomic.Int64 // when an endpoint last responded, on the loops' clock
 
@@ -49,8 +50,8 @@ func newSharedService(c *config.Service, loops int) *SharedService {
 	return s
 }
 
-// InFlight is the number of exchanges in flight.
-func (s *SharedService) InFlight() int { return int(s.pending.Load()) }
+// InFlight is the number of exchanges and streams in flight.
+func (s *SharedService) InFlight() int { return int(s.pending.Load() + s.streams.Load()) }
 
 // SlotsInUse is how many slots are in use, and how many requests wait for one.
 func (s *SharedService) SlotsInUse() (used, queued int) {
@@ -172,23 +173,46 @@ func newBounds(c *config.Service) *Bounds {
 	return b
 }
 
-// admit applies bounds to a request or stream. If it returns no Failure, the request
-// counts against max_pending, and its permit must be judged.
+// admit applies bounds to a request. If it returns no Failure, the request counts against
+// max_pending, and its permit must be judged.
 func (s *SharedService) admit(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
-	if b.rate != nil && !b.rate.Take(now) {
+	if !b.takeToken(now) {
 		return limit.NoPermit, fault.RateLimited
 	}
 	if s.pending.Add(1) > b.maxPending {
 		s.pending.Add(-1)
 		return limit.NoPermit, fault.Overloaded
 	}
+	p, f := b.allow(now)
+	if f != nil {
+		s.pending.Add(-1)
+	}
+	return p, f
+}
+
+// admitStream applies bounds to a stream, for which max_pending does not count. If it returns
+// no Failure, the permit must be judged.
+func (s *SharedService) admitStream(now time.Duration, b *Bounds) (limit.Permit, *fault.Failure) {
+	if !b.takeToken(now) {
+		return limit.NoPermit, fault.RateLimited
+	}
+	p, f := b.allow(now)
+	if f == nil {
+		s.streams.Add(1)
+	}
+	return p, f
+}
+
+func (b *Bounds) takeToken(now time.Duration) bool { return b.rate == nil || b.rate.Take(now) }
+
+// allow asks the breaker.
+func (b *Bounds) allow(now time.Duration) (limit.Permit, *fault.Failure) {
 	if b.breaker == nil {
 		return limit.NoPermit, nil
 	}
 	p := b.breaker.Allow(now)
 	if p == limit.NoPermit {
-		s.pending.Add(-1)
-		return limit.NoPermit, fault.BreakerOpen
+		return p, fault.BreakerOpen
 	}
 	return p, nil
 }

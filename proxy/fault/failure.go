@@ -49,8 +49,8 @@ const (
 // should look at.
 var (
 	// NoRoute means that no route matches. Compare `match` in `/config` with the `Host` that
-	// the caller sends. From another sidecar: its `link` listener leads to a `tcp` service, or
-	// serves none.
+	// the caller sends. From another sidecar: its `link` listener leads to a `tcp` service, serves
+	// none, or serves one without `opaque`.
 	NoRoute = &Failure{Code: "no-route", Status: 404, reason: link.NoService,
 		Text: "no route matches this request"}
 	// Loop means that the service's endpoints lead back to a sidecar that sends them here.
@@ -135,6 +135,14 @@ var (
 	// waiting for responses.
 	Pipelined = &Failure{Code: "too-many-pipelined", Status: 429,
 		Text: "too many requests are pipelined on this connection"}
+	// TooManyStreams means that `limits.streams` is reached and no other address has more streams
+	// than this client's, or that another one's stream took the place.
+	TooManyStreams = &Failure{Code: "too-many-streams", Status: 503, reason: link.Overload,
+		Text: "too many streams are open"}
+	// BodyTooSlow means that the client sends a body, or reads it, at less than
+	// `timeouts.min_rate`.
+	BodyTooSlow = &Failure{Code: "body-too-slow", Status: 408,
+		Text: "the body moves too slowly"}
 	// BadRequest means that the request can't be written safely for the application, such as a
 	// CONNECT with a body.
 	BadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed, Retry: RetryUnsendable,

@@ -88,6 +88,6 @@ func (p *pair) receive(r *downstream.StreamRequest, early []byte) *fault.Failure
 	r.Record.SetRequest(stats.StreamBody, &req)
 	r.Kind, r.Head = stats.StreamBody, http1.AppendStreamRequest(nil, &req, &head)
 	r.Body.Reset(&head, lim)
-	r.Chunks, r.Buffer = head.Framing == http1.Chunked, buffers.Get(0)
+	r.Chunks, r.Continue, r.Buffer = head.Framing == http1.Chunked, head.ExpectContinue, buffers.Get(0)
 	return nil
 }

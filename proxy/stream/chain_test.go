@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy"
@@ -50,11 +51,13 @@ const longest = 64 << 10
 
 // chainOptions are the options of a chain.
 type chainOptions struct {
-	sidecars int    // 0 means 2
-	secure   bool   // TLS on the links
-	more     string // keys of the configuration of each sidecar
-	limits   string // keys of limits
-	service  string // keys of the service
+	sidecars int           // 0 means 2
+	secure   bool          // TLS on the links
+	more     string        // keys of the configuration of each sidecar
+	limits   string        // keys of limits
+	service  string        // keys of the service
+	window   time.Duration // of paces; 0 means paceWindow
+	requests bool          // the service takes requests only
 }
 
 // newChain starts sidecars in front of the applications.
@@ -105,9 +108,10 @@ admin: {address: ""}
 limits: {message: %d, %s}
 listeners: [{name: in, address: "127.0.0.1:0", %s}]
 routes: [{match: {method: [CONNECT]}, service: app}, {service: app}]
-services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, connect_timeout: 15s, timeout: 1m, %s}}
-%s`, longest, o.limits, in, out, o.service, o.more), engine)
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: %s, opaque: %t, connect_timeout: 15s, timeout: 1m, %s}}
+%s`, longest, o.limits, in, out, !o.requests, o.service, o.more), engine)
 	s.proc.SetStreams(s.srv)
+	s.srv.window = cmp.Or(o.window, paceWindow)
 	return s
 }
 

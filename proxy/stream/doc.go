@@ -20,7 +20,7 @@
 //	park.go      responses that wait until another sidecar fetches them
 //	previous.go  fetches a response that the previous process has parked
 //	body.go      passes one body one way, strictly decoded and framed again
-//	idle.go      aborts a stream without progress
+//	watch.go     ends a stream that is idle, too long or too slow
 //
 // The core picks endpoints and counts the streams (exchange.Lease).
 package stream

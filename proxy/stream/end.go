@@ -70,13 +70,32 @@ func (e *end) info() (info *unix.TCPInfo, err error) {
 	return info, cmp.Or(err, failed)
 }
 
-func (e *end) unacknowledged() (n int) {
+func (e *end) unacknowledged() int { return e.queued(unix.SIOCOUTQ) }
+
+// queued returns the length of one of the kernel's queues of e, or 0 if e is closed.
+func (e *end) queued(which uint) (n int) {
 	sc, err := e.tcp.SyscallConn()
 	if err != nil {
 		return 0
 	}
-	if sc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil || err != nil {
+	if sc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), which) }) != nil || err != nil {
 		return 0
 	}
 	return n
+}
+
+// counters are the kernel's, of one connection, in bytes.
+type counters struct {
+	received, acknowledged uint64 // since the connection was made
+	unread                 int    // received and not read
+	unacknowledged         int    // written and not acknowledged
+}
+
+// counters returns zero values if e is closed.
+func (e *end) counters() (c counters) {
+	if info, err := e.info(); err == nil {
+		c.received, c.acknowledged = info.Bytes_received, info.Bytes_acked
+	}
+	c.unread, c.unacknowledged = e.queued(unix.SIOCINQ), e.unacknowledged()
+	return c
 }

@@ -58,7 +58,7 @@ admin: {address: ""}
 listeners:
   - {name: in, address: "127.0.0.1:0", protocol: tcp, service: app}
   - {name: http, address: "127.0.0.1:0", protocol: http, service: app}
-services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, max_pending: 256, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
+services: {app: {discover: static, endpoints: ["127.0.0.1:1"], protocol: http, connect_timeout: 15s, timeout: `+cmp.Or(o.timeout, "15s")+`}}
 `+o.more, reactor.Options{MaxConnections: o.connections, MaxPerSource: o.perSource})
 	var list []registry.Endpoint
 	for _, addr := range endpoints {

@@ -8,13 +8,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fault"
 )
 
 // pair is the two ends of a stream, which it owns: down to the client, and up to the endpoint,
 // which is nil until it is connected.
 type pair struct {
-	srv  *Server
-	down *end
+	srv   *Server
+	down  *end
+	place *fair.Place // of limits.streams; nil if it got none
 
 	mu      sync.Mutex // guards up and severed
 	up      *end
@@ -22,10 +26,13 @@ type pair struct {
 
 	at string // "ip:port" that was dialled last; used by the goroutine of the stream
 
-	broken       atomic.Bool   // the stream must end with a reset
-	awaitingHead atomic.Bool   // the head of a response is awaited with its own deadline: the stream is not idle
-	downDone     atomic.Bool   // nothing more will be sent to down; its end is no abort
-	readerDone   chan struct{} // closed when the goroutine of readDown has ended; nil if there is none
+	why          atomic.Pointer[fault.Failure] // the limit that refused or ended the stream; nil if none did
+	uploading    atomic.Bool                   // the client has to send a body
+	downloading  atomic.Bool                   // the client has to read a body
+	broken       atomic.Bool                   // the stream must end with a reset
+	awaitingHead atomic.Bool                   // the head of a response is awaited with its own deadline: the stream is not idle
+	downDone     atomic.Bool                   // nothing more will be sent to down; its end is no abort
+	readerDone   chan struct{}                 // closed when the goroutine of readDown has ended; nil if there is none
 }
 
 // attachUp sets up, unless the stream was aborted: then it resets up and returns ErrClosed.
@@ -48,6 +55,13 @@ func (p *pair) abort() {
 	p.down.reset()
 	if p.up != nil {
 		p.up.reset()
+	}
+}
+
+// cut ends the stream at once, because of a limit.
+func (p *pair) cut(f *fault.Failure) {
+	if p.why.CompareAndSwap(nil, f) {
+		p.abort()
 	}
 }
 
@@ -90,6 +104,7 @@ func (p *pair) readDown(upload func()) {
 // close with unread input would send a reset, which can destroy them.
 func (p *pair) finish(out []byte) {
 	p.downDone.Store(true)
+	p.downloading.Store(true)
 	defer p.down.Close()
 	_ = p.down.SetWriteDeadline(time.Now().Add(p.srv.config().Timeouts.Write))
 	if _, err := p.down.Write(out); err == nil {
@@ -132,13 +147,17 @@ func (p *pair) refuse(out []byte) {
 	p.finish(out)
 }
 
+// endpoint returns the end to the endpoint, or nil if it is not connected.
+func (p *pair) endpoint() *end {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
 // moved returns the bytes that both ends have received or acknowledged.
 func (p *pair) moved() uint64 {
-	p.mu.Lock()
-	up := p.up
-	p.mu.Unlock()
-	if up == nil {
-		return p.down.moved()
+	if up := p.endpoint(); up != nil {
+		return p.down.moved() + up.moved()
 	}
-	return p.down.moved() + up.moved()
+	return p.down.moved()
 }

@@ -32,7 +32,7 @@ type hop struct{ from, to netip.AddrPort }
 // Pass implements downstream.Streams.
 func (s *Server) Pass(listener string, client loop.Socket, to netip.AddrPort, first []byte) {
 	if p := s.newPair(client); p != nil {
-		s.start(p, (&passThrough{pair: p, listener: listener, to: to, first: first}).run)
+		s.launch(p, (&passThrough{pair: p, listener: listener, to: to, first: first}).run)
 	}
 }
 

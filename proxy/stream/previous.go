@@ -80,12 +80,14 @@ func (s *Server) ForgetPrevious() {
 
 // fetchFromPrevious passes to down what the previous process may have parked under the token.
 func (p *pair) fetchFromPrevious(token link.Token) {
+	if p.why.Load() != nil {
+		p.refuse([]byte{byte(link.Overload)})
+		return
+	}
 	if err := p.dialPrevious(); err != nil {
 		p.refuse([]byte{byte(link.DeadlinePassed)})
 		return
 	}
-	watch := p.watch()
-	defer watch.stop()
 	p.relay(newInput(p.srv.opt.Process, token[:]))
 }
 

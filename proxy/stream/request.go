@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -45,8 +46,8 @@ type requestStream struct {
 	lease   *exchange.Lease
 	release func() // uncounts the memory of r; may be called again
 
-	hasHead      bool                          // the head of the response has arrived; guarded by mu
 	requestFault atomic.Pointer[fault.Failure] // why the request could not be passed on; nil if it could
+	hasHead      bool                          // the head of the response has arrived; guarded by mu
 	requestSent  atomic.Bool                   // the whole request was passed on
 	connected    bool                          // lease.Connected was called
 	status       int                           // of the response, 0 until its head is sent
@@ -65,7 +66,7 @@ func (x *requestStream) run() {
 	f := x.carry(full)
 	cut := x.isAborted() && !x.whole // a client that has the whole response may close first
 	if f != nil {
-		if x.lease != nil && !cut {
+		if x.lease != nil && !cut && f != x.why.Load() {
 			x.lease.Failed(f)
 		}
 		x.downDone.Store(true)
@@ -79,14 +80,16 @@ func (x *requestStream) run() {
 		x.lease.Close(x.connected, x.in.Load(), x.out)
 	}
 	x.r.Record.End(accesslog.StreamEnd{
-		Status: x.status, Failure: f, Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
+		Status: x.status, Failure: cmp.Or(f, x.why.Load()), Cut: cut, Endpoint: x.at, In: x.in.Load(), Out: x.out,
 	})
 }
 
 // carry finds an endpoint and passes the request and the response on. If it returns a Failure,
 // the client has received no final response yet.
 func (x *requestStream) carry(full bool) (fail *fault.Failure) {
-	switch {
+	switch f := x.why.Load(); {
+	case f != nil:
+		return f
 	case len(x.r.Head) == 0:
 		return fault.BadRequest
 	case full:
@@ -98,8 +101,6 @@ func (x *requestStream) carry(full bool) (fail *fault.Failure) {
 	if fail != nil {
 		return fail
 	}
-	watch := x.watch()
-	defer watch.stop()
 	if _, err := x.up.Write(x.r.Head); err != nil {
 		return failure(err)
 	}
@@ -119,7 +120,9 @@ func (x *requestStream) upload() {
 		body: &x.r.Body, decoded: x.r.Buffer, rest: x.r.Rest, chunks: x.r.Chunks,
 	}
 	x.r.Buffer, x.r.Rest = nil, nil
+	x.uploading.Store(!x.r.Continue)
 	f := t.run()
+	x.uploading.Store(false)
 	x.in.Store(t.sent)
 	switch f {
 	case noFault:
@@ -170,7 +173,7 @@ func (x *requestStream) passResponse() *fault.Failure {
 			if err = in.more(x.up); err == nil {
 				continue
 			}
-			if f := x.requestFault.Load(); f != nil {
+			if f := cmp.Or(x.requestFault.Load(), x.why.Load()); f != nil {
 				return f
 			}
 			return failure(err)
@@ -202,6 +205,9 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	}
 	if err := x.writeHead(out); err != nil {
 		x.abort()
+	}
+	if resp.Status == http.StatusContinue {
+		x.uploading.Store(true)
 	}
 	return nil
 }
@@ -242,6 +248,7 @@ func (x *requestStream) finalResponse(resp *protocol.Response, head *http1.Head,
 		proc: x.srv.opt.Process, from: x.up, to: x.down,
 		body: &body, decoded: buffers.Get(0), rest: in.rest(n), chunks: !body.HasLength() && x.r.Minor > 0,
 	}
+	x.downloading.Store(true)
 	f := t.run()
 	x.out = t.sent
 	if f != noFault {

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"cmp"
+
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/downstream"
 	"github.com/remora-proxy/remora/proxy/exchange"
@@ -58,12 +60,15 @@ func (d *responseStream) run() {
 	d.closeUp(whole)
 	<-d.readerDone
 	d.src.Lease.Close(true, 0, sent)
-	d.src.Record.End(accesslog.StreamEnd{Failure: fail, Cut: cut, Out: sent})
+	d.src.Record.End(accesslog.StreamEnd{Failure: cmp.Or(fail, d.why.Load()), Cut: cut, Out: sent})
 }
 
 // joinSource connects the end that the body comes from. A body that was handed off with its
 // connection has it already; any other is fetched from another sidecar.
 func (d *responseStream) joinSource() *fault.Failure {
+	if f := d.why.Load(); f != nil {
+		return f
+	}
 	if d.src.Socket != nil {
 		return nil
 	}
@@ -79,8 +84,7 @@ func (d *responseStream) joinSource() *fault.Failure {
 
 // send passes the response on. One that ends early is aborted with a reset.
 func (d *responseStream) send() (sent int64, whole bool) {
-	watch := d.watch()
-	defer watch.stop()
+	d.downloading.Store(true)
 	if _, err := d.down.Write(d.head); err != nil {
 		d.abort()
 		return 0, false

@@ -14,6 +14,8 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fair"
+	"github.com/remora-proxy/remora/proxy/fault"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -46,9 +48,11 @@ type Server struct {
 	opt    Options
 	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
+	places *fair.Table   // limits.streams
 	next   atomic.Uint32 // counts the picks, for round robin over the workers
 	flush  time.Duration // flushTime, except in tests
 	park   time.Duration // parkTime, except in tests
+	window time.Duration // paceWindow, except in tests
 
 	hops sync.Map // open connections to original destinations, as keys of type hop
 
@@ -65,8 +69,9 @@ type Server struct {
 // New returns a Server. The caller must Close it.
 func New(o Options) *Server {
 	s := &Server{
-		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, open: make(map[*pair]struct{}),
-		parked: make(map[link.Token]*parked), listeners: make(map[*Listener]struct{}),
+		opt: o, previous: o.Previous, flush: flushTime, park: parkTime, window: paceWindow,
+		places: fair.NewTable(0), open: make(map[*pair]struct{}), parked: make(map[link.Token]*parked),
+		listeners: make(map[*Listener]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -99,9 +104,32 @@ func (s *Server) newPair(client loop.Socket) *pair {
 	return &pair{srv: s, down: down}
 }
 
-// start calls run, which carries the stream of p, on a new goroutine. After Close it aborts
-// the stream and returns false.
+// start calls run, which carries the stream of p, on a new goroutine, with a place of
+// limits.streams. Without one it sets p.why, and run must refuse the stream. After Close it
+// aborts the stream and returns false.
 func (s *Server) start(p *pair, run func()) bool {
+	s.places.Resize(s.config().Limits.Streams)
+	p.place = s.places.Take(fair.SourceOf(p.down.RemoteAddr()), func() { p.cut(fault.TooManyStreams) })
+	if p.place == nil {
+		p.why.Store(fault.TooManyStreams)
+	}
+	watch := watchOf(p)
+	end := func() {
+		watch.stop()
+		p.place.Release()
+		if f := p.why.Load(); f != nil {
+			s.worker().StreamLimited(f)
+		}
+	}
+	if s.launch(p, func() { defer end(); run() }) {
+		return true
+	}
+	end()
+	return false
+}
+
+// launch is start without a place and without limits of time.
+func (s *Server) launch(p *pair, run func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -121,6 +149,9 @@ func (s *Server) ended(p *pair) {
 	defer s.mu.Unlock()
 	delete(s.open, p)
 }
+
+// Places returns how many streams have a place of limits.streams, and how many there are.
+func (s *Server) Places() (taken, max int) { return s.places.Taken(), s.config().Limits.Streams }
 
 // Open returns the number of streams that are open, being connected, or parked.
 func (s *Server) Open() int {

@@ -228,21 +228,18 @@ func TestNoEndpoint(t *testing.T) {
 	}
 }
 
-// TestLimits: limits.connections, limits.per_source and max_pending admit as many as
+// TestLimits: limits.connections, limits.per_source and limits.streams admit as many as
 // they say and refuse one more. A stream that has ended no longer counts.
 func TestLimits(t *testing.T) {
 	for name, o := range map[string]options{
 		"limits.connections": {connections: 2},
 		"limits.per_source":  {perSource: 2},
-		"max_pending":        {},
+		"limits.streams":     {more: "limits: {streams: 2}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
 			s := newSidecar(t, o, a.addr)
-			limit := 2
-			if name == "max_pending" {
-				limit = 256
-			}
+			const limit = 2
 			var ends []*net.TCPConn
 			for range limit {
 				client, server := s.pair(a)

@@ -22,6 +22,10 @@ type tunnel struct {
 }
 
 func (t *tunnel) run() {
+	if f := t.why.Load(); f != nil {
+		t.fail(f)
+		return
+	}
 	cfg := t.srv.service(t.service)
 	if (t.down.secure || cfg.TLS.Enabled()) && t.srv.opt.Process.Full() { // without TLS no buffer is needed
 		t.fail(fault.Overloaded)
@@ -41,11 +45,9 @@ func (t *tunnel) run() {
 	}
 	_ = t.down.SetWriteDeadline(time.Time{})
 	lease.Connected(0)
-	watch := t.watch()
-	defer watch.stop()
 	in, out := t.relay(early)
 	lease.Close(true, in, out)
-	t.record.End(accesslog.StreamEnd{Status: t.status, Cut: t.isAborted(), Endpoint: t.at, In: in, Out: out})
+	t.record.End(accesslog.StreamEnd{Status: t.status, Failure: t.why.Load(), Cut: t.isAborted(), Endpoint: t.at, In: in, Out: out})
 }
 
 func (t *tunnel) fail(f *fault.Failure) {

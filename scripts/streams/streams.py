@@ -49,7 +49,7 @@ class Bench:
             {"match": {"host": "web", "method": ["CONNECT"]}, "service": "web"}, {"match": {"host": "web"}, "service": "web"},
             {"match": {"path": "/small"}, "service": "small"}, {"service": "bulk"}])
         for name, port in ports.items():
-            provider.service(name, "http", port)
+            provider.service(name, "http", port, opaque=name == "web")
             consumer.service(name, "link", provider.listener("link", name))
         self.sidecars = [provider.start(), consumer]
         self.port, self.raw = consumer.listener("http"), consumer.listener("tcp", "web")

@@ -154,7 +154,7 @@ func (s *session) streamRequest(ex *exchange.Exchange) *downstream.StreamRequest
 	switch s.kind {
 	case stats.StreamBody:
 		r.Head = http1.AppendStreamRequest(nil, &ex.Request, &s.head)
-		r.Body, r.Chunks = s.body, s.head.Framing == http1.Chunked
+		r.Body, r.Chunks, r.Continue = s.body, s.head.Framing == http1.Chunked, s.head.ExpectContinue
 		r.Buffer, ex.BodyBuffer = ex.BodyBuffer, nil
 	case stats.StreamWebSocket:
 		r.Head = http1.AppendWebSocketRequest(nil, &ex.Request)

@@ -59,6 +59,10 @@ func (s *session) Retire() { s.Drain() }
 // opaque reports whether the service takes streams of bytes, and no requests.
 func (s *session) opaque() bool { return s.listener.Direct.Service.Opaque }
 
+// takesOpaque reports whether the peer may open streams of bytes, which no limit or rule of
+// requests can see into.
+func (s *session) takesOpaque() bool { return s.opaque() || s.listener.Direct.Service.Config.Opaque }
+
 func (s *session) InFlight() int { return s.streams.Len() }
 
 // BeforeFlush sends the service's load along with responses.

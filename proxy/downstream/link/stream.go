@@ -74,7 +74,7 @@ func (s *session) checkStream(st *link.Stream) *fault.Failure {
 		return nil
 	case s.host.Process.Draining.Load():
 		return fault.Draining
-	case s.opaque() && st.Kind == link.StreamHTTP:
+	case st.Kind == link.StreamHTTP && s.opaque(), st.Kind == link.StreamOpaque && !s.takesOpaque():
 		return fault.NoRoute
 	case s.listener.Limited(s.host.Loop.Now()):
 		return fault.RateLimited

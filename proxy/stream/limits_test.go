@@ -1,0 +1,254 @@
+package stream
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// dialFrom connects a client from an address of loopback.
+func (s *sidecar) dialFrom(from string) *net.TCPConn {
+	s.t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	nc, err := d.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(waitLimit))
+	return nc.(*net.TCPConn)
+}
+
+// TestStreamShares: a source that has all streams gives way to another, and only to another.
+// What each loses is counted.
+func TestStreamShares(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "limits: {streams: 4}"}, a.addr)
+	open := func(from string) (client, server *net.TCPConn) {
+		client = s.dialFrom(from)
+		return client, receive(t, a.conns, "the application to get the connection")
+	}
+	var clients, servers []*net.TCPConn
+	for i := range 6 {
+		from := "127.0.0.1"
+		if i >= 4 {
+			from = "127.0.0.2"
+		}
+		client, server := open(from)
+		clients, servers = append(clients, client), append(servers, server)
+	}
+	for i := range 2 {
+		wantReset(t, "the oldest client of the first source", clients[i])
+		wantReset(t, "its server", servers[i])
+	}
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		wantReset(t, "a client beyond its source's share", s.dialFrom(from))
+	}
+	s.eventually("the refused and ended streams to be counted", func() error {
+		_, failures := s.totals()
+		if taken, max := s.srv.Places(); failures["too-many-streams"] != 4 || len(failures) != 1 || taken != 4 || max != 4 {
+			return fmt.Errorf("failures %v, %d of %d places taken", failures, taken, max)
+		}
+		return nil
+	})
+	for i := range 6 {
+		clients[i].Close()
+		servers[i].Close()
+	}
+	s.waitIdle()
+}
+
+// TestStreamsBusy: a request that can't be a stream gets a response that says so, from either
+// sidecar.
+func TestStreamsBusy(t *testing.T) {
+	for busy := range 2 {
+		t.Run([]string{"consumer", "provider"}[busy], func(t *testing.T) {
+			a := newApp(t)
+			c := newChain(t, chainOptions{limits: "streams: 1"}, a.addr)
+			full := c.nodes[busy].srv.places
+			full.Resize(1)
+			place := full.Take(netip.Addr{}, func() { t.Error("evicted") })
+			defer place.Release()
+			resp, body := c.put(t, 10*longest)
+			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Remora-Error") != "too-many-streams" {
+				t.Errorf("got %s %s %q", resp.Status, resp.Header.Get("X-Remora-Error"), body)
+			}
+			c.waitNoStreams()
+		})
+	}
+}
+
+// TestOpaqueRefused: a link takes a tunnel to a service of requests only with opaque.
+func TestOpaqueRefused(t *testing.T) {
+	a := newApp(t)
+	linked(t, chainOptions{requests: true}, func(t *testing.T, c *chain) {
+		client := c.nodes[0].dial()
+		_, _ = io.WriteString(client, "CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\nGET / HTTP/1.1\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusNotFound || resp.Header.Get("X-Remora-Error") != "no-route" {
+			t.Errorf("got %s %s", resp.Status, resp.Header.Get("X-Remora-Error"))
+		}
+		client.Close()
+		c.nodes[1].wantFailure("no-route")
+		if len(a.conns) != 0 {
+			t.Error("the application got a connection")
+		}
+	}, a.addr)
+}
+
+func (c *chain) put(t *testing.T, size int) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequest("PUT", "http://"+c.addr+"/", strings.NewReader(strings.Repeat("x", size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// slowly is a chain that judges paces soon, by a rate that no silent client reaches.
+func slowly(limits string) chainOptions {
+	return chainOptions{window: 20 * time.Millisecond, more: "timeouts: {min_rate: 1GiB}", limits: limits}
+}
+
+// TestSlowUpload: a client that sends its body too slowly gets 408, and the endpoint's
+// connection is reset.
+func TestSlowUpload(t *testing.T) {
+	a := newApp(t)
+	linked(t, slowly(""), func(t *testing.T, c *chain) {
+		client := c.nodes[0].dial()
+		fmt.Fprintf(client, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nx", 10*longest)
+		server := receive(t, a.conns, "the application to get the request")
+		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusRequestTimeout || resp.Header.Get("X-Remora-Error") != "body-too-slow" {
+			t.Errorf("got %s %s", resp.Status, resp.Header.Get("X-Remora-Error"))
+		}
+		client.Close()
+		wantReset(t, "the application", server)
+		server.Close()
+		c.nodes[0].wantFailure("body-too-slow")
+	}, a.addr)
+}
+
+// TestSlowReader: a client that reads its response too slowly is reset, and so is the endpoint.
+func TestSlowReader(t *testing.T) {
+	a := newApp(t)
+	linked(t, slowly(""), func(t *testing.T, c *chain) {
+		client := c.nodes[0].dial()
+		_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: app\r\n\r\n")
+		server := receive(t, a.conns, "the application to get the request")
+		go func() {
+			_, _ = fmt.Fprintf(server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", int64(1)<<40)
+			_, _ = io.Copy(server, zeros{})
+			server.Close()
+		}()
+		c.nodes[0].wantFailure("body-too-slow")
+		wantReset(t, "the client", client)
+	}, a.addr)
+}
+
+// TestSilentSides: a client is not too slow while the other side has the turn: without a response,
+// before 100 Continue, between events, and in a tunnel.
+func TestSilentSides(t *testing.T) {
+	const ask = "PUT / HTTP/1.1\r\nHost: app\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n"
+	const events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+	for name, c := range map[string]struct{ request, response string }{
+		"100 Continue": {ask, ""},
+		"response":     {"PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200000), ""},
+		"events":       {"GET / HTTP/1.1\r\nHost: app\r\n\r\n", events},
+		"tunnel":       {"CONNECT app:1 HTTP/1.1\r\nHost: app:1\r\n\r\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			chain := newChain(t, slowly(""), a.addr)
+			client := chain.nodes[0].dial()
+			_, _ = io.WriteString(client, c.request)
+			server := receive(t, a.conns, "the application to get the request")
+			go func() { _, _ = io.Copy(io.Discard, server) }()
+			_, _ = io.WriteString(server, c.response)
+			slow := chain.nodes[0].dial() // when it has ended, the silent one has been checked as often
+			fmt.Fprintf(slow, "PUT / HTTP/1.1\r\nHost: app\r\nContent-Length: %d\r\n\r\nx", 10*longest)
+			second := receive(t, a.conns, "the application to get the slow request")
+			chain.nodes[0].wantFailure("body-too-slow")
+			second.Close()
+			slow.Close()
+			client.Close()
+			server.Close()
+			chain.waitNoStreams()
+		})
+	}
+}
+
+// wantFailure waits until s has counted the failure, once, and no other.
+func (s *sidecar) wantFailure(code string) {
+	s.t.Helper()
+	s.eventually("the failure to be counted", func() error {
+		if _, failures := s.totals(); failures[code] != 1 || len(failures) != 1 {
+			return fmt.Errorf("failures %v", failures)
+		}
+		return nil
+	})
+}
+
+// TestLongStream: a stream that lasts timeouts.stream is reset, though bytes flow.
+func TestLongStream(t *testing.T) {
+	a := newApp(t)
+	s := newSidecar(t, options{more: "timeouts: {stream: 200ms}"}, a.addr)
+	client, server := s.pair(a)
+	go func() { _, _ = io.Copy(server, zeros{}) }()
+	if _, err := io.Copy(io.Discard, client); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the client read to %v, want a reset", err)
+	}
+	server.Close()
+	s.waitIdle()
+}
+
+func TestPace(t *testing.T) {
+	const waits, busy = true, false
+	type check struct {
+		at      time.Duration
+		waiting bool
+		moved   uint64
+		tooSlow bool
+	}
+	for name, checks := range map[string][]check{
+		"drips":               {{0, waits, 0, false}, {5, waits, 5, false}, {10, waits, 10, true}},
+		"fast enough":         {{0, waits, 0, false}, {5, waits, 0, false}, {10, waits, 11_000, false}, {20, waits, 22_000, false}},
+		"then drips":          {{0, waits, 0, false}, {10, waits, 90_000, false}, {15, waits, 90_001, false}, {20, waits, 90_002, true}},
+		"one is awaited":      {{0, waits, 0, false}, {5, busy, 0, false}, {10, waits, 0, false}, {15, waits, 0, false}, {20, waits, 0, true}},
+		"never awaited":       {{0, busy, 0, false}, {10, busy, 0, false}, {20, busy, 0, false}},
+		"at the rate exactly": {{0, waits, 0, false}, {10, waits, 10_240, false}, {20, waits, 20_479, true}},
+	} {
+		w := &watch{p: &pair{srv: &Server{window: 10 * time.Second}}, limit: &config.Timeouts{MinRate: 1 << 10}}
+		var p pace
+		start := time.Unix(1700000000, 0)
+		for _, c := range checks {
+			if got := p.tooSlow(start.Add(c.at*time.Second), c.waiting, c.moved, w); got != c.tooSlow {
+				t.Errorf("%s: after %d s too slow: %t, want %t", name, c.at, got, c.tooSlow)
+			}
+		}
+	}
+}

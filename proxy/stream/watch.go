@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"sync"
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// watch ends a stream that exceeds a limit of time:
+//
+//   - timeouts.idle without progress: no byte was received from either side, and neither side
+//     acknowledged one;
+//   - timeouts.stream in all;
+//   - a client that moves a body at less than timeouts.min_rate.
+//
+// The kernel counts the bytes, so the copies need neither deadlines nor buffers here.
+type watch struct {
+	p     *pair
+	limit *config.Timeouts
+	began time.Time
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	ended  bool
+	moved  uint64    // bytes at the last check that saw progress
+	change time.Time // time of that check
+	up     pace      // of the client's body
+	down   pace      // of the body for the client
+}
+
+// checksPerTimeout is how often a stream is checked during timeouts.idle, or the window of a
+// pace. It is ended between 1 and 1+1/checksPerTimeout of these after its last byte.
+const checksPerTimeout = 4
+
+func watchOf(p *pair) *watch {
+	now := time.Now()
+	w := &watch{p: p, limit: &p.srv.config().Timeouts, began: now, change: now}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(w.interval(), w.check)
+	return w
+}
+
+func (w *watch) interval() time.Duration {
+	return max(min(w.limit.Idle, w.p.srv.window)/checksPerTimeout, time.Millisecond)
+}
+
+func (w *watch) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	now := time.Now()
+	switch {
+	case w.idle(now), w.limit.Stream > 0 && now.Sub(w.began) >= w.limit.Stream:
+		w.ended = true
+		w.p.abort()
+		return
+	case w.limit.MinRate > 0:
+		w.checkPace(now)
+	}
+	w.timer.Reset(w.interval())
+}
+
+// idle reports whether the stream has made no progress for timeouts.idle. A stream that is
+// being connected, or awaits the head of a response, has its own deadlines.
+func (w *watch) idle(now time.Time) bool {
+	moved := w.p.moved()
+	if moved != w.moved || w.p.endpoint() == nil || w.p.awaitingHead.Load() {
+		w.moved, w.change = moved, now
+		return false
+	}
+	return now.Sub(w.change) >= w.limit.Idle
+}
+
+// checkPace ends a body that the client moves too slowly. The client of an upload may still
+// get a response.
+func (w *watch) checkPace(now time.Time) {
+	p := w.p
+	c := p.down.counters()
+	graced := now.Sub(w.began) >= p.srv.window
+	if w.up.tooSlow(now, graced && p.uploading.Load() && c.unread == 0, c.received, w) {
+		p.why.CompareAndSwap(nil, fault.BodyTooSlow)
+		p.closeUp(false)
+	}
+	if w.down.tooSlow(now, graced && p.downloading.Load() && c.unacknowledged > 0, c.acknowledged, w) {
+		p.cut(fault.BodyTooSlow)
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.timer.Stop()
+}
+
+// paceWindow is the time over which the rate of a body is averaged. It is also the time after
+// the start of a stream in which the rate does not count.
+const paceWindow = 10 * time.Second
+
+// pace measures how fast the client moves a body while the sidecar waits for nobody else.
+type pace struct {
+	since time.Time // start of the window; zero if the sidecar does not wait for the client
+	bytes uint64    // moved at that time
+}
+
+// tooSlow reports whether a whole window has passed in which each check found the sidecar
+// waiting for the client, and the client moved too little.
+func (c *pace) tooSlow(now time.Time, waiting bool, moved uint64, w *watch) bool {
+	window := now.Sub(c.since)
+	switch {
+	case !waiting:
+		c.since = time.Time{}
+		return false
+	case c.since.IsZero():
+		c.since, c.bytes = now, moved
+		return false
+	case window < w.p.srv.window:
+		return false
+	}
+	few := float64(moved-c.bytes) < float64(w.limit.MinRate)*window.Seconds()
+	c.since, c.bytes = now, moved
+	return few
+}
