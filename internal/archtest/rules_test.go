@@ -82,13 +82,21 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
-		[]string{"proxy/loop", "proxy/fair", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1", "internal/..."},
+		[]string{
+			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1",
+			"internal/...",
+		},
 		"a driver implements the loop, and knows nothing of requests",
 	},
 	{
 		[]string{"proxy/fair"},
 		nil,
 		"bounds and shares of any kind of holder",
+	},
+	{
+		[]string{"proxy/reactor/hello"},
+		nil,
+		"a reader of bytes, which knows no connection",
 	},
 	{
 		[]string{"proxy/telemetry/otlp"},

@@ -67,6 +67,7 @@ var codeNotes = map[string]string{
 	"tls_bad_certificate": "Its certificate is wrong in another way: check its usages, client and server.",
 	"tls_plaintext":       "It does not speak TLS: check its `tls` and `insecure`.",
 	"tls_timeout":         "It did not finish the handshake: check `connect_timeout` and its CPU.",
+	"tls_silent":          "It sent no whole ClientHello, and newer connections needed its place: find out who connects and says nothing.",
 	"tls_busy":            "512 handshakes were in progress: find out who connects so often.",
 	"tls_refused":         "It refused us: check its log.",
 	"tls_failed":          "It closed the connection, or something else failed: the log has the `error`.",

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/panjf2000/gnet/v2"
+
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -20,7 +22,7 @@ func (c *conn) Detach() (loop.Socket, error) {
 	if c.gc.OutboundBuffered() > 0 {
 		return nil, loop.ErrDetachBuffered
 	}
-	nc, err := c.duplicate()
+	nc, err := duplicate(c.gc)
 	if err != nil {
 		return nil, fmt.Errorf("reactor: detach: %w", err)
 	}
@@ -41,8 +43,9 @@ func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
 	return c.loop.eng.newSocket(nc, over, at)
 }
 
-func (c *conn) duplicate() (*net.TCPConn, error) {
-	fd, err := c.gc.Dup()
+// duplicate returns the connection of gc on a descriptor of its own.
+func duplicate(gc gnet.Conn) (*net.TCPConn, error) {
+	fd, err := gc.Dup()
 	if err != nil {
 		return nil, err
 	}

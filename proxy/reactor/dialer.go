@@ -79,7 +79,7 @@ func (d *dialer) dial(w dialing) {
 		}
 	}
 	if err == nil && w.c.config != nil {
-		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, w.until, tls.Client, w.c.config()))
+		err = d.eng.dialedTLS(nc, w.c.remote, w.c.handshake(d.eng.ctx, nc, nil, w.until, tls.Client, w.c.config()))
 	}
 	if err == nil {
 		w.c.loop.load.Add(1)
@@ -116,11 +116,16 @@ func (e *Engine) dialedTLS(nc net.Conn, remote string, err error) error {
 // enroll gives nc to the loop of c and returns when it has arrived there, or an error. It
 // blocks, so it must not be called on a loop.
 func (c *conn) enroll(nc net.Conn) error {
+	return c.loop.enroll(nc, c, &c.arrived)
+}
+
+// enroll is conn.enroll for any context of handler. arrived is set when gnet has called OnOpen.
+func (l *eventLoop) enroll(nc net.Conn, context any, arrived *bool) error {
 	dropZone(nc.LocalAddr())
 	dropZone(nc.RemoteAddr())
-	c.loop.taskBegins()
-	defer c.loop.taskEnds()
-	result, err := c.loop.el.Enroll(gnet.NewContext(c.loop.eng.ctx, c), nc)
+	l.taskBegins()
+	defer l.taskEnds()
+	result, err := l.el.Enroll(gnet.NewContext(l.eng.ctx, context), nc)
 	if err != nil {
 		_ = nc.Close()
 		return err
@@ -128,7 +133,7 @@ func (c *conn) enroll(nc net.Conn) error {
 	if r := <-result; r.Err != nil {
 		return r.Err
 	}
-	if !c.arrived {
+	if !*arrived {
 		return errNotEnrolled
 	}
 	return nil

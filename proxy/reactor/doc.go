@@ -17,6 +17,7 @@
 //	conn.go      loop.Conn and its states
 //	write.go     writes to the socket
 //	drain.go     the orderly close
+//	newcomer.go  accepted connections before their TLS handshake
 //	tls.go       TLS between the stream and the socket
 //	tlsfailure.go  codes, counts and log of TLS failures
 //	socket.go    loop.Socket: connections on no loop

@@ -16,6 +16,7 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
 )
@@ -51,8 +52,8 @@ const (
 	// maxDials limits the dials in progress. Further dials wait while their timeout runs.
 	maxDials = 128
 
-	// maxHandshakes limits the TLS handshakes of accepted connections in progress, and
-	// handshakeTimeout their time. Connections above the number are closed at once.
+	// maxHandshakes limits the TLS handshakes of accepted connections in progress, from a whole
+	// ClientHello on. handshakeTimeout limits their time, from the accepted connection on.
 	maxHandshakes    = 512
 	handshakeTimeout = 5 * time.Second
 )
@@ -84,7 +85,7 @@ type Engine struct {
 	originalDst func(*net.TCPConn) netip.AddrPort // originalDst
 
 	dialTLS          func(service string) func() *tls.Config
-	handshakeTokens  chan struct{} // has a token for each handshake of an accepted connection in progress
+	handshakes       *fair.Table   // those of accepted connections in progress
 	handshakeTimeout time.Duration // handshakeTimeout, except in tests
 	tlsFailures      tlsFailures
 
@@ -105,7 +106,7 @@ type counters struct {
 	accepted, acceptErrors atomic.Int64
 	dialed, dialErrors     atomic.Int64
 	open, panics           atomic.Int64
-	detached, outside      atomic.Int64 // outside: reserved by a Reserver, and Sockets
+	detached, outside      atomic.Int64 // outside: reserved by a Reserver, Sockets, and newcomers until the handshake's end
 	handshakes             atomic.Int64
 }
 
@@ -122,7 +123,7 @@ func Start(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		log: cmp.Or(o.Logger, slog.Default()), linger: lingerTime, originalDst: originalDst, dialTLS: o.DialTLS,
-		handshakeTokens: make(chan struct{}, maxHandshakes), handshakeTimeout: handshakeTimeout,
+		handshakes: fair.NewTable(maxHandshakes), handshakeTimeout: handshakeTimeout,
 		listeners: make(map[*Listener]struct{}),
 	}
 	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))

@@ -1,15 +1,17 @@
 package reactor
 
 import (
+	"fmt"
 	"io"
+	"log/slog"
 	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 )
 
-// handler receives gnet's events. The gnet context of a socket is its *conn, and that of a
-// timerfd its *eventLoop, so that an event needs no lookup.
+// handler receives gnet's events. The gnet context of a socket is its *conn, before the
+// handshake its *newcomer, and that of a timerfd its *eventLoop, so that an event needs no lookup.
 type handler struct {
 	gnet.BuiltinEventEngine // the other events are ignored
 	eng                     *Engine
@@ -22,6 +24,10 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		x.loop.beginEvent()
 		x.onGnetOpen(gc)
 		x.loop.endEvent()
+	case *newcomer:
+		x.c.loop.beginEvent()
+		x.onOpen(gc)
+		x.c.loop.endEvent()
 	case *eventLoop:
 		x.el = gc.EventLoop()
 		if err := x.idle.findDescriptors(gc.Fd()); err != nil {
@@ -42,6 +48,10 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		x.onInput(b)
 		x.loop.endEvent()
 		x.loop.waitIdle()
+	case *newcomer:
+		x.c.loop.beginEvent()
+		x.c.loop.run(func() { x.onInput(b) })
+		x.c.loop.endEvent()
 	case *eventLoop:
 		x.timerFired()
 		x.waitIdle()
@@ -51,6 +61,10 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 
 // OnClose implements gnet.EventHandler. A failed Write calls it, within its callback.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
+	if n, ok := gc.Context().(*newcomer); ok {
+		n.onClose()
+		return gnet.None
+	}
 	c, ok := gc.Context().(*conn)
 	if !ok {
 		if h.eng.ctx.Err() == nil {
@@ -83,3 +97,13 @@ func endOfFileError(gc gnet.Conn) error {
 	}
 	return io.EOF
 }
+
+// engineLog passes gnet's log on. Information of gnet (it starts) and warnings (an event for a
+// socket that was closed in the same round) become debug lines.
+type engineLog struct{ log *slog.Logger }
+
+func (l engineLog) Debugf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l engineLog) Infof(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l engineLog) Warnf(format string, args ...any)  { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l engineLog) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
+func (l engineLog) Fatalf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }

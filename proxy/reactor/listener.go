@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -47,6 +48,7 @@ type Listener struct {
 	accept         func(l loop.Loop, remote string) loop.Stream
 	opts           ListenOptions
 	limit          listenerLimit
+	newcomers      *fair.Table   // connections without a whole ClientHello; nil without TLS
 	overloadTokens chan struct{} // has a token for each refused connection that Overload is sent to
 	done           chan struct{} // closed when the accepting goroutine has ended
 	ctx            context.Context
@@ -104,6 +106,10 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 		overloadTokens: make(chan struct{}, maxOverloaded), done: make(chan struct{}),
 	}
 	l.limit.max = int64(o.MaxConnections)
+	if o.TLS != nil {
+		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
+		l.newcomers.Turnover = true
+	}
 	l.ctx, l.cancel = context.WithCancel(e.ctx)
 	e.mu.Lock()
 	stopping := e.stopping
@@ -216,17 +222,24 @@ func (l *Listener) onAccept(nc net.Conn) {
 	}
 	target.load.Add(1)
 	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at}
-	enroll := func() {
-		if !l.enroll(c, nc) {
-			c.lost()
-		}
-	}
-	if !e.spawn(enroll) {
+	if !l.begin(c, nc) {
 		c.lost()
 		_ = nc.Close()
 		return
 	}
 	e.count.accepted.Add(1)
+}
+
+// begin starts the way of nc, accepted for c, to its loop; false after Stop.
+func (l *Listener) begin(c *conn, nc net.Conn) bool {
+	if l.opts.TLS != nil {
+		return l.greet(c, nc)
+	}
+	return l.eng.spawn(func() {
+		if !l.enroll(c, nc) {
+			c.lost()
+		}
+	})
 }
 
 // lost uncounts an accepted connection that does not reach its loop. If it was passed on, its
@@ -236,43 +249,22 @@ func (c *conn) lost() {
 	c.reservation.release()
 }
 
-// enroll gives nc to c's loop, after the TLS handshake; false if nc was closed or passed on.
+// enroll gives nc to c's loop; false if nc was closed or passed on.
 func (l *Listener) enroll(c *conn, nc net.Conn) bool {
-	if l.opts.TLS != nil && !l.acceptTLS(c, nc) ||
-		l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
+	if l.opts.Transparent != nil && l.passOn(c, nc.(*net.TCPConn)) {
 		return false
 	}
 	if err := c.enroll(nc); err != nil {
-		l.eng.count.acceptErrors.Add(1)
-		l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
+		l.notEnrolled(c, err)
 		return false
 	}
 	return true
 }
 
-// acceptTLS does the TLS handshake of an accepted connection, and closes the connection if it
-// fails. Each handshake holds a goroutine, so their number and time are limited.
-func (l *Listener) acceptTLS(c *conn, nc net.Conn) bool {
-	e := l.eng
-	err := errBusy
-	select {
-	case e.handshakeTokens <- struct{}{}:
-		err = c.handshake(e.ctx, nc, time.Now().Add(e.handshakeTimeout), tls.Server, l.opts.TLS())
-		if err != nil && e.ctx.Err() == nil {
-			lingerClose(nc) // so that the alert arrives
-		}
-		<-e.handshakeTokens
-	default:
-	}
-	if err == nil {
-		e.count.handshakes.Add(1)
-		return true
-	}
-	_ = nc.Close()
-	if e.ctx.Err() == nil && err != errClosedSilently {
-		e.tlsFailed(c.remote, err)
-	}
-	return false
+// notEnrolled counts and logs a connection that its loop could not take.
+func (l *Listener) notEnrolled(c *conn, err error) {
+	l.eng.count.acceptErrors.Add(1)
+	l.eng.log.Warn("accepted connection closed: the event loop could not take it", "remote", c.remote, "error", err)
 }
 
 // refuse closes nc. It sends Overload first, unless maxOverloaded connections are sent it now.

@@ -38,10 +38,10 @@ type wire struct {
 	gather        bool     // writes go to eventLoop.encrypted
 }
 
-// handshake makes c a TLS connection over nc. It blocks until ctx ends or the time until. The
-// caller still owns nc, and must close it after an error.
-func (c *conn) handshake(ctx context.Context, nc net.Conn, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
-	s := &secure{c: c, wire: &wire{c: c, nc: nc}}
+// handshake makes c a TLS connection over nc, which has received input already. It blocks until
+// ctx ends or the time until. The caller still owns nc, and must close it after an error.
+func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until time.Time, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) error {
+	s := &secure{c: c, wire: &wire{c: c, nc: nc, in: input, gotInput: len(input) > 0}}
 	s.tls = side(s.wire, config)
 	if err := nc.SetDeadline(until); err != nil {
 		return err

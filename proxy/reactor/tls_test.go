@@ -15,6 +15,7 @@ import (
 	"github.com/remora-proxy/remora/internal/racetest"
 	"github.com/remora-proxy/remora/internal/testcerts"
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
 )
 
@@ -163,23 +164,35 @@ func TestTLSDialRefuses(t *testing.T) {
 	awaitFailure(t, e, CodeRefused, 1) // the listener's view of the same
 }
 
-// TestTLSHandshakeBounds: handshakeTokens limits the handshakes in progress. Further
-// connections are closed meanwhile, and accepted afterwards.
+// TestTLSHandshakeBounds: a limited number of handshakes is in progress. Further connections
+// are closed meanwhile, unless their source has fewer, and accepted afterwards.
 func TestTLSHandshakeBounds(t *testing.T) {
 	own := NewIdentity(t)
 	e := start(t, Options{})
-	e.handshakeTokens = make(chan struct{}, 4)
+	e.handshakes = fair.NewTable(4)
 	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
-	var silent []net.Conn
+	hello := clientHello(t, own)
+	begin := func() net.Conn {
+		c := dial(t, addr)
+		_, _ = c.Write(hello)
+		return c
+	}
+	var begun []net.Conn
 	for range 4 {
-		silent = append(silent, dial(t, addr))
+		begun = append(begun, begin())
 	}
 	awaitHandshakes(t, e, 4)
-	if b, err := io.ReadAll(dial(t, addr)); len(b) > 0 || err != nil {
+	if b, err := io.ReadAll(begin()); len(b) > 0 || err != nil && !isReset(err) {
 		t.Errorf("one too many: %q, %v", b, err)
 	}
 	awaitFailure(t, e, CodeBusy, 1)
-	for _, c := range silent {
+	other := tls.Client(dialFrom(t, "127.0.0.2", addr), own.Client())
+	if got := ask(t, other, "hello"); got != "hello" {
+		t.Errorf("another source got %q", got)
+	}
+	awaitFailure(t, e, CodeBusy, 2) // it has taken the place of one of the four
+	awaitHandshakes(t, e, 3)
+	for _, c := range begun {
 		c.Close()
 	}
 	awaitHandshakes(t, e, 0)
@@ -207,7 +220,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 func awaitHandshakes(t *testing.T, e *Engine, n int) {
 	t.Helper()
 	eventually(t, func() error {
-		if got := len(e.handshakeTokens); got != n {
+		if got := e.handshakes.Taken(); got != n {
 			return fmt.Errorf("%d handshakes, want %d", got, n)
 		}
 		return nil

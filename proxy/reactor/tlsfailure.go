@@ -12,24 +12,30 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/reactor/hello"
 )
 
 // Codes of TLS failures, besides those of package certs. They are stable.
 const (
 	CodePlaintext = "tls_plaintext" // the peer does not speak TLS
 	CodeTimeout   = "tls_timeout"   // the handshake took too long
+	CodeSilent    = "tls_silent"    // no whole ClientHello, and newer connections needed the place
 	CodeBusy      = "tls_busy"      // too many handshakes were under way
 	CodeRefused   = "tls_refused"   // the peer refused this side, by an alert
 	CodeFailed    = "tls_failed"    // any other failure, such as a broken connection
 )
 
-// errClosedSilently reports that the peer closed without sending a byte. On a listener health
-// checks do so, and it is no failure there.
+// errClosedSilently reports that the peer of a dialled connection closed without sending a byte.
 var errClosedSilently = errors.New("reactor: the peer closed before the handshake")
 
 // errTruncated reports the end of a connection without close_notify: the input may be
 // truncated (RFC 8446, section 6.1).
 var errTruncated = errors.New("reactor: the peer broke off without a close_notify")
+
+var (
+	errSilent   = errors.New("reactor: no whole ClientHello, and newer connections needed the place")
+	errHelloCut = errors.New("reactor: the peer closed within its ClientHello")
+)
 
 var errBusy = errors.New("reactor: too many TLS handshakes are under way")
 
@@ -40,8 +46,10 @@ func tlsCode(err error) string {
 	switch {
 	case errors.As(err, &refused):
 		return refused.Code
-	case errors.As(err, &header):
+	case errors.As(err, &header), errors.Is(err, hello.ErrNotTLS):
 		return CodePlaintext
+	case errors.Is(err, errSilent):
+		return CodeSilent
 	case errors.Is(err, errBusy):
 		return CodeBusy
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

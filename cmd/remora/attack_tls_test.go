@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+	"github.com/remora-proxy/remora/internal/testcerts"
+)
+
+// tlsAttacks are attacks on the handshakes of a link port. Each runs until ctx ends.
+var tlsAttacks = []struct {
+	name  string
+	run   func(ctx context.Context, addr string, hello []byte)
+	meets string // the series that shows it at work
+	least int    // and its value then
+}{
+	// More than the handshakes that may be in progress.
+	{"silent connections", func(ctx context.Context, addr string, _ []byte) {
+		(&crowd{size: 530, pause: 100 * time.Millisecond}).run(ctx, addr)
+	}, `remora_reactor_connections{direction="in"}`, 520},
+	{"half ClientHellos", func(ctx context.Context, addr string, hello []byte) {
+		flood(ctx, addr, hello[:len(hello)/2], 700)
+	}, gaveWay, 100},
+	// Those that hold the most memory.
+	{"long ClientHellos", func(ctx context.Context, addr string, _ []byte) {
+		long := append([]byte{22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xf0}, make([]byte, 16_000)...)
+		flood(ctx, addr, long, 700)
+	}, gaveWay, 100},
+}
+
+// gaveWay counts the connections that were closed for newer ones.
+const gaveWay = `remora_tls_failures_total{code="tls_silent"}`
+
+// flood opens connections to addr at a rate per second, and sends first on each. They stay open
+// until the peer closes them.
+func flood(ctx context.Context, addr string, first []byte, rate int) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for at := time.Now(); pauseFor(ctx, time.Until(at)); at = at.Add(time.Second / time.Duration(rate)) {
+		all.Go(func() { (&crowd{first: first, pause: time.Minute}).connection(ctx, addr) })
+	}
+}
+
+// TestTLSAttacks: peers that say nothing, or half a ClientHello, take no handshake from others,
+// at the default limits. Memory stays below its bound, and nothing is left afterwards.
+func TestTLSAttacks(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	defer app.Close()
+	ca := testcerts.New(t)
+	p, addr := secureProvider(t, app.Listener.Addr().String(), identityOf(t, ca, providerName))
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{consumerName}})
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}
+	hello := firstFlight(t, config)
+	if err := properHandshake(t.Context(), addr, config); err != nil {
+		t.Fatal(err)
+	}
+	before := p.level()
+	for _, a := range tlsAttacks {
+		t.Run(a.name, func(t *testing.T) {
+			p.forgetPeak(t)
+			met := p.metric(a.meets)
+			ctx, stop := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			go func() { defer close(over); a.run(ctx, addr, hello) }()
+			defer func() { stop(); <-over }()
+			p.awaitMetric(a.meets, met+a.least)
+			succeeded := 0
+			for range 20 {
+				if err := properHandshake(t.Context(), addr, config); err != nil {
+					t.Log(err)
+					continue
+				}
+				succeeded++
+			}
+			if succeeded < 19 {
+				t.Errorf("%d of 20 proper handshakes succeeded", succeeded)
+			}
+			peak := p.memory(t, "VmHWM")
+			if peak > attackMemory && len(buildFlags) == 0 {
+				t.Errorf("%d MiB of memory, over the bound of %d MiB", peak>>20, attackMemory>>20)
+			}
+			stop()
+			<-over
+			eventually.Nil(t, "the level before the attack", func() error { return p.level().above(before) })
+			t.Logf("%d of 20 proper handshakes, %d MiB of memory at most", succeeded, peak>>20)
+		})
+	}
+}
+
+// properHandshake does a handshake and waits for the preface of the sidecar, which shows that
+// it has accepted the certificate.
+func properHandshake(ctx context.Context, addr string, config *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	d := tls.Dialer{Config: config}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Write(linkPreface(roleDialer, linkWindow)); err != nil {
+		return err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.ReadFull(c, make([]byte, 8))
+	return err
+}
+
+// firstFlight returns the ClientHello of a client, in its record.
+func firstFlight(t *testing.T, config *tls.Config) []byte {
+	client, server := net.Pipe()
+	defer server.Close()
+	go func() { _ = tls.Client(client, config).Handshake(); client.Close() }()
+	b := make([]byte, 16<<10)
+	n, err := server.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}

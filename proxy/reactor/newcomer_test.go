@@ -1,0 +1,203 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/reactor/hello"
+)
+
+// clientHello returns the ClientHello of a peer, in its record.
+func clientHello(t testing.TB, own *certs.Source) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	defer server.Close()
+	go func() {
+		_ = tls.Client(client, own.Client()).Handshake()
+		client.Close()
+	}()
+	b := make([]byte, hello.MaxSize)
+	n, err := server.Read(b) // package tls writes it at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}
+
+// listenWithNewcomers opens a listener with max places for newcomers.
+func listenWithNewcomers(t *testing.T, e *Engine, own *certs.Source, max int) *Listener {
+	t.Helper()
+	l, err := e.Listen("127.0.0.1:0", ListenOptions{TLS: own.Server}, func(loop.Loop, string) loop.Stream { return echo() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.newcomers.Resize(max)
+	return l
+}
+
+// awaitNewcomers waits until n connections of l have not said their ClientHello.
+func awaitNewcomers(t *testing.T, l *Listener, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		if got := l.newcomers.Taken(); got != n {
+			return fmt.Errorf("%d newcomers, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// TestNewcomersGiveWay: connections that have said no whole ClientHello hold no handshake and
+// no goroutine. When their places are taken, the oldest of the largest source is closed.
+func TestNewcomersGiveWay(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := listenWithNewcomers(t, e, own, 3)
+	addr := l.Addr().String()
+	half := clientHello(t, own)[:100]
+	other := dialFrom(t, "127.0.0.2", addr)
+	awaitNewcomers(t, l, 1)
+	var silent []net.Conn
+	for i := range 6 {
+		c := dial(t, addr)
+		if _, err := c.Write(half); err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, c)
+		awaitNewcomers(t, l, min(i+2, 3))
+	}
+	for _, c := range silent[:4] {
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !isReset(err) {
+			t.Errorf("it ended with %q, %v", b, err)
+		}
+	}
+	awaitFailure(t, e, CodeSilent, 4)
+	awaitHandshakes(t, e, 0)
+	for _, c := range []net.Conn{other, dial(t, addr)} {
+		if got := ask(t, tls.Client(c, own.Client()), "hello"); got != "hello" {
+			t.Errorf("got %q", got)
+		}
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+	awaitNewcomers(t, l, 0)
+	if st := e.Stats(); st.Handshakes != 2 || st.TLSFailures[CodeBusy] > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestNewcomersCost: a newcomer has no goroutine.
+func TestNewcomersCost(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := listenWithNewcomers(t, e, own, 100)
+	before := runtime.NumGoroutine()
+	for range 100 {
+		dial(t, l.Addr().String())
+	}
+	awaitNewcomers(t, l, 100)
+	eventually(t, func() error {
+		if n := runtime.NumGoroutine(); n > before+20 {
+			return fmt.Errorf("%d goroutines, %d before", n, before)
+		}
+		return nil
+	})
+}
+
+// TestNewcomersInPieces: a ClientHello may arrive in any pieces, in one piece with what
+// follows, and fragmented over records.
+func TestNewcomersInPieces(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	for _, size := range []int{1, 5, 100} {
+		c := tls.Client(&pieces{TCPConn: dial(t, addr), size: size}, own.Client())
+		if got := ask(t, c, "hello"); got != "hello" {
+			t.Errorf("in pieces of %d bytes: %q", size, got)
+		}
+		c.Close()
+	}
+	eventually(t, func() error {
+		if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || len(st.TLSFailures) > 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+}
+
+// pieces is a connection whose first write is split, over records too.
+type pieces struct {
+	*net.TCPConn
+	size int
+	done bool
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	if p.done {
+		return p.TCPConn.Write(b)
+	}
+	p.done = true
+	_ = p.SetNoDelay(true)
+	for rest := b[5:]; len(rest) > 0; {
+		n := min(len(rest), p.size)
+		for _, part := range [][]byte{{22, 3}, {1, 0, byte(n)}, rest[:n]} {
+			if _, err := p.TCPConn.Write(part); err != nil {
+				return 0, err
+			}
+		}
+		rest = rest[n:]
+	}
+	return len(b), nil
+}
+
+// TestNewcomersRefused: TLS that begins with no ClientHello gets an alert at once.
+func TestNewcomersRefused(t *testing.T) {
+	e := start(t, Options{})
+	l := listenWithNewcomers(t, e, NewIdentity(t), 10)
+	c := dial(t, l.Addr().String())
+	_, _ = c.Write([]byte{22, 3, 1, 0, 5, 2, 0, 0, 1, 0})
+	if b, err := io.ReadAll(c); err != nil || string(b) != "\x15\x03\x03\x00\x02\x02\x0a" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	c.Close()
+	awaitFailure(t, e, CodeFailed, 1)
+	awaitNewcomers(t, l, 0)
+}
+
+// TestNewcomersStop: Stop closes newcomers, which are then no longer counted.
+func TestNewcomersStop(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{})
+	l := listenWithNewcomers(t, e, own, 10)
+	c := dial(t, l.Addr().String())
+	begun := dial(t, l.Addr().String())
+	_, _ = begun.Write(clientHello(t, own))
+	awaitHandshakes(t, e, 1)
+	awaitNewcomers(t, l, 1)
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{c, begun} {
+		_, _ = io.Copy(io.Discard, c) // ends
+	}
+	if st := e.Stats(); st.Open != 0 || st.Inbound != 0 || len(st.TLSFailures) > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestPlacesFor(t *testing.T) {
+	for _, c := range []struct {
+		all, listener int64
+		want          int
+	}{{16384, 0, 1024}, {1000, 0, 500}, {16384, 100, 50}, {1, 0, 1}, {16384, 1, 1}} {
+		if got := placesFor(c.all, c.listener); got != c.want {
+			t.Errorf("%d places for %d and %d, want %d", got, c.all, c.listener, c.want)
+		}
+	}
+}
