@@ -4,6 +4,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/limit"
+	"github.com/remora-proxy/remora/proxy/route"
 )
 
 // prepare makes the services that are new in g on this loop.
@@ -27,7 +28,10 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	for i := range g.cfg.Listeners {
 		c := &g.cfg.Listeners[i]
 		l := &g.listeners[c.Name].perLoop[w.shard.Index]
-		l.Rate, l.Direct = g.rates[c.Name], w.router.Direct[c.Service]
+		l.Rate, l.Direct, l.Paths = g.rates[c.Name], w.router.Direct[c.Service], nil
+		if c.Service == "" && g.table.ByPath {
+			l.Paths = route.NewPathRules(&c.Path)
+		}
 	}
 
 	w.removed = make(map[string]*exchange.Service)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -47,6 +49,51 @@ services:
 		}
 	}
 	awaitSplit(t, "http://"+egress+"/canary")
+}
+
+// TestPaths: between a client and a server of net/http, a path reaches the server of its normal
+// form, and no server if it is ambiguous.
+func TestPaths(t *testing.T) {
+	public, admin, egress := newPathServer(t, "public"), newPathServer(t, "admin"), freeAddrs(t, 1)[0]
+	p := startRemora(t, fmt.Sprintf(`
+loops: 1
+listeners: [{name: egress, address: %q, protocol: http}]
+routes:
+  - {match: {path: /public/}, service: public}
+  - {match: {path: /admin/}, service: admin}
+  - {match: {path: /api/}, rewrite: {path: /}, service: public}
+services:
+  public: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}
+  admin: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}`, egress, public, admin))
+	p.ready()
+	for target, want := range map[string]string{
+		"/public/x":            "200 public /public/x",
+		"/public/../admin/x":   "200 admin /admin/x",
+		"/public/%2e%2e/admin": "200 admin /admin",
+		"/public/..%2fadmin/x": "400 the path is ambiguous\n",
+		"/public/..;/admin/x":  "400 the path is ambiguous\n",
+		"/api//evil/x":         "200 public /evil/x",
+		"/apifoo":              "404 no route matches this request\n",
+	} {
+		nc, err := net.Dial("tcp", egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: compute\r\nConnection: close\r\n\r\n", target)
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if got := fmt.Sprint(resp.StatusCode, " ", string(body)); err != nil || got != want {
+			t.Errorf("%s: %q, want %q: %v", target, got, want, err)
+		}
+	}
+	if n := p.metric(`remora_errors_total{code="bad-path"}`); n != 2 {
+		t.Errorf("%d requests counted as bad-path, want 2", n)
+	}
 }
 
 // awaitSplit sends requests until both services of a split have responded.

@@ -53,6 +53,13 @@ const (
 	RetryTimeout = "timeout" // the attempt timed out, but not the request
 )
 
+// What becomes of escaped slashes.
+const (
+	SlashesReject   = "reject"   // the request gets 400
+	SlashesUnescape = "unescape" // they are slashes
+	SlashesKeep     = "keep"     // they are no slashes
+)
+
 // Serializations of Dubbo bodies.
 const (
 	SerializationHessian2 = "hessian2"
@@ -170,9 +177,23 @@ type Listener struct {
 	// Accepted connections, within `limits.connections`. One more is closed at once. 0 means no own limit.
 	Connections int `yaml:"connections" max:"1000000000" reload:"restart"`
 
+	Path Path `yaml:"path"`
+
 	RateLimit RateLimit `yaml:"rate_limit"`
 
 	TLS TLS `yaml:"tls"`
+}
+
+// Path brings the path of each request into one form before a route is looked for. The service
+// gets that form. It applies to HTTP listeners without a fixed service, and only if a route has
+// a condition on the path.
+type Path struct {
+	// Decodes escapes of unreserved characters and removes dot segments. What hides a dot segment, and malformed escapes: 400 `bad-path`.
+	Normalize bool `yaml:"normalize"`
+	// Merges slashes that follow each other.
+	MergeSlashes bool `yaml:"merge_slashes"`
+	// `%2F`, `%5C` and `\` in a path: 400 `bad-path`, a `/` instead, or no change.
+	EscapedSlashes string `yaml:"escaped_slashes" oneof:"reject unescape keep"`
 }
 
 // Limits bound what a peer can make the sidecar hold. Sizes are in bytes.

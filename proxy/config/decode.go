@@ -132,6 +132,8 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 // setDefaults sets the defaults of a list item before it is decoded.
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
+	case *Listener:
+		item.Path = DefaultPath()
 	case *Endpoint:
 		item.Weight = 1
 	case *Register:

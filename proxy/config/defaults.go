@@ -60,6 +60,12 @@ func DefaultPolicy() Policy {
 	}
 }
 
+// DefaultPath returns the path settings of a listener that sets none: no request reaches a
+// service by a path that the service reads as another one.
+func DefaultPath() Path {
+	return Path{Normalize: true, MergeSlashes: true, EscapedSlashes: SlashesReject}
+}
+
 // clone returns a copy of p that shares no memory with p.
 func (p Policy) clone() Policy {
 	p.Retry.On = slices.Clone(p.Retry.On)

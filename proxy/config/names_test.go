@@ -53,7 +53,7 @@ func TestUnknownProtocolRules(t *testing.T) {
 	s := DefaultService("s")
 	s.Discover, s.Protocol, s.Endpoints = DiscoverStatic, "other", []Endpoint{{Address: "127.0.0.1:1"}}
 	v.config.Services["s"] = s
-	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s"})
+	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Service: "s", Path: DefaultPath()})
 	v.service(s)
 	v.protocols("p", "s", ProtocolHTTP)
 	v.protocols("p", "s", ProtocolTCP)
@@ -63,7 +63,9 @@ func TestUnknownProtocolRules(t *testing.T) {
 	}
 	s.Check.HTTP, s.TLS.CA = "/", "ca.pem"
 	v.service(s)
-	v.listener("l", &Listener{Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, TLS: s.TLS})
+	v.listener("l", &Listener{
+		Address: "127.0.0.1:2", Protocol: "other", Insecure: true, Transparent: true, Path: DefaultPath(), TLS: s.TLS,
+	})
 	want := []string{"services.s.check.http", "services.s.tls", "l.insecure", "l.service", "l.transparent", "l.tls"}
 	if !slices.Equal(got, want) {
 		t.Errorf("reported %q, want %q", got, want)

@@ -72,8 +72,14 @@ func TestFull(t *testing.T) {
 	want.Node.ID = "api-1"
 	want.Registry.Etcd.Endpoints = []string{"127.0.0.1:2379"}
 	want.Listeners = []Listener{
-		{Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true},
-		{Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256},
+		{
+			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
+			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep},
+		},
+		{
+			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
+			Path: DefaultPath(),
+		},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")
 	compute.Endpoints, compute.Check.TCP = []Endpoint{}, true

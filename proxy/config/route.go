@@ -3,13 +3,15 @@ package config
 import "time"
 
 // Match selects requests. Every condition that is set must hold; the zero Match
-// takes all. Host, Path and Header select HTTP requests alone, Service, Version and
+// takes all. Host, Path, PrefixText and Header select HTTP requests alone, Service, Version and
 // Group select Dubbo calls alone.
 type Match struct {
 	// Host of the request without port, in any case. No wildcards.
 	Host string `yaml:"host"`
-	// Prefix of the path. Begins with `/`.
+	// Prefix of the path, of whole segments: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apis`. Begins with `/`.
 	Path string `yaml:"path"`
+	// Prefix of the path as text, instead of `path`: `/api` matches `/apis`, too. Begins with `/`.
+	PrefixText string `yaml:"prefix_text"`
 	// One of these methods, of HTTP or of a Dubbo interface.
 	Method []string `yaml:"method"`
 	// Exact values of one line each. Names in any case.
@@ -24,7 +26,9 @@ type Match struct {
 }
 
 // OfHTTP reports whether m selects HTTP requests alone.
-func (m *Match) OfHTTP() bool { return m.Host != "" || m.Path != "" || len(m.Header) > 0 }
+func (m *Match) OfHTTP() bool {
+	return m.Host != "" || m.Path != "" || m.PrefixText != "" || len(m.Header) > 0
+}
 
 // OfDubbo reports whether m selects Dubbo calls alone.
 func (m *Match) OfDubbo() bool { return m.Service != "" || m.Version != "" || m.Group != "" }
@@ -58,7 +62,7 @@ type Share struct {
 
 // Rewrite changes a request on its way.
 type Rewrite struct {
-	// Replaces `match.path`. Both end with `/`, or neither does. At most 1024 bytes.
+	// Replaces the prefix that matched; a `/` at the end of `match.path` or of this counts for nothing. With `prefix_text` both end with `/`, or neither does. At most 1024 bytes.
 	Path string `yaml:"path"`
 }
 

@@ -103,14 +103,14 @@ var blocks = map[reflect.Type]string{
 func settings(texts map[string]string) []setting {
 	c := Default()
 	c.Node.ID = "host name"
-	register, endpoint, share := Register{}, Endpoint{}, Share{}
+	listener, register, endpoint, share := Listener{}, Register{}, Endpoint{}, Share{}
 	d := decoder{config: c, route: &node{}}
-	for _, item := range []any{&register, &endpoint, &share} {
+	for _, item := range []any{&listener, &register, &endpoint, &share} {
 		d.setDefaults(reflect.ValueOf(item).Elem(), &node{})
 	}
 	w := settingsWalk{texts: texts, items: map[reflect.Type]reflect.Value{
 		reflect.TypeFor[*Service]():  reflect.ValueOf(DefaultService("")).Elem(),
-		reflect.TypeFor[Listener]():  reflect.ValueOf(Listener{}),
+		reflect.TypeFor[Listener]():  reflect.ValueOf(listener),
 		reflect.TypeFor[Route]():     reflect.ValueOf(Route{}),
 		reflect.TypeFor[Register]():  reflect.ValueOf(register),
 		reflect.TypeFor[Endpoint]():  reflect.ValueOf(endpoint),

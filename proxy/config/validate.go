@@ -147,6 +147,8 @@ func (v *validator) listener(at path, l *Listener) {
 		v.refuseIf(l.Service == "" && !isTCP && len(v.config.Routes) == 0,
 			at.key("service"), "missing, and there are no routes: no request could be answered")
 	}
+	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
+		at.key("path"), "only an http listener without a service looks at paths")
 	v.rateLimit(at, &l.RateLimit)
 	if l.Transparent {
 		v.transparent(at, l)
@@ -194,8 +196,7 @@ func (v *validator) route(i int, r *Route) {
 		v.protocols(at.key("service"), r.Service, v.routeProtocol(&r.Match))
 	}
 	match := at.key("match")
-	v.refuseIf(r.Match.Path != "" && !strings.HasPrefix(r.Match.Path, "/"),
-		match.key("path"), `expected a path that starts with "/", got %q`, r.Match.Path)
+	v.matchPath(match, &r.Match)
 	if strings.Contains(r.Match.Host, "*") {
 		v.report(match.key("host"), "expected one host, got %q: there are no wildcards; a route without host matches all hosts", r.Match.Host)
 	} else if strings.ContainsAny(r.Match.Host, "/ ") || strings.Contains(r.Match.Host, ":") && !strings.HasPrefix(r.Match.Host, "[") {
@@ -206,8 +207,8 @@ func (v *validator) route(i int, r *Route) {
 	v.matchDubbo(match, &r.Match)
 	v.methods(match.key("method"), &r.Match)
 	for j := range v.config.Routes[:i] {
-		earlier := &v.config.Routes[j].Match
-		if reflect.DeepEqual(earlier, &r.Match) || reflect.DeepEqual(earlier, &Match{}) {
+		earlier := v.config.Routes[j].Match
+		if reflect.DeepEqual(earlier.canonical(), r.Match.canonical()) || reflect.DeepEqual(earlier, Match{}) {
 			v.report(at, "never reached: routes[%d] matches all requests that this one does", j)
 			break
 		}

@@ -2,7 +2,9 @@ package config
 
 import (
 	"maps"
+	slashpath "path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -35,20 +37,63 @@ func isHeaderName(name string) bool {
 	})
 }
 
+// matchPath reports prefixes that no path has, or only by accident.
+func (v *validator) matchPath(at path, m *Match) {
+	for _, c := range []struct{ key, prefix string }{{"path", m.Path}, {"prefix_text", m.PrefixText}} {
+		v.refuseIf(c.prefix != "" && !strings.HasPrefix(c.prefix, "/"),
+			at.key(c.key), `expected a path that starts with "/", got %q`, c.prefix)
+	}
+	v.refuseIf(m.Path != "" && m.PrefixText != "", at.key("prefix_text"), "contradicts path")
+	v.refuseIf(strings.HasPrefix(m.Path, "/") && !isNormal(m.Path), at.key("path"),
+		"no request has such a path: expected no empty or dot segment, no query, and escapes in capitals of other"+
+			" than letters, digits and -._~; got %q", m.Path)
+}
+
+// isNormal reports whether normalization would keep a path, which begins with "/". An escaped
+// slash is kept: listeners may keep it, too.
+func isNormal(p string) bool {
+	if p != "/" && slashpath.Clean(p) != strings.TrimSuffix(p, "/") || strings.ContainsAny(p, "?#") {
+		return false
+	}
+	for _, escape := range strings.Split(p, "%")[1:] {
+		if len(escape) < 2 || escape[:2] != strings.ToUpper(escape[:2]) {
+			return false
+		}
+		c, err := strconv.ParseUint(escape[:2], 16, 8)
+		if err != nil || c == 0 || isUnreserved(byte(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// isUnreserved reports whether a path has c itself and not its escape (RFC 3986 section 2.3).
+func isUnreserved(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// canonical returns m without what makes no difference.
+func (m Match) canonical() Match {
+	if m.Path != "/" {
+		m.Path = strings.TrimSuffix(m.Path, "/")
+	}
+	return m
+}
+
 // rewrite reports a replacement that would join wrongly with the rest of the path: if
-// /api replaced /v1/, /v1/users would become /apiusers.
+// /api replaced the text /v1/, /v1/users would become /apiusers.
 func (v *validator) rewrite(at path, r *Route) {
-	from, to := r.Match.Path, r.Rewrite.Path
+	from, to := r.Match.PrefixText, r.Rewrite.Path
 	switch {
 	case to == "":
-	case from == "":
+	case from == "" && r.Match.Path == "":
 		v.report(at, "replaces match.path, which is not set")
 	case !strings.HasPrefix(to, "/") || strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c > '~' || c == '?' || c == '#' }):
 		v.report(at, `expected a path that starts with "/", got %q`, to)
 	case len(to) > maxRewrite:
 		v.report(at, "expected at most %d bytes, got %d", maxRewrite, len(to))
-	case strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
-		v.report(at, `expected it to end in "/" if and only if match.path does, %q; got %q`, from, to)
+	case from != "" && strings.HasSuffix(from, "/") != strings.HasSuffix(to, "/"):
+		v.report(at, `expected it to end in "/" if and only if match.prefix_text does, %q; got %q`, from, to)
 	}
 }
 

@@ -15,15 +15,6 @@ import (
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
-// RewritePath replaces the prefix of the path that r matched with r's rewrite, if it has one.
-func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
-	if len(r.Rewrite) > 0 {
-		ex.OriginalPath = ex.Request.Path
-		ex.Path = append(append(ex.Path[:0], r.Rewrite...), ex.Request.Path[r.Prefix:]...)
-		ex.Request.Path = ex.Path
-	}
-}
-
 const (
 	// maxPassed is the highest number of sidecars in the Via of a request. A chain of
 	// applications that pass Via on is shorter: a longer one is a routing loop.

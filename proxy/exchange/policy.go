@@ -14,9 +14,8 @@ import (
 // Route is where a request goes, and the policy that applies to it. It has its own
 // latency estimate. Each share of a split is a Route with the policy of its service.
 type Route struct {
-	index         int    // in Config.Routes; -1 means of listeners with a fixed service
-	Prefix        int    // length of the path's prefix that Rewrite replaces
-	Rewrite       []byte // empty means no rewrite
+	index         int            // in Config.Routes; -1 means of listeners with a fixed service
+	Rewrite       *route.Rewrite // nil means no rewrite
 	Service       *Service
 	Timeout       time.Duration
 	idempotent    bool
@@ -35,7 +34,7 @@ type retryOn struct {
 func newRoute(plan *route.Plan, svc *Service) *Route {
 	p := plan.Policy
 	r := &Route{
-		Prefix: len(plan.Match.Path), Rewrite: []byte(plan.Rewrite), Service: svc,
+		Rewrite: route.NewRewrite(plan), Service: svc,
 		Timeout: p.Timeout, idempotent: p.Idempotent, retryAttempts: p.Retry.Attempts,
 		hedging: hedge.NewRoute(hedgePolicy(&p.Hedge), svc.Shard.Process.Loops),
 	}

@@ -27,7 +27,7 @@ type envelope struct {
 	NewID        [32]byte // memory of an id that was made here
 	Forwarded    []byte   // the value of X-Forwarded-For, if one was extended
 	MaxForwards  []byte   // the value of Max-Forwards, if it was lowered
-	Path         []byte   // the path, if the route rewrote it
+	Path         []byte   // the path, if the listener or the route changed it
 	OriginalPath []byte   // the path before that; aliases HeadBuffer
 }
 

@@ -77,9 +77,10 @@ type Listener struct {
 	Sidecars bool          // its peers are sidecars
 	Links    *atomic.Int32 // of the listener, over all loops
 
-	Direct  *Route      // of a listener with a fixed service; nil means by route
-	Rate    *limit.Rate // nil means no limit
-	Closing bool        // the listener is closed, or closes soon
+	Direct  *Route           // of a listener with a fixed service; nil means by route
+	Paths   *route.PathRules // nil means that paths stay as they are
+	Rate    *limit.Rate      // nil means no limit
+	Closing bool             // the listener is closed, or closes soon
 }
 
 // Limited takes a token of the listener's rate limit, and reports whether there was none.

@@ -147,6 +147,10 @@ var (
 	// CONNECT with a body.
 	BadRequest = &Failure{Code: "bad-request", Status: 400, reason: link.Malformed, Retry: RetryUnsendable,
 		Text: "the request can't be sent on safely"}
+	// BadPath means that applications could read the path as different paths: an escaped slash,
+	// a dot segment in disguise, or a malformed escape. See `listeners.*.path`.
+	BadPath = &Failure{Code: "bad-path", Status: 400,
+		Text: "the path is ambiguous"}
 	// RequestTooLarge means that the request is above `limits.message` of the other sidecar.
 	// Raise it at both. Longer bodies are streams over HTTP and links, but not over Dubbo.
 	RequestTooLarge = &Failure{Code: "message-too-large", Status: 413, reason: link.TooLarge,

@@ -14,6 +14,7 @@ type conditions struct {
 	index   int      // of the plan
 	host    []byte   // lower case, without port; empty means any
 	prefix  []byte   // of the path; empty means any
+	whole   bool     // a segment of the path ends with the prefix
 	methods [][]byte // empty means any but CONNECT
 	headers []headerMatch
 	call    callMatch
@@ -34,8 +35,9 @@ type callMatch struct {
 }
 
 func newConditions(index int, m *config.Match) *conditions {
+	prefix, whole := prefixOf(m)
 	c := &conditions{
-		index: index, host: bytes.ToLower([]byte(m.Host)), prefix: []byte(m.Path),
+		index: index, host: bytes.ToLower([]byte(m.Host)), prefix: []byte(prefix), whole: whole,
 		call: callMatch{
 			service: []byte(m.Service), version: []byte(m.Version), group: []byte(m.Group),
 			httpOnly: m.OfHTTP(), dubboOnly: m.OfDubbo(),
@@ -50,6 +52,18 @@ func newConditions(index int, m *config.Match) *conditions {
 	return c
 }
 
+// prefixOf returns the prefix that a path must have. If whole is true, a segment must end with it,
+// as in the Gateway API of Kubernetes: there a slash at the end of the condition counts for nothing.
+func prefixOf(m *config.Match) (prefix string, whole bool) {
+	switch m.Path {
+	case "":
+		return m.PrefixText, false
+	case "/":
+		return m.Path, false
+	}
+	return strings.TrimSuffix(m.Path, "/"), true
+}
+
 func (c *conditions) match(req *protocol.Request) bool {
 	if req.Codec != protocol.CodecHTTP {
 		return c.call.match(req) && (len(c.methods) == 0 || c.matchMethod(req.Method))
@@ -60,7 +74,7 @@ func (c *conditions) match(req *protocol.Request) bool {
 	if len(c.host) > 0 && !protocol.EqualFold(hostOnly(req.Authority), string(c.host)) {
 		return false
 	}
-	if !bytes.HasPrefix(req.Path, c.prefix) {
+	if !bytes.HasPrefix(req.Path, c.prefix) || c.whole && !endsSegment(req.Path, len(c.prefix)) {
 		return false
 	}
 	for i := range c.headers {
@@ -72,6 +86,11 @@ func (c *conditions) match(req *protocol.Request) bool {
 		return string(req.Method) != "CONNECT" // raw bytes to an endpoint: only if a route names the method
 	}
 	return c.matchMethod(req.Method)
+}
+
+// endsSegment reports whether a segment of target's path ends at n.
+func endsSegment(target []byte, n int) bool {
+	return n == len(target) || target[n] == '/' || target[n] == '?'
 }
 
 func (c *conditions) matchMethod(method []byte) bool {

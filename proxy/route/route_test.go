@@ -69,7 +69,9 @@ func TestRewritePath(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		m := newRoutedMesh(t, direct, `
 {match: {path: /v1/}, service: a, rewrite: {path: /}},
-{match: {path: /old}, service: b, rewrite: {path: /a/much/longer/one}},
+{match: {path: /v2}, service: a, rewrite: {path: /new/}},
+{match: {prefix_text: /old}, service: b, rewrite: {path: /a/much/longer/one}},
+{match: {prefix_text: /t/}, service: b, rewrite: {path: /}},
 {service: c}`)
 		for _, c := range []struct{ path, want string }{
 			{"/v1/users?x=/v1/", "a /users?x=/v1/"},
@@ -77,11 +79,77 @@ func TestRewritePath(t *testing.T) {
 			{"/v1/v1/", "a /v1/"},
 			{"/old?q", "b /a/much/longer/one?q"},
 			{"/older/" + strings.Repeat("p", 5000), "b /a/much/longer/oneer/" + strings.Repeat("p", 5000)},
-			{"/v1", "c /v1"},
+			{"/v1", "a /"},
+			{"/v1?x", "a /?x"},
+			{"/v1/?x", "a /?x"},
+			{"/v11/x", "c /v11/x"},
+			{"/v2/users", "a /new/users"},
+			{"/v2", "a /new"},
+			{"/v2/", "a /new/"},
+			{"/t/x", "b /x"},
+			{"/t", "c /t"},
+			{"/%76%31/a/../b//%7ec", "a /b/~c"}, // changed twice in the same memory
+			{"/x/../v2/" + strings.Repeat("p", 5000), "a /new/" + strings.Repeat("p", 5000)},
 		} {
 			if got := m.ServedBy(m.Get(c.path)); got != c.want {
 				t.Errorf("%s: %s, want %s", c.path, got, c.want)
 			}
+		}
+	}
+}
+
+// TestWholeSegments: a path matches the segments of a prefix, whatever the last character of the
+// prefix, and prefix_text as text.
+func TestWholeSegments(t *testing.T) {
+	m := newRoutedMesh(t, true, `
+{match: {path: /api}, service: a}, {match: {path: /apis/v1/}, service: b}, {match: {prefix_text: /api}, service: c}`)
+	for path, want := range map[string]string{
+		"/api": "a /api", "/api/": "a /api/", "/api/x": "a /api/x", "/api?x": "a /api?x", "/api//x": "a /api/x",
+		"/apis/v1": "b /apis/v1", "/apis/v1/x": "b /apis/v1/x", "/apis/v1?x/": "b /apis/v1?x/",
+		"/apifoo": "c /apifoo", "/apis/v11": "c /apis/v11", "/api;x": "c /api;x", "/ap": "no-route", "/API/": "no-route",
+	} {
+		if got := m.ServedBy(m.Get(path)); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestPathBeforeRoute: a route is found by the path that the service gets, and no path that a
+// service might read as another one reaches any.
+func TestPathBeforeRoute(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		m := newRoutedMesh(t, direct, `
+{match: {path: /public/}, service: a}, {match: {path: /admin/}, service: b}, {match: {host: other}, service: c}`)
+		for path, want := range map[string]string{
+			"/public/x": "a /public/x", "/public/../admin/x": "b /admin/x", "/public/%2e%2E/admin/x": "b /admin/x",
+			"/%61dmin/x": "b /admin/x", "/admin//x": "b /admin/x", "//admin/x": "b /admin/x", "/admin/..": "no-route",
+			"/public/..%2fadmin/x": "bad-path", "/public/..;/admin/x": "bad-path", `/public/..\admin/x`: "bad-path",
+			"/public/%": "bad-path", "/nothing/%2f": "bad-path", "/public/x?a=/../%2f//..;": "a /public/x?a=/../%2f//..;",
+		} {
+			if got := m.ServedBy(m.Get(path)); got != want {
+				t.Errorf("%s: %s, want %s", path, got, want)
+			}
+		}
+		c := m.Get("/public/%2f")
+		if m.ServedBy(c); c.Status != 400 {
+			t.Errorf("status %d, want 400", c.Status)
+		}
+	}
+}
+
+// TestPathsPassUnchanged: without a condition on the path, with a fixed service, and with all
+// settings off the service gets the path as it came.
+func TestPathsPassUnchanged(t *testing.T) {
+	const path = `/a/..//%2e%2E/%2f..;/%zz\`
+	for name, o := range map[string]proxytest.MeshOptions{
+		"no condition":  {Match: "match: {method: [GET]}"},
+		"fixed service": {Match: "match: {path: /admin}", Listener: "service: compute"},
+		"all off":       {Match: "match: {path: /a}", Listener: "path: {normalize: false, merge_slashes: false, escaped_slashes: keep}"},
+	} {
+		o.Apps, o.Direct = 1, true
+		m := proxytest.NewMesh(t, o)
+		if got := m.ServedBy(m.Get(path)); got != "a "+path {
+			t.Errorf("%s: %s, want a %s", name, got, path)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 // configuration, and the earliest route that matches wins. Routes that differ only by
 // headers or methods share a list and are tried one by one.
 type Table struct {
+	ByPath bool // a route has a condition on the path
+
 	hosts map[string]pathTable // HTTP routes with a host, by the host
 	paths pathTable            // HTTP routes without a host
 
@@ -35,6 +37,7 @@ func NewTable(plans []Plan) *Table {
 			c.split = newSplit(i, plans[i:i+plans[i].Targets])
 		}
 		all = append(all, c)
+		t.ByPath = t.ByPath || len(c.prefix) > 0
 	}
 	t.add(all)
 	return t

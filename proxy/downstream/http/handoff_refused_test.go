@@ -39,6 +39,7 @@ func TestHandoffRefused(t *testing.T) {
 			proxytest.MeshOptions{}, nil, 508, "loop-detected"},
 		{"Max-Forwards of 0", strings.NewReplacer("POST", "OPTIONS", "\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n").Replace(long),
 			proxytest.MeshOptions{}, nil, 501, "max-forwards"},
+		{"ambiguous path", strings.Replace(long, " /up ", " /..%2f ", 1), proxytest.MeshOptions{Match: "match: {path: /}"}, nil, 400, "bad-path"},
 		{"CONNECT in a drain", connect, proxytest.MeshOptions{},
 			func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Consumer.Proc.Drain(); m.W.Run(time.Millisecond) }, 503, "draining"},
 		{"unread output", strings.Repeat("GET / HTTP/1.1\r\nHost: compute\r\n\r\n", 2) + long + strings.Repeat("x", 70_000),

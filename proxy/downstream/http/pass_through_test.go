@@ -53,6 +53,29 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
+// TestPassThroughByPath: a request whose normal path has no route passes as it came, and so does
+// one with an ambiguous path that begins as no route does. An ambiguous path that begins as a
+// route is refused.
+func TestPassThroughByPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/../x//%61": "", "/x/..%2fapi/": "", "/api/..%2fx": "400 bad-path", "/x/../api//%61": "200",
+	} {
+		m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Match: "match: {path: /api/}"})
+		m.W.Redirect(proxytest.OriginalDst, proxytest.Egress)
+		said := "GET " + path + " HTTP/1.1\r\nHost: compute\r\n\r\n"
+		p := m.DialAndSend(proxytest.OriginalDst, said)
+		if want == "" {
+			c.CheckPassed(t, m, said)
+			proxytest.CheckStreamsSettled(m, c)
+			continue
+		}
+		m.RunUntil("a response", func() bool { return len(p.Heard) > 0 })
+		if heard := string(p.Heard); !strings.Contains(heard, want[:3]) || !strings.Contains(heard, want[min(4, len(want)):]) {
+			t.Errorf("%s: %s, want %s", path, heard, want)
+		}
+	}
+}
+
 // TestPassThroughAtEverySplit splits the input at each byte.
 func TestPassThroughAtEverySplit(t *testing.T) {
 	said := unrouted + "and more"

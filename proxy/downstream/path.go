@@ -1,0 +1,34 @@
+package downstream
+
+import (
+	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/fault"
+)
+
+// NormalizePath gives the request of ex the form of its path that routes and the service see, by
+// the rules of l, if it has any. A path that must be refused stays as it is, and sets ex.Refusal.
+func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
+	if l.Paths == nil || l.Paths.Normal(ex.Request.Path) {
+		return
+	}
+	path, ok := l.Paths.AppendNormal(ex.Path[:0], ex.Request.Path)
+	ex.Path = path
+	if !ok {
+		ex.Refusal = fault.BadPath
+		return
+	}
+	ex.OriginalPath, ex.Request.Path = ex.Request.Path, path
+}
+
+// RewritePath replaces the prefix of the path that r matched with r's rewrite, if it has one.
+func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
+	if r.Rewrite == nil {
+		return
+	}
+	if ex.OriginalPath == nil {
+		ex.OriginalPath = ex.Request.Path
+		ex.Path = append(ex.Path[:0], ex.Request.Path...)
+	}
+	ex.Path = r.Rewrite.Replace(ex.Path)
+	ex.Request.Path = ex.Path
+}
