@@ -14,7 +14,7 @@ type Match struct {
 	PrefixText string `yaml:"prefix_text"`
 	// One of these methods, of HTTP or of a Dubbo interface.
 	Method []string `yaml:"method"`
-	// Exact values of one line each. Names in any case.
+	// Exact values. Names in any case. Several lines of a name are one value, joined with `, `.
 	Header map[string]string `yaml:"header"`
 
 	// Dubbo: the interface, or the path that the provider exports it by.

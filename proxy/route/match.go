@@ -104,15 +104,29 @@ func (m *callMatch) match(req *protocol.Request) bool {
 // matches reports whether got has the value of a condition; an empty one allows any.
 func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want, got) }
 
-// match reports whether one of the header's lines has the value.
+// match reports whether the header has the value. Several lines of a name are one value, joined
+// with a comma and a space (RFC 9110 section 5.3), so a line more can't add a match.
 func (m *headerMatch) match(hs []protocol.Header) bool {
+	found, rest := false, m.value
 	for i := range hs {
-		if protocol.EqualFold(hs[i].Name, m.name) && bytes.Equal(hs[i].Value, m.value) {
-			return true
+		if !protocol.EqualFold(hs[i].Name, m.name) {
+			continue
 		}
+		var ok bool
+		if found {
+			if rest, ok = bytes.CutPrefix(rest, listSeparator); !ok {
+				return false
+			}
+		}
+		if rest, ok = bytes.CutPrefix(rest, hs[i].Value); !ok {
+			return false
+		}
+		found = true
 	}
-	return false
+	return found && len(rest) == 0
 }
+
+var listSeparator = []byte(", ")
 
 // hostOnly returns an authority without its port. The host may be an IPv6 literal.
 func hostOnly(authority []byte) []byte {

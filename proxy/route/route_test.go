@@ -34,13 +34,14 @@ services:
 	return m
 }
 
-// TestRouteByHeader: each header that a route names must have its value on one of
-// its lines.
+// TestRouteByHeader: each header that a route names must have its value. All lines of a
+// name together are the value.
 func TestRouteByHeader(t *testing.T) {
 	m := newRoutedMesh(t, false, `
 {match: {header: {X-Tier: gold, x-beta: "1"}}, service: a},
 {match: {path: /v1/, header: {x-tier: gold}}, service: b},
-{match: {header: {x-tier: ""}}, service: c}`)
+{match: {header: {x-tier: ""}}, service: c},
+{match: {header: {x-tier: "silver, gold"}}, service: c}`)
 	for _, c := range []struct {
 		path    string
 		headers string
@@ -48,7 +49,13 @@ func TestRouteByHeader(t *testing.T) {
 	}{
 		{"/", "x-tier: gold|X-BETA: 1", "a /"},
 		{"/v1/", "x-tier: gold|X-BETA: 1", "a /v1/"},
-		{"/v1/", "x-tier: silver|x-tier: gold|x-beta: 1", "a /v1/"},
+		{"/v1/", "x-tier: silver|x-tier: gold|x-beta: 1", "c /v1/"},
+		{"/v1/", "x-tier: gold|x-tier: silver", "no-route"},
+		{"/v1/", "x-tier: gold|x-beta: 1|X-Tier: gold", "no-route"},
+		{"/v1/", "x-tier: gold|x-tier:", "no-route"},
+		{"/v1/", "x-tier: silver, gold", "c /v1/"},
+		{"/v1/", "x-tier: silver,gold", "no-route"},
+		{"/v1/", "x-tier: silver, |x-tier: gold", "no-route"},
 		{"/v1/", "X-TIER: gold", "b /v1/"},
 		{"/v1/", "x-tier: gold|x-beta: 11", "b /v1/"},
 		{"/", "x-tier: gold", "no-route"},
@@ -56,6 +63,7 @@ func TestRouteByHeader(t *testing.T) {
 		{"/v1/", "x-tier: gold, silver", "no-route"},
 		{"/v1/", "x-tie: gold", "no-route"},
 		{"/", "x-tier:", "c /"},
+		{"/", "x-tier:|x-tier:", "no-route"},
 		{"/", "x-other: 1", "no-route"},
 	} {
 		if got := m.ServedBy(m.Get(c.path, strings.Split(c.headers, "|")...)); got != c.want {
