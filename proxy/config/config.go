@@ -164,7 +164,7 @@ type Etcd struct {
 type Listener struct {
 	// Required and unique. `register`, logs and metrics use it.
 	Name string `yaml:"name" reload:"restart"`
-	// Required. `ip:port`. No host means all addresses, port 0 any port. A name is resolved at the start.
+	// Required. `ip:port`. `0.0.0.0` means all IPv4 addresses, `[::]` or no host all addresses, port 0 any port. A name is resolved at the start.
 	Address string `yaml:"address" reload:"next: the new one opens, the old one drains"`
 	// Required. What peers speak.
 	Protocol string `yaml:"protocol" list:"protocols" reload:"restart"`

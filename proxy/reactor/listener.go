@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -77,7 +78,8 @@ func (e *Engine) Listen(addr string, o ListenOptions, accept func(l loop.Loop, r
 }
 
 // Bind opens a socket at addr ("host:port") for Serve. From then on the kernel accepts
-// connections into its backlog.
+// connections into its backlog. 0.0.0.0 is all IPv4 addresses; "::" and no host are all addresses
+// of both versions.
 func Bind(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{
 		KeepAlive: -1, // the listening socket has the options
@@ -85,11 +87,21 @@ func Bind(addr string) (net.Listener, error) {
 		Control: func(_, _ string, raw syscall.RawConn) error { return setKeepAlive(raw) },
 	}
 	lc.SetMultipathTCP(false) // plain TCP has the shorter path through the kernel
-	ln, err := lc.Listen(context.Background(), "tcp", addr)
+	ln, err := lc.Listen(context.Background(), networkOf(addr), addr)
 	if err != nil {
 		return nil, fmt.Errorf("reactor: %w", err)
 	}
 	return ln, nil
+}
+
+// networkOf returns the network of addr for package net. With "tcp" that would listen at 0.0.0.0
+// on all IPv6 addresses, too.
+func networkOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 // Serve is Listen on a socket from Bind, which it owns, and closes when it returns an error.
