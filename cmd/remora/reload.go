@@ -330,6 +330,7 @@ func fixedKeys(old, cfg *config.Config) (keys []string) {
 		{"limits.connections", old.Limits.Connections, cfg.Limits.Connections},
 		{"timeouts.detect", old.Timeouts.Detect, cfg.Timeouts.Detect},
 		{"limits.per_source", old.Limits.PerSource, cfg.Limits.PerSource},
+		{"limits.admin_connections", old.Limits.AdminConnections, cfg.Limits.AdminConnections},
 	}
 	for i := range cfg.Listeners {
 		l := &cfg.Listeners[i]

@@ -123,7 +123,7 @@ func New(o Options) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
-	s.conns.bound(&s.http)
+	s.conns.bound(&s.http, o.Process.Config().Limits.AdminConnections)
 	return s
 }
 

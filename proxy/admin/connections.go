@@ -8,14 +8,12 @@ import (
 	"sync"
 )
 
-// maxConnections bounds the connections of the API. Each takes a descriptor, which the listeners
-// need too, and some 20 KiB.
-const maxConnections = 128
-
-// connLimit has the open connections. One more than maxConnections closes the one that has waited
-// longest for a request, so probes are served while others hold connections open. If all have a
-// request, it closes the new one.
+// connLimit has the open connections. Each takes a descriptor, which the listeners need too, and
+// some 20 KiB. One more than max closes the one that has waited longest for a request, so probes
+// are served while others hold connections open. If all have a request, it closes the new one.
 type connLimit struct {
+	max int // limits.admin_connections
+
 	mu      sync.Mutex
 	waiting list.List                  // of net.Conn without a request, the longest first
 	place   map[net.Conn]*list.Element // in waiting; nil for one with a request
@@ -23,8 +21,9 @@ type connLimit struct {
 
 type connectionKey struct{}
 
-// bound limits the connections of a server that has its handler.
-func (c *connLimit) bound(s *http.Server) {
+// bound limits the connections of a server that has its handler, to max.
+func (c *connLimit) bound(s *http.Server, max int) {
+	c.max = max
 	c.place = make(map[net.Conn]*list.Element)
 	s.ConnState = c.changed
 	s.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
@@ -46,7 +45,7 @@ func (c *connLimit) changed(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.place[nc] = c.waiting.PushBack(nc)
-		if len(c.place) > maxConnections {
+		if len(c.place) > c.max {
 			victim := c.waiting.Front().Value.(net.Conn)
 			c.forget(victim)
 			victim.Close()

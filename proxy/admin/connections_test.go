@@ -25,7 +25,8 @@ func (c *recorded) Close() error { c.closed = true; return nil }
 // one that has waited longest for a request, or itself if all have one.
 func TestConnectionLimitClosesTheLongestWaiting(t *testing.T) {
 	var c connLimit
-	c.bound(&http.Server{Handler: http.NotFoundHandler()})
+	const maxConnections = 5
+	c.bound(&http.Server{Handler: http.NotFoundHandler()}, maxConnections)
 	var all []*recorded
 	open := func() *recorded {
 		nc := &recorded{}
@@ -69,7 +70,8 @@ func TestConnectionLimitClosesTheLongestWaiting(t *testing.T) {
 // TestConnectionLimit: callers that keep connections open, or open them and say nothing, take
 // neither the descriptors of the process nor the turn of a probe.
 func TestConnectionLimit(t *testing.T) {
-	s := newSidecar(t, twoServices)
+	const maxConnections = 16
+	s := newSidecar(t, twoServices+fmt.Sprintf("\nlimits: {admin_connections: %d}", maxConnections))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

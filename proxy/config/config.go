@@ -214,6 +214,8 @@ type Limits struct {
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
 	// Streams. One more takes the place of the oldest one from the address that has the most; without such a one it gets 503 `too-many-streams`.
 	Streams int `yaml:"streams" min:"1" max:"1000000000"`
+	// Connections of the admin API. One more closes the one that has waited longest for a request.
+	AdminConnections int `yaml:"admin_connections" min:"1" max:"65536" reload:"restart"`
 	// Messages in memory. Above it, large holders get 503 `overloaded`; a quarter above it, 503 `shed`.
 	Buffered int64 `yaml:"buffered" unit:"size" min:"1MiB" max:"1024GiB"`
 }

@@ -17,7 +17,7 @@ func Default() *Config {
 		Services: map[string]*Service{},
 		Limits: Limits{
 			Message: 4 << 20, Header: 64 << 10, Headers: 128, Pipelined: 16,
-			Connections: 16384, Streams: 1024, Buffered: 256 << 20,
+			Connections: 16384, Streams: 1024, AdminConnections: 64, Buffered: 256 << 20,
 		},
 		Timeouts: Timeouts{
 			Detect: 100 * time.Millisecond, Header: 10 * time.Second, Body: 30 * time.Second,
