@@ -6,9 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
 )
 
 // descriptors returns the number of open descriptors of the process.
@@ -59,4 +64,81 @@ func TestAdminConnections(t *testing.T) {
 	}
 	p.await("/healthz", 200, "ok\n")
 	p.ready()
+}
+
+// askOnce sends a GET on a new connection to addr, and returns the status, or 0 if the connection
+// ended without a response.
+func askOnce(t *testing.T, addr string) (status int) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return 0
+	}
+	t.Cleanup(func() { nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// TestDescriptorReserve: however many clients connect, each one that is accepted gets its
+// connection to the application, and probes of the admin API are answered.
+func TestDescriptorReserve(t *testing.T) {
+	const files, flood = 400, 600
+	for _, protocol := range []string{"http", "tcp"} {
+		t.Run(protocol, func(t *testing.T) {
+			var arrived, ended atomic.Int64
+			released := make(chan struct{})
+			release := sync.OnceFunc(func() { close(released) })
+			app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				arrived.Add(1)
+				<-released
+			}))
+			defer app.Close()
+			defer release()
+			in := freeAddrs(t, 1)[0]
+			p := startWithin(t, files, fmt.Sprintf(`
+loops: 2
+limits: {admin_connections: 16}
+listeners: [{name: in, address: %q, protocol: %s, service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: %s, connect_timeout: 15s, timeout: 5m}}`,
+				in, protocol, app.Listener.Addr(), protocol))
+			p.ready()
+
+			statuses := make(chan int, flood)
+			for range flood {
+				go func() {
+					status := askOnce(t, in)
+					ended.Add(1)
+					statuses <- status
+				}()
+			}
+			eventually.True(t, "each connection to be served or closed", func() bool { return arrived.Load()+ended.Load() == flood })
+			for i := range 50 {
+				if err := keepOpen(t, p.admin, "/readyz"); err != nil {
+					t.Fatalf("probe %d: %v", i, err)
+				}
+			}
+			if n := p.metric("remora_reactor_dial_errors_total"); n != 0 {
+				t.Errorf("%d dials to the application failed", n)
+			}
+			t.Logf("%d of %d connections were accepted", arrived.Load(), flood)
+			release()
+			served := 0
+			for range flood {
+				switch status := receive(t, "an end", statuses); status {
+				case 200:
+					served++
+				case 0:
+				default:
+					t.Errorf("an accepted request got %d", status)
+				}
+			}
+			if served < 30 {
+				t.Errorf("%d of %d connections were served, far fewer than %d descriptors allow", served, flood, files)
+			}
+		})
+	}
 }

@@ -91,10 +91,23 @@ func (l logFile) String() string {
 // admin API, and its token if $REMORA_TEST_TOKEN is set.
 func startRemora(t *testing.T, yaml string, flags ...string) *process {
 	t.Helper()
+	return newProcess(t, yaml).again(flags...)
+}
+
+// startWithin is startRemora with so many file descriptors.
+func startWithin(t *testing.T, files int, yaml string) *process {
+	t.Helper()
+	p := newProcess(t, yaml)
+	return p.launch(exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s run -c %s", files, binary, p.file)))
+}
+
+// newProcess writes the configuration of a process that does not run yet.
+func newProcess(t *testing.T, yaml string) *process {
+	t.Helper()
 	p := &process{t: t, admin: freeAddrs(t, 1)[0]}
 	p.file = filepath.Join(t.TempDir(), "remora.yaml")
 	p.write(yaml)
-	return p.again(flags...)
+	return p
 }
 
 // again runs "remora run" with the configuration of p.

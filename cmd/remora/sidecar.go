@@ -159,7 +159,7 @@ func (s *sidecar) startLoops() (err error) {
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
-		DialTLS: s.clientCerts.client, Logger: s.log,
+		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -184,6 +184,13 @@ func (s *sidecar) startLoops() (err error) {
 	s.spans.Configure(&s.cfg.Tracing)
 	s.proc.SetSpans(s.spans)
 	return nil
+}
+
+// reservedFiles returns the number of descriptors of what the driver does not know: the admin
+// API; sockets that listen, two of each while a reload or a hot restart replaces them; and
+// connections to etcd, which a reload replaces, too.
+func reservedFiles(cfg *config.Config) int {
+	return cfg.Limits.AdminConnections + 2*(1+len(cfg.Listeners)) + 4*len(cfg.Registry.Etcd.Endpoints)
 }
 
 // openAccessLog opens the access log of cfg; nil means that there is none. If path and

@@ -39,6 +39,7 @@ func (c *conn) toSocket(nc *net.TCPConn) loop.Socket {
 		over = c.secure.detach(nc)
 	}
 	at := c.reservation
+	at.becomeStream()
 	c.reservation = reservation{}
 	return c.loop.eng.newSocket(nc, over, at)
 }
@@ -70,7 +71,7 @@ func duplicate(gc gnet.Conn) (*net.TCPConn, error) {
 func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
 	return func(remote net.Addr) (release func()) {
-		at, ok := e.limits.reserve(remote, in)
+		at, ok := e.limits.reserve(remote, in, streamFiles)
 		if !ok {
 			return nil
 		}

@@ -123,6 +123,8 @@ func (c *conn) enroll(nc net.Conn) error {
 func (l *eventLoop) enroll(nc net.Conn, context any, arrived *bool) error {
 	dropZone(nc.LocalAddr())
 	dropZone(nc.RemoteAddr())
+	l.arrivals <- struct{}{}
+	defer func() { <-l.arrivals }()
 	l.taskBegins()
 	defer l.taskEnds()
 	result, err := l.el.Enroll(gnet.NewContext(l.eng.ctx, context), nc)

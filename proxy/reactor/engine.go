@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/remora-proxy/remora/proxy/fair"
 	"github.com/remora-proxy/remora/proxy/loop"
@@ -28,9 +27,13 @@ type Options struct {
 	Loops int
 
 	// MaxConnections limits the accepted connections that are open, over all listeners. 0
-	// means half the limit of file descriptors, because an accepted connection may need one to
-	// an endpoint. Start lowers it to what that limit allows.
+	// means as many as the limit of file descriptors allows (see processFiles), to which Start lowers
+	// any other number.
 	MaxConnections int
+
+	// ReservedFiles is the number of file descriptors that the caller needs for purposes that
+	// the Engine does not know: its other servers and clients.
+	ReservedFiles int
 
 	// MaxPerSource limits the accepted connections of one source, over all listeners: an IPv4
 	// address or an IPv6 /64 network. 0 means no limit but MaxConnections.
@@ -127,7 +130,7 @@ func Start(o Options) (*Engine, error) {
 		listeners: make(map[*Listener]struct{}),
 	}
 	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
-	e.limits.max = int64(capConnections(o.MaxConnections, fileLimit()))
+	e.limitFiles(&o)
 	e.limits.maxSource, e.limits.bySource = o.MaxPerSource, make(map[netip.Addr]int)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.dialer = dialer{eng: e, max: maxDials}
@@ -157,7 +160,7 @@ func (e *Engine) boot(n int) error {
 	}
 	known := make(map[gnet.EventLoop]bool)
 	for len(e.loops) < n {
-		l := &eventLoop{eng: e, index: len(e.loops), clock: clock{epoch: begin}}
+		l := &eventLoop{eng: e, index: len(e.loops), clock: clock{epoch: begin}, arrivals: make(chan struct{}, maxArriving)}
 		if err = l.clock.enroll(client, l); err == nil && (l.el == nil || known[l.el]) {
 			err = errors.New("gnet did not spread the timers over its loops")
 		}
@@ -253,25 +256,4 @@ func (e *Engine) spawn(f func()) bool {
 	}
 	e.helpers.Go(f)
 	return true
-}
-
-// reservedFiles is the number of descriptors kept for other uses than accepted connections:
-// listeners, epoll, the log, and a few endpoints.
-const reservedFiles = 64
-
-// capConnections returns the limit of accepted connections: wanted, or half of files if that
-// is 0, lowered to what files allows.
-func capConnections(wanted, files int) int {
-	if wanted <= 0 {
-		wanted = files / 2
-	}
-	return max(1, min(wanted, files-reservedFiles))
-}
-
-func fileLimit() int {
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return 1024
-	}
-	return int(min(r.Cur, 1<<20))
 }

@@ -139,7 +139,7 @@ func TestMaxConnections(t *testing.T) {
 
 func TestCapConnections(t *testing.T) {
 	for _, c := range []struct{ wanted, files, want int }{
-		{0, 1024, 512}, {100, 1024, 100}, {16384, 1024, 960}, {16384, 1 << 20, 16384}, {0, 70, 6}, {10, 10, 1},
+		{0, 1024, 512}, {100, 1024, 100}, {16384, 1024, 512}, {16384, 1 << 20, 16384}, {10, 1, 1}, {10, -1, 1},
 	} {
 		if got := capConnections(c.wanted, c.files); got != c.want {
 			t.Errorf("capConnections(%d, %d) = %d, want %d", c.wanted, c.files, got, c.want)

@@ -40,12 +40,17 @@ type eventLoop struct {
 	// connections go to the loop with the least load.
 	load atomic.Int64
 
+	arrivals chan struct{} // has a token for each connection that gnet has duplicated and not registered
+
 	mu          sync.Mutex
 	posts       []func()
 	posted      []func() // the other half of posts' double buffer
 	turnPending bool     // a turn that takes posts was asked for, or is running
 	retired     bool     // gnet's loop must no longer be called
 }
+
+// maxArriving limits the connections on their way to a loop that have two descriptors.
+const maxArriving = 16
 
 var _ stats.Metered = (*eventLoop)(nil)
 

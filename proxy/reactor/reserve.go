@@ -6,15 +6,19 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/remora-proxy/remora/proxy/fair"
 )
 
 type connLimits struct {
 	max       int64
-	maxSource int // 0 means no limit, and bySource stays empty
+	maxFiles  int64 // descriptors for accepted connections and what they need
+	maxSource int   // 0 means no limit, and bySource stays empty
 
 	taken         atomic.Int64
-	refused       atomic.Int64 // because of max, or of the listener's limit
+	files         atomic.Int64 // counted by connFiles and streamFiles
+	refused       atomic.Int64 // because of max, maxFiles or the listener's limit
 	refusedSource atomic.Int64 // because of maxSource
 
 	// bySource has an entry for each source with a connection, so at most max.
@@ -32,23 +36,40 @@ type reservation struct {
 	of     *connLimits
 	room   *listenerLimit
 	source netip.Addr
+	files  int64
 }
 
-// reserve counts a connection from remote; false means that a limit is reached.
-func (p *connLimits) reserve(remote net.Addr, in *listenerLimit) (_ reservation, ok bool) {
-	taken, here := p.taken.Add(1), in.taken.Add(1)
-	got := reservation{of: p, room: in, source: fair.SourceOf(remote)}
+// reserve counts a connection from remote that takes so many files; false means that a limit is
+// reached.
+func (p *connLimits) reserve(remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
+	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
+	got := reservation{of: p, room: in, source: fair.SourceOf(remote), files: files}
 	switch {
-	case taken > p.max || in.max > 0 && here > in.max:
+	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max:
 		p.refused.Add(1)
 	case !p.countSource(got.source):
 		p.refusedSource.Add(1)
 	default:
 		return got, true
 	}
+	p.uncount(in, files)
+	return reservation{}, false
+}
+
+// uncount takes back what reserve has counted, but for the source.
+func (p *connLimits) uncount(in *listenerLimit, files int64) {
+	p.files.Add(-files)
 	in.taken.Add(-1)
 	p.taken.Add(-1)
-	return reservation{}, false
+}
+
+// becomeStream counts the descriptors of a stream. New connections are refused in its place if
+// they are too many.
+func (at *reservation) becomeStream() {
+	if at.of != nil {
+		at.of.files.Add(streamFiles - at.files)
+		at.files = streamFiles
+	}
 }
 
 // release uncounts the connection. It may be called again.
@@ -59,8 +80,7 @@ func (at *reservation) release() {
 	}
 	at.of = nil
 	p.forgetSource(at.source)
-	at.room.taken.Add(-1)
-	p.taken.Add(-1)
+	p.uncount(at.room, at.files)
 }
 
 func (p *connLimits) countSource(source netip.Addr) bool {
@@ -86,4 +106,54 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 	if p.bySource[source]--; p.bySource[source] == 0 {
 		delete(p.bySource, source)
 	}
+}
+
+// The limit of file descriptors (RLIMIT_NOFILE) is divided so that accepted connections leave
+// room for all others:
+//
+//	processFiles          standard streams, logs, files that are read, name servers, health checks,
+//	                      the export of spans, a hot restart
+//	loopFiles             of each loop: epoll, eventfd, timerfd, and the second descriptor of
+//	                      connections on their way to the loop
+//	Options.ReservedFiles of the admin API, the registry and the listening sockets
+//	connFiles             of each accepted connection: its own, and one to an endpoint
+//	streamFiles           instead, of each stream: besides these, two pipes through which the
+//	                      kernel copies
+//
+// So each HTTP connection can have its request in flight. A link has many, whose connections to
+// the application are limited by the settings of the service.
+const (
+	processFiles = 64
+	loopFiles    = 4 + maxArriving
+	connFiles    = 2
+	streamFiles  = 6
+)
+
+// limitFiles sets the limits of accepted connections.
+func (e *Engine) limitFiles(o *Options) {
+	files := fileLimit()
+	e.limits.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
+	e.limits.max = int64(capConnections(o.MaxConnections, int(e.limits.maxFiles)))
+	if int(e.limits.max) < o.MaxConnections {
+		e.log.Warn("fewer connections than configured: the limit of file descriptors allows no more",
+			"connections", e.limits.max, "configured", o.MaxConnections, "descriptors", files)
+	}
+}
+
+// capConnections returns the limit of accepted connections: wanted, lowered to those for which
+// there are files, or these if wanted is 0.
+func capConnections(wanted, files int) int {
+	most := max(1, files/connFiles)
+	if wanted <= 0 {
+		return most
+	}
+	return min(wanted, most)
+}
+
+func fileLimit() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 1024
+	}
+	return int(min(r.Cur, 1<<20))
 }
