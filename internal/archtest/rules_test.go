@@ -83,8 +83,8 @@ var layers = []layer{
 	{
 		[]string{"proxy/reactor", "proxy/sim", "proxy/conformance"},
 		[]string{
-			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "protocol/http1",
-			"internal/...",
+			"proxy/loop", "proxy/fair", "proxy/reactor/hello", "proxy/telemetry/stats", "proxy/conformance", "proxy/certs", "proxy/identity",
+			"protocol/http1", "internal/...",
 		},
 		"a driver implements the loop, and knows nothing of requests",
 	},
@@ -210,7 +210,12 @@ var layers = []layer{
 		"a failure is a value: what it means to callers and peers, and nothing of the proxy",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/certs", "proxy/handover"},
+		[]string{"proxy/certs"},
+		[]string{"proxy/identity"},
+		"certificates are read and verified here; names are compared by a package that the core may use",
+	},
+	{
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},

@@ -30,7 +30,7 @@ type Options struct {
 	// CA is a file of the authorities that sign peers' certificates; empty means the system's.
 	CA string
 
-	// Peers are the accepted names, in the syntax of ParsePeers. A client may
+	// Peers are the accepted names, in the syntax of identity.Parse. A client may
 	// leave them empty: the peer must then prove the name that was dialled.
 	Peers []string
 

@@ -96,7 +96,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s: %v", c.pattern, err)
 			continue
 		}
-		if got := p[0].match(cert); got != c.want {
+		if got := p.accept(cert); got != c.want {
 			t.Errorf("%s matches: %t, want %t", c.pattern, got, c.want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestPeers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := prefix[0].match(&x509.Certificate{URIs: []*url.URL{uri}}); got != want {
+		if got := prefix.accept(&x509.Certificate{URIs: []*url.URL{uri}}); got != want {
 			t.Errorf("%s below the prefix: %t, want %t", below, got, want)
 		}
 	}
@@ -215,7 +215,7 @@ func TestReload(t *testing.T) {
 	dir.Write(dir.Cert, cert)
 	await(t, "a reload", func() bool { return s.Stats().Loads == 2 })
 	peer, err := ParsePeers([]string{"two"})
-	if err != nil || s.Server() == before || !peer[0].match(s.Server().Certificates[0].Leaf) {
+	if err != nil || s.Server() == before || !peer.accept(s.Server().Certificates[0].Leaf) {
 		t.Errorf("%v; the certificate in use is not the new one", err)
 	}
 

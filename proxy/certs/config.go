@@ -59,7 +59,7 @@ func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool) *tls.
 		RootCAs:                     roots,
 		DynamicRecordSizingDisabled: true,
 	}
-	if len(s.peers) == 0 {
+	if len(s.opt.Peers) == 0 {
 		return c // package tls verifies the dialled name
 	}
 	// Endpoints are dialled by address, which doesn't say whose certificate to

@@ -4,96 +4,39 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
+
+	"github.com/remora-proxy/remora/proxy/identity"
 )
 
 // Peers is a list of accepted names. Each is matched against the subject
 // alternative names of a certificate; the common name is ignored.
-type Peers []peer
+type Peers struct{ names identity.Patterns }
 
-type peer struct {
-	uri    string // a URI, or its beginning if prefix is set; empty for a DNS name
-	prefix bool
-	dns    string // in lower case; after a leading dot, a suffix of names with one more label
-}
-
-// ParsePeers reads a list of
-//
-//	spiffe://domain/path    that URI; with /* at its end, each URI below it, if its path is valid in SPIFFE
-//	dns:name or name        that DNS name; case is ignored
-//	dns:*.suffix, *.suffix  each name with one more label
+// ParsePeers reads a list of patterns, as identity.Parse does.
 func ParsePeers(list []string) (Peers, error) {
-	var out Peers
-	for _, text := range list {
-		p, err := parsePeer(text)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
+	names, err := identity.Parse(list)
+	if err != nil {
+		return Peers{}, fmt.Errorf("tls: peers: %w", err)
 	}
-	return out, nil
+	return Peers{names}, nil
 }
 
-func parsePeer(text string) (peer, error) {
-	wrong := func() (peer, error) {
-		return peer{}, fmt.Errorf("tls: peers: expected spiffe://domain/path, dns:name or *.suffix, got %q", text)
-	}
-	if strings.Contains(text, "://") {
-		p := peer{uri: text}
-		if base, ok := strings.CutSuffix(text, "/*"); ok {
-			p = peer{uri: base + "/", prefix: true}
-		}
-		u, err := url.Parse(p.uri)
-		if err != nil || u.Host == "" || strings.Contains(p.uri, "*") {
-			return wrong()
-		}
-		return p, nil
-	}
-	name := strings.ToLower(strings.TrimPrefix(text, "dns:"))
-	suffix, isWild := strings.CutPrefix(name, "*")
-	if isWild != strings.HasPrefix(suffix, ".") || strings.ContainsAny(suffix, "*/: \t") || strings.Trim(suffix, ".") == "" {
-		return wrong()
-	}
-	return peer{dns: suffix}, nil
-}
+func (p Peers) accept(cert *x509.Certificate) bool { return p.names.Match(Names(cert)) }
 
-// match reports whether cert has a name that p accepts. Wildcards in the
-// certificate match nothing: their holder could claim any name.
-func (p peer) match(cert *x509.Certificate) bool {
-	if p.uri != "" {
-		for _, u := range cert.URIs {
-			below, starts := strings.CutPrefix(u.String(), p.uri)
-			if starts && (below == "" && !p.prefix || p.prefix && validPath(below)) {
-				return true
-			}
-		}
-		return false
+// Names returns the subject alternative names of a certificate. Wildcards in the certificate
+// are left out: their holder could claim any name.
+func Names(cert *x509.Certificate) *identity.Names {
+	n := &identity.Names{}
+	for _, u := range cert.URIs {
+		n.URIs = append(n.URIs, u.String())
 	}
 	for _, name := range cert.DNSNames {
-		name = strings.ToLower(name)
-		label, wild := strings.CutSuffix(name, p.dns)
-		if strings.Contains(name, "*") || !wild {
-			continue
-		}
-		if p.dns[0] != '.' && label == "" || p.dns[0] == '.' && label != "" && !strings.Contains(label, ".") {
-			return true
+		if !strings.Contains(name, "*") {
+			n.DNS = append(n.DNS, strings.ToLower(name))
 		}
 	}
-	return false
-}
-
-// validPath reports whether path is valid in a SPIFFE ID (SPIFFE-ID, section 2.2). Others might
-// name something that is not below the prefix: "../x", "%2e%2e/x", "?x".
-func validPath(path string) bool {
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._", r)
-		}) {
-			return false
-		}
-	}
-	return true
+	return n
 }
 
 // Codes of refused peers. They are stable, for logs and metrics.
@@ -133,10 +76,8 @@ func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, usage x50
 	if _, err := leaf.Verify(o); err != nil {
 		return &VerifyError{codeOf(err), err}
 	}
-	for _, accepted := range p {
-		if accepted.match(leaf) {
-			return nil
-		}
+	if p.accept(leaf) {
+		return nil
 	}
 	return &VerifyError{CodeWrongPeer, fmt.Errorf("none of its names is in peers: DNS %q, URI %q", leaf.DNSNames, leaf.URIs)}
 }

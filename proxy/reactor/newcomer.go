@@ -235,6 +235,7 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 	done()
 	e.count.outside.Add(-1) // the loop counts it from here on
 	if err == nil {
+		c.secure.identify()
 		e.count.handshakes.Add(1)
 		if !n.l.enroll(c, nc) {
 			c.lost()

@@ -8,6 +8,9 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/identity"
 )
 
 // maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the most
@@ -25,6 +28,7 @@ type secure struct {
 	c    *conn
 	tls  *tls.Conn
 	wire *wire
+	peer *identity.Names // of an accepted connection
 }
 
 // wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
@@ -55,6 +59,23 @@ func (c *conn) handshake(ctx context.Context, nc net.Conn, input []byte, until t
 	s.wire.nc = nil
 	c.secure = s
 	return nil
+}
+
+// PeerNames implements identity.Named.
+func (c *conn) PeerNames() *identity.Names {
+	if c.secure == nil {
+		return nil
+	}
+	return c.secure.peer
+}
+
+var _ identity.Named = (*conn)(nil)
+
+// identify keeps the names in the certificate of the client, which the handshake has verified.
+func (s *secure) identify() {
+	if chain := s.tls.ConnectionState().PeerCertificates; len(chain) > 0 {
+		s.peer = certs.Names(chain[0])
+	}
 }
 
 // detach returns the tls.Conn, which continues over nc with the input that it holds and the
