@@ -8,7 +8,7 @@
 // The stations of a request, one folder each:
 //
 //	downstream/http, /link, /dubbo  bytes to a request
-//	downstream                      headers added and removed
+//	downstream, forwarded           headers added and removed
 //	route                           which route
 //	limit                           who may pass
 //	exchange                        deadline, attempts, retries, hedges, the one response

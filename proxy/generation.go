@@ -6,6 +6,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -27,12 +28,13 @@ type Generation struct {
 	number uint64
 
 	// In the order of a request.
-	listeners map[string]*Listener       // by name
-	rates     map[string]*limit.Rate     // of listeners with a rate limit, by name
-	table     *route.Table               // returns an index of routes
-	routes    []route.Plan               // one route to one service each
-	services  map[string]exchange.Member // by name
-	accessLog *accesslog.Queue           // nil means no access log
+	listeners map[string]*Listener         // by name
+	rates     map[string]*limit.Rate       // of listeners with a rate limit, by name
+	trust     map[string]*forwarded.Policy // of clients, by the listener's name
+	table     *route.Table                 // returns an index of routes
+	routes    []route.Plan                 // one route to one service each
+	services  map[string]exchange.Member   // by name
+	accessLog *accesslog.Queue             // nil means no access log
 
 	previous *Generation               // until the switch
 	added    []exchange.Member         // services that the previous generation does not have
@@ -44,7 +46,7 @@ func (p *Process) newGeneration(cfg *config.Config, previous *Generation) *Gener
 		cfg: cfg, number: previous.number + 1, previous: previous, accessLog: previous.accessLog,
 		services:  make(map[string]exchange.Member, len(cfg.Services)),
 		listeners: make(map[string]*Listener, len(cfg.Listeners)),
-		rates:     make(map[string]*limit.Rate),
+		rates:     make(map[string]*limit.Rate), trust: make(map[string]*forwarded.Policy),
 	}
 	for name, c := range cfg.Services {
 		m := exchange.NewMember(c, previous.services[name], p.shared.Loops)

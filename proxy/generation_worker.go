@@ -3,6 +3,7 @@ package proxy
 import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
@@ -28,7 +29,7 @@ func (w *Worker) switchTo(g, previous *Generation) {
 	for i := range g.cfg.Listeners {
 		c := &g.cfg.Listeners[i]
 		l := &g.listeners[c.Name].perLoop[w.shard.Index]
-		l.Rate, l.Direct, l.Paths = g.rates[c.Name], w.router.Direct[c.Service], nil
+		l.Rate, l.Direct, l.Trust, l.Paths = g.rates[c.Name], w.router.Direct[c.Service], g.trust[c.Name], nil
 		if c.Service == "" && g.table.ByPath {
 			l.Paths = route.NewPathRules(&c.Path)
 		}
@@ -55,6 +56,7 @@ func (g *Generation) addListener(c *config.Listener, loops int) {
 		l = newListener(c, loops)
 	}
 	g.listeners[c.Name] = l
+	g.trust[c.Name] = forwarded.New(&c.Forwarded, loopback(c.Address))
 	switch old := g.previous.rates[c.Name]; {
 	case c.RateLimit.Rate == 0:
 	case old != nil && *old.Config == c.RateLimit:

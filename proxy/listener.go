@@ -22,7 +22,7 @@ func newListener(c *config.Listener, loops int) *Listener {
 	l := &Listener{name: c.Name, address: c.Address, protocol: c.Protocol, perLoop: make([]exchange.Listener, loops)}
 	for i := range l.perLoop {
 		l.perLoop[i] = exchange.Listener{
-			Name: c.Name, Protocol: c.Protocol, Trusted: loopback(c.Address),
+			Name: c.Name, Protocol: c.Protocol, Local: loopback(c.Address),
 			Sidecars: protocolOf(c.Protocol).sidecars, Links: &l.links,
 		}
 	}

@@ -106,8 +106,8 @@ var layers = []layer{
 	{
 		[]string{"proxy"},
 		[]string{
-			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/route", "proxy/shard", "proxy/fault",
-			"proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
+			"proxy/downstream/...", "proxy/upstream/...", "proxy/exchange", "proxy/limit", "proxy/forwarded", "proxy/route", "proxy/shard",
+			"proxy/fault", "proxy/loop", "proxy/telemetry/...", "proxy/config", "protocol", "lb", "registry",
 		},
 		"proxy wires the core; drivers, admin and registry clients reach it, never the other way",
 	},
@@ -129,8 +129,8 @@ var layers = []layer{
 	{
 		[]string{"proxy/downstream"},
 		[]string{
-			"proxy/exchange", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol", "protocol/http1",
-			"protocol/link",
+			"proxy/exchange", "proxy/forwarded", "proxy/shard", "proxy/fault", "proxy/loop", "proxy/telemetry/...", "protocol",
+			"protocol/http1", "protocol/link",
 		},
 		"what sessions share knows no upstream",
 	},
@@ -157,7 +157,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/exchange"},
 		[]string{
-			"proxy/shard", "proxy/limit", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
+			"proxy/shard", "proxy/limit", "proxy/forwarded", "proxy/route", "proxy/fault", "proxy/hedge", "proxy/telemetry/accesslog",
 			"proxy/telemetry/stats", "proxy/telemetry/trace", "proxy/loop", "proxy/config", "lb", "registry", "protocol",
 			"protocol/http1", // the decoder of a stream's body
 			"protocol/link",  // the token of a stream
@@ -188,6 +188,11 @@ var layers = []layer{
 		[]string{"proxy/route"},
 		[]string{"proxy/config", "protocol"},
 		"finding a route is pure, and knows no service",
+	},
+	{
+		[]string{"proxy/forwarded"},
+		[]string{"proxy/config", "protocol"},
+		"what a client may say of itself is decided by names and addresses alone",
 	},
 	{
 		[]string{"proxy/telemetry/accesslog"},

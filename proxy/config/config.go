@@ -180,6 +180,7 @@ type Listener struct {
 	Path Path `yaml:"path"`
 
 	RateLimit RateLimit `yaml:"rate_limit"`
+	Forwarded Forwarded `yaml:"forwarded"`
 
 	TLS TLS `yaml:"tls"`
 }

@@ -65,6 +65,9 @@ func (d *decoder) decode(n *node, v reflect.Value, f field, p path) {
 			d.decodeStruct(n, v, p)
 		}
 	case reflect.Slice:
+		if f.single && n.kind == kindScalar {
+			n = &node{kind: kindSequence, at: n.at, items: []*node{n}}
+		}
 		if d.is(kindSequence, "a list", n, f, p) {
 			d.decodeSlice(n, v, f, p)
 		}
@@ -133,7 +136,7 @@ func (d *decoder) decodeSlice(n *node, v reflect.Value, f field, p path) {
 func (d *decoder) setDefaults(v reflect.Value, n *node) {
 	switch item := v.Addr().Interface().(type) {
 	case *Listener:
-		item.Path = DefaultPath()
+		item.Path, item.Forwarded = DefaultPath(), defaultForwarded()
 	case *Endpoint:
 		item.Weight = 1
 	case *Register:
@@ -216,6 +219,7 @@ type field struct {
 	auto   string   // the number that "auto" means
 	size   bool     // reports whether it is a number of bytes
 	secret bool
+	single bool   // a list of one may be given as its item
 	min    string // inclusive; empty means 0 for numbers and durations
 	max    string
 	in     string // the interval of a float
@@ -234,7 +238,8 @@ func fieldsOf(t reflect.Type) []field {
 			oneof: namesOf(sf.Tag),
 			auto:  sf.Tag.Get("auto"),
 			size:  sf.Tag.Get("unit") == "size", secret: sf.Tag.Get("secret") == "true",
-			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
+			single: sf.Tag.Get("single") == "true",
+			min:    sf.Tag.Get("min"), max: sf.Tag.Get("max"), in: sf.Tag.Get("in"),
 		})
 	}
 	return out

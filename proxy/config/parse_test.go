@@ -74,11 +74,11 @@ func TestFull(t *testing.T) {
 	want.Listeners = []Listener{
 		{
 			Name: "egress", Address: "127.0.0.1:15001", Protocol: ProtocolHTTP, Transparent: true,
-			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep},
+			Path: Path{Normalize: true, EscapedSlashes: SlashesKeep}, Forwarded: defaultForwarded(),
 		},
 		{
 			Name: "ingress", Address: "0.0.0.0:15006", Protocol: ProtocolLink, Service: "local", Insecure: true, Connections: 256,
-			Path: DefaultPath(),
+			Path: DefaultPath(), Forwarded: defaultForwarded(),
 		},
 	}
 	compute, local := DefaultService("compute"), DefaultService("local")

@@ -27,6 +27,7 @@ var links = map[string]string{
 	"loops":                          "[sizing](operations.md#sizing)",
 	"admin.address":                  "[admin API](operations.md#who-may-call-the-admin-api)",
 	"listeners.*.transparent":        "[interception](interception.md)",
+	"listeners.*.forwarded.trust":    "[who is trusted](headers.md#who-is-trusted)",
 	"services.*.endpoints.*.address": "[host names](operations.md#host-names)",
 	"services.*.endpoints.*.weight":  "[policies](balancing.md#policies)",
 	"services.*.serialization":       "[Dubbo](dubbo.md)",
@@ -51,7 +52,7 @@ func (s setting) row() docgen.Row {
 // TestSettingsPage holds the tables of docs/settings.md to the types of this package,
 // their tags, defaults and comments. With -update it writes them there.
 func TestSettingsPage(t *testing.T) {
-	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go")
+	texts := fieldTexts(t, "config.go", "route.go", "service.go", "tls.go", "forwarded.go")
 	var rows []docgen.Row
 	known := map[string]bool{}
 	for _, s := range settings(texts) {
@@ -172,6 +173,9 @@ func valuesOf(v reflect.Value, f field) string {
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Slice:
+		if f.single {
+			return "number or list"
+		}
 		return "list"
 	case reflect.Map:
 		return "text by name"

@@ -150,6 +150,7 @@ func (v *validator) listener(at path, l *Listener) {
 	v.refuseIf((l.Protocol != ProtocolHTTP || l.Service != "") && l.Path != DefaultPath(),
 		at.key("path"), "only an http listener without a service looks at paths")
 	v.rateLimit(at, &l.RateLimit)
+	v.forwarded(at.key("forwarded"), l)
 	if l.Transparent {
 		v.transparent(at, l)
 	}

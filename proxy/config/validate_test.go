@@ -161,3 +161,33 @@ func TestFileBounds(t *testing.T) {
 		{"loops: 1\nloops: 2", "already set in line 1"},
 	})
 }
+
+// TestForwardedRules checks whom a listener can trust, and which headers it can remove.
+func TestForwardedRules(t *testing.T) {
+	http := func(forwarded string) string {
+		return withListener(`address: "a:1", protocol: http, service: s, forwarded: {` + forwarded + `}`)
+	}
+	checkRules(t, []rule{
+		{http(``), ""},
+		{http(`trust: 0`), ""},
+		{http(`trust: 255`), ""},
+		{http(`trust: 256`), "trust: expected at most 255 proxies"},
+		{http(`trust: -1`), "trust[0]: expected a number of proxies, or a list of CIDRs"},
+		{http(`trust: [1, 2]`), "trust[0]: expected a number of proxies, or a list of CIDRs"},
+		{http(`trust: 10.0.0.0/8`), ""},
+		{http(`trust: [10.0.0.0/8, "2001:db8::/32", 192.0.2.1, "fe80::1"]`), ""},
+		{http(`trust: [10.0.0.0/33]`), "trust[0]: expected a number"},
+		{http(`trust: edge.example`), "trust[0]: expected a number"},
+		{http(`trust: {}`), "expected a list"},
+		{http(`strip: []`), ""},
+		{http(`strip: [X-User, Forwarded]`), ""},
+		{http(`strip: [X-User, x-user]`), "strip[1]: \"x-user\" is listed twice"},
+		{http(`strip: [X-Forwarded-For]`), "has its own rule"},
+		{http(`strip: [x-remora-hedge]`), "has its own rule"},
+		{http(`strip: ["a b"]`), "name of a header"},
+		{http(`underscores: drop`), ""},
+		{http(`underscores: no`), "one of keep, drop, reject"},
+		{withListener(`address: "a:1", protocol: tcp, service: s, forwarded: {trust: 1}`), "only an http listener"},
+		{withListener(`address: "127.0.0.1:1", protocol: link, service: s, forwarded: {strip: []}`), "only an http listener"},
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/telemetry/trace"
 )
 
@@ -26,8 +27,14 @@ const (
 
 // Origin is what a session knows about its peer.
 type Origin struct {
-	Trusted bool   // the listener is on loopback: headers about the client are believed
-	Addr    []byte // its IP address, as text
+	Local  bool   // the listener is on loopback: hints are heeded
+	Addr   []byte // its IP address, as text
+	Client forwarded.Client
+}
+
+// OriginOf returns the origin of a connection that l has accepted from remote, an "ip:port".
+func OriginOf(l *exchange.Listener, remote string) Origin {
+	return Origin{Local: l.Local, Addr: peerAddr(remote), Client: l.Trust.Client(remote)}
 }
 
 // clientField is the kind of a header that PrepareRequest reads or replaces.
@@ -69,28 +76,33 @@ func clientFieldOf(name []byte) clientField {
 }
 
 // PrepareRequest sets the headers of a request that was received over HTTP/1.minor. It removes
-// the sidecar's own headers, and applies those of a trusted peer. It adds Via, X-Forwarded-For
+// the sidecar's own headers, and applies those of a local peer. It adds Via, X-Forwarded-For
 // and X-Forwarded-Proto, to the values of a trusted peer and in place of others, and an
-// X-Request-Id if there is no valid one. ex.Refusal says why the request must not be sent on.
+// X-Request-Id if there is no valid one. It removes what the peer may not set. ex.Refusal says
+// why the request must not be sent on.
 func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor int) {
 	req := &ex.Request
 	kept := req.Headers[:0]
 	ex.RequestID, ex.Forwarded = nil, ex.Forwarded[:0]
-	proto, passed, marked := protocol.SchemeHTTP, 0, false
+	proto, passed, marked, rejected := protocol.SchemeHTTP, 0, false, false
 	for _, h := range req.Headers {
 		switch clientFieldOf(h.Name) {
 		case fieldOther:
-			kept = append(kept, h)
+			verdict := from.Client.Judge(h.Name)
+			rejected = rejected || verdict == forwarded.Reject
+			if verdict == forwarded.Keep {
+				kept = append(kept, h)
+			}
 		case fieldOwn:
-			if from.Trusted {
+			if from.Local {
 				applyHint(ex, h)
 			}
 		case fieldForwardedFor:
-			if from.Trusted && len(h.Value) > 0 {
+			if from.Client.Trusted && len(h.Value) > 0 {
 				ex.Forwarded = append(append(ex.Forwarded, h.Value...), ", "...)
 			}
 		case fieldForwardedProto:
-			if from.Trusted && len(h.Value) > 0 {
+			if from.Client.Trusted && len(h.Value) > 0 {
 				proto = h.Value
 			}
 		case fieldRequestID:
@@ -101,18 +113,14 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 			passed += bytes.Count(h.Value, protocol.ViaPseudonym)
 			kept = append(kept, h)
 		case fieldTraceState:
-			marked = marked || from.Trusted && trace.HasMember(h.Value, trace.Member)
+			marked = marked || from.Local && trace.HasMember(h.Value, trace.Member)
 			kept = append(kept, h)
 		}
 	}
 	if ex.RequestID == nil {
 		ex.RequestID = newRequestID(ids, &ex.NewID)
 	}
-	client := from.Addr
-	if len(ex.Forwarded) > 0 {
-		ex.Forwarded = append(ex.Forwarded, from.Addr...)
-		client = ex.Forwarded
-	}
+	client := from.client(ex)
 	clear(req.Headers[len(kept):]) // Reset clears only the list, not the array behind it
 	// A tracestate counts only with a valid traceparent.
 	if marked {
@@ -128,7 +136,22 @@ func PrepareRequest(ex *exchange.Exchange, ids *rand.PCG, from *Origin, minor in
 		ex.Refusal = fault.Loop
 	case !lowerMaxForwards(ex):
 		ex.Refusal = fault.MaxForwards
+	case rejected:
+		ex.Refusal = fault.Underscore
 	}
+}
+
+// client returns the value of X-Forwarded-For: what is believed of the peer's list, which
+// ex.Forwarded has with a comma after each line, and the peer.
+func (from *Origin) client(ex *exchange.Exchange) []byte {
+	const comma = ", "
+	if len(ex.Forwarded) == 0 {
+		return from.Addr
+	}
+	believed := from.Client.Believed(ex.Forwarded[:len(ex.Forwarded)-len(comma)])
+	n := copy(ex.Forwarded, believed)
+	ex.Forwarded = append(append(ex.Forwarded[:n], comma...), from.Addr...)
+	return ex.Forwarded
 }
 
 // lowerMaxForwards subtracts this sidecar from the Max-Forwards of a TRACE or OPTIONS, if it
@@ -210,8 +233,8 @@ func hexadecimal(x uint32) uint64 {
 	return d + '0'*0x0101010101010101 + letters*('a'-'0'-10)
 }
 
-// PeerAddr returns the IP address of "ip:port" in the form that X-Forwarded-For uses.
-func PeerAddr(remote string) []byte {
+// peerAddr returns the IP address of "ip:port" in the form that X-Forwarded-For uses.
+func peerAddr(remote string) []byte {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
 		return []byte(ap.Addr().Unmap().WithZone("").String())
 	}

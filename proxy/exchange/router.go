@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
+	"github.com/remora-proxy/remora/proxy/forwarded"
 	"github.com/remora-proxy/remora/proxy/limit"
 	"github.com/remora-proxy/remora/proxy/route"
 )
@@ -73,14 +74,15 @@ func adoptRoute(plan *route.Plan, old []*Route, services map[string]*Service) *R
 type Listener struct {
 	Name, Protocol string
 
-	Trusted  bool          // its peers are on this host
+	Local    bool          // its peers are on this host
 	Sidecars bool          // its peers are sidecars
 	Links    *atomic.Int32 // of the listener, over all loops
 
 	Direct  *Route           // of a listener with a fixed service; nil means by route
 	Paths   *route.PathRules // nil means that paths stay as they are
 	Rate    *limit.Rate      // nil means no limit
-	Closing bool             // the listener is closed, or closes soon
+	Trust   *forwarded.Policy
+	Closing bool // the listener is closed, or closes soon
 }
 
 // Limited takes a token of the listener's rate limit, and reports whether there was none.

@@ -166,6 +166,10 @@ var (
 	// SlowBody means that the body took longer than `timeouts.body`: a slow or broken client.
 	SlowBody = &Failure{Code: "body-timeout", Status: 408,
 		Text: "the request's body took too long"}
+	// Underscore means that the name of a header has an underscore, which `underscores: reject`
+	// of the listener does not allow.
+	Underscore = &Failure{Code: "header-underscore", Status: 400,
+		Text: "the name of a header has an underscore"}
 	// NotConvertible means that a Dubbo call was routed to a service with `protocol: http`.
 	NotConvertible = &Failure{Code: "not-convertible", Status: 501, reason: link.NoService, Retry: RetryUnsendable,
 		Text: "the application speaks HTTP, and calls of Dubbo are not converted to it"}

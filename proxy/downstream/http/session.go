@@ -70,7 +70,7 @@ func NewAcceptor(h *downstream.Host) downstream.Acceptor {
 }
 
 func newSession(h *downstream.Host, l *exchange.Listener) *session {
-	s := &session{host: h, listener: l, origin: downstream.Origin{Trusted: l.Trusted}}
+	s := &session{host: h, listener: l}
 	s.timeout.Init(h.Loop, s.onTimeout)
 	s.outbound.Init(h.Shard)
 	s.slow.Fire = s.onSlow
@@ -80,7 +80,7 @@ func newSession(h *downstream.Host, l *exchange.Listener) *session {
 func (s *session) OnOpen(c loop.Conn) {
 	s.conn = c
 	s.outbound.Conn = c
-	s.origin.Addr = downstream.PeerAddr(c.RemoteAddr())
+	s.origin = downstream.OriginOf(s.listener, c.RemoteAddr())
 	if s.host.Process.Streams {
 		s.original = c.OriginalDst()
 	}

@@ -1,0 +1,88 @@
+package forwarded
+
+import (
+	"bytes"
+	"net/netip"
+
+	"github.com/remora-proxy/remora/proxy/config"
+)
+
+// Policy is what a listener believes. It does not change. A nil Policy believes nobody.
+type Policy struct {
+	trust            config.Trust
+	outside, trusted *filter // of clients that are not trusted, and of those that are
+}
+
+// New returns the policy of a listener. loopback says that only this host can reach it.
+func New(c *config.Forwarded, loopback bool) *Policy {
+	t := c.Trusts(loopback)
+	if t.All && c.Underscores == config.UnderscoresKeep { // the client is the application itself
+		return &Policy{trust: t}
+	}
+	return &Policy{
+		trust: t, outside: newFilter(c.Underscores, c.Strip), trusted: newFilter(c.Underscores, nil),
+	}
+}
+
+// Client is what a Policy says about one connection. Trusted clients may say who called them.
+type Client struct {
+	Trusted bool
+	filter  *filter // nil removes nothing
+	trust   *config.Trust
+}
+
+// Client returns what p says about a client at "ip:port".
+func (p *Policy) Client(remote string) Client {
+	if p == nil {
+		return Client{}
+	}
+	c := Client{Trusted: p.trust.All || p.trust.Hops > 0, filter: p.outside, trust: &p.trust}
+	if len(p.trust.From) > 0 {
+		at, err := netip.ParseAddrPort(remote)
+		c.Trusted = err == nil && p.trust.Contains(at.Addr())
+	}
+	if c.Trusted {
+		c.filter = p.trusted
+	}
+	return c
+}
+
+// Judge returns what happens to a header whose name has no other rule.
+func (c *Client) Judge(name []byte) Verdict {
+	if c.filter == nil {
+		return Keep
+	}
+	return c.filter.judge(name)
+}
+
+// Believed returns the end of a list of addresses, as in X-Forwarded-For, that trusted proxies
+// have written: further left anybody may have. The client of the first trusted one is its first.
+func (c *Client) Believed(list []byte) []byte {
+	if c.trust == nil || c.trust.All {
+		return list
+	}
+	rest := list
+	for hops := 1; ; hops++ {
+		comma := bytes.LastIndexByte(rest, ',')
+		if comma < 0 {
+			return list
+		}
+		entry := bytes.Trim(rest[comma+1:], " \t")
+		if hops == c.trust.Hops || len(c.trust.From) > 0 && !c.isProxy(entry) {
+			return bytes.TrimLeft(list[comma+1:], " \t")
+		}
+		rest = rest[:comma]
+	}
+}
+
+// isProxy reports whether an entry of a list is the address of a trusted proxy, with or without
+// a port.
+func (c *Client) isProxy(entry []byte) bool {
+	text := string(entry)
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		at, err := netip.ParseAddrPort(text)
+		return err == nil && c.trust.Contains(at.Addr())
+	}
+	return c.trust.Contains(addr)
+}
