@@ -32,3 +32,29 @@ var (
 	// ViaPseudonym is the part of them that names us.
 	ViaPseudonym = []byte(" remora")
 )
+
+// IsOwn reports whether a name begins with HeaderPrefix, in any case.
+func IsOwn(name []byte) bool {
+	return len(name) > len(HeaderPrefix) && name[0]|0x20 == 'x' && EqualFold(name[:len(HeaderPrefix)], HeaderPrefix)
+}
+
+// FromEndpoint returns the headers of an endpoint's response without our own: only a sidecar
+// may say x-remora-error. dated reports whether a Date is among them. kept is in the memory of hs.
+func FromEndpoint(hs []Header) (kept []Header, dated bool) {
+	at := 0
+	for i := range hs {
+		name := hs[i].Name
+		if IsOwn(name) {
+			continue
+		}
+		if len(name) == len("date") && EqualFold(name, "date") {
+			dated = true
+		}
+		if at < i {
+			hs[at] = hs[i]
+		}
+		at++
+	}
+	clear(hs[at:])
+	return hs[:at], dated
+}

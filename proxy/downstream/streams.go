@@ -60,10 +60,12 @@ type StreamRequest struct {
 	RequestID []byte // nil if another sidecar sent the request: it adds the id to the response
 }
 
-// AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none.
+// AddVia adds Via to an application's response over HTTP/1.minor, and Date if it has none. It
+// removes headers that only a sidecar may set.
 func (r *StreamRequest) AddVia(resp *protocol.Response, minor int, date []byte) {
-	hs := append(resp.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
-	if protocol.Find(hs, "date") == nil {
+	hs, dated := protocol.FromEndpoint(resp.Headers)
+	hs = append(hs, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
+	if !dated {
 		hs = append(hs, protocol.Header{Name: protocol.NameDate, Value: date})
 	}
 	resp.Headers = hs

@@ -73,10 +73,11 @@ func (res *Response) Release() {
 	}
 }
 
-// AddVia adds Via, and Date if there is none, to a response that came over HTTP/1.minor.
+// AddVia adds Via, and Date if there is none, to an endpoint's response over HTTP/1.minor. It
+// removes headers that only a sidecar may set.
 func (res *Response) AddVia(minor int) {
-	dated := protocol.Find(res.Headers, "date") != nil
-	res.Headers = append(res.Headers, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
+	kept, dated := protocol.FromEndpoint(res.Headers)
+	res.Headers = append(kept, protocol.Header{Name: protocol.NameVia, Value: protocol.ViaValues[minor&1]})
 	if !dated {
 		res.AddDate()
 	}

@@ -199,6 +199,9 @@ func (x *requestStream) interim(resp *protocol.Response) *fault.Failure {
 	if x.r.Minor == 0 {
 		return nil
 	}
+	if !x.linked {
+		resp.Headers, _ = protocol.FromEndpoint(resp.Headers)
+	}
 	out := http1.AppendInterim(nil, resp)
 	if len(out) == 0 {
 		return fault.Malformed
