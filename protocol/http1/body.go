@@ -38,12 +38,21 @@ const (
 	bodyBytes            // of a FixedLength or UntilClose body
 	chunkSize            // hexadecimal digits
 	chunkBlank           // white space before an extension
-	chunkExt             // what follows the first ';' of a chunk line
 	chunkSizeLF          // the LF of a chunk line
 	chunkData            // bytes of a chunk
 	chunkCR              // the CR behind a chunk's bytes
 	chunkLF              // the LF after that CR
 	trailerLine          // the trailer section
+
+	extStart      // the name of an extension, or white space before it
+	extName       // the rest of the name
+	extNameBlank  // white space behind the name
+	extValueStart // the value, or white space before it
+	extValue      // the rest of a token
+	extQuoted     // the rest of a quoted string
+	extEscape     // the byte behind a backslash
+	extEnd        // what follows a quoted string
+	extBlank      // white space before the next extension
 )
 
 // Reset prepares d for the body that h announces.

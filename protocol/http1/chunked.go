@@ -23,20 +23,6 @@ func (d *Body) chunked(src []byte, dst *bytebufferpool.ByteBuffer) (n int, err e
 		case trailerLine:
 			used, err := d.trailer(src[n:], dst)
 			return n + used, err
-		case chunkExt:
-			end := textEnd(src, n)
-			d.overhead += int64(end - n)
-			if n = end; d.tooMuchFraming() {
-				return 0, ErrChunkOverhead
-			}
-			if n == len(src) {
-				return n, nil
-			}
-			if src[n] != '\r' {
-				return 0, ErrBadChunkExt
-			}
-			n++
-			d.part = chunkSizeLF
 		default:
 			if err = d.chunkByte(src[n]); err != nil {
 				return 0, err
@@ -69,7 +55,7 @@ func (d *Body) chunkByte(c byte) error {
 		return d.sizeEnd(c)
 	case chunkBlank:
 		if c == ';' {
-			d.part = chunkExt
+			d.part = extStart
 		} else if !isBlank(c) {
 			return ErrBadChunkSize
 		}
@@ -92,6 +78,8 @@ func (d *Body) chunkByte(c byte) error {
 			return ErrBadChunkEnd
 		}
 		d.part = chunkSize
+	default:
+		return d.extension(c)
 	}
 	return nil
 }
@@ -111,15 +99,13 @@ func (d *Body) sizeDigit(v int64) error {
 	return nil
 }
 
-// sizeEnd consumes the byte behind the size. Only the bytes of extensions are checked, not
-// their grammar (RFC 9112 section 7.1.1): extensions are neither used nor forwarded, and the
-// end of the line does not depend on them.
+// sizeEnd consumes the byte behind the size.
 func (d *Body) sizeEnd(c byte) error {
 	switch {
 	case c == '\r':
 		d.part = chunkSizeLF
 	case c == ';':
-		d.part = chunkExt
+		d.part = extStart
 	case isBlank(c):
 		d.part = chunkBlank
 	default:

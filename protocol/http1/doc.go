@@ -13,6 +13,7 @@
 //   - Content-Length beside Transfer-Encoding, a second Content-Length or a list in one, even
 //     of equal values (6.3 allows refusing both), Transfer-Encoding other than exactly
 //     "chunked", and any in HTTP/1.0
+//   - chunk extensions beside the grammar of 7.1.1, such as an open quoted string
 //   - a missing (1.1), second or malformed Host; user information in it
 //
 // These inputs are accepted although the grammar forbids them, because they delimit nothing

@@ -56,6 +56,12 @@ var faults = []fault{
 	case c == '\r':
 		d.part = chunkSizeLF`,
 	}, "size_line_ends_in_bare_LF"},
+	{"a quote in an extension need not be closed", "chunkext.go", []string{
+		`case c < ' ' && c != '\t' || c == 0x7f:`,
+		`case c == '\r':
+		d.part = chunkSizeLF
+	case c < ' ' && c != '\t' || c == 0x7f:`,
+	}, `extension_that_is_none_;a=\x22b`},
 	{"the end of a chunk is not looked at", "chunked.go", []string{
 		`if c != '\r' {
 			return ErrBadChunkEnd`,
