@@ -1,7 +1,7 @@
 // Package http1 decodes and encodes HTTP/1.1 messages, with the framing of RFC 9112 and the
 // semantics of RFC 9110, and HTTP/1.0 for peers that use it. The HTTP sessions feed it the
 // received bytes, and write what it appends. It does no I/O, keeps no connection and allocates
-// nothing per message.
+// nothing per message, except the path of a target such as "http://h?q".
 //
 // Decoding is strict: a proxy that guesses can be made to guess differently from its
 // neighbour. These inputs are refused although some servers accept them:

@@ -68,8 +68,8 @@ func originForm(target string, req *protocol.Request) string {
 		return target
 	}
 	_, rest, _ := strings.Cut(target, "://")
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		return rest[i:]
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		return "/" + strings.TrimPrefix(rest[i:], "/")
 	}
 	if string(req.Method) == "OPTIONS" {
 		return "*"

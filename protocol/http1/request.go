@@ -8,7 +8,8 @@ import (
 
 // DecodeRequest decodes the head of a request from the start of b and returns its length n;
 // the body begins at b[n]. The slices of req alias b[:n] and are valid while those bytes stay
-// where they are. Only a Path that an absolute-form target leaves out is a constant.
+// where they are. Only a Path that an absolute-form target leaves out is a constant, or new memory
+// if a query follows.
 //
 // It returns ErrIncomplete until b holds the whole head. It returns an *Error if the head is
 // refused; the connection can't be used any more then. Only ErrMessageTooLarge comes with n >

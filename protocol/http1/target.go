@@ -27,9 +27,7 @@ func absoluteForm(target []byte, req *protocol.Request) error {
 			req.Path = asterisk // RFC 9112 section 3.2.4
 		}
 	case rest[end] == '?':
-		// Valid, but the path "/" would have to be inserted before the query, and no client is
-		// known to send this.
-		return ErrBadTarget
+		req.Path = append(rootPath[:1:1], rest[end:]...) // RFC 9110 section 4.2.3
 	default:
 		req.Path = rest[end:]
 	}
