@@ -148,7 +148,7 @@ func (c *conn) onHead(n int, more []byte) {
 	case c.head.Framing == http1.NoBody:
 		c.onResponse(len(rest) + len(more))
 		return
-	case c.head.Framing == http1.FixedLength && int64(len(rest)) >= c.head.Length:
+	case c.head.Framing == http1.FixedLength && int64(len(rest)) >= c.head.Length && c.head.Length <= c.shard.MessageLimits.Message:
 		end := n + int(c.head.Length)
 		res.Body = res.HeadBuffer.B[n:end:end]
 		c.onResponse(len(res.HeadBuffer.B) - end + len(more))

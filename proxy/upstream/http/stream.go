@@ -43,8 +43,6 @@ func (c *conn) tooLong() bool {
 func (c *conn) checkStream() {
 	switch {
 	case !c.shard.Process.Streams:
-	case int64(c.body.Length()) > streamHeld*c.shard.MessageLimits.Message:
-		c.fail(fault.ResponseTooLarge)
 	case c.tooLong(), c.head.Framing != http1.FixedLength && streamType(c.response.Headers):
 		c.handOff()
 	case c.head.Framing != http1.FixedLength && !c.pause.Armed():
@@ -64,6 +62,8 @@ func (c *conn) handOff() {
 	switch {
 	case err == nil:
 		c.onDetached(sock)
+	case err == loop.ErrDetachBuffered && int64(c.body.Length()) > streamHeld*c.shard.MessageLimits.Message:
+		c.fail(fault.ResponseTooLarge)
 	case err == loop.ErrDetachBuffered: // its request is not completely sent
 		c.shard.Loop.After(streamRetry, &c.pause)
 	case err == loop.ErrDetachClosed: // OnClose follows

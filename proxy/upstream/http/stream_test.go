@@ -52,6 +52,31 @@ func TestStreamResponses(t *testing.T) {
 	}
 }
 
+// TestLongResponseInOneRead checks that a response above limits.message is a stream, however
+// much of it one read brings.
+func TestLongResponseInOneRead(t *testing.T) {
+	for _, framing := range []string{"Content-Length: %d\r\n\r\n%s", "Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"} {
+		for _, size := range []int{1025, 2049, 16 << 10} {
+			m, c, _ := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Direct: true, Limits: "limits: {message: 1KiB}"})
+			body := strings.Repeat("y", size)
+			m.RespondWith(0, fmt.Sprintf("HTTP/1.1 200 OK\r\n"+framing, size, body))
+			p := m.DialAndSend(proxytest.Egress, proxytest.StreamRequest)
+			m.RunUntil("a response", func() bool { return len(c.Responses) == 1 || len(p.Heard) > 0 })
+			if len(c.Responses) == 0 {
+				t.Errorf("%d bytes: no stream, but %.100q", size, p.Heard)
+				continue
+			}
+			src := c.Responses[0].Source
+			m.W.Run(time.Second)
+			_, done, err := src.Body.Decode(proxytest.ReadArrived(t, src.Socket), src.Buffer)
+			if err != nil || !done || string(src.Buffer.B[:size]) != body {
+				t.Errorf("%d bytes: %d decoded, done %t, %v", size, len(src.Buffer.B), done, err)
+			}
+			proxytest.CheckStreamsSettled(m, c)
+		}
+	}
+}
+
 // TestShortResponsesAreMessages checks that a response which is complete soon is a message,
 // whatever its type.
 func TestShortResponsesAreMessages(t *testing.T) {
