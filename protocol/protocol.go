@@ -62,6 +62,12 @@ type Response struct {
 	StreamToken []byte
 }
 
+// Scratch is room for decoding a message of either kind.
+type Scratch struct {
+	Request  Request
+	Response Response
+}
+
 // Reset empties r and keeps the capacity of its header slices.
 func (r *Request) Reset() {
 	clear(r.Headers) // the kept capacity must not keep a message's memory alive

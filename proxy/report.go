@@ -20,8 +20,11 @@ func (p *Process) Held() int64 {
 	for _, w := range p.workers {
 		n += w.shard.Uncounted
 	}
-	return n
+	return n - p.Interned()
 }
+
+// Interned returns the bytes of the interning tables of links.
+func (p *Process) Interned() int64 { return p.shared.Budget.Tables() }
 
 // Kept returns the number of bytes of buffers that the loops keep for the next long
 // messages. It may be called only while no loop runs callbacks.

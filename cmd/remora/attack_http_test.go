@@ -20,13 +20,15 @@ type crowd struct {
 	then  []byte        // sent after it, again and again
 	pause time.Duration // before each of those
 	deaf  bool          // the connections don't read
+	ramp  time.Duration // the connections open one by one during it
 }
 
 // run misbehaves until ctx ends.
 func (c *crowd) run(ctx context.Context, addr string) {
 	var all sync.WaitGroup
-	for range c.size {
+	for i := range c.size {
 		all.Go(func() {
+			pauseFor(ctx, c.ramp*time.Duration(i)/time.Duration(c.size))
 			for ctx.Err() == nil {
 				c.connection(ctx, addr)
 				pauseFor(ctx, c.pause)
@@ -124,7 +126,7 @@ func refusedSeries(code string) string { return fmt.Sprintf("remora_errors_total
 
 // onHTTP is an attack of a crowd of HTTP clients.
 func onHTTP(name, meets string, c crowd) attack {
-	return attack{name, func(ctx context.Context, m *attackMesh) { c.run(ctx, m.http) }, meets}
+	return attack{name: name, run: func(ctx context.Context, m *attackMesh) { c.run(ctx, m.http) }, meets: meets}
 }
 
 const (

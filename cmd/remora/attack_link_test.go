@@ -89,7 +89,7 @@ var linkAttacks = []attack{
 		first := append(encoding.AppendUvarint(nil, attackMessage), head...)
 		return linkFrame(linkRequest|linkMore, i, append(first, make([]byte, linkPayload-len(head)-10)...))
 	})...), pause: 50 * time.Millisecond}),
-	{"link responses without CREDIT", withholdCredit, ""},
+	{name: "link responses without CREDIT", run: withholdCredit},
 	// More names than the table holds, and the longest ones.
 	onLink("floods of DEFINE", crowd{size: 50, first: append(slices.Clone(hello), linkFrames(200, func(i int) []byte {
 		return linkFrame(linkDefine, i, append(fmt.Append(nil, i), bytes.Repeat([]byte("x"), 60)...))
@@ -219,7 +219,7 @@ func parseLinkFrame(b []byte) (kind byte, stream int, payload []byte, n int) {
 // endpoint is an attack of an endpoint: clients send large bodies to it, and it answers
 // each link of the sidecar with first, and then with then.
 func endpoint(name, meets string, first, then []byte) attack {
-	return attack{"dialled " + name, func(ctx context.Context, m *attackMesh) {
+	return attack{name: "dialled " + name, run: func(ctx context.Context, m *attackMesh) {
 		_ = m.endpoint.SetDeadline(time.Time{})
 		stop := context.AfterFunc(ctx, func() { _ = m.endpoint.SetDeadline(time.Now()) })
 		defer stop()
@@ -236,7 +236,7 @@ func endpoint(name, meets string, first, then []byte) attack {
 		})
 		clients := crowd{size: 60, first: postOf("/evil", 900_000, 900_000), pause: 100 * time.Millisecond}
 		clients.run(ctx, m.http)
-	}, refusedSeries(meets)}
+	}, meets: refusedSeries(meets)}
 }
 
 var reply = linkPreface(roleAcceptor, 16384)

@@ -32,7 +32,7 @@ var streamAttacks = []attack{
 	onHTTP("drips up, past the limit of streams", refusedSeries("too-many-streams"), drips(3*attackStreams, aStream)),
 	onHTTP("drips up", refusedSeries("body-too-slow"), drips(attackStreams/2, aStream)),
 	onHTTP("deaf readers of streams", "", crowd{size: 8, first: postOf("/echo", 16<<20, 16<<20), pause: 500 * time.Millisecond, deaf: true}),
-	{"slow readers of streams", readSlowly, refusedSeries("body-too-slow")},
+	{name: "slow readers of streams", run: readSlowly, meets: refusedSeries("body-too-slow")},
 }
 
 // readSlowly asks for long responses and reads less of them than timeouts.min_rate.
@@ -72,5 +72,5 @@ var linkStreamAttacks = []attack{
 }
 
 func onLinkMeeting(name, meets string, c crowd) attack {
-	return attack{"link " + name, func(ctx context.Context, m *attackMesh) { c.run(ctx, m.link) }, meets}
+	return attack{name: "link " + name, run: func(ctx context.Context, m *attackMesh) { c.run(ctx, m.link) }, meets: meets}
 }

@@ -130,10 +130,10 @@ func (r *Reader) deliver(t frameType, id uint64, buf *bytebufferpool.ByteBuffer,
 
 var traceRoom [traceText]byte
 
-// request decodes into a structure of the Reader, and swaps it with the handler's once the
+// request decodes into Scratch, and swaps that with the handler's once the
 // message is known to be valid.
 func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
-	req := &r.req
+	req := &r.limits.Scratch.Request
 	req.Reset()
 	ttl := r.cursor.readRequest(req, r.limits.Headers)
 	if !r.readable(id, buf, h) {
@@ -151,7 +151,7 @@ func (r *Reader) request(id uint64, body []byte, buf *bytebufferpool.ByteBuffer,
 }
 
 func (r *Reader) response(id uint64, body []byte, buf *bytebufferpool.ByteBuffer, h Handler) error {
-	resp := &r.resp
+	resp := &r.limits.Scratch.Response
 	resp.Reset()
 	codec := r.cursor.readResponse(resp, r.limits.Headers)
 	if resp.StreamToken != nil && (len(body) > 0 || !r.tokens) {

@@ -79,6 +79,10 @@ type ReaderLimits struct {
 	Full func() bool
 
 	Buffers *protocol.Buffers // provides the memory of messages and takes it back
+
+	// Scratch is where a message is decoded before the handler provides its memory. The Readers
+	// of a loop share it. nil means that the Reader has its own.
+	Scratch *protocol.Scratch
 }
 
 func (l ReaderLimits) withDefaults() ReaderLimits {
@@ -86,5 +90,8 @@ func (l ReaderLimits) withDefaults() ReaderLimits {
 	l.Header = cmp.Or(l.Header, 64<<10)
 	l.Headers = cmp.Or(l.Headers, 128)
 	l.Streams = cmp.Or(l.Streams, 4096)
+	if l.Scratch == nil {
+		l.Scratch = new(protocol.Scratch)
+	}
 	return l
 }

@@ -33,6 +33,9 @@ func (r *Reader) admit(t frameType, id uint64, total int, first []byte) {
 	}
 	*s = incoming{id: id, typ: t, total: total, buf: r.limits.Buffers.Get(0)}
 	r.add(s, first)
+	if r.streams == nil {
+		r.streams = make(map[uint64]*incoming)
+	}
 	r.streams[id] = s
 }
 

@@ -26,6 +26,43 @@ const (
 	positions = 48 // number of header lines with a position cache
 )
 
+const (
+	leastEntries = 8   // of a table that is not empty
+	textBlock    = 512 // bytes of memory that short texts share
+	ownBlock     = 128 // longer text has memory of its own
+
+	entryMemory   = 32     // bytes of memory of an entry of either table
+	emptyInterner = 3 << 9 // the same of an interner without entries
+)
+
+// texts is the memory of a table's texts. A text never moves or changes.
+type texts struct {
+	block []byte // the latest; its free capacity takes the next short texts
+	held  int    // bytes of all blocks
+}
+
+func (t *texts) clone(text []byte) []byte {
+	if len(text) > ownBlock {
+		t.held += len(text)
+		return bytes.Clone(text)
+	}
+	if len(text) > cap(t.block)-len(t.block) {
+		t.block = make([]byte, 0, textBlock)
+		t.held += textBlock
+	}
+	start := len(t.block)
+	t.block = append(t.block, text...)
+	return t.block[start:len(t.block):len(t.block)]
+}
+
+// grown returns entries with room for another one.
+func grown[E any](entries []E) []E {
+	if n := len(entries); n == cap(entries) {
+		return append(make([]E, 0, max(leastEntries, 2*n)), entries...)
+	}
+	return entries
+}
+
 // internedValues are the headers whose values are interned: they repeat between requests and
 // hold no secret. All other values, such as those of authorization, cookie and set-cookie, are
 // always sent as literal text.
@@ -42,9 +79,9 @@ var internedValues = []string{
 // defined only when it comes again while its fingerprint is in a small sketch. Service names
 // are the exception: they come from the configuration.
 type interner struct {
-	entries [tableEntries]entry
-	n       int // entries in use
+	entries []entry
 	bytes   int // bytes of text in them
+	texts   texts
 
 	values     int // entries that are values
 	valueBytes int
@@ -71,8 +108,12 @@ type entry struct {
 	values bool // a header name whose values are interned
 }
 
-func (t *interner) reset() {
-	*t = interner{seed: maphash.MakeSeed(), defs: t.defs[:0]}
+// held returns the bytes of memory of the table.
+func (t *interner) held() int {
+	if t == nil {
+		return 0
+	}
+	return emptyInterner + cap(t.entries)*entryMemory + t.texts.held
 }
 
 // hint is the result of the last lookup of a header line: 1 + index.
@@ -107,8 +148,8 @@ func (t *interner) lookup(text []byte, hint uint8, k kind) uint8 {
 		return 0
 	}
 	t.define(text, k)
-	t.slots[slot] = uint8(t.n)
-	return uint8(t.n)
+	t.slots[slot] = uint8(len(t.entries))
+	return t.slots[slot]
 }
 
 // repeats reports whether a text with this hash was seen recently, and records it.
@@ -128,12 +169,11 @@ func (t *interner) room(size int, k kind) bool {
 	if k == kindValue && (t.values == valueEntries || t.valueBytes+size > valueBytes) {
 		return false
 	}
-	return t.n < tableEntries && t.bytes+size <= tableBytes
+	return len(t.entries) < tableEntries && t.bytes+size <= tableBytes
 }
 
 func (t *interner) define(text []byte, k kind) {
-	e := &t.entries[t.n]
-	e.text = bytes.Clone(text)
+	e := entry{text: t.texts.clone(text)}
 	if k == kindName {
 		for _, name := range internedValues {
 			e.values = e.values || protocol.EqualFold(text, name)
@@ -143,19 +183,20 @@ func (t *interner) define(text []byte, k kind) {
 		t.values++
 		t.valueBytes += len(text)
 	}
-	t.defs = appendHeader(t.defs, uint8(frameDefine), uint64(t.n), len(text))
+	t.defs = appendHeader(t.defs, uint8(frameDefine), uint64(len(t.entries)), len(text))
 	t.defs = append(t.defs, text...)
-	t.n++
+	t.entries = append(grown(t.entries), e)
 	t.bytes += len(text)
 }
 
 type table struct {
 	entries []defined
-	bytes   int
+	bytes   int // bytes of text in them
+	texts   texts
 }
 
 type defined struct {
-	text  []byte // immutable: messages may refer to it for as long as they live
+	text  []byte // messages may refer to it for as long as they live
 	class textClass
 }
 
@@ -167,7 +208,10 @@ func (t *table) define(index uint64, text []byte) error {
 	if class&classText == 0 {
 		return ErrDefine
 	}
-	t.entries = append(t.entries, defined{bytes.Clone(text), class})
+	t.entries = append(grown(t.entries), defined{t.texts.clone(text), class})
 	t.bytes += len(text)
 	return nil
 }
+
+// held returns the bytes of memory of the table.
+func (t *table) held() int { return cap(t.entries)*entryMemory + t.texts.held }

@@ -82,12 +82,12 @@ func TestInternTableLimits(t *testing.T) {
 		n := id / 4 % 300 // each four times in a row
 		wire(t, d, a, id+1, headers("user-agent", fmt.Sprint("agent ", n), fmt.Sprint("x-", n, long), "v"))
 	}
-	names := &d.w.names
-	if names.n == 0 || names.n > tableEntries || names.bytes > tableBytes || names.values == 0 ||
+	names := d.w.names
+	if len(names.entries) == 0 || len(names.entries) > tableEntries || names.bytes > tableBytes || names.values == 0 ||
 		names.values > valueEntries || names.valueBytes > valueBytes {
-		t.Errorf("%d entries, %d bytes, %d values, %d bytes", names.n, names.bytes, names.values, names.valueBytes)
+		t.Errorf("%d entries, %d bytes, %d values, %d bytes", len(names.entries), names.bytes, names.values, names.valueBytes)
 	}
-	if len(a.r.names.entries) != names.n || a.r.names.bytes != names.bytes {
+	if len(a.r.names.entries) != len(names.entries) || a.r.names.bytes != names.bytes {
 		t.Errorf("the peer's table has %d entries, %d bytes", len(a.r.names.entries), a.r.names.bytes)
 	}
 	b := wire(t, d, a, 5000, headers("user-agent", "agent 299"))
@@ -103,7 +103,7 @@ func TestInternValueLimits(t *testing.T) {
 		for id := range uint64(2000) {
 			wire(t, d, a, id+1, headers("user-agent", fmt.Sprintf("%0*d", size, id/4)))
 		}
-		names := &d.w.names
+		names := d.w.names
 		if names.values < 10 || names.values > valueEntries || names.valueBytes > valueBytes {
 			t.Errorf("%d values, %d bytes", names.values, names.valueBytes)
 		}

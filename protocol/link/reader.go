@@ -1,6 +1,8 @@
 package link
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -42,8 +44,6 @@ type Reader struct {
 
 	// Used to decode a message.
 	cursor cursor
-	req    protocol.Request
-	resp   protocol.Response
 	free   []*incoming
 }
 
@@ -66,7 +66,7 @@ func (r *Reader) become(next readerState) {
 // NewReader returns a Reader for the side role of a link. own must be the settings that its
 // Writer.Preface announces.
 func NewReader(role Role, own Settings, l ReaderLimits) *Reader {
-	r := &Reader{streams: make(map[uint64]*incoming)}
+	r := &Reader{}
 	r.Reset(role, own, l)
 	return r
 }
@@ -83,8 +83,6 @@ func (r *Reader) Reset(role Role, own Settings, l ReaderLimits) {
 		tokens:  own.Features&FeatureStreams != 0,
 		window:  own.Window,
 		streams: r.streams,
-		req:     r.req,
-		resp:    r.resp,
 		free:    r.free,
 	}
 }
@@ -249,6 +247,9 @@ func (r *Reader) streamed(f header) bool {
 // Buffered returns the bytes of memory (protocol.Held) of partial frames and messages.
 func (r *Reader) Buffered() int { return r.held + protocol.Held(r.partial) }
 
+// Interned returns the bytes of memory of the interning table.
+func (r *Reader) Interned() int { return r.names.held() }
+
 // Assembled returns the bytes of memory of message id, or 0 if it is not in reassembly.
 func (r *Reader) Assembled(id uint64) int {
 	if s := r.streams[id]; s != nil {
@@ -282,4 +283,13 @@ func (r *Reader) Forget(id uint64) {
 	if s := r.streams[id]; s != nil {
 		r.discard(s)
 	}
+}
+
+// ForgetAll drops all messages in reassembly and returns their ids, rising.
+func (r *Reader) ForgetAll() []uint64 {
+	ids := slices.Sorted(maps.Keys(r.streams))
+	for _, id := range ids {
+		r.Forget(id)
+	}
+	return ids
 }

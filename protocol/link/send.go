@@ -15,9 +15,12 @@ func (w *Writer) Append(dst []byte, budget int) []byte {
 	if w.state != writerOpen {
 		return dst
 	}
-	dst = append(dst, w.names.defs...) // ahead of the messages that refer to them
+	if w.defined() > 0 {
+		dst = append(dst, w.names.defs...) // ahead of the messages that refer to them
+		w.names.defs = nil
+	}
 	dst = append(dst, w.control...)
-	w.names.defs, w.control = emptied(w.names.defs), emptied(w.control)
+	w.control = emptied(w.control)
 	dst = w.slots.append(dst)
 	dst = w.ready.take(dst, limit, w.begun)
 	return w.appendData(dst, limit)
@@ -97,7 +100,7 @@ func (w *Writer) Ready() bool {
 		return false
 	}
 	s := &w.slots
-	return w.ready.live > 0 || len(w.control) > 0 || len(w.names.defs) > 0 ||
+	return w.ready.live > 0 || len(w.control) > 0 || w.defined() > 0 ||
 		s.hasPing || s.hasPong || s.hasLoad || s.credit >= w.own.Window/4 ||
 		w.sending.n > 0 && w.credit > 0
 }

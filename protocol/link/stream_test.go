@@ -235,7 +235,7 @@ func TestTokenReset(t *testing.T) {
 		}
 		a.w.Response(id+1, resp, protocol.CodecHTTP, nil)
 		exchange(t, d, a)
-		d.r.resp.StreamToken = testToken[:] // as if the handler's structure had a token
+		d.r.limits.Scratch.Response.StreamToken = testToken[:] // as if the handler's structure had a token
 	}
 	for id, want := range []bool{true, false, false} {
 		if got := d.h.responses[uint64(id+1)].StreamToken != nil; got != want {

@@ -2,6 +2,7 @@ package link
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"time"
 
 	"github.com/remora-proxy/remora/protocol"
@@ -30,7 +31,7 @@ type Writer struct {
 
 	control []byte // frames that precede all messages
 	slots   slots
-	names   interner
+	names   *interner // nil before the first message
 	ready   queue
 
 	longs   map[uint64]*outgoing // all messages with DATA to send
@@ -73,7 +74,7 @@ const maxFree = 64
 
 // NewWriter returns a Writer; the caller must call Preface next.
 func NewWriter() *Writer {
-	w := &Writer{longs: make(map[uint64]*outgoing)}
+	w := &Writer{}
 	w.begun = w.begin
 	w.Reset()
 	return w
@@ -82,7 +83,6 @@ func NewWriter() *Writer {
 // Reset releases what w holds and prepares it for another connection.
 func (w *Writer) Reset() {
 	w.Close()
-	w.names.reset()
 	w.become(writerWaiting)
 	w.own = Settings{}.withDefaults()
 	w.role, w.greet, w.version, w.tokens = 0, false, 0, false
@@ -101,7 +101,7 @@ func (w *Writer) Close() {
 	}
 	w.sending, w.held, w.slots = ring{}, 0, slots{}
 	w.ready.clear()
-	w.control, w.names.defs = w.control[:0], w.names.defs[:0]
+	w.control, w.names = w.control[:0], nil
 }
 
 // Preface queues the preface, the first bytes on the wire. A dialer's offers all versions and
@@ -131,7 +131,7 @@ func (w *Writer) Open(version uint8, peer Settings) {
 // 0 means no deadline, and negative one that has passed (the peer sees 1 µs). o may be nil.
 func (w *Writer) Request(id uint64, req *protocol.Request, ttl time.Duration, o Owner) {
 	if w.state != writerClosed {
-		w.scratch = w.names.appendRequest(w.scratch[:0], req, ttl)
+		w.scratch = w.table().appendRequest(w.scratch[:0], req, ttl)
 	}
 	w.message(frameRequest, id, req.Body, o)
 }
@@ -148,9 +148,16 @@ func (w *Writer) Response(id uint64, resp *protocol.Response, codec protocol.Cod
 		return
 	}
 	if w.state != writerClosed {
-		w.scratch = w.names.appendResponse(w.scratch[:0], resp, codec)
+		w.scratch = w.table().appendResponse(w.scratch[:0], resp, codec)
 	}
 	w.message(frameResponse, id, resp.Body, o)
+}
+
+func (w *Writer) table() *interner {
+	if w.names == nil {
+		w.names = &interner{seed: maphash.MakeSeed()}
+	}
+	return w.names
 }
 
 // sendable reports whether the peer would get all of resp. A peer that does not know tokens
@@ -202,6 +209,9 @@ func (w *Writer) long(t frameType, id uint64, total int, body []byte, o Owner) {
 	w.ready.push(id, s)
 	s.held = s.left()
 	w.held += s.held
+	if w.longs == nil {
+		w.longs = make(map[uint64]*outgoing)
+	}
 	w.longs[id] = s
 }
 
@@ -271,5 +281,16 @@ func (w *Writer) Control() int { return len(w.control) }
 
 // Encoded returns the bytes held for sending in the Writer's own memory, without Owners.
 func (w *Writer) Encoded() int {
-	return len(w.control) + len(w.names.defs) + w.ready.pending()
+	return len(w.control) + w.defined() + w.ready.pending()
 }
+
+// defined returns the bytes of DEFINE frames held for sending.
+func (w *Writer) defined() int {
+	if w.names == nil {
+		return 0
+	}
+	return len(w.names.defs)
+}
+
+// Interned returns the bytes of memory of the interning table.
+func (w *Writer) Interned() int { return w.names.held() }

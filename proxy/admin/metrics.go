@@ -117,14 +117,15 @@ var (
 	phase       = gauge("phase", "1 for the current phase of the sidecar.", "phase")
 	loops       = gauge("loops", "Event loops.")
 	connections = gauge("downstream_connections", "Open accepted connections.")
-	buffered    = gauge("buffered_bytes", "Bytes of messages in memory, exact to 64 KiB per loop.")
+	buffered    = gauge("buffered_bytes", "Bytes of messages and of links' interning tables in memory, exact to 64 KiB per loop.")
 	bufferedMax = gauge("buffered_limit_bytes", "Limit of buffered_bytes, above which new work is refused.")
 	restarts    = gauge("hot_restarts", "Hot restarts before this process.")
 	errorsTotal = counter("errors_total", "Responses made by the sidecar itself, by x-remora-error.", "code")
 	replays     = counter("replays_total", "Requests sent again because a pooled connection was stale.")
 	writeStalls = counter("write_timeouts_total", "Connections closed because the peer read nothing.")
 	shed        = counter("shed_connections_total",
-		"Connections closed as largest holders of memory, with buffered_bytes a quarter above its limit.")
+		"Connections closed as largest holders of memory: with buffered_bytes a quarter above its limit, "+
+			"or idle links with interning tables at half of it.")
 	left = counter("stream_departures_total",
 		"What left the loops to become a stream: a client with its request (body, websocket, connect) or response, "+
 			"a response parked for another sidecar, an accepted stream of another sidecar, "+

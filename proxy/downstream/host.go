@@ -1,6 +1,9 @@
 package downstream
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/loop"
 	"github.com/remora-proxy/remora/proxy/shard"
@@ -36,4 +39,30 @@ func (h *Host) OnClosed(s session) {
 func (h *Host) Remove(s session) {
 	h.Sessions.remove(s)
 	h.Shard.Sessions = len(h.Sessions)
+}
+
+// Reclaim closes idle sessions, those that hold the most first, until interning tables take
+// clearly less than their part of limits.buffered.
+func (h *Host) Reclaim() {
+	if !h.Process.Budget.TablesOver() {
+		return
+	}
+	type holder struct {
+		bytes   int
+		session session
+	}
+	var idle []holder
+	for _, s := range slices.Backward(h.Sessions) {
+		if n := s.Reclaimable(); n > 0 {
+			idle = append(idle, holder{n, s})
+		}
+	}
+	slices.SortStableFunc(idle, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
+	for _, i := range idle {
+		h.Log.Warn("idle link closed: interning tables take half of limits.buffered", "bytes", i.bytes)
+		h.Stats.Shed++
+		if i.session.CloseIdle(); !h.Process.Budget.TablesOver() {
+			return
+		}
+	}
 }

@@ -15,12 +15,23 @@ type session interface {
 	// Retire closes the session as soon as no request can be lost by that. Its listener
 	// is gone, but the process goes on.
 	Retire()
+	// Reclaimable returns the bytes of memory that CloseIdle releases. It is 0 if the session
+	// has a request in flight.
+	Reclaimable() int
+	// CloseIdle closes the session so that no request can be lost by that.
+	CloseIdle()
 }
 
 // SessionNode is the place of a session in the list of its loop. Sessions embed it.
 type SessionNode struct {
 	place int // index in the list plus 1; 0 means not listed
 }
+
+// Reclaimable and CloseIdle are for sessions that hold nothing without a request.
+func (n *SessionNode) Reclaimable() int { return 0 }
+
+// CloseIdle does nothing.
+func (n *SessionNode) CloseIdle() {}
 
 // node is promoted to the session.
 func (n *SessionNode) node() *SessionNode { return n }

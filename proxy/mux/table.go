@@ -23,12 +23,12 @@ type Entry[V any] struct {
 	Value *V
 }
 
-const leastStreamSlots = 16
+const leastStreamSlots = 16 // of a table that has had an entry
 
 // NewTable returns an empty table.
 func NewTable[V any]() Table[V] {
 	t := Table[V]{}
-	t.resize(leastStreamSlots)
+	t.resize(1)
 	return t
 }
 
@@ -67,7 +67,7 @@ func (t *Table[V]) Get(id uint64) *V { return t.slots[t.find(id)].Value }
 // Put adds id, which must not be 0 and must not be in the table.
 func (t *Table[V]) Put(id uint64, v *V) {
 	if 2*(t.n+1) > len(t.slots) {
-		t.resize(2 * len(t.slots))
+		t.resize(max(leastStreamSlots, 2*len(t.slots)))
 	}
 	t.slots[t.find(id)] = Entry[V]{id, v}
 	t.n++

@@ -17,7 +17,8 @@ import (
 type Shard struct {
 	Loop    loop.Loop
 	Stats   stats.WorkerStats
-	Scratch []byte // for encoding; valid within one callback
+	Scratch []byte           // for encoding; valid within one callback
+	Decoded protocol.Scratch // for decoding; valid within one callback
 	Buffers protocol.Buffers
 
 	// From the configuration in use.
@@ -36,9 +37,11 @@ type Shard struct {
 	AccessLog    accesslog.Log
 	date         dateCache
 
-	Uncounted int64      // bytes held that Process.Budget does not include yet
-	Shedding  loop.Flush // deferred when the hard mark is reached
-	trimmer   loop.Timer // armed while Buffers keeps memory
+	Uncounted   int64      // bytes held that Process.Budget does not include yet
+	Shedding    loop.Flush // deferred when the hard mark is reached
+	Reclaiming  loop.Flush // deferred when interning tables take their part of limits.buffered
+	tableGrowth int        // bytes by which tables have grown since the last check of their part
+	trimmer     loop.Timer // armed while Buffers keeps memory
 }
 
 // Process is what all shards share. Its fields are atomic, or set before the first connection.

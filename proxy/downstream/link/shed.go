@@ -4,27 +4,53 @@ import (
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
+	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 )
 
 // overBudget reports whether no reassembly may begin: memory is short, and the link holds
 // more than its share.
 func (s *session) overBudget() bool {
-	return s.host.Process.Budget.Full(0) && s.Buffered() > s.host.Share()
+	return s.host.Process.Budget.Full(0) && s.messages() > s.host.Share()
 }
 
 // OverShare implements exchange.Caller. A link carries the requests of many callers, so small
 // ones pass even on a link over its share: together they add up to a share at most.
 func (s *session) OverShare(ex *exchange.Exchange) bool {
 	share := s.host.Share()
-	return ex.Held > share/s.streams.Len() && s.Buffered() > share
+	return ex.Held > share/s.streams.Len() && s.messages() > share
 }
 
-func (s *session) Buffered() int {
+// Buffered implements exchange.Holder.
+func (s *session) Buffered() int { return s.messages() + s.Tables }
+
+// messages returns the bytes of messages that the link holds.
+func (s *session) messages() int {
 	n := s.Reader.Buffered() + s.Writer.Queued() + s.Outbound.Counted
 	for ex := range s.streams.Each {
 		n += ex.Buffered()
 	}
 	return n
+}
+
+// Reclaimable returns the bytes of the tables of a link that carries no request.
+func (s *session) Reclaimable() int {
+	if s.streams.Len() > 0 || s.Writer.Queued() > 0 {
+		return 0
+	}
+	return s.Tables
+}
+
+// CloseIdle refuses the requests in reassembly. The GOAWAY tells the peer that other requests
+// on their way were not processed.
+func (s *session) CloseIdle() {
+	for _, id := range s.Reader.ForgetAll() {
+		s.OnReject(id, link.Draining)
+	}
+	s.Drain()
+	if s.State() != linkconn.Closed { // a frame has arrived in part
+		s.Transport.Drain()
+		s.close()
+	}
 }
 
 func (s *session) CloseNow() {

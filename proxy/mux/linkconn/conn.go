@@ -38,7 +38,8 @@ type Conn struct {
 	heard       bool          // bytes arrived since the last keepalive
 	pinged      bool          // a PING has no response yet
 	idle        time.Duration // how long the link has carried nothing
-	Held        int           // bytes in the codec, counted against limits.buffered
+	Held        int           // bytes of messages in the codec, counted against limits.buffered
+	Tables      int           // bytes of the interning tables, likewise
 	batch       int           // messages since the last write
 	InputError  error         // why the input is malformed
 	handler     Handler
@@ -65,7 +66,7 @@ func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() boo
 		Message: w.MessageLimits.Message,
 		// The other sidecar took the message within these limits, and added to it.
 		Header: w.MessageLimits.Header + addedBytes, Headers: w.MessageLimits.Headers + addedHeaders,
-		Buffers: &w.Buffers, Full: full,
+		Buffers: &w.Buffers, Scratch: &w.Decoded, Full: full,
 	}
 	c.Reader = link.NewReader(role, Settings(w.Process), limits)
 	c.Writer = link.NewWriter()
@@ -142,10 +143,11 @@ func (c *Conn) expire() {
 	c.Account()
 }
 
-// Account charges the memory that the codec holds to limits.buffered. Bodies that are being
+// Account charges the memory that the codec holds to limits.buffered, tables included. Bodies that are being
 // sent are charged by their exchange or response.
 func (c *Conn) Account() {
 	c.Shard.Recount(&c.Held, c.Reader.Buffered()+c.Writer.Encoded())
+	c.Shard.RecountTables(&c.Tables, c.Reader.Interned()+c.Writer.Interned())
 }
 
 // Schedule sends a message that the Writer was given: at once if alone, with nothing else in
@@ -272,4 +274,5 @@ func (c *Conn) Release() {
 	c.Shard.Loop.Stop(&c.retryWrite)
 	c.Shard.Loop.Stop(&c.creditTimer)
 	c.Shard.Recount(&c.Held, 0)
+	c.Shard.RecountTables(&c.Tables, 0)
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	crowdSize        = 15_500  // below the default of limits.connections
+	crowdConnections = 1 << 14 // that default
+	crowdBuffered    = 8 << 20 // the smallest limits.buffered that docs/operations.md sizes a container for
+)
+
+// fullTable defines as many texts, and as many bytes of text, as a link may have.
+var fullTable = linkFrames(128, func(i int) []byte {
+	return linkFrame(linkDefine, i-1, bytes.Repeat([]byte{byte('a' + i%26)}, 64))
+})
+
+// onCrowd is an attack of a crowd of links that send first and then nothing.
+func onCrowd(name string, first []byte) attack {
+	c := crowd{size: crowdSize, first: first, pause: 5 * time.Second, ramp: 2 * time.Second}
+	return attack{
+		name:  name,
+		run:   func(ctx context.Context, m *attackMesh) { c.run(ctx, m.link) },
+		meets: `remora_link_bytes_total{direction="received"}`, by: crowdSize * len(first),
+	}
+}
+
+// TestLinkCrowds attacks as TestAttacks does, with as many links as the default limits
+// let in, beside the smallest limits.buffered. Each link holds little.
+func TestLinkCrowds(t *testing.T) {
+	m := newAttackMesh(t, crowdBuffered, crowdConnections)
+	before := m.levels()
+	for _, a := range []attack{
+		onCrowd("bare prefaces", hello),
+		onCrowd("full tables", slices.Concat(hello, fullTable)),
+	} {
+		t.Run(a.name, func(t *testing.T) { m.attack(t, &a, m.provider, before) })
+	}
+}
