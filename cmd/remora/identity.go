@@ -15,12 +15,13 @@ import (
 type identities map[string]*certs.Source
 
 // openIdentities opens the files of the tls blocks of cfg. A block that has not
-// changed keeps its identity in old. After an error no new identity is open.
-func openIdentities(cfg *config.Config, old identities, log *slog.Logger) (identities, error) {
+// changed keeps its identity in old. After an error no new identity is open. onTrust is
+// certs.Options.OnTrust.
+func openIdentities(cfg *config.Config, old identities, log *slog.Logger, onTrust func()) (identities, error) {
 	next := make(identities)
 	for _, block := range cfg.TLSBlocks() {
 		name, t := block.Name, block.TLS
-		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log}
+		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log, OnTrust: onTrust}
 		if source := old[name]; source != nil && source.Has(o) {
 			next[name] = source
 			continue

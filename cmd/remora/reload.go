@@ -137,7 +137,7 @@ func (s *sidecar) change(cfg *config.Config) error {
 
 // open opens the files of the configuration.
 func (c *change) open() (err error) {
-	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log); err != nil {
+	if c.identities, err = openIdentities(c.cfg, c.s.identities, c.s.log, c.s.engine.RecheckPeers); err != nil {
 		return &refusal{refusedIdentity, err}
 	}
 	if c.access, err = c.s.openAccessLog(c.cfg); err != nil {
@@ -226,6 +226,7 @@ func (c *change) apply() {
 	s.mu.Unlock()
 	s.access.writer.Store(c.access)
 	closed := c.updateListeners()
+	s.engine.RecheckPeers() // by the peers of the listeners
 	c.updateSources()
 	old.closeExcept(c.identities)
 	gone := s.updateRegistrations(c.cfg)

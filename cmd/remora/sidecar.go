@@ -153,15 +153,15 @@ func (s *sidecar) startLoops() (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(loops + 1)
 	}
-	if s.identities, err = openIdentities(s.cfg, nil, s.log); err != nil {
-		return err
-	}
 	limitMemory(s.cfg)
 	s.engine, err = reactor.Start(reactor.Options{
 		Loops: loops, MaxConnections: s.cfg.Limits.Connections, MaxPerSource: s.cfg.Limits.PerSource, WriteStall: s.cfg.Timeouts.Write,
 		ReservedFiles: reservedFiles(s.cfg), DialTLS: s.clientCerts.client, Logger: s.log,
 	})
 	if err != nil {
+		return err
+	}
+	if s.identities, err = openIdentities(s.cfg, nil, s.log, s.engine.RecheckPeers); err != nil {
 		return err
 	}
 	s.proc = proxy.NewProcess(s.cfg, loops)

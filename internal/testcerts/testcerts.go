@@ -28,6 +28,7 @@ type CA struct {
 type Leaf struct {
 	Names   []string
 	Expired bool
+	Lasts   time.Duration      // from now on, in whole seconds; 0 means an hour
 	Usage   []x509.ExtKeyUsage // nil means client and server
 }
 
@@ -64,6 +65,9 @@ func issue(t testing.TB, l Leaf, parent *mint.Certificate) (certPEM, keyPEM []by
 	}
 	if l.Usage == nil {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	}
+	if l.Lasts > 0 {
+		template.NotAfter = time.Now().Add(l.Lasts)
 	}
 	if l.Expired {
 		template.NotAfter = time.Now().Add(-time.Hour)

@@ -39,6 +39,10 @@ type Options struct {
 
 	// Logger gets a record of each reload; nil means slog.Default().
 	Logger *slog.Logger
+
+	// OnTrust is called after changed files have changed who is accepted, by any goroutine. nil
+	// means that nobody is told.
+	OnTrust func()
 }
 
 const (
@@ -57,6 +61,7 @@ type Source struct {
 	loads, failures atomic.Uint64
 
 	lastTried [sha256.Size]byte // digest of the files; after Open only watch uses it
+	lastTrust [sha256.Size]byte // digest of those in use that say who is accepted
 
 	stop context.CancelFunc // ends watch
 	done chan struct{}      // closed when watch has ended
@@ -81,7 +86,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lastTried = files.digest()
+	s.lastTried, s.lastTrust = files.digest(), files.trust()
 	if err := s.use(files); err != nil {
 		return nil, err
 	}
@@ -162,6 +167,12 @@ func (s *Source) reload() {
 		return
 	}
 	s.opt.Logger.Info("TLS files reloaded", "cert", s.opt.Cert, "expires", s.current.Load().expires)
+	if trust := files.trust(); trust != s.lastTrust {
+		s.lastTrust = trust
+		if s.opt.OnTrust != nil {
+			s.opt.OnTrust()
+		}
+	}
 }
 
 // files holds the contents of the three files; nil where none is configured.
@@ -199,9 +210,14 @@ func readPEM(path string) ([]byte, error) {
 	return b, err
 }
 
-func (f *files) digest() [sha256.Size]byte {
+func (f *files) digest() [sha256.Size]byte { return digest(f.cert, f.key, f.ca) }
+
+// trust is the digest of the files that say who is accepted.
+func (f *files) trust() [sha256.Size]byte { return digest(f.ca) }
+
+func digest(contents ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
-	for _, b := range [][]byte{f.cert, f.key, f.ca} {
+	for _, b := range contents {
 		sum := sha256.Sum256(b)
 		h.Write(sum[:])
 	}

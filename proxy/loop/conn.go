@@ -72,6 +72,16 @@ type Destined interface {
 	Service() string
 }
 
+// Verified is a Stream whose peer may have shown a certificate.
+type Verified interface {
+	Stream
+	// OnUntrusted is called, at most once, between OnOpen and OnClose, when the peer's
+	// certificate has ended or is no longer accepted. The stream must end the connection, and
+	// may first end its requests in order, in limited time. A driver closes the connection of
+	// a Stream that is not Verified.
+	OnUntrusted()
+}
+
 // ErrDialQueue ends a dial that was not tried because the driver's queue of dials is full.
 var ErrDialQueue = errors.New("proxy: too many dials are waiting")
 

@@ -14,11 +14,11 @@
 //	turn.go      when a turn ends, and functions posted from outside
 //	idlewait.go  how a loop with little to do waits for its next event
 //	clock.go     the timerfd behind a loop's timers
-//	conn.go      loop.Conn and its states
-//	write.go     writes to the socket
+//	conn.go      loop.Conn and its states, writes to the socket
 //	drain.go     the orderly close
 //	newcomer.go  accepted connections before their TLS handshake
 //	tls.go       TLS between the stream and the socket
+//	trust.go     peers that are no longer accepted
 //	tlsfailure.go  codes, counts and log of TLS failures
 //	socket.go    loop.Socket: connections on no loop
 //	detach.go    a connection leaves its loop and becomes a Socket

@@ -233,7 +233,7 @@ func (l *Listener) onAccept(nc net.Conn) {
 		}
 	}
 	target.load.Add(1)
-	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at}
+	c := &conn{loop: target, accept: l.accept, remote: nc.RemoteAddr().String(), state: connArriving, reservation: at, config: l.opts.TLS}
 	if !l.begin(c, nc) {
 		c.lost()
 		_ = nc.Close()

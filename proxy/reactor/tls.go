@@ -11,6 +11,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy/certs"
 	"github.com/remora-proxy/remora/proxy/identity"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // maxRecord is the most plain text of a TLS record (RFC 8446, section 5.1), and so the most
@@ -29,6 +30,10 @@ type secure struct {
 	tls  *tls.Conn
 	wire *wire
 	peer *identity.Names // of an accepted connection
+
+	expiry    loop.Timer // armed while the connection is on its loop
+	ends      time.Time  // when it is due
+	untrusted bool       // the peer is no longer accepted
 }
 
 // wire is the net.Conn below a tls.Conn. During the handshake and after Detach it is the
@@ -82,6 +87,7 @@ func (s *secure) identify() {
 // rest of the current event. The loop must not use it afterwards.
 func (s *secure) detach(nc net.Conn) *tls.Conn {
 	*s.wire = wire{nc: nc, in: bytes.Clone(s.wire.in), handshakeDone: true}
+	s.c.loop.Stop(&s.expiry)
 	s.c.secure = nil
 	return s.tls
 }

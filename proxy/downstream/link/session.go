@@ -16,6 +16,8 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 )
 
+var _ loop.Verified = (*session)(nil)
+
 // session is the accepting end of one link. Its listener has a service of its own.
 type session struct {
 	linkconn.Conn
@@ -265,6 +267,16 @@ func (s *session) Drain() {
 		s.Flush()
 	}
 	s.finishDrain()
+}
+
+// OnUntrusted implements loop.Verified. Requests in flight get their responses.
+func (s *session) OnUntrusted() {
+	if s.State() == linkconn.Opening {
+		s.OnLost()
+		return
+	}
+	s.Drain()
+	s.LimitDrain()
 }
 
 // finishDrain closes the link when the last response was written and nothing is in

@@ -34,6 +34,7 @@ type Conn struct {
 	Outbound    shard.Outbound
 	creditTimer loop.Timer // armed while DATA waits for the peer's credit
 	expiry      loop.Timer // armed while a message or frame is incomplete
+	drainLimit  loop.Timer // armed by LimitDrain
 	keepalive   loop.Timer
 	heard       bool          // bytes arrived since the last keepalive
 	pinged      bool          // a PING has no response yet
@@ -75,6 +76,7 @@ func (c *Conn) Init(w *shard.Shard, role link.Role, end Handler, full func() boo
 	c.keepalive.Fire = c.onKeepalive
 	c.expiry.Fire = c.expire
 	c.creditTimer.Fire = c.onNoCredit
+	c.drainLimit.Fire = c.onDrainLimit
 	c.Outbound.Init(w)
 }
 
@@ -93,6 +95,19 @@ func (c *Conn) Establish(version uint8, peer link.Settings) {
 // StartDraining ends the acceptance of new requests: a GOAWAY was sent or received, or the
 // dialler needs the link no more.
 func (c *Conn) StartDraining() { c.state.become(Draining) }
+
+// LimitDrain closes the link after timeouts.drain, if it has not closed before.
+func (c *Conn) LimitDrain() {
+	if c.state != Closed && !c.drainLimit.Armed() {
+		c.Shard.Loop.After(c.Shard.Config.Timeouts.Drain, &c.drainLimit)
+	}
+}
+
+func (c *Conn) onDrainLimit() {
+	c.Shard.Log.Warn("link closed: requests in flight with a peer that is no longer accepted, timeouts.drain passed",
+		"peer", c.Transport.RemoteAddr())
+	c.handler.OnLost()
+}
 
 // Receive feeds the codec and grants credit. It reports whether the link may stay open.
 func (c *Conn) Receive(b []byte) bool {
@@ -273,6 +288,7 @@ func (c *Conn) Release() {
 	c.Shard.Loop.Stop(&c.expiry)
 	c.Shard.Loop.Stop(&c.retryWrite)
 	c.Shard.Loop.Stop(&c.creditTimer)
+	c.Shard.Loop.Stop(&c.drainLimit)
 	c.Shard.Recount(&c.Held, 0)
 	c.Shard.RecountTables(&c.Tables, 0)
 }

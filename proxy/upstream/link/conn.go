@@ -18,7 +18,10 @@ import (
 	"github.com/remora-proxy/remora/proxy/mux/linkconn"
 )
 
-var _ loop.Destined = (*client)(nil)
+var (
+	_ loop.Destined = (*client)(nil)
+	_ loop.Verified = (*client)(nil)
+)
 
 // client is the dialling end of one link.
 type client struct {
@@ -38,6 +41,7 @@ type client struct {
 // These are the reasons for which a connection did not become a link.
 var (
 	errLinkSilent = errors.New("proxy: the peer did not begin to speak the link protocol within connect_timeout")
+	errUntrusted  = errors.New("proxy: the peer is no longer accepted")
 	errLinkClosed = errors.New("proxy: the peer closed before it spoke the link protocol; it may want TLS, or speak another protocol")
 )
 
@@ -306,6 +310,18 @@ func (c *client) drain() {
 		c.StartDraining()
 	}
 	c.finishDrain()
+}
+
+// OnUntrusted implements loop.Verified. The next attempt dials a new link, and so verifies the
+// endpoint again.
+func (c *client) OnUntrusted() {
+	if c.State() == linkconn.Opening {
+		c.onDialFailed(errUntrusted)
+		return
+	}
+	c.detach()
+	c.drain()
+	c.LimitDrain()
 }
 
 func (c *client) finishDrain() {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+	openloop "github.com/remora-proxy/remora/lab/load"
+	"github.com/remora-proxy/remora/lab/replica"
+)
+
+// shortIdentity is identityOf a certificate that ends soon, but not before its successor, which
+// may take 5 s, is in use.
+func shortIdentity(t *testing.T, ca *testcerts.CA, name string) testcerts.Dir {
+	t.Helper()
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{name}, Lasts: 15 * time.Second})
+	return testcerts.NewDir(t, ca, cert, key)
+}
+
+// TestTLSCertificateEnds: a link ends when the certificate of either end does. The certificates
+// were replaced before, so no request fails.
+func TestTLSCertificateEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a certificate needs time to end; proxy/reactor has a shorter form")
+	}
+	for _, short := range []string{consumerName, providerName} {
+		t.Run(short, func(t *testing.T) {
+			t.Parallel()
+			app, err := replica.Start(replica.Options{Mode: replica.Stall, Median: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = app.Close(context.Background()) })
+			ca := testcerts.New(t)
+			dirs := map[string]testcerts.Dir{consumerName: identityOf(t, ca, consumerName), providerName: identityOf(t, ca, providerName)}
+			dirs[short] = shortIdentity(t, ca, short)
+			provider, ingress := secureProvider(t, app.Addr(), dirs[providerName])
+			consumer, egress := secureConsumer(t, ingress, dirs[consumerName])
+			resp, err := http.Get("http://" + egress + "/compute") // opens a link
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			dirs[short].Rotate(ca.Issue(testcerts.Leaf{Names: []string{short}}))
+			notices := map[string]*process{consumerName: provider, providerName: consumer}[short]
+			ended := make(chan struct{})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				defer stop()
+				defer close(ended)
+				notices.awaitMetric(`remora_tls_failures_total{code="tls_expired"}`, 1)
+			}()
+			for last := false; !last; { // the last one is all on links of the new certificates
+				last = ctx.Err() != nil
+				r, err := openloop.Run(t.Context(), openloop.Options{
+					Targets: []string{"http://" + egress + "/compute"}, Rate: 100, Duration: time.Second, Timeout: 20 * time.Second,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c := r.Counts; c.Failed() > 0 || c.Statuses[200] != c.Requests {
+					t.Errorf("requests failed: %+v", c)
+				}
+			}
+			<-ended
+		})
+	}
+}
+
+// TestTLSPeerWithdrawn: a reload that no longer accepts a peer ends its links. A request in
+// flight has timeouts.drain to end.
+func TestTLSPeerWithdrawn(t *testing.T) {
+	started, release := make(chan string, 2), make(chan struct{})
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/quick" {
+			started <- r.URL.Path
+			<-release
+		}
+		_, _ = io.WriteString(w, "done")
+	}))
+	t.Cleanup(app.Close)
+	for _, c := range []struct {
+		drain  string
+		status int
+	}{{"1m", http.StatusOK}, {"100ms", http.StatusBadGateway}} {
+		t.Run(c.drain, func(t *testing.T) {
+			ca := testcerts.New(t)
+			own := identityOf(t, ca, providerName)
+			ingress := freeAddrs(t, 1)[0]
+			config := func(peer string) string {
+				return fmt.Sprintf(`
+loops: 2
+timeouts: {drain: %s}
+listeners: [{name: ingress, address: %q, protocol: link, service: local, tls: %s}]
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s, timeout: 2m}}`,
+					c.drain, ingress, block(own, peer), app.Listener.Addr())
+			}
+			provider := startRemora(t, config(consumerName))
+			provider.ready()
+			_, egress := secureConsumer(t, ingress, identityOf(t, ca, consumerName))
+			slow := make(chan *http.Response, 1)
+			go func() {
+				resp, err := http.Get("http://" + egress + "/slow")
+				if err != nil {
+					t.Error(err)
+				}
+				slow <- resp
+			}()
+			receive(t, "the request to reach the application", started)
+			provider.reload(config("spiffe://test/other"), "applied")
+			provider.awaitMetric(`remora_tls_failures_total{code="tls_wrong_peer"}`, 1)
+			if c.status == http.StatusOK {
+				resp, err := http.Get("http://" + egress + "/quick")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode < 500 {
+					t.Errorf("a peer that is not accepted any more got %s", resp.Status)
+				}
+				release <- struct{}{}
+			}
+			resp := receive(t, "the response", slow)
+			if resp == nil {
+				return
+			}
+			b, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != c.status || c.status == http.StatusOK && !strings.Contains(string(b), "done") {
+				t.Errorf("%s %q, want %d", resp.Status, b, c.status)
+			}
+			if c.status != http.StatusOK {
+				release <- struct{}{}
+			}
+		})
+	}
+}

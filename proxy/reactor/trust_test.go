@@ -1,0 +1,100 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/testcerts"
+	"github.com/remora-proxy/remora/proxy/certs"
+	"github.com/remora-proxy/remora/proxy/loop"
+)
+
+// verified is a stream that is told of an end of trust.
+type verified struct {
+	stream
+	untrusted func()
+}
+
+func (v *verified) OnUntrusted() { v.untrusted() }
+
+// tellOnce returns a stream that sends its connection to told when OnUntrusted is called.
+func tellOnce(told chan loop.Conn) loop.Stream {
+	var conn loop.Conn
+	return &verified{stream{open: func(c loop.Conn) { conn = c; c.Write([]byte("open")) }}, func() { told <- conn }}
+}
+
+// TestTLSPeerEnds: a connection whose peer's certificate ends is given up, at either end of it.
+func TestTLSPeerEnds(t *testing.T) {
+	ca := testcerts.New(t)
+	identity := func(l testcerts.Leaf) *certs.Source {
+		l.Names = []string{meshName}
+		cert, key := ca.Issue(l)
+		return openIdentity(t, testcerts.NewDir(t, ca, cert, key))
+	}
+	for _, end := range []string{"accepted", "dialled"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			server, client := identity(testcerts.Leaf{}), identity(testcerts.Leaf{Lasts: 5 * time.Second})
+			if end == "dialled" {
+				server, client = client, server
+			}
+			e := start(t, Options{DialTLS: func(string) func() *tls.Config { return client.Client }})
+			accepted, dialled := make(chan loop.Conn, 2), make(chan loop.Conn, 2)
+			addr := listen(t, e, ListenOptions{TLS: server.Server}, func() loop.Stream { return tellOnce(accepted) })
+			l := e.Loops()[0]
+			l.Post(func() { l.Dial(addr, waitLimit, tellOnce(dialled)) })
+			told, other := accepted, dialled
+			if end == "dialled" {
+				told, other = dialled, accepted
+			}
+			conn := recv(t, told, "the end of trust")
+			awaitFailure(t, e, certs.CodeExpired, 1)
+			on(t, l, func() { conn.Close() })
+			if len(other) > 0 {
+				t.Error("the other end does not trust a certificate that lasts")
+			}
+		})
+	}
+}
+
+// TestTLSRecheck: a change of who is accepted reaches open connections. One whose stream is not
+// told is closed.
+func TestTLSRecheck(t *testing.T) {
+	ca, other := testcerts.New(t), testcerts.New(t)
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{meshName}})
+	dir := testcerts.NewDir(t, ca, cert, key)
+	var changes atomic.Int64
+	e := start(t, Options{})
+	own, err := certs.Open(certs.Options{
+		Cert: dir.Cert, Key: dir.Key, CA: dir.CA, Peers: []string{meshName}, Interval: time.Millisecond,
+		OnTrust: func() { changes.Add(1); e.RecheckPeers() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Close)
+	client := own.Client()
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	c := tls.Client(dial(t, addr), client)
+	ask(t, c, "before")
+
+	dir.Rotate(ca.Issue(testcerts.Leaf{Names: []string{meshName}}))
+	for end := time.Now().Add(waitLimit); own.Stats().Loads < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not reloaded")
+		}
+	}
+	e.RecheckPeers()
+	ask(t, c, "after a rotation")
+	if n := changes.Load(); n != 0 {
+		t.Errorf("a certificate of our own changed who is accepted %d times", n)
+	}
+	dir.Write(dir.CA, other.PEM)
+	if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+		t.Errorf("it ended with %q, %v", b, err)
+	}
+	awaitFailure(t, e, certs.CodeUnknownCA, 1)
+}
