@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// As much of the link protocol (docs/link-protocol.md) as its abuse needs. The codec of
+// As much of the link protocol (protocol/link/README.md) as its abuse needs. The codec of
 // protocol/link would not write what is wrong.
 const (
 	linkRequest  = 1

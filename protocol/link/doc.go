@@ -1,6 +1,6 @@
 // Package link implements version 1 of the link protocol, which two sidecars speak over one
 // TCP connection. It encodes, decodes and schedules frames without a socket, a clock or a
-// goroutine. docs/link-protocol.md is the specification. The vectors in testdata are part of
+// goroutine. README.md is the specification. The vectors in testdata are part of
 // it and run as tests.
 //
 // On the consumer's side a link is the upstream, and on the provider's side the downstream.

@@ -63,20 +63,3 @@ func duplicate(gc gnet.Conn) (*net.TCPConn, error) {
 	}
 	return tcp, nil
 }
-
-// Reserver returns the function with which a listener whose connections never reach a loop
-// reserves each of them, under MaxConnections, MaxPerSource and its own max (0 means no
-// limit). That function returns nil if a limit is reached, otherwise a release function, which
-// may be called again. All may be called from any goroutine.
-func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
-	in := &listenerLimit{max: int64(max)}
-	return func(remote net.Addr) (release func()) {
-		at, ok := e.limits.reserve(remote, in, streamFiles)
-		if !ok {
-			return nil
-		}
-		o := &offLoop{}
-		o.begin(e, at)
-		return func() { o.end() }
-	}
-}

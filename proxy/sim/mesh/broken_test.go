@@ -12,7 +12,7 @@ import (
 )
 
 // Types of the link's frames, and where the length of a preface's settings is
-// (docs/link-protocol.md).
+// (protocol/link/README.md).
 const (
 	frameRequest  = 1
 	frameResponse = 2
