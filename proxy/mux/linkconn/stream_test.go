@@ -126,7 +126,7 @@ func TestAcceptedStreams(t *testing.T) {
 		{Kind: link.StreamOpaque, TimeLeft: 2 * time.Second},
 		{Kind: link.StreamAnswer, TimeLeft: time.Hour, Token: link.Token{7}},
 	} {
-		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1})
+		m, consumer, provider := proxytest.NewStreamMesh(t, proxytest.MeshOptions{Apps: 1, Provider: "opaque: true"})
 		p := m.DialAndSend(proxytest.Ingress, string(link.AppendStream(nil, &st))+"and more")
 		m.RunUntil("a stream", func() bool { return len(provider.Accepted) == 1 })
 		m.W.Run(time.Second)
@@ -169,7 +169,7 @@ func TestRefusedStreams(t *testing.T) {
 		{"no streams", proxytest.MeshOptions{}, func(m *proxytest.Mesh, _ *proxytest.Peer) { m.Nodes[1].Proc.SetStreams(nil) }, link.NoService, 501, "not-supported", true},
 	} {
 		for _, kind := range []link.StreamKind{link.StreamHTTP, link.StreamOpaque, link.StreamAnswer} {
-			m, consumer, provider := proxytest.NewStreamMesh(t, func() proxytest.MeshOptions { o := c.o; o.Apps = 1; return o }())
+			m, consumer, provider := proxytest.NewStreamMesh(t, func() proxytest.MeshOptions { o := c.o; o.Apps, o.Provider = 1, "opaque: true"; return o }())
 			p := m.DialAndSend(proxytest.Ingress, "")
 			m.RunUntil("a connection", func() bool { return p.Conn != nil })
 			if c.prepare != nil {
