@@ -24,7 +24,13 @@ func (p *Process) Held() int64 {
 }
 
 // Interned returns the bytes of the interning tables of links.
-func (p *Process) Interned() int64 { return p.shared.Budget.Tables() }
+// It may be called only while no loop runs callbacks.
+func (p *Process) Interned() (n int64) {
+	for _, w := range p.workers {
+		n += int64(w.shard.Tables.Bytes())
+	}
+	return n
+}
 
 // Kept returns the number of bytes of buffers that the loops keep for the next long
 // messages. It may be called only while no loop runs callbacks.

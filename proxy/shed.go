@@ -41,20 +41,6 @@ func (w *Worker) shed() {
 	}
 }
 
-// reclaimAll closes idle links when interning tables have reached their part of
-// limits.buffered: first those of this loop, and if that is not enough, those of the others.
-func (w *Worker) reclaimAll() {
-	w.host.Reclaim()
-	if !w.proc.shared.Budget.TablesOver() {
-		return
-	}
-	for _, other := range w.proc.workers {
-		if other != w {
-			other.shard.Loop.Post(other.host.Reclaim)
-		}
-	}
-}
-
 // largestHolder returns the connection that holds the most memory, and how many bytes. An
 // upstream connection counts with its bytes per request, so that a caller with a large
 // request is ended before the connection that many callers share.

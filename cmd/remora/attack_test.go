@@ -147,9 +147,15 @@ func (m *attackMesh) load(t *testing.T, d time.Duration) {
 	}
 	if c := r.Counts; c.Failed() > 0 || c.Statuses[200] != c.Requests || c.Requests == 0 {
 		t.Errorf("well-behaved requests failed: %+v", c)
+		for _, s := range m.sidecars() {
+			_, metrics := s.get("/metrics")
+			t.Log(refusals.FindAllString(metrics, -1))
+		}
 	}
 	t.Logf("%d well-behaved requests, P50 %v, P99 %v, max %v", r.Counts.Requests, r.Quantile(0.5), r.Quantile(0.99), r.Max())
 }
+
+var refusals = regexp.MustCompile(`(?m)^remora_errors_total.*`)
 
 // attackLoad is how many connections the load has.
 const attackLoad = 32

@@ -44,9 +44,6 @@ func (h *Host) Remove(s session) {
 // Reclaim closes idle sessions, those that hold the most first, until interning tables take
 // clearly less than their part of limits.buffered.
 func (h *Host) Reclaim() {
-	if !h.Process.Budget.TablesOver() {
-		return
-	}
 	type holder struct {
 		bytes   int
 		session session
@@ -59,10 +56,12 @@ func (h *Host) Reclaim() {
 	}
 	slices.SortStableFunc(idle, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	for _, i := range idle {
+		if !h.Tables.Over() {
+			break
+		}
 		h.Log.Warn("idle link closed: interning tables take half of limits.buffered", "bytes", i.bytes)
 		h.Stats.Shed++
-		if i.session.CloseIdle(); !h.Process.Budget.TablesOver() {
-			return
-		}
+		i.session.CloseIdle()
 	}
+	h.Tables.Reclaimed()
 }

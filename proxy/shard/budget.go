@@ -11,9 +11,8 @@ type budget struct {
 	limit atomic.Int64 // at and above it, connections over their share get no new work
 	// hard is the hard mark: at and above it the loops close the connections that hold the
 	// most. Below it, requests in progress may still grow and responses arrive.
-	hard   atomic.Int64
-	bytes  atomic.Int64
-	tables atomic.Int64 // of bytes, those of interning tables
+	hard  atomic.Int64
+	bytes atomic.Int64
 }
 
 // Configure sets the limit and the hard mark.
@@ -32,17 +31,6 @@ const hardMessages = 4
 // counted. Connections over their share then get no new work.
 func (b *budget) Full(own int) bool { return b.bytes.Load()-int64(own) >= b.limit.Load() }
 
-// tablePart is the part of limits.buffered that interning tables may take, so that they leave
-// room for messages.
-func (b *budget) tablePart() int64 { return b.limit.Load() / 2 }
-
-// TablesOver reports whether idle links must still be closed because of their tables. Enough
-// of them close at once that it is not necessary again soon.
-func (b *budget) TablesOver() bool { return b.tables.Load() >= b.tablePart()/4*3 }
-
-// Tables returns the bytes of interning tables.
-func (b *budget) Tables() int64 { return b.tables.Load() }
-
 // Hold adds n bytes to the count; a negative n releases them. Any goroutine may call it.
 func (b *budget) Hold(n int64) { b.bytes.Add(n) }
 
@@ -57,26 +45,6 @@ func (s *Shard) Recount(counted *int, held int) {
 	if held != *counted {
 		s.charge(held - *counted)
 		*counted = held
-	}
-}
-
-// RecountTables charges a change of a link's interning tables, from *counted to held bytes,
-// and sets *counted. While tables grow beyond their part, it defers Reclaiming.
-func (s *Shard) RecountTables(counted *int, held int) {
-	if held != *counted {
-		s.chargeTables(held - *counted)
-		*counted = held
-	}
-}
-
-func (s *Shard) chargeTables(n int) {
-	s.charge(n)
-	s.Process.Budget.tables.Add(int64(n))
-	if s.tableGrowth += max(0, n); s.tableGrowth >= chargeStep {
-		s.tableGrowth = 0
-		if b := &s.Process.Budget; b.tables.Load() >= b.tablePart() {
-			s.Loop.Defer(&s.Reclaiming)
-		}
 	}
 }
 

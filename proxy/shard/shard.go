@@ -37,11 +37,10 @@ type Shard struct {
 	AccessLog    accesslog.Log
 	date         dateCache
 
-	Uncounted   int64      // bytes held that Process.Budget does not include yet
-	Shedding    loop.Flush // deferred when the hard mark is reached
-	Reclaiming  loop.Flush // deferred when interning tables take their part of limits.buffered
-	tableGrowth int        // bytes by which tables have grown since the last check of their part
-	trimmer     loop.Timer // armed while Buffers keeps memory
+	Uncounted int64      // bytes held that Process.Budget does not include yet
+	Shedding  loop.Flush // deferred when the hard mark is reached
+	Tables    Tables
+	trimmer   loop.Timer // armed while Buffers keeps memory
 }
 
 // Process is what all shards share. Its fields are atomic, or set before the first connection.
@@ -98,6 +97,7 @@ func (s *Shard) Configure(cfg *config.Config) {
 	noLimit.Message = protocol.NoLimit
 	s.UnlimitedBody = &noLimit
 	s.boundBuffers()
+	s.Tables.configure(lim, s.Process.Loops)
 	s.Sampler.Configure(&cfg.Tracing)
 }
 

@@ -108,6 +108,9 @@ func (s *session) OnData(b []byte) {
 		s.close()
 		return
 	}
+	if s.host.Tables.Full() {
+		s.host.Reclaim()
+	}
 	s.finishDrain()
 }
 
