@@ -129,7 +129,7 @@ func identity(c *config.Service) config.Service {
 	f := *c
 	f.Discover, f.Endpoints, f.Check = "", nil, config.Check{}
 	f.Policy, f.LB, f.Outlier = config.Policy{}, config.LB{Subset: c.LB.Subset}, config.Outlier{}
-	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue = 0, 0, 0, 0
+	f.ConnectTimeout, f.IdleTimeout, f.MaxPending, f.MaxQueue, f.Opaque = 0, 0, 0, 0, false
 	f.Breaker, f.RateLimit = config.Breaker{}, config.RateLimit{}
 	f.MaxConcurrency = min(c.MaxConcurrency, 1) // only whether there is a limit, and whether it is automatic
 	return f
