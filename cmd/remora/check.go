@@ -33,7 +33,7 @@ func newCheck() *cobra.Command {
 // checkFiles checks the files of all tls blocks.
 func checkFiles(c *config.Config, report func(path, text string)) {
 	for _, b := range c.TLSBlocks() {
-		for _, f := range certs.Check(certs.Options{Cert: b.TLS.Cert, Key: b.TLS.Key, CA: b.TLS.CA}, time.Now()) {
+		for _, f := range certs.Check(certs.Options{Cert: b.TLS.Cert, Key: b.TLS.Key, CA: b.TLS.CA, CRL: b.TLS.CRL}, time.Now()) {
 			report(b.Path+"."+f.Key, f.Err.Error())
 		}
 	}

@@ -75,7 +75,7 @@ func TestCheckBlocks(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`loops: x
 registry: {etcd: {endpoints: ["https://etcd.invalid:2379"], tls: {ca: /none/1}}}
 listeners:
-  - {name: in, address: "127.0.0.1:1", protocol: link, service: app.v1, tls: {cert: /none/2, key: /none/3, ca: /none/4, peers: [a]}}
+  - {name: in, address: "127.0.0.1:1", protocol: link, service: app.v1, tls: {cert: /none/2, key: /none/3, ca: /none/4, peers: [a], crl: /none/crl}}
 services:
   app.v1: {discover: etcd, protocol: http, loops: 1}
 `), 0o600); err != nil {
@@ -88,6 +88,7 @@ services:
 \S+:4:85: listeners\[0\]\.tls\.cert: open /none/2: .*
 \S+:4:99: listeners\[0\]\.tls\.key: open /none/3: .*
 \S+:4:112: listeners\[0\]\.tls\.ca: open /none/4: .*
+\S+:4:138: listeners\[0\]\.tls\.crl: open /none/crl: .*
 \S+:6:\d+: services\["app\.v1"\]\.loops: .*
 `, out.String()) {
 		t.Errorf("output:\n%s", &out)

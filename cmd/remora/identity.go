@@ -21,7 +21,7 @@ func openIdentities(cfg *config.Config, old identities, log *slog.Logger, onTrus
 	next := make(identities)
 	for _, block := range cfg.TLSBlocks() {
 		name, t := block.Name, block.TLS
-		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, Peers: t.Peers, Logger: log, OnTrust: onTrust}
+		o := certs.Options{Cert: t.Cert, Key: t.Key, CA: t.CA, CRL: t.CRL, Peers: t.Peers, Logger: log, OnTrust: onTrust}
 		if source := old[name]; source != nil && source.Has(o) {
 			next[name] = source
 			continue

@@ -261,7 +261,7 @@ func (s *sidecar) identityStats() []admin.Identity {
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		st := ids[name].Stats()
 		out = append(out, admin.Identity{
-			Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires,
+			Name: name, Loads: st.Loads, Failures: st.Failures, Expires: st.Expires, Outdates: st.Outdates,
 		})
 	}
 	return out

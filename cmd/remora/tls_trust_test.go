@@ -74,6 +74,44 @@ func TestTLSCertificateEnds(t *testing.T) {
 	}
 }
 
+// TestTLSRevoked: a new list ends the link of a peer that is on it, and refuses the next one.
+func TestTLSRevoked(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(app.Close)
+	ca := testcerts.New(t)
+	own := identityOf(t, ca, providerName)
+	own.Write(own.CRL, testcerts.ListPEM(ca.List(nil)))
+	ingress := freeAddrs(t, 1)[0]
+	provider := startRemora(t, fmt.Sprintf(`
+listeners: [{name: ingress, address: %q, protocol: link, service: local, tls: {cert: %q, key: %q, ca: %q, crl: %q, peers: [%q]}}]
+services: {local: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}`,
+		ingress, own.Cert, own.Key, own.CA, own.CRL, consumerName, app.Listener.Addr()))
+	provider.ready()
+	cert, key := ca.Issue(testcerts.Leaf{Names: []string{consumerName}})
+	_, egress := secureConsumer(t, ingress, testcerts.NewDir(t, ca, cert, key))
+	status := func() int {
+		resp, err := http.Get("http://" + egress + "/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := status(); got != http.StatusOK {
+		t.Fatalf("status %d", got)
+	}
+	const refused = `remora_tls_failures_total{code="tls_revoked"}`
+	own.Write(own.CRL, testcerts.ListPEM(ca.List(nil, cert)))
+	provider.awaitMetric(refused, 1) // the link
+	if got := status(); got < 500 {
+		t.Errorf("status %d", got)
+	}
+	provider.awaitMetric(refused, 2) // the handshake
+	if provider.metric(`remora_tls_crl_next_update_timestamp_seconds{identity="listeners.ingress.tls"}`) == 0 {
+		t.Error("no metric of the list")
+	}
+}
+
 // TestTLSPeerWithdrawn: a reload that no longer accepts a peer ends its links. A request in
 // flight has timeouts.drain to end.
 func TestTLSPeerWithdrawn(t *testing.T) {

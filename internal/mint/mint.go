@@ -38,6 +38,11 @@ func New(template *x509.Certificate, parent *Certificate) (*Certificate, error) 
 	return &Certificate{made, key}, err
 }
 
+// RevocationList signs a list that is made from template. The DER of it is returned.
+func (c *Certificate) RevocationList(template *x509.RevocationList) ([]byte, error) {
+	return x509.CreateRevocationList(rand.Reader, template, c.x509, c.key)
+}
+
 // PEM returns the certificate and its key as PEM blocks.
 func (c *Certificate) PEM() (cert, key []byte, err error) {
 	private, err := x509.MarshalPKCS8PrivateKey(c.key)

@@ -5,6 +5,8 @@ package testcerts
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"net/url"
 	"os"
@@ -38,7 +40,7 @@ func New(t testing.TB) *CA {
 	cert := make509(t, &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}, nil)
 	pem, _ := encode(t, cert)
 	return &CA{t: t, cert: cert, PEM: pem}
@@ -48,6 +50,40 @@ func New(t testing.TB) *CA {
 func (ca *CA) Issue(l Leaf) (cert, key []byte) {
 	ca.t.Helper()
 	return issue(ca.t, l, ca.cert)
+}
+
+// List signs a revocation list of certificates, each in PEM, and returns its DER. change, if not
+// nil, changes the list before. The next update is due in an hour.
+func (ca *CA) List(change func(*x509.RevocationList), revoked ...[]byte) []byte {
+	ca.t.Helper()
+	list := &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour),
+	}
+	for _, b := range revoked {
+		block, _ := pem.Decode(b)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			ca.t.Fatal(err)
+		}
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: time.Now()})
+	}
+	if change != nil {
+		change(list)
+	}
+	der, err := ca.cert.RevocationList(list)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return der
+}
+
+// ListPEM returns lists, each in DER, as PEM.
+func ListPEM(lists ...[]byte) (all []byte) {
+	for _, der := range lists {
+		all = append(all, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})...)
+	}
+	return all
 }
 
 // SelfSigned makes a self-signed certificate and its key, as PEM.
@@ -106,6 +142,7 @@ func encode(t testing.TB, c *mint.Certificate) (cert, key []byte) {
 type Dir struct {
 	t             testing.TB
 	CA, Cert, Key string // paths
+	CRL           string // path of a file that NewDir does not write
 }
 
 // NewDir makes a directory whose ca.pem is ca. It writes cert and key if they are
@@ -113,7 +150,8 @@ type Dir struct {
 func NewDir(t testing.TB, ca *CA, cert, key []byte) Dir {
 	t.Helper()
 	dir := t.TempDir()
-	d := Dir{t, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	d := Dir{t, in("ca.pem"), in("cert.pem"), in("key.pem"), in("crl.pem")}
 	d.Write(d.CA, ca.PEM)
 	if cert != nil {
 		d.Rotate(cert, key)

@@ -70,6 +70,7 @@ type Identity struct {
 	Loads    uint64    // successful loads of its files
 	Failures uint64    // failed loads of changed files
 	Expires  time.Time // zero if there are only authorities and no certificate
+	Outdates time.Time // first nextUpdate of its revocation lists; zero if there is none
 }
 
 // RegistryStats is the state of the registry.

@@ -64,6 +64,7 @@ var codeNotes = map[string]string{
 	"tls_expired":         "Its certificate has expired or is not yet valid: check its rotation, and the clocks.",
 	"tls_unknown_ca":      "Its certificate is signed by none of `tls.ca`: check who signs there.",
 	"tls_wrong_peer":      "None of its names is in `tls.peers`: the log has its names.",
+	"tls_revoked":         "Its certificate, or an authority of it, is on a list of `tls.crl`: issue it a new one, if it may have one.",
 	"tls_bad_certificate": "Its certificate is wrong in another way: check its usages, client and server.",
 	"tls_plaintext":       "It does not speak TLS: check its `tls` and `insecure`.",
 	"tls_timeout":         "It did not finish the handshake: check `connect_timeout` and its CPU.",
@@ -71,6 +72,7 @@ var codeNotes = map[string]string{
 	"tls_busy":            "512 handshakes were in progress: find out who connects so often.",
 	"tls_refused":         "It refused us: check its log.",
 	"tls_failed":          "It closed the connection, or something else failed: the log has the `error`.",
+	"tls_crl_outdated":    "No peer: a list of `tls.crl` is past its next update. It stays in use; check who delivers new ones.",
 	"tls_reload":          "No peer: our own changed files are invalid, and the old ones stay in use: the log names them.",
 }
 

@@ -83,7 +83,8 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 			return st
 		},
 		Identities: func() []Identity {
-			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Expires: time.Unix(1700000000, 0)}}
+			at := time.Unix(1700000000, 0)
+			return []Identity{{Name: "listeners.ingress.tls", Loads: 1, Expires: at, Outdates: at}}
 		},
 		Registry: func() RegistryStats { return RegistryStats{Connected: true} },
 		Registrations: func() []Registration {

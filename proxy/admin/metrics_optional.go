@@ -22,6 +22,7 @@ var (
 	certReloads = counter("tls_certificate_loads_total", "Loads of certificate files, the first included.", "identity")
 	certBroken  = counter("tls_certificate_load_failures_total", "Failed loads of changed certificate files.", "identity")
 	certExpiry  = gauge("tls_certificate_expiry_timestamp_seconds", "End of the certificate in use.", "identity")
+	crlOutdated = gauge("tls_crl_next_update_timestamp_seconds", "When the first revocation list in use is outdated.", "identity")
 )
 
 func (c *scraper) tls(to *page) {
@@ -35,6 +36,9 @@ func (c *scraper) tls(to *page) {
 		to.put(certBroken, float64(id.Failures), id.Name)
 		if !id.Expires.IsZero() {
 			to.put(certExpiry, float64(id.Expires.Unix()), id.Name)
+		}
+		if !id.Outdates.IsZero() {
+			to.put(crlOutdated, float64(id.Outdates.Unix()), id.Name)
 		}
 	}
 }

@@ -30,6 +30,10 @@ type Options struct {
 	// CA is a file of the authorities that sign peers' certificates; empty means the system's.
 	CA string
 
+	// CRL is a file of revocation lists that authorities in CA have signed, in PEM or DER. Peers
+	// with a certificate on a list are refused. Empty means that none is revoked.
+	CRL string
+
 	// Peers are the accepted names, in the syntax of identity.Parse. A client may
 	// leave them empty: the peer must then prove the name that was dialled.
 	Peers []string
@@ -67,10 +71,12 @@ type Source struct {
 	done chan struct{}      // closed when watch has ended
 }
 
-// configs are the configurations made of one state of the files, and immutable.
+// configs are the configurations made of one state of the files, and immutable but for warned.
 type configs struct {
 	server, client *tls.Config
 	expires        time.Time
+	lists          *revocations // nil means none
+	warned         bool         // of outdated lists; only Open and then watch access it
 }
 
 // Open reads the files and begins to watch them. The caller must call Close.
@@ -90,6 +96,7 @@ func Open(o Options) (*Source, error) {
 	if err := s.use(files); err != nil {
 		return nil, err
 	}
+	s.warnOutdated(time.Now())
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	go s.watch(ctx)
@@ -98,7 +105,7 @@ func Open(o Options) (*Source, error) {
 
 // Has reports whether s was opened for the files and peers of o.
 func (s *Source) Has(o Options) bool {
-	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA &&
+	return s.opt.Cert == o.Cert && s.opt.Key == o.Key && s.opt.CA == o.CA && s.opt.CRL == o.CRL &&
 		slices.Equal(s.opt.Peers, o.Peers)
 }
 
@@ -116,11 +123,17 @@ type Stats struct {
 	Loads    uint64    // loads of the files, the first included
 	Failures uint64    // changed files that could not be used
 	Expires  time.Time // end of the identity's certificate; zero without one
+	Outdates time.Time // first nextUpdate of a revocation list; zero without one
 }
 
 // Stats returns the counters of s.
 func (s *Source) Stats() Stats {
-	return Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Expires: s.current.Load().expires}
+	c := s.current.Load()
+	st := Stats{Loads: s.loads.Load(), Failures: s.failures.Load(), Expires: c.expires}
+	if c.lists != nil {
+		st.Outdates = c.lists.outdate
+	}
+	return st
 }
 
 // Close stops the watch. Configurations that the Source returned stay valid.
@@ -141,6 +154,7 @@ func (s *Source) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.reload()
+			s.warnOutdated(time.Now())
 		}
 	}
 }
@@ -175,8 +189,8 @@ func (s *Source) reload() {
 	}
 }
 
-// files holds the contents of the three files; nil where none is configured.
-type files struct{ cert, key, ca []byte }
+// files holds the contents of the files; nil where none is configured.
+type files struct{ cert, key, ca, crl []byte }
 
 func (s *Source) readFiles() (f files, err error) {
 	if (s.opt.Cert == "") != (s.opt.Key == "") {
@@ -184,17 +198,18 @@ func (s *Source) readFiles() (f files, err error) {
 	}
 	for _, x := range []struct {
 		path string
+		max  int
 		into *[]byte
-	}{{s.opt.Cert, &f.cert}, {s.opt.Key, &f.key}, {s.opt.CA, &f.ca}} {
-		if *x.into, err = readPEM(x.path); err != nil {
+	}{{s.opt.Cert, maxFile, &f.cert}, {s.opt.Key, maxFile, &f.key}, {s.opt.CA, maxFile, &f.ca}, {s.opt.CRL, maxLists, &f.crl}} {
+		if *x.into, err = readFile(x.path, x.max); err != nil {
 			return f, fmt.Errorf("tls: %w", err)
 		}
 	}
 	return f, nil
 }
 
-// readPEM reads one file. It returns nil for an empty path.
-func readPEM(path string) ([]byte, error) {
+// readFile reads one file of at most max bytes. It returns nil for an empty path.
+func readFile(path string, max int) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -203,17 +218,17 @@ func readPEM(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if len(b) > maxFile {
-		err = fmt.Errorf("%s is larger than 1 MiB", path)
+	b, err := io.ReadAll(io.LimitReader(f, int64(max)+1))
+	if len(b) > max {
+		err = fmt.Errorf("%s is larger than %d MiB", path, max>>20)
 	}
 	return b, err
 }
 
-func (f *files) digest() [sha256.Size]byte { return digest(f.cert, f.key, f.ca) }
+func (f *files) digest() [sha256.Size]byte { return digest(f.cert, f.key, f.ca, f.crl) }
 
 // trust is the digest of the files that say who is accepted.
-func (f *files) trust() [sha256.Size]byte { return digest(f.ca) }
+func (f *files) trust() [sha256.Size]byte { return digest(f.ca, f.crl) }
 
 func digest(contents ...[]byte) [sha256.Size]byte {
 	h := sha256.New()

@@ -11,7 +11,7 @@ import (
 
 // Fault is a fault of one file of an identity.
 type Fault struct {
-	Key string // the setting that names the file: cert, key or ca
+	Key string // the setting that names the file: cert, key, ca or crl
 	Err error  // names the file
 }
 
@@ -24,17 +24,20 @@ func Check(o Options, now time.Time) (faults []Fault) {
 		}
 		return err != nil
 	}
-	cert, err := readPEM(o.Cert)
+	cert, err := readFile(o.Cert, maxFile)
 	noCert := fault("cert", err) || cert == nil || fault("cert", checkOwn(o.Cert, cert, now))
-	key, err := readPEM(o.Key)
+	key, err := readFile(o.Key, maxFile)
 	if !fault("key", err) && key != nil && !noCert {
 		if _, err := tls.X509KeyPair(cert, key); err != nil {
 			fault("key", fmt.Errorf("%s, for %s: %w", o.Key, o.Cert, err))
 		}
 	}
-	ca, err := readPEM(o.CA)
-	if !fault("ca", err) && ca != nil {
-		fault("ca", checkAuthorities(o.CA, ca, now))
+	ca, err := readFile(o.CA, maxFile)
+	noCA := fault("ca", err) || ca == nil || fault("ca", checkAuthorities(o.CA, ca, now))
+	crl, err := readFile(o.CRL, maxLists)
+	if !fault("crl", err) && !noCA {
+		_, err := parseRevocations(o.CRL, crl, ca)
+		fault("crl", err)
 	}
 	return faults
 }

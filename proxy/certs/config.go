@@ -29,21 +29,26 @@ func (s *Source) use(f files) error {
 			return fmt.Errorf("tls: %s: %w", s.opt.CA, errNoCertificate)
 		}
 	}
-	next.server = s.serverConfig(own, roots)
-	next.client = s.clientConfig(own, roots)
+	lists, err := parseRevocations(s.opt.CRL, f.crl, f.ca)
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	next.lists = lists
+	next.server = s.serverConfig(own, roots, lists)
+	next.client = s.clientConfig(own, roots, lists)
 	s.current.Store(next)
 	s.loads.Add(1)
 	return nil
 }
 
-func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool) *tls.Config {
+func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: own,
 		// VerifyConnection verifies the chain, and returns a code for each failure.
 		ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			return s.peers.verify(cs.PeerCertificates, roots, x509.ExtKeyUsageClientAuth)
+			return s.peers.verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageClientAuth)
 		},
 		// Links live long, so resuming sessions would save little. Without it each
 		// handshake shows a certificate, verified by the current configuration.
@@ -52,22 +57,25 @@ func (s *Source) serverConfig(own []tls.Certificate, roots *x509.CertPool) *tls.
 	}
 }
 
-func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool) *tls.Config {
+func (s *Source) clientConfig(own []tls.Certificate, roots *x509.CertPool, lists *revocations) *tls.Config {
 	c := &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
 		Certificates:                own,
 		RootCAs:                     roots,
 		DynamicRecordSizingDisabled: true,
 	}
-	if len(s.opt.Peers) == 0 {
-		return c // package tls verifies the dialled name
+	if len(s.opt.Peers) == 0 { // package tls verifies the chain and the dialled name
+		if lists != nil {
+			c.VerifyConnection = func(cs tls.ConnectionState) error { return lists.check(cs.VerifiedChains) }
+		}
+		return c
 	}
 	// Endpoints are dialled by address, which doesn't say whose certificate to
 	// expect: VerifyConnection verifies the chain and the peer's name instead.
 	c.MinVersion = tls.VersionTLS13
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		return s.peers.verify(cs.PeerCertificates, roots, x509.ExtKeyUsageServerAuth)
+		return s.peers.verify(cs.PeerCertificates, roots, lists, x509.ExtKeyUsageServerAuth)
 	}
 	return c
 }

@@ -45,6 +45,7 @@ const (
 	CodeExpired       = "tls_expired"        // expired, or not valid yet
 	CodeUnknownCA     = "tls_unknown_ca"     // self-signed, or signed by an unknown authority
 	CodeWrongPeer     = "tls_wrong_peer"     // valid, but none of its names is in peers
+	CodeRevoked       = "tls_revoked"        // its certificate, or an authority of its chain, is on a list
 	CodeBadCert       = "tls_bad_certificate"
 )
 
@@ -63,8 +64,8 @@ func (e *VerifyError) Error() string {
 // Unwrap returns the cause.
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// verify checks a peer's chain, leaf first, against roots and the accepted names.
-func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
+// verify checks a peer's chain, leaf first, against roots, revocation lists and the accepted names.
+func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, lists *revocations, usage x509.ExtKeyUsage) error {
 	if len(chain) == 0 {
 		return &VerifyError{CodeNoCertificate, errors.New("no certificate")}
 	}
@@ -73,8 +74,12 @@ func (p Peers) verify(chain []*x509.Certificate, roots *x509.CertPool, usage x50
 		o.Intermediates.AddCert(c)
 	}
 	leaf := chain[0]
-	if _, err := leaf.Verify(o); err != nil {
+	chains, err := leaf.Verify(o)
+	if err != nil {
 		return &VerifyError{codeOf(err), err}
+	}
+	if err := lists.check(chains); err != nil {
+		return err
 	}
 	if p.accept(leaf) {
 		return nil

@@ -18,6 +18,8 @@ type TLS struct {
 	Key string `yaml:"key" reload:"see above"`
 	// File with the authorities that sign peers' certificates. Empty means those of the system.
 	CA string `yaml:"ca" reload:"see above"`
+	// File with revocation lists of these authorities, PEM or DER. Peers with a certificate on one are refused. It needs `ca`.
+	CRL string `yaml:"crl" reload:"see above"`
 
 	// Names accepted of the peer: `spiffe://…`, `dns:name`, `*.suffix`. Towards etcd empty means the name that was dialled.
 	Peers []string `yaml:"peers" reload:"see above"`
@@ -25,7 +27,7 @@ type TLS struct {
 
 // Enabled reports whether any key is set.
 func (t *TLS) Enabled() bool {
-	return t.Cert != "" || t.Key != "" || t.CA != "" || len(t.Peers) > 0
+	return t.Cert != "" || t.Key != "" || t.CA != "" || t.CRL != "" || len(t.Peers) > 0
 }
 
 // TLSBlock is a tls block of a configuration.
@@ -63,6 +65,7 @@ func (c *Config) TLSBlocks() (blocks []TLSBlock) {
 // tls checks the keys of a tls block together.
 func (v *validator) tls(at path, t *TLS) {
 	v.refuseIf((t.Cert == "") != (t.Key == ""), at, "cert and key must be set together")
+	v.refuseIf(t.CRL != "" && t.CA == "", at.key("crl"), "needs ca, whose authorities sign the lists")
 	for i, name := range t.Peers {
 		v.refuseIf(!isPeer(name), at.key("peers").item(i),
 			"expected spiffe://domain/path, dns:name or *.suffix, got %q", name)

@@ -131,6 +131,8 @@ func TestEtcdTLS(t *testing.T) {
 		{withEtcd(`["http://a:1"], tls: {ca: x}`), "expected https"},
 		{withEtcd(`["https://a:1", "b:1"]`), "expected https"},
 		{withEtcd(`["https://a:1"], tls: {cert: x}`), "together"},
+		{withEtcd(`["https://a:1"], tls: {ca: a, crl: r}`), ""},
+		{withEtcd(`["https://a:1"], tls: {crl: r}`), "tls.crl: needs ca"},
 		{withEtcd(`["https://a:1"], tls: {peers: ["*"]}`), "got \"*\""},
 	})
 }
