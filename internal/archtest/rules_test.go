@@ -90,7 +90,7 @@ var layers = []layer{
 	},
 	{
 		[]string{"proxy/fair"},
-		nil,
+		[]string{"proxy/loop"},
 		"bounds and shares of any kind of holder",
 	},
 	{

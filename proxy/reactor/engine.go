@@ -196,6 +196,23 @@ func (e *Engine) Loops() []loop.Loop {
 // SetWriteStall changes Options.WriteStall. It may be called from any goroutine.
 func (e *Engine) SetWriteStall(d time.Duration) { e.stall.Store(int64(d)) }
 
+// RefuseWhile makes listeners without TLS refuse each connection for which refusing, called on any
+// goroutine, returns true. It must be called before Listen, Serve and Reserver.
+func (e *Engine) RefuseWhile(refusing func() bool) { e.limits.refusing = refusing }
+
+// Accepted returns the number of accepted connections that are open. Any goroutine may call it,
+// as the next three.
+func (e *Engine) Accepted() int64 { return e.limits.taken.Load() }
+
+// MaxAccepted returns the limit of Accepted.
+func (e *Engine) MaxAccepted() int64 { return e.limits.max }
+
+// Files returns the number of descriptors of connections, without the pipes of streams.
+func (e *Engine) Files() int64 { return e.count.open.Load() + e.count.outside.Load() }
+
+// FileLimit returns the limit of all descriptors of the process, as it was at the start.
+func (e *Engine) FileLimit() int64 { return e.limits.fileLimit }
+
 // Stats returns the counters. It may be called from any goroutine.
 func (e *Engine) Stats() stats.DriverStats {
 	c := &e.count

@@ -117,7 +117,7 @@ func (e *Engine) serve(ln net.Listener, o ListenOptions, accept func(l loop.Loop
 		eng: e, ln: ln, loops: loops, accept: accept, opts: o,
 		overloadTokens: make(chan struct{}, maxOverloaded), done: make(chan struct{}),
 	}
-	l.limit.max = int64(o.MaxConnections)
+	l.limit.max, l.limit.known = int64(o.MaxConnections), o.TLS != nil
 	if o.TLS != nil {
 		l.newcomers = fair.NewTable(placesFor(e.limits.max, l.limit.max))
 		l.newcomers.Turnover = true

@@ -13,12 +13,15 @@ import (
 
 type connLimits struct {
 	max       int64
+	fileLimit int64 // of the process
 	maxFiles  int64 // descriptors for accepted connections and what they need
 	maxSource int   // 0 means no limit, and bySource stays empty
 
+	refusing func() bool // only listeners of known peers accept; nil means never
+
 	taken         atomic.Int64
 	files         atomic.Int64 // counted by connFiles and streamFiles
-	refused       atomic.Int64 // because of max, maxFiles or the listener's limit
+	refused       atomic.Int64 // because of max, maxFiles, the listener's limit or refusing
 	refusedSource atomic.Int64 // because of maxSource
 
 	// bySource has an entry for each source with a connection, so at most max.
@@ -28,6 +31,7 @@ type connLimits struct {
 
 type listenerLimit struct {
 	max   int64 // 0 means no limit
+	known bool  // its peers prove who they are, so the rest of max is for them while others are refused
 	taken atomic.Int64
 }
 
@@ -42,10 +46,11 @@ type reservation struct {
 // reserve counts a connection from remote that takes so many files; false means that a limit is
 // reached.
 func (p *connLimits) reserve(remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
+	refused := !in.known && p.refusing != nil && p.refusing()
 	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
 	got := reservation{of: p, room: in, source: fair.SourceOf(remote), files: files}
 	switch {
-	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max:
+	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max || refused:
 		p.refused.Add(1)
 	case !p.countSource(got.source):
 		p.refusedSource.Add(1)
@@ -149,6 +154,7 @@ const (
 // limitFiles sets the limits of accepted connections.
 func (e *Engine) limitFiles(o *Options) {
 	files := fileLimit()
+	e.limits.fileLimit = int64(files)
 	e.limits.maxFiles = int64(files - processFiles - loopFiles*o.Loops - o.ReservedFiles)
 	e.limits.max = int64(capConnections(o.MaxConnections, int(e.limits.maxFiles)))
 	if int(e.limits.max) < o.MaxConnections {

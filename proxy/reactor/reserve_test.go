@@ -1,10 +1,12 @@
 package reactor
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,5 +166,38 @@ func TestPerListener(t *testing.T) {
 	release()
 	if st := e.Stats(); st.Refused != 2 {
 		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestRefusing: a listener whose peers prove who they are accepts while others refuse, up to the
+// limit.
+func TestRefusing(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{MaxConnections: 3})
+	var refusing atomic.Bool
+	e.RefuseWhile(refusing.Load)
+	plain, known := listen(t, e, ListenOptions{}, echo), listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	before := dial(t, plain)
+	ask(t, before, "before")
+	refusing.Store(true)
+	if got, err := io.ReadAll(dial(t, plain)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("while it refuses, a connection got %q, %v", got, err)
+	}
+	if e.Reserver(0)(&net.TCPAddr{}) != nil {
+		t.Error("a connection off the loops was reserved")
+	}
+	ask(t, before, "still open")
+	for range 2 {
+		ask(t, tls.Client(dial(t, known), own.Client()), "a known peer")
+	}
+	if got, err := io.ReadAll(dial(t, known)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("above the limit, a known peer got %q, %v", got, err)
+	}
+	refusing.Store(false)
+	before.Close()
+	e.wantReserved(t, 2, 0)
+	ask(t, dial(t, plain), "again")
+	if st := e.Stats(); st.Refused != 3 {
+		t.Errorf("%d refusals counted, want 3", st.Refused)
 	}
 }

@@ -17,7 +17,7 @@ type Metered interface {
 // DriverStats is a snapshot of a driver's counters, of all loops together.
 type DriverStats struct {
 	Accepted      int64 // connections accepted and given to a loop
-	Refused       int64 // connections closed at once because of limits.connections
+	Refused       int64 // connections closed at once because of limits.connections, or by RefuseWhile
 	RefusedSource int64 // connections closed at once because of limits.per_source
 	AcceptErrors  int64 // failed accepts, and accepted sockets that failed to reach a loop
 	Inbound       int64 // open connections that were accepted, including detached and reserved ones
