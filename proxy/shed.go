@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // shedAll brings the process below the hard mark, so that a peer that fills memory does
@@ -57,4 +61,51 @@ func (w *Worker) largestHolder() (held int, h exchange.Holder) {
 		}
 	}
 	return held, h
+}
+
+// ShedIdle closes a part of the idle downstream connections: those of the source that holds the
+// most connections first, and of them those that are idle longest. Links and streams are not
+// among them. Any goroutine may call it.
+func (p *Process) ShedIdle() {
+	for _, w := range p.workers {
+		w.shard.Loop.Post(w.shedIdle)
+	}
+}
+
+// minIdle is how long a connection that is shed was idle at least: on one in use the next request
+// may be on its way. idleParts is the part of a loop's connections that is shed at a time.
+const (
+	minIdle   = time.Second
+	idleParts = 20
+)
+
+// idleSession is a session that may be shed.
+type idleSession struct {
+	source  netip.Addr
+	idle    time.Duration
+	rank    int // connections of the source if all that are idle longer were closed
+	session interface{ CloseIdle() }
+}
+
+func (w *Worker) shedIdle() {
+	held := make(map[netip.Addr]int)
+	var all []idleSession
+	for _, s := range w.host.Sessions {
+		remote, _ := netip.ParseAddrPort(s.RemoteAddr())
+		source := loop.Source(remote.Addr())
+		held[source]++
+		if idle := s.IdleFor(); idle >= minIdle {
+			all = append(all, idleSession{source: source, idle: idle, session: s})
+		}
+	}
+	slices.SortFunc(all, func(a, b idleSession) int { return cmp.Compare(b.idle, a.idle) })
+	for i := range all {
+		all[i].rank = held[all[i].source]
+		held[all[i].source]--
+	}
+	slices.SortStableFunc(all, func(a, b idleSession) int { return cmp.Compare(b.rank, a.rank) })
+	for _, s := range all[:min(len(all), 1+len(w.host.Sessions)/idleParts)] {
+		w.shard.Stats.ShedIdle++
+		s.session.CloseIdle()
+	}
 }

@@ -1,6 +1,10 @@
 package downstream
 
-import "github.com/remora-proxy/remora/proxy/exchange"
+import (
+	"time"
+
+	"github.com/remora-proxy/remora/proxy/exchange"
+)
 
 // session is a downstream connection, as its worker needs it.
 type session interface {
@@ -8,6 +12,11 @@ type session interface {
 	node() *SessionNode
 	// Buffered returns how many bytes are held for the peer.
 	Buffered() int
+	// IdleFor returns how long the session has waited for a request, 0 if it does not wait for
+	// one or closes without help when it is idle.
+	IdleFor() time.Duration
+	// RemoteAddr returns the peer's "ip:port".
+	RemoteAddr() string
 	// Listener returns the listener that accepted the connection.
 	Listener() *exchange.Listener
 	// Drain closes the session once the requests in flight have their responses.
@@ -18,7 +27,7 @@ type session interface {
 	// Reclaimable returns the bytes of memory that CloseIdle releases. It is 0 if the session
 	// has a request in flight.
 	Reclaimable() int
-	// CloseIdle closes the session so that no request can be lost by that.
+	// CloseIdle closes a session that is idle or reclaimable, as when timeouts.idle expires.
 	CloseIdle()
 }
 
@@ -27,11 +36,8 @@ type SessionNode struct {
 	place int // index in the list plus 1; 0 means not listed
 }
 
-// Reclaimable and CloseIdle are for sessions that hold nothing without a request.
+// Reclaimable is for sessions that hold nothing without a request.
 func (n *SessionNode) Reclaimable() int { return 0 }
-
-// CloseIdle does nothing.
-func (n *SessionNode) CloseIdle() {}
 
 // node is promoted to the session.
 func (n *SessionNode) node() *SessionNode { return n }

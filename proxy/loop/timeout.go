@@ -42,6 +42,14 @@ func (t *Timeout) Start(k TimeoutKind, d time.Duration) {
 // StartIdle starts the idle timeout.
 func (t *Timeout) StartIdle(d time.Duration) { t.Start(TimeoutIdle, d) }
 
+// IdleFor returns how long the idle timeout of d has been running, 0 if it is not.
+func (t *Timeout) IdleFor(d time.Duration) time.Duration {
+	if t.kind != TimeoutIdle {
+		return 0
+	}
+	return t.loop.Now() + d - t.expires
+}
+
 // Running reports whether the timeout of kind k is running.
 func (t *Timeout) Running(k TimeoutKind) bool { return t.kind == k }
 

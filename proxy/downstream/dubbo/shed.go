@@ -2,8 +2,10 @@ package dubbo
 
 import (
 	"slices"
+	"time"
 
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // overBudget reports whether a call of length bytes must be refused: memory is short, and the
@@ -48,3 +50,13 @@ func (s *session) CloseNow() {
 	s.outbound.Stop()
 	s.conn.Close()
 }
+
+// IdleFor implements the session of a worker.
+func (s *session) IdleFor() time.Duration {
+	if len(s.calls) > 0 {
+		return 0
+	}
+	return s.timeout.IdleFor(s.host.Config.Timeouts.Idle)
+}
+
+func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }

@@ -1,8 +1,11 @@
 package http
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/protocol"
 	"github.com/remora-proxy/remora/proxy/exchange"
+	"github.com/remora-proxy/remora/proxy/loop"
 )
 
 // overBudget reports whether the client must not send more: memory is short, and the
@@ -39,6 +42,16 @@ func (s *session) CloseNow() {
 	s.outbound.Stop()
 	s.conn.Close()
 }
+
+// IdleFor implements the session of a worker.
+func (s *session) IdleFor() time.Duration {
+	if len(s.calls) > 0 {
+		return 0
+	}
+	return s.timeout.IdleFor(s.host.Config.Timeouts.Idle)
+}
+
+func (s *session) CloseIdle() { s.onTimeout(loop.TimeoutIdle) }
 
 // account charges the memory of incomplete requests and of pendingStream to limits.buffered.
 func (s *session) account() {

@@ -1,6 +1,8 @@
 package link
 
 import (
+	"time"
+
 	"github.com/remora-proxy/remora/protocol/link"
 	"github.com/remora-proxy/remora/proxy/exchange"
 	"github.com/remora-proxy/remora/proxy/fault"
@@ -87,3 +89,6 @@ func (s *session) ShedLargest() bool {
 	s.Account()
 	return true
 }
+
+// IdleFor returns 0: an idle link closes without help.
+func (s *session) IdleFor() time.Duration { return 0 }

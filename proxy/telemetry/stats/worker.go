@@ -8,6 +8,7 @@ type WorkerStats struct {
 	Requests      uint64 // exchanges begun
 	Replays       uint64 // requests sent again because a pooled connection was stale
 	WriteTimeouts uint64 // connections closed because the peer took no output
+	ShedIdle      uint64 // idle connections closed because the process can run out of a resource
 	Shed          uint64 // connections closed because they held the most memory
 	LinkFlushes   uint64 // writes to links
 	LinkBytesIn   uint64
