@@ -20,6 +20,7 @@ import (
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/handover"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/stream"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
@@ -225,6 +226,8 @@ func limitMemory(cfg *config.Config) {
 // waits for. During a hot restart the predecessor's admin API responds until this
 // process serves.
 func (s *sidecar) openAdmin() (err error) {
+	resources := s.resources()
+	s.engine.RefuseWhile(resources.Refusing)
 	s.admin = admin.New(admin.Options{
 		Process: s.proc, Version: versionOf(version, buildInfo()), Log: s.log, Level: s.level,
 		Reactor:       s.engine.Stats,
@@ -235,8 +238,10 @@ func (s *sidecar) openAdmin() (err error) {
 		Restarts:      s.inherited.restarts,
 		Tracing:       s.spans.Stats,
 		AccessLog:     &s.access.counts,
+		Overload:      resources,
 		Drain:         s.startDrain,
 	})
+	s.retiring.Go(func() { resources.Run(s.ended) })
 	if s.cfg.Admin.Address == "" {
 		return nil
 	}
@@ -247,6 +252,33 @@ func (s *sidecar) openAdmin() (err error) {
 		s.startAdmin()
 	}
 	return nil
+}
+
+// otherFiles is the number of descriptors besides connections, on systems that don't count them.
+const otherFiles = 64
+
+// resources returns the accounting of what the process can run out of. Each resource is one line.
+// s.admin must be set before anybody asks for its use.
+func (s *sidecar) resources() *overload.Manager {
+	return overload.New(overload.Options{
+		Resources: []overload.Resource{
+			{Name: "descriptors", Used: s.openFiles, Limit: s.engine.FileLimit},
+			overload.Memory(),
+			{Name: "connections", Used: s.engine.Accepted, Limit: s.engine.MaxAccepted},
+			{Name: "buffered", Used: s.proc.Buffered, Limit: func() int64 { return s.proc.Config().Limits.Buffered }, Bounded: true},
+			{Name: "admin_connections", Used: func() int64 { return int64(s.admin.Connections()) },
+				Limit: func() int64 { return int64(s.proc.Config().Limits.AdminConnections) }, Bounded: true},
+		},
+		Shed: s.proc.ShedIdle, Logger: s.log,
+	})
+}
+
+// openFiles returns the number of open descriptors.
+func (s *sidecar) openFiles() int64 {
+	if n, ok := overload.OpenFiles(); ok {
+		return n
+	}
+	return otherFiles + s.engine.Files() + int64(s.admin.Connections())
 }
 
 // identityStats lists the identities for the admin API.

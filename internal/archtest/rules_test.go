@@ -31,7 +31,7 @@ var layers = []layer{
 	{
 		[]string{"cmd/remora"},
 		[]string{
-			"proxy/admin", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop", "proxy/config",
+			"proxy/admin", "proxy/overload", "proxy/telemetry/...", "proxy/reactor", "proxy/stream", "proxy", "proxy/loop", "proxy/config",
 			"proxy/certs", "proxy/handover", "registry/...", "internal/...",
 		},
 		"the binary wires the drivers to the core; what it does itself belongs into a package",
@@ -54,7 +54,7 @@ var layers = []layer{
 	{
 		[]string{"proxy/admin"},
 		[]string{
-			"proxy", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
+			"proxy", "proxy/overload", "proxy/fault", "proxy/telemetry/...", "proxy/config", "proxy/hedge", "lb",
 			"registry", "internal/...",
 		},
 		"admin shows what the core reports, and knows no driver",
@@ -220,7 +220,7 @@ var layers = []layer{
 		"certificates are read and verified here; names are compared by a package that the core may use",
 	},
 	{
-		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover"},
+		[]string{"proxy/loop", "proxy/hedge", "proxy/limit/adaptive", "proxy/config", "proxy/identity", "proxy/handover", "proxy/overload"},
 		nil,
 		"a leaf: it can be read, tested and reused on its own",
 	},

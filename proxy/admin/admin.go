@@ -19,6 +19,7 @@ import (
 
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
+	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
 	"github.com/remora-proxy/remora/proxy/telemetry/stats"
@@ -53,6 +54,9 @@ type Options struct {
 	// AccessLog has the counts of the access log since the start, over all
 	// configurations.
 	AccessLog *accesslog.Counts
+
+	// Overload has the resources of the process and their use.
+	Overload *overload.Manager
 
 	// Drain starts a drain and returns at once. It may be called again, but is not called
 	// in phase Starting.
@@ -151,6 +155,13 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	<-s.served
 	return err
+}
+
+// Connections returns the number of open connections of the API.
+func (s *Server) Connections() int {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	return len(s.conns.place)
 }
 
 // routes returns the paths of the API.

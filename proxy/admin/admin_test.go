@@ -203,3 +203,27 @@ func TestServe(t *testing.T) {
 		t.Error("still accepts")
 	}
 }
+
+// TestReadyVerbose: /readyz?verbose has the overload state and the use of each resource, whatever
+// the status. Without the token of the API nobody sees it.
+func TestReadyVerbose(t *testing.T) {
+	s := newSidecar(t, twoServices)
+	want := func(status int, body string) {
+		t.Helper()
+		if got, text := s.get("/readyz?verbose"); got != status || text != body {
+			t.Errorf("status %d %q, want %d %q", got, text, status, body)
+		}
+	}
+	want(503, "starting\noverload: normal\ncups: 0 of 100\n")
+	s.cups.Store(90)
+	s.api.opt.Overload.Sample()
+	want(503, "starting\noverload: shedding because of cups\ncups: 90 of 100\n")
+	series := s.scrape()
+	for name, value := range map[string]float64{"remora_overload_state": 1, "remora_overload_used": 90, "remora_overload_limit": 100} {
+		if f := series[name]; f == nil || f.Metric[0].Gauge.GetValue() != value {
+			t.Errorf("%s is %v, want %v", name, f, value)
+		}
+	}
+	s = newSidecar(t, twoServices+"\nadmin: {token: secret}")
+	want(503, "starting\n")
+}

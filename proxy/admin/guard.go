@@ -48,6 +48,9 @@ func (s *Server) authenticated(token string, next http.Handler) http.Handler {
 			http.Error(w, "the admin API requires Authorization: Bearer, with admin.token of the configuration", http.StatusUnauthorized)
 			return
 		}
+		if !granted {
+			r.URL.RawQuery = "" // no more than the health
+		}
 		next.ServeHTTP(w, r)
 	})
 }

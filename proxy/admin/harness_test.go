@@ -16,6 +16,7 @@ import (
 	"github.com/remora-proxy/remora/proxy"
 	"github.com/remora-proxy/remora/proxy/config"
 	"github.com/remora-proxy/remora/proxy/loop"
+	"github.com/remora-proxy/remora/proxy/overload"
 	"github.com/remora-proxy/remora/proxy/reactor"
 	"github.com/remora-proxy/remora/proxy/telemetry/accesslog"
 	"github.com/remora-proxy/remora/proxy/telemetry/otlp"
@@ -35,6 +36,7 @@ type sidecar struct {
 	api    *Server
 	egress string
 	drains atomic.Int32
+	cups   atomic.Int64 // the use of its one resource, of 100
 }
 
 const loopCount = 2
@@ -97,7 +99,11 @@ func newSidecar(t testing.TB, yaml string) *sidecar {
 		},
 		Tracing:   func() otlp.Stats { return otlp.Stats{Exported: 7, Full: 2, Lost: 1} },
 		AccessLog: &accessLog,
-		Drain:     func() { s.drains.Add(1); s.api.Enter(Draining) },
+		Overload: overload.New(overload.Options{
+			Resources: []overload.Resource{{Name: "cups", Used: s.cups.Load, Limit: func() int64 { return 100 }}},
+			Shed:      func() {}, Logger: log,
+		}),
+		Drain: func() { s.drains.Add(1); s.api.Enter(Draining) },
 	})
 	s.api.loopTimeout = waitLimit
 	return s

@@ -24,11 +24,35 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz responds 200 if the sidecar may receive traffic: all listeners are open, every
 // loop has the endpoints of every routed service or knows that there are none, and the
 // sidecar is not draining. Otherwise it responds 503, with a line for each missing
-// condition.
+// condition. With ?verbose a line for each resource of the process follows.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	lines, status := s.unreadiness(r), http.StatusServiceUnavailable
+	if len(lines) == 0 {
+		lines, status = []string{"ready"}, http.StatusOK
+	}
+	if r.URL.Query().Has("verbose") {
+		lines = append(lines, s.resources()...)
+	}
+	plain(w, status, strings.Join(lines, "\n"))
+}
+
+// resources returns the overload state of the process, and the use of each resource.
+func (s *Server) resources() []string {
+	state, reason := s.opt.Overload.State()
+	lines := []string{"overload: " + state.String()}
+	if reason != "" {
+		lines[0] += " because of " + reason
+	}
+	for _, r := range s.opt.Overload.Resources() {
+		lines = append(lines, fmt.Sprintf("%s: %d of %d", r.Name, r.Used(), r.Limit()))
+	}
+	return lines
+}
+
+// unreadiness returns a line for each reason why the sidecar is not ready.
+func (s *Server) unreadiness(r *http.Request) (lines []string) {
 	if p := s.Phase(); p != Serving {
-		unavailable(w, p.String())
-		return
+		return []string{p.String()}
 	}
 	services := s.routedServices()
 	missing, stuck := query(r.Context(), s.opt.Process, s.loopTimeout, func(w *proxy.Worker) []string {
@@ -40,18 +64,13 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 		return names
 	})
-	var lines []string
 	if len(stuck) > 0 {
 		lines = append(lines, fmt.Sprintf("loops %v do not respond", stuck))
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(missing...)))) {
 		lines = append(lines, fmt.Sprintf("service %s: no endpoints known yet", name))
 	}
-	if len(lines) > 0 {
-		unavailable(w, lines...)
-		return
-	}
-	plain(w, http.StatusOK, "ready")
+	return lines
 }
 
 // routedServices returns the services of routes and listeners, sorted.

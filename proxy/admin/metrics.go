@@ -95,6 +95,7 @@ func (c *scraper) fill(ctx context.Context, p *page) error {
 func (c *scraper) collect(to *page, reports []stats.WorkerReport) {
 	c.process(to, reports)
 	c.reactor(to)
+	c.overload(to)
 	c.links(to, reports)
 	for i := range reports {
 		c.loop(to, strconv.Itoa(i), &reports[i])
@@ -126,7 +127,8 @@ var (
 	shed        = counter("shed_connections_total",
 		"Connections closed as largest holders of memory: with buffered_bytes a quarter above its limit, "+
 			"or idle links with interning tables at half of it.")
-	left = counter("stream_departures_total",
+	shedIdle = counter("shed_idle_connections_total", "Idle connections closed while a resource of the process runs out.")
+	left     = counter("stream_departures_total",
 		"What left the loops to become a stream: a client with its request (body, websocket, connect) or response, "+
 			"a response parked for another sidecar, an accepted stream of another sidecar, "+
 			"and redirected connections that pass through (pass).", "kind")
@@ -142,6 +144,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 		sum.Replays += st.Replays
 		sum.WriteTimeouts += st.WriteTimeouts
 		sum.Shed += st.Shed
+		sum.ShedIdle += st.ShedIdle
 		for d, n := range st.Handoffs {
 			sum.Handoffs[d] += n
 		}
@@ -165,6 +168,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 	to.put(replays, float64(sum.Replays))
 	to.put(writeStalls, float64(sum.WriteTimeouts))
 	to.put(shed, float64(sum.Shed))
+	to.put(shedIdle, float64(sum.ShedIdle))
 	for d, n := range sum.Handoffs {
 		to.put(left, float64(n), stats.Handoff(d).String())
 	}
@@ -173,7 +177,7 @@ func (c *scraper) process(to *page, reports []stats.WorkerReport) {
 // The families of the driver.
 var (
 	accepted     = counter("reactor_accepted_total", "Connections accepted and given to a loop.")
-	refused      = counter("reactor_refused_total", "Connections closed at once, above limits.connections.")
+	refused      = counter("reactor_refused_total", "Connections closed at once, above limits.connections or in overload state refusing.")
 	refusedFrom  = counter("reactor_refused_source_total", "Connections closed at once, above limits.per_source.")
 	acceptErrors = counter("reactor_accept_errors_total", "Failed accepts, and accepted sockets that no loop took.")
 	dialed       = counter("reactor_dialed_total", "Connections established to endpoints.")

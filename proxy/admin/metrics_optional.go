@@ -88,3 +88,19 @@ func (c *scraper) accessLog(to *page) {
 	to.put(accessDropped, float64(st.Lost.Load()), "write")
 	to.put(accessErrors, float64(st.Errors.Load()))
 }
+
+// The families of what the process can run out of.
+var (
+	overloadState = gauge("overload_state", "0 normal, 1 shedding, 2 refusing.")
+	overloadUsed  = gauge("overload_used", "Use of a resource.", "resource")
+	overloadLimit = gauge("overload_limit", "Its limit, 0 without one.", "resource")
+)
+
+func (c *scraper) overload(to *page) {
+	state, _ := c.s.opt.Overload.State()
+	to.put(overloadState, float64(state))
+	for _, r := range c.s.opt.Overload.Resources() {
+		to.put(overloadUsed, float64(r.Used()), r.Name)
+		to.put(overloadLimit, float64(r.Limit()), r.Name)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/remora-proxy/remora/proxy/overload"
 )
 
 // processCollector exports values of the operating system for the process, under the
@@ -52,12 +54,11 @@ func residentMemory() (bytes float64, ok bool) {
 	return float64(resident) * float64(os.Getpagesize()), n == 2
 }
 
-// openFDs returns the number of open descriptors, from Linux 6.2 on the size of their directory.
+// openFDs returns the number of open descriptors.
 func openFDs() (n float64, ok bool) {
-	const dir = "/proc/self/fd"
-	if info, err := os.Stat(dir); err == nil && info.Size() > 0 {
-		return float64(info.Size()), true
+	if n, ok := overload.OpenFiles(); ok {
+		return float64(n), true
 	}
-	all, err := os.ReadDir(dir)
+	all, err := os.ReadDir("/proc/self/fd")
 	return float64(len(all)), err == nil
 }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remora-proxy/remora/internal/eventually"
+)
+
+// TestOverload: clients that hold all connections open lose idle ones, so that others are served
+// soon. A request in progress is not one of them, and probes are answered.
+func TestOverload(t *testing.T) {
+	const limit = 100
+	app := newApp(t)
+	p, egress := consumer(t, app, fmt.Sprintf("limits: {connections: %d}", limit))
+	p.ready()
+	slow, err := net.Dial("tcp", egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	_, _ = io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	receive(t, "the slow request", app.arrived)
+	for range limit - 1 {
+		if err := keepOpen(t, egress, "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually.Nil(t, "the state refusing", func() error {
+		status, body := p.get("/readyz?verbose")
+		if status != 200 || !strings.HasPrefix(body, "ready\noverload: refusing because of connections\n") {
+			return fmt.Errorf("%d %q", status, body)
+		}
+		return nil
+	})
+	eventually.Nil(t, "a new client to be served", func() error {
+		if status := askOnce(t, egress); status != 200 {
+			return fmt.Errorf("status %d", status)
+		}
+		return nil
+	})
+	p.awaitMetric("remora_shed_idle_connections_total", 5)
+	eventually.Nil(t, "the end of the overload", func() error {
+		if n := p.metric("remora_overload_state"); n != 0 {
+			return fmt.Errorf("state %d", n)
+		}
+		return nil
+	})
+	if n := p.metric(`remora_reactor_connections{direction="in"}`); n < limit/2 {
+		t.Errorf("%d connections are left, far fewer than were too many", n)
+	}
+	close(app.release)
+	_ = slow.SetDeadline(time.Now().Add(patience))
+	got := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(slow, got); err != nil || string(got) != "HTTP/1.1 200" {
+		t.Errorf("the request in progress got %q, %v", got, err)
+	}
+	log := p.output.String()
+	for _, line := range []string{"overload state=refusing was=", "resource=connections used=", `msg="overload is over"`} {
+		if n := strings.Count(log, line); n == 0 || n > 5 {
+			t.Errorf("the log has %q %d times", line, n)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package overload
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Resource is something that the process can run out of. Any goroutine may call its functions.
+type Resource struct {
+	Name  string
+	Used  func() int64
+	Limit func() int64 // in the unit of Used; 0 means no limit
+
+	// Bounded means that something else holds the resource within its limit, and that a peer
+	// can use it up alone. Such a resource is reported, and does not change the state:
+	// otherwise that peer could make the process refuse all others.
+	Bounded bool
+}
+
+// State says what the process does about its load.
+type State uint32
+
+// The states.
+const (
+	Normal State = iota
+	Shedding
+	Refusing
+)
+
+var stateNames = [...]string{"normal", "shedding", "refusing"}
+
+// String returns the state's name in lower case.
+func (s State) String() string { return stateNames[s] }
+
+// The shares of a limit at which states begin and end.
+const (
+	shedFrom   = 0.85
+	refuseFrom = 0.95
+	hysteresis = 0.05
+)
+
+// next returns the state after s with this share of the limit in use.
+func (s State) next(share float64) State {
+	switch {
+	case share >= refuseFrom, s == Refusing && share >= refuseFrom-hysteresis:
+		return Refusing
+	case share >= shedFrom, s != Normal && share >= shedFrom-hysteresis:
+		return Shedding
+	}
+	return Normal
+}
+
+// Options configure a Manager. All fields are required.
+type Options struct {
+	Resources []Resource
+	Shed      func() // closes some idle connections; Run calls it at each sample from Shedding on
+	Logger    *slog.Logger
+}
+
+// Manager samples the resources of a process. Any goroutine may call its methods.
+type Manager struct {
+	opt Options
+	now atomic.Pointer[verdict]
+
+	mu      sync.Mutex
+	states  []State // of each resource
+	sampled time.Time
+}
+
+// verdict is a state of the process and the resource that is its reason, "" in Normal.
+type verdict struct {
+	state  State
+	reason string
+}
+
+// New returns a Manager in state Normal.
+func New(o Options) *Manager {
+	m := &Manager{opt: o, states: make([]State, len(o.Resources))}
+	m.now.Store(&verdict{})
+	return m
+}
+
+// State returns the state of the process, and the resource that is the reason, "" in Normal.
+func (m *Manager) State() (s State, reason string) {
+	v := m.now.Load()
+	return v.state, v.reason
+}
+
+// Resources returns the resources, which must not be changed.
+func (m *Manager) Resources() []Resource { return m.opt.Resources }
+
+// Refusing reports whether a new connection must be refused. In state Refusing it samples again,
+// so that the first connection after the overload is served.
+func (m *Manager) Refusing() bool {
+	if m.now.Load().state != Refusing {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.sampled) >= fresh {
+		m.sample()
+	}
+	return m.now.Load().state == Refusing
+}
+
+// interval is the time between samples, and fresh the age at which one is too old to refuse a
+// connection.
+const (
+	interval = 250 * time.Millisecond
+	fresh    = 5 * time.Millisecond
+)
+
+// Run samples until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.Sample()
+		}
+	}
+}
+
+// Sample reads the resources, and sheds if one of them runs out.
+func (m *Manager) Sample() {
+	m.mu.Lock()
+	m.sample()
+	m.mu.Unlock()
+	if m.now.Load().state >= Shedding {
+		m.opt.Shed()
+	}
+}
+
+func (m *Manager) sample() {
+	m.sampled = time.Now()
+	found, most := verdict{}, 0.0
+	var used, limit int64
+	for i := range m.opt.Resources {
+		r := &m.opt.Resources[i]
+		if r.Bounded {
+			continue
+		}
+		u, l := r.Used(), r.Limit()
+		share := 0.0
+		if l > 0 {
+			share = float64(u) / float64(l)
+		}
+		s := m.states[i].next(share)
+		m.states[i] = s
+		if s > found.state || s == found.state && s > Normal && share > most {
+			found, most, used, limit = verdict{s, r.Name}, share, u, l
+		}
+	}
+	if before := m.now.Load(); before.state != found.state {
+		m.change(before, found, used, limit)
+	}
+}
+
+// change enters the state of v.
+func (m *Manager) change(before *verdict, v verdict, used, limit int64) {
+	m.now.Store(&v)
+	if v.state == Normal {
+		m.opt.Logger.Info("overload is over", "was", before.state.String(), "resource", before.reason)
+		return
+	}
+	m.opt.Logger.Warn("overload", "state", v.state.String(), "was", before.state.String(), "resource", v.reason, "used", used, "limit", limit)
+}

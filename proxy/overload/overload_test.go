@@ -1,0 +1,112 @@
+package overload
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// process is a process with two resources whose use a test sets.
+type process struct {
+	*Manager
+	used, bounded int64
+	sheds         int
+	log           strings.Builder
+}
+
+func newProcess() *process {
+	p := &process{}
+	limit := func() int64 { return 100 }
+	p.Manager = New(Options{
+		Resources: []Resource{
+			{Name: "idle", Used: func() int64 { return 1 }, Limit: limit},
+			{Name: "unlimited", Used: func() int64 { return 1 << 40 }, Limit: func() int64 { return 0 }},
+			{Name: "bounded", Used: func() int64 { return p.bounded }, Limit: limit, Bounded: true},
+			{Name: "one", Used: func() int64 { return p.used }, Limit: limit},
+		},
+		Shed:   func() { p.sheds++ },
+		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+	})
+	return p
+}
+
+// TestStates: a state begins at its share of a limit and ends 5% below, sheds and refuses what
+// it says, and is logged once.
+func TestStates(t *testing.T) {
+	p := newProcess()
+	for i, c := range []struct {
+		used int64
+		want State
+	}{
+		{0, Normal}, {84, Normal}, {85, Shedding}, {80, Shedding}, {94, Shedding}, {79, Normal}, {84, Normal},
+		{95, Refusing}, {200, Refusing}, {90, Refusing}, {89, Shedding}, {94, Shedding}, {95, Refusing}, {79, Normal},
+	} {
+		p.used = c.used
+		sheds, lines := p.sheds, strings.Count(p.log.String(), "\n")
+		before, _ := p.State()
+		p.Sample()
+		got, reason := p.State()
+		if got != c.want || (reason == "one") != (c.want > Normal) {
+			t.Errorf("%d: at %d%% the state is %v because of %q, want %v", i, c.used, got, reason, c.want)
+		}
+		if p.Refusing() != (got == Refusing) || (p.sheds > sheds) != (got >= Shedding) {
+			t.Errorf("%d: in state %v it refuses: %t, sheds: %t", i, got, p.Refusing(), p.sheds > sheds)
+		}
+		if n := strings.Count(p.log.String(), "\n") - lines; (n == 1) != (before != got) || n > 1 {
+			t.Errorf("%d: %d log lines from %v to %v", i, n, before, got)
+		}
+	}
+	if want := "state=shedding was=normal resource=one used=85 limit=100"; !strings.Contains(p.log.String(), want) {
+		t.Errorf("no %q in the log:\n%s", want, p.log.String())
+	}
+}
+
+// TestBoundedIsReportedOnly: a resource that a peer can use up alone makes nobody else suffer.
+func TestBoundedIsReportedOnly(t *testing.T) {
+	p := newProcess()
+	p.bounded = 100
+	p.Sample()
+	if s, reason := p.State(); s != Normal || p.sheds > 0 {
+		t.Errorf("state %v because of %q", s, reason)
+	}
+}
+
+// TestRefusingIsFresh: the first connection after an overload is not refused, whenever the next
+// sample is due.
+func TestRefusingIsFresh(t *testing.T) {
+	p := newProcess()
+	p.used = 95
+	p.Sample()
+	if !p.Refusing() {
+		t.Error("it does not refuse at 95%")
+	}
+	p.used = 0
+	p.sampled = p.sampled.Add(-fresh)
+	if p.Refusing() {
+		t.Error("it refuses at 0%")
+	}
+	if s, _ := p.State(); s != Normal {
+		t.Errorf("state %v", s)
+	}
+}
+
+// TestSampleAlloc: a sample without a change of state allocates nothing.
+func TestSampleAlloc(t *testing.T) {
+	p := newProcess()
+	p.used = 90
+	p.Sample()
+	if n := testing.AllocsPerRun(100, p.Sample); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestSystem: what the system reports is plausible.
+func TestSystem(t *testing.T) {
+	if n, ok := OpenFiles(); ok && (n < 3 || n > 1000) {
+		t.Errorf("%d open files", n)
+	}
+	m := Memory()
+	if used, limit := m.Used(), m.Limit(); used < 1<<20 || used >= limit {
+		t.Errorf("%d bytes used of %d", used, limit)
+	}
+}
