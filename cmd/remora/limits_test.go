@@ -236,3 +236,44 @@ limits: {per_source: 2}`, in[0], in[1], newApp(t).addr))
 		return err
 	})
 }
+
+// TestPerSourceByDefault: one address off loopback gets a quarter of limits.connections, and
+// clients on loopback are served beside it.
+func TestPerSourceByDefault(t *testing.T) {
+	var own net.IP
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			own = n.IP
+		}
+	}
+	if own == nil {
+		t.Skip("this machine has no address but loopback")
+	}
+	_, port, _ := net.SplitHostPort(freeAddrs(t, 1)[0])
+	p := startRemora(t, fmt.Sprintf(`
+listeners: [{name: in, address: "0.0.0.0:%s", protocol: http, service: app}]
+services: {app: {discover: static, endpoints: [%q], protocol: http, connect_timeout: 15s}}
+limits: {connections: 40}`, port, newApp(t).addr))
+	p.ready()
+	far, near := net.JoinHostPort(own.String(), port), net.JoinHostPort("127.0.0.1", port)
+	for range 10 {
+		if err := keepOpen(t, far, "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keepOpen(t, far, "/"); err == nil {
+		t.Error("one address got more than a quarter of the connections")
+	}
+	for range 12 {
+		if err := keepOpen(t, near, "/"); err != nil {
+			t.Fatalf("on loopback: %v", err)
+		}
+	}
+	if n := p.metric("remora_reactor_refused_source_total"); n != 1 {
+		t.Errorf("%d refusals counted, want 1", n)
+	}
+}

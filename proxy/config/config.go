@@ -211,7 +211,7 @@ type Limits struct {
 	Requests int `yaml:"requests" max:"1000000000"`
 	// Accepted connections of the process. One more is closed at once.
 	Connections int `yaml:"connections" min:"1" max:"1000000000" reload:"restart"`
-	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means no limit.
+	// Accepted connections per IPv4 address or IPv6 /64. One more is closed at once. 0 means a quarter of all, off loopback.
 	PerSource int `yaml:"per_source" max:"1000000000" reload:"restart"`
 	// Streams. One more takes the place of the oldest one from the address that has the most; without such a one it gets 503 `too-many-streams`.
 	Streams int `yaml:"streams" min:"1" max:"1000000000"`

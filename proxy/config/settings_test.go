@@ -37,6 +37,7 @@ var links = map[string]string{
 	"services.*.breaker.consecutive": "[breakers](operations.md#circuit-breakers)",
 	"hedge.mode":                     "[hedging](hedging.md)",
 	"limits.message":                 "[streams](operations.md#streams)",
+	"limits.per_source":              "[sources](operations.md#connections-per-source)",
 	"limits.buffered":                "[buffered bytes](operations.md#buffered-bytes)",
 }
 

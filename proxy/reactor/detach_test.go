@@ -236,7 +236,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 1 {
 		t.Errorf("Inbound is %d with a detached connection, want 1", n)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}) != nil {
+	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection was reserved beyond MaxConnections")
 	}
 	on(t, c.loop, func() {}) // the notice is through
@@ -258,7 +258,7 @@ func TestDetachOutlivesEngine(t *testing.T) {
 	if n := e.Stats().Inbound; n != 0 {
 		t.Errorf("Inbound is %d at the end", n)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}) == nil {
+	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) == nil {
 		t.Error("the reservation was not released")
 	}
 }

@@ -36,7 +36,8 @@ type Options struct {
 	ReservedFiles int
 
 	// MaxPerSource limits the accepted connections of one source, over all listeners: an IPv4
-	// address or an IPv6 /64 network. 0 means no limit but MaxConnections.
+	// address or an IPv6 /64 network. Peers that have proved who they are by TLS do not count. 0
+	// means a quarter of MaxConnections, without connections to a loopback address.
 	MaxPerSource int
 
 	// WriteStall is how long a draining connection may make no progress before it is closed
@@ -131,7 +132,7 @@ func Start(o Options) (*Engine, error) {
 	}
 	e.SetWriteStall(cmp.Or(o.WriteStall, 30*time.Second))
 	e.limitFiles(&o)
-	e.limits.maxSource, e.limits.bySource = o.MaxPerSource, make(map[netip.Addr]int)
+	e.limits.limitSources(o.MaxPerSource)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.dialer = dialer{eng: e, max: maxDials}
 	if err := e.boot(o.Loops); err != nil {

@@ -221,7 +221,7 @@ func (l *Listener) run() {
 // onAccept gives nc to the loop with the fewest connections, or refuses it.
 func (l *Listener) onAccept(nc net.Conn) {
 	e := l.eng
-	at, ok := e.limits.reserve(nc.RemoteAddr(), &l.limit, connFiles)
+	at, ok := e.limits.reserve(nc.LocalAddr(), nc.RemoteAddr(), &l.limit, connFiles)
 	if !ok {
 		l.refuse(nc)
 		return

@@ -237,6 +237,7 @@ func (n *newcomer) handshake(ctx context.Context, nc net.Conn, input []byte, don
 	if err == nil {
 		c.secure.identify()
 		e.count.handshakes.Add(1)
+		c.reservation.prove()
 		if !n.l.enroll(c, nc) {
 			c.lost()
 		}

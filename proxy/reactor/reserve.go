@@ -15,7 +15,8 @@ type connLimits struct {
 	max       int64
 	fileLimit int64 // of the process
 	maxFiles  int64 // descriptors for accepted connections and what they need
-	maxSource int   // 0 means no limit, and bySource stays empty
+	maxSource int   // of one source
+	allLocal  bool  // connections to a loopback address have no limit by source
 
 	refusing func() bool // only listeners of known peers accept; nil means never
 
@@ -39,16 +40,19 @@ type listenerLimit struct {
 type reservation struct {
 	of     *connLimits
 	room   *listenerLimit
-	source netip.Addr
+	source netip.Addr // zero if it does not count by source
 	files  int64
 }
 
-// reserve counts a connection from remote that takes so many files; false means that a limit is
-// reached.
-func (p *connLimits) reserve(remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
+// reserve counts a connection from remote to local that takes so many files; false means that a
+// limit is reached.
+func (p *connLimits) reserve(local, remote net.Addr, in *listenerLimit, files int64) (_ reservation, ok bool) {
 	refused := !in.known && p.refusing != nil && p.refusing()
 	taken, here, open := p.taken.Add(1), in.taken.Add(1), p.files.Add(files)
 	got := reservation{of: p, room: in, source: fair.SourceOf(remote), files: files}
+	if p.allLocal && isLoopback(local) {
+		got.source = netip.Addr{}
+	}
 	switch {
 	case taken > p.max || taken > 1 && open > p.maxFiles || in.max > 0 && here > in.max || refused:
 		p.refused.Add(1)
@@ -77,6 +81,15 @@ func (at *reservation) becomeStream() {
 	}
 }
 
+// prove ends the count by source: the peer has proved who it is, and many known peers may share an
+// address.
+func (at *reservation) prove() {
+	if at.of != nil {
+		at.of.forgetSource(at.source)
+		at.source = netip.Addr{}
+	}
+}
+
 // release uncounts the connection. It may be called again.
 func (at *reservation) release() {
 	p := at.of
@@ -89,7 +102,7 @@ func (at *reservation) release() {
 }
 
 func (p *connLimits) countSource(source netip.Addr) bool {
-	if p.maxSource == 0 {
+	if !source.IsValid() {
 		return true
 	}
 	p.mu.Lock()
@@ -103,7 +116,7 @@ func (p *connLimits) countSource(source netip.Addr) bool {
 }
 
 func (p *connLimits) forgetSource(source netip.Addr) {
-	if p.maxSource == 0 {
+	if !source.IsValid() {
 		return
 	}
 	p.mu.Lock()
@@ -117,10 +130,10 @@ func (p *connLimits) forgetSource(source netip.Addr) {
 // reserves each of them, under MaxConnections, MaxPerSource and its own max (0 means no
 // limit). That function returns nil if a limit is reached, otherwise a release function, which
 // may be called again. All may be called from any goroutine.
-func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func())) {
+func (e *Engine) Reserver(max int) (reserve func(local, remote net.Addr) (release func())) {
 	in := &listenerLimit{max: int64(max)}
-	return func(remote net.Addr) (release func()) {
-		at, ok := e.limits.reserve(remote, in, streamFiles)
+	return func(local, remote net.Addr) (release func()) {
+		at, ok := e.limits.reserve(local, remote, in, streamFiles)
 		if !ok {
 			return nil
 		}
@@ -128,6 +141,27 @@ func (e *Engine) Reserver(max int) (reserve func(remote net.Addr) (release func(
 		o.begin(e, at)
 		return func() { o.end() }
 	}
+}
+
+// isLoopback reports whether only this host can connect to a local address. So it finds the
+// connections that the kernel redirected on this host, too, which have any remote address.
+func isLoopback(local net.Addr) bool {
+	tcp, ok := local.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// sourceParts is the part of MaxConnections that one source may have by default: four addresses
+// must work together to use up the limit. It is large because many clients may share an address,
+// behind a translator or a load balancer.
+const sourceParts = 4
+
+// limitSources sets the limit by source, after that of all connections.
+func (p *connLimits) limitSources(wanted int) {
+	p.maxSource, p.allLocal = wanted, wanted == 0
+	if wanted == 0 {
+		p.maxSource = max(1, int(p.max/sourceParts))
+	}
+	p.bySource = make(map[netip.Addr]int)
 }
 
 // The limit of file descriptors (RLIMIT_NOFILE) is divided so that accepted connections leave

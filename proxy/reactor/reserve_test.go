@@ -101,10 +101,10 @@ func TestPerSourceOffLoop(t *testing.T) {
 		}}
 	})
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
-	release := e.Reserver(0)(from)
+	release := e.Reserver(0)(from, from)
 	dialFrom(t, "127.0.0.2", addr)
 	sock := recv(t, left, "the connection")
-	if e.Reserver(0)(from) != nil {
+	if e.Reserver(0)(from, from) != nil {
 		t.Error("a third connection was reserved")
 	}
 	e.wantReserved(t, 2, 1)
@@ -155,12 +155,12 @@ func TestPerListener(t *testing.T) {
 	e.wantReserved(t, 2, 0)
 	ask(t, dial(t, small), "again")
 	reserve := e.Reserver(1)
-	release := reserve(&net.TCPAddr{})
-	if release == nil || e.Reserver(1)(&net.TCPAddr{}) != nil {
+	release := reserve(&net.TCPAddr{}, &net.TCPAddr{})
+	if release == nil || e.Reserver(1)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("four connections could not be reserved in all")
 	}
 	release()
-	if release = reserve(&net.TCPAddr{}); release == nil {
+	if release = reserve(&net.TCPAddr{}, &net.TCPAddr{}); release == nil {
 		t.Fatal("a released connection still counts")
 	}
 	release()
@@ -183,7 +183,7 @@ func TestRefusing(t *testing.T) {
 	if got, err := io.ReadAll(dial(t, plain)); len(got) > 0 || err != nil && !isReset(err) {
 		t.Errorf("while it refuses, a connection got %q, %v", got, err)
 	}
-	if e.Reserver(0)(&net.TCPAddr{}) != nil {
+	if e.Reserver(0)(&net.TCPAddr{}, &net.TCPAddr{}) != nil {
 		t.Error("a connection off the loops was reserved")
 	}
 	ask(t, before, "still open")
@@ -200,4 +200,61 @@ func TestRefusing(t *testing.T) {
 	if st := e.Stats(); st.Refused != 3 {
 		t.Errorf("%d refusals counted, want 3", st.Refused)
 	}
+}
+
+// TestPerSourceDefault: by default a source may have a quarter of the connections, except on this
+// host.
+func TestPerSourceDefault(t *testing.T) {
+	e := start(t, Options{MaxConnections: 8})
+	reserve := e.Reserver(0)
+	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 9} }
+	var releases []func()
+	want := func(local, remote string, ok bool) {
+		t.Helper()
+		release := reserve(at(local), at(remote))
+		if (release != nil) != ok {
+			t.Errorf("from %s to %s: reserved %t, want %t", remote, local, release != nil, ok)
+		}
+		if release != nil {
+			releases = append(releases, release)
+		}
+	}
+	want("10.0.0.1", "10.0.0.9", true)
+	want("10.0.0.1", "10.0.0.9", true)
+	want("10.0.0.1", "10.0.0.9", false)
+	want("10.0.0.1", "10.0.0.10", true)
+	for range 3 {
+		want("127.0.0.1", "127.0.0.1", true)
+	}
+	want("127.0.0.1", "10.0.0.9", true) // redirected by the kernel, on this host
+	want("::1", "::1", true)
+	e.wantReserved(t, 8, 2)
+	if st := e.Stats(); st.RefusedSource != 1 {
+		t.Errorf("stats %+v", st)
+	}
+	for _, release := range releases {
+		release()
+	}
+	e.wantReserved(t, 0, 0)
+}
+
+// TestPerSourceKnownPeers: peers that have proved who they are by TLS may share an address, while
+// one that has not counts.
+func TestPerSourceKnownPeers(t *testing.T) {
+	own := NewIdentity(t)
+	e := start(t, Options{MaxPerSource: 1})
+	e.SetHandshakeTimeout(time.Minute)
+	addr := listen(t, e, ListenOptions{TLS: own.Server}, echo)
+	for range 3 {
+		c := dialFrom(t, "127.0.0.2", addr)
+		ask(t, tls.Client(c, own.Client()), "a known peer")
+	}
+	e.wantReserved(t, 3, 0)
+	dialFrom(t, "127.0.0.2", addr)
+	e.wantReserved(t, 4, 1)
+	if got, err := io.ReadAll(dialFrom(t, "127.0.0.2", addr)); len(got) > 0 || err != nil && !isReset(err) {
+		t.Errorf("beside a handshake came %q, %v", got, err)
+	}
+	on(t, e.loops[0], e.loops[0].closeAll)
+	e.wantReserved(t, 1, 1)
 }

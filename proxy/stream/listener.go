@@ -21,7 +21,7 @@ type Listener struct {
 	ln  net.Listener
 	cfg atomic.Pointer[config.Listener]
 
-	reserve func(remote net.Addr) (release func())
+	reserve func(local, remote net.Addr) (release func())
 
 	done chan struct{} // closed when the accepting goroutine has ended
 }
@@ -69,7 +69,7 @@ func (l *Listener) run() {
 
 func (l *Listener) serve(nc *net.TCPConn) {
 	down := &end{conn: nc, tcp: nc}
-	release := l.reserve(nc.RemoteAddr())
+	release := l.reserve(nc.LocalAddr(), nc.RemoteAddr())
 	if release == nil {
 		down.reset()
 		return

@@ -28,10 +28,10 @@ type Options struct {
 	Dial func(ctx context.Context, addr, service string) (loop.Socket, error)
 
 	// Reserver returns the function with which a listener reserves a connection that it
-	// accepted from remote, under limits.connections, limits.per_source and its own max (0
+	// accepted at local from remote, under limits.connections, limits.per_source and its own max (0
 	// means no limit). That function returns nil if a limit is reached, otherwise a release
 	// function. All three may be called from any goroutine.
-	Reserver func(max int) (reserve func(remote net.Addr) (release func()))
+	Reserver func(max int) (reserve func(local, remote net.Addr) (release func()))
 
 	Logger *slog.Logger
 
