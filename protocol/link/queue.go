@@ -36,6 +36,7 @@ const findNearby = 64
 const (
 	keepBuffer  = 64 << 10       // capacity that an empty queue may keep
 	keepInUse   = 4 * keepBuffer // the same if a quarter of it was needed, until Trim
+	keepIdle    = 4 << 10        // capacity that Trim leaves
 	compactOver = 4 << 10        // fewer wasted bytes stay
 )
 
@@ -131,8 +132,8 @@ func (q *queue) clear() {
 }
 
 func (q *queue) trim() {
-	if q.live == 0 && cap(q.buf) > keepBuffer {
-		q.buf = nil
+	if q.live == 0 && cap(q.buf) > keepIdle {
+		q.buf, q.segs = nil, nil
 	}
 }
 

@@ -95,7 +95,8 @@ func TestQueueMemory(t *testing.T) {
 		kept     bool
 	}{
 		{"little", 10, 1, true},
-		{"little, trimmed", 10, 0, true},
+		{"one, trimmed", 1, 0, true},
+		{"little, trimmed", 10, 0, false},
 		{"much", 150, 150, true},
 		{"much, then a quarter", 150, 75, true},
 		{"much, then little", 150, 1, false},

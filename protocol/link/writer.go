@@ -90,7 +90,12 @@ func (w *Writer) Reset() {
 }
 
 // Trim drops memory kept for future messages. Call it from time to time while nothing is sent.
-func (w *Writer) Trim() { w.ready.trim() }
+func (w *Writer) Trim() {
+	w.ready.trim()
+	if cap(w.scratch) > keepIdle {
+		w.scratch = nil
+	}
+}
 
 // Close releases all owners and memory. Nothing is sent afterwards. Another call does nothing.
 func (w *Writer) Close() {
