@@ -6,11 +6,8 @@ import (
 )
 
 // NormalizePath gives the request of ex the form of its path that routes and the service see, by
-// the rules of l, if it has any. A path that must be refused stays as it is, and sets ex.Refusal.
+// the rules of l. A path that must be refused stays as it is, and sets ex.Refusal.
 func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
-	if l.Paths == nil || l.Paths.Normal(ex.Request.Path) {
-		return
-	}
 	path, ok := l.Paths.AppendNormal(ex.Path[:0], ex.Request.Path)
 	ex.Path = path
 	if !ok {
@@ -22,13 +19,18 @@ func NormalizePath(l *exchange.Listener, ex *exchange.Exchange) {
 
 // RewritePath replaces the prefix of the path that r matched with r's rewrite, if it has one.
 func RewritePath(r *exchange.Route, ex *exchange.Exchange) {
-	if r.Rewrite == nil {
-		return
+	if r.Rewrite != nil {
+		rewritePath(r, ex)
 	}
+}
+
+func rewritePath(r *exchange.Route, ex *exchange.Exchange) {
+	path := ex.Request.Path
 	if ex.OriginalPath == nil {
-		ex.OriginalPath = ex.Request.Path
-		ex.Path = append(ex.Path[:0], ex.Request.Path...)
+		ex.OriginalPath = path
+		path = r.Rewrite.Append(ex.Path[:0], path)
+	} else { // path is in ex.Path
+		path = r.Rewrite.Replace(path)
 	}
-	ex.Path = r.Rewrite.Replace(ex.Path)
-	ex.Request.Path = ex.Path
+	ex.Path, ex.Request.Path = path, path
 }

@@ -107,23 +107,26 @@ func matches(want, got []byte) bool { return len(want) == 0 || bytes.Equal(want,
 // match reports whether the header has the value. Several lines of a name are one value, joined
 // with a comma and a space (RFC 9110 section 5.3), so a line more can't add a match.
 func (m *headerMatch) match(hs []protocol.Header) bool {
-	found, rest := false, m.value
 	for i := range hs {
+		if protocol.EqualFold(hs[i].Name, m.name) {
+			return m.matchLines(hs[i].Value, hs[i+1:])
+		}
+	}
+	return false
+}
+
+// matchLines is match for a header whose first line has a value, and whose others are among hs.
+func (m *headerMatch) matchLines(value []byte, hs []protocol.Header) bool {
+	rest, ok := bytes.CutPrefix(m.value, value)
+	for i := 0; ok && i < len(hs); i++ {
 		if !protocol.EqualFold(hs[i].Name, m.name) {
 			continue
 		}
-		var ok bool
-		if found {
-			if rest, ok = bytes.CutPrefix(rest, listSeparator); !ok {
-				return false
-			}
+		if rest, ok = bytes.CutPrefix(rest, listSeparator); ok {
+			rest, ok = bytes.CutPrefix(rest, hs[i].Value)
 		}
-		if rest, ok = bytes.CutPrefix(rest, hs[i].Value); !ok {
-			return false
-		}
-		found = true
 	}
-	return found && len(rest) == 0
+	return ok && len(rest) == 0
 }
 
 var listSeparator = []byte(", ")

@@ -2,6 +2,7 @@ package route
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"github.com/remora-proxy/remora/proxy/config"
 )
@@ -22,10 +23,29 @@ func NewPathRules(c *config.Path) *PathRules {
 	return &r
 }
 
-// Normal reports whether the path of an origin-form target surely is in its form. It looks at
-// most once at each byte. The query does not count.
+// Normal reports whether the path of an origin-form target surely is in its form. The query does
+// not count. It looks at eight bytes at a time for a question mark, backslash or percent sign, and
+// for a slash or a dot behind a slash.
 func (r *PathRules) Normal(target []byte) bool {
-	for i := 0; i < len(target); i++ {
+	i, last := 0, len(target)-8
+	for behind := uint64(0); last >= 0; { // behind has a bit for the first byte if a slash is before it
+		x := binary.LittleEndian.Uint64(target[i:])
+		slashes := equalBytes(x, '/')
+		if equalBytes(x, '?')|equalBytes(x, '\\')|equalBytes(x, '%')|(slashes<<8|behind)&(slashes|equalBytes(x, '.')) != 0 {
+			break
+		}
+		if i == last {
+			return true
+		}
+		i = min(i+8, last)
+		behind = equalBytes(uint64(target[i-1]), '/') & 0x80
+	}
+	return isNormal(target[max(i-1, 0):])
+}
+
+// isNormal is Normal, byte by byte.
+func isNormal(target []byte) bool {
+	for i := range target {
 		switch target[i] {
 		case '?':
 			return true
@@ -42,6 +62,14 @@ func (r *PathRules) Normal(target []byte) bool {
 		}
 	}
 	return true
+}
+
+// equalBytes returns the bytes of x that equal c, as their highest bits. Bits above the lowest
+// one may be wrongly set (borrows of the subtraction).
+func equalBytes(x uint64, c byte) uint64 {
+	const each = 0x0101010101010101
+	x ^= uint64(c) * each
+	return (x - each) &^ x & (0x80 * each)
 }
 
 // startsDotSegment reports whether b, which starts with a dot, may start with a dot segment.

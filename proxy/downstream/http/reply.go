@@ -48,7 +48,9 @@ func (s *session) findRoute(ex *exchange.Exchange, minor int) *exchange.Route {
 	downstream.PrepareRequest(ex, &s.host.IDs, &s.origin, minor)
 	r := s.listener.Direct
 	if r == nil {
-		downstream.NormalizePath(s.listener, ex)
+		if rules := s.listener.Paths; rules != nil && !rules.Normal(ex.Request.Path) {
+			downstream.NormalizePath(s.listener, ex)
+		}
 		r = s.host.Router.Find(&ex.Request)
 	}
 	if r != nil {
