@@ -296,3 +296,18 @@ func TestNoLeaseOfDubboEndpoint(t *testing.T) {
 	}
 	m.Settled()
 }
+
+// TestShedIdle checks that a connection that waits for a call is shed, and a busy one is not.
+func TestShedIdle(t *testing.T) {
+	m := proxytest.NewDubboMesh(t, proxytest.DubboOptions{Apps: 1, Service: "timeout: 30s"})
+	m.Apps[0].Delay = func() time.Duration { return 3 * time.Second }
+	c, idle := m.DialDubbo(proxytest.EgressDubbo), m.DialDubbo(proxytest.EgressDubbo)
+	call := c.CallHessian("m", "x")
+	m.W.Run(2 * time.Second)
+	for range 2 {
+		m.Consumer.Proc.ShedIdle()
+	}
+	m.RunUntil("the close of an idle connection", func() bool { return idle.Ended })
+	c.CheckResult(call, dubbo.StatusOK, "")
+	m.Settled()
+}
