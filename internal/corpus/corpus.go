@@ -51,12 +51,14 @@ type Part struct {
 	Bytes   []byte
 	Verdict Verdict
 
-	Method, Target, Host string // of an accepted request
-	Last                 bool   // the connection ends after an accepted request
-	Status               int    // of an accepted response, or of the response to a refusal
-	Body                 string // of an accepted message
-	Code                 string // error code of package http1 for a refusal
-	Failure              string // x-remora-error of a refused response
+	Method, Target, Host string   // of an accepted request
+	Last                 bool     // the connection ends after an accepted request
+	Status               int      // of an accepted response, or of the response to a refusal
+	Body                 string   // of an accepted message
+	Has                  []Field  // headers of an accepted request, as they are forwarded
+	Lacks                []string // names of headers that are not forwarded
+	Code                 string   // error code of package http1 for a refusal
+	Failure              string   // x-remora-error of a refused response
 }
 
 // Bytes returns the bytes of all parts.
@@ -216,6 +218,11 @@ func (r *reader) line(c *Case, said []byte, line string) ([]byte, error) {
 	case "closes":
 		c.Closes = true
 		return said, nil
+	case "has", "lacks":
+		if len(c.Parts) == 0 {
+			return nil, errors.New("no message before it")
+		}
+		return said, c.Parts[len(c.Parts)-1].fact(word, rest)
 	case ">":
 		text, err := unescape(rest)
 		return append(append(said, text...), "\r\n"...), err
@@ -250,6 +257,21 @@ func (p *Part) verdict(word, rest string, request bool) (err error) {
 	default:
 		return errors.New("unknown line")
 	}
+	return nil
+}
+
+// fact parses "has NAME: VALUE" and "lacks NAME" about the request before it.
+func (p *Part) fact(word, rest string) error {
+	name, value, valued := strings.Cut(rest, ": ")
+	switch {
+	case p.Verdict != Accepted || valued != (word == "has"):
+		return errors.New("want has NAME: VALUE or lacks NAME of an accepted request")
+	case valued:
+		value, err := unescape(value)
+		p.Has = append(p.Has, Field{name, value})
+		return err
+	}
+	p.Lacks = append(p.Lacks, name)
 	return nil
 }
 

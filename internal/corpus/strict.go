@@ -14,6 +14,7 @@ type Message struct {
 	Method, Target, Host string // of a request
 	Status               int    // of a response
 	Fields               []Field
+	Trailers             []Field
 	Body                 string
 	Close                bool // "Connection: close"
 }
@@ -182,8 +183,7 @@ func (m *Message) chunks(b []byte, i int) (n int, err error) {
 		}
 		long, _ := strconv.ParseInt(size, 16, 64)
 		if long == 0 {
-			trailers, n, err := fieldLines(b, next)
-			m.Fields = append(m.Fields, trailers...)
+			m.Trailers, n, err = fieldLines(b, next)
 			return n, err
 		}
 		end := next + int(long)
