@@ -19,12 +19,12 @@ packages=(
 	iptables iproute2 redis-server util-linux     # intercept-test, chaos
 	mount                                         # chaos
 	systemd                                       # test: systemd-analyze
+	apache2-bin haproxy lighttpd nginx            # differential; strictness, too
+	gunicorn python3-aiohttp python3-hypercorn    # differential
+	python3-tornado python3-uvicorn               # differential
 )
 if [[ ${1:-} == --all ]]; then
-	packages+=(
-		docker-compose # compose-check
-		haproxy nginx  # strictness
-	)
+	packages+=(docker-compose) # compose-check
 fi
 
 as_root=()

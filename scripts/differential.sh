@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Sends the requests of protocol/http1/testdata and cmd/remora/testdata/differential
+# through Remora, one hop and two, to other servers, each of which responds with what it
+# saw. Fails when a server saw something else than Remora forwarded and
+# cmd/remora/testdata/differential/differences.txt does not say why, when requests and
+# responses are not one for one, or when a request behind a case gets another answer.
+#
+#   scripts/differential.sh [--short]
+#
+#   --short    only servers of Debian's packages
+#
+# Needs Go, and of Debian's packages those that install.sh names for it, found in PATH and
+# /usr/sbin. Without --short, needs Maven and Java 17 (Jetty, Tomcat), and venv
+# (differential/requirements.txt), too.
+#
+#   VENV=DIR   keeps that Python environment from run to run
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+source scripts/lib.sh
+
+export PATH=$PATH:/usr/sbin DIFFERENTIAL_PYTHON=/usr/bin/python3
+need nginx haproxy apache2 lighttpd node
+servers=short
+case ${1:-} in
+--short) ;;
+'')
+	servers=whole
+	need java mvn
+	virtual_python differential scripts/differential/requirements.txt
+	timeout 900 mvn --quiet --batch-mode -f scripts/differential/java/pom.xml package
+	target=$PWD/scripts/differential/java/target
+	export DIFFERENTIAL_VENV=$python DIFFERENTIAL_JAVA="$target/classes:$target/lib/*"
+	;;
+*)
+	echo "usage: scripts/differential.sh [--short]" >&2
+	exit 2
+	;;
+esac
+go test ./cmd/remora -count=1 -timeout=20m -v -run '^TestDifferential' -differential "$servers"
